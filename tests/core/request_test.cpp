@@ -178,14 +178,6 @@ TEST_F(requests, above_ptrdiff_max_are_rejected_by_arenas) {
   EXPECT_EQ(upstream.calls_above, 0u);
 }
 
-TEST_F(requests, above_ptrdiff_max_are_rejected_by_workspaces) {
-  workspace resource{&upstream};
-  const workspace::scope<> scope{resource};
-  for (const std::size_t n : {max_bytes / sizeof(double) + 1, 0 - std::size_t{1}})
-    EXPECT_THROW((void)resource.acquire<double>(n), std::bad_alloc);
-  EXPECT_EQ(upstream.calls_above, 0u);
-}
-
 TEST_F(requests, reject_with_the_largest_possible_size) {
   statistics_resource adaptor{&upstream, "counted"};
   try {

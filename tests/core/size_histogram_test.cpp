@@ -37,13 +37,6 @@ TEST(size_histogram, joins_the_sizes_that_cost_least) {
   EXPECT_EQ(sizes.suggest_size_classes(1), (std::vector<std::size_t>{1024}));
 }
 
-TEST(size_histogram, leaves_large_sizes_to_the_upstream) {
-  size_histogram sizes;
-  sizes.record(100);
-  sizes.record(20'000);
-  EXPECT_EQ(sizes.suggest_size_classes(), (std::vector<std::size_t>{112}));
-}
-
 TEST(size_histogram, of_nothing_suggests_the_default_classes) {
   const size_histogram sizes;
   const pool memory{{.size_classes = sizes.suggest_size_classes()}};

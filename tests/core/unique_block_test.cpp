@@ -167,25 +167,6 @@ TEST_F(unique_blocks, that_are_assigned_to_give_their_own_back_first) {
   EXPECT_EQ(target.bytes(), 70u);
 }
 
-TEST_F(unique_blocks, of_two_resources_change_places) {
-  recording_resource other;
-  unique_block a{&memory, 1000}, b{&other, 50};
-  std::swap(a, b);
-  EXPECT_TRUE(other.holds(a.data()));
-  EXPECT_TRUE(memory.holds(b.data()));
-  EXPECT_EQ(a.bytes(), 50u);
-}  // each goes back to where it is from
-
-TEST_F(unique_blocks, that_are_moved_to_themselves_stay) {
-  unique_block block{&memory, 1000};
-  unique_block& same = block;
-  void* const data = block.data();
-  block = std::move(same);
-  EXPECT_EQ(block.data(), data);
-  EXPECT_EQ(block.bytes(), 1000u);
-  EXPECT_EQ(memory.outstanding, 1000u);
-}
-
 TEST_F(unique_blocks, of_no_resource_are_of_the_default_one) {
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&memory);
   {

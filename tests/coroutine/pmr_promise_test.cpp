@@ -87,13 +87,6 @@ TEST(pmr_promise, takes_a_frame_from_the_default_resource_where_none_is_named) {
   EXPECT_EQ(memory.calls, 1u);
 }
 
-TEST(pmr_promise, takes_null_for_the_default_resource) {
-  recording_resource memory;
-  const test::default_resource_scope scope{&memory};
-  EXPECT_EQ(sum(count_to(std::allocator_arg, nullptr, 3)), 6);
-  EXPECT_EQ(memory.calls, 1u);
-}
-
 generator<int> on_pointer(std::allocator_arg_t, std::pmr::memory_resource*, int n) { co_yield n; }
 generator<int> on_reference(std::allocator_arg_t, std::pmr::memory_resource&, int n) { co_yield n; }
 generator<int> on_allocator(std::allocator_arg_t, std::pmr::polymorphic_allocator<> const&, int n) {
@@ -215,27 +208,6 @@ TEST(pmr_promise, takes_frames_from_resources_of_every_kind) {
   EXPECT_EQ(counted.stats().used_bytes, 0u);
 }
 
-TEST(pmr_promise, reuses_the_memory_of_a_coroutine_that_ended_on_an_arena) {
-  arena step;
-  const arena::scope scope{step};
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(sum(count_to(std::allocator_arg, scope, 3)), 6);
-  EXPECT_LT(step.stats().peak_bytes, 1000u);
-  EXPECT_EQ(step.position(), 0u);
-}
-
-TEST(pmr_promise, ends_with_its_scope_where_coroutines_end_in_any_order) {
-  arena step;
-  {
-    const arena::scope scope{step};
-    generator<int> first = count_to(std::allocator_arg, scope, 3);
-    generator<int> second = count_to(std::allocator_arg, scope, 4);
-    EXPECT_EQ(sum(std::move(first)), 6);
-    EXPECT_GT(step.position(), 0u);
-    EXPECT_EQ(sum(std::move(second)), 10);
-  }
-  EXPECT_EQ(step.position(), 0u);
-}
-
 // ---- alignment --------------------------------------------------------------------------------------------
 
 struct alignas(64) line {
@@ -352,16 +324,6 @@ TEST(pmr_promise, returns_a_frame_whose_promise_throws) {
   EXPECT_EQ(memory.outstanding, 0u);
 }
 
-TEST(pmr_promise, returns_a_frame_that_an_exception_leaves) {
-  const auto failing = [](std::allocator_arg_t, frame_resource, int n) -> generator<int> {
-    co_yield n;
-    throw n;
-  };
-  recording_resource memory;
-  EXPECT_THROW((void)sum(failing(std::allocator_arg, memory, 3)), int);
-  EXPECT_EQ(memory.outstanding, 0u);
-}
-
 // ---- memory that is freed under a live coroutine, at level 2 ----------------------------------------------
 
 struct outlived_frames : ::testing::Test {
@@ -397,16 +359,6 @@ TEST_F(outlived_frames, are_reported_where_a_scope_ends) {
     escape(scope);
   }
   expect_report("arena 'step': memory of a coroutine is freed that was not destroyed: its frame of ");
-}
-
-TEST_F(outlived_frames, are_reported_by_an_inner_scope_that_they_were_not_meant_for) {
-  arena step{{.name = "step"}};
-  const arena::scope outer{step};
-  {
-    const arena::scope inner{step};
-    escape(outer);
-  }
-  expect_report("arena 'step'");
 }
 
 TEST_F(outlived_frames, are_reported_by_rewind) {

@@ -93,20 +93,6 @@ TYPED_TEST(cuda_block_resource, is_one_call_of_the_driver_each_way) {
   EXPECT_EQ(this->device_.outstanding, 0u);
 }
 
-TYPED_TEST(cuda_block_resource, blocks_are_aligned_as_requested_and_to_256_at_least) {
-  std::vector<void*> blocks;
-  for (std::size_t align = 1; align <= 64 * KiB; align *= 2) {
-    blocks.push_back(this->memory_.allocate(100, align));
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(blocks.back()) % std::max<std::size_t>(align, 256), 0u);
-    EXPECT_TRUE(this->device_.accessible(blocks.back(), 100));
-  }
-  for (std::size_t align = 1; void* block : blocks) {
-    this->memory_.deallocate(block, 100, align);
-    align *= 2;
-  }
-  EXPECT_EQ(this->device_.outstanding, 0u) << "each as the driver gave it";
-}
-
 TYPED_TEST(cuda_block_resource, blocks_of_zero_bytes_differ_and_null_is_ignored) {
   void* const one = this->memory_.allocate(0);
   void* const other = this->memory_.allocate(0);
@@ -159,18 +145,6 @@ TYPED_TEST(cuda_block_resource, an_invalid_alignment_is_rejected_with_a_sentence
   }
 }
 
-TYPED_TEST(cuda_block_resource, counts_its_blocks) {
-  void* const one = this->memory_.allocate(100);
-  void* const other = this->memory_.allocate(1000, 4096);
-  this->memory_.deallocate(one, 100);
-  const resource_stats now = this->memory_.stats();
-  EXPECT_EQ(now.allocations, 2u);
-  EXPECT_EQ(now.used_blocks, 1u);
-  EXPECT_EQ(now.used_bytes, 1000u);
-  EXPECT_EQ(now.peak_bytes, 1100u);
-  this->memory_.deallocate(other, 1000, 4096);
-}
-
 TYPED_TEST(cuda_block_resource, foreign_blocks_are_reported_and_not_freed) {
   if (check_level == 0) GTEST_SKIP() << "level 0 knows no blocks";
   const test::violation_recorder violations;
@@ -199,18 +173,6 @@ TYPED_TEST(cuda_block_resource, a_block_that_the_driver_does_not_free_is_reporte
   const auto lost = reinterpret_cast<std::uintptr_t>(block);
   EXPECT_EQ(this->kind == block_kind::pinned ? this->device_.free_pinned(lost) : this->device_.free(lost),
             status::success);
-}
-
-TYPED_TEST(cuda_block_resource, any_thread_may_use_it) {
-  test::on_threads([&](std::size_t) {
-    for (std::size_t i = 0; i < 200; ++i) {
-      const std::size_t align = std::size_t{1} << i % 12;
-      void* const block = this->memory_.allocate(i, align);
-      this->memory_.deallocate(block, i, align);
-    }
-  });
-  EXPECT_EQ(this->memory_.stats().deallocations, 200 * test::storm_threads);
-  EXPECT_EQ(this->device_.outstanding, 0u);
 }
 
 TYPED_TEST(cuda_block_resource, live_blocks_are_reported_at_level_2) {
@@ -255,11 +217,6 @@ TEST(cuda_device_resource, blocks_are_its_own_devices_whichever_is_current) {
   EXPECT_EQ(first.free_bytes, first.total_bytes);
   EXPECT_LT(second.free_bytes, second.total_bytes);
   memory.deallocate(block, 1000);
-}
-
-TEST(cuda_device_resource, without_a_device_passes_on_the_error_of_the_driver) {
-  fake_device none{{.devices = 0}};
-  EXPECT_THROW(gpu::device_resource{none}, cuda_error);
 }
 
 TEST(cuda_device_resource, a_context_that_finds_no_memory_is_out_of_memory) {
@@ -320,18 +277,6 @@ TYPED_TEST(cuda_block_memory, no_memory_is_an_empty_range_and_another_failure_an
   this->device_.fail_next(allocating_call(this->kind), status::not_supported);
   EXPECT_THROW((void)space.reserve(1, 1), cuda_error);
   EXPECT_FALSE(space.reserve(1, 1).empty());
-}
-
-TYPED_TEST(cuda_block_memory, a_block_that_the_driver_does_not_free_is_reported) {
-  const test::warning_recorder warnings;
-  typename TestFixture::memory space{1 * MiB, this->device_};
-  const byte_range block = space.reserve(1, 1000);
-  this->device_.fail_next(freeing_call(this->kind), status::illegal_address);
-  space.release(block);
-  EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u);
-  EXPECT_EQ(this->kind == block_kind::pinned ? this->device_.free_pinned(block.begin)
-                                             : this->device_.free(block.begin),
-            status::success);
 }
 
 TYPED_TEST(cuda_block_memory, takes_its_block_from_one_device) {

@@ -193,19 +193,6 @@ TEST_F(async, what_it_frees_is_free_for_its_own_stream_at_once_and_for_others_la
   of_other.deallocate(elsewhere, 4096);
 }
 
-TEST_F(async, deallocate_after_makes_its_own_stream_wait_and_no_other) {
-  gpu::stream other{device};
-  void* const block = memory.allocate(4096);
-  gpu::event done{other, device};
-  memory.deallocate_after(block, 4096, 256, done);
-  EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u);
-  EXPECT_EQ(device.count("cuEventSynchronize"), 0u);
-  EXPECT_FALSE(done.done()) << "the other stream has not run";
-  EXPECT_EQ(device.pending(stream), 2u) << "a wait, and behind it the free";
-  device.run(stream);
-  EXPECT_TRUE(done.done());
-}
-
 TEST_F(async, deallocate_after_a_stream_frees_behind_what_is_there) {
   gpu::stream other{device};
   void* const block = memory.allocate(4096);
@@ -265,17 +252,6 @@ TEST_F(async, deallocating_null_does_nothing) {
   EXPECT_EQ(memory.stats().deallocations, 0u);
 }
 
-TEST_F(async, blocks_of_zero_bytes_are_blocks) {
-  void* const first = memory.allocate(0);
-  void* const second = memory.allocate(0);
-  EXPECT_NE(first, nullptr);
-  EXPECT_NE(first, second);
-  EXPECT_EQ(memory.stats().used_bytes, 0u);
-  EXPECT_EQ(memory.stats().used_blocks, 2u);
-  memory.deallocate(first, 0);
-  memory.deallocate(second, 0);
-}
-
 TEST_F(async, serves_and_frees_alignments_beyond_the_drivers) {
   std::vector<std::pair<void*, std::size_t>> blocks;
   for (std::size_t align = 1; align <= 1 * MiB; align *= 2) {
@@ -286,12 +262,6 @@ TEST_F(async, serves_and_frees_alignments_beyond_the_drivers) {
   }
   for (auto const& [block, align] : blocks) memory.deallocate(block, 1000, align);
   EXPECT_EQ(device.outstanding, 0u);
-}
-
-TEST_F(async, an_alignment_that_is_not_a_power_of_two_is_rejected) {
-  std::size_t odd = 48;  // a variable, for the compiler would find it in a constant
-  EXPECT_THROW((void)memory.allocate(64, odd), std::invalid_argument);
-  EXPECT_EQ(device.count("cuMemAllocFromPoolAsync"), 0u);
 }
 
 TEST_F(async, running_out_is_out_of_memory_with_the_numbers) {
@@ -310,24 +280,6 @@ TEST_F(async, running_out_is_out_of_memory_with_the_numbers) {
   memory.deallocate(held, 600 * MiB);
 }
 
-TEST_F(async, another_failure_is_a_cuda_error) {
-  device.fail_next("cuMemAllocFromPoolAsync", gpu::status::not_supported);
-  try {
-    (void)memory.allocate(1000);
-    FAIL();
-  } catch (cuda_error const& error) {
-    EXPECT_STREQ(error.call(), "cuMemAllocFromPoolAsync");
-  }
-  EXPECT_EQ(memory.stats().refused, 1u);
-}
-
-TEST_F(async, a_size_that_nothing_can_have_is_rejected_without_a_call) {
-  const std::size_t calls = device.counts_total();
-  EXPECT_THROW((void)memory.allocate(std::numeric_limits<std::size_t>::max(), 4096), out_of_memory);
-  EXPECT_THROW((void)memory.allocate(std::numeric_limits<std::size_t>::max() / 2, 4096), out_of_memory);
-  EXPECT_EQ(device.counts_total(), calls);
-}
-
 TEST_F(async, a_free_that_the_driver_refuses_is_a_warning) {
   void* const block = memory.allocate(4096);
   const test::warning_recorder recorder;
@@ -343,14 +295,6 @@ TEST(async_resource, without_a_pool_it_is_rejected) {
   EXPECT_THROW((gpu::async_resource{{.pool = nullptr}, device}), std::invalid_argument);
 }
 
-TEST(async_resource, without_a_name_it_has_the_one_of_the_options) {
-  fake_device device;
-  const gpu::memory_pool pool{{}, device};
-  const gpu::async_resource memory{{.pool = pool, .name = nullptr}, device};
-  EXPECT_STREQ(memory.name(), "async_resource");
-  EXPECT_THROW((gpu::async_resource{{.pool = nullptr, .name = nullptr}, device}), std::invalid_argument);
-}
-
 TEST(async_resource, uses_the_device_it_was_made_for_whatever_is_current) {
   fake_device device{{.devices = 2}};
   gpu::memory_pool pool{{.device = 1}, device};
@@ -364,25 +308,6 @@ TEST(async_resource, uses_the_device_it_was_made_for_whatever_is_current) {
   EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0";
   ASSERT_EQ(device.make_current(1), gpu::status::success);
   EXPECT_EQ(device.pending(nullptr), 1u);
-}
-
-TEST(async_resource, any_thread_may_use_it) {
-  fake_device device;
-  gpu::stream stream{device};
-  gpu::memory_pool pool{{}, device};
-  gpu::async_resource memory{pool, stream, device};
-  std::vector<std::thread> threads;
-  for (std::size_t thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (std::size_t i = 0; i < 200; ++i) {
-        const std::size_t align = std::size_t{256} << (i + thread) % 4;
-        memory.deallocate(memory.allocate(100 + i, align), 100 + i, align);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(memory.stats().allocations, 800u);
-  EXPECT_EQ(memory.stats().used_bytes, 0u);
 }
 
 TEST_F(async, in_a_capture_it_allocates_memory_of_the_graph) {

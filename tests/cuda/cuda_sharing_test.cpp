@@ -166,18 +166,6 @@ TEST(cuda_peers, have_access_again_after_a_resume_and_after_a_suspend_that_faile
       EXPECT_TRUE(machine.accessible(each.data(), each.size, device)) << device;
 }
 
-TEST(cuda_peers, what_is_committed_again_or_in_part_is_accessible_to_them) {
-  fake_device machine{{.capacity_bytes = 10 * unit, .granularity_bytes = unit, .devices = 2}};
-  gpu::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
-  const byte_range range = space.reserve(1, 64 * unit);
-  ASSERT_TRUE(space.commit(units_of(range, 0, 4)));
-  ASSERT_TRUE(space.decommit(units_of(range, 2, 2)));
-  EXPECT_FALSE(machine.accessible(units_of(range, 2, 1).data(), 1, 1));
-  const std::size_t committed = space.commit(units_of(range, 2, 30), 2 * unit);
-  ASSERT_GE(committed, 2 * unit);
-  EXPECT_TRUE(machine.accessible(range.data(), 2 * unit + committed, 1));
-}
-
 TEST(cuda_peers, a_device_that_cannot_be_one_is_rejected_with_a_sentence) {
   fake_device machine{{.granularity_bytes = unit, .devices = 3, .without_peers = {1}}};
   EXPECT_EQ(message_of<std::invalid_argument>(
@@ -222,22 +210,6 @@ TEST(cuda_peers, work_of_a_peer_is_awaited_before_memory_is_used_again_or_unmapp
     EXPECT_EQ(machine.current_device(now), status::success);
     EXPECT_EQ(now, 0);
   }
-}
-
-TEST(cuda_peers, an_event_of_the_peers_stream_orders_as_well) {
-  fake_device machine{devices(2)};
-  const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
-  gpu::virtual_memory space{{.device = 0, .stream = own, .accessible_from = {1}}, machine};
-  const byte_range range = space.reserve(1, 2 * unit);
-  ASSERT_TRUE(space.commit(range));
-  write(machine, 1, peer, range);
-  {
-    const as_current there{machine, 1};
-    const gpu::event written{peer, machine};
-    space.wait_before_reuse(written.get());
-  }
-  write(machine, 0, own, range);
-  space.release(range);
 }
 
 TEST(cuda_peers, a_scope_of_an_arena_ends_behind_a_stream_of_a_peer) {
@@ -569,19 +541,6 @@ TEST(cuda_import, an_open_descriptor_keeps_the_memory_for_a_later_import) {
   EXPECT_EQ(from.machine.physical_bytes(), 0u);
 }
 
-TEST(cuda_import, work_on_its_stream_has_ended_when_memory_is_unmapped) {
-  exporting from;
-  const gpu::stream importers = stream_of(from.machine, 0);
-  auto shared = std::make_unique<gpu::imported_memory>(
-      from.space->export_memory(units_of(from.range, 0, 2)),
-      gpu::imported_memory_options{.device = 0, .stream = importers}, from.machine);
-  EXPECT_EQ(shared->stream(), importers.get());
-  EXPECT_EQ(shared->device(), 0);
-  const test::noting_work user{from.machine, importers, shared->range()};
-  shared.reset();
-  EXPECT_TRUE(user.had_memory);
-}
-
 TEST(cuda_import, is_accessible_from_the_devices_of_the_options_and_no_other) {
   exporting from;
   const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 2));
@@ -764,69 +723,6 @@ TEST_F(fake_sharing, memory_is_exported_only_in_the_way_that_it_was_asked_for) {
     EXPECT_EQ(machine.release(memory), status::success);
     EXPECT_EQ(machine.export_handle(memory, as, shared), status::invalid_value) << "released";
   }
-}
-
-TEST_F(fake_sharing, an_imported_handle_has_to_be_released_and_keeps_the_memory) {
-  for (const handle_type as : {handle_type::file_descriptor, handle_type::fabric}) {
-    const gpu::physical_handle memory = created(as);
-    ASSERT_EQ(machine.export_handle(memory, as, shared), status::success);
-    ASSERT_EQ(machine.import_handle(shared, imported), status::success);
-    EXPECT_NE(imported, memory);
-    close_descriptor();
-    EXPECT_EQ(machine.release(memory), status::success);
-    EXPECT_EQ(machine.physical_bytes(), unit);
-    EXPECT_EQ(machine.release(imported), status::success);
-    EXPECT_EQ(machine.physical_bytes(), 0u);
-    EXPECT_EQ(machine.import_handle(shared, imported), status::invalid_value) << "it has ended";
-  }
-}
-
-TEST_F(fake_sharing, a_file_descriptor_that_is_left_open_is_found) {
-  int left = -1;
-  const std::string found = failures_of([&] {
-    fake_device other{devices(1)};
-    gpu::physical_handle memory = 0;
-    EXPECT_EQ(other.create({0, handle_type::file_descriptor}, unit, memory), status::success);
-    EXPECT_EQ(other.export_handle(memory, handle_type::file_descriptor, shared), status::success);
-    EXPECT_EQ(other.release(memory), status::success);
-    left = shared.file_descriptor;
-  });
-  EXPECT_NE(found.find("1 file descriptors were not closed"), std::string::npos) << found;
-  EXPECT_EQ(::close(left), 0);
-}
-
-TEST_F(fake_sharing, access_is_granted_to_all_devices_or_none) {
-  fake_device other{{.granularity_bytes = unit, .devices = 3, .without_peers = {2}}};
-  bool can = false;
-  EXPECT_EQ(other.can_access_peer(1, 0, can), status::success);
-  EXPECT_TRUE(can);
-  EXPECT_EQ(other.can_access_peer(2, 0, can), status::success);
-  EXPECT_FALSE(can);
-  EXPECT_EQ(other.can_access_peer(3, 0, can), status::invalid_device);
-  byte_range range;
-  gpu::physical_handle memory = 0;
-  EXPECT_EQ(other.reserve(unit, 0, range), status::success);
-  EXPECT_EQ(other.create(0, unit, memory), status::success);
-  EXPECT_EQ(other.map(range, memory), status::success);
-  EXPECT_EQ(other.allow_access(range, {}), status::invalid_value);
-  EXPECT_EQ(other.allow_access(range, {0, 1, 2}), status::invalid_device);
-  EXPECT_EQ(other.allow_access(range, {0, 1, 3}), status::invalid_device);
-  EXPECT_FALSE(other.accessible(range.data(), 1, 0));
-  EXPECT_EQ(other.allow_access(range, {0, 1}), status::success);
-  EXPECT_TRUE(other.accessible(range.data(), unit, 0) && other.accessible(range.data(), unit, 1));
-  EXPECT_EQ(other.unmap(range), status::success);
-  EXPECT_EQ(other.release(memory), status::success);
-  EXPECT_EQ(other.free_reservation(range), status::success);
-}
-
-TEST_F(fake_sharing, a_kernel_is_launched_on_a_stream_of_the_current_device_only) {
-  const gpu::stream peer = stream_of(machine, 1);
-  EXPECT_EQ(machine.launch_kernel(peer, {.name = "misplaced", .reads = {}, .writes = {}}),
-            status::invalid_handle);
-  gpu::context_handle here = nullptr, there = nullptr;
-  EXPECT_EQ(machine.context_of(nullptr, here), status::success);
-  EXPECT_EQ(machine.context_of(peer, there), status::success);
-  EXPECT_NE(here, there);
 }
 
 }  // namespace

@@ -128,14 +128,6 @@ class stream_order : public ::testing::Test {
   gpu::stream later_{device_};
 };
 
-TEST_F(stream_order, without_it_streams_run_as_they_come) {
-  turns_.put_on(earlier_, "earlier");
-  turns_.put_on(later_, "later");
-  device_.run(later_);
-  EXPECT_EQ(turns_.taken(), std::vector<std::string>{"later"});
-  device_.run_all();
-}
-
 TEST_F(stream_order, later_work_waits_for_the_work_that_was_there) {
   turns_.put_on(earlier_, "earlier");
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
@@ -161,23 +153,6 @@ TEST_F(stream_order, the_earlier_stream_waits_for_nothing) {
   device_.run(earlier_);
   EXPECT_EQ(turns_.taken(), std::vector<std::string>{"earlier"});
   device_.run_all();
-}
-
-TEST_F(stream_order, a_stream_is_behind_itself_without_a_call) {
-  const std::size_t before = device_.counts_total();
-  EXPECT_EQ(put_behind(device_, later_, later_), status::success);
-  EXPECT_EQ(put_behind(device_, nullptr, nullptr), status::success);
-  EXPECT_EQ(device_.counts_total(), before);
-}
-
-TEST_F(stream_order, the_default_stream_can_be_either) {
-  turns_.put_on(nullptr, "default");
-  ASSERT_EQ(put_behind(device_, later_, nullptr), status::success);
-  turns_.put_on(later_, "later");
-  ASSERT_EQ(put_behind(device_, nullptr, later_), status::success);
-  turns_.put_on(nullptr, "default again");
-  device_.run(nullptr);
-  EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"default", "later", "default again"}));
 }
 
 TEST_F(stream_order, no_event_is_left) {

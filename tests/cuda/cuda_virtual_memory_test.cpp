@@ -79,35 +79,6 @@ TEST(cuda_virtual_memory, the_devices_granularity_is_its_own_and_a_chunk_is_as_l
   EXPECT_EQ(space.stream(), nullptr);
 }
 
-TEST(cuda_virtual_memory, a_unit_is_the_devices_granularity_whatever_the_largest_handle) {
-  fake_device device{in_units()};
-  for (const std::size_t handle_bytes : {std::size_t{1}, unit, 4 * unit}) {
-    EXPECT_EQ((gpu::virtual_memory{{.handle_bytes = handle_bytes}, device}.granularity()), unit);
-  }
-}
-
-TEST(cuda_virtual_memory, a_largest_handle_that_is_not_a_power_of_two_is_rejected_with_a_sentence) {
-  fake_device device{in_units()};
-  try {
-    const gpu::virtual_memory space{{.handle_bytes = 3 * unit}, device};
-    FAIL() << "made";
-  } catch (std::invalid_argument const& error) {
-    EXPECT_STREQ(error.what(), "gpu::virtual_memory: handle_bytes is 196608, which is not a power of two");
-  }
-}
-
-TEST(cuda_virtual_memory, without_a_device_passes_on_the_error_of_the_driver) {
-  fake_device device{{.devices = 0}};
-  try {
-    const gpu::virtual_memory space{{}, device};
-    FAIL() << "made";
-  } catch (cuda_error const& error) {
-    EXPECT_EQ(error.status(), status::no_device);
-    EXPECT_STREQ(error.call(), "cuCtxGetDevice");
-  }
-  EXPECT_THROW((gpu::virtual_memory{{.device = 0}, device}), cuda_error);
-}
-
 TEST(cuda_virtual_memory, a_context_that_finds_no_memory_is_out_of_memory) {
   for (std::size_t n = 0;; ++n) {
     fake_device device{in_units()};
@@ -166,18 +137,6 @@ TEST(cuda_virtual_memory, a_reservation_refused_for_another_reason_is_an_error_o
   device.fail_next("cuMemAddressReserve", status::not_supported);
   EXPECT_THROW((void)space.reserve(1, unit), cuda_error);
   EXPECT_EQ(device.reserved_bytes(), 0u);
-}
-
-TEST(cuda_virtual_memory, a_small_commit_makes_a_handle_for_each_unit_and_grants_access_once) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
-  const byte_range range = space.reserve(1, 10 * unit);
-  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 0, 3))); }),
-            joined({asked, times(3, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}));
-  EXPECT_TRUE(device.accessible(range.data(), 3 * unit));
-  EXPECT_FALSE(device.accessible(range.data(), 3 * unit + 1));
-  EXPECT_TRUE(space.commit(units_of(range, 3, 2)));
-  EXPECT_EQ(device.physical_bytes(), 5 * unit);
 }
 
 TEST(cuda_virtual_memory, handles_grow_to_a_quarter_of_what_lies_before_them) {
@@ -378,22 +337,6 @@ TEST(cuda_virtual_memory, releasing_frees_addresses_and_mapped_memory) {
       << "without memory there is nothing to wait for, and a run without a gap is unmapped by one call";
 }
 
-TEST(cuda_virtual_memory, at_its_end_it_frees_everything) {
-  fake_device device{in_units()};
-  {
-    gpu::virtual_memory space{{}, device};
-    ASSERT_TRUE(space.commit(space.reserve(1, 3 * unit)));
-  }
-  EXPECT_EQ(device.reserved_bytes() + device.outstanding, 0u);
-}
-
-TEST(cuda_virtual_memory, one_that_has_nothing_makes_no_call_at_its_end) {
-  fake_device device{in_units()};
-  auto space = std::make_unique<gpu::virtual_memory>(gpu::virtual_memory_options{}, device);
-  space->release(space->reserve(1, unit));
-  EXPECT_EQ(calls_of(device, [&] { space.reset(); }), call_names{});
-}
-
 TEST(cuda_virtual_memory, moving_takes_ranges_along_and_assigning_frees_its_own) {
   fake_device device{in_units()};
   gpu::virtual_memory first{{}, device};
@@ -519,29 +462,6 @@ TEST(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_by
   EXPECT_EQ(device.outstanding, 0u);
 }
 
-TEST(cuda_virtual_memory, a_commit_beyond_the_device_memory_allocates_nothing) {
-  fake_device device{in_units(4)};
-  gpu::virtual_memory space{{}, device};
-  const byte_range range = space.reserve(1, 8 * unit);
-  ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
-  EXPECT_FALSE(space.commit(units_of(range, 2, 3)));
-  EXPECT_STREQ(space.refusal(),
-               "the device memory is exhausted: free some, or return the part that caches keep (relieve)");
-  EXPECT_EQ(device.physical_bytes(), 2 * unit);
-  EXPECT_TRUE(space.commit(units_of(range, 2, 2)));
-}
-
-TEST(cuda_virtual_memory, the_reason_of_a_failed_commit_is_reported) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
-  const byte_range range = space.reserve(1, 8 * unit);
-  device.fail_next("cuMemMap", status::not_permitted);
-  EXPECT_FALSE(space.commit(range));
-  EXPECT_STREQ(space.refusal(), "CUDA_ERROR_NOT_PERMITTED");
-  EXPECT_TRUE(space.commit(range));
-  EXPECT_STREQ(space.refusal(), "");
-}
-
 TEST(cuda_virtual_memory, a_decommit_that_fails_maps_the_same_memory_again) {
   for (std::size_t n = 0; n < 3; ++n) {
     fake_device device{in_units()};
@@ -636,23 +556,6 @@ TEST(cuda_virtual_memory, memory_that_the_driver_does_not_free_at_the_end_is_rep
             "device memory: 196608 bytes are lost, because the driver did not free them: cuMemUnmap: "
             "CUDA_ERROR_ILLEGAL_ADDRESS (illegal memory access)");
   give_back_what_was_lost(device, range, 3);
-}
-
-TEST(cuda_virtual_memory, only_addresses_that_the_driver_does_not_free_are_reported_as_such) {
-  const test::warning_recorder warnings;
-  fake_device device{in_units()};
-  byte_range range;
-  {
-    gpu::virtual_memory space{{}, device};
-    range = space.reserve(1, 4 * unit);
-    ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
-    device.fail_in("cuMemAddressFree", 0, status::unknown);
-  }
-  ASSERT_EQ(warnings.reports().size(), 1u);
-  EXPECT_EQ(warnings.reports()[0].message,
-            "addresses of a device: 262144 bytes are lost, because the driver did not free them: "
-            "cuMemAddressFree: CUDA_ERROR_UNKNOWN (unknown error)");
-  EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
 TEST(cuda_virtual_memory, nothing_is_reported_by_a_driver_that_shuts_down) {
@@ -786,16 +689,6 @@ TEST_F(cuda_virtual_memory_capture, waits_once_for_all_that_was_released_in_it) 
   (void)space_.reserve(1, unit);
   EXPECT_EQ(device_.count("cuStreamSynchronize"), waits + 1);
   EXPECT_EQ(device_.reserved_bytes(), unit);
-}
-
-TEST_F(cuda_virtual_memory_capture, of_another_stream_does_not_matter) {
-  end_capture();
-  gpu::virtual_memory other{{}, device_};
-  EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::relaxed), status::success);
-  EXPECT_TRUE(other.commit(other.reserve(1, unit)));
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
-  EXPECT_EQ(device_.destroy_graph(graph), status::success);
 }
 
 TEST_F(cuda_virtual_memory_capture,

@@ -96,36 +96,7 @@ TEST(device_arena, uses_the_default_driver_by_default) {
   gpu::set_default_driver(before);
 }
 
-TEST(device_arena, without_addresses_is_out_of_memory) {
-  fake_device device{in_units()};
-  device.fail_in("cuMemAddressReserve", 0, gpu::status::out_of_memory, fake_device::never);
-  EXPECT_THROW((device_arena{small, gpu::stream_handle{}, device}), out_of_memory);
-}
-
 // ---- memory ----
-
-TEST(device_arena, allocates_memory_of_the_device_at_multiples_of_256) {
-  fake_device device{in_units()};
-  device_arena step{small, gpu::stream_handle{}, device};
-  std::minstd_rand random{7};
-  for (int i = 0; i < 300; ++i) {
-    const std::size_t bytes = random() % 3000;
-    const std::size_t align = std::size_t{1} << random() % 13;
-    void* const block = step.allocate(bytes, align);
-    EXPECT_EQ(address(block) % std::max<std::size_t>(align, 256), 0u);
-    EXPECT_TRUE(device.accessible(block, std::max<std::size_t>(bytes, 1)));
-  }
-  step.check_invariants();
-}
-
-TEST(device_arena, grows_without_moving_anything) {
-  fake_device device{in_units()};
-  device_arena step{small, gpu::stream_handle{}, device};
-  const std::uintptr_t first = address(step.allocate(256));
-  for (std::size_t i = 1; i < 32 * unit / 256; ++i) EXPECT_EQ(address(step.allocate(256)), first + i * 256);
-  EXPECT_EQ(step.stats().chunks, 1u);
-  EXPECT_TRUE(device.accessible(reinterpret_cast<void*>(first), 32 * unit));
-}
 
 TEST(device_arena, commits_in_steps_of_whole_units) {
   fake_device device{in_units()};
@@ -133,34 +104,6 @@ TEST(device_arena, commits_in_steps_of_whole_units) {
   (void)step.allocate(1);
   EXPECT_EQ(device.mapped_bytes(), 4 * unit);
   EXPECT_EQ(step.stats().committed_bytes, 4 * unit);
-}
-
-TEST(device_arena, a_step_that_repeats_makes_no_call_to_the_driver) {
-  fake_device device{in_units()};
-  for (const std::size_t reserve : {32 * unit, 2 * unit}) {  // in one chunk, and across several
-    device_arena step{{.reserve = reserve}, gpu::stream_handle{}, device};
-    std::vector<void*> first;
-    const auto run = [&] {
-      std::vector<void*> blocks;
-      device_arena::scope scope{step};
-      for (std::size_t bytes = 100; bytes < 4 * unit / 3; bytes = bytes * 5 / 4) {
-        blocks.push_back(scope.push_array<std::byte>(bytes, uninitialized).data());
-        device_arena::scope inner{step};
-        (void)inner.allocate(bytes);
-      }
-      return blocks;
-    };
-    first = run();
-    EXPECT_EQ(calls_of(device,
-                       [&] {
-                         for (int i = 0; i < 10; ++i) EXPECT_EQ(run(), first);
-                         const arena_mark mark = step.mark();
-                         (void)run();
-                         step.rewind(mark);
-                         step.reset();
-                       }),
-              call_names{});
-  }
 }
 
 TEST(device_arena, an_exhausted_device_is_out_of_memory_with_numbers_and_nothing_changed) {
@@ -181,14 +124,6 @@ TEST(device_arena, an_exhausted_device_is_out_of_memory_with_numbers_and_nothing
   EXPECT_EQ(device.physical_bytes(), 7 * unit);
   (void)step.allocate(2 * unit - 256);
   EXPECT_EQ(device.physical_bytes(), 8 * unit);
-}
-
-TEST(device_arena, where_a_step_is_refused_the_units_that_are_needed_may_be_had) {
-  fake_device device{in_units(8)};
-  device_arena step{{.reserve = 32 * unit, .commit_step = 6 * unit}, gpu::stream_handle{}, device};
-  (void)step.allocate(6 * unit);
-  (void)step.allocate(unit);
-  EXPECT_EQ(device.physical_bytes(), 7 * unit);
 }
 
 TEST(device_arena, where_a_step_is_refused_what_suffices_is_kept) {
@@ -227,13 +162,6 @@ TEST(device_arena, no_allocation_of_a_large_arena_takes_long) {
   EXPECT_LE(step.stats().committed_bytes, step.position() + 1 * GiB);
 }
 
-TEST(device_arena, a_commit_step_beyond_a_gib_is_as_the_options_say) {
-  fake_device device{{.capacity_bytes = 16 * GiB}};
-  device_arena step{{.commit_step = 4 * GiB}, gpu::stream_handle{}, device};
-  (void)step.allocate(1);
-  EXPECT_EQ(step.stats().committed_bytes, 4 * GiB);
-}
-
 TEST(device_arena, a_trim_leaves_at_most_a_quarter_more_than_is_committed) {
   fake_device device{in_units()};
   device_arena step{{.reserve = 64 * unit}, gpu::stream_handle{}, device};
@@ -268,20 +196,6 @@ TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
   }
 }
 
-TEST(device_arena, why_a_new_chunk_got_no_memory_is_in_the_sentence_too) {
-  fake_device device{in_units()};
-  device_arena step{{.reserve = unit}, gpu::stream_handle{}, device};
-  (void)step.allocate(unit);
-  device.fail_in("cuMemCreate", 1, status::illegal_address);
-  try {
-    (void)step.allocate(1);
-    FAIL() << "served";
-  } catch (out_of_memory const& error) {
-    EXPECT_STREQ(error.report().because, "CUDA_ERROR_ILLEGAL_ADDRESS");
-  }
-  EXPECT_EQ(device.reserved_bytes(), unit);
-}
-
 TEST(device_arena, chunks_that_the_driver_refuses_for_another_reason_are_its_error) {
   fake_device device{in_units()};
   device_arena step{{.reserve = unit}, gpu::stream_handle{}, device};
@@ -310,20 +224,6 @@ TEST(device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
   EXPECT_EQ(step.stats().committed_bytes, unit);
 }
 
-TEST(device_arena, a_trim_that_is_refused_leaves_everything) {
-  fake_device device{in_units()};
-  device_arena step{small, gpu::stream_handle{}, device};
-  void* const block = step.allocate(8 * unit);
-  step.reset();
-  device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one
-  device.fail_in("cuMemUnmap", 4);
-  EXPECT_EQ(step.trim(), 0u);
-  EXPECT_EQ(step.stats().committed_bytes, 8 * unit);
-  EXPECT_TRUE(device.accessible(block, 8 * unit));
-  EXPECT_EQ(step.trim(), 8 * unit);
-  step.check_invariants();
-}
-
 TEST(device_arena, its_end_waits_for_the_stream) {
   fake_device device{in_units()};
   const gpu::stream stream{device};
@@ -333,16 +233,6 @@ TEST(device_arena, its_end_waits_for_the_stream) {
   step = nullptr;
   EXPECT_TRUE(user.had_memory);
   EXPECT_EQ(device.outstanding + device.reserved_bytes(), 0u);
-}
-
-TEST(device_arena, serves_a_reuse_cache_whose_records_lie_beside_the_memory) {
-  fake_device device{in_units()};
-  device_arena step{small, gpu::stream_handle{}, device};
-  reuse_cache blocks{&step};
-  void* const block = blocks.allocate(1000, 256);
-  blocks.deallocate(block, 1000, 256);
-  EXPECT_EQ(blocks.allocate(1000, 256), block);
-  blocks.deallocate(block, 1000, 256);
 }
 
 // ---- captures ----
@@ -438,26 +328,6 @@ TEST(device_arena, in_a_capture_gives_no_memory_back_before_its_end) {
 
 // ---- end_after ----
 
-TEST(device_arena, memory_of_a_scope_ended_after_an_event_is_used_again_only_behind_it) {
-  fake_device device{in_units()};
-  const gpu::stream mine{device}, other{device};
-  device_arena step{small, mine, device};
-  device_arena::scope scope{step};
-  void* const block = scope.allocate(unit);
-  const test::noting_work reader{device, other, {address(block), unit}};
-  const gpu::event read{other, device};
-  EXPECT_EQ(calls_of(device, [&] { scope.end_after(read); }),
-            (call_names{"cuCtxGetDevice", "cuStreamIsCapturing", "cuStreamWaitEvent"}));
-  EXPECT_FALSE(scope);
-  EXPECT_FALSE(reader.has_run) << "nothing waits here";
-
-  EXPECT_EQ(step.allocate(unit), block);
-  const test::noting_work writer{device, mine, {address(block), unit}};
-  device.run(mine);
-  EXPECT_TRUE(reader.has_run && writer.has_run);
-  EXPECT_LT(reader.turn, writer.turn);
-}
-
 TEST(device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_behind_it) {
   fake_device device{in_units()};
   const gpu::stream mine{device}, other{device};
@@ -516,21 +386,6 @@ TEST(pinned_arena, a_scope_that_ends_after_a_stream_waits_for_it) {
   const test::noting_work reader{device, other};
   scope.end_after(other);
   EXPECT_TRUE(reader.has_run);
-}
-
-TEST(device_arena, without_end_after_another_streams_work_is_not_waited_for) {
-  fake_device device{in_units()};
-  const gpu::stream mine{device}, other{device};
-  device_arena step{small, mine, device};
-  const test::noting_work reader{device, other};
-  {
-    const device_arena::scope scope{step};
-  }
-  const test::noting_work writer{device, mine};
-  device.run(mine);
-  EXPECT_TRUE(writer.has_run);
-  EXPECT_FALSE(reader.has_run);
-  device.run_all();
 }
 
 TEST(device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
@@ -649,17 +504,6 @@ TEST(device_arena, suspended_serves_what_it_held_and_refuses_more) {
   (void)step.allocate(1);
 }
 
-TEST(device_arena, suspended_grows_by_no_chunk_either) {
-  fake_device device{in_units()};
-  device_arena step{{.reserve = unit}, gpu::stream_handle{}, device};
-  (void)step.allocate(unit);
-  step.suspend();
-  EXPECT_EQ(step.try_allocate(1), nullptr);
-  EXPECT_EQ(device.reserved_bytes(), unit);
-  step.resume();
-  EXPECT_NE(step.try_allocate(1), nullptr);
-}
-
 TEST(device_arena, a_resume_without_memory_leaves_it_suspended) {
   fake_device device{in_units(8)};
   device_arena step{small, gpu::stream_handle{}, device}, other{small, gpu::stream_handle{}, device};
@@ -672,19 +516,6 @@ TEST(device_arena, a_resume_without_memory_leaves_it_suspended) {
   other.release();
   step.resume();
   EXPECT_TRUE(device.accessible(block, 5 * unit));
-}
-
-TEST(device_arena, a_suspend_that_is_refused_leaves_the_memory) {
-  fake_device device{in_units()};
-  device_arena step{small, gpu::stream_handle{}, device};
-  void* const block = step.allocate(5 * unit);
-  device.fail_in("cuMemUnmap", 0, status::unknown);  // of all, so that they go one by one
-  device.fail_in("cuMemUnmap", 3, status::unknown);
-  EXPECT_THROW(step.suspend(), cuda_error);
-  EXPECT_TRUE(device.accessible(block, 5 * unit));
-  EXPECT_EQ(step.stats().committed_bytes, 5 * unit);
-  step.suspend();
-  EXPECT_EQ(device.physical_bytes(), 0u);
 }
 
 TEST(device_arena, suspended_can_be_released_and_destroyed) {
@@ -703,19 +534,6 @@ TEST(device_arena, suspended_can_be_released_and_destroyed) {
 
 // ---- memory that the host can touch ----
 
-TEST(pinned_arena, zeroes_what_is_pushed_and_keeps_its_alignment) {
-  fake_device device{in_units()};
-  pinned_arena staging{{.reserve = unit, .name = "staging"}, 64 * MiB, device};
-  EXPECT_EQ(staging.stats().reserved_bytes, unit) << "as the options say, not as the memory would";
-  for (int i = 0; i < 3; ++i) {
-    pinned_arena::scope scope{staging};
-    const std::span<unsigned char> bytes = scope.push_array<unsigned char>(1000);
-    EXPECT_EQ(address(bytes.data()) % 64, 0u);
-    EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](unsigned char byte) { return byte == 0; }));
-    std::fill(bytes.begin(), bytes.end(), static_cast<unsigned char>(0xA5));
-  }
-}
-
 TEST(pinned_arena, is_one_block_of_the_driver) {
   fake_device device{in_units()};
   pinned_arena staging{2 * unit, device};
@@ -727,19 +545,6 @@ TEST(pinned_arena, is_one_block_of_the_driver) {
                        (void)staging.allocate(unit);
                      }),
             (call_names{"cuCtxGetDevice", "cuMemFreeHost", "cuCtxGetDevice", "cuMemHostAlloc"}));
-}
-
-TEST(pinned_arena, a_scope_that_ends_after_an_event_waits_for_it) {
-  fake_device device{in_units()};
-  const gpu::stream copies{device};
-  pinned_arena staging{unit, device};
-  pinned_arena::scope scope{staging};
-  (void)scope.push_array<float>(100);
-  const test::noting_work copy{device, copies};
-  const gpu::event copied{copies, device};
-  scope.end_after(copied);
-  EXPECT_TRUE(copy.has_run) << "the host writes there at once";
-  EXPECT_EQ(staging.position(), 0u);
 }
 
 TEST(managed_arena, is_touched_by_both_sides) {

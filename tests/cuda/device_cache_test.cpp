@@ -92,18 +92,6 @@ TEST_F(device_cache_test, a_block_comes_back_to_exactly_its_size_and_no_other) {
   cache.deallocate(block, 1000);
 }
 
-TEST_F(device_cache_test, alignments_up_to_the_drivers_are_one_size) {
-  device_cache cache{{.stream = stream}, device};
-  void* const block = cache.allocate(1000, 16);
-  cache.deallocate(block, 1000, 16);
-  EXPECT_EQ(cache.allocate(1000, 256), block);
-  cache.deallocate(block, 1000, 256);
-  void* const coarse = cache.allocate(1000, 1024);
-  EXPECT_NE(coarse, block);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(coarse) % 1024, 0u);
-  cache.deallocate(coarse, 1000, 1024);
-}
-
 TEST_F(device_cache_test, reuses_the_first_freed_block_of_a_size_first) {
   device_cache cache{{.stream = stream}, device};
   const std::vector<void*> blocks = take(cache, 3, 512);
@@ -236,18 +224,6 @@ TEST_F(device_cache_test, a_setting_that_is_no_number_is_warned_of_and_ignored) 
     ASSERT_EQ(recorder.count(warning_kind::refused_setting), 1u) << text;
     EXPECT_EQ(recorder.reports()[0].resource, setting::name);
     EXPECT_NE(recorder.reports()[0].message.find(text), std::string::npos);
-  }
-}
-
-TEST_F(device_cache_test, without_a_name_it_has_the_one_of_the_options) {
-  device_cache cache{{.stream = stream, .name = nullptr}, device};
-  EXPECT_STREQ(cache.name(), "device_cache");
-  EXPECT_STREQ(cache.stats().name, "device_cache");
-  try {
-    (void)cache.allocate(2 * GiB);
-    ADD_FAILURE() << "it was served";
-  } catch (out_of_memory const& refusal) {
-    EXPECT_STREQ(refusal.report().resource, "device_cache");
   }
 }
 

@@ -97,40 +97,6 @@ TEST_F(device_pool_test, reuses_the_last_freed_block_first) {
   EXPECT_NE(pool.allocate(3073), blocks[0]);
 }
 
-TEST_F(device_pool_test, a_repeated_step_takes_nothing_from_the_upstream) {
-  device_pool pool{with({}), device};
-  const auto step = [&] {
-    std::vector<void*> blocks;
-    for (std::size_t i = 0; i < 100; ++i) blocks.push_back(pool.allocate(1000 + i * 100));
-    for (std::size_t i = 0; i < 100; ++i) pool.deallocate(blocks[i], 1000 + i * 100);
-  };
-  step();
-  const std::size_t calls = upstream.calls, driver_calls = device.counts_total();
-  for (int i = 0; i < 10; ++i) step();
-  EXPECT_EQ(upstream.calls, calls);
-  EXPECT_EQ(device.counts_total(), driver_calls);
-}
-
-TEST_F(device_pool_test, blocks_do_not_overlap_and_are_aligned) {
-  device_pool pool{with({}), device};
-  std::set<std::pair<std::uintptr_t, std::uintptr_t>> ranges;
-  std::vector<std::pair<void*, std::size_t>> blocks;
-  std::mt19937 random{5};
-  for (int i = 0; i < 2000; ++i) {
-    const std::size_t bytes = random() % 100'000;
-    void* const block = pool.allocate(bytes, std::size_t{1} << random() % 9);
-    const auto first = reinterpret_cast<std::uintptr_t>(block);
-    EXPECT_EQ(first % 256, 0u);
-    ranges.emplace(first, first + std::max<std::size_t>(bytes, 1));
-  }
-  ASSERT_EQ(ranges.size(), 2000u);
-  std::uintptr_t last_end = 0;
-  for (auto const& [first, end] : ranges) {
-    EXPECT_GE(first, last_end);
-    last_end = end;
-  }
-}
-
 TEST_F(device_pool_test, a_slab_is_about_as_large_as_configured_and_allocated_from_its_beginning) {
   device_pool pool{with({.slab_bytes = 64 * KiB}), device};
   void* const first = pool.allocate(4096);
@@ -296,46 +262,6 @@ TEST_F(device_pool_test, clear_keeps_what_is_in_use) {
   give(pool, {large}, 100 * MiB);
 }
 
-TEST_F(device_pool_test, release_gives_everything_back_and_the_pool_goes_on) {
-  device_pool pool{with({}), device};
-  (void)take(pool, 3, 1000);
-  (void)pool.allocate(100 * MiB);
-  pool.release();
-  EXPECT_EQ(upstream.outstanding, 0u);
-  EXPECT_EQ(pool.stats().used_blocks, 0u);
-  EXPECT_EQ(pool.stats().deallocations, 4u);
-  EXPECT_EQ(pool.stats().held_bytes, 0u);
-  give(pool, take(pool, 3, 1000), 1000);
-}
-
-TEST_F(device_pool_test, a_run_of_many_shapes_holds_no_more_than_its_limit_beside_what_lives) {
-  constexpr std::size_t limit = 1 * MiB;
-  device_pool pool{with({.slab_bytes = 64 * KiB, .max_cached_bytes = limit}), device};
-  std::mt19937 random{9};
-  std::vector<std::pair<void*, std::size_t>> live;
-  std::size_t most_in_first_half = 0, most_in_second_half = 0;
-  constexpr int steps = 40'000;
-  for (int i = 0; i < steps; ++i) {
-    if (live.size() < 100 || random() % 2 == 0) {
-      const std::size_t bytes = random() % (1 + random() % 60'000);
-      live.emplace_back(pool.allocate(bytes), bytes);
-    } else {
-      std::swap(live[random() % live.size()], live.back());
-      pool.deallocate(live.back().first, live.back().second);
-      live.pop_back();
-    }
-    if (live.size() > 200) {
-      pool.deallocate(live.back().first, live.back().second);
-      live.pop_back();
-    }
-    ASSERT_LE(pool.stats().cached_bytes, limit);
-    std::size_t& most = i < steps / 2 ? most_in_first_half : most_in_second_half;
-    most = std::max(most, upstream.outstanding);
-    if (i % 1000 == 0) pool.check_invariants();
-  }
-  EXPECT_LE(most_in_second_half, most_in_first_half + limit);
-}
-
 // ---- statistics -------------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, counts_as_every_pool_does) {
@@ -368,32 +294,6 @@ TEST_F(device_pool_test, counts_as_every_pool_does) {
 }
 
 // ---- other streams ----------------------------------------------------------------------------------------
-
-TEST_F(device_pool_test, deallocate_after_lets_only_its_stream_wait) {
-  gpu::stream other{device};
-  device_pool pool{with({}), device};
-  void* const block = pool.allocate(4096);
-  gpu::event done{other, device};
-  pool.deallocate_after(block, 4096, 256, done);
-  EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u);
-  EXPECT_EQ(device.count("cuEventSynchronize"), 0u);
-  EXPECT_EQ(pool.allocate(4096), block) << "for work that comes behind that wait";
-  EXPECT_EQ(device.pending(stream), 1u);
-  device.run(stream);
-  EXPECT_TRUE(done.done());
-  pool.deallocate(block, 4096);
-}
-
-TEST_F(device_pool_test, where_its_stream_cannot_wait_the_thread_does) {
-  gpu::stream other{device};
-  device_pool pool{with({}), device};
-  void* const block = pool.allocate(4096);
-  gpu::event done{other, device};
-  device.fail_next("cuStreamWaitEvent", gpu::status::unknown);
-  pool.deallocate_after(block, 4096, 256, done);
-  EXPECT_TRUE(done.done());
-  EXPECT_EQ(pool.stats().used_blocks, 0u);
-}
 
 TEST_F(device_pool_test, keeps_a_block_in_use_if_nothing_can_wait_for_it) {
   gpu::stream other{device};
@@ -499,20 +399,6 @@ TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses)
   pool.check_invariants();
 }
 
-TEST_F(device_pool_test, in_a_capture_of_both_streams_the_order_is_captured) {
-  gpu::stream other{device};
-  device_pool pool{with({}), device};
-  void* const block = pool.allocate(4096);
-  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success);
-  const gpu::event forked{stream, device};
-  ASSERT_EQ(device.wait(other, forked), gpu::status::success);
-  pool.deallocate_after(block, 4096, 256, other);
-  EXPECT_EQ(pool.stats().used_blocks, 0u);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(stream, graph), gpu::status::success) << "the other stream has come back";
-  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
-}
-
 TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for_the_other) {
   gpu::stream other{device};
   device_pool pool{with({}), device};
@@ -542,15 +428,6 @@ TEST_F(device_pool_test, returns_free_slabs_to_an_exhausted_upstream_and_tries_o
   pool.check_invariants();
   give(pool, {block}, 40 * KiB);
   pool.deallocate(large, 200 * KiB, 512);
-}
-
-TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused) {
-  device_pool pool{with({}), device};
-  const std::size_t calls = upstream.calls;
-  EXPECT_THROW((void)pool.allocate(std::numeric_limits<std::size_t>::max()), out_of_memory);
-  EXPECT_THROW((void)pool.allocate(std::numeric_limits<std::size_t>::max() / 2 + 1), out_of_memory);
-  EXPECT_EQ(upstream.calls, calls);
-  EXPECT_EQ(pool.stats().allocations, 0u);
 }
 
 TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_in_numbers_and_nothing_goes_back) {
@@ -748,13 +625,6 @@ TEST_F(device_pool_test, level_2_reports_a_second_thread_unless_ownership_was_re
   pool.release_thread_ownership();
   std::thread{[&] { give(pool, {pool.allocate(1000)}, 1000); }}.join();
   EXPECT_EQ(recorder.count(violation_kind::wrong_thread), 2u);
-}
-
-TEST_F(device_pool_test, level_2_refuses_an_alignment_that_is_no_power_of_two) {
-  if (check_level < 2) GTEST_SKIP() << "found at level 2";
-  device_pool pool{with({}), device};
-  std::size_t odd = 48;  // a variable, for the compiler would find it in a constant
-  EXPECT_THROW((void)pool.allocate(64, odd), std::invalid_argument);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -144,19 +145,251 @@ using fake_capture = on_fake_device;
 using fake_graph = on_fake_device;
 using fake_calls = on_fake_device;
 
-// ---- addresses and the memory behind them ----
+// ---- what is refused ----
 
-TEST_F(fake_addresses, a_reservation_is_whole_granules_with_an_alignment_that_is_a_power_of_two) {
-  byte_range range{.begin = 1, .size = 2};
-  EXPECT_EQ(device.reserve(0, 0, range), status::invalid_value);
-  EXPECT_EQ(device.reserve(grain + 4096, 0, range), status::invalid_value);
-  EXPECT_EQ(device.reserve(grain, 3 * grain, range), status::invalid_value);
-  EXPECT_EQ(range, (byte_range{.begin = 1, .size = 2}));
+/// A device with one of everything that calls refer to: live, and destroyed.
+struct fake_world : on_fake_device {
+  fake_world() {
+    for (byte_range each : {part(0, 2), part(2, 1), part(4, 1)}) map(each);
+    EXPECT_EQ(device.release(released), status::success);
+    EXPECT_EQ(device.allocate_managed(100, managed), status::success);
+    EXPECT_EQ(device.allocate_pinned(100, pinned), status::success);
+    EXPECT_EQ(device.free(freed), status::success);
+    EXPECT_EQ(device.destroy_pool(gone_pool), status::success);
+    EXPECT_EQ(device.create_stream(gone), status::success);
+    EXPECT_EQ(device.destroy_stream(gone), status::success);
+    EXPECT_EQ(device.create_event(gone_event), status::success);
+    EXPECT_EQ(device.destroy_event(gone_event), status::success);
+    executable = instantiated(graph);
+    destroy(gone_executable = instantiated(gone_graph));
+    destroy(gone_graph);
+  }
+  ~fake_world() override {
+    queue.synchronize();
+    EXPECT_EQ(device.unmap(part(0, 3)), status::success) << "neighbours in one call";
+    EXPECT_EQ(device.unmap(part(4, 1)), status::success);
+    EXPECT_EQ(device.release(handle), status::success);
+    EXPECT_EQ(device.free_reservation(range), status::success);
+    EXPECT_EQ(device.free_async(block, queue), status::success) << "an ordinary block, in stream order";
+    EXPECT_EQ(device.free(managed), status::success);
+    EXPECT_EQ(device.free_pinned(pinned), status::success);
+    EXPECT_EQ(device.free(pooled), status::success) << "a pool's block, at once";
+    EXPECT_EQ(device.destroy_pool(from), status::success);
+    destroy(executable);
+    destroy(graph);
+    queue.synchronize();
+    EXPECT_EQ(device.outstanding, 0u);
+  }
 
-  EXPECT_EQ(device.reserve(grain, 8 * grain, range), status::success);
-  EXPECT_EQ(range.begin % (8 * grain), 0u);
-  EXPECT_EQ(device.free_reservation(range), status::success);
+  [[nodiscard]] byte_range part(std::size_t first, std::size_t n) const {
+    return {range.begin + first * grain, n * grain};
+  }
+  /// What a refused call must not change.
+  std::vector<std::size_t> sums() {
+    return {device.reserved_bytes(), device.physical_bytes(), device.mapped_bytes(), device.outstanding,
+            free_bytes()};
+  }
+
+  gpu::stream queue{device}, idle{device};
+  gpu::event point{device};
+  byte_range range = reserved(6 * grain), made;
+  gpu::physical_handle handle = created(2 * grain), released = created(grain), none = 0;
+  std::uintptr_t block = allocated(1000), freed = allocated(1000), managed = 0, pinned = 0, more = 0;
+  gpu::pool_handle from = pool(), gone_pool = pool(), new_pool = nullptr;
+  std::uintptr_t pooled = allocated(grain, from, queue);
+  gpu::stream_handle gone = nullptr;
+  gpu::event_handle gone_event = nullptr;
+  gpu::graph_handle graph = captured(queue, [] {}), gone_graph = captured(queue, [] {}), new_graph = nullptr;
+  gpu::executable_handle executable = nullptr, gone_executable = nullptr, new_executable = nullptr;
+  bool capturing = false;
+  std::size_t count = 0;
+  int runs = 0;
+};
+
+/// A call, in words with what makes it wrong, and the status that it returns.
+struct refused_call {
+  char const* what;
+  std::function<status(fake_world&)> call;
+  status result;
+};
+
+constexpr status wrong_value = status::invalid_value, wrong_handle = status::invalid_handle;
+
+const refused_call refused_memory_calls[] = {
+    {"reserve nothing", [](auto& w) { return w.device.reserve(0, 0, w.made); }, wrong_value},
+    {"reserve part of a granule", [](auto& w) { return w.device.reserve(grain + 1, 0, w.made); },
+     wrong_value},
+    {"reserve at 3 granules", [](auto& w) { return w.device.reserve(grain, 3 * grain, w.made); },
+     wrong_value},
+    {"free a first part", [](auto& w) { return w.device.free_reservation(w.part(0, 1)); }, wrong_value},
+    {"free a last part", [](auto& w) { return w.device.free_reservation(w.part(1, 5)); }, wrong_value},
+    {"free what is mapped", [](auto& w) { return w.device.free_reservation(w.range); }, wrong_value},
+    {"create nothing", [](auto& w) { return w.device.create(0, 0, w.none); }, wrong_value},
+    {"create half a granule", [](auto& w) { return w.device.create(0, grain / 2, w.none); }, wrong_value},
+    {"create elsewhere", [](auto& w) { return w.device.create(1, grain, w.none); }, status::invalid_device},
+    {"create too much", [](auto& w) { return w.device.create(0, 17 * grain, w.none); },
+     status::out_of_memory},
+    {"release an unknown handle", [](auto& w) { return w.device.release(77); }, wrong_value},
+    {"release twice", [](auto& w) { return w.device.release(w.released); }, wrong_value},
+    {"map a part of a handle", [](auto& w) { return w.device.map(w.part(5, 1), w.handle); }, wrong_value},
+    {"map over mappings", [](auto& w) { return w.device.map(w.part(0, 2), w.handle); }, wrong_value},
+    {"map over an end of one", [](auto& w) { return w.device.map(w.part(3, 2), w.handle); }, wrong_value},
+    {"map beyond the end", [](auto& w) { return w.device.map(w.part(5, 2), w.handle); }, wrong_value},
+    {"map a released handle", [](auto& w) { return w.device.map(w.part(5, 1), w.released); }, wrong_value},
+    {"unmap a first part", [](auto& w) { return w.device.unmap(w.part(0, 1)); }, wrong_value},
+    {"unmap a last part and more", [](auto& w) { return w.device.unmap(w.part(1, 2)); }, wrong_value},
+    {"unmap with a gap behind", [](auto& w) { return w.device.unmap(w.part(0, 4)); }, wrong_value},
+    {"unmap over a gap", [](auto& w) { return w.device.unmap(w.part(2, 3)); }, wrong_value},
+    {"unmap a gap", [](auto& w) { return w.device.unmap(w.part(3, 1)); }, wrong_value},
+    {"unmap nothing", [](auto& w) { return w.device.unmap(w.part(0, 0)); }, wrong_value},
+    {"access to a part", [](auto& w) { return w.device.allow_access(w.part(0, 1), 0); }, wrong_value},
+    {"access over a gap", [](auto& w) { return w.device.allow_access(w.part(0, 5), 0); }, wrong_value},
+    {"access to nothing", [](auto& w) { return w.device.allow_access(w.part(0, 0), 0); }, wrong_value},
+    {"access of no device", [](auto& w) { return w.device.allow_access(w.part(0, 2), 1); },
+     status::invalid_device},
+    {"allocate nothing", [](auto& w) { return w.device.allocate(0, w.more); }, wrong_value},
+    {"managed nothing", [](auto& w) { return w.device.allocate_managed(0, w.more); }, wrong_value},
+    {"pinned nothing", [](auto& w) { return w.device.allocate_pinned(0, w.more); }, wrong_value},
+    {"allocate too much", [](auto& w) { return w.device.allocate(SIZE_MAX, w.more); }, status::out_of_memory},
+    {"free inside a block", [](auto& w) { return w.device.free(w.block + 1); }, wrong_value},
+    {"free twice", [](auto& w) { return w.device.free(w.freed); }, wrong_value},
+    {"free pinned memory", [](auto& w) { return w.device.free(w.pinned); }, wrong_value},
+    {"free a block as pinned", [](auto& w) { return w.device.free_pinned(w.block); }, wrong_value},
+    {"nothing from a pool", [](auto& w) { return w.device.allocate_async(0, w.from, w.queue, w.more); },
+     wrong_value},
+    {"from a pool that is gone",
+     [](auto& w) { return w.device.allocate_async(1, w.gone_pool, w.queue, w.more); }, wrong_value},
+    {"too much from a pool",
+     [](auto& w) { return w.device.allocate_async(16 * grain, w.from, w.queue, w.more); },
+     status::out_of_memory},
+    {"free null in order", [](auto& w) { return w.device.free_async(0, w.queue); }, wrong_value},
+    {"free inside in order", [](auto& w) { return w.device.free_async(w.pooled + 256, w.queue); },
+     wrong_value},
+    {"free twice in order", [](auto& w) { return w.device.free_async(w.freed, w.queue); }, wrong_value},
+    {"destroy a pool twice", [](auto& w) { return w.device.destroy_pool(w.gone_pool); }, wrong_value},
+    {"trim a pool that is gone", [](auto& w) { return w.device.trim_pool(w.gone_pool, 0); }, wrong_value},
+    {"a pool's threshold", [](auto& w) { return w.device.set_release_threshold(w.gone_pool, 0); },
+     wrong_value},
+};
+
+const refused_call refused_work_calls[] = {
+    {"destroy a stream twice", [](auto& w) { return w.device.destroy_stream(w.gone); }, wrong_handle},
+    {"destroy the default stream", [](auto& w) { return w.device.destroy_stream(nullptr); }, wrong_handle},
+    {"synchronise it", [](auto& w) { return w.device.synchronize(w.gone); }, wrong_handle},
+    {"launch there", [](auto& w) { return w.device.launch_on_host(w.gone, &count_up, &w.runs); },
+     wrong_handle},
+    {"launch a graph there", [](auto& w) { return w.device.launch(w.executable, w.gone); }, wrong_handle},
+    {"record there", [](auto& w) { return w.device.record(w.point, w.gone); }, wrong_handle},
+    {"wait there", [](auto& w) { return w.device.wait(w.gone, w.point); }, wrong_handle},
+    {"capture there", [](auto& w) { return w.device.begin_capture(w.gone, capture_mode::relaxed); },
+     wrong_handle},
+    {"end a capture there", [](auto& w) { return w.device.end_capture(w.gone, w.new_graph); }, wrong_handle},
+    {"ask there", [](auto& w) { return w.device.is_capturing(w.gone, w.capturing); }, wrong_handle},
+    {"free there", [](auto& w) { return w.device.free_async(w.pooled, w.gone); }, wrong_handle},
+    {"allocate there", [](auto& w) { return w.device.allocate_async(1, w.from, w.gone, w.more); },
+     wrong_handle},
+    {"destroy an event twice", [](auto& w) { return w.device.destroy_event(w.gone_event); }, wrong_handle},
+    {"ask for it", [](auto& w) { return w.device.query(w.gone_event); }, wrong_handle},
+    {"wait for it", [](auto& w) { return w.device.synchronize(w.gone_event); }, wrong_handle},
+    {"record it", [](auto& w) { return w.device.record(w.gone_event, nullptr); }, wrong_handle},
+    {"let a stream wait for it", [](auto& w) { return w.device.wait(nullptr, w.gone_event); }, wrong_handle},
+    {"ask for no event", [](auto& w) { return w.device.query(nullptr); }, wrong_handle},
+    {"launch no function", [](auto& w) { return w.device.launch_on_host(nullptr, nullptr, nullptr); },
+     wrong_value},
+    {"capture the default stream",
+     [](auto& w) { return w.device.begin_capture(nullptr, capture_mode::relaxed); },
+     status::capture_unsupported},
+    {"end no capture", [](auto& w) { return w.device.end_capture(w.queue, w.new_graph); },
+     status::illegal_state},
+    {"destroy a graph twice", [](auto& w) { return w.device.destroy_graph(w.gone_graph); }, wrong_value},
+    {"count its nodes", [](auto& w) { return w.device.node_count(w.gone_graph, w.count); }, wrong_value},
+    {"instantiate it", [](auto& w) { return w.device.instantiate(w.gone_graph, w.new_executable); },
+     wrong_value},
+    {"destroy an executable twice", [](auto& w) { return w.device.destroy_executable(w.gone_executable); },
+     wrong_value},
+    {"launch it", [](auto& w) { return w.device.launch(w.gone_executable, w.queue); }, wrong_value},
+    {"update it", [](auto& w) { return w.device.update(w.gone_executable, w.graph); }, wrong_value},
+    {"update by a graph that is gone", [](auto& w) { return w.device.update(w.executable, w.gone_graph); },
+     wrong_value},
+};
+
+/// Calls in a relaxed capture of `queue`, which each of them invalidates.
+const refused_call calls_that_end_a_capture[] = {
+    {"begin again", [](auto& w) { return w.device.begin_capture(w.queue, capture_mode::global); },
+     status::illegal_state},
+    {"synchronise", [](auto& w) { return w.device.synchronize(w.queue); }, status::capture_unsupported},
+    {"synchronise the device", [](auto& w) { return w.device.synchronize(); }, status::capture_unsupported},
+    {"synchronise the device elsewhere",
+     [](auto& w) {
+       status result{};
+       in_another_thread([&] { result = w.device.synchronize(); });
+       return result;
+     },
+     status::capture_unsupported},
+    {"launch a graph", [](auto& w) { return w.device.launch(w.executable, w.queue); },
+     status::capture_unsupported},
+    {"launch no function", [](auto& w) { return w.device.launch_on_host(w.queue, nullptr, nullptr); },
+     wrong_value},
+    {"from no pool", [](auto& w) { return w.device.allocate_async(1, nullptr, w.queue, w.more); },
+     wrong_value},
+    {"too much",
+     [](auto& w) {
+       (void)w.allocated(grain, w.from, w.queue);
+       return w.device.allocate_async(16 * grain, w.from, w.queue, w.more);
+     },
+     status::out_of_memory},
+    {"free no block", [](auto& w) { return w.device.free_async(12345, w.queue); }, wrong_value},
+    {"wait for an event outside", [](auto& w) { return w.device.wait(w.queue, w.point); },
+     status::capture_isolation},
+    {"poll an event inside",
+     [](auto& w) {
+       EXPECT_EQ(w.device.record(w.point, w.queue), status::success);
+       return w.device.query(w.point);
+     },
+     status::captured_event},
+    {"draw in the default stream",
+     [](auto& w) {
+       EXPECT_EQ(w.device.record(w.point, w.queue), status::success);
+       return w.device.wait(nullptr, w.point);
+     },
+     status::capture_implicit},
+    {"end it where it did not begin",
+     [](auto& w) {
+       EXPECT_EQ(w.device.record(w.point, w.queue), status::success);
+       EXPECT_EQ(w.device.wait(w.idle, w.point), status::success);
+       return w.device.end_capture(w.idle, w.new_graph);
+     },
+     status::capture_unmatched},
+};
+
+TEST_F(fake_world, refuses_wrong_calls_and_changes_nothing) {
+  for (std::span<refused_call const> table : {std::span<refused_call const>{refused_memory_calls},
+                                              std::span<refused_call const>{refused_work_calls}}) {
+    for (refused_call const& each : table) {
+      const std::vector<std::size_t> before = sums();
+      EXPECT_EQ(each.call(*this), each.result) << each.what;
+      EXPECT_EQ(sums(), before) << each.what;
+    }
+  }
 }
+
+TEST_F(fake_world, ends_a_capture_without_a_graph_after_a_refused_call) {
+  for (refused_call const& each : calls_that_end_a_capture) {
+    const std::vector<std::size_t> before = sums();
+    EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
+    EXPECT_EQ(each.call(*this), each.result) << each.what;
+    EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::capture_invalidated) << each.what;
+    EXPECT_EQ(device.synchronize(queue), status::capture_invalidated) << each.what;
+    EXPECT_EQ(device.end_capture(queue, new_graph), status::capture_invalidated) << each.what;
+    EXPECT_EQ(device.end_capture(queue, new_graph), status::illegal_state) << each.what;
+    EXPECT_EQ(new_graph, nullptr) << each.what;
+    EXPECT_EQ(sums(), before) << each.what;
+    EXPECT_EQ(device.record(point, idle), status::success) << "others go on";
+    EXPECT_EQ(device.synchronize(point), status::success);
+  }
+}
+
+// ---- addresses and the memory behind them ----
 
 TEST_F(fake_addresses, reserving_takes_no_capacity) {
   const byte_range range = reserved(1000 * grain);
@@ -165,28 +398,6 @@ TEST_F(fake_addresses, reserving_takes_no_capacity) {
   EXPECT_EQ(device.outstanding, 0u);
   EXPECT_EQ(device.free_reservation(range), status::success);
   EXPECT_EQ(device.reserved_bytes(), 0u);
-}
-
-TEST_F(fake_addresses, only_a_whole_reservation_with_nothing_mapped_is_freed) {
-  const byte_range range = reserved(4 * grain);
-  EXPECT_EQ(device.free_reservation({range.begin, grain}), status::invalid_value);
-  EXPECT_EQ(device.free_reservation({range.begin + grain, 3 * grain}), status::invalid_value);
-  const byte_range last{range.begin + 3 * grain, grain};
-  map(last);
-  EXPECT_EQ(device.free_reservation(range), status::invalid_value);
-  EXPECT_EQ(device.unmap(last), status::success);
-  EXPECT_EQ(device.free_reservation(range), status::success);
-  EXPECT_EQ(device.free_reservation(range), status::invalid_value);
-}
-
-TEST_F(fake_addresses, physical_memory_is_whole_granules_of_a_device_that_exists) {
-  gpu::physical_handle handle = 77;
-  EXPECT_EQ(device.create(0, 0, handle), status::invalid_value);
-  EXPECT_EQ(device.create(0, grain / 2, handle), status::invalid_value);
-  EXPECT_EQ(device.create(1, grain, handle), status::invalid_device);
-  EXPECT_EQ(device.create(0, 17 * grain, handle), status::out_of_memory);
-  EXPECT_EQ(handle, 77u);
-  EXPECT_EQ(device.release(77), status::invalid_value);
 }
 
 TEST_F(fake_addresses, physical_memory_counts_until_it_is_released_and_unmapped) {
@@ -209,92 +420,6 @@ TEST_F(fake_addresses, physical_memory_counts_until_it_is_released_and_unmapped)
   EXPECT_EQ(device.release(unmapped_first), status::success);
   EXPECT_EQ(free_bytes(), 16 * grain);
   EXPECT_EQ(device.outstanding, 0u);
-  EXPECT_EQ(device.free_reservation(range), status::success);
-}
-
-TEST_F(fake_addresses, all_of_a_handle_is_mapped_at_a_granule_inside_one_reservation) {
-  const byte_range range = reserved(4 * grain);
-  const gpu::physical_handle handle = created(2 * grain);
-  EXPECT_EQ(device.map({range.begin, grain}, handle), status::invalid_value);
-  EXPECT_EQ(device.map({range.begin, 4 * grain}, handle), status::invalid_value);
-  EXPECT_EQ(device.map({range.begin + 4096, 2 * grain}, handle), status::invalid_value);
-  EXPECT_EQ(device.map({range.begin + 3 * grain, 2 * grain}, handle), status::invalid_value);
-  EXPECT_EQ(device.map({range.begin - 2 * grain, 2 * grain}, handle), status::invalid_value);
-  EXPECT_EQ(device.map({range.begin, 2 * grain}, handle + 1), status::invalid_value);
-  EXPECT_EQ(device.mapped_bytes(), 0u);
-  EXPECT_EQ(device.map({range.begin + 2 * grain, 2 * grain}, handle), status::success);
-  EXPECT_EQ(device.unmap({range.begin + 2 * grain, 2 * grain}), status::success);
-  EXPECT_EQ(device.release(handle), status::success);
-  EXPECT_EQ(device.map({range.begin, 2 * grain}, handle), status::invalid_value);
-  EXPECT_EQ(device.free_reservation(range), status::success);
-}
-
-TEST_F(fake_addresses, a_released_handle_is_mapped_no_more_though_its_memory_is_there) {
-  const byte_range range = reserved(2 * grain);
-  const byte_range first{range.begin, grain}, second{range.begin + grain, grain};
-  const gpu::physical_handle handle = created(grain);
-  EXPECT_EQ(device.map(first, handle), status::success);
-  EXPECT_EQ(device.map(second, handle), status::success) << "twice, as long as it is there";
-  EXPECT_EQ(device.unmap(second), status::success);
-  EXPECT_EQ(device.release(handle), status::success);
-  EXPECT_EQ(device.map(second, handle), status::invalid_value);
-  EXPECT_EQ(device.unmap(first), status::success);
-  EXPECT_EQ(device.free_reservation(range), status::success);
-}
-
-TEST_F(fake_addresses, nothing_is_mapped_over_a_mapping) {
-  const byte_range range = reserved(4 * grain);
-  const byte_range middle{range.begin + grain, 2 * grain};
-  map(middle);
-  const gpu::physical_handle handle = created(2 * grain);
-  EXPECT_EQ(device.map(middle, handle), status::invalid_value);
-  EXPECT_EQ(device.map({range.begin, 2 * grain}, handle), status::invalid_value);
-  EXPECT_EQ(device.map({range.begin + 2 * grain, 2 * grain}, handle), status::invalid_value);
-  EXPECT_EQ(device.release(handle), status::success);
-  EXPECT_EQ(device.unmap(middle), status::success);
-  EXPECT_EQ(device.free_reservation(range), status::success);
-}
-
-TEST_F(fake_addresses, whole_mappings_without_a_gap_are_unmapped) {
-  const byte_range range = reserved(9 * grain);
-  const auto part = [&](std::size_t first, std::size_t n) {
-    return byte_range{range.begin + first * grain, n * grain};
-  };
-  for (byte_range each : {part(0, 2), part(2, 1), part(3, 2), part(6, 2)}) map(each);
-  for (byte_range wrong : {part(0, 1), part(1, 1), part(1, 2),  // parts of a mapping
-                           part(0, 4), part(1, 4),              // and whole ones besides
-                           part(0, 6), part(3, 5), part(5, 3),  // over a gap, or with one at an end
-                           part(5, 1), part(0, 0)})             // nothing
-    EXPECT_EQ(device.unmap(wrong), status::invalid_value);
-  EXPECT_EQ(device.mapped_bytes(), 7 * grain) << "a refused call unmaps none";
-  EXPECT_EQ(device.unmap(part(2, 3)), status::success) << "two of three neighbours";
-  EXPECT_EQ(device.mapped_bytes(), 4 * grain);
-  EXPECT_EQ(device.unmap(part(2, 3)), status::invalid_value);
-  EXPECT_EQ(device.unmap(part(0, 2)), status::success) << "one";
-  EXPECT_EQ(device.unmap(part(6, 2)), status::success);
-  EXPECT_EQ(device.free_reservation(range), status::success);
-}
-
-TEST_F(fake_addresses, access_is_granted_to_whole_mappings_without_a_gap) {
-  const byte_range range = reserved(6 * grain);
-  const byte_range first{range.begin, 2 * grain}, second{range.begin + 2 * grain, grain},
-      third{range.begin + 4 * grain, grain};
-  map(first);
-  map(second);
-  map(third);
-  EXPECT_EQ(device.allow_access({range.begin, grain}, 0), status::invalid_value);      // a part of one
-  EXPECT_EQ(device.allow_access({range.begin, 4 * grain}, 0), status::invalid_value);  // ends in a gap
-  EXPECT_EQ(device.allow_access({range.begin, 5 * grain}, 0), status::invalid_value);  // over a gap
-  EXPECT_EQ(device.allow_access({range.begin + 3 * grain, 2 * grain}, 0), status::invalid_value);
-  EXPECT_EQ(device.allow_access({range.begin, 0}, 0), status::invalid_value);
-  EXPECT_EQ(device.allow_access(first, 1), status::invalid_device);
-  EXPECT_FALSE(device.accessible(range.data(), 1));
-
-  EXPECT_EQ(device.allow_access({range.begin, 3 * grain}, 0), status::success);
-  EXPECT_TRUE(device.accessible(range.data(), 3 * grain));
-  EXPECT_FALSE(device.accessible(range.data(), 3 * grain + 1));
-  EXPECT_FALSE(device.accessible(third.data(), grain));
-  for (byte_range each : {first, second, third}) EXPECT_EQ(device.unmap(each), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
@@ -351,25 +476,6 @@ TEST_F(fake_touchable_addresses, the_host_touches_what_is_mapped_and_accessible_
 
 // ---- blocks ----
 
-TEST_F(fake_blocks, nothing_is_no_block) {
-  std::uintptr_t block = 5;
-  EXPECT_EQ(device.allocate(0, block), status::invalid_value);
-  EXPECT_EQ(device.allocate_managed(0, block), status::invalid_value);
-  EXPECT_EQ(device.allocate_pinned(0, block), status::invalid_value);
-  EXPECT_EQ(block, 5u);
-  EXPECT_EQ(device.free(0), status::success);
-  EXPECT_EQ(device.free_pinned(0), status::success);
-}
-
-TEST_F(fake_blocks, each_is_freed_once_and_where_it_begins) {
-  const std::uintptr_t block = allocated(1000);
-  EXPECT_EQ(device.outstanding, 1000u);
-  EXPECT_EQ(device.free(block + 1), status::invalid_value);
-  EXPECT_EQ(device.free(block), status::success);
-  EXPECT_EQ(device.free(block), status::invalid_value);
-  EXPECT_EQ(device.outstanding, 0u);
-}
-
 TEST_F(fake_blocks, all_but_pinned_ones_take_from_the_capacity) {
   std::uintptr_t managed = 0, pinned = 0, more = 0;
   const std::uintptr_t block = allocated(10 * grain);
@@ -384,17 +490,6 @@ TEST_F(fake_blocks, all_but_pinned_ones_take_from_the_capacity) {
   EXPECT_EQ(device.allocate(SIZE_MAX, more), status::out_of_memory);
   EXPECT_EQ(device.free(managed), status::success);
   EXPECT_EQ(device.free_pinned(pinned), status::success);
-}
-
-TEST_F(fake_blocks, pinned_ones_have_a_free_of_their_own) {
-  std::uintptr_t pinned = 0;
-  EXPECT_EQ(device.allocate_pinned(100, pinned), status::success);
-  const std::uintptr_t block = allocated(100);
-  EXPECT_EQ(device.free(pinned), status::invalid_value);
-  EXPECT_EQ(device.free_pinned(block), status::invalid_value);
-  EXPECT_EQ(device.free_pinned(pinned), status::success);
-  EXPECT_EQ(device.free_pinned(pinned), status::invalid_value);
-  EXPECT_EQ(device.free(block), status::success);
 }
 
 TEST_F(fake_blocks, they_lie_at_multiples_of_256_and_of_no_more) {
@@ -530,63 +625,6 @@ TEST_F(fake_pool, trimming_gives_back_what_was_freed_and_has_run) {
   queue.synchronize();
 }
 
-TEST_F(fake_pool, what_is_cached_is_not_given_back_to_make_room) {
-  const gpu::stream queue{device};
-  const gpu::pool_handle from = pool();
-  EXPECT_EQ(device.free_async(allocated(10 * grain, from, queue), queue), status::success);
-  std::uintptr_t more = 0;
-  EXPECT_EQ(device.allocate_async(12 * grain, from, queue, more), status::out_of_memory);
-  EXPECT_EQ(device.allocate(7 * grain, more), status::out_of_memory);
-  device.run_all();
-  EXPECT_EQ(device.trim_pool(from, 0), status::success);
-  const std::uintptr_t block = allocated(12 * grain, from, queue);
-  queue.synchronize();
-  EXPECT_EQ(device.free(block), status::success);  // cuMemFree takes it too
-  EXPECT_EQ(device.destroy_pool(from), status::success);
-}
-
-TEST_F(fake_pool, a_destroyed_one_lives_until_its_blocks_are_freed) {
-  const gpu::stream queue{device};
-  const gpu::pool_handle from = pool();
-  const std::uintptr_t block = allocated(grain, from, queue);
-  EXPECT_EQ(device.destroy_pool(from), status::success);
-  std::uintptr_t more = 0;
-  EXPECT_EQ(device.allocate_async(grain, from, queue, more), status::invalid_value);
-  EXPECT_EQ(device.destroy_pool(from), status::invalid_value);
-  EXPECT_EQ(device.trim_pool(from, 0), status::invalid_value);
-  EXPECT_EQ(device.set_release_threshold(from, 0), status::invalid_value);
-  EXPECT_EQ(device.free_async(block, queue), status::success);
-  EXPECT_EQ(free_bytes(), 15 * grain);
-  device.run_all();
-  EXPECT_EQ(free_bytes(), 16 * grain);
-}
-
-TEST_F(fake_pool, each_block_is_freed_once) {
-  const gpu::stream queue{device};
-  const gpu::pool_handle from = pool();
-  const std::uintptr_t block = allocated(grain, from, queue);
-  std::uintptr_t none = 0;
-  EXPECT_EQ(device.allocate_async(0, from, queue, none), status::invalid_value);
-  EXPECT_EQ(device.free_async(0, queue), status::invalid_value);
-  EXPECT_EQ(device.free_async(block + 256, queue), status::invalid_value);
-  EXPECT_EQ(device.free_async(block, queue), status::success);
-  EXPECT_EQ(device.free_async(block, queue), status::invalid_value);
-  EXPECT_EQ(device.free(block), status::invalid_value);
-  EXPECT_EQ(device.destroy_pool(from), status::success);
-  device.run_all();
-}
-
-TEST_F(fake_pool, an_ordinary_block_can_be_freed_in_stream_order) {
-  const gpu::stream queue{device};
-  const std::uintptr_t block = allocated(grain);
-  EXPECT_EQ(device.free_async(block, queue), status::success);
-  EXPECT_EQ(device.free_async(block, queue), status::invalid_value);
-  EXPECT_EQ(device.free(block), status::invalid_value);
-  EXPECT_EQ(free_bytes(), 15 * grain);
-  device.run_all();
-  EXPECT_EQ(free_bytes(), 16 * grain);
-}
-
 // ---- streams and events ----
 
 TEST_F(fake_stream, work_runs_only_when_the_test_runs_it_and_in_order) {
@@ -663,15 +701,6 @@ TEST_F(fake_stream, the_default_stream_is_one_more) {
   EXPECT_EQ(device.destroy_stream(nullptr), status::invalid_handle);
 }
 
-TEST_F(fake_stream, synchronising_the_device_runs_all_its_streams) {
-  int runs = 0;
-  const gpu::stream queue{device};
-  EXPECT_EQ(device.launch_on_host(nullptr, &count_up, &runs), status::success);
-  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-  EXPECT_EQ(device.synchronize(), status::success);
-  EXPECT_EQ(runs, 2);
-}
-
 TEST_F(fake_stream, its_work_and_its_events_outlive_it) {
   int runs = 0;
   gpu::event point{device};
@@ -685,40 +714,6 @@ TEST_F(fake_stream, its_work_and_its_events_outlive_it) {
   EXPECT_EQ(device.synchronize(), status::success);
   EXPECT_EQ(runs, 1);
   EXPECT_EQ(device.query(point), status::success);
-}
-
-TEST_F(fake_stream, handles_that_are_unknown_are_refused) {
-  gpu::stream_handle gone = nullptr;
-  gpu::event_handle over = nullptr;
-  EXPECT_EQ(device.create_stream(gone), status::success);
-  EXPECT_EQ(device.create_event(over), status::success);
-  EXPECT_EQ(device.destroy_stream(gone), status::success);
-  EXPECT_EQ(device.destroy_event(over), status::success);
-
-  int runs = 0;
-  bool capturing = false;
-  gpu::graph_handle graph = nullptr;
-  std::uintptr_t block = 0;
-  const gpu::event point{device};
-  EXPECT_EQ(device.destroy_stream(gone), status::invalid_handle);
-  EXPECT_EQ(device.synchronize(gone), status::invalid_handle);
-  EXPECT_EQ(device.launch_on_host(gone, &count_up, &runs), status::invalid_handle);
-  EXPECT_EQ(device.record(point, gone), status::invalid_handle);
-  EXPECT_EQ(device.wait(gone, point), status::invalid_handle);
-  EXPECT_EQ(device.begin_capture(gone, capture_mode::relaxed), status::invalid_handle);
-  EXPECT_EQ(device.end_capture(gone, graph), status::invalid_handle);
-  EXPECT_EQ(device.is_capturing(gone, capturing), status::invalid_handle);
-  EXPECT_EQ(device.launch(nullptr, gone), status::invalid_handle);
-  EXPECT_EQ(device.allocate_async(1, nullptr, gone, block), status::invalid_handle);
-  EXPECT_EQ(device.free_async(block, gone), status::invalid_handle);
-  for (gpu::event_handle none : {over, gpu::event_handle{}}) {
-    EXPECT_EQ(device.destroy_event(none), status::invalid_handle);
-    EXPECT_EQ(device.query(none), status::invalid_handle);
-    EXPECT_EQ(device.synchronize(none), status::invalid_handle);
-    EXPECT_EQ(device.record(none, nullptr), status::invalid_handle);
-    EXPECT_EQ(device.wait(nullptr, none), status::invalid_handle);
-  }
-  EXPECT_EQ(device.launch_on_host(nullptr, nullptr, nullptr), status::invalid_value);
 }
 
 TEST_F(fake_stream, a_function_of_the_host_runs_without_the_lock_and_must_not_call_the_driver) {
@@ -738,30 +733,6 @@ TEST_F(fake_stream, a_function_of_the_host_runs_without_the_lock_and_must_not_ca
   EXPECT_GT(found.calls, 0u);
   EXPECT_EQ(found.result, status::not_permitted);
   EXPECT_EQ(device.free(allocated(1)), status::success);  // the thread may again
-}
-
-TEST_F(fake_stream, several_threads_synchronise_it_and_its_order_holds) {
-  constexpr int count = 2000;
-  std::vector<int> order;  // without a lock: the stream is the order
-  std::vector<step> steps;
-  steps.reserve(count);
-  const gpu::stream queue{device}, other{device};
-  for (int i = 0; i < count; ++i) {
-    steps.push_back({&order, i});
-    const gpu::stream_handle on = i % 2 == 0 ? queue.get() : other.get();
-    launch(on, steps.back());
-    const gpu::event point{on, device};
-    EXPECT_EQ(device.wait(i % 2 == 0 ? other.get() : queue.get(), point), status::success);
-  }
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&, on = i % 2 == 0 ? queue.get() : other.get()] {
-      EXPECT_EQ(device.synchronize(on), status::success);
-    });
-  }
-  for (std::thread& each : threads) each.join();
-  ASSERT_EQ(order.size(), std::size_t{count});
-  for (int i = 0; i < count; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
 }
 
 // ---- captures ----
@@ -786,17 +757,6 @@ TEST_F(fake_capture, work_becomes_nodes_and_does_not_run) {
   destroy(graph);
 }
 
-TEST_F(fake_capture, an_empty_one_is_a_graph_without_nodes) {
-  const gpu::stream queue{device};
-  const gpu::graph_handle graph = captured(queue, [] {});
-  EXPECT_EQ(nodes(graph), 0u);
-  const gpu::executable_handle executable = instantiated(graph);
-  EXPECT_EQ(device.launch(executable, queue), status::success);
-  queue.synchronize();
-  destroy(executable);
-  destroy(graph);
-}
-
 TEST_F(fake_capture, work_from_before_it_runs_all_the_same) {
   int runs = 0;
   const gpu::stream queue{device};
@@ -805,65 +765,6 @@ TEST_F(fake_capture, work_from_before_it_runs_all_the_same) {
   EXPECT_EQ(runs, 0);
   queue.synchronize();
   EXPECT_EQ(runs, 1);
-}
-
-TEST_F(fake_capture, the_default_stream_cannot_be_captured) {
-  EXPECT_EQ(device.begin_capture(nullptr, capture_mode::relaxed), status::capture_unsupported);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(nullptr, graph), status::illegal_state);
-}
-
-TEST_F(fake_capture, it_begins_once_and_ends_once) {
-  const gpu::stream queue{device};
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(queue, graph), status::illegal_state);
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::illegal_state);
-  EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
-  EXPECT_EQ(device.end_capture(queue, graph), status::illegal_state);
-  EXPECT_EQ(graph, nullptr);
-}
-
-TEST_F(fake_capture, one_that_is_invalid_refuses_everything_until_it_ends_without_a_graph) {
-  int runs = 0;
-  const gpu::stream queue{device}, idle{device};
-  const gpu::event before{device};
-  gpu::event inside{device};
-  const gpu::pool_handle from = pool();
-  gpu::graph_handle graph = nullptr;
-  std::uintptr_t block = 0;
-  const gpu::graph_handle other = captured(idle, [] {});
-  const gpu::executable_handle executable = instantiated(other);
-
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
-  EXPECT_EQ(device.record(inside, queue), status::success);
-  EXPECT_EQ(device.synchronize(queue), status::capture_unsupported);
-  EXPECT_EQ(device.synchronize(queue), status::capture_invalidated);
-  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::capture_invalidated);
-  EXPECT_EQ(device.allocate_async(1, from, queue, block), status::capture_invalidated);
-  EXPECT_EQ(device.free_async(1, queue), status::capture_invalidated);
-  EXPECT_EQ(device.record(before, queue), status::capture_invalidated);
-  EXPECT_EQ(device.wait(queue, before), status::capture_invalidated);
-  EXPECT_EQ(device.wait(idle, inside), status::invalid_value);
-  EXPECT_EQ(device.query(inside), status::capture_invalidated);
-  EXPECT_EQ(device.synchronize(inside), status::capture_invalidated);
-  EXPECT_EQ(device.launch(executable, queue), status::capture_invalidated);
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::capture_invalidated);
-  EXPECT_EQ(device.synchronize(), status::capture_invalidated);
-  bool capturing = false;
-  EXPECT_EQ(device.is_capturing(queue, capturing), status::success);
-  EXPECT_TRUE(capturing);
-  EXPECT_EQ(device.query(before), status::success) << "others go on";
-  EXPECT_EQ(device.launch_on_host(idle, &count_up, &runs), status::success);
-
-  EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
-  EXPECT_EQ(graph, nullptr);
-  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-  EXPECT_EQ(device.synchronize(), status::success);
-  EXPECT_EQ(runs, 2);
-  destroy(executable);
-  destroy(other);
-  EXPECT_EQ(device.destroy_pool(from), status::success);
 }
 
 /// Each call that a capture may refuse by its mode, in the order of the table.
@@ -1012,46 +913,6 @@ TEST(fake_refusals, of_a_stricter_driver_depend_on_mode_and_thread) {
   expect_refusals(test::stricter_refusals());
 }
 
-TEST(fake_capture_options, calls_that_a_device_allows_can_be_taken_from_the_refused_ones) {
-  fake_device device{{.granularity_bytes = grain, .refusals = {{.call = "cuMemAlloc", .source = "here"}}}};
-  const gpu::stream queue{device};
-  byte_range range;
-  std::uintptr_t block = 0;
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
-  EXPECT_EQ(device.reserve(grain, 0, range), status::success);
-  EXPECT_EQ(device.free_reservation(range), status::success);
-  EXPECT_EQ(device.allocate(1, block), status::capture_unsupported);
-  EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
-}
-
-TEST_F(fake_capture, safe_calls_leave_it_valid) {
-  const gpu::stream queue{device};
-  const gpu::pool_handle from = pool();
-  int runs = 0;
-  const gpu::stream fresh{device};
-  destroy(captured(queue, [&] {
-    const gpu::event point{fresh, device};
-    EXPECT_EQ(device.launch_on_host(fresh, &count_up, &runs), status::success);
-    EXPECT_EQ(device.launch_on_host(nullptr, &count_up, &runs), status::success);
-    EXPECT_EQ(device.free_async(allocated(100, from, fresh), fresh), status::success);
-    EXPECT_EQ(free_bytes(), 16 * grain - 512);
-    device.run_all();
-    EXPECT_EQ(runs, 2);
-  }));
-  EXPECT_EQ(device.destroy_pool(from), status::success);
-}
-
-TEST_F(fake_capture, the_device_cannot_be_synchronised_whatever_the_mode_and_thread) {
-  const gpu::stream queue{device};
-  for (capture_mode mode : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device.begin_capture(queue, mode), status::success);
-    in_another_thread([&] { EXPECT_EQ(device.synchronize(), status::capture_unsupported); });
-    EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
-  }
-}
-
 TEST_F(fake_capture, an_event_of_it_cannot_be_polled_or_awaited_by_the_host_during_and_after_it) {
   const gpu::stream queue{device}, idle{device};
   gpu::event point{device};
@@ -1121,30 +982,6 @@ TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
   }
 }
 
-TEST_F(fake_capture, a_fork_can_be_joined_by_way_of_a_third_stream) {
-  const gpu::stream queue{device}, forked{device}, third{device};
-  const gpu::event fork{device}, join{device}, last{device};
-  destroy(captured(queue, [&] {
-    EXPECT_EQ(device.record(fork, queue), status::success);
-    EXPECT_EQ(device.wait(forked, fork), status::success);
-    EXPECT_EQ(device.record(join, forked), status::success);
-    EXPECT_EQ(device.wait(third, join), status::success);
-    EXPECT_EQ(device.record(last, third), status::success);
-    EXPECT_EQ(device.wait(queue, last), status::success);
-  }));
-}
-
-TEST_F(fake_capture, it_is_ended_on_the_stream_where_it_began) {
-  const gpu::stream queue{device}, forked{device};
-  const gpu::event fork{device};
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
-  EXPECT_EQ(device.record(fork, queue), status::success);
-  EXPECT_EQ(device.wait(forked, fork), status::success);
-  EXPECT_EQ(device.end_capture(forked, graph), status::capture_unmatched);
-  EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
-}
-
 TEST_F(fake_capture, it_is_ended_by_the_thread_that_began_it_unless_it_is_relaxed) {
   const gpu::stream queue{device};
   for (capture_mode mode : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
@@ -1159,58 +996,6 @@ TEST_F(fake_capture, it_is_ended_by_the_thread_that_began_it_unless_it_is_relaxe
     } else {
       EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
     }
-  }
-}
-
-TEST_F(fake_capture, it_waits_for_nothing_outside_it) {
-  const gpu::stream queue{device}, idle{device};
-  const gpu::event never{device}, outside{idle, device};
-  gpu::event former{device};
-  destroy(captured(idle, [&] { EXPECT_EQ(device.record(former, idle), status::success); }));
-  for (gpu::event_handle each : {never.get(), outside.get(), former.get()}) {
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
-    EXPECT_EQ(device.wait(queue, each), status::capture_isolation);
-    EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
-  }
-  device.run_all();
-}
-
-TEST_F(fake_capture, two_are_not_merged) {
-  const gpu::stream first{device}, second{device};
-  const gpu::event point{device};
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(first, capture_mode::relaxed), status::success);
-  EXPECT_EQ(device.begin_capture(second, capture_mode::relaxed), status::success);
-  EXPECT_EQ(device.record(point, first), status::success);
-  EXPECT_EQ(device.wait(second, point), status::capture_merge);
-  EXPECT_EQ(device.end_capture(first, graph), status::capture_invalidated);
-  EXPECT_EQ(device.end_capture(second, graph), status::capture_invalidated);
-}
-
-TEST_F(fake_capture, the_default_stream_is_not_drawn_in) {
-  const gpu::stream queue{device};
-  const gpu::event point{device};
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
-  EXPECT_EQ(device.record(point, queue), status::success);
-  EXPECT_EQ(device.wait(nullptr, point), status::capture_implicit);
-  EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
-}
-
-TEST_F(fake_capture, wrong_arguments_invalidate_it) {
-  const gpu::stream queue{device};
-  std::uintptr_t block = 0;
-  const std::function<status()> wrong[] = {
-      [&] { return device.launch_on_host(queue, nullptr, nullptr); },
-      [&] { return device.allocate_async(1, nullptr, queue, block); },
-      [&] { return device.free_async(12345, queue); },
-  };
-  for (auto const& call : wrong) {
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
-    EXPECT_EQ(call(), status::invalid_value);
-    EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
   }
 }
 
@@ -1244,24 +1029,6 @@ TEST_F(fake_capture, it_is_invalid_without_a_stream_that_was_drawn_in) {
 
 // ---- graphs ----
 
-TEST_F(fake_graph, it_is_launched_any_number_of_times_and_each_time_in_its_order) {
-  std::vector<int> order;
-  step first{&order, 1}, second{&order, 2};
-  const gpu::stream queue{device};
-  const gpu::graph_handle graph = captured(queue, [&] {
-    launch(queue, first);
-    launch(queue, second);
-  });
-  const gpu::executable_handle executable = instantiated(graph);
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(device.launch(executable, queue), status::success);
-  EXPECT_TRUE(order.empty());
-  queue.synchronize();
-  ASSERT_EQ(order.size(), 2000u);
-  for (std::size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], i % 2 == 0 ? 1 : 2);
-  destroy(executable);
-  destroy(graph);
-}
-
 TEST_F(fake_graph, launches_of_one_are_ordered_also_on_several_streams) {
   std::vector<int> order;
   step inside{&order, 1}, before{&order, 2};
@@ -1289,35 +1056,6 @@ TEST_F(fake_graph, launches_go_on_when_it_is_destroyed) {
   EXPECT_EQ(device.launch(executable, queue), status::invalid_value);
   queue.synchronize();
   EXPECT_EQ(runs, 1);
-}
-
-TEST_F(fake_graph, handles_are_destroyed_once) {
-  const gpu::stream queue{device};
-  const gpu::graph_handle graph = captured(queue, [] {});
-  gpu::executable_handle executable = instantiated(graph);
-  destroy(executable);
-  destroy(graph);
-  std::size_t count = 0;
-  EXPECT_EQ(device.destroy_executable(executable), status::invalid_value);
-  EXPECT_EQ(device.destroy_graph(graph), status::invalid_value);
-  EXPECT_EQ(device.node_count(graph, count), status::invalid_value);
-  EXPECT_EQ(device.instantiate(graph, executable), status::invalid_value);
-  EXPECT_EQ(device.destroy_executable(nullptr), status::invalid_value);
-  EXPECT_EQ(device.destroy_graph(nullptr), status::invalid_value);
-}
-
-TEST_F(fake_graph, it_cannot_be_launched_on_a_capturing_stream) {
-  const gpu::stream queue{device};
-  int runs = 0;
-  const gpu::graph_handle inner =
-      captured(queue, [&] { EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success); });
-  const gpu::executable_handle executable = instantiated(inner);
-  gpu::graph_handle outer = nullptr;
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
-  EXPECT_EQ(device.launch(executable, queue), status::capture_unsupported);
-  EXPECT_EQ(device.end_capture(queue, outer), status::capture_invalidated);
-  destroy(executable);
-  destroy(inner);
 }
 
 TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
@@ -1404,38 +1142,7 @@ TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
   EXPECT_EQ(device.destroy_pool(from), status::success);
 }
 
-TEST_F(fake_graph, a_capture_that_fails_gives_its_memory_back) {
-  const gpu::stream queue{device};
-  const gpu::event point{device};
-  const gpu::pool_handle from = pool();
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
-  (void)allocated(grain, from, queue);
-  EXPECT_EQ(device.record(point, queue), status::success);  // an event holds on to nothing
-  std::uintptr_t more = 0;
-  EXPECT_EQ(device.allocate_async(16 * grain, from, queue, more), status::out_of_memory);
-  EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
-  EXPECT_EQ(free_bytes(), 16 * grain);
-  EXPECT_EQ(device.outstanding, 0u);
-  EXPECT_EQ(device.destroy_pool(from), status::success);
-}
-
 // ---- devices ----
-
-TEST(fake_devices, without_any_every_call_says_so) {
-  fake_device device{{.devices = 0}};
-  int count = 7;
-  std::uintptr_t block = 0;
-  gpu::stream_handle stream = nullptr;
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.device_count(count), status::no_device);
-  EXPECT_EQ(count, 7);
-  EXPECT_EQ(device.make_current(0), status::no_device);
-  EXPECT_EQ(device.allocate(1, block), status::no_device);
-  EXPECT_EQ(device.create_stream(stream), status::no_device);
-  EXPECT_EQ(device.end_capture(nullptr, graph), status::no_device);
-  EXPECT_EQ(device.synchronize(), status::no_device);
-}
 
 TEST(fake_devices, each_thread_has_its_own_current_one) {
   fake_device device{{.devices = 3}};
@@ -1549,52 +1256,6 @@ TEST_F(fake_calls, the_nth_of_one_function_fails) {
   device.fail_next("cuMemAlloc");
   EXPECT_EQ(device.allocate(1, block), status::out_of_memory);
   EXPECT_EQ(device.free(allocated(1)), status::success);
-}
-
-TEST_F(fake_calls, those_that_give_back_fail_by_name_only) {
-  const gpu::stream queue{device};
-  gpu::stream_handle stream = nullptr;
-  gpu::event_handle event = nullptr;
-  EXPECT_EQ(device.create_stream(stream), status::success);
-  EXPECT_EQ(device.create_event(event), status::success);
-  const byte_range range = reserved(grain);
-  const gpu::physical_handle handle = created(grain);
-  EXPECT_EQ(device.map(range, handle), status::success);
-  const std::uintptr_t block = allocated(1);
-  std::uintptr_t pinned = 0;
-  EXPECT_EQ(device.allocate_pinned(1, pinned), status::success);
-  const gpu::pool_handle from = pool();
-  const std::uintptr_t pooled = allocated(1, from, queue);
-  const gpu::graph_handle graph = captured(queue, [] {});
-  const gpu::executable_handle executable = instantiated(graph);
-
-  device.fail_from = 0;
-  device.fail_count = fake_device::never;
-  EXPECT_EQ(device.unmap(range), status::success);
-  EXPECT_EQ(device.release(handle), status::success);
-  EXPECT_EQ(device.free_reservation(range), status::success);
-  EXPECT_EQ(device.free(block), status::success);
-  EXPECT_EQ(device.free_pinned(pinned), status::success);
-  EXPECT_EQ(device.free_async(pooled, queue), status::success);
-  EXPECT_EQ(device.destroy_pool(from), status::success);
-  EXPECT_EQ(device.destroy_executable(executable), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
-  EXPECT_EQ(device.destroy_event(event), status::success);
-  EXPECT_EQ(device.destroy_stream(stream), status::success);
-  EXPECT_EQ(device.synchronize(), status::out_of_memory);
-  device.run_all();
-}
-
-TEST_F(fake_calls, an_end_of_a_capture_that_fails_ends_it) {
-  const gpu::stream queue{device};
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
-  device.fail_next("cuStreamEndCapture", status::unknown);
-  EXPECT_EQ(device.end_capture(queue, graph), status::unknown);
-  EXPECT_EQ(graph, nullptr);
-  bool capturing = true;
-  EXPECT_EQ(device.is_capturing(queue, capturing), status::success);
-  EXPECT_FALSE(capturing);
 }
 
 TEST(fake_device_threads, any_thread_may_call_at_any_time) {

@@ -89,20 +89,6 @@ struct capture_switches : ::testing::Test {
 
 // ---- outside of captures ----------------------------------------------------------------------------------
 
-TEST_F(capture_switches, forward_size_and_alignment_both_ways) {
-  void* const block = memory.allocate(1000, 512);
-  EXPECT_TRUE(upstream.holds(block));
-  EXPECT_EQ(address_of(block) % 512, 0u);
-  memory.deallocate(block, 1000, 512);
-  EXPECT_EQ(upstream.outstanding, 0u);
-  std::pmr::memory_resource& resource = memory;
-  void* const second = resource.allocate(10, 64);
-  EXPECT_EQ(memory.stats().used_bytes, 10u);
-  resource.deallocate(second, 10, 64);
-  EXPECT_EQ(memory.stats().used_bytes, 0u);
-  EXPECT_EQ(upstream.outstanding, 0u);
-}
-
 TEST_F(capture_switches, without_an_upstream_use_the_default_resource) {
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
   capture_switch other;
@@ -446,32 +432,6 @@ TEST_F(capture_switches, never_reuse_a_block_of_an_arena_from_a_cache_below) {
   cached.deallocate(after, 1000, 256);
 }
 
-TEST_F(capture_switches, take_a_block_of_an_arena_from_any_thread) {
-  freeze_with_arena();
-  void* const block = memory.allocate(100);
-  std::thread{[&] { memory.deallocate(block, 100); }}.join();
-  EXPECT_EQ(arena.stats().used_blocks, 0u);
-  EXPECT_EQ(memory.stats().used_blocks, 0u);
-  thaw();
-  expect_sound();
-  expect_no_report();
-}
-
-TEST_F(capture_switches, count_nothing_that_an_arena_refuses) {
-  graph_arena quiet{byte_range{2 * base, 4 * KiB}, {.bad_deallocate = bad_deallocate_policy::ignore}};
-  memory.install_arena(quiet);
-  memory.freeze();
-  void* const block = memory.allocate(100);
-  memory.deallocate(block, 100);
-  thaw();
-  const std::vector<std::uint64_t> before = state(memory);
-  memory.deallocate(block, 100);
-  EXPECT_EQ(state(memory), before) << "deallocated twice";
-  EXPECT_EQ(quiet.stats().bad_deallocations, 1u);
-  expect_sound();
-  expect_no_report();
-}
-
 TEST_F(capture_switches, count_what_is_in_use_when_an_arena_ends_as_deallocated) {
   auto own = std::make_optional<graph_arena>(byte_range{2 * base, 4 * KiB});
   memory.install_arena(*own);
@@ -506,18 +466,6 @@ TEST_F(capture_switches, go_on_without_an_arena_that_ends_in_the_middle_of_a_cap
   memory.unfreeze().release();
   EXPECT_EQ(upstream.outstanding, 0u);
   expect_sound();
-}
-
-TEST_F(capture_switches, may_end_before_an_arena_they_know) {
-  {
-    capture_switch shorter{&upstream};
-    shorter.install_arena(arena);
-    shorter.clear_arena();
-  }
-  memory.install_arena(arena);
-  EXPECT_TRUE(memory.has_arena()) << "another may know it then";
-  memory.clear_arena();
-  expect_no_report();
 }
 
 TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them) {
@@ -713,16 +661,6 @@ TEST_F(capture_switches, that_end_before_a_graph_that_holds_their_blocks_tell_of
   EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_outlived);
   EXPECT_EQ(violation_recorder::reports()[0].message,
             "capture_switch 'ending' is destroyed while 1 graphs hold blocks of it");
-}
-
-TEST_F(capture_switches, that_end_with_an_arena_installed_end_quietly) {
-  {
-    capture_switch ending{&upstream};
-    ending.install_arena(arena);
-  }
-  expect_no_report();
-  memory.install_arena(arena);
-  memory.clear_arena();
 }
 
 // ---- while an exception or a report passes ----------------------------------------------------------------

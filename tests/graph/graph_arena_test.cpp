@@ -443,13 +443,6 @@ INSTANTIATE_TEST_SUITE_P(policies, bad_deallocations,
                            return of.param == bad_deallocate_policy::report ? "report" : "ignore";
                          });
 
-TEST_F(graph_arenas, a_size_that_is_rounded_up_alike_is_the_same_size) {
-  graph_arena arena{byte_range{base, 4 * KiB}};
-  arena.deallocate(arena.allocate(300), 400);
-  EXPECT_EQ(arena.stats().used_blocks, 0u);
-  expect_no_report();
-}
-
 using graph_arena_death = graph_arenas;
 
 void give_back_twice() {
@@ -526,17 +519,6 @@ TEST_F(graph_arenas, stats_count_each_way_and_peaks_outlive_frees) {
   EXPECT_EQ(stats.reserved_bytes, 4 * KiB);
 }
 
-TEST_F(graph_arenas, a_fresh_one_has_counts_of_0_and_the_layout_of_nothing) {
-  const graph_arena arena{byte_range{base, 4 * KiB}};
-  EXPECT_EQ(arena.layout(), graph_layout{});
-  EXPECT_EQ(arena.stats().allocations, 0u);
-  EXPECT_EQ(arena.high_water_bytes(), 0u);
-  EXPECT_FALSE(arena.expected());
-  EXPECT_EQ(arena.upstream_resource(), nullptr);
-  EXPECT_STREQ(arena.name(), "graph_arena");
-  EXPECT_STREQ((graph_arena{byte_range{base, 4 * KiB}, {.name = nullptr}}.name()), "graph_arena");
-}
-
 TEST_F(graph_arenas, two_handles_see_one_state) {
   auto const arena = std::make_shared<graph_arena>(byte_range{base, 4 * KiB});
   auto const other = arena;
@@ -549,25 +531,6 @@ TEST_F(graph_arenas, two_handles_see_one_state) {
 
 // ---- where its memory comes from --------------------------------------------------------------------------
 
-TEST_F(graph_arenas, calls_the_upstream_once_to_allocate_and_once_to_deallocate) {
-  recording_resource upstream;
-  {
-    graph_arena arena{1000, &upstream};
-    EXPECT_EQ(arena.upstream_resource(), &upstream);
-    EXPECT_EQ(upstream.calls, 1u);
-    EXPECT_EQ(upstream.outstanding, 1024u) << "rounded up, so that 1000 bytes are there";
-    EXPECT_EQ(arena.range().size, 1024u);
-    EXPECT_TRUE(upstream.holds(arena.range().data()));
-    (void)arena.allocate(1);
-    arena.deallocate(arena.allocate(500), 500);
-    EXPECT_THROW((void)arena.allocate(1000), out_of_memory);
-    EXPECT_EQ(upstream.calls, 1u);
-    EXPECT_EQ(upstream.outstanding, 1024u);
-  }  // with a block in use, which is gone
-  EXPECT_EQ(upstream.outstanding, 0u);
-  expect_no_report();
-}
-
 TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
   recording_resource upstream;
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
@@ -579,13 +542,6 @@ TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
   }
   std::pmr::set_default_resource(before);
   EXPECT_EQ(upstream.outstanding, 0u);
-}
-
-TEST_F(graph_arenas, one_of_no_bytes_has_no_room_and_is_no_error) {
-  recording_resource upstream;
-  graph_arena arena{0, &upstream};
-  EXPECT_EQ(arena.range().size, 0u);
-  EXPECT_THROW((void)arena.allocate(0), out_of_memory);
 }
 
 TEST_F(graph_arenas, one_for_a_layout_has_its_size_and_alignment_and_expects_it) {
@@ -626,14 +582,6 @@ TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) 
     EXPECT_THROW((graph_arena{graph_layout{.bytes = bytes}, &upstream}), out_of_memory);
   }
   EXPECT_EQ(upstream.calls, 0u);
-}
-
-TEST_F(graph_arenas, what_the_upstream_throws_passes_through) {
-  recording_resource upstream;
-  upstream.fail_from = 0;
-  upstream.fail_count = test::supply::never;
-  EXPECT_THROW((graph_arena{1000, &upstream}), std::bad_alloc);
-  EXPECT_THROW((graph_arena{graph_layout{.bytes = 512}, &upstream}), std::bad_alloc);
 }
 
 /// Hands out addresses and has no memory, as much as anybody wants.
@@ -719,37 +667,6 @@ TEST_F(graph_arenas, on_shared_memory_follow_a_plan) {
 }
 
 // ---- as a resource of std::pmr ----------------------------------------------------------------------------
-
-TEST_F(graph_arenas, containers_leave_their_old_memory_behind_untouched) {
-  recording_resource upstream;
-  graph_arena arena{64 * KiB, &upstream};
-  {
-    std::pmr::vector<int> numbers{&arena};
-    void const* const first = (numbers.push_back(0), numbers.data());
-    for (int i = 1; i < 1000; ++i) numbers.push_back(i);
-    EXPECT_TRUE(arena.owns(numbers.data()));
-    EXPECT_NE(numbers.data(), first);
-    EXPECT_EQ(numbers[999], 999);
-    EXPECT_EQ(arena.stats().used_blocks, 1u);
-    EXPECT_EQ(*static_cast<int const*>(first), 0) << "a graph would still find it there";
-  }
-  EXPECT_EQ(arena.stats().used_blocks, 0u);
-  EXPECT_GE(arena.high_water_bytes(), 8000u);
-  expect_no_report();
-}
-
-TEST_F(graph_arenas, the_virtual_functions_are_the_inline_ones) {
-  graph_arena arena{byte_range{base, 4 * KiB}};
-  std::pmr::memory_resource& resource = arena;
-  void* const block = resource.allocate(100, 8);
-  EXPECT_EQ(address_of(block), base);
-  EXPECT_EQ(arena.stats().used_bytes, 256u);
-  resource.deallocate(block, 100, 8);
-  EXPECT_EQ(arena.stats().used_bytes, 0u);
-  const graph_arena other{byte_range{base, 4 * KiB}};
-  EXPECT_TRUE(resource.is_equal(arena));
-  EXPECT_FALSE(resource.is_equal(other));
-}
 
 }  // namespace
 }  // namespace tidemark

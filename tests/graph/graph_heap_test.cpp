@@ -91,15 +91,6 @@ TEST(graph_heap, an_arena_allocates_nothing_from_its_construction_to_its_destruc
   EXPECT_LE(after.of_malloc, before.of_malloc + 1);
 }
 
-TEST(graph_heap, a_switch_outside_a_capture_adds_no_allocation) {
-  few_blocks upstream;
-  capture_switch memory{&upstream};
-  const heap_calls before;
-  for (int i = 0; i < 1000; ++i) memory.deallocate(memory.allocate(100), 100);
-  const heap_calls after;
-  EXPECT_EQ(before, after);
-}
-
 TEST(graph_heap, a_switch_adds_no_allocation_where_a_capture_has_an_arena) {
   few_blocks upstream;
   capture_switch memory{&upstream};

@@ -179,14 +179,6 @@ TEST_F(cuda_resource_of_the_host, a_shared_wrapper_allocates_from_it) {
 }
 #endif
 
-TEST_F(cuda_resource_of_the_host, exceptions_of_its_resource_pass_through) {
-  upstream_.fail_from = upstream_.calls;
-  upstream_.fail_count = supply::never;
-  EXPECT_THROW((void)memory_.allocate_sync(1 * MiB), std::bad_alloc);
-  EXPECT_THROW((void)memory_.allocate(stream_, 1 * MiB), std::bad_alloc);
-  EXPECT_EQ(pool_.stats().used_blocks, 0u);
-}
-
 TEST_F(cuda_resource_of_the_host, null_is_deallocated_without_a_call) {
   memory_.deallocate(stream_, nullptr, 0);
   memory_.deallocate_sync(nullptr, 0);
@@ -319,15 +311,6 @@ TEST_F(cuda_resource_streams, the_resources_stream_waits_for_the_work_behind_whi
   device_.run(own_);
   expect_order({"uses the block", "uses it next"});
   expect_no_event_left();
-}
-
-TEST_F(cuda_resource_streams, no_thread_of_the_host_waits) {
-  put_on(own_, "own");
-  void* const block = memory().allocate(other_.get(), 512);
-  put_on(other_, "other");
-  memory().deallocate(other_.get(), block, 512);
-  expect_order({});
-  device_.run_all();
 }
 
 TEST_F(cuda_resource_streams, memory_of_one_stream_may_be_freed_on_the_resources_own) {
@@ -615,16 +598,6 @@ TEST_F(cuda_resource_of_no_stream, a_capture_is_not_waited_for_and_lives_on) {
   EXPECT_EQ(device_.count("cuStreamSynchronize"), 0u);
   EXPECT_TRUE(warning_recorder::reports().empty());
   expect_lives_on(other_);
-}
-
-TEST_F(cuda_resource_of_no_stream, to_wait_leaves_the_captures_of_other_streams_alone) {
-  void* const block = managed_.allocate(other_.get(), 512);
-  begin_capture(own_);
-  put_on(other_, "uses the block");
-  managed_.deallocate(other_.get(), block, 512);
-  expect_order({"uses the block"});
-  EXPECT_EQ(shared_.stats().used_blocks, 0u);
-  expect_lives_on(own_);
 }
 
 TEST_F(cuda_resource_of_no_stream, a_block_is_lost_where_its_work_cannot_be_waited_for) {

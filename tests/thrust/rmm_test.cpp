@@ -129,17 +129,6 @@ TYPED_TEST(rmm_containers, lie_in_memory_of_tidemark_and_free_it) {
 
 // ---- containers of RMM ------------------------------------------------------------------------------------
 
-TEST(rmm_vector, goes_with_the_scope_of_an_arena) {
-  arena step;
-  {
-    arena::scope scope{step};
-    rmm::device_uvector<float> x(1000, stream, shared_with_devices<arena>{step});
-    EXPECT_TRUE(step.owns(x.data()));
-    EXPECT_GE(step.position(), 4000u);
-  }
-  EXPECT_EQ(step.position(), 0u);
-}
-
 /// A buffer that is made again and again lies where it lay, and asks the upstream for nothing.
 template <class R>
 void expect_the_same_memory_again(R& blocks, recording_resource const& upstream) {
@@ -165,24 +154,6 @@ TEST(rmm_vector, freed_memory_returns_to_a_pool_and_is_reused) {
   expect_the_same_memory_again(blocks, upstream);
 }
 
-TEST(rmm_vector, freed_memory_returns_to_a_cache_and_is_reused) {
-  recording_resource upstream;
-  reuse_cache blocks{{.upstream = &upstream}};
-  expect_the_same_memory_again(blocks, upstream);
-}
-
-TEST(rmm_vector, ends_with_its_epoch) {
-  statistics_resource upstream{std::pmr::new_delete_resource()};
-  epoch_resource steps{&upstream};
-  {
-    epoch step{steps, "step"};
-    rmm::device_uvector<int> x(100, stream, shared_with_devices<epoch_resource>{steps});
-    EXPECT_EQ(upstream.stats().used_blocks, 1u);
-  }
-  (void)steps.release_quarantine();
-  EXPECT_EQ(upstream.stats().used_bytes, 0u);
-}
-
 TEST(rmm_vector, keeps_its_own_copy_of_the_handle) {
   pool blocks;
   std::optional<rmm::device_uvector<int>> x;
@@ -198,12 +169,6 @@ TEST(rmm_vector, keeps_its_own_copy_of_the_handle) {
   EXPECT_FALSE(x->memory_resource() == rmm::device_async_resource_ref{other});
   x.reset();
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
-}
-
-TEST(rmm_vector, a_buffer_is_aligned_as_requested) {
-  pool blocks;
-  rmm::device_buffer buffer(100, 4096, stream, shared_with_devices<pool>{blocks});
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 4096, 0u);
 }
 
 TEST(rmm_vector, allocates_memory_of_tidemark_by_default_if_that_is_the_devices_resource) {
@@ -305,26 +270,6 @@ TEST(rmm_adaptors, a_callback_for_bad_alloc_makes_room_in_ours) {
   EXPECT_THROW(rmm::device_buffer(600, stream, retrying), out_of_memory);
 }
 
-TEST(rmm_adaptors, know_of_what_is_outstanding) {
-  arena step;
-  rmm::mr::tracking_resource_adaptor tracked{shared_with_devices<arena>{step}};
-  {
-    const rmm::device_buffer buffer(1000, stream, tracked);
-    EXPECT_EQ(tracked.get_allocated_bytes(), 1000u);
-    EXPECT_EQ(tracked.get_outstanding_allocations().size(), 1u);
-    EXPECT_TRUE(tracked.get_outstanding_allocations().contains(const_cast<void*>(buffer.data())));
-  }
-  EXPECT_EQ(tracked.get_allocated_bytes(), 0u);
-}
-
-TEST(rmm_adaptors, one_that_aligns_by_itself_frees_what_it_allocated) {
-  recording_resource upstream;  // compares
-  rmm::mr::aligned_resource_adaptor aligned{shared_with_devices<recording_resource>{upstream}, 4096};
-  const rmm::device_buffer buffer(1000, stream, aligned);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 4096, 0u);
-  EXPECT_GE(upstream.outstanding, 1000u);
-}
-
 // ---- streams of RMM's containers --------------------------------------------------------------------------
 
 class rmm_streams : public ::testing::Test {
@@ -352,16 +297,6 @@ TEST_F(rmm_streams, a_vector_of_another_stream_comes_behind_that_of_the_pool_and
   EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"own", "the vector's", "own again"}));
 }
 
-TEST_F(rmm_streams, a_vector_of_the_pools_stream_makes_no_call) {
-  device_pool blocks{{.stream = own_, .upstream = &nowhere_}, device_};
-  const std::size_t before = device_.counts_total();
-  for (int i = 0; i < 10; ++i) {
-    const rmm::device_uvector<float> x(1000, own_.get(), cuda_resource{blocks, device_});
-    EXPECT_TRUE(made_up_memory::is_made_up(x.data()));
-  }
-  EXPECT_EQ(device_.counts_total(), before);
-}
-
 TEST_F(rmm_streams, a_vector_may_be_of_another_stream_when_it_ends) {
   device_arena step{{.reserve = 4 * MiB}, own_.get(), device_};
   {
@@ -373,26 +308,6 @@ TEST_F(rmm_streams, a_vector_may_be_of_another_stream_when_it_ends) {
   turns_.put_on(own_, "own");
   device_.run(own_);
   EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"the vector's", "own"}));
-}
-
-TEST_F(rmm_streams, memory_that_is_of_no_stream_is_waited_for) {
-  pool blocks;
-  {
-    const rmm::device_buffer buffer(1000, other_.get(), shared_with_devices<pool>{blocks, device_});
-    turns_.put_on(other_, "the buffer's");
-  }
-  EXPECT_EQ(turns_.taken(), std::vector<std::string>{"the buffer's"});
-  EXPECT_EQ(blocks.stats().used_blocks, 0u);
-}
-
-TEST_F(rmm_streams, a_vector_that_cannot_be_waited_for_is_lost_and_warned_of) {
-  device_pool blocks{{.stream = own_, .upstream = &nowhere_}, device_};
-  {
-    const rmm::device_buffer buffer(1000, other_.get(), cuda_resource{blocks, device_});
-    device_.fail_next("cuStreamWaitEvent", gpu::status::unknown);
-  }
-  EXPECT_EQ(blocks.stats().used_blocks, 1u);
-  EXPECT_EQ(warning_recorder::count(warning_kind::refused_return), 1u);
 }
 
 // ---- the other way: RMM below resources of tidemark -------------------------------------------------------
@@ -444,22 +359,6 @@ TEST(rmm_upstream, a_limit_of_rmm_passes_through_an_arena_that_can_go_on) {
   EXPECT_THROW((void)step.allocate(1 * MiB), rmm::out_of_memory);
   EXPECT_EQ(step.position(), position);
   EXPECT_NE(step.allocate(1000), nullptr);
-}
-
-TEST(rmm_upstream, a_pool_of_a_device_allocates_slabs_from_rmm) {
-  made_up_memory nowhere;
-  rmm::mr::statistics_resource_adaptor counted{cuda_resource<made_up_memory, memory_access::device>{nowhere}};
-  foreign_resource upstream{counted, stream};
-  {
-    device_pool blocks{{.device = 0, .upstream = &upstream}};
-    std::vector<void*> live;
-    for (std::size_t i = 1; i <= 1000; ++i) live.push_back(blocks.allocate(100 * i));
-    EXPECT_TRUE(made_up_memory::is_made_up(live.back()));
-    EXPECT_EQ(static_cast<std::size_t>(counted.get_bytes_counter().value), blocks.stats().held_bytes);
-    for (std::size_t i = 1; i <= 1000; ++i) blocks.deallocate(live[i - 1], 100 * i);
-    blocks.clear();
-    EXPECT_EQ(counted.get_bytes_counter().value, 0);
-  }
 }
 
 TEST(rmm_upstream, a_pool_of_a_device_frees_unused_memory_when_rmm_has_no_more) {

@@ -110,13 +110,6 @@ TEST(thrust_allocators, reject_more_elements_than_max_size) {
   EXPECT_TRUE(memory.allocations.empty());
 }
 
-TEST(thrust_allocators, pass_on_what_the_resource_throws) {
-  limit_resource limited{100};
-  thrust_allocator<int> numbers{&limited};
-  EXPECT_THROW((void)numbers.allocate(26), out_of_memory);
-  EXPECT_EQ(limited.stats().used_blocks, 0u);
-}
-
 // ---- what they are of ----
 
 TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {

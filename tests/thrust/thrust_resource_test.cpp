@@ -89,6 +89,8 @@ TEST(thrust_resources, reject_more_than_ptrdiff_max_bytes) {
   EXPECT_EQ(memory.stats().allocations, 0u);
 }
 
+// ---- nothing is thrown where memory is deallocated ----
+
 TEST(thrust_resources, ignore_null) {
   arena step;
   thrust_resource<arena, void*> handle{&step};
@@ -96,8 +98,6 @@ TEST(thrust_resources, ignore_null) {
   thrust_allocator<int, arena, void*>{&step}.deallocate(nullptr, 0);
   EXPECT_EQ(step.position(), 0u);
 }
-
-// ---- nothing is thrown where memory is deallocated ----
 
 TEST(thrust_resources, warn_where_the_resource_throws_on_return_and_name_the_bytes) {
   const warning_recorder warnings;
@@ -159,15 +159,6 @@ TEST(thrust_resources, say_by_is_equal_of_the_base_whether_they_are_equal) {
   EXPECT_TRUE(a_base.is_equal(same_base));
   EXPECT_FALSE(a_base.is_equal(b_base));
   EXPECT_FALSE(a_base.is_equal(another_base));
-}
-
-TEST(thrust_resources, that_are_assigned_are_of_the_other_resource) {
-  logging_resource one, other;
-  thrust_resource<logging_resource> a{&one};
-  const thrust_resource<logging_resource> b{&other};
-  a = b;
-  EXPECT_EQ(a.resource(), &other);
-  EXPECT_TRUE(a == b);
 }
 
 // ---- what Thrust does with them ----

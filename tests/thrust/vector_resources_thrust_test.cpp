@@ -112,17 +112,6 @@ TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
 }
 
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA  // such a pool writes into its memory
-TEST_F(vectors_on, a_synchronized_pool_serve_threads_at_once) {
-  synchronized_pool blocks;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int turn = 0; turn < 5; ++turn) expect_to_serve(blocks);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(blocks.stats().used_blocks, 0u);
-}
 #endif
 
 // ---- epochs ----
@@ -329,11 +318,6 @@ void expect_every_type_aligned(R& resource) {
 TEST_F(vectors_on, an_arena_start_at_multiples_of_256_bytes_whatever_their_elements) {
   machine_arena step = make_arena();
   expect_every_type_aligned(step);
-}
-
-TEST_F(vectors_on, a_pool_start_at_multiples_of_256_bytes_whatever_their_elements) {
-  machine_pool blocks = make_pool();
-  expect_every_type_aligned(blocks);
 }
 
 // ---- equality ----

@@ -144,19 +144,6 @@ TYPED_TEST(vectors, that_are_assigned_a_copy_keep_their_resource) {
   EXPECT_EQ(numbers_in(results), numbers_from_to(1, 3));
 }
 
-TYPED_TEST(vectors, that_have_room_are_assigned_a_copy_where_they_are) {
-  auto step = this->make_step();
-  auto kept = this->make_step();
-  typename TestFixture::vector results(10, 5, &kept);
-  void const* const before = this->address_of(results);
-  const typename TestFixture::vector shorter({1, 2, 3}, &step), longer({1, 2, 3, 4, 5, 6}, &step);
-  results = shorter;
-  EXPECT_EQ(numbers_in(results), numbers_from_to(1, 3));
-  results = longer;
-  EXPECT_EQ(numbers_in(results), numbers_from_to(1, 6));
-  EXPECT_EQ(this->address_of(results), before);
-}
-
 TYPED_TEST(vectors, that_are_assigned_a_moved_one_take_its_resource) {
   auto step = this->make_step();
   auto other = this->make_step();
@@ -223,61 +210,6 @@ TYPED_TEST(vectors, are_resized_up_with_new_elements_and_down_without_them) {
   EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 2));
   elements.resize(4, 7);
   EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 7, 7}));
-}
-
-TYPED_TEST(vectors, that_reserve_do_not_move_up_to_that_size) {
-  auto step = this->make_step();
-  typename TestFixture::vector elements({1, 2, 3}, &step);
-  elements.reserve(50);
-  EXPECT_GE(elements.capacity(), 50u);
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 3));
-  void const* const before = this->address_of(elements);
-  const std::size_t position = step.position();
-  for (int i = 4; i <= 50; ++i) elements.push_back(i);
-  EXPECT_EQ(this->address_of(elements), before);
-  EXPECT_EQ(step.position(), position);
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 50));
-}
-
-TYPED_TEST(vectors, take_elements_in_the_middle_within_and_beyond_the_capacity) {
-  auto step = this->make_step();
-  typename TestFixture::vector elements({1, 5}, &step);
-  elements.insert(elements.begin() + 1, 3);
-  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 3, 5}));
-  elements.reserve(20);
-  elements.insert(elements.begin() + 1, 2);
-  elements.insert(elements.begin() + 3, 4);
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 5));
-  elements.insert(elements.end(), 2, 6);
-  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 3, 4, 5, 6, 6}));
-  const typename TestFixture::vector more(30, 8, &step);
-  elements.insert(elements.begin(), more.begin(), more.end());
-  EXPECT_EQ(elements.size(), 37u);
-  EXPECT_EQ(numbers_in(elements)[29], 8);
-  EXPECT_EQ(numbers_in(elements)[30], 1);
-  EXPECT_EQ(numbers_in(elements)[36], 6);
-}
-
-TYPED_TEST(vectors, lose_elements_in_the_middle_and_at_the_end) {
-  auto step = this->make_step();
-  typename TestFixture::vector elements({0, 1, 8, 9, 2, 3, 7}, &step);
-  elements.erase(elements.begin());
-  elements.erase(elements.begin() + 1, elements.begin() + 3);
-  elements.pop_back();
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 3));
-  elements.clear();
-  EXPECT_TRUE(elements.empty());
-}
-
-TYPED_TEST(vectors, are_assigned_a_range_and_a_list) {
-  auto step = this->make_step();
-  typename TestFixture::vector elements({7, 7}, &step);
-  const std::vector<typename TestFixture::vector::value_type> numbers{1, 2, 3, 4};
-  elements.assign(numbers.begin(), numbers.end());
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 4));
-  elements = {1, 2};
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 2));
-  EXPECT_TRUE(step.owns(this->address_of(elements)));
 }
 
 TYPED_TEST(vectors, that_shrink_free_their_memory) {

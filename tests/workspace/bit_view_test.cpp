@@ -161,15 +161,6 @@ TEST(bit_view, of_1000_bits_takes_16_words) {
   EXPECT_EQ(bit_view<>::words_for(~std::size_t{0}), std::size_t{1} << 58);
 }
 
-TEST(bit_view, bit_n_is_bit_n_modulo_64_of_word_n_over_64) {
-  const owned_bits bits{200};
-  for (std::size_t i = 0; i != 200; ++i) {
-    bits.view.fill(false);
-    bits.view.set(i);
-    EXPECT_EQ(bits.words[i / 64], std::uint64_t{1} << i % 64) << i;
-  }
-}
-
 TEST(bit_view, knows_its_shape) {
   std::array<std::uint64_t, 2> words{};
   const bit_view<3> bits{words.data(), {3, 5, 7}};
@@ -222,15 +213,6 @@ TEST(bit_view, a_bit_is_assigned_the_value_of_another_and_stays_itself) {
   EXPECT_TRUE(bits.view.test(0));
 }
 
-TEST(bit_view, writes_one_bit_and_leaves_its_neighbours) {
-  const owned_bits bits{192};
-  std::fill(bits.view.words().begin(), bits.view.words().end(), garbage);
-  bits.view.set(70, !bits.view.test(70));
-  EXPECT_EQ(bits.words[0], garbage);
-  EXPECT_EQ(bits.words[1], garbage ^ (1u << 6));
-  EXPECT_EQ(bits.words[2], garbage);
-}
-
 TEST(bit_view, equals_one_of_the_same_bits_whatever_is_behind_them) {
   for (std::size_t size = 1; size <= 200; ++size) {
     const owned_bits a{size};
@@ -258,23 +240,6 @@ TEST(bit_view, reshapes_to_any_extents_of_as_many_bits) {
   table(2, 3) = true;
   EXPECT_TRUE(bits.view.test(15));
   EXPECT_EQ(table.reshape(std::array{3, 10}).extents(), (std::array<std::size_t, 2>{3, 10}));
-}
-
-template <class Call>
-std::string refusal_of(Call call) {
-  try {
-    call();
-  } catch (std::invalid_argument const& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
-TEST(bit_view, refuses_to_reshape_to_another_number_of_bits) {
-  const owned_bits bits{12};
-  EXPECT_EQ(refusal_of([&] { (void)bits.view.reshape(5, 2); }),
-            "reshape: bit[12] has 12 elements, [5, 2] has 10");
-  EXPECT_EQ(refusal_of([&] { (void)bits.view.reshape(12, -1); }), "extent -1 is negative");
 }
 
 /// A generation that ended, and what it was called with.

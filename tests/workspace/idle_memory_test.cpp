@@ -61,34 +61,6 @@ void on_waiting_thread(std::function<void()> const& before, std::function<void()
   other.join();
 }
 
-TEST(idle_memory, of_scratch_arenas_is_returned_under_pressure) {
-  on_waiting_thread(
-      [] {
-        use_scratch();
-        EXPECT_GE(committed_scratch(), large);
-      },
-      [] { (void)signal_memory_pressure(); },
-      [] {
-        EXPECT_LT(committed_scratch(), 1 * MiB);
-        use_scratch();
-        EXPECT_GE(committed_scratch(), large) << "used as before";
-      });
-}
-
-TEST(idle_memory, of_workspaces_is_returned_under_pressure) {
-  on_waiting_thread(
-      [] {
-        use_workspace();
-        EXPECT_GE(this_thread_workspace().stats().held_bytes, large);
-      },
-      [] { (void)signal_memory_pressure(); },
-      [] {
-        EXPECT_EQ(this_thread_workspace().stats().held_bytes, 0u);
-        use_workspace();
-        this_thread_workspace().check_invariants();
-      });
-}
-
 TEST(idle_memory, of_the_signalling_thread_is_returned) {
   use_scratch();
   use_workspace();

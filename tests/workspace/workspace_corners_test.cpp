@@ -97,11 +97,6 @@ TYPED_TEST(workspace_corners, a_result_that_can_be_gone_through_once_arrives_who
   EXPECT_EQ(read, (std::vector{3, 1, 4}));
 }
 
-TYPED_TEST(workspace_corners, a_result_need_not_be_movable) {
-  const std::atomic<int> result = with_workspace(this->ws, [](auto&) { return std::atomic<int>{7}; });
-  EXPECT_EQ(result.load(), 7);
-}
-
 struct throws_when_copied {
   throws_when_copied() = default;
   throws_when_copied(throws_when_copied const&) { throw std::runtime_error{"copied"}; }

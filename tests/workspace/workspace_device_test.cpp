@@ -375,21 +375,6 @@ TYPED_TEST(device_workspace, waits_for_work_on_a_slot_when_that_is_needed_again_
   EXPECT_EQ(launched.waits, 1);
 }
 
-TYPED_TEST(device_workspace, waits_in_scopes_that_have_named_the_type_too) {
-  work& launched = this->launch_on(1);
-  typename TypeParam::template scope<double> typed{this->ws};
-  EXPECT_EQ(launched.waits, 0);
-  (void)typed.template acquire<double>(1);
-  EXPECT_EQ(launched.waits, 1);
-}
-
-TYPED_TEST(device_workspace, waits_for_a_slot_requested_with_no_element) {
-  work& launched = this->launch_on(1);
-  typename TestFixture::scope scope{this->ws};
-  (void)scope.template acquire<double>(0);
-  EXPECT_EQ(launched.waits, 1);
-}
-
 TYPED_TEST(device_workspace, returns_slots_in_front_of_one_that_is_worked_on) {
   const std::vector<double*> first = this->use(2);
   work& launched = this->works.emplace_back();
@@ -423,27 +408,6 @@ TYPED_TEST(device_workspace, waits_for_the_work_on_each_slot_apart) {
   EXPECT_EQ(on_second.waits, 0);
   (void)scope.template acquire<double>(1);
   EXPECT_EQ(on_second.waits, 1);
-}
-
-TYPED_TEST(device_workspace, waits_once_for_work_on_many_slots) {
-  work& launched = this->launch_on(5);
-  (void)this->use(5);
-  EXPECT_EQ(launched.waits, 1);
-}
-
-TYPED_TEST(device_workspace, can_launch_work_on_the_same_slot_again_and_again) {
-  for (int i = 0; i < 10; ++i) {
-    work& launched = this->launch_on(1);
-    if (i > 0) EXPECT_EQ(this->works[this->works.size() - 2].waits, 1) << "when the slot was taken";
-    EXPECT_EQ(launched.waits, 0);
-  }
-}
-
-TYPED_TEST(device_workspace, forgets_work_that_has_been_done_since) {
-  work& launched = this->launch_on(1);
-  launched.is_done = true;
-  (void)this->use(1);
-  EXPECT_EQ(launched.destroyed, 1);
 }
 
 TYPED_TEST(device_workspace, keeps_no_fence_of_work_that_is_done_already) {
@@ -589,17 +553,6 @@ TEST(device_poison, is_not_written_over_memory_that_is_worked_on) {
   }
   EXPECT_EQ(gpu.fills,
             std::vector<written>{copies_of(std::numeric_limits<double>::quiet_NaN(), memory, 100)});
-}
-
-TEST(device_poison, is_written_where_the_work_is_done_already) {
-  device gpu{0};
-  work launched;
-  launched.is_done = true;
-  checked_workspace ws{gpu.options()};
-  checked_workspace::scope scope{ws};
-  (void)scope.acquire<double>(100);
-  scope.end_after(launched.fence());
-  EXPECT_EQ(gpu.fills.size(), 1u);
 }
 
 // Beside the host's.

@@ -114,13 +114,6 @@ TYPED_TEST(workspace_heap, every_form_of_operator_new_is_counted) {
   EXPECT_EQ(this->now().news, before.news + 8);
 }
 
-TYPED_TEST(workspace_heap, the_allocation_of_a_vector_is_counted) {
-  const counts before = this->now();
-  const std::vector<double> numbers(100);
-  used(numbers.data());
-  EXPECT_EQ(this->now().news, before.news + 1);
-}
-
 TYPED_TEST(workspace_heap, every_form_of_malloc_is_counted) {
   if (!test::counts_malloc) GTEST_SKIP() << "this program's malloc is a sanitizer's, and not counted";
   const counts before = this->now();

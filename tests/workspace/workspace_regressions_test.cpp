@@ -88,46 +88,6 @@ TEST(workspace_regressions, rewinds_types_that_a_helper_acquires_in_every_scope_
   }
 }
 
-TEST(workspace_regressions, rewinds_types_that_an_inner_scope_sees_first) {
-  workspace_1 ws;
-  for (int i = 0; i < 5; ++i) {
-    scope_1 outer{ws};
-    helper<other<1>>(ws);
-    {
-      workspace_1::scope<other<2>> inner{ws};
-      (void)inner.acquire<other<2>>(3);
-      helper<other<1>>(ws);
-      EXPECT_EQ(of_type<other<1>>(ws).active_slots, 2u);
-    }
-    EXPECT_EQ(of_type<other<1>>(ws).active_slots, 1u);
-    EXPECT_EQ(of_type<other<2>>(ws).active_slots, 0u);
-    outer.end();
-    EXPECT_EQ(of_type<other<1>>(ws).slot_count, 2u) << i;
-    EXPECT_EQ(of_type<other<2>>(ws).slot_count, 1u) << i;
-    expect_at_rest(ws);
-  }
-}
-
-TEST(workspace_regressions, saves_a_type_once_that_is_named_and_then_acquired) {
-  workspace_1 ws;
-  workspace_1::scope<other<3>, other<3>> scope{ws};
-  (void)scope.acquire<other<3>>(3);
-  helper<other<3>>(ws);
-  EXPECT_EQ(ws.stats().saved_counts, 1u);
-}
-
-TEST(workspace_regressions, keeps_two_types_of_one_template_apart) {
-  workspace_1 ws;
-  for (int i = 0; i < 3; ++i) {
-    scope_1 scope{ws};
-    (void)scope.acquire<boxed<double>>(3);
-    helper<boxed<float>>(ws);
-    EXPECT_EQ(of_type<boxed<double>>(ws).slot_count, 1u);
-    EXPECT_EQ(of_type<boxed<float>>(ws).slot_count, 1u);
-  }
-  expect_at_rest(ws);
-}
-
 // The defect: check levels were set at run time. Objects made before did not notice, and some checks came
 // without the others.
 TEST(workspace_regressions, switches_all_checks_on_or_off_together) {
@@ -165,24 +125,6 @@ TEST(workspace_regressions, switches_all_checks_on_or_off_together) {
 static_assert(workspace_1::checked && !unchecked_workspace::checked);
 static_assert(!std::is_convertible_v<unchecked_workspace::view<double>, workspace_1::view<double>>);
 
-TEST(workspace_regressions, allocates_nothing_once_warm_without_checks) {
-  recording_resource records;
-  recording_resource memory;
-  workspace_options options;
-  options.bookkeeping = &records;
-  options.upstream = &memory;
-  unchecked_workspace ws{options};
-  const auto step = [&] {
-    unchecked_workspace::scope<> scope{ws};
-    (void)scope.acquire<double>(3);
-    (void)scope.acquire<other<4>>(3);
-  };
-  step();
-  const std::size_t calls = records.calls + memory.calls;
-  for (int i = 0; i < 100; ++i) step();
-  EXPECT_EQ(records.calls + memory.calls, calls);
-}
-
 // The defect: memory of an outer scope that an inner one returned was taken for an escape.
 TEST(workspace_regressions, rejects_inner_memory_that_escapes_and_not_memory_of_an_outer_scope) {
   workspace_1 ws;
@@ -200,40 +142,6 @@ TEST(workspace_regressions, rejects_inner_memory_that_escapes_and_not_memory_of_
   }
   EXPECT_EQ(a[2], 7.0);
   EXPECT_THROW((void)outer.returning(a), workspace_escape);
-}
-
-// The same defect: inner scopes that had been left without their end were still counted when the result was
-// searched.
-TEST(workspace_regressions, judges_results_by_their_own_scope_after_an_inner_one_was_left) {
-  const warning_recorder recorder;
-  workspace_1 ws;
-  scope_1 outermost{ws};
-  const auto grand = outermost.acquire<double>(3);
-  {
-    scope_1 outer{ws};
-    const auto own = outer.acquire<double>(3);
-    try {
-      ws.checkpoint();  // no object ends it
-      helper<double>(ws);
-      throw std::runtime_error{"on the way"};
-    } catch (std::runtime_error const&) {
-      EXPECT_THROW((void)outer.returning(own), workspace_escape);
-      EXPECT_NO_THROW((void)outer.returning(grand));
-    }
-  }
-  EXPECT_EQ(ws.stats().depth, 1u);
-  EXPECT_EQ(ws.stats().active_slots, 1u);
-}
-
-// The same defect, of types of which the inner scope has acquired nothing.
-TEST(workspace_regressions, finds_no_escape_of_types_that_the_scope_has_not_acquired) {
-  workspace_1 ws;
-  scope_1 outer{ws};
-  const auto kept = outer.acquire<other<5>>(3);
-  const auto bits = outer.trues(70);
-  scope_1 inner{ws};
-  (void)inner.acquire<double>(3);
-  EXPECT_NO_THROW((void)inner.returning(std::pair{kept, bits}));
 }
 
 template <class T>
@@ -261,17 +169,6 @@ TEST(workspace_regressions, finds_escapes_through_functions_swaps_and_members) {
   std::swap(x, y);
   EXPECT_NO_THROW((void)scope.returning(x));
   EXPECT_THROW((void)scope.returning(y), workspace_escape);
-}
-
-TEST(workspace_regressions, accepts_a_copy_and_a_name_that_was_bound_anew) {
-  workspace_1 ws;
-  scope_1 scope{ws};
-  std::vector<double> owned(3, 1.0);
-  std::span<double> x = scope.fill(7.0, 3);
-  const std::vector<double> copy(x.begin(), x.end());
-  EXPECT_NO_THROW((void)scope.returning(copy));
-  x = owned;
-  EXPECT_NO_THROW((void)scope.returning(x));
 }
 
 /// Gives the same memory each time, once at a time.
@@ -501,47 +398,6 @@ TEST(workspace_regressions, serves_a_sweep_at_the_next_outermost_scope_however_t
   }
 }
 
-TEST(workspace_regressions, leaves_a_sweep_to_the_outermost_scope) {
-  const held_sweeper sweeper;
-  workspace_1 ws;
-  make_compactable(ws);
-  {
-    const scope_1 outer{ws};
-    tick_workspace_sweeps();
-    const scope_1 inner{ws};
-    EXPECT_EQ(ws.stats().held_bytes, 8'000'000u);
-  }
-  const scope_1 outermost{ws};
-  EXPECT_EQ(ws.stats().held_bytes, 150 * sizeof(double));
-}
-
-TEST(workspace_regressions, keeps_its_slot_when_a_sweep_gets_no_memory_for_a_smaller_one) {
-  const held_sweeper sweeper;
-  recording_resource memory;
-  workspace_1 ws{&memory};
-  make_compactable(ws);
-  tick_workspace_sweeps();
-  memory.fail_from = memory.calls;
-  EXPECT_NO_THROW(const scope_1 scope{ws});
-  EXPECT_EQ(ws.stats().held_bytes, 8'000'000u);
-  ws.check_invariants();
-}
-
-TEST(workspace_regressions, sweeps_the_workspaces_around_one_that_is_gone) {
-  const held_sweeper sweeper;
-  workspace_1 first;
-  auto gone = std::make_unique<workspace_1>();
-  workspace_1 last;
-  make_compactable(first);
-  make_compactable(last);
-  gone.reset();
-  tick_workspace_sweeps();
-  const scope_1 scope_of_first{first};
-  const scope_1 scope_of_last{last};
-  EXPECT_EQ(first.stats().held_bytes, 150 * sizeof(double));
-  EXPECT_EQ(last.stats().held_bytes, 150 * sizeof(double));
-}
-
 // The defect: a trim forgot the peak when a scope ended, left out types without a fixed list, or changed
 // results.
 TEST(workspace_regressions, keeps_the_recent_peak_in_a_trim_and_drops_types_that_were_not_used) {
@@ -563,28 +419,6 @@ TEST(workspace_regressions, keeps_the_recent_peak_in_a_trim_and_drops_types_that
   EXPECT_EQ(of_type<other<8>>(ws).slot_count, 0u);
 }
 
-double run_steps(bool with_ticks) {
-  workspace_1 ws;
-  double sum = 0;
-  for (std::size_t step = 0; step < 4000; ++step) {
-    if (with_ticks && step % 7 == 0) tick_workspace_sweeps();
-    scope_1 scope{ws};
-    const std::size_t width = step % 5 + 1;
-    for (std::size_t i = 0; i < width; ++i) {
-      const std::size_t n = step % 1100 == 11 && i == 0 ? 200'000 : 10 + step % 13;
-      const auto values = scope.acquire<double>(n);
-      for (std::size_t k = 0; k < n; ++k) values[k] = std::sin(static_cast<double>(k * width + step));
-      sum += std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(n);
-    }
-  }
-  return sum;
-}
-
-TEST(workspace_regressions, computes_the_same_to_the_last_bit_with_sweeps_and_without) {
-  const held_sweeper sweeper{{.trim_every = 3, .compaction = {.factor = 2, .least_bytes = 1}}};
-  EXPECT_EQ(run_steps(true), run_steps(false));
-}
-
 // The defect: new settings were mixed with the old ones.
 TEST(workspace_regressions, replaces_all_sweep_options_by_new_ones) {
   const held_sweeper sweeper{{.compaction = {.factor = 2, .least_bytes = 1}}};
@@ -603,36 +437,6 @@ TEST(workspace_regressions, replaces_all_sweep_options_by_new_ones) {
   EXPECT_EQ(bytes_after_sweeps(), 15 * sizeof(double));
   held_sweeper::enable({});
   EXPECT_EQ(bytes_after_sweeps(), 1000 * sizeof(double)) << "less than least_bytes, which is 1 MiB again";
-}
-
-TEST(workspace_regressions, counts_ticks_anew_with_new_options) {
-  const held_sweeper sweeper{{.trim_every = 2}};
-  workspace_1 ws;
-  const auto slots_after_tick = [&] {
-    tick_workspace_sweeps();
-    {
-      const scope_1 served{ws};
-    }
-    return ws.stats().slot_count;
-  };
-  with_workspace(ws, [](scope_1& scope) { (void)scope.acquire<double>(10); });
-  EXPECT_EQ(slots_after_tick(), 1u);
-  EXPECT_EQ(slots_after_tick(), 1u) << "a trim, whose period had a use";
-  EXPECT_EQ(slots_after_tick(), 1u);
-  held_sweeper::enable({.trim_every = 2});
-  EXPECT_EQ(slots_after_tick(), 1u) << "it would be the second one";
-  EXPECT_EQ(slots_after_tick(), 0u);
-}
-
-TEST(workspace_regressions, keeps_every_slot_where_no_tick_is_to_trim) {
-  const held_sweeper sweeper{{.trim_every = 0}};
-  workspace_1 ws;
-  with_workspace(ws, [](scope_1& scope) { (void)scope.acquire<double>(10); });
-  for (int i = 0; i < 30; ++i) {
-    tick_workspace_sweeps();
-    const scope_1 served{ws};
-    EXPECT_EQ(ws.stats().slot_count, 1u);
-  }
 }
 
 // The defect: a scope saved and restored all types that there were, so that its cost grew with types that it
@@ -658,22 +462,6 @@ TEST(workspace_regressions, saves_only_what_a_scope_uses_however_many_types_ther
   register_types(ws, std::make_integer_sequence<int, 100>{});
   use();
   EXPECT_EQ(of_type<other<1099>>(ws).active_slots, 1u) << "acquired outside, and untouched";
-}
-
-TEST(workspace_regressions, forgets_a_type_at_a_release_and_not_at_a_trim_or_reset) {
-  workspace_1 ws;
-  helper<other<9>>(ws);
-  ws.reset();
-  helper<other<9>>(ws);
-  EXPECT_EQ(of_type<other<9>>(ws).slot_count, 1u);
-  ws.reset();
-  (void)ws.trim();
-  helper<other<9>>(ws);
-  EXPECT_EQ(of_type<other<9>>(ws).slot_count, 1u);
-  ws.release();
-  EXPECT_EQ(ws.stats().types, 0u);
-  helper<other<9>>(ws);
-  EXPECT_EQ(of_type<other<9>>(ws).active_slots, 1u);
 }
 
 // The defect: an outer scope took the acquisitions of an inner one for its own, a scope whose last expression
@@ -707,11 +495,6 @@ TEST(workspace_regressions, judges_the_result_of_an_assignment_by_what_it_refers
   EXPECT_THROW(
       with_workspace(ws, [&](scope_1& scope) -> double& { return assign(scope.acquire<double>(3), owned); }),
       workspace_escape);
-}
-
-TEST(workspace_regressions, accepts_a_discarded_array_as_the_result_of_a_scope) {
-  workspace_1 ws;
-  EXPECT_NO_THROW((void)with_workspace(ws, [](scope_1& scope) { return scope.fill(7.0, 3); }));
 }
 
 TEST(workspace_regressions, rejects_a_release_while_a_scope_has_named_types) {

@@ -268,16 +268,6 @@ TEST(workspace_poison_of, memory_that_is_not_the_hosts_is_written_by_its_fill) {
   EXPECT_EQ(fill.calls[0].byte, 0xFF) << "the lowest byte of the largest int32";
 }
 
-TEST(workspace_poison_of, a_struct_that_is_not_the_hosts_is_written_byte_by_byte) {
-  recorded_fill fill;
-  checked_workspace ws{fill.options()};
-  with_workspace(ws, [](checked_scope& scope) { (void)scope.acquire<particle>(5); });
-  ASSERT_EQ(fill.calls.size(), 1u);
-  EXPECT_EQ(fill.calls[0].n, 5 * sizeof(particle));
-  EXPECT_EQ(fill.calls[0].element_bytes, 1u);
-  EXPECT_EQ(fill.calls[0].byte, detail::freed_fill);
-}
-
 TEST(workspace_poison_of, a_device_that_cannot_be_filled_is_left_out_and_the_scope_ends) {
   recorded_fill fill;
   checked_workspace ws{fill.options()};
@@ -285,18 +275,6 @@ TEST(workspace_poison_of, a_device_that_cannot_be_filled_is_left_out_and_the_sco
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(5); });
   EXPECT_EQ(ws.stats().active_slots, 0u);
   EXPECT_THROW((void)late.data(), stale_view);
-}
-
-TEST(workspace_poison_of, a_device_without_a_fill_is_left_out) {
-  workspace_options options;
-  options.host_memory = false;
-  checked_workspace ws{options};
-  double* late = nullptr;
-  with_workspace(ws, [&](checked_scope& scope) {
-    late = scope.acquire<double>(5).data();
-    *late = 7;  // it is the host's after all
-  });
-  EXPECT_EQ(*late, 7.0);
 }
 
 // Views that outlive their memory.
@@ -319,27 +297,6 @@ TEST(workspace_stale_view, says_what_was_acquired_where_and_which_scope_has_ende
     late = scope.acquire<float>(3, 4);
   }
   EXPECT_EQ(thrown_by<stale_view>([&] { late(0, 0) = 1; }), stale_text("float32[3, 4]", acquired, opened));
-}
-
-TEST(workspace_stale_view, of_bits_says_the_same) {
-  checked_workspace ws{named("steps")};
-  checked_workspace::bits_view<> late;
-  unsigned opened = 0;
-  unsigned acquired = 0;
-  {
-    opened = __LINE__ + 1;
-    checked_scope scope{ws};
-    acquired = __LINE__ + 1;
-    late = scope.trues(70);
-  }
-  EXPECT_EQ(thrown_by<stale_view>([&] { (void)late.count(); }), stale_text("bit[70]", acquired, opened));
-}
-
-TEST(workspace_stale_view, names_the_types_of_users_as_the_compiler_does) {
-  checked_workspace ws{named("steps")};
-  const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<particle>(2); });
-  EXPECT_NE(thrown_by<stale_view>([&] { (void)late.data(); }).find("particle[2] acquired at "),
-            std::string::npos);
 }
 
 TEST(workspace_stale_view, is_thrown_by_every_access_of_an_array) {
@@ -398,18 +355,6 @@ TEST(workspace_stale_view, calls_an_installed_violation_handler_with_the_text_be
     EXPECT_EQ(recorder.reports()[0].message, text);
   }
   EXPECT_EQ(other[3], 7.0);
-}
-
-TEST(workspace_stale_view, reports_without_a_name_once_another_workspace_has_its_record) {
-  auto ws = std::make_unique<checked_workspace>(named("steps"));
-  const auto orphan = ws->acquire<double>(6);
-  ws.reset();
-  checked_workspace another{named("another")};
-  (void)another.acquire<double>(6);
-  violation_recorder recorder;
-  EXPECT_THROW((void)orphan[0], stale_view);
-  ASSERT_EQ(recorder.reports().size(), 1u);
-  EXPECT_EQ(recorder.reports()[0].resource, "");
 }
 
 TEST(workspace_stale_view, lets_the_handler_use_its_workspace) {
@@ -481,13 +426,6 @@ TEST(workspace_stale_view, leaves_the_memory_to_the_workspace) {
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
   EXPECT_THROW((void)late[0], stale_view);
   EXPECT_EQ(ws.stats().held_bytes, 6 * sizeof(double));
-}
-
-TEST(workspace_stale_view, is_not_a_result_acquired_outside_the_scope_that_ended) {
-  checked_workspace ws;
-  const auto kept = ws.fill(7.0, 3);
-  with_workspace(ws, [](checked_scope& scope) { (void)scope.acquire<double>(3); });
-  EXPECT_EQ(kept[2], 7.0);
 }
 
 TEST(workspace_stale_view, has_a_counterpart_in_headers_whose_data_is_null) {
@@ -618,14 +556,6 @@ TEST(workspace_escapes, are_views_in_other_values) {
   expect_escape([](checked_scope& scope) { return std::vector{scope.acquire<double>(3)}; });
   expect_escape([](checked_scope& scope) { return std::optional{scope.acquire<double>(3)}; });
   expect_escape([](checked_scope& scope) { return std::pair{1, scope.acquire<double>(6).reshape(2, 3)}; });
-}
-
-TEST(workspace_escapes, are_views_that_are_returned_by_hand) {
-  checked_workspace ws;
-  checked_scope scope{ws};
-  EXPECT_THROW((void)scope.returning(scope.acquire<double>(3)), workspace_escape);
-  EXPECT_THROW((void)scope.returning(scope.acquire<double>(6).reshape(2, 3)), workspace_escape);
-  EXPECT_THROW((void)scope.returning(scope.bits(3)), workspace_escape);
 }
 
 TEST(workspace_escapes, are_ranges_of_what_escapes) {
@@ -967,18 +897,6 @@ TEST(workspace_scope_misuse, through_an_outer_scope_while_an_inner_is_open_is_re
   EXPECT_EQ(violation_recorder::reports().size(), 1u) << "the inner one has ended";
 }
 
-TEST(workspace_scope_misuse, through_an_outer_scope_while_a_checkpoint_is_open_is_reported) {
-  const violation_recorder recorder;
-  checked_workspace ws;
-  checked_scope outer{ws};
-  ws.checkpoint();
-  (void)outer.acquire<double>(3);
-  EXPECT_EQ(violation_recorder::count(violation_kind::outer_scope_use), 1u);
-  ws.rewind();
-  (void)outer.acquire<double>(3);
-  EXPECT_EQ(violation_recorder::count(violation_kind::outer_scope_use), 1u);
-}
-
 TEST(workspace_scope_misuse, through_one_that_has_ended_throws) {
   checked_workspace ws;
   checked_scope scope{ws};
@@ -1001,25 +919,6 @@ class workspace_scope_order : public testing::Test {
   Workspace ws{named("steps")};
 };
 TYPED_TEST_SUITE(workspace_scope_order, both_levels, );
-
-TYPED_TEST(workspace_scope_order, does_not_mind_an_end_before_the_destructor_or_twice) {
-  const warning_recorder recorder;
-  {
-    typename TestFixture::scope outer{this->ws};
-    (void)outer.template acquire<double>(3);
-    {
-      typename TestFixture::scope inner{this->ws};
-      (void)inner.template acquire<double>(3);
-      inner.end();
-      EXPECT_FALSE(inner);
-      EXPECT_EQ(this->ws.stats().active_slots, 1u);
-      inner.end();
-    }
-    EXPECT_EQ(this->ws.stats().active_slots, 1u);
-  }
-  EXPECT_EQ(this->ws.stats().active_slots, 0u);
-  EXPECT_TRUE(warning_recorder::reports().empty());
-}
 
 TYPED_TEST(workspace_scope_order, an_outer_end_takes_the_inner_ones_along_with_a_warning) {
   const warning_recorder recorder;
@@ -1072,26 +971,6 @@ TYPED_TEST(workspace_scope_order, a_late_inner_end_finds_counts_where_its_scope_
   EXPECT_EQ(this->ws.stats().active_slots, 1u);
 }
 
-TYPED_TEST(workspace_scope_order, a_workspace_that_ends_under_a_scope_is_reported) {
-  const violation_recorder recorder;
-  using scope = typename TestFixture::scope;
-  // In memory of the test's, because a scope without its workspace must not even end.
-  alignas(scope) std::array<std::byte, sizeof(scope)> place_of_scope;
-  unsigned opened = 0;
-  {
-    TypeParam ws{named("brief")};
-    opened = __LINE__ + 1;
-    auto* open = new (place_of_scope.data()) scope{ws};
-    (void)open->template acquire<double>(3);
-  }
-  ASSERT_EQ(violation_recorder::reports().size(), 1u);
-  EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_outlived);
-  EXPECT_EQ(violation_recorder::reports()[0].message,
-            "workspace 'brief': destroyed while a scope on it" +
-                (TypeParam::checked ? " opened at " + place(opened) : "") +
-                " is open; the scope must not be used any more");
-}
-
 TEST(workspace_scope_place, is_that_of_the_outermost_open_scope_when_a_workspace_ends) {
   alignas(checked_scope) std::array<std::byte, sizeof(checked_scope)> place_of_scope;
   // Others that were open before, in a checkpoint, and inside it, and ended in order or not.
@@ -1122,31 +1001,6 @@ TEST(workspace_scope_place, is_that_of_the_outermost_open_scope_when_a_workspace
               "workspace 'brief': destroyed while a scope on it opened at " + place(opened) +
                   " is open; the scope must not be used any more");
   }
-}
-
-TYPED_TEST(workspace_scope_order, a_workspace_that_ends_with_checkpoints_open_is_fine) {
-  const violation_recorder recorder;
-  {
-    TypeParam ws;
-    ws.checkpoint();
-    (void)ws.template acquire<double>(3);
-  }
-  EXPECT_TRUE(violation_recorder::reports().empty());
-}
-
-TEST(workspace_scope_order_at_level_1, the_warning_says_where_the_outer_scope_was_opened) {
-  const warning_recorder recorder;
-  checked_workspace ws{named("steps")};
-  std::optional<checked_scope> outer;
-  outer.emplace(ws, std::source_location::current());
-  const unsigned line = __LINE__ - 1;
-  ws.checkpoint();
-  ws.checkpoint();
-  outer.reset();
-  ASSERT_EQ(warning_recorder::reports().size(), 1u);
-  EXPECT_EQ(warning_recorder::reports()[0].message,
-            "workspace 'steps': the scope at " + place(line) +
-                " ended while 2 scopes or checkpoints inside it were open; they ended with it");
 }
 
 }  // namespace

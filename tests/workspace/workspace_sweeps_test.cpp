@@ -212,16 +212,6 @@ TYPED_TEST(sweeps, disabling_clears_requests) {
   EXPECT_EQ(this->slots(), 3u);
 }
 
-TYPED_TEST(sweeps, a_workspace_without_sweeps_gets_no_requests) {
-  TypeParam left_alone{workspace_options{.sweeps = false, .upstream = &this->upstream}};
-  use(left_alone, 1);
-  for (int i = 0; i < 3; ++i) {
-    tick_workspace_sweeps();
-    open_a_scope(left_alone);
-  }
-  EXPECT_EQ(left_alone.stats().slot_count, 1u);
-}
-
 TYPED_TEST(sweeps, trim_to_the_most_that_were_used_at_once_since_the_last_trim) {
   this->use(3);
   tick_workspace_sweeps();

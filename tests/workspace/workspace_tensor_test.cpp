@@ -258,18 +258,6 @@ TEST(workspace_tensor_checked, a_tensor_that_outlives_its_scope_has_no_data) {
 
 // ---- what it says -----------------------------------------------------------------------------------------
 
-TYPED_TEST(workspace_tensor, strides_count_elements_in_the_order_of_the_layout) {
-  typename TestFixture::scope scope{this->ws};
-  dl_tensor const* const rows = acquire_tensor<double>(scope, 2, 3, 4);
-  EXPECT_EQ(numbers(rows->shape, rows->ndim), (extents_list{2, 3, 4}));
-  EXPECT_EQ(numbers(rows->strides, rows->ndim), (extents_list{12, 4, 1}));
-  dl_tensor const* const columns = acquire_tensor<double, column_major>(scope, 2, 3, 4);
-  EXPECT_EQ(numbers(columns->shape, columns->ndim), (extents_list{2, 3, 4}));
-  EXPECT_EQ(numbers(columns->strides, columns->ndim), (extents_list{1, 2, 6}));
-  EXPECT_EQ(rows->byte_offset, 0u);
-  EXPECT_EQ(columns->byte_offset, 0u);
-}
-
 TYPED_TEST(workspace_tensor, strides_are_those_of_a_view_of_the_same_shape_and_layout) {
   typename TestFixture::scope scope{this->ws};
   const auto expect_same = [](dl_tensor const* tensor, auto const& view) {
@@ -305,13 +293,6 @@ TYPED_TEST(workspace_tensor, ranks_from_zero_to_eight_have_headers) {
   [&]<std::size_t... Ranks>(std::index_sequence<Ranks...>) {
     (expect_rank<Ranks>(scope), ...);
   }(std::make_index_sequence<9>{});
-}
-
-TYPED_TEST(workspace_tensor, a_tensor_without_elements_has_a_header) {
-  typename TestFixture::scope scope{this->ws};
-  dl_tensor const* const tensor = acquire_tensor<double>(scope, 0, 3);
-  EXPECT_EQ(numbers(tensor->shape, tensor->ndim), (extents_list{0, 3}));
-  EXPECT_EQ(this->ws.stats().active_slots, 1u);
 }
 
 template <class T>
@@ -355,18 +336,6 @@ TYPED_TEST(workspace_tensor, data_begins_at_a_multiple_of_64_bytes_whatever_it_i
   expect_alignment<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, std::uint16_t,
                    std::uint32_t, std::uint64_t, bool, float, double, std::complex<float>,
                    std::complex<double>>(this->ws, 64);
-}
-
-TYPED_TEST(workspace_tensor, data_is_aligned_as_the_options_say) {
-  TypeParam ws{workspace_options{.alignment = 4096}};
-  expect_alignment<std::int8_t, double>(ws, 4096);
-}
-
-TYPED_TEST(workspace_tensor, a_header_names_the_host_by_default) {
-  dl_tensor const* const tensor = this->header(this->ws, 3);
-  EXPECT_EQ(static_cast<int>(tensor->device.device_type), 1);
-  EXPECT_EQ(tensor->device.device_type, dl_cpu);
-  EXPECT_EQ(tensor->device.device_id, 0);
 }
 
 TYPED_TEST(workspace_tensor, a_header_tells_of_the_device_in_the_options) {
@@ -433,27 +402,6 @@ TYPED_TEST(workspace_tensor, a_program_in_c_sums_a_part_of_it_by_offset_shape_an
   out.managed.dl_tensor.shape = shape.data();
   out.managed.dl_tensor.byte_offset = (1 * 5 + 1) * sizeof(double);
   EXPECT_EQ(consume_sum(&out.managed), 6 + 7 + 8 + 11 + 12 + 13);
-  EXPECT_EQ(out.given_back, 1);
-}
-
-TYPED_TEST(workspace_tensor, a_program_in_c_finds_an_element_where_a_view_has_it) {
-  typename TestFixture::scope scope{this->ws};
-  const std::array<std::int64_t, 3> index{2, 1, 3};
-  const auto rows = scope.template acquire<double>(3, 4, 5);
-  EXPECT_EQ(rows.data() + consume_offset(acquire_tensor<double>(scope, 3, 4, 5), index.data()),
-            &rows(2, 1, 3));
-  const auto columns = scope.template acquire<double, column_major>(3, 4, 5);
-  EXPECT_EQ(
-      columns.data() + consume_offset(acquire_tensor<double, column_major>(scope, 3, 4, 5), index.data()),
-      &columns(2, 1, 3));
-}
-
-TYPED_TEST(workspace_tensor, shows_a_program_in_c_that_memory_is_not_the_hosts) {
-  made_up_memory device;
-  TypeParam ws{workspace_options{.host_memory = false, .device_type = kDLCUDA, .upstream = &device}};
-  exported<TypeParam> out{ws};
-  out.managed.dl_tensor = *acquire_tensor<double>(out.scope, 10);
-  EXPECT_EQ(consume_sum(&out.managed), -1);
   EXPECT_EQ(out.given_back, 1);
 }
 

@@ -149,16 +149,6 @@ late_user& late() {
   return user;
 }
 
-TEST_F(this_threads, workspace_outlives_thread_local_objects_made_before_it) {
-  bool same = false;
-  on_another_thread([&] {
-    late().same = &same;
-    late().known = &this_thread_workspace();
-  });
-  EXPECT_TRUE(same);
-  EXPECT_EQ(upstream.outstanding, 0u);
-}
-
 TEST_F(this_threads, workspace_outlives_thread_local_objects_made_after_it) {
   bool same = false;
   on_another_thread([&] {
@@ -228,20 +218,6 @@ TEST_F(this_threads, workspace_is_the_one_bound_last) {
   });
 }
 
-TEST_F(this_threads, workspace_is_made_after_a_binding_that_came_first) {
-  on_another_thread([&] {
-    workspace bound;
-    workspace* own = nullptr;
-    {
-      workspace_binding binding{bound};
-      EXPECT_EQ(&this_thread_workspace(), &bound);
-    }
-    own = &this_thread_workspace();
-    EXPECT_NE(own, &bound);
-    EXPECT_EQ(&this_thread_workspace(), own);
-  });
-}
-
 TEST_F(this_threads, binding_transfers_the_workspace_at_both_ends) {
   const violation_recorder recorder;
   workspace ws;
@@ -297,15 +273,6 @@ TEST_F(leases, take_the_workspace_whose_lease_ended_last) {
   EXPECT_EQ(&*second, older);
 }
 
-TEST_F(leases, are_never_the_same_at_once) {
-  workspace_lease one = lease_workspace();
-  workspace_lease other = lease_workspace();
-  EXPECT_NE(&*one, &*other);
-  workspace_lease moved = std::move(one);
-  EXPECT_FALSE(one);
-  EXPECT_TRUE(moved);
-}
-
 TEST_F(leases, that_end_leave_64_workspaces_and_destroy_the_65th) {
   constexpr std::size_t kept = 64;
   const std::size_t before = upstream.outstanding;
@@ -323,18 +290,6 @@ TEST_F(leases, that_end_leave_64_workspaces_and_destroy_the_65th) {
     EXPECT_TRUE(is_warm(all.back())) << i;
   }
   EXPECT_FALSE(is_warm(lease_workspace()));
-}
-
-TEST_F(leases, that_end_with_an_open_checkpoint_come_back_without_it) {
-  {
-    workspace_lease lease = lease_workspace();
-    lease->checkpoint<double>();
-    (void)lease->acquire<double>(10);
-  }
-  workspace_lease again = lease_workspace();
-  EXPECT_TRUE(is_warm(again));
-  EXPECT_EQ(again->depth(), 0u);
-  again->check_invariants();
 }
 
 TEST_F(leases, that_end_with_an_open_scope_destroy_the_workspace_and_are_reported) {

@@ -36,23 +36,10 @@ class device_marks_of_a_chunk : public ::testing::Test {
   device_marks marks;
 };
 
-TEST_F(device_marks_of_a_chunk, memory_is_a_heap_of_which_nothing_may_be_touched) {
-  come(1000, 2000);
-  EXPECT_EQ(tool.heaps(), (std::vector<strict_tool::heap>{{1000, 1000, "step"}}));
-  EXPECT_TRUE(tool.regions().empty());
-}
-
 TEST_F(device_marks_of_a_chunk, memory_that_came_in_steps_is_a_heap_for_each) {
   come(1000, 2000);
   come(2000, 5000);
   EXPECT_EQ(tool.heaps(), (std::vector<strict_tool::heap>{{1000, 1000, "step"}, {2000, 3000, "step"}}));
-}
-
-TEST_F(device_marks_of_a_chunk, a_block_is_a_region_of_just_its_bytes) {
-  come(1000, 2000);
-  on_allocate(1000, 7);
-  on_allocate(1256, 256);
-  EXPECT_EQ(tool.regions(), (regions_type{{1000, 7}, {1256, 256}}));
 }
 
 TEST_F(device_marks_of_a_chunk, a_block_in_several_heaps_is_a_region_of_each) {
@@ -77,14 +64,6 @@ TEST_F(device_marks_of_a_chunk, taking_back_closes_the_regions_at_the_cursor_and
   marks.on_free(1200);
   EXPECT_EQ(tool.regions(), (regions_type{{1000, 50}, {1100, 50}}));
   EXPECT_EQ(tool.calls, (calls_type{"close_regions 3"}));
-}
-
-TEST_F(device_marks_of_a_chunk, taking_back_what_is_above_all_blocks_is_nothing) {
-  come(1000, 2000);
-  on_allocate(1000, 50);
-  tool.calls.clear();
-  marks.on_free(1050);
-  EXPECT_EQ(tool.calls, calls_type{});
 }
 
 TEST_F(device_marks_of_a_chunk, taking_back_all_resets_the_heap_in_one_call) {
@@ -200,14 +179,6 @@ TEST_F(device_marks_of_a_chunk, does_not_report_a_block_that_keeps_its_size_agai
   EXPECT_EQ(tool.calls, calls_type{});
 }
 
-TEST_F(device_marks_of_a_chunk, memory_that_goes_closes_the_heaps_that_begin_in_it) {
-  come(1000, 2000);
-  come(2000, 3000);
-  come(3000, 4000);
-  marks.on_decommit(2000);
-  EXPECT_EQ(tool.heaps(), (std::vector<strict_tool::heap>{{1000, 1000, "step"}}));
-}
-
 TEST_F(device_marks_of_a_chunk, a_heap_that_is_cut_stays_and_covers_the_memory_that_comes_again) {
   come(1000, 2000);
   come(2000, 3000);
@@ -235,16 +206,6 @@ TEST_F(device_marks_of_a_chunk, reports_blocks_again_when_their_memory_comes_bac
   EXPECT_EQ(tool.regions(), before);
   marks.on_free(1900);
   EXPECT_EQ(tool.regions(), (regions_type{{1200, 100}}));
-}
-
-TEST_F(device_marks_of_a_chunk, blocks_taken_back_while_their_memory_is_away_are_forgotten) {
-  come(1000, 2000);
-  on_allocate(1200, 100);
-  on_allocate(1500, 100);
-  marks.on_decommit(1000);
-  marks.on_free(1550);
-  come(1000, 2000);
-  EXPECT_EQ(tool.regions(), (regions_type{{1200, 100}, {1500, 50}}));
 }
 
 TEST_F(device_marks_of_a_chunk, without_a_tool_nothing_is_recorded_or_reported) {

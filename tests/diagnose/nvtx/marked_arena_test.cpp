@@ -57,11 +57,6 @@ TEST_F(marked_arena, is_a_heap_of_its_name_and_of_all_its_memory) {
   EXPECT_TRUE(tool.regions().empty());
 }
 
-TEST_F(marked_arena, lets_blocks_be_touched_and_not_what_lies_between_them) {
-  const std::uintptr_t first = address(arena.allocate(100)), second = address(arena.allocate(1000));
-  EXPECT_EQ(tool.regions(), (regions_type{{first, 100}, {second, 1000}}));
-}
-
 TEST_F(marked_arena, tells_of_blocks_of_every_way_to_allocate) {
   const std::uintptr_t slow = address(arena.allocate(10, 4 * KiB));
   const std::uintptr_t tried = address(arena.try_allocate(20));
@@ -70,42 +65,11 @@ TEST_F(marked_arena, tells_of_blocks_of_every_way_to_allocate) {
   EXPECT_EQ(tool.regions(), (regions_type{{slow, 10}, {tried, 20}, {pushed, 20}, {virtually, 30}}));
 }
 
-TEST_F(marked_arena, takes_a_block_back_that_is_deallocated) {
-  const std::uintptr_t kept = address(arena.allocate(100));
-  void* const block = arena.allocate(100);
-  arena.deallocate(block, 100);
-  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
-}
-
 TEST_F(marked_arena, leaves_a_block_alone_that_is_not_reclaimed) {
   void* const block = arena.allocate(100);
   (void)arena.allocate(100);
   arena.deallocate(block, 100);
   EXPECT_TRUE(tool.may_touch(address(block)));
-}
-
-TEST_F(marked_arena, takes_back_what_a_rewind_frees_and_nothing_else) {
-  const std::uintptr_t kept = address(arena.allocate(100));
-  const arena_mark mark = arena.mark();
-  const std::uintptr_t late = address(arena.allocate(100));
-  (void)arena.allocate(100);
-  arena.rewind(mark);
-  EXPECT_FALSE(tool.may_touch(late));
-  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
-}
-
-TEST_F(marked_arena, takes_back_what_a_scope_frees) {
-  const std::uintptr_t kept = address(arena.allocate(100));
-  {
-    borrowed_device_arena::scope scope{arena};
-    (void)scope.allocate(100);
-    {
-      borrowed_device_arena::scope inner{arena};
-      (void)inner.allocate(100);
-    }
-    EXPECT_EQ(tool.regions().size(), 2u);
-  }
-  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
 }
 
 TEST_F(marked_arena, takes_the_part_of_a_block_back_that_is_popped) {
@@ -144,12 +108,6 @@ TEST_F(marked_arena, closes_its_heap_when_it_gives_its_memory_back_and_opens_one
   EXPECT_EQ(tool.regions(), (regions_type{{block, 100}}));
 }
 
-TEST_F(marked_arena, tells_of_nothing_that_it_refuses) {
-  EXPECT_THROW((void)arena.allocate(2 * lent_bytes), out_of_memory);
-  EXPECT_EQ(arena.try_allocate(2 * lent_bytes), nullptr);
-  EXPECT_TRUE(tool.regions().empty());
-}
-
 TEST(marked_host_arena, tells_of_nothing_because_other_tools_watch_the_host) {
   strict_tool tool;
   {
@@ -172,29 +130,6 @@ TEST_F(marked_stepwise_arena, splits_a_block_that_lies_in_two_steps) {
   const std::uintptr_t first = address(arena.allocate(8 * KiB - 256));
   const std::uintptr_t second = address(arena.allocate(1000));
   EXPECT_EQ(tool.regions(), (regions_type{{first, 8 * KiB - 256}, {second, 256}, {second + 256, 744}}));
-}
-
-TEST_F(marked_stepwise_arena, takes_back_what_a_rewind_over_chunks_frees) {
-  const std::uintptr_t kept = address(arena.allocate(100));
-  const arena_mark mark = arena.mark();
-  for (int i = 0; i < 20; ++i) (void)arena.allocate(10'000);
-  ASSERT_GT(arena.stats().chunks, 2u);
-  arena.rewind(mark);
-  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
-  for (int i = 0; i < 20; ++i) (void)arena.allocate(10'000);
-  arena.rewind(mark);
-  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
-}
-
-TEST_F(marked_stepwise_arena, takes_back_what_is_given_back_in_reverse_order_across_chunks) {
-  std::vector<void*> blocks;
-  for (int i = 0; i < 20; ++i) blocks.push_back(arena.allocate(10'000));
-  for (; !blocks.empty(); blocks.pop_back()) {
-    EXPECT_TRUE(tool.may_touch(address(blocks.back())));
-    arena.deallocate(blocks.back(), 10'000);
-    EXPECT_FALSE(tool.may_touch(address(blocks.back())));
-  }
-  EXPECT_TRUE(tool.regions().empty());
 }
 
 TEST_F(marked_stepwise_arena, closes_heaps_before_their_memory_is_trimmed) {

@@ -58,14 +58,6 @@ TEST_F(named_range, ends_when_a_scope_is_ended_early) {
   in_workspace.end();
 }
 
-TEST_F(named_range, goes_with_a_scope_that_is_moved) {
-  arena::scope scope{step};
-  std::optional<arena::scope> moved{std::move(scope)};
-  EXPECT_EQ(tool.ranges(), (ranges_type{in_step}));
-  moved.reset();
-  EXPECT_TRUE(tool.ranges().empty());
-}
-
 TEST_F(named_range, ends_when_another_scope_takes_its_place) {
   arena::scope scope{step};
   scope = arena::scope{other};
@@ -73,11 +65,6 @@ TEST_F(named_range, ends_when_another_scope_takes_its_place) {
   scope = arena::scope{other};
   EXPECT_EQ(tool.ranges(), (ranges_type{in_other})) << "begins where the old one began";
   scope = arena::scope{};
-  EXPECT_TRUE(tool.ranges().empty());
-}
-
-TEST_F(named_range, of_an_inert_scope_is_empty) {
-  const arena::scope of_nothing{static_cast<arena*>(nullptr)};
   EXPECT_TRUE(tool.ranges().empty());
 }
 
@@ -126,15 +113,6 @@ TEST_F(named_range, is_the_life_of_a_workspaces_scope) {
   EXPECT_TRUE(tool.ranges().empty());
 }
 
-TEST_F(named_range, of_a_workspaces_scope_that_was_skipped_ends_when_that_does) {
-  std::optional<workspace::scope<>> outer{std::in_place, ws};
-  std::optional<workspace::scope<>> skipped{std::in_place, ws};
-  outer.reset();
-  EXPECT_EQ(tool.ranges(), (ranges_type{in_solver}));
-  skipped.reset();
-  EXPECT_TRUE(tool.ranges().empty());
-}
-
 TEST_F(named_range, is_the_life_of_an_epoch) {
   {
     epoch training{memory, "training"};
@@ -148,14 +126,6 @@ TEST_F(named_range, is_the_life_of_an_epoch) {
   }
   with_epoch(memory, [&] { EXPECT_EQ(tool.ranges().size(), 1u); });
   EXPECT_TRUE(tool.ranges().empty());
-}
-
-TEST_F(named_range, of_an_epoch_ends_alone_where_epochs_end_out_of_order) {
-  std::optional<epoch> outer{std::in_place, memory, "outer"};
-  const epoch inner{memory, "inner"};
-  outer.reset();
-  EXPECT_EQ(tool.ranges(), (ranges_type{{range_kind::epoch, "inner"}}));
-  EXPECT_EQ(violations.count(violation_kind::scope_order), 1u);
 }
 
 TEST_F(named_range, of_an_epoch_that_another_thread_ends_ends_there) {
