@@ -11,7 +11,6 @@
 #include <limits>
 #include <memory>
 #include <utility>
-#include <variant>
 
 #include <tidemark/arena/arena_mark.hpp>
 #include <tidemark/arena/arena_options.hpp>
@@ -38,6 +37,11 @@ class basic_arena_scope;
 namespace tidemark::detail {
 
 class rewind_trap;
+
+// In place of members that an address space does not need. Two types: nvcc 13.0 runs out of memory where a class has
+// two [[no_unique_address]] members of one empty type.
+struct no_asides {};
+struct no_trap {};
 
 // Of the chunks kept for reuse so many are looked at before a new one is made: growing stays O(1).
 inline constexpr int max_kept_chunks_tried = 16;
@@ -293,8 +297,8 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   arena_options options_;
   AddressSpace space_;
   [[no_unique_address]] std::conditional_t<has_gaps, alignment_gaps, no_alignment_gaps> gaps_;
-  [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, std::monostate> asides_;
-  [[no_unique_address]] std::conditional_t<can_trap, std::unique_ptr<rewind_trap>, std::monostate> trap_;
+  [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, no_asides> asides_;
+  [[no_unique_address]] std::conditional_t<can_trap, std::unique_ptr<rewind_trap>, no_trap> trap_;
 };
 
 // Bytes of the newest block at or above this address have not been touched.
