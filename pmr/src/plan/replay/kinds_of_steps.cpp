@@ -51,7 +51,10 @@ kind_of_step* kinds_of_steps::find(std::uint64_t kind) noexcept {
 
 kind_of_step& kinds_of_steps::add(std::uint64_t kind) {
   kinds_.emplace_front().kind = kind;
-  if (kinds_.size() > max_kinds_) kinds_.pop_back();
+  if (kinds_.size() > max_kinds_) {
+    kinds_.front().debt = 2 * std::min(kinds_.back().debt, max_debt);
+    kinds_.pop_back();
+  }
   return kinds_.front();
 }
 

@@ -18,7 +18,6 @@ plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
   slots_.push_back({{.address = no_address, .died = std::numeric_limits<request_time>::max()}});
   find_predecessors();
   order_deallocations();
-  lay_out_as_planned();
   to_visit_.reserve(slots_.size());
   visited_.reserve(slots_.size());
   const std::size_t places = std::bit_ceil(2 * slots_.size());
@@ -32,6 +31,7 @@ plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
 void plan_replayer::add_slots() {
   slots_.resize(plan_.requests);
   blocks_.resize(plan_.requests);
+  origin_ = plan_.height;
   for (planned_block const& block : plan_.blocks) {
     std::size_t index = block.request;
     if (blocks_[index] != nullptr) {
@@ -40,6 +40,7 @@ void plan_replayer::add_slots() {
       blocks_.emplace_back();
     }
     if (plan_.outlives(block)) own_slots_.push_back(static_cast<std::uint32_t>(index));
+    else origin_ = std::min(origin_, *block.life.offset);
     blocks_[index] = &block;
     // The bytes up to the next multiple of the plan's alignment are unused; but there is no memory above
     // the plan's height, which need not be such a multiple.
@@ -48,6 +49,9 @@ void plan_replayer::add_slots() {
     slots_[index].index = static_cast<std::uint32_t>(index);
     alignment_ = std::max(alignment_, alignment_of(slots_[index].index));
   }
+  for (planned_block const* block : blocks_) offsets_.push_back(*block->life.offset);
+  others_begin_ = origin_ =
+      align_down(origin_, alignment_);  // offsets stay aligned where the others are moved
   // A block that fits in the first slot of a request gets any that is free: each is as large as the
   // smallest, which the plan's height may cut off.
   for (std::uint32_t i : own_slots_) {
@@ -124,18 +128,6 @@ void plan_replayer::order_deallocations() {
   }
 }
 
-void plan_replayer::lay_out_as_planned() {
-  offsets_.resize(slots_.size() - 1);
-  origin_ = plan_.height;
-  std::vector<std::size_t> own;
-  for (std::uint32_t i : own_slots_) own.push_back(*blocks_[i]->life.offset);
-  for (slot const& s : all_slots()) {
-    if (!outlives(s.index)) origin_ = std::min(origin_, *blocks_[s.index]->life.offset);
-  }
-  origin_ = align_down(origin_, alignment_);  // offsets stay aligned where the others are moved
-  lay_out(own, origin_);
-}
-
 void plan_replayer::lay_out(std::span<std::size_t const> own, std::size_t others_begin) noexcept {
   for (std::size_t i = 0; i < offsets_.size(); ++i)
     offsets_[i] = *blocks_[i]->life.offset - origin_ + others_begin;  // may wrap, twice
@@ -160,7 +152,7 @@ void plan_replayer::bind(std::uintptr_t base, bool host_accessible) noexcept {
   }
 }
 
-// Of the slots at an address, the one that was allocated last: no other can be live. In a run they are
+// The slot at an address that was allocated last: no other slot there can be live. In a run they are
 // allocated in order, so that it is looked for from where it was found before, past those that were allocated
 // since.
 plan_replayer::slot* plan_replayer::newest_at(slot& known) const noexcept {
@@ -180,7 +172,7 @@ bool plan_replayer::deallocate_out_of_order(std::uintptr_t address, request_time
   return true;
 }
 
-// Of blocks that die at one time, the plan takes on the order that it sees: this one and the next change
+// The plan takes on the order that it sees of blocks that die at one time: this block and the next change
 // places.
 void plan_replayer::reorder_deallocation(slot& ended) noexcept {
   while (!all_deallocated() && !(*next_deallocation_)->live() && (*next_deallocation_)->died >= begin_)

@@ -36,6 +36,8 @@ constexpr std::size_t max_difference = 256;
 constexpr std::size_t max_steps_between_more = 8;
 // A plan that has far too much for this many steps in a row is made anew.
 constexpr std::size_t max_loose_steps = 2;
+// Steps of a kind whose plans no step follows are not recorded for at most 2^6 steps.
+constexpr std::size_t max_rest_doublings = 6;
 // The fallback is trimmed when it has served more than this part of the plan's height.
 constexpr std::size_t fallback_share = 64;
 
@@ -166,7 +168,8 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   is_refused_ = true;  // unless the fallback has a block
   void* const block = allocate_from(*options_.fallback, options_.name, bytes, align);
   is_refused_ = false;
-  recorder_.on_allocate(block, {.born = now_++, .bytes = bytes, .align = align, .request = request});
+  if (is_recorded_) recorder_.on_allocate(block, {now_, 0, bytes, align, request});
+  ++now_;
   ++step_fallback_;
   ++fallback_allocations_;
   fallback_bytes_ += bytes;
@@ -249,7 +252,7 @@ void planned_core::deallocate_out_of_order(void* block, std::size_t bytes, std::
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   if (!region_.range().contains(address)) {
     if (block == nullptr) return;
-    if (step_ != nullptr) recorder_.on_deallocate(block, bytes, now_);
+    if (is_recorded_) recorder_.on_deallocate(block, bytes, now_);
     has_returned_ = true;
     options_.fallback->deallocate(block, bytes, align);
     return;
@@ -274,7 +277,7 @@ void planned_core::deallocate_foreign(void* block, std::size_t bytes) noexcept {
   // Only where the slot has bytes of its own: of another it would say that its predecessors are clear.
   if (looks_back_ && found->born >= last_begin_ && last_kind_->plan->outlives(found->index))
     last_kind_->plan->set_died(found->index, now_);
-  if (step_ != nullptr) recorder_.on_deallocate_earlier(found->bytes, now_);
+  if (is_recorded_) recorder_.on_deallocate_earlier(found->bytes, now_);
   foreign_.remove(*found);
   update_fast_path();
 }
@@ -289,6 +292,9 @@ void planned_core::begin(open_step& opened, std::uint64_t kind) {
   opened.core = this;
   begin_ = ++now_;  // later than what was deallocated since the last request
   plan_->begin(begin_);
+  if (kind_->plan == nullptr) static_cast<void>(must_rest(*kind_));
+  is_recorded_ = kind_->rest_steps == 0;
+  if (!is_recorded_) --kind_->rest_steps;
   is_refused_ = has_missing_slots_ = false;
   misses_in_a_row_ = 0;
   step_strangers_ = step_conflicts_ = step_fallback_ = 0;
@@ -364,14 +370,19 @@ void planned_core::end_step() noexcept {
   ++steps_;
   const std::uint64_t requests = now_ - begin_;
   const bool is_planned = requests != 0 && step_fallback_ == 0 && !is_refused_;
-  if (is_planned) ++planned_steps_;
-  else if (step_fallback_ < requests) ++partly_planned_steps_;
+  if (is_planned) {
+    ++planned_steps_;
+    if (kind_->debt != 0) --kind_->debt;
+  } else if (step_fallback_ < requests) {
+    ++partly_planned_steps_;
+  }
   try {
-    if (requests != 0) learn_from_step();
+    if (requests != 0 && is_recorded_) learn_from_step();
   } catch (...) {
     // No memory to plan with, or more than a plan can have: the next step tries again.
   }
   recorder_.clear();
+  is_recorded_ = false;
   looks_back_ = server_ == server::plan && !plan_->own_slots().empty();
   if (looks_back_) last_kind_ = kind_, last_begin_ = begin_;
   if (trims_due_ != 0) trim_fallback();
@@ -381,11 +392,20 @@ void planned_core::end_step() noexcept {
 
 // ---- learning ------------------------------------------------------------------------------------------
 
+// True if plans were made for the kind again and again, and few steps followed the plans. The next steps of
+// the kind are not recorded, twice as many each time. Then one plan is made.
+bool planned_core::must_rest(kind_of_step& kind) noexcept {
+  if (kind.debt < max_debt || kind.has_rested) return false;
+  kind.has_rested = true;
+  kind.rest_steps = std::size_t{1} << std::min(kind.debt / debt_of_plan - 2, max_rest_doublings);
+  return true;
+}
+
 void planned_core::learn_from_step() {
   if (kind_->plan == nullptr) plan_anew(*kind_, learn(recorder_), begin_);
   else if (server_ == server::plan || server_ == server::given_up) learn_from_replay();
   else return;  // without memory for the plan the fallback needs its own
-  if (fallback_bytes_ <= kind_->plan->height() / fallback_share) return;
+  if (kind_->plan == nullptr || fallback_bytes_ <= kind_->plan->height() / fallback_share) return;
   fallback_bytes_ = 0;
   trims_due_ = options_.max_slots;
 }
@@ -398,6 +418,11 @@ void planned_core::learn_from_replay() {
   if (kind.more_due != 0) --kind.more_due;
   for (auto const& [bytes, died] : recorder_.earlier()) add_second_slot(bytes, died);
   if (is_whole && !has_too_much && !has_missing_slots_) return;
+  if (must_rest(kind)) {
+    if (2 * step_fallback_ < now_ - begin_) return;
+    leave_plan();
+    return kind.plan.reset();  // it served less than half of the step
+  }
   for (plan_replayer::slot const& s : plan_->all_slots()) {
     const std::size_t request = plan_->request_of(s.index);
     if (s.born < begin_ && s.died > begin_) recorder_.on_deallocate_earlier(s.bytes, s.died);
@@ -408,12 +433,11 @@ void planned_core::learn_from_replay() {
                    .align = kind.learned[request].align,
                    .request = request});
   }
+  if (has_too_much || server_ == server::given_up) return plan_again(kind, {});
   const std::span<recorded_request> step = recorder_.in_order();
   const std::size_t extra = pair_with_plan(step, kind.learned);
   kind.misses += extra + step_conflicts_;
-  const bool is_other =
-      has_too_much || server_ == server::given_up || extra * min_requests_per_miss > step.size();
-  if (is_other) return plan_again(kind, {});
+  if (extra * min_requests_per_miss > step.size()) return plan_again(kind, {});
   const bool is_more = add_to_learned(step, step_conflicts_ != 0, kind.learned, *plan_);
   // Steps that lack the extra requests follow that plan, too.
   bool has_all = extra != 0 && step.size() - extra == plan_->requests();
@@ -500,6 +524,8 @@ void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_t
   for (std::size_t i = 0; i < kind.learned.size(); ++i)
     if (kind.learned[i].is_optional) kind.plan->exclude_from_fast_path(i);
   kind.loose_steps = kind.early_steps = 0;
+  kind.debt = std::min(kind.debt, 2 * max_debt) + debt_of_plan;
+  kind.has_rested = false;
   ++kind.plans_made;
   ++plans_made_;
   std::size_t highest = used_bytes_end();
@@ -553,12 +579,13 @@ void planned_core::use(step_plan plan, std::uint64_t kind) {
   keep(*kind_, std::move(plan));
   kind_->learned = std::move(learned);
   kind_->misses = kind_->more_due = kind_->loose_steps = kind_->early_steps = kind_->plans_made = 0;
+  kind_->debt = kind_->rest_steps = 0;
 }
 
 std::vector<step_plan> planned_core::plans() const {
   std::vector<step_plan> copied;
   for (kind_of_step const& one : kinds_.all()) {
-    if (one.plan != nullptr) copied.push_back(one.plan->plan());
+    if (one.plan != nullptr) copied.emplace_back(one.plan->plan()).kind = one.kind;
   }
   return copied;
 }
@@ -575,7 +602,7 @@ void planned_core::each_block_in_use(Visit visit) const {
   }
 }
 
-// Where the highest block that is in use ends, from the base.
+// The end of the highest block that is in use, from the base.
 std::size_t planned_core::used_bytes_end() const noexcept {
   std::uintptr_t highest = region_.base();
   each_block_in_use([&](std::uintptr_t, std::uintptr_t end) { highest = std::max(highest, end); });

@@ -115,7 +115,7 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
   void use(step_plan plan, Kind kind = 0) {
     core_.use(std::move(plan), static_cast<std::uint64_t>(kind));
   }
-  /// Copies of the plans that are kept, those used last first.
+  /// Copies of the plans that are kept, each with its kind. The plan used last comes first.
   [[nodiscard]] std::vector<step_plan> plans() const { return core_.plans(); }
 
   /// Decommits planned memory that neither a block in use needs nor the plan of the open step. @return
@@ -126,7 +126,7 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
   [[nodiscard]] planned_arena_stats stats() const noexcept { return core_.stats(); }
   /// The options, completed.
   [[nodiscard]] planned_arena_options const& options() const noexcept { return core_.options(); }
-  /// Where unplanned memory comes from.
+  /// Source of memory that is not planned.
   [[nodiscard]] std::pmr::memory_resource* fallback_resource() const noexcept { return options().fallback; }
   /// The name in messages.
   [[nodiscard]] char const* name() const noexcept { return options().name; }

@@ -25,7 +25,7 @@ struct planned_block {
 ///
 /// Time is counted in requests: the block of request `n` is live in `[n, m)` if `m` requests had been made
 /// when it was deallocated, `n < m <= requests`. One that outlives the step has `[0, requests + 1)`, and so
-/// bytes of its own. There may be several slots for one request, for as many of its blocks as are live at
+/// bytes of its own. A request may have several slots, for as many of its blocks as are live at
 /// once: a request gets any that is free.
 ///
 /// Invariants, checked by `require_valid`:
@@ -40,8 +40,9 @@ struct step_plan {
   std::size_t alignment = 256;        ///< of all blocks, at least
   std::size_t height = 0;             ///< bytes of the memory that holds them all
   std::size_t lower_bound = 0;        ///< bytes below which no plan is
+  std::uint64_t kind = 0;             ///< of the step, if a planned arena made the plan; no file has it
 
-  /// Whether a block is live when the step ends.
+  /// True if a block is live when the step ends.
   [[nodiscard]] bool outlives(planned_block const& block) const noexcept {
     return block.life.upper == requests + 1;
   }

@@ -13,6 +13,9 @@
 
 namespace tidemark::detail {
 
+/// Debt of a kind of step for each plan that is made for it, and the debt from which on the kind rests.
+inline constexpr std::size_t debt_of_plan = 8, max_debt = 4 * debt_of_plan;
+
 /// A kind of step.
 struct kind_of_step {
   std::uint64_t kind = 0;
@@ -23,6 +26,9 @@ struct kind_of_step {
   std::size_t loose_steps = 0;            // in a row, for which the plan had far too much
   std::size_t early_steps = 0;            // in a row, in which a block that should outlive its step did not
   std::size_t plans_made = 0;             // of this kind
+  std::size_t debt = 0;                   // `debt_of_plan` for each plan made, less the steps wholly planned
+  std::size_t rest_steps = 0;             // steps to come that are not recorded
+  bool has_rested = false;                // since the last plan was made
   bool was_matched = false;               // a step has followed the plan, and needed most of it
 };
 
@@ -39,8 +45,8 @@ class kinds_of_steps {
 
   /// A kind that becomes the one used last; null if it is not known.
   [[nodiscard]] kind_of_step* find(std::uint64_t kind) noexcept;
-  /// A new kind, in place of the kind used least recently if there is no room. @pre it is not known @throws
-  /// std::bad_alloc with nothing changed
+  /// A new kind. If there is no room it replaces the kind used least recently, and inherits twice its debt.
+  /// @pre it is not known @throws std::bad_alloc with nothing changed
   [[nodiscard]] kind_of_step& add(std::uint64_t kind);
   [[nodiscard]] std::list<kind_of_step> const& all() const noexcept { return kinds_; }
 

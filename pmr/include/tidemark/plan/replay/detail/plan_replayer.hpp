@@ -24,7 +24,7 @@ namespace tidemark::detail {
 ///
 /// Time is counted in requests, by the owner: a block is born at `now`, which then goes on by one, and
 /// dies at the `now` of its deallocation. The slot of a request shares bytes only with slots of requests
-/// before and behind it, and requests of a run are served in order. So its bytes are free if its
+/// before and behind it, and requests of a run are served in order. Its bytes are free if its
 /// *predecessors* are clear, the slots that held one of its bytes last before it, by the plan:
 ///
 ///     clear(i) := not live(i), and (died(i) >= begin of the run, or clear(j) for each predecessor j of i)
@@ -134,7 +134,7 @@ class plan_replayer {
   void exclude_from_fast_path(std::size_t request) noexcept {
     slots_[request].deallocations_before = deallocation_order_.data() + deallocation_order_.size();
   }
-  /// Whether `next_in_order` returns slots.
+  /// Makes `next_in_order` return slots, or none.
   void enable_fast_path(bool enabled) noexcept {
     if (enabled != is_paused()) return;
     if (enabled) {
@@ -172,7 +172,7 @@ class plan_replayer {
   }
   /// The largest alignment of all.
   [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
-  /// Whether a block fits at a request.
+  /// True if a block fits at a request.
   [[nodiscard]] bool fits(std::size_t request, std::size_t bytes, std::size_t align) const noexcept {
     return request < requests() && bytes <= slots_[request].max_bytes &&
            align <= alignment_of(static_cast<std::uint32_t>(request));
@@ -211,7 +211,7 @@ class plan_replayer {
   [[nodiscard]] std::span<std::uint32_t const> own_slots_of(std::size_t request) const noexcept {
     return std::ranges::equal_range(own_slots_, request, {}, [&](std::uint32_t i) { return request_of(i); });
   }
-  /// Whether the slot's block outlives its step.
+  /// True if the slot's block outlives its step.
   [[nodiscard]] bool outlives(std::uint32_t slot) const noexcept {
     return predecessors_[slots_[slot].predecessors] == slot;
   }
@@ -234,11 +234,11 @@ class plan_replayer {
   }
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
   [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
-  // Where the compiler knows the request, only a large alignment needs a test.
+  // If the compiler knows the request, only a large alignment needs a test.
   [[nodiscard]] static bool fits_in(slot const& one, std::size_t bytes, std::size_t align) noexcept {
     return bytes <= one.max_bytes && (align <= alignof(std::max_align_t) || (one.address & (align - 1)) == 0);
   }
-  // Whether a slot with bytes of its own is free. It may be allocated at the very time when its last block
+  // True if a slot with bytes of its own is free. It may be allocated at the very time when its last block
   // died: `live` must be true then, so it died when it was born.
   [[nodiscard]] static bool vacate(slot& own) noexcept {
     if (own.live()) return false;
@@ -257,13 +257,12 @@ class plan_replayer {
   void add_slots();
   void find_predecessors();
   void order_deallocations();
-  void lay_out_as_planned();
   // When its block dies, by the plan.
   [[nodiscard]] std::uint64_t upper_of(slot const* one) const noexcept {
     return blocks_[one->index]->life.upper;
   }
 
-  // What the fast path reads comes first.
+  // The members that the fast path reads come first.
   slot* next_ = nullptr;  // the next request's; or the last of all while the fast path is paused
   slot* const* next_deallocation_ = nullptr;
   slot* paused_ = nullptr;  // the next request's while the fast path is paused; else null

@@ -77,7 +77,7 @@ class planned_core {
  private:
   using request_time = plan_replayer::request_time;
 
-  /// Who serves the requests of the open step.
+  /// The server of the requests of the open step.
   enum class server : std::uint8_t {
     fallback,      // the step has no plan, or no memory for it
     plan,          // and the fallback where the plan has no slot
@@ -100,6 +100,7 @@ class planned_core {
   TIDEMARK_COLD void warn_without_range() noexcept;
   void update_fast_path() noexcept;
 
+  [[nodiscard]] bool must_rest(kind_of_step& kind) noexcept;
   void learn_from_step();
   void learn_from_replay();
   void plan_again(kind_of_step& kind, learned_step const& before);
@@ -126,6 +127,7 @@ class planned_core {
   step_recorder recorder_;
   open_step* step_ = nullptr;  // null: none is open
   server server_ = server::fallback;
+  bool is_recorded_ = false;          // a step is open and recorded
   bool is_refused_ = false;           // a request of this step has thrown
   bool has_missing_slots_ = false;    // a request of this step found all of its slots taken by earlier steps
   bool has_warned_ = false;           // that there is no range
