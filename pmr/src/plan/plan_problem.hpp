@@ -97,7 +97,7 @@ struct buffer {
 };
 
 /// Sections are the largest sets of buffers that are live at once, in the order of time: two buffers are in conflict
-/// exactly if their lifespans overlap. There are no more sections than buffers.
+/// exactly if their lifespans overlap. A problem has at most as many sections as buffers.
 struct plan_problem {
   std::vector<buffer> buffers;
   std::uint32_t section_count = 0;  ///< 0 in a graph

@@ -13,7 +13,7 @@ namespace tidemark {
 /// Alignment of plans, in bytes, where the caller names none.
 inline constexpr std::size_t default_plan_alignment = 256;
 
-/// Places blocks whose lifetimes are known, by the better of two orders. There is no search: the package
+/// Places blocks whose lifetimes are known, by the better of two orders. It does not search: the package
 /// `tidemark::planner` has one, which starts from the plan that this returns.
 ///
 ///  - "lowest": next is the block that can lie lowest on the blocks already placed, and among these the block whose

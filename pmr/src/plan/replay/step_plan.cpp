@@ -29,7 +29,7 @@ struct plan_fault {
   char const* broken;  // what does not hold: "not lower < upper"
 };
 
-// Of a slot: a block of no bytes has an address, too.
+// The end of a slot: a block of no bytes has an address, too.
 std::size_t end_of(planned_block const& block) noexcept {
   return *block.life.offset + std::max<std::size_t>(block.life.size, 1);
 }
@@ -40,8 +40,8 @@ std::vector<planning::event> events_of(step_plan const& plan) {
   });
 }
 
-// What does not hold of a block alone, or with the one before it; null: all holds. `request` is the
-// expected one.
+// The rule that a block breaks alone, or with the block before it; null if it breaks no rule. `request` is
+// the expected one.
 char const* broken_by(step_plan const& plan, std::size_t i, std::size_t request) {
   planned_block const& block = plan.blocks[i];
   lifetime const& life = block.life;
@@ -115,7 +115,7 @@ planned_block parse_row(std::string const& path, std::size_t line, std::string_v
                    .offset = fields[5]}};
 }
 
-// What the rows do not say but imply.
+// Adds the numbers that the rows imply.
 void complete(step_plan& plan) {
   if (plan.blocks.empty()) return;
   plan.requests = plan.blocks.back().request + 1;
@@ -188,7 +188,7 @@ step_plan load_step_plan(std::string const& path) {
   if (file.bad()) fail_by_system(path);
   complete(loaded);
   if (const auto fault = find_fault(loaded)) {
-    // Of the whole plan nothing can be wrong, because `complete` says what the rows imply.
+    // The plan as a whole has no fault, because `complete` computes its numbers from the rows.
     const std::size_t row = std::min(fault->block, loaded.blocks.size() - 1);
     fail(path, row + 2, "request " + std::to_string(loaded.blocks[row].request) + ": " + fault->broken);
   }

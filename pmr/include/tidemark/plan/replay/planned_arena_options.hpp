@@ -26,7 +26,7 @@ struct planned_arena_options {
   /// virtual memory). A plan that needs more has the range replaced, which waits for a time without
   /// blocks in it.
   std::size_t reserve = 0;
-  /// Where memory comes from that is not planned; null: `std::pmr::get_default_resource()`, on the host
+  /// Source of memory that is not planned; null: `std::pmr::get_default_resource()`, on the host
   /// only. Must outlive the arena. Its free memory is returned when a plan takes its place: see docs/plan.md.
   std::pmr::memory_resource* fallback = nullptr;
   /// Name in messages and statistics; must outlive the arena.

@@ -64,7 +64,7 @@ class step_recorder {
   bool is_complete_ = true;
 };
 
-/// What is known of the n-th request of a kind of step, from all steps that were recorded in part.
+/// The knowledge of the n-th request of a kind of step, from all steps that were recorded in part.
 struct learned_request {
   std::size_t min_bytes = 0, max_bytes = 0;
   std::size_t align = 1;
@@ -82,7 +82,7 @@ struct learned_request {
     const std::size_t slack = max_bytes / 8;
     return bytes <= max_bytes + slack && bytes >= min_bytes - (std::min)(min_bytes, slack);
   }
-  /// Bytes that a plan has for the request: the largest size, and headroom if sizes differ. That is their
+  /// Bytes that a plan has for the request: the largest size, and headroom if sizes differ. Headroom is their
   /// spread, at least 1/64, twice as much for each `replan`, and at most 1/16.
   [[nodiscard]] std::size_t planned_bytes(std::size_t replans) const noexcept {
     if (min_bytes == max_bytes) return max_bytes;
@@ -94,11 +94,11 @@ struct learned_request {
 /// The requests of a kind of step, in order.
 using learned_step = std::vector<learned_request>;
 
-/// What a recorded step requested. @param before what was learned before of the requests of a plan; empty:
-/// nothing
+/// Learns the requests of a recorded step. @param before knowledge of the requests of a plan; empty if there
+/// is no plan
 /// @throws std::bad_alloc
 [[nodiscard]] learned_step learn(step_recorder& step, learned_step const& before = {});
-/// What a plan says. @throws std::bad_alloc
+/// Learns the requests of a plan. @throws std::bad_alloc
 [[nodiscard]] learned_step learn(step_plan const& plan);
 
 /// How a step is planned.

@@ -32,9 +32,9 @@ class planned_region {
   virtual void keep_only(std::size_t bytes) noexcept = 0;
   /// Why the address space refused the last range, where it says so; else empty.
   [[nodiscard]] virtual char const* refusal() const noexcept = 0;
-  /// Where blocks begin. @pre something is held
+  /// The address from which on blocks lie. @pre something is held
   [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
-  /// Of memory, from the base on.
+  /// Bytes of memory from the base on.
   [[nodiscard]] std::size_t committed_bytes() const noexcept {
     return held_bytes_ == 0 ? 0 : held_bytes_ - padding();
   }
