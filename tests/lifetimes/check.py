@@ -11,12 +11,10 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 
 arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
 writes = "--write" in sys.argv
 how, table, source, *command = arguments
-scratch = tempfile.TemporaryDirectory()
 ANALYSIS = ["-Wexperimental-lifetime-safety", "-Xclang", "-fexperimental-lifetime-safety"]
 DEFAULT_WARNINGS = r"-W(dangling|return-stack-address)[\w-]*\]"
 cases = [(int(number), kind, form) for number, kind, form in
@@ -26,20 +24,24 @@ if [number for number, *_ in cases] != list(range(1, len(cases) + 1)):
 
 
 @functools.cache
-def precompiled(options):
-    """What the cases include, read once: clang's option that brings it along."""
-    header = pathlib.Path(scratch.name) / f"included{len(options)}.hpp"
-    header.write_text("".join(re.findall(r"^#include <.*>\n", pathlib.Path(source).read_text(), re.M)))
-    subprocess.run([*command, *options, "-x", "c++-header", header, "-o", f"{header}.pch"], check=True)
-    return ["-include-pch", f"{header}.pch"]
+def warnings(*options):
+    """The warnings of all cases, compiled together: number of a case -> text. The case is the one that the line is in."""
+    done = subprocess.run([*command, *options, "-fsyntax-only", source], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"the cases do not compile:\n{done.stderr}")
+    case_at = [0]  # by line
+    for line in pathlib.Path(source).read_text().splitlines():
+        begun = re.match(r"#if IS_CASE\((\d+)\)  // .+ \| ", line)
+        case_at.append(int(begun[1]) if begun else case_at[-1])
+    found = {}
+    for line, text in re.findall(rf"^{re.escape(source)}:(\d+):\d+: warning: (.*)$", done.stderr, re.M):
+        number = case_at[int(line)]
+        found[number] = found.get(number, "") + text + "\n"
+    return found
 
 
 def warned(number, pattern, *options):
-    done = subprocess.run([*command, *options, *precompiled(options), "-fsyntax-only", f"-DCASE={number}", source],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"case {number} does not compile:\n{done.stderr}")
-    return "found" if re.search(pattern, done.stderr) else ""
+    return "found" if re.search(pattern, warnings(*options).get(number, "")) else ""
 
 
 def found_at_run_time(number):
