@@ -15,17 +15,19 @@
 namespace tidemark {
 namespace {
 
-// 64 KiB, once.
+// One range of 64 KiB.
 struct one_buffer : committed_ranges {
   static constexpr space_traits traits{};
   byte_range reserve(std::size_t needed, std::size_t) noexcept {
     alignas(16) static std::byte buffer[64 * KiB];
-    return needed <= sizeof buffer ? byte_range{reinterpret_cast<std::uintptr_t>(buffer), sizeof buffer}
-                                   : byte_range{};
+    if (is_reserved || needed > sizeof buffer) return {};
+    is_reserved = true;
+    return {reinterpret_cast<std::uintptr_t>(buffer), sizeof buffer};
   }
-  void release(byte_range) noexcept {}
+  void release(byte_range) noexcept { is_reserved = false; }
   std::size_t chunk_bytes() const noexcept { return 64 * KiB; }
   std::size_t granularity() const noexcept { return traits.block_alignment; }
+  bool is_reserved = false;
 };
 static_assert(address_space<one_buffer>);
 static_assert(!ordered_space<one_buffer> && !reporting_space<one_buffer>);
@@ -37,7 +39,7 @@ struct paged_memory {
   static constexpr space_traits traits{
       .host_accessible = false, .commits = true, .max_commit_ahead_bytes = 0};
   byte_range reserve(std::size_t needed, std::size_t wanted) noexcept {
-    const std::size_t bytes = detail::align_up(std::max(needed, wanted), page);
+    const std::size_t bytes = (std::max(needed, wanted) + page - 1) / page * page;
     return {std::exchange(next, next + bytes), bytes};
   }
   std::size_t commit(byte_range part, std::size_t least) noexcept {
@@ -135,15 +137,22 @@ struct that_nobody_may_touch : one_buffer {
 struct that_commits_yes_or_no : one_buffer {
   bool commit(byte_range, std::size_t) noexcept { return true; }
 };
-struct that_suspends_in_words : ordered_buffer {
+struct that_suspends_under_the_host : ordered_buffer {
   static constexpr space_traits traits{.suspends = true};
+  void suspend() noexcept {}
+  void resume() noexcept {}
+  bool can_suspend() const noexcept { return true; }
+  bool is_suspended() const noexcept { return false; }
+};
+struct that_suspends_in_words : ordered_buffer {
+  static constexpr space_traits traits{.host_accessible = false, .suspends = true};
 };
 struct with_a_stream_in_words : ordered_buffer {
   static constexpr space_traits traits{.has_stream = true};
 };
 static_assert(!address_space<without_traits> && !address_space<with_crooked_alignment>);
 static_assert(!address_space<with_a_coarse_granule> && !address_space<that_nobody_may_touch>);
-static_assert(!address_space<that_commits_yes_or_no>);
+static_assert(!address_space<that_commits_yes_or_no> && !address_space<that_suspends_under_the_host>);
 static_assert(!ordered_space<that_suspends_in_words> && !ordered_space<with_a_stream_in_words>);
 
 static_assert(space_traits{}.block_alignment == 16 &&
@@ -157,7 +166,7 @@ template <class Arena>
 concept has_suspend = requires(Arena& arena) { arena.suspend(); };
 
 TEST(minimal_spaces, serve_an_arena_and_a_plan_from_one_buffer) {
-  basic_arena<one_buffer> step{arena_options{.growable = false}};
+  basic_arena<one_buffer> step{arena_options{}};
   const arena_mark mark = step.mark();
   EXPECT_EQ(step.push_array<int>(100)[99], 0);
   step.rewind(mark);

@@ -11,6 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/units.hpp>
+#include <tidemark/pool/pool_options.hpp>
+
 #include "choices.hpp"
 #include "shadow.hpp"
 #include "told_program.hpp"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers and sources include only what docs/design.md's table of parts allows, and umbrella headers include all of theirs.
+"""Headers and sources include only what docs/design.md's table of parts allows, without cycles, and umbrella headers include all
+of theirs. A file that a page of docs names exists.
 
 The table is the block under "## Parts": `part: parts it may include`. A part is a folder, `plan/replay` one of its own within
 `plan`; a file that is in none of them is an error, so that a new folder must be placed.
@@ -54,6 +55,34 @@ for kind, files in (("header", headers), ("source", sources)):
                 failures.append(f"{path}: includes all of a part, {other}; a header that it uses is enough")
             elif part_of(other) not in allowed[part] | {part}:
                 failures.append(f"{path}: {part} must not include {other} of {part_of(other)}")
+
+# They define members of the class whose header includes them at its end.
+AT_THE_END = {"workspace/workspace_scope.hpp", "team/shared_arena_scope.hpp", "team/detail/shared_arena_rewind.hpp"}
+finished = set()
+
+
+def find_cycles(name, above):
+    """Adds a failure for each cycle of headers that leads through `name`."""
+    if name in above:
+        failures.append("a cycle of headers: " + " -> ".join([*above[above.index(name):], name]))
+    elif name not in finished and name in headers:
+        for other in re.findall(r"#include <tidemark/([^>]+)>", headers[name].read_text()):
+            if other not in AT_THE_END:
+                find_cycles(other, [*above, name])
+        finished.add(name)
+
+
+for name in headers:
+    find_cycles(name, [])
+
+# Decisions name files as they were then.
+known = [*headers, *sources, *(path.relative_to(root).as_posix() for folder in ("tests", "bench", "examples", "planner", "tools", "pmr",
+         "thrust_adapters", "adapters", "scripts") for path in (root / folder).rglob("*.*"))]
+for page in sorted({*root.glob("docs/**/*.md"), root / "README.md", root / "CONTRIBUTING.md"} - {*root.glob("docs/decisions/*.md")}):
+    for named in re.findall(r"[`<]((?:[\w.]+/)+\w+\.(?:hpp|cpp|cppm))[`>]", page.read_text()):
+        named = named.removeprefix("tidemark/")
+        if not any(path == named or path.endswith("/" + named) for path in known):
+            failures.append(f"{page.relative_to(root)}: names {named}, which does not exist")
 
 # It defines operator new, which is the program's to decide.
 NOT_IN_AN_UMBRELLA = {"diagnose/watched_new.hpp"}

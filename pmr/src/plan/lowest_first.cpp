@@ -22,8 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/detail/align.hpp>
-
 #include "plan_problem.hpp"
 
 namespace tidemark::detail::planning {

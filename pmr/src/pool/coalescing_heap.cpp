@@ -2,7 +2,6 @@
 #include <tidemark/pool/detail/coalescing_heap.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <new>
 
 #include <tidemark/core/detail/allocate_by_halves.hpp>

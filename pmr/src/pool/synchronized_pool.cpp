@@ -2,7 +2,6 @@
 #include <tidemark/pool/synchronized_pool.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <new>
 #include <utility>

@@ -8,7 +8,6 @@
 #include <list>
 #include <map>
 #include <memory_resource>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

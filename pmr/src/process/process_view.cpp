@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/process/detail/file_calls.hpp>
 #include <tidemark/process/shared_memory_error.hpp>

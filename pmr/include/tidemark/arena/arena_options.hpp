@@ -19,7 +19,7 @@ enum class exhaustion_policy {
 };
 
 /// Selects the scopes of an `arena` that are trapped. The use of a pointer into a trapped scope after its end is
-/// a fault, and is reported as by `report_use_after_rewind`. docs/arena.md, "Use after rewind", has the costs.
+/// a fault, and is reported as by `report_use_after_rewind`. docs/diagnose.md, "Use after rewind", has the costs.
 struct trap_options {
   /// One scope in this many rewinds, on average, is trapped, chosen at random as GWP-ASan chooses. 1 traps every
   /// scope, for tests; 0 traps none and costs nothing.

@@ -38,7 +38,7 @@ namespace detail {
 constexpr bool are_valid(space_traits const& traits) noexcept {
   return std::has_single_bit(traits.block_alignment) && std::has_single_bit(traits.block_granule) &&
          traits.block_granule <= traits.block_alignment && traits.chunk_growth >= 1 &&
-         (traits.host_accessible || traits.device_accessible);
+         (traits.host_accessible || traits.device_accessible) && !(traits.host_accessible && traits.suspends);
 }
 }  // namespace detail
 
@@ -131,6 +131,9 @@ template <class Take>
   if (take(part)) return part.size;
   return least_bytes < part.size && take(byte_range{part.begin, least_bytes}) ? least_bytes : 0;
 }
+
+/// The call of an address space that was refused: `reserve` or `commit`.
+enum class space_refusal { none, addresses, memory };
 
 /// Why a space refused memory, in words that live as long as the space; empty if it does not say.
 template <address_space S>

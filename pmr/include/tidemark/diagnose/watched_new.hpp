@@ -7,7 +7,7 @@
 /// compares one thread_local pointer with null. A second source that includes this does not link. Under
 /// ThreadSanitizer and MemorySanitizer, which have their own `operator new`, nothing is replaced, and reports
 /// say that it was not watched.
-// Not in <tidemark/telemetry.hpp>, because it defines functions that a program may define once.
+// Not in <tidemark/diagnose.hpp>, because it defines functions that a program may define once.
 #pragma once
 
 #include <algorithm>

@@ -13,8 +13,6 @@
 #include <memory_resource>
 #include <mutex>
 #include <new>
-#include <optional>
-#include <type_traits>
 #include <vector>
 
 #include <tidemark/core/config.hpp>

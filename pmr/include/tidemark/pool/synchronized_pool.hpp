@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <forward_list>
 #include <iterator>
-#include <memory>
 #include <memory_resource>
 #include <mutex>
 
@@ -23,7 +22,6 @@
 #include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/core/violation.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 #include <tidemark/pool/detail/block_store.hpp>
 #include <tidemark/pool/detail/depot.hpp>

@@ -13,7 +13,6 @@
 #include <type_traits>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/file_descriptor.hpp>

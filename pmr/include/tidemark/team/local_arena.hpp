@@ -5,11 +5,9 @@
 
 #include <concepts>
 #include <cstddef>
-#include <memory_resource>
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/arena/arena_push.hpp>
-#include <tidemark/core/detail/call_site.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/team/detail/extent_memory.hpp>
 

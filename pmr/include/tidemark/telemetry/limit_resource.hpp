@@ -11,7 +11,6 @@
 
 #include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/macros.hpp>
-#include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/telemetry/detail/resource_adaptor.hpp>
 
 namespace tidemark {

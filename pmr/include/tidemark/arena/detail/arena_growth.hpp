@@ -188,8 +188,8 @@ auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
 }
 
 // Commits in steps until `last` has memory behind it; false without memory, also for its records.
-// Where a whole step is refused, what is needed may still be had. Where commits are slow, the space limits
-// how far ahead they go, so that no allocation of a large arena takes long.
+// Commits what is needed if the system refuses a whole step. The space limits how far ahead a commit goes, so that
+// no allocation of a large arena takes long.
 template <class AddressSpace>
 bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
   if (!chunk.marks.reserve()) return false;

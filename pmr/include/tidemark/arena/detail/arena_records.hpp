@@ -19,8 +19,8 @@
 
 namespace tidemark::detail {
 
-/// What `device_marks` is for memory of a device, for memory of the host: sanitizers and Valgrind know bytes,
-/// and so nothing is recorded.
+/// Marks host memory for sanitizers and Valgrind, as `device_marks` does for device memory. It stores nothing,
+/// because these tools record each byte.
 /// @tparam OnHost false for memory that the host must not touch and no tool watches: nothing is reported
 /// @tparam Fills whether level 2 overwrites freed bytes, so that a late read is seen
 template <bool OnHost, bool Fills = OnHost>
@@ -66,12 +66,12 @@ struct arena_chunk {
   std::size_t base = 0;          // position of `begin`; meaningful up to and including the current chunk
   std::uintptr_t floor = 0;      // the arena's floor when it went on to the next chunk
   bool begins_scope = false;     // the first slice of a trapped scope
-  bool is_untrapped = false;     // so, and a part of that scope could not be trapped
+  bool is_untrapped = false;     // part of the trapped scope that begins here could not be trapped
   arena_chunk* previous = nullptr;
   arena_chunk* next = nullptr;
-  [[no_unique_address]] marks_type marks;  // tell tools what of it may be touched
+  [[no_unique_address]] marks_type marks;  // tells tools which bytes may be used
 
-  /// Whether it is a trapped scope's: then it has no range that it could return.
+  /// True for a slice of a trapped scope, which has no range of its own.
   [[nodiscard]] bool is_slice() const noexcept { return range.empty() && begin != 0; }
   void insert_after(arena_chunk& before) noexcept {
     previous = &before;
@@ -106,7 +106,7 @@ struct aside_block {
 
 /// The blocks of an arena that are set aside.
 struct aside_blocks {
-  // So many records are looked at for a block that is deallocated, newest first.
+  // `deallocate` searches at most this many records, newest first.
   static constexpr int max_tried = 64;
 
   aside_block* newest = nullptr;

@@ -24,8 +24,7 @@ std::size_t arena_state<AddressSpace>::scope_floor() const noexcept {
   return position_in(chunk, (std::max)(innermost()->opened_.cursor, chunk.begin));
 }
 
-// No live mark lies above this address of a chunk that no chunk in use follows; its beginning, if none lies
-// in it.
+// Upper bound of the live marks in the last chunk in use; its beginning without marks.
 template <class AddressSpace>
 inline std::uintptr_t arena_state<AddressSpace>::highest_mark_in(chunk_record const& chunk) const noexcept {
   return chunk.begin + ((std::max)(history_.newest_mark(), chunk.base) - chunk.base);
@@ -96,7 +95,7 @@ bool arena_state<AddressSpace>::free_all(char const* operation) {
   return true;
 }
 
-// Of the kept chunks the last used go first: the next batch needs the others before it needs them.
+// Drops kept chunks from the end of the list, because the next batch reuses the first ones first.
 template <class AddressSpace>
 void arena_state<AddressSpace>::drop_beyond_retain() noexcept {
   chunk_record* last = chunk_;
@@ -165,7 +164,7 @@ void arena_state<AddressSpace>::rewind_far(arena_mark const& mark) noexcept {
   chunk_record* const deepest = &deepest_chunk();
   if (chunk != deepest && mark.position_ < deepest->next->base) chunk = deepest;  // mostly, and then at once
   while (chunk->base > mark.position_) chunk = chunk->previous;
-  // A mark of an arena without memory tells none: then it is the earliest.
+  // A mark that was taken before the arena had memory has no address: it is the earliest.
   const auto is_at = [&](chunk_record const& at) {
     return at.begin + (mark.position_ - at.base) == mark.cursor_;
   };

@@ -43,7 +43,7 @@ class rewind_trap;
 struct no_asides {};
 struct no_trap {};
 
-// Of the chunks kept for reuse so many are looked at before a new one is made: growing stays O(1).
+// A growing arena tries at most this many kept chunks, so that growth is O(1).
 inline constexpr int max_kept_chunks_tried = 16;
 
 // No request above this can be served, and sums of two requests do not wrap.
@@ -61,8 +61,9 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
   return add_saturating(size, step - 1) / step * step;
 }
 
-/// All of a `basic_arena` but its public functions, and its only base with members: so both begin at one address. Growth is in arena_growth.hpp, rewinds are in arena_rewind.hpp,
-/// trapped scopes in arena_traps.hpp, blocks with extents of their own in shared_arena_aside.hpp.
+/// State and private functions of a `basic_arena`. It is the only base with data members, so that both have one
+/// address. Growth is in arena_growth.hpp, rewinds are in arena_rewind.hpp, trapped scopes in arena_traps.hpp, blocks
+/// with extents of their own in team/detail/shared_arena_aside.hpp.
 ///
 /// Invariants, checked by `check_invariants()`; `chunk` is the current one:
 /// - `chunk.begin <= marked <= floor <= cursor <= end == chunk.committed <= chunk.end`
@@ -73,6 +74,9 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
 template <class AddressSpace>
 class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   static_assert(address_space<AddressSpace>, "an arena's memory must come from an address_space");
+  static_assert(ordered_space<AddressSpace> ||
+                    !(AddressSpace::traits.has_stream || AddressSpace::traits.suspends),
+                "an address space with a stream, or one that suspends, must be an ordered_space");
 
  protected:
   using scope = basic_arena_scope<AddressSpace>;
@@ -203,7 +207,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
 
   // ---- growth
 
-  enum class refusal { none, addresses, memory };  // what the address space refused
+  using refusal = space_refusal;
   [[gnu::noinline]] void* allocate_beyond(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept;

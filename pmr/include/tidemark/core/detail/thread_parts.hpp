@@ -9,7 +9,6 @@
 #include <mutex>
 
 #include <tidemark/core/detail/std_sync.hpp>
-#include <tidemark/core/macros.hpp>
 
 namespace tidemark::detail {
 

@@ -49,6 +49,8 @@ class cache_share {
   void on_take(std::size_t bytes) noexcept { taken_ += bytes; }
   /// The thread left bytes to others.
   void on_leave(std::size_t bytes) noexcept { taken_ -= (std::min)(taken_, bytes); }
+  /// The cache has no blocks any more.
+  void forget() noexcept { taken_ = 0; }
 
   /// The lists report when they hold more than this. @param listed_bytes they hold now
   std::size_t set_watermark(std::size_t listed_bytes) noexcept {

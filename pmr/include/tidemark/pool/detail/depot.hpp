@@ -3,7 +3,6 @@
 /// `depot`: lists of free blocks that threads leave for each other. Owns no memory.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>

@@ -8,7 +8,6 @@
 #include <cstddef>
 
 #include <tidemark/core/detail/size_classes.hpp>
-#include <tidemark/core/macros.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 #include <tidemark/pool/detail/cache_share.hpp>
 #include <tidemark/pool/detail/chain_stack.hpp>
@@ -57,6 +56,7 @@ struct thread_cache {
     heap_blocks.forget();
     spares = {};
     spare_bytes = 0;
+    share.forget();
   }
   /// Adds what another cache has counted, whose thread is gone.
   void add_counts(thread_cache const& other) noexcept {

@@ -60,7 +60,7 @@ class extent_region {
   static constexpr std::size_t min_granule = 4 * KiB;
 
   /// What of a request the address space refused.
-  enum class refusal { none, addresses, memory };
+  using refusal = space_refusal;
 
   /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a
   /// chunk
@@ -384,7 +384,8 @@ class extent_region {
       const std::size_t step = align_up((std::max)(options_->commit_step, committed_bytes_ / 8), granule_);
       const std::uintptr_t ahead = (std::min)(chunk.end, committed + (std::max)(step, last - committed));
       ++system_calls_;
-      const std::size_t bytes = space_->commit({committed, ahead - committed}, last - committed);
+      const std::size_t bytes =
+          (std::min)(space_->commit({committed, ahead - committed}, last - committed), chunk.end - committed);
       poison(committed, bytes);
       committed_bytes_ += bytes;
       chunk.committed.store(committed + bytes, std::memory_order_release);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
 #include <mutex>
 #include <stdexcept>
 #include <string>

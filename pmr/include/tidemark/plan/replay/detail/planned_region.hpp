@@ -77,8 +77,9 @@ class region_of final : public planned_region {
     const std::size_t target = (std::min)(align_up(padding() + bytes, space_.granularity()), range_.size);
     if (target <= held_bytes_) return true;
     const byte_range part{range_.begin + held_bytes_, target - held_bytes_};
-    if (space_.commit(part, part.size) == 0) return false;
-    grow(target);
+    const std::size_t committed = space_.commit(part, part.size);
+    if (committed == 0) return false;
+    grow((std::min)(held_bytes_ + committed, range_.size));
     return true;
   }
 
