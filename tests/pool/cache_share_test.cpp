@@ -53,6 +53,11 @@ TEST(cache_share, agrees_with_its_model) {
         tested.on_leave(bytes);
         model.taken -= std::min(model.taken, bytes);
         break;
+      case 5:
+        if (bytes < 1 * MiB) continue;
+        tested.forget();
+        model.taken = 0;
+        break;
       default:
         tested.on_take(bytes);
         model.taken += bytes;
@@ -100,6 +105,22 @@ TEST(cache_share, lets_a_thread_pass_on_blocks_of_others) {
     }}.join();
     pool.check_invariants();
   }
+}
+
+TEST(cache_share, starts_anew_when_the_pool_is_released) {
+  constexpr std::size_t bytes = 1000;
+  synchronized_pool pool;
+  (void)take(pool, 4 * MiB / bytes, bytes);  // the share of this thread is full
+  pool.release();
+  std::vector<void*> blocks;
+  std::thread{[&] { blocks = take(pool, 3 * MiB / bytes, bytes); }}.join();
+  for (void* each : blocks) pool.deallocate(each, bytes);
+  std::thread{[&] {
+    const std::uint64_t misses = pool.stats().misses;
+    for (void* each : take(pool, (3 * MiB - cache_share::start_bytes) / bytes, bytes))
+      pool.deallocate(each, bytes);
+    EXPECT_EQ(pool.stats().misses, misses);
+  }}.join();
 }
 
 }  // namespace
