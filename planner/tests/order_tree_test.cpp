@@ -188,14 +188,12 @@ TEST(order_tree, undoes_replacements_and_says_where_leaves_lay) {
   }
 }
 
-TEST(order_tree, finds_what_lies_around_some_leaves) {
+TEST(order_tree, counts_the_leaves_around_some) {
   order_tree tree;
   tree.restart(leaves{0, 1, 2, 3});
   ASSERT_TRUE(tree.replace(leaves{0, 1}, leaves{4, 5, 6}, some_sizes));
-  leaves around = tree.leaves_around(leaves{4, 5});
-  std::ranges::sort(around);
-  EXPECT_EQ(around, (leaves{4, 5, 6}));
-  EXPECT_EQ(tree.leaves_around(leaves{4, 2}).size(), 5u);
+  EXPECT_EQ(tree.leaves_around(leaves{4, 5}), 3u);
+  EXPECT_EQ(tree.leaves_around(leaves{4, 2}), 5u);
 }
 
 /// Whether those with a number lie beside each other in an order, but for those with lower numbers.
