@@ -52,9 +52,15 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
     blocks = slab_bytes(block_bytes, its_class.blocks * block_bytes, max_blocks_) / block_bytes;
   if (max_blocks_ != 0) blocks = std::min(blocks, max_blocks_);
   blocks = std::max<std::size_t>(1, std::min(blocks, max_bytes / block_bytes));
-  if (slabs_.size() == slabs_.capacity()) slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
   const auto [first, bytes] =
       allocate_by_halves(*upstream_, 1, blocks, block_bytes, classes_.alignment(index));
+  try {
+    if (slabs_.size() == slabs_.capacity())
+      slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
+  } catch (...) {
+    upstream_->deallocate(reinterpret_cast<void*>(first), bytes, classes_.alignment(index));
+    throw;
+  }
   blocks = bytes / block_bytes;
   const slab added{first, blocks, index, blocks, 0, nullptr, 0, false, nullptr, nullptr, nullptr};
   slabs_.insert(std::ranges::upper_bound(slabs_, first, {}, &slab::first), added);
