@@ -10,9 +10,9 @@
 #include <array>
 #include <cstdint>
 #include <random>
-#include <stdexcept>
-#include <string>
 #include <vector>
+
+#include "ended_generation.hpp"
 
 namespace tidemark {
 namespace {
@@ -93,18 +93,6 @@ TEST(bit_view, agrees_with_a_vector_of_bool_at_every_length) {
   }
 }
 
-TEST(bit_view, never_counts_the_unused_bits_of_its_last_word) {
-  for (std::size_t size = 1; size <= 200; ++size) {
-    const owned_bits bits{size};
-    spoil_unused_bits(bits.view, ~std::uint64_t{0});
-    ASSERT_EQ(bits.view.count(), 0u) << size;
-    ASSERT_TRUE(bits.view.none()) << size;
-    bits.view.fill(true);
-    spoil_unused_bits(bits.view, 0);
-    ASSERT_TRUE(bits.view.all()) << size;
-  }
-}
-
 TEST(bit_view, leaves_the_unused_bits_0_when_it_writes_all) {
   for (std::size_t size = 1; size <= 200; ++size) {
     const owned_bits bits{size};
@@ -116,26 +104,6 @@ TEST(bit_view, leaves_the_unused_bits_0_when_it_writes_all) {
     spoil_unused_bits(bits.view, garbage);
     bits.view.flip();
     ASSERT_EQ(bits.view.words().back(), 0u) << size;
-  }
-}
-
-TEST(bit_view, one_clear_bit_anywhere_is_not_all) {
-  const owned_bits bits{130};
-  for (std::size_t i = 0; i != 130; ++i) {
-    bits.view.fill(true);
-    bits.view.set(i, false);
-    EXPECT_FALSE(bits.view.all()) << i;
-    EXPECT_EQ(bits.view.count(), 129u) << i;
-  }
-}
-
-TEST(bit_view, one_set_bit_anywhere_is_any) {
-  const owned_bits bits{130};
-  for (std::size_t i = 0; i != 130; ++i) {
-    bits.view.fill(false);
-    bits.view.set(i);
-    EXPECT_TRUE(bits.view.any()) << i;
-    EXPECT_EQ(bits.view.count(), 1u) << i;
   }
 }
 
@@ -242,68 +210,46 @@ TEST(bit_view, reshapes_to_any_extents_of_as_many_bits) {
   EXPECT_EQ(table.reshape(std::array{3, 10}).extents(), (std::array<std::size_t, 2>{3, 10}));
 }
 
-/// A generation that ended, and what it was called with.
-struct ended_generation {
-  static constexpr bool checks = true;
-  struct ended : std::logic_error {
-    using std::logic_error::logic_error;
-  };
-  void require_live(char const* element, std::span<std::size_t const> extents) const {
-    if (over) throw ended{detail::shape_text(element, extents)};
-  }
-  bool over = true;
-};
-
 TEST(bit_view, converts_to_an_unchecked_view_while_its_memory_is_there) {
   std::uint64_t word = 5;
   const auto count = [](bit_view<> bits) { return bits.count(); };
-  const bit_view<1, ended_generation> live{&word, {3}, {.over = false}};
+  const bit_view<1, test::ended_generation> live{&word, {3}, {.over = false}};
   EXPECT_EQ(count(live), 2u);
-  const bit_view<1, ended_generation> stale{&word, {3}, {.over = true}};
-  EXPECT_THROW((void)count(stale), ended_generation::ended);
-}
-
-template <class Access>
-std::string asked_by(Access access) {
-  try {
-    access();
-  } catch (ended_generation::ended const& error) {
-    return error.what();
-  }
-  return "the generation was not called";
+  const bit_view<1, test::ended_generation> stale{&word, {3}, {.over = true}};
+  EXPECT_THROW((void)count(stale), test::ended_generation::ended);
 }
 
 TEST(bit_view, checks_its_generation_before_each_access) {
   std::array<std::uint64_t, 2> words{};
-  const bit_view<1, ended_generation> bits{words.data(), {100}};
-  EXPECT_EQ(asked_by([&] { (void)bits(0); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { (void)bits[0]; }), "bit[100]");
-  EXPECT_EQ((asked_by([&] { (void)bits[std::array{0}]; })), "bit[100]");
-  EXPECT_EQ(asked_by([&] { (void)bits.test(0); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { bits.set(0); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { bits.flip(0); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { bits.flip(); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { bits.fill(true); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { (void)bits.words(); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { (void)bits.count(); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { (void)bits.any(); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { (void)bits.none(); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { (void)bits.all(); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { (void)(bits == bits); }), "bit[100]");
-  EXPECT_EQ(asked_by([&] { (void)bits.reshape(10, 10)(0, 0); }), "bit[10, 10]");
+  const bit_view<1, test::ended_generation> bits{words.data(), {100}};
+  EXPECT_EQ(test::asked_by([&] { (void)bits(0); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { (void)bits[0]; }), "bit[100]");
+  EXPECT_EQ((test::asked_by([&] { (void)bits[std::array{0}]; })), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { (void)bits.test(0); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { bits.set(0); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { bits.flip(0); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { bits.flip(); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { bits.fill(true); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { (void)bits.words(); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { (void)bits.count(); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { (void)bits.any(); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { (void)bits.none(); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { (void)bits.all(); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { (void)(bits == bits); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { (void)bits.reshape(10, 10)(0, 0); }), "bit[10, 10]");
   EXPECT_EQ(words, (std::array<std::uint64_t, 2>{})) << "nothing may be written then";
 }
 
 TEST(bit_view, passes_its_generation_on) {
   std::array<std::uint64_t, 2> words{};
-  const bit_view<1, ended_generation> bits{words.data(), {100}, ended_generation{false}};
+  const bit_view<1, test::ended_generation> bits{words.data(), {100}, test::ended_generation{false}};
   EXPECT_FALSE(bits.reshape(10, 10).generation().over);
   EXPECT_EQ(bits.reshape(10, 10).words().data(), words.data());
 }
 
 TEST(bit_view, does_not_check_its_generation_for_its_shape) {
   std::array<std::uint64_t, 2> words{};
-  const bit_view<1, ended_generation> bits{words.data(), {100}};
+  const bit_view<1, test::ended_generation> bits{words.data(), {100}};
   EXPECT_EQ(bits.size(), 100u);
   EXPECT_EQ(bits.extent(0), 100u);
   EXPECT_EQ(bits.extents()[0], 100u);

@@ -7,13 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <functional>
 #include <latch>
-#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>

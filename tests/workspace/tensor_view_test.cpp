@@ -15,8 +15,9 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "ended_generation.hpp"
 
 namespace tidemark {
 namespace {
@@ -44,12 +45,7 @@ static_assert(tensor_view<double, 3>::rank() == 3);
 /// What a call throws as an invalid argument; else why there is nothing.
 template <class Call>
 std::string refusal_of(Call call) {
-  try {
-    call();
-  } catch (std::invalid_argument const& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return test::message_of<std::invalid_argument>(call);
 }
 
 std::vector<double> numbered(std::size_t size) {
@@ -280,54 +276,32 @@ TEST(reshape, takes_spans_of_fixed_size_and_of_what_is_only_read) {
   EXPECT_EQ(view(1, 0), 3);
 }
 
-/// A generation that ended, and what it was called with.
-struct ended_generation {
-  static constexpr bool checks = true;
-  struct ended : std::logic_error {
-    using std::logic_error::logic_error;
-  };
-  void require_live(char const* element, std::span<std::size_t const> extents) const {
-    if (over) throw ended{detail::shape_text(element, extents)};
-  }
-  bool over = true;
-};
-static_assert(detail::view_generation<ended_generation>);
-static_assert(!noexcept(tensor_view<double, 1, row_major, ended_generation>{}.data()));
+static_assert(detail::view_generation<test::ended_generation>);
+static_assert(!noexcept(tensor_view<double, 1, row_major, test::ended_generation>{}.data()));
 
 template <std::size_t Rank>
-using ended_view = tensor_view<double, Rank, row_major, ended_generation>;
-
-/// The shape that the generation was called with; else why there is none.
-template <class Access>
-std::string asked_by(Access access) {
-  try {
-    access();
-  } catch (ended_generation::ended const& error) {
-    return error.what();
-  }
-  return "the generation was not called";
-}
+using ended_view = tensor_view<double, Rank, row_major, test::ended_generation>;
 
 TEST(tensor_view, checks_its_generation_before_each_access_to_an_element) {
   double numbers[12] = {};
   const ended_view<2> view{numbers, {3, 4}};
-  EXPECT_EQ(asked_by([&] { (void)view(0, 0); }), "float64[3, 4]");
-  EXPECT_EQ((asked_by([&] { (void)view[std::array{0, 0}]; })), "float64[3, 4]");
+  EXPECT_EQ(test::asked_by([&] { (void)view(0, 0); }), "float64[3, 4]");
+  EXPECT_EQ((test::asked_by([&] { (void)view[std::array{0, 0}]; })), "float64[3, 4]");
   const ended_view<1> line{numbers, {12}};
-  EXPECT_EQ(asked_by([&] { (void)line[0]; }), "float64[12]");
+  EXPECT_EQ(test::asked_by([&] { (void)line[0]; }), "float64[12]");
   const ended_view<0> scalar{numbers, {}};
-  EXPECT_EQ(asked_by([&] { (void)scalar(); }), "float64[]");
+  EXPECT_EQ(test::asked_by([&] { (void)scalar(); }), "float64[]");
 }
 
 TEST(tensor_view, checks_its_generation_before_it_returns_memory) {
   double numbers[12] = {};
   const ended_view<1> view{numbers, {12}};
-  EXPECT_EQ(asked_by([&] { (void)view.data(); }), "float64[12]");
-  EXPECT_EQ(asked_by([&] { (void)view.data_handle(); }), "float64[12]");
-  EXPECT_EQ(asked_by([&] { (void)view.elements(); }), "float64[12]");
-  EXPECT_EQ(asked_by([&] { (void)view.begin(); }), "float64[12]");
-  EXPECT_EQ(asked_by([&] { (void)view.end(); }), "float64[12]");
-  EXPECT_EQ(asked_by([&] { (void)std::span<double>{view}; }), "float64[12]");
+  EXPECT_EQ(test::asked_by([&] { (void)view.data(); }), "float64[12]");
+  EXPECT_EQ(test::asked_by([&] { (void)view.data_handle(); }), "float64[12]");
+  EXPECT_EQ(test::asked_by([&] { (void)view.elements(); }), "float64[12]");
+  EXPECT_EQ(test::asked_by([&] { (void)view.begin(); }), "float64[12]");
+  EXPECT_EQ(test::asked_by([&] { (void)view.end(); }), "float64[12]");
+  EXPECT_EQ(test::asked_by([&] { (void)std::span<double>{view}; }), "float64[12]");
 }
 
 TEST(tensor_view, does_not_check_its_generation_for_its_shape) {
@@ -344,21 +318,21 @@ TEST(tensor_view, does_not_check_its_generation_for_its_shape) {
 TEST(tensor_view, converts_to_an_unchecked_view_while_its_memory_is_there) {
   std::array<double, 2> data{1, 2};
   const auto sum = [](tensor_view<double const, 1> x) { return x[0] + x[1]; };
-  const tensor_view<double, 1, row_major, ended_generation> live{data.data(), {2}, {.over = false}};
+  const tensor_view<double, 1, row_major, test::ended_generation> live{data.data(), {2}, {.over = false}};
   EXPECT_EQ(sum(live), 3.0);
-  const tensor_view<double, 1, row_major, ended_generation> stale{data.data(), {2}, {.over = true}};
-  EXPECT_THROW((void)sum(stale), ended_generation::ended);
+  const tensor_view<double, 1, row_major, test::ended_generation> stale{data.data(), {2}, {.over = true}};
+  EXPECT_THROW((void)sum(stale), test::ended_generation::ended);
 }
 
 TEST(tensor_view, passes_its_generation_on) {
   double numbers[12] = {};
   const ended_view<2> view{numbers, {3, 4}};
-  EXPECT_EQ(asked_by([&] { (void)view.reshape(12).data(); }), "float64[12]");
-  const tensor_view<double const, 2, row_major, ended_generation> read = view;
-  EXPECT_EQ(asked_by([&] { (void)read(0, 0); }), "float64[3, 4]");
-  const ended_view<2> live{numbers, {3, 4}, ended_generation{false}};
+  EXPECT_EQ(test::asked_by([&] { (void)view.reshape(12).data(); }), "float64[12]");
+  const tensor_view<double const, 2, row_major, test::ended_generation> read = view;
+  EXPECT_EQ(test::asked_by([&] { (void)read(0, 0); }), "float64[3, 4]");
+  const ended_view<2> live{numbers, {3, 4}, test::ended_generation{false}};
   EXPECT_EQ(live.reshape(12).data(), numbers);
-  EXPECT_EQ((tensor_view<double const, 2, row_major, ended_generation>{live}.data()), numbers);
+  EXPECT_EQ((tensor_view<double const, 2, row_major, test::ended_generation>{live}.data()), numbers);
 }
 
 struct point {

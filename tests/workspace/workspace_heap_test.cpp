@@ -4,7 +4,6 @@
 // Each is at both levels of checking; the first tests see to it that each of the four does count.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <complex>
 #include <cstddef>

@@ -12,8 +12,6 @@
 #include <new>
 #include <numeric>
 #include <set>
-#include <span>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -203,33 +201,16 @@ TYPED_TEST(workspace_tensor, ways_in_range_are_not_warned_of) {
   EXPECT_EQ(warning_recorder::reports().size(), 0u);
 }
 
-/// The heap, until it is made to have no memory.
-class exhaustible_resource final : public std::pmr::memory_resource {
- public:
-  bool exhausted = false;
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    if (exhausted) throw std::bad_alloc{};
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-};
-
 TYPED_TEST(workspace_tensor, where_there_is_no_memory_for_a_header_nothing_is_acquired) {
-  exhaustible_resource records;
+  recording_resource records;
   TypeParam ws{workspace_options{.bookkeeping = &records}};
   typename TestFixture::scope outer{ws};
   double* const first = outer.template acquire<double>(10).data();
   outer.end();
   typename TestFixture::scope scope{ws};
-  records.exhausted = true;
+  records.fail_from = records.calls;
   EXPECT_THROW((void)acquire_tensor<double>(scope, 2, 5), std::bad_alloc);
   EXPECT_EQ(ws.stats().active_slots, 0u);
-  records.exhausted = false;
   EXPECT_EQ(acquire_tensor<double>(scope, 2, 5)->data, first);
   ws.check_invariants();
 }
@@ -336,17 +317,6 @@ TYPED_TEST(workspace_tensor, data_begins_at_a_multiple_of_64_bytes_whatever_it_i
   expect_alignment<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, std::uint16_t,
                    std::uint32_t, std::uint64_t, bool, float, double, std::complex<float>,
                    std::complex<double>>(this->ws, 64);
-}
-
-TYPED_TEST(workspace_tensor, a_header_tells_of_the_device_in_the_options) {
-  made_up_memory device;
-  TypeParam ws{workspace_options{
-      .host_memory = false, .device_type = 2, .device_id = 3, .upstream = &device, .name = "second GPU"}};
-  typename TestFixture::scope scope{ws};
-  dl_tensor const* const tensor = acquire_tensor<float>(scope, 100, 100);
-  EXPECT_EQ(static_cast<int>(tensor->device.device_type), 2);
-  EXPECT_EQ(tensor->device.device_id, 3);
-  EXPECT_TRUE(made_up_memory::is_made_up(tensor->data));
 }
 
 // ---- a consumer in C --------------------------------------------------------------------------------------

@@ -9,16 +9,13 @@
 #include <barrier>
 #include <coroutine>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <exception>
-#include <memory>
 #include <memory_resource>
 #include <mutex>
 #include <numeric>
 #include <random>
 #include <span>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -340,50 +337,12 @@ TEST_F(leases, are_taken_and_ended_by_many_threads_at_once) {
 // The forms of scopes in which a function does not say what it acquires from.
 
 template <class Workspace>
-class workspace_forms : public testing::Test {
- protected:
-  recording_resource upstream;
-  Workspace ws{&upstream};
-};
-TYPED_TEST_SUITE(workspace_forms, both_levels, );
-
-template <class Workspace>
 double sum_of_squares(Workspace& ws, std::size_t n) {
   auto x = ws.template acquire<double>(n);  // whoever calls has a scope
   auto y = ws.template acquire<float>(n);
   std::iota(x.begin(), x.end(), 0.0);
   for (std::size_t i = 0; i < n; ++i) y(i) = static_cast<float>(x(i) * x(i));
   return std::accumulate(y.begin(), y.end(), 0.0);
-}
-
-TYPED_TEST(workspace_forms, checkpoint_and_rewind_by_hand_take_back_what_functions_acquired) {
-  for (int i = 0; i < 10; ++i) {
-    this->ws.checkpoint();
-    EXPECT_EQ(sum_of_squares(this->ws, 10), 285);
-    this->ws.rewind();
-    EXPECT_EQ(this->ws.stats().active_slots, 0u);
-    EXPECT_EQ(this->ws.stats().slot_count, 2u);
-    EXPECT_EQ(this->ws.depth(), 0u);
-  }
-}
-
-TYPED_TEST(workspace_forms, scopes_take_back_what_functions_acquired_of_the_workspace_they_were_given) {
-  for (int i = 0; i < 10; ++i) {
-    {
-      typename TypeParam::template scope<> scope{this->ws};
-      EXPECT_EQ(sum_of_squares(scope.workspace(), 10), 285);
-    }
-    EXPECT_EQ(this->ws.stats().active_slots, 0u);
-    EXPECT_EQ(this->ws.stats().slot_count, 2u);
-  }
-}
-
-TYPED_TEST(workspace_forms, a_body_needs_no_scope_to_be_in_one) {
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(with_workspace(this->ws, [&] { return sum_of_squares(this->ws, 10); }), 285);
-    EXPECT_EQ(this->ws.stats().active_slots, 0u);
-    EXPECT_EQ(this->ws.stats().slot_count, 2u);
-  }
 }
 
 TEST_F(this_threads, workspace_is_found_by_functions_called_in_a_nameless_scope) {
@@ -399,19 +358,6 @@ TEST_F(this_threads, workspace_is_found_by_functions_called_in_a_nameless_scope)
     }
     EXPECT_EQ(upstream.calls, warm);
   });
-}
-
-// Owners.
-
-TEST(workspace_owner, is_the_first_thread_to_use_it_until_it_is_released) {
-  const violation_recorder recorder;
-  checked_workspace ws;
-  (void)ws.acquire<double>(1);
-  on_another_thread([&] { (void)ws.acquire<double>(1); });
-  EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), 1u);
-  ws.release_thread_ownership();
-  on_another_thread([&] { (void)ws.acquire<double>(1); });
-  EXPECT_EQ(violation_recorder::reports().size(), 1u);
 }
 
 // Coroutines.

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a call throws, as a value to compare.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace tidemark::test {
+
+/// The exception that `body` throws. The test fails if it throws none, or one of another type.
+template <class Error, class Body>
+Error caught(Body const& body) {
+  try {
+    body();
+  } catch (Error const& error) {
+    return error;
+  }
+  throw std::logic_error{"nothing was thrown"};
+}
+
+/// Its text, also of a type derived from `Error`.
+template <class Error, class Body>
+std::string message_of(Body const& body) {
+  try {
+    body();
+  } catch (Error const& error) {
+    return error.what();
+  }
+  throw std::logic_error{"nothing was thrown"};
+}
+
+}  // namespace tidemark::test
