@@ -72,42 +72,6 @@ TEST(arena_mark, that_was_rewound_over_is_refused_after_the_arena_grew_past_it_a
   }
 }
 
-TEST(arena_mark, taken_inside_a_scope_that_ended_is_refused) {
-  arena a;
-  arena_mark inside;
-  {
-    const arena::scope scope{a};
-    (void)a.allocate(64);
-    inside = a.mark();
-    (void)a.allocate(64);
-  }
-  (void)a.allocate(500);
-  expect_refused(a, inside, "rewound over");
-}
-
-TEST(arena_mark, taken_where_a_scope_began_outlives_it_and_dies_with_what_is_below) {
-  arena a;
-  void* const below = a.allocate(64);
-  arena_mark mark;
-  {
-    const arena::scope scope{a};
-    mark = a.mark();
-    (void)a.allocate(64);
-  }
-  a.deallocate(below, 64);
-  EXPECT_EQ(a.position(), 64u) << "nothing below a live mark is reclaimed";
-  a.rewind(mark);
-  {
-    a.reset();
-    const arena::scope outer{a};
-    (void)a.allocate(64);
-    const arena::scope inner{a};
-    mark = a.mark();
-  }
-  (void)a.allocate(500);
-  expect_refused(a, mark, "rewound over");
-}
-
 TEST(arena_mark, below_an_open_scope_is_refused) {
   arena a;
   const arena_mark low = a.mark();
@@ -126,36 +90,6 @@ TEST(arena_mark, from_before_release_is_refused) {
   a.release();
   (void)a.allocate(10);
   expect_refused(a, old, "release()");
-}
-
-TEST(arena_mark, can_be_used_again_and_again) {
-  arena a{{.reserve = 64 * KiB}};
-  (void)a.allocate(10 * KiB);
-  const arena_mark mark = a.mark();
-  for (int i = 0; i < 100; ++i) {
-    for (int k = 0; k <= i % 7; ++k) (void)a.allocate(20 * KiB);
-    a.rewind(mark);
-    EXPECT_EQ(a.position(), mark.position());
-  }
-}
-
-TEST(arena_mark, survives_any_rewind_that_stays_above_it) {
-  arena a;
-  const arena_mark first = a.mark();
-  (void)a.allocate(100);
-  const arena_mark second = a.mark();
-  (void)a.allocate(100);
-  for (int i = 0; i < 50; ++i) {
-    const arena_mark inner = a.mark();
-    (void)a.allocate(100);
-    const arena_mark innermost = a.mark();
-    (void)a.allocate(100);
-    a.rewind(innermost);
-    a.rewind(inner);
-  }
-  a.rewind(second);
-  a.rewind(first);
-  EXPECT_EQ(a.position(), 0u);
 }
 
 TEST(arena_mark, at_many_levels_is_distinguished_from_its_dead_neighbours) {

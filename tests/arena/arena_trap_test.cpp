@@ -154,6 +154,7 @@ TEST(arena_trap_death, every_part_of_a_scope_of_many_slices_is_trapped) {
     for (int i = 0; i < 20; ++i) last = scope.allocate(20 * KiB);
   }
   EXPECT_EQ(a.stats().untrapped_scopes, 0u);
+  EXPECT_EQ(a.stats().trapped_scopes, 1u);
   EXPECT_EXIT((void)read(first), ends_by_fault, report);
   EXPECT_EXIT((void)read(last), ends_by_fault, report);
 }
@@ -236,24 +237,6 @@ TEST(arena_trap, tells_a_handler_of_the_programs_own_what_was_used) {
   EXPECT_FALSE(report_use_after_rewind(late)) << "the addresses may be another's now";
 }
 
-TEST(arena_trap, keeps_positions_marks_and_what_is_older) {
-  arena a{trapping};
-  auto* const kept = static_cast<char*>(a.allocate(100));
-  std::memset(kept, 7, 100);
-  const arena_mark mark = a.mark();
-  {
-    arena::scope scope{a};
-    (void)scope.allocate(1000);
-    EXPECT_EQ(a.position(), mark.position() + 1008);
-    EXPECT_TRUE(a.owns(kept));
-  }
-  EXPECT_EQ(a.position(), mark.position());
-  EXPECT_EQ(a.stats().peak_bytes, mark.position() + 1008);
-  a.rewind(mark);
-  EXPECT_EQ(kept[99], 7);
-  a.check_invariants();
-}
-
 // Bytes of blocks that a scope of an arena that does not grow gets until it has no more.
 std::size_t served_bytes(trap_options const& trap, std::size_t block_bytes) {
   arena a{{.reserve = 1 * MiB, .growable = false, .trap = trap}};
@@ -291,15 +274,6 @@ TEST(arena_trap, reserves_no_further_chunk_for_each_scope_that_leaves_its_slices
     EXPECT_EQ(a.stats().untrapped_scopes, 10u) << "in part, and each once";
     EXPECT_EQ(a.stats().trapped_scopes, 0u);
   }
-}
-
-TEST(arena_trap, counts_a_scope_of_many_slices_once) {
-  arena a{trapping};
-  {
-    arena::scope scope{a};
-    for (int i = 0; i < 20; ++i) (void)scope.allocate(20 * KiB);
-  }
-  EXPECT_EQ(a.stats().trapped_scopes, 1u);
 }
 
 TEST(arena_trap, counts_a_scope_whose_first_block_is_freed_again_and_again_once) {
