@@ -73,13 +73,6 @@ TEST(byte_cap, what_is_rejected_leaves_it_without_limit_and_a_warning_says_so) {
   }
 }
 
-TEST(byte_cap, a_warning_names_the_fallback) {
-  const variable set{"1MiB"};
-  const byte_cap cap = byte_cap_from_environment(variable::name, 4096);
-  EXPECT_EQ(cap.bytes, 4096u);
-  EXPECT_NE(cap.warning.find("the limit stays 4096 bytes"), std::string::npos) << cap.warning;
-}
-
 TEST(byte_cap, digits_may_be_a_number_of_mib) {
   EXPECT_EQ(parse_mib_cap("0"), 0u);
   EXPECT_EQ(parse_mib_cap("1"), 1 * MiB);

@@ -71,18 +71,6 @@ TEST(cache_share, agrees_with_its_model) {
   }
 }
 
-TEST(cache_share, has_room_for_all_that_its_thread_took) {
-  const std::atomic<std::size_t> share{4 * MiB};
-  for (std::size_t bytes = 0; bytes <= share - cache_share::start_bytes; bytes += 8 * KiB) {
-    cache_share tested{share};
-    tested.on_take(bytes);
-    EXPECT_FALSE(tested.is_full(bytes));
-    EXPECT_TRUE(tested.is_full(bytes + cache_share::start_bytes));
-    tested.on_leave(bytes);
-    EXPECT_EQ(tested.limit(), cache_share::start_bytes);
-  }
-}
-
 std::vector<void*> take(synchronized_pool& pool, std::size_t count, std::size_t bytes) {
   std::vector<void*> blocks(count);
   for (void*& each : blocks) each = pool.allocate(bytes);

@@ -3,7 +3,6 @@
 // AddressSanitizer LeakSanitizer reports them, too: tests/sanitizers has programs for that.
 #include <gtest/gtest.h>
 
-#include <cstddef>
 #include <cstdlib>
 #include <memory_resource>
 #include <string>
@@ -59,16 +58,6 @@ TYPED_TEST(lost_blocks, are_not_reported_once_they_are_deallocated_or_released) 
     nodes.release();
   }
   EXPECT_EQ(this->recorder.reports().size(), 0u);
-}
-
-TYPED_TEST(lost_blocks, are_returned_to_the_upstream_nevertheless) {
-  TypeParam below;
-  {
-    TypeParam nodes{&below};
-    (void)nodes.allocate(64);
-  }
-  EXPECT_EQ(this->recorder.reports().size(), 1u);
-  EXPECT_EQ(below.stats().used_blocks, 0u);
 }
 
 TEST(lost_blocks_death, are_printed_by_the_default_handler_which_goes_on) {

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -154,16 +153,6 @@ TEST_F(pressure_files, a_cgroup_that_reaches_a_limit_is_pressure) {
   write_events(2, 1, 1);
   EXPECT_TRUE(monitor.poll());
   EXPECT_FALSE(monitor.poll());
-}
-
-TEST_F(pressure_files, pressure_makes_pools_trim) {
-  write_events(0, 0, 0);
-  pressure_monitor monitor{{.psi_path = "", .events_path = path("memory.events"), .background = false}};
-  pool memory;
-  write_events(1, 0, 0);
-  EXPECT_TRUE(monitor.poll());
-  memory.deallocate(memory.allocate(64), 64);
-  EXPECT_LT(memory.stats().cached_bytes, 8 * KiB);
 }
 
 TEST_F(pressure_files, a_monitor_in_the_background_sees_it_by_itself) {

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <utility>
 
 #include <tidemark/pool/detail/slab_store.hpp>
 

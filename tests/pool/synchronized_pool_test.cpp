@@ -18,7 +18,6 @@
 #include <random>
 #include <semaphore>
 #include <set>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -341,32 +340,6 @@ TEST(synchronized_pool, snapshots_taken_meanwhile_are_consistent) {
   pool.check_invariants();
 }
 
-TEST(synchronized_pool, trims_amid_allocations_lose_nothing) {
-  recording_resource upstream;
-  synchronized_pool pool{pool_options{.max_cached_bytes = 256 * KiB}, &upstream};
-  std::atomic<bool> stop{false};
-  std::thread trimmer{[&] {
-    while (!stop) {
-      (void)pool.trim(10'000);
-      (void)signal_memory_pressure();
-      std::this_thread::yield();
-    }
-  }};
-  run_threads(3, [&](std::size_t thread) {
-    marked_blocks mine{pool, thread};
-    for (int round = 0; round < 200; ++round) {
-      for (std::size_t i = 0; i < 200; ++i) mine.allocate(mixed(i));
-      mine.free_all();
-    }
-  });
-  stop = true;
-  trimmer.join();
-  EXPECT_EQ(pool.stats().used_blocks, 0u);
-  pool.check_invariants();
-  pool.clear();
-  EXPECT_EQ(pool.stats().held_bytes, 0u);
-}
-
 TEST(synchronized_pool, never_caches_more_than_it_may) {
   recording_resource upstream;
   synchronized_pool pool{pool_options{.max_cached_bytes = 512 * KiB}, &upstream};
@@ -555,17 +528,6 @@ TEST(synchronized_pool, what_is_too_much_of_what_a_thread_leaves_goes_down_to_a_
   EXPECT_LE(pool.stats().cached_bytes, 128 * KiB) << "what no thread caches may be 256 KiB";
   EXPECT_GT(pool.stats().cached_bytes, 96 * KiB) << "a slab may go back that was needed";
   pool.check_invariants();
-  pool.release();  // its live blocks are meant to go with it
-}
-
-TEST(synchronized_pool, threads_that_join_make_the_others_caches_smaller) {
-  synchronized_pool pool{caching_at_most(512 * KiB)};
-  free_until_cached(pool, 320 * KiB);  // 124 KiB of it in the cache of this thread
-  std::vector<test::other_thread> others(7);
-  for (test::other_thread& other : others) other.run([&] { (void)pool.allocate(64); });
-  (void)pool.allocate(1024);  // from its list: only because it was asked to does it look
-  EXPECT_LE(pool.stats().cached_bytes, 256 * KiB + 32 * KiB + 7 * 4 * KiB)
-      << "what no thread caches, this thread's share, and a page for each of the others";
   pool.release();  // its live blocks are meant to go with it
 }
 
@@ -1004,15 +966,6 @@ TEST(synchronized_pool, a_large_block_that_one_thread_frees_serves_another) {
   pool.check_invariants();
 }
 
-TEST(synchronized_pool, returns_large_blocks_at_once_if_configured) {
-  recording_resource upstream;
-  synchronized_pool pool{pool_options::tensor_classes(), &upstream};
-  const std::size_t outstanding = upstream.outstanding;
-  pool.deallocate(pool.allocate(16385), 16385);
-  EXPECT_EQ(upstream.outstanding, outstanding);
-  EXPECT_EQ(pool.stats().cached_bytes, 277'504u);
-}
-
 TEST(synchronized_pool, keeps_large_blocks_up_to_half_of_a_small_limit) {
   recording_resource upstream;
   synchronized_pool pool{caching_at_most(400'000), &upstream};
@@ -1296,18 +1249,6 @@ TEST(synchronized_pool, small_and_large_blocks_share_a_threads_cache) {
   pool.check_invariants();
   call(pool);
   EXPECT_EQ(pool.stats().held_bytes, 0u);
-}
-
-TEST(synchronized_pool, a_large_block_is_aligned_whatever_was_freed_before) {
-  synchronized_pool pool;
-  std::mt19937_64 random{3};
-  for (int i = 0; i < 2000; ++i) {
-    const std::size_t bytes = 20'000 + random() % 4 * 64, align = std::size_t{8} << random() % 8;
-    void* const block = pool.allocate(bytes, align);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % align, 0u);
-    pool.deallocate(block, bytes, align);
-  }
-  pool.check_invariants();
 }
 
 TEST(synchronized_pool, blocks_too_small_for_the_heap_are_none_of_those_that_a_thread_keeps_of_it) {

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <memory_resource>
 #include <new>
-#include <vector>
 
 #include "recorded_trace.hpp"
 
