@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "caught.hpp"
 #include "recording_supply.hpp"
 #include "unseen_write.hpp"
 #include "violation_recorder.hpp"
@@ -30,21 +31,12 @@
 namespace tidemark {
 namespace {
 
+using test::message_of;
+
 /// Runs `body` on a thread of its own, and waits for it.
 template <class Body>
 void on_a_thread(Body body) {
   std::thread{body}.join();
-}
-
-/// The message of the exception that `body` throws; empty if it throws none.
-template <class Error, class Body>
-std::string message_of(Body body) {
-  try {
-    body();
-  } catch (Error const& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // ---- threads and extents
@@ -752,16 +744,12 @@ TEST(shared_arena, runs_destructors_on_the_thread_that_rewinds) {
 TEST(shared_arena, says_in_numbers_that_memory_is_exhausted) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false, .name = "small"}};
   (void)team.allocate(100'000);
-  try {
-    (void)team.allocate(2 * MiB);
-    FAIL() << "it fits";
-  } catch (out_of_memory const& error) {
-    EXPECT_STREQ(error.report().resource, "small");
-    EXPECT_EQ(error.report().requested_bytes, 2 * MiB);
-    EXPECT_EQ(error.report().reserved_bytes, 1 * MiB);
-    EXPECT_GT(error.report().largest_bytes, 512 * KiB);
-    EXPECT_LT(error.report().largest_bytes, 1 * MiB);
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)team.allocate(2 * MiB); });
+  EXPECT_STREQ(error.report().resource, "small");
+  EXPECT_EQ(error.report().requested_bytes, 2 * MiB);
+  EXPECT_EQ(error.report().reserved_bytes, 1 * MiB);
+  EXPECT_GT(error.report().largest_bytes, 512 * KiB);
+  EXPECT_LT(error.report().largest_bytes, 1 * MiB);
   EXPECT_NO_THROW((void)team.allocate(team.stats().reserved_bytes / 2));
 }
 
@@ -775,13 +763,6 @@ TEST(shared_arena, leaves_other_threads_alone_when_one_fails) {
   EXPECT_EQ(static_cast<char*>(team.allocate(16)), static_cast<char*>(before) + 16);
   EXPECT_EQ(team.stats().used_bytes, 32u);
   team.check_invariants();
-}
-
-TEST(shared_arena, throws_if_no_chunk_can_be_reserved) {
-  test::recording_os os;
-  os.fail_from = 0;
-  os.fail_count = test::supply::never;
-  EXPECT_THROW((shared_arena{virtual_memory{{}, os}}), out_of_memory);
 }
 
 TEST(shared_arena, goes_on_after_any_call_to_the_system_fails) {

@@ -15,6 +15,7 @@
 #include <tidemark/telemetry/trace_resource.hpp>
 #include <tidemark/telemetry/tracking_resource.hpp>
 
+#include "caught.hpp"
 #include "recording_supply.hpp"
 #include "telemetry_subjects.hpp"
 #include "violation_recorder.hpp"
@@ -119,12 +120,8 @@ TYPED_TEST(adaptor, returns_its_upstream_and_name) {
 }
 
 TYPED_TEST(adaptor, rejects_a_null_upstream) {
-  try {
-    TypeParam{nullptr};
-    FAIL();
-  } catch (std::invalid_argument const& error) {
-    EXPECT_EQ(error.what(), std::string{TypeParam::kind} + " 'a': the upstream resource is null");
-  }
+  EXPECT_EQ(test::caught<std::invalid_argument>([&] { TypeParam{nullptr}; }).what(),
+            std::string{TypeParam::kind} + " 'a': the upstream resource is null");
 }
 
 }  // namespace

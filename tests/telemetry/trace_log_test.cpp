@@ -18,6 +18,7 @@
 #include <tidemark/telemetry/trace_log.hpp>
 #include <tidemark/telemetry/trace_resource.hpp>
 
+#include "caught.hpp"
 #include "trace_files.hpp"
 #include "violation_recorder.hpp"
 
@@ -112,13 +113,9 @@ TEST(trace_log, a_disk_that_fills_up_does_not_disturb_the_program_and_close_thro
   trace_resource traced{log};
   use(traced, 20'000);
   EXPECT_EQ(traced.stats().deallocations, 20'000u);
-  try {
-    log.close();
-    ADD_FAILURE() << "close said nothing";
-  } catch (std::system_error const& error) {
-    EXPECT_EQ(error.what(), "trace_log: cannot write " + files.csv() + ": File too large");
-    EXPECT_EQ(error.code(), std::errc::file_too_large);
-  }
+  const std::system_error error = test::caught<std::system_error>([&] { log.close(); });
+  EXPECT_EQ(error.what(), "trace_log: cannot write " + files.csv() + ": File too large");
+  EXPECT_EQ(error.code(), std::errc::file_too_large);
   EXPECT_NO_THROW(log.close());
 }
 
@@ -138,10 +135,8 @@ TEST(trace_log, an_error_of_close_alone_is_reported) {
   // Its first line is written, and no other will be: what fails is fclose.
   ASSERT_EQ(close(descriptor_of(files.csv())), 0);
   EXPECT_FALSE(log.error());
-  try {
-    log.close();
-    ADD_FAILURE() << "close said nothing";
-  } catch (std::system_error const& error) {
+  {
+    const std::system_error error = test::caught<std::system_error>([&] { log.close(); });
     EXPECT_EQ(error.what(), "trace_log: cannot write " + files.csv() + ": Bad file descriptor");
     EXPECT_EQ(error.code(), std::errc::bad_file_descriptor);
   }

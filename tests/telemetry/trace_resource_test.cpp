@@ -15,7 +15,6 @@
 #include <new>
 #include <optional>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -67,17 +66,6 @@ TEST(trace_resource, numbers_blocks_over_all_resources_of_a_log) {
     other.deallocate(second, 2);
   }
   EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,1,0\na,1,2,0\nf,0,0,0\nf,1,0,0\n");
-}
-
-TEST(trace_resource, a_leaked_block_has_no_f_row) {
-  trace_files files;
-  arena step;
-  {
-    trace_log log{{.csv = files.csv()}};
-    trace_resource traced{log, &step};
-    (void)traced.allocate(10);
-  }
-  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,10,0\n");
 }
 
 TEST(trace_resource, numbers_threads_by_first_appearance_and_no_thread_twice) {
