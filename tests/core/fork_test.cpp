@@ -25,7 +25,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <tidemark/compat.hpp>
 #include <tidemark/core/detail/brief_lock.hpp>

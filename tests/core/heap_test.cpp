@@ -8,7 +8,6 @@
 #include <limits>
 #include <memory_resource>
 #include <new>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>

@@ -23,6 +23,7 @@
 #include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/tidemark.hpp>
 
+#include "caught.hpp"
 #include "fake_device.hpp"
 #include "memory_limits.hpp"
 #include "recording_registrar.hpp"
@@ -142,12 +143,7 @@ std::vector<use_of> const& all_resources() {
 // What a call that has to throw says.
 template <class Call>
 std::string error_of(Call call) {
-  try {
-    call();
-    return "it was served";
-  } catch (std::exception const& error) {
-    return error.what();
-  }
+  return test::message_of<std::exception>(call);
 }
 
 std::string require_words(std::string const& text, std::initializer_list<std::string_view> words) {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "caught.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -227,23 +229,15 @@ TEST(minimal_spaces, order_reuse_without_a_stream) {
 
 TEST(minimal_spaces, name_the_refusal_in_the_error) {
   basic_arena<refusing_memory> step;
-  try {
-    (void)step.allocate(17 * page);
-    FAIL();
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("there are 16 pages"), std::string::npos) << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(17 * page); });
+  EXPECT_NE(std::string{error.what()}.find("there are 16 pages"), std::string::npos) << error.what();
 }
 
 TEST(minimal_spaces, complete_the_report_and_see_each_use) {
   std::string last;
   basic_arena<outspoken_memory> step{outspoken_memory{{}, &last}, arena_options{.growable = false}};
-  try {
-    (void)step.allocate(65 * KiB);
-    FAIL();
-  } catch (out_of_memory const& error) {
-    EXPECT_EQ(error.report().largest_bytes, 42u);
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(65 * KiB); });
+  EXPECT_EQ(error.report().largest_bytes, 42u);
   (void)step.mark();
   if (check_level >= 2) EXPECT_EQ(last, "mark");
 }

@@ -28,6 +28,7 @@
 #include <tidemark/process/shared_memory.hpp>
 #include <tidemark/team/shared_arena.hpp>
 
+#include "caught.hpp"
 #include "fake_device.hpp"
 #include "recording_registrar.hpp"
 #include "recording_supply.hpp"
@@ -201,13 +202,8 @@ TEST(registered_memory, leaves_an_arena_as_it_was_when_the_registrar_refuses_and
   void* const before = step.allocate(1000);
   const arena_stats stats = step.stats();
   known.fail_from = known.calls;
-  try {
-    (void)step.allocate(1 * MiB);
-    FAIL() << "it allocated memory that is not registered";
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos)
-        << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(1 * MiB); });
+  EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos) << error.what();
   EXPECT_EQ(step.stats().used_bytes, stats.used_bytes);
   EXPECT_EQ(step.stats().reserved_bytes, stats.reserved_bytes);
   EXPECT_EQ(os.outstanding, stats.reserved_bytes);
@@ -309,13 +305,8 @@ TEST(registered_memory, registers_the_chunks_of_a_shared_arena_for_all_threads) 
   EXPECT_EQ(team.space().registrations(), known.registered);
   EXPECT_EQ(known.deregistered, 0u);
   known.fail_from = known.calls;
-  try {
-    (void)team.allocate(16 * MiB);
-    FAIL() << "it allocated memory that is not registered";
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos)
-        << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)team.allocate(16 * MiB); });
+  EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos) << error.what();
 }
 
 // A registrar of a test that says which calls it refuses, and what it does in `on_commit`.
@@ -510,13 +501,8 @@ TEST(registered_memory, says_why_a_device_refuses) {
       arena_options{.reserve = 4 * MiB, .name = "step"}};
   (void)step.allocate(1 * MiB);
   known.fail_from = known.calls;
-  try {
-    (void)step.allocate(8 * MiB);
-    FAIL() << "it allocated memory that is not registered";
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos)
-        << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(8 * MiB); });
+  EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos) << error.what();
   EXPECT_EQ(step.space().registrations(), 1u);
 }
 

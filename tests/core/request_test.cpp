@@ -16,6 +16,7 @@
 #include <tidemark/telemetry.hpp>
 #include <tidemark/tidemark.hpp>
 
+#include "caught.hpp"
 #include "violation_recorder.hpp"
 
 namespace {
@@ -180,15 +181,11 @@ TEST_F(requests, above_ptrdiff_max_are_rejected_by_arenas) {
 
 TEST_F(requests, reject_with_the_largest_possible_size) {
   statistics_resource adaptor{&upstream, "counted"};
-  try {
-    (void)adaptor.allocate(max_bytes + 1);
-    FAIL();
-  } catch (out_of_memory const& refused) {
-    EXPECT_EQ(refused.report().largest_bytes, max_bytes);
-    EXPECT_STREQ(refused.report().resource, "counted");
-    EXPECT_NE(std::string{refused.what()}.find("no object is larger than PTRDIFF_MAX bytes"),
-              std::string::npos);
-  }
+  const out_of_memory refused = test::caught<out_of_memory>([&] { (void)adaptor.allocate(max_bytes + 1); });
+  EXPECT_EQ(refused.report().largest_bytes, max_bytes);
+  EXPECT_STREQ(refused.report().resource, "counted");
+  EXPECT_NE(std::string{refused.what()}.find("no object is larger than PTRDIFF_MAX bytes"),
+            std::string::npos);
 }
 
 // ---- null buffers ----

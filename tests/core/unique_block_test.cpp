@@ -150,23 +150,6 @@ TEST_F(unique_blocks, that_are_moved_leave_an_empty_one) {
   EXPECT_EQ(memory.outstanding, 1000u);
 }
 
-TEST_F(unique_blocks, that_are_assigned_to_give_their_own_back_first) {
-  unique_block target{&memory, 1000, 128};
-  unique_block source{&memory, 50, 32};
-  void* const data = source.data();
-  target = std::move(source);
-  EXPECT_EQ(memory.outstanding, 50u);
-  EXPECT_EQ(target.data(), data);
-  EXPECT_EQ(target.bytes(), 50u);
-  EXPECT_EQ(target.alignment(), 32u);
-  EXPECT_FALSE(source);
-  target = unique_block{};
-  EXPECT_FALSE(target);
-  EXPECT_EQ(memory.outstanding, 0u);
-  target = unique_block{&memory, 70};
-  EXPECT_EQ(target.bytes(), 70u);
-}
-
 TEST_F(unique_blocks, of_no_resource_are_of_the_default_one) {
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&memory);
   {
@@ -181,42 +164,6 @@ TEST_F(unique_blocks, that_cannot_be_had_throw_what_the_resource_throws) {
   memory.fail_from = 0;
   EXPECT_THROW((void)unique_block(&memory, 100), std::bad_alloc);
   EXPECT_EQ(memory.outstanding, 0u);
-}
-
-TEST_F(unique_blocks, come_from_resources_of_every_kind) {
-  arena step;
-  {
-    const arena::scope scope{step};
-    unique_block block{&step, 1000};
-    EXPECT_TRUE(step.owns(block.data()));
-    block.as<int>()[0] = 1;
-  }
-  EXPECT_EQ(step.stats().used_bytes, 0u);
-
-  pool blocks{&memory};
-  void const* first = nullptr;
-  {
-    const unique_block block{&blocks, 1000};
-    first = block.data();
-    EXPECT_EQ(blocks.stats().used_blocks, 1u);
-  }
-  EXPECT_EQ(blocks.stats().used_blocks, 0u);
-  EXPECT_EQ(unique_block(&blocks, 1000).data(), first) << "which the pool has used again";
-
-  graph_arena graph{64 * KiB, &memory};
-  {
-    const unique_block block{&graph, 1000};
-    EXPECT_TRUE(graph.owns(block.data()));
-  }
-  EXPECT_EQ(graph.stats().used_blocks, 0u);
-
-  capture_switch program{&memory};
-  {
-    const unique_block block{&program, 1000};
-    EXPECT_TRUE(memory.holds(block.data()));
-    EXPECT_EQ(program.stats().used_bytes, 1000u);
-  }
-  EXPECT_EQ(program.stats().used_bytes, 0u);
 }
 
 static_assert(!std::is_copy_constructible_v<unique_block> && !std::is_copy_assignable_v<unique_block>);

@@ -16,7 +16,6 @@
 #include <memory>
 #include <memory_resource>
 #include <new>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -530,26 +529,16 @@ struct handlers : user_code {
   }
 };
 
-TEST_F(handlers, use_the_synchronized_pool_that_reports) {
-  synchronized_pool memory;
-  use_in_report_of_a_wrong_deallocation(memory);
+TEST_F(handlers, use_the_resource_that_reports) {
+  synchronized_pool shared;
+  reuse_cache cache;
+  tracking_resource tracked{std::pmr::new_delete_resource(), "k"};
+  test_resource tested;
+  use_in_report_of_a_wrong_deallocation(shared);
+  use_in_report_of_a_wrong_deallocation(cache);
+  use_in_report_of_a_wrong_deallocation(tracked);
+  use_in_report_of_a_wrong_deallocation(tested);
 }
-
-TEST_F(handlers, use_the_reuse_cache_that_reports) {
-  reuse_cache memory;
-  use_in_report_of_a_wrong_deallocation(memory);
-}
-
-TEST_F(handlers, use_the_tracking_resource_that_reports) {
-  tracking_resource memory{std::pmr::new_delete_resource(), "k"};
-  use_in_report_of_a_wrong_deallocation(memory);
-}
-
-TEST_F(handlers, use_the_test_resource_that_reports) {
-  test_resource memory;
-  use_in_report_of_a_wrong_deallocation(memory);
-}
-
 TEST_F(handlers, use_the_pool_that_reports) {
   if (check_level < 2) GTEST_SKIP() << "level 2 finds it";
   pool memory;
