@@ -23,6 +23,7 @@
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/cuda/memory/block_memory.hpp>
 
+#include "caught.hpp"
 #include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "thread_storm.hpp"
@@ -106,15 +107,11 @@ TYPED_TEST(cuda_block_resource, no_memory_is_out_of_memory_and_nothing_is_counte
   void* const held = this->memory_.allocate(1000);
   const resource_stats before = this->memory_.stats();
   this->device_.fail_next(allocating_call(this->kind));
-  try {
-    (void)this->memory_.allocate(100, 1024);
-    FAIL() << "served";
-  } catch (out_of_memory const& error) {
-    EXPECT_STREQ(error.report().resource, this->memory_.name());
-    EXPECT_EQ(error.report().requested_bytes, 100u);
-    EXPECT_EQ(error.report().alignment, 1024u);
-    EXPECT_EQ(error.report().used_bytes, 1000u);
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)this->memory_.allocate(100, 1024); });
+  EXPECT_STREQ(error.report().resource, this->memory_.name());
+  EXPECT_EQ(error.report().requested_bytes, 100u);
+  EXPECT_EQ(error.report().alignment, 1024u);
+  EXPECT_EQ(error.report().used_bytes, 1000u);
   EXPECT_THROW((void)this->memory_.allocate(SIZE_MAX), out_of_memory);
   EXPECT_THROW((void)this->memory_.allocate(1, ~(SIZE_MAX / 2)), out_of_memory);
   resource_stats after = this->memory_.stats();
@@ -126,23 +123,16 @@ TYPED_TEST(cuda_block_resource, no_memory_is_out_of_memory_and_nothing_is_counte
 
 TYPED_TEST(cuda_block_resource, another_failure_is_an_error_of_the_driver) {
   this->device_.fail_next(allocating_call(this->kind), status::illegal_address);
-  try {
-    (void)this->memory_.allocate(100);
-    FAIL() << "served";
-  } catch (cuda_error const& error) {
-    EXPECT_STREQ(error.call(), allocating_call(this->kind));
-  }
+  const cuda_error error = test::caught<cuda_error>([&] { (void)this->memory_.allocate(100); });
+  EXPECT_STREQ(error.call(), allocating_call(this->kind));
   EXPECT_EQ(this->memory_.stats().refused, 1u);
 }
 
 TYPED_TEST(cuda_block_resource, an_invalid_alignment_is_rejected_with_a_sentence) {
-  try {
-    (void)this->memory_.allocate(1, 24);
-    FAIL() << "served";
-  } catch (std::invalid_argument const& error) {
-    EXPECT_EQ(std::string(error.what()), std::string("block_resource '") + this->memory_.name() +
-                                             "': alignment 24 is not a power of two");
-  }
+  const std::invalid_argument error =
+      test::caught<std::invalid_argument>([&] { (void)this->memory_.allocate(1, 24); });
+  EXPECT_EQ(std::string(error.what()),
+            std::string("block_resource '") + this->memory_.name() + "': alignment 24 is not a power of two");
 }
 
 TYPED_TEST(cuda_block_resource, foreign_blocks_are_reported_and_not_freed) {

@@ -31,6 +31,7 @@
 #include <tidemark/graph/rehearse.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
+#include "caught.hpp"
 #include "fake_device.hpp"
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
@@ -195,24 +196,22 @@ TEST_F(cuda_capture, a_body_that_puts_nothing_on_the_stream_is_an_empty_capture)
 }
 
 TEST_F(cuda_capture, a_call_that_ends_the_capture_is_reported_when_it_is_over) {
-  try {
+  const cuda_error error = test::caught<cuda_error>([&] {
     (void)capture_of(an_arena(), a_block(), a_block(),
                      [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
                        step()(arena, in, out);
                        EXPECT_EQ(device_.synchronize(stream_.get()), gpu::status::capture_unsupported);
                      });
-    ADD_FAILURE() << "nothing can be made of such a capture";
-  } catch (cuda_error const& error) {
-    EXPECT_EQ(error.status(), gpu::status::capture_invalidated);
-    EXPECT_STREQ(error.call(), "cuStreamEndCapture");
-  }
+  });
+  EXPECT_EQ(error.status(), gpu::status::capture_invalidated);
+  EXPECT_STREQ(error.call(), "cuStreamEndCapture");
   expect_as_before();
 }
 
 TEST_F(cuda_capture, a_stream_that_was_forked_and_not_joined_is_reported) {
   gpu::stream other{device_};
   gpu::event fork{device_};
-  try {
+  const cuda_error error = test::caught<cuda_error>([&] {
     (void)capture_of(an_arena(), a_block(), a_block(),
                      [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
                        step()(arena, in, out);
@@ -220,10 +219,8 @@ TEST_F(cuda_capture, a_stream_that_was_forked_and_not_joined_is_reported) {
                        other.wait(fork);
                        EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), gpu::status::success);
                      });
-    ADD_FAILURE() << "the other stream's work would be lost";
-  } catch (cuda_error const& error) {
-    EXPECT_EQ(error.status(), gpu::status::capture_unjoined);
-  }
+  });
+  EXPECT_EQ(error.status(), gpu::status::capture_unjoined);
   expect_as_before();
 }
 

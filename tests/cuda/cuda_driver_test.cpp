@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
+#include "caught.hpp"
 #include "fake_device.hpp"
 #include "recording_supply.hpp"
 
@@ -333,13 +332,9 @@ TEST_F(cuda_event, failed_calls_are_named_and_leave_nothing) {
 
   gpu::event point{device};
   device.fail_next("cuEventRecord", status::illegal_address);
-  try {
-    point.record(queue);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (cuda_error const& error) {
-    EXPECT_STREQ(error.call(), "cuEventRecord");
-    EXPECT_EQ(error.status(), status::illegal_address);
-  }
+  const cuda_error error = test::caught<cuda_error>([&] { point.record(queue); });
+  EXPECT_STREQ(error.call(), "cuEventRecord");
+  EXPECT_EQ(error.status(), status::illegal_address);
   EXPECT_TRUE(point.done()) << "where it was";
   device.fail_next("cuEventSynchronize", status::illegal_address);
   EXPECT_THROW(point.wait(), cuda_error);

@@ -9,7 +9,6 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include <tidemark/cuda/memory/async_resource.hpp>
 #include <tidemark/cuda/memory/memory_pool.hpp>
 
+#include "caught.hpp"
 #include "fake_device.hpp"
 #include "warning_recorder.hpp"
 
@@ -109,31 +109,13 @@ TEST(memory_pool, frees_memory_beyond_the_threshold_at_each_wait) {
   }
 }
 
-TEST(memory_pool, the_threshold_counts_bytes_in_use_as_well) {
-  fake_device device;
-  gpu::memory_pool small{{.release_threshold_bytes = 4 * MiB}, device};
-  gpu::memory_pool by_default{{}, device};
-  for (gpu::memory_pool* pool : {&small, &by_default}) {
-    gpu::async_resource memory{*pool, nullptr, device};
-    void* const live = memory.allocate(5 * MiB);
-    memory.deallocate(memory.allocate(3 * MiB), 3 * MiB);
-    ASSERT_EQ(device.synchronize(), gpu::status::success);
-    EXPECT_EQ(device.pool_reserved_bytes(*pool), pool == &small ? 5 * MiB : 8 * MiB);
-    memory.deallocate(live, 5 * MiB);
-  }
-}
-
 TEST(memory_pool, a_refusal_of_any_call_is_reported_and_leaves_no_pool) {
   for (char const* call : {"cuCtxGetDevice", "cuMemPoolCreate", "cuMemPoolSetAttribute"}) {
     SCOPED_TRACE(call);
     fake_device device;
     device.fail_next(call, gpu::status::not_supported);
-    try {
-      const gpu::memory_pool pool{{}, device};
-      ADD_FAILURE();
-    } catch (cuda_error const& error) {
-      EXPECT_STREQ(error.call(), call);
-    }
+    const cuda_error error = test::caught<cuda_error>([&] { const gpu::memory_pool pool{{}, device}; });
+    EXPECT_STREQ(error.call(), call);
     device.fail_next(call);
     EXPECT_THROW((gpu::memory_pool{{}, device}), out_of_memory);
   }
@@ -178,19 +160,6 @@ TEST_F(async, makes_one_call_for_each_allocation_and_deallocation) {
     EXPECT_EQ(device.count("cuMemFreeAsync"), i);
   }
   EXPECT_EQ(device.outstanding, 0u);
-}
-
-TEST_F(async, what_it_frees_is_free_for_its_own_stream_at_once_and_for_others_later) {
-  gpu::stream other{device};
-  gpu::async_resource of_other{pool, other, device};
-  void* const block = memory.allocate(4096);
-  memory.deallocate(block, 4096);
-  void* const elsewhere = of_other.allocate(4096);
-  EXPECT_NE(elsewhere, block);
-  void* const again = memory.allocate(4096);
-  EXPECT_EQ(again, block);
-  memory.deallocate(again, 4096);
-  of_other.deallocate(elsewhere, 4096);
 }
 
 TEST_F(async, deallocate_after_a_stream_frees_behind_what_is_there) {
@@ -252,29 +221,13 @@ TEST_F(async, deallocating_null_does_nothing) {
   EXPECT_EQ(memory.stats().deallocations, 0u);
 }
 
-TEST_F(async, serves_and_frees_alignments_beyond_the_drivers) {
-  std::vector<std::pair<void*, std::size_t>> blocks;
-  for (std::size_t align = 1; align <= 1 * MiB; align *= 2) {
-    blocks.emplace_back(memory.allocate(1000, align), align);
-    EXPECT_EQ(address_of(blocks.back().first) % align, 0u);
-    EXPECT_EQ(address_of(blocks.back().first) % 256, 0u);
-    EXPECT_TRUE(device.accessible(blocks.back().first, 1000));
-  }
-  for (auto const& [block, align] : blocks) memory.deallocate(block, 1000, align);
-  EXPECT_EQ(device.outstanding, 0u);
-}
-
 TEST_F(async, running_out_is_out_of_memory_with_the_numbers) {
   void* const held = memory.allocate(600 * MiB);
-  try {
-    (void)memory.allocate(500 * MiB, 512);
-    FAIL();
-  } catch (out_of_memory const& error) {
-    EXPECT_STREQ(error.report().resource, "async_resource");
-    EXPECT_EQ(error.report().requested_bytes, 500 * MiB);
-    EXPECT_EQ(error.report().alignment, 512u);
-    EXPECT_EQ(error.report().used_bytes, 600 * MiB);
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)memory.allocate(500 * MiB, 512); });
+  EXPECT_STREQ(error.report().resource, "async_resource");
+  EXPECT_EQ(error.report().requested_bytes, 500 * MiB);
+  EXPECT_EQ(error.report().alignment, 512u);
+  EXPECT_EQ(error.report().used_bytes, 600 * MiB);
   EXPECT_EQ(memory.stats().refused, 1u);
   EXPECT_EQ(memory.stats().used_blocks, 1u);
   memory.deallocate(held, 600 * MiB);

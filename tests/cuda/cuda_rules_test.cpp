@@ -11,7 +11,6 @@
 #include <functional>
 #include <latch>
 #include <memory>
-#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -24,6 +23,7 @@
 #include <tidemark/graph.hpp>
 #include <tidemark/telemetry.hpp>
 
+#include "caught.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
 #include "other_thread.hpp"
@@ -139,12 +139,8 @@ TEST_F(cuda_rules, a_launch_on_a_capturing_stream_is_refused_before_the_driver_e
   const std::unique_ptr<graph_instance> graph = captured();
   gpu::graph_handle outer = nullptr;
   EXPECT_EQ(device.begin_capture(other, capture_mode::relaxed), status::success);
-  try {
-    graph->launch(other);
-    ADD_FAILURE() << "it was launched";
-  } catch (cuda_error const& error) {
-    EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
-  }
+  const cuda_error error = test::caught<cuda_error>([&] { graph->launch(other); });
+  EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
   EXPECT_EQ(device.end_capture(other, outer), status::success);
   EXPECT_EQ(device.destroy_graph(outer), status::success);
 }
@@ -377,12 +373,8 @@ TEST_F(cuda_rules, a_resource_of_one_stream_refuses_the_default_stream_of_thread
       [&] { gpu::async_resource{{.pool = pool, .stream = own}, device}; },
   };
   for (auto const& make : makers) {
-    try {
-      make();
-      ADD_FAILURE() << "it was made";
-    } catch (std::invalid_argument const& refusal) {
-      EXPECT_NE(std::string{refusal.what()}.find("cudaStreamPerThread"), std::string::npos) << refusal.what();
-    }
+    const std::invalid_argument refusal = test::caught<std::invalid_argument>([&] { make(); });
+    EXPECT_NE(std::string{refusal.what()}.find("cudaStreamPerThread"), std::string::npos) << refusal.what();
   }
 }
 

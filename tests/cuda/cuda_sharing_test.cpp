@@ -31,6 +31,7 @@
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
 
+#include "caught.hpp"
 #include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
@@ -49,6 +50,7 @@ using test::calls_of;
 using test::fake_device;
 using test::failures_of;
 using test::joined;
+using test::message_of;
 using test::open_files;
 using test::times;
 
@@ -60,17 +62,6 @@ test::fake_device_options devices(gpu::device_number n, bool touchable = false) 
 
 byte_range units_of(byte_range range, std::size_t first, std::size_t n) {
   return {range.begin + first * unit, n * unit};
-}
-
-/// The message of a `Thrown`.
-template <class Thrown, class Body>
-std::string message_of(Body&& body) {
-  try {
-    body();
-  } catch (Thrown const& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 /// Makes a device current meanwhile.

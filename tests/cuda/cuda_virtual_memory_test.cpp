@@ -10,13 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/units.hpp>
@@ -24,6 +22,7 @@
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 
+#include "caught.hpp"
 #include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "seeds.hpp"
@@ -229,35 +228,6 @@ TEST(cuda_virtual_memory, a_handle_that_is_partly_decommitted_is_held_and_commit
       << "none of it is committed any more";
   EXPECT_EQ(space.held_bytes(), 32 * unit);
   EXPECT_EQ(device.physical_bytes(), 32 * unit);
-}
-
-TEST(cuda_virtual_memory, a_commit_that_fails_leaves_a_handle_that_is_partly_committed) {
-  fake_device device{in_units(40)};
-  gpu::virtual_memory space{{}, device};
-  const byte_range range = space.reserve(1, 64 * unit);
-  ASSERT_TRUE(space.commit(units_of(range, 0, 40)));
-  ASSERT_TRUE(space.decommit(units_of(range, 34, 6)));
-  EXPECT_FALSE(space.commit(units_of(range, 34, 7)));
-  EXPECT_EQ(device.physical_bytes(), 40 * unit);
-  EXPECT_TRUE(device.accessible(range.data(), 34 * unit));
-  EXPECT_TRUE(space.commit(units_of(range, 34, 6)));
-}
-
-TEST(cuda_virtual_memory, suspending_frees_handles_that_are_partly_decommitted_too) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
-  const byte_range range = space.reserve(1, 64 * unit);
-  ASSERT_TRUE(space.commit(units_of(range, 0, 40)));
-  ASSERT_TRUE(space.decommit(units_of(range, 34, 6)));
-  ASSERT_TRUE(space.decommit(units_of(range, 9, 1)));
-  EXPECT_EQ(space.held_bytes(), 40 * unit);
-  space.suspend();
-  EXPECT_EQ(device.outstanding, 0u);
-  space.resume();
-  EXPECT_EQ(space.held_bytes(), 33 * unit);
-  EXPECT_EQ(device.physical_bytes(), 33 * unit);
-  EXPECT_TRUE(device.accessible(range.data(), 9 * unit));
-  EXPECT_TRUE(device.accessible(units_of(range, 10, 24).data(), 24 * unit));
 }
 
 // ---- commits of as much as there is ----
@@ -657,12 +627,8 @@ TEST_F(cuda_virtual_memory_capture, refuses_to_suspend_and_to_resume) {
   end_capture();
   space_.suspend();
   EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
-  try {
-    space_.resume();
-    FAIL() << "resumed";
-  } catch (std::logic_error const& error) {
-    EXPECT_STREQ(error.what(), "gpu::virtual_memory: resume while its stream is capturing");
-  }
+  EXPECT_STREQ(test::caught<std::logic_error>([&] { space_.resume(); }).what(),
+               "gpu::virtual_memory: resume while its stream is capturing");
   EXPECT_TRUE(space_.is_suspended());
   end_capture();
 }
@@ -816,12 +782,8 @@ TEST(cuda_virtual_memory, a_suspend_that_fails_keeps_the_memory_and_its_contents
     const std::size_t created = device.count("cuMemCreate");
     device.fail_in("cuMemUnmap", run, status::unknown);
     device.fail_in("cuMemUnmap", n, status::unknown);
-    try {
-      space.suspend();
-      FAIL() << "suspended";
-    } catch (cuda_error const& error) {
-      EXPECT_STREQ(error.call(), "cuMemUnmap");
-    }
+    const cuda_error error = test::caught<cuda_error>([&] { space.suspend(); });
+    EXPECT_STREQ(error.call(), "cuMemUnmap");
     EXPECT_FALSE(space.is_suspended());
     EXPECT_EQ(device.count("cuMemCreate"), created) << "the same memory";
     EXPECT_EQ(device.count("cuMemRelease"), 0u);
@@ -863,32 +825,15 @@ TEST(cuda_virtual_memory, a_resume_beyond_the_device_memory_is_out_of_memory_wit
   space.suspend();
   const byte_range taken = other.reserve(1, 16 * unit);
   ASSERT_TRUE(other.commit(units_of(taken, 0, 5)));
-  try {
-    space.resume();
-    FAIL() << "resumed";
-  } catch (out_of_memory const& error) {
-    EXPECT_EQ(error.report().requested_bytes, 6 * unit);
-    EXPECT_EQ(error.report().reserved_bytes, 16 * unit);
-    EXPECT_EQ(error.report().largest_bytes, 3 * unit);
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { space.resume(); });
+  EXPECT_EQ(error.report().requested_bytes, 6 * unit);
+  EXPECT_EQ(error.report().reserved_bytes, 16 * unit);
+  EXPECT_EQ(error.report().largest_bytes, 3 * unit);
   EXPECT_TRUE(space.is_suspended());
   EXPECT_EQ(device.physical_bytes(), 5 * unit);
   other.release(taken);
   space.resume();
   EXPECT_TRUE(device.accessible(range.data(), 6 * unit));
-}
-
-TEST(cuda_virtual_memory, resuming_maps_nothing_that_was_decommitted_or_could_not_be_committed) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
-  const byte_range range = space.reserve(1, 8 * unit);
-  ASSERT_TRUE(space.commit(units_of(range, 0, 4)));
-  EXPECT_TRUE(space.decommit(units_of(range, 2, 2)));
-  device.fail_next("cuMemMap");
-  EXPECT_FALSE(space.commit(units_of(range, 5, 2)));
-  space.suspend();
-  space.resume();
-  EXPECT_EQ(device.mapped_bytes(), 2 * unit);
 }
 
 // ---- random programs ----

@@ -10,12 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <span>
-#include <stdexcept>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/units.hpp>
@@ -24,6 +20,7 @@
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
+#include "caught.hpp"
 #include "device_calls.hpp"
 #include "empty_capture.hpp"
 #include "fake_device.hpp"
@@ -111,14 +108,10 @@ TEST(device_arena, an_exhausted_device_is_out_of_memory_with_numbers_and_nothing
   device_arena step{small, gpu::stream_handle{}, device};
   (void)step.allocate(6 * unit + 1);
   const arena_stats before = step.stats();
-  try {
-    (void)step.allocate(2 * unit);
-    FAIL() << "served";
-  } catch (out_of_memory const& error) {
-    EXPECT_EQ(error.report().committed_bytes, 7 * unit);
-    EXPECT_EQ(error.report().largest_bytes, unit - 256);
-    EXPECT_NE(std::string{error.what()}.find("device memory is exhausted"), std::string::npos);
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(2 * unit); });
+  EXPECT_EQ(error.report().committed_bytes, 7 * unit);
+  EXPECT_EQ(error.report().largest_bytes, unit - 256);
+  EXPECT_NE(std::string{error.what()}.find("device memory is exhausted"), std::string::npos);
   EXPECT_EQ(step.stats().used_bytes, before.used_bytes);
   EXPECT_EQ(step.stats().committed_bytes, before.committed_bytes);
   EXPECT_EQ(device.physical_bytes(), 7 * unit);
@@ -179,19 +172,15 @@ TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
   fake_device device{in_units()};
   device_arena step{small, gpu::stream_handle{}, device};
   device.fail_in("cuMemCreate", 0, status::illegal_address);
-  try {
-    (void)step.allocate(1);
-    FAIL() << "served";
-  } catch (out_of_memory const& error) {
+  {
+    const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(1); });
     EXPECT_STREQ(error.what(),
                  "step: out of memory: 1 bytes aligned to 256 requested, 0 used of 0 committed and 2097152 "
                  "reserved; the largest that would fit is 0 bytes; CUDA_ERROR_ILLEGAL_ADDRESS");
   }
   // What cannot be has a reason of its own.
-  try {
-    (void)step.allocate(SIZE_MAX);
-    FAIL() << "served";
-  } catch (out_of_memory const& error) {
+  {
+    const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(SIZE_MAX); });
     EXPECT_STREQ(error.report().because, "");
   }
 }
@@ -222,17 +211,6 @@ TEST(device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
   EXPECT_TRUE(user.had_memory);
   EXPECT_EQ(device.physical_bytes(), unit);
   EXPECT_EQ(step.stats().committed_bytes, unit);
-}
-
-TEST(device_arena, its_end_waits_for_the_stream) {
-  fake_device device{in_units()};
-  const gpu::stream stream{device};
-  auto step = std::make_unique<device_arena>(small, stream, device);
-  void* const block = step->allocate(unit);
-  const test::noting_work user{device, stream, {address(block), unit}};
-  step = nullptr;
-  EXPECT_TRUE(user.had_memory);
-  EXPECT_EQ(device.outstanding + device.reserved_bytes(), 0u);
 }
 
 // ---- captures ----
@@ -289,13 +267,8 @@ TEST(device_arena, in_a_capture_does_not_grow_if_the_driver_refuses_says_why_and
     const arena_stats before = step.stats();
     {
       const test::empty_capture graph{device, stream};
-      try {
-        (void)step.allocate(100);
-        FAIL() << "served";
-      } catch (out_of_memory const& error) {
-        EXPECT_STREQ(error.report().because,
-                     "a stream is capturing, and the driver maps no memory meanwhile");
-      }
+      const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(100); });
+      EXPECT_STREQ(error.report().because, "a stream is capturing, and the driver maps no memory meanwhile");
       EXPECT_EQ(step.try_allocate(100), nullptr);
     }
     EXPECT_EQ(step.stats().used_bytes, before.used_bytes);
@@ -408,31 +381,6 @@ TEST(device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
   EXPECT_EQ(violations.count(violation_kind::scope_order), 1u);
 }
 
-TEST(device_arena, where_its_stream_cannot_wait_the_scope_waits_itself) {
-  fake_device device{in_units()};
-  const gpu::stream mine{device}, other{device};
-  device_arena step{small, mine, device};
-  device_arena::scope scope{step};
-  const test::noting_work reader{device, other};
-  const gpu::event read{other, device};
-  device.fail_next("cuStreamWaitEvent");
-  scope.end_after(read);
-  EXPECT_TRUE(reader.has_run);
-  EXPECT_EQ(step.position(), 0u);
-}
-
-TEST(device_arena, unmapping_comes_behind_the_event_too) {
-  fake_device device{in_units()};
-  const gpu::stream mine{device}, other{device};
-  device_arena step{small, mine, device};
-  device_arena::scope scope{step};
-  const test::noting_work reader{device, other, {address(scope.allocate(unit)), unit}};
-  const gpu::event read{other, device};
-  scope.end_after(read);
-  EXPECT_EQ(step.trim(), unit);
-  EXPECT_TRUE(reader.had_memory);
-}
-
 // ---- suspend and resume ----
 
 TEST(device_arena, suspended_keeps_addresses_marks_and_scopes) {
@@ -491,13 +439,9 @@ TEST(device_arena, suspended_serves_what_it_held_and_refuses_more) {
   step.reset();
   step.suspend();
   void* const block = step.allocate(4 * unit);
-  try {
-    (void)step.allocate(1);
-    FAIL() << "served";
-  } catch (out_of_memory const& error) {
-    EXPECT_STREQ(error.report().because, "it is suspended");
-    EXPECT_EQ(error.report().committed_bytes, 0u);
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(1); });
+  EXPECT_STREQ(error.report().because, "it is suspended");
+  EXPECT_EQ(error.report().committed_bytes, 0u);
   EXPECT_EQ(device.physical_bytes(), 0u);
   step.resume();
   EXPECT_TRUE(device.accessible(block, 4 * unit));

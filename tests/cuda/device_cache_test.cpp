@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
-#include <memory>
 #include <memory_resource>
 #include <new>
 #include <optional>
@@ -25,6 +24,7 @@
 #include <tidemark/cuda/memory/block_resource.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
+#include "caught.hpp"
 #include "fake_device.hpp"
 #include "recording_supply.hpp"
 #include "thread_storm.hpp"
@@ -541,16 +541,12 @@ TEST_F(device_cache_ladder, drains_waits_trims_and_tries_once_more) {
 TEST_F(device_cache_ladder, where_that_was_not_enough_it_throws_out_of_memory_with_the_numbers) {
   void* const held = cache.allocate(600 * MiB);
   const std::size_t before = device.counts_total();
-  try {
-    (void)cache.allocate(500 * MiB);
-    FAIL();
-  } catch (out_of_memory const& error) {
-    EXPECT_STREQ(error.report().resource, "tensors");
-    EXPECT_EQ(error.report().requested_bytes, 500 * MiB);
-    EXPECT_EQ(error.report().used_bytes, 600 * MiB);
-    EXPECT_EQ(error.report().committed_bytes, 600 * MiB);
-    EXPECT_EQ(error.report().largest_bytes, 1 * GiB - 600 * MiB);
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)cache.allocate(500 * MiB); });
+  EXPECT_STREQ(error.report().resource, "tensors");
+  EXPECT_EQ(error.report().requested_bytes, 500 * MiB);
+  EXPECT_EQ(error.report().used_bytes, 600 * MiB);
+  EXPECT_EQ(error.report().committed_bytes, 600 * MiB);
+  EXPECT_EQ(error.report().largest_bytes, 1 * GiB - 600 * MiB);
   const std::vector<std::string> calls = calls_from(before);
   EXPECT_EQ(std::ranges::count(calls, "cuMemAllocFromPoolAsync"), 2);
   EXPECT_EQ(std::ranges::count(calls, "cuStreamSynchronize"), 1);
@@ -638,12 +634,8 @@ TEST_F(device_cache_test, a_miss_in_a_capture_throws_if_the_driver_maps_no_memor
   cache.deallocate(cache.allocate(1000), 1000);
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(stricter.begin_capture(captured, gpu::capture_mode::global), gpu::status::success);
-  try {
-    (void)cache.allocate(2000);
-    ADD_FAILURE();
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)cache.allocate(2000); });
+  EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
   EXPECT_EQ(cache.stats().cached_bytes, 1000u) << "nothing is drained";
   EXPECT_EQ(stricter.end_capture(captured, graph), gpu::status::success) << "the capture is as it was";
   EXPECT_EQ(stricter.destroy_graph(graph), gpu::status::success);
@@ -656,12 +648,8 @@ TEST_F(device_cache_capture, the_ladder_of_an_upstream_of_the_users_is_left_too)
   const std::size_t asked = device.count("cuMemGetInfo");
   begin();
   below.fail_from = below.calls;
-  try {
-    (void)users.allocate(2000);
-    ADD_FAILURE();
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)users.allocate(2000); });
+  EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
   EXPECT_EQ(device.count("cuMemGetInfo"), asked);
   EXPECT_EQ(users.stats().cached_bytes, 1000u);
   EXPECT_EQ(below.calls, below.fail_from + 1);

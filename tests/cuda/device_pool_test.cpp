@@ -5,13 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory_resource>
 #include <new>
-#include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -27,6 +24,7 @@
 #include <tidemark/cuda/resources/detail/device_classes.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
+#include "caught.hpp"
 #include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "made_up_memory.hpp"
@@ -434,17 +432,14 @@ TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_in_numbers_and_
   device_pool pool{with({.slab_bytes = 4096, .name = "gradients"}), device};
   void* const block = pool.allocate(2048);
   const pool_stats before = pool.stats();
-  try {
-    (void)pool.allocate(std::numeric_limits<std::size_t>::max(), 512);
-    ADD_FAILURE() << "it was served";
-  } catch (out_of_memory const& refusal) {
-    EXPECT_STREQ(refusal.report().resource, "gradients");
-    EXPECT_EQ(refusal.report().requested_bytes, std::numeric_limits<std::size_t>::max());
-    EXPECT_EQ(refusal.report().alignment, 512u);
-    EXPECT_EQ(refusal.report().used_bytes, 2048u);
-    EXPECT_EQ(refusal.report().committed_bytes, 4096u);
-    EXPECT_STREQ(refusal.report().because, "");
-  }
+  const out_of_memory refusal =
+      test::caught<out_of_memory>([&] { (void)pool.allocate(std::numeric_limits<std::size_t>::max(), 512); });
+  EXPECT_STREQ(refusal.report().resource, "gradients");
+  EXPECT_EQ(refusal.report().requested_bytes, std::numeric_limits<std::size_t>::max());
+  EXPECT_EQ(refusal.report().alignment, 512u);
+  EXPECT_EQ(refusal.report().used_bytes, 2048u);
+  EXPECT_EQ(refusal.report().committed_bytes, 4096u);
+  EXPECT_STREQ(refusal.report().because, "");
   EXPECT_EQ(pool.stats().allocations, before.allocations);
   EXPECT_EQ(pool.stats().misses, before.misses);
   EXPECT_EQ(pool.stats().cached_bytes, before.cached_bytes) << "the free block stays where it is";
@@ -456,14 +451,10 @@ TEST_F(device_pool_test, a_slab_that_nothing_can_have_is_refused_in_numbers_and_
   constexpr std::size_t endless = std::numeric_limits<std::size_t>::max();
   device_pool pool{with({.slab_bytes = endless, .max_cached_bytes = endless, .name = "gradients"}), device};
   const std::size_t calls = upstream.calls;
-  try {
-    (void)pool.allocate(1000);
-    ADD_FAILURE() << "it was served";
-  } catch (out_of_memory const& refusal) {
-    EXPECT_STREQ(refusal.report().resource, "gradients");
-    EXPECT_EQ(refusal.report().requested_bytes, 1000u);
-    EXPECT_NE(std::string{refusal.what()}.find("slab_bytes"), std::string::npos);
-  }
+  const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)pool.allocate(1000); });
+  EXPECT_STREQ(refusal.report().resource, "gradients");
+  EXPECT_EQ(refusal.report().requested_bytes, 1000u);
+  EXPECT_NE(std::string{refusal.what()}.find("slab_bytes"), std::string::npos);
   EXPECT_EQ(upstream.calls, calls);
   EXPECT_EQ(pool.stats().held_bytes, 0u);
   pool.check_invariants();

@@ -11,6 +11,7 @@
 #include <tidemark/cuda/nccl/nccl_memory.hpp>
 #include <tidemark/cuda/nccl/nccl_registrar.hpp>
 
+#include "caught.hpp"
 #include "fake_device.hpp"
 
 namespace tidemark {
@@ -82,13 +83,9 @@ TEST(nccl_library, makes_arenas_and_registrars_say_that_it_is_not_installed) {
   test::fake_device device;
   nccl_library absent{"libnccl-which-is-not-here.so.2"};
   gpu::nccl_memory space{{}, absent, device};
-  try {
-    (void)space.reserve(100, 100);
-    FAIL() << "it allocated memory without NCCL";
-  } catch (nccl_error const& error) {
-    EXPECT_EQ(error.status(), nccl_status::not_installed);
-    EXPECT_STREQ(error.call(), "ncclMemAlloc");
-  }
+  const nccl_error error = test::caught<nccl_error>([&] { (void)space.reserve(100, 100); });
+  EXPECT_EQ(error.status(), nccl_status::not_installed);
+  EXPECT_STREQ(error.call(), "ncclMemAlloc");
   EXPECT_EQ(device.outstanding, 0u);
   EXPECT_EQ(device.budget(0).held_bytes(), 0u);
   EXPECT_THROW((gpu::nccl_registrar{nullptr, nullptr, absent, device}), nccl_error);

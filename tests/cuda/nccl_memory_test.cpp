@@ -22,6 +22,7 @@
 #include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
+#include "caught.hpp"
 #include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "fake_nccl.hpp"
@@ -218,12 +219,8 @@ TEST_F(nccl_memory_of_a_stream, says_which_error_of_nccl_came_where_the_device_h
   nccl_arena arena{nccl_memory{{.stream = stream_}, nccl_, device_}, arena_options{.reserve = 1 * MiB}};
   nccl_.fail_from = nccl_.calls;
   nccl_.fail_count = 2;
-  try {
-    (void)arena.allocate(8 * MiB);
-    FAIL() << "it allocated what NCCL refused";
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("; ncclUnhandledCudaError"), std::string::npos) << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)arena.allocate(8 * MiB); });
+  EXPECT_NE(std::string{error.what()}.find("; ncclUnhandledCudaError"), std::string::npos) << error.what();
 }
 
 TEST_F(nccl_memory_of_a_stream, asks_for_relief_before_it_fails) {
@@ -256,12 +253,8 @@ TEST_F(nccl_memory_of_a_stream, throws_the_error_of_a_device_that_is_lost) {
 TEST_F(nccl_memory_of_a_stream, throws_another_error_of_nccl) {
   nccl_memory space = this->space();
   nccl_.fail_next("ncclMemAlloc", nccl_status::internal_error);
-  try {
-    (void)space.reserve(1, 1 * MiB);
-    FAIL() << "it allocated what NCCL refused";
-  } catch (nccl_error const& error) {
-    EXPECT_STREQ(error.what(), "ncclMemAlloc: ncclInternalError (an error in NCCL)");
-  }
+  const nccl_error error = test::caught<nccl_error>([&] { (void)space.reserve(1, 1 * MiB); });
+  EXPECT_STREQ(error.what(), "ncclMemAlloc: ncclInternalError (an error in NCCL)");
   EXPECT_EQ(device_.budget(0).held_bytes(), 0u);
 }
 

@@ -27,6 +27,7 @@
 #include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
+#include "caught.hpp"
 #include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
@@ -265,12 +266,8 @@ TYPED_TEST(nccl_registrar_of, leaves_an_arena_as_it_was_when_nccl_refuses_and_sa
   void* const before = step.allocate(1000);
   const arena_stats stats = step.stats();
   this->nccl_.fail_next(this->registering, nccl_status::system_error);
-  try {
-    (void)step.allocate(8 * MiB);
-    FAIL() << "it allocated memory that is not registered";
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("; ncclSystemError"), std::string::npos) << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(8 * MiB); });
+  EXPECT_NE(std::string{error.what()}.find("; ncclSystemError"), std::string::npos) << error.what();
   EXPECT_EQ(step.stats().used_bytes, stats.used_bytes);
   EXPECT_EQ(step.stats().reserved_bytes, stats.reserved_bytes);
   EXPECT_EQ(this->device_.budget(0).held_bytes(), stats.reserved_bytes);

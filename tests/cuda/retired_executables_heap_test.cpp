@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <vector>
 
 #include <tidemark/cuda/driver/detail/retired_executables.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
