@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstddef>
 #include <memory_resource>
-#include <string>
 #include <type_traits>
 #include <vector>
 

@@ -13,15 +13,14 @@
 #include <filesystem>
 #include <memory>
 #include <memory_resource>
-#include <semaphore>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <tidemark/tidemark.hpp>
 
+#include "caught.hpp"
 #include "logged_upstream.hpp"
 #include "recording_supply.hpp"
 #include "resource_users.hpp"
@@ -130,12 +129,9 @@ TEST_F(missed, counts_nothing_where_the_default_resource_is_the_expected_one) {
 
 TEST_F(missed, refuses_a_null_resource_with_a_sentence) {
   std::pmr::memory_resource* const before = std::pmr::get_default_resource();
-  try {
-    const expect_resource expected{nullptr, "step"};
-    FAIL();
-  } catch (std::invalid_argument const& error) {
-    EXPECT_STREQ(error.what(), "expect_resource 'step': the expected resource is null");
-  }
+  EXPECT_STREQ(
+      test::caught<std::invalid_argument>([&] { const expect_resource expected{nullptr, "step"}; }).what(),
+      "expect_resource 'step': the expected resource is null");
   EXPECT_EQ(std::pmr::get_default_resource(), before);
 }
 

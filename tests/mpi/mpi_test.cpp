@@ -28,6 +28,7 @@
 #include <tidemark/graph/rehearse.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
+#include "caught.hpp"
 #include "mpi_calls.hpp"
 #include "warning_recorder.hpp"
 
@@ -165,12 +166,8 @@ TEST_F(mpi_blocks, throws_out_of_memory_and_leaves_the_arena_as_it_was) {
 TEST_F(mpi_blocks, says_that_mpi_is_not_running) {
   basic_arena<mpi_memory> buffers{{.name = "halo"}, mpi_memory{}};
   calls_.is_finalized = true;
-  try {
-    (void)buffers.allocate(1);
-    FAIL() << "it allocated memory of an MPI that has ended";
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("MPI is not running"), std::string::npos) << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)buffers.allocate(1); });
+  EXPECT_NE(std::string{error.what()}.find("MPI is not running"), std::string::npos) << error.what();
   calls_.is_finalized = false;
 }
 
@@ -268,12 +265,8 @@ TEST_F(mpi_window, leaves_an_arena_as_it_was_when_mpi_refuses_to_attach) {
   const arena_stats before = step.stats();
   calls_.fails = "MPI_Win_attach";
   calls_.fail_from = calls_.calls;
-  try {
-    (void)step.allocate(1 * MiB);
-    FAIL() << "it allocated memory that is not attached";
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("; MPI refused it: "), std::string::npos) << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(1 * MiB); });
+  EXPECT_NE(std::string{error.what()}.find("; MPI refused it: "), std::string::npos) << error.what();
   EXPECT_EQ(step.stats().used_bytes, before.used_bytes);
   EXPECT_EQ(step.stats().reserved_bytes, before.reserved_bytes);
   EXPECT_EQ(calls_.attached, attached_ + 1);
@@ -505,15 +498,11 @@ TEST_F(mpi_allreduce, sums_the_same_memory_in_each_step) {
 TEST_F(mpi_allreduce, refuses_memory_that_lies_elsewhere_and_starts_nothing) {
   std::array<float, 8> elements{}, others{};
   persistent_allreduce<float> sum{MPI_COMM_WORLD, elements};
-  try {
-    sum.start(others);
-    FAIL() << "it started on other memory";
-  } catch (std::logic_error const& error) {
-    EXPECT_EQ(std::string{error.what()}.find(
-                  "persistent_allreduce: start: the plan has changed: it was set up for 8 elements at "),
-              0u)
-        << error.what();
-  }
+  const std::logic_error error = test::caught<std::logic_error>([&] { sum.start(others); });
+  EXPECT_EQ(std::string{error.what()}.find(
+                "persistent_allreduce: start: the plan has changed: it was set up for 8 elements at "),
+            0u)
+      << error.what();
   EXPECT_THROW(sum.start(std::span{elements}.first(7)), std::logic_error);
   EXPECT_EQ(calls_.count["MPI_Start"], 0u);
   elements.fill(1);

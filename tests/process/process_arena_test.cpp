@@ -17,7 +17,6 @@
 #include <map>
 #include <memory>
 #include <memory_resource>
-#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -34,6 +33,7 @@
 #include <tidemark/process/process_view.hpp>
 #include <tidemark/process/shared_memory_error.hpp>
 
+#include "caught.hpp"
 #include "file_call_faults.hpp"
 #include "peer_process.hpp"
 #include "process_memory.hpp"
@@ -313,13 +313,9 @@ TEST(process_arena, reclaims_no_block_that_was_published) {
 TEST(process_arena, says_in_numbers_that_it_is_full_and_goes_on) {
   process_arena memory{{.reserve = 1 * MiB, .name = "prices"}};
   catalogue& first = publish(memory, 1);
-  try {
-    (void)memory.allocate(2 * MiB);
-    ADD_FAILURE() << "it has room for more than it reserved";
-  } catch (out_of_memory const& error) {
-    EXPECT_STREQ(error.report().resource, "prices");
-    EXPECT_EQ(error.report().reserved_bytes, 1 * MiB);
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)memory.allocate(2 * MiB); });
+  EXPECT_STREQ(error.report().resource, "prices");
+  EXPECT_EQ(error.report().reserved_bytes, 1 * MiB);
   EXPECT_EQ(first.wrong(), "");
   EXPECT_EQ(publish(memory, 2).wrong(), "");
 }

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +16,6 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -30,6 +28,7 @@
 #include <tidemark/process/shared_memory_error.hpp>
 #include <tidemark/process/shared_memory_view.hpp>
 
+#include "caught.hpp"
 #include "file_call_faults.hpp"
 #include "peer_process.hpp"
 #include "process_memory.hpp"
@@ -429,14 +428,10 @@ TEST(shared_memory, replaces_no_file_by_a_name) {
   const temporary_folder folder;
   std::ofstream{folder / "file"} << "some text";
   const held_range of{{.path = folder / "file", .name = "mine"}, 1 * MiB};
-  try {
-    of.space.link();
-    ADD_FAILURE() << "it has replaced a file";
-  } catch (std::system_error const& error) {
-    EXPECT_EQ(error.code(), std::errc::file_exists);
-    EXPECT_NE(std::string{error.what()}.find("shared_memory 'mine': it cannot be given the name '"),
-              std::string::npos);
-  }
+  const std::system_error error = test::caught<std::system_error>([&] { of.space.link(); });
+  EXPECT_EQ(error.code(), std::errc::file_exists);
+  EXPECT_NE(std::string{error.what()}.find("shared_memory 'mine': it cannot be given the name '"),
+            std::string::npos);
   EXPECT_EQ(std::filesystem::file_size(folder / "file"), 9u);
 }
 

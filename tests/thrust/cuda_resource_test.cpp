@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory_resource>
 #include <new>
 #include <stdexcept>
@@ -36,6 +35,7 @@
 #include <tidemark/telemetry/limit_resource.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 
+#include "caught.hpp"
 #include "cuda_mr.hpp"
 #include "fake_device.hpp"
 #include "made_up_memory.hpp"
@@ -396,25 +396,17 @@ TEST_F(cuda_resource_streams, memory_for_any_work_is_there_when_the_resources_st
 
 TEST_F(cuda_resource_streams, the_error_of_the_work_is_reported_and_nothing_is_allocated) {
   device_.fail_next("cuStreamSynchronize", status::illegal_address);
-  try {
-    (void)memory().allocate_sync(512);
-    ADD_FAILURE() << "work on the resource's stream has failed";
-  } catch (cuda_error const& error) {
-    EXPECT_EQ(error.status(), status::illegal_address);
-    EXPECT_STREQ(error.call(), "cuStreamSynchronize");
-  }
+  const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate_sync(512); });
+  EXPECT_EQ(error.status(), status::illegal_address);
+  EXPECT_STREQ(error.call(), "cuStreamSynchronize");
   EXPECT_EQ(pool_.stats().used_blocks, 0u);
 }
 
 TEST_F(cuda_resource_streams, a_captured_stream_is_not_waited_for) {
   (void)block_in_advance();
   begin_capture(own_);
-  try {
-    (void)memory().allocate_sync(512);
-    ADD_FAILURE() << "no thread can wait for captured work";
-  } catch (cuda_error const& error) {
-    EXPECT_EQ(error.status(), status::capture_unsupported);
-  }
+  const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate_sync(512); });
+  EXPECT_EQ(error.status(), status::capture_unsupported);
   EXPECT_EQ(pool_.stats().used_blocks, 0u);
   expect_lives_on(own_);
 }
@@ -440,13 +432,9 @@ TEST_F(cuda_resource_streams, if_streams_cannot_be_ordered_nothing_is_allocated)
     SCOPED_TRACE(::testing::Message() << "call " << i << " fails");
     device_.failure = status::unknown;
     device_.fail_from = device_.calls + i;
-    try {
-      (void)memory().allocate(other_.get(), 512);
-      ADD_FAILURE() << "other work may use that memory";
-    } catch (cuda_error const& error) {
-      EXPECT_EQ(error.status(), status::unknown);
-      EXPECT_STREQ(error.call(), "cuStreamWaitEvent");
-    }
+    const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate(other_.get(), 512); });
+    EXPECT_EQ(error.status(), status::unknown);
+    EXPECT_STREQ(error.call(), "cuStreamWaitEvent");
     device_.fail_from = supply::never;
     EXPECT_EQ(pool_.stats().used_blocks, 0u);
   }
@@ -485,12 +473,8 @@ TEST_F(cuda_resource_streams, where_the_resource_has_no_memory_the_driver_is_not
 TEST_F(cuda_resource_streams, a_capture_gets_no_memory_of_a_stream_outside_and_lives_on) {
   (void)block_in_advance();
   begin_capture(other_);
-  try {
-    (void)memory().allocate(other_.get(), 512);
-    ADD_FAILURE() << "what is captured cannot wait for the resource's stream";
-  } catch (cuda_error const& error) {
-    EXPECT_EQ(error.status(), status::capture_isolation);
-  }
+  const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate(other_.get(), 512); });
+  EXPECT_EQ(error.status(), status::capture_isolation);
   EXPECT_EQ(pool_.stats().used_blocks, 0u);
   expect_lives_on(other_);
 }

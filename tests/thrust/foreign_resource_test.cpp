@@ -29,6 +29,7 @@
 #include <tidemark/pool/pool.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 
+#include "caught.hpp"
 #include "cuda_mr.hpp"
 #include "fake_device.hpp"
 #include "made_up_memory.hpp"
@@ -249,14 +250,10 @@ TEST(foreign_resource_gaps, a_block_that_is_not_aligned_is_freed_and_rejected) {
   careless_source source;
   foreign_resource memory{source};
   EXPECT_EQ(memory.allocate(100, 256), reinterpret_cast<void*>(std::uintptr_t{0x10100}));
-  try {
-    (void)memory.allocate(100, 512);
-    ADD_FAILURE() << "the source does not know of 512 bytes";
-  } catch (out_of_memory const& error) {
-    EXPECT_EQ(error.report().alignment, 512u);
-    EXPECT_EQ(error.report().requested_bytes, 100u);
-    EXPECT_NE(std::string{error.what()}.find("support that alignment"), std::string::npos) << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)memory.allocate(100, 512); });
+  EXPECT_EQ(error.report().alignment, 512u);
+  EXPECT_EQ(error.report().requested_bytes, 100u);
+  EXPECT_NE(std::string{error.what()}.find("support that alignment"), std::string::npos) << error.what();
   EXPECT_EQ(source.live_blocks, 1);
 }
 
@@ -264,12 +261,8 @@ TEST(foreign_resource_gaps, null_is_out_of_memory) {
   careless_source source;
   source.gives_null = true;
   foreign_resource memory{source};
-  try {
-    (void)memory.allocate(100, 256);
-    ADD_FAILURE() << "null is no block";
-  } catch (out_of_memory const& error) {
-    EXPECT_NE(std::string{error.what()}.find("null"), std::string::npos) << error.what();
-  }
+  const out_of_memory error = test::caught<out_of_memory>([&] { (void)memory.allocate(100, 256); });
+  EXPECT_NE(std::string{error.what()}.find("null"), std::string::npos) << error.what();
   EXPECT_EQ(source.live_blocks, 0);
 }
 

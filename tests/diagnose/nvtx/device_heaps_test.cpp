@@ -16,6 +16,7 @@
 #include <tidemark/cuda/resources/device_cache.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 
+#include "caught.hpp"
 #include "fake_device.hpp"
 #include "strict_tool.hpp"
 
@@ -103,14 +104,7 @@ TEST_F(device_heaps, are_added_during_a_capture_and_go_after_it) {
 }
 
 TEST_F(device_heaps, make_suspend_and_export_throw_one_sentence) {
-  const auto said = [](auto call) -> std::string {
-    try {
-      call();
-      return "nothing";
-    } catch (std::logic_error const& error) {
-      return error.what();
-    }
-  };
+  const auto said = [](auto call) -> std::string { return test::message_of<std::logic_error>(call); };
   device_arena step{
       gpu::virtual_memory{{.stream = stream, .exported_as = gpu::handle_type::file_descriptor}, device}};
   void* const block = step.allocate(1000);
