@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <latch>
@@ -29,10 +28,9 @@
 #include <tidemark/pool/synchronized_pool.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 
+#include "caught.hpp"
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
-#include "thread_storm.hpp"
-#include "threaded_supply.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark {
@@ -121,37 +119,14 @@ TEST_F(capture_switches, count_each_way_and_peaks_outlive_frees) {
   EXPECT_EQ(stats.frozen_threads, 0u);
 }
 
-TEST_F(capture_switches, count_blocks_of_arenas_as_those_of_the_upstream) {
-  freeze_with_arena();
-  void* const inside = memory.allocate(1000);
-  EXPECT_TRUE(memory.stats().frozen_threads == 1u && memory.is_frozen());
-  thaw();
-  void* const outside = memory.allocate(24);
-  capture_switch_stats stats = memory.stats();
-  EXPECT_EQ(stats.allocations, 2u);
-  EXPECT_EQ(stats.used_bytes, 1024u) << "as asked for, wherever they lie";
-  memory.deallocate(inside, 1000);
-  memory.deallocate(outside, 24);
-  stats = memory.stats();
-  EXPECT_EQ(stats.used_blocks, 0u);
-  EXPECT_EQ(stats.used_bytes, 0u);
-  EXPECT_EQ(stats.total_bytes, 1024u);
-  expect_sound();
-  expect_no_report();
-}
-
 TEST_F(capture_switches, start_their_counts_anew_only_with_no_block_in_use) {
   void* const block = memory.allocate(100);
   void* const second = memory.allocate(100);
   memory.freeze();
   const std::vector<std::uint64_t> before = state(memory);
-  try {
-    memory.reset();
-    FAIL();
-  } catch (allocator_busy const& error) {
-    EXPECT_EQ(error.blocks(), 2u);
-    EXPECT_STREQ(error.what(), "capture_switch 'program': reset while 2 blocks are in use");
-  }
+  const allocator_busy error = test::caught<allocator_busy>([&] { memory.reset(); });
+  EXPECT_EQ(error.blocks(), 2u);
+  EXPECT_STREQ(error.what(), "capture_switch 'program': reset while 2 blocks are in use");
   EXPECT_EQ(state(memory), before);
   memory.unfreeze().release();
   memory.deallocate(block, 100);
@@ -235,35 +210,14 @@ TEST_F(capture_switches, that_are_frozen_with_an_arena_allocate_from_it) {
   expect_no_report();
 }
 
-TEST_F(capture_switches, that_are_frozen_get_an_arena_later) {
-  memory.freeze();
-  void* const baked = memory.allocate(100);
-  EXPECT_TRUE(upstream.holds(baked));
-  memory.install_arena(arena);
-  EXPECT_EQ(address_of(memory.allocate(100)), base);
-  EXPECT_EQ(memory.clear_arena(), &arena);
-  void* const again = memory.allocate(100);
-  EXPECT_TRUE(upstream.holds(again));
-  baked_blocks held = memory.unfreeze();
-  EXPECT_EQ(held.size(), 2u);
-  held.release();
-  memory.deallocate(baked, 100);
-  memory.deallocate(again, 100);
-  expect_sound();
-}
-
 TEST_F(capture_switches, take_one_arena_a_thread) {
   graph_arena other{byte_range{2 * base, 4 * KiB}, {.name = "other"}};
   memory.install_arena(arena);
   const std::vector<std::uint64_t> before = state(memory);
-  try {
-    memory.install_arena(other);
-    FAIL();
-  } catch (std::logic_error const& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "capture_switch 'program': cannot install graph_arena 'other': 'step' is installed on this thread");
-  }
+  const std::logic_error error = test::caught<std::logic_error>([&] { memory.install_arena(other); });
+  EXPECT_STREQ(
+      error.what(),
+      "capture_switch 'program': cannot install graph_arena 'other': 'step' is installed on this thread");
   EXPECT_THROW(memory.install_arena(arena), std::logic_error) << "nor the same one twice";
   EXPECT_EQ(state(memory), before);
   memory.freeze();
@@ -276,45 +230,24 @@ TEST_F(capture_switches, take_one_arena_a_thread) {
   expect_sound();
 }
 
-TEST_F(capture_switches, clear_an_arena_once_and_then_nothing) {
-  EXPECT_EQ(memory.clear_arena(), nullptr);
-  memory.install_arena(arena);
-  EXPECT_EQ(memory.clear_arena(), &arena);
-  EXPECT_FALSE(memory.has_arena());
-  EXPECT_EQ(memory.clear_arena(), nullptr);
-  EXPECT_EQ(memory.clear_arena(), nullptr);
-  memory.install_arena(arena);
-  EXPECT_TRUE(memory.has_arena()) << "an arena can be installed again";
-  memory.clear_arena();
-  expect_sound();
-}
-
 TEST_F(capture_switches, refuse_an_arena_that_another_switch_knows) {
   capture_switch first{capture_switch_options{.name = "first", .upstream = &upstream}};
   first.install_arena(arena);
   first.clear_arena();
-  try {
-    memory.install_arena(arena);
-    FAIL();
-  } catch (std::logic_error const& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "capture_switch 'program': cannot install graph_arena 'step': it is known to capture_switch 'first'");
-  }
+  const std::logic_error error = test::caught<std::logic_error>([&] { memory.install_arena(arena); });
+  EXPECT_STREQ(
+      error.what(),
+      "capture_switch 'program': cannot install graph_arena 'step': it is known to capture_switch 'first'");
   EXPECT_FALSE(memory.has_arena());
   expect_sound();
 }
 
 TEST_F(capture_switches, refuse_an_arena_that_another_thread_has_installed) {
   std::thread{[&] { memory.install_arena(arena); }}.join();
-  try {
-    memory.install_arena(arena);
-    FAIL();
-  } catch (std::logic_error const& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "capture_switch 'program': cannot install graph_arena 'step': another thread has it installed");
-  }
+  const std::logic_error error = test::caught<std::logic_error>([&] { memory.install_arena(arena); });
+  EXPECT_STREQ(
+      error.what(),
+      "capture_switch 'program': cannot install graph_arena 'step': another thread has it installed");
   EXPECT_FALSE(memory.has_arena());
   expect_sound();
 }
@@ -324,14 +257,9 @@ TEST_F(capture_switches, that_may_not_ask_their_upstream_refuse_while_they_are_f
   void* const before = tracked.allocate(100);
   tracked.freeze();
   const std::vector<std::uint64_t> frozen = state(tracked);
-  try {
-    (void)tracked.allocate(1000);
-    FAIL();
-  } catch (allocator_frozen const& error) {
-    EXPECT_STREQ(error.what(),
-                 "capture_switch 'tracked': frozen for a capture, and no graph arena is installed: cannot "
-                 "allocate 1000 bytes");
-  }
+  EXPECT_STREQ(test::caught<allocator_frozen>([&] { (void)tracked.allocate(1000); }).what(),
+               "capture_switch 'tracked': frozen for a capture, and no graph arena is installed: cannot "
+               "allocate 1000 bytes");
   EXPECT_EQ(state(tracked), frozen);
   EXPECT_EQ(tracked.stats().refused, 1u);
   EXPECT_EQ(upstream.calls, 1u) << "the upstream was not asked";
@@ -430,42 +358,6 @@ TEST_F(capture_switches, never_reuse_a_block_of_an_arena_from_a_cache_below) {
   void* const after = cached.allocate(1000, 256);
   EXPECT_NE(after, inside);
   cached.deallocate(after, 1000, 256);
-}
-
-TEST_F(capture_switches, count_what_is_in_use_when_an_arena_ends_as_deallocated) {
-  auto own = std::make_optional<graph_arena>(byte_range{2 * base, 4 * KiB});
-  memory.install_arena(*own);
-  memory.freeze();
-  void* const block = memory.allocate(100);
-  (void)memory.allocate(28);
-  (void)memory.allocate(10);
-  memory.deallocate(block, 100);
-  thaw();
-  EXPECT_EQ(memory.stats().used_blocks, 2u);
-  EXPECT_EQ(memory.stats().used_bytes, 38u);
-  own.reset();
-  EXPECT_EQ(memory.stats().used_blocks, 0u);
-  EXPECT_EQ(memory.stats().used_bytes, 0u);
-  EXPECT_EQ(memory.stats().deallocations, 3u);
-  memory.reset();
-  EXPECT_EQ(memory.stats().allocations, 0u) << "nothing is in use, so that the counts can start anew";
-  expect_sound();
-}
-
-TEST_F(capture_switches, go_on_without_an_arena_that_ends_in_the_middle_of_a_capture) {
-  auto own = std::make_optional<graph_arena>(byte_range{2 * base, 4 * KiB});
-  memory.install_arena(*own);
-  memory.freeze();
-  own.reset();
-  EXPECT_FALSE(memory.has_arena());
-  EXPECT_TRUE(memory.is_frozen());
-  expect_sound();
-  void* const block = memory.allocate(100);
-  EXPECT_TRUE(upstream.holds(block));
-  memory.deallocate(block, 100);
-  memory.unfreeze().release();
-  EXPECT_EQ(upstream.outstanding, 0u);
-  expect_sound();
 }
 
 TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them) {
@@ -592,24 +484,6 @@ TEST_F(capture_switches, give_baked_blocks_to_one_holder) {
   moved.release();
   EXPECT_EQ(baked_blocks{}.size(), 0u);
   expect_sound();
-}
-
-TEST_F(capture_switches, let_blocks_of_a_graph_that_ends_in_a_capture_wait_for_its_end) {
-  memory.freeze();
-  void* const freed = memory.allocate(100);
-  void* const kept = memory.allocate(200);
-  memory.deallocate(freed, 100);
-  baked_blocks graph = memory.unfreeze();
-  memory.freeze();
-  graph.release();
-  EXPECT_TRUE(upstream.holds(freed)) << "this thread captures, and a device cannot free it now";
-  EXPECT_EQ(memory.stats().deferred_blocks, 1u);
-  memory.deallocate(kept, 200);
-  EXPECT_EQ(memory.stats().deferred_blocks, 2u) << "of no graph any more, and so of this capture";
-  expect_sound();
-  memory.unfreeze().release();
-  EXPECT_EQ(upstream.outstanding, 0u);
-  expect_no_report();
 }
 
 TEST_F(capture_switches, whose_upstream_fails_in_a_capture_pass_that_on_with_nothing_changed) {
@@ -763,55 +637,6 @@ TEST_F(capture_switches, serve_two_captures_at_once_each_of_its_own_arena) {
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   expect_sound();
   expect_no_report();
-}
-
-TEST(capture_switch_threads, that_capture_again_and_again_beside_others_that_do_not) {
-  // Blocks change hands: what one thread got in a capture, another deallocates outside of one, and the other
-  // way round.
-  test::each_once_memory supply{test::storm_threads * test::storm_rounds};
-  std::atomic<std::size_t> handed{0};
-  {
-    capture_switch memory{&supply};
-    std::array<std::atomic<void*>, 64> exchange{};
-    std::latch all_done{test::storm_threads}, all_given_back{test::storm_threads};
-    test::on_threads([&](std::size_t thread) {
-      graph_arena own{byte_range{(thread + 1) * base, 64 * MiB}};
-      std::vector<baked_blocks> graphs;
-      const auto swap_in = [&](std::size_t i, void* block) {
-        if (void* const other = exchange[i % exchange.size()].exchange(block)) memory.deallocate(other, 24);
-      };
-      for (std::size_t round = 0; round < test::storm_rounds / 20; ++round) {
-        const bool captures = thread % 2 == 0;
-        if (captures) {
-          if (round % 4 != 0) memory.install_arena(own);
-          memory.freeze();
-        }
-        for (std::size_t i = 0; i < 20; ++i) {
-          swap_in(thread + i * 7, memory.allocate(24));
-          handed.fetch_add(1);
-        }
-        if (captures) {
-          memory.clear_arena();
-          graphs.push_back(memory.unfreeze());
-          if (graphs.size() > 8) graphs.erase(graphs.begin());
-        }
-      }
-      graphs.clear();
-      // Blocks of this thread's arena are in other hands: it ends when they were all deallocated.
-      all_done.arrive_and_wait();
-      for (std::size_t i = thread; i < exchange.size(); i += test::storm_threads) swap_in(i, nullptr);
-      all_given_back.arrive_and_wait();
-      own.check_invariants();
-      EXPECT_EQ(own.stats().used_blocks, 0u);
-    });
-    const capture_switch_stats stats = memory.stats();
-    EXPECT_EQ(stats.allocations, handed.load());
-    EXPECT_EQ(stats.used_blocks, 0u);
-    EXPECT_EQ(stats.used_bytes, 0u);
-    EXPECT_EQ(stats.deferred_blocks, 0u);
-    memory.check_invariants();
-  }
-  EXPECT_EQ(supply.outstanding(), 0u);
 }
 
 TEST_F(capture_switches, ignore_null_frozen_or_not) {

@@ -16,7 +16,6 @@
 #include <latch>
 #include <memory>
 #include <memory_resource>
-#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -37,6 +36,7 @@
 #include <tidemark/pool/reuse_cache.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 
+#include "caught.hpp"
 #include "recording_supply.hpp"
 #include "replaying_backend.hpp"
 #include "threaded_supply.hpp"
@@ -346,12 +346,8 @@ TEST_F(captures, that_were_moved_from_say_so) {
   EXPECT_THROW((void)graph.is_replay_capable(), std::logic_error);
   EXPECT_THROW((void)graph.inputs(), std::logic_error);
   EXPECT_THROW((void)graph.arena(), std::logic_error);
-  try {
-    (void)std::as_const(graph).outputs();
-    FAIL();
-  } catch (std::logic_error const& error) {
-    EXPECT_STREQ(error.what(), "captured_graph: it was moved from, and is empty");
-  }
+  EXPECT_STREQ(test::caught<std::logic_error>([&] { (void)std::as_const(graph).outputs(); }).what(),
+               "captured_graph: it was moved from, and is empty");
 }
 
 TEST_F(captures, hold_any_movable_inputs_and_outputs) {
@@ -644,12 +640,8 @@ TEST_F(updates, are_refused_while_blocks_that_the_body_allocated_are_in_use) {
     y.resize(4);
     backend.enqueue([&x, &y] { y[0] = -x.as<float>()[0]; });
   };
-  try {
-    (void)kept.update(backend, body);
-    ADD_FAILURE() << "the outputs lie where the new body would allocate";
-  } catch (allocator_busy const& error) {
-    EXPECT_EQ(error.blocks(), 1u);
-  }
+  const allocator_busy error = test::caught<allocator_busy>([&] { (void)kept.update(backend, body); });
+  EXPECT_EQ(error.blocks(), 1u);
   put(kept.inputs(), {1, 2, 3, 4});
   kept.launch();
   EXPECT_EQ(kept.outputs()[3], 4);
@@ -907,12 +899,10 @@ TEST_F(failing_captures, of_a_switch_with_an_arena_do_not_begin_and_leave_it_ins
 }
 
 TEST_F(failing_captures, without_an_arena_do_not_begin) {
-  try {
-    (void)capture_of(nullptr, [](std::pmr::memory_resource&) {});
-    FAIL();
-  } catch (std::invalid_argument const& error) {
-    EXPECT_STREQ(error.what(), "capture: the arena is null");
-  }
+  EXPECT_STREQ(test::caught<std::invalid_argument>([&] {
+                 (void)capture_of(nullptr, [](std::pmr::memory_resource&) {});
+               }).what(),
+               "capture: the arena is null");
   EXPECT_EQ(log, (event_log{"inputs ends", "outputs ends"}));
   expect_idle();
 }

@@ -13,7 +13,6 @@
 #include <new>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/units.hpp>
