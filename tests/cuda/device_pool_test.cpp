@@ -147,16 +147,6 @@ TEST_F(device_pool_test, without_an_upstream_it_has_a_pool_of_the_drivers_in_the
   EXPECT_EQ(device.count("cuMemAlloc") + device.count("cuMemFree"), 0u);
 }
 
-TEST_F(device_pool_test, its_destructor_returns_blocks_in_use_too) {
-  {
-    device_pool pool{with({}), device};
-    (void)take(pool, 3, 1000);
-    (void)pool.allocate(100 * MiB);
-    EXPECT_GT(upstream.outstanding, 100 * MiB);
-  }
-  EXPECT_EQ(upstream.outstanding, 0u);
-}
-
 TEST_F(device_pool_test, classes_beyond_16_gib_are_refused_and_16_gib_are_not) {
   EXPECT_THROW((device_pool{with({.largest_pooled_bytes = 16 * GiB + 1}), device}), std::invalid_argument);
   device_pool pool{with({.largest_pooled_bytes = 16 * GiB}), device};
@@ -179,14 +169,6 @@ TEST_F(device_pool_test, free_blocks_beyond_the_limit_go_back) {
   EXPECT_LE(upstream.outstanding, 256 * KiB);
   EXPECT_LE(pool.stats().peak_cached_bytes, 256 * KiB);
   pool.check_invariants();
-}
-
-TEST_F(device_pool_test, a_limit_of_nothing_keeps_nothing) {
-  device_pool pool{with({.max_cached_bytes = 0}), device};
-  const std::vector<void*> blocks = take(pool, 10, 4096);
-  EXPECT_EQ(upstream.outstanding, 10 * 4096u) << "slabs of one block";
-  give(pool, blocks, 4096);
-  EXPECT_EQ(upstream.outstanding, 0u);
 }
 
 TEST_F(device_pool_test, trim_gives_back_wholly_free_slabs_and_sets_the_rest_aside) {
@@ -246,18 +228,6 @@ TEST_F(device_pool_test, slabs_that_the_limit_had_to_leave_go_when_half_of_what_
   EXPECT_LE(pool.stats().peak_cached_bytes, 256 * KiB);
   EXPECT_LE(upstream.outstanding, 512 * KiB) << "although the 64 KiB freed last are far below the limit";
   pool.check_invariants();
-}
-
-TEST_F(device_pool_test, clear_keeps_what_is_in_use) {
-  device_pool pool{with({.slab_bytes = 64 * KiB}), device};
-  void* const live = pool.allocate(1000);
-  void* const large = pool.allocate(100 * MiB);
-  give(pool, take(pool, 3, 5000), 5000);
-  pool.clear();
-  EXPECT_EQ(pool.stats().used_blocks, 2u);
-  EXPECT_EQ(pool.stats().cached_bytes, 0u);
-  give(pool, {live}, 1000);
-  give(pool, {large}, 100 * MiB);
 }
 
 // ---- statistics -------------------------------------------------------------------------------------------

@@ -141,23 +141,6 @@ TEST(shared_arena, zeroes_pushed_blocks_that_are_set_aside_after_use) {
   }
 }
 
-TEST(shared_arena, zeroes_what_another_thread_has_used_before) {
-  shared_arena team;
-  for (int step = 0; step < 3; ++step) {
-    for (int thread = 0; thread < 2; ++thread) {
-      on_a_thread([&] {
-        auto local = team.local();
-        for (int i = 0; i < 40; ++i) {
-          auto bytes = local.push_array<unsigned char>(static_cast<std::size_t>(3000 + step * 4000));
-          for (unsigned char byte : bytes) ASSERT_EQ(byte, 0);
-          std::memset(bytes.data(), 0xAB, bytes.size());
-        }
-      });
-    }
-    team.reset();
-  }
-}
-
 TEST(shared_arena, uses_extents_on_that_any_thread_has_freed) {
   shared_arena team{{.reserve = 64 * MiB}};
   for (int step = 0; step < 10; ++step) {
