@@ -156,6 +156,7 @@ class replacements {
   order_tree::leaf_number next_ = 0;
 };
 
+// P.36
 TEST(order_tree, has_the_orders_in_which_each_replaced_set_lay_together) {
   std::size_t refused = 0, kept = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
@@ -171,6 +172,7 @@ TEST(order_tree, has_the_orders_in_which_each_replaced_set_lay_together) {
   EXPECT_GT(kept, 100u);
 }
 
+// P.36
 TEST(order_tree, undoes_replacements_and_says_where_leaves_lay) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     replacements tested{seed, seed % 2 == 1};
@@ -188,6 +190,7 @@ TEST(order_tree, undoes_replacements_and_says_where_leaves_lay) {
   }
 }
 
+// P.36
 TEST(order_tree, counts_the_leaves_around_some) {
   order_tree tree;
   tree.restart(leaves{0, 1, 2, 3});
@@ -204,6 +207,7 @@ bool are_gathered(leaves order, std::vector<std::uint32_t> const& of, std::uint3
   return std::none_of(std::find_if_not(first, order.end(), is_gathered), order.end(), is_gathered);
 }
 
+// P.36
 TEST(order_tree, can_gather_what_lies_together_in_some_order_without_what_is_lower) {
   std::mt19937_64 random{11};
   std::size_t apart = 0, gathered = 0;
@@ -223,6 +227,7 @@ TEST(order_tree, can_gather_what_lies_together_in_some_order_without_what_is_low
   EXPECT_GT(gathered, 10u);
 }
 
+// P.36
 TEST(order_tree, without_some_leaves_has_the_orders_of_the_others) {
   for (std::uint64_t problem = 0; problem < 60; ++problem) {
     replacements made{problem};
@@ -243,6 +248,7 @@ TEST(order_tree, without_some_leaves_has_the_orders_of_the_others) {
   }
 }
 
+// P.36
 TEST(order_tree, looks_at_the_nodes_around_a_replacement_alone) {
   // Each pair lies in a pair: what is around them is not looked at.
   order_tree tree;

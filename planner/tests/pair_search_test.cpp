@@ -106,6 +106,7 @@ class searched {
   std::vector<pair_search::step> steps_;
 };
 
+// P.42
 TEST(pair_search, finds_the_lowest_layout_and_refutes_lower_ones) {
   std::size_t above = 0;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
@@ -120,6 +121,7 @@ TEST(pair_search, finds_the_lowest_layout_and_refutes_lower_ones) {
   EXPECT_GT(above, 100U);  // what is live at once is not all that it takes
 }
 
+// P.42
 TEST(pair_search, counts_the_padding_of_alignments_without_a_case) {
   const std::vector<lifetime> blocks(5, {.lower = 0, .upper = 1, .size = 10, .alignment = 64});
   searched search{blocks};
@@ -128,6 +130,7 @@ TEST(pair_search, counts_the_padding_of_alignments_without_a_case) {
   EXPECT_EQ(search.probe((4 * 64 + 10) / 2), outcome::found);
 }
 
+// P.42
 TEST(pair_search, tries_buffers_that_are_alike_in_one_order) {
   // 24 orders of four that are alike, none of which has room below the other's.
   std::vector<lifetime> blocks(4, {.lower = 0, .upper = 2, .size = 3, .alignment = 2});
@@ -137,6 +140,7 @@ TEST(pair_search, tries_buffers_that_are_alike_in_one_order) {
   EXPECT_LE(search.cases(), 8U);
 }
 
+// P.42
 TEST(pair_search, has_no_answer_once_it_is_stopped) {
   const std::atomic<bool> stop{true};
   planner::options stopped = by_bytes;
@@ -153,6 +157,7 @@ TEST(pair_search, has_no_answer_once_it_is_stopped) {
   }
 }
 
+// P.42
 TEST(pair_search, keeps_the_steps_of_a_proof) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     searched search{some_blocks(seed, false)};
@@ -166,6 +171,7 @@ TEST(pair_search, keeps_the_steps_of_a_proof) {
   }
 }
 
+// P.42
 TEST(pair_search, gives_up_after_so_many_steps) {
   std::size_t cut = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

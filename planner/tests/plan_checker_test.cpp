@@ -46,11 +46,13 @@ struct example_of_conflicts {
   [[nodiscard]] std::string fault() const { return plan_fault(made, blocks, conflicts, 64); }
 };
 
+// P.1
 TEST(plan_checker, a_sound_plan_passes) {
   EXPECT_EQ(example{}.fault(), "");
   EXPECT_EQ(plan_fault(memory_plan{}, std::vector<lifetime>{}, 64), "");
 }
 
+// P.1
 TEST(plan_checker, two_live_blocks_that_share_a_byte_are_named) {
   example e;
   e.blocks[0].size = 129;
@@ -127,6 +129,7 @@ TEST(plan_checker, reports_a_block_that_ends_beyond_all_addresses) {
   EXPECT_NE(e.fault().find("ends above all bytes there are"), std::string::npos) << e.fault();
 }
 
+// P.3
 TEST(plan_checker, reports_a_wrong_lower_bound) {
   example e;
   e.made.lower_bound = 256;
@@ -139,6 +142,7 @@ TEST(plan_checker, reports_a_wrong_lower_bound) {
   EXPECT_EQ(e.fault(), "the lower bound is 64, and a fixed block ends at 128");
 }
 
+// P.42
 TEST(plan_checker, reports_a_proven_bound_that_the_rest_contradicts) {
   example e;
   e.made.optimal = false;
@@ -173,6 +177,7 @@ TEST(plan_checker, plans_of_conflicts_are_looked_at_alike) {
   EXPECT_EQ(e.fault(), "block 1 (60 bytes at 64) is not aligned to 128");
 }
 
+// P.1
 TEST(plan_checker, random_plans_get_the_answer_of_a_look_at_all_pairs) {
   std::mt19937_64 random{9};
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };

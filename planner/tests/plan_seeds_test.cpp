@@ -54,23 +54,29 @@ void expect_fits(blocks const& step, std::uint64_t nodes) {
   }
 }
 
+// P.36
 TEST(plan_seeds, minimalloc_a_fits_with_each) { expect_fits(recorded("minimalloc_A"), 20'000); }
 
+// P.36
 TEST(plan_seeds, minimalloc_c_fits_with_each) { expect_fits(recorded("minimalloc_C"), 20'000); }
 
+// P.36
 TEST(plan_seeds, nested_phases_fit_with_each) { expect_fits(hard_step({.buffers = 350}), 20'000); }
 
+// P.36
 TEST(plan_seeds, nested_phases_with_gaps_fit_with_each) {
   expect_fits(hard_step({.buffers = 250, .has_gaps = true}), 20'000);
   // The searches that place one buffer after the other did not find a plan of this one in seconds.
   expect_fits(hard_step({.buffers = 350, .has_gaps = true, .seed = 4}), 40'000);
 }
 
+// P.36
 TEST(plan_seeds, overlapping_phases_fit_with_each) {
   for (std::size_t buffers : {250u, 350u, 500u})
     expect_fits(hard_step({.shape = step_shape::overlapping, .buffers = buffers, .seed = 1}), 40'000);
 }
 
+// P.36
 TEST(plan_seeds, overlapping_phases_with_gaps_fit_with_each) {
   for (std::size_t buffers : {250u, 350u}) {
     expect_fits(
@@ -79,6 +85,7 @@ TEST(plan_seeds, overlapping_phases_with_gaps_fit_with_each) {
   }
 }
 
+// P.36
 TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
   // No search comes to the bound of this one within so many nodes, and without the ladder it stays at 1.065.
   const blocks step =
@@ -88,6 +95,7 @@ TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
   EXPECT_LT(made.ratio(), 1.05);
 }
 
+// P.36
 TEST(hard_steps, are_cut_from_a_plan_at_capacity) {
   for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
     for (bool has_gaps : {false, true}) {
@@ -105,6 +113,7 @@ TEST(hard_steps, are_cut_from_a_plan_at_capacity) {
   }
 }
 
+// P.36
 TEST(hard_steps, have_as_much_live_as_they_fit_into) {
   for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
     for (bool has_gaps : {false, true}) {

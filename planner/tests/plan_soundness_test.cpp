@@ -52,6 +52,7 @@ class random_problem {
 
 constexpr std::size_t problems = 400;
 
+// P.1
 TEST(plan_soundness, random_lifetimes_have_sound_plans) {
   std::size_t planned = 0;
   for (std::size_t seed = 0; seed < problems; ++seed) {
@@ -66,6 +67,7 @@ TEST(plan_soundness, random_lifetimes_have_sound_plans) {
   EXPECT_GT(planned, problems / 2);
 }
 
+// P.2
 TEST(plan_soundness, random_conflicts_have_sound_plans) {
   std::size_t planned = 0;
   for (std::size_t seed = 0; seed < problems; ++seed) {

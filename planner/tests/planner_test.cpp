@@ -313,6 +313,7 @@ TEST(plan, of_nothing_has_no_height) {
   EXPECT_EQ(made.stages.size(), 1u);
 }
 
+// P.5
 TEST(plan, puts_blocks_that_are_never_live_together_at_the_bottom) {
   blocks asked;
   for (std::size_t i = 0; i < 100; ++i) asked.push_back({.lower = i, .upper = i + 1, .size = 100 + i});
@@ -322,6 +323,7 @@ TEST(plan, puts_blocks_that_are_never_live_together_at_the_bottom) {
   EXPECT_EQ(made.stages.size(), 1u);
 }
 
+// P.5
 TEST(plan, puts_blocks_that_are_all_live_at_once_on_each_other) {
   blocks asked;
   for (std::size_t i = 0; i < 100; ++i) asked.push_back({.lower = i, .upper = 1000 - i, .size = 100 + i});
@@ -331,6 +333,7 @@ TEST(plan, puts_blocks_that_are_all_live_at_once_on_each_other) {
   EXPECT_EQ(made.stages.size(), 1u);
 }
 
+// P.5
 TEST(plan, of_blocks_of_one_size_is_optimal_at_once) {
   std::mt19937_64 random{1};
   blocks asked = random_blocks(random, {.count = 1000, .moments = 500});
@@ -357,6 +360,7 @@ TEST(plan, of_many_blocks_of_one_size_is_optimal_at_once) {
   EXPECT_TRUE(made.optimal);
 }
 
+// P.1
 TEST(plan, rounds_blocks_up_to_the_alignment) {
   const planner::result made = planned({{0, 2, 1}, {1, 3, 257}, {1, 3, 256}}, unhurried(256));
   EXPECT_EQ(made.lower_bound, 1024u);
@@ -373,17 +377,20 @@ TEST(plan, holds_blocks_without_bytes_or_life_that_are_in_no_others_way) {
   EXPECT_EQ(made.offsets, (std::vector<std::size_t>{0, 0, 0, 4096}));
 }
 
+// P.1
 TEST(plan, a_life_ends_before_its_last_moment) {
   EXPECT_EQ(planned({{0, 5, 64}, {5, 9, 64}}, unhurried()).height, 64u);
   EXPECT_EQ(planned({{0, 6, 64}, {5, 9, 64}}, unhurried()).height, 128u);
 }
 
+// P.7
 TEST(plan, the_end_of_a_fixed_block_is_a_bound) {
   const planner::result made = planned({{0, 5, 64, 1, 960}, {0, 5, 64}}, unhurried());
   EXPECT_EQ(made.lower_bound, 1024u);
   EXPECT_EQ(made.height, 1024u);
 }
 
+// P.7
 TEST(plan, blocks_go_below_and_above_fixed_ones) {
   const planner::result made =
       planned({{0, 9, 64, 1, 128}, {0, 9, 128}, {0, 9, 32}, {5, 9, 64}}, unhurried());
@@ -406,6 +413,7 @@ TEST(plan, moments_may_be_any_numbers) {
   EXPECT_EQ(made.height, 40u);
 }
 
+// P.4
 TEST(plan, small_cases_are_optimal_as_of_all_orders) {
   blocks kinds;
   for (std::uint64_t lower = 0; lower < 3; ++lower) {
@@ -434,6 +442,7 @@ TEST(plan, small_cases_are_optimal_as_of_all_orders) {
   EXPECT_EQ(cases, 33'630u);
 }
 
+// P.4
 TEST(plan, random_small_cases_are_optimal_as_of_all_orders) {
   std::mt19937_64 random{2};
   std::size_t above_bound = 0;
@@ -458,6 +467,7 @@ TEST(plan, random_small_cases_are_optimal_as_of_all_orders) {
   EXPECT_GE(above_bound, 50u);
 }
 
+// P.3
 TEST(plan, is_never_above_the_order_by_size) {
   std::mt19937_64 random{3};
   for (std::size_t round = 0; round < 300; ++round) {
@@ -468,6 +478,7 @@ TEST(plan, is_never_above_the_order_by_size) {
   }
 }
 
+// P.6
 TEST(plan, more_nodes_never_make_it_worse) {
   for (blocks const& asked : {recorded("../plans/minimalloc_A.csv"), cut_rectangle(5, 300, 100'000)}) {
     std::size_t last = std::numeric_limits<std::size_t>::max();
@@ -479,6 +490,7 @@ TEST(plan, more_nodes_never_make_it_worse) {
   }
 }
 
+// P.6
 TEST(plan, ends_at_the_node_limit) {
   for (std::uint64_t nodes : {std::uint64_t{1000}, std::uint64_t{4321}}) {
     std::uint64_t placed = 0;
@@ -494,6 +506,7 @@ blocks long_searched_step() {
       {.shape = test::step_shape::overlapping, .buffers = 350, .has_gaps = true, .seed = 7});
 }
 
+// P.6
 TEST(plan, is_the_same_for_a_seed_and_a_node_limit) {
   const blocks asked = long_searched_step();
   planner::options options = up_to(60'000);
@@ -505,6 +518,7 @@ TEST(plan, is_the_same_for_a_seed_and_a_node_limit) {
   EXPECT_NE(first.offsets, planned(asked, options).offsets);
 }
 
+// P.6
 TEST(plan, ends_when_the_capacity_holds_it) {
   const blocks asked = recorded("../plans/minimalloc_C.csv");
   planner::options options = unhurried();
@@ -514,6 +528,7 @@ TEST(plan, ends_when_the_capacity_holds_it) {
   EXPECT_FALSE(made.optimal);
 }
 
+// P.6
 TEST(plan, of_many_blocks_of_which_few_are_free_is_sound) {
   // All that is free is tried in each place before a layout goes on.
   blocks asked{{.lower = 2, .upper = 5, .size = 4},
@@ -524,6 +539,7 @@ TEST(plan, of_many_blocks_of_which_few_are_free_is_sound) {
   EXPECT_EQ(planned(asked, up_to(500)).height, 14u);
 }
 
+// P.6
 TEST(plan, a_capacity_that_holds_everything_ends_before_the_first_stage) {
   for (std::size_t count : {3u, 5000u}) {
     blocks asked(count, {.upper = 3, .size = 7});
@@ -536,6 +552,7 @@ TEST(plan, a_capacity_that_holds_everything_ends_before_the_first_stage) {
   }
 }
 
+// P.6
 TEST(plan, a_time_limit_of_0_leaves_the_plan_of_the_quick_orders) {
   const blocks asked = recorded("../plans/minimalloc_A.csv");
   planner::options options;
@@ -544,6 +561,7 @@ TEST(plan, a_time_limit_of_0_leaves_the_plan_of_the_quick_orders) {
   EXPECT_EQ(made.offsets, make_plan(asked, 256).offsets);
 }
 
+// P.6
 TEST(plan, a_stop_that_is_set_leaves_the_plan_of_the_quick_orders) {
   const std::atomic<bool> stop{true};
   planner::options options = exactly();
@@ -552,6 +570,7 @@ TEST(plan, a_stop_that_is_set_leaves_the_plan_of_the_quick_orders) {
   EXPECT_EQ(planned(asked, options).offsets, make_plan(asked, 1).offsets);
 }
 
+// P.6
 TEST(plan, a_stop_that_is_set_while_it_is_made_ends_it_with_the_lowest_plan) {
   std::atomic<bool> stop{false};
   planner::options options = exactly();
@@ -567,6 +586,7 @@ TEST(plan, a_stop_that_is_set_while_it_is_made_ends_it_with_the_lowest_plan) {
   EXPECT_EQ(made.height, height);
 }
 
+// P.11
 TEST(plan, tells_of_each_lower_plan) {
   planner::options options = up_to(20'000);
   std::vector<planner::progress> told;
@@ -583,12 +603,14 @@ TEST(plan, tells_of_each_lower_plan) {
   }
 }
 
+// P.11
 TEST(plan, what_the_progress_throws_passes_through) {
   planner::options options = unhurried();
   options.on_progress = [](planner::progress const&) { throw std::runtime_error{"enough"}; };
   EXPECT_THROW((void)planner::find_plan(recorded("../plans/minimalloc_A.csv"), options), std::runtime_error);
 }
 
+// P.11
 TEST(plan, stages_say_what_was_done) {
   const planner::result made = planned(long_searched_step(), up_to(20'000));
   std::vector<std::string> names;
@@ -602,6 +624,7 @@ TEST(plan, stages_say_what_was_done) {
   EXPECT_EQ(last, made.height);
 }
 
+// P.8
 TEST(plan, of_20000_blocks_is_made_without_pairs_of_them) {
   std::mt19937_64 random{9};
   const blocks asked = random_blocks(random, {.count = 20'000, .moments = 80'000, .max_size = 100'000});
@@ -617,6 +640,7 @@ blocks staircase(std::size_t n) {
   return made;
 }
 
+// P.8
 TEST(plan, of_many_blocks_with_much_padding_or_many_fixed_has_no_promotion) {
   const auto names_of = [](blocks const& asked) {
     std::vector<std::string> names;
@@ -632,6 +656,7 @@ TEST(plan, of_many_blocks_with_much_padding_or_many_fixed_has_no_promotion) {
   EXPECT_EQ(names_of(asked), (std::vector<std::string>{"start", "ejection"}));
 }
 
+// P.8
 TEST(plan, of_many_blocks_that_outlive_each_other_is_low_soon) {
   const planner::result made = planned(staircase(5000), up_to(40'000));
   EXPECT_LT(made.ratio(), 1.01);
@@ -669,10 +694,12 @@ blocks training_step(std::size_t n) {
   return made;
 }
 
+// P.8
 TEST(plan, of_a_step_of_20000_blocks_is_at_the_bound_soon) {
   EXPECT_TRUE(planned(training_step(20'000), up_to(120'000)).optimal);
 }
 
+// P.8
 TEST(plan, of_many_blocks_gets_lower_with_time) {
   std::mt19937_64 random{9};
   const planner::result made = planned(short_blocks(random, 5000, 20'000), up_to(250'000));
@@ -691,6 +718,7 @@ void expect_ejection_lowers(blocks const& asked, std::uint64_t nodes, char const
   ADD_FAILURE() << "ejection did not make it lower";
 }
 
+// P.8
 TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
   // The first ratio is 1.021 if promotion does not go back.
   std::mt19937_64 random{10};
@@ -708,6 +736,7 @@ TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
   EXPECT_LT(planned(asked, up_to(250'000)).ratio(), 1.03);
 }
 
+// P.8
 TEST(plan, of_many_blocks_that_fill_the_memory_is_lowered_where_it_is_highest) {
   // Of so few sizes and moments many parts change at once, which one pass along time is not enough for.
   expect_ejection_lowers(test::hard_step({.buffers = 5000, .seed = 3}), 155'000, "promotion");
@@ -724,6 +753,7 @@ void expect_pass_along_time_fills(test::hard_step_options const& options) {
   EXPECT_EQ(test::plan_fault(made, asked, 1), "");
 }
 
+// P.8
 TEST(plan, of_many_blocks_that_fill_the_memory_at_every_moment_is_at_the_bound_after_one_pass) {
   constexpr std::uint64_t many_moments = std::uint64_t{1} << 30U;
   for (auto shape : {test::step_shape::nested, test::step_shape::overlapping}) {
@@ -736,6 +766,7 @@ TEST(plan, of_many_blocks_that_fill_the_memory_at_every_moment_is_at_the_bound_a
   expect_pass_along_time_fills({.buffers = 5000, .seed = 3, .units = 1U << 20U, .moments = 1U << 20U});
 }
 
+// P.8
 TEST(plan, of_many_blocks_that_do_not_fill_the_memory_goes_on_after_the_pass_along_time) {
   const planner::result made = planned(test::hard_step({.buffers = 5000, .has_gaps = true}), up_to(12'000));
   ASSERT_GE(made.stages.size(), 3u);
@@ -744,6 +775,7 @@ TEST(plan, of_many_blocks_that_do_not_fill_the_memory_goes_on_after_the_pass_alo
   EXPECT_STREQ(made.stages[2].name, "orders");
 }
 
+// P.8
 TEST(plan, of_many_fixed_and_aligned_blocks_is_lowered_around_them) {
   std::mt19937_64 random{10};
   blocks asked = short_blocks(random, 4100, 4000);
@@ -753,6 +785,7 @@ TEST(plan, of_many_fixed_and_aligned_blocks_is_lowered_around_them) {
   expect_ejection_lowers(asked, 40'000, "promotion");
 }
 
+// P.8
 TEST(plan, more_nodes_never_make_that_of_many_blocks_worse) {
   std::mt19937_64 random{9};
   const blocks asked = short_blocks(random, 5000, 2500);
@@ -768,6 +801,7 @@ TEST(plan, of_a_cut_rectangle_of_300_is_lowered) {
   EXPECT_LT(planned(cut_rectangle(3, 300, std::size_t{1} << 20), up_to(60'000)).ratio(), 1.25);
 }
 
+// P.42
 TEST(plan, has_a_proven_bound_above_what_is_live_where_alignments_leave_gaps) {
   // One lies below 64, and 3 at multiples of 64 above; the small one has its place in a gap.
   blocks asked(4, {.lower = 0, .upper = 9, .size = 10, .alignment = 64});
@@ -793,6 +827,7 @@ TEST(plan, has_a_proven_bound_with_the_padding_of_one_moment_however_many_blocks
   EXPECT_EQ(planned(asked, up_to(0)).proven_bound, 5U * 4096 + 10);
 }
 
+// P.42
 TEST(plan, of_few_aligned_blocks_is_mostly_shown_to_be_the_lowest) {
   // The searches by offset show it for 12 of them.
   std::size_t optimal = 0;
@@ -811,6 +846,7 @@ TEST(plan, of_few_aligned_blocks_is_mostly_shown_to_be_the_lowest) {
   EXPECT_GE(optimal, 14U);
 }
 
+// P.9
 TEST(plan, of_cut_rectangles_is_exact) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const planner::result made = planned(cut_rectangle(seed, 100, 1000), up_to(1'000'000));
@@ -818,6 +854,7 @@ TEST(plan, of_cut_rectangles_is_exact) {
   }
 }
 
+// P.9
 TEST(plan, of_resnet50_is_optimal) {
   for (std::size_t alignment : {1u, 256u}) {
     const planner::result made = planned(recorded("../plans/resnet50.csv"), up_to(40'000, alignment));
@@ -826,6 +863,7 @@ TEST(plan, of_resnet50_is_optimal) {
   }
 }
 
+// P.9
 TEST(plan, of_a_step_of_the_transformer_is_optimal) {
   for (std::size_t alignment : {1u, 256u}) {
     const planner::result made = planned(recorded("torch_gpt_lifetimes.csv"), up_to(40'000, alignment));
@@ -834,6 +872,7 @@ TEST(plan, of_a_step_of_the_transformer_is_optimal) {
   }
 }
 
+// P.9
 TEST(plan, of_minimalloc_is_good_early) {
   for (char const* name : {"../plans/minimalloc_A.csv", "../plans/minimalloc_C.csv"}) {
     EXPECT_LE(planned(recorded(name), up_to(20'000)).ratio(), 1.20) << name;
@@ -841,6 +880,7 @@ TEST(plan, of_minimalloc_is_good_early) {
   }
 }
 
+// P.9
 TEST(plan, of_minimalloc_fits_its_capacity) {
   for (char const* name : {"../plans/minimalloc_A.csv", "../plans/minimalloc_C.csv"}) {
     planner::options options = up_to(1'000'000);
@@ -850,6 +890,7 @@ TEST(plan, of_minimalloc_fits_its_capacity) {
   }
 }
 
+// P.2
 TEST(conflict_plan, of_conflicts_of_lifetimes_is_a_plan_for_them) {
   std::mt19937_64 random{10};
   for (std::size_t round = 0; round < 200; ++round) {
@@ -864,6 +905,7 @@ TEST(conflict_plan, of_conflicts_of_lifetimes_is_a_plan_for_them) {
   }
 }
 
+// P.7
 TEST(conflict_plan, fixed_blocks_lie_where_they_must) {
   std::mt19937_64 random{11};
   for (std::size_t round = 0; round < 200; ++round) {
@@ -874,6 +916,7 @@ TEST(conflict_plan, fixed_blocks_lie_where_they_must) {
   }
 }
 
+// P.2
 TEST(conflict_plan, need_not_be_of_intervals) {
   // A ring of five, whose largest clique is two, and which three colors need.
   const std::vector<plan_block> ring(5, plan_block{.size = 10});
@@ -885,6 +928,7 @@ TEST(conflict_plan, need_not_be_of_intervals) {
   EXPECT_FALSE(made.optimal);
 }
 
+// P.8
 TEST(conflict_plan, of_many_blocks_is_lowered_by_ejection) {
   // Rings of five.
   std::vector<plan_block> rings;
@@ -900,6 +944,7 @@ TEST(conflict_plan, of_many_blocks_is_lowered_by_ejection) {
   EXPECT_EQ(names, (std::vector<std::string>{"start", "ejection"}));
 }
 
+// P.2
 TEST(conflict_plan, the_bound_is_of_a_clique) {
   // Two cliques that share a block, and one that is in conflict with all, but lighter.
   const std::vector<plan_block> asked{{100}, {50}, {60}, {70}, {80}, {1}};

@@ -101,13 +101,17 @@ void expect_lowest_first(kind of) {
   }
 }
 
+// P.8
 TEST(skyline_layout, places_next_what_can_lie_lowest) { expect_lowest_first({}); }
+// P.8
 TEST(skyline_layout, places_next_what_can_lie_lowest_where_some_are_aligned_further) {
   expect_lowest_first({.has_aligned = true});
 }
+// P.8
 TEST(skyline_layout, places_next_what_can_lie_lowest_around_fixed_buffers) {
   expect_lowest_first({.has_fixed = true});
 }
+// P.8
 TEST(skyline_layout, places_next_what_can_lie_lowest_around_fixed_buffers_where_some_are_aligned_further) {
   expect_lowest_first({.has_aligned = true, .has_fixed = true});
 }
@@ -124,6 +128,7 @@ std::size_t height_over_fullest(std::vector<lifetime> const& blocks, std::size_t
   return made.height;
 }
 
+// P.8
 TEST(skyline_layout, over_the_fullest_section_first_is_a_plan_too) {
   std::mt19937_64 random{2};
   for (std::size_t n = 1; n < 60; ++n) {
@@ -132,6 +137,7 @@ TEST(skyline_layout, over_the_fullest_section_first_is_a_plan_too) {
   }
 }
 
+// P.8
 TEST(skyline_layout, over_the_fullest_section_takes_what_comes_where_all_that_is_left_was_tried) {
   EXPECT_EQ(height_over_fullest({{.lower = 2, .upper = 5, .size = 4},
                                  {.lower = 0, .upper = 6, .size = 6},
@@ -144,6 +150,7 @@ TEST(skyline_layout, over_the_fullest_section_takes_what_comes_where_all_that_is
                         16);
 }
 
+// P.8
 TEST(skyline_layout, over_the_fullest_section_goes_back_where_too_much_is_wasted) {
   std::mt19937_64 random{3};
   for (const kind of : {kind{}, kind{.has_aligned = true}}) {
@@ -157,6 +164,7 @@ TEST(skyline_layout, over_the_fullest_section_goes_back_where_too_much_is_wasted
   }
 }
 
+// P.8
 TEST(skyline_layout, over_the_fullest_section_holds_the_capacity_only) {
   std::mt19937_64 random{6};
   const std::vector<lifetime> blocks = random_blocks(random, 500, {});
@@ -181,6 +189,7 @@ void expect_going_back_ends(std::vector<lifetime> const& blocks, std::size_t max
   EXPECT_LT(tested.context.steps() - steps, most * steps);
 }
 
+// P.8
 TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
   // One-byte fixed ones with odd gaps between them, and even sizes, so that most wait for each.
   std::mt19937_64 random{7};
@@ -344,6 +353,7 @@ class copying_layout {
   state now_;
 };
 
+// P.8
 TEST(skyline_layout, over_the_fullest_section_takes_back_all_that_it_did) {
   std::mt19937_64 random{8};
   for (std::size_t n : {10u, 20u, 40u, 80u, 160u}) {
@@ -357,6 +367,7 @@ TEST(skyline_layout, over_the_fullest_section_takes_back_all_that_it_did) {
   }
 }
 
+// P.8
 TEST(skyline_layout, goes_back_and_leaves_no_trace) {
   std::mt19937_64 random{4};
   const std::vector<lifetime> blocks = random_blocks(random, 80, {.has_aligned = true, .has_fixed = true});
@@ -383,6 +394,7 @@ std::vector<offset_type> over_fullest(std::vector<lifetime> const& blocks) {
   return offsets;
 }
 
+// P.8
 TEST(skyline_layout, counts_what_a_fixed_buffer_takes_once) {
   // At 2, above the fixed one, moment 2 is the fuller one. Were the fixed one counted as waste too, moment 0 would be.
   const std::vector<offset_type> offsets = over_fullest({{.lower = 1, .upper = 3, .size = 2},
@@ -403,6 +415,7 @@ std::uint64_t steps_of(std::vector<lifetime> const& blocks) {
   return tested.context.steps();
 }
 
+// P.8
 TEST(skyline_layout, raises_valleys_past_fixed_buffers_and_alignments_in_few_steps) {
   constexpr std::size_t valleys = 1000, fixed = 100, fixed_bytes = 1 << 20;
   std::vector<lifetime> blocks;
@@ -469,6 +482,7 @@ TEST(skyline_layout, finds_small_buffers_among_those_that_are_larger_than_the_ro
   EXPECT_LT(steps_with(70 * n), 4 * steps_with(std::size_t{1} << 60U));
 }
 
+// P.8
 TEST(skyline_layout, comes_first_unless_much_is_padding) {
   std::vector<lifetime> blocks(100, {.upper = 1, .size = 100});
   const auto pays = [&] { return skyline_layout::pays(test_problem_of(blocks, by_bytes)); };
@@ -478,6 +492,7 @@ TEST(skyline_layout, comes_first_unless_much_is_padding) {
   EXPECT_FALSE(pays());
 }
 
+// P.8
 TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones) {
   std::vector<lifetime> blocks(4096, {.lower = 1, .upper = 3, .size = 1});
   blocks.push_back({.lower = 2, .upper = 3, .size = 1});  // a section of its own
@@ -497,6 +512,7 @@ TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones)
   EXPECT_TRUE(pays());
 }
 
+// P.8
 TEST(skyline_layout, is_not_for_graphs) {
   const std::vector<plan_block> blocks{{.size = 1}, {.size = 1}};
   const std::vector<plan_conflict> conflicts{{0, 1}};

@@ -41,6 +41,7 @@ TEST(arena_mark, of_an_arena_that_lived_at_the_same_address_is_refused) {
   second->~arena();
 }
 
+// S0.10
 TEST(arena_mark, ahead_of_the_position_is_refused) {
   arena a;
   const arena_mark begin = a.mark();

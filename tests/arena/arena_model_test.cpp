@@ -29,6 +29,7 @@ TEST(arena_model, agrees_with_the_arena_on_an_upstream) {
 }
 TEST(arena_model, agrees_with_the_arena_on_a_borrowed_range) { run_arena_model<borrowed_subject>(); }
 TEST(arena_model, agrees_with_the_arena_on_registered_memory) { run_arena_model<registered_arena_subject>(); }
+// H.1
 TEST(arena_model, agrees_with_the_arena_on_shared_memory) { run_arena_model<shared_memory_arena_subject>(); }
 
 TEST(resource_model, agrees_with_the_arena_on_an_upstream_of_a_device) {
@@ -39,8 +40,11 @@ TEST(resource_model, agrees_with_the_arena_on_a_borrowed_range) { run_resource_m
 TEST(resource_model, agrees_with_the_arena_on_registered_memory) {
   run_resource_model<registered_arena_subject>();
 }
+// H.7
 TEST(resource_model, agrees_with_the_process_arena) { run_resource_model<process_arena_subject>(); }
+// G.5
 TEST(resource_model, agrees_with_the_shared_arena) { run_resource_model<shared_arena_subject>(); }
+// G.5
 TEST(resource_model, agrees_with_a_thread_of_a_shared_arena) { run_resource_model<local_arena_subject>(); }
 
 }  // namespace

@@ -75,6 +75,7 @@ TEST(regressions, a_large_block_between_small_ones_takes_little_more_than_itself
   EXPECT_LE(upstream.outstanding, 1 * MiB + 4 * KiB + 16 * KiB);
 }
 
+// S0.15
 TEST(regressions, a_batch_that_crosses_a_chunk_boundary_makes_no_system_call_once_warm) {
   test::recording_os os;
   arena a{virtual_memory{{}, os}, {.reserve = 1 * MiB}};

@@ -19,6 +19,7 @@ namespace {
 
 using test::violation_recorder;
 
+// S0.18
 TEST(arena_scope, rewinds_when_it_is_destroyed) {
   arena a;
   (void)a.allocate(100);
@@ -38,6 +39,7 @@ TEST(arena_scope, rewinds_when_it_is_destroyed) {
   EXPECT_EQ(a.push_bytes(1000), inside);
 }
 
+// S0.18
 TEST(arena_scope, is_move_only_and_moved_from_scopes_are_inert) {
   static_assert(!std::is_copy_constructible_v<arena::scope> && !std::is_copy_assignable_v<arena::scope>);
   static_assert(std::is_nothrow_move_constructible_v<arena::scope> &&
@@ -55,6 +57,7 @@ TEST(arena_scope, is_move_only_and_moved_from_scopes_are_inert) {
   EXPECT_EQ(a.position(), 0u);
 }
 
+// S0.18
 TEST(arena_scope, of_no_arena_is_inert) {
   arena* none = nullptr;
   arena::scope scope{none};
@@ -81,6 +84,7 @@ TEST(arena_scope, an_outer_scope_can_be_moved_while_an_inner_one_is_open) {
   EXPECT_EQ(a.position(), 0u);
 }
 
+// S0.18
 TEST(arena_scope, a_moved_scope_restores_what_its_opening_found) {
   arena a;
   void* const below = a.allocate(64);
@@ -114,6 +118,7 @@ TEST(arena_scope, a_scope_that_takes_over_an_outer_one_restores_what_that_found)
   EXPECT_EQ(recorder.reports().size(), 1u);
 }
 
+// S0.19
 TEST(arena_scope, move_assignment_first_rewinds_its_own_region) {
   arena a, b;
   arena::scope scope{a};
@@ -125,6 +130,7 @@ TEST(arena_scope, move_assignment_first_rewinds_its_own_region) {
   EXPECT_EQ(b.position(), 0u);
 }
 
+// S0.19
 TEST(arena_scope, move_assignment_on_the_same_arena_begins_again) {
   const violation_recorder recorder;
   arena a;
@@ -148,6 +154,7 @@ TEST(arena_scope, self_move_assignment_changes_nothing) {
   EXPECT_EQ(a.position(), 64u);
 }
 
+// S0.20
 TEST(arena_scope, nested_scopes_unwind_in_order_also_during_exceptions) {
   arena a{{.reserve = 64 * KiB}};
   std::vector<std::size_t> positions;
@@ -168,6 +175,7 @@ TEST(arena_scope, nested_scopes_unwind_in_order_also_during_exceptions) {
   EXPECT_EQ(a.position(), 0u);
 }
 
+// S0.28
 TEST(arena_scope, nested_save_and_restore_inside_a_batch) {
   arena a;
   for (int batch = 0; batch < 100; ++batch) {

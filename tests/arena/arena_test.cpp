@@ -56,6 +56,7 @@ struct watched_arena {
 
 // ---- creation ----
 
+// S0.1
 TEST(arena, reserves_address_space_and_commits_nothing) {
   watched_arena a{{.reserve = 256 * MiB}};
   EXPECT_EQ(a.os.reserves, 1u);
@@ -66,12 +67,14 @@ TEST(arena, reserves_address_space_and_commits_nothing) {
   EXPECT_EQ(stats.used_bytes, 0u);
 }
 
+// S0.1
 TEST(arena, only_committed_bytes_can_be_resident) {
   watched_arena a{{.reserve = 64 * MiB, .commit_step = 64 * KiB}};
   std::memset(a.resource.allocate(1), 1, 1);
   EXPECT_EQ(a.os.committed_bytes, 64 * KiB);
 }
 
+// S0.1
 TEST(arena, rounds_its_sizes_up_to_pages) {
   watched_arena a{{.reserve = 10 * page + 1, .commit_step = page + 1, .growable = false}};
   EXPECT_EQ(a.resource.stats().reserved_bytes, 11 * page);
@@ -79,6 +82,7 @@ TEST(arena, rounds_its_sizes_up_to_pages) {
   EXPECT_EQ(a.resource.stats().committed_bytes, 2 * page);
 }
 
+// S0.16
 TEST(arena, commits_in_steps_clipped_to_the_reservation) {
   watched_arena a{{.reserve = 5 * page, .commit_step = 2 * page, .growable = false}};
   std::vector<std::size_t> committed;
@@ -89,6 +93,7 @@ TEST(arena, commits_in_steps_clipped_to_the_reservation) {
   EXPECT_EQ(committed, (std::vector<std::size_t>{2 * page, 2 * page, 4 * page, 4 * page, 5 * page}));
 }
 
+// S0.16
 TEST(arena, commit_step_above_the_reservation_commits_all_of_it) {
   watched_arena a{{.reserve = 4 * page, .commit_step = 1 * GiB, .growable = false}};
   (void)a.resource.allocate(1);
@@ -126,6 +131,7 @@ TEST(arena, huge_pages_are_advised_and_committed_whole) {
 
 // ---- push ----
 
+// S0.3
 TEST(arena, push_returns_zeroed_typed_memory) {
   arena a;
   struct particle {
@@ -138,6 +144,7 @@ TEST(arena, push_returns_zeroed_typed_memory) {
   EXPECT_TRUE(all_bytes_are(a.push<particle>(), sizeof(particle), 0));
 }
 
+// S0.3
 TEST(arena, push_constructs_from_arguments) {
   arena a;
   EXPECT_EQ(*a.push<std::complex<double>>(3.0, 4.0), (std::complex<double>{3, 4}));
@@ -159,6 +166,7 @@ TEST(arena, push_whose_constructor_throws_leaves_the_arena_as_it_was) {
   EXPECT_EQ(a.position(), before);
 }
 
+// S0.4
 TEST(arena, push_array_is_contiguous_and_zeroed) {
   arena a;
   std::memset(a.allocate(4096), 0xFF, 4096);
@@ -177,6 +185,7 @@ TEST(arena, push_array_of_no_elements_is_empty_and_has_an_address) {
   EXPECT_NE(a.push_array<int>(0).data(), nullptr);
 }
 
+// S0.4
 TEST(arena, push_array_whose_size_overflows_is_an_error_and_allocates_nothing) {
   statistics_resource below{std::pmr::new_delete_resource()};
   arena a;
@@ -203,6 +212,7 @@ TEST(arena, push_array_whose_size_overflows_is_an_error_and_allocates_nothing) {
   EXPECT_EQ(below.stats().allocations, 1u) << "the first chunk";
 }
 
+// S0.5
 TEST(arena, sizes_near_size_max_are_errors_and_change_nothing) {
   arena a{{.name = "small"}};
   (void)a.allocate(48);
@@ -220,6 +230,7 @@ TEST(arena, sizes_near_size_max_are_errors_and_change_nothing) {
   EXPECT_EQ(a.stats().committed_bytes, before.committed_bytes);
 }
 
+// S0.17
 TEST(arena, every_push_is_aligned_for_its_type_and_to_16_at_least) {
   struct alignas(32) vector8 {
     float lanes[8];
@@ -253,6 +264,7 @@ TEST(arena, an_alignment_that_is_no_power_of_two_is_refused) {
   EXPECT_EQ(a.position(), before);
 }
 
+// S0.31
 TEST(arena, zeroing_skips_memory_that_is_fresh_from_the_system) {
   // 64 MiB of zeros cost no page: nothing wrote them, and they read as zero all the same.
   arena a{{.reserve = 128 * MiB}};
@@ -262,6 +274,7 @@ TEST(arena, zeroing_skips_memory_that_is_fresh_from_the_system) {
   EXPECT_EQ(fresh.back(), std::byte{0});
 }
 
+// S0.31
 TEST(arena, zeroing_covers_exactly_what_was_used_before) {
   arena a{{.reserve = 64 * MiB}};
   std::memset(a.allocate(10 * page), 0xFF, 10 * page);
@@ -274,6 +287,7 @@ TEST(arena, zeroing_covers_exactly_what_was_used_before) {
   EXPECT_TRUE(all_bytes_are(a.push_bytes(page), page, 0));
 }
 
+// S0.31
 TEST(arena, zeroing_a_large_block_leaves_the_pages_of_its_fresh_part_alone) {
   arena a{{.reserve = 128 * MiB}};
   std::memset(a.allocate(10 * page), 0xFF, 10 * page);
@@ -283,6 +297,7 @@ TEST(arena, zeroing_a_large_block_leaves_the_pages_of_its_fresh_part_alone) {
   EXPECT_LE(resident_bytes(first, 64 * MiB), 11 * page);
 }
 
+// S0.31
 TEST(arena, memory_of_a_chunk_that_is_visited_again_is_fresh_after_trim) {
   arena a{{.reserve = 16 * MiB}};
   (void)a.allocate(16 * MiB);
@@ -296,6 +311,7 @@ TEST(arena, memory_of_a_chunk_that_is_visited_again_is_fresh_after_trim) {
   EXPECT_TRUE(all_bytes_are(again, 8 * MiB, 0));
 }
 
+// S0.31
 TEST(arena, memory_is_fresh_again_after_trim) {
   arena a{{.reserve = 16 * MiB}};
   std::memset(a.allocate(4 * MiB), 0xFF, 4 * MiB);
@@ -306,6 +322,7 @@ TEST(arena, memory_is_fresh_again_after_trim) {
   EXPECT_TRUE(all_bytes_are(again.data(), again.size(), 0));
 }
 
+// S0.32
 TEST(arena, level_2_fills_what_a_rewind_over_chunks_leaves_in_every_chunk) {
   if constexpr (check_level < 2) GTEST_SKIP() << "needs check level 2; this build has " << check_level;
   arena a{{.reserve = 64 * KiB}};
@@ -317,6 +334,7 @@ TEST(arena, level_2_fills_what_a_rewind_over_chunks_leaves_in_every_chunk) {
   EXPECT_TRUE(all_bytes_are(a.push_bytes(50 * KiB, uninitialized), 50 * KiB, 0xDD));
 }
 
+// S0.3 S0.32
 TEST(arena, uninitialized_push_shows_old_bytes_or_the_fill_of_level_2) {
   arena a;
   std::memset(a.allocate(256), 0x5A, 256);
@@ -330,6 +348,7 @@ TEST(arena, uninitialized_push_shows_old_bytes_or_the_fill_of_level_2) {
 
 // ---- positions ----
 
+// S0.6
 TEST(arena, position_is_one_offset_that_only_grows_across_chunks) {
   arena a{{.reserve = 64 * KiB}};
   std::size_t last = a.position();
@@ -343,6 +362,7 @@ TEST(arena, position_is_one_offset_that_only_grows_across_chunks) {
   EXPECT_EQ(a.stats().used_bytes, last);
 }
 
+// S0.7
 TEST(arena, rewind_restores_the_position_and_the_next_address) {
   arena a;
   (void)a.allocate(100);
@@ -354,6 +374,7 @@ TEST(arena, rewind_restores_the_position_and_the_next_address) {
   EXPECT_EQ(a.allocate(40), next);
 }
 
+// S0.8
 TEST(arena, pop_frees_the_last_bytes) {
   arena a;
   (void)a.push_bytes(160);
@@ -363,6 +384,7 @@ TEST(arena, pop_frees_the_last_bytes) {
   EXPECT_EQ(a.push_bytes(40), second);
 }
 
+// S0.8
 TEST(arena, pop_of_more_than_is_used_empties) {
   arena a;
   for (std::size_t bytes : {std::size_t{161}, std::size_t{1} << 40, max_size - 8, max_size}) {
@@ -374,6 +396,7 @@ TEST(arena, pop_of_more_than_is_used_empties) {
   }
 }
 
+// S0.9
 TEST(arena, fresh_and_grown_arenas_survive_pop_and_reset) {
   arena fresh;
   fresh.pop(0);
@@ -393,6 +416,7 @@ TEST(arena, fresh_and_grown_arenas_survive_pop_and_reset) {
   }
 }
 
+// S0.11
 TEST(arena, rewind_into_an_earlier_chunk_keeps_that_chunk_and_those_below) {
   arena a{{.reserve = 64 * KiB}};
   const std::span<int> kept = a.push_array<int>(15'000);  // fills most of the first chunk
@@ -405,6 +429,7 @@ TEST(arena, rewind_into_an_earlier_chunk_keeps_that_chunk_and_those_below) {
   EXPECT_EQ(std::count(kept.begin(), kept.end(), 7), 15'000);
 }
 
+// S0.12
 TEST(arena, rewind_to_the_end_of_a_chunk_returns_to_it) {
   arena a{{.reserve = 64 * KiB}};
   (void)a.allocate(64 * KiB - 1024);
@@ -436,6 +461,7 @@ TEST(arena, deallocating_null_does_nothing) {
   untouched.check_invariants();
 }
 
+// S0.12
 TEST(arena, two_marks_at_one_position_on_both_sides_of_a_chunk_end_stay_apart) {
   arena a{{.reserve = 64 * KiB}};
   (void)a.allocate(64 * KiB - 256);
@@ -455,6 +481,7 @@ TEST(arena, two_marks_at_one_position_on_both_sides_of_a_chunk_end_stay_apart) {
 
 // ---- growth ----
 
+// S0.13
 TEST(arena, overflow_chains_a_chunk) {
   arena a{{.reserve = 64 * KiB}};
   void* const first = a.allocate(60 * KiB);
@@ -465,6 +492,7 @@ TEST(arena, overflow_chains_a_chunk) {
   EXPECT_TRUE(all_bytes_are(first, 60 * KiB, 1));
 }
 
+// S0.13
 TEST(arena, an_oversize_request_gets_a_chunk_of_its_own_size_in_one_step) {
   watched_arena a{{.reserve = 64 * KiB}};
   (void)a.resource.allocate(10);
@@ -476,6 +504,7 @@ TEST(arena, an_oversize_request_gets_a_chunk_of_its_own_size_in_one_step) {
   EXPECT_EQ(a.resource.stats().reserved_bytes, 64 * KiB + 10 * MiB + 64 * KiB);
 }
 
+// S0.14
 TEST(arena, an_arena_that_may_not_grow_throws_and_stays_usable) {
   arena a{{.reserve = 64 * KiB, .growable = false, .name = "fixed"}};
   (void)a.allocate(60 * KiB);
@@ -493,6 +522,7 @@ TEST(arena, an_arena_that_may_not_grow_throws_and_stays_usable) {
   EXPECT_EQ(a.stats().chunks, 1u);
 }
 
+// S0.14
 TEST(arena, exhaustion_can_be_made_a_violation) {
   const violation_recorder recorder;
   arena a{{.reserve = 64 * KiB, .growable = false, .exhaustion = exhaustion_policy::abort, .name = "fatal"}};
@@ -501,11 +531,13 @@ TEST(arena, exhaustion_can_be_made_a_violation) {
   EXPECT_NE(recorder.reports()[0].message.find("fatal: out of memory: 66560 bytes"), std::string::npos);
 }
 
+// S0.14
 TEST(arena_death, exhaustion_aborts_by_policy) {
   arena a{{.reserve = 64 * KiB, .growable = false, .exhaustion = exhaustion_policy::abort, .name = "fatal"}};
   EXPECT_DEATH((void)a.allocate(65 * KiB), "tidemark: fatal: out of memory: 66560 bytes");
 }
 
+// S0.15
 TEST(arena, rewind_over_a_chunk_keeps_it_for_reuse) {
   watched_arena a{{.reserve = 64 * KiB}};
   const auto batch = [&] {
@@ -580,6 +612,7 @@ TEST(arena, a_size_that_wraps_is_refused_where_a_kept_chunk_comes_next) {
   EXPECT_EQ(a.position(), 64 * KiB);
 }
 
+// S0.15
 TEST(arena, chunks_beyond_the_retain_limit_are_released_by_a_rewind) {
   watched_arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .retain = 192 * KiB}};
   for (int i = 0; i < 10; ++i) (void)a.resource.allocate(60 * KiB);
@@ -590,6 +623,7 @@ TEST(arena, chunks_beyond_the_retain_limit_are_released_by_a_rewind) {
   EXPECT_EQ(a.os.releases, 7u);
 }
 
+// S0.15
 TEST(arena, chunks_that_a_rewind_keeps_are_those_that_are_needed_first) {
   arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .retain = 192 * KiB}};
   const auto batch = [&] {
@@ -619,6 +653,7 @@ TEST(arena, growing_looks_at_a_bounded_number_of_kept_chunks) {
   }
 }
 
+// S0.16
 TEST(arena, a_step_that_the_system_refuses_is_tried_again_with_what_is_needed) {
   recording_os os;
   os.commit_limit_bytes = 100 * KiB;
@@ -661,6 +696,7 @@ TEST(arena, the_table_of_calls_may_touch_the_memory_that_it_is_given) {
   EXPECT_EQ(os.decommits, 3u);
 }
 
+// S0.25
 TEST(arena, destruction_returns_everything) {
   recording_os os;
   {
@@ -674,6 +710,7 @@ TEST(arena, destruction_returns_everything) {
   EXPECT_EQ(os.releases, os.reserves);
 }
 
+// S0.25
 TEST(arena, release_returns_everything_and_the_arena_goes_on) {
   recording_os os;
   arena a{virtual_memory{{}, os}, {.reserve = 64 * KiB}};
@@ -687,6 +724,7 @@ TEST(arena, release_returns_everything_and_the_arena_goes_on) {
   a.check_invariants();
 }
 
+// S0.30
 TEST(arena, trim_gives_resident_memory_back) {
   arena a{{.reserve = 1 * GiB}};
   void* const first = a.allocate(400 * MiB);
@@ -699,6 +737,7 @@ TEST(arena, trim_gives_resident_memory_back) {
   std::memset(a.allocate(1 * MiB), 1, 1 * MiB);
 }
 
+// S0.34
 TEST(arena, trim_counts_kept_chunks_as_memory_above_the_position) {
   arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB}};
   for (int i = 0; i < 6; ++i) (void)a.allocate(64 * KiB);
@@ -710,6 +749,7 @@ TEST(arena, trim_counts_kept_chunks_as_memory_above_the_position) {
   EXPECT_EQ(a.stats().system_calls, calls + 3) << "one for each chunk released";
 }
 
+// S0.30
 TEST(arena, trim_keeps_what_is_used_and_as_many_bytes_above_as_requested) {
   arena a{{.reserve = 1 * MiB, .commit_step = page}};
   const std::span<unsigned char> kept = a.push_array<unsigned char>(10 * page);
@@ -727,6 +767,7 @@ TEST(arena, trim_keeps_what_is_used_and_as_many_bytes_above_as_requested) {
 
 // ---- use ----
 
+// S0.26
 TEST(arena, a_permanent_and_a_step_arena_never_touch_each_other) {
   arena permanent{{.name = "permanent"}};
   arena step{{.reserve = 64 * KiB, .name = "step"}};
@@ -744,6 +785,7 @@ TEST(arena, a_permanent_and_a_step_arena_never_touch_each_other) {
   EXPECT_EQ(std::count(weights.begin(), weights.end(), 0.5), 1000);
 }
 
+// S0.27 S0.28
 TEST(arena, batches_of_a_training_run_return_to_the_same_position_without_growth) {
   // 37,520 batches: save, forward, loss, backward, step with a nested scope, restore.
   arena permanent{{.name = "permanent"}};
@@ -772,6 +814,7 @@ TEST(arena, batches_of_a_training_run_return_to_the_same_position_without_growth
   EXPECT_EQ(graph.stats().chunks, 1u);
 }
 
+// S0.33
 TEST(arena, destructors_run_in_reverse_order_when_rewound_over) {
   struct logs {
     logs(std::vector<int>& log, int id) : log_{&log}, id_{id} {}
@@ -801,6 +844,7 @@ TEST(arena, destructors_run_in_reverse_order_when_rewound_over) {
   EXPECT_EQ(log.back(), 8);
 }
 
+// S0.33
 TEST(arena, an_object_that_holds_memory_of_the_same_arena_is_destroyed_cleanly) {
   arena a;
   for (int i = 0; i < 3; ++i) {
@@ -826,6 +870,7 @@ TEST(arena, pushed_objects_are_not_destroyed) {
   EXPECT_EQ(destroyed, 0);
 }
 
+// S0.34
 TEST(arena, stats_tell_used_peak_committed_reserved_chunks_and_calls) {
   watched_arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .name = "told"}};
   (void)a.resource.allocate(100);
@@ -863,6 +908,7 @@ TEST(arena, counts_only_the_allocations_that_it_served) {
   EXPECT_EQ(step.stats().allocations, 3u);
 }
 
+// S0.34
 TEST(arena, peak_is_the_highest_position_ever_across_chunks_and_trims) {
   arena a{{.reserve = 64 * KiB}};
   std::size_t highest = 0;
@@ -878,6 +924,7 @@ TEST(arena, peak_is_the_highest_position_ever_across_chunks_and_trims) {
   }
 }
 
+// S0.34
 TEST(arena, peak_outlives_release) {
   arena a;
   (void)a.allocate(1000);
@@ -907,6 +954,7 @@ TEST(arena, owns_exactly_what_is_in_use) {
   EXPECT_FALSE(a.owns(first));
 }
 
+// S0.35
 TEST(arena, level_2_reports_use_by_a_second_thread) {
   if constexpr (check_level < 2) GTEST_SKIP() << "needs check level 2; this build has " << check_level;
   const violation_recorder recorder;
@@ -934,6 +982,7 @@ TEST(arena, may_be_destroyed_by_another_thread_than_the_one_that_used_it) {
 
 // ---- as a memory resource ----
 
+// S0.36
 TEST(arena, serves_pmr_containers) {
   arena a;
   std::pmr::vector<std::pmr::string> words{&a};
@@ -946,6 +995,7 @@ TEST(arena, serves_pmr_containers) {
   EXPECT_TRUE(a.owns(words.data()) && a.owns(words[500].data()) && a.owns(&numbers.back()));
 }
 
+// S0.36
 TEST(arena, deallocate_reclaims_the_newest_block_only) {
   arena a;
   void* const first = a.allocate(64);
@@ -958,6 +1008,7 @@ TEST(arena, deallocate_reclaims_the_newest_block_only) {
   EXPECT_EQ(a.position(), 0u);
 }
 
+// S0.36
 TEST(arena, blocks_given_back_in_reverse_order_are_reclaimed_across_chunks) {
   arena a{{.reserve = 64 * KiB}};
   void* const bottom = a.allocate(16);
@@ -1038,6 +1089,7 @@ TEST(arena, level_2_reports_a_foreign_and_a_late_deallocate) {
   EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 2u);
 }
 
+// S0.14
 TEST(arena, try_allocate_passes_no_exception_on) {
   test::recording_resource upstream;
   upstream.fail_from = 0;
@@ -1048,6 +1100,7 @@ TEST(arena, try_allocate_passes_no_exception_on) {
   EXPECT_NE(a.try_allocate(100), nullptr);
 }
 
+// S0.29
 TEST(units, are_binary) {
   static_assert(KiB == 1024 && MiB == 1024 * 1024 && GiB == 1024 * 1024 * 1024);
   static_assert(std::is_same_v<decltype(KiB), const std::size_t>);

@@ -99,6 +99,7 @@ struct arena_trap_first_death : testing::Test {
   ~arena_trap_first_death() override { GTEST_FLAG_SET(death_test_style, "fast"); }
 };
 
+// E.5
 TEST(arena_trap_death, a_use_behind_the_brace_of_a_scope_is_reported_and_ends_by_its_fault) {
   arena a{trapping};
   void* const late = in_a_scope(a);
@@ -115,6 +116,7 @@ TEST(arena_trap_death, a_scope_that_begins_within_a_page_is_trapped_to_its_first
   EXPECT_EXIT((void)read(static_cast<char*>(late) + 99), ends_by_fault, report);
 }
 
+// E.5
 TEST(arena_trap_death, a_use_after_a_rewind_to_a_mark_is_reported) {
   arena a{trapping};
   const arena_mark mark = a.mark();
@@ -159,6 +161,7 @@ TEST(arena_trap_death, every_part_of_a_scope_of_many_slices_is_trapped) {
   EXPECT_EXIT((void)read(last), ends_by_fault, report);
 }
 
+// E.5
 TEST(arena_trap_death, data_behind_a_freed_temporary_is_trapped) {
   arena a{trapping};
   void* late = nullptr;
@@ -173,6 +176,7 @@ TEST(arena_trap_death, data_behind_a_freed_temporary_is_trapped) {
   EXPECT_EXIT((void)read(late), ends_by_fault, report);
 }
 
+// E.5
 TEST(arena_trap_death, a_use_by_another_thread_is_reported) {
   arena a{trapping};
   void* const late = in_a_scope(a);
@@ -194,6 +198,7 @@ TEST(arena_trap_death, an_overrun_of_a_scope_that_is_open_is_not_called_a_use_af
               "arena 'trapping': use of 0x[0-9a-f]+, which was not allocated, or");
 }
 
+// E.6
 TEST_F(arena_trap_first_death, the_signals_earlier_handler_follows_the_report) {
   const auto handler = [](int) { _exit(42); };
   EXPECT_EXIT(fault_with_handler(handler, trapping.trap), testing::ExitedWithCode(42), report);
@@ -203,16 +208,19 @@ TEST_F(arena_trap_first_death, an_earlier_handler_gets_the_signals_details) {
   EXPECT_EXIT(fault_with_detailed_handler(), testing::ExitedWithCode(45), report);
 }
 
+// E.6
 TEST_F(arena_trap_first_death, a_signal_that_was_sent_stays_ignored_where_it_was) {
   EXPECT_EXIT(be_sent_an_ignored_signal(), ends_by_fault, report);
 }
 
+// E.6
 TEST_F(arena_trap_first_death, a_handler_that_jumps_out_recovers_from_each_fault) {
   if (detail::thread_sanitizer_is_on)
     GTEST_SKIP() << "ThreadSanitizer takes a handler that jumped out for one that still runs";
   EXPECT_EXIT(recover_from_faults(), testing::ExitedWithCode(47), report);
 }
 
+// E.6
 TEST_F(arena_trap_first_death, a_fault_elsewhere_is_not_reported) {
   const auto handler = [](int) { _exit(43); };
   EXPECT_EXIT(fault_with_handler(handler, trapping.trap, reinterpret_cast<void*>(16)),
@@ -225,6 +233,7 @@ TEST_F(arena_trap_first_death, signals_are_left_alone_where_the_options_say_so) 
   EXPECT_EXIT(fault_with_handler(handler, trap), testing::ExitedWithCode(44), "^$");
 }
 
+// E.6
 TEST(arena_trap, tells_a_handler_of_the_programs_own_what_was_used) {
   test::violation_recorder violations;
   arena a{trapping};
@@ -251,6 +260,7 @@ std::size_t served_bytes(trap_options const& trap, std::size_t block_bytes) {
   return bytes;
 }
 
+// E.7
 TEST(arena_trap, serves_as_much_as_without_where_the_arena_does_not_grow) {
   for (std::size_t block_bytes : {std::size_t{16}, 1 * KiB, 10 * KiB, 24'560 * std::size_t{1}, 300 * KiB}) {
     const std::size_t without = served_bytes({}, block_bytes);
@@ -294,6 +304,7 @@ TEST(arena_trap, counts_a_scope_whose_first_block_is_freed_again_and_again_once)
   EXPECT_EQ(a.stats().trapped_scopes, 2u);
 }
 
+// E.7
 TEST(arena_trap, is_off_unless_requested) {
   test::recording_os os;
   arena a{virtual_memory{{}, os}, {}};
@@ -304,6 +315,7 @@ TEST(arena_trap, is_off_unless_requested) {
   EXPECT_EQ(a.stats().trapped_scopes, 0u);
 }
 
+// E.7
 TEST(arena_trap, takes_about_one_scope_in_so_many) {
   arena a{{.trap = {.one_in = 10}}};
   for (int i = 0; i < 10'000; ++i) (void)in_a_scope(a);
@@ -333,6 +345,7 @@ std::string trapped_by_child(arena& a) {
   return scopes;
 }
 
+// E.7
 TEST(arena_trap, takes_other_scopes_in_each_forked_process) {
   arena a{{.trap = {.one_in = 10}}};
   const std::string first = trapped_by_child(a), second = trapped_by_child(a);
@@ -370,6 +383,7 @@ TEST(arena_trap, does_not_count_deallocations) {
   EXPECT_LE(a.stats().trapped_scopes, 1u);
 }
 
+// E.7
 TEST(arena_trap, holds_no_memory_for_scopes_that_ended) {
   test::recording_os os;
   arena a{virtual_memory{{}, os}, trapping};
@@ -451,6 +465,7 @@ TEST(arena_trap, counts_what_the_system_keeps_of_slices_of_every_size) {
   }
 }
 
+// E.7
 TEST(arena_trap, any_failing_system_call_leaves_a_usable_arena_and_no_leak) {
   for (std::size_t failures : {std::size_t{1}, test::supply::never}) {
     for (std::size_t n = 1;; ++n) {

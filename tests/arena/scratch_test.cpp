@@ -35,6 +35,7 @@ TEST(scratch, is_a_scope_that_rewinds) {
   });
 }
 
+// S0.21
 TEST(scratch, never_comes_from_an_arena_in_conflict) {
   on_a_fresh_thread([] {
     arena::scope out = scratch(no_conflicts);
@@ -53,6 +54,7 @@ TEST(scratch, never_comes_from_an_arena_in_conflict) {
   });
 }
 
+// S0.22
 TEST(scratch, makes_a_further_arena_when_all_are_in_conflict) {
   on_a_fresh_thread([] {
     const arena::scope a = scratch(no_conflicts);
@@ -65,6 +67,7 @@ TEST(scratch, makes_a_further_arena_when_all_are_in_conflict) {
   });
 }
 
+// S0.23
 TEST(scratch, ignores_null_and_foreign_conflicts) {
   on_a_fresh_thread([] {
     arena elsewhere;
@@ -77,6 +80,7 @@ TEST(scratch, ignores_null_and_foreign_conflicts) {
   });
 }
 
+// S0.21
 TEST(scratch, each_thread_has_its_own) {
   arena* here = nullptr;
   {
@@ -89,6 +93,7 @@ TEST(scratch, each_thread_has_its_own) {
   });
 }
 
+// S0.24
 TEST(scratch, grows_on_demand_and_its_options_can_be_set) {
   set_scratch_options({.reserve = 64 * KiB, .name = "small scratch"});
   on_a_fresh_thread([] {
@@ -102,6 +107,7 @@ TEST(scratch, grows_on_demand_and_its_options_can_be_set) {
   set_scratch_options({.name = "scratch"});
 }
 
+// S0.24
 TEST(scratch, is_given_back_when_the_thread_ends) {
   test::recording_os os;
   set_default_os_memory(&os);
@@ -116,6 +122,7 @@ TEST(scratch, is_given_back_when_the_thread_ends) {
   EXPECT_EQ(os.outstanding, 0u);
 }
 
+// S0.24
 TEST(scratch, is_still_there_in_destructors_of_thread_local_objects) {
   static bool worked = false;
   struct late_user {
@@ -137,6 +144,7 @@ TEST(scratch, is_still_there_in_destructors_of_thread_local_objects) {
   EXPECT_EQ(os.outstanding, 0u);
 }
 
+// S0.22
 TEST(scratch, without_memory_throws_and_never_returns_a_null_scope) {
   test::recording_os os;
   os.fail_from = 0;

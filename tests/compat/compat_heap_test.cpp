@@ -28,6 +28,7 @@ void use(std::pmr::memory_resource* upstream) {
   }
 }
 
+// D.5
 TEST(compat_heap, all_memory_comes_from_the_upstream) {
   static std::array<std::byte, 4'000'000> buffer;
   const auto check = [](auto resource_type) {

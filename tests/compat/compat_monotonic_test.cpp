@@ -48,6 +48,7 @@ constexpr bool has_the_standards_interface =
 static_assert(has_the_standards_interface<std::pmr::monotonic_buffer_resource>);
 static_assert(has_the_standards_interface<compat::monotonic_buffer_resource>);
 
+// D.3
 TYPED_TEST(standard_monotonic, construction_allocates_nothing) {
   std::array<std::byte, 64> buffer;
   const TypeParam of_upstream{&this->upstream_};
@@ -56,6 +57,7 @@ TYPED_TEST(standard_monotonic, construction_allocates_nothing) {
   EXPECT_TRUE(this->upstream_.asked.empty());
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, its_upstream_is_the_one_named_or_the_default_of_its_construction) {
   std::array<std::byte, 64> buffer;
   const TypeParam before;
@@ -70,6 +72,7 @@ TYPED_TEST(standard_monotonic, its_upstream_is_the_one_named_or_the_default_of_i
   EXPECT_EQ(TypeParam{&this->upstream_}.upstream_resource(), &this->upstream_);
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, serves_a_buffer_to_its_last_byte) {
   std::array<std::byte, 11> bytes;
   TypeParam resource{bytes.data() + 1, 10, std::pmr::null_memory_resource()};
@@ -78,6 +81,7 @@ TYPED_TEST(standard_monotonic, serves_a_buffer_to_its_last_byte) {
   EXPECT_THROW((void)resource.allocate(1, 1), std::bad_alloc);
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, serves_one_block_as_large_as_the_buffer) {
   for (const std::size_t bytes : {1u, 10u, 42u, 128u, 4096u}) {
     std::vector<std::byte> buffer(bytes);
@@ -86,12 +90,14 @@ TYPED_TEST(standard_monotonic, serves_one_block_as_large_as_the_buffer) {
   }
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, blocks_of_alignment_1_lie_one_behind_the_other) {
   alignas(16) std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
   for (std::size_t i = 0; i < buffer.size(); ++i) EXPECT_EQ(resource.allocate(1, 1), buffer.data() + i);
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, leaves_no_more_between_blocks_than_the_alignment_needs) {
   alignas(64) std::array<std::byte, 128> buffer;
   TypeParam resource{buffer.data() + 1, buffer.size() - 1, std::pmr::null_memory_resource()};
@@ -100,6 +106,7 @@ TYPED_TEST(standard_monotonic, leaves_no_more_between_blocks_than_the_alignment_
   }
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, calls_the_upstream_once_where_the_buffer_has_no_room) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
@@ -110,6 +117,7 @@ TYPED_TEST(standard_monotonic, calls_the_upstream_once_where_the_buffer_has_no_r
   EXPECT_GT(this->upstream_.asked[0].bytes, buffer.size());
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, the_first_chunk_is_as_large_as_was_said) {
   for (const std::size_t bytes : {1u, 100u, 4096u, 100'000u}) {
     logged_upstream upstream;
@@ -121,6 +129,7 @@ TYPED_TEST(standard_monotonic, the_first_chunk_is_as_large_as_was_said) {
   }
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, a_request_reaches_the_upstream_with_its_size_and_alignment_at_least) {
   for (const std::size_t bytes : {32u, 64u, 256u, 4096u, 65'536u}) {
     logged_upstream upstream;
@@ -133,6 +142,7 @@ TYPED_TEST(standard_monotonic, a_request_reaches_the_upstream_with_its_size_and_
   }
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, an_over_aligned_request_does_not_make_later_chunks_over_aligned) {
   TypeParam resource{&this->upstream_};
   (void)resource.allocate(2048, 1024);
@@ -140,6 +150,7 @@ TYPED_TEST(standard_monotonic, an_over_aligned_request_does_not_make_later_chunk
   EXPECT_LE(this->upstream_.asked[1].align, alignof(std::max_align_t));
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, chunks_grow_geometrically) {
   TypeParam resource{64, &this->upstream_};
   constexpr std::size_t chunks = 20;
@@ -150,6 +161,7 @@ TYPED_TEST(standard_monotonic, chunks_grow_geometrically) {
   }
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, deallocate_makes_no_memory_available) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
@@ -158,12 +170,14 @@ TYPED_TEST(standard_monotonic, deallocate_makes_no_memory_available) {
   EXPECT_THROW((void)resource.allocate(40, 1), std::bad_alloc);
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, deallocate_gives_the_upstream_nothing) {
   TypeParam resource{&this->upstream_};
   for (std::size_t i = 1; i < 200; ++i) resource.deallocate(resource.allocate(i * 50), i * 50);
   EXPECT_EQ(this->upstream_.held.size(), this->upstream_.asked.size());
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, release_gives_all_chunks_back) {
   TypeParam resource{&this->upstream_};
   for (std::size_t i = 0; i < 200; ++i) (void)resource.allocate(i * 50, std::size_t{1} << i % 9);
@@ -173,6 +187,7 @@ TYPED_TEST(standard_monotonic, release_gives_all_chunks_back) {
   EXPECT_NE(resource.allocate(1), nullptr);
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, the_end_gives_all_chunks_back) {
   {
     TypeParam resource{&this->upstream_};
@@ -182,6 +197,7 @@ TYPED_TEST(standard_monotonic, the_end_gives_all_chunks_back) {
   EXPECT_TRUE(this->upstream_.held.empty());
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, release_returns_to_the_buffer) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
@@ -191,6 +207,7 @@ TYPED_TEST(standard_monotonic, release_returns_to_the_buffer) {
   EXPECT_EQ(resource.allocate(64, 1), buffer.data());
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, release_returns_to_the_first_size) {
   TypeParam resource{100, &this->upstream_};
   const auto run = [&] {
@@ -208,6 +225,7 @@ TYPED_TEST(standard_monotonic, release_returns_to_the_first_size) {
   EXPECT_EQ(run(), first);
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, an_exception_of_the_upstream_passes_and_changes_nothing) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
@@ -221,6 +239,7 @@ TYPED_TEST(standard_monotonic, an_exception_of_the_upstream_passes_and_changes_n
   EXPECT_EQ(this->upstream_.asked.size(), 1u);
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, throws_the_upstreams_exception_also_for_what_no_memory_has_room_for) {
   TypeParam resource{&this->upstream_};
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
@@ -231,6 +250,7 @@ TYPED_TEST(standard_monotonic, throws_the_upstreams_exception_also_for_what_no_m
   }
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, blocks_of_0_bytes_are_distinct) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
@@ -239,6 +259,7 @@ TYPED_TEST(standard_monotonic, blocks_of_0_bytes_are_distinct) {
   EXPECT_NE(resource.allocate(0, 1), block);
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, treats_a_buffer_of_0_bytes_like_no_buffer) {
   std::byte buffer{};
   TypeParam resource{&buffer, 0, &this->upstream_};
@@ -248,6 +269,7 @@ TYPED_TEST(standard_monotonic, treats_a_buffer_of_0_bytes_like_no_buffer) {
   EXPECT_NE(of_null.allocate(1, 1), nullptr);
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, is_equal_to_itself_alone) {
   const TypeParam one, other;
   EXPECT_TRUE(one == one);
@@ -256,6 +278,7 @@ TYPED_TEST(standard_monotonic, is_equal_to_itself_alone) {
   EXPECT_FALSE(one.is_equal(other));
 }
 
+// D.3
 TYPED_TEST(standard_monotonic, can_be_derived_from) {
   counted<TypeParam> resource{100, &this->upstream_};
   {

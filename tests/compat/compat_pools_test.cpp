@@ -74,16 +74,19 @@ static_assert(has_the_standards_interface<compat::synchronized_pool_resource>);
          a.largest_required_pool_block == b.largest_required_pool_block;
 }
 
+// D.4
 TYPED_TEST(standard_pool, options_are_never_0) {
   const std::pmr::pool_options options = TypeParam{}.options();
   EXPECT_NE(options.max_blocks_per_chunk, 0u);
   EXPECT_NE(options.largest_required_pool_block, 0u);
 }
 
+// D.4
 TYPED_TEST(standard_pool, a_limit_of_0_is_the_default) {
   EXPECT_TRUE(same((TypeParam{std::pmr::pool_options{0, 0}}.options()), TypeParam{}.options()));
 }
 
+// D.4
 TYPED_TEST(standard_pool, a_limit_that_is_too_large_is_replaced_by_the_largest) {
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   const std::pmr::pool_options largest = TypeParam{std::pmr::pool_options{most, most}}.options();
@@ -92,6 +95,7 @@ TYPED_TEST(standard_pool, a_limit_that_is_too_large_is_replaced_by_the_largest) 
   EXPECT_TRUE(same((TypeParam{std::pmr::pool_options{most - 1, most - 1}}.options()), largest));
 }
 
+// D.4
 TYPED_TEST(standard_pool, valid_options_are_kept) {
   for (const std::size_t largest : {1u, 8u, 71u, 1000u, 4096u}) {
     const std::pmr::pool_options held = TypeParam{std::pmr::pool_options{100, largest}}.options();
@@ -100,6 +104,7 @@ TYPED_TEST(standard_pool, valid_options_are_kept) {
   }
 }
 
+// D.4
 TYPED_TEST(standard_pool, its_upstream_is_the_one_named_or_the_default_of_its_construction) {
   const TypeParam before;
   std::pmr::memory_resource* const default_before = std::pmr::get_default_resource();
@@ -127,11 +132,13 @@ void serve(std::pmr::memory_resource& resource, auto bytes_for) {
   for (upstream_request const& block : held) resource.deallocate(block.first, block.bytes, block.align);
 }
 
+// D.4
 TYPED_TEST(standard_pool, serves_objects_of_every_alignment_apart_from_all_others) {
   TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
   serve(resource, [](std::size_t align) { return std::array{align, 2 * align, 4 * align}; });
 }
 
+// D.4
 TYPED_TEST(standard_pool, blocks_of_a_size_come_from_one_chunk) {
   TypeParam resource{&this->upstream_};
   (void)resource.allocate(16);
@@ -140,6 +147,7 @@ TYPED_TEST(standard_pool, blocks_of_a_size_come_from_one_chunk) {
   EXPECT_EQ(this->upstream_.asked.size(), asked);
 }
 
+// D.4
 TYPED_TEST(standard_pool, reuses_a_freed_block_before_it_calls_the_upstream) {
   TypeParam resource{std::pmr::pool_options{1, 256}, &this->upstream_};
   void* const block = resource.allocate(8, 8);
@@ -149,6 +157,7 @@ TYPED_TEST(standard_pool, reuses_a_freed_block_before_it_calls_the_upstream) {
   EXPECT_EQ(this->upstream_.asked.size(), asked);
 }
 
+// D.4
 TYPED_TEST(standard_pool, freed_blocks_of_pools_stay_until_release) {
   TypeParam resource{std::pmr::pool_options{4, 256}, &this->upstream_};
   std::array<void*, 100> blocks;
@@ -158,6 +167,7 @@ TYPED_TEST(standard_pool, freed_blocks_of_pools_stay_until_release) {
   EXPECT_EQ(this->upstream_.held.size(), held);
 }
 
+// D.4
 TYPED_TEST(standard_pool, beyond_the_largest_block_the_upstream_serves_each_request_and_has_it_back_at_once) {
   TypeParam resource{std::pmr::pool_options{0, 64}, &this->upstream_};
   const std::size_t bytes = 3 * resource.options().largest_required_pool_block;
@@ -173,6 +183,7 @@ TYPED_TEST(standard_pool, beyond_the_largest_block_the_upstream_serves_each_requ
   EXPECT_EQ(this->upstream_.held.size(), held - 1);
 }
 
+// D.4
 TYPED_TEST(standard_pool, no_chunk_has_more_blocks_than_the_options_say) {
   TypeParam resource{std::pmr::pool_options{4, 64}, &this->upstream_};
   (void)resource.allocate(64, 1);
@@ -181,12 +192,14 @@ TYPED_TEST(standard_pool, no_chunk_has_more_blocks_than_the_options_say) {
   EXPECT_GE(this->upstream_.asked.size(), asked + 16);
 }
 
+// D.4
 TYPED_TEST(standard_pool, calls_the_upstream_ever_more_seldom) {
   TypeParam resource{&this->upstream_};
   for (int i = 0; i < 100'000; ++i) (void)resource.allocate(16, 16);
   EXPECT_LT(this->upstream_.asked.size(), 50u);
 }
 
+// D.4
 TYPED_TEST(standard_pool, release_returns_everything_also_blocks_in_use) {
   TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
   resource.release();
@@ -198,6 +211,7 @@ TYPED_TEST(standard_pool, release_returns_everything_also_blocks_in_use) {
   }
 }
 
+// D.4
 TYPED_TEST(standard_pool, a_release_before_any_use_does_not_need_the_upstream) {
   this->upstream_.refuses = true;
   TypeParam resource{std::pmr::new_delete_resource()};
@@ -206,6 +220,7 @@ TYPED_TEST(standard_pool, a_release_before_any_use_does_not_need_the_upstream) {
   EXPECT_NE(resource.allocate(1), nullptr);
 }
 
+// D.4
 TYPED_TEST(standard_pool, the_end_returns_everything_also_blocks_in_use) {
   {
     TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
@@ -214,6 +229,7 @@ TYPED_TEST(standard_pool, the_end_returns_everything_also_blocks_in_use) {
   EXPECT_TRUE(this->upstream_.held.empty());
 }
 
+// D.4
 TYPED_TEST(standard_pool, an_exception_of_the_upstream_passes_and_changes_nothing) {
   TypeParam resource{std::pmr::pool_options{2, 64}, &this->upstream_};
   std::vector<void*> blocks{resource.allocate(64, 1)};
@@ -231,6 +247,7 @@ TYPED_TEST(standard_pool, an_exception_of_the_upstream_passes_and_changes_nothin
   EXPECT_NE(resource.allocate(64, 1), nullptr);
 }
 
+// D.4
 TYPED_TEST(standard_pool, throws_the_upstreams_exception_also_for_what_no_memory_has_room_for) {
   TypeParam resource{&this->upstream_};
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
@@ -241,6 +258,7 @@ TYPED_TEST(standard_pool, throws_the_upstreams_exception_also_for_what_no_memory
   }
 }
 
+// D.4
 TYPED_TEST(standard_pool, is_equal_to_itself_alone) {
   const TypeParam one, other;
   EXPECT_TRUE(one == one);
@@ -249,6 +267,7 @@ TYPED_TEST(standard_pool, is_equal_to_itself_alone) {
   EXPECT_FALSE(one.is_equal(other));
 }
 
+// D.4
 TYPED_TEST(standard_pool, can_be_derived_from) {
   counted<TypeParam> resource{std::pmr::pool_options{.largest_required_pool_block = 64}, &this->upstream_};
   {
@@ -391,6 +410,7 @@ int run_program() {
   return static_cast<int>(table.size()) + (options.max_blocks_per_chunk <= 8 ? 1 : 0);
 }
 
+// D.5
 TEST(compat, a_program_written_for_the_standards_runs_the_same) {
   const int of_std = run_program<std::pmr::unsynchronized_pool_resource, std::pmr::synchronized_pool_resource,
                                  std::pmr::monotonic_buffer_resource>();

@@ -117,6 +117,7 @@ TYPED_TEST_P(conformance, every_size_from_zero_to_huge) {
   }
 }
 
+// S0.17 S2.21
 TYPED_TEST_P(conformance, every_pair_of_size_and_alignment) {
   TypeParam subject{this->supply_};
   for (std::size_t align = 1; align <= 4096; align *= 2) {
@@ -140,6 +141,7 @@ TYPED_TEST_P(conformance, blocks_never_overlap_and_keep_their_content) {
   EXPECT_TRUE(run_mixture(subject, 3000));
 }
 
+// S2.20
 TYPED_TEST_P(conformance, blocks_of_zero_bytes_are_distinct) {
   TypeParam subject{this->supply_};
   shadow blocks;
@@ -168,6 +170,7 @@ TYPED_TEST_P(conformance, memory_is_used_again) {
   EXPECT_EQ(this->supply_.calls, calls) << "rounds that repeat must ask for no more memory";
 }
 
+// H.1
 TYPED_TEST_P(conformance, exhaustion_throws_changes_nothing_and_passes) {
   TypeParam subject{this->supply_};
   this->supply_.fail_count = supply::never;
@@ -200,6 +203,7 @@ TYPED_TEST_P(conformance, exhaustion_throws_changes_nothing_and_passes) {
   }
 }
 
+// G.5 S0.5 S1.7
 TYPED_TEST_P(conformance, sizes_near_size_max_are_refused) {
   TypeParam subject{this->supply_};
   resource_of(subject).deallocate(resource_of(subject).allocate(100, 8), 100, 8);
@@ -226,6 +230,7 @@ TYPED_TEST_P(conformance, equal_to_itself_and_to_no_other) {
   EXPECT_FALSE(resource_of(one) == *std::pmr::new_delete_resource());
 }
 
+// H.7 S0.36 S2.26
 TYPED_TEST_P(conformance, serves_containers) {
   TypeParam subject{this->supply_};
   {
@@ -238,6 +243,7 @@ TYPED_TEST_P(conformance, serves_containers) {
   subject.recycle();
 }
 
+// S2.13
 TYPED_TEST_P(conformance, the_supply_gets_back_exactly_what_it_gave) {
   {
     TypeParam subject{this->supply_};
@@ -246,6 +252,7 @@ TYPED_TEST_P(conformance, the_supply_gets_back_exactly_what_it_gave) {
   EXPECT_EQ(this->supply_.outstanding, 0u);  // the supply itself compares each piece
 }
 
+// H.16
 TYPED_TEST_P(conformance, any_failing_call_to_the_supply_is_reported_and_harmless) {
   std::size_t rounds = 500;
   if constexpr (requires { TypeParam::failing_rounds; }) rounds = TypeParam::failing_rounds;

@@ -25,6 +25,7 @@ std::uintptr_t address(void const* pointer) { return reinterpret_cast<std::uintp
 
 // ---- os_memory ----
 
+// S0.2
 TEST(os_memory, every_call_can_be_replaced) {
   test::recording_os os;
   virtual_memory space{{.huge_pages = huge_page_policy::avoid, .prefault = true}, os};
@@ -42,6 +43,7 @@ TEST(os_memory, every_call_can_be_replaced) {
   EXPECT_EQ(os.releases, 1u);
 }
 
+// S0.2
 TEST(os_memory, the_default_table_can_be_replaced_for_the_process) {
   test::recording_os os;
   os_memory* const before = set_default_os_memory(&os);
@@ -73,6 +75,7 @@ TEST(virtual_memory, ranges_start_at_multiples_of_2_mib) {
   for (byte_range range : ranges) space.release(range);
 }
 
+// S0.2
 TEST(virtual_memory, huge_pages_are_requested_or_ruled_out_as_configured) {
   test::recording_os os;
   for (huge_page_policy policy :
@@ -100,6 +103,7 @@ TEST(virtual_memory, committed_bytes_read_as_zero_also_after_decommit) {
   space.release(range);
 }
 
+// S0.1
 TEST(virtual_memory, reserved_bytes_cannot_be_touched_before_they_are_committed) {
   virtual_memory space;
   const byte_range range = space.reserve(1, 1 * MiB);
@@ -260,6 +264,7 @@ TEST(upstream_memory, uses_the_first_buffer_before_the_upstream) {
   EXPECT_EQ(a.allocate(1000), buffer.data());
 }
 
+// D.6
 TEST(upstream_memory, serves_a_first_buffer_to_its_last_byte_wherever_it_begins) {
   alignas(16) std::array<std::byte, 32> buffer;
   for (std::size_t begin = 0; begin < 16; ++begin) {
@@ -273,6 +278,7 @@ TEST(upstream_memory, serves_a_first_buffer_to_its_last_byte_wherever_it_begins)
   }
 }
 
+// D.6
 TEST(upstream_memory, aligns_a_block_as_requested_and_to_16_by_default) {
   alignas(64) std::array<std::byte, 128> buffer;
   upstream_arena a{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
@@ -308,6 +314,7 @@ TEST(upstream_memory, continues_in_a_kept_buffer_with_the_requested_alignment) {
   a.check_invariants();
 }
 
+// D.6
 TEST(upstream_memory, reclaims_blocks_in_reverse_order_also_where_alignment_parts_them) {
   upstream_arena a;
   for (int i = 0; i < 100; ++i) {
@@ -359,6 +366,7 @@ TEST(upstream_memory, forgets_gaps_of_chunks_that_it_left) {
   a.check_invariants();
 }
 
+// S0.36
 TEST(upstream_memory, has_the_constructors_and_members_of_the_monotonic_resource) {
   test::recording_resource upstream;
   std::array<std::byte, 64> buffer;

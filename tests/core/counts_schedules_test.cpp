@@ -43,6 +43,7 @@ program counts_blocks() {
                  }};
 }
 
+// E.9
 TEST(counts_schedules, add_up_once_all_calls_have_returned) {
   expect_every_schedule_passes(counts_blocks<explored_sync>, 20);
 }

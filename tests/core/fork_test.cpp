@@ -139,6 +139,7 @@ void use_much(std::pmr::memory_resource& memory) {
 
 // ---- pools ------------------------------------------------------------------------------------------------
 
+// D.8
 TEST_F(fork, a_child_uses_the_global_pool_while_a_thread_held_its_lock) {
   expect_of_children([] { pooled_free(pooled_alloc(100'000), 100'000); },
                      [] {
@@ -166,6 +167,7 @@ TEST_F(fork, a_child_uses_and_destroys_a_pool_whose_depot_was_busy) {
                      });
 }
 
+// D.8 S2.8
 TEST_F(fork, a_child_counts_what_other_threads_cached_and_cannot_have_it) {
   synchronized_pool pool;
   void* const kept = pool.allocate(64);
@@ -294,6 +296,7 @@ TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_pool) {
   EXPECT_TRUE(upstream.end_children()) << "the child is as well as its parent";
 }
 
+// D.8
 TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_an_upstream_of_a_pool) {
   forking_resource upstream;
   synchronized_pool pool{&upstream};
@@ -306,6 +309,7 @@ TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_an_upstream_of_a_p
   EXPECT_TRUE(upstream.end_children());
 }
 
+// D.8
 TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_a_pressure_callback) {
   std::string outcome = "the callback was not called";
   const pressure_subscription forks = on_memory_pressure(
@@ -326,6 +330,7 @@ TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_test_resource) {
   EXPECT_TRUE(upstream.end_children());
 }
 
+// D.8
 TEST_F(fork_under_own_lock, leaves_a_recursive_lock_taken_as_often_as_it_was) {
   if (under_thread_sanitizer) GTEST_SKIP() << "ThreadSanitizer starts no threads in a child";
   detail::fork_safe<std::recursive_mutex> mutex;
@@ -355,6 +360,7 @@ TEST_F(fork_under_own_lock, leaves_a_recursive_lock_taken_as_often_as_it_was) {
 
 // ---- locks that never come free ---------------------------------------------------------------------------
 
+// D.8
 TEST_F(fork, goes_on_without_the_locks_if_another_thread_keeps_one) {
   detail::fork_safe<> older, kept, newer;
   const parked_thread other{[&](auto stay) {
@@ -386,6 +392,7 @@ class interrupted {
   detail::fork_member<interrupted> member{*this};
 };
 
+// D.8
 TEST_F(fork, goes_on_without_the_locks_if_the_forking_thread_keeps_one) {
   interrupted resource;
   resource.member.join();
@@ -434,6 +441,7 @@ TEST_F(fork, a_child_forgets_pools_on_the_stacks_of_other_threads) {
 
 // ---- other resources --------------------------------------------------------------------------------------
 
+// D.8
 TEST_F(fork, a_child_uses_and_destroys_a_reuse_cache) {
   auto cache = std::make_unique<reuse_cache>();
   expect_of_children([&] { cache->deallocate(cache->allocate(64), 64); },
@@ -515,6 +523,7 @@ TEST_F(fork, a_child_counts_as_held_what_another_thread_was_giving_to_the_upstre
   cache.deallocate(used, 100);
 }
 
+// D.8
 TEST_F(fork, a_child_uses_a_standard_pool_that_was_busy) {
   auto pool = std::make_unique<compat::synchronized_pool_resource>();
   expect_of_children([&] { pool->deallocate(pool->allocate(64), 64); },
@@ -527,6 +536,7 @@ TEST_F(fork, a_child_uses_a_standard_pool_that_was_busy) {
                      });
 }
 
+// D.8
 TEST_F(fork, a_child_uses_an_epoch_resource_that_was_busy) {
   synchronized_pool pool;
   auto memory = std::make_unique<epoch_resource>(&pool);
@@ -592,6 +602,7 @@ TEST_F(fork, a_child_ends_the_epoch_that_was_open_on_the_forking_thread) {
   EXPECT_FALSE(dies.empty());
 }
 
+// T.20
 TEST_F(fork, a_child_uses_scopes_of_expect_resource) {
   const auto use_scope = [] {
     arena step;
@@ -693,6 +704,7 @@ class fork_files : public fork {
   std::filesystem::path folder_;
 };
 
+// D.8
 TEST_F(fork_files, a_child_writes_nothing_to_its_parents_trace) {
   const std::string csv = path("run.csv");
   auto log = std::make_unique<trace_log>(trace_log_options{.csv = csv, .chrome = path("run.json")});
@@ -740,6 +752,7 @@ TEST_F(fork_files, a_monitor_of_a_child_has_no_thread_and_can_be_checked_and_des
   }
 }
 
+// D.8
 TEST_F(fork_files, a_monitor_is_destroyed_while_a_child_lives) {
   std::ofstream{path("memory")} << "some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
   EXPECT_EQ(child_runs([&] {
@@ -760,6 +773,7 @@ TEST_F(fork_files, a_monitor_is_destroyed_while_a_child_lives) {
             "");
 }
 
+// D.8
 TEST_F(fork, a_child_has_no_sweeper_until_it_starts_one) {
   enable_workspace_sweeps({.interval = std::chrono::microseconds{10}});
   EXPECT_TRUE(workspace_sweeps_enabled());

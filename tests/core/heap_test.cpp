@@ -36,6 +36,7 @@ TEST(heap, an_arena_within_its_first_chunk_never_allocates) {
   EXPECT_EQ(news, before);
 }
 
+// S0.15
 TEST(heap, a_batch_that_crosses_chunks_allocates_nothing_once_warm) {
   arena step{{.reserve = 64 * KiB}};
   const auto batch = [&] {
@@ -82,6 +83,7 @@ struct no_memory {
   ~no_memory() { max_news = std::numeric_limits<std::size_t>::max(); }
 };
 
+// T.5
 TEST(heap, a_traced_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
   trace_log log{{.csv = "/dev/null"}};
   arena step;
@@ -117,6 +119,7 @@ void expect_blocks_without_record_to_go_back(Resource& resource, arena const& up
   resource.deallocate(resource.allocate(64), 64);
 }
 
+// T.2
 TEST(heap, a_tracked_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
   arena step;
   tracking_resource tracked{&step};
@@ -169,11 +172,13 @@ void expect_hits_to_allocate_nothing() {
   EXPECT_EQ(news, before);
 }
 
+// S2.6
 TEST(heap, a_pool_allocates_nothing_for_a_hit) {
   if (detail::records_blocks)
     GTEST_SKIP() << "level 2 and ASan builds keep a ledger of blocks, which allocates";
   expect_hits_to_allocate_nothing<pool>();
 }
+// S2.6
 TEST(heap, a_synchronized_pool_allocates_nothing_for_a_hit) {
   if (detail::records_blocks)
     GTEST_SKIP() << "level 2 and ASan builds keep a ledger of blocks, which allocates";
@@ -300,6 +305,7 @@ class static_resource final : public std::pmr::memory_resource {
 
 epoch_options without_quarantine() { return {.max_quarantine_bytes = 0}; }
 
+// S3.11
 TEST(heap, an_epoch_resource_with_no_epoch_open_allocates_nothing) {
   static_resource upstream;
   epoch_resource memory{without_quarantine(), &upstream};
@@ -311,6 +317,7 @@ TEST(heap, an_epoch_resource_with_no_epoch_open_allocates_nothing) {
   EXPECT_EQ(news, before);
 }
 
+// S3.11
 TEST(heap, allocations_without_epoch_allocate_nothing_after_one_either) {
   static_resource upstream;
   epoch_resource memory{without_quarantine(), &upstream};
@@ -325,6 +332,7 @@ TEST(heap, allocations_without_epoch_allocate_nothing_after_one_either) {
   EXPECT_EQ(news, before);
 }
 
+// S3.37
 TEST(heap, epochs_that_repeat_allocate_nothing_once_warm) {
   static_resource upstream;
   epoch_resource memory{without_quarantine(), &upstream};
@@ -343,6 +351,7 @@ TEST(heap, epochs_that_repeat_allocate_nothing_once_warm) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
+// S3.37
 TEST(heap, owners_that_repeat_allocate_nothing_once_warm) {
   static_resource upstream;
   epoch_resource memory{without_quarantine(), &upstream};
@@ -360,6 +369,7 @@ TEST(heap, owners_that_repeat_allocate_nothing_once_warm) {
   EXPECT_EQ(news, before);
 }
 
+// S3.37
 TEST(heap, the_end_of_an_epoch_never_allocates) {
   static_resource upstream;
   epoch_resource memory{without_quarantine(), &upstream};

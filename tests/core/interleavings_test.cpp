@@ -50,6 +50,7 @@ std::function<program()> additions(std::function<void(integer&)> add) {
 }
 const auto lossy_additions = additions([](integer& n) { n.store(n.load() + 1); });
 
+// G.4
 TEST(interleavings, finds_a_lost_addition_and_prints_its_schedule) {
   EXPECT_EQ(explore(lossy_additions).failure,
             "an addition is lost\n"
@@ -79,6 +80,7 @@ TEST(interleavings, finds_a_weak_compare_exchange_that_does_not_try_again) {
   EXPECT_TRUE(explore(make, {.max_spurious_failures = 1}).failure.starts_with("an addition is lost"));
 }
 
+// G.4
 TEST(interleavings, replays_a_failure_and_what_does_not_fail) {
   const explored found = explore(lossy_additions);
   const explored again = replay(lossy_additions, found.schedule);

@@ -72,6 +72,7 @@ registered_virtual_memory on(recording_os& os, registrations& known) {
 
 // ---- by itself
 
+// R.1
 TEST(registered_memory, registers_a_range_once_and_deregisters_it_before_it_goes) {
   recording_os os;
   registrations known;
@@ -92,6 +93,7 @@ TEST(registered_memory, registers_a_range_once_and_deregisters_it_before_it_goes
   EXPECT_EQ(os.releases, 1u);
 }
 
+// R.2
 TEST(registered_memory, takes_half_of_what_is_refused_each_time_down_to_the_least) {
   recording_os os;
   registrations known;
@@ -121,6 +123,7 @@ TEST(registered_memory, tries_nothing_smaller_where_other_ranks_would_not) {
   EXPECT_EQ(known.calls, 1u);
 }
 
+// R.2
 TEST(registered_memory, returns_memory_that_the_registrar_refuses) {
   recording_os os;
   registrations known;
@@ -137,6 +140,7 @@ TEST(registered_memory, returns_memory_that_the_registrar_refuses) {
   EXPECT_STREQ(space.refusal(), "");
 }
 
+// R.2
 TEST(registered_memory, keeps_memory_that_cannot_be_deregistered_and_warns) {
   recording_os os;
   registrations known;
@@ -164,6 +168,7 @@ TEST(registered_memory, keeps_memory_that_cannot_be_deregistered_and_warns) {
 
 // ---- arenas
 
+// R.3
 TEST(registered_memory, makes_no_call_in_a_step_that_repeats) {
   recording_os os;
   registrations known;
@@ -187,6 +192,7 @@ TEST(registered_memory, makes_no_call_in_a_step_that_repeats) {
   EXPECT_EQ(step.space().registrations(), 0u);
 }
 
+// R.1
 TEST(registered_memory, takes_few_registrations_however_large_an_arena_grows) {
   recording_os os;
   registrations known;
@@ -195,6 +201,7 @@ TEST(registered_memory, takes_few_registrations_however_large_an_arena_grows) {
   EXPECT_LE(known.registered, 11u);  // 64 KiB, 128 KiB, … 64 MiB
 }
 
+// R.2
 TEST(registered_memory, leaves_an_arena_as_it_was_when_the_registrar_refuses_and_says_why) {
   recording_os os;
   registrations known;
@@ -211,6 +218,7 @@ TEST(registered_memory, leaves_an_arena_as_it_was_when_the_registrar_refuses_and
   EXPECT_TRUE(known.has(step.allocate(1 * MiB), 1 * MiB));
 }
 
+// R.1
 TEST(registered_memory, has_every_block_in_one_registration_whatever_fails) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     recording_os os;
@@ -265,6 +273,7 @@ TEST(registered_memory, has_every_block_in_one_registration_whatever_fails) {
   }
 }
 
+// R.3
 TEST(registered_memory, registers_the_buffer_of_an_upstream_and_its_chunks) {
   alignas(16) static std::byte buffer[4 * KiB];
   test::recording_resource upstream;
@@ -284,6 +293,7 @@ TEST(registered_memory, registers_the_buffer_of_an_upstream_and_its_chunks) {
   EXPECT_TRUE(known.has(lines.allocate(100), 100)) << "the buffer is offered again";
 }
 
+// R.3
 TEST(registered_memory, registers_the_chunks_of_a_shared_arena_for_all_threads) {
   recording_os os;
   registrations known;
@@ -376,6 +386,7 @@ TEST(registered_memory, reports_a_registrar_that_allocates_from_its_shared_arena
 }
 #endif
 
+// R.3
 TEST(registered_memory, registers_a_whole_plan_once) {
   recording_os os;
   registrations known;
@@ -430,6 +441,7 @@ TEST(registered_memory, registers_a_larger_plan_anew_and_nothing_of_a_step_witho
   EXPECT_EQ(known.registered, known.deregistered + 1);
 }
 
+// R.3
 TEST(registered_memory, serves_a_graph_arena_with_a_range_that_is_registered) {
   recording_os os;
   registrations known;
@@ -441,6 +453,7 @@ TEST(registered_memory, serves_a_graph_arena_with_a_range_that_is_registered) {
 
 // ---- a device
 
+// R.3
 TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
   test::fake_device device;
   gpu::stream stream{device};
@@ -461,6 +474,7 @@ TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
   EXPECT_EQ(known.deregistered, 2u);
 }
 
+// R.12
 TEST(registered_memory, keeps_memory_of_a_device_beyond_its_space) {
   test::fake_device device;
   gpu::stream stream{device};
@@ -492,6 +506,7 @@ TEST(registered_memory, keeps_memory_of_a_device_beyond_its_space) {
   EXPECT_EQ(device.release(1), gpu::status::success);  // the first handle of the device
 }
 
+// R.2
 TEST(registered_memory, says_why_a_device_refuses) {
   test::fake_device device;
   gpu::stream stream{device};

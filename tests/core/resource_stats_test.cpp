@@ -142,26 +142,31 @@ struct words : ::testing::Test {
   test::recording_resource upstream;
 };
 
+// T.6
 TEST_F(words, mean_in_an_arena_what_they_mean_everywhere) {
   arena step{{.reserve = 64 * KiB, .growable = false, .name = "words"}};
   expect_words(step, upstream);
 }
 
+// T.6
 TEST_F(words, mean_in_an_arena_on_a_resource_what_they_mean_everywhere) {
   upstream_arena step{upstream_memory{&upstream}, {.name = "words"}};
   expect_words(step, upstream);
 }
 
+// T.6
 TEST_F(words, mean_in_a_pool_what_they_mean_everywhere) {
   pool blocks{{.upstream = &upstream, .name = "words"}};
   expect_words(blocks, upstream);
 }
 
+// T.6
 TEST_F(words, mean_in_a_synchronized_pool_what_they_mean_everywhere) {
   synchronized_pool blocks{{.upstream = &upstream, .name = "words"}};
   expect_words(blocks, upstream);
 }
 
+// T.6
 TEST_F(words, mean_in_every_adaptor_what_they_mean_everywhere) {
   const auto try_out = [&](char const* which, auto&& resource) {
     SCOPED_TRACE(which);
@@ -174,6 +179,7 @@ TEST_F(words, mean_in_every_adaptor_what_they_mean_everywhere) {
   try_out("test_resource", test_resource{&upstream, "words"});
 }
 
+// T.6
 TEST_F(words, mean_in_a_trace_what_they_mean_everywhere) {
   trace_log log{{.csv = "/dev/null"}};
   trace_resource traced{log, &upstream, "words"};

@@ -64,6 +64,7 @@ std::uint64_t least_waste_by_trying(size_histogram const& histogram, std::vector
   return least;
 }
 
+// S2.23
 TEST(size_histogram, wastes_the_least_there_is) {
   std::mt19937_64 random{7};
   for (int round = 0; round < 40; ++round) {
@@ -83,6 +84,7 @@ TEST(size_histogram, wastes_the_least_there_is) {
   }
 }
 
+// S2.23
 TEST(size_histogram, a_fitted_pool_wastes_less_on_the_same_requests) {
   std::mt19937_64 random{1};
   std::vector<std::size_t> requests;

@@ -68,6 +68,7 @@ TEST(thread_parts_schedules, are_found_to_call_an_object_that_is_gone_without_th
   test::expect_failure([] { return goes_while_threads_end<no_locks>(leaving::first); }, "race on shared");
 }
 
+// E.8
 TEST(thread_parts_schedules, end_each_part_once_where_the_object_stays) {
   const auto make = [] {
     const auto object = std::make_shared<owner<explored_sync>>();

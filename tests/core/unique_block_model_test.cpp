@@ -10,6 +10,7 @@
 namespace tidemark::test {
 namespace {
 
+// V.7
 TEST(unique_block_model, each_block_has_one_owner_and_goes_back_once) {
   std::uint64_t moved = 0, released = 0, refused = 0;
   run_for_seeds(

@@ -35,6 +35,7 @@ struct unique_blocks : ::testing::Test {
   recording_resource memory;
 };
 
+// S1.35
 TEST_F(unique_blocks, are_given_back_at_the_end_of_their_scope) {
   {
     const unique_block block{&memory, 1000};
@@ -46,6 +47,7 @@ TEST_F(unique_blocks, are_given_back_at_the_end_of_their_scope) {
   EXPECT_EQ(memory.outstanding, 0u);
 }
 
+// S1.35
 TEST_F(unique_blocks, are_given_back_where_an_exception_passes) {
   try {
     const unique_block block{&memory, 1000};
@@ -55,6 +57,7 @@ TEST_F(unique_blocks, are_given_back_where_an_exception_passes) {
   }
 }
 
+// S1.35
 TEST_F(unique_blocks, that_are_released_are_the_callers) {
   void* kept = nullptr;
   {
@@ -78,6 +81,7 @@ TEST_F(unique_blocks, can_be_given_back_early_and_only_once) {
   block.reset();
 }  // the resource would tell of a block that comes twice
 
+// S1.37
 TEST_F(unique_blocks, are_aligned_to_64_bytes_by_default) {
   std::vector<unique_block> blocks;
   for (std::size_t bytes = 0; bytes < 300; bytes += 7) {
@@ -90,6 +94,7 @@ TEST_F(unique_blocks, are_aligned_to_64_bytes_by_default) {
   EXPECT_EQ(aligned.alignment(), 4096u);
 }
 
+// S1.37
 TEST_F(unique_blocks, are_as_their_resource_gave_them) {
   // Which fills what it returns.
   test_resource filling{&memory};
@@ -107,6 +112,7 @@ TEST_F(unique_blocks, at_inaccessible_addresses_are_not_touched) {
   EXPECT_EQ(block.as<float>().size(), MiB / 4);
 }
 
+// S1.31
 TEST_F(unique_blocks, of_no_bytes_are_blocks) {
   const unique_block block{&memory, 0};
   EXPECT_TRUE(block);
@@ -115,6 +121,7 @@ TEST_F(unique_blocks, of_no_bytes_are_blocks) {
   EXPECT_EQ(memory.calls, 1u);
 }
 
+// S1.31
 TEST_F(unique_blocks, that_are_empty_have_nothing_and_give_nothing_back) {
   unique_block block;
   EXPECT_FALSE(block);
@@ -138,6 +145,7 @@ TEST_F(unique_blocks, are_seen_as_as_many_elements_as_fit) {
   EXPECT_TRUE((block.as<std::array<char, 31>>().empty()));
 }
 
+// S1.35
 TEST_F(unique_blocks, that_are_moved_leave_an_empty_one) {
   unique_block first{&memory, 1000, 128};
   void* const data = first.data();

@@ -28,6 +28,7 @@ generator<int> count_to(std::allocator_arg_t, frame_resource, int n) {
   for (int i = 1; i <= n; ++i) co_yield i;
 }
 
+// E.2
 TEST(pmr_promise_elision, allocates_no_frame_that_does_not_leave_its_caller) {
   if (!compiler_elides) GTEST_SKIP() << "only clang elides frames, and not under sanitizers or Valgrind";
   recording_resource memory;

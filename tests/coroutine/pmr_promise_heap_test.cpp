@@ -35,6 +35,7 @@ int run_many(frame_resource memory) {
   return sum;
 }
 
+// E.1
 // The first in its program: at level 2 the first frame makes the table of frames.
 TEST(pmr_promise_heap, a_frame_that_cannot_be_recorded_goes_back) {
   alignas(16) std::array<std::byte, 4 * KiB> buffer;
@@ -55,6 +56,7 @@ TEST(pmr_promise_heap, a_frame_that_cannot_be_recorded_goes_back) {
   EXPECT_GE(failures, check_level >= 2 ? 1 : 0);
 }
 
+// E.2
 TEST(pmr_promise_heap, frames_on_a_scope_allocate_nothing_once_warm) {
   arena step;
   const auto turn = [&] {
@@ -67,6 +69,7 @@ TEST(pmr_promise_heap, frames_on_a_scope_allocate_nothing_once_warm) {
   EXPECT_EQ(news, before);
 }
 
+// E.2
 TEST(pmr_promise_heap, frames_on_a_pool_take_nothing_from_its_upstream_once_warm) {
   statistics_resource upstream;
   pool blocks{&upstream};

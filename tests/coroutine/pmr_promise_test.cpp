@@ -47,6 +47,7 @@ int sum(Generator values) {
 
 // ---- where frames come from -------------------------------------------------------------------------------
 
+// E.1
 TEST(pmr_promise, takes_a_frame_from_the_resource_and_returns_exactly_that) {
   recording_resource memory;
   {
@@ -125,6 +126,7 @@ struct sequence {
   }
 };
 
+// E.1
 TEST(pmr_promise, takes_frames_of_member_functions_from_the_resource) {
   recording_resource memory;
   sequence from{10};
@@ -134,6 +136,7 @@ TEST(pmr_promise, takes_frames_of_member_functions_from_the_resource) {
   EXPECT_EQ(memory.calls, 3u);
 }
 
+// E.1
 TEST(pmr_promise, takes_frames_of_lambdas_from_the_resource) {
   recording_resource memory;
   int factor = 2;
@@ -180,6 +183,7 @@ TEST(pmr_promise, lets_tasks_await_tasks) {
   EXPECT_EQ(memory.outstanding, 0u);
 }
 
+// E.1
 TEST(pmr_promise, takes_frames_from_resources_of_every_kind) {
   recording_resource upstream;
   arena bump;
@@ -254,6 +258,7 @@ generator<int> with_argument(std::allocator_arg_t, frame_resource, counted_argum
   co_yield *argument.live;
 }
 
+// E.3
 TEST(pmr_promise, leaves_everything_as_it_was_where_there_is_no_memory) {
   recording_resource memory;
   int live = 0;
@@ -296,6 +301,7 @@ struct optional_promise : nothrow_pmr_promise<> {
 };
 optional_coroutine optional(std::allocator_arg_t, frame_resource, counted_argument) { co_return; }
 
+// E.3
 TEST(nothrow_pmr_promise, returns_the_object_of_failures_where_there_is_no_memory) {
   recording_resource memory;
   int live = 0;
@@ -352,6 +358,7 @@ struct outlived_frames : ::testing::Test {
   unsigned line_ = 0;
 };
 
+// E.4
 TEST_F(outlived_frames, are_reported_where_a_scope_ends) {
   arena step{{.name = "step"}};
   {
@@ -409,6 +416,7 @@ TEST_F(outlived_frames, are_reported_where_a_shared_arena_is_rewound) {
   expect_report("arena 'team'");
 }
 
+// E.4
 TEST_F(outlived_frames, are_reported_where_a_pool_ends_or_is_released) {
   {
     pool blocks{{.name = "blocks"}};
@@ -443,6 +451,7 @@ TEST_F(outlived_frames, are_reported_where_the_arena_below_their_pool_is_rewound
   expect_report("arena 'step'");
 }
 
+// E.4
 TEST_F(outlived_frames, are_reported_where_their_epoch_ends) {
   pool upstream;
   epoch_resource epochs{&upstream};
@@ -463,6 +472,7 @@ TEST_F(outlived_frames, are_reported_where_their_epoch_ends_that_has_slabs) {
   expect_report("epoch 'step'");
 }
 
+// E.4
 TEST_F(outlived_frames, are_each_reported_once_and_no_other) {
   arena step;
   generator<int> outside = count_to(std::allocator_arg, step, 3);
@@ -491,6 +501,7 @@ TEST_F(outlived_frames, are_none_where_the_coroutine_was_destroyed) {
 
 // ---- those of resources that are not watched --------------------------------------------------------------
 
+// E.4
 TEST_F(outlived_frames, are_none_of_an_arena_that_borrows_the_buffer_of_another_resource) {
   alignas(16) std::array<std::byte, 4 * KiB> buffer;
   {
@@ -553,6 +564,7 @@ TEST_F(outlived_frames, are_forgotten_where_another_frame_gets_their_memory) {
   EXPECT_TRUE(detail::forget_frame(alive));
 }
 
+// E.4
 // The range that the scope frees lies in the frame of the coroutine that has the buffer.
 TEST_F(outlived_frames, are_none_of_the_coroutine_whose_local_an_arena_borrows) {
   const auto sums_in_its_buffer = [](std::allocator_arg_t, frame_resource) -> generator<int> {

@@ -215,6 +215,7 @@ TEST(cuda_device_resource, a_context_that_finds_no_memory_is_out_of_memory) {
   EXPECT_THROW(gpu::device_resource{device}, out_of_memory);
 }
 
+// S1.37
 TEST(cuda_pinned_resource, blocks_are_the_hosts_aligned_to_64_and_uninitialised) {
   fake_device device;
   gpu::pinned_resource memory{device};

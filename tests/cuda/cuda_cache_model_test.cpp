@@ -19,6 +19,7 @@
 namespace tidemark::test {
 namespace {
 
+// S1.36
 TEST(device_cache_model, reuses_no_block_before_the_work_that_uses_it_has_run) {
   std::size_t hits = 0, refused = 0, trims = 0, works_run = 0;
   run_for_seeds(

@@ -114,12 +114,14 @@ class cuda_capture : public ::testing::Test {
   gpu::stream stream_{device_};
 };
 
+// S1.19
 TEST_F(cuda_capture, inputs_that_change_in_place_are_seen_by_the_next_replay) {
   auto graph = a_graph();
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
   EXPECT_EQ(replayed(graph, {5, 6, 7, 8}), (std::vector<int>{15, 26, 37, 48}));
 }
 
+// S1.18
 TEST_F(cuda_capture, a_thousand_replays_are_right_at_addresses_that_stay) {
   auto graph = a_graph();
   void const* const in = graph.inputs().data();
@@ -165,6 +167,7 @@ TEST_F(cuda_capture, code_that_allocates_through_a_switch_is_captured_unchanged)
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
 }
 
+// S1.22
 TEST_F(cuda_capture, exceptions_of_the_body_pass_through_and_end_the_capture) {
   capture_switch memory{&host_};
   struct failure : std::runtime_error {
@@ -188,6 +191,7 @@ TEST_F(cuda_capture, exceptions_of_the_body_pass_through_and_end_the_capture) {
   expect_as_before();
 }
 
+// S1.16
 TEST_F(cuda_capture, a_body_that_puts_nothing_on_the_stream_is_an_empty_capture) {
   EXPECT_THROW((void)capture_of(an_arena(), 0, 0, [](std::pmr::memory_resource&, int&, int&) {}),
                empty_capture);
@@ -233,6 +237,7 @@ TEST_F(cuda_capture, a_capture_inside_a_capture_of_the_same_stream_is_rejected) 
   EXPECT_EQ(replayed(outer, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
 }
 
+// S1.23
 TEST_F(cuda_capture, an_arena_of_the_rehearsed_size_suffices_and_one_of_256_bytes_less_does_not) {
   unique_block in = a_block(), out = a_block();
   graph_layout layout;
@@ -250,6 +255,7 @@ TEST_F(cuda_capture, an_arena_of_the_rehearsed_size_suffices_and_one_of_256_byte
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
 }
 
+// S1.16
 TEST_F(cuda_capture, every_failing_call_to_the_driver_changes_nothing) {
   const auto capture_and_launch = [this] {
     auto graph = a_graph();
@@ -317,6 +323,7 @@ TEST_F(cuda_capture, the_end_of_a_graph_waits_for_the_device_where_nothing_else_
   EXPECT_EQ(device_.pending(stream_), 0u);
 }
 
+// S1.24
 TEST_F(cuda_capture, a_graph_can_be_launched_on_any_stream_and_from_any_thread) {
   auto graph = a_graph();
   gpu::stream other{device_};
@@ -331,6 +338,7 @@ TEST_F(cuda_capture, a_graph_can_be_launched_on_any_stream_and_from_any_thread) 
   EXPECT_THROW(graph.launch(), std::logic_error);
 }
 
+// S1.20
 TEST_F(cuda_capture, memory_of_a_graph_that_has_ended_is_used_again) {
   void const* arena = nullptr;
   {
@@ -526,6 +534,7 @@ TEST_F(cuda_capture, a_graph_of_another_device_is_replaced_by_an_update) {
 
 // ---- graphs that end, and other captures ------------------------------------------------------------------
 
+// S1.16
 TEST_F(cuda_capture, a_graph_that_ends_while_another_stream_captures_waits_and_does_not_disturb_it) {
   for (const gpu::capture_mode mode : {gpu::capture_mode::thread_local_, gpu::capture_mode::global}) {
     auto running = std::make_unique<decltype(a_graph())>(a_graph());

@@ -18,6 +18,7 @@ TEST(cuda_model, agrees_with_the_device_arena_on_small_chunks) {
 }
 TEST(cuda_model, agrees_with_the_pinned_arena) { run_arena_model<pinned_arena_subject>(); }
 TEST(cuda_model, agrees_with_the_managed_arena) { run_arena_model<managed_arena_subject>(); }
+// R.10
 TEST(cuda_model, agrees_with_the_arena_on_memory_of_nccl) { run_arena_model<nccl_arena_subject>(); }
 
 TEST(cuda_resource_model, agrees_with_the_device_arena_on_small_chunks) {

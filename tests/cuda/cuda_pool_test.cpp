@@ -33,6 +33,7 @@ std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uint
 
 // ---- the pool ---------------------------------------------------------------------------------------------
 
+// S1.30
 TEST(memory_pool, keeps_all_by_default) {
   fake_device device;
   const gpu::memory_pool by_default{{}, device};

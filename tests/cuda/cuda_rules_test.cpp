@@ -153,6 +153,7 @@ struct cuda_rules_of_each_driver : cuda_rules, ::testing::WithParamInterface<std
 INSTANTIATE_TEST_SUITE_P(each, cuda_rules_of_each_driver, ::testing::Values("observed", "stricter"),
                          [](auto const& which) { return which.param; });
 
+// K.7
 TEST_P(cuda_rules_of_each_driver, captures_of_other_threads_go_on_whatever_the_resources_do) {
   beside_a_global_capture([&] {
     device_cache cache{{.stream = stream}, device};
@@ -920,6 +921,7 @@ class random_program {
   std::size_t refusals_ = 0;
 };
 
+// K.8
 TEST(cuda_random_program, of_all_resources_has_no_race_and_disturbs_no_capture) {
   std::size_t refusals = 0;
   test::run_for_seeds(

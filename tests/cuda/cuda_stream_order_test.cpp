@@ -128,6 +128,7 @@ class stream_order : public ::testing::Test {
   gpu::stream later_{device_};
 };
 
+// A.9
 TEST_F(stream_order, later_work_waits_for_the_work_that_was_there) {
   turns_.put_on(earlier_, "earlier");
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
@@ -161,6 +162,7 @@ TEST_F(stream_order, no_event_is_left) {
   expect_no_event_left();
 }
 
+// A.9
 TEST_F(stream_order, each_call_that_fails_is_reported_and_leaves_nothing) {
   const std::size_t begun = device_.calls;
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
@@ -192,6 +194,7 @@ TEST_F(stream_order, a_destroyed_stream_is_reported) {
 
 // ---- captures ---------------------------------------------------------------------------------------------
 
+// A.10
 TEST_F(stream_order, what_is_captured_cannot_wait_for_what_runs_now_and_the_capture_lives_on) {
   begin_capture(later_);
   turns_.put_on(later_, "captured");
@@ -223,6 +226,7 @@ TEST_F(stream_order, if_the_driver_returns_no_capture_state_nothing_is_done) {
   expect_lives_on(earlier_, 0);
 }
 
+// A.10
 TEST_F(stream_order, in_one_capture_the_order_is_captured) {
   begin_capture(earlier_);
   gpu::event_handle fork = nullptr;

@@ -567,6 +567,7 @@ class cuda_virtual_memory_capture : public ::testing::Test {
   byte_range range_ = space_.reserve(1, 8 * unit);
 };
 
+// K.6
 TEST_F(cuda_virtual_memory_capture, maps_memory_and_leaves_the_capture_valid) {
   EXPECT_TRUE(space_.commit(units_of(range_, 2, 1)));
   EXPECT_TRUE(device_.accessible(range_.data(), 3 * unit));
@@ -580,6 +581,7 @@ TEST_F(cuda_virtual_memory_capture, maps_memory_and_leaves_the_capture_valid) {
   EXPECT_EQ(device_.destroy_graph(graph), status::success);
 }
 
+// K.7
 TEST_F(cuda_virtual_memory_capture, probes_the_driver_once_for_all_captures_of_a_process) {
   EXPECT_TRUE(space_.commit(units_of(range_, 2, 1)));
   EXPECT_TRUE(space_.commit(units_of(range_, 3, 1)));
@@ -591,6 +593,7 @@ TEST_F(cuda_virtual_memory_capture, probes_the_driver_once_for_all_captures_of_a
   EXPECT_EQ(device_.destroy_graph(graph), status::success);
 }
 
+// K.7
 // A refused call would end the capture: the probe finds out what the driver does, and ends only its own.
 TEST(cuda_virtual_memory, maps_nothing_in_captures_if_the_driver_refuses_and_leaves_the_capture_valid) {
   for (auto const& refusals : {test::stricter_refusals(), test::refusals_of_own_mappings()}) {

@@ -234,6 +234,7 @@ TEST(device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
   EXPECT_EQ(device.calls_during_capture(), call_names{});
 }
 
+// K.6
 TEST(device_arena, grows_in_a_capture_by_a_commit_and_by_a_chunk) {
   fake_device device{in_units()};
   const gpu::stream stream{device};
@@ -256,6 +257,7 @@ TEST(device_arena, grows_in_a_capture_by_a_commit_and_by_a_chunk) {
   }
 }
 
+// K.7
 TEST(device_arena, in_a_capture_does_not_grow_if_the_driver_refuses_says_why_and_leaves_the_capture_alone) {
   test::fake_device_options options = in_units();
   options.refusals = test::stricter_refusals();

@@ -284,6 +284,7 @@ TEST_F(device_budget_test, what_waits_for_the_end_of_a_capture_is_held) {
   cache.deallocate(next, grain);
 }
 
+// K.9
 // As a training step that is short of memory: the driver's pool keeps what the resource has freed.
 TEST_F(device_budget_test,
        memory_that_a_pool_of_the_drivers_retains_counts_and_goes_before_the_limit_is_passed) {
@@ -300,6 +301,7 @@ TEST_F(device_budget_test,
   plain.deallocate(block, 4 * grain);
 }
 
+// K.9
 TEST_F(device_budget_test, relief_trims_pools_of_the_drivers_behind_their_streams) {
   gpu::memory_pool pool{{}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
@@ -312,6 +314,7 @@ TEST_F(device_budget_test, relief_trims_pools_of_the_drivers_behind_their_stream
   EXPECT_EQ(device.used_bytes(), 0u);
 }
 
+// K.9
 TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later) {
   gpu::memory_pool pool{{}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
@@ -326,6 +329,7 @@ TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later)
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
+// K.9
 TEST_F(device_budget_test, a_pool_of_the_drivers_is_trimmed_after_its_resource_has_ended) {
   gpu::memory_pool pool{{}, device};
   {
@@ -338,6 +342,7 @@ TEST_F(device_budget_test, a_pool_of_the_drivers_is_trimmed_after_its_resource_h
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
+// K.9
 TEST_F(device_budget_test, a_request_is_refused_if_memory_that_a_pool_retains_would_pass_the_limit) {
   gpu::memory_pool pool{{}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
@@ -353,6 +358,7 @@ TEST_F(device_budget_test, a_request_is_refused_if_memory_that_a_pool_retains_wo
   EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(4 * grain), 4 * grain); }), "");
 }
 
+// K.9
 // A real pool grows by some MiB for a small block.
 TEST_F(device_budget_test, a_pool_that_grows_past_the_limit_gives_back_and_the_request_is_refused) {
   test::fake_device coarse{{.granularity_bytes = grain, .pool_granule_bytes = 32 * grain}};

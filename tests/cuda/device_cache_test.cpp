@@ -63,6 +63,7 @@ struct device_cache_test : ::testing::Test {
 
 // ---- by exact size ----------------------------------------------------------------------------------------
 
+// S1.25
 TEST_F(device_cache_test, a_step_that_repeats_makes_no_call_of_the_driver) {
   device_cache cache{{.stream = stream}, device};
   const auto step = [&] {
@@ -78,6 +79,7 @@ TEST_F(device_cache_test, a_step_that_repeats_makes_no_call_of_the_driver) {
   EXPECT_EQ(cache.stats().hits, 500u);
 }
 
+// S1.25
 TEST_F(device_cache_test, a_block_comes_back_to_exactly_its_size_and_no_other) {
   device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(1000);
@@ -92,6 +94,7 @@ TEST_F(device_cache_test, a_block_comes_back_to_exactly_its_size_and_no_other) {
   cache.deallocate(block, 1000);
 }
 
+// S1.25
 TEST_F(device_cache_test, reuses_the_first_freed_block_of_a_size_first) {
   device_cache cache{{.stream = stream}, device};
   const std::vector<void*> blocks = take(cache, 3, 512);
@@ -100,6 +103,7 @@ TEST_F(device_cache_test, reuses_the_first_freed_block_of_a_size_first) {
   give(cache, blocks, 512);
 }
 
+// S1.26
 TEST_F(device_cache_test, of_64_blocks_of_a_size_the_65th_lets_the_oldest_go_to_the_driver) {
   device_cache cache{{.stream = stream}, device};
   const std::vector<void*> blocks = take(cache, 65, 512);
@@ -114,6 +118,7 @@ TEST_F(device_cache_test, of_64_blocks_of_a_size_the_65th_lets_the_oldest_go_to_
 
 // ---- limits -----------------------------------------------------------------------------------------------
 
+// S1.27
 TEST_F(device_cache_test, beyond_the_limit_the_largest_blocks_go_until_the_rest_fits) {
   device_cache cache{{.stream = stream, .max_cached_bytes = 1000 * KiB}, device};
   std::vector<std::pair<void*, std::size_t>> blocks;
@@ -128,6 +133,7 @@ TEST_F(device_cache_test, beyond_the_limit_the_largest_blocks_go_until_the_rest_
   cache.check_invariants();
 }
 
+// S1.28
 TEST_F(device_cache_test, a_workload_of_many_shapes_stays_below_the_limit_and_does_not_grow) {
   constexpr std::size_t limit = 8 * MiB, max_live = 4 * MiB;
   gpu::device_resource blocks{
@@ -172,6 +178,7 @@ class setting {
   static constexpr char const* name = "TIDEMARK_DEVICE_CACHE_MIB";
 };
 
+// S1.27
 TEST_F(device_cache_test, the_limit_is_a_quarter_of_the_device_and_64_blocks_of_a_size_by_default) {
   const device_cache cache{{.stream = stream}, device};
   gpu::memory_info info;
@@ -199,6 +206,7 @@ TEST_F(device_cache_test, made_while_its_stream_is_capturing_it_has_a_limit_of_1
   EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
 }
 
+// S1.27
 TEST_F(device_cache_test, the_environment_sets_the_limit_in_mib_and_an_option_overrides_it) {
   const setting set{"3"};
   const device_cache cache{{.stream = stream}, device};
@@ -207,12 +215,14 @@ TEST_F(device_cache_test, the_environment_sets_the_limit_in_mib_and_an_option_ov
   EXPECT_EQ(told.options().max_cached_bytes, 5u);
 }
 
+// S1.27
 TEST_F(device_cache_test, more_mib_than_fit_are_as_good_as_all) {
   const setting set{"99999999999999999999"};
   const device_cache cache{{.stream = stream}, device};
   EXPECT_EQ(cache.options().max_cached_bytes, std::numeric_limits<std::size_t>::max());
 }
 
+// S1.27
 TEST_F(device_cache_test, a_setting_that_is_no_number_is_warned_of_and_ignored) {
   gpu::memory_info info;
   ASSERT_EQ(device.memory(info), gpu::status::success);
@@ -240,6 +250,7 @@ TEST_F(device_cache_test, collect_gives_memory_back_to_the_device_and_with_force
   EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 0u);
 }
 
+// S1.30
 TEST_F(device_cache_test, the_release_threshold_of_its_pool_is_an_option) {
   const device_cache cache{{.stream = stream, .release_threshold_bytes = 7 * MiB}, device};
   EXPECT_EQ(device.release_threshold(cache.pool()), 7 * MiB);
@@ -247,6 +258,7 @@ TEST_F(device_cache_test, the_release_threshold_of_its_pool_is_an_option) {
 
 // ---- other streams ----------------------------------------------------------------------------------------
 
+// S1.36
 TEST_F(device_cache_test, reuses_what_its_own_stream_used_at_once) {
   device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
@@ -256,6 +268,7 @@ TEST_F(device_cache_test, reuses_what_its_own_stream_used_at_once) {
   cache.deallocate(block, 4096);
 }
 
+// S1.36
 TEST_F(device_cache_test, reuses_what_another_stream_used_only_when_that_work_is_done) {
   device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
@@ -271,6 +284,7 @@ TEST_F(device_cache_test, reuses_what_another_stream_used_only_when_that_work_is
   give(cache, {block, meanwhile}, 4096);
 }
 
+// S1.36
 TEST_F(device_cache_test, what_another_stream_uses_does_not_go_to_the_driver_before_either) {
   device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
   void* const block = cache.allocate(4096);
@@ -521,6 +535,7 @@ struct device_cache_ladder : device_cache_test {
   }
 };
 
+// S1.29
 TEST_F(device_cache_ladder, drains_waits_trims_and_tries_once_more) {
   give(cache, take(cache, 2, 300 * MiB), 300 * MiB);
   void* const pending = cache.allocate(200 * MiB);
@@ -538,6 +553,7 @@ TEST_F(device_cache_ladder, drains_waits_trims_and_tries_once_more) {
   cache.check_invariants();
 }
 
+// S1.29
 TEST_F(device_cache_ladder, where_that_was_not_enough_it_throws_out_of_memory_with_the_numbers) {
   void* const held = cache.allocate(600 * MiB);
   const std::size_t before = device.counts_total();
@@ -564,6 +580,7 @@ TEST_F(device_cache_ladder, another_refusal_is_a_cuda_error_and_nothing_is_drain
   EXPECT_EQ(cache.stats().refused, 1u);
 }
 
+// S1.29
 TEST_F(device_cache_ladder, goes_on_where_one_of_its_steps_is_refused) {
   for (char const* call : {"cuStreamSynchronize", "cuMemPoolTrimTo"}) {
     SCOPED_TRACE(call);
@@ -611,6 +628,7 @@ struct device_cache_capture : device_cache_test {
   }
 };
 
+// K.6
 TEST_F(device_cache_capture, a_miss_maps_memory_that_is_not_the_graphs_and_goes_back_after_the_capture) {
   cache.deallocate(cache.allocate(1000), 1000);
   begin();
@@ -627,6 +645,7 @@ TEST_F(device_cache_capture, a_miss_maps_memory_that_is_not_the_graphs_and_goes_
   EXPECT_EQ(device.reserved_bytes(), 0u);
 }
 
+// K.7
 TEST_F(device_cache_test, a_miss_in_a_capture_throws_if_the_driver_maps_no_memory_then) {
   test::fake_device stricter{{.granularity_bytes = 64 * KiB, .refusals = test::stricter_refusals()}};
   const gpu::stream captured{stricter};
@@ -743,6 +762,7 @@ TEST_F(device_cache_test, requests_that_are_refused_leave_no_room_for_their_retu
 
 // ---- what it shares ---------------------------------------------------------------------------------------
 
+// S1.34
 TEST_F(device_cache_test, a_copied_handle_sees_the_same_blocks_and_counts) {
   device_cache cache{{.stream = stream}, device};
   std::pmr::polymorphic_allocator<float> one{&cache};
@@ -759,6 +779,7 @@ TEST_F(device_cache_test, a_copied_handle_sees_the_same_blocks_and_counts) {
   cache.deallocate(block, 4000);
 }
 
+// S1.31
 TEST_F(device_cache_test, nothing_given_back_is_nothing) {
   device_cache cache{{.stream = stream}, device};
   cache.deallocate(nullptr, 0);
@@ -767,6 +788,7 @@ TEST_F(device_cache_test, nothing_given_back_is_nothing) {
   EXPECT_EQ(device.count("cuEventCreate"), 0u);
 }
 
+// S1.31
 TEST_F(device_cache_test, a_request_of_0_bytes_gets_a_block_of_its_own) {
   device_cache cache{{.stream = stream}, device};
   void* const first = cache.allocate(0);
@@ -897,6 +919,7 @@ TEST(device_cache_failures, a_driver_that_refuses_everything_for_a_while_is_surv
   EXPECT_GT(device.count("cuMemPoolTrimTo"), 2u) << "without the ladder this shows less";
 }
 
+// S1.38
 TEST_F(device_cache_test, an_upstream_that_throws_anything_leaves_it_usable) {
   struct throwing_resource final : std::pmr::memory_resource {
     explicit throwing_resource(std::pmr::memory_resource& below) : upstream{below} {}

@@ -46,6 +46,7 @@ struct device_planned_arena_test : ::testing::Test {
   }
 };
 
+// P.27
 TEST_F(device_planned_arena_test, a_step_that_repeats_makes_no_call_to_the_driver) {
   (void)run();  // is recorded
   const std::vector<void*> planned = run();
@@ -60,6 +61,7 @@ TEST_F(device_planned_arena_test, a_step_that_repeats_makes_no_call_to_the_drive
   EXPECT_EQ(memory.stream(), stream);
 }
 
+// P.40
 TEST_F(device_planned_arena_test, kinds_that_take_turns_make_no_call_to_the_driver) {
   for (int i = 0; i < 2; ++i) {
     (void)run(unit, 1);
@@ -74,6 +76,7 @@ TEST_F(device_planned_arena_test, kinds_that_take_turns_make_no_call_to_the_driv
   EXPECT_EQ(fallback.stats().held_bytes, 0u) << "what recorded steps used went back";
 }
 
+// P.27
 TEST_F(device_planned_arena_test, a_plan_that_is_given_up_gives_its_memory_back_behind_the_stream) {
   (void)run();
   (void)run();
@@ -87,6 +90,7 @@ TEST_F(device_planned_arena_test, a_plan_that_is_given_up_gives_its_memory_back_
   EXPECT_EQ(memory.stats().committed_bytes, 6 * unit);
 }
 
+// P.27
 TEST_F(device_planned_arena_test, a_capture_uses_what_memory_there_is) {
   (void)run();
   const std::vector<void*> planned = run();

@@ -330,6 +330,7 @@ TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_do
   }
 }
 
+// K.6
 TEST_F(device_pool_test, grows_in_a_capture_by_memory_that_is_not_the_graphs) {
   device_pool own{{.stream = stream}, device};
   gpu::graph_handle graph = nullptr;

@@ -898,6 +898,7 @@ void expect_refusals(std::vector<test::fake_refusal> const& table) {
   }
 }
 
+// K.5
 TEST(fake_refusals, name_calls_of_the_driver_and_the_source_of_each) {
   std::set<std::string> known, named;
   for (auto const& [name, call] : refused_calls()) known.insert(name);
@@ -908,7 +909,9 @@ TEST(fake_refusals, name_calls_of_the_driver_and_the_source_of_each) {
   EXPECT_EQ(known, named);
 }
 
+// K.5
 TEST(fake_refusals, of_an_h100_depend_on_mode_and_thread) { expect_refusals(test::observed_refusals()); }
+// K.5
 TEST(fake_refusals, of_a_stricter_driver_depend_on_mode_and_thread) {
   expect_refusals(test::stricter_refusals());
 }

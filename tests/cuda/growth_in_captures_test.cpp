@@ -41,6 +41,7 @@ struct growth_in_captures : ::testing::Test {
   gpu::stream stream{device};
 };
 
+// K.6
 TEST_F(growth_in_captures, many_small_blocks_share_chunks_that_are_unmapped_after_it) {
   device_cache cache{{.stream = stream, .max_blocks_per_size = 500}, device};
   std::vector<void*> blocks;
@@ -57,6 +58,7 @@ TEST_F(growth_in_captures, many_small_blocks_share_chunks_that_are_unmapped_afte
   EXPECT_EQ(device.budget(0).held_bytes(), 0u);
 }
 
+// K.6
 TEST_F(growth_in_captures, a_chunk_whose_blocks_are_all_deallocated_is_used_again_during_it) {
   device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
   const empty_capture graph{device, stream};
@@ -67,6 +69,7 @@ TEST_F(growth_in_captures, a_chunk_whose_blocks_are_all_deallocated_is_used_agai
   EXPECT_EQ(device.physical_bytes(), held);
 }
 
+// K.6
 TEST_F(growth_in_captures, memory_that_was_freed_during_it_goes_with_relief_and_with_a_trim) {
   for (const bool by_relief : {true, false}) {
     device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
@@ -81,6 +84,7 @@ TEST_F(growth_in_captures, memory_that_was_freed_during_it_goes_with_relief_and_
   }
 }
 
+// K.6
 TEST_F(growth_in_captures, the_trim_of_a_pool_frees_what_was_freed_during_it) {
   device_pool pool{{.stream = stream, .largest_pooled_bytes = 64 * KiB}, device};
   {
@@ -92,6 +96,7 @@ TEST_F(growth_in_captures, the_trim_of_a_pool_frees_what_was_freed_during_it) {
   EXPECT_EQ(device.reserved_bytes(), 0u);
 }
 
+// K.6
 TEST_F(growth_in_captures, a_request_that_fails_leaves_no_memory_no_addresses_and_a_valid_capture) {
   const test::violation_recorder recorder;
   device_cache cache{{.stream = stream}, device};
@@ -113,6 +118,7 @@ TEST_F(growth_in_captures, a_request_that_fails_leaves_no_memory_no_addresses_an
   EXPECT_EQ(recorder.count(violation_kind::open_capture), 0u);
 }
 
+// K.7
 TEST_F(growth_in_captures, a_driver_that_refuses_any_call_of_a_mapping_is_not_trusted) {
   for (char const* const call : {"cuMemGetInfo", "cuMemAddressReserve", "cuMemCreate", "cuMemMap",
                                  "cuMemSetAccess", "cuMemUnmap", "cuMemRelease", "cuMemAddressFree"}) {
@@ -131,6 +137,7 @@ TEST_F(growth_in_captures, a_driver_that_refuses_any_call_of_a_mapping_is_not_tr
   }
 }
 
+// K.7
 TEST_F(growth_in_captures, a_probe_that_met_a_full_device_is_repeated) {
   for (char const* const call : {"cuMemCreate", "cuStreamBeginCapture", "cuStreamEndCapture"}) {
     fake_device full{{.granularity_bytes = unit}};

@@ -20,6 +20,7 @@ namespace {
 using gpu::nccl_library;
 using gpu::nccl_status;
 
+// R.11
 TEST(nccl_library, returns_not_installed_from_every_call_where_it_cannot_be_loaded) {
   nccl_library absent{"libnccl-which-is-not-here.so.2"};
   EXPECT_FALSE(absent.is_loaded());
@@ -44,6 +45,7 @@ TEST(nccl_library, returns_not_installed_from_every_call_where_it_cannot_be_load
   EXPECT_EQ(window, nullptr);
 }
 
+// R.11
 TEST(nccl_library, says_why_it_cannot_be_loaded) {
   nccl_library absent{"libnccl-which-is-not-here.so.2"};
   const std::string message = nccl_error{absent, "ncclMemAlloc", nccl_status::not_installed}.what();
@@ -54,6 +56,7 @@ TEST(nccl_library, says_why_it_cannot_be_loaded) {
   EXPECT_NE(message.find("cannot open shared object file"), std::string::npos) << message;
 }
 
+// R.11
 TEST(nccl_library, recognises_a_library_that_is_not_nccl) {
   nccl_library other{"libc.so.6"};
   EXPECT_FALSE(other.is_loaded());
@@ -63,6 +66,7 @@ TEST(nccl_library, recognises_a_library_that_is_not_nccl) {
                "libc.so.6 is not NCCL, or older than 2.19: it has no ncclMemAlloc");
 }
 
+// R.11
 TEST(nccl_library, has_a_name_and_a_text_for_every_result) {
   gpu::nccl none;
   for (int number = -2; number <= 8; ++number) {
@@ -79,6 +83,7 @@ TEST(nccl_library, is_loaded_when_it_is_first_used_and_once) {
   EXPECT_EQ(&gpu::system_nccl(), &gpu::system_nccl());
 }
 
+// R.11
 TEST(nccl_library, makes_arenas_and_registrars_say_that_it_is_not_installed) {
   test::fake_device device;
   nccl_library absent{"libnccl-which-is-not-here.so.2"};

@@ -56,6 +56,7 @@ class nccl_memory_of_a_stream : public testing::Test {
   }
 };
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, takes_and_frees_blocks) {
   nccl_memory space = this->space();
   EXPECT_EQ(space.device(), 0);
@@ -89,6 +90,7 @@ TEST_F(nccl_memory_of_a_stream, frees_its_blocks_at_its_end_and_when_it_is_assig
   EXPECT_EQ(nccl_.count("ncclMemFree"), 2u);
 }
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, is_memory_of_its_device_whichever_is_current) {
   fake_device two{{.devices = 2}};
   fake_nccl nccl{two};
@@ -102,6 +104,7 @@ TEST_F(nccl_memory_of_a_stream, is_memory_of_its_device_whichever_is_current) {
   space.release(block);
 }
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, waits_for_the_stream_before_it_frees) {
   nccl_memory space = this->space();
   const byte_range block = space.reserve(1, 1 * MiB);
@@ -111,6 +114,7 @@ TEST_F(nccl_memory_of_a_stream, waits_for_the_stream_before_it_frees) {
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
 }
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, puts_its_stream_behind_an_event_and_behind_a_stream) {
   const gpu::stream other{device_};
   nccl_memory space = this->space();
@@ -126,6 +130,7 @@ TEST_F(nccl_memory_of_a_stream, puts_its_stream_behind_an_event_and_behind_a_str
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
 }
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, allocates_nothing_during_a_capture_and_frees_after_it) {
   nccl_memory space = this->space();
   const byte_range block = space.reserve(1, 1 * MiB);
@@ -156,6 +161,7 @@ TEST_F(nccl_memory_of_a_stream, reports_an_end_during_a_capture) {
   EXPECT_EQ(nccl_.free(block.begin), nccl_status::success);
 }
 
+// R.11
 TEST_F(nccl_memory_of_a_stream, warns_of_a_block_that_nccl_does_not_free) {
   const test::warning_recorder warnings;
   nccl_memory space = this->space();
@@ -172,6 +178,7 @@ TEST_F(nccl_memory_of_a_stream, warns_of_a_block_that_nccl_does_not_free) {
   EXPECT_EQ(nccl_.free(block.begin), nccl_status::success);
 }
 
+// R.11
 TEST_F(nccl_memory_of_a_stream, frees_later_what_it_cannot_wait_for_now) {
   nccl_memory space = this->space();
   const byte_range block = space.reserve(1, 1 * MiB);
@@ -196,6 +203,7 @@ TEST_F(nccl_memory_of_a_stream, warns_at_its_end_of_what_it_cannot_wait_for) {
 
 // ---- no memory
 
+// R.11
 TEST_F(nccl_memory_of_a_stream, takes_half_where_the_device_has_no_more) {
   nccl_memory space = this->space();
   const byte_range range = space.reserve(1 * MiB, 128 * MiB);
@@ -205,6 +213,7 @@ TEST_F(nccl_memory_of_a_stream, takes_half_where_the_device_has_no_more) {
   EXPECT_TRUE(space.reserve(SIZE_MAX, 1).empty());
 }
 
+// R.11
 TEST_F(nccl_memory_of_a_stream, throws_out_of_memory_where_nccl_has_none) {
   nccl_arena arena{nccl_memory{{.stream = stream_}, nccl_, device_}, arena_options{.reserve = 1 * MiB}};
   const arena_stats before = arena.stats();
@@ -215,6 +224,7 @@ TEST_F(nccl_memory_of_a_stream, throws_out_of_memory_where_nccl_has_none) {
   EXPECT_NE(arena.try_allocate(8 * MiB), nullptr);
 }
 
+// R.11
 TEST_F(nccl_memory_of_a_stream, says_which_error_of_nccl_came_where_the_device_has_memory) {
   nccl_arena arena{nccl_memory{{.stream = stream_}, nccl_, device_}, arena_options{.reserve = 1 * MiB}};
   nccl_.fail_from = nccl_.calls;
@@ -223,6 +233,7 @@ TEST_F(nccl_memory_of_a_stream, says_which_error_of_nccl_came_where_the_device_h
   EXPECT_NE(std::string{error.what()}.find("; ncclUnhandledCudaError"), std::string::npos) << error.what();
 }
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, asks_for_relief_before_it_fails) {
   nccl_memory cached = this->space();
   const byte_range kept = cached.reserve(1, 60 * MiB);
@@ -234,6 +245,7 @@ TEST_F(nccl_memory_of_a_stream, asks_for_relief_before_it_fails) {
   EXPECT_EQ(space.reserve(1, 32 * MiB).size, 32 * MiB);
 }
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, keeps_to_the_limit_of_its_device) {
   nccl_memory space = this->space();
   device_.budget(0).set_limit(4 * MiB);
@@ -243,6 +255,7 @@ TEST_F(nccl_memory_of_a_stream, keeps_to_the_limit_of_its_device) {
   space.release(space.reserve(4 * MiB, 4 * MiB));
 }
 
+// R.11
 TEST_F(nccl_memory_of_a_stream, throws_the_error_of_a_device_that_is_lost) {
   nccl_memory space = this->space();
   nccl_.fail_from = nccl_.calls;
@@ -250,6 +263,7 @@ TEST_F(nccl_memory_of_a_stream, throws_the_error_of_a_device_that_is_lost) {
   EXPECT_THROW((void)space.reserve(8 * MiB, 8 * MiB), cuda_error);
 }
 
+// R.11
 TEST_F(nccl_memory_of_a_stream, throws_another_error_of_nccl) {
   nccl_memory space = this->space();
   nccl_.fail_next("ncclMemAlloc", nccl_status::internal_error);
@@ -264,6 +278,7 @@ TEST_F(nccl_memory_of_a_stream, refuses_the_default_stream_of_a_thread) {
 
 // ---- arenas
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_step_that_repeats) {
   nccl_arena step{nccl_memory{{.stream = stream_}, nccl_, device_},
                   arena_options{.reserve = 1 * MiB, .name = "step"}};
@@ -287,6 +302,7 @@ TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_step_that_repeats) {
   EXPECT_LE(nccl_.count("ncclMemAlloc"), 4u);
 }
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, reuses_memory_behind_the_work_of_another_stream) {
   const gpu::stream other{device_};
   nccl_arena step{nccl_memory{{.stream = stream_}, nccl_, device_}, arena_options{.reserve = 1 * MiB}};
@@ -301,6 +317,7 @@ TEST_F(nccl_memory_of_a_stream, reuses_memory_behind_the_work_of_another_stream)
   step.release();
 }
 
+// R.10
 TEST_F(nccl_memory_of_a_stream, holds_a_plan_in_one_block) {
   device_pool fallback{{.stream = stream_}, device_};
   basic_planned_arena<nccl_memory> memory{

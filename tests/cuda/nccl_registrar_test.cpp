@@ -79,6 +79,7 @@ TYPED_TEST_SUITE(nccl_registrar_of, registrars);
 
 // ---- by itself
 
+// R.12
 TYPED_TEST(nccl_registrar_of, registers_a_range_and_deregisters_it) {
   nccl_memory memory = this->memory();
   TypeParam registrar = this->registrar();
@@ -97,6 +98,7 @@ TYPED_TEST(nccl_registrar_of, registers_a_range_and_deregisters_it) {
   EXPECT_TRUE(moved.on_decommit(second));
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, changes_nothing_when_nccl_refuses_and_says_why) {
   nccl_memory memory = this->memory();
   TypeParam registrar = this->registrar();
@@ -113,6 +115,7 @@ TYPED_TEST(nccl_registrar_of, changes_nothing_when_nccl_refuses_and_says_why) {
   EXPECT_TRUE(registrar.on_decommit(range));
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, waits_for_the_stream_before_a_range_goes) {
   nccl_memory memory = this->memory();
   TypeParam registrar = this->registrar();
@@ -126,6 +129,7 @@ TYPED_TEST(nccl_registrar_of, waits_for_the_stream_before_a_range_goes) {
   EXPECT_TRUE(collective.has_run);
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, makes_no_call_of_nccl_during_a_capture) {
   nccl_memory memory = this->memory();
   TypeParam registrar = this->registrar();
@@ -144,6 +148,7 @@ TYPED_TEST(nccl_registrar_of, makes_no_call_of_nccl_during_a_capture) {
   EXPECT_TRUE(registrar.on_decommit(first));
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, waits_until_a_communicator_that_does_not_block_has_ended_the_call) {
   nccl_memory memory = this->memory();
   TypeParam registrar = this->registrar();
@@ -155,6 +160,7 @@ TYPED_TEST(nccl_registrar_of, waits_until_a_communicator_that_does_not_block_has
   EXPECT_TRUE(registrar.on_decommit(range));
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, gives_up_a_call_in_progress_when_its_communicator_fails) {
   nccl_memory memory = this->memory();
   TypeParam registrar = this->registrar();
@@ -192,6 +198,7 @@ TYPED_TEST(nccl_registrar_of, leaves_registrations_to_a_driver_that_shuts_down) 
   this->nccl_.forget_registrations();
 }
 
+// R.12
 TEST(nccl_registrar, has_nothing_to_deregister_where_the_environment_turns_it_off) {
   fake_device device;
   const gpu::stream stream{device};
@@ -205,6 +212,7 @@ TEST(nccl_registrar, has_nothing_to_deregister_where_the_environment_turns_it_of
   EXPECT_EQ(nccl.count("ncclCommDeregister"), 0u);
 }
 
+// R.12
 TEST(nccl_window_registrar, refuses_memory_for_which_nccl_makes_no_window) {
   fake_device device;
   const gpu::stream stream{device};
@@ -241,6 +249,7 @@ TEST(nccl_window_registrar, passes_its_flags_on) {
 
 // ---- arenas
 
+// R.12
 TYPED_TEST(nccl_registrar_of, makes_no_call_in_a_step_that_repeats) {
   auto step = this->arena();
   EXPECT_EQ(this->nccl_.count(this->registering), 1u) << "the first range comes with the arena";
@@ -261,6 +270,7 @@ TYPED_TEST(nccl_registrar_of, makes_no_call_in_a_step_that_repeats) {
   EXPECT_EQ(this->nccl_.outstanding, 0u);
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, leaves_an_arena_as_it_was_when_nccl_refuses_and_says_why) {
   auto step = this->arena();
   void* const before = step.allocate(1000);
@@ -275,6 +285,7 @@ TYPED_TEST(nccl_registrar_of, leaves_an_arena_as_it_was_when_nccl_refuses_and_sa
   EXPECT_TRUE(this->has(step.allocate(8 * MiB), 8 * MiB));
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, keeps_memory_that_nccl_does_not_deregister_beyond_the_arena) {
   const test::warning_recorder warnings;
   void* block = nullptr;
@@ -295,6 +306,7 @@ TYPED_TEST(nccl_registrar_of, keeps_memory_that_nccl_does_not_deregister_beyond_
   EXPECT_EQ(this->nccl_.free(reinterpret_cast<std::uintptr_t>(block)), nccl_status::success);
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, has_every_block_in_one_registration_whatever_fails) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     auto step = this->arena(64 * KiB);
@@ -329,6 +341,7 @@ TYPED_TEST(nccl_registrar_of, has_every_block_in_one_registration_whatever_fails
   }
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, registers_a_whole_plan_once) {
   using planned = basic_planned_arena<registered_memory<nccl_memory, TypeParam>>;
   device_pool fallback{{.stream = this->stream_}, this->device_};
@@ -346,6 +359,7 @@ TYPED_TEST(nccl_registrar_of, registers_a_whole_plan_once) {
   EXPECT_EQ(memory.space().registrations(), 1u);
 }
 
+// R.12
 TYPED_TEST(nccl_registrar_of, registers_virtual_memory_too) {
   using memory = registered_memory<gpu::virtual_memory, TypeParam>;
   basic_arena<memory> step{memory{gpu::virtual_memory{this->stream_, this->device_}, this->registrar()},
@@ -380,6 +394,7 @@ class nccl_ranks : public testing::Test {
   }
 };
 
+// R.13
 TEST_F(nccl_ranks, have_every_block_at_the_same_offset_of_the_same_window) {
   arena ranks[2]{of_rank(0, 1 * MiB), of_rank(1, 1 * MiB)};
   std::vector<std::vector<nccl_window_position>> places(2);
@@ -403,6 +418,7 @@ TEST_F(nccl_ranks, have_every_block_at_the_same_offset_of_the_same_window) {
   EXPECT_GT(*std::ranges::max_element(numbers[0]), 0u) << "the test needs several windows";
 }
 
+// R.13
 TEST_F(nccl_ranks, say_that_other_memory_is_in_no_window) {
   arena step = of_rank(0, 1 * MiB), other = of_rank(1, 1 * MiB);
   auto const* const block = static_cast<std::byte const*>(step.allocate(1000));
@@ -415,6 +431,7 @@ TEST_F(nccl_ranks, say_that_other_memory_is_in_no_window) {
   EXPECT_EQ(step.space().registrar().window_of(block), nccl_window_position{});
 }
 
+// R.13
 TEST_F(nccl_ranks, fail_the_test_where_their_windows_differ) {
   const std::string failures = test::failures_of([&] {
     arena step = of_rank(0, 1 * MiB), other = of_rank(1, 2 * MiB);

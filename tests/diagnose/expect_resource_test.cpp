@@ -61,6 +61,7 @@ struct missed : ::testing::Test {
 
 // ---- what is counted ----
 
+// T.20
 TEST_F(missed, counts_a_container_without_its_argument) {
   const expect_resource expected{&step};
   forget_the_argument(100);
@@ -69,6 +70,7 @@ TEST_F(missed, counts_a_container_without_its_argument) {
   EXPECT_EQ(expected.missed_bytes(), 500u);
 }
 
+// T.20
 TEST_F(missed, counts_nothing_of_the_expected_resource) {
   const expect_resource expected{&step};
   const floats with_argument(100, &step);
@@ -77,6 +79,7 @@ TEST_F(missed, counts_nothing_of_the_expected_resource) {
   EXPECT_EQ(expected.missed_bytes(), 0u);
 }
 
+// T.20
 TEST_F(missed, counts_nothing_before_and_after_the_scope) {
   forget_the_argument(10);
   {
@@ -88,6 +91,7 @@ TEST_F(missed, counts_nothing_before_and_after_the_scope) {
   EXPECT_EQ(expected.missed_blocks(), 0u);
 }
 
+// T.20
 TEST_F(missed, counts_an_element_copied_out_of_the_arena) {
   const floats weights(100, &step);
   const expect_resource expected{&step};
@@ -95,6 +99,7 @@ TEST_F(missed, counts_an_element_copied_out_of_the_arena) {
   EXPECT_EQ(expected.missed_bytes(), 400u);
 }
 
+// T.20
 TEST_F(missed, counts_nothing_that_an_allowance_allows) {
   const expect_resource expected{&step};
   {
@@ -110,6 +115,7 @@ TEST_F(missed, counts_nothing_that_an_allowance_allows) {
   EXPECT_EQ(expected.missed_blocks(), 1u);
 }
 
+// T.20
 TEST_F(missed, counts_no_block_that_was_refused) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
@@ -119,6 +125,7 @@ TEST_F(missed, counts_no_block_that_was_refused) {
   EXPECT_EQ(expected.missed_blocks(), 0u);
 }
 
+// T.20
 TEST_F(missed, counts_nothing_where_the_default_resource_is_the_expected_one) {
   const default_resource_scope set{&step};
   const expect_resource expected{&step};
@@ -127,6 +134,7 @@ TEST_F(missed, counts_nothing_where_the_default_resource_is_the_expected_one) {
   EXPECT_GE(step.stats().peak_bytes, 40u);
 }
 
+// T.20
 TEST_F(missed, refuses_a_null_resource_with_a_sentence) {
   std::pmr::memory_resource* const before = std::pmr::get_default_resource();
   EXPECT_STREQ(
@@ -137,6 +145,7 @@ TEST_F(missed, refuses_a_null_resource_with_a_sentence) {
 
 // ---- what resources take from their upstreams ----
 
+// T.20
 TEST_F(missed, counts_nothing_that_resources_take_from_the_default_resource) {
   test::for_each_user_of_an_upstream([&](char const* name, auto use) {
     const expect_resource expected{&step};
@@ -145,6 +154,7 @@ TEST_F(missed, counts_nothing_that_resources_take_from_the_default_resource) {
   });
 }
 
+// T.20
 TEST_F(missed, counts_nothing_inside_the_expected_resource_of_a_program) {
   test::users_own_resource own;
   const expect_resource expected{&own};
@@ -153,6 +163,7 @@ TEST_F(missed, counts_nothing_inside_the_expected_resource_of_a_program) {
   EXPECT_EQ(expected.missed_blocks(), 0u) << expected.report();
 }
 
+// T.20
 TEST_F(missed, counts_what_another_resource_of_a_program_takes) {
   test::users_own_resource own;
   const expect_resource expected{&step};
@@ -161,6 +172,7 @@ TEST_F(missed, counts_what_another_resource_of_a_program_takes) {
   EXPECT_TRUE(contains(expected.report(), "users_own_resource")) << expected.report();
 }
 
+// T.20
 TEST_F(missed, counts_what_a_programs_own_code_takes_that_the_library_runs) {
   pool blocks;
   epoch_resource epochs{&blocks};
@@ -173,6 +185,7 @@ TEST_F(missed, counts_what_a_programs_own_code_takes_that_the_library_runs) {
 
 // ---- scopes ----
 
+// T.20
 TEST_F(missed, counts_in_every_open_scope_of_the_thread) {
   arena other;
   const expect_resource outer{&step, "outer"};
@@ -185,6 +198,7 @@ TEST_F(missed, counts_in_every_open_scope_of_the_thread) {
   EXPECT_EQ(outer.missed_blocks(), 2u);
 }
 
+// T.20
 TEST_F(missed, scopes_may_end_in_any_order) {
   std::pmr::memory_resource* const before = std::pmr::get_default_resource();
   auto first = std::make_unique<expect_resource>(&step);
@@ -196,12 +210,14 @@ TEST_F(missed, scopes_may_end_in_any_order) {
   EXPECT_EQ(std::pmr::get_default_resource(), before);
 }
 
+// T.20
 TEST_F(missed, counts_only_what_its_own_thread_allocates) {
   const expect_resource expected{&step};
   std::thread{[] { forget_the_argument(10); }}.join();
   EXPECT_EQ(expected.missed_blocks(), 0u);
 }
 
+// T.20
 TEST_F(missed, threads_count_each_for_itself_while_scopes_come_and_go) {
   std::pmr::memory_resource* const before = std::pmr::get_default_resource();
   std::array<std::uint64_t, test::storm_threads> counted{};
@@ -218,6 +234,7 @@ TEST_F(missed, threads_count_each_for_itself_while_scopes_come_and_go) {
   EXPECT_EQ(std::pmr::get_default_resource(), before);
 }
 
+// T.20
 TEST_F(missed, a_scope_that_another_thread_ends_is_reported_and_its_records_stay) {
   {
     auto left = std::make_unique<expect_resource>(&step, "left");
@@ -236,6 +253,7 @@ TEST_F(missed, a_scope_that_another_thread_ends_is_reported_and_its_records_stay
 
 // ---- the default resource ----
 
+// T.20
 TEST_F(missed, puts_the_default_resource_back_after_the_last_scope) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
@@ -249,6 +267,7 @@ TEST_F(missed, puts_the_default_resource_back_after_the_last_scope) {
   EXPECT_EQ(std::pmr::get_default_resource(), &upstream);
 }
 
+// T.20
 TEST_F(missed, a_block_goes_back_to_where_it_came_from_after_the_scope) {
   recording_resource upstream, other;  // they compare what they get back with what they gave
   const default_resource_scope set{&upstream};
@@ -271,6 +290,7 @@ TEST_F(missed, a_block_goes_back_to_where_it_came_from_after_the_scope) {
   EXPECT_EQ(other.outstanding, 0u);
 }
 
+// T.20
 TEST_F(missed, a_resource_made_inside_outlives_the_scope) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
@@ -285,6 +305,7 @@ TEST_F(missed, a_resource_made_inside_outlives_the_scope) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
+// T.20
 TEST_F(missed, keeps_a_default_resource_that_the_program_sets_inside_and_says_that_it_is_not_watched) {
   recording_resource upstream;
   std::pmr::memory_resource* before = nullptr;
@@ -312,6 +333,7 @@ TEST_F(missed, keeps_a_default_resource_that_the_program_sets_inside_and_says_th
   EXPECT_EQ(std::pmr::get_default_resource(), std::pmr::new_delete_resource());
 }
 
+// T.20
 TEST_F(missed, the_resource_that_watches_equals_the_one_that_it_stands_for) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
@@ -323,6 +345,7 @@ TEST_F(missed, the_resource_that_watches_equals_the_one_that_it_stands_for) {
 
 // ---- the report ----
 
+// T.20
 TEST_F(missed, the_report_names_source_function_and_module) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").filename();
   const expect_resource expected{&step, "step"};
@@ -337,6 +360,7 @@ TEST_F(missed, the_report_names_source_function_and_module) {
   EXPECT_TRUE(contains(report, "TestBody() at " + program)) << report;
 }
 
+// T.20
 TEST_F(missed, the_report_has_offsets_in_the_file_of_the_program) {
   const expect_resource expected{&step, "step"};
   forget_the_argument(100);
@@ -351,11 +375,13 @@ TEST_F(missed, the_report_has_offsets_in_the_file_of_the_program) {
   EXPECT_LT(begin + offset, function + 4096) << report;
 }
 
+// T.20
 TEST_F(missed, the_report_of_a_scope_without_misses_says_so) {
   const expect_resource expected{&step, "step"};
   EXPECT_EQ(expected.report().find("expect_resource 'step': no block came from elsewhere\n"), 0u);
 }
 
+// T.20
 TEST_F(missed, the_report_says_that_operator_new_was_not_watched) {
   const expect_resource expected{&step, "step"};
   EXPECT_TRUE(contains(expected.report(),
@@ -363,6 +389,7 @@ TEST_F(missed, the_report_says_that_operator_new_was_not_watched) {
                        "source\n"));
 }
 
+// T.20
 TEST_F(missed, the_report_names_the_innermost_allocation_site) {
   const expect_resource expected{&step, "step"};
   {
@@ -376,6 +403,7 @@ TEST_F(missed, the_report_names_the_innermost_allocation_site) {
   EXPECT_EQ(count(report, " (loading weights)\n"), 1u) << report;
 }
 
+// T.20
 TEST_F(missed, the_report_has_blocks_of_one_place_in_one_entry) {
   const expect_resource expected{&step, "step"};
   for (int i = 0; i < 10; ++i) {
@@ -387,6 +415,7 @@ TEST_F(missed, the_report_has_blocks_of_one_place_in_one_entry) {
   EXPECT_EQ(count(expected.report(), "from the default resource"), 1u);
 }
 
+// T.20
 TEST_F(missed, the_report_has_the_most_bytes_first) {
   const expect_resource expected{&step, "step"};
   for (int i = 0; i < 3; ++i) forget_elsewhere();
@@ -395,6 +424,7 @@ TEST_F(missed, the_report_has_the_most_bytes_first) {
   EXPECT_LT(report.find("1 block of 400 bytes"), report.find("3 blocks of 120 bytes")) << report;
 }
 
+// T.20
 TEST_F(missed, the_report_counts_places_beyond_its_bound_together) {
   const expect_resource expected{&step, "step"};
   std::array<char, expect_resource::max_places + 20> labels{};  // of each place another address
@@ -409,6 +439,7 @@ TEST_F(missed, the_report_counts_places_beyond_its_bound_together) {
 
 // ---- the end of a scope ----
 
+// T.20
 TEST_F(missed, what_the_caller_has_not_looked_at_is_reported_at_the_end) {
   {
     const expect_resource expected{&step, "step"};
@@ -424,6 +455,7 @@ TEST_F(missed, what_the_caller_has_not_looked_at_is_reported_at_the_end) {
       << message;
 }
 
+// T.20
 TEST_F(missed, what_the_caller_has_looked_at_is_not_reported_at_the_end) {
   for (int look = 0; look < 3; ++look) {
     const expect_resource expected{&step};
@@ -435,6 +467,7 @@ TEST_F(missed, what_the_caller_has_looked_at_is_not_reported_at_the_end) {
   EXPECT_TRUE(recorder.reports().empty());
 }
 
+// T.20
 TEST_F(missed, what_is_missed_after_the_caller_has_looked_is_reported_at_the_end) {
   {
     const expect_resource expected{&step};
@@ -444,6 +477,7 @@ TEST_F(missed, what_is_missed_after_the_caller_has_looked_is_reported_at_the_end
   EXPECT_EQ(violation_recorder::count(violation_kind::missed_resource), 1u);
 }
 
+// T.20
 TEST_F(missed, a_scope_that_an_exception_ends_reports_nothing) {
   try {
     const expect_resource expected{&step};
@@ -454,6 +488,7 @@ TEST_F(missed, a_scope_that_an_exception_ends_reports_nothing) {
   EXPECT_TRUE(recorder.reports().empty());
 }
 
+// T.20
 TEST(expect_resource_death, the_default_handler_ends_the_program) {
   const auto miss = [] {
     arena step;

@@ -35,6 +35,7 @@ program finds_a_rewind_amid_another() {
   return program{{rewinds, looks}};
 }
 
+// E.5
 TEST(trap_log_schedules, find_no_rewind_at_the_place_of_another) {
   expect_every_schedule_passes(finds_a_rewind_amid_another<explored_sync>, 20);
 }

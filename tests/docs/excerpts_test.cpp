@@ -68,6 +68,7 @@ class excerpts : public testing::Test {
 
 // ---- docs/arena.md
 
+// D.19
 TEST_F(excerpts, of_an_arena_leave_it_empty) {
   arena step{{.reserve = 1 * GiB, .name = "step"}};
   for (int i = 0; i < 1000; ++i) {
@@ -109,6 +110,7 @@ void on_fault(int number, siginfo_t* info, void*) {
 
 // ---- docs/compat.md
 
+// D.19
 TEST_F(excerpts, of_a_standard_resource_use_the_buffer) {
   std::byte buffer[4096];
   compat::monotonic_buffer_resource lines{buffer, sizeof buffer, std::pmr::null_memory_resource()};
@@ -119,6 +121,7 @@ TEST_F(excerpts, of_a_standard_resource_use_the_buffer) {
 
 // ---- docs/core.md
 
+// D.19
 TEST_F(excerpts, of_a_histogram_fit_a_pool_to_its_sizes) {
   std::vector<std::size_t> const requests_of_a_run(100, 48);
   size_histogram sizes;
@@ -131,6 +134,7 @@ TEST_F(excerpts, of_a_histogram_fit_a_pool_to_its_sizes) {
 
 // ---- docs/cuda.md
 
+// D.19
 TEST_F(excerpts, of_a_device_arena_leave_it_empty) {
   gpu::stream stream;
   device_arena step{{.reserve = 16 * GiB, .name = "step"}, stream};
@@ -158,6 +162,7 @@ void run(ncclComm* comm, gpu::stream_handle stream, std::size_t n) {
 
 // ---- docs/epoch.md
 
+// D.19
 TEST_F(excerpts, of_an_epoch_keep_the_loss_alone) {
   epoch_resource memory{&blocks};
   epoch e{memory, "step"};
@@ -170,6 +175,7 @@ TEST_F(excerpts, of_an_epoch_keep_the_loss_alone) {
 
 // ---- docs/graph.md
 
+// D.19
 TEST_F(excerpts, of_a_graph_arena_fit_what_was_rehearsed) {
   gpu::device_resource device;
   auto const body = [](std::pmr::memory_resource& memory) { unique_block const block{&memory, 1000, 256}; };
@@ -179,6 +185,7 @@ TEST_F(excerpts, of_a_graph_arena_fit_what_was_rehearsed) {
   EXPECT_EQ(memory.layout().bytes, layout.bytes);
 }
 
+// D.19
 TEST_F(excerpts, of_graphs_that_share_memory_are_launched_one_after_the_other) {
   gpu::stream stream;
   gpu::device_resource device;
@@ -206,6 +213,7 @@ TEST_F(excerpts, of_graphs_that_share_memory_are_launched_one_after_the_other) {
 
 // ---- docs/plan.md
 
+// D.19
 TEST_F(excerpts, of_a_planned_arena_run_by_a_plan) {
   const std::vector<batch> batches(1000, {128});
   planned_arena memory{{.fallback = &blocks, .name = "step"}};   // any resource, such as a pool
@@ -225,6 +233,7 @@ TEST_F(excerpts, of_plans_without_an_arena_place_blocks) {
 
 // ---- docs/pool.md
 
+// D.19
 TEST_F(excerpts, of_a_pool_reuse_a_block) {
   pool nodes{{.max_cached_bytes = 64 * MiB, .name = "nodes"}};
   std::pmr::map<int, double> table{&nodes};
@@ -255,6 +264,7 @@ void run() {
 
 // ---- docs/telemetry.md
 
+// D.19
 TEST_F(excerpts, of_counters_have_the_peak) {
   pool pool;
   statistics_resource counted{&pool, "weights"};
@@ -276,6 +286,7 @@ double residual(workspace& ws, std::span<double const> x) {
 }                                                          // and here they are free again
 }  // namespace excerpt_of_the_workspace
 
+// D.19
 TEST_F(excerpts, of_a_workspace_allocate_the_first_time_only) {
   statistics_resource counted{&blocks};
   workspace ws{&counted};
@@ -299,12 +310,14 @@ double residual_norm(tidemark::workspace& ws, std::span<double const> x) {
 }                                                                    // and here all of it is free again
 }  // namespace excerpt_of_the_classes
 
+// D.19
 TEST_F(excerpts, of_the_classes_return_a_norm) {
   workspace ws;
   std::vector<double> const x(100, 2.0);
   EXPECT_EQ(excerpt_of_the_classes::residual_norm(ws, x), 2.0);
 }
 
+// D.19
 TEST_F(excerpts, of_the_classes_keep_a_loss) {
   tidemark::pool blocks;
   tidemark::epoch_resource memory{&blocks};
@@ -316,6 +329,7 @@ TEST_F(excerpts, of_the_classes_keep_a_loss) {
   EXPECT_EQ(loss[0], 0.5F);
 }
 
+// D.19
 TEST_F(excerpts, of_the_classes_run_by_a_plan) {
   tidemark::planned_arena memory{{.fallback = &blocks}};
   for (int i = 0; i < 1000; ++i) {
@@ -326,6 +340,7 @@ TEST_F(excerpts, of_the_classes_run_by_a_plan) {
   EXPECT_EQ(memory.stats().planned_steps, 999u);
 }
 
+// D.19
 TEST_F(excerpts, of_the_classes_launch_a_graph) {
   gpu::stream stream;
   unique_block x, y;
@@ -341,6 +356,7 @@ TEST_F(excerpts, of_the_classes_launch_a_graph) {
   EXPECT_EQ(step.launch_count(), 1000u);
 }
 
+// D.19
 TEST_F(excerpts, of_the_classes_trace_a_pool) {
   pool nodes;
   {
@@ -421,4 +437,5 @@ void of_protobuf(arena& a, int* x, std::size_t n) {
 }
 }  // namespace excerpt_of_tables
 
+// D.19
 TEST_F(excerpts, of_a_team_leave_its_arena_usable) { excerpt_of_the_shared_arena::run(); }

@@ -41,6 +41,7 @@ class buffer_groups : public testing::Test {
 };
 constexpr std::size_t block_bytes = 100 * sizeof(int);
 
+// S3.22
 TEST_F(buffer_groups, reclaim_what_was_registered_and_nothing_else) {
   buffer_group tape{memory, "tape"};
   buffer<int> a = made(), b = made(), other = made();
@@ -65,6 +66,7 @@ TEST_F(buffer_groups, take_buffers_of_any_type) {
   EXPECT_EQ(tape.close().reclaimed, 3u);
 }
 
+// S3.22
 TEST_F(buffer_groups, have_buffers_of_their_own) {
   buffer_group forward{memory, "forward"}, backward{memory, "backward"};
   buffer<int> a = made(), b = made();
@@ -86,6 +88,7 @@ TEST_F(buffer_groups, know_their_names_and_resource) {
 
 // ---- what they take ---------------------------------------------------------------------------------------
 
+// S3.22
 TEST_F(buffer_groups, a_buffer_leaves_its_epoch_and_outlives_it) {
   buffer_group tape{memory};
   buffer<int> a, b;
@@ -342,6 +345,7 @@ TEST_F(buffer_groups, one_after_the_other_use_the_same_records) {
   EXPECT_EQ(bookkeeping.calls, calls);
 }
 
+// S3.23
 TEST_F(buffer_groups, return_the_result_before_the_buffers_are_freed) {
   buffer_group tape{memory};
   buffer<int> a = made();
@@ -375,6 +379,7 @@ TEST_F(buffer_groups, close_after_nothing_in_particular) {
   EXPECT_FALSE(a.is_live());
 }
 
+// S3.23
 TEST_F(buffer_groups, close_when_the_extraction_throws) {
   buffer_group tape{memory};
   buffer<int> a = made();

@@ -164,6 +164,7 @@ TEST_F(quarantine, is_there_at_level_2_only_unless_requested) {
   EXPECT_EQ(memory.options().max_quarantine_bytes, check_level >= 2 ? 64 * MiB : 0u);
 }
 
+// S3.35
 TEST_F(quarantine, withholds_what_was_reclaimed_up_to_its_limit) {
   epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
   for (std::size_t blocks = 1; blocks <= 10; ++blocks) {
@@ -290,6 +291,7 @@ TEST_F(quarantine, returns_unpoisoned_memory_to_the_upstream) {
   blocks.release();
 }
 
+// S3.28
 TEST_F(quarantine, of_memory_that_the_host_must_not_touch_does_not_touch_it) {
   made_up_memory device;
   recording_resource recorded{&device};

@@ -152,6 +152,7 @@ program ask_what_reclaimed_it() {
   return program{{allocates_again, asks}};
 }
 
+// E.9
 TEST(epoch_schedules, name_the_epoch_that_reclaimed_a_block_or_none) {
   expect_every_schedule_passes(ask_what_reclaimed_it<explored_sync>, 10);
 }
@@ -197,6 +198,7 @@ program end_a_block(checking when) {
                  [=] { return one->returned.load() == 1 ? "" : "a block is returned twice, or not at all"; }};
 }
 
+// E.9
 TEST(epoch_schedules, return_a_block_once_that_is_deallocated_while_its_epoch_ends) {
   expect_every_schedule_passes([] { return end_a_block<explored_sync>(checking::with_the_lock); }, 10);
 }

@@ -13,6 +13,7 @@
 namespace tidemark::test {
 namespace {
 
+// S3.1
 TEST(epoch_slabs_model, agrees_with_epochs_of_raw_blocks) {
   std::size_t reclaimed = 0, promoted = 0, late = 0, freed_when_kept = 0;
   run_for_seeds(

@@ -51,6 +51,7 @@ class epoch_slabs : public ::testing::Test {
   epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
 };
 
+// S3.1
 TEST_F(epoch_slabs, hold_every_block_of_at_most_1_kib_that_is_not_a_buffers) {
   epoch e{memory};
   (void)take(1000, 64);
@@ -110,6 +111,7 @@ TEST_F(epoch_slabs, serve_every_size_and_alignment) {
   memory.check_invariants();
 }
 
+// S3.7
 TEST_F(epoch_slabs, use_memory_again_that_is_deallocated_early) {
   const epoch e{memory};
   give(take(1, 48), 48);
@@ -130,6 +132,7 @@ TEST_F(epoch_slabs, that_are_empty_serve_other_sizes) {
   memory.check_invariants();
 }
 
+// S3.4
 TEST_F(epoch_slabs, leave_kept_blocks_where_they_are) {
   std::vector<void*> kept;
   {
@@ -161,6 +164,7 @@ TEST_F(epoch_slabs, leave_kept_blocks_where_they_are) {
   memory.check_invariants();
 }
 
+// S3.3
 TEST_F(epoch_slabs, of_an_inner_epoch_go_to_the_outer_one_with_what_is_kept) {
   epoch outer{memory, "outer"};
   (void)take(10, 64);
@@ -181,6 +185,7 @@ TEST_F(epoch_slabs, of_an_inner_epoch_go_to_the_outer_one_with_what_is_kept) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
+// S3.26
 TEST_F(epoch_slabs, of_steps_that_free_what_the_step_before_kept_do_not_grow) {
   const epoch outer{memory, "training"};
   void* before = memory.allocate(64);
@@ -198,6 +203,7 @@ TEST_F(epoch_slabs, of_steps_that_free_what_the_step_before_kept_do_not_grow) {
   memory.check_invariants();
 }
 
+// S3.25
 TEST_F(epoch_slabs, recognise_late_deallocations_in_memory_that_went_back) {
   std::vector<void*> blocks;
   {
@@ -217,6 +223,7 @@ TEST_F(epoch_slabs, recognise_late_deallocations_in_memory_that_went_back) {
   memory.check_invariants();
 }
 
+// S3.25
 TEST_F(epoch_slabs, recognise_late_deallocations_among_blocks_of_the_next_epoch) {
   const epoch outer{memory};
   std::vector<void*> late;
@@ -420,6 +427,7 @@ TEST_F(epoch_slabs, take_kept_blocks_back_from_any_thread) {
   EXPECT_EQ(memory.stats().late, 0u);
 }
 
+// S3.25
 TEST(epoch_slabs_threads, deallocate_each_others_blocks_while_epochs_end) {
   constexpr std::size_t places = 64, rounds = 40;
   epoch_resource memory{{.max_quarantine_bytes = 0}};

@@ -69,6 +69,7 @@ class epochs : public testing::Test {
 using sources = testing::Types<host_memory, device_memory>;
 TYPED_TEST_SUITE(epochs, sources, );
 
+// S3.1 S3.28
 TYPED_TEST(epochs, reclaim_what_is_not_kept_though_handles_exist) {
   std::vector<buffer<float>> handles;
   {
@@ -95,6 +96,7 @@ TYPED_TEST(epochs, deallocating_null_does_nothing) {
   EXPECT_EQ(this->source.upstream.outstanding, 0u);
 }
 
+// S3.2 S3.35
 TYPED_TEST(epochs, four_rounds_of_64_buffers_of_4096_floats_count_exactly) {
   const buffer<float> before{this->memory, this->n};
   for (std::uint64_t round = 1; round <= 4; ++round) {
@@ -119,6 +121,7 @@ TYPED_TEST(epochs, four_rounds_of_64_buffers_of_4096_floats_count_exactly) {
   }
 }
 
+// S3.3
 TYPED_TEST(epochs, a_kept_buffer_survives_with_its_contents) {
   buffer<float> kept;
   {
@@ -142,6 +145,7 @@ TYPED_TEST(epochs, a_kept_buffer_survives_with_its_contents) {
   EXPECT_FALSE(kept.is_live()) << "promoted once, not for ever";
 }
 
+// S3.4
 TYPED_TEST(epochs, what_the_outermost_keeps_is_its_holders_to_free) {
   buffer<float> kept;
   {
@@ -161,6 +165,7 @@ TYPED_TEST(epochs, what_the_outermost_keeps_is_its_holders_to_free) {
   EXPECT_EQ(this->source.upstream.outstanding, 0u);
 }
 
+// S3.5
 TYPED_TEST(epochs, nest_and_free_only_what_is_theirs) {
   constexpr std::size_t max_depth = 7;
   std::vector<std::unique_ptr<epoch>> open;
@@ -179,6 +184,7 @@ TYPED_TEST(epochs, nest_and_free_only_what_is_theirs) {
   EXPECT_EQ(this->memory.depth(), 0u);
 }
 
+// S3.5
 TYPED_TEST(epochs, a_promoted_buffer_goes_with_the_parent_unless_it_is_kept_again) {
   buffer<int> once, twice;
   {
@@ -199,6 +205,7 @@ TYPED_TEST(epochs, a_promoted_buffer_goes_with_the_parent_unless_it_is_kept_agai
   EXPECT_FALSE(twice.is_live());
 }
 
+// S3.6
 TYPED_TEST(epochs, keeping_what_is_not_theirs_does_nothing) {
   const buffer<int> untracked{this->memory, 8};
   void* const raw_untracked = this->memory.allocate(8);
@@ -230,6 +237,7 @@ TYPED_TEST(epochs, keeping_what_is_not_theirs_does_nothing) {
   elsewhere.end();
 }
 
+// S3.7
 TYPED_TEST(epochs, leave_alone_what_was_freed_early) {
   epoch e{this->memory};
   buffer<int> released{this->memory, 100};
@@ -249,6 +257,7 @@ TYPED_TEST(epochs, leave_alone_what_was_freed_early) {
   EXPECT_FALSE(left.is_live());
 }
 
+// S3.7
 TYPED_TEST(epochs, know_the_first_block_of_all) {
   epoch e{this->memory};
   void* const raw = this->memory.allocate(300, 64);
@@ -257,6 +266,7 @@ TYPED_TEST(epochs, know_the_first_block_of_all) {
   EXPECT_EQ(e.end().reclaimed, 0u);
 }
 
+// S3.7
 TYPED_TEST(epochs, an_address_that_comes_again_within_an_epoch_counts_each_time) {
   epoch e{this->memory};
   for (int i = 0; i < 1000; ++i) {
@@ -270,6 +280,7 @@ TYPED_TEST(epochs, an_address_that_comes_again_within_an_epoch_counts_each_time)
   EXPECT_EQ(this->memory.stats().deallocations, 2000u);
 }
 
+// S3.8
 TYPED_TEST(epochs, end_when_an_exception_leaves_the_body) {
   std::vector<buffer<int>> handles;
   bool kept_was_asked = false;
@@ -294,6 +305,7 @@ TYPED_TEST(epochs, end_when_an_exception_leaves_the_body) {
   EXPECT_FALSE(handles[1].is_live());
 }
 
+// S3.9
 TYPED_TEST(epochs, ended_twice_do_not_end_the_parent) {
   epoch outer{this->memory};
   const buffer<int> of_outer{this->memory, 8};
@@ -310,6 +322,7 @@ TYPED_TEST(epochs, ended_twice_do_not_end_the_parent) {
   EXPECT_EQ(inner.keep(of_outer), 0u) << "an ended epoch keeps nothing";
 }
 
+// S3.10
 TYPED_TEST(epochs, ended_out_of_order_are_reported_and_end_with_the_last_inside) {
   epoch outer{this->memory, "outer"};
   const buffer<int> of_outer{this->memory, 8};
@@ -348,6 +361,7 @@ TYPED_TEST(epochs, ended_out_of_order_may_be_several) {
   EXPECT_FALSE(of_third.is_live()) << "it could not be kept again";
 }
 
+// S3.12
 TYPED_TEST(epochs, do_not_track_empty_buffers) {
   epoch e{this->memory};
   const buffer<int> empty{this->memory, 0};
@@ -358,6 +372,7 @@ TYPED_TEST(epochs, do_not_track_empty_buffers) {
   EXPECT_EQ(e.end().reclaimed, 0u);
 }
 
+// S3.13
 TYPED_TEST(epochs, a_reclaimed_handle_is_empty_and_safe) {
   buffer<int> gone;
   {
@@ -382,6 +397,7 @@ TYPED_TEST(epochs, a_reclaimed_handle_is_empty_and_safe) {
   EXPECT_EQ(this->source.upstream.outstanding, 8 * sizeof(int));
 }
 
+// S3.13
 TYPED_TEST(epochs, a_reclaimed_handle_does_not_free_its_successor_in_the_next_epoch) {
   buffer<int> gone;
   {
@@ -396,6 +412,7 @@ TYPED_TEST(epochs, a_reclaimed_handle_does_not_free_its_successor_in_the_next_ep
   EXPECT_EQ(e.end().reclaimed, 1u);
 }
 
+// S3.21
 TYPED_TEST(epochs, keep_the_storage_of_views_pointers_and_spans) {
   buffer<int> by_view, by_pointer, by_interior_pointer, by_span, by_array_of_pointers, by_array_of_views,
       by_array_of_spans, not_kept;
@@ -434,6 +451,7 @@ static_assert(!is_kept<std::pmr::list<int*>> && !is_kept<std::pmr::deque<int>> &
               !is_kept<std::vector<bool>>);
 static_assert(!is_kept<std::pmr::map<int, int>> && !is_kept<std::pmr::set<int>>);
 
+// S3.26
 TYPED_TEST(epochs, two_times_128_steps_take_no_more_than_128) {
   const auto steps = [&] {
     for (int step = 0; step < 128; ++step) {
@@ -455,6 +473,7 @@ TYPED_TEST(epochs, two_times_128_steps_take_no_more_than_128) {
   EXPECT_EQ(this->source.upstream.outstanding, baseline);
 }
 
+// S3.27
 TYPED_TEST(epochs, of_4096_lifetimes_as_many_end_as_begin) {
   for (int i = 0; i < 4096; ++i) {
     const buffer<float> outside{this->memory, 16};
@@ -470,6 +489,7 @@ TYPED_TEST(epochs, of_4096_lifetimes_as_many_end_as_begin) {
   EXPECT_EQ(this->source.upstream.outstanding, 0u);
 }
 
+// S3.29
 TYPED_TEST(epochs, release_says_once_that_it_did) {
   epoch e{this->memory};
   buffer<float> scratch{this->memory, 8};
@@ -573,6 +593,7 @@ TEST_F(rewound_epochs, keep_by_an_address_that_was_once_a_blocks_start) {
   EXPECT_TRUE(around.is_live());
 }
 
+// S3.21
 TEST(epoch_keep, keeps_the_storage_of_contiguous_ranges) {
   pool blocks;
   epoch_resource memory{&blocks};
@@ -592,12 +613,14 @@ TEST(epoch_keep, keeps_the_storage_of_contiguous_ranges) {
   EXPECT_EQ(rows->back()[2], 3);
 }
 
+// S3.1
 TYPED_TEST(epochs, with_epoch_returns_the_result_and_keeps_it) {
   const buffer<int> kept = with_epoch(this->memory, [&] { return buffer<int>{this->memory, 8}; });
   EXPECT_EQ(kept.size(), 8u);
   EXPECT_EQ(with_epoch(this->memory, "sum", [] { return 42; }), 42);
 }
 
+// S3.1
 TYPED_TEST(epochs, with_epoch_keeps_what_its_second_function_names) {
   struct trained {
     buffer<int> loss, gradients;
@@ -631,6 +654,7 @@ TYPED_TEST(epochs, with_epoch_lets_a_body_keep_the_handles_of_a_range) {
   EXPECT_TRUE(all[0].is_live() && all[1].is_live());
 }
 
+// S3.1
 TYPED_TEST(epochs, with_epoch_keeps_for_a_body_without_result) {
   buffer<int> a, b;
   with_epoch(

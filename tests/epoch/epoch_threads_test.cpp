@@ -83,6 +83,7 @@ class epoch_threads : public testing::Test {
 
 // ---- step by step -----------------------------------------------------------------------------------------
 
+// S3.24
 TEST_F(epoch_threads, have_epochs_of_their_own_at_once) {
   std::array<epoch_summary, storm_threads> ends;
   std::atomic<std::size_t> in_epoch{0};
@@ -103,6 +104,7 @@ TEST_F(epoch_threads, have_epochs_of_their_own_at_once) {
   memory.check_invariants();
 }
 
+// S3.24
 TEST_F(epoch_threads, leave_alone_what_a_thread_in_its_own_epoch_allocates) {
   buffer<int> theirs;
   std::atomic<bool> is_theirs{false}, is_mine_over{false};
@@ -127,6 +129,7 @@ TEST_F(epoch_threads, leave_alone_what_a_thread_in_its_own_epoch_allocates) {
   EXPECT_FALSE(theirs.is_live());
 }
 
+// S3.24
 TEST_F(epoch_threads, leave_alone_what_a_thread_without_epoch_allocates) {
   buffer<int> theirs;
   void* raw = nullptr;
@@ -189,6 +192,7 @@ TEST_F(epoch_threads, a_block_can_be_given_back_early_by_a_thread_in_its_own_epo
   EXPECT_EQ(recorded.outstanding, 0u);
 }
 
+// S3.6
 TEST_F(epoch_threads, a_block_that_moved_to_another_threads_epoch_is_that_threads) {
   epoch e{memory};
   buffer<int> a{memory, 100};
@@ -211,6 +215,7 @@ TEST_F(epoch_threads, a_block_that_moved_to_another_threads_epoch_is_that_thread
   memory.check_invariants();
 }
 
+// S3.4
 TEST_F(epoch_threads, what_the_outermost_epoch_kept_can_go_on_any_thread) {
   buffer<int> kept;
   {
@@ -226,6 +231,7 @@ TEST_F(epoch_threads, what_the_outermost_epoch_kept_can_go_on_any_thread) {
   EXPECT_EQ(memory.stats().deallocations, 0u) << "it was let go before";
 }
 
+// S3.10
 TEST(epoch_threads_misuse, an_epoch_ended_on_another_thread_is_reported_and_stays_open) {
   recording_resource upstream;
   const violation_recorder recorder;
@@ -298,6 +304,7 @@ TEST(epoch_threads_records, serve_thread_after_thread) {
 
 // ---- as fast as they can ----------------------------------------------------------------------------------
 
+// S3.25
 TEST_F(epoch_threads, a_buffer_whose_finaliser_meets_the_end_goes_back_once) {
   constexpr int rounds = 100'000;
   constexpr std::size_t boxes = 4;
@@ -326,6 +333,7 @@ TEST_F(epoch_threads, a_buffer_whose_finaliser_meets_the_end_goes_back_once) {
   memory.check_invariants();
 }
 
+// S3.25
 TEST(epoch_threads_storm, a_raw_block_whose_finaliser_meets_the_end_goes_back_once) {
   constexpr std::size_t rounds = 100'000;
   const violation_counter reports;
@@ -361,6 +369,7 @@ TEST(epoch_threads_storm, a_raw_block_whose_finaliser_meets_the_end_goes_back_on
   memory.check_invariants();
 }
 
+// S3.25
 TEST_F(epoch_threads, lose_no_block_while_all_of_them_pass_blocks_around) {
   constexpr int rounds = 4'000;
   std::array<letter_box<buffer<int>>, 64> letters;
@@ -388,6 +397,7 @@ TEST_F(epoch_threads, lose_no_block_while_all_of_them_pass_blocks_around) {
   memory.check_invariants();
 }
 
+// S3.25
 TEST(epoch_threads_storm, a_log_that_makes_room_leaves_alone_what_went_to_another_thread) {
   // One thread's log is full again and again, because another gives its blocks back; that one takes the same
   // addresses into epochs of its own meanwhile.
@@ -441,6 +451,7 @@ TEST(epoch_threads_storm, ordinary_blocks_are_served_while_others_have_epochs) {
   memory.check_invariants();
 }
 
+// S3.35
 TEST_F(epoch_threads, statistics_read_meanwhile_never_fall_below_zero) {
   constexpr std::size_t max_blocks = storm_threads * 10;
   std::atomic<bool> is_over{false};
@@ -469,6 +480,7 @@ TEST_F(epoch_threads, statistics_read_meanwhile_never_fall_below_zero) {
   EXPECT_EQ(memory.stats().used_bytes, 0u);
 }
 
+// S3.25
 TEST_F(epoch_threads, an_owner_closes_while_others_give_its_buffers_back) {
   constexpr int rounds = 20'000;
   std::array<letter_box<buffer<int>>, 4> letters;
@@ -538,6 +550,7 @@ void while_a_record_is_being_made(gate& bookkeeping, epoch_resource& memory, Bod
   other.join();
 }
 
+// S3.11
 TEST(epoch_threads_locks, do_not_wait_for_threads_without_an_open_epoch) {
   gate bookkeeping;
   each_once_memory upstream{20'000};
@@ -551,6 +564,7 @@ TEST(epoch_threads_locks, do_not_wait_for_threads_without_an_open_epoch) {
   EXPECT_EQ(upstream.outstanding(), 0u);
 }
 
+// S3.37
 TEST(epoch_threads_locks, do_not_wait_for_threads_that_track_new_addresses) {
   gate bookkeeping;
   made_up_memory upstream;  // gives blocks of a size again, so that those of this thread have their records

@@ -91,6 +91,7 @@ class use_after_epoch_detector : public testing::Test {
 
 // ---- messages ---------------------------------------------------------------------------------------------
 
+// S3.15
 TEST_F(use_after_epoch_detector, names_operation_role_epoch_and_depth) {
   const buffer<float> a = ones(), gone = reclaimed();
   EXPECT_EQ(message_of([&] { return mul(a, gone); }),
@@ -99,11 +100,13 @@ TEST_F(use_after_epoch_detector, names_operation_role_epoch_and_depth) {
             "use-after-epoch: mul: lhs was reclaimed when epoch 2 \"step\" ended");
 }
 
+// S3.18
 TEST_F(use_after_epoch_detector, names_the_operand_of_a_unary_operation) {
   EXPECT_EQ(message_of([&] { return exp(reclaimed("forward")); }),
             "use-after-epoch: exp: x was reclaimed when epoch 2 \"forward\" ended");
 }
 
+// S3.15
 TEST_F(use_after_epoch_detector, names_the_first_reclaimed_of_many_operands) {
   const buffer<float> a = ones(), gone = reclaimed();
   EXPECT_EQ(message_of([&] { return concat(a, a.view(0, 2), a, gone); }),
@@ -113,6 +116,7 @@ TEST_F(use_after_epoch_detector, names_the_first_reclaimed_of_many_operands) {
             "use-after-epoch: concat: part 2 was reclaimed when epoch 2 \"other\" ended");
 }
 
+// S3.21
 TEST_F(use_after_epoch_detector, names_an_operand_that_is_a_view) {
   const buffer<float> a = ones();
   buffer<float> gone;
@@ -125,6 +129,7 @@ TEST_F(use_after_epoch_detector, names_an_operand_that_is_a_view) {
             "use-after-epoch: concat: part 1 was reclaimed when epoch 1 \"batch\" ended");
 }
 
+// S3.16
 TEST_F(use_after_epoch_detector, finds_two_reclaimed_operands_that_would_compare_equal) {
   const buffer<float> a = reclaimed("one"), b = reclaimed("two");
   EXPECT_EQ(message_of([&] { return sum(a) == sum(b); }),
@@ -133,6 +138,7 @@ TEST_F(use_after_epoch_detector, finds_two_reclaimed_operands_that_would_compare
             "use-after-epoch: mul: lhs was reclaimed when epoch 2 \"one\" ended");
 }
 
+// S3.16
 TEST_F(use_after_epoch_detector, off_lets_two_reclaimed_operands_compare_equal) {
   const buffer<float> a = reclaimed(), b = reclaimed();
   EXPECT_TRUE(set_epoch_detector(false));
@@ -143,6 +149,7 @@ TEST_F(use_after_epoch_detector, off_lets_two_reclaimed_operands_compare_equal) 
   EXPECT_FALSE(set_epoch_detector(true));
 }
 
+// S3.15
 TEST_F(use_after_epoch_detector, names_an_owner_that_was_closed) {
   buffer_group tape{memory, "tape"};
   buffer<float> a = ones(), b;
@@ -161,6 +168,7 @@ TEST_F(use_after_epoch_detector, names_an_owner_that_was_closed) {
 
 // ---- every access -----------------------------------------------------------------------------------------
 
+// S3.18
 TEST_F(use_after_epoch_detector, sees_every_access_of_a_buffer) {
   const buffer<float> gone = reclaimed();
   std::array<float, 8> there{};
@@ -179,6 +187,7 @@ TEST_F(use_after_epoch_detector, sees_every_access_of_a_buffer) {
   expect_found("copy_to", [&] { return gone.copy_to(there), 0; });
 }
 
+// S3.18
 TEST_F(use_after_epoch_detector, sees_every_access_of_a_view) {
   buffer<float> owned;
   buffer_view<float> gone;
@@ -207,6 +216,7 @@ TEST_F(use_after_epoch_detector, lets_ask_whether_a_buffer_is_still_there) {
             "");
 }
 
+// S3.28
 TEST_F(use_after_epoch_detector, never_touches_the_memory) {
   made_up_memory device;
   epoch_resource there{{.max_quarantine_bytes = 0, .host_memory = false}, &device};
@@ -218,6 +228,7 @@ TEST_F(use_after_epoch_detector, never_touches_the_memory) {
 
 // ---- no false alarm ---------------------------------------------------------------------------------------
 
+// S3.17
 TEST_F(use_after_epoch_detector, is_silent_about_what_was_promoted) {
   buffer<float> kept;
   {
@@ -235,6 +246,7 @@ TEST_F(use_after_epoch_detector, is_silent_about_what_was_promoted) {
       << "to its holder";
 }
 
+// S3.17
 TEST_F(use_after_epoch_detector, is_silent_about_what_is_empty_released_or_moved_from) {
   epoch e{memory};
   const buffer<float> never, zero{memory, 0};
@@ -249,6 +261,7 @@ TEST_F(use_after_epoch_detector, is_silent_about_what_is_empty_released_or_moved
   EXPECT_EQ(message_of([&] { return released.copy().size() + never.view().size(); }), "");
 }
 
+// S3.17
 TEST_F(use_after_epoch_detector, is_silent_about_a_new_buffer_in_the_place_of_a_reclaimed_one) {
   buffer<float> gone;
   void const* where = nullptr;
@@ -262,6 +275,7 @@ TEST_F(use_after_epoch_detector, is_silent_about_a_new_buffer_in_the_place_of_a_
   EXPECT_NE(message_of([&] { return exp(gone); }), "");
 }
 
+// S3.17
 TEST_F(use_after_epoch_detector, is_silent_about_what_an_owner_has) {
   buffer_group tape{memory, "tape"};
   buffer<float> mine;
@@ -274,6 +288,7 @@ TEST_F(use_after_epoch_detector, is_silent_about_what_an_owner_has) {
 
 // ---- a constant that was cached in an inner epoch ---------------------------------------------------------
 
+// S3.36
 TEST_F(use_after_epoch_detector, finds_a_cached_constant_whose_memory_is_somebody_elses_by_now) {
   buffer<float> cached;  // as a static one in a function that eliminates common subexpressions
   const auto constant = [&]() -> buffer<float> const& {
@@ -296,6 +311,7 @@ TEST_F(use_after_epoch_detector, finds_a_cached_constant_whose_memory_is_somebod
   }
 }
 
+// S3.36
 TEST_F(use_after_epoch_detector, names_the_first_epoch_of_memory_that_was_reused_since) {
   // Each successor takes the address in another way: none of them covers up the end before it.
   std::array<buffer<float>, 3> gone;
@@ -347,6 +363,7 @@ TEST_F(use_after_epoch_detector, says_of_a_view_that_its_buffer_may_have_been_gi
             "use-after-epoch: data: view was deallocated, or reclaimed by an unknown epoch");
 }
 
+// S3.36
 TEST_F(use_after_epoch_detector, remembers_so_many_ends_and_the_latest) {
   buffer<float> oldest, old;
   with_epoch(memory, "oldest", [&] { oldest = ones(); });
@@ -367,11 +384,13 @@ TEST_F(use_after_epoch_detector, remembers_so_many_ends_and_the_latest) {
 
 // ---- policies ---------------------------------------------------------------------------------------------
 
+// S3.20
 TEST_F(use_after_epoch_detector, throws_a_logic_error_by_policy) {
   const buffer<float> gone = reclaimed();
   EXPECT_THROW((void)exp(gone), std::logic_error);
 }
 
+// S3.20
 TEST_F(use_after_epoch_detector, reports_a_violation_by_default) {
   const buffer<float> gone = reclaimed();
   EXPECT_EQ(set_use_after_epoch_policy(use_after_epoch_policy::report),
@@ -411,12 +430,14 @@ class use_after_epoch_death : public use_after_epoch_detector {
   use_after_epoch_death() { set_use_after_epoch_policy(use_after_epoch_policy::report); }
 };
 
+// S3.19
 TEST_F(use_after_epoch_death, a_use_of_a_reclaimed_buffer_aborts_with_the_message) {
   const buffer<float> a = ones(), gone = reclaimed();
   EXPECT_EXIT((void)mul(a, gone), testing::KilledBySignal(SIGABRT),
               "tidemark: use-after-epoch: mul: rhs was reclaimed when epoch 2 \"step\" ended");
 }
 
+// S3.13
 TEST_F(use_after_epoch_death, off_aborts_at_an_element_of_a_reclaimed_buffer_or_view) {
   buffer<float> gone;
   buffer_view<float> view;
@@ -445,6 +466,7 @@ TEST_F(use_after_epoch_death, aborts_at_an_element_of_a_buffer_without_a_block) 
   }
 }
 
+// S3.13
 TEST_F(use_after_epoch_death, aborts_at_an_element_if_the_handler_returns) {
   const buffer<float> gone = reclaimed();
   set_violation_handler(
@@ -454,6 +476,7 @@ TEST_F(use_after_epoch_death, aborts_at_an_element_if_the_handler_returns) {
   set_violation_handler(nullptr);
 }
 
+// S3.19
 TEST_F(use_after_epoch_death, a_promoted_buffer_exits_cleanly) {
   buffer<float> kept;
   {
@@ -464,6 +487,7 @@ TEST_F(use_after_epoch_death, a_promoted_buffer_exits_cleanly) {
   EXPECT_EXIT(std::_Exit(mul(kept, kept) == 64.0F ? 0 : 1), testing::ExitedWithCode(0), "^$");
 }
 
+// S3.19
 TEST_F(use_after_epoch_death, off_two_reclaimed_buffers_exit_cleanly) {
   const buffer<float> a = reclaimed(), b = reclaimed();
   set_epoch_detector(false);

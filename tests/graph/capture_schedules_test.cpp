@@ -57,6 +57,7 @@ program pass_on_a_block(passing when) {
                  [=] { return one->count.value() == 1 ? "" : "the count is not that of the records"; }};
 }
 
+// E.9
 TEST(capture_schedules, recognise_a_block_of_a_capture_on_any_thread) {
   test::expect_every_schedule_passes([] { return pass_on_a_block<explored_sync>(passing::behind_the_count); },
                                      9);

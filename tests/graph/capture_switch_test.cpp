@@ -96,6 +96,7 @@ TEST_F(capture_switches, without_an_upstream_use_the_default_resource) {
   std::pmr::set_default_resource(before);
 }
 
+// S1.32
 TEST_F(capture_switches, count_each_way_and_peaks_outlive_frees) {
   void* const a = memory.allocate(100);
   void* const b = memory.allocate(28);
@@ -119,6 +120,7 @@ TEST_F(capture_switches, count_each_way_and_peaks_outlive_frees) {
   EXPECT_EQ(stats.frozen_threads, 0u);
 }
 
+// S1.32 S1.33
 TEST_F(capture_switches, start_their_counts_anew_only_with_no_block_in_use) {
   void* const block = memory.allocate(100);
   void* const second = memory.allocate(100);
@@ -146,6 +148,7 @@ TEST_F(capture_switches, start_their_counts_anew_only_with_no_block_in_use) {
   EXPECT_FALSE(memory.is_frozen());
 }
 
+// S1.34
 TEST_F(capture_switches, are_one_whatever_handle_they_are_seen_through) {
   auto const shared = std::make_shared<capture_switch>(&upstream);
   auto const clone = shared;
@@ -170,6 +173,7 @@ TEST_F(capture_switches, are_one_whatever_handle_they_are_seen_through) {
 
 // ---- frozen or not, with an arena or without --------------------------------------------------------------
 
+// S1.10
 TEST_F(capture_switches, are_frozen_from_freeze_to_unfreeze) {
   EXPECT_FALSE(memory.is_frozen());
   memory.freeze();
@@ -186,6 +190,7 @@ TEST_F(capture_switches, are_frozen_from_freeze_to_unfreeze) {
   expect_sound();
 }
 
+// S1.10
 TEST_F(capture_switches, that_are_frozen_with_an_arena_allocate_from_it) {
   memory.install_arena(arena);
   EXPECT_TRUE(memory.has_arena());
@@ -210,6 +215,7 @@ TEST_F(capture_switches, that_are_frozen_with_an_arena_allocate_from_it) {
   expect_no_report();
 }
 
+// S1.9
 TEST_F(capture_switches, take_one_arena_a_thread) {
   graph_arena other{byte_range{2 * base, 4 * KiB}, {.name = "other"}};
   memory.install_arena(arena);
@@ -230,6 +236,7 @@ TEST_F(capture_switches, take_one_arena_a_thread) {
   expect_sound();
 }
 
+// S1.9
 TEST_F(capture_switches, refuse_an_arena_that_another_switch_knows) {
   capture_switch first{capture_switch_options{.name = "first", .upstream = &upstream}};
   first.install_arena(arena);
@@ -242,6 +249,7 @@ TEST_F(capture_switches, refuse_an_arena_that_another_switch_knows) {
   expect_sound();
 }
 
+// S1.9
 TEST_F(capture_switches, refuse_an_arena_that_another_thread_has_installed) {
   std::thread{[&] { memory.install_arena(arena); }}.join();
   const std::logic_error error = test::caught<std::logic_error>([&] { memory.install_arena(arena); });
@@ -252,6 +260,7 @@ TEST_F(capture_switches, refuse_an_arena_that_another_thread_has_installed) {
   expect_sound();
 }
 
+// S1.11
 TEST_F(capture_switches, that_may_not_ask_their_upstream_refuse_while_they_are_frozen) {
   capture_switch tracked{{.without_arena = frozen_policy::refuse, .name = "tracked", .upstream = &upstream}};
   void* const before = tracked.allocate(100);
@@ -273,6 +282,7 @@ TEST_F(capture_switches, that_may_not_ask_their_upstream_refuse_while_they_are_f
   tracked.deallocate(before, 100);
 }
 
+// S1.10
 TEST_F(capture_switches, pass_an_exhausted_arena_on_with_nothing_changed) {
   graph_arena small{byte_range{2 * base, 1024}};
   memory.install_arena(small);
@@ -288,6 +298,7 @@ TEST_F(capture_switches, pass_an_exhausted_arena_on_with_nothing_changed) {
 
 // ---- blocks from before -----------------------------------------------------------------------------------
 
+// S1.14
 TEST_F(capture_switches, give_blocks_from_before_back_when_the_capture_ends) {
   void* const first = memory.allocate(100, 64);
   void* const second = memory.allocate(200, 128);
@@ -323,6 +334,7 @@ TEST_F(capture_switches, report_a_block_that_is_deallocated_twice_in_a_capture) 
 
 // ---- blocks of an arena -----------------------------------------------------------------------------------
 
+// S1.13
 TEST_F(capture_switches, know_a_block_of_an_arena_after_the_capture_as_long_as_the_arena_lives) {
   auto own = std::make_optional<graph_arena>(byte_range{2 * base, 4 * KiB});
   memory.install_arena(*own);
@@ -345,6 +357,7 @@ TEST_F(capture_switches, know_a_block_of_an_arena_after_the_capture_as_long_as_t
   expect_no_report();
 }  // the upstream would tell of a block that is not its own
 
+// S1.13
 TEST_F(capture_switches, never_reuse_a_block_of_an_arena_from_a_cache_below) {
   reuse_cache cache{&upstream};
   capture_switch cached{&cache};
@@ -376,6 +389,7 @@ TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them)
 
 // ---- blocks that are baked into a graph -------------------------------------------------------------------
 
+// S1.12
 TEST_F(capture_switches, keep_what_a_capture_took_of_the_upstream_as_long_as_the_graph_lives) {
   memory.freeze();
   void* const freed = memory.allocate(100, 64);
@@ -403,6 +417,7 @@ TEST_F(capture_switches, keep_what_a_capture_took_of_the_upstream_as_long_as_the
   expect_no_report();
 }
 
+// S1.12
 TEST_F(capture_switches, never_reuse_a_baked_block_while_the_graph_lives) {
   // Its upstream would: it keeps blocks by their size.
   reuse_cache cache{&upstream};
@@ -424,6 +439,7 @@ TEST_F(capture_switches, never_reuse_a_baked_block_while_the_graph_lives) {
   cached.deallocate(after, 1000, 256);
 }
 
+// S1.12
 TEST_F(capture_switches, report_a_baked_block_that_is_deallocated_twice) {
   memory.freeze();
   void* const block = memory.allocate(100);
@@ -435,6 +451,7 @@ TEST_F(capture_switches, report_a_baked_block_that_is_deallocated_twice) {
   EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 1u);
 }
 
+// S1.12
 TEST_F(capture_switches, report_at_level_2_a_kept_block_that_the_upstream_allocates) {
   if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look";
   test::made_up_memory device;
@@ -539,6 +556,7 @@ TEST_F(capture_switches, that_end_before_a_graph_that_holds_their_blocks_tell_of
 
 // ---- while an exception or a report passes ----------------------------------------------------------------
 
+// S1.38
 TEST_F(capture_switches, stay_usable_after_an_upstream_threw_under_whatever_state) {
   // As a lock that an exception passed by would be poisoned, or held for ever.
   const auto fails = [&] {
@@ -570,6 +588,7 @@ TEST_F(capture_switches, stay_usable_after_an_upstream_threw_under_whatever_stat
 capture_switch* seen_by_handler = nullptr;
 std::vector<std::size_t> seen_used_blocks;
 
+// S1.38
 TEST_F(capture_switches, may_be_looked_at_by_a_violation_handler) {
   seen_by_handler = &memory;
   seen_used_blocks.clear();
@@ -590,6 +609,7 @@ TEST_F(capture_switches, may_be_looked_at_by_a_violation_handler) {
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
+// S1.15
 TEST_F(capture_switches, that_one_thread_has_frozen_serve_others_as_ever) {
   freeze_with_arena();
   (void)memory.allocate(100);
@@ -611,6 +631,7 @@ TEST_F(capture_switches, that_one_thread_has_frozen_serve_others_as_ever) {
   expect_sound();
 }
 
+// S1.15
 TEST_F(capture_switches, serve_two_captures_at_once_each_of_its_own_arena) {
   graph_arena other{byte_range{2 * base, 64 * KiB}, {.name = "other"}};
   std::latch both_frozen{2}, both_done{2};
@@ -639,6 +660,7 @@ TEST_F(capture_switches, serve_two_captures_at_once_each_of_its_own_arena) {
   expect_no_report();
 }
 
+// S1.31
 TEST_F(capture_switches, ignore_null_frozen_or_not) {
   test::recording_resource upstream;
   capture_switch memory{&upstream};

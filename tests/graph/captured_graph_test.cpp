@@ -135,6 +135,7 @@ struct captures : ::testing::Test {
 
 // ---- replays ----------------------------------------------------------------------------------------------
 
+// S1.19
 TEST_F(captures, see_inputs_that_were_changed_in_place_at_each_replay) {
   auto graph = step_graph();
   EXPECT_TRUE(graph.is_replay_capable());
@@ -170,6 +171,7 @@ TEST_F(captures, report_a_backend_that_launches_the_graph_that_it_launches) {
 }
 #endif
 
+// S1.18
 TEST_F(captures, keep_their_addresses_over_1000_replays_whatever_the_program_allocates_meanwhile) {
   auto graph = step_graph();
   void const *const in = graph.inputs().data(), *const out = graph.outputs().data();
@@ -222,6 +224,7 @@ TEST_F(captures, launch_on_the_stream_of_the_capture_or_on_another) {
   EXPECT_EQ(backend.counts().last_stream, stream_number(8));
 }
 
+// S1.24
 TEST_F(captures, do_not_count_a_launch_that_throws) {
   auto graph = step_graph();
   graph.launch();
@@ -233,6 +236,7 @@ TEST_F(captures, do_not_count_a_launch_that_throws) {
   EXPECT_EQ(graph.launch_count(), 2u) << "and it can be tried again";
 }
 
+// S1.20
 TEST_F(captures, allow_ordinary_allocation_of_the_same_memory_once_the_graph_is_gone) {
   reuse_cache cache{&upstream};  // reuses at once what it got
   capture_switch cached{&cache};
@@ -272,6 +276,7 @@ auto probed_graph(event_log& log, replaying_backend& backend, capture_switch* me
       nullptr);
 }
 
+// S1.17
 TEST_F(captures, end_graph_then_inputs_then_outputs_then_arena_then_baked_blocks) {
   event_log log;
   noting_resource arena_memory{log, "arena"}, other_memory{log, "baked block"};
@@ -285,6 +290,7 @@ TEST_F(captures, end_graph_then_inputs_then_outputs_then_arena_then_baked_blocks
   EXPECT_EQ(log, (event_log{"graph ends", "inputs ends", "outputs ends", "arena ends", "baked block ends"}));
 }
 
+// S1.17
 TEST_F(captures, end_in_this_order_also_where_another_graph_takes_their_place) {
   event_log first_log, second_log;
   noting_resource first_memory{first_log, "arena"}, second_memory{second_log, "arena"};
@@ -297,6 +303,7 @@ TEST_F(captures, end_in_this_order_also_where_another_graph_takes_their_place) {
   EXPECT_TRUE(graph);
 }
 
+// S1.17
 TEST_F(captures, give_what_inputs_and_outputs_have_in_the_arena_back_before_it_ends) {
   {
     auto arena = new_arena();
@@ -318,6 +325,7 @@ TEST_F(captures, give_what_inputs_and_outputs_have_in_the_arena_back_before_it_e
   expect_nothing_left();
 }
 
+// S1.18
 TEST_F(captures, keep_their_parts_where_they_are_when_they_are_moved) {
   auto graph = step_graph();
   unique_block const* const in = &graph.inputs();
@@ -334,6 +342,7 @@ TEST_F(captures, keep_their_parts_where_they_are_when_they_are_moved) {
   EXPECT_EQ(&seen.outputs(), &moved.outputs());
 }
 
+// S1.24
 TEST_F(captures, that_were_moved_from_say_so) {
   auto graph = step_graph();
   EXPECT_TRUE(graph);
@@ -367,6 +376,7 @@ TEST_F(captures, hold_any_movable_inputs_and_outputs) {
   static_assert(!std::is_copy_constructible_v<graph_type> && !std::is_copy_assignable_v<graph_type>);
 }
 
+// S1.12
 TEST_F(captures, keep_blocks_that_the_body_took_elsewhere_as_long_as_the_graph_lives) {
   void* baked = nullptr;
   {
@@ -388,6 +398,7 @@ TEST_F(captures, keep_blocks_that_the_body_took_elsewhere_as_long_as_the_graph_l
   expect_nothing_left();
 }
 
+// S1.14
 TEST_F(captures, keep_blocks_from_before_that_they_free_as_long_as_the_graph) {
   unique_block before{&memory, 100};
   void* const address = before.data();
@@ -416,6 +427,7 @@ auto allocating(replaying_backend& backend, std::vector<std::pair<std::size_t, s
   };
 }
 
+// S1.23
 TEST_F(captures, in_an_arena_of_the_rehearsed_size_succeed_and_in_one_of_256_bytes_less_fail) {
   unique_block in = floats(1000), out = floats(1000);
   const graph_layout layout =
@@ -430,6 +442,7 @@ TEST_F(captures, in_an_arena_of_the_rehearsed_size_succeed_and_in_one_of_256_byt
   EXPECT_EQ(expecting.arena().layout(), layout);
 }
 
+// S1.23
 TEST_F(captures, of_what_was_not_rehearsed_are_refused_with_both_layouts) {
   using requests = std::vector<std::pair<std::size_t, std::size_t>>;
   const requests rehearsed{{300, 8}, {1000, 1024}, {10, 8}};
@@ -803,6 +816,7 @@ struct failing_captures : captures {
   }
 };
 
+// S1.16
 TEST_F(failing_captures, at_their_beginning_have_not_begun) {
   noting.begin_throws = true;
   EXPECT_THROW((void)good_capture(), replaying_backend::begin_error);
@@ -810,6 +824,7 @@ TEST_F(failing_captures, at_their_beginning_have_not_begun) {
   expect_undone({"begin"});
 }
 
+// S1.16
 TEST_F(failing_captures, in_their_body_are_abandoned) {
   EXPECT_THROW((void)capture_of([&](std::pmr::memory_resource&) {
                  noting.enqueue([] {});
@@ -819,12 +834,14 @@ TEST_F(failing_captures, in_their_body_are_abandoned) {
   expect_undone({"begin", "abandon"});
 }
 
+// S1.16
 TEST_F(failing_captures, at_their_end_are_over) {
   noting.end_throws = true;
   EXPECT_THROW((void)good_capture(), replaying_backend::end_error);
   expect_undone({"begin", "end"});
 }
 
+// S1.16
 TEST_F(failing_captures, with_nothing_in_them_are_over) {
   EXPECT_THROW((void)capture_of([](std::pmr::memory_resource&) {}), empty_capture);
   expect_undone({"begin", "end"});
@@ -841,6 +858,7 @@ TEST_F(failing_captures, of_a_backend_that_gives_no_graph_are_over) {
   expect_undone({"begin", "end"});
 }
 
+// S1.16
 TEST_F(failing_captures, of_another_layout_are_abandoned) {
   EXPECT_THROW((void)capture_of(std::make_unique<graph_arena>(graph_layout{.bytes = 1024, .allocations = 9},
                                                               &arena_memory),
@@ -849,12 +867,14 @@ TEST_F(failing_captures, of_another_layout_are_abandoned) {
   expect_undone({"begin", "abandon"});
 }
 
+// S1.16
 TEST_F(failing_captures, in_too_small_an_arena_are_abandoned) {
   EXPECT_THROW((void)capture_of([](std::pmr::memory_resource& given) { (void)given.allocate(1024); }),
                out_of_memory);
   expect_undone({"begin", "abandon"});
 }
 
+// S1.16
 TEST_F(failing_captures, that_install_a_second_arena_are_abandoned) {
   EXPECT_THROW((void)capture_of([&](std::pmr::memory_resource&) { memory.install_arena(other); }),
                std::logic_error);
@@ -862,6 +882,7 @@ TEST_F(failing_captures, that_install_a_second_arena_are_abandoned) {
   expect_undone({"begin", "abandon"});
 }
 
+// S1.16
 TEST_F(failing_captures, inside_another_capture_leave_that_as_it_is) {
   {
     auto graph = capture_of([&](std::pmr::memory_resource& given) {
@@ -927,6 +948,7 @@ struct own_error : std::runtime_error {
   explicit own_error(char const* text) : std::runtime_error{text} {}
 };
 
+// S1.22
 TEST_F(captures, pass_the_very_exception_of_the_body_on) {
   const std::exception_ptr thrown = std::make_exception_ptr(own_error{"what the body said"});
   own_error const* object = nullptr;
@@ -954,6 +976,7 @@ TEST_F(captures, pass_the_very_exception_of_the_body_on) {
       (void)capture(host, new_arena(), 0, 0, [](std::pmr::memory_resource&, int&, int&) { throw 42; }), int);
 }
 
+// S1.16
 TEST_F(captures, survive_any_failing_allocation_and_leak_nothing) {
   test_resource failing;
   capture_switch own{&failing};
@@ -984,6 +1007,7 @@ TEST_F(captures, survive_any_failing_allocation_and_leak_nothing) {
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
+// S1.24
 TEST_F(captures, are_launched_from_another_thread) {
   auto graph = step_graph();
   std::thread{[moved = std::move(graph)]() mutable {
@@ -994,6 +1018,7 @@ TEST_F(captures, are_launched_from_another_thread) {
   expect_nothing_left();  // the other thread has ended the graph
 }
 
+// S1.24
 TEST_F(captures, are_launched_by_two_threads_one_after_the_other) {
   constexpr int launches = 2000;
   auto graph = step_graph();
@@ -1015,6 +1040,7 @@ TEST_F(captures, are_launched_by_two_threads_one_after_the_other) {
   EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
 }
 
+// S1.15
 TEST_F(captures, of_two_threads_through_one_switch_have_each_their_own_arena) {
   test::locked_resource shared{&upstream};
   capture_switch both{&shared};
@@ -1042,6 +1068,7 @@ TEST_F(captures, of_two_threads_through_one_switch_have_each_their_own_arena) {
   both.check_invariants();
 }
 
+// S1.15
 TEST_F(captures, let_another_thread_give_blocks_of_the_arena_back_while_the_body_allocates) {
   constexpr int blocks = 1000;
   auto graph = capture_with(
@@ -1088,6 +1115,7 @@ struct host_captures : captures {
   }
 };
 
+// S1.21
 TEST_F(host_captures, run_the_body_at_once_and_a_launch_does_nothing) {
   EXPECT_FALSE(host.supports_capture());
   auto graph = capture(host, new_arena(), std::vector<int>{1, 2, 3}, std::vector<int>{}, doubling());
@@ -1114,6 +1142,7 @@ TEST_F(host_captures, run_the_body_of_an_update_at_once) {
   EXPECT_FALSE(graph.is_replay_capable());
 }
 
+// S1.21
 TEST_F(host_captures, freeze_a_switch_as_others_do) {
   {
     auto graph = capture(host, memory, new_arena(), std::vector<int>{1}, std::vector<int>{},
@@ -1128,6 +1157,7 @@ TEST_F(host_captures, freeze_a_switch_as_others_do) {
   expect_nothing_left();
 }
 
+// S1.21
 TEST_F(host_captures, expect_the_rehearsed_layout_too) {
   std::vector<int> in{1, 2, 3}, out;
   const graph_layout layout =

@@ -72,6 +72,7 @@ struct graph_arenas : ::testing::Test {
 
 // ---- where blocks lie -------------------------------------------------------------------------------------
 
+// S1.1 S1.3
 TEST_F(graph_arenas, the_exact_sequence_of_addresses_and_high_waters) {
   graph_arena arena{byte_range{base, 4 * KiB}};
   void* const first = arena.allocate(100);
@@ -88,6 +89,7 @@ TEST_F(graph_arenas, the_exact_sequence_of_addresses_and_high_waters) {
   expect_no_report();
 }
 
+// S1.1
 TEST_F(graph_arenas, the_ends_of_a_range_are_rounded_inwards) {
   EXPECT_EQ((graph_arena{byte_range{base + 1, 1024}}.range()), (byte_range{base + 256, 768}));
   EXPECT_EQ((graph_arena{byte_range{base, 1023}}.range()), (byte_range{base, 768}));
@@ -97,6 +99,7 @@ TEST_F(graph_arenas, the_ends_of_a_range_are_rounded_inwards) {
   EXPECT_THROW((void)arena.allocate(0), out_of_memory);
 }
 
+// S1.1
 TEST_F(graph_arenas, a_range_too_small_for_a_block_holds_no_block) {
   for (byte_range const& range :
        {byte_range{}, {base, 0}, {base, 255}, {base + 1, 510}, {max_size, 1}, {max_size - 300, 44}}) {
@@ -109,12 +112,14 @@ TEST_F(graph_arenas, a_range_too_small_for_a_block_holds_no_block) {
   }
 }
 
+// S1.1
 TEST_F(graph_arenas, a_range_that_begins_at_0_has_no_null_block) {
   graph_arena arena{byte_range{0, 1024}};
   EXPECT_EQ(arena.range(), (byte_range{256, 768}));
   EXPECT_NE(arena.allocate(1), nullptr);
 }
 
+// S1.5
 TEST_F(graph_arenas, an_address_is_its_own_from_the_first_byte_of_its_range_to_the_last) {
   const graph_arena arena{byte_range{base, 1024}};
   EXPECT_TRUE(arena.owns(block_at(base)));
@@ -126,6 +131,7 @@ TEST_F(graph_arenas, an_address_is_its_own_from_the_first_byte_of_its_range_to_t
 
 // ---- when it is full --------------------------------------------------------------------------------------
 
+// S1.6
 TEST_F(graph_arenas, an_exact_fill_succeeds_and_a_byte_more_fails) {
   graph_arena whole{byte_range{base, 1024}};
   EXPECT_EQ(address_of(whole.allocate(1024)), base);
@@ -146,6 +152,7 @@ TEST_F(graph_arenas, an_exact_fill_succeeds_and_a_byte_more_fails) {
   expect_sound(pieces);
 }
 
+// S1.6
 TEST_F(graph_arenas, throw_an_error_with_the_request_and_the_room) {
   graph_arena arena{byte_range{base, 4 * KiB}, {.name = "step"}};
   (void)arena.allocate(700);
@@ -162,6 +169,7 @@ TEST_F(graph_arenas, throw_an_error_with_the_request_and_the_room) {
   EXPECT_EQ(address_of(arena.allocate(3072, 512)), base + 1024) << "what it said would fit fits";
 }
 
+// S1.7
 TEST_F(graph_arenas, sizes_near_size_max_are_refused_at_every_alignment) {
   // The second range ends where addresses do, so that every sum of an address and a size could wrap.
   for (const std::uintptr_t begin : {base, std::uintptr_t{0} - 8 * KiB}) {
@@ -185,6 +193,7 @@ TEST_F(graph_arenas, sizes_near_size_max_are_refused_at_every_alignment) {
   }
 }
 
+// S1.7
 TEST_F(graph_arenas, a_range_up_to_the_last_address_is_filled_to_its_last_granule_but_one) {
   // The end of the last granule would be address 0.
   graph_arena arena{byte_range{std::uintptr_t{0} - 1024, 1024}};
@@ -268,6 +277,7 @@ constexpr char const* not_in_use = "no block in use begins there";
 constexpr char const* outside = "it lies outside its range";
 constexpr char const* other_size = "the block has another size";
 
+// S1.4
 TEST_P(bad_deallocations, of_a_deallocated_block_are_refused) {
   void* const below = arena.allocate(300);
   void* const top = arena.allocate(300);
@@ -277,6 +287,7 @@ TEST_P(bad_deallocations, of_a_deallocated_block_are_refused) {
                    {"the topmost", address_of(top), 300, not_in_use}});
 }
 
+// S1.4
 TEST_P(bad_deallocations, of_what_was_never_allocated_are_refused) {
   void* const block = arena.allocate(1024);
   (void)arena.allocate(1, 2048);  // behind a gap
@@ -291,6 +302,7 @@ TEST_P(bad_deallocations, of_what_was_never_allocated_are_refused) {
   EXPECT_EQ(arena.stats().used_blocks, 1u) << "the block itself can be deallocated all the same";
 }
 
+// S1.5
 TEST_P(bad_deallocations, outside_the_range_are_refused_at_both_ends) {
   void* const first = arena.allocate(256);
   void* const last = arena.allocate(size - 256);
@@ -305,6 +317,7 @@ TEST_P(bad_deallocations, outside_the_range_are_refused_at_both_ends) {
   EXPECT_EQ(arena.stats().used_blocks, 0u) << "the range's own first and last blocks are taken";
 }
 
+// S1.4
 TEST_P(bad_deallocations, as_another_size_are_refused) {
   void* const block = arena.allocate(512);
   const std::uintptr_t address = address_of(block);
@@ -322,6 +335,7 @@ TEST_P(bad_deallocations, as_another_size_are_refused) {
   expect_refusals({{"a size that wraps to 0, of what is not in use", address, max_size, not_in_use}});
 }
 
+// S1.31
 TEST_P(bad_deallocations, of_null_do_nothing) {
   const std::vector<std::uint64_t> before = state(arena);
   arena.deallocate(nullptr, 0);
@@ -347,6 +361,7 @@ void give_back_twice() {
   arena.deallocate(block, 1);
 }
 
+// S1.4
 TEST_F(graph_arena_death, aborts_by_default_at_a_block_that_is_deallocated_twice) {
   EXPECT_DEATH(
       give_back_twice(),
@@ -355,6 +370,7 @@ TEST_F(graph_arena_death, aborts_by_default_at_a_block_that_is_deallocated_twice
 
 // ---- starting anew ----------------------------------------------------------------------------------------
 
+// S1.33
 TEST_F(graph_arenas, a_reset_with_blocks_in_use_tells_how_many_and_changes_nothing) {
   graph_arena arena{byte_range{base, 4 * KiB}, {.name = "step"}};
   void* const block = arena.allocate(300);
@@ -371,6 +387,7 @@ TEST_F(graph_arenas, a_reset_with_blocks_in_use_tells_how_many_and_changes_nothi
 
 // ---- what it tells of itself ------------------------------------------------------------------------------
 
+// S1.34
 TEST_F(graph_arenas, two_handles_see_one_state) {
   auto const arena = std::make_shared<graph_arena>(byte_range{base, 4 * KiB});
   auto const other = arena;
@@ -417,6 +434,7 @@ TEST_F(graph_arenas, a_layout_of_an_alignment_below_256_gets_blocks_aligned_to_2
   EXPECT_EQ(address_of(arena.allocate(512)) % 256, 0u);
 }
 
+// S1.7
 TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) {
   recording_resource upstream;
   EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 0}, &upstream}), std::invalid_argument);
@@ -428,7 +446,7 @@ TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) 
       ADD_FAILURE() << bytes;
     } catch (out_of_memory const& error) {
       EXPECT_STREQ(error.report().resource, "step");
-          EXPECT_EQ(error.report().requested_bytes, bytes);
+      EXPECT_EQ(error.report().requested_bytes, bytes);
       EXPECT_EQ(error.report().largest_bytes, graph_arena::max_bytes);
     }
     EXPECT_THROW((graph_arena{graph_layout{.bytes = bytes}, &upstream}), out_of_memory);

@@ -66,6 +66,7 @@ class few_blocks final : public std::pmr::memory_resource {
   std::size_t used_ = 0;
 };
 
+// S1.8
 TEST(graph_heap, an_arena_allocates_nothing_from_its_construction_to_its_destruction) {
   auto arena = std::make_unique<graph_arena>(
       byte_range{base, 64 * MiB}, graph_arena_options{.bad_deallocate = bad_deallocate_policy::ignore});
@@ -107,6 +108,7 @@ TEST(graph_heap, a_switch_adds_no_allocation_where_a_capture_has_an_arena) {
   EXPECT_EQ(later, heap_calls{}) << "nor afterwards, while it knows the arena";
 }
 
+// S1.14
 TEST(graph_heap, reports_and_loses_a_block_whose_wait_cannot_be_recorded) {
   few_blocks upstream;
   const violation_recorder violations;
@@ -139,6 +141,7 @@ TEST(graph_heap, reports_and_loses_a_block_whose_wait_cannot_be_recorded) {
   EXPECT_TRUE(violation_recorder::reports().empty());
 }
 
+// S1.38
 TEST(graph_heap, a_frozen_switch_that_cannot_record_a_block_throws_and_keeps_none) {
   few_blocks upstream;
   capture_switch memory{&upstream};
@@ -165,6 +168,7 @@ TEST(graph_heap, a_frozen_switch_that_cannot_record_a_block_throws_and_keeps_non
   EXPECT_EQ(upstream.outstanding(), 0u);
 }
 
+// S1.38
 TEST(graph_heap, a_switch_that_cannot_note_a_capture_is_as_it_was) {
   few_blocks upstream;
   capture_switch memory{&upstream};
@@ -234,6 +238,7 @@ class arena_memory final : public std::pmr::memory_resource {
   ends* log_;
 };
 
+// S1.16 S1.17
 TEST(graph_heap, a_capture_without_memory_leaves_nothing_behind_and_ends_its_parts_in_order) {
   few_blocks upstream;
   capture_switch memory{&upstream};

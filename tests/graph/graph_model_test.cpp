@@ -33,6 +33,7 @@ namespace {
 
 // ---- an arena ---------------------------------------------------------------------------------------------
 
+// S1.1 S1.2 S1.4 S1.6 S1.23 S1.31 S1.32
 TEST(graph_arena_model, knows_every_address_beforehand) {
   std::size_t refused = 0, resets = 0, bad_frees = 0;
   run_for_seeds([&](std::uint64_t seed, auto run) {
@@ -50,6 +51,7 @@ TEST(graph_arena_model, knows_every_address_beforehand) {
 
 // ---- a switch ---------------------------------------------------------------------------------------------
 
+// S1.9 S1.10 S1.13 S1.14 S1.32
 TEST(capture_switch_model, knows_whose_each_block_is) {
   std::size_t captures = 0, baked = 0, deferred = 0, late = 0, orphans = 0, empty_captures = 0,
               in_capture = 0, in_two = 0;
@@ -96,6 +98,7 @@ class threaded_device final : public std::pmr::memory_resource {
   each_once_memory once_;
 };
 
+// S1.15
 TEST(capture_switch_model, is_right_for_threads_whose_blocks_change_hands) {
   const std::uint64_t first_seed = number_from_environment("TIDEMARK_SEED", 1);
   for (std::uint64_t seed = first_seed; seed < first_seed + 5; ++seed) {

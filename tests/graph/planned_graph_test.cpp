@@ -69,6 +69,7 @@ std::vector<std::uintptr_t> random_body(std::pmr::memory_resource& memory, std::
   return addresses;
 }
 
+// P.26
 TEST(planned_graph, takes_what_is_live_at_once_where_a_monotone_one_takes_all) {
   EXPECT_EQ(rehearse(chain).bytes, 3 * 1024u);
   step_plan const plan = rehearse_plan(chain);
@@ -91,6 +92,7 @@ TEST(planned_graph, a_block_that_outlives_the_body_has_bytes_of_its_own) {
   EXPECT_EQ(rehearse_plan(body).height, 2 * 1024u);
 }
 
+// P.26
 TEST(planned_graph, gives_blocks_in_use_no_common_byte) {
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { (void)random_body(memory, seed); };
@@ -142,6 +144,7 @@ TEST(planned_graph, a_capture_after_a_reset_gets_the_same_addresses) {
   EXPECT_EQ(first, second);
 }
 
+// P.26
 TEST(planned_graph, what_differs_lies_in_the_tail) {
   step_plan const plan = rehearse_plan(chain);
   graph_arena arena{plan, 1 * MiB, nullptr};
@@ -171,6 +174,7 @@ TEST(planned_graph, what_differs_lies_in_the_tail) {
   EXPECT_EQ(arena.stats().used_blocks, 0u);
 }
 
+// P.26
 TEST(planned_graph, bent_bodies_never_share_a_byte) {
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { (void)random_body(memory, seed); };
@@ -180,6 +184,7 @@ TEST(planned_graph, bent_bodies_never_share_a_byte) {
   }
 }
 
+// P.26
 TEST(planned_graph, a_capture_that_differs_is_captured_all_the_same) {
   host_backend host;
   struct nothing {};
@@ -225,6 +230,7 @@ TEST(planned_graph, rejects_malformed_plans_and_alignments) {
   EXPECT_THROW((graph_arena{rehearse_plan(chain), std::size_t(-1), nullptr}), out_of_memory);
 }
 
+// P.26
 TEST(planned_graph, a_recorded_training_step_takes_what_is_live_at_once) {
   const std::string traces = TIDEMARK_TRACES;
   tools::recorded_trace const trace = tools::read_trace(traces + "/torch_gpt.csv");

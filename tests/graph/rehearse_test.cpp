@@ -69,6 +69,7 @@ void mixed_body(std::pmr::memory_resource& memory, std::uint32_t seed, std::size
 
 // ---- the size ---------------------------------------------------------------------------------------------
 
+// S1.3
 TEST(rehearse, of_the_exact_sequence_needs_1024_bytes) {
   const graph_layout layout = rehearse([](std::pmr::memory_resource& memory) {
     (void)memory.allocate(100);
@@ -81,6 +82,7 @@ TEST(rehearse, of_the_exact_sequence_needs_1024_bytes) {
   EXPECT_EQ(layout.alignment, 256u);
 }
 
+// S1.23
 TEST(rehearse, a_block_less_is_out_of_memory_and_the_arena_stays_usable) {
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { mixed_body(memory, seed); };
@@ -312,6 +314,7 @@ TEST(rehearse, equal_to_itself_alone) {
   memory.deallocate(null, 8);
 }
 
+// S1.31
 TEST(rehearse, ignores_null) {
   const test::violation_recorder violations;
   const graph_layout layout =

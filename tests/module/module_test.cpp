@@ -54,6 +54,7 @@ TEST(module, an_importer_can_use_views) {
   EXPECT_EQ(tidemark::dl_data_type_of<float>.bits, 32);
 }
 
+// T.7
 TEST(module, an_importer_can_trace) {
   tidemark::trace_log log{{.csv = "/dev/null", .chrome = "/dev/./null"}};
   tidemark::arena step;
@@ -68,6 +69,7 @@ TEST(module, an_importer_can_trace) {
   log.close();
 }
 
+// S2.26
 TEST(module, an_importer_can_use_the_pools) {
   tidemark::pool nodes{{.max_cached_bytes = 1 * tidemark::MiB, .name = "nodes"}};
   tidemark::synchronized_pool shared{&nodes};
@@ -162,6 +164,7 @@ TEST(module, an_importer_can_bring_its_own_address_space) {
   EXPECT_EQ(tiny.try_allocate(8192), nullptr);
 }
 
+// T.7
 TEST(module, an_importer_can_look_for_missed_blocks) {
   tidemark::arena step;
   const tidemark::expect_resource expected{&step, "imported"};
@@ -171,6 +174,7 @@ TEST(module, an_importer_can_look_for_missed_blocks) {
   EXPECT_NE(expected.report().find("from the default resource"), std::string::npos);
 }
 
+// T.7
 TEST(module, an_importer_can_use_every_adaptor) {
   using namespace tidemark;
   statistics_resource counted{std::pmr::new_delete_resource(), "counted"};

@@ -14,6 +14,7 @@ import tidemark.thrust;
 
 namespace {
 
+// A.16
 TEST(thrust_module, an_importer_has_vectors_and_policies) {
   tidemark::arena step;
   tidemark::device_vector<int> numbers({3, 1, 2}, &step);
@@ -27,6 +28,7 @@ TEST(thrust_module, an_importer_has_vectors_and_policies) {
   EXPECT_TRUE(numbers.get_allocator() == tidemark::thrust_allocator<int>{&step});
 }
 
+// A.16
 TEST(thrust_module, an_importer_has_the_handles_and_the_way_back) {
   tidemark::arena step;
   tidemark::thrust_resource<tidemark::arena, void*> handle{&step};

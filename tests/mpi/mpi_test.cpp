@@ -77,6 +77,7 @@ using mpi_allreduce = mpi_test;
 
 // ---- errors
 
+// R.8
 TEST_F(mpi_errors, carries_the_text_and_the_class_of_mpi) {
   const mpi_error error{"MPI_Alloc_mem", MPI_ERR_NO_MEM};
   EXPECT_EQ(std::string{error.what()}.find("MPI_Alloc_mem: "), 0u) << error.what();
@@ -85,6 +86,7 @@ TEST_F(mpi_errors, carries_the_text_and_the_class_of_mpi) {
   EXPECT_EQ(error.error_class(), MPI_ERR_NO_MEM);
 }
 
+// R.8
 // The default handler ends the program.
 TEST_F(mpi_errors, is_thrown_on_a_communicator_whose_errors_are_fatal_and_which_keeps_its_handler) {
   MPI_Comm comm = MPI_COMM_NULL;
@@ -99,6 +101,7 @@ TEST_F(mpi_errors, is_thrown_on_a_communicator_whose_errors_are_fatal_and_which_
   MPI_Comm_free(&comm);
 }
 
+// R.8
 // A split gives it to ranks that are in no part.
 TEST_F(mpi_errors, is_thrown_for_the_null_communicator) {
   std::array<std::int32_t, 2> elements{};
@@ -125,6 +128,7 @@ TEST_F(mpi_errors, leaves_the_handlers_of_the_process_as_they_were_after_calls_o
 
 // ---- MPI_Alloc_mem
 
+// R.4
 TEST_F(mpi_blocks, serves_an_arena_and_goes_back_to_mpi) {
   {
     basic_arena<mpi_memory> buffers{{.reserve = 64 * KiB, .name = "halo"}, mpi_memory{}};
@@ -144,6 +148,7 @@ TEST_F(mpi_blocks, serves_an_arena_and_goes_back_to_mpi) {
   EXPECT_EQ(calls_.count["MPI_Free_mem"], 2u);
 }
 
+// R.4
 TEST_F(mpi_blocks, takes_the_least_where_more_is_refused) {
   calls_.fail_from = 0;
   calls_.fail_count = 6;
@@ -163,6 +168,7 @@ TEST_F(mpi_blocks, throws_out_of_memory_and_leaves_the_arena_as_it_was) {
   EXPECT_NE(buffers.allocate(1 * MiB), nullptr);
 }
 
+// R.8
 TEST_F(mpi_blocks, says_that_mpi_is_not_running) {
   basic_arena<mpi_memory> buffers{{.name = "halo"}, mpi_memory{}};
   calls_.is_finalized = true;
@@ -171,6 +177,7 @@ TEST_F(mpi_blocks, says_that_mpi_is_not_running) {
   calls_.is_finalized = false;
 }
 
+// R.4
 TEST_F(mpi_blocks, warns_of_what_it_cannot_return) {
   test::warning_recorder warnings;
   mpi_memory memory;
@@ -193,6 +200,7 @@ TEST_F(mpi_blocks, warns_of_what_it_cannot_return) {
 
 // ---- dynamic windows
 
+// D.19
 TEST_F(mpi_window, is_used_as_its_page_shows) {
   namespace mpi = tidemark::mpi;
   // clang-format off: as in docs/distributed.md
@@ -204,6 +212,7 @@ TEST_F(mpi_window, is_used_as_its_page_shows) {
   EXPECT_EQ(step.push_array<double>(8)[7], 0.0);
 }
 
+// R.5
 TEST_F(mpi_window, lets_peers_put_into_an_arena_and_get_from_it_by_addresses_that_repeat) {
   dynamic_window window{MPI_COMM_WORLD};
   window_arena step{window_memory{window_registrar{window}}, {.reserve = 1 * MiB, .name = "halo"}};
@@ -238,6 +247,7 @@ TEST_F(mpi_window, lets_peers_put_into_an_arena_and_get_from_it_by_addresses_tha
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// R.5
 TEST_F(mpi_window, has_a_block_larger_than_a_chunk_in_one_registration) {
   dynamic_window window{MPI_COMM_WORLD};
   window_arena step{window_memory{window_registrar{window}}, {.reserve = 64 * KiB, .name = "halo"}};
@@ -258,6 +268,7 @@ TEST_F(mpi_window, has_a_block_larger_than_a_chunk_in_one_registration) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// R.5
 TEST_F(mpi_window, leaves_an_arena_as_it_was_when_mpi_refuses_to_attach) {
   dynamic_window window{MPI_COMM_WORLD};
   window_arena step{window_memory{window_registrar{window}}, {.reserve = 64 * KiB, .name = "halo"}};
@@ -273,6 +284,7 @@ TEST_F(mpi_window, leaves_an_arena_as_it_was_when_mpi_refuses_to_attach) {
   EXPECT_NE(step.allocate(1 * MiB), nullptr);
 }
 
+// R.5
 TEST_F(mpi_window, keeps_memory_that_mpi_does_not_detach_and_warns) {
   test::warning_recorder warnings;
   dynamic_window window{MPI_COMM_WORLD};
@@ -315,6 +327,7 @@ TEST_F(mpi_window, throws_what_mpi_says) {
 
 // ---- shared windows
 
+// R.4
 TEST_F(mpi_shared_window, is_read_in_place_by_the_other_ranks_of_the_machine) {
   shared_window_memory shared{MPI_COMM_WORLD, 1 * MiB};
   const MPI_Win window = shared.get();
@@ -343,6 +356,7 @@ TEST_F(mpi_shared_window, is_read_in_place_by_the_other_ranks_of_the_machine) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// R.4
 TEST_F(mpi_shared_window, has_parts_of_any_size) {
   shared_window_memory shared{MPI_COMM_WORLD, static_cast<std::size_t>(rank_ + 1) * 64 * KiB};
   for (int rank = 0; rank < ranks_; ++rank)
@@ -350,11 +364,13 @@ TEST_F(mpi_shared_window, has_parts_of_any_size) {
   EXPECT_THROW((void)shared.part_of(ranks_), mpi_error);
 }
 
+// R.4
 TEST_F(mpi_shared_window, refuses_impossible_sizes_on_all_ranks) {
   const std::size_t bytes = rank_ == 0 ? std::size_t(-1) : 64 * KiB;
   EXPECT_THROW((shared_window_memory{MPI_COMM_WORLD, bytes}), std::invalid_argument);
 }
 
+// R.8
 TEST_F(mpi_shared_window, throws_what_mpi_says_in_each_call) {
   for (char const* function : {"MPI_Comm_split_type", "MPI_Allreduce", "MPI_Win_allocate_shared"}) {
     calls_.reset();
@@ -399,6 +415,7 @@ step_plan recorded_plan(std::size_t blocks, std::size_t bytes_of_last) {
   return memory.plans().at(0);
 }
 
+// R.6
 TEST_F(mpi_layout, is_the_same_for_ranks_that_do_the_same) {
   const layout_comparison found = same_layout(MPI_COMM_WORLD, recorded_plan(20, 1000));
   EXPECT_TRUE(found);
@@ -408,6 +425,7 @@ TEST_F(mpi_layout, is_the_same_for_ranks_that_do_the_same) {
   EXPECT_EQ(calls_.count["MPI_Bcast"], 0u);
 }
 
+// R.6
 TEST_F(mpi_layout, names_the_rank_and_the_block_that_differ_on_all_ranks) {
   const layout_comparison found =
       same_layout(MPI_COMM_WORLD, recorded_plan(20, rank_ == ranks_ - 1 ? 3000u : 1000u));
@@ -417,6 +435,7 @@ TEST_F(mpi_layout, names_the_rank_and_the_block_that_differ_on_all_ranks) {
             "rank " + std::to_string(ranks_ - 1) + " has 3000 as the size of block 19, and rank 0 has 1000");
 }
 
+// R.6
 TEST_F(mpi_layout, names_the_first_offset_that_differs) {
   std::vector<std::size_t> offsets(100);
   std::iota(offsets.begin(), offsets.end(), 0u);
@@ -426,6 +445,7 @@ TEST_F(mpi_layout, names_the_first_offset_that_differs) {
   EXPECT_EQ(found.difference, "rank 1 has 4096 as offset 17, and rank 0 has 17");
 }
 
+// R.6
 TEST_F(mpi_layout, names_what_one_rank_lacks) {
   std::vector<std::size_t> offsets{0, 256, 512};
   if (rank_ == 1) offsets.pop_back();
@@ -445,6 +465,7 @@ TEST_F(mpi_layout, compares_more_than_one_message_holds) {
             "rank 1 has 1 as offset 2500000, and rank 0 has 2500000");
 }
 
+// R.6
 TEST_F(mpi_layout, compares_rehearsals) {
   const auto body = [&](std::pmr::memory_resource& memory) {
     for (int i = 0; i < 3 + (rank_ == 1); ++i) {
@@ -458,6 +479,7 @@ TEST_F(mpi_layout, compares_rehearsals) {
   EXPECT_TRUE(same_layout(MPI_COMM_WORLD, rehearse(same)));
 }
 
+// R.8
 TEST_F(mpi_layout, throws_what_mpi_says_in_each_call) {
   const std::vector<std::size_t> offsets{static_cast<std::size_t>(rank_)};
   constexpr std::size_t calls = 5;
@@ -473,6 +495,7 @@ TEST_F(mpi_layout, throws_what_mpi_says_in_each_call) {
 
 // ---- persistent collectives
 
+// R.7
 TEST_F(mpi_allreduce, sums_the_same_memory_in_each_step) {
   planned_arena memory;
   std::optional<persistent_allreduce<double>> sum;
@@ -495,6 +518,7 @@ TEST_F(mpi_allreduce, sums_the_same_memory_in_each_step) {
   EXPECT_EQ(calls_.count["MPI_Start"], 3u);
 }
 
+// R.7
 TEST_F(mpi_allreduce, refuses_memory_that_lies_elsewhere_and_starts_nothing) {
   std::array<float, 8> elements{}, others{};
   persistent_allreduce<float> sum{MPI_COMM_WORLD, elements};
@@ -527,6 +551,7 @@ TEST_F(mpi_allreduce, reduces_each_type_by_any_operation) {
   EXPECT_EQ(largest(static_cast<std::int64_t>(rank_)), ranks_ - 1);
 }
 
+// R.7
 TEST_F(mpi_allreduce, waits_at_its_end_and_moves) {
   std::array<float, 8> elements;
   elements.fill(1);
@@ -539,6 +564,7 @@ TEST_F(mpi_allreduce, waits_at_its_end_and_moves) {
   EXPECT_EQ(elements[0], static_cast<float>(ranks_));
 }
 
+// R.8
 TEST_F(mpi_allreduce, throws_what_mpi_says_in_each_call) {
   std::array<float, 8> elements{};
   calls_.fail_from = 0;

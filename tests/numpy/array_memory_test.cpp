@@ -30,6 +30,7 @@ unsigned char* byte(mapping* of, std::size_t offset) {
   return reinterpret_cast<unsigned char*>(of + 1) + offset;
 }
 
+// N.2
 TEST(mapping_cache, cuts_a_large_mapping_for_a_small_request_and_merges_it_again) {
   mapping_cache cache{64 * MiB};
   mapping* const all = cache.allocate(8 * MiB);
@@ -46,6 +47,7 @@ TEST(mapping_cache, cuts_a_large_mapping_for_a_small_request_and_merges_it_again
   cache.deallocate(all);
 }
 
+// N.2
 TEST(mapping_cache, makes_a_small_mapping_grow_for_a_larger_request) {
   mapping_cache cache{64 * MiB};
   mapping* const small = cache.allocate(5 * MiB);
@@ -68,6 +70,7 @@ TEST(mapping_cache, leaves_alone_what_has_less_than_half_of_a_request) {
   cache.deallocate(large);
 }
 
+// N.3
 TEST(mapping_cache, unmaps_what_has_been_free_for_longest) {
   mapping_cache cache{10 * MiB};
   std::vector<mapping*> made;
@@ -84,6 +87,7 @@ TEST(mapping_cache, unmaps_what_has_been_free_for_longest) {
   cache.deallocate(made[3]);
 }
 
+// N.3
 TEST(mapping_cache, counts_what_live_mappings_do_not_need_against_the_limit) {
   mapping_cache cache{1 * MiB};
   mapping* const first = cache.allocate(800 * KiB);
@@ -103,6 +107,7 @@ TEST(mapping_cache, keeps_nothing_with_a_limit_of_0) {
   EXPECT_EQ(cache.stats().cached_bytes, 0u);
 }
 
+// N.2
 TEST(mapping_cache, resizes_into_a_free_neighbour_without_moving) {
   mapping_cache cache{64 * MiB};
   cache.deallocate(cache.allocate(16 * MiB));
@@ -118,6 +123,7 @@ TEST(mapping_cache, resizes_into_a_free_neighbour_without_moving) {
   cache.deallocate(live);
 }
 
+// N.2
 TEST(mapping_cache, resizes_with_its_contents_where_neighbours_are_live) {
   mapping_cache cache{64 * MiB};
   cache.deallocate(cache.allocate(4 * MiB));
@@ -176,6 +182,7 @@ TEST(array_memory, aligns_blocks_to_lines_of_caches_from_64_bytes_on) {
   }
 }
 
+// N.1
 TEST(array_memory, keeps_nothing_once_it_is_retired) {
   array_memory memory{{.max_cached_bytes = 64 * MiB, .huge_pages = true}};
   std::vector<void*> blocks;
@@ -187,6 +194,7 @@ TEST(array_memory, keeps_nothing_once_it_is_retired) {
   EXPECT_LE(memory.stats().cached_bytes, 1 * MiB + 64 * KiB);
 }
 
+// N.3
 TEST(array_memory, returns_what_is_cached_when_memory_is_short) {
   array_memory memory{{.max_cached_bytes = 64 * MiB, .huge_pages = true}};
   memory.deallocate(memory.allocate(9 * MiB));
@@ -266,6 +274,7 @@ class blocks_model {
   std::vector<block> live_;
 };
 
+// N.2
 TEST(array_memory, keeps_contents_and_its_limit_through_random_requests) {
   for (const std::size_t limit : {std::size_t{0}, 1 * MiB, 32 * MiB, 256 * MiB}) {
     array_memory memory{{.max_cached_bytes = limit, .huge_pages = true}};
@@ -282,6 +291,7 @@ TEST(array_memory, keeps_contents_and_its_limit_through_random_requests) {
   }
 }
 
+// N.5
 TEST(array_memory, serves_several_threads) {
   array_memory memory{{.max_cached_bytes = 32 * MiB, .huge_pages = true}};
   {
@@ -297,6 +307,7 @@ TEST(array_memory, serves_several_threads) {
   EXPECT_EQ(memory.broken_invariant(), nullptr);
 }
 
+// N.5
 TEST(array_memory, serves_a_child_that_was_forked_while_a_thread_used_it) {
   array_memory memory{{.max_cached_bytes = 32 * MiB, .huge_pages = true}};
   std::jthread other{[&memory](std::stop_token stop) {

@@ -178,6 +178,7 @@ TEST(make_plan, names_an_alignment_that_is_no_power_of_two) {
             "make_plan: block 0 has alignment 3, which is not a power of two");
 }
 
+// P.10
 TEST(make_plan, names_a_life_that_ends_before_it_begins) {
   EXPECT_EQ(refusal_of(blocks{{0, 1, 8}, {0, 1, 8}, {7, 6, 8}}),
             "make_plan: block 2 ends at 6, before it begins at 7");
@@ -190,6 +191,7 @@ TEST(make_plan, names_a_fixed_offset_that_is_not_aligned) {
             "make_plan: block 0 is fixed at offset 48, which is not a multiple of its alignment 64");
 }
 
+// P.10
 TEST(make_plan, names_two_fixed_blocks_that_share_bytes) {
   const std::string said =
       "make_plan: block 1 and block 3 are in conflict, and their fixed offsets make them share bytes";
@@ -201,10 +203,12 @@ TEST(make_plan, names_two_fixed_blocks_that_share_bytes) {
             said);
 }
 
+// P.7
 TEST(make_plan, accepts_fixed_blocks_that_touch) {
   EXPECT_EQ(refusal_of(blocks{{0, 9, 8, 1, 0}, {0, 9, 8, 1, 8}, {9, 12, 8, 1, 4}}), "no refusal");
 }
 
+// P.10
 TEST(make_plan, names_the_block_that_makes_it_too_much) {
   constexpr std::size_t quarter = std::size_t{1} << 60;
   const std::string end =
@@ -226,6 +230,7 @@ TEST(make_plan, names_a_fixed_block_that_ends_too_high) {
       "end above 2^62");
 }
 
+// P.10
 TEST(make_plan, names_a_conflict_of_a_block_that_is_not_there) {
   EXPECT_EQ(refusal_of(std::vector<plan_block>{{8}, {8}}, {{0, 1}, {2, 0}}),
             "make_plan: conflict 1 names block 2, and there are 2 blocks");

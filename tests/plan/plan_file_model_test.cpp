@@ -16,6 +16,7 @@ namespace {
 
 using namespace plan_files;
 
+// D.2
 TEST(plan_file_model, tampered_files_are_rejected_or_serve_blocks_that_are_apart) {
   sums seen;
   run_for_seeds(

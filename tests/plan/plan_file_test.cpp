@@ -69,6 +69,7 @@ TEST_F(plan_files, a_step_has_the_blocks_that_are_born_and_die_in_it) {
   EXPECT_EQ(found.from_before, 1u);
 }
 
+// P.15
 TEST_F(plan_files, a_recorded_step_is_the_file_that_was_made_of_it) {
   const std::string path = TIDEMARK_TRACES "/torch_gpt";
   const tools::recorded_trace trace = tools::read_trace(path + ".csv");

@@ -38,6 +38,7 @@ class interrupted_fallback final : public std::pmr::memory_resource {
   bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
 };
 
+// P.37
 TEST(planned_arena_calls, of_two_threads_at_once_are_reported) {
   if (check_level < 2) GTEST_SKIP() << "which only level 2 looks at";
   for (const bool frees : {false, true}) {
@@ -57,6 +58,7 @@ TEST(planned_arena_calls, of_two_threads_at_once_are_reported) {
   }
 }
 
+// P.37
 TEST(planned_arena_calls, of_threads_that_take_turns_are_not_reported) {
   const violation_recorder violations;
   planned_arena memory;

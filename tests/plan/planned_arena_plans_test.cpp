@@ -50,17 +50,20 @@ class planned_arena_plans : public testing::Test {
   played_steps<planned_arena> steps_{memory_};
 };
 
+// P.20
 TEST_F(planned_arena_plans, give_a_block_that_dies_in_the_next_step_before_it_comes_again_one_place) {
   EXPECT_EQ(run_outliving(6, 1, true), (counts{3, 0, 0, 0, 0, 0}));
   EXPECT_EQ(slots(1), 1u);
 }
 
+// P.20
 TEST_F(planned_arena_plans, give_a_block_that_dies_in_the_next_step_after_it_came_again_two_places) {
   EXPECT_EQ(run_outliving(6, 1, false), (counts{3, 0, 0, 0, 0, 0}));
   EXPECT_EQ(slots(1), 2u);
   EXPECT_EQ(stats().height_bytes, 2 * 1024u + 768u) << "a and b are not live at once";
 }
 
+// P.20
 TEST_F(planned_arena_plans, give_a_block_as_many_places_as_are_live_at_once) {
   const counts counted = run_outliving(12, 2, false);
   EXPECT_LE(std::accumulate(counted.begin(), counted.end(), std::uint64_t{0}), 3u + 2u);
@@ -89,6 +92,7 @@ TEST(planned_arena_options, one_slot_is_no_more_than_one) {
   for (step_plan const& plan : memory.plans()) EXPECT_EQ(plan.blocks.size(), plan.requests);
 }
 
+// P.20
 TEST_F(planned_arena_plans, know_no_places_of_their_own_for_blocks_that_stay_within_steps_again) {
   run_outliving(4, 1, false);
   steps_.play("-x3");
@@ -128,6 +132,7 @@ TEST_F(planned_arena_plans, have_no_more_slots_for_having_wanted_them_in_steps_t
   }
 }
 
+// P.21
 TEST_F(planned_arena_plans, are_one_for_each_kind) {
   const std::string one = "a=100 b=200 -a -b", other = "a=100 b=6000 c=7000 -a -b -c";
   for (int i = 0; i < 6; ++i) {
@@ -140,12 +145,14 @@ TEST_F(planned_arena_plans, are_one_for_each_kind) {
   EXPECT_EQ(stats().planned_steps, 10u);
 }
 
+// P.21
 TEST_F(planned_arena_plans, are_of_kinds_of_any_integer) {
   const planned_arena::step of_default{memory_};
   EXPECT_THROW(const planned_arena::step inner(memory_, std::size_t{128}), std::logic_error);
   EXPECT_THROW(const planned_arena::step inner(memory_, -1LL), std::logic_error);
 }
 
+// P.21
 TEST(planned_arena_options, drops_the_kind_used_least_recently) {
   planned_arena_options options;
   options.max_kinds = 2;
@@ -163,6 +170,7 @@ TEST(planned_arena_options, drops_the_kind_used_least_recently) {
   EXPECT_EQ(steps.step("b=1000 -b", 2), 1u) << "which is recorded again";
 }
 
+// P.21
 TEST(planned_arena_options, keeps_blocks_of_a_kind_that_is_dropped) {
   planned_arena_options options;
   options.max_kinds = 1;
@@ -185,6 +193,7 @@ const std::string planned_step =
                   other_step =
                       "a=1000 -a b=1000 -b d=1 -d e=1 -e f=1 -f g=1 -g h=1 -h i=1 -i j=1 -j z=90000 -z";
 
+// P.21
 TEST(planned_arena_options, drops_a_plan_after_max_misses) {
   planned_arena_options options;
   options.max_misses = 3;
@@ -201,6 +210,7 @@ TEST(planned_arena_options, drops_a_plan_after_max_misses) {
   EXPECT_EQ(steps.step(other_step), 0u);
 }
 
+// P.21
 TEST(planned_arena_options, cancels_a_miss_for_each_step_without_one) {
   planned_arena_options options;
   options.max_misses = 2;
@@ -214,6 +224,7 @@ TEST(planned_arena_options, cancels_a_miss_for_each_step_without_one) {
   EXPECT_EQ(memory.stats().plans_made, 1u);
 }
 
+// P.21
 TEST(planned_arena_options, gives_up_a_plan_within_a_step_that_is_another) {
   planned_arena memory;
   played_steps<planned_arena> steps{memory};
@@ -245,6 +256,7 @@ TEST_F(planned_arena_plans, are_not_made_again_where_there_is_no_memory) {
   EXPECT_EQ(steps.step(large), 0u);
 }
 
+// P.23
 TEST_F(planned_arena_plans, of_yesterday_serve_their_kind) {
   const std::string text = "a=1000 b=300 -a c=500 -b -c";
   step(text, 7);
@@ -348,6 +360,7 @@ TEST_F(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
 
 // ---- blocks that outlive steps of several kinds -----------------------------------------------------------
 
+// P.40
 TEST(planned_arena_zone, keeps_a_block_that_outlives_one_kind_of_step_out_of_the_way_of_others) {
   planned_arena memory;
   played_steps<planned_arena> steps{memory};
@@ -361,6 +374,7 @@ TEST(planned_arena_zone, keeps_a_block_that_outlives_one_kind_of_step_out_of_the
   EXPECT_EQ(memory.stats().height_bytes, 2 * 1024u + 6144u + 768u) << "below it lies x, twice";
 }
 
+// P.40
 TEST(planned_arena_zone, has_one_place_for_blocks_of_one_size_that_outlive_steps_of_several_kinds) {
   planned_arena memory;
   played_steps<planned_arena> steps{memory};
@@ -375,6 +389,7 @@ TEST(planned_arena_zone, has_one_place_for_blocks_of_one_size_that_outlive_steps
   EXPECT_EQ(memory.stats().height_bytes, 5120u + 9216u) << "of the last step, in which b came";
 }
 
+// P.40
 TEST(planned_arena_zone, has_no_bytes_for_what_outlived_the_first_step_alone) {
   planned_arena memory;
   played_steps<planned_arena> steps{memory};

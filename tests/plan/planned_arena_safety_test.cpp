@@ -35,6 +35,7 @@ class planned_arena_safety : public testing::Test {
   played_steps<planned_arena> steps_{memory_};
 };
 
+// P.19
 TEST_F(planned_arena_safety, a_late_block_closes_the_places_over_it_and_no_other) {
   // a, b and d have the same bytes one after the other; x has its own.
   step("x=4000 a=1000 -a b=1000 -b c=1000 d=600 -c -d -x");
@@ -55,6 +56,7 @@ TEST_F(planned_arena_safety, a_place_over_several_waits_for_all_of_them) {
   EXPECT_EQ(step(allocates + "-c -b -a d=3000 -d e=100 -e"), 0u);
 }
 
+// P.19
 TEST_F(planned_arena_safety, a_late_block_is_seen_through_places_that_were_left_out) {
   // Each takes the bytes of the one before.
   step("a=1000 -a b=1001 -b c=1002 -c d=1003 -d");
@@ -62,6 +64,7 @@ TEST_F(planned_arena_safety, a_late_block_is_seen_through_places_that_were_left_
   EXPECT_EQ(step("a=1000 -a d=1003 -d"), 0u);
 }
 
+// P.20
 TEST_F(planned_arena_safety, a_block_that_unexpectedly_outlives_its_step_keeps_its_bytes) {
   step("a=1000 -a b=1000 -b");
   step("a=1000 -a b=1000");
@@ -114,6 +117,7 @@ TEST_F(planned_arena_safety, a_plan_that_goes_leaves_its_blocks_their_bytes) {
   EXPECT_EQ(step("a=1000 -b -a c=1000 -c"), 1u);
 }
 
+// P.25
 TEST_F(planned_arena_safety, a_block_that_goes_back_twice_is_reported_and_changes_nothing) {
   const std::string text = "a=1000 b=1000 -a -b";
   step(text);
@@ -151,6 +155,7 @@ TEST_F(planned_arena_safety, what_lies_in_planned_addresses_without_memory_is_re
       << "the fallback would not know it";
 }
 
+// P.25
 TEST_F(planned_arena_safety, a_block_of_another_size_is_reported_and_stays) {
   if (check_level < 2) GTEST_SKIP() << "which only level 2 looks at";
   step("a=1000 -a");
@@ -207,6 +212,7 @@ class refusing_resource final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
+// P.24
 TEST(planned_arena_memory, that_fails_in_any_way_is_the_fallbacks_task) {
   refusing_resource upstream;
   basic_planned_arena<upstream_memory> memory{planned_arena_options{}, &upstream};

@@ -35,6 +35,7 @@ class planned_arena_in_steps : public testing::Test {
   played_steps<planned_arena> steps_{memory_};
 };
 
+// P.17
 TEST_F(planned_arena_in_steps, records_the_first_and_takes_nothing_from_the_fallback_in_the_second) {
   const std::string text = "a=1000 b=300 -a c=500 -b -c";
   EXPECT_EQ(step(text), 3u);
@@ -46,6 +47,7 @@ TEST_F(planned_arena_in_steps, records_the_first_and_takes_nothing_from_the_fall
   EXPECT_EQ(stats().misses, 0u);
 }
 
+// P.17
 TEST_F(planned_arena_in_steps, each_gets_the_same_addresses) {
   const std::string text = "a=1000 b=300 -a c=500 -c -b d=0 -d";
   step(text);
@@ -59,6 +61,7 @@ TEST_F(planned_arena_in_steps, each_gets_the_same_addresses) {
   }
 }
 
+// P.17
 TEST_F(planned_arena_in_steps, blocks_that_never_live_at_once_share_their_bytes) {
   const std::string text = "a=1000 -a b=1000 -b c=1000 d=200 -c -d";
   step(text);
@@ -69,6 +72,7 @@ TEST_F(planned_arena_in_steps, blocks_that_never_live_at_once_share_their_bytes)
   EXPECT_GE(stats().committed_bytes, stats().height_bytes);
 }
 
+// P.17
 TEST_F(planned_arena_in_steps, a_container_runs_by_its_plan) {
   for (int round = 0; round < 3; ++round) {
     const planned_arena::step here{memory_};
@@ -80,6 +84,7 @@ TEST_F(planned_arena_in_steps, a_container_runs_by_its_plan) {
   EXPECT_EQ(stats().planned_steps, 2u);
 }
 
+// P.18
 TEST_F(planned_arena_in_steps, a_smaller_request_uses_a_larger_place) {
   step("a=1000 b=1000 -a -b");
   EXPECT_EQ(step("a=1 b=999 -a -b"), 0u);
@@ -87,6 +92,7 @@ TEST_F(planned_arena_in_steps, a_smaller_request_uses_a_larger_place) {
   EXPECT_EQ(stats().misses, 0u);
 }
 
+// P.18
 TEST_F(planned_arena_in_steps, a_larger_request_comes_from_the_fallback_and_is_counted) {
   step("a=1000 b=1000 -a -b");
   EXPECT_EQ(step("a=1000 b=1025 -a -b"), 1u);
@@ -94,12 +100,14 @@ TEST_F(planned_arena_in_steps, a_larger_request_comes_from_the_fallback_and_is_c
   EXPECT_EQ(step("a=1000 b=1000 -a -b"), 0u);
 }
 
+// P.18
 TEST_F(planned_arena_in_steps, a_request_in_another_order_comes_from_the_fallback_and_is_counted) {
   step("a=100 b=1000 c=5000 -a -b -c");
   EXPECT_EQ(step("a=100 c=5000 b=1000 -a -b -c"), 1u) << "b, whose turn is over";
   EXPECT_EQ(stats().misses, 1u);
 }
 
+// P.18
 TEST_F(planned_arena_in_steps, a_request_too_many_comes_from_the_fallback_and_is_counted) {
   step("a=100 -a");
   EXPECT_EQ(step("a=100 -a b=100 -b"), 1u);
@@ -113,6 +121,7 @@ TEST_F(planned_arena_in_steps, a_request_that_is_left_out_disturbs_no_other) {
   EXPECT_EQ(stats().misses, 0u);
 }
 
+// P.18
 TEST_F(planned_arena_in_steps, a_request_of_a_stricter_alignment_comes_from_the_fallback) {
   step("a=100 b=100 -a -b");
   EXPECT_EQ(step("a=100 b=100@4096 -a -b"), 1u);
@@ -138,6 +147,7 @@ TEST_F(planned_arena_in_steps, blocks_of_no_bytes_have_addresses_of_their_own) {
   EXPECT_EQ(stats().height_bytes, 3u * 256u);
 }
 
+// P.22
 TEST_F(planned_arena_in_steps, without_a_plan_are_counted_apart_from_steps_without_a_miss) {
   step("a=1000 b=1000 -a -b");
   EXPECT_EQ(stats().unplanned_steps, 1u);
@@ -152,6 +162,7 @@ TEST_F(planned_arena_in_steps, without_a_plan_are_counted_apart_from_steps_witho
   EXPECT_EQ(stats().steps, 4u);
 }
 
+// P.22
 TEST_F(planned_arena_in_steps, serves_requests_outside_of_steps_from_the_fallback) {
   step("a=100 -a");
   steps_.play("o=100");
@@ -171,6 +182,7 @@ TEST_F(planned_arena_in_steps, one_that_allocates_nothing_says_nothing_of_the_pl
   EXPECT_EQ(stats().plans_made, 1u);
 }
 
+// P.19
 TEST_F(planned_arena_in_steps, blocks_go_back_in_any_order_and_early) {
   step("a=1000 b=1000 c=1000 -a -b -c d=2000 -d");
   EXPECT_EQ(step("a=1000 b=1000 c=1000 -c -a -b d=2000 -d"), 0u);
@@ -179,6 +191,7 @@ TEST_F(planned_arena_in_steps, blocks_go_back_in_any_order_and_early) {
   EXPECT_EQ(stats().misses, 0u);
 }
 
+// P.25
 TEST_F(planned_arena_in_steps, one_in_another_is_refused_with_nothing_changed) {
   step("a=100 b=50 -a -b");
   const planned_arena::step open{memory_};
@@ -188,6 +201,7 @@ TEST_F(planned_arena_in_steps, one_in_another_is_refused_with_nothing_changed) {
   EXPECT_EQ(stats().planned_allocations, 2u);
 }
 
+// P.22
 TEST(planned_arena, has_done_nothing_at_first) {
   const planned_arena memory;
   const planned_arena_stats stats = memory.stats();
@@ -199,6 +213,7 @@ TEST(planned_arena, has_done_nothing_at_first) {
   EXPECT_TRUE(memory.plans().empty());
 }
 
+// P.25
 TEST(planned_arena, refuses_impossible_options_with_a_sentence) {
   const auto refusal = [](planned_arena_options options) -> std::string {
     options.name = "steps";
@@ -243,6 +258,7 @@ TEST(planned_arena, ignores_null) {
   EXPECT_EQ(memory.stats().allocations, 0u);
 }
 
+// P.25
 TEST(planned_arena, that_ends_before_its_step_reports_that) {
   const violation_recorder violations;
   std::optional<planned_arena> memory{std::in_place};
@@ -281,6 +297,7 @@ TEST(planned_arena, is_equal_to_itself_only) {
   EXPECT_FALSE(one == other);
 }
 
+// P.22
 TEST(planned_arena, passes_on_what_the_fallback_throws_and_has_counted_nothing) {
   recording_resource fallback;
   planned_arena memory{&fallback};
@@ -314,6 +331,7 @@ TEST(planned_arena, goes_on_with_the_fallback_where_no_addresses_can_be_reserved
   EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 0u) << "as soon as they can";
 }
 
+// P.24
 TEST(planned_arena, goes_on_with_the_fallback_where_no_memory_can_be_committed) {
   recording_os os;
   planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};

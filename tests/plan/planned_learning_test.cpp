@@ -88,6 +88,7 @@ class noise {
   std::uint32_t state_ = 1;
 };
 
+// P.39
 TEST(planned_learning, plans_steps_whose_sizes_jitter) {
   for (double amount : {0.001, 0.02, 0.05, 0.1}) {
     varying_program program;
@@ -99,6 +100,7 @@ TEST(planned_learning, plans_steps_whose_sizes_jitter) {
   }
 }
 
+// P.39
 TEST(planned_learning, plans_steps_that_grow) {
   for (double amount : {0.005, 0.02, 0.04}) {
     varying_program program;
@@ -109,6 +111,7 @@ TEST(planned_learning, plans_steps_that_grow) {
   }
 }
 
+// P.39
 TEST(planned_learning, plans_steps_that_shrink) {
   varying_program program;
   program.run(2000, [](std::size_t step, std::size_t) { return 1 - static_cast<double>(step) / 2500; });
@@ -117,6 +120,7 @@ TEST(planned_learning, plans_steps_that_shrink) {
   EXPECT_LE(program.held_share(), 1.10);
 }
 
+// P.39
 TEST(planned_learning, plans_steps_whose_sizes_alternate) {
   for (double other : {0.5, 1.05, 1.5, 3.0}) {
     varying_program program;
@@ -129,6 +133,7 @@ TEST(planned_learning, plans_steps_whose_sizes_alternate) {
   }
 }
 
+// P.39
 TEST(planned_learning, plans_requests_of_no_bytes_and_of_some) {
   planned_arena memory;
   played_steps<planned_arena> steps{memory};
@@ -139,6 +144,7 @@ TEST(planned_learning, plans_requests_of_no_bytes_and_of_some) {
   }
 }
 
+// P.39
 TEST(planned_learning, adds_no_headroom_to_sizes_that_repeat) {
   planned_arena memory;
   played_steps<planned_arena> steps{memory};
@@ -150,6 +156,7 @@ TEST(planned_learning, adds_no_headroom_to_sizes_that_repeat) {
   EXPECT_EQ(plan.blocks[2].life.size, 6464u + 6464 / 64) << "at least 1/64 of the largest";
 }
 
+// P.39
 TEST(planned_learning, limits_headroom_to_a_sixteenth) {
   planned_arena memory;
   played_steps<planned_arena> steps{memory};
@@ -175,6 +182,7 @@ std::string layered_step(std::size_t extra, bool is_more) {
   return text + (extra != 0 && is_more ? "-e" : "");
 }
 
+// P.39
 TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_request_more) {
   for (std::size_t layer = 1; layer <= 20; ++layer) {
     planned_arena memory;
@@ -185,6 +193,7 @@ TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_request_more)
   }
 }
 
+// P.39
 TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_layer_less) {
   std::uint64_t from_fallback = 0;
   for (std::size_t layer = 1; layer <= 20; ++layer) {
@@ -196,6 +205,7 @@ TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_layer_less) {
   EXPECT_LE(from_fallback, 60u) << "of 20 steps of 60 requests";
 }
 
+// P.39
 TEST(planned_learning, plans_a_request_more_in_every_seventh_step) {
   for (std::size_t layer : {1u, 7u, 20u}) {
     planned_arena memory;
@@ -244,6 +254,7 @@ struct short_lived_step {
   }
 };
 
+// P.39
 TEST(planned_learning, plans_a_request_more_in_every_second_step) {
   noise random;
   std::size_t left = 0;
@@ -262,6 +273,7 @@ TEST(planned_learning, plans_a_request_more_in_every_second_step) {
   EXPECT_LE(left, 8u) << "of 200 programs";
 }
 
+// P.39
 TEST(planned_learning, keeps_the_plan_of_other_steps_where_a_request_more_comes_at_random) {
   noise random;
   for (int program = 0; program < 20; ++program) {
@@ -277,6 +289,7 @@ TEST(planned_learning, keeps_the_plan_of_other_steps_where_a_request_more_comes_
   }
 }
 
+// P.39
 TEST(planned_learning, rests_where_no_step_follows_its_plan) {
   for (int kinds : {1, 3, 12, 1000}) {
     noise random;
@@ -290,6 +303,7 @@ TEST(planned_learning, rests_where_no_step_follows_its_plan) {
   }
 }
 
+// P.39
 TEST(planned_learning, plans_lifetimes_that_alternate) {
   for (int others : {3, 20, 60}) {
     planned_arena memory;
@@ -307,6 +321,7 @@ TEST(planned_learning, plans_lifetimes_that_alternate) {
   }
 }
 
+// P.39
 TEST(planned_learning, forgets_what_it_knew_of_a_kind_that_gets_a_plan) {
   planned_arena first;
   played_steps<planned_arena> long_steps{first};
@@ -319,6 +334,7 @@ TEST(planned_learning, forgets_what_it_knew_of_a_kind_that_gets_a_plan) {
   EXPECT_EQ(memory.plans().front().requests, 5u) << "one short step is no reason to drop the plan";
 }
 
+// P.39
 TEST(planned_learning, takes_enumerators_as_kinds) {
   enum class phase : std::uint8_t { train, evaluate };
   planned_arena memory;

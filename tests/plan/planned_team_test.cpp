@@ -14,6 +14,7 @@
 namespace tidemark {
 namespace {
 
+// G.15
 TEST(planned_team, serves_each_thread_by_a_plan_of_its_own) {
   constexpr std::size_t threads = 3, steps = 20, blocks = 64;
   synchronized_pool shared;

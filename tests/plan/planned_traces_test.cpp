@@ -115,6 +115,7 @@ class training {
   std::size_t step_ = 0, outliving_before_ = 0;
 };
 
+// P.28
 TEST(planned_traces, a_small_network_needs_what_is_live_at_once_from_the_third_step_on) {
   const std::vector<step_outcome> steps = training{"torch_mlp"}.run();
   ASSERT_EQ(steps.size(), 51u);
@@ -127,6 +128,7 @@ TEST(planned_traces, a_small_network_needs_what_is_live_at_once_from_the_third_s
   EXPECT_EQ(steps.back().stats.plans_made, steps[2].stats.plans_made) << "once and for all";
 }
 
+// P.28
 TEST(planned_traces, a_transformer_whose_lengths_are_kinds_holds_little_more_than_its_peak) {
   training transformer{"torch_gpt", true};
   const std::vector<step_outcome> steps = transformer.run();
@@ -139,6 +141,7 @@ TEST(planned_traces, a_transformer_whose_lengths_are_kinds_holds_little_more_tha
   EXPECT_EQ(steps.back().stats.unplanned_steps, 5u) << "each length came once";
 }
 
+// P.28
 TEST(planned_traces, a_transformer_of_one_kind_runs_by_the_plan_of_its_longest_step) {
   training transformer{"torch_gpt"};
   const std::vector<step_outcome> steps = transformer.run();
@@ -210,6 +213,7 @@ class repeated_steps {
   std::size_t live_ = 0, most_live_ = 0;
 };
 
+// P.40
 TEST(planned_traces, hold_the_memory_of_a_repeated_step_once) {
   using outliving = repeated_steps::outliving;
   for (std::vector<std::size_t> const& kinds : {std::vector<std::size_t>{0}, {1}, {3}, {1, 2}, {0, 3}}) {
@@ -226,6 +230,7 @@ TEST(planned_traces, hold_the_memory_of_a_repeated_step_once) {
   }
 }
 
+// P.40
 TEST(planned_traces, a_step_of_a_unet_fits_into_what_is_live_at_once) {
   const tools::stepped_trace unet = tools::generate_steps("unet", 3);
   pool below;

@@ -152,6 +152,7 @@ class step_plan_file : public testing::Test {
       ("step_plan_" + std::string{testing::UnitTest::GetInstance()->current_test_info()->name()});
 };
 
+// P.23
 TEST_F(step_plan_file, holds_the_plan) {
   for (step_plan const& plan :
        {small_plan(), plan_of("a=1000 b=0 c=500@4096 -a d=2000 -b -d"), step_plan{}}) {
@@ -180,6 +181,7 @@ TEST_F(step_plan_file, is_read_as_any_plan) {
   for (std::size_t i = 0; i < lives.size(); ++i) EXPECT_EQ(lives[i], plan.blocks[i].life);
 }
 
+// P.23
 TEST_F(step_plan_file, that_is_malformed_is_refused_with_line_and_reason) {
   const std::string start = header, first = start + "0,0,1,100,256,0\n",
                     number = "the row is not of six whole numbers, each below 2^64";
@@ -237,6 +239,7 @@ TEST_F(step_plan_file, that_is_not_one_is_rejected) {
   EXPECT_EQ(reason(folder_.string()), ": Is a directory");
 }
 
+// P.23
 TEST_F(step_plan_file, that_was_tampered_with_is_refused_or_valid) {
   save_plan(plan_of("a=1000 b=0 c=500 -a d=2000 -b e=10 -d -e -c"), path());
   const std::string good = text(), letters = "0123456789,,\n -x";

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
 
+// S3.32
 TEST(byte_cap, digits_are_a_number_of_bytes) {
   EXPECT_EQ(parse_byte_cap("0"), 0u);
   EXPECT_EQ(parse_byte_cap("1"), 1u);
@@ -23,6 +24,7 @@ TEST(byte_cap, digits_are_a_number_of_bytes) {
   EXPECT_EQ(parse_byte_cap(std::to_string(max_size)), max_size);
 }
 
+// S3.32
 TEST(byte_cap, anything_but_digits_is_rejected) {
   for (char const* text : {"1MiB", "1 MiB", "1K", "-1", "-0", "+1", " 1", "1 ", "1\n", "\t1", "1.0", "1e6",
                            "1_000", "0x10", "unlimited", "", " "}) {
@@ -31,6 +33,7 @@ TEST(byte_cap, anything_but_digits_is_rejected) {
   EXPECT_EQ(parse_byte_cap(std::string_view{"1\0", 2}), std::nullopt);
 }
 
+// S3.32
 TEST(byte_cap, a_number_that_does_not_fit_is_rejected) {
   EXPECT_EQ(parse_byte_cap("18446744073709551616"), std::nullopt);  // 2^64
   EXPECT_EQ(parse_byte_cap("99999999999999999999999"), std::nullopt);
@@ -47,6 +50,7 @@ class variable {
   ~variable() { unsetenv(name); }
 };
 
+// S3.32
 TEST(byte_cap, the_environment_sets_it) {
   const variable set{"1048576"};
   const byte_cap cap = byte_cap_from_environment(variable::name, 5);
@@ -62,6 +66,7 @@ TEST(byte_cap, of_a_variable_that_is_unset_or_empty_is_the_fallback_without_a_wa
   EXPECT_EQ(byte_cap_from_environment(variable::name, 5).warning, "");
 }
 
+// S3.32
 TEST(byte_cap, what_is_rejected_leaves_it_without_limit_and_a_warning_says_so) {
   for (char const* text : {"1MiB", "-1", " 1", "18446744073709551616"}) {
     const variable set{text};

@@ -13,6 +13,7 @@
 namespace tidemark::test {
 namespace {
 
+// S2.5
 TEST(coalescing_heap_model, agrees_with_the_heap) {
   std::size_t taken = 0, refused = 0, stranded = 0, returned = 0;
   run_for_seeds(

@@ -24,6 +24,7 @@
 namespace tidemark::test {
 namespace {
 
+// S2.24
 TEST(memory_pressure, calls_subscribers_until_the_subscription_ends) {
   int first = 0, second = 0;
   pressure_subscription one = on_memory_pressure([&] { ++first; });
@@ -42,6 +43,7 @@ TEST(memory_pressure, calls_subscribers_until_the_subscription_ends) {
   EXPECT_EQ(first, 3);
 }
 
+// S2.24
 TEST(memory_pressure, a_pool_trims_in_its_owners_next_allocation) {
   recording_resource upstream;
   pool memory{pool_options::tensor_classes(), &upstream};
@@ -55,6 +57,7 @@ TEST(memory_pressure, a_pool_trims_in_its_owners_next_allocation) {
   memory.check_invariants();
 }
 
+// S2.24
 TEST(memory_pressure, a_pool_trims_in_its_owners_next_deallocation) {
   pool memory{pool_options::tensor_classes()};
   void* block = memory.allocate(64);
@@ -77,6 +80,7 @@ TEST(memory_pressure, reaches_large_requests_too) {
   EXPECT_GE(memory.stats().cached_bytes, 2 * MiB) << "it came back after the trim";
 }
 
+// S2.24
 TEST(memory_pressure, a_synchronized_pool_trims_in_each_threads_next_call) {
   recording_resource upstream;
   synchronized_pool memory{pool_options::tensor_classes(), &upstream};
@@ -121,6 +125,7 @@ class pressure_files : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
+// S2.24
 TEST_F(pressure_files, a_stall_beyond_the_threshold_is_pressure) {
   write_psi(1000);
   pressure_monitor monitor{{.psi_path = path("memory"),
@@ -139,6 +144,7 @@ TEST_F(pressure_files, a_stall_beyond_the_threshold_is_pressure) {
   EXPECT_EQ(monitor.signal_count(), 1u);
 }
 
+// S2.24
 TEST_F(pressure_files, a_cgroup_that_reaches_a_limit_is_pressure) {
   write_events(1, 0, 0);
   pressure_monitor monitor{{.psi_path = "", .events_path = path("memory.events"), .background = false}};
@@ -175,6 +181,7 @@ TEST_F(pressure_files, a_monitor_in_the_background_sees_it_by_itself) {
   EXPECT_GT(told, before);
 }
 
+// S2.24
 TEST_F(pressure_files, files_that_are_missing_or_of_another_form_leave_only_the_manual_way) {
   write("memory", "nothing of the kind\n");
   write("memory.events", "high many\n");

@@ -34,8 +34,11 @@ void run_model(std::size_t min_large_hits = 100) {
   EXPECT_GT(trims_that_gave_back, 100u);
 }
 
+// S2.8
 TEST(pool_model, agrees_with_the_pool) { run_model<pool_subject>(); }
+// S2.8
 TEST(pool_model, agrees_with_the_pool_of_odd_sizes) { run_model<odd_pool_subject>(0); }
+// S2.8
 TEST(pool_model, agrees_with_the_synchronized_pool_on_one_thread) { run_model<synchronized_pool_subject>(); }
 
 TEST(resource_model, agrees_with_the_pool) { run_resource_model<pool_subject>(); }

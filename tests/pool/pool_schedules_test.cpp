@@ -93,6 +93,7 @@ program posts_trims() {
                  }};
 }
 
+// E.8
 TEST(pool_schedules, lose_no_trim_that_others_post) {
   expect_every_schedule_passes(posts_trims<explored_sync>, 100);
 }
@@ -156,6 +157,7 @@ TEST(pool_schedules, lose_no_trim_that_is_requested_during_one_of_the_depot) {
   expect_every_schedule_passes(requests_trims_of_the_depot<explored_sync>, 100);
 }
 
+// E.8
 // It did: a thread compared the least target with its own, and wrote `none` over what had come since.
 TEST(pool_schedules, are_found_to_lose_a_trim_that_another_overwrites) {
   expect_failure(requests_trims_of_the_depot<faulty_sync<fault::split_updates>>, "a trim is lost");
@@ -211,6 +213,7 @@ program passes_chains() {
   return program{{leaves_and_takes, leaves, takes_all}, [=] { return watched->lost(); }};
 }
 
+// E.8
 TEST(pool_schedules, pass_each_block_through_the_depot_once) {
   expect_every_schedule_passes(passes_chains<explored_sync>, 15);
 }

@@ -71,12 +71,14 @@ class blocks {
   std::vector<void*> held_;
 };
 
+// S2.1
 TEST(pool, nine_classes_double_from_64_to_16384_bytes) {
   pool memory{pool_options::tensor_classes()};
   const std::vector<std::size_t> expected{64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
   EXPECT_EQ(memory.options().size_classes, expected);
 }
 
+// S2.1
 TEST(pool, a_request_takes_the_least_class_that_holds_it) {
   const std::pair<std::size_t, std::size_t> boundaries[] = {
       {0, 64},      {1, 64},      {33, 64},     {64, 64},     {65, 128},      {128, 128},    {129, 256},
@@ -90,6 +92,7 @@ TEST(pool, a_request_takes_the_least_class_that_holds_it) {
   }
 }
 
+// S2.22
 TEST(pool, default_classes_are_multiples_of_8_and_then_waste_less_than_a_ninth) {
   const std::vector<std::size_t> sizes = pool{}.options().size_classes;
   EXPECT_EQ((std::vector(sizes.begin(), sizes.begin() + 10)),
@@ -101,6 +104,7 @@ TEST(pool, default_classes_are_multiples_of_8_and_then_waste_less_than_a_ninth) 
   }
 }
 
+// S2.21
 TEST(pool, a_request_takes_the_least_default_class_that_holds_and_aligns_it) {
   const std::array<std::size_t, 3> requests[] = {// bytes, alignment, block
                                                  {1, 1, 8},
@@ -134,6 +138,7 @@ TEST(pool, a_request_takes_the_least_default_class_that_holds_and_aligns_it) {
   }
 }
 
+// S2.21
 TEST(pool, a_class_of_a_callers_that_is_aligned_to_8_serves_only_what_asks_for_that) {
   pool memory{with_classes({24, 40, 96})};
   const blocks sixteen{memory, 3, 30};  // aligned to 16
@@ -164,6 +169,7 @@ TEST(pool, classes_above_the_last_that_is_aligned_to_16_serve_what_is_aligned_to
   memory.check_invariants();
 }
 
+// S2.22
 TEST(pool, blocks_of_8_bytes_have_nothing_between_them) {
   pool memory;
   constexpr std::size_t count = 1000;
@@ -180,6 +186,7 @@ TEST(pool, blocks_of_8_bytes_have_nothing_between_them) {
   memory.check_invariants();
 }
 
+// S2.1 S2.5
 TEST(pool, takes_more_than_16384_bytes_from_the_upstream_each_time_if_configured) {
   recording_resource upstream;
   pool memory{pool_options::tensor_classes(), &upstream};
@@ -199,6 +206,7 @@ TEST(pool, takes_more_than_16384_bytes_from_the_upstream_each_time_if_configured
   }
 }
 
+// S2.5
 TEST(pool, takes_more_than_16384_bytes_from_the_upstream_exactly_once) {
   recording_resource upstream;
   pool memory{nine_filled_classes(), &upstream};
@@ -220,6 +228,7 @@ TEST(pool, takes_more_than_16384_bytes_from_the_upstream_exactly_once) {
   memory.check_invariants();
 }
 
+// S2.5
 TEST(pool, a_large_block_that_was_freed_serves_smaller_requests_which_take_what_they_need) {
   recording_resource upstream;
   pool memory{nine_classes(), &upstream};
@@ -255,6 +264,7 @@ TEST(pool, of_several_large_blocks_that_suit_the_one_freed_last_is_next) {
   memory.deallocate(b, 50'000);
 }
 
+// S2.5
 TEST(pool, of_large_blocks_over_the_limit_the_least_that_is_enough_is_returned) {
   recording_resource upstream;
   pool memory{nine_classes(310'000), &upstream};
@@ -328,6 +338,7 @@ TEST(pool, trim_returns_the_least_large_block_that_is_enough) {
   memory.check_invariants();
 }
 
+// S2.5
 TEST(pool, what_a_live_block_keeps_from_going_back_is_set_aside_and_used_before_the_upstream_is_called) {
   recording_resource upstream;
   pool memory{nine_classes(), &upstream};
@@ -437,6 +448,7 @@ TEST(pool, frees_of_small_blocks_trim_when_they_should_though_large_ones_come_an
   memory.check_invariants();
 }
 
+// S2.2
 TEST(pool, starts_with_16_small_and_8_medium_blocks_of_each_class) {
   pool memory{pool_options::tensor_classes()};
   EXPECT_EQ(memory.stats().cached_bytes, 277'504u);
@@ -444,6 +456,7 @@ TEST(pool, starts_with_16_small_and_8_medium_blocks_of_each_class) {
   EXPECT_EQ(memory.stats().allocations, 0u);
 }
 
+// S2.2
 TEST(pool, start_counts_are_what_the_options_say) {
   pool_options options = pool_options::tensor_classes();
   options.small_block_count = 32;
@@ -457,6 +470,7 @@ TEST(pool, start_counts_are_what_the_options_say) {
   EXPECT_EQ(none.stats().misses, 1u) << "nothing was there";
 }
 
+// S2.2
 TEST(pool, takes_no_more_at_the_start_than_it_may_cache) {
   pool_options options = pool_options::tensor_classes();
   options.max_cached_bytes = 10'000;
@@ -466,12 +480,14 @@ TEST(pool, takes_no_more_at_the_start_than_it_may_cache) {
   memory.check_invariants();
 }
 
+// S2.3
 TEST(pool, the_first_allocation_is_a_hit) {
   pool memory{pool_options::tensor_classes()};
   memory.deallocate(memory.allocate(64), 64);
   EXPECT_EQ(memory.stats().hits, 1u);
 }
 
+// S2.3
 TEST(pool, reuses_the_block_freed_last) {
   pool memory{pool_options::tensor_classes()};
   void* first = memory.allocate(64);
@@ -491,6 +507,7 @@ TEST(pool, ignores_null) {
   memory.check_invariants();
 }
 
+// S2.4
 TEST(pool, the_17th_block_of_64_bytes_is_a_miss_and_is_cached_when_freed) {
   pool memory{pool_options::tensor_classes()};
   blocks live{memory, 16, 64};
@@ -505,6 +522,7 @@ TEST(pool, the_17th_block_of_64_bytes_is_a_miss_and_is_cached_when_freed) {
   memory.deallocate(seventeenth, 64);
 }
 
+// S2.6
 TEST(pool, allocates_nothing_for_a_block_and_writes_nothing_in_it) {
   recording_resource upstream;
   pool memory{nine_filled_classes(), &upstream};
@@ -518,6 +536,7 @@ TEST(pool, allocates_nothing_for_a_block_and_writes_nothing_in_it) {
   EXPECT_TRUE(std::all_of(bytes, bytes + 64, [](unsigned char b) { return b == 0x5A; }));
 }
 
+// S2.7
 TEST(pool, counts_have_their_exact_meanings) {
   pool memory{pool_options::tensor_classes()};
   void* a = memory.allocate(10);
@@ -539,6 +558,7 @@ TEST(pool, counts_have_their_exact_meanings) {
   memory.deallocate(c, 20'000);
 }
 
+// S2.9
 TEST(pool, peak_cached_bytes_is_the_highest_ever_cached) {
   pool memory{nine_classes()};
   blocks live{memory, 1000, 64};
@@ -559,6 +579,7 @@ TEST(pool, peak_cached_bytes_is_the_highest_ever_cached) {
   EXPECT_EQ(memory.stats().peak_cached_bytes, both);
 }
 
+// S2.10
 TEST(pool, trim_gives_cached_memory_back_down_to_its_target) {
   recording_resource upstream;
   pool memory{nine_classes(), &upstream};
@@ -578,6 +599,7 @@ TEST(pool, trim_gives_cached_memory_back_down_to_its_target) {
   memory.check_invariants();
 }
 
+// S2.10
 TEST(pool, never_caches_more_than_it_may) {
   recording_resource upstream;
   pool memory{nine_classes(100'000), &upstream};
@@ -606,6 +628,7 @@ TEST(pool, a_free_beyond_the_limit_trims_to_half_of_it) {
   memory.release();  // its live blocks are meant to go with it
 }
 
+// S2.10
 TEST(pool, keeps_to_its_limit_whatever_the_order_of_frees) {
   for (const std::size_t bytes : {64u, 1024u, 16384u}) {
     recording_resource upstream;
@@ -623,6 +646,7 @@ TEST(pool, keeps_to_its_limit_whatever_the_order_of_frees) {
   }
 }
 
+// S2.10
 TEST(pool, trims_stay_seldom_whatever_is_live) {
   // The upstream's calls are a measure of how often slabs come and go.
   recording_resource upstream;
@@ -635,6 +659,7 @@ TEST(pool, trims_stay_seldom_whatever_is_live) {
   memory.check_invariants();
 }
 
+// S2.10
 TEST(pool, that_may_cache_nothing_gives_each_slab_back_with_its_last_block) {
   recording_resource upstream;
   pool memory{{.max_cached_bytes = 0}, &upstream};
@@ -647,6 +672,7 @@ TEST(pool, that_may_cache_nothing_gives_each_slab_back_with_its_last_block) {
   EXPECT_EQ(memory.stats().cached_bytes, 0u);
 }
 
+// S2.10
 TEST(pool, limit_defaults_to_64_MiB) {
   pool memory;
   EXPECT_EQ(memory.options().max_cached_bytes, 64 * MiB);
@@ -657,6 +683,7 @@ TEST(pool, limit_defaults_to_64_MiB) {
   EXPECT_GT(memory.stats().cached_bytes, 28 * MiB);
 }
 
+// S2.11
 TEST(pool, clear_leaves_nothing_cached_and_live_blocks_valid) {
   recording_resource upstream;
   pool memory{&upstream};
@@ -676,6 +703,7 @@ TEST(pool, clear_leaves_nothing_cached_and_live_blocks_valid) {
   EXPECT_EQ(memory.stats().held_bytes, 0u) << "what was set aside went back with the last live block";
 }
 
+// S2.11
 TEST(pool, reuses_blocks_set_aside_before_it_calls_the_upstream) {
   recording_resource upstream;
   pool memory{nine_classes(), &upstream};
@@ -694,6 +722,7 @@ TEST(pool, reuses_blocks_set_aside_before_it_calls_the_upstream) {
   }
 }
 
+// S2.8 S2.12
 TEST(pool, reset_stats_counts_anew_and_loses_nothing) {
   pool memory;
   blocks live{memory, 20, 64};
@@ -713,6 +742,7 @@ TEST(pool, reset_stats_counts_anew_and_loses_nothing) {
   memory.check_invariants();
 }
 
+// S2.13
 TEST(pool, destruction_returns_everything_also_what_is_live) {
 #if TIDEMARK_ASAN
   GTEST_SKIP() << "LeakSanitizer would report what is live";
@@ -727,6 +757,7 @@ TEST(pool, destruction_returns_everything_also_what_is_live) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
+// S2.13
 TEST(pool, release_returns_everything_and_the_pool_goes_on) {
   recording_resource upstream;
   pool memory{&upstream};
@@ -742,6 +773,7 @@ TEST(pool, release_returns_everything_and_the_pool_goes_on) {
   memory.check_invariants();
 }
 
+// S2.20
 TEST(pool, zero_bytes_are_a_block_of_their_own) {
   pool memory{pool_options::tensor_classes()};
   void* a = memory.allocate(0);
@@ -754,6 +786,7 @@ TEST(pool, zero_bytes_are_a_block_of_their_own) {
   memory.deallocate(b, 0);
 }
 
+// S2.21
 TEST(pool, every_class_is_aligned_to_a_cache_line) {
   pool memory{pool_options::tensor_classes()};
   for (std::size_t bytes : memory.options().size_classes) {
@@ -763,6 +796,7 @@ TEST(pool, every_class_is_aligned_to_a_cache_line) {
   }
 }
 
+// S2.21
 TEST(pool, over_aligned_requests_are_honoured) {
   recording_resource upstream;
   pool memory{with_classes({48, 80, 128}), &upstream};
@@ -778,6 +812,7 @@ TEST(pool, over_aligned_requests_are_honoured) {
   EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
+// S2.22
 TEST(pool, at_most_half_of_a_block_is_wasted_from_33_bytes_up) {
   pool memory{pool_options::tensor_classes()};
   for (std::size_t bytes = 33; bytes <= 16384; ++bytes) {
@@ -789,6 +824,7 @@ TEST(pool, at_most_half_of_a_block_is_wasted_from_33_bytes_up) {
   }
 }
 
+// S2.22
 TEST(pool, finer_classes_waste_less) {
   pool memory{with_classes({48, 96, 112, 4000})};
   void* a = memory.allocate(100);
@@ -799,6 +835,7 @@ TEST(pool, finer_classes_waste_less) {
   memory.deallocate(b, 2000);
 }
 
+// S2.23
 TEST(pool, classes_beyond_16_KiB_are_cached_as_well) {
   recording_resource upstream;
   pool memory{with_classes({64, 479'232, 1 * MiB}), &upstream};
@@ -811,6 +848,7 @@ TEST(pool, classes_beyond_16_KiB_are_cached_as_well) {
   memory.deallocate(second, 450'000);
 }
 
+// S2.23
 TEST(pool, impossible_classes_are_refused_with_a_sentence) {
   const auto refusal = [](std::vector<std::size_t> sizes) -> std::string {
     pool_options options = with_classes(std::move(sizes));
@@ -839,6 +877,7 @@ TEST(pool, impossible_classes_are_refused_with_a_sentence) {
   EXPECT_EQ(refusal(many), "none");
 }
 
+// S2.22
 TEST(pool, a_pool_of_64_byte_blocks_takes_at_most_5_percent_more) {
   for (std::size_t count : {10'000u, 100'000u, 300'000u}) {
     recording_resource upstream;
@@ -848,6 +887,7 @@ TEST(pool, a_pool_of_64_byte_blocks_takes_at_most_5_percent_more) {
   }
 }
 
+// S2.6
 TEST(pool, memory_is_taken_in_few_large_pieces) {
   recording_resource upstream;
   pool memory{nine_classes(), &upstream};
@@ -855,6 +895,7 @@ TEST(pool, memory_is_taken_in_few_large_pieces) {
   EXPECT_LT(upstream.calls, 400u);
 }
 
+// S2.28
 TEST(pool, the_sizes_of_adr_003_always_hit) {
   // ML Odyssey's ADR-003 measures five small sizes 1000 times and four medium ones 500 times; so does the
   // benchmark.
@@ -872,6 +913,7 @@ TEST(pool, the_sizes_of_adr_003_always_hit) {
   EXPECT_EQ(memory.stats().hits, memory.stats().allocations);
 }
 
+// S2.25
 TEST(pool, views_of_a_block_never_free_it) {
   pool memory;
   auto* const first = static_cast<float*>(memory.allocate(16 * sizeof(float)));
@@ -886,6 +928,7 @@ TEST(pool, views_of_a_block_never_free_it) {
   memory.deallocate(first, 16 * sizeof(float));
 }
 
+// S2.26
 TEST(pool, serves_containers_locally_and_injected) {
   pool memory;
   {
@@ -898,6 +941,7 @@ TEST(pool, serves_containers_locally_and_injected) {
   EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
+// S2.30
 TEST(pool, has_the_constructors_and_members_of_the_standards_pools) {
   recording_resource upstream;
   pool plain;
@@ -937,6 +981,7 @@ TEST(pool, takes_the_standards_options_and_an_upstream_without_a_cast) {
   EXPECT_EQ(memory.options().size_classes.back(), 112u);
 }
 
+// D.5
 TEST(pool, takes_a_list_in_braces_as_its_own_options) {
   recording_resource upstream;
   const pool memory{{1, 0}, &upstream};
@@ -945,6 +990,7 @@ TEST(pool, takes_a_list_in_braces_as_its_own_options) {
   EXPECT_EQ(of_default_resource.options().small_block_count, 2u);
 }
 
+// S2.30
 TEST(pool, takes_its_upstream_from_the_options) {
   recording_resource upstream;
   pool memory{{.upstream = &upstream, .name = "nodes"}};
@@ -955,6 +1001,7 @@ TEST(pool, takes_its_upstream_from_the_options) {
   EXPECT_GT(upstream.outstanding, 0u);
 }
 
+// S2.30
 TEST(pool, gives_back_what_it_caches_when_the_upstream_has_no_more) {
   recording_resource upstream;
   pool memory{nine_classes(), &upstream};
@@ -969,6 +1016,7 @@ TEST(pool, gives_back_what_it_caches_when_the_upstream_has_no_more) {
   memory.check_invariants();
 }
 
+// S2.5
 // Not a timed test: the upstream is a fixed block, and what is compared are counts of calls and the pool's
 // own links, which valgrind counts in the benchmark of the same name. Here: each is found, whatever the
 // order.
@@ -999,6 +1047,7 @@ class pool_misuse : public ::testing::Test {
   }
 };
 
+// S2.19
 TEST_F(pool_misuse, is_reported_and_then_nothing_is_done) {
   const violation_recorder recorder;
   pool memory{{.name = "nodes"}};
@@ -1020,6 +1069,7 @@ TEST_F(pool_misuse, is_reported_and_then_nothing_is_done) {
   memory.check_invariants();
 }
 
+// S2.19
 TEST_F(pool_misuse, of_large_blocks_is_reported_too) {
   const violation_recorder recorder;
   pool memory;
@@ -1063,6 +1113,7 @@ TEST_F(pool_misuse, freed_blocks_are_filled) {
 
 using pool_death = pool_misuse;
 
+// S2.19
 TEST_F(pool_death, double_free) {
   pool memory{{.name = "nodes"}};
   void* block = memory.allocate(64);
@@ -1070,6 +1121,7 @@ TEST_F(pool_death, double_free) {
   EXPECT_DEATH(memory.deallocate(block, 64), "pool 'nodes': double free of 64 bytes");
 }
 
+// S2.19
 TEST_F(pool_death, wrong_size) {
   pool memory;
   void* block = memory.allocate(64);
@@ -1077,6 +1129,7 @@ TEST_F(pool_death, wrong_size) {
   memory.deallocate(block, 64);
 }
 
+// S2.19 S2.25
 TEST_F(pool_death, interior_pointer) {
   pool memory;
   void* block = memory.allocate(64);
@@ -1084,6 +1137,7 @@ TEST_F(pool_death, interior_pointer) {
   memory.deallocate(block, 64);
 }
 
+// S2.19
 TEST_F(pool_death, foreign_pointer) {
   pool memory, other;
   void* block = other.allocate(64);

@@ -53,6 +53,7 @@ TEST_F(reuse_cache_order, oldest_counts_a_fenced_block_from_when_it_was_seen_to_
   give(cache, blocks, 512);
 }
 
+// S1.26
 TEST_F(reuse_cache_order, the_65th_block_of_a_size_lets_the_oldest_of_that_size_go_in_both_orders) {
   for (const eviction_order eviction : {eviction_order::oldest, eviction_order::largest}) {
     reuse_cache cache{{.max_blocks_per_size = 64,

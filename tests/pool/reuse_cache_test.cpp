@@ -37,6 +37,7 @@ struct reuse : test::reuse_test {};
 
 // ---- by exact size ----------------------------------------------------------------------------------------
 
+// S3.30
 TEST_F(reuse, a_block_comes_back_to_a_request_of_exactly_its_size_and_alignment) {
   reuse_cache cache{&upstream};
   void* const block = cache.allocate(1000, 64);
@@ -66,6 +67,7 @@ TEST_F(reuse, reuses_the_last_freed_block_first) {
 
 // ---- fences -----------------------------------------------------------------------------------------------
 
+// S3.30
 TEST_F(reuse, a_block_is_reused_only_when_its_fence_is_done) {
   event done;
   reuse_cache cache{&upstream};
@@ -79,6 +81,7 @@ TEST_F(reuse, a_block_is_reused_only_when_its_fence_is_done) {
   give(cache, {block, other}, 4096);
 }
 
+// S3.30
 TEST_F(reuse, a_block_whose_fence_is_not_done_does_not_go_to_the_upstream_either) {
   std::array<event, 3> events;
   reuse_cache cache{{.max_cached_bytes = 1, .max_blocks_per_size = 1, .upstream = &upstream}};
@@ -102,6 +105,7 @@ TEST_F(reuse, a_null_fence_makes_a_block_ready_at_once) {
   cache.deallocate(block, 64, 256);
 }
 
+// S3.30
 TEST_F(reuse, fences_may_become_done_in_any_order) {
   std::array<event, 4> events;
   reuse_cache cache{&upstream};
@@ -331,6 +335,7 @@ TEST_F(reuse, no_fence_is_queried_where_what_surrounds_queries_refuses) {
 
 // ---- the end of fences ------------------------------------------------------------------------------------
 
+// S3.30
 TEST_F(reuse, a_fence_is_destroyed_once_when_its_block_may_be_used_again) {
   std::array<event, 3> events;
   {
@@ -403,6 +408,7 @@ TEST_F(reuse, a_fence_and_an_upstream_may_call_back) {
 
 // ---- limits -----------------------------------------------------------------------------------------------
 
+// S3.31
 TEST_F(reuse, of_8_MiB_given_back_a_limit_of_1_MiB_keeps_1_MiB_to_within_a_block) {
   constexpr std::size_t block_bytes = 48 * KiB;  // which does not divide the limit
   reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = &upstream}};
@@ -413,6 +419,7 @@ TEST_F(reuse, of_8_MiB_given_back_a_limit_of_1_MiB_keeps_1_MiB_to_within_a_block
   EXPECT_EQ(upstream.outstanding, cache.stats().cached_bytes);
 }
 
+// S3.31
 TEST_F(reuse, without_a_limit_all_of_8_MiB_is_kept) {
   reuse_cache cache{{.max_cached_bytes = 0, .upstream = &upstream}};
   give(cache, take(cache, 128, 64 * KiB), 64 * KiB);
@@ -427,6 +434,7 @@ TEST_F(reuse, a_limit_may_be_reached_to_the_byte) {
   EXPECT_EQ(cache.stats().peak_cached_bytes, 1 * MiB);
 }
 
+// S3.31
 TEST_F(reuse, over_the_limit_what_was_ready_first_goes_first) {
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   const std::vector<void*> older = take(cache, 2, 300);
@@ -462,6 +470,7 @@ TEST_F(reuse, a_limit_on_blocks_of_a_size_lets_the_oldest_of_that_size_go) {
   for (void* kept : {other[0], other[1], blocks[2], blocks[3]}) EXPECT_TRUE(upstream.holds(kept));
 }
 
+// S3.31
 TEST_F(reuse, what_a_fence_guards_counts_against_the_limit_when_it_is_seen_to_be_done) {
   std::array<event, 5> events;
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
@@ -495,6 +504,7 @@ TEST_F(reuse, pending_blocks_of_a_cache_with_a_limit_stay_few_in_a_long_run) {
 
 // ---- statistics -------------------------------------------------------------------------------------------
 
+// S3.33
 TEST_F(reuse, what_is_cached_is_counted_apart_from_what_is_live) {
   event done;
   reuse_cache cache{{.name = "tensors", .upstream = &upstream}};
@@ -511,6 +521,7 @@ TEST_F(reuse, what_is_cached_is_counted_apart_from_what_is_live) {
   give(cache, {blocks[3], blocks[4], blocks[5]}, 100);
 }
 
+// S3.35
 TEST_F(reuse, counts_calls_hits_and_peaks) {
   reuse_cache cache{&upstream};
   const std::vector<void*> blocks = take(cache, 3, 100);
@@ -531,6 +542,7 @@ TEST_F(reuse, counts_calls_hits_and_peaks) {
 
 // ---- collect and running out ------------------------------------------------------------------------------
 
+// S3.34
 TEST_F(reuse, collect_gives_back_what_is_ready_and_with_force_waits_for_the_rest) {
   std::array<event, 2> events;
   reuse_cache cache{&upstream};
@@ -550,6 +562,7 @@ TEST_F(reuse, collect_gives_back_what_is_ready_and_with_force_waits_for_the_rest
   cache.check_invariants();
 }
 
+// S3.34
 TEST_F(reuse, returns_ready_blocks_to_an_exhausted_upstream_and_tries_again) {
   limit_resource budget{1000, &upstream};
   event done;
@@ -563,6 +576,7 @@ TEST_F(reuse, returns_ready_blocks_to_an_exhausted_upstream_and_tries_again) {
   cache.deallocate(block, 600, 256);
 }
 
+// S3.34
 TEST_F(reuse, an_upstream_that_still_has_too_little_gets_what_is_pending_after_a_wait) {
   limit_resource budget{1000, &upstream};
   event done;
@@ -575,6 +589,7 @@ TEST_F(reuse, an_upstream_that_still_has_too_little_gets_what_is_pending_after_a
   cache.deallocate(block, 601, 256);
 }
 
+// S3.34
 TEST_F(reuse, a_request_that_cannot_be_served_at_all_throws_what_the_upstream_threw) {
   limit_resource budget{1000, &upstream, "device"};
   event done;
@@ -750,6 +765,7 @@ TEST(reuse_cache, threads_lose_nothing) {
   }
 }
 
+// S3.30
 /// Blocks that a device writes after they were deallocated: threads take and give, and complete each other's
 /// work.
 TEST(reuse_cache, threads_never_get_a_block_that_is_still_written) {
@@ -798,6 +814,7 @@ TEST(reuse_cache, threads_never_get_a_block_that_is_still_written) {
   for (std::unique_ptr<event> const& done : ended) EXPECT_EQ(done->destroyed, 1);
 }
 
+// S3.34
 TEST(reuse_cache, threads_may_collect_with_force_while_others_run_out) {
   limit_resource budget{50};
   std::atomic<std::size_t> refused{0};

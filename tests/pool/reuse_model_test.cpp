@@ -33,7 +33,9 @@ void run_model(reuse_cache_options const& limits) {
   EXPECT_GT(collected, 100u);
 }
 
+// S3.30
 TEST(reuse_model, agrees_with_the_cache) { run_model({}); }
+// S3.31
 TEST(reuse_model, agrees_with_the_cache_that_has_limits) {
   run_model({.max_cached_bytes = 2 * KiB, .max_blocks_per_size = 3});
 }

@@ -23,6 +23,7 @@ using test::recording_resource;
 
 struct reuse_limits : test::reuse_test {};
 
+// S3.31
 TEST_F(reuse_limits, is_1_GiB_by_default) {
   reuse_cache cache{&upstream};
   EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
@@ -34,6 +35,7 @@ TEST_F(reuse_limits, is_1_GiB_by_default) {
   cache.check_invariants();
 }
 
+// S3.31
 TEST_F(reuse_limits, of_0_is_no_limit) {
   reuse_cache cache{{.max_cached_bytes = 0, .upstream = &upstream}};
   for (std::size_t i = 0; i < 100; ++i)
@@ -56,6 +58,7 @@ TEST_F(reuse_limits, by_default_query_no_fences_in_deallocations_until_it_may_be
   large.complete();
 }
 
+// S2.24
 TEST(reuse_pressure, returns_what_is_ready_at_once_where_the_upstream_is_for_any_thread) {
   for (std::pmr::memory_resource* const any :
        {std::pmr::new_delete_resource(), static_cast<std::pmr::memory_resource*>(&global_pool())}) {

@@ -108,28 +108,36 @@ std::size_t mixed(std::size_t i) {
   return sizes[i % std::size(sizes)];
 }
 
+// S2.15
 // The set of ML Odyssey's tests, each repeated a thousand times.
 TEST(synchronized_pool, eight_threads_of_200_blocks_of_256_bytes) {
   run_set(8, 200, [](std::size_t) { return 256; });
 }
+// S2.15
 TEST(synchronized_pool, four_threads_of_100_blocks_of_2048_bytes) {
   run_set(4, 100, [](std::size_t) { return 2048; });
 }
+// S2.15
 TEST(synchronized_pool, eight_threads_of_300_blocks_of_64_bytes) {
   run_set(8, 300, [](std::size_t) { return 64; });
 }
+// S2.15 S2.16
 TEST(synchronized_pool, eight_threads_of_100_blocks_of_mixed_sizes) { run_set(8, 100, mixed); }
+// S2.15
 TEST(synchronized_pool, four_threads_of_50_blocks_of_32_KiB) {
   run_set(4, 50, [](std::size_t) { return 32 * KiB; });
 }
+// S2.8 S2.15
 TEST(synchronized_pool, eight_threads_of_150_blocks_stay_consistent) {
   run_set(8, 150, [](std::size_t i) { return 32 + i * 8; });
 }
+// S2.15
 // The same as one life after another, in each of which threads meet a new pool, and end.
 TEST(synchronized_pool, a_thousand_lives_of_pool_and_threads) {
   for (std::size_t life = 0; life < repeats; ++life) run_set(4, 10, mixed, 1);
 }
 
+// S2.17
 TEST(synchronized_pool, a_block_may_be_freed_by_another_thread) {
   synchronized_pool pool;
   constexpr std::size_t threads = 4, blocks = 500;
@@ -151,6 +159,7 @@ TEST(synchronized_pool, a_block_may_be_freed_by_another_thread) {
   pool.check_invariants();
 }
 
+// S2.17
 TEST(synchronized_pool, what_one_thread_frees_serves_another) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};
@@ -169,6 +178,7 @@ TEST(synchronized_pool, what_one_thread_frees_serves_another) {
   EXPECT_EQ(upstream.outstanding, most) << "a producer and a consumer need the memory of one batch";
 }
 
+// S2.17
 TEST(synchronized_pool, a_producer_and_a_consumer_run_on_a_bounded_amount_of_memory) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};
@@ -201,6 +211,7 @@ TEST(synchronized_pool, a_producer_and_a_consumer_run_on_a_bounded_amount_of_mem
   EXPECT_LT(pool.stats().held_bytes, 8 * MiB) << "51 MB went through it";
 }
 
+// S2.18
 TEST(synchronized_pool, a_thread_that_ends_gives_its_cache_back) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};
@@ -221,6 +232,7 @@ TEST(synchronized_pool, a_thread_that_ends_gives_its_cache_back) {
   EXPECT_EQ(upstream.calls, calls);
 }
 
+// S2.18
 TEST(synchronized_pool, is_still_there_in_destructors_of_thread_local_objects) {
   static synchronized_pool* used = nullptr;
   struct late {
@@ -238,6 +250,7 @@ TEST(synchronized_pool, is_still_there_in_destructors_of_thread_local_objects) {
   EXPECT_EQ(pool.stats().deallocations, 2u);
 }
 
+// S2.18
 TEST(synchronized_pool, may_be_destroyed_before_the_threads_that_used_it) {
   std::barrier both{2};
   recording_resource upstream;
@@ -257,6 +270,7 @@ TEST(synchronized_pool, may_be_destroyed_before_the_threads_that_used_it) {
   user.join();
 }
 
+// S2.16
 TEST(synchronized_pool, a_thread_may_use_any_number_of_pools_in_turn) {
   std::vector<std::unique_ptr<synchronized_pool>> pools;
   for (int i = 0; i < 50; ++i) pools.push_back(std::make_unique<synchronized_pool>());
@@ -270,6 +284,7 @@ TEST(synchronized_pool, a_thread_may_use_any_number_of_pools_in_turn) {
   }
 }
 
+// S2.30
 TEST(synchronized_pool, may_be_the_upstream_of_another_in_threads_that_end) {
   synchronized_pool upstream;
   {
@@ -283,6 +298,7 @@ TEST(synchronized_pool, may_be_the_upstream_of_another_in_threads_that_end) {
   EXPECT_EQ(upstream.stats().used_blocks, 0u);
 }
 
+// S2.16
 TEST(synchronized_pool, threads_within_their_caches_ask_the_upstream_for_nothing) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};
@@ -304,6 +320,7 @@ TEST(synchronized_pool, threads_within_their_caches_ask_the_upstream_for_nothing
   });
 }
 
+// S2.29
 TEST(synchronized_pool, snapshots_taken_meanwhile_are_consistent) {
   synchronized_pool pool;
   std::atomic<bool> stop{false};
@@ -340,6 +357,7 @@ TEST(synchronized_pool, snapshots_taken_meanwhile_are_consistent) {
   pool.check_invariants();
 }
 
+// S2.10
 TEST(synchronized_pool, never_caches_more_than_it_may) {
   recording_resource upstream;
   synchronized_pool pool{pool_options{.max_cached_bytes = 512 * KiB}, &upstream};
@@ -359,6 +377,7 @@ TEST(synchronized_pool, never_caches_more_than_it_may) {
   pool.check_invariants();
 }
 
+// S2.10
 TEST(synchronized_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
   recording_resource upstream;
   synchronized_pool pool{pool_options{.max_cached_bytes = 4 * MiB}, &upstream};
@@ -370,6 +389,7 @@ TEST(synchronized_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
   pool.check_invariants();
 }
 
+// S2.11
 TEST(synchronized_pool, clear_finds_the_callers_cache_behind_any_number_of_pools) {
   std::vector<std::unique_ptr<synchronized_pool>> pools;
   for (std::size_t i = 0; i < 24; ++i) {
@@ -405,6 +425,7 @@ TEST(synchronized_pool, keeps_a_cache_for_each_of_many_pools_that_a_thread_uses_
   }
 }
 
+// S2.30
 TEST(synchronized_pool, gives_back_what_it_caches_when_the_upstream_has_no_more) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};
@@ -432,6 +453,7 @@ class pressing_resource final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
+// S2.30
 TEST(synchronized_pool, an_upstream_may_signal_pressure_in_every_call) {
   pressing_resource upstream;
   synchronized_pool pool{pool_options{.max_cached_bytes = 64 * KiB}, &upstream};
@@ -452,6 +474,7 @@ TEST(synchronized_pool, an_upstream_may_signal_pressure_in_every_call) {
   EXPECT_EQ(pool.stats().held_bytes, 0u);
 }
 
+// S2.18
 TEST(synchronized_pool, threads_may_end_while_pools_on_pools_come_and_go) {
   for (int round = 0; round < 100; ++round) {
     synchronized_pool upstream;
@@ -473,6 +496,7 @@ TEST(synchronized_pool, threads_may_end_while_pools_on_pools_come_and_go) {
   }
 }
 
+// S2.11
 TEST(synchronized_pool, clear_reaches_other_threads_in_their_next_call) {
   synchronized_pool pool;
   std::barrier both{2};
@@ -757,6 +781,7 @@ TEST(synchronized_pool, a_trim_hides_the_blocks_that_it_keeps_from_no_other_thre
 
 // ---- counts -----------------------------------------------------------------------------------------------
 
+// S2.9
 TEST(synchronized_pool, peak_is_the_most_that_snapshots_of_one_thread_saw) {
   synchronized_pool pool;
   std::vector<void*> held;
@@ -777,6 +802,7 @@ TEST(synchronized_pool, peak_is_the_most_that_snapshots_of_one_thread_saw) {
   }
 }
 
+// S2.9
 // With little to be cached, blocks leave the thread's cache in the very call that reaches a new peak.
 TEST(synchronized_pool, peak_is_no_less_than_any_snapshot_however_little_may_be_cached) {
   std::mt19937_64 random{9};
@@ -803,6 +829,7 @@ TEST(synchronized_pool, peak_is_no_less_than_any_snapshot_however_little_may_be_
   }
 }
 
+// S2.9
 TEST(synchronized_pool, peak_is_no_less_than_any_snapshot_and_no_more_than_the_limit) {
   synchronized_pool pool{caching_at_most(1 * MiB)};
   std::array<std::size_t, 4> seen{};
@@ -826,6 +853,7 @@ TEST(synchronized_pool, peak_counts_what_a_thread_leaves_without_a_snapshot) {
   EXPECT_GE(pool.stats().peak_cached_bytes, 2'000'000u);
 }
 
+// S2.9
 TEST(synchronized_pool, peak_never_falls_though_no_thread_looked_meanwhile) {
   synchronized_pool pool;
   std::binary_semaphore used{0}, done{0};
@@ -848,6 +876,7 @@ TEST(synchronized_pool, peak_never_falls_though_no_thread_looked_meanwhile) {
   other.join();
 }
 
+// S2.13
 TEST(synchronized_pool, release_returns_everything_and_the_pool_goes_on) {
   recording_resource upstream;
   synchronized_pool pool{&upstream};
@@ -862,6 +891,7 @@ TEST(synchronized_pool, release_returns_everything_and_the_pool_goes_on) {
   pool.check_invariants();
 }
 
+// S2.3
 TEST(synchronized_pool, behaves_as_the_pool_does_on_one_thread) {
   synchronized_pool pool{pool_options::tensor_classes()};
   EXPECT_EQ(pool.stats().cached_bytes, 277'504u);
@@ -1391,6 +1421,7 @@ TEST(synchronized_pool, four_threads_of_large_blocks_that_others_free_stay_consi
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
+// S2.19
 TEST(synchronized_pool_death, level_2_finds_a_double_free_across_threads) {
   if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look for misuse";
   synchronized_pool pool;
@@ -1409,6 +1440,7 @@ TEST(synchronized_pool_death, level_2_finds_a_double_free_across_threads) {
 
 // ---- global pool ------------------------------------------------------------------------------------------
 
+// S2.14
 TEST(global_pool, is_one_for_all_threads) {
   synchronized_pool* const here = &global_pool();
   std::atomic<std::size_t> others{0};
@@ -1416,6 +1448,7 @@ TEST(global_pool, is_one_for_all_threads) {
   EXPECT_EQ(others, 0u);
 }
 
+// S2.14
 TEST(global_pool, pooled_alloc_hits_when_repeated) {
   pooled_free(pooled_alloc(100), 100);
   const std::uint64_t hits = global_pool().stats().hits;
@@ -1430,6 +1463,7 @@ TEST(global_pool, pooled_alloc_hits_when_repeated) {
   EXPECT_EQ(global_pool().stats().deallocations, deallocations);
 }
 
+// S2.14
 TEST(global_pool, may_be_the_default_resource) {
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&global_pool());
   {

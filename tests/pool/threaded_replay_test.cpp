@@ -48,6 +48,7 @@ recorded_trace crossed() {
           .ids = {0, 1}};
 }
 
+// B.13
 TEST(threaded_replay, frees_what_the_other_thread_allocated) {
   refusing_resource resource{0};
   threaded_replay replay{crossed()};
@@ -56,12 +57,14 @@ TEST(threaded_replay, frees_what_the_other_thread_allocated) {
   EXPECT_EQ(resource.live(), 0);
 }
 
+// B.13
 TEST(threaded_replay, throws_what_an_allocation_on_the_callers_thread_throws) {
   refusing_resource resource{100};
   threaded_replay replay{crossed()};
   EXPECT_THROW(replay.run(resource), std::bad_alloc);
 }
 
+// B.13
 TEST(threaded_replay, throws_what_an_allocation_on_another_thread_throws) {
   refusing_resource resource{200};
   threaded_replay replay{crossed()};

@@ -10,6 +10,7 @@
 namespace tidemark::test {
 namespace {
 
+// V.7
 TEST(process_arena_model, what_was_published_stays_as_it_was_until_a_reset) {
   std::uint64_t published = 0, reclaimed = 0, kept = 0, full = 0;
   run_for_seeds(

@@ -142,6 +142,7 @@ std::string refusal_of(shared_memory_refusal reason, Body body) {
 
 // ---- readers
 
+// H.6
 TEST(process_arena, is_read_in_place_by_another_process) {
   peer_process reader{[](channel& test) -> std::string {
     const process_view view{test.receive_file().get()};
@@ -155,6 +156,7 @@ TEST(process_arena, is_read_in_place_by_another_process) {
   EXPECT_EQ(reader.result(), "");
 }
 
+// H.6
 TEST(process_arena, is_read_by_its_name_by_a_program_that_was_executed_anew) {
   const std::string path = temporary_path("executed");
   process_arena memory{{.layout_version = 3, .path = path}};
@@ -174,6 +176,7 @@ TEST(process_arena, is_read_by_its_name_by_a_program_that_was_executed_anew) {
   }
 }
 
+// H.8
 TEST(process_arena, keeps_older_generations_while_it_publishes_newer_ones) {
   peer_process reader{[](channel& test) -> std::string {
     process_view view{test.receive_file().get()};
@@ -197,6 +200,7 @@ TEST(process_arena, keeps_older_generations_while_it_publishes_newer_ones) {
   EXPECT_EQ(reader.result(), "");
 }
 
+// H.12
 TEST(process_arena, leaves_what_it_published_to_its_views_when_it_is_destroyed) {
   peer_process reader{[](channel& test) -> std::string {
     const process_view view{test.receive_file().get()};
@@ -214,6 +218,7 @@ TEST(process_arena, leaves_what_it_published_to_its_views_when_it_is_destroyed) 
   EXPECT_EQ(reader.result(), "");
 }
 
+// H.6
 TEST(process_arena, serves_several_readers_at_once) {
   std::vector<std::unique_ptr<peer_process>> readers;
   for (int i = 0; i < 4; ++i) {
@@ -233,6 +238,7 @@ TEST(process_arena, serves_several_readers_at_once) {
   for (auto& reader : readers) EXPECT_EQ(reader->result(), "");
 }
 
+// H.3
 TEST(process_arena, leaves_room_for_others_in_the_same_reader) {
   constexpr int writers = 8;
   peer_process reader{[](channel& test) -> std::string {
@@ -256,6 +262,7 @@ TEST(process_arena, leaves_room_for_others_in_the_same_reader) {
 
 // ---- generations
 
+// H.8
 TEST(process_arena, refuses_a_view_before_anything_is_published) {
   peer_process reader{[](channel& test) -> std::string {
     const std::string said = refusal_of(unpublished, [&] { process_view{test.receive_file().get()}; });
@@ -266,6 +273,7 @@ TEST(process_arena, refuses_a_view_before_anything_is_published) {
   EXPECT_EQ(reader.result(), "");
 }
 
+// H.3
 TEST(process_arena, cannot_be_viewed_by_the_process_that_has_it) {
   process_arena memory;
   publish(memory, 1);
@@ -273,6 +281,7 @@ TEST(process_arena, cannot_be_viewed_by_the_process_that_has_it) {
   EXPECT_NE(said.find(": something else lies at its addresses, 0x"), said.npos) << said;
 }
 
+// H.5
 TEST(process_arena, has_a_name_only_when_something_is_published) {
   const std::string path = temporary_path("name");
   process_arena memory{{.path = path}};
@@ -283,6 +292,7 @@ TEST(process_arena, has_a_name_only_when_something_is_published) {
   EXPECT_EQ(::access(path.c_str(), F_OK), 0);
 }
 
+// H.8
 TEST(process_arena, publishes_only_what_lies_in_it) {
   process_arena memory;
   const int outside = 1;
@@ -296,6 +306,7 @@ TEST(process_arena, publishes_only_what_lies_in_it) {
   memory.check_invariants();
 }
 
+// H.8
 TEST(process_arena, reclaims_no_block_that_was_published) {
   process_arena memory;
   auto* const number = memory.push<int>(1);
@@ -310,6 +321,7 @@ TEST(process_arena, reclaims_no_block_that_was_published) {
   memory.check_invariants();
 }
 
+// H.7
 TEST(process_arena, says_in_numbers_that_it_is_full_and_goes_on) {
   process_arena memory{{.reserve = 1 * MiB, .name = "prices"}};
   catalogue& first = publish(memory, 1);
@@ -322,6 +334,7 @@ TEST(process_arena, says_in_numbers_that_it_is_full_and_goes_on) {
 
 // ---- memory that is used again
 
+// H.9
 TEST(process_arena, frees_nothing_while_there_is_a_view) {
   peer_process reader{[](channel& test) -> std::string {
     {
@@ -353,6 +366,7 @@ TEST(process_arena, frees_nothing_while_there_is_a_view) {
   memory.check_invariants();
 }
 
+// H.9
 TEST(process_arena, waits_for_views_to_end) {
   peer_process reader{[](channel& test) -> std::string {
     const process_view view{test.receive_file().get()};
@@ -369,6 +383,7 @@ TEST(process_arena, waits_for_views_to_end) {
   EXPECT_EQ(reader.result(), "");
 }
 
+// H.10
 TEST(process_arena, frees_memory_when_its_reader_is_killed) {
   for (int i = 0; i < 5; ++i) {
     peer_process reader{[](channel& test) -> std::string {
@@ -416,6 +431,7 @@ process_view view_when_published(From const& from) {
   }
 }
 
+// H.11
 TEST(process_arena, leaves_whole_generations_wherever_its_writer_is_killed) {
   bool finished = false;
   std::size_t with_a_view = 0;
@@ -451,6 +467,7 @@ TEST(process_arena, leaves_whole_generations_wherever_its_writer_is_killed) {
   EXPECT_GT(with_a_view, 10u);
 }
 
+// H.11
 TEST(process_arena, leaves_whole_generations_when_its_writer_is_killed_at_random_moments) {
   std::minstd_rand random{static_cast<unsigned>(test::number_from_environment("TIDEMARK_SEED", 1))};
   const std::string path = temporary_path("killed");
@@ -550,12 +567,14 @@ class process_image : public ::testing::Test {
 constexpr char const* tsan_ends =
     "ThreadSanitizer ends a program that maps addresses of which it keeps no shadow";
 
+// H.13
 TEST_F(process_image, is_accepted_as_it_was_written) {
   const process_view view{file_of(bytes_).get(), {.layout_version = 3}};
   EXPECT_EQ(&view.root<std::uint64_t>(), root_);
   EXPECT_EQ(view.root<std::uint64_t>(), 42u);
 }
 
+// H.13
 TEST_F(process_image, is_refused_where_it_is_foreign) {
   header().format.magic ^= 1;
   EXPECT_EQ(refused(damaged), "it is no process arena");
@@ -565,6 +584,7 @@ TEST_F(process_image, is_refused_where_it_is_foreign) {
   EXPECT_EQ(refused(damaged), "it is no process arena");
 }
 
+// H.13
 TEST_F(process_image, is_refused_where_it_is_of_a_later_version) {
   header().format.version = 2;
   EXPECT_EQ(refused(newer_version), "it is of version 2, and this program reads version 1");
@@ -575,6 +595,7 @@ TEST_F(process_image, is_refused_where_it_is_of_a_later_version) {
   EXPECT_EQ(refused(damaged), "its header is damaged: it is not of the size that its version has");
 }
 
+// H.13
 TEST_F(process_image, is_refused_where_it_is_truncated) {
   bytes_.resize(4 * KiB);
   EXPECT_EQ(refused(damaged),
@@ -585,6 +606,7 @@ TEST_F(process_image, is_refused_where_it_is_truncated) {
       "it is truncated, or its header is damaged: the file has 131072 bytes, and its header says 65536");
 }
 
+// H.4
 TEST_F(process_image, is_refused_where_it_could_be_truncated) {
   const std::string said = refusal_of(
       not_sealed, [&] { process_view{file_of(bytes_, F_SEAL_GROW).get(), {.layout_version = 3}}; });
@@ -592,6 +614,7 @@ TEST_F(process_image, is_refused_where_it_could_be_truncated) {
       << said;
 }
 
+// H.13
 TEST_F(process_image, is_refused_where_its_addresses_are_impossible) {
   for (const std::uint64_t address : {std::uint64_t{0}, header().format.address + 8, ~std::uint64_t{0xfff}}) {
     header().format.address = address;
@@ -602,6 +625,7 @@ TEST_F(process_image, is_refused_where_its_addresses_are_impossible) {
   EXPECT_THROW((process_view{file_of(bytes_).get(), {.layout_version = 3}}), std::system_error);
 }
 
+// H.14
 TEST_F(process_image, is_refused_where_its_writer_lays_types_out_differently) {
   const std::string said =
       refusal_of(other_layout, [&] { process_view{file_of(bytes_).get(), {.layout_version = 4}}; });
@@ -613,6 +637,7 @@ TEST_F(process_image, is_refused_where_its_writer_lays_types_out_differently) {
   EXPECT_EQ(refused(other_layout).find("its writer was built with another compiler"), 0u);
 }
 
+// H.14
 TEST_F(process_image, is_refused_where_its_root_is_of_another_type) {
   const process_view view{file_of(bytes_).get(), {.layout_version = 3}};
   struct another {
@@ -626,6 +651,7 @@ TEST_F(process_image, is_refused_where_its_root_is_of_another_type) {
   EXPECT_EQ(view.root<std::uint64_t const>(), 42u);
 }
 
+// H.13
 TEST_F(process_image, is_refused_where_its_newest_generation_does_not_lie_in_it) {
   const std::uint64_t newest = header().newest;
   for (const std::uint64_t offset : {std::uint64_t{8}, newest + 4, std::uint64_t{64 * KiB - 8},
@@ -647,6 +673,7 @@ TEST_F(process_image, is_refused_where_its_newest_generation_does_not_lie_in_it)
   EXPECT_EQ(refused(damaged), "its newest generation is damaged: its root does not lie in it");
 }
 
+// H.13
 TEST_F(process_image, whose_root_would_reach_beyond_its_end_is_refused) {
   using two = std::array<std::uint64_t, 2>;
   published().root_type = detail::type_layout<two>();
@@ -657,6 +684,7 @@ TEST_F(process_image, whose_root_would_reach_beyond_its_end_is_refused) {
               }).ends_with(": its root is not of the type that is wanted"));
 }
 
+// H.15
 TEST_F(process_image, with_any_bit_of_the_header_or_the_generation_changed_is_refused_or_harmless) {
   if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   const std::size_t newest = header().newest.load();
@@ -681,6 +709,7 @@ TEST_F(process_image, with_any_bit_of_the_header_or_the_generation_changed_is_re
   EXPECT_EQ(tried, 8 * (sizeof(detail::process_header) + sizeof(detail::publication)));
 }
 
+// H.15
 TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
   if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   std::mt19937_64 random{test::number_from_environment("TIDEMARK_SEED", 1)};
@@ -699,6 +728,7 @@ TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
   }
 }
 
+// H.15
 TEST_F(process_image, whose_newest_generation_changes_to_nonsense_keeps_the_view_at_the_older_one) {
   const file_descriptor file = file_of(bytes_);
   process_view view{file.get(), {.layout_version = 3}};
@@ -711,6 +741,7 @@ TEST_F(process_image, whose_newest_generation_changes_to_nonsense_keeps_the_view
   }
 }
 
+// H.13
 TEST(process_view, refuses_files_that_are_no_memory) {
   for (char const* path : {"/dev/null", "/proc/self/exe"}) {
     const std::string said = refusal_of(damaged, [&] { process_view{path}; });
@@ -727,6 +758,7 @@ TEST(process_view, refuses_files_that_are_no_memory) {
 
 // ---- failures
 
+// H.16
 TEST(process_arena, leaves_nothing_behind_wherever_calls_fail) {
   const std::string path = temporary_path("faults");
   const int files = open_files(), mappings = mapped_files();
@@ -787,6 +819,7 @@ TEST(process_arena, leaves_nothing_behind_wherever_calls_fail) {
   }
 }
 
+// H.16
 TEST(process_view, leaves_nothing_behind_wherever_a_call_fails) {
   peer_process writer{[](channel& test) -> std::string {
     process_arena memory{{.reserve = 16 * MiB}};

@@ -108,6 +108,7 @@ class temporary_folder {
 
 // ---- the memory in its own process
 
+// H.1
 TEST(shared_memory, reads_as_zero_when_it_is_committed) {
   held_range of{{}, 1 * MiB};
   ASSERT_EQ(of.range.size, 1 * MiB);
@@ -116,6 +117,7 @@ TEST(shared_memory, reads_as_zero_when_it_is_committed) {
   EXPECT_DEATH(byte_at(of.range.begin), "");
 }
 
+// H.1
 TEST(shared_memory, allocates_memory_when_it_is_committed_and_not_before) {
   held_range of{{}, 1 * GiB};
   EXPECT_EQ(of.memory(), 0u);
@@ -123,6 +125,7 @@ TEST(shared_memory, allocates_memory_when_it_is_committed_and_not_before) {
   EXPECT_EQ(of.memory(), 128 * KiB);
 }
 
+// H.1
 TEST(shared_memory, changes_nothing_where_the_system_has_no_memory) {
   held_range of{{}, 1 * MiB};
   for (char const* call : {"fallocate", "mprotect"}) {
@@ -139,6 +142,7 @@ TEST(shared_memory, changes_nothing_where_the_system_has_no_memory) {
   }
 }
 
+// H.2
 TEST(shared_memory, returns_memory_and_reads_as_zero_again_where_writes_are_not_sealed) {
   held_range of{{.seal_writes = false}, 1 * MiB};
   of.fill(0, 128 * KiB, 0xFF);
@@ -150,6 +154,7 @@ TEST(shared_memory, returns_memory_and_reads_as_zero_again_where_writes_are_not_
   EXPECT_EQ(byte_at(of.range.begin + 64 * KiB), 0);
 }
 
+// H.2
 TEST(shared_memory, keeps_memory_committed_where_the_system_refuses_to_take_it) {
   held_range of{{.seal_writes = false}, 1 * MiB};
   for (char const* call : {"FALLOC_FL_PUNCH_HOLE", "mprotect"}) {
@@ -163,6 +168,7 @@ TEST(shared_memory, keeps_memory_committed_where_the_system_refuses_to_take_it) 
   }
 }
 
+// H.2
 TEST(shared_memory, keeps_memory_where_writes_are_sealed) {
   held_range of{{}, 1 * MiB};
   of.fill(0, 64 * KiB, 0xFF);
@@ -171,6 +177,7 @@ TEST(shared_memory, keeps_memory_where_writes_are_sealed) {
   EXPECT_EQ(of.memory(), 64 * KiB);
 }
 
+// H.1
 TEST(shared_memory, is_one_range_at_a_time) {
   shared_memory space;
   const byte_range range = space.reserve(1, 64 * KiB);
@@ -184,12 +191,14 @@ TEST(shared_memory, is_one_range_at_a_time) {
   EXPECT_TRUE(moved.reserve(std::size_t{0} - 1, 1).empty());
 }
 
+// H.3
 TEST(shared_memory, lies_where_its_options_say) {
   const std::uintptr_t address = [] { return held_range{{}, 1 * MiB}.range.begin; }();
   const held_range there{{.address = address}, 1 * MiB};
   EXPECT_EQ(there.range.begin, address);
 }
 
+// H.3
 TEST(shared_memory, refuses_an_address_at_which_something_lies) {
   held_range of{{}, 1 * MiB};
   of.fill(0, 64 * KiB, 7);
@@ -204,6 +213,7 @@ TEST(shared_memory, refuses_an_address_at_which_something_lies) {
   EXPECT_EQ(mapped_files(), mappings);
 }
 
+// H.4
 TEST(shared_memory, of_another_process_cannot_be_written_or_truncated) {
   held_range of{{}, 1 * MiB};
   of.fill(0, 64 * KiB, 7);
@@ -225,6 +235,7 @@ TEST(shared_memory, of_another_process_cannot_be_written_or_truncated) {
 
 // ---- and in another one
 
+// H.3
 TEST(shared_memory_view, lies_at_the_address_that_the_writer_has) {
   struct node {
     node const* next;
@@ -251,6 +262,7 @@ TEST(shared_memory_view, lies_at_the_address_that_the_writer_has) {
   EXPECT_EQ(reader.result(), "");
 }
 
+// H.3
 TEST(shared_memory_view, refuses_addresses_that_are_taken_in_its_process) {
   peer_process reader{[](channel& test) -> std::string {
     const file_descriptor file = test.receive_file();
@@ -272,6 +284,7 @@ TEST(shared_memory_view, refuses_addresses_that_are_taken_in_its_process) {
   EXPECT_EQ(reader.result(), "");
 }
 
+// H.4
 TEST(shared_memory_view, cannot_be_written_through) {
   peer_process reader{[](channel& test) -> std::string {
     const shared_memory_view view{test.receive_file().get(), *test.receive()};
@@ -287,6 +300,7 @@ TEST(shared_memory_view, cannot_be_written_through) {
   EXPECT_EQ(byte_at(of.range.begin), 7);
 }
 
+// H.4
 TEST(shared_memory_view, refuses_what_could_be_truncated_while_it_is_read) {
   const file_descriptor unsealed{::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   ASSERT_EQ(::ftruncate(unsealed.get(), 4096), 0);
@@ -301,6 +315,7 @@ TEST(shared_memory_view, refuses_what_could_be_truncated_while_it_is_read) {
   EXPECT_THROW((shared_memory_view{-1, 0}), std::system_error);
 }
 
+// H.12
 TEST(shared_memory_view, keeps_the_memory_when_the_writer_has_released_it) {
   std::optional<shared_memory_view> view;
   {
@@ -313,6 +328,7 @@ TEST(shared_memory_view, keeps_the_memory_when_the_writer_has_released_it) {
   EXPECT_EQ(byte_at(view->range().begin), 7);
 }
 
+// H.11
 TEST(shared_memory_view, keeps_the_memory_of_a_writer_that_is_killed) {
   peer_process writer{[](channel& test) -> std::string {
     held_range of{{}, 1 * MiB};
@@ -330,6 +346,7 @@ TEST(shared_memory_view, keeps_the_memory_of_a_writer_that_is_killed) {
   for (std::size_t i = 0; i < 64 * KiB; ++i) ASSERT_EQ(byte_at(view.range().begin + i), 7);
 }
 
+// H.9
 TEST(shared_memory_view, keeps_its_writer_from_freeing_memory_until_it_ends) {
   const held_range of{{}, 1 * MiB};
   ASSERT_TRUE(of.space.try_exclude_views());
@@ -348,6 +365,7 @@ TEST(shared_memory_view, keeps_its_writer_from_freeing_memory_until_it_ends) {
   EXPECT_TRUE(of.space.try_exclude_views());
 }
 
+// H.10
 TEST(shared_memory_view, ends_when_its_process_is_killed) {
   peer_process reader{[](channel& test) -> std::string {
     const shared_memory_view view{test.receive_file().get(), *test.receive()};
@@ -364,6 +382,7 @@ TEST(shared_memory_view, ends_when_its_process_is_killed) {
   EXPECT_TRUE(of.space.try_exclude_views());
 }
 
+// H.12
 TEST(shared_memory_view, counts_a_forked_child_of_the_writer_as_the_writer_until_it_ends) {
   held_range of{{}, 1 * MiB};
   const shared_memory_view view{of.space.export_file().get(), 0};
@@ -379,6 +398,7 @@ TEST(shared_memory_view, counts_a_forked_child_of_the_writer_as_the_writer_until
 
 // ---- names
 
+// H.5
 TEST(shared_memory, is_found_by_its_name_until_it_is_released) {
   const temporary_folder folder;
   const std::string path = folder / "prices";
@@ -411,6 +431,7 @@ TEST(shared_memory, keeps_files_beside_its_name) {
   EXPECT_EQ(::unlink(beside.c_str()), 0);
 }
 
+// H.5
 TEST(shared_memory, takes_a_name_over_and_leaves_it_to_the_next) {
   const temporary_folder folder;
   held_range first{{.path = folder / "name"}, 1 * MiB};
@@ -424,6 +445,7 @@ TEST(shared_memory, takes_a_name_over_and_leaves_it_to_the_next) {
   EXPECT_EQ(byte_at(view.range().begin), 2);
 }
 
+// H.5
 TEST(shared_memory, replaces_no_file_by_a_name) {
   const temporary_folder folder;
   std::ofstream{folder / "file"} << "some text";
@@ -435,6 +457,7 @@ TEST(shared_memory, replaces_no_file_by_a_name) {
   EXPECT_EQ(std::filesystem::file_size(folder / "file"), 9u);
 }
 
+// H.5
 TEST(shared_memory, has_its_name_or_not_wherever_its_process_is_killed) {
   const temporary_folder folder;
   const std::string path = folder / "name";
@@ -470,6 +493,7 @@ TEST(shared_memory, has_its_name_or_not_wherever_its_process_is_killed) {
   }
 }
 
+// H.5
 TEST(shared_memory, loses_no_name_to_a_forked_child_that_destroys_it) {
   const temporary_folder folder;
   const std::string path = folder / "name";
@@ -489,6 +513,7 @@ TEST(shared_memory, loses_no_name_to_a_forked_child_that_destroys_it) {
 
 // ---- failures
 
+// H.16
 TEST(shared_memory, leaves_nothing_behind_wherever_a_call_fails) {
   const temporary_folder folder;
   const int files = open_files(), mappings = mapped_files();

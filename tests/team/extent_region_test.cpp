@@ -126,6 +126,7 @@ void expect_no_failure(explored const& result, std::size_t least_schedules) {
   ::testing::Test::RecordProperty("schedules", std::to_string(result.schedules));
 }
 
+// G.3
 TEST(extent_region, gives_extents_that_do_not_overlap_while_it_grows) {
   const auto make = [] {
     const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 2);
@@ -140,6 +141,7 @@ TEST(extent_region, gives_extents_that_do_not_overlap_while_it_grows) {
   expect_no_failure(explore(make), 20);
 }
 
+// G.3
 TEST(extent_region, gives_extents_that_do_not_overlap_by_memory_orders_taken_at_their_word) {
   const auto make = [] {
     const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 4);
@@ -152,6 +154,7 @@ TEST(extent_region, gives_extents_that_do_not_overlap_by_memory_orders_taken_at_
   expect_no_failure(explore(make, {.weak_orders = true}), 20);
 }
 
+// G.3
 TEST(extent_region, serves_three_threads_from_committed_memory) {
   const auto make = [] {
     const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 16);
@@ -163,6 +166,7 @@ TEST(extent_region, serves_three_threads_from_committed_memory) {
   expect_no_failure(explore(make), 50);
 }
 
+// G.3
 TEST(extent_region, chains_chunks_while_threads_claim) {
   const auto make = [] {
     const auto region = std::make_shared<watched_region>(buffer_pages, 4, 2);
@@ -177,6 +181,7 @@ TEST(extent_region, chains_chunks_while_threads_claim) {
   expect_no_failure(explore(make), 20);
 }
 
+// G.3
 TEST(extent_region, reuses_what_is_given_back_while_others_claim) {
   const auto make = [] {
     const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 8);
@@ -197,6 +202,7 @@ TEST(extent_region, reuses_what_is_given_back_while_others_claim) {
   expect_no_failure(explore(make), 50);
 }
 
+// G.3
 TEST(extent_region, gives_no_page_for_fresh_that_was_given_back_by_memory_orders_taken_at_their_word) {
   const auto make = [] {
     const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 8);
@@ -209,6 +215,7 @@ TEST(extent_region, gives_no_page_for_fresh_that_was_given_back_by_memory_orders
   expect_no_failure(explore(make, {.weak_orders = true}), 20);
 }
 
+// G.3
 TEST(extent_region, refuses_one_thread_and_serves_the_other) {
   const auto make = [] {
     const auto region = std::make_shared<watched_region>(4, buffer_pages, 1);
@@ -221,6 +228,7 @@ TEST(extent_region, refuses_one_thread_and_serves_the_other) {
   expect_no_failure(explore(make), 5);
 }
 
+// G.3
 TEST(extent_region, takes_all_back_and_serves_the_next_step_from_what_is_committed) {
   const auto make = [] {
     const auto region = std::make_shared<watched_region>(8, 8, 1, false);

@@ -13,6 +13,7 @@
 namespace tidemark {
 namespace {
 
+// G.13
 TEST(shared_arena_heap, is_not_used_by_a_step_that_repeats) {
   shared_arena team{{.reserve = 64 * MiB}};
   for (int round = 0; round < 3; ++round) {
@@ -35,6 +36,7 @@ TEST(shared_arena_heap, is_not_used_by_a_step_that_repeats) {
   }
 }
 
+// G.11
 TEST(shared_arena_heap, loses_nothing_but_memory_without_room_for_records) {
   shared_arena team{{.reserve = 64 * MiB}};
   const shared_arena_mark mark = team.mark();

@@ -54,8 +54,10 @@ void run_for_seeds(bool places) {
   ::testing::Test::RecordProperty("operations", std::to_string(operations));
 }
 
+// G.6
 TEST(shared_arena_model, agrees_with_threads_that_claim_extents) { run_for_seeds(false); }
 
+// G.14
 TEST(shared_arena_model, agrees_with_threads_that_have_regions_of_their_own) { run_for_seeds(true); }
 
 }  // namespace

@@ -41,6 +41,7 @@ void on_a_thread(Body body) {
 
 // ---- threads and extents
 
+// G.1
 TEST(shared_arena, gives_each_thread_extents_of_its_own) {
   shared_arena team;
   char* const here = static_cast<char*>(team.allocate(100));
@@ -52,6 +53,7 @@ TEST(shared_arena, gives_each_thread_extents_of_its_own) {
   EXPECT_EQ(team.stats().used_bytes, 3 * 112u);
 }
 
+// G.1
 TEST(shared_arena, begins_extents_at_whole_pages) {
   shared_arena team;
   for (std::size_t place = 0; place < 3; ++place) {
@@ -72,6 +74,7 @@ TEST(shared_arena, begins_extents_at_whole_pages) {
   }
 }
 
+// G.10
 TEST(shared_arena, continues_in_the_extent_of_a_thread_that_ended) {
   shared_arena team;
   char* first = nullptr;
@@ -82,6 +85,7 @@ TEST(shared_arena, continues_in_the_extent_of_a_thread_that_ended) {
   EXPECT_EQ(team.stats().threads, 1u);
 }
 
+// G.10
 TEST(shared_arena, continues_in_the_extent_of_a_thread_that_left) {
   shared_arena team;
   char* const first = static_cast<char*>(team.allocate(16));
@@ -92,6 +96,7 @@ TEST(shared_arena, continues_in_the_extent_of_a_thread_that_left) {
   EXPECT_EQ(second, first + 16);
 }
 
+// G.1
 TEST(shared_arena, doubles_what_a_thread_has_up_to_the_largest_extent) {
   shared_arena team{{}, {.min_extent_bytes = 4 * KiB, .max_extent_bytes = 16 * KiB}};
   auto local = team.local();
@@ -104,6 +109,7 @@ TEST(shared_arena, doubles_what_a_thread_has_up_to_the_largest_extent) {
   EXPECT_EQ(held, (std::vector<std::size_t>{4 * KiB, 8 * KiB, 16 * KiB, 32 * KiB, 48 * KiB, 64 * KiB}));
 }
 
+// G.2
 TEST(shared_arena, sets_a_large_block_aside_and_goes_on_in_the_extent) {
   shared_arena team;
   auto local = team.local();
@@ -117,6 +123,7 @@ TEST(shared_arena, sets_a_large_block_aside_and_goes_on_in_the_extent) {
   EXPECT_LE(team.stats().waste_bytes, 64 * KiB + 4 * KiB);  // the extent, and less than a page
 }
 
+// G.2
 TEST(shared_arena, frees_a_block_that_was_set_aside_with_its_scope) {
   shared_arena team;
   auto local = team.local();
@@ -130,6 +137,7 @@ TEST(shared_arena, frees_a_block_that_was_set_aside_with_its_scope) {
   EXPECT_EQ(team.stats().used_bytes, 16u);
 }
 
+// G.2
 TEST(shared_arena, zeroes_pushed_blocks_that_are_set_aside_after_use) {
   shared_arena team;
   auto local = team.local();
@@ -141,6 +149,7 @@ TEST(shared_arena, zeroes_pushed_blocks_that_are_set_aside_after_use) {
   }
 }
 
+// G.12
 TEST(shared_arena, uses_extents_on_that_any_thread_has_freed) {
   shared_arena team{{.reserve = 64 * MiB}};
   for (int step = 0; step < 10; ++step) {
@@ -156,6 +165,7 @@ TEST(shared_arena, uses_extents_on_that_any_thread_has_freed) {
   EXPECT_LE(team.stats().committed_bytes, 2 * MiB + 4 * 64 * KiB);
 }
 
+// G.12
 TEST(shared_arena, wastes_at_most_one_extent_a_thread_and_a_quarter) {
   shared_arena team{{.reserve = 1 * GiB}};
   std::size_t requested = 0;
@@ -176,6 +186,7 @@ TEST(shared_arena, wastes_at_most_one_extent_a_thread_and_a_quarter) {
   EXPECT_LE(stats.waste_bytes, 4 * 1 * MiB + (stats.used_bytes + stats.waste_bytes) / 4);
 }
 
+// G.14
 TEST(shared_arena, gives_the_same_addresses_in_each_step_with_places) {
   shared_arena team{{.reserve = 64 * MiB}, {.threads = 2}};
   std::vector<std::array<std::vector<void*>, 2>> steps(4);
@@ -193,6 +204,7 @@ TEST(shared_arena, gives_the_same_addresses_in_each_step_with_places) {
   for (std::size_t step = 1; step < steps.size(); ++step) EXPECT_EQ(steps[step], steps[0]);
 }
 
+// G.14
 TEST(shared_arena, refuses_more_threads_than_places) {
   shared_arena team{{}, {.threads = 1}};
   (void)team.allocate(16);
@@ -209,6 +221,7 @@ TEST(shared_arena, refuses_more_threads_than_places) {
   EXPECT_EQ(team.stats().used_bytes, 16u);
 }
 
+// G.5
 TEST(shared_arena, is_found_by_each_thread_beside_more_arenas_than_it_has_slots) {
   std::vector<std::unique_ptr<shared_arena>> teams;
   for (std::size_t i = 0; i < 24; ++i) {
@@ -222,6 +235,7 @@ TEST(shared_arena, is_found_by_each_thread_beside_more_arenas_than_it_has_slots)
   }
 }
 
+// G.10
 TEST(shared_arena, may_be_destroyed_before_its_threads_end) {
   auto team = std::make_unique<shared_arena>();
   std::promise<void> used, destroyed;
@@ -251,6 +265,7 @@ TEST(shared_arena, divides_what_is_reserved_among_places) {
   EXPECT_LE(team.stats().waste_bytes, 2000 * 1000 / 3u);
 }
 
+// G.12
 TEST(shared_arena, wastes_no_more_for_alignment_than_whole_pages) {
   shared_arena team;
   for (int i = 0; i < 100; ++i) {
@@ -260,6 +275,7 @@ TEST(shared_arena, wastes_no_more_for_alignment_than_whole_pages) {
   EXPECT_LE(team.stats().waste_bytes, 64 * KiB + 100 * 4 * KiB);
 }
 
+// G.12
 TEST(shared_arena, gives_what_a_thread_scope_frees_to_other_threads) {
   shared_arena team{{.reserve = 8 * MiB, .growable = false}};
   auto local = team.local();
@@ -307,6 +323,7 @@ TEST(shared_arena, lives_on_other_address_spaces) {
   EXPECT_THROW((void)team.allocate(1 * MiB), out_of_memory);
 }
 
+// G.10
 TEST(shared_arena, serves_the_child_of_a_fork) {
   shared_arena team;
   int* const kept = team.local().push<int>(7);
@@ -338,6 +355,7 @@ TEST(shared_arena, reclaims_the_newest_block_of_the_calling_thread_only) {
   EXPECT_NE(team.allocate(64), ours);
 }
 
+// G.2
 TEST(shared_arena, returns_a_block_that_was_set_aside) {
   shared_arena team;
   (void)team.allocate(16);
@@ -351,6 +369,7 @@ TEST(shared_arena, returns_a_block_that_was_set_aside) {
   }
 }
 
+// G.2
 TEST(shared_arena, returns_blocks_that_were_set_aside_in_any_order) {
   shared_arena team;
   auto local = team.local();
@@ -369,6 +388,7 @@ TEST(shared_arena, returns_blocks_that_were_set_aside_in_any_order) {
   EXPECT_EQ(local.stats().used_bytes, 16u);
 }
 
+// G.2
 TEST(shared_arena, keeps_the_record_of_a_block_below_a_mark_or_scope) {
   shared_arena team;
   auto local = team.local();
@@ -402,6 +422,7 @@ TEST(shared_arena, lets_a_thread_deallocate_blocks_of_other_places) {
   EXPECT_TRUE(violations.reports().empty());
 }
 
+// G.5
 TEST(shared_arena, serves_containers_of_several_threads) {
   shared_arena team;
   std::pmr::vector<std::pmr::string> texts{&team};
@@ -415,6 +436,7 @@ TEST(shared_arena, serves_containers_of_several_threads) {
 
 // ---- going back
 
+// G.6
 TEST(shared_arena, rewinds_what_all_threads_have_allocated) {
   shared_arena team;
   (void)team.allocate(1000);
@@ -429,6 +451,7 @@ TEST(shared_arena, rewinds_what_all_threads_have_allocated) {
   }
 }
 
+// G.6
 TEST(shared_arena, keeps_what_each_thread_allocated_before_the_mark) {
   shared_arena team{{}, {.threads = 2}};
   std::array<int*, 2> kept{};
@@ -446,6 +469,7 @@ TEST(shared_arena, keeps_what_each_thread_allocated_before_the_mark) {
   EXPECT_EQ(*kept[1], 41);
 }
 
+// G.6
 TEST(shared_arena, ends_later_marks_with_a_rewind_and_keeps_the_mark) {
   shared_arena team;
   const shared_arena_mark outer = team.mark();
@@ -461,6 +485,7 @@ TEST(shared_arena, ends_later_marks_with_a_rewind_and_keeps_the_mark) {
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
+// G.6
 TEST(shared_arena, takes_the_same_mark_again_where_nothing_has_changed) {
   shared_arena team;
   (void)team.allocate(100);
@@ -472,6 +497,7 @@ TEST(shared_arena, takes_the_same_mark_again_where_nothing_has_changed) {
   EXPECT_EQ(team.mark(), first);
 }
 
+// G.7
 TEST(shared_arena, rejects_foreign_marks_and_marks_older_than_a_release) {
   shared_arena team{{.name = "ours"}};
   shared_arena other;
@@ -484,6 +510,7 @@ TEST(shared_arena, rejects_foreign_marks_and_marks_older_than_a_release) {
       std::string::npos);
 }
 
+// G.7
 TEST(shared_arena, rejects_a_rewind_below_what_a_thread_has_rewound_to) {
   shared_arena team;
   auto local = team.local();
@@ -499,6 +526,7 @@ TEST(shared_arena, rejects_a_rewind_below_what_a_thread_has_rewound_to) {
   EXPECT_EQ(local.stats().used_bytes, 304u);
 }
 
+// G.7
 TEST(shared_arena, ends_the_marks_of_threads_that_it_rewinds_over) {
   shared_arena team;
   auto local = team.local();
@@ -510,6 +538,7 @@ TEST(shared_arena, ends_the_marks_of_threads_that_it_rewinds_over) {
   EXPECT_THROW(local.rewind(own), std::invalid_argument);
 }
 
+// G.7
 TEST(shared_arena, frees_nothing_while_a_thread_scope_is_open_that_is_newer) {
   shared_arena team;
   auto local = team.local();
@@ -541,6 +570,7 @@ TEST(shared_arena, rewinds_within_a_thread_scope_that_is_older) {
   EXPECT_EQ(local.stats().used_bytes, 16u);
 }
 
+// G.13
 TEST(shared_arena, keeps_memory_for_the_next_step) {
   test::recording_os os;
   shared_arena team{virtual_memory{{}, os}, {.reserve = 64 * MiB}};
@@ -595,6 +625,7 @@ TEST(shared_arena, returns_all_memory_and_goes_on) {
   }
 }
 
+// G.12
 TEST(shared_arena, reuses_earlier_chunks_beside_a_thread_that_came_late) {
   shared_arena team{{.reserve = 1 * MiB}};
   const auto work = [&] {
@@ -615,6 +646,7 @@ TEST(shared_arena, reuses_earlier_chunks_beside_a_thread_that_came_late) {
   EXPECT_LE(team.stats().committed_bytes, 1 * MiB + 128 * KiB);
 }
 
+// G.12
 TEST(shared_arena, returns_chunks_that_lie_side_by_side) {
   for (const std::size_t chunk : {2 * MiB, 4 * MiB}) {
     shared_arena team{{.reserve = chunk, .retain = 0}};
@@ -641,6 +673,7 @@ struct logs_its_end {
   int number;
 };
 
+// G.9
 TEST(shared_arena, runs_destructors_in_reverse_order_for_each_thread) {
   std::vector<int> log;
   {
@@ -662,6 +695,7 @@ TEST(shared_arena, runs_destructors_in_reverse_order_for_each_thread) {
   EXPECT_EQ(log.back(), 7);
 }
 
+// G.9
 TEST(shared_arena, runs_destructors_that_deallocate_at_its_end) {
   test::violation_recorder violations;
   for (const std::size_t places : {0u, 3u}) {
@@ -679,6 +713,7 @@ TEST(shared_arena, runs_destructors_that_deallocate_at_its_end) {
   EXPECT_TRUE(violations.reports().empty());
 }
 
+// G.9
 TEST(shared_arena, runs_destructors_before_any_memory_is_freed) {
   shared_arena team;
   auto local = team.local();
@@ -697,6 +732,7 @@ TEST(shared_arena, runs_destructors_before_any_memory_is_freed) {
   }
 }
 
+// G.9
 TEST(shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_place) {
   struct allocates {
     ~allocates() { (void)team->allocate(100); }
@@ -710,6 +746,7 @@ TEST(shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_place) {
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
+// G.9
 TEST(shared_arena, runs_destructors_on_the_thread_that_rewinds) {
   struct notes_its_thread {
     ~notes_its_thread() { *ended_on = std::this_thread::get_id(); }
@@ -724,6 +761,7 @@ TEST(shared_arena, runs_destructors_on_the_thread_that_rewinds) {
 
 // ---- failures
 
+// G.11
 TEST(shared_arena, says_in_numbers_that_memory_is_exhausted) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false, .name = "small"}};
   (void)team.allocate(100'000);
@@ -736,6 +774,7 @@ TEST(shared_arena, says_in_numbers_that_memory_is_exhausted) {
   EXPECT_NO_THROW((void)team.allocate(team.stats().reserved_bytes / 2));
 }
 
+// G.11
 TEST(shared_arena, leaves_other_threads_alone_when_one_fails) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false}};
   void* const before = team.allocate(16);
@@ -748,6 +787,7 @@ TEST(shared_arena, leaves_other_threads_alone_when_one_fails) {
   team.check_invariants();
 }
 
+// G.11
 TEST(shared_arena, goes_on_after_any_call_to_the_system_fails) {
   for (std::size_t n = 0;; ++n) {
     test::recording_os os;
@@ -786,6 +826,7 @@ TEST(shared_arena, goes_on_after_any_call_to_the_system_fails) {
 
 // ---- scopes and misuse
 
+// G.6
 TEST(shared_arena_scope, frees_at_the_brace) {
   shared_arena team;
   {
@@ -801,6 +842,7 @@ TEST(shared_arena_scope, frees_at_the_brace) {
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
+// G.6
 TEST(shared_arena_scope, moves_and_ends_once) {
   shared_arena team;
   shared_arena::scope outer{team};
@@ -821,6 +863,7 @@ TEST(shared_arena_scope, moves_and_ends_once) {
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
+// G.7
 TEST(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
   shared_arena team;
   const shared_arena_mark before = team.mark();
@@ -832,6 +875,7 @@ TEST(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
   EXPECT_EQ(team.stats().used_bytes, 16u);
 }
 
+// G.7
 TEST(shared_arena_scope, reports_an_outer_scope_that_ends_first) {
   test::violation_recorder violations;
   shared_arena team;
@@ -855,6 +899,7 @@ TEST(shared_arena_scope, reports_an_arena_that_ends_under_it) {
   EXPECT_FALSE(scope);
 }
 
+// G.7
 TEST(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_nothing) {
   test::violation_recorder violations;
   shared_arena team;
@@ -867,6 +912,7 @@ TEST(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_not
   EXPECT_EQ(team.stats().used_bytes, 16u);
 }
 
+// G.10
 TEST(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
   test::violation_recorder violations;
   shared_arena team;
@@ -883,6 +929,7 @@ TEST(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
 
 #if TIDEMARK_CHECKS >= 2
 
+// G.8
 TEST(shared_arena_checks, name_the_places_of_a_thread_scope_and_of_the_rewind) {
   shared_arena team{{.name = "step"}};
   auto local = team.local();
@@ -897,6 +944,7 @@ TEST(shared_arena_checks, name_the_places_of_a_thread_scope_and_of_the_rewind) {
   EXPECT_NE(message.find("shared_arena_test.cpp:" + std::to_string(rewound)), std::string::npos) << message;
 }
 
+// G.8
 // The destructor runs inside the rewind, and waits there for a thread that has not stopped at a barrier.
 TEST(shared_arena_checks, report_a_handle_that_is_used_during_a_rewind) {
   struct lets_go_on {
@@ -934,6 +982,7 @@ TEST(shared_arena_checks, report_a_handle_that_is_used_during_a_rewind) {
   EXPECT_NE(message.find("shared_arena_test.cpp:" + std::to_string(rewound)), std::string::npos) << message;
 }
 
+// G.8
 TEST(shared_arena_checks, end_the_program_by_default) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto misuse = [] {
@@ -950,6 +999,7 @@ TEST(shared_arena_checks, end_the_program_by_default) {
       "scope, opened at .*shared_arena_test.cpp:[0-9]+ since then");
 }
 
+// G.8
 TEST(shared_arena_checks, report_a_handle_that_another_thread_uses) {
   test::violation_recorder violations;
   shared_arena team;
@@ -959,6 +1009,7 @@ TEST(shared_arena_checks, report_a_handle_that_another_thread_uses) {
   EXPECT_EQ(violations.count(violation_kind::wrong_thread), 1u);
 }
 
+// G.8
 TEST(shared_arena_checks, report_a_block_that_no_thread_has) {
   test::violation_recorder violations;
   shared_arena team;

@@ -72,6 +72,7 @@ using subjects = ::testing::Types<statistics_named, expect_no_upstream_named, tr
                                   test_named, trace_named>;
 TYPED_TEST_SUITE(adaptor, subjects);
 
+// T.5
 TYPED_TEST(adaptor, passes_size_and_alignment_on) {
   auto& resource = this->subject.adaptor;
   void* const block = resource.allocate(64, 256);
@@ -83,6 +84,7 @@ TYPED_TEST(adaptor, passes_size_and_alignment_on) {
   EXPECT_EQ(this->upstream.calls, 1u);
 }
 
+// T.1
 TYPED_TEST(adaptor, counts_direct_calls_and_those_through_std_pmr) {
   auto& resource = this->subject.adaptor;
   std::pmr::memory_resource& as_pmr = resource;
@@ -95,6 +97,7 @@ TYPED_TEST(adaptor, counts_direct_calls_and_those_through_std_pmr) {
   EXPECT_EQ(test::visible(resource.stats()), (counts{2, 2, 0, 2, 0, 128, 128}));
 }
 
+// T.1
 TYPED_TEST(adaptor, counts_a_failed_allocation_as_refused_only) {
   auto& resource = this->subject.adaptor;
   void* const block = resource.allocate(64);

@@ -24,6 +24,7 @@ struct limit : ::testing::Test {
   limit_resource resource{100, &upstream, "budget"};
 };
 
+// T.3
 TEST_F(limit, serves_up_to_the_limit_to_the_byte) {
   void* a = resource.allocate(60);
   EXPECT_THROW((void)resource.allocate(41), out_of_memory);
@@ -34,6 +35,7 @@ TEST_F(limit, serves_up_to_the_limit_to_the_byte) {
   resource.deallocate(resource.allocate(100), 100);
 }
 
+// T.3
 TEST_F(limit, a_refusal_changes_nothing_but_refused_and_never_calls_the_upstream) {
   void* block = resource.allocate(60);
   const auto before = test::visible(resource.stats());
@@ -66,6 +68,7 @@ TEST_F(limit, a_failing_upstream_leaves_the_budget_unchanged) {
   resource.deallocate(resource.allocate(100), 100);
 }
 
+// T.3
 TEST_F(limit, sizes_near_size_max_do_not_wrap) {
   void* block = resource.allocate(60);
   constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
@@ -92,6 +95,7 @@ TEST_F(limit, a_raised_limit_serves_more) {
   resource.deallocate(resource.allocate(200), 200);
 }
 
+// T.3
 TEST_F(limit, a_limit_below_what_is_in_use_keeps_blocks_and_rejects_requests_until_enough_is_deallocated) {
   void* a = resource.allocate(60);
   void* b = resource.allocate(40);
@@ -126,6 +130,7 @@ class watching_resource final : public std::pmr::memory_resource {
   bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
 };
 
+// T.3
 TEST(limit_resource, threads_never_exceed_the_limit_and_lose_no_part_of_it) {
   watching_resource upstream;
   limit_resource resource{10 * 24 + 7, &upstream};

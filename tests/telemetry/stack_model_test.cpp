@@ -13,6 +13,7 @@
 namespace tidemark::test {
 namespace {
 
+// D.7
 TEST(resource_model, agrees_with_stacks_of_adaptors) {
   adaptor_stack::reached seen;
   run_for_seeds(

@@ -23,6 +23,7 @@ struct statistics : ::testing::Test {
   statistics_resource resource{&upstream, "counted"};
 };
 
+// T.1
 TEST_F(statistics, counts_each_way) {
   void* a = resource.allocate(100, 8);
   void* b = resource.allocate(28, 8);
@@ -45,6 +46,7 @@ TEST_F(statistics, counts_each_way) {
 
 // ---- frames ----
 
+// T.1
 TEST_F(statistics, a_frame_counts_what_happened_in_it) {
   void* before = resource.allocate(1000);
   upstream.fail_from = upstream.calls;
@@ -77,6 +79,7 @@ TEST_F(statistics, a_frame_has_no_peak_from_before_it) {
   EXPECT_EQ(resource.stats().peak_bytes, 1000u);
 }
 
+// T.1
 TEST_F(statistics, the_outer_frame_includes_the_inner) {
   resource.push_counters();
   resource.deallocate(resource.allocate(10), 10);
@@ -134,6 +137,7 @@ TEST_F(statistics, pop_without_push_is_rejected_with_a_sentence) {
 
 // ---- threads ----
 
+// T.1
 TEST(statistics_resource, counts_exactly_what_threads_do) {
   statistics_resource resource{std::pmr::new_delete_resource()};
   test::storm(resource);
@@ -150,6 +154,7 @@ TEST(statistics_resource, counts_exactly_what_threads_do) {
   EXPECT_LE(stats.peak_bytes, 24 * 8 * test::storm_threads);
 }
 
+// T.1
 TEST(statistics_resource, the_peak_of_threads_is_exact) {
   statistics_resource resource{std::pmr::new_delete_resource()};
   std::atomic<std::size_t> holding{0};
@@ -170,6 +175,7 @@ TEST(statistics_resource, counts_refusals_of_threads_exactly) {
   EXPECT_EQ(resource.stats().allocations, 0u);
 }
 
+// T.1
 TEST(statistics_resource, a_snapshot_amid_calls_is_consistent) {
   statistics_resource resource{std::pmr::new_delete_resource()};
   std::atomic<bool> done{false};
@@ -186,6 +192,7 @@ TEST(statistics_resource, a_snapshot_amid_calls_is_consistent) {
   EXPECT_LE(resource.stats().peak_blocks, 8 * test::storm_threads);
 }
 
+// S2.23
 TEST(statistics_resource, records_sizes_from_which_a_pools_classes_can_be_fitted) {
   size_histogram sizes;
   statistics_resource counted;

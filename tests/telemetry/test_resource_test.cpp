@@ -114,6 +114,7 @@ TEST_F(tested, without_guards_and_quarantine_blocks_are_the_upstreams) {
 
 // ---- guards ----
 
+// T.10
 TEST_F(test_guards, a_byte_written_behind_a_block_is_reported_at_its_deallocation) {
   const unsigned line = std::source_location::current().line() + 1;
   void* block = resource.allocate(64);
@@ -128,6 +129,7 @@ TEST_F(test_guards, a_byte_written_behind_a_block_is_reported_at_its_deallocatio
   EXPECT_TRUE(contains(last(), "test_resource_test.cpp:" + std::to_string(line))) << last();
 }
 
+// T.10
 TEST_F(test_guards, a_byte_written_before_a_block_is_reported_with_a_negative_offset) {
   void* block = resource.allocate(64);
   write_unseen(block, -16, 1);
@@ -136,6 +138,7 @@ TEST_F(test_guards, a_byte_written_before_a_block_is_reported_with_a_negative_of
   EXPECT_TRUE(contains(last(), "a byte before the block was written, at offset -16,")) << last();
 }
 
+// T.10
 TEST_F(test_guards, the_first_and_the_last_guard_byte_are_watched) {
   for (std::ptrdiff_t offset :
        {std::ptrdiff_t{-1}, std::ptrdiff_t{-16}, std::ptrdiff_t{5}, std::ptrdiff_t{20}}) {
@@ -155,6 +158,7 @@ TEST_F(test_guards, both_sides_are_reported) {
   EXPECT_EQ(overruns(), 2u);
 }
 
+// T.10
 TEST_F(test_guards, are_checked_on_demand_while_blocks_live_and_each_place_is_reported_once) {
   void* a = resource.allocate(64);
   void* b = resource.allocate(64);
@@ -215,6 +219,7 @@ TEST_F(test_quarantine, a_write_after_free_is_reported_on_demand) {
   EXPECT_EQ(resource.check_guards(), 0u) << "each place is reported once";
 }
 
+// T.10
 TEST_F(test_quarantine, a_write_after_free_is_reported_when_the_block_leaves) {
   void* block = resource.allocate(64);
   resource.deallocate(block, 64);
@@ -241,6 +246,7 @@ TEST_F(test_quarantine, a_guard_written_after_free_is_reported) {
   EXPECT_EQ(overruns(), 1u);
 }
 
+// T.10
 TEST_F(test_quarantine, checking_on_demand_finds_a_guard_written_after_free_and_counts_its_block_once) {
   void* block = resource.allocate(64);
   resource.deallocate(block, 64);
@@ -306,6 +312,7 @@ TEST_F(test_quarantine, is_emptied_when_the_upstream_has_no_more) {
 
 // ---- what may not be deallocated ----
 
+// T.11
 TEST_F(test_deallocation, a_double_free_is_reported_and_does_nothing) {
   void* block = resource.allocate(64);
   resource.deallocate(block, 64);
@@ -316,6 +323,7 @@ TEST_F(test_deallocation, a_double_free_is_reported_and_does_nothing) {
   EXPECT_EQ(test::visible(resource.stats()), before);
 }
 
+// T.11
 TEST_F(test_deallocation, a_wrong_size_is_reported_and_the_block_stays_live) {
   void* block = resource.allocate(64);
   resource.deallocate(block, 65);
@@ -326,6 +334,7 @@ TEST_F(test_deallocation, a_wrong_size_is_reported_and_the_block_stays_live) {
   EXPECT_EQ(bad_deallocations(), 1u);
 }
 
+// T.11
 TEST_F(test_deallocation, a_wrong_alignment_is_reported) {
   void* block = resource.allocate(64, 32);
   resource.deallocate(block, 64, 16);
@@ -334,6 +343,7 @@ TEST_F(test_deallocation, a_wrong_alignment_is_reported) {
   EXPECT_EQ(bad_deallocations(), 1u);
 }
 
+// T.11
 TEST_F(test_deallocation, an_interior_pointer_is_reported) {
   void* block = resource.allocate(64);
   resource.deallocate(static_cast<std::byte*>(block) + 16, 48);
@@ -341,6 +351,7 @@ TEST_F(test_deallocation, an_interior_pointer_is_reported) {
   resource.deallocate(block, 64);
 }
 
+// T.11
 TEST_F(test_deallocation, a_foreign_pointer_is_reported) {
   int mine = 0;
   resource.deallocate(&mine, sizeof mine, alignof(int));
@@ -350,6 +361,7 @@ TEST_F(test_deallocation, a_foreign_pointer_is_reported) {
 
 // ---- leaks ----
 
+// T.12
 TEST_F(test_leak, is_reported_at_destruction_with_its_site_and_then_returned_to_the_upstream) {
   const unsigned line = std::source_location::current().line() + 1;
   (void)resource.allocate(64);
@@ -365,6 +377,7 @@ TEST_F(test_leak, is_reported_at_destruction_with_its_site_and_then_returned_to_
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
+// T.12
 TEST_F(test_leak, through_std_pmr_carries_the_label_of_the_allocation_site) {
   {
     const allocation_site here{"parsing"};
@@ -384,6 +397,7 @@ TEST_F(test_leak, of_over_aligned_blocks_is_returned_whole) {
 
 // ---- failing on demand ----
 
+// T.8
 TEST_F(test_failing, the_nth_request_from_now_fails_and_no_other) {
   resource.deallocate(resource.allocate(8), 8);
   resource.fail_allocation(3);
@@ -396,6 +410,7 @@ TEST_F(test_failing, the_nth_request_from_now_fails_and_no_other) {
   EXPECT_EQ(resource.stats().allocations, 5u);
 }
 
+// T.8
 TEST_F(test_failing, describes_the_failed_request_and_never_calls_the_upstream) {
   resource.fail_allocation(1);
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)resource.allocate(48, 32); });
@@ -405,6 +420,7 @@ TEST_F(test_failing, describes_the_failed_request_and_never_calls_the_upstream) 
   EXPECT_EQ(upstream.calls, 0u);
 }
 
+// T.8
 TEST_F(test_failing, says_that_the_failure_was_injected_and_which_request_it_was) {
   void* const block = resource.allocate(100);
   resource.fail_allocation(2);
@@ -425,6 +441,7 @@ TEST_F(test_failing, says_that_the_failure_was_injected_and_which_request_it_was
   resource.deallocate(block, 100);
 }
 
+// T.8
 TEST_F(test_failing, from_the_nth_request_on_all_fail_until_stopped) {
   resource.fail_allocations_from(2);
   resource.deallocate(resource.allocate(8), 8);
@@ -452,6 +469,7 @@ TEST_F(test_failing, rejects_0_as_the_number_of_a_request) {
 
 // ---- fail_each_allocation ----
 
+// T.9
 TEST_F(fail_each, runs_the_body_once_more_than_it_allocates) {
   int runs = 0, completed = 0;
   const std::size_t failures = fail_each_allocation(resource, [&] {
@@ -483,6 +501,7 @@ TEST_F(fail_each, a_body_may_survive_its_failures) {
   EXPECT_EQ(survived, 1);
 }
 
+// T.9
 TEST_F(fail_each, a_leak_in_a_failure_path_is_reported_with_its_run_and_site) {
   unsigned line = 0;
   fail_each_allocation(resource, [&] {
@@ -553,6 +572,7 @@ TEST_F(fail_each, other_exceptions_pass_with_failing_switched_off) {
   resource.deallocate(resource.allocate(8), 8);
 }
 
+// T.9
 TEST_F(fail_each, a_leak_of_a_run_that_another_exception_ends_is_reported_before_it_passes_through) {
   const auto body = [&] {
     void* first = resource.allocate(40);
@@ -593,6 +613,7 @@ TEST_F(fail_each, a_leak_is_reported_whatever_exception_ends_the_run) {
   EXPECT_EQ(recorder.reports().size(), 3u);
 }
 
+// T.9
 TEST_F(fail_each, a_body_that_changes_which_request_fails_is_rejected_with_a_sentence) {
   const auto sentence_of = [&](auto meddle) -> std::string {
     try {
@@ -618,6 +639,7 @@ TEST_F(fail_each, a_body_that_changes_which_request_fails_is_rejected_with_a_sen
   resource.deallocate(resource.allocate(8), 8);
 }
 
+// T.9
 TEST_F(fail_each, a_bad_alloc_that_was_not_injected_passes) {
   EXPECT_THROW(fail_each_allocation(resource, [] { throw std::bad_alloc{}; }), std::bad_alloc);
 }
@@ -627,6 +649,7 @@ TEST_F(fail_each, failing_is_switched_off_when_an_exception_leaves_before_the_fa
   resource.deallocate(resource.allocate(8), 8);
 }
 
+// T.9
 TEST_F(fail_each, the_loop_is_bounded_with_a_clear_error) {
   int runs = 0;
   const auto body = [&] {
@@ -654,12 +677,14 @@ TEST(test_resource, counts_exactly_what_threads_do) {
   EXPECT_EQ(resource.check_guards(), 0u);
 }
 
+// T.8
 TEST(test_resource, one_request_of_all_threads_fails) {
   test_resource resource{std::pmr::new_delete_resource()};
   resource.fail_allocation(test::storm_rounds);
   EXPECT_EQ(test::storm(resource), 1u);
 }
 
+// T.12
 TEST(test_resource_death, the_default_handler_ends_the_program_at_a_leak) {
   const auto leak = [] {
     test_resource resource{std::pmr::new_delete_resource()};
@@ -670,6 +695,7 @@ TEST(test_resource_death, the_default_handler_ends_the_program_at_a_leak) {
                ".*test_resource_test.cpp:");
 }
 
+// T.11
 TEST(test_resource_death, the_default_handler_ends_the_program_at_a_double_free) {
   test_resource resource{std::pmr::new_delete_resource()};
   void* block = resource.allocate(64);

@@ -90,6 +90,7 @@ TEST(trace_log, knows_one_file_under_two_names) {
   EXPECT_NO_THROW((trace_log{{.csv = "/dev/null", .chrome = "/dev/./null"}})) << "a device is no file";
 }
 
+// T.15
 TEST(trace_log, says_which_file_cannot_be_opened_and_why) {
   trace_files files;
   EXPECT_EQ(sentence_of<std::system_error>({.csv = "/nowhere/run.csv"}),
@@ -106,6 +107,7 @@ TEST(trace_log, says_at_once_that_a_disk_is_full) {
             "trace_log: cannot write /dev/full: No space left on device");
 }
 
+// T.15
 TEST(trace_log, a_disk_that_fills_up_does_not_disturb_the_program_and_close_throws) {
   trace_files files;
   const full_disk disk{100'000};
@@ -128,6 +130,7 @@ TEST(trace_log, a_disk_that_fills_up_with_the_last_record_is_reported_too) {
   EXPECT_THROW(log.close(), std::system_error);
 }
 
+// T.15
 TEST(trace_log, an_error_of_close_alone_is_reported) {
   if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
   trace_files files;
@@ -161,6 +164,7 @@ TEST(trace_log, one_file_that_cannot_be_written_does_not_stop_the_other) {
   EXPECT_EQ(replayed_trace{files.csv()}.deallocations, 20'000u);
 }
 
+// T.15
 TEST(trace_log, its_destructor_reports_an_error_that_was_not_returned) {
   trace_files files;
   const violation_recorder reports;
@@ -206,6 +210,7 @@ TEST(trace_log, is_complete_when_an_exception_ends_the_program_part) {
   EXPECT_EQ(files.events("E").size(), 1u);
 }
 
+// T.15
 TEST(trace_log, its_files_end_with_a_whole_event_at_any_time) {
   trace_files files;
   trace_log log{{.csv = files.csv(), .chrome = files.chrome(), .counter_interval = {}}};

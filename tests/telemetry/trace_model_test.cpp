@@ -7,6 +7,7 @@
 namespace tidemark::test {
 namespace {
 
+// T.5
 TEST(resource_model, agrees_with_the_traced_arena) { run_resource_model<traced_arena_subject>(); }
 
 }  // namespace

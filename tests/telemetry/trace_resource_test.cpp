@@ -39,6 +39,7 @@ constexpr std::chrono::hours never_again{1000};  // as an interval of counters
 
 // ---- the CSV ----
 
+// T.13
 TEST(trace_resource, writes_the_recorded_format) {
   trace_files files;
   {
@@ -82,6 +83,7 @@ TEST(trace_resource, numbers_threads_by_first_appearance_and_no_thread_twice) {
             "op,id,bytes,thread\na,0,8,0\na,1,8,1\na,2,8,2\nf,0,0,3\nf,1,0,3\nf,2,0,3\n");
 }
 
+// T.13
 TEST(trace_resource, what_four_threads_do_can_be_replayed) {
   trace_files files;
   constexpr std::size_t threads = 4, rounds = 5000;
@@ -149,6 +151,7 @@ class one_block_resource final : public std::pmr::memory_resource {
   alignas(16) std::byte block_[16];
 };
 
+// T.5
 TEST(trace_resource, writes_the_end_of_a_block_before_another_thread_gets_its_address) {
   trace_files files;
   constexpr std::size_t rounds = 5000;
@@ -179,6 +182,7 @@ TEST(trace_resource, writes_the_end_of_a_block_before_another_thread_gets_its_ad
 
 // ---- the upstream ----
 
+// T.5
 TEST(trace_resource, an_allocation_that_fails_is_counted_and_not_written) {
   trace_files files;
   recording_resource upstream;
@@ -208,6 +212,7 @@ TEST(trace_resource, an_unknown_pointer_is_passed_on_and_not_written) {
   EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\n");
 }
 
+// T.5
 TEST(trace_resource, blocks_that_an_arena_rewound_over_end_when_their_memory_is_reused) {
   trace_files files;
   {
@@ -316,6 +321,7 @@ TEST(trace_resource, draws_every_change_of_live_bytes_with_an_interval_of_0) {
   EXPECT_EQ(files.counter("heap"), (values{0, 100, 120, 20, 0}));
 }
 
+// T.14
 TEST(trace_resource, keeps_the_peak_and_the_last_of_points_that_it_leaves_out) {
   trace_files files;
   {
@@ -376,6 +382,7 @@ TEST(trace_resource, shares_no_counter_with_another_of_its_name) {
 
 // ---- slices ----
 
+// T.14
 TEST(trace_slice, begins_and_ends_on_the_track_of_its_thread) {
   trace_files files;
   {

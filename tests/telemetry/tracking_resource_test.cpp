@@ -39,6 +39,7 @@ std::string line_number(unsigned line) { return ":" + std::to_string(line); }
 
 // ---- what is on record ----
 
+// T.2
 TEST_F(tracking, a_live_block_is_recorded_until_it_is_deallocated) {
   void* a = resource.allocate(100, 32);
   ASSERT_EQ(resource.leaks().size(), 1u);
@@ -72,6 +73,7 @@ TEST_F(tracking, a_failing_upstream_leaves_no_record) {
 
 // ---- sites ----
 
+// T.2
 TEST_F(tracking, a_direct_call_is_its_own_site) {
   const unsigned line = std::source_location::current().line() + 1;
   void* block = resource.allocate(64);
@@ -87,6 +89,7 @@ TEST_F(tracking, through_std_pmr_the_site_is_unknown) {
   as_pmr().deallocate(block, 64);
 }
 
+// T.2
 TEST_F(tracking, through_std_pmr_an_allocation_site_names_it) {
   const unsigned line = std::source_location::current().line() + 1;
   const allocation_site here{"loading weights"};
@@ -135,6 +138,7 @@ struct tracking_leak : ::testing::Test {
   std::pmr::monotonic_buffer_resource upstream;  // has its memory back in the end, whatever leaks above it
 };
 
+// T.2
 TEST_F(tracking_leak, blocks_are_reported_at_destruction_with_count_bytes_and_sites) {
   unsigned line = 0;
   {
@@ -167,6 +171,7 @@ TEST_F(tracking_leak, one_block_is_said_in_the_singular_and_with_its_label) {
   EXPECT_TRUE(contains(message, "from an unknown place (here)")) << message;
 }
 
+// T.2
 TEST_F(tracking_leak, of_many_blocks_the_oldest_are_named_and_the_rest_are_counted) {
   {
     tracking_resource resource{&upstream, "w"};
@@ -216,6 +221,7 @@ TEST_F(tracking_leak, a_very_long_file_name_does_not_overrun_the_message) {
   EXPECT_TRUE(contains(recorder.reports()[0].message, "; and 2 more")) << recorder.reports()[0].message;
 }
 
+// T.2
 TEST_F(tracking, a_double_free_is_reported_and_does_nothing) {
   void* block = resource.allocate(64);
   resource.deallocate(block, 64);

@@ -97,6 +97,7 @@ static_assert(noexcept(std::declval<cuda_resource<pool>&>().deallocate_sync(null
 static_assert(
     std::is_same_v<decltype(cuda_resource{std::declval<device_pool&>()}), cuda_resource<device_pool>>);
 
+// A.8
 TEST(cuda_resource_handle, its_copies_are_equal_to_it_and_handles_of_other_resources_are_not) {
   pool one, two;
   const cuda_resource memory{one};
@@ -137,6 +138,7 @@ class cuda_resource_of_the_host : public ::testing::Test {
   ::cuda::stream_ref stream_{default_stream};
 };
 
+// A.8
 TEST_F(cuda_resource_of_the_host, a_ref_allocates_and_frees_memory) {
   synchronous_ref<host_accessible> ref{memory_};
   auto* const block = static_cast<std::byte*>(allocate_of(ref, 1000, 64));
@@ -149,6 +151,7 @@ TEST_F(cuda_resource_of_the_host, a_ref_allocates_and_frees_memory) {
   deallocate_of(ref, again, 1000, 64);
 }
 
+// A.8
 TEST_F(cuda_resource_of_the_host, so_does_one_with_streams) {
   stream_ordered_ref<host_accessible> ref{memory_};
   void* const block = allocate_of(ref, stream_, 1000, 64);
@@ -185,6 +188,7 @@ TEST_F(cuda_resource_of_the_host, null_is_deallocated_without_a_call) {
   EXPECT_EQ(pool_.stats().deallocations, 0u);
 }
 
+// A.8
 TEST(cuda_resource_alignment, is_256_at_least_where_devices_may_touch_the_memory) {
   arena step;
   cuda_resource<arena, memory_access::host_and_device> memory{step};
@@ -284,6 +288,7 @@ TEST_F(cuda_resource_streams, on_the_stream_of_the_resource_no_call_is_made) {
   EXPECT_EQ(memory().allocate(own_.get(), 512), block);
 }
 
+// A.9
 TEST_F(cuda_resource_streams, work_of_another_stream_waits_for_that_of_the_resources_stream) {
   put_on(own_, "uses the block that was deallocated");
   (void)memory().allocate(other_.get(), 512);
@@ -302,6 +307,7 @@ TEST_F(cuda_resource_streams, the_resources_stream_does_not_wait_for_the_stream_
   device_.run_all();
 }
 
+// A.9
 TEST_F(cuda_resource_streams, the_resources_stream_waits_for_the_work_behind_which_memory_is_freed) {
   void* const block = memory().allocate(other_.get(), 512);
   put_on(other_, "uses the block");
@@ -470,6 +476,7 @@ TEST_F(cuda_resource_streams, where_the_resource_has_no_memory_the_driver_is_not
 
 // ---- captures ---------------------------------------------------------------------------------------------
 
+// A.10
 TEST_F(cuda_resource_streams, a_capture_gets_no_memory_of_a_stream_outside_and_lives_on) {
   (void)block_in_advance();
   begin_capture(other_);
@@ -499,6 +506,7 @@ TEST_F(cuda_resource_streams, work_outside_gets_no_memory_of_a_captured_stream_a
   expect_lives_on(own_);
 }
 
+// A.10
 TEST_F(cuda_resource_streams, a_capture_allocates_from_its_own_stream_without_a_call) {
   void* const block = block_in_advance();
   begin_capture(own_);
@@ -545,6 +553,7 @@ class cuda_resource_of_no_stream : public cuda_resource_streams {
   cuda_resource<pool, memory_access::host_and_device> managed_{shared_, device_};
 };
 
+// A.9
 TEST_F(cuda_resource_of_no_stream, memory_is_freed_when_the_named_streams_work_has_ended) {
   void* const block = managed_.allocate(other_.get(), 512);
   put_on(other_, "uses the block");

@@ -157,6 +157,7 @@ TEST(foreign_resource_calls, go_to_the_names_of_older_sources) {
   EXPECT_EQ(source.notes.calls, (calls{{"allocate", 100, 64}, {"deallocate", 100, 64}}));
 }
 
+// A.6
 TEST(foreign_resource_calls, go_to_the_names_of_newer_sources) {
   logged_memory notes;
   newer_source source{&notes};
@@ -165,6 +166,7 @@ TEST(foreign_resource_calls, go_to_the_names_of_newer_sources) {
   EXPECT_EQ(notes.calls, (calls{{"allocate_sync", 100, 64}, {"deallocate_sync", 100, 64}}));
 }
 
+// A.6
 TEST(foreign_resource_calls, go_to_those_of_thrust) {
   thrust_source source;
   foreign_resource memory{source};
@@ -291,6 +293,7 @@ void expect_usable(std::pmr::memory_resource& memory) {
   }
 }
 
+// A.6
 TEST(foreign_resource_upstream, a_pool_lies_on_a_pool_of_thrust) {
   ::thrust::mr::new_delete_resource memory;
   thrust_pool source{&memory};
@@ -331,6 +334,7 @@ TEST(foreign_resource_upstream, an_adaptor_counts_what_comes_by_way_of_cccl_and_
   expect_usable(counted);
 }
 
+// A.6
 TEST(foreign_resource_upstream, exceptions_of_a_source_pass_through_and_the_arena_stays_usable) {
   older_source source;
   foreign_resource upstream{source};
@@ -373,6 +377,7 @@ TEST(foreign_resource_equality, is_that_of_the_sources_where_they_tell) {
   EXPECT_FALSE(foreign_resource{a} == foreign_resource{other});
 }
 
+// A.6
 TEST(foreign_resource_equality, does_not_trust_that_of_thrust) {
   thrust_source a, b;
   ASSERT_TRUE(a == b) << "Thrust has fixed this: its == says that all are equal in 3.0 and 3.5";

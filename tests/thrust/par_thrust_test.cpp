@@ -171,6 +171,7 @@ class policies : public thrust_machine {
 
 // ---- results ----
 
+// A.4
 TEST_F(policies, give_right_results_for_all_lengths) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
@@ -181,6 +182,7 @@ TEST_F(policies, give_right_results_for_all_lengths) {
   }
 }
 
+// A.4
 TEST_F(policies, that_do_not_wait_give_the_same_results) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
@@ -196,6 +198,7 @@ TEST_F(policies, that_do_not_wait_give_the_same_results) {
   EXPECT_EQ(numbers_in(not_waited), numbers_in(waited));
 }
 
+// A.4
 TEST_F(policies, on_a_resource_of_any_type_and_on_a_named_stream_give_the_same_results) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
@@ -218,6 +221,7 @@ TEST_F(policies, are_values_that_serve_many_calls) {
 
 // ---- where temporaries come from ----
 
+// A.4
 TEST_F(policies, allocate_and_free_temporaries_of_the_resource) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
@@ -234,6 +238,7 @@ TEST_F(policies, allocate_and_free_temporaries_of_the_resource) {
   EXPECT_EQ(data.stats().peak_bytes, data_bytes);
 }
 
+// A.5
 TEST_F(policies, allocate_nothing_from_the_system_once_the_arena_is_warm) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
@@ -253,6 +258,7 @@ TEST_F(policies, allocate_nothing_from_the_system_once_the_arena_is_warm) {
 
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA  // chunks of a resource are written by the host
 
+// A.5
 TEST_F(policies, allocate_nothing_from_the_upstream_once_the_arena_is_warm) {
   statistics_resource upstream;
   upstream_arena step{&upstream};
@@ -277,6 +283,7 @@ TEST_F(policies, have_no_use_for_a_stream_without_cuda) {
   run_all(data, par_nosync(step, no_stream), 1000);
 }
 
+// A.13
 // Guards are written around blocks, which the host can do in its own memory.
 TEST_F(policies, pass_on_each_failure_of_the_resource_and_leak_nothing) {
   const violation_recorder violations;
@@ -414,6 +421,7 @@ class bound_resource final : public std::pmr::memory_resource {
   gpu::stream_handle stream_;
 };
 
+// A.4
 TEST_F(policies, of_another_stream_than_their_resource_are_rejected) {
   int something = 0;
   const auto other_stream = reinterpret_cast<gpu::stream_handle>(&something);

@@ -88,6 +88,7 @@ struct alignas(512) wide {
   unsigned char bytes[512];
 };
 
+// A.2
 TEST(thrust_allocators, request_and_free_256_bytes_of_alignment_at_least) {
   logging_resource memory;
   thrust_allocator<char, logging_resource, void*> chars{&memory};
@@ -100,6 +101,7 @@ TEST(thrust_allocators, request_and_free_256_bytes_of_alignment_at_least) {
   EXPECT_EQ(memory.deallocations, memory.allocations);
 }
 
+// A.2
 TEST(thrust_allocators, reject_more_elements_than_max_size) {
   logging_resource memory;
   thrust_allocator<double> doubles{&memory};
@@ -112,6 +114,7 @@ TEST(thrust_allocators, reject_more_elements_than_max_size) {
 
 // ---- what they are of ----
 
+// A.2
 TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {
   logging_resource memory;
   const thrust_allocator<int, logging_resource> numbers{&memory, stream_at(8)};
@@ -121,6 +124,7 @@ TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {
   EXPECT_TRUE(others == numbers);
 }
 
+// A.2
 TEST(thrust_allocators, have_the_stream_that_their_resource_is_of) {
   bound_resource bound{stream_at(16)};
   EXPECT_EQ((thrust_allocator<int, bound_resource>{&bound}.stream()), stream_at(16));
@@ -131,6 +135,7 @@ TEST(thrust_allocators, have_the_stream_that_their_resource_is_of) {
   EXPECT_EQ((thrust_allocator<int>{&erased, stream_at(24)}.stream()), stream_at(24));
 }
 
+// A.14
 TEST(thrust_allocators, are_equal_if_their_resources_are) {
   logging_resource one, twin, other;
   one.twin = &twin;

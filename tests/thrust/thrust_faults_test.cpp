@@ -95,6 +95,7 @@ class thrust_faults : public ::testing::Test {
 
 // ---- thrust::mr::memory_resource ----
 
+// A.18
 // `operator==` asks the right side whether it is equal to itself. Once fixed, `thrust_resource` needs no `==`
 // of its own.
 TEST_F(thrust_faults, any_two_resources_are_equal) {
@@ -104,12 +105,14 @@ TEST_F(thrust_faults, any_two_resources_are_equal) {
   EXPECT_FALSE(one != other);
 }
 
+// A.18
 // The documentation says so; the macro that decides has one name where it is set and another where it is
 // requested. Once fixed, `foreign_resource` is of no use for such a resource, which is one of std::pmr then.
 TEST_F(thrust_faults, a_resource_of_raw_pointers_is_not_of_std_pmr) {
   static_assert(!std::is_base_of_v<std::pmr::memory_resource, thrust::mr::memory_resource<void*>>);
 }
 
+// A.18
 // An allocator requests alignof(T), and algorithms that read wide words get such memory from policies.
 // Once fixed, `thrust_resource` need not raise the alignment of requests.
 TEST_F(thrust_faults, the_requested_alignment_is_that_of_the_elements_alone) {
@@ -118,6 +121,7 @@ TEST_F(thrust_faults, the_requested_alignment_is_that_of_the_elements_alone) {
   EXPECT_EQ(one_.aligns, std::vector<std::size_t>{1});
 }
 
+// A.18
 // `deallocate` is noexcept, and what it calls may throw, which ends the program. Once fixed,
 // `thrust_resource` need not catch what a resource throws.
 TEST_F(thrust_faults, an_exception_in_deallocate_ends_the_program) {
@@ -137,6 +141,7 @@ TEST_F(thrust_faults, an_exception_in_deallocate_ends_the_program) {
 
 // ---- vectors and their allocators ----
 
+// A.18
 // Move assignment takes the other's memory whatever the allocators say; one that stays behind gets what is
 // not its own. Once fixed, `thrust_allocator` could stay with its container, as
 // `std::pmr::polymorphic_allocator` does.
@@ -152,6 +157,7 @@ TEST_F(thrust_faults, moves_leave_memory_with_a_foreign_allocator) {
   EXPECT_EQ(other_.blocks.size(), 1u) << "and the resource that it is of never gets it";
 }
 
+// A.18
 // Copy assignment that takes an allocator along forgets how many elements it has destroyed: those are
 // destroyed again, where no memory is. Fixed in 3.5. `thrust_allocator` does not propagate on copies, for
 // other reasons, too.
@@ -172,6 +178,7 @@ TEST_F(thrust_faults, copies_that_take_an_allocator_along_destroy_elements_twice
   EXPECT_EQ(counted_element::living(), 0u);
 }
 
+// A.18
 // `assign(n, value)` beyond the capacity makes a vector of a default-constructed allocator. With
 // `thrust_allocator`, which has no default, it does not compile: assign a vector, or clear and resize.
 // Once fixed, docs/thrust.md need not say so.
@@ -184,6 +191,7 @@ TEST_F(thrust_faults, assigning_n_values_forgets_the_allocator) {
   EXPECT_TRUE(one_.blocks.empty());
 }
 
+// A.18
 // No constructor from another kind of vector takes an allocator: with one, the other vector is first copied
 // into a vector of a default-constructed allocator. With `thrust_allocator` that does not compile: use the
 // constructor from a range. Once fixed, docs/thrust.md need not say so.
@@ -199,6 +207,7 @@ TEST_F(thrust_faults, copies_of_another_kind_of_vector_go_through_an_allocator_t
 
 // ---- exceptions ----
 
+// A.18
 // A vector whose elements throw while they are made destroys none that were: whatever these own is lost.
 // Their memory is deallocated. Once fixed, elements that throw may own something.
 TEST_F(thrust_faults, elements_made_before_one_that_throws_are_not_destroyed) {
@@ -208,6 +217,7 @@ TEST_F(thrust_faults, elements_made_before_one_that_throws_are_not_destroyed) {
   EXPECT_EQ(counted_element::living(), 3u);
   EXPECT_TRUE(one_.blocks.empty());
 }
+// A.18
 TEST_F(thrust_faults, elements_copied_to_larger_memory_before_one_that_throws_are_not_destroyed) {
   using vector = recording_vector<counted_element, false, true>;
   vector elements(5, &one_);
@@ -216,6 +226,7 @@ TEST_F(thrust_faults, elements_copied_to_larger_memory_before_one_that_throws_ar
   EXPECT_EQ(counted_element::living(), 5u + 3u);
 }
 
+// A.18
 // A copy whose elements throw destroys all that there were to be, also those that were never made: whoever
 // has a destructor that does something must not throw from a copy. Once fixed, it may.
 TEST_F(thrust_faults, elements_of_a_copy_that_throws_are_destroyed_whether_they_were_made_or_not) {

@@ -50,6 +50,7 @@ static_assert(std::is_copy_assignable_v<thrust_resource<arena>>);
 
 // ---- what is requested of the resource ----
 
+// A.1
 TEST(thrust_resources, raise_alignments_to_256_in_allocate_and_deallocate) {
   logging_resource memory;
   thrust_resource<logging_resource, void*> handle{&memory};
@@ -99,6 +100,7 @@ TEST(thrust_resources, ignore_null) {
   EXPECT_EQ(step.position(), 0u);
 }
 
+// A.1
 TEST(thrust_resources, warn_where_the_resource_throws_on_return_and_name_the_bytes) {
   const warning_recorder warnings;
   logging_resource memory;
@@ -138,6 +140,7 @@ TEST(thrust_resources, of_vectors_warn_where_the_resource_throws_on_return) {
 
 // ---- equality ----
 
+// A.1 A.14
 TEST(thrust_resources, are_equal_if_their_resources_are) {
   logging_resource one, twin, other;
   one.twin = &twin;
@@ -150,6 +153,7 @@ TEST(thrust_resources, are_equal_if_their_resources_are) {
   EXPECT_TRUE(handle{&one} != handle{&other});
 }
 
+// A.1
 TEST(thrust_resources, say_by_is_equal_of_the_base_whether_they_are_equal) {
   logging_resource one, other;
   const thrust_resource<logging_resource> a{&one}, same{&one}, b{&other};
@@ -177,6 +181,7 @@ TEST(thrust_resources, serve_thrusts_own_allocator) {
   EXPECT_FALSE(allocator{&handle} == allocator{&other});
 }
 
+// A.1
 TEST(thrust_resources, serve_thrusts_policy_by_their_address) {
   arena step;
   statistics_resource counted{&step};
@@ -204,6 +209,7 @@ void use(Pool& pool) {
   }
 }
 
+// A.1
 TEST(thrust_resources, are_what_a_pool_of_thrusts_is_on) {
   statistics_resource counted;
   thrust_resource<statistics_resource, void*> handle{&counted};

@@ -84,6 +84,7 @@ TYPED_TEST_SUITE(vector_failures, kinds);
 
 // ---- constructors of elements ----
 
+// A.13
 TYPED_TEST(vector_failures, in_construction_lose_no_memory) {
   const std::vector<counted_element> numbers(4);
   const counted_element value{7};
@@ -106,6 +107,7 @@ TYPED_TEST(vector_failures, in_construction_lose_no_memory) {
   });
 }
 
+// A.13
 TYPED_TEST(vector_failures, in_growth_leave_the_vector_unchanged) {
   const counted_element value{7};
   this->fail_each_construction_of([](auto& elements) { elements.reserve(10); });
@@ -158,6 +160,7 @@ TYPED_TEST(vector_failures, cannot_come_of_moves_and_swaps_which_construct_nothi
   EXPECT_EQ(counted_element::destroyed_unborn(), 0u);
 }
 
+// A.13
 TYPED_TEST(vector_failures, in_an_arena_leave_it_at_the_mark_of_its_scope) {
   arena step;
   const std::size_t before = step.position();
@@ -178,6 +181,7 @@ TYPED_TEST(vector_failures, in_an_arena_leave_it_at_the_mark_of_its_scope) {
 
 // ---- refusals of memory ----
 
+// A.13
 TYPED_TEST(vector_failures, of_the_resource_leave_vectors_unchanged_and_lose_nothing) {
   const violation_recorder violations;
   test_resource memory;

@@ -97,6 +97,7 @@ TEST_F(vectors_on, a_pool_get_the_memory_of_those_before_them) {
   EXPECT_EQ(blocks.stats().misses, misses);
 }
 
+// A.7
 TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
   machine_arena step = make_arena();
   machine_pool blocks = make_pool();
@@ -130,6 +131,7 @@ TEST_F(vectors_on, an_epoch_resource_serve_inside_and_outside_of_epochs) {
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
 }
 
+// A.7
 TEST_F(vectors_on, an_epoch_resource_outlive_the_epoch_if_they_are_kept) {
   machine_pool blocks = make_pool();
   epoch_resource memory{&blocks};
@@ -203,6 +205,7 @@ TEST_F(vectors_on, a_graph_arena_are_made_in_a_capture_of_what_was_rehearsed) {
   EXPECT_EQ(made.arena().high_water_bytes(), made.arena().stats().reserved_bytes);
 }
 
+// A.7
 TEST_F(vectors_on, a_graph_arena_are_there_for_each_replay) {
   replaying_backend backend;
   statistics_resource counted{&memory()};
@@ -232,6 +235,7 @@ TEST_F(vectors_on, a_graph_arena_are_there_for_each_replay) {
   EXPECT_EQ(counted.stats().used_blocks, 0u);
 }
 
+// A.7
 TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph_inside) {
   machine_pool blocks = make_pool();
   capture_switch program{&blocks};
@@ -261,6 +265,7 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
 
 // ---- workspaces ----
 
+// A.7
 // A workspace allocates by type and scope, and is not a resource: single buffers are not freed.
 // What a function needs for vectors and temporaries of Thrust is therefore one acquisition, and a borrowed
 // arena on it, which lives and ends with the workspace's scope. Making one costs a few stores.
@@ -322,6 +327,7 @@ TEST_F(vectors_on, an_arena_start_at_multiples_of_256_bytes_whatever_their_eleme
 
 // ---- equality ----
 
+// A.14
 TEST_F(vectors_on, two_resources_have_allocators_that_differ) {
   machine_arena step = make_arena();
   machine_arena other = make_arena();

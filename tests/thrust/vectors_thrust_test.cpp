@@ -54,6 +54,7 @@ TYPED_TEST_SUITE(vectors, kinds);
 
 // ---- construction ----
 
+// A.3
 TYPED_TEST(vectors, of_n_elements_have_them_all_made) {
   auto step = this->make_step();
   const typename TestFixture::vector elements(100, &step);
@@ -89,6 +90,7 @@ TYPED_TEST(vectors, of_no_elements_allocate_nothing) {
   EXPECT_EQ(step.position(), 0u);
 }
 
+// A.3
 TYPED_TEST(vectors, that_are_copies_lie_in_the_same_resource) {
   auto step = this->make_step();
   const typename TestFixture::vector elements({1, 2, 3}, &step);
@@ -128,6 +130,7 @@ TYPED_TEST(vectors, that_are_moved_take_memory_and_leave_an_empty_one_of_the_sam
 
 // ---- assignment and swap ----
 
+// A.3
 TYPED_TEST(vectors, that_are_assigned_a_copy_keep_their_resource) {
   auto step = this->make_step();
   auto kept = this->make_step();
@@ -144,6 +147,7 @@ TYPED_TEST(vectors, that_are_assigned_a_copy_keep_their_resource) {
   EXPECT_EQ(numbers_in(results), numbers_from_to(1, 3));
 }
 
+// A.3
 TYPED_TEST(vectors, that_are_assigned_a_moved_one_take_its_resource) {
   auto step = this->make_step();
   auto other = this->make_step();
@@ -161,6 +165,7 @@ TYPED_TEST(vectors, that_are_assigned_a_moved_one_take_its_resource) {
   EXPECT_EQ(counted_step.stats().used_blocks, 0u);
 }
 
+// A.3
 TYPED_TEST(vectors, that_are_swapped_swap_their_resources) {
   auto step = this->make_step();
   auto other = this->make_step();
@@ -186,6 +191,7 @@ TYPED_TEST(vectors, that_are_swapped_swap_their_resources) {
 
 // ---- growth ----
 
+// A.3
 TYPED_TEST(vectors, grow_through_an_arena_and_keep_what_they_hold) {
   auto step = this->make_step();
   statistics_resource counted{&step};
@@ -199,6 +205,7 @@ TYPED_TEST(vectors, grow_through_an_arena_and_keep_what_they_hold) {
   EXPECT_EQ(counted.stats().used_blocks, 1u);
 }
 
+// A.3
 TYPED_TEST(vectors, are_resized_up_with_new_elements_and_down_without_them) {
   auto step = this->make_step();
   typename TestFixture::vector elements({1, 2, 3}, &step);
@@ -212,6 +219,7 @@ TYPED_TEST(vectors, are_resized_up_with_new_elements_and_down_without_them) {
   EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 7, 7}));
 }
 
+// A.3
 TYPED_TEST(vectors, that_shrink_free_their_memory) {
   auto step = this->make_step();
   statistics_resource counted{&step};
@@ -225,6 +233,7 @@ TYPED_TEST(vectors, that_shrink_free_their_memory) {
 
 // ---- steps ----
 
+// A.7
 TYPED_TEST(vectors, of_a_step_vanish_with_it_and_the_next_turn_gets_their_addresses) {
   auto step = this->make_step();
   std::vector<void const*> first_turn;

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every test that docs/coverage.md and docs/proofs.md name exists, and no line of the former's table is without one.
+"""Writes docs/coverage.md from the tags in the tests, and checks it.
+
+A tag is a line of comment above a test, which names the lines of the page that the test shows: `// S0.1 P.12`. The text of the page is
+tests/tools/coverage.in.md: each row has a line, what it says, and the tests that are no GoogleTest, or a sentence why it has none. The tagged
+tests of a line come before those, in the order of the files.
+
+    coverage.py          writes the page
+    coverage.py BUILD    fails if the page is not up to date, if a tag names no line, if a line has no test, or if a test that the page or
+                         docs/proofs.md names is not one that ctest knows in BUILD
 
 A name `suite.test` is met by a test that ctest knows as such, by a typed one, `instance/suite.test<...>`, or by one with a
 parameter, `instance/suite.test/parameter`, to which GoogleTest adds `# GetParam() = ...` where it has no name for it. Tests of
@@ -11,37 +19,84 @@ import re
 import subprocess
 import sys
 
-coverage, build_dir = sys.argv[1:]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/coverage.md"
+TEXT = ROOT / "tests/tools/coverage.in.md"
+FOLDERS = ["tests", "planner", "adapters", "examples", "bench"]
 
 # The parts that are delivered, and how many lines each has. A part that is listed is whole.
 LINES = {"S0": 36, "S1": 38, "S2": 30, "S3": 37, "S4": 78, "G": 16, "H": 17, "R": 13, "L": 15, "N": 8, "T": 22, "A": 18, "P": 42, "V": 7, "B": 14,
          "E": 9, "K": 11, "D": 20}
+TAGS = r"[A-Z]\d?\.\d+(?: [A-Z]\d?\.\d+)*"
+TAGGED_TEST = rf"^// ({TAGS})\n(?://.*\n)*(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)"
+ROW = r"\| (\w+\.\d+) \| ([^|]+) \| ([^|]*)\|"
 
-listed = json.loads(subprocess.run(["ctest", "--test-dir", build_dir, "--show-only=json-v1"],
-                                   capture_output=True, text=True, check=True).stdout)
-known = set()
-for test in listed["tests"]:
-    name = re.sub(r"^(thrust_[a-z]+_[0-9]+|mpich|openmpi)_", "", test["name"])
-    known.add(name)
-    # Prefix/suite.test, suite/0.test, suite/type.test: either part may be the suite.
-    if typed := re.fullmatch(r"(\w+(?:/\w+)*)\.(\w+)(?:/\w+)?", re.split("[<#]", name)[0].strip()):
-        known |= {f"{part}.{typed[2]}" for part in typed[1].split("/")}
 
-text = pathlib.Path(coverage).read_text()
-rows = re.findall(r"^\| (\w+\.\d+) \| ([^|]+) \| ([^|]+) \|$", text, re.M)
-failures = [f"not a row of three cells: {row}" for row in re.findall(r"^ *\|? *[A-Z]\d?\.\d.*$", text, re.M)
-            if not re.fullmatch(r"\| \w+\.\d+ \| [^|]+ \| [^|]+ \|", row)]
-for line, _, tests in rows:
-    names = re.findall(r"`(\w+\.\w+)`", tests)
-    if not names and not tests.strip().endswith("."):
-        failures.append(f"{line}: names no test and gives no sentence why")
-    failures += [f"{line}: no such test: {name}" for name in names if name not in known]
-proofs = (pathlib.Path(coverage).parent / "proofs.md").read_text()
-failures += [f"proofs.md: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", proofs)
-             if name not in known and not name.endswith((".md", ".hpp", ".py"))]
-seen = [line for line, _, _ in rows]
-failures += [f"{part}.{i}: missing" for part, n in LINES.items() for i in range(1, n + 1) if f"{part}.{i}" not in seen]
-failures += [f"{line}: not a line of a part in LINES" for line in seen if line.split(".")[0] not in LINES]
-failures += [f"{line}: twice" for line in sorted(set(seen)) if seen.count(line) > 1]
-print(f"{len(rows)} lines, {len(known)} tests, {len(failures)} failures", *failures, sep="\n")
-sys.exit(1 if failures or not rows else 0)
+def tagged():
+    """Returns the tests of each line that a tag names, in the order of files."""
+    found = {}
+    for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*") if p.suffix in (".cpp", ".cu", ".hpp")):
+        for tags, suite, test in re.findall(TAGGED_TEST, path.read_text(), re.M):
+            for line in tags.split():
+                found.setdefault(line, []).append(f"`{suite}.{test}`")
+    return found
+
+
+def page(tests):
+    """Returns the page, made of its text and of `tests`, which are tagged."""
+    def row(match):
+        return f"| {match[1]} | {match[2]} | {' '.join([*tests.get(match[1], []), match[3].strip()]).strip()} |"
+    return "\n".join(re.sub(f"^{ROW}$", row, line) for line in TEXT.read_text().split("\n"))
+
+
+def known_tests(build_dir):
+    """Returns the names by which the page may call the tests that ctest knows."""
+    listed = json.loads(subprocess.run(["ctest", "--test-dir", build_dir, "--show-only=json-v1"],
+                                       capture_output=True, text=True, check=True).stdout)
+    known = set()
+    for test in listed["tests"]:
+        name = re.sub(r"^(thrust_[a-z]+_[0-9]+|mpich|openmpi)_", "", test["name"])
+        known.add(name)
+        # Prefix/suite.test, suite/0.test, suite/type.test: either part may be the suite.
+        if typed := re.fullmatch(r"(\w+(?:/\w+)*)\.(\w+)(?:/\w+)?", re.split("[<#]", name)[0].strip()):
+            known |= {f"{part}.{typed[2]}" for part in typed[1].split("/")}
+    return known
+
+
+def failures_of(tests, text, known):
+    """Returns what is wrong with the page `text`: each as one line."""
+    rows = re.findall(f"^{ROW}$", text, re.M)
+    seen = [line for line, _, _ in rows]
+    failures = [f"not a row of three cells: {row}" for row in re.findall(r"^ *\|? *[A-Z]\d?\.\d.*$", text, re.M)
+                if not re.fullmatch(ROW, row)]
+    failures += [f"{line}: a tag of {' '.join(names)}, but not a line of the page" for line, names in tests.items() if line not in seen]
+    for line, _, cell in rows:
+        names = re.findall(r"`(\w+\.\w+)`", cell)
+        if not names and not cell.strip().endswith("."):
+            failures.append(f"{line}: no test has its tag, and no sentence says why")
+        failures += [f"{line}: no such test: {name}" for name in names if name not in known]
+    proofs = (ROOT / "docs/proofs.md").read_text()
+    failures += [f"proofs.md: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", proofs)
+                 if name not in known and not name.endswith((".md", ".hpp", ".py"))]
+    failures += [f"{part}.{i}: missing" for part, n in LINES.items() for i in range(1, n + 1) if f"{part}.{i}" not in seen]
+    failures += [f"{line}: not a line of a part in LINES" for line in seen if line.split(".")[0] not in LINES]
+    failures += [f"{line}: twice" for line in sorted(set(seen)) if seen.count(line) > 1]
+    if text != PAGE.read_text():
+        failures.append("docs/coverage.md is not up to date: run tests/tools/coverage.py")
+    return failures
+
+
+def main():
+    tests = tagged()
+    text = page(tests)
+    if len(sys.argv) == 1:
+        PAGE.write_text(text)
+        return 0
+    known = known_tests(sys.argv[1])
+    failures = failures_of(tests, text, known)
+    print(f"{text.count(chr(10))} lines of text, {len(known)} tests, {len(failures)} failures", *failures, sep="\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

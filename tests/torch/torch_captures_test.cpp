@@ -71,6 +71,7 @@ struct torch_captures : torch_test, ::testing::WithParamInterface<char const*> {
 INSTANTIATE_TEST_SUITE_P(each, torch_captures, ::testing::Values("cache", "pool", "planned"),
                          [](auto const& kind) { return std::string{kind.param}; });
 
+// L.9
 TEST_P(torch_captures, get_memory_without_a_call_that_ends_them) {
   begin();
   std::vector<void*> blocks;
@@ -81,6 +82,7 @@ TEST_P(torch_captures, get_memory_without_a_call_that_ends_them) {
   torch.release_pool_fn(0, first_pool);
 }
 
+// L.9
 TEST_P(torch_captures, reuse_memory_within_a_capture) {
   begin();
   void* const first = torch.malloc(bytes, main);
@@ -91,6 +93,7 @@ TEST_P(torch_captures, reuse_memory_within_a_capture) {
   torch.release_pool_fn(0, first_pool);
 }
 
+// L.10
 TEST_P(torch_captures, keep_the_memory_of_a_graph_while_it_can_be_launched) {
   void *temporary = nullptr, *result = nullptr;
   const gpu::executable_handle graph = capture(temporary, result);
@@ -123,6 +126,7 @@ TEST_P(torch_captures, keep_the_memory_of_a_graph_where_memory_is_short) {
   destroy(graph);
 }
 
+// L.10
 TEST_P(torch_captures, return_memory_when_the_pool_was_released_and_no_launch_runs) {
   void *temporary = nullptr, *result = nullptr;
   const gpu::executable_handle graph = capture(temporary, result);
@@ -136,6 +140,7 @@ TEST_P(torch_captures, return_memory_when_the_pool_was_released_and_no_launch_ru
   EXPECT_EQ(held_bytes(), 0u);
 }
 
+// L.10
 TEST_P(torch_captures, keep_a_result_that_outlives_its_graph) {
   void *temporary = nullptr, *result = nullptr;
   destroy(capture(temporary, result));
@@ -146,6 +151,7 @@ TEST_P(torch_captures, keep_a_result_that_outlives_its_graph) {
   EXPECT_EQ(held_bytes(), 0u);
 }
 
+// L.10
 TEST_P(torch_captures, share_a_pool_until_the_last_graph_of_it_ends) {
   void *temporary = nullptr, *result = nullptr, *second = nullptr, *kept = nullptr;
   const gpu::executable_handle graph = capture(temporary, result);
@@ -175,6 +181,7 @@ TEST_P(torch_captures, keep_pools_apart) {
   destroy(foreign, {0, 2});
 }
 
+// L.9
 TEST_P(torch_captures, leave_streams_that_they_do_not_take_to_their_own_memory) {
   begin();
   void* const outside = torch.malloc(bytes, side);
@@ -187,6 +194,7 @@ TEST_P(torch_captures, leave_streams_that_they_do_not_take_to_their_own_memory) 
   EXPECT_EQ(torch.stat("capture_pools"), 0u);
 }
 
+// L.9
 TEST_P(torch_captures, let_a_recorded_block_wait_for_their_end) {
   void* const block = torch.malloc(bytes, side);
   begin();
@@ -214,6 +222,7 @@ TEST_P(torch_captures, go_on_where_memory_is_short) {
   torch.release_pool_fn(0, first_pool);
 }
 
+// L.10
 TEST_P(torch_captures, make_room_by_what_released_pools_keep) {
   void *temporary = nullptr, *result = nullptr;
   begin();
@@ -226,6 +235,7 @@ TEST_P(torch_captures, make_room_by_what_released_pools_keep) {
   EXPECT_NE(result, nullptr);
 }
 
+// L.9
 TEST_P(torch_captures, may_be_of_a_thread_and_not_of_a_stream) {
   const std::thread::id own = std::this_thread::get_id();
   torch.begin_pool_fn(0, {0, 5}, [own](gpu::stream_handle) { return std::this_thread::get_id() == own; });
@@ -250,6 +260,7 @@ TEST_P(torch_captures, take_the_pool_that_was_begun_last) {
   torch.release_pool_fn(0, {0, 2});
 }
 
+// L.12
 TEST_P(torch_captures, say_which_pool_was_begun_twice_or_never) {
   const auto none = [](gpu::stream_handle) { return false; };
   torch.begin_pool_fn(0, {3, 0}, none);

@@ -68,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(recorded, torch_repeated_steps,
                                            std::tuple{"mlp", "planned"}),
                          name_of);
 
+// L.8
 TEST_P(torch_repeated_steps, make_no_call_to_the_driver_any_more) {
   const auto run = [this] {
     play(0, steps.front().first_event, false);
@@ -83,6 +84,7 @@ TEST_P(torch_repeated_steps, make_no_call_to_the_driver_any_more) {
   EXPECT_EQ(calls_of(device, run), call_names{});
 }
 
+// K.8 L.8
 TEST_P(torch_steps, share_no_memory_with_work_that_still_uses_it_and_return_all) {
   play(0, steps.front().first_event);
   for (trace_step const& step : steps) {
@@ -98,6 +100,7 @@ TEST_P(torch_steps, share_no_memory_with_work_that_still_uses_it_and_return_all)
   EXPECT_EQ(held_bytes(), 0u);
 }
 
+// L.8
 TEST_P(torch_steps, follow_a_plan_where_one_was_chosen) {
   play(0, steps.front().first_event, false);
   for (trace_step const& step : steps) {
@@ -121,6 +124,7 @@ TEST_P(torch_steps, have_a_plan_for_each_kind) {
   EXPECT_EQ(torch.stat("planned_steps"), is("planned") ? 4u : 0u);
 }
 
+// L.8
 TEST_P(torch_steps, may_begin_before_the_first_block) {
   EXPECT_EQ(torch.begin_step(0), nullptr);
   (void)torch.malloc(1 * MiB, main);

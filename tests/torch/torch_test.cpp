@@ -35,6 +35,7 @@ struct torch_resources : torch_test, ::testing::WithParamInterface<char const*> 
 INSTANTIATE_TEST_SUITE_P(each, torch_resources, ::testing::Values("cache", "pool", "planned"),
                          [](auto const& kind) { return std::string{kind.param}; });
 
+// L.3
 TEST_P(torch_resources, gives_each_live_block_bytes_of_its_own) {
   std::vector<void*> blocks;
   for (std::size_t i = 0; i < 300; ++i) blocks.push_back(torch.malloc(1 + 777 * i, i % 3 == 0 ? side : main));
@@ -42,12 +43,14 @@ TEST_P(torch_resources, gives_each_live_block_bytes_of_its_own) {
   for (std::size_t i = 0; i < 300; ++i) (void)torch.malloc(1 + 555 * i, main);
 }
 
+// L.3
 TEST_P(torch_resources, returns_null_for_no_bytes_and_takes_it_back) {
   EXPECT_EQ(torch.malloc(0, main), nullptr);
   torch.raw_delete(nullptr);
   EXPECT_STREQ(torch.stats(0), "{}") << "nothing was made for it";
 }
 
+// L.3
 TEST_P(torch_resources, reuses_a_freed_block_on_its_stream_without_a_call) {
   void* const first = torch.malloc(1 * MiB, main);
   write(first, 1 * MiB, main);
@@ -63,6 +66,7 @@ TEST_P(torch_resources, reuses_a_freed_block_on_its_stream_without_a_call) {
             call_names{});
 }
 
+// L.4
 TEST_P(torch_resources, keeps_a_freed_block_for_its_own_stream) {
   void* const block = torch.malloc(1 * MiB, main);
   write(block, 1 * MiB, main);
@@ -73,6 +77,7 @@ TEST_P(torch_resources, keeps_a_freed_block_for_its_own_stream) {
   EXPECT_EQ(torch.malloc(1 * MiB, main), block);
 }
 
+// L.4
 TEST_P(torch_resources, frees_a_recorded_block_behind_the_other_stream) {
   void* const block = torch.malloc(1 * MiB, main);
   write(block, 1 * MiB, main);
@@ -90,6 +95,7 @@ TEST_P(torch_resources, frees_a_recorded_block_behind_the_other_stream) {
   EXPECT_EQ(torch.stat("pending_bytes"), 0u);
 }
 
+// L.4
 TEST_P(torch_resources, waits_for_each_stream_that_was_recorded) {
   const gpu::stream third{device};
   void* const block = torch.malloc(1 * MiB, main);
@@ -113,6 +119,7 @@ TEST_P(torch_resources, waits_for_each_stream_that_was_recorded) {
   write(after, 1 * MiB, main);
 }
 
+// L.5
 TEST_P(torch_resources, raises_out_of_memory_with_a_sentence_and_goes_on) {
   void* const kept = torch.malloc(100 * MiB, main);
   const std::string sentence = thrown_by([&] { (void)torch.malloc(200 * MiB, main); });
@@ -126,11 +133,13 @@ TEST_P(torch_resources, raises_out_of_memory_with_a_sentence_and_goes_on) {
   EXPECT_NE(torch.malloc(200 * MiB, main), nullptr) << "what was kept makes room for it";
 }
 
+// L.5
 TEST_P(torch_resources, takes_what_other_streams_keep_before_memory_is_short) {
   torch.raw_delete(torch.malloc(150 * MiB, side));
   EXPECT_NE(torch.malloc(200 * MiB, main), nullptr);
 }
 
+// L.5
 TEST_P(torch_resources, waits_for_recorded_streams_before_memory_is_short) {
   void* const block = torch.malloc(150 * MiB, main);
   side_waits_for_main();
@@ -140,6 +149,7 @@ TEST_P(torch_resources, waits_for_recorded_streams_before_memory_is_short) {
   EXPECT_NE(torch.malloc(200 * MiB, main), nullptr);
 }
 
+// K.9 L.6
 TEST_P(torch_resources, returns_all_memory_at_a_reset) {
   std::vector<void*> blocks;
   for (std::size_t i = 1; i < 40; ++i)
@@ -157,6 +167,7 @@ TEST_P(torch_resources, returns_all_memory_at_a_reset) {
   EXPECT_EQ(torch.stat("cached_bytes"), 0u);
 }
 
+// L.6
 TEST_P(torch_resources, leaves_live_blocks_alone_at_a_reset) {
   void* const live = torch.malloc(1 * MiB, main);
   torch.raw_delete(torch.malloc(1 * MiB, main));
@@ -165,6 +176,7 @@ TEST_P(torch_resources, leaves_live_blocks_alone_at_a_reset) {
   write(live, 1 * MiB, main);
 }
 
+// L.5
 TEST_P(torch_resources, holds_no_more_than_the_fraction_of_the_device) {
   torch.memory_fraction_fn(0.25, 0);
   void* const block = torch.malloc(50 * MiB, main);
@@ -174,6 +186,7 @@ TEST_P(torch_resources, holds_no_more_than_the_fraction_of_the_device) {
   torch.raw_delete(block);
 }
 
+// K.9
 // Free memory that the driver's pools retain is memory of the device too.
 TEST_P(torch_resources, holds_no_more_than_the_fraction_whatever_the_drivers_pools_retain) {
   torch.memory_fraction_fn(0.25, 0);
@@ -185,6 +198,7 @@ TEST_P(torch_resources, holds_no_more_than_the_fraction_whatever_the_drivers_poo
   }
 }
 
+// L.7
 TEST_P(torch_resources, serves_threads_at_once) {
   constexpr int threads = 4;
   std::vector<gpu::stream> streams;
@@ -211,6 +225,7 @@ TEST_P(torch_resources, serves_threads_at_once) {
   EXPECT_EQ(held_bytes(), 0u);
 }
 
+// L.13
 TEST_P(torch_resources, counts_what_it_did) {
   void* const first = torch.malloc(3000, main);
   (void)torch.malloc(5000, side);
@@ -226,6 +241,7 @@ TEST_P(torch_resources, counts_what_it_did) {
   EXPECT_GT(torch.stat("held_bytes"), 0u);
 }
 
+// L.7
 TEST_P(torch_resources, keeps_devices_apart) {
   test::fake_device two{{.capacity_bytes = 64 * MiB, .granularity_bytes = 64 * KiB, .devices = 2}};
   test::pluggable_allocator both{two};
@@ -248,6 +264,7 @@ TEST_P(torch_resources, keeps_devices_apart) {
 
 using torch_settings = torch_test;
 
+// L.2
 TEST_F(torch_settings, come_from_the_environment) {
   ::setenv("TIDEMARK_TORCH_RESOURCE", "pool", 1);
   ::setenv("TIDEMARK_TORCH_MAX_CACHED_BYTES", "0", 1);
@@ -258,6 +275,7 @@ TEST_F(torch_settings, come_from_the_environment) {
   EXPECT_EQ(torch.stat("cached_bytes"), 0u);
 }
 
+// L.2
 TEST_F(torch_settings, are_refused_with_a_sentence_where_they_are_wrong) {
   ::setenv("TIDEMARK_TORCH_RESOURCE", "arena", 1);
   EXPECT_EQ(thrown_by([&] { (void)torch.malloc(1000, main); }),
@@ -272,6 +290,7 @@ TEST_F(torch_settings, are_refused_with_a_sentence_where_they_are_wrong) {
   EXPECT_NE(torch.malloc(1000, main), nullptr);
 }
 
+// L.2
 TEST_F(torch_settings, hold_from_the_first_block_on) {
   EXPECT_EQ(torch.configure("pool", -1, nullptr), nullptr);
   EXPECT_EQ(torch.configure("planned", 1000, nullptr), nullptr);
@@ -281,6 +300,7 @@ TEST_F(torch_settings, hold_from_the_first_block_on) {
   EXPECT_EQ(std::string{torch.stats(0)}.find("{\"resource\": \"planned\""), 0u);
 }
 
+// L.13
 TEST_F(torch_settings, write_a_trace_of_every_block) {
   const std::string path = ::testing::TempDir() + "torch_trace_" + std::to_string(::getpid()) + ".csv";
   EXPECT_EQ(torch.configure("pool", -1, path.c_str()), nullptr);
@@ -303,6 +323,7 @@ TEST_F(torch_settings, name_a_trace_that_cannot_be_written) {
 
 using torch_misuse = torch_test;
 
+// L.12
 TEST_F(torch_misuse, prints_a_sentence_for_a_block_that_is_not_live) {
   int foreign = 0;
   void* const block = torch.malloc(1000, main);
@@ -329,6 +350,7 @@ TEST_F(torch_misuse, prints_a_sentence_for_a_block_that_waits_and_is_freed_again
   EXPECT_EQ(torch.stat("deallocations"), 1u);
 }
 
+// L.12
 TEST_F(torch_misuse, refuses_to_send_a_tensor_to_another_process) {
   void* const block = torch.malloc(1000, main);
   std::size_t bytes = 0;
@@ -345,6 +367,7 @@ TEST_F(torch_misuse, ignores_a_stream_that_is_recorded_for_memory_of_others) {
   torch.record_stream_fn(&foreign, side);
 }
 
+// L.12
 TEST_F(torch_misuse, raises_a_sentence_without_a_device) {
   test::fake_device none{{.devices = 0}};
   test::pluggable_allocator lonely{none};
@@ -357,6 +380,7 @@ TEST_F(torch_misuse, raises_a_sentence_without_a_device) {
 
 using torch_segments = torch_test;
 
+// L.11
 TEST_F(torch_segments, return_null_where_there_is_no_memory_and_come_back_from_what_is_kept) {
   void* const segment = torch.segment_alloc_fn(100 * MiB, 0, main);
   ASSERT_NE(segment, nullptr);
@@ -378,6 +402,7 @@ TEST_F(torch_segments, are_reused_without_a_call_to_allocate) {
   torch.segment_free_fn(segment, 2 * MiB, 0, side);
 }
 
+// L.11
 TEST_F(torch_segments, are_free_when_the_work_of_every_stream_has_ended) {
   void* const segment = torch.segment_alloc_fn(2 * MiB, 0, main);
   write(segment, 2 * MiB, side, "of a stream that the allocation does not name");
@@ -387,6 +412,7 @@ TEST_F(torch_segments, are_free_when_the_work_of_every_stream_has_ended) {
   torch.segment_free_fn(again, 2 * MiB, 0, main);
 }
 
+// L.11
 TEST_F(torch_segments, can_be_had_during_a_capture) {
   ASSERT_EQ(device.begin_capture(main, gpu::capture_mode::global), status::success);
   void* const segment = torch.segment_alloc_fn(2 * MiB, 0, main);

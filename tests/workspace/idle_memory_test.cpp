@@ -67,6 +67,7 @@ TEST(idle_memory, of_the_signalling_thread_is_returned) {
   EXPECT_EQ(this_thread_workspace().stats().held_bytes, 0u);
 }
 
+// S2.24
 TEST(idle_memory, of_eight_threads_is_returned_by_one_call) {
   constexpr int threads = 8;
   std::latch have_run{threads}, go_on{1};
@@ -115,6 +116,7 @@ TEST(idle_memory, of_workspaces_that_wait_for_a_lease_is_returned) {
   EXPECT_EQ(lease_workspace()->stats().held_bytes, 0u);
 }
 
+// S4.36
 TEST(idle_memory, of_a_thread_with_an_open_scope_stays) {
   std::byte* block = nullptr;
   on_waiting_thread([] {}, [] {}, [] {});

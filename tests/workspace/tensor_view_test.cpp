@@ -282,6 +282,7 @@ static_assert(!noexcept(tensor_view<double, 1, row_major, test::ended_generation
 template <std::size_t Rank>
 using ended_view = tensor_view<double, Rank, row_major, test::ended_generation>;
 
+// S4.47
 TEST(tensor_view, checks_its_generation_before_each_access_to_an_element) {
   double numbers[12] = {};
   const ended_view<2> view{numbers, {3, 4}};
@@ -293,6 +294,7 @@ TEST(tensor_view, checks_its_generation_before_each_access_to_an_element) {
   EXPECT_EQ(test::asked_by([&] { (void)scalar(); }), "float64[]");
 }
 
+// S4.47
 TEST(tensor_view, checks_its_generation_before_it_returns_memory) {
   double numbers[12] = {};
   const ended_view<1> view{numbers, {12}};
@@ -324,6 +326,7 @@ TEST(tensor_view, converts_to_an_unchecked_view_while_its_memory_is_there) {
   EXPECT_THROW((void)sum(stale), test::ended_generation::ended);
 }
 
+// S4.25
 TEST(tensor_view, passes_its_generation_on) {
   double numbers[12] = {};
   const ended_view<2> view{numbers, {3, 4}};

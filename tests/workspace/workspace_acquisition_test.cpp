@@ -72,6 +72,7 @@ static_assert(fixed_elements::index<std::complex<float>> == 4 &&
 static_assert(fixed_elements::index<bool> == 6 && fixed_elements::index<detail::bit_word> == 7);
 static_assert(fixed_elements::index<std::uint64_t> == 8 && fixed_elements::index<std::int16_t> == 8);
 
+// S4.11
 TYPED_TEST(acquisitions, have_slots_of_their_own_for_each_type) {
   typename TypeParam::template scope<> scope{this->ws};
   (void)take<double>(scope, 1);
@@ -103,6 +104,7 @@ struct dual {
   T value, slope;
 };
 
+// S4.11 S4.12
 TYPED_TEST(acquisitions, serve_structures_and_templates_of_the_users) {
   typename TypeParam::template scope<> scope{this->ws};
   auto coarse = scope.fill(dual<float>{1, 2}, 100);
@@ -114,6 +116,7 @@ TYPED_TEST(acquisitions, serve_structures_and_templates_of_the_users) {
 }
 
 #ifdef __FLT16_MAX__
+// S4.11
 TYPED_TEST(acquisitions, serve_half_precision_by_the_fallback) {
   for (int pass = 0; pass < 2; ++pass) {
     typename TypeParam::template scope<> scope{this->ws};
@@ -129,6 +132,7 @@ TYPED_TEST(acquisitions, serve_half_precision_by_the_fallback) {
 
 // ---- sizes ----
 
+// S4.13
 TYPED_TEST(acquisitions, grow_a_slot_by_half_at_least) {
   (void)take<double>(this->ws, 100);
   this->ws.reset();
@@ -137,6 +141,7 @@ TYPED_TEST(acquisitions, grow_a_slot_by_half_at_least) {
   EXPECT_EQ(this->ws.stats().used_bytes, 101 * sizeof(double));
 }
 
+// S4.14
 TYPED_TEST(acquisitions, of_nothing_take_a_slot_and_no_memory) {
   auto none = take<double>(this->ws, 0);
   EXPECT_EQ(none.size(), 0u);
@@ -174,6 +179,7 @@ void expect_refused(Workspace& ws, char const* what, Ask ask) {
   ws.check_invariants();
 }
 
+// S4.14
 TYPED_TEST(acquisitions, of_more_than_can_be_counted_are_refused_at_every_rank) {
   auto& ws = this->ws;
   {
@@ -206,6 +212,7 @@ TYPED_TEST(acquisitions, of_more_than_can_be_counted_are_refused_at_every_rank) 
   expect_refused(ws, "tensor", [](auto& s) { (void)acquire_tensor<double>(s, root, root); });
 }
 
+// S4.14
 TYPED_TEST(acquisitions, count_no_more_than_nothing_where_one_extent_is_0) {
   EXPECT_EQ(take<double>(this->ws, huge, huge, 0).size(), 0u);
   EXPECT_EQ(take<double>(this->ws, 0, huge, huge).size(), 0u);
@@ -217,6 +224,7 @@ std::string refused_text(Ask ask) {
   return test::message_of<std::invalid_argument>(ask);
 }
 
+// S4.14
 TYPED_TEST(acquisitions, of_negative_extents_are_refused) {
   typename TypeParam::template scope<> scope{this->ws};
   EXPECT_EQ(refused_text([&] { (void)take<double>(scope, -1); }), "extent -1 is negative");
@@ -233,6 +241,7 @@ TYPED_TEST(acquisitions, of_negative_extents_are_refused) {
   EXPECT_EQ(this->ws.stats().slot_count, 0u);
 }
 
+// S4.15
 TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
   const warning_recorder warnings;
   std::vector<std::size_t> warned_at;
@@ -256,6 +265,7 @@ TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
             "workspace 'test': 2048 slots of float32; is a scope missing around a loop that acquires them?");
 }
 
+// S4.15
 TYPED_TEST(acquisitions, do_not_warn_again_of_slots_that_are_there) {
   for (int i = 0; i < 600; ++i) (void)take<float>(this->ws, 1);
   this->ws.reset();
@@ -266,6 +276,7 @@ TYPED_TEST(acquisitions, do_not_warn_again_of_slots_that_are_there) {
 
 // ---- forms ----
 
+// S4.16
 TYPED_TEST(acquisitions, take_one_extent_and_become_a_span) {
   auto view = take<double>(this->ws, 12);
   static_assert(std::is_same_v<typename decltype(view)::layout_type, row_major>);
@@ -275,6 +286,7 @@ TYPED_TEST(acquisitions, take_one_extent_and_become_a_span) {
   EXPECT_EQ(elements.size(), 12u);
 }
 
+// S4.16
 TYPED_TEST(acquisitions, take_several_extents) {
   auto table = take<double>(this->ws, 3, 4);
   EXPECT_EQ(table.extents(), (std::array<std::size_t, 2>{3, 4}));
@@ -284,6 +296,7 @@ TYPED_TEST(acquisitions, take_several_extents) {
   EXPECT_EQ(this->ws.stats().elements, 132u);
 }
 
+// S4.16
 TYPED_TEST(acquisitions, take_extents_in_an_array) {
   auto view = this->ws.template acquire<double>(std::array<std::size_t, 3>{2, 3, 4});
   static_assert(view.rank() == 3);
@@ -293,6 +306,7 @@ TYPED_TEST(acquisitions, take_extents_in_an_array) {
   EXPECT_EQ(this->ws.fill(2, std::array<std::size_t, 2>{2, 2}).size(), 4u);
 }
 
+// S4.16
 TYPED_TEST(acquisitions, without_extents_are_of_one_element) {
   auto one = this->ws.template acquire<double>();
   static_assert(one.rank() == 0);
@@ -301,6 +315,7 @@ TYPED_TEST(acquisitions, without_extents_are_of_one_element) {
   EXPECT_EQ(this->ws.stats().elements, 1u);
 }
 
+// S4.16
 TYPED_TEST(acquisitions, take_a_layout) {
   auto view = this->ws.template acquire<double, column_major>(3, 4);
   EXPECT_EQ(&view(2, 1), view.data() + 5);
@@ -309,6 +324,7 @@ TYPED_TEST(acquisitions, take_a_layout) {
                      column_major>);
 }
 
+// S4.16
 TYPED_TEST(acquisitions, like_a_view_have_its_extents_and_layout) {
   auto model = this->ws.template acquire<float, column_major>(3, 4);
   auto view = this->ws.acquire_like(model);
@@ -321,6 +337,7 @@ TYPED_TEST(acquisitions, like_a_view_have_its_extents_and_layout) {
   EXPECT_EQ(writable.extents(), read_only.extents());
 }
 
+// S4.16
 TYPED_TEST(acquisitions, like_a_range_have_its_length) {
   auto vector = this->ws.acquire_like(std::vector<float>(7));
   static_assert(std::is_same_v<typename decltype(vector)::element_type, float> && vector.rank() == 1);
@@ -332,6 +349,7 @@ TYPED_TEST(acquisitions, like_a_range_have_its_length) {
   EXPECT_EQ(span.size(), 3u);
 }
 
+// S4.16
 TYPED_TEST(acquisitions, like_something_may_be_of_another_type) {
   auto mask = this->ws.template acquire_like<bool>(take<double>(this->ws, 3, 4));
   static_assert(std::is_same_v<typename decltype(mask)::element_type, bool> && mask.rank() == 2);
@@ -343,12 +361,14 @@ TYPED_TEST(acquisitions, like_something_may_be_of_another_type) {
 
 // ---- contents ----
 
+// S4.23
 TYPED_TEST(acquisitions, of_zeros_and_ones_are_of_float64_by_default) {
   static_assert(std::is_same_v<typename decltype(this->ws.zeros(1))::element_type, double>);
   static_assert(std::is_same_v<typename decltype(this->ws.ones(1, 2))::element_type, double>);
   static_assert(std::is_same_v<typename decltype(this->ws.fill(1.0F, 2))::element_type, float>);
 }
 
+// S4.23
 TYPED_TEST(acquisitions, of_zeros_write_each_element) {
   this->spoil(60);
   typename TypeParam::template scope<> scope{this->ws};
@@ -358,6 +378,7 @@ TYPED_TEST(acquisitions, of_zeros_write_each_element) {
   EXPECT_TRUE(all_are(scope.template zeros<bool>(60), false));
 }
 
+// S4.23
 TYPED_TEST(acquisitions, of_ones_write_each_element) {
   this->spoil(60);
   typename TypeParam::template scope<> scope{this->ws};
@@ -367,6 +388,7 @@ TYPED_TEST(acquisitions, of_ones_write_each_element) {
   EXPECT_TRUE(all_are(scope.template ones<std::complex<double>>(6), std::complex<double>{1, 0}));
 }
 
+// S4.23
 TYPED_TEST(acquisitions, filled_with_a_value_write_it_to_each_element) {
   this->spoil(60);
   typename TypeParam::template scope<> scope{this->ws};
@@ -382,6 +404,7 @@ std::vector<T> drawn(auto distribution, std::mt19937_64& random, std::size_t n) 
   return numbers;
 }
 
+// S4.24
 TYPED_TEST(acquisitions, of_random_numbers_are_those_of_the_plain_distributions) {
   std::mt19937_64 random{42}, same{42};
   typename TypeParam::template scope<> scope{this->ws};
@@ -400,6 +423,7 @@ TYPED_TEST(acquisitions, of_random_numbers_are_those_of_the_plain_distributions)
   EXPECT_EQ(random, same) << "and nothing else was drawn";
 }
 
+// S4.24
 TYPED_TEST(acquisitions, draw_no_random_numbers_but_in_rand_and_randn) {
   std::srand(5);
   const int expected = std::rand();
@@ -419,6 +443,7 @@ TYPED_TEST(acquisitions, draw_no_random_numbers_but_in_rand_and_randn) {
 
 // ---- reshape ----
 
+// S4.25
 TYPED_TEST(acquisitions, reshaped_share_their_memory_and_take_no_slot) {
   typename TypeParam::template scope<> scope{this->ws};
   auto flat = take<double>(scope, 12);
@@ -429,6 +454,7 @@ TYPED_TEST(acquisitions, reshaped_share_their_memory_and_take_no_slot) {
   EXPECT_EQ(this->ws.stats().slot_count, 1u);
 }
 
+// S4.25
 TYPED_TEST(acquisitions, reshaped_to_another_number_of_elements_are_refused) {
   auto flat = take<double>(this->ws, 12);
   EXPECT_EQ(refused_text([&] { (void)flat.reshape(5, 2); }),
@@ -439,6 +465,7 @@ TYPED_TEST(acquisitions, reshaped_to_another_number_of_elements_are_refused) {
   EXPECT_EQ(flat.size(), 12u);
 }
 
+// S4.25
 TYPED_TEST(acquisitions, reshaped_without_extents_are_of_one_element) {
   auto one = take<double>(this->ws, 1, 1);
   auto point = one.reshape();
@@ -449,6 +476,7 @@ TYPED_TEST(acquisitions, reshaped_without_extents_are_of_one_element) {
             "reshape: float64[2] has 2 elements, [] has 1");
 }
 
+// S4.25
 TYPED_TEST(acquisitions, reshaped_from_memory_of_others_take_no_slot) {
   std::vector<double> numbers(12, 1.0);
   typename TypeParam::template scope<> scope{this->ws};
@@ -460,6 +488,7 @@ TYPED_TEST(acquisitions, reshaped_from_memory_of_others_take_no_slot) {
 
 // ---- bits ----
 
+// S4.26
 TYPED_TEST(acquisitions, of_1000_bits_hold_128_bytes_at_most) {
   auto bits = this->ws.bits(1000);
   EXPECT_EQ(bits.size(), 1000u);
@@ -467,6 +496,7 @@ TYPED_TEST(acquisitions, of_1000_bits_hold_128_bytes_at_most) {
   EXPECT_EQ(this->ws.stats().held_bytes, this->upstream.outstanding);
 }
 
+// S4.26
 TYPED_TEST(acquisitions, of_bits_have_other_slots_than_those_of_bool) {
   (void)take<bool>(this->ws, 100);
   (void)this->ws.bits(100);
@@ -477,6 +507,7 @@ TYPED_TEST(acquisitions, of_bits_have_other_slots_than_those_of_bool) {
   EXPECT_EQ(stats_of(this->ws, "bits").elements, 128u) << "64 for each word begun";
 }
 
+// S4.26
 TYPED_TEST(acquisitions, of_trues_and_falses_write_each_bit) {
   this->spoil(60);
   typename TypeParam::template scope<> scope{this->ws};
@@ -490,6 +521,7 @@ TYPED_TEST(acquisitions, of_trues_and_falses_write_each_bit) {
   }
 }
 
+// S4.26
 TYPED_TEST(acquisitions, of_bits_may_have_several_extents) {
   auto bits = this->ws.falses(3, 5, 70);
   EXPECT_EQ(bits.extents(), (std::array<std::size_t, 3>{3, 5, 70}));
@@ -501,6 +533,7 @@ TYPED_TEST(acquisitions, of_bits_may_have_several_extents) {
   EXPECT_TRUE(bits.reshape(1050)[1 * 350 + 2 * 70 + 3]);
 }
 
+// S4.27
 TYPED_TEST(acquisitions, of_bits_do_not_count_what_is_behind_the_last) {
   for (const std::size_t n : {1u, 63u, 65u, 100u, 1000u}) {
     typename TypeParam::template scope<> scope{this->ws};
@@ -517,6 +550,7 @@ TYPED_TEST(acquisitions, of_bits_do_not_count_what_is_behind_the_last) {
 
 // ---- texts ----
 
+// S4.66
 TYPED_TEST(acquisitions, leave_an_empty_workspace_with_a_line_of_text) {
   const std::string level = TypeParam::checked ? "1" : "0";
   const std::string line = "workspace 'test': checks " + level + ", 0 types, 0 slots (0 active), 0 B";
@@ -524,6 +558,7 @@ TYPED_TEST(acquisitions, leave_an_empty_workspace_with_a_line_of_text) {
   EXPECT_EQ(this->ws.report(), line);
 }
 
+// S4.66 S4.67
 TYPED_TEST(acquisitions, are_seen_in_texts) {
   const std::string level = TypeParam::checked ? "1" : "0";
   {
@@ -544,6 +579,7 @@ TYPED_TEST(acquisitions, are_seen_in_texts) {
   EXPECT_EQ(out.str(), line);
 }
 
+// S4.67
 TYPED_TEST(acquisitions, are_seen_in_the_text_of_a_workspace_that_keeps_no_memory) {
   const std::string level = TypeParam::checked ? "1" : "0";
   TypeParam ws{workspace_options{.pooling = false, .upstream = &this->upstream, .name = "plain"}};
@@ -556,6 +592,7 @@ TYPED_TEST(acquisitions, are_seen_in_the_text_of_a_workspace_that_keeps_no_memor
                              "\n  float64: 1 slot (1 active), 1 element in use, 8 B");
 }
 
+// S4.66
 TYPED_TEST(acquisitions, are_summed_up_in_numbers) {
   (void)take<double>(this->ws, 10);
   {

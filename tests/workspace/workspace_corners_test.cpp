@@ -45,6 +45,7 @@ std::size_t counts_of_a_checkpoint_of(Workspace& ws, std::index_sequence<Number.
   return counts;
 }
 
+// S4.8
 TYPED_TEST(workspace_corners, a_first_scope_may_name_more_types_than_the_log_begins_with) {
   EXPECT_EQ(counts_of_a_scope_of(this->ws, std::make_index_sequence<32>{}), 32u);
   this->ws.release();
@@ -56,6 +57,7 @@ TYPED_TEST(workspace_corners, a_first_scope_may_name_more_types_than_the_log_beg
 
 // ---- tensors without elements -----------------------------------------------------------------------------
 
+// S4.18
 TYPED_TEST(workspace_corners, a_tensor_without_elements_may_have_any_extents_that_a_header_can_say) {
   typename TestFixture::template scope<> scope{this->ws};
   dl_tensor const* const empty = acquire_tensor<double>(scope, 0, std::int64_t{1} << 40, 1LL << 40);
@@ -73,6 +75,7 @@ TYPED_TEST(workspace_corners, an_extent_that_a_header_cannot_hold_is_rejected_an
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
 }
 
+// S4.69
 TYPED_TEST(workspace_corners, returns_the_memory_of_a_rejected_header_where_none_is_kept) {
   recording_resource bookkeeping, upstream;
   TypeParam ws{workspace_options{.pooling = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
@@ -115,6 +118,7 @@ TYPED_TEST(workspace_corners, a_variant_without_value_is_no_escape) {
 // ---- what is taken back otherwise than by a scope's end
 // -----------------------------------------------------
 
+// S4.28
 TEST(workspace_corners_checked, views_of_a_type_that_was_reset_are_stale_and_its_memory_reads_as_poison) {
   checked_workspace ws;
   const auto view = ws.zeros<std::int32_t>(4);
@@ -124,6 +128,7 @@ TEST(workspace_corners_checked, views_of_a_type_that_was_reset_are_stale_and_its
   EXPECT_EQ(read_unseen(memory, 3), 0x7F) << "the last byte of the largest int32";
 }
 
+// S4.47
 TEST(workspace_corners_checked, views_that_a_rewind_in_a_scope_takes_back_are_stale) {
   checked_workspace ws;
   checked_workspace::scope scope{ws};
@@ -151,6 +156,7 @@ TYPED_TEST(workspace_corners, what_was_acquired_unpooled_goes_with_reset_and_rel
 // ---- threads
 // --------------------------------------------------------------------------------------------------
 
+// S4.56
 TEST(workspace_corners_checked, a_thread_that_comes_after_the_owner_has_ended_is_reported_too) {
   const violation_recorder recorder;
   checked_workspace ws;
@@ -161,6 +167,7 @@ TEST(workspace_corners_checked, a_thread_that_comes_after_the_owner_has_ended_is
   ws.release_thread_ownership();
 }
 
+// S4.47
 TEST(workspace_corners_checked, checks_a_stale_view_while_others_use_its_record) {
   auto workspace_of_the_view = std::make_unique<checked_workspace>();
   const auto view = workspace_of_the_view->acquire<double>(1);
@@ -198,6 +205,7 @@ TEST(workspace_corners, workspaces_that_wait_for_a_lease_can_be_released) {
 // ---- settings and fences
 // ---------------------------------------------------------------------------------------
 
+// S4.71
 TEST(workspace_corners, defaults_that_no_workspace_could_have_are_refused) {
   const std::size_t before = default_workspace_options().alignment;
   EXPECT_THROW(set_default_workspace_options({.alignment = 3}), std::invalid_argument);

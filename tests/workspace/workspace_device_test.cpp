@@ -158,6 +158,7 @@ TYPED_TEST_SUITE(device_workspace, levels, );
 
 // One for each device.
 
+// S4.61
 TYPED_TEST(device_workspace, never_returns_memory_of_another_device) {
   device other{4};
   TypeParam others{other.options()};
@@ -173,6 +174,7 @@ TYPED_TEST(device_workspace, never_returns_memory_of_another_device) {
   }
 }
 
+// S4.61
 TEST(workspaces_of_devices, change_with_the_binding) {
   device first{1}, second{2};
   workspace of_first{first.options()}, of_second{second.options()};
@@ -193,6 +195,7 @@ TEST(workspaces_of_devices, change_with_the_binding) {
 
 // Warm.
 
+// S4.62
 TYPED_TEST(device_workspace, requests_no_memory_once_it_is_warm) {
   const std::vector<double*> first = this->use(5);
   const std::size_t warm = this->gpu.upstream.calls, records = this->bookkeeping.calls;
@@ -201,6 +204,7 @@ TYPED_TEST(device_workspace, requests_no_memory_once_it_is_warm) {
   EXPECT_EQ(this->bookkeeping.calls, records);
 }
 
+// S4.62
 TYPED_TEST(device_workspace, grows_back_within_its_capacity_without_asking) {
   const auto at = [&](std::size_t n) {
     typename TestFixture::scope scope{this->ws};
@@ -212,6 +216,7 @@ TYPED_TEST(device_workspace, grows_back_within_its_capacity_without_asking) {
   EXPECT_EQ(this->gpu.upstream.calls, warm);
 }
 
+// S4.62
 TYPED_TEST(device_workspace, keeps_the_memory_of_a_slot_requested_with_no_element) {
   const auto at = [&](std::size_t n) {
     typename TestFixture::scope scope{this->ws};
@@ -225,6 +230,7 @@ TYPED_TEST(device_workspace, keeps_the_memory_of_a_slot_requested_with_no_elemen
 
 // Writing.
 
+// S4.23 S4.44
 TYPED_TEST(device_workspace, has_zeros_and_ones_and_others_written_by_the_device) {
   typename TestFixture::scope scope{this->ws};
   auto zeros = scope.zeros(10, 20);
@@ -241,6 +247,7 @@ TYPED_TEST(device_workspace, has_zeros_and_ones_and_others_written_by_the_device
   EXPECT_EQ(empty.size(), 0u);
 }
 
+// S4.69
 TYPED_TEST(device_workspace, returns_nothing_that_the_device_could_not_write) {
   typename TestFixture::scope scope{this->ws};
   (void)scope.template acquire<double>(1);
@@ -255,6 +262,7 @@ TYPED_TEST(device_workspace, returns_nothing_that_the_device_could_not_write) {
   this->ws.check_invariants();
 }
 
+// S4.44
 TYPED_TEST(device_workspace, refuses_what_the_host_would_have_to_write) {
   workspace_options options = this->gpu.options();
   options.fill = {};
@@ -280,6 +288,7 @@ TYPED_TEST(device_workspace, refuses_what_the_host_would_have_to_write) {
   EXPECT_EQ(generator, std::minstd_rand{});
 }
 
+// S4.61
 TYPED_TEST(device_workspace, says_in_tensor_headers_where_their_memory_is) {
   typename TestFixture::scope scope{this->ws};
   auto const* const tensor = acquire_tensor<float>(scope, 4, 5);
@@ -291,6 +300,7 @@ TYPED_TEST(device_workspace, says_in_tensor_headers_where_their_memory_is) {
   EXPECT_EQ(tensor->strides[0] * 100 + tensor->strides[1], 501);
 }
 
+// S4.63
 TEST(device_poison, is_written_by_the_device_when_a_scope_ends_and_the_memory_is_kept) {
   struct pair {
     std::int32_t a;
@@ -331,6 +341,7 @@ TEST(device_poison, is_written_by_the_device_when_a_scope_ends_and_the_memory_is
   EXPECT_EQ(gpu.upstream.outstanding, 0u);
 }
 
+// S4.63
 TEST(device_poison, is_not_written_by_workspaces_without_checks) {
   device gpu{0};
   unchecked_workspace ws{gpu.options()};
@@ -341,6 +352,7 @@ TEST(device_poison, is_not_written_by_workspaces_without_checks) {
   EXPECT_TRUE(gpu.fills.empty());
 }
 
+// S4.46 S4.63
 TEST(device_poison, that_cannot_be_written_is_left_out) {
   device gpu{0};
   checked_workspace ws{gpu.options()};
@@ -360,6 +372,7 @@ TEST(device_poison, that_cannot_be_written_is_left_out) {
 
 // Work that goes on after a scope.
 
+// S4.64
 TYPED_TEST(device_workspace, waits_for_work_on_a_slot_when_that_is_needed_again_and_not_before) {
   const std::vector<double*> first = this->use(2);
   work& launched = this->launch_on(1);
@@ -375,6 +388,7 @@ TYPED_TEST(device_workspace, waits_for_work_on_a_slot_when_that_is_needed_again_
   EXPECT_EQ(launched.waits, 1);
 }
 
+// S4.64
 TYPED_TEST(device_workspace, returns_slots_in_front_of_one_that_is_worked_on) {
   const std::vector<double*> first = this->use(2);
   work& launched = this->works.emplace_back();
@@ -391,6 +405,7 @@ TYPED_TEST(device_workspace, returns_slots_in_front_of_one_that_is_worked_on) {
   EXPECT_EQ(launched.waits, 1);
 }
 
+// S4.64
 TYPED_TEST(device_workspace, waits_for_the_work_on_each_slot_apart) {
   work& on_first = this->works.emplace_back();
   work& on_second = this->works.emplace_back();
@@ -427,6 +442,7 @@ TYPED_TEST(device_workspace, keeps_no_fence_of_work_that_is_done_already) {
   EXPECT_EQ(this->bookkeeping.calls, records);
 }
 
+// S4.64
 TYPED_TEST(device_workspace, waits_at_once_where_there_is_no_memory_to_remember_the_fence) {
   (void)this->use(1);
   this->bookkeeping.fail_from = this->bookkeeping.calls;
@@ -436,6 +452,7 @@ TYPED_TEST(device_workspace, waits_at_once_where_there_is_no_memory_to_remember_
   EXPECT_EQ(launched.destroyed, 1);
 }
 
+// S4.64
 TYPED_TEST(device_workspace, waits_before_it_gives_memory_back) {
   const auto waits_in = [&](char const* name, auto call) {
     work& launched = this->launch_on(2);
@@ -450,6 +467,7 @@ TYPED_TEST(device_workspace, waits_before_it_gives_memory_back) {
   waits_in("growth", [&] { (void)this->ws.template acquire<double>(1000); });
 }
 
+// S4.64
 TYPED_TEST(device_workspace, waits_before_a_slot_shrinks) {
   {
     typename TestFixture::scope scope{this->ws};
@@ -462,6 +480,7 @@ TYPED_TEST(device_workspace, waits_before_a_slot_shrinks) {
   EXPECT_EQ(launched.waits, 1);
 }
 
+// S4.64
 TYPED_TEST(device_workspace, waits_when_it_is_destroyed) {
   work launched;
   {
@@ -475,6 +494,7 @@ TYPED_TEST(device_workspace, waits_when_it_is_destroyed) {
   EXPECT_EQ(launched.waits, 1);
 }
 
+// S4.43
 TYPED_TEST(device_workspace, waits_at_the_end_of_the_scope_where_memory_is_not_kept) {
   workspace_options options = this->gpu.options();
   options.pooling = false;
@@ -536,6 +556,7 @@ TYPED_TEST(device_workspace, waits_at_once_for_a_scope_that_was_ended_by_one_aro
   this->ws.check_invariants();
 }
 
+// S4.64
 TEST(device_poison, is_not_written_over_memory_that_is_worked_on) {
   device gpu{0};
   work launched;
@@ -557,6 +578,7 @@ TEST(device_poison, is_not_written_over_memory_that_is_worked_on) {
 
 // Beside the host's.
 
+// S4.65
 TYPED_TEST(device_workspace, and_the_hosts_nest_without_regard_to_each_other) {
   recording_resource memory;
   TypeParam host{&memory};
@@ -581,6 +603,7 @@ TYPED_TEST(device_workspace, and_the_hosts_nest_without_regard_to_each_other) {
   EXPECT_EQ(this->ws.depth(), 1u);
 }
 
+// S4.65
 TYPED_TEST(device_workspace, one_tick_checks_the_hosts_too) {
   enable_workspace_sweeps({.interval = std::chrono::hours{1}, .trim_every = 1});
   recording_resource memory;

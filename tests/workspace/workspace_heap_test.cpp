@@ -100,6 +100,7 @@ T* used(T* block) {
   return block;
 }
 
+// S4.1
 TYPED_TEST(workspace_heap, every_form_of_operator_new_is_counted) {
   const counts before = this->now();
   delete used(new int);
@@ -113,6 +114,7 @@ TYPED_TEST(workspace_heap, every_form_of_operator_new_is_counted) {
   EXPECT_EQ(this->now().news, before.news + 8);
 }
 
+// S4.1
 TYPED_TEST(workspace_heap, every_form_of_malloc_is_counted) {
   if (!test::counts_malloc) GTEST_SKIP() << "this program's malloc is a sanitizer's, and not counted";
   const counts before = this->now();
@@ -127,6 +129,7 @@ TYPED_TEST(workspace_heap, every_form_of_malloc_is_counted) {
   EXPECT_EQ(this->now().news, before.news);
 }
 
+// S4.1
 TYPED_TEST(workspace_heap, the_first_acquisition_is_counted_at_every_place) {
   const counts before = this->now();
   typename TestFixture::scope scope{this->ws};
@@ -144,6 +147,7 @@ struct particle {
   int kind;
 };
 
+// S4.1 S4.54
 TYPED_TEST(workspace_heap, a_scope_allocates_nothing_after_the_first_like_it) {
   std::mt19937 generator{1};
   this->expect_nothing_once_warm([&] {
@@ -162,6 +166,7 @@ TYPED_TEST(workspace_heap, a_scope_allocates_nothing_after_the_first_like_it) {
   });
 }
 
+// S4.17
 TYPED_TEST(workspace_heap, no_view_allocates_whatever_its_shape) {
   // The first turn requests the largest; each later one for other shapes, of which a view keeps no record.
   std::size_t turn = 0;
@@ -179,6 +184,7 @@ TYPED_TEST(workspace_heap, no_view_allocates_whatever_its_shape) {
   });
 }
 
+// S4.17
 TYPED_TEST(workspace_heap, shapes_that_take_turns_allocate_nothing_as_views) {
   for (const std::size_t shapes : {3u, 5u}) {
     this->expect_nothing_once_warm([&] {
@@ -191,6 +197,7 @@ TYPED_TEST(workspace_heap, shapes_that_take_turns_allocate_nothing_as_views) {
   }
 }
 
+// S4.1
 TYPED_TEST(workspace_heap, scopes_of_named_types_allocate_nothing_once_warm) {
   this->expect_nothing_once_warm([&] {
     typename TypeParam::template scope<double, particle, packed_bits> scope{this->ws};
@@ -201,6 +208,7 @@ TYPED_TEST(workspace_heap, scopes_of_named_types_allocate_nothing_once_warm) {
   });
 }
 
+// S4.1
 TYPED_TEST(workspace_heap, scopes_that_nest_five_deep_allocate_nothing_once_warm) {
   const auto nest = [](auto& self, TypeParam& ws, int depth) -> void {
     typename TypeParam::template scope<> scope{ws};
@@ -212,6 +220,7 @@ TYPED_TEST(workspace_heap, scopes_that_nest_five_deep_allocate_nothing_once_warm
   this->expect_nothing_once_warm([&] { nest(nest, this->ws, 5); });
 }
 
+// S4.1
 TYPED_TEST(workspace_heap, checkpoints_allocate_nothing_once_warm) {
   this->expect_nothing_once_warm([&] {
     this->ws.checkpoint();
@@ -224,6 +233,7 @@ TYPED_TEST(workspace_heap, checkpoints_allocate_nothing_once_warm) {
   });
 }
 
+// S4.1
 TYPED_TEST(workspace_heap, acquisition_without_scope_allocates_nothing_after_a_reset) {
   this->expect_nothing_once_warm([&] {
     for (std::size_t i = 0; i < 20; ++i) (void)this->ws.template acquire<double>(100);
@@ -244,6 +254,7 @@ void acquire_each(Workspace& ws, std::index_sequence<Numbers...>) {
   (void)scope.falses(10);
 }
 
+// S4.68
 TYPED_TEST(workspace_heap, hundred_types_in_five_hundred_turns_do_not_let_a_workspace_grow) {
   const auto step = [&] { acquire_each(this->ws, std::make_index_sequence<100>{}); };
   step();
@@ -258,6 +269,7 @@ TYPED_TEST(workspace_heap, hundred_types_in_five_hundred_turns_do_not_let_a_work
 // The benchmark has the loop with 100 x 100; as often as here that takes minutes without optimisation.
 // ---- tensors ----------------------------------------------------------------------------------------------
 
+// S4.17 S4.18
 TYPED_TEST(workspace_heap, three_and_four_shapes_of_tensors_that_take_turns_allocate_nothing) {
   for (const std::size_t shapes : {3u, 4u}) {
     this->expect_nothing_once_warm([&] {
@@ -269,6 +281,7 @@ TYPED_TEST(workspace_heap, three_and_four_shapes_of_tensors_that_take_turns_allo
   }
 }
 
+// S4.19
 TYPED_TEST(workspace_heap, more_shapes_than_there_are_ways_allocate_nothing_either) {
   for (const std::size_t shapes : {5u, 10u, 20u}) {
     this->expect_nothing_once_warm([&] {
@@ -281,6 +294,7 @@ TYPED_TEST(workspace_heap, more_shapes_than_there_are_ways_allocate_nothing_eith
   EXPECT_EQ(this->ws.stats().tensor_headers, 4u);
 }
 
+// S4.19
 TYPED_TEST(workspace_heap, any_number_of_shapes_without_limit_allocates_nothing_and_keeps_every_header) {
   for (const std::size_t shapes : {5u, 10u, 20u}) {
     TypeParam ws{this->options(unlimited_cache_ways)};
@@ -302,6 +316,7 @@ TYPED_TEST(workspace_heap, any_number_of_shapes_without_limit_allocates_nothing_
   }
 }
 
+// S4.19
 TYPED_TEST(workspace_heap, tensors_of_several_ranks_in_several_slots_allocate_nothing) {
   this->expect_nothing_once_warm([&] {
     for (std::size_t i = 1; i <= 5; ++i) {
@@ -318,6 +333,7 @@ TYPED_TEST(workspace_heap, tensors_of_several_ranks_in_several_slots_allocate_no
 
 // ---- what comes out of scopes -----------------------------------------------------------------------------
 
+// S4.54
 TYPED_TEST(workspace_heap, results_that_hold_numbers_allocate_nothing) {
   this->expect_nothing_once_warm([&] {
     const double sum = with_workspace(this->ws, [](auto& scope) {
@@ -330,6 +346,7 @@ TYPED_TEST(workspace_heap, results_that_hold_numbers_allocate_nothing) {
   });
 }
 
+// S4.54
 TYPED_TEST(workspace_heap, a_result_that_is_a_vector_costs_its_own_allocation_and_no_other) {
   const auto numbers = [&] {
     return with_workspace(this->ws, [](auto& scope) {
@@ -346,6 +363,7 @@ TYPED_TEST(workspace_heap, a_result_that_is_a_vector_costs_its_own_allocation_an
   }
 }
 
+// S4.54
 TYPED_TEST(workspace_heap, looking_for_what_escapes_allocates_nothing) {
   std::array<double, 4> kept{};
   const std::vector<std::vector<double>> nested(3, std::vector<double>(5));
@@ -362,6 +380,7 @@ TYPED_TEST(workspace_heap, looking_for_what_escapes_allocates_nothing) {
   });
 }
 
+// S4.54
 TYPED_TEST(workspace_heap, an_exception_that_leaves_scopes_costs_its_own_allocation_and_no_other) {
   const auto caught = [](auto&& thrower) {
     try {
@@ -392,6 +411,7 @@ TYPED_TEST(workspace_heap, an_exception_that_leaves_scopes_costs_its_own_allocat
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
 }
 
+// S4.1
 TEST(heap, scopes_on_this_threads_workspace_allocate_nothing_once_warm) {
   const auto step = [] {
     workspace::scope scope{this_thread_workspace()};

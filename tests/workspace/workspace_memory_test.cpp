@@ -47,6 +47,7 @@ void make_wide(Workspace& ws, std::size_t capacity, std::size_t used) {
 
 // ---- reset ----
 
+// S4.28
 TYPED_TEST(workspace_memory, is_kept_by_a_reset_and_used_again) {
   const auto use = [&] {
     return std::array<void*, 4>{take<double>(this->ws, 10).data(), take<double>(this->ws, 20).data(),
@@ -61,6 +62,7 @@ TYPED_TEST(workspace_memory, is_kept_by_a_reset_and_used_again) {
   EXPECT_EQ(this->upstream.calls, calls);
 }
 
+// S4.28
 TYPED_TEST(workspace_memory, of_one_type_is_taken_back_by_a_reset_of_that_type) {
   (void)take<double>(this->ws, 10);
   (void)take<float>(this->ws, 10);
@@ -74,6 +76,7 @@ TYPED_TEST(workspace_memory, of_one_type_is_taken_back_by_a_reset_of_that_type) 
   EXPECT_EQ(this->ws.stats().types, 3u) << "no list is made of a type that was never used";
 }
 
+// S4.28
 TYPED_TEST(workspace_memory, under_an_open_scope_is_not_reset) {
   auto outside = this->ws.fill(1.5, 10);
   typename TypeParam::template scope<> scope{this->ws};
@@ -99,6 +102,7 @@ TYPED_TEST(workspace_memory, under_an_open_scope_is_not_reset) {
 
 // ---- release ----
 
+// S4.29
 TYPED_TEST(workspace_memory, is_all_freed_by_a_release) {
   recording_resource records;
   TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
@@ -120,6 +124,7 @@ TYPED_TEST(workspace_memory, is_all_freed_by_a_release) {
   }
 }
 
+// S4.73
 TYPED_TEST(workspace_memory, of_types_without_place_is_each_workspaces_own) {
   TypeParam other{workspace_options{.upstream = &this->upstream, .name = "other"}};
   (void)take<numbered<6>>(this->ws, 10);
@@ -133,6 +138,7 @@ TYPED_TEST(workspace_memory, of_types_without_place_is_each_workspaces_own) {
 
 // ---- trim ----
 
+// S4.30
 TYPED_TEST(workspace_memory, that_is_not_in_use_is_freed_by_a_trim) {
   auto kept = this->ws.fill(4.5, 10);
   double* const address = kept.data();
@@ -156,6 +162,7 @@ TYPED_TEST(workspace_memory, that_is_not_in_use_is_freed_by_a_trim) {
   EXPECT_EQ(again.bytes, 0u);
 }
 
+// S4.30
 TYPED_TEST(workspace_memory, makes_no_list_for_a_type_that_is_trimmed_and_was_never_used) {
   recording_resource records;
   TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
@@ -166,6 +173,7 @@ TYPED_TEST(workspace_memory, makes_no_list_for_a_type_that_is_trimmed_and_was_ne
   EXPECT_EQ(records.calls, 0u);
 }
 
+// S4.31
 TYPED_TEST(workspace_memory, that_was_trimmed_is_allocated_again_when_it_is_needed) {
   make_wide<double>(this->ws, 1000, 10);
   this->ws.trim();
@@ -177,6 +185,7 @@ TYPED_TEST(workspace_memory, that_was_trimmed_is_allocated_again_when_it_is_need
 
 // ---- compact ----
 
+// S4.32 S4.77
 TYPED_TEST(workspace_memory, shrinks_exactly_where_both_thresholds_are_reached) {
   struct wide_slot {
     std::size_t capacity, used;
@@ -216,6 +225,7 @@ TYPED_TEST(workspace_memory, shrinks_exactly_where_both_thresholds_are_reached) 
   }
 }
 
+// S4.33
 TYPED_TEST(workspace_memory, in_use_is_not_compacted_but_counted) {
   auto& ws = this->ws;
   make_wide<double>(ws, 2'000'000, 1000);
@@ -236,6 +246,7 @@ TYPED_TEST(workspace_memory, in_use_is_not_compacted_but_counted) {
   EXPECT_EQ(stats_of(ws, "float64").held_bytes, 1500 * sizeof(double));
 }
 
+// S4.32
 TYPED_TEST(workspace_memory, keeps_its_slot_where_the_upstream_has_no_memory_for_a_smaller_one) {
   make_wide<double>(this->ws, 2'000'000, 1000);
   make_wide<float>(this->ws, 2'000'000, 1000);
@@ -251,6 +262,7 @@ TYPED_TEST(workspace_memory, keeps_its_slot_where_the_upstream_has_no_memory_for
   EXPECT_EQ(this->upstream.calls, calls);
 }
 
+// S4.35
 TYPED_TEST(workspace_memory, survives_compaction_by_any_numbers) {
   constexpr double inf = std::numeric_limits<double>::infinity(),
                    nan = std::numeric_limits<double>::quiet_NaN();
@@ -284,6 +296,7 @@ TYPED_TEST(workspace_memory, survives_compaction_by_any_numbers) {
   }
 }
 
+// S4.34
 TYPED_TEST(workspace_memory, is_neither_read_nor_written_by_compaction) {
   made_up_memory device;  // who touches it crashes
   recording_resource upstream{&device};
@@ -301,6 +314,7 @@ TYPED_TEST(workspace_memory, is_neither_read_nor_written_by_compaction) {
 
 // ---- nothing grows ----
 
+// S4.75
 TYPED_TEST(workspace_memory, for_requests_that_grow_by_one_is_taken_in_few_calls) {
   statistics_resource counted{&this->upstream};
   TypeParam ws{workspace_options{.upstream = &counted}};
@@ -322,6 +336,7 @@ struct alignas(256) over_aligned {
   char bytes[256];
 };
 
+// S4.76
 TYPED_TEST(workspace_memory, is_aligned_as_the_options_say) {
   for (std::size_t align = 64; align <= 4096; align *= 2) {
     TypeParam ws{workspace_options{.alignment = align, .upstream = &this->upstream}};
@@ -337,6 +352,7 @@ TYPED_TEST(workspace_memory, is_aligned_as_the_options_say) {
   }
 }
 
+// S4.76
 TYPED_TEST(workspace_memory, is_aligned_as_its_elements_want_where_the_options_say_less) {
   TypeParam ws{workspace_options{.alignment = 8, .upstream = &this->upstream}};
   for (int i = 1; i < 4; ++i) {
@@ -344,6 +360,7 @@ TYPED_TEST(workspace_memory, is_aligned_as_its_elements_want_where_the_options_s
   }
 }
 
+// S4.76
 TYPED_TEST(workspace_memory, is_not_aligned_to_what_is_no_power_of_two) {
   EXPECT_THROW((TypeParam{workspace_options{.alignment = 48}}), std::invalid_argument);
   EXPECT_THROW((TypeParam{workspace_options{.alignment = 0}}), std::invalid_argument);
@@ -351,6 +368,7 @@ TYPED_TEST(workspace_memory, is_not_aligned_to_what_is_no_power_of_two) {
 
 // ---- a limit ----
 
+// S4.76
 TYPED_TEST(workspace_memory, beyond_a_limit_is_refused_with_the_numbers) {
   TypeParam ws{workspace_options{.max_held_bytes = 10'000, .upstream = &this->upstream, .name = "small"}};
   make_wide<float>(ws, 1000, 1000);
@@ -366,6 +384,7 @@ TYPED_TEST(workspace_memory, beyond_a_limit_is_refused_with_the_numbers) {
   ws.check_invariants();
 }
 
+// S4.76
 TYPED_TEST(workspace_memory, of_one_slot_may_grow_to_the_limit) {
   TypeParam ws{workspace_options{.max_held_bytes = 8000, .upstream = &this->upstream}};
   for (const std::size_t n : {600u, 601u, 950u, 1000u}) {  // half as much again would be too much
@@ -468,6 +487,7 @@ class fallible_run {
   Workspace ws_;
 };
 
+// S4.69
 TYPED_TEST(workspace_memory, that_is_refused_once_leaves_no_trace_whichever_request_it_is) {
   const violation_recorder violations;
   test_resource upstream, records;
@@ -484,6 +504,7 @@ TYPED_TEST(workspace_memory, that_is_refused_once_leaves_no_trace_whichever_requ
   EXPECT_TRUE(violations.reports().empty());
 }
 
+// S4.69
 TYPED_TEST(workspace_memory, that_is_refused_for_a_while_leaves_no_trace_whichever_request_is_the_first) {
   const violation_recorder violations;
   test_resource upstream, records;

@@ -32,6 +32,7 @@ class workspace_unpooled : public testing::Test {
 };
 TYPED_TEST_SUITE(workspace_unpooled, both_levels, );
 
+// S4.41
 TYPED_TEST(workspace_unpooled, each_acquisition_is_one_allocation_that_ends_with_its_scope) {
   EXPECT_FALSE(this->ws.pooling_enabled());
   for (std::size_t i = 1; i <= 10; ++i) {
@@ -48,6 +49,7 @@ TYPED_TEST(workspace_unpooled, each_acquisition_is_one_allocation_that_ends_with
   this->ws.check_invariants();
 }
 
+// S4.41
 TYPED_TEST(workspace_unpooled, nested_scopes_free_their_own) {
   typename TestFixture::scope outer{this->ws};
   const auto kept = outer.ones(10);
@@ -60,6 +62,7 @@ TYPED_TEST(workspace_unpooled, nested_scopes_free_their_own) {
   EXPECT_EQ(std::accumulate(kept.begin(), kept.end(), 0.0), 10);
 }
 
+// S4.41
 TYPED_TEST(workspace_unpooled, rewind_and_reset_free_memory) {
   (void)this->ws.template acquire<double>(10);
   this->ws.checkpoint();
@@ -80,6 +83,7 @@ TYPED_TEST(workspace_unpooled, tensors_work_and_their_headers_go_with_the_memory
   EXPECT_EQ(this->ws.stats().tensor_headers, 0u);
 }
 
+// S4.42
 TYPED_TEST(workspace_unpooled, only_itself_keeps_nothing) {
   TypeParam pooled{&this->upstream};
   EXPECT_TRUE(pooled.pooling_enabled());
@@ -88,6 +92,7 @@ TYPED_TEST(workspace_unpooled, only_itself_keeps_nothing) {
   EXPECT_EQ(this->upstream.outstanding, 80u);
 }
 
+// S4.42
 TYPED_TEST(workspace_unpooled, a_program_says_at_run_time_whether_memory_is_kept) {
   for (const bool pooling : {false, true}) {
     TypeParam ws{workspace_options{.pooling = pooling, .upstream = &this->upstream}};
@@ -126,6 +131,7 @@ TYPED_TEST(workspace_pooling, a_workspace_with_sweeps_is_swept) {
   EXPECT_LT(kept_after_ticks(ws), 1'000u);
 }
 
+// S4.40
 TYPED_TEST(workspace_pooling, a_workspace_without_sweeps_by_its_options_is_never_swept) {
   TypeParam ws{workspace_options{.sweeps = false, .upstream = &this->upstream}};
   EXPECT_EQ(kept_after_ticks(ws), 8'000'000u);

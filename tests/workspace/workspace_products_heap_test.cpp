@@ -51,6 +51,7 @@ double sum_of_product(std::span<double const> a, std::span<double const> b) {
   return sum;
 }
 
+// S4.74
 TEST(workspace_heap, ten_thousand_products_of_random_matrices_allocate_nothing) {
   statistics_resource upstream{std::pmr::new_delete_resource()};
   workspace ws{{.upstream = &upstream}};

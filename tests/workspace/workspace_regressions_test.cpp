@@ -81,6 +81,7 @@ TEST(workspace_regressions, accepts_owned_memory_at_an_address_that_was_a_slots)
   EXPECT_NO_THROW((void)scope.returning(std::span{owned}));
 }
 
+// S4.21
 TEST(workspace_regressions, points_headers_of_every_rank_to_the_memory_after_compacting) {
   recording_resource memory;
   workspace_1 ws{&memory};

@@ -85,6 +85,7 @@ static_assert(sizeof(unchecked_scope) == 2 * sizeof(void*), "a scope does not kn
 static_assert(noexcept(std::declval<unchecked_workspace::view<double>>()[0]));
 static_assert(!noexcept(std::declval<checked_workspace::view<double>>()[0]));
 
+// S4.45
 TEST(workspace_level_0, leaves_memory_as_it_was_when_it_takes_it_back) {
   unchecked_workspace ws;
   double const* late = nullptr;
@@ -95,6 +96,7 @@ TEST(workspace_level_0, leaves_memory_as_it_was_when_it_takes_it_back) {
   EXPECT_EQ(read_late(late, 2), 7.0);
 }
 
+// S4.45 S4.77
 TEST(workspace_level_0, does_not_look_at_results) {
   unchecked_workspace ws;
   std::span<double> late;
@@ -106,6 +108,7 @@ TEST(workspace_level_0, does_not_look_at_results) {
   EXPECT_NO_THROW((void)scope.returning(scope.acquire<double>(3).data()));
 }
 
+// S4.45 S4.77
 TEST(workspace_level_0, does_not_watch_views) {
   unchecked_workspace ws;
   const auto late = with_workspace(ws, [](unchecked_scope& scope) { return scope.acquire<double>(3); });
@@ -119,6 +122,7 @@ TEST(workspace_level_0, leaves_the_data_of_headers) {
   EXPECT_NE(late->data, nullptr);
 }
 
+// S4.45
 TEST(workspace_level_0, acquires_through_outer_scopes_and_other_threads_without_a_word) {
   const violation_recorder recorder;
   unchecked_workspace ws;
@@ -149,6 +153,7 @@ bool is_poison(std::complex<T> value) {
   return is_poison(value.real()) && is_poison(value.imag());
 }
 
+// S4.46
 TYPED_TEST(workspace_poison, is_what_every_element_reads_as_after_its_scope) {
   checked_workspace ws;
   TypeParam const* late = nullptr;
@@ -160,6 +165,7 @@ TYPED_TEST(workspace_poison, is_what_every_element_reads_as_after_its_scope) {
   for (std::size_t i = 0; i < 35; ++i) EXPECT_TRUE(is_poison(read_late(late, i))) << i;
 }
 
+// S4.46
 TEST(workspace_poison_of, bits_is_that_all_are_set) {
   checked_workspace ws;
   std::uint64_t const* late = nullptr;
@@ -171,6 +177,7 @@ TEST(workspace_poison_of, bits_is_that_all_are_set) {
   EXPECT_EQ(read_late(late, 1), ~std::uint64_t{0});
 }
 
+// S4.46
 TEST(workspace_poison_of, a_struct_is_the_byte_of_rewound_memory) {
   checked_workspace ws;
   particle const* late = nullptr;
@@ -184,6 +191,7 @@ TEST(workspace_poison_of, a_struct_is_the_byte_of_rewound_memory) {
   }
 }
 
+// S4.46
 TEST(workspace_poison_of, a_slot_reaches_as_far_as_its_newest_request) {
   checked_workspace ws;
   particle const* late = nullptr;
@@ -197,6 +205,7 @@ TEST(workspace_poison_of, a_slot_reaches_as_far_as_its_newest_request) {
   EXPECT_EQ(read_unseen(bytes, beyond), 1) << "that was not allocated since";
 }
 
+// S4.46
 TEST(workspace_poison_of, an_outer_scope_waits_for_its_own_end) {
   checked_workspace ws;
   double const* late = nullptr;
@@ -210,6 +219,7 @@ TEST(workspace_poison_of, an_outer_scope_waits_for_its_own_end) {
   EXPECT_TRUE(is_poison(read_late(late, 2)));
 }
 
+// S4.46
 TEST(workspace_poison_of, checkpoints_and_resets_is_the_same) {
   checked_workspace ws;
   ws.checkpoint();
@@ -229,6 +239,7 @@ std::string stale_text(std::string const& what, unsigned acquired, unsigned ende
          "; copy what is to outlive the scope, or acquire it from the scope around it";
 }
 
+// S4.47
 TEST(workspace_stale_view, says_what_was_acquired_where_and_which_scope_has_ended) {
   checked_workspace ws{named("steps")};
   checked_workspace::view<float, 2> late;
@@ -285,6 +296,7 @@ TEST(workspace_stale_view, only_throws_while_the_default_handler_is_in_force) {
   (void)set_violation_handler(before);
 }
 
+// S4.47
 TEST(workspace_stale_view, stays_stale_when_others_have_its_slot) {
   checked_workspace ws;
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
@@ -294,6 +306,7 @@ TEST(workspace_stale_view, stays_stale_when_others_have_its_slot) {
   EXPECT_EQ(other[0], 0.0);
 }
 
+// S4.29 S4.47
 TEST(workspace_stale_view, comes_from_trim_release_and_the_end_of_the_workspace_too) {
   auto ws = std::make_unique<checked_workspace>(named("steps"));
   const auto trimmed = with_workspace(*ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
@@ -321,12 +334,14 @@ TEST(workspace_stale_view, does_not_name_the_workspace_that_has_its_record_now) 
 
 // A view that is itself the result.
 
+// S4.52
 TEST(workspace_result, that_is_a_view_and_discarded_is_no_error) {
   checked_workspace ws;
   EXPECT_NO_THROW((void)with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); }));
   EXPECT_NO_THROW((void)with_workspace(ws, [](checked_scope& scope) { return scope.trues(6); }));
 }
 
+// S4.52
 TEST(workspace_result, that_is_a_view_says_at_its_first_use_what_it_was) {
   checked_workspace ws{named("steps")};
   const unsigned line = __LINE__ + 1;
@@ -334,6 +349,7 @@ TEST(workspace_result, that_is_a_view_says_at_its_first_use_what_it_was) {
   EXPECT_EQ(message_of<stale_view>([&] { (void)late(1, 1); }), stale_text("float64[2, 3]", line, line));
 }
 
+// S4.52
 TEST(workspace_result, that_is_a_view_can_be_copied_and_the_copy_knows_the_same) {
   checked_workspace ws;
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(2, 3); });
@@ -355,6 +371,7 @@ TEST(workspace_result, that_is_a_view_without_a_guard_is_an_escape) {
   EXPECT_THROW((void)with_workspace(ws, unguarded_bits), workspace_escape);
 }
 
+// S4.52
 TEST(workspace_result, that_is_a_view_keeps_no_memory) {
   checked_workspace ws;
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(2, 3); });
@@ -387,6 +404,7 @@ std::span<double> acquired(checked_scope& scope) { return scope.acquire<double>(
 
 struct opaque;  // the type of somebody's handle
 
+// S4.48
 TEST(workspace_escapes, are_pointers_of_all_kinds) {
   expect_escape([](checked_scope& scope) { return acquired(scope).data(); });
   expect_escape([](checked_scope& scope) -> double const* { return acquired(scope).data(); });
@@ -398,15 +416,18 @@ TEST(workspace_escapes, are_pointers_of_all_kinds) {
       [](checked_scope& scope) { return reinterpret_cast<std::byte*>(acquired(scope).data()) + 63; });
 }
 
+// S4.48
 TEST(workspace_escapes, are_pointers_to_the_inside_and_not_beyond_the_end) {
   expect_escape([](checked_scope& scope) { return acquired(scope).data() + 7; });
   expect_no_escape([](checked_scope& scope) { return acquired(scope).data() + 8; });
 }
 
+// S4.48
 TEST(workspace_escapes, are_iterators_into_the_memory) {
   expect_escape([](checked_scope& scope) { return acquired(scope).begin() + 3; });
 }
 
+// S4.48
 TEST(workspace_escapes, are_references_to_elements) {
   checked_workspace ws;
   EXPECT_THROW((void)with_workspace(ws, [](checked_scope& scope) -> double& { return acquired(scope)[3]; }),
@@ -416,6 +437,7 @@ TEST(workspace_escapes, are_references_to_elements) {
   EXPECT_EQ(&same, &outside);
 }
 
+// S4.48 S4.77
 TEST(workspace_escapes, are_spans) {
   expect_escape([](checked_scope& scope) { return acquired(scope); });
   expect_escape([](checked_scope& scope) { return std::span<double const>{acquired(scope)}; });
@@ -424,6 +446,7 @@ TEST(workspace_escapes, are_spans) {
   expect_escape([](checked_scope& scope) { return std::as_bytes(acquired(scope)); });
 }
 
+// S4.48
 TEST(workspace_escapes, are_views_in_other_values) {
   expect_escape([](checked_scope& scope) { return std::tuple{1, scope.acquire<double>(2, 3)}; });
   expect_escape([](checked_scope& scope) { return std::pair{scope.acquire<double>(3), 1}; });
@@ -435,6 +458,7 @@ TEST(workspace_escapes, are_views_in_other_values) {
   expect_escape([](checked_scope& scope) { return std::pair{1, scope.acquire<double>(6).reshape(2, 3)}; });
 }
 
+// S4.48
 TEST(workspace_escapes, are_ranges_of_what_escapes) {
   expect_escape([](checked_scope& scope) { return std::map<int, std::span<double>>{{1, acquired(scope)}}; });
   expect_escape([](checked_scope& scope) { return std::map<double*, int>{{acquired(scope).data(), 1}}; });
@@ -444,6 +468,7 @@ TEST(workspace_escapes, are_ranges_of_what_escapes) {
   });
 }
 
+// S4.48
 TEST(workspace_escapes, are_looked_for_behind_what_may_be_there) {
   using choice = std::variant<int, std::span<double>>;
   expect_escape([](checked_scope& scope) { return std::optional{acquired(scope)}; });
@@ -457,6 +482,7 @@ TEST(workspace_escapes, are_looked_for_behind_what_may_be_there) {
   });
 }
 
+// S4.48
 TEST(workspace_escapes, are_owners_that_do_not_free) {
   expect_escape(
       [](checked_scope& scope) { return std::shared_ptr<double>{acquired(scope).data(), [](double*) {}}; });
@@ -466,6 +492,7 @@ TEST(workspace_escapes, are_owners_that_do_not_free) {
   });
 }
 
+// S4.48
 TEST(workspace_escapes, are_bits_their_words_and_references_to_one) {
   expect_escape([](checked_scope& scope) { return scope.bits(100).words(); });
   expect_escape([](checked_scope& scope) { return std::pair{1, scope.bits(100)}; });
@@ -474,6 +501,7 @@ TEST(workspace_escapes, are_bits_their_words_and_references_to_one) {
   expect_no_escape([](checked_scope& scope) { return static_cast<bool>(scope.trues(100)[70]); });
 }
 
+// S4.48
 TEST(workspace_escapes, are_headers) {
   expect_escape([](checked_scope& scope) { return acquire_tensor<double>(scope, 2, 3); });
   expect_escape([](checked_scope& scope) { return *acquire_tensor<double>(scope, 2, 3); });
@@ -489,6 +517,7 @@ void visit_memory(fit const& one, Visit&& visit) {
   visit(one.slopes);
 }
 
+// S4.48
 TEST(workspace_escapes, are_found_in_a_users_struct_that_shows_its_memory) {
   expect_escape([](checked_scope& scope) { return fit{0.5, acquired(scope)}; });
   expect_escape([](checked_scope& scope) { return std::vector{fit{0.5, acquired(scope)}}; });
@@ -511,6 +540,7 @@ TEST(workspace_escapes, are_found_in_arrays_like_those_of_the_standard) {
   expect_no_escape([](checked_scope& scope) { return strided{acquired(scope).data() - 4}; });
 }
 
+// S4.48
 TEST(workspace_escapes, are_not_copies_scalars_and_texts) {
   expect_no_escape([](checked_scope& scope) {
     const auto all = acquired(scope);
@@ -532,6 +562,7 @@ TEST(workspace_escapes, are_not_pointers_and_spans_to_nothing) {
       [](checked_scope& scope) { return (void)acquired(scope), std::unique_ptr<std::span<double>>{}; });
 }
 
+// S4.48
 TEST(workspace_escapes, are_not_memory_of_others) {
   static std::array<double, 3> elsewhere{};
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), std::span{elsewhere}; });
@@ -549,6 +580,7 @@ TEST(workspace_escapes, are_not_views_that_are_stale_already) {
   EXPECT_NO_THROW((void)scope.returning(std::pair{1, late}));
 }
 
+// S4.50
 TEST(workspace_escapes, are_reported_with_elements_both_places_and_the_remedy) {
   checked_workspace ws{named("steps")};
   checked_scope scope{ws};
@@ -562,6 +594,7 @@ TEST(workspace_escapes, are_reported_with_elements_both_places_and_the_remedy) {
                 "; return a copy, or acquire it from the scope around this one");
 }
 
+// S4.50
 TEST(workspace_escapes, are_reported_with_the_place_of_the_call_of_with_workspace) {
   checked_workspace ws{named("steps")};
   const auto body = [](checked_scope& scope) { return acquired(scope); };
@@ -581,6 +614,7 @@ TEST(workspace_escapes, return_the_result_unchanged_where_there_is_none) {
 
 // Whose memory it is.
 
+// S4.49 S4.77
 TEST(workspace_outer_memory, is_distinguished_over_three_levels) {
   checked_workspace ws;
   checked_scope first{ws};
@@ -598,6 +632,7 @@ TEST(workspace_outer_memory, is_distinguished_over_three_levels) {
   EXPECT_THROW((void)first.returning(a), workspace_escape);
 }
 
+// S4.49
 TEST(workspace_outer_memory, is_distinguished_for_types_of_users_and_for_bits) {
   checked_workspace ws;
   checked_scope outer{ws};
@@ -618,6 +653,7 @@ TEST(workspace_outer_memory, is_distinguished_where_the_inner_scope_has_named_it
   EXPECT_THROW((void)inner.returning(inner.acquire<double>(3)), workspace_escape);
 }
 
+// S4.49
 TEST(workspace_outer_memory, is_distinguished_after_a_checkpoint_was_left_without_its_end) {
   checked_workspace ws;
   checked_scope outer{ws};
@@ -668,6 +704,7 @@ static_assert(has_fixed_structure<checked_workspace::view<double, 3, column_majo
 static_assert(has_fixed_structure<unchecked_workspace::bits_view<>>);
 static_assert(has_fixed_structure<checked_workspace::bits_view<2>>);
 
+// S4.53
 TEST(workspace_structure, is_out_of_reach_of_who_has_a_view) {
   checked_workspace ws;
   checked_scope scope{ws};
@@ -684,6 +721,7 @@ TEST(workspace_structure, is_out_of_reach_of_who_has_a_view) {
 
 // Threads.
 
+// S4.56
 TEST(workspace_owner_thread, is_the_first_that_uses_it_and_any_other_is_reported) {
   const violation_recorder recorder;
   checked_workspace ws{named("steps")};
@@ -697,6 +735,7 @@ TEST(workspace_owner_thread, is_the_first_that_uses_it_and_any_other_is_reported
             "release_thread_ownership()");
 }
 
+// S4.56
 TEST(workspace_owner_thread, is_required_by_every_call_that_changes_something) {
   const violation_recorder recorder;
   checked_workspace ws{named("steps")};
@@ -724,6 +763,7 @@ TEST(workspace_owner_thread, is_required_by_every_call_that_changes_something) {
   EXPECT_EQ(told([](checked_workspace& one) { one.release(); }), name + "release;");
 }
 
+// S4.56
 TEST(workspace_owner_thread, is_another_after_a_release) {
   const violation_recorder recorder;
   checked_workspace ws;

@@ -75,6 +75,7 @@ class sweeps : public testing::Test {
 using levels = testing::Types<unchecked_workspace, swept_checked_workspace>;
 TYPED_TEST_SUITE(sweeps, levels, );
 
+// S4.36
 TYPED_TEST(sweeps, a_tick_changes_nothing_until_an_outermost_scope_opens) {
   this->use(3);
   tick_workspace_sweeps();  // ends the period in which there were 3
@@ -85,6 +86,7 @@ TYPED_TEST(sweeps, a_tick_changes_nothing_until_an_outermost_scope_opens) {
   EXPECT_EQ(this->slots(), 0u);
 }
 
+// S4.36
 TYPED_TEST(sweeps, inner_scopes_do_not_act_on_a_tick) {
   this->use(3);
   tick_workspace_sweeps();
@@ -102,6 +104,7 @@ TYPED_TEST(sweeps, inner_scopes_do_not_act_on_a_tick) {
   EXPECT_EQ(this->slots(), 1u);
 }
 
+// S4.36
 TYPED_TEST(sweeps, an_outermost_checkpoint_acts_as_a_scope_does) {
   this->use(3);
   tick_workspace_sweeps();
@@ -112,6 +115,7 @@ TYPED_TEST(sweeps, an_outermost_checkpoint_acts_as_a_scope_does) {
   this->ws.rewind();
 }
 
+// S4.36 S4.77
 TYPED_TEST(sweeps, a_tick_after_a_scope_was_left_by_an_exception_waits_for_the_next_one) {
   this->use(3);
   tick_workspace_sweeps();
@@ -127,6 +131,7 @@ TYPED_TEST(sweeps, a_tick_after_a_scope_was_left_by_an_exception_waits_for_the_n
   EXPECT_EQ(this->slots(), 0u);
 }
 
+// S4.36
 TYPED_TEST(sweeps, a_request_is_done_once) {
   this->use(3);
   tick_workspace_sweeps();
@@ -138,6 +143,7 @@ TYPED_TEST(sweeps, a_request_is_done_once) {
   EXPECT_EQ(this->slots(), 2u);
 }
 
+// S4.36
 TYPED_TEST(sweeps, what_is_acquired_outside_scopes_stays_where_it_is) {
   const std::span<double> kept = this->ws.template acquire<double>(TestFixture::wide);
   kept.front() = 1;
@@ -150,6 +156,7 @@ TYPED_TEST(sweeps, what_is_acquired_outside_scopes_stays_where_it_is) {
   EXPECT_EQ(this->held_bytes(), TestFixture::wide_bytes);
 }
 
+// S4.37
 TYPED_TEST(sweeps, trims_at_every_third_tick_if_configured) {
   enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 3});
   this->use(3);
@@ -163,6 +170,7 @@ TYPED_TEST(sweeps, trims_at_every_third_tick_if_configured) {
       << "3 were used before the third, none since";
 }
 
+// S4.37
 TYPED_TEST(sweeps, each_tick_compacts) {
   enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 100});
   for (int i = 0; i < 5; ++i) {
@@ -174,6 +182,7 @@ TYPED_TEST(sweeps, each_tick_compacts) {
   }
 }
 
+// S4.37
 TYPED_TEST(sweeps, trim_every_0_never_trims) {
   enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 0});
   this->use(3);
@@ -186,6 +195,7 @@ TYPED_TEST(sweeps, trim_every_0_never_trims) {
   EXPECT_LT(this->held_bytes(), TestFixture::wide) << "and compacts all the same";
 }
 
+// S4.37 S4.77
 TYPED_TEST(sweeps, enabling_again_replaces_all_options_and_counts_ticks_anew) {
   enable_workspace_sweeps(
       {.interval = TestFixture::never, .trim_every = 2, .compaction = {.least_bytes = SIZE_MAX}});
@@ -203,6 +213,7 @@ TYPED_TEST(sweeps, enabling_again_replaces_all_options_and_counts_ticks_anew) {
   EXPECT_LT(this->held_bytes(), TestFixture::wide) << "by the default limit";
 }
 
+// S4.37
 TYPED_TEST(sweeps, disabling_clears_requests) {
   this->use(3);
   tick_workspace_sweeps();
@@ -213,6 +224,7 @@ TYPED_TEST(sweeps, disabling_clears_requests) {
   EXPECT_EQ(this->slots(), 3u);
 }
 
+// S4.38 S4.77
 TYPED_TEST(sweeps, trim_to_the_most_that_were_used_at_once_since_the_last_trim) {
   this->use(3);
   tick_workspace_sweeps();
@@ -224,6 +236,7 @@ TYPED_TEST(sweeps, trim_to_the_most_that_were_used_at_once_since_the_last_trim) 
   EXPECT_EQ(this->slots(), 1u);
 }
 
+// S4.38 S4.77
 TYPED_TEST(sweeps, trim_all_of_a_type_that_was_not_used_and_none_of_one_that_was) {
   struct other {
     int a, b;
@@ -256,6 +269,7 @@ TYPED_TEST(sweeps, compact_by_the_largest_request_of_the_period_not_by_the_newes
   EXPECT_EQ(this->held_bytes(), 2 * sizeof(double));
 }
 
+// S4.39
 TYPED_TEST(sweeps, an_upstream_that_fails_during_compaction_leaves_the_slot_as_it_was) {
   this->leave_a_slot_to_compact();
   this->upstream.fail_from = this->upstream.calls;
@@ -270,6 +284,7 @@ TYPED_TEST(sweeps, an_upstream_that_fails_during_compaction_leaves_the_slot_as_i
   EXPECT_EQ(this->held_bytes(), 2 * sizeof(double)) << "the next tick succeeds";
 }
 
+// S4.39
 TYPED_TEST(sweeps, an_upstream_that_throws_anything_during_compaction_is_contained) {
   struct strange_upstream final : std::pmr::memory_resource {
     bool throws = false;
@@ -295,6 +310,7 @@ TYPED_TEST(sweeps, an_upstream_that_throws_anything_during_compaction_is_contain
   EXPECT_EQ(on_it.stats().held_bytes, TestFixture::wide_bytes);
 }
 
+// S4.39
 TYPED_TEST(sweeps, one_workspace_that_fails_does_not_keep_others_from_being_swept) {
   TypeParam before{&this->upstream}, after{&this->upstream};
   recording_resource failing;
@@ -314,6 +330,7 @@ TYPED_TEST(sweeps, one_workspace_that_fails_does_not_keep_others_from_being_swep
   EXPECT_EQ(after.stats().held_bytes, 2 * sizeof(double));
 }
 
+// S4.39
 TYPED_TEST(sweeps, destroyed_workspaces_are_not_swept_and_those_around_them_are) {
   auto first = std::make_unique<TypeParam>(&this->upstream);
   auto middle = std::make_unique<TypeParam>(&this->upstream);
@@ -329,6 +346,7 @@ TYPED_TEST(sweeps, destroyed_workspaces_are_not_swept_and_those_around_them_are)
   EXPECT_EQ(this->slots(), 0u);
 }
 
+// S4.39
 TYPED_TEST(sweeps, workspaces_come_and_go_while_another_thread_ticks) {
   std::atomic<bool> done{false};
   std::atomic<int> ticks{0};
@@ -355,6 +373,7 @@ TYPED_TEST(sweeps, workspaces_come_and_go_while_another_thread_ticks) {
   clock.join();
 }
 
+// S4.37
 TEST(workspace_sweeps, an_interval_of_0_is_refused_and_the_running_sweeper_goes_on) {
   using namespace std::chrono_literals;
   workspace ws{workspace_options{.upstream = std::pmr::new_delete_resource()}};
@@ -376,6 +395,7 @@ TEST(workspace_sweeps, an_interval_of_0_is_refused_and_the_running_sweeper_goes_
   disable_workspace_sweeps();
 }
 
+// S4.37
 TEST(workspace_sweeps, an_interval_may_be_as_long_as_there_are) {
   // Added to the time of day it would overflow, which a sanitizer reports, and otherwise the clock would run
   // wild.
@@ -390,6 +410,7 @@ TEST(workspace_sweeps, an_interval_may_be_as_long_as_there_are) {
   disable_workspace_sweeps();
 }
 
+// S4.37
 TEST(workspace_sweeps, are_enabled_until_they_are_disabled_and_disabling_twice_is_once) {
   EXPECT_FALSE(workspace_sweeps_enabled());
   enable_workspace_sweeps({.interval = std::chrono::hours{1}});
@@ -402,6 +423,7 @@ TEST(workspace_sweeps, are_enabled_until_they_are_disabled_and_disabling_twice_i
   EXPECT_FALSE(workspace_sweeps_enabled());
 }
 
+// S4.37
 TEST(workspace_sweeps, a_tick_by_hand_needs_no_sweeper) {
   enable_workspace_sweeps({.interval = std::chrono::hours{1}, .trim_every = 1});
   disable_workspace_sweeps();
@@ -441,6 +463,7 @@ double simulate(Workspace& ws, std::atomic<std::size_t> const* ticks) {
   return all;
 }
 
+// S4.36
 TYPED_TEST(sweeps, results_are_the_same_to_the_last_bit_with_and_without) {
   const double alone = simulate(this->ws, nullptr);
   disable_workspace_sweeps();

@@ -59,6 +59,7 @@ using extents_list = std::vector<std::int64_t>;
 
 // ---- which header -----------------------------------------------------------------------------------------
 
+// S4.18 S4.22
 TYPED_TEST(workspace_tensor, the_same_shape_of_the_same_slot_has_the_same_header) {
   dl_tensor* const first = this->header(this->ws, 3, 4);
   std::int64_t* const shape = first->shape;
@@ -69,6 +70,7 @@ TYPED_TEST(workspace_tensor, the_same_shape_of_the_same_slot_has_the_same_header
   EXPECT_EQ(this->ws.stats().tensor_headers, 1u);
 }
 
+// S4.18
 TYPED_TEST(workspace_tensor, other_shapes_ranks_layouts_types_and_slots_have_headers_of_their_own) {
   typename TestFixture::scope scope{this->ws};
   std::set<dl_tensor*> headers{acquire_tensor<double>(scope, 4, 4), acquire_tensor<double>(scope, 4, 4),
@@ -84,6 +86,7 @@ TYPED_TEST(workspace_tensor, other_shapes_ranks_layouts_types_and_slots_have_hea
   EXPECT_EQ(headers.count(acquire_tensor<double, column_major>(again, 4, 4)), 0u);
 }
 
+// S4.53
 TYPED_TEST(workspace_tensor, a_header_that_somebody_has_changed_is_right_again_at_its_next_use) {
   dl_tensor* const changed = this->header(this->ws, 3, 4);
   changed->strides[0] = 77;
@@ -102,6 +105,7 @@ TYPED_TEST(workspace_tensor, a_header_that_somebody_has_changed_is_right_again_a
   EXPECT_NE(again->data, nullptr);
 }
 
+// S4.22
 TYPED_TEST(workspace_tensor, a_header_is_the_same_type_whether_it_was_kept_or_made) {
   using scope = typename TestFixture::scope;
   static_assert(std::is_same_v<decltype(acquire_tensor<double>(std::declval<scope&>(), 1)), dl_tensor*>);
@@ -113,6 +117,7 @@ TYPED_TEST(workspace_tensor, a_header_is_the_same_type_whether_it_was_kept_or_ma
   EXPECT_EQ(made.data, kept.data);
 }
 
+// S4.21
 TYPED_TEST(workspace_tensor, a_kept_header_says_the_address_that_its_slot_has_after_growing) {
   typename TestFixture::scope first{this->ws};
   dl_tensor* const tensor = acquire_tensor<double>(first, 10);
@@ -137,6 +142,7 @@ TYPED_TEST(workspace_tensor, a_tensor_is_of_the_memory_that_a_view_of_its_slot_h
   EXPECT_EQ(acquire_tensor<double>(scope, 3, 4)->data, first);
 }
 
+// S4.18
 TYPED_TEST(workspace_tensor, the_oldest_header_is_replaced_whichever_was_used_last) {
   for (unsigned ways = 1; ways <= 16; ++ways) {
     TypeParam ws{workspace_options{.cache_ways = ways}};
@@ -153,6 +159,7 @@ TYPED_TEST(workspace_tensor, the_oldest_header_is_replaced_whichever_was_used_la
   }
 }
 
+// S4.20
 TYPED_TEST(workspace_tensor, as_many_shapes_as_there_are_ways_are_kept) {
   for (unsigned ways = 1; ways <= 16; ++ways) {
     TypeParam ws{workspace_options{.cache_ways = ways}};
@@ -165,6 +172,7 @@ TYPED_TEST(workspace_tensor, as_many_shapes_as_there_are_ways_are_kept) {
   }
 }
 
+// S4.19
 TYPED_TEST(workspace_tensor, without_limit_every_shape_is_kept) {
   TypeParam ws{workspace_options{.cache_ways = unlimited_cache_ways}};
   std::vector<dl_tensor*> places;
@@ -174,6 +182,7 @@ TYPED_TEST(workspace_tensor, without_limit_every_shape_is_kept) {
   EXPECT_EQ(ws.stats().tensor_headers, 100u);
 }
 
+// S4.20
 TYPED_TEST(workspace_tensor, ways_out_of_range_are_warned_of_and_four_are_kept) {
   for (const unsigned ways : {0u, 17u}) {
     const warning_recorder warnings;
@@ -192,6 +201,7 @@ TYPED_TEST(workspace_tensor, ways_out_of_range_are_warned_of_and_four_are_kept) 
   }
 }
 
+// S4.20
 TYPED_TEST(workspace_tensor, ways_in_range_are_not_warned_of) {
   const warning_recorder warnings;
   for (const unsigned ways : {1u, 4u, 16u, unlimited_cache_ways}) {
@@ -223,6 +233,7 @@ TYPED_TEST(workspace_tensor, trimmed_slots_take_their_headers_with_them) {
   EXPECT_EQ(this->ws.stats().tensor_headers, 0u);
 }
 
+// S4.47
 TEST(workspace_tensor_checked, a_tensor_that_outlives_its_scope_has_no_data) {
   checked_workspace ws;
   dl_tensor* tensor = nullptr;
@@ -313,6 +324,7 @@ void expect_alignment(auto& ws, std::size_t alignment) {
   }
 }
 
+// S4.76
 TYPED_TEST(workspace_tensor, data_begins_at_a_multiple_of_64_bytes_whatever_it_is) {
   expect_alignment<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, std::uint16_t,
                    std::uint32_t, std::uint64_t, bool, float, double, std::complex<float>,

@@ -33,6 +33,7 @@ std::vector<void*> several(Source& source) {
           take<numbered<3>>(source, 5).data(), take<float>(source, 70).data()};
 }
 
+// S4.2
 TYPED_TEST(workspaces, return_the_same_memory_in_the_same_order_in_each_scope) {
   std::vector<void*> first;
   for (int pass = 0; pass < 3; ++pass) {
@@ -57,6 +58,7 @@ void nest(Workspace& ws, int level) {
   for (const std::int32_t x : also_mine.elements()) ASSERT_EQ(x, -level);
 }
 
+// S4.3
 TYPED_TEST(workspaces, keep_the_contents_of_outer_scopes_while_inner_ones_come_and_go) {
   nest(this->ws, 1);
   EXPECT_EQ(this->ws.stats().slot_count, 14u) << "one of each type at each of 7 levels";
@@ -68,6 +70,7 @@ int leave_by_return(Workspace& ws) {
   return static_cast<int>(take<double>(scope, 8).size());
 }
 
+// S4.4
 TYPED_TEST(workspaces, take_back_what_a_scope_acquired_when_it_is_left_by_return_break_or_continue) {
   EXPECT_EQ(leave_by_return(this->ws), 8);
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
@@ -83,6 +86,7 @@ TYPED_TEST(workspaces, take_back_what_a_scope_acquired_when_it_is_left_by_return
   EXPECT_EQ(this->ws.depth(), 0u);
 }
 
+// S4.4
 TYPED_TEST(workspaces, take_back_what_scopes_acquired_when_an_exception_leaves_them) {
   const auto fail = [&] {
     typename TestFixture::template scope<> outer{this->ws};
@@ -98,6 +102,7 @@ TYPED_TEST(workspaces, take_back_what_scopes_acquired_when_an_exception_leaves_t
   EXPECT_EQ(this->ws.depth(), 0u);
 }
 
+// S4.4
 TYPED_TEST(workspaces, take_back_nothing_more_when_a_scope_that_was_ended_is_destroyed) {
   std::optional<typename TestFixture::template scope<>> scope;
   scope.emplace(this->ws);
@@ -122,6 +127,7 @@ std::string skipped(unsigned line, int inside) {
          " scopes or checkpoints inside it were open; they ended with it";
 }
 
+// S4.5
 TYPED_TEST(workspaces, end_checkpoints_that_were_not_rewound_with_the_scope_around_them) {
   const warning_recorder warnings;
   const unsigned line = __LINE__ + 2;
@@ -141,6 +147,7 @@ TYPED_TEST(workspaces, end_checkpoints_that_were_not_rewound_with_the_scope_arou
   EXPECT_EQ(warnings.reports()[0].message, skipped<TypeParam>(line, 2));
 }
 
+// S4.5
 TYPED_TEST(workspaces, end_the_scopes_inside_one_that_ends_and_let_those_do_nothing_later) {
   const warning_recorder warnings;
   const unsigned line = __LINE__ + 1;
@@ -162,6 +169,7 @@ TYPED_TEST(workspaces, end_the_scopes_inside_one_that_ends_and_let_those_do_noth
   EXPECT_EQ(warnings.reports().size(), 1u);
 }
 
+// S4.5
 TYPED_TEST(workspaces, ask_nothing_of_a_scope_that_another_has_ended) {
   const warning_recorder warnings;
   typename TestFixture::template scope<> outer{this->ws};
@@ -184,6 +192,7 @@ TYPED_TEST(workspaces, ask_nothing_of_a_scope_that_another_has_ended) {
 
 // ---- checkpoints ----
 
+// S4.6
 TYPED_TEST(workspaces, take_everything_back_at_a_rewind_without_checkpoint_however_often) {
   (void)several(this->ws);
   const workspace_stats before = this->ws.stats();
@@ -196,6 +205,7 @@ TYPED_TEST(workspaces, take_everything_back_at_a_rewind_without_checkpoint_howev
   }
 }
 
+// S4.7
 TYPED_TEST(workspaces, save_the_count_of_a_type_once_in_each_scope) {
   typename TestFixture::template scope<> scope{this->ws};
   EXPECT_EQ(this->ws.stats().saved_counts, 0u);
@@ -208,6 +218,7 @@ TYPED_TEST(workspaces, save_the_count_of_a_type_once_in_each_scope) {
   EXPECT_EQ(this->ws.stats().saved_counts, 2u);
 }
 
+// S4.8
 TYPED_TEST(workspaces, save_the_counts_of_the_types_that_a_checkpoint_names_at_once) {
   (void)take<float>(this->ws, 8);
   (void)take<double>(this->ws, 8);
@@ -228,6 +239,7 @@ TYPED_TEST(workspaces, save_the_counts_of_the_types_that_a_checkpoint_names_at_o
 
 // ---- types that a scope does not name ----
 
+// S4.9 S4.77
 TYPED_TEST(workspaces, take_back_in_a_scope_of_named_types_what_a_helper_acquires_of_others) {
   typename TestFixture::template scope<> parent{this->ws};
   auto floats = parent.template fill<float>(5, 64);
@@ -250,6 +262,7 @@ void take_one_of_each(Source& source, std::integer_sequence<int, Numbers...>) {
   ((void)take<numbered<Numbers>>(source, 1), ...);
 }
 
+// S4.10 S4.77
 TYPED_TEST(workspaces, save_one_count_for_a_scope_that_uses_one_type_of_200) {
   take_one_of_each(this->ws, std::make_integer_sequence<int, 200>{});
   EXPECT_EQ(this->ws.stats().types, 200u);
@@ -262,6 +275,7 @@ TYPED_TEST(workspaces, save_one_count_for_a_scope_that_uses_one_type_of_200) {
   EXPECT_EQ(this->ws.stats().active_slots, 200u);
 }
 
+// S4.60
 TYPED_TEST(workspaces, keep_what_is_acquired_outside_all_scopes_until_a_reset) {
   std::vector<void*> first;
   for (int pass = 0; pass < 3; ++pass) {
@@ -299,6 +313,7 @@ counts counts_of(Workspace const& ws) {
           ws.stats().saved_counts};
 }
 
+// S4.77 S4.78
 TYPED_TEST(workspaces, count_three_levels_with_a_helper_as_the_table_says) {
   const auto helper = [](auto& ws) {  // acquires, and opens no scope
     (void)take<float>(ws, 30);
@@ -363,6 +378,7 @@ double compute(Workspace& ws, Source& source, std::span<double const> x) {
   return helper(ws);
 }
 
+// S4.42 S4.59 S4.70
 TYPED_TEST(workspaces, compute_the_same_however_a_scope_is_opened) {
   std::vector<double> x(100);
   std::iota(x.begin(), x.end(), 0.5);

@@ -89,6 +89,7 @@ double sum_of_indices(std::size_t n) {
 
 using this_threads = default_workspaces;
 
+// S4.72
 TEST_F(this_threads, workspace_is_the_same_at_each_call_and_warm) {
   on_another_thread([&] {
     workspace const* const first = &this_thread_workspace();
@@ -118,6 +119,7 @@ TEST_F(this_threads, memory_is_freed_when_the_thread_ends) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
+// S4.55
 TEST_F(this_threads, workspace_is_not_another_threads) {
   std::barrier<> together{2};
   workspace *one = nullptr, *other = nullptr;
@@ -165,6 +167,7 @@ TEST_F(this_threads, workspace_may_be_made_by_the_destructor_of_a_thread_local_o
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
+// S4.55
 TEST_F(this_threads, scopes_at_the_same_time_never_share_memory) {
   std::vector<std::span<double>> arrays[storm_threads];
   std::barrier<> all_are_there{storm_threads};
@@ -195,6 +198,7 @@ TEST_F(this_threads, scopes_at_the_same_time_never_share_memory) {
 
 // Bindings.
 
+// S4.57
 TEST_F(this_threads, workspace_is_the_one_bound_last) {
   on_another_thread([&] {
     workspace first, second;
@@ -242,6 +246,7 @@ class leases : public default_workspaces {
   std::vector<workspace_lease> held_;
 };
 
+// S4.72
 TEST_F(leases, come_back_warm) {
   void* memory = nullptr;
   {
@@ -257,6 +262,7 @@ TEST_F(leases, come_back_warm) {
   EXPECT_EQ(upstream.calls, warm);
 }
 
+// S4.72
 TEST_F(leases, take_the_workspace_whose_lease_ended_last) {
   workspace_lease first = lease_workspace(), second = lease_workspace();
   workspace const* const newest = &*first;
@@ -270,6 +276,7 @@ TEST_F(leases, take_the_workspace_whose_lease_ended_last) {
   EXPECT_EQ(&*second, older);
 }
 
+// S4.72
 TEST_F(leases, that_end_leave_64_workspaces_and_destroy_the_65th) {
   constexpr std::size_t kept = 64;
   const std::size_t before = upstream.outstanding;
@@ -302,6 +309,7 @@ TEST_F(leases, that_end_with_an_open_scope_destroy_the_workspace_and_are_reporte
   EXPECT_FALSE(is_warm(lease_workspace()));
 }
 
+// S4.58
 TEST_F(leases, may_be_taken_used_and_ended_on_different_threads) {
   const violation_recorder recorder;
   workspace_lease lease;
@@ -319,6 +327,7 @@ TEST_F(leases, may_be_taken_used_and_ended_on_different_threads) {
   EXPECT_EQ(violation_recorder::reports().size(), 0u);
 }
 
+// S4.55
 TEST_F(leases, are_taken_and_ended_by_many_threads_at_once) {
   on_threads([&](std::size_t thread) {
     for (std::size_t i = 0; i < 1000; ++i) {
@@ -345,6 +354,7 @@ double sum_of_squares(Workspace& ws, std::size_t n) {
   return std::accumulate(y.begin(), y.end(), 0.0);
 }
 
+// S4.59
 TEST_F(this_threads, workspace_is_found_by_functions_called_in_a_nameless_scope) {
   on_another_thread([&] {
     workspace& ws = this_thread_workspace();
@@ -442,6 +452,7 @@ struct job {
 
 using coroutines = leases;
 
+// S4.57
 TEST_F(coroutines, that_take_turns_on_a_thread_keep_their_scopes) {
   const violation_recorder recorder;
   std::atomic<int> wrong{0};
@@ -468,6 +479,7 @@ TEST_F(coroutines, that_take_turns_on_a_thread_keep_their_scopes) {
   EXPECT_EQ(violation_recorder::reports().size(), 0u);
 }
 
+// S4.72
 TEST_F(coroutines, that_begin_after_others_have_ended_find_warm_workspaces) {
   std::atomic<int> wrong{0};
   {
@@ -481,6 +493,7 @@ TEST_F(coroutines, that_begin_after_others_have_ended_find_warm_workspaces) {
   EXPECT_EQ(wrong, 0);
 }
 
+// S4.57
 TEST_F(coroutines, that_are_destroyed_half_way_end_their_scopes) {
   const violation_recorder recorder;
   std::atomic<int> wrong{0};
@@ -496,6 +509,7 @@ TEST_F(coroutines, that_are_destroyed_half_way_end_their_scopes) {
   EXPECT_EQ(violation_recorder::reports().size(), 0u);
 }
 
+// S4.58
 TEST_F(coroutines, that_are_resumed_by_one_thread_after_the_other_keep_their_workspace) {
   const violation_recorder recorder;
   std::atomic<int> wrong{0};
@@ -505,6 +519,7 @@ TEST_F(coroutines, that_are_resumed_by_one_thread_after_the_other_keep_their_wor
   EXPECT_EQ(violation_recorder::reports().size(), 0u);
 }
 
+// S4.58
 TEST_F(coroutines, that_wait_in_one_queue_for_several_threads_keep_their_workspaces) {
   std::atomic<int> wrong{0};
   std::deque<job> jobs;
@@ -543,6 +558,7 @@ task work_on(checked_workspace& ws) {
   after(0) = before(9);
 }
 
+// S4.58
 TEST(coroutine_migration, without_a_binding_is_reported_where_the_workspace_is_checked) {
   const violation_recorder recorder;
   checked_workspace ws;
@@ -554,6 +570,7 @@ TEST(coroutine_migration, without_a_binding_is_reported_where_the_workspace_is_c
   EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), violation_recorder::reports().size());
 }
 
+// S4.58
 TEST(coroutine_migration, after_a_release_is_not_reported) {
   const violation_recorder recorder;
   checked_workspace ws;

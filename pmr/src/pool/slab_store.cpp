@@ -55,8 +55,7 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
   const auto [first, bytes] =
       allocate_by_halves(*upstream_, 1, blocks, block_bytes, classes_.alignment(index));
   try {
-    if (slabs_.size() == slabs_.capacity())
-      slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
+    if (slabs_.size() == slabs_.capacity()) slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
   } catch (...) {
     upstream_->deallocate(reinterpret_cast<void*>(first), bytes, classes_.alignment(index));
     throw;

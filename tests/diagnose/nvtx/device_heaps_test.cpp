@@ -37,6 +37,7 @@ struct device_heaps : ::testing::Test {
   strict_tool tool;
 };
 
+// K.4
 TEST_F(device_heaps, of_an_arena_are_whole_allocations_and_regions_are_its_blocks) {
   device_arena step{{.name = "step"}, stream.get(), device};
   void* const first = step.allocate(1000);
@@ -60,6 +61,7 @@ TEST_F(device_heaps, of_an_arena_are_whole_allocations_and_regions_are_its_block
   EXPECT_EQ(device.count("cuMemMap"), 0u);
 }
 
+// K.4
 TEST_F(device_heaps, of_further_chunks_double_in_size_and_close_before_their_memory_goes) {
   device_arena step{{.retain = 0, .name = "step"}, stream.get(), device};
   (void)step.allocate(1000);
@@ -79,6 +81,7 @@ TEST_F(device_heaps, of_further_chunks_double_in_size_and_close_before_their_mem
   EXPECT_EQ(device.used_bytes(), 0u);
 }
 
+// K.4
 TEST_F(device_heaps, are_as_large_as_a_block_that_is_larger_than_a_chunk) {
   device_arena step{{.name = "step"}, stream.get(), device};
   (void)step.allocate(300 * MiB);
@@ -87,6 +90,7 @@ TEST_F(device_heaps, are_as_large_as_a_block_that_is_larger_than_a_chunk) {
   EXPECT_EQ(device.budget(0).held_bytes(), device.used_bytes());
 }
 
+// K.4
 TEST_F(device_heaps, are_added_during_a_capture_and_go_after_it) {
   device_arena step{{.retain = 0, .name = "step"}, stream.get(), device};
   const arena_mark mark = step.mark();
@@ -103,6 +107,7 @@ TEST_F(device_heaps, are_added_during_a_capture_and_go_after_it) {
   EXPECT_EQ(device.used_bytes(), 0u);
 }
 
+// K.4
 TEST_F(device_heaps, make_suspend_and_export_throw_one_sentence) {
   const auto said = [](auto call) -> std::string { return test::message_of<std::logic_error>(call); };
   device_arena step{
@@ -119,6 +124,7 @@ TEST_F(device_heaps, make_suspend_and_export_throw_one_sentence) {
   EXPECT_EQ(std::ranges::count(tool.calls, "open_heap"), 1) << "the tool accepts an allocation once";
 }
 
+// K.4
 TEST_F(device_heaps, make_pools_and_caches_take_whole_allocations_that_go_behind_their_work) {
   device_pool blocks{{.stream = stream, .largest_pooled_bytes = 1 * MiB}, device};
   device_cache tensors{{.stream = stream}, device};
@@ -138,6 +144,7 @@ TEST_F(device_heaps, make_pools_and_caches_take_whole_allocations_that_go_behind
   EXPECT_EQ(device.used_bytes(), 0u);
 }
 
+// K.4
 TEST_F(device_heaps, are_refused_where_memory_is_mapped_for_other_devices_and_the_arena_works) {
   fake_device two{{.capacity_bytes = 1 * GiB, .granularity_bytes = 2 * MiB, .devices = 2}};
   const gpu::stream own{two};

@@ -54,6 +54,7 @@ struct watched_new : ::testing::Test {
   test::violation_recorder recorder;
 };
 
+// T.21
 TEST_F(watched_new, counts_every_form) {
   struct form {
     std::function<void*()> allocate;
@@ -88,6 +89,7 @@ TEST_F(watched_new, counts_every_form) {
   }
 }
 
+// T.21
 TEST_F(watched_new, aligns_as_requested) {
   for (std::size_t align = 1; align <= 4096; align *= 2) {
     for (const std::size_t bytes : {0u, 1u, 100u, 10'000u}) {
@@ -110,6 +112,7 @@ extern "C" char const* __asan_default_options() { return "allocator_may_return_n
 
 int handled = 0;
 
+// T.21
 TEST_F(watched_new, calls_the_new_handler_until_it_gives_up) {
   handled = 0;
   std::set_new_handler([] {
@@ -119,6 +122,7 @@ TEST_F(watched_new, calls_the_new_handler_until_it_gives_up) {
   EXPECT_EQ(handled, 3);
 }
 
+// T.21
 TEST_F(watched_new, throws_or_is_null_where_there_is_no_memory_and_counts_nothing) {
   const expect_resource expected{&step};
   int thrown = 0;
@@ -137,6 +141,7 @@ TEST_F(watched_new, throws_or_is_null_where_there_is_no_memory_and_counts_nothin
   EXPECT_EQ(expected.missed_bytes(), 0u);
 }
 
+// T.21
 TEST_F(watched_new, the_report_names_the_function_and_says_operator_new) {
   const expect_resource expected{&step, "step"};
   use_the_heap(100);
@@ -149,6 +154,7 @@ TEST_F(watched_new, the_report_names_the_function_and_says_operator_new) {
   EXPECT_FALSE(contains(report, "was not watched")) << report;
 }
 
+// T.21
 TEST_F(watched_new, a_block_of_the_default_resource_is_counted_once) {
   const expect_resource expected{&step};
   forget_the_argument(100);
@@ -156,6 +162,7 @@ TEST_F(watched_new, a_block_of_the_default_resource_is_counted_once) {
   EXPECT_TRUE(contains(expected.report(), "from the default resource"));
 }
 
+// T.21
 TEST_F(watched_new, a_container_from_before_the_scope_shows_as_operator_new) {
   floats before(10);
   const expect_resource expected{&step};
@@ -164,6 +171,7 @@ TEST_F(watched_new, a_container_from_before_the_scope_shows_as_operator_new) {
   EXPECT_TRUE(contains(expected.report(), "from operator new")) << expected.report();
 }
 
+// T.21
 TEST_F(watched_new, counts_what_the_standard_library_allocates_in_its_own_code) {
   const expect_resource expected{&step};
   const std::string text(100, 'x');  // in the library's file, not in the program
@@ -172,12 +180,14 @@ TEST_F(watched_new, counts_what_the_standard_library_allocates_in_its_own_code) 
   EXPECT_TRUE(contains(expected.report(), "TestBody() at ")) << expected.report();
 }
 
+// T.21
 TEST_F(watched_new, counts_an_object_of_the_arena_that_allocates_from_the_heap) {
   const expect_resource expected{&step};
   step.make<std::vector<float>>(100u);
   EXPECT_EQ(expected.missed_blocks(), 1u) << expected.report();
 }
 
+// T.21
 TEST_F(watched_new, counts_nothing_that_resources_take_from_the_heap_and_for_their_records) {
   test::for_each_user_of_an_upstream([&](char const* name, auto use) {
     const expect_resource expected{&step};
@@ -187,6 +197,7 @@ TEST_F(watched_new, counts_nothing_that_resources_take_from_the_heap_and_for_the
   });
 }
 
+// T.21
 TEST_F(watched_new, counts_nothing_inside_the_expected_resource_of_a_program) {
   test::users_own_resource own;
   const expect_resource expected{&own};
@@ -194,6 +205,7 @@ TEST_F(watched_new, counts_nothing_inside_the_expected_resource_of_a_program) {
   EXPECT_EQ(expected.missed_blocks(), 0u) << expected.report();
 }
 
+// T.21
 TEST_F(watched_new, counts_nothing_that_an_allowance_allows) {
   const expect_resource expected{&step};
   {
@@ -203,6 +215,7 @@ TEST_F(watched_new, counts_nothing_that_an_allowance_allows) {
   EXPECT_EQ(expected.missed_blocks(), 0u);
 }
 
+// T.21
 TEST_F(watched_new, counts_nothing_for_its_own_scopes_and_reports) {
   const expect_resource outer{&step};
   {
@@ -213,6 +226,7 @@ TEST_F(watched_new, counts_nothing_for_its_own_scopes_and_reports) {
   EXPECT_EQ(outer.missed_blocks(), 1u) << outer.report();
 }
 
+// T.21
 TEST_F(watched_new, counts_a_thread_where_it_is_started_and_nothing_that_it_does) {
   const expect_resource expected{&step};
   std::thread{[] { use_the_heap(1'000'000); }}.join();
@@ -220,6 +234,7 @@ TEST_F(watched_new, counts_a_thread_where_it_is_started_and_nothing_that_it_does
   EXPECT_LT(expected.missed_bytes(), 1000u);
 }
 
+// T.21
 TEST_F(watched_new, threads_count_each_for_itself) {
   std::array<std::uint64_t, test::storm_threads> counted{};
   test::on_threads([&](std::size_t thread) {
@@ -234,6 +249,7 @@ TEST_F(watched_new, threads_count_each_for_itself) {
     EXPECT_EQ(counted[thread], 100 * (thread + 1));
 }
 
+// T.21
 TEST_F(watched_new, a_forked_child_counts_on) {
   const expect_resource expected{&step};
   use_the_heap(10);
