@@ -52,13 +52,14 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
     blocks = slab_bytes(block_bytes, its_class.blocks * block_bytes, max_blocks_) / block_bytes;
   if (max_blocks_ != 0) blocks = std::min(blocks, max_blocks_);
   blocks = std::max<std::size_t>(1, std::min(blocks, max_bytes / block_bytes));
+  // Before the slab, which may take all memory that there is; beside the old table, which stays if the slab is refused.
+  std::pmr::vector<slab> grown{slabs_.get_allocator()};
+  if (slabs_.size() == slabs_.capacity()) grown.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
   const auto [first, bytes] =
       allocate_by_halves(*upstream_, 1, blocks, block_bytes, classes_.alignment(index));
-  try {
-    if (slabs_.size() == slabs_.capacity()) slabs_.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
-  } catch (...) {
-    upstream_->deallocate(reinterpret_cast<void*>(first), bytes, classes_.alignment(index));
-    throw;
+  if (grown.capacity() != 0) {
+    grown.assign(slabs_.begin(), slabs_.end());
+    slabs_.swap(grown);
   }
   blocks = bytes / block_bytes;
   const slab added{first, blocks, index, blocks, 0, nullptr, 0, false, nullptr, nullptr, nullptr};
