@@ -27,10 +27,10 @@ TEST(epoch_slabs_model, agrees_with_epochs_of_raw_blocks) {
       },
       20'000);
   // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(reclaimed, in_this_length(1000));
-  EXPECT_GT(promoted, in_this_length(1000));
-  EXPECT_GT(late, in_this_length(100));
-  EXPECT_GT(freed_when_kept, in_this_length(1000));
+  EXPECT_GT(reclaimed, in_this_length(1000, 20'000));
+  EXPECT_GT(promoted, in_this_length(1000, 20'000));
+  EXPECT_GT(late, in_this_length(100, 20'000));
+  EXPECT_GT(freed_when_kept, in_this_length(1000, 20'000));
 }
 
 }  // namespace

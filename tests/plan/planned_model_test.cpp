@@ -49,7 +49,7 @@ void run_programs(bool is_scarce, std::uint64_t operations) {
       {"operations without memory for the plan", sums.unlaid},
       {"blocks refused", is_scarce ? sums.refused : sums.operations},
       {"wrong frees", check_level >= 2 ? sums.wrong_frees : sums.operations}};
-  for (auto const& [what, count] : counts) EXPECT_GT(count, sums.operations / 40'000) << what;
+  for (auto const& [what, count] : counts) EXPECT_GT(count, sums.operations / 20'000) << what;
 }
 
 // P.19 P.22

@@ -24,10 +24,10 @@ TEST(process_arena_model, what_was_published_stays_as_it_was_until_a_reset) {
       },
       20'000);
   // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(published, in_this_length(1000));
-  EXPECT_GT(reclaimed, in_this_length(1000));
-  EXPECT_GT(kept, in_this_length(1000));
-  EXPECT_GT(full, in_this_length(10));
+  EXPECT_GT(published, in_this_length(1000, 20'000));
+  EXPECT_GT(reclaimed, in_this_length(1000, 20'000));
+  EXPECT_GT(kept, in_this_length(1000, 20'000));
+  EXPECT_GT(full, in_this_length(10, 20'000));
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ inline std::uint64_t number_from_environment(char const* name, std::uint64_t oth
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// Of something that all full sequences together do at least `times` times: how often these must.
-inline std::uint64_t in_this_length(std::uint64_t times) {
-  return times * number_from_environment("TIDEMARK_STEPS", full_steps) / full_steps;
+/// Sequences of `steps` steps do something at least `times` times. Returns how often the sequences of this run must do it.
+inline std::uint64_t in_this_length(std::uint64_t times, std::uint64_t steps = full_steps) {
+  return times * number_from_environment("TIDEMARK_STEPS", steps) / steps;
 }
 
 }  // namespace tidemark::test
