@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Ejection".
-// Lowers the best layout in places, and leaves the rest of it as it is. What ends above a height a little lower is taken
-// out and put back, the largest first, where the least weighs what has to be taken out for it; that is put back in turn.
-// What was moved often weighs more, so that it stays and others make place.
+// The stage of make_plan that lowers the best plan in places, and leaves the rest of it as it is.
 #include <algorithm>
 #include <bit>
 #include <cstddef>

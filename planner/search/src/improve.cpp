@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Stages".
-// Runs the stages one after the other until one meets the target. The last three have no end of their own: they take
-// turns, each time for twice as many nodes. So a step that one of them solves soon is never kept from it for longer than
-// all turns before took, and the limits cut off one sequence that depends on the blocks and options alone.
 #include <tidemark/planner.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,6 +32,15 @@ void place_the_others(result& made, std::span<Block const> blocks, std::size_t a
   made.optimal = made.height == made.proven_bound;
 }
 
+// The orders of the MiniMalloc paper, and two by size.
+using enum aspect;
+constexpr std::array<aspects, 6> search_orders{{{load, duration, area},
+                                                {load, area, duration},
+                                                {load, size, duration},
+                                                {duration, load, area},
+                                                {size, duration, load},
+                                                {area, duration, load}}};
+
 /// Promotion, ejection and the search in turns, each time for longer, until the search is done. A stage that gained
 /// nothing in its last turn has a shorter one.
 void take_turns(solver_context& context, bool exact) {
@@ -44,7 +51,7 @@ void take_turns(solver_context& context, bool exact) {
   const endless_stage promotion =
       skyline_layout::pays(context.instance()) ? promote_high_ones(context) : endless_stage{};
   const endless_stage ejection = eject_high_ones(context);
-  const endless_stage search = height_search(context);
+  const endless_stage search = height_search(context, search_orders);
   bool promotion_pays = true, ejection_pays = true;
   const auto run = [&](endless_stage const& stage, char const* name, std::uint64_t nodes, bool& pays) {
     if (!stage || context.done()) return;
@@ -54,7 +61,7 @@ void take_turns(solver_context& context, bool exact) {
     pays = context.best().height < before;
   };
   for (std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2; !context.done(); nodes *= 2) {
-    run(promotion, "promotion", nodes * 2, promotion_pays);
+    run(promotion, "promotion", nodes * 4, promotion_pays);
     run(ejection, "ejection", nodes * 2, ejection_pays);
     if (!search || context.done() || (!exact && nodes > max_inexact_nodes)) continue;
     context.enter_stage("search");

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
-// The PQ-tree. From the removed leaves up, `count_removed` counts what is removed below each node, as far as the lowest
-// node around all. The removed leaves can lie together if each node on the way has at most one child of which a part is
-// removed, two at the top, and those of a row are in one piece. Then the nodes are taken apart from the top down: what is
-// kept lies in a row around what is added. `gather` asks the same of leaves that are not removed yet, from the top down.
+// The PQ-tree: nodes and the log, what is around the removed leaves, replacements, and what can be gathered.
 #include "order_tree.hpp"
 
 #include <algorithm>
@@ -110,12 +107,6 @@ std::vector<order_tree::leaf_number> order_tree::leaves_below(node_number at) {
     return false;
   });
   return made;
-}
-
-std::size_t order_tree::count_leaves(node_number at) const {
-  std::size_t sum = nodes_[at].is == kind::leaf ? 1 : 0;
-  for (node_number child : nodes_[at].children) sum += count_leaves(child);
-  return sum;
 }
 
 void order_tree::remove(leaf_number leaf) {
@@ -320,43 +311,45 @@ void order_tree::find_beside(node_number in_place, std::span<offset_type const> 
 
 order_tree::gathered order_tree::gather(node_number at, std::span<std::uint32_t const> numbers,
                                         std::uint32_t number) const {
-  using enum gathered;
   node const& here = nodes_[at];
   if (here.is == kind::leaf) {
     const std::uint32_t its = numbers[here.leaf];
-    return its == number ? all : its < number ? ignored : none;
+    return its == number ? gathered::all : its < number ? gathered::ignored : gathered::none;
   }
-  seen_children seen;
+  std::vector<gathered> children;
   for (node_number child : here.children) {
     const gathered each = gather(child, numbers, number);
-    if (each == apart || !seen.add(each, here.is == kind::row)) return apart;
+    if (each == gathered::apart) return each;
+    if (each != gathered::ignored) children.push_back(each);
   }
-  return seen.together(here.is == kind::row);
+  if (children.empty()) return gathered::ignored;
+  return here.is == kind::any ? in_any(children) : in_row(children);
 }
 
-/// @return false if what is gathered cannot lie together any more.
-bool order_tree::seen_children::add(gathered each, bool in_row) {
+order_tree::gathered order_tree::in_any(std::span<gathered const> children) {
   using enum gathered;
-  const std::uint32_t some = all_n + end_n + inside_n;
-  if (each == ignored) return true;
-  if (each == none) {
-    (some == 0 ? none_before : none_behind) = true;
-    return true;
-  }
-  ++(each == all ? all_n : each == at_an_end ? end_n : inside_n);
-  if (!in_row) return end_n <= 2 && (inside_n == 0 || some == 0);
-  if (none_behind || (some != 0 && inside_n != 0)) return false;
-  none_before = none_before || (some == 1 && end_n - (each == at_an_end ? 1 : 0) == 1);
-  none_behind = some != 0 && each == at_an_end;
-  return true;
+  const auto n = [&](gathered which) { return std::ranges::count(children, which); };
+  const auto inside_n = n(inside), end_n = n(at_an_end), all_n = n(all), none_n = n(none);
+  if (end_n > 2 || inside_n > 1 || (inside_n == 1 && all_n + end_n != 0)) return apart;
+  if (inside_n == 1 || end_n == 2) return inside;
+  if (end_n == 1 || (all_n != 0 && none_n != 0)) return at_an_end;
+  return all_n != 0 ? all : none;
 }
 
-order_tree::gathered order_tree::seen_children::together(bool in_row) const {
+order_tree::gathered order_tree::in_row(std::span<gathered const> children) {
   using enum gathered;
-  const bool any_none = none_before || none_behind;
-  if (all_n + end_n + inside_n == 0) return any_none ? none : ignored;
-  if (inside_n != 0 || (in_row ? none_before && none_behind : end_n == 2)) return inside;
-  return end_n != 0 || any_none ? at_an_end : all;
+  const auto is_some = [](gathered each) { return each != none; };
+  const auto first = std::ranges::find_if(children, is_some);
+  if (first == children.end()) return none;
+  const auto last = std::prev(std::ranges::find_if(children | std::views::reverse, is_some).base());
+  const bool is_one = first == last;
+  if (is_one && (children.size() == 1 || *first == inside)) return *first;
+  const auto is_all = [](gathered each) { return each == all; };
+  if (!is_one && (*first == inside || *last == inside || !std::all_of(first + 1, last, is_all))) return apart;
+  const bool from_begin = first == children.begin() && (is_one || *first == all);
+  const bool to_end = std::next(last) == children.end() && (is_one || *last == all);
+  if (from_begin && to_end) return all;
+  return from_begin || to_end ? at_an_end : inside;
 }
 
 }  // namespace tidemark::planner::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
-// All orders of some leaves in which given sets of them lie beside each other: a PQ-tree that is changed in place, with a
-// log of what nodes were, so that it can go back.
+// All orders of some leaves in which given sets of them lie beside each other: a PQ-tree that is changed in place.
+// Nodes count what is removed from the leaves up; what lies around is taken apart from the lowest node around all down.
 #pragma once
 
 #include <cstddef>
@@ -69,8 +69,10 @@ class order_tree {
   /// One of the orders.
   [[nodiscard]] std::vector<leaf_number> leaves() { return leaves_below(top_); }
 
-  /// How many leaves are below the lowest node that has all of these below it.
-  [[nodiscard]] std::size_t leaves_around(leaf_numbers these) { return count_leaves(count_removed(these)); }
+  /// The leaves below the lowest node that has all of these below it.
+  [[nodiscard]] std::vector<leaf_number> leaves_around(leaf_numbers these) {
+    return leaves_below(count_removed(these));
+  }
 
   [[nodiscard]] mark now() const noexcept { return {log_.size(), nodes_.size(), freed_.size(), top_}; }
   /// @pre nothing was forgotten since
@@ -108,18 +110,6 @@ class order_tree {
   };
   /// Where those that are gathered can lie among the leaves below a node that are not ignored.
   enum class gathered : std::uint8_t { ignored, none, all, at_an_end, inside, apart };
-  /// How many of the children of a node, up to one of them, have what is gathered, and where; of a row whether others
-  /// lie before and behind.
-  struct seen_children {
-    std::uint32_t all_n = 0;
-    std::uint32_t end_n = 0;
-    std::uint32_t inside_n = 0;
-    bool none_before = false;
-    bool none_behind = false;
-
-    [[nodiscard]] bool add(gathered each, bool in_row);
-    [[nodiscard]] gathered together(bool in_row) const;
-  };
 
   [[nodiscard]] node_number new_node(kind is);
   [[nodiscard]] node_number new_leaves(leaf_numbers some);
@@ -129,7 +119,6 @@ class order_tree {
   template <class Visit>
   void each_node_below(node_number at, Visit visit);
   [[nodiscard]] std::vector<leaf_number> leaves_below(node_number at);
-  [[nodiscard]] std::size_t count_leaves(node_number at) const;
 
   [[nodiscard]] bool touch(node_number at);
   [[nodiscard]] bool is_touched(node_number at) const { return tallies_[at].round == round_; }
@@ -149,6 +138,8 @@ class order_tree {
 
   [[nodiscard]] gathered gather(node_number at, std::span<std::uint32_t const> numbers,
                                 std::uint32_t number) const;
+  [[nodiscard]] static gathered in_any(std::span<gathered const> children);
+  [[nodiscard]] static gathered in_row(std::span<gathered const> children);
 
   std::vector<node> nodes_;
   std::vector<tally> tallies_;        // by node

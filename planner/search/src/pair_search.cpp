@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "By pairs", which has the rules and why they hold, and "Proofs".
-// A stack of open cases, each with the least offset of each buffer, the least room above it, and which are known to lie
-// below which. The rules for the buffers of a section are followed until nothing changes: sums of what lies below raise
-// offsets, pairs without room are ordered, and orders are transitive. A case that contradicts itself is closed; another
-// is split in two at the pair with the least room.
 #include "pair_search.hpp"
 
 #include <algorithm>
@@ -54,12 +50,11 @@ pair_search::pair_search(solver_context& context)
   }
 }
 
-outcome pair_search::probe(offset_type height, std::uint64_t max_steps, std::vector<step>* proof) {
+outcome pair_search::probe(offset_type height, std::uint64_t max_cases, std::vector<step>* proof) {
   const auto note = [&](step next) {
     if (proof != nullptr) proof->push_back(next);
   };
   height_ = height;
-  const std::uint64_t begin = context_->steps();
   std::vector<open_case> open;
   const auto open_with = [&](known_case known, step added) {
     known.below.add(added.first, added.second);
@@ -67,10 +62,10 @@ outcome pair_search::probe(offset_type height, std::uint64_t max_steps, std::vec
   };
   if (auto first = first_case()) open.push_back({std::move(*first), std::nullopt});
   else note({});
-  while (!open.empty()) {
+  for (std::uint64_t cases = 0; !open.empty(); ++cases) {
     const bool is_full =
         open.size() > max_open_cases || (proof != nullptr && proof->size() > max_proof_steps);
-    if (context_->steps() - begin >= max_steps || is_full) return outcome::unknown;
+    if (cases == max_cases || is_full) return outcome::unknown;
     auto [now, added] = std::move(open.back());
     open.pop_back();
     note_changes_by(added);

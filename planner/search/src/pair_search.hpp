@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "By pairs" and "Proofs".
-// A search for a layout of a given height that decides which of two buffers is the lower one, and proves that there is none
-// where it finds none. Its steps are a proof that others can check.
+// A search for a layout of a given height that decides which of two buffers is the lower one.
 #pragma once
 
 #include <cstddef>
@@ -62,12 +61,12 @@ class pair_search {
     return !instance.graph && instance.buffers.size() <= max_buffers;
   }
 
-  /// Looks at cases until they took so many steps of the context, of which they are the nodes. Where a limit of the context
-  /// ends it, the answer is `unknown`.
+  /// Looks at so many cases at most; they are the nodes of the context. Where a limit of the context ends it,
+  /// the answer is `unknown`.
   /// @param proof null, or gets the steps of the search: if the answer is `impossible`, why it is. The search
   ///   ends with `unknown` when it has 2^21 steps
   /// @pre `is_for` the problem
-  outcome probe(offset_type height, std::uint64_t max_steps, std::vector<step>* proof = nullptr);
+  outcome probe(offset_type height, std::uint64_t max_cases, std::vector<step>* proof = nullptr);
 
   /// Of the layout that was found.
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "The problem".
-// The problem that the search solves, in the numbers that its stages work with: buffers with sizes in units and lifespans
-// as ranges of sections. Two buffers are in conflict if they are live in one section.
+// The problem that the search solves, in the numbers that its stages work with.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
-// Makes layout after layout from below. Buffers come in the order of the weights of their sections, summed over their
-// lifespan; a section in which something came too high weighs more in the next layout, so that what is live there is
-// placed earlier. After eight layouts the weights begin anew, with another power of the loads.
+// The stage of make_plan that makes layout after layout. Each places earlier what is live where the last came too
+// high.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -33,13 +32,12 @@ class promoter {
   void promote(std::uint64_t nodes) {
     // A round begins with other weights.
     constexpr std::size_t layouts_of_a_round = 8;
+    constexpr std::size_t max_tried = 16;  // in the place of one: docs/decisions/0059-promotion-goes-back.md
     const std::uint64_t end = context_->nodes() + nodes;
     while (!context_->done() && context_->nodes() < end) {
       if (layouts_++ % layouts_of_a_round == 0) begin_round();
       find_keys();
       const order next = numbers_by(keys_.size(), [&](std::uint32_t i) { return keys_[i]; }, std::greater{});
-      // In the place of one (docs/decisions/0059-promotion-goes-back.md); of few buffers the first layouts are quick.
-      const std::size_t max_tried = keys_.size() > 2048 ? 16 : std::min<std::size_t>(16, layouts_);
       if (!layout_.place_over_fullest(next, max_tried)) return;
       add_weight();
     }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Canonical order".
-// Finds which buffers are alike, which are live in the same sections, and the least size in their sections, each by a
-// sort or a sweep over the sections.
 #include "search_buffers.hpp"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 namespace tidemark::planner::detail {
@@ -28,16 +27,24 @@ void find_groups(problem const& instance, std::vector<ranked>& shapes) {
   }
 }
 
-/// Of those alone in their sections it is their own size, and not used.
 void find_least_neighbors(problem const& instance, std::vector<ranked>& shapes) {
-  std::vector<offset_type> least(instance.section_count, no_offset);
+  std::vector<std::array<offset_type, 2>> least_two(instance.section_count, {no_offset, no_offset});
   for (ranked const& each : shapes) {
-    for (std::uint32_t s = each.lifespan.begin; s < each.lifespan.end; ++s)
-      least[s] = std::min(least[s], each.size);
+    for (std::uint32_t s = each.lifespan.begin; s < each.lifespan.end; ++s) {
+      auto& [least, second] = least_two[s];
+      second = std::min(second, std::max(least, each.size));
+      least = std::min(least, each.size);
+    }
   }
-  for (ranked& each : shapes)
-    each.least_neighbor =
-        *std::min_element(least.begin() + each.lifespan.begin, least.begin() + each.lifespan.end);
+  for (ranked& each : shapes) {
+    offset_type of_all = no_offset;
+    for (std::uint32_t s = each.lifespan.begin; s < each.lifespan.end; ++s) {
+      auto const [least, second] = least_two[s];
+      of_all = std::min(of_all, least == each.size ? second : least);
+    }
+    // Without a neighbor it is alone in its sections, and the value is not used.
+    each.least_neighbor = of_all == no_offset ? 0 : of_all;
+  }
 }
 
 }  // namespace

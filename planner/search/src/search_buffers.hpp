@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Canonical order".
-// What the exact searches know of each buffer from the start. Of all layouts of a height they look for the least,
-// comparing offsets in an order: so of buffers that are alike the first is the lower one, and each lies on another.
+// What the searches for a layout of a given height know of each buffer from the start.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +23,7 @@ struct ranked {
   offset_type size = 0;
   offset_type align = 1;
   offset_type fixed_offset = 0;    // 0 if it is not fixed: the lowest offset that it can have
-  offset_type least_neighbor = 0;  // the least size in its sections, its own included
+  offset_type least_neighbor = 0;  // the least size of those in conflict with it
   std::uint32_t number = 0;        // of the buffer
   std::uint32_t twin = no_rank;    // the one before it that is just alike
   std::uint32_t twin_group = 0;    // of those that are just alike

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
-// Numbers of sections that grow by ranges, and which of a range is the largest: a segment tree. A node has what was added
-// to all of its sections, and the largest number below it.
+// Numbers of sections that grow by ranges, and which of a range is the largest.
 #pragma once
 
 #include <algorithm>

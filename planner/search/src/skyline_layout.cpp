@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Plateaus".
-// Places the buffer that can lie lowest. The lowest plateau of the skyline is taken from a heap; the first buffer of the
-// order that lies within it is found in a k-d tree over where buffers begin and end. If there is none, the plateau is
-// raised to its lower neighbor. What fixed buffers are in the way of waits in a second heap, for the level at which it
-// can lie.
 #include "skyline_layout.hpp"
 
 #include <algorithm>
@@ -107,13 +103,13 @@ void skyline_layout::split(section_range places, axis by) {
   split({middle, places.end}, next);
 }
 
-bool skyline_layout::place(order const& by) {
+bool skyline_layout::place(order const& by, offset_type max_height) {
   over_fullest_ = false;
   past_ = {};
-  return place_all(by);
+  return place_all(by, max_height);
 }
 
-bool skyline_layout::place_all(order const& by) {
+bool skyline_layout::place_all(order const& by, offset_type max_height) {
   restart(by);
   while (left_ != 0) {
     const auto [level, begin] = lowest_.top();
@@ -144,7 +140,8 @@ bool skyline_layout::place_all(order const& by) {
     }
     const std::uint32_t next = by_rank_[rank];
     buffer const& placed = instance_->buffers[next];
-    const offset_type offset = lowest_offset(next, level);
+    const offset_type offset = lowest_offset(next, level), top = offset + placed.size;
+    if (top >= max_height) return true;
     if (offset - level >= placed.align) {
       remove(rank, offset);
       if (!context_->count_steps(steps_)) return false;
@@ -153,7 +150,7 @@ bool skyline_layout::place_all(order const& by) {
     decide(rank, begin);
     remove(rank);
     offsets_[next] = offset;
-    put(begin, placed.lifespan, offset + placed.size);
+    put(begin, placed.lifespan, top);
     --left_;
     // Padding is taken as it comes: there is some below most of what is aligned further.
     if (over_fullest_ && offset != level)

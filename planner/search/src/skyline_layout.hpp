@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Plateaus".
-// A layout that is made from below: next comes what can lie lowest, in O(n log n) for most problems. By the fullest
-// sections it takes up to some 50 times that.
+// A layout that is made from below, in O(n log n) for most problems.
+// By the fullest sections it takes up to some 50 times that.
 #pragma once
 
 #include <algorithm>
@@ -56,10 +56,10 @@ class skyline_layout {
   /// soon, nor where much is padding, as nothing is put there later.
   [[nodiscard]] static bool pays(problem const& instance);
 
-  /// Offers the layout. @return false if the search was cut off.
-  bool place(order const& by);
+  /// Offers the layout, unless it gets as high as `max_height`. @return false if the search was cut off.
+  bool place(order const& by, offset_type max_height);
 
-  /// The same by the fullest sections. Where a decision is taken back, `max_tried` others are
+  /// The same by the fullest sections, of any height. Where a decision is taken back, `max_tried` others are
   /// tried in its place. It goes back until it has placed buffers or let them wait 2 n `max_tried` times,
   /// or raised plateaus twice as often.
   bool place_over_fullest(order const& by, std::size_t max_tried);
@@ -136,7 +136,7 @@ class skyline_layout {
   static constexpr std::uint32_t no_number = ~std::uint32_t{0};
 
   void split(section_range places, axis by);
-  bool place_all(order const& by);
+  bool place_all(order const& by, offset_type max_height);
   void restart(order const& by);
   void summarize(std::size_t node);
   [[nodiscard]] summary leaf_of(std::uint32_t rank) const;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along the skyline".
-// Depth first: `solve` looks up whether what is left has failed before, `decide` takes the section of a plateau with the
-// fewest cases, `place` and `waste` make a case, and undo it where what follows fails. What is left of each node on the
-// way lies on one stack. A case is cut off where a section could not hold what is left in it.
 #include "skyline_search.hpp"
 
 #include <algorithm>
@@ -294,7 +291,8 @@ outcome skyline_search::split_and_solve(node const& at) {
     parts[static_cast<std::size_t>(std::ranges::upper_bound(begins, section) - begins.begin()) - 1].push_back(
         stack_[k]);
   }
-  for (std::uint32_t part : numbers_by(parts.size(), [&](std::uint32_t k) { return parts[k].size(); })) {
+  order by_size = numbers_by(parts.size(), [&](std::uint32_t part) { return parts[part].size(); });
+  for (std::uint32_t part : by_size) {
     if (parts[part].empty()) continue;
     const std::size_t begin = stack_.size();
     if (begin + parts[part].size() > max_stack) return outcome::unknown;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along the skyline".
-// A search for a layout of a given height that fills the lowest places first, and proves that there is none where it
-// finds none.
+// A search for a layout of a given height that fills the lowest places first.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +19,7 @@ namespace tidemark::planner::detail {
 /// then it lies on the skyline; or it lies higher, and some bytes of the section are never used. Exactly one
 /// of these cases holds, so that no layout is visited twice. The section with the fewest cases is decided
 /// first: mostly there are one or two. Where all of a section's bytes are needed it cannot lie higher, which
-/// is why full steps are decided soon. The cut by sections, and parts that are placed by themselves, are ideas of
-/// Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.
+/// is why full steps are decided much faster than by rising offset.
 ///
 /// Of all layouts of the height the one is looked for that is least, comparing the offsets of the buffers in
 /// their order. So:

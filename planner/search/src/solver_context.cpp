@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Progress and limits".
-// Counts nodes and steps by stage, keeps the lowest layout, reports progress, and turns the layout into a plan in bytes.
 #include "solver_context.hpp"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Progress and limits".
-// How far a search has come, and when it ends: the best layout, the proven bound and the target between them. Each stage
-// counts its steps here; every 2^14 of them the clock and the flag to stop are read.
+// How far a search has come, and when it ends.
 #pragma once
 
 #include <atomic>

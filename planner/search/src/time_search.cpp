@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
-// At each moment what died becomes a gap, and the likely choices of gaps for what is born are listed: what just died with at
-// most one old gap, then two places at once, then more old gaps. A choice is made in the PQ-tree, which refuses it if its
-// gaps cannot lie together. Where no choice is left, it goes back some levels, further the longer no try came further.
-// After some failures a try begins at the other end of time, with some choices exchanged. `find_offsets` goes back from the
-// last moment, and puts what was replaced where what replaced it lies.
 #include "time_search.hpp"
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <numeric>
 #include <ranges>
 #include <tuple>
@@ -93,7 +87,7 @@ std::uint32_t time_search::death_of(std::uint32_t i) const {
 }
 
 outcome time_search::probe(offset_type height, std::uint64_t max_nodes) {
-  constexpr std::uint64_t min_failures = 60;
+  constexpr std::uint64_t min_failures = 100;
   height_ = height;
   levels_.resize(moments_.size() - 1);
   nodes_end_ = context_->nodes() + max_nodes;
@@ -228,14 +222,10 @@ bool time_search::later_deaths_gather() {
   constexpr std::size_t max_moments = 128;
   if (!looks_ahead_) return true;
   deaths_of_leaves_.clear();
-  live_deaths_.assign(levels_.size(), 0);
-  for (leaf const& each : leaves_) {
-    deaths_of_leaves_.push_back(each.is_gap ? 0 : death_of(each.buffer));
-    ++live_deaths_[deaths_of_leaves_.back()];
-  }
+  for (leaf const& each : leaves_) deaths_of_leaves_.push_back(each.is_gap ? 0 : death_of(each.buffer));
   const std::size_t end = std::min(levels_.size(), at_ + 1 + max_moments);
   for (std::size_t m = at_ + 1; m < end; ++m) {
-    if (is_passed_over_[m] || live_deaths_[m] < 2) continue;
+    if (is_passed_over_[m]) continue;
     if (!context_->count_steps(leaves_.size())) return false;  // the try ends
     if (!tree_.can_gather(deaths_of_leaves_, static_cast<std::uint32_t>(m))) return false;
   }
@@ -348,7 +338,7 @@ void time_search::sort_by_distance(level& at) {
     if (!context_->count_steps(leaves_.size())) break;  // the try ends, with whichever were looked at
     const bool any = !at.fresh.empty();
     at.fresh.push_back(each);
-    keys.emplace_back(any ? tree_.leaves_around(at.fresh) : 0, sizes_[each], each);
+    keys.emplace_back(any ? tree_.leaves_around(at.fresh).size() : 0, sizes_[each], each);
     at.fresh.pop_back();
   }
   std::ranges::sort(keys);
@@ -383,9 +373,32 @@ void time_search::find_choices_of(level& at, stage which) {
     add_choice(at, at.fresh);
     return;
   }
-  if (which == stage::one_gap_more) add_with_one(at);
-  else if (which == stage::two_places) add_two_places(at);
-  else add_with_two(at);
+  switch (which) {
+    case stage::one_gap_more:
+      add_choice(at, at.fresh);
+      add_with_one(at, at.fresh);
+      return;
+    case stage::around:
+      add_around(at);
+      return;
+    case stage::two_places:
+      add_two_places(at);
+      return;
+    case stage::two_gaps_more:
+      add_with_exactly_three(at);
+      add_with_two(at, at.fresh);
+      return;
+    case stage::one_less:
+      for (std::size_t k = 0; k < at.fresh.size(); ++k) {
+        leaves some = at.fresh;
+        some.erase(some.begin() + static_cast<std::ptrdiff_t>(k));
+        add_choice(at, some);
+        add_with_one(at, some);
+      }
+      return;
+    case stage::none:
+      return;
+  }
 }
 
 /// Lets some neighbors change places: many or few of them, by the try.
@@ -397,60 +410,85 @@ void time_search::shuffle_choices(level& at) {
   }
 }
 
-void time_search::add_choice(level& at, leaves gaps, offset_type part) {
+void time_search::add_choice(level& at, leaves gaps) {
   if (gaps.empty() || size_of(gaps) < at.needed || at.choices.size() >= max_choices) return;
-  at.choices.push_back({{std::move(gaps), births_of(now()), part}});
+  at.choices.push_back({{std::move(gaps), births_of(now())}});
 }
 
-/// The fresh gaps and some old ones; of the last one a part, unless that is 0.
-void time_search::add_with(level& at, leaves const& old, offset_type part) {
-  leaves gaps = at.fresh;
-  gaps.insert(gaps.end(), old.begin(), old.end());
-  add_choice(at, std::move(gaps), part);
+/// These and a part of one old gap, with which nothing is left over of their place.
+void time_search::add_with_part(level& at, leaves const& some) {
+  const offset_type has = size_of(some);
+  if (has >= at.needed) return;
+  for (leaf_number each : at.old) {
+    if (has + sizes_[each] <= at.needed || !can_cut(each) || at.choices.size() >= max_choices) continue;
+    at.choices.push_back({{some, births_of(now()), at.needed - has}});
+    at.choices.back().back().gaps.push_back(each);
+  }
 }
 
-/// The fresh gaps alone, then they and one old gap: those first that are just large enough, then parts of one with which
-/// nothing is left over of their place.
-void time_search::add_with_one(level& at) {
-  add_choice(at, at.fresh);
-  const offset_type has = size_of(at.fresh);
-  const auto add_each = [&](auto is_next, offset_type part) {
+/// These and one old gap: those that are just large enough first.
+void time_search::add_with_one(level& at, leaves const& some) {
+  const offset_type has = size_of(some);
+  for (bool exact : {true, false}) {
+    if (!exact) add_with_part(at, some);
     for (leaf_number each : at.old) {
-      if (is_next(each)) add_with(at, {each}, part);
+      if ((has + sizes_[each] == at.needed) != exact) continue;
+      leaves with = some;
+      with.push_back(each);
+      add_choice(at, std::move(with));
     }
-  };
-  const auto is_exact = [&](leaf_number each) { return has + sizes_[each] == at.needed; };
-  const auto is_larger = [&](leaf_number each) { return has + sizes_[each] > at.needed && can_cut(each); };
-  add_each(is_exact, 0);
-  if (has < at.needed) add_each(is_larger, at.needed - has);
-  add_each(std::not_fn(is_exact), 0);
+  }
 }
 
-/// The fresh gaps and three old ones, then they and two, likewise.
-void time_search::add_with_two(level& at) {
-  add_with_exactly_three(at);
-  const offset_type has = size_of(at.fresh);
+void time_search::add_with_two(level& at, leaves const& some) {
+  const offset_type has = size_of(some);
   for (bool exact : {true, false}) {
     for (std::size_t second = 1; second < at.old.size(); ++second) {
       for (std::size_t first = 0; first < second; ++first) {
         const offset_type sum = has + sizes_[at.old[first]] + sizes_[at.old[second]];
-        if ((sum == at.needed) == exact) add_with(at, {at.old[first], at.old[second]}, 0);
+        if ((sum == at.needed) != exact) continue;
+        leaves with = some;
+        with.insert(with.end(), {at.old[first], at.old[second]});
+        add_choice(at, std::move(with));
       }
     }
   }
 }
 
-/// The fresh gaps and three of the nearest old ones that are just large enough.
+/// The fresh ones and three of the nearest old gaps that are just large enough.
 void time_search::add_with_exactly_three(level& at) {
-  const std::size_t n = std::min<std::size_t>(at.old.size(), 16);
+  constexpr std::size_t max_near = 16;
+  const std::size_t n = std::min(at.old.size(), max_near);
+  const offset_type has = size_of(at.fresh);
   for (std::size_t third = 2; third < n; ++third) {
     for (std::size_t second = 1; second < third; ++second) {
       for (std::size_t first = 0; first < second; ++first) {
-        leaves gaps = at.fresh;
-        gaps.insert(gaps.end(), {at.old[first], at.old[second], at.old[third]});
-        if (size_of(gaps) == at.needed && lie_together(gaps)) add_choice(at, std::move(gaps));
+        leaves with{at.old[first], at.old[second], at.old[third]};
+        if (has + size_of(with) != at.needed) continue;
+        with.insert(with.begin(), at.fresh.begin(), at.fresh.end());
+        if (!context_->count_steps(leaves_.size())) return;
+        if (lie_together(with)) add_choice(at, std::move(with));
       }
     }
+  }
+}
+
+/// All gaps below the lowest node around the fresh ones, and then below those around them and an old one; of two
+/// old ones, where nothing died.
+void time_search::add_around(level& at) {
+  std::size_t widest = 0;
+  const auto add = [&](leaves const& these) {
+    leaves around = tree_.leaves_around(these);
+    std::erase_if(around, [&](leaf_number each) { return !leaves_[each].is_gap || sizes_[each] == 0; });
+    if (at.fresh.empty() || around.size() > widest) add_choice(at, around);
+    widest = std::max(widest, around.size());
+  };
+  if (!at.fresh.empty()) add(at.fresh);
+  for (std::size_t k = 0; k < at.old.size(); ++k) {
+    leaves these = at.fresh;
+    these.push_back(at.old[k]);
+    if (at.fresh.empty() && k != 0) these.push_back(at.old[k - 1]);
+    add(these);
   }
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
-// A search for a layout of a given height that goes from moment to moment, and decides which gaps are taken by what is born.
-// Offsets follow at the end.
+// A search for a layout of a given height that goes from moment to moment.
 #pragma once
 
 #include <cstddef>
@@ -86,7 +85,7 @@ class time_search {
   /// A way to place what is born at a moment: mostly one exchange.
   using choice = std::vector<exchange>;
   /// Which choices are found next.
-  enum class stage : std::uint8_t { one_gap_more, two_places, two_gaps_more, none };
+  enum class stage : std::uint8_t { one_gap_more, around, two_places, two_gaps_more, one_less, none };
   /// What there was before a choice.
   struct state {
     order_tree::mark tree;
@@ -139,11 +138,12 @@ class time_search {
   [[nodiscard]] bool find_choices(level& at);
   void find_choices_of(level& at, stage which);
   void shuffle_choices(level& at);
-  void add_choice(level& at, leaves gaps, offset_type part = 0);
-  void add_with(level& at, leaves const& old, offset_type part);
-  void add_with_one(level& at);
-  void add_with_two(level& at);
+  void add_choice(level& at, leaves gaps);
+  void add_with_one(level& at, leaves const& some);
+  void add_with_part(level& at, leaves const& some);
+  void add_with_two(level& at, leaves const& some);
   void add_with_exactly_three(level& at);
+  void add_around(level& at);
   void add_two_places(level& at);
   [[nodiscard]] bool lie_together(leaves const& gaps);
   [[nodiscard]] std::vector<exchange> exchanges_of(level const& at, leaves const& gaps,
@@ -168,9 +168,8 @@ class time_search {
   bool looks_ahead_ = false;
   std::vector<bool> is_passed_over_;  // by moment, where it looks ahead
   std::vector<std::uint32_t> deaths_of_leaves_;
-  std::vector<std::uint32_t> live_deaths_;  // by moment
-  std::size_t at_ = 0;                      // the current level
-  std::size_t furthest_ = 0;                // the last level so far
+  std::size_t at_ = 0;        // the current level
+  std::size_t furthest_ = 0;  // the last level so far
   std::uint64_t failures_ = 0;
   std::uint64_t failures_there_ = 0;  // since it came to `furthest_`
   order_tree tree_;

@@ -493,7 +493,7 @@ def makes_other_choices_with_another_seed():
 
 def proves_the_lowest_plan_above_the_bound():
     text = hard_to_prove()
-    said, rows = plan(text, "--node-limit", 4000000)
+    said, rows = plan(text, "--node-limit", 3000000)
     expect("no plan is lower, and it is above the bound", (said["optimal"], said["height"] > said["bound"]), (True, True))
     expect("height", expect_sound(rows)[0], said["height"])
     without, rows = plan(text, "--node-limit", 1500000, "--no-exact")

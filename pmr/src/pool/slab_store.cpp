@@ -52,7 +52,7 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
     blocks = slab_bytes(block_bytes, its_class.blocks * block_bytes, max_blocks_) / block_bytes;
   if (max_blocks_ != 0) blocks = std::min(blocks, max_blocks_);
   blocks = std::max<std::size_t>(1, std::min(blocks, max_bytes / block_bytes));
-  // Before the slab, which may take all memory that there is; beside the old table, which stays if the slab is refused.
+  // The table grows first, because the slab may take all memory that there is. The old table stays if the slab is refused.
   std::pmr::vector<slab> grown{slabs_.get_allocator()};
   if (slabs_.size() == slabs_.capacity()) grown.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
   const auto [first, bytes] =

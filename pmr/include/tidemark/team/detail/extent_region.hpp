@@ -59,7 +59,7 @@ class extent_region {
   /// The least that extents are multiples of: a page of most machines.
   static constexpr std::size_t min_granule = 4 * KiB;
 
-  /// What of a request the address space refused.
+  /// The call of the address space that was refused.
   using refusal = space_refusal;
 
   /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a
