@@ -177,7 +177,7 @@ class planned_model {
       begin_program();
     }
     supply_may_change();
-    if (below(is_scarce_ ? 100 : 1000) == 0) trim();
+    if (below(is_scarce_ ? 100 : 200) == 0) trim();
     if (!step_.has_value()) operate_between_steps();
     else if (!free_due()) operate_in_step();
     check_counts();
