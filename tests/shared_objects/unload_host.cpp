@@ -185,7 +185,6 @@ void require_nothing_left_after(int cycles) {
   resources::now().require_no_more_than(before, 16 << 10);
 }
 
-void leaves_nothing_after_ten_thousand_cycles() { require_nothing_left_after(10'000); }
 void leaves_nothing_after_a_thousand_cycles() { require_nothing_left_after(1000); }
 
 void leaves_nothing_of_two_hundred_copies() {
@@ -344,7 +343,6 @@ int main(int, char** arguments) {
   const std::map<std::string_view, void (*)()> cases{
 #define CASE(name) {#name, name}
       CASE(is_gone_whichever_part_was_used),
-      CASE(leaves_nothing_after_ten_thousand_cycles),
       CASE(leaves_nothing_after_a_thousand_cycles),
       CASE(leaves_nothing_of_two_hundred_copies),
       CASE(gives_signals_back_in_every_order),
