@@ -43,10 +43,10 @@ TYPED_TEST_SUITE(compat_pool, ours, );
 
 // An initializer list in place of an argument is a conversion: it takes a constructor that is not explicit.
 template <class T>
-void take(T const&) {}
+void accept(T const&) {}
 
 template <class T>
-constexpr bool has_the_standards_interface =
+constexpr bool has_the_interface_of_pools =
     std::derived_from<T, std::pmr::memory_resource> && !std::is_final_v<T> &&
     std::has_virtual_destructor_v<T> && !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> &&
     !std::is_move_constructible_v<T> && std::default_initializable<T> &&
@@ -55,19 +55,19 @@ constexpr bool has_the_standards_interface =
     !std::convertible_to<std::pmr::memory_resource*, T> && !std::convertible_to<std::pmr::pool_options, T> &&
     requires(std::pmr::pool_options const& options, std::size_t n, std::pmr::memory_resource* upstream, T& t,
              T const& constant) {
-      take<T>({});
-      take<T>({options, upstream});
-      take<T>({{n, n}, upstream});
+      accept<T>({});
+      accept<T>({options, upstream});
+      accept<T>({{n, n}, upstream});
       T{{n, n}};
       T{{.largest_required_pool_block = n}, upstream};
       { t.release() } -> std::same_as<void>;
       { constant.upstream_resource() } -> std::same_as<std::pmr::memory_resource*>;
       { constant.options() } -> std::same_as<std::pmr::pool_options>;
     };
-static_assert(has_the_standards_interface<std::pmr::unsynchronized_pool_resource>);
-static_assert(has_the_standards_interface<std::pmr::synchronized_pool_resource>);
-static_assert(has_the_standards_interface<compat::unsynchronized_pool_resource>);
-static_assert(has_the_standards_interface<compat::synchronized_pool_resource>);
+static_assert(has_the_interface_of_pools<std::pmr::unsynchronized_pool_resource>);
+static_assert(has_the_interface_of_pools<std::pmr::synchronized_pool_resource>);
+static_assert(has_the_interface_of_pools<compat::unsynchronized_pool_resource>);
+static_assert(has_the_interface_of_pools<compat::synchronized_pool_resource>);
 
 [[nodiscard]] bool same(std::pmr::pool_options const& a, std::pmr::pool_options const& b) {
   return a.max_blocks_per_chunk == b.max_blocks_per_chunk &&

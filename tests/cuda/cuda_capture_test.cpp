@@ -47,8 +47,8 @@ struct addition {
   int factor = 10;
 };
 
-constexpr std::size_t n = 4;
-constexpr std::size_t bytes = n * sizeof(int);
+constexpr std::size_t four = 4;
+constexpr std::size_t four_ints = four * sizeof(int);
 
 /// One stream of a fake device, and memory that work on it can touch.
 class cuda_capture : public ::testing::Test {
@@ -57,21 +57,22 @@ class cuda_capture : public ::testing::Test {
   auto step(int factor = 10) {
     return [this, factor](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
       addition& work = works_.emplace_back(std::make_unique<addition>()).operator*();
-      work = {in.as<int>().data(), static_cast<int*>(memory.allocate(bytes)), out.as<int>().data(), factor};
+      work = {in.as<int>().data(), static_cast<int*>(memory.allocate(four_ints)), out.as<int>().data(),
+              factor};
       put_on_stream(
           [](void* of) {
             auto const& added = *static_cast<addition*>(of);
-            for (std::size_t i = 0; i < n; ++i) added.tens[i] = added.factor * static_cast<int>(i + 1);
+            for (std::size_t i = 0; i < four; ++i) added.tens[i] = added.factor * static_cast<int>(i + 1);
           },
           work);
       put_on_stream(
           [](void* of) {
             auto const& [from, tens, to, factor_of_tens] = *static_cast<addition*>(of);
             (void)factor_of_tens;
-            for (std::size_t i = 0; i < n; ++i) to[i] = from[i] + tens[i];
+            for (std::size_t i = 0; i < four; ++i) to[i] = from[i] + tens[i];
           },
           work);
-      memory.deallocate(work.tens, bytes);
+      memory.deallocate(work.tens, four_ints);
     };
   }
   void put_on_stream(void (*function)(void*), addition& work) {
@@ -81,7 +82,7 @@ class cuda_capture : public ::testing::Test {
   std::unique_ptr<graph_arena> an_arena(std::size_t of_bytes = 4 * KiB) {
     return std::make_unique<graph_arena>(of_bytes, &host_);
   }
-  unique_block a_block() { return {&host_, bytes}; }
+  unique_block a_block() { return {&host_, four_ints}; }
   template <class... Arguments>
   auto capture_of(Arguments&&... arguments) {
     return capture(stream_, std::forward<Arguments>(arguments)...,
@@ -91,7 +92,7 @@ class cuda_capture : public ::testing::Test {
 
   /// The results of a launch with these inputs.
   template <class Graph>
-  std::vector<int> replayed(Graph& graph, std::array<int, n> const& values) {
+  std::vector<int> replayed(Graph& graph, std::array<int, four> const& values) {
     std::copy(values.begin(), values.end(), graph.inputs().template as<int>().begin());
     graph.launch();
     device_.run(stream_);
@@ -159,8 +160,8 @@ TEST_F(cuda_capture, code_that_allocates_through_a_switch_is_captured_unchanged)
   const auto body = [&](std::pmr::memory_resource&, unique_block& in, unique_block& out) {
     step()(memory, in, out);
   };
-  auto graph = capture(stream_, memory, an_arena(), unique_block{&memory, bytes},
-                       unique_block{&memory, bytes}, body, {.driver = &device_});
+  auto graph = capture(stream_, memory, an_arena(), unique_block{&memory, four_ints},
+                       unique_block{&memory, four_ints}, body, {.driver = &device_});
   EXPECT_TRUE(graph.arena().owns(works_.back()->tens));
   EXPECT_FALSE(memory.is_frozen());
   EXPECT_FALSE(memory.has_arena());

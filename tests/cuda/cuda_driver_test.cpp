@@ -28,16 +28,16 @@ namespace {
 using gpu::status;
 using test::fake_device;
 
-void count_up(void* number) { ++*static_cast<int*>(number); }
+void add_one(void* number) { ++*static_cast<int*>(number); }
 
-struct on_fake_device : ::testing::Test {
+struct on_one_device : ::testing::Test {
   fake_device device;
 };
 
-using cuda_error_text = on_fake_device;
-using cuda_stream = on_fake_device;
-using cuda_event = on_fake_device;
-using cuda_fence = on_fake_device;
+using cuda_error_text = on_one_device;
+using cuda_stream = on_one_device;
+using cuda_event = on_one_device;
+using cuda_fence = on_one_device;
 
 // ---- the real table where there is no device ----
 
@@ -106,7 +106,7 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
       device.record(nullptr, nullptr),
       device.query(nullptr),
       device.synchronize(gpu::event_handle{}),
-      device.launch_on_host(nullptr, &count_up, &count),
+      device.launch_on_host(nullptr, &add_one, &count),
       device.begin_capture(nullptr, gpu::capture_mode::global),
       device.end_capture(nullptr, graph),
       device.is_capturing(nullptr, capturing),
@@ -253,8 +253,8 @@ TEST_F(cuda_stream, it_owns_the_drivers_stream) {
 TEST_F(cuda_stream, synchronize_runs_its_work) {
   int runs = 0;
   const gpu::stream queue{device}, other{device};
-  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-  EXPECT_EQ(device.launch_on_host(other, &count_up, &runs), status::success);
+  EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
+  EXPECT_EQ(device.launch_on_host(other, &add_one, &runs), status::success);
   queue.synchronize();
   EXPECT_EQ(runs, 1);
   other.synchronize();
@@ -289,13 +289,13 @@ TEST_F(cuda_event, one_that_was_not_recorded_is_done) {
 TEST_F(cuda_event, it_is_done_when_the_work_before_it_is) {
   int runs = 0;
   const gpu::stream queue{device};
-  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
   gpu::event point{queue, device};
   EXPECT_FALSE(point.done());
   device.run(queue);
   EXPECT_TRUE(point.done());
 
-  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
   point.record(queue);
   EXPECT_FALSE(point.done());
   point.wait();
@@ -345,7 +345,7 @@ TEST_F(cuda_event, failed_calls_are_named_and_leave_nothing) {
 TEST_F(cuda_fence, it_queries_waits_for_and_destroys_the_event) {
   int runs = 0;
   const gpu::stream queue{device};
-  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
   gpu::event point{queue, device};
   reuse_fence fence = std::move(point).as_fence();
   EXPECT_EQ(point.get(), nullptr);  // NOLINT(bugprone-use-after-move): the fence has it
@@ -375,7 +375,7 @@ TEST_F(cuda_fence, a_cache_reuses_no_block_before_the_work_on_it_has_ended) {
     reuse_cache cache{&upstream};
     const gpu::stream queue{device};
     void* const block = cache.allocate(4096, 256);
-    EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+    EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
     cache.deallocate_after(block, 4096, 256, gpu::event{queue, device}.as_fence());
 
     void* const other = cache.allocate(4096, 256);
@@ -394,7 +394,7 @@ TEST_F(cuda_fence, a_cache_that_ends_waits_for_the_work) {
   const gpu::stream queue{device};
   std::optional<reuse_cache> cache{std::in_place, &upstream};
   void* const block = cache->allocate(4096, 256);
-  EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
+  EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
   cache->deallocate_after(block, 4096, 256, gpu::event{queue, device}.as_fence());
   EXPECT_EQ(runs, 0);
   cache.reset();

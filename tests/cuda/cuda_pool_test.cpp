@@ -22,14 +22,14 @@
 
 #include "caught.hpp"
 #include "fake_device.hpp"
+#include "made_up_addresses.hpp"
 #include "warning_recorder.hpp"
 
 namespace tidemark {
 namespace {
 
+using test::address_of;
 using test::fake_device;
-
-std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
 
 // ---- the pool ---------------------------------------------------------------------------------------------
 

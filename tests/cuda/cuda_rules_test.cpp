@@ -26,6 +26,7 @@
 #include "caught.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
+#include "fake_units.hpp"
 #include "other_thread.hpp"
 #include "seeds.hpp"
 #include "violation_recorder.hpp"
@@ -36,15 +37,14 @@ namespace {
 
 using gpu::capture_mode;
 using gpu::status;
-using test::fake_device;
 using test::failures_of;
-
-constexpr std::size_t grain = 64 * KiB;
+using test::fake_device;
+using test::unit;
 
 /// A capture by somebody else, in the mode that forbids most, on a thread of its own's behalf.
 struct cuda_rules : ::testing::Test {
   explicit cuda_rules(std::vector<test::fake_refusal> const& refusals = test::observed_refusals())
-      : device{{.granularity_bytes = grain, .touchable = true, .devices = 2, .refusals = refusals}} {}
+      : device{{.granularity_bytes = unit, .touchable = true, .devices = 2, .refusals = refusals}} {}
 
   /// What `body` does while another thread captures in mode global: the capture must come to its end.
   void beside_a_global_capture(std::function<void()> const& body) {
@@ -157,21 +157,21 @@ INSTANTIATE_TEST_SUITE_P(each, cuda_rules_of_each_driver, ::testing::Values("obs
 TEST_P(cuda_rules_of_each_driver, captures_of_other_threads_go_on_whatever_the_resources_do) {
   beside_a_global_capture([&] {
     device_cache cache{{.stream = stream}, device};
-    void* const block = cache.allocate(grain);
-    cache.deallocate(block, grain, 256, other);
+    void* const block = cache.allocate(unit);
+    cache.deallocate(block, unit, 256, other);
     EXPECT_EQ(cache.collect(), 0u);
     device.run_all();
-    EXPECT_EQ(cache.collect(true), grain);
+    EXPECT_EQ(cache.collect(true), unit);
   });
   beside_a_global_capture([&] {
     device_pool pool{{.stream = stream}, device};
     const gpu::event point{other, device};
-    pool.deallocate_after(pool.allocate(grain), grain, 256, point);
+    pool.deallocate_after(pool.allocate(unit), unit, 256, point);
     EXPECT_GT(pool.trim(), 0u);
   });
   beside_a_global_capture([&] {
     gpu::virtual_memory space{{.stream = stream}, device};
-    const byte_range range = space.reserve(1, 4 * grain);
+    const byte_range range = space.reserve(1, 4 * unit);
     EXPECT_TRUE(space.commit(range));
     const gpu::event point{other, device};
     space.wait_before_reuse(point);
@@ -192,7 +192,7 @@ TEST_P(cuda_rules_of_each_driver, captures_of_other_threads_go_on_whatever_the_r
     EXPECT_EQ(gpu::put_behind(device, made, stream), status::success);
   });
   beside_a_global_capture([&] {
-    pinned_arena staging{{.reserve = grain}, 64 * KiB, device};
+    pinned_arena staging{{.reserve = unit}, 64 * KiB, device};
     (void)staging.allocate(100);
   });
 }
@@ -200,59 +200,59 @@ TEST_P(cuda_rules_of_each_driver, captures_of_other_threads_go_on_whatever_the_r
 // 5
 TEST_F(cuda_rules, a_cache_keeps_a_block_that_captured_work_uses_as_long_as_the_graph) {
   device_cache cache{{.stream = stream}, device};
-  void* const block = cache.allocate(grain);
+  void* const block = cache.allocate(unit);
   stream.synchronize();
   gpu::graph_handle graph = nullptr;
   gpu::executable_handle executable = nullptr;
   EXPECT_EQ(device.begin_capture(other, capture_mode::global), status::success);
-  use(other, block, grain, "captured");
-  cache.deallocate(block, grain, 256, other);
+  use(other, block, unit, "captured");
+  cache.deallocate(block, unit, 256, other);
   EXPECT_EQ(cache.collect(true), 0u);
   EXPECT_EQ(device.end_capture(other, graph), status::success);
   EXPECT_EQ(device.instantiate(graph, executable), status::success);
   EXPECT_EQ(cache.collect(true), 0u);
-  void* const meanwhile = cache.allocate(grain);
+  void* const meanwhile = cache.allocate(unit);
   EXPECT_NE(meanwhile, block) << "launches use it";
   EXPECT_EQ(device.launch(executable, other), status::success);
   other.synchronize();
   EXPECT_EQ(device.destroy_executable(executable), status::success);
   EXPECT_EQ(device.destroy_graph(graph), status::success);
-  EXPECT_EQ(cache.stats().used_bytes, 2 * grain);
-  EXPECT_EQ(cache.release_captured(), grain);
-  EXPECT_EQ(cache.allocate(grain), block);
-  cache.deallocate(block, grain);
-  cache.deallocate(meanwhile, grain);
+  EXPECT_EQ(cache.stats().used_bytes, 2 * unit);
+  EXPECT_EQ(cache.release_captured(), unit);
+  EXPECT_EQ(cache.allocate(unit), block);
+  cache.deallocate(block, unit);
+  cache.deallocate(meanwhile, unit);
 }
 
 TEST_F(cuda_rules, a_cache_keeps_a_block_that_captured_work_of_its_own_stream_uses_if_the_stream_is_named) {
   device_cache cache{{.stream = stream}, device};
-  void* const block = cache.allocate(grain);
+  void* const block = cache.allocate(unit);
   stream.synchronize();
   in_capture_of(stream, [&] {
-    use(stream, block, grain, "captured");
-    cache.deallocate(block, grain, 256, stream);
+    use(stream, block, unit, "captured");
+    cache.deallocate(block, unit, 256, stream);
   });
-  EXPECT_EQ(cache.stats().used_bytes, grain);
-  EXPECT_EQ(cache.release_captured(), grain);
-  EXPECT_EQ(cache.stats().cached_bytes, grain) << "ready, because it was of the cache's own stream";
+  EXPECT_EQ(cache.stats().used_bytes, unit);
+  EXPECT_EQ(cache.release_captured(), unit);
+  EXPECT_EQ(cache.stats().cached_bytes, unit) << "ready, because it was of the cache's own stream";
 }
 
 TEST_F(cuda_rules, a_cache_keeps_what_the_legacy_stream_used_until_it_may_look_at_it) {
   gpu::stream_handle const blocking = device.create_blocking_stream();
   {
     device_cache cache{{.stream = stream}, device};
-    void* const block = cache.allocate(grain);
+    void* const block = cache.allocate(unit);
     stream.synchronize();
-    use(nullptr, block, grain);
+    use(nullptr, block, unit);
     in_capture_of(blocking, [&] {
-      cache.deallocate(block, grain, 256, nullptr);
+      cache.deallocate(block, unit, 256, nullptr);
       EXPECT_EQ(cache.release_captured(), 0u);
-      EXPECT_EQ(cache.stats().used_bytes, grain);
+      EXPECT_EQ(cache.stats().used_bytes, unit);
     });
     EXPECT_EQ(cache.collect(), 0u) << "its work has not run";
-    EXPECT_EQ(cache.stats().pending_bytes, grain);
+    EXPECT_EQ(cache.stats().pending_bytes, unit);
     device.run_all();
-    EXPECT_EQ(cache.collect(), grain);
+    EXPECT_EQ(cache.collect(), unit);
   }
   EXPECT_EQ(device.destroy_stream(blocking), status::success);
 }
@@ -262,26 +262,26 @@ TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_lo
   device_cache cache{{.stream = stream}, device};
   capture_switch memory{&cache};
   gpu::device_resource plain{{}, device};
-  void* const block = memory.allocate(grain, 256);
+  void* const block = memory.allocate(unit, 256);
   {
-    auto graph = capture(stream, memory, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+    auto graph = capture(stream, memory, std::make_unique<graph_arena>(unit, &plain), 0, 0,
                          [&](std::pmr::memory_resource& of_body, int, int) {
-                           use(stream, block, grain, "captured");
-                           of_body.deallocate(block, grain, 256);
+                           use(stream, block, unit, "captured");
+                           of_body.deallocate(block, unit, 256);
                          },
                          {.driver = &device});
-    EXPECT_EQ(cache.stats().used_bytes, grain);
-    void* const meanwhile = memory.allocate(grain, 256);
+    EXPECT_EQ(cache.stats().used_bytes, unit);
+    void* const meanwhile = memory.allocate(unit, 256);
     EXPECT_NE(meanwhile, block);
     graph.launch();
-    memory.deallocate(meanwhile, grain, 256);
+    memory.deallocate(meanwhile, unit, 256);
   }
   EXPECT_EQ(cache.stats().used_bytes, 0u);
 }
 
 // 7
 /// A body of so many kernels that write all of the arena's memory.
-auto kernels_on(fake_device& device, gpu::stream_handle stream, int kernels, std::size_t bytes = grain) {
+auto kernels_on(fake_device& device, gpu::stream_handle stream, int kernels, std::size_t bytes = unit) {
   return [&device, stream, kernels, bytes](std::pmr::memory_resource& memory, int, int) {
     const unique_block temporary{&memory, bytes, 256};
     const byte_range range{reinterpret_cast<std::uintptr_t>(temporary.data()), bytes};
@@ -293,7 +293,7 @@ auto kernels_on(fake_device& device, gpu::stream_handle stream, int kernels, std
 
 TEST_F(cuda_rules, an_update_while_a_launch_runs_is_ordered_before_the_next_one_on_any_stream) {
   gpu::device_resource plain{{}, device};
-  auto graph = capture(stream, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+  auto graph = capture(stream, std::make_unique<graph_arena>(unit, &plain), 0, 0,
                        kernels_on(device, stream, 1), {.driver = &device});
   for (int kernels : {1, 2, 2, 1}) {
     graph.launch();
@@ -307,11 +307,11 @@ TEST_F(cuda_rules, an_update_returns_blocks_of_the_graph_before_behind_its_launc
   gpu::device_resource plain{{}, device};  // frees at once
   capture_switch memory{&plain};
   for (int kernels : {1, 2}) {
-    void* const block = memory.allocate(grain, 256);
-    auto graph = capture(stream, memory, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+    void* const block = memory.allocate(unit, 256);
+    auto graph = capture(stream, memory, std::make_unique<graph_arena>(unit, &plain), 0, 0,
                          [&](std::pmr::memory_resource& of_body, int, int) {
-                           use(stream, block, grain, "captured");
-                           of_body.deallocate(block, grain, 256);
+                           use(stream, block, unit, "captured");
+                           of_body.deallocate(block, unit, 256);
                          },
                          {.driver = &device});
     graph.launch();
@@ -323,7 +323,7 @@ TEST_F(cuda_rules, an_update_returns_blocks_of_the_graph_before_behind_its_launc
 
 TEST_F(cuda_rules, an_executable_that_an_update_replaces_is_destroyed_when_nothing_captures) {
   gpu::device_resource plain{{}, device};
-  auto graph = capture(stream, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+  auto graph = capture(stream, std::make_unique<graph_arena>(unit, &plain), 0, 0,
                        kernels_on(device, stream, 1), {.driver = &device});
   gpu::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
   own.begin();
@@ -338,7 +338,7 @@ TEST_F(cuda_rules, an_executable_that_an_update_replaces_is_destroyed_when_nothi
 
 TEST_F(cuda_rules, an_update_leaves_a_capture_of_others_alone_where_it_is_in_place) {
   gpu::device_resource plain{{}, device};
-  auto graph = capture(stream, std::make_unique<graph_arena>(grain, &plain), 0, 0,
+  auto graph = capture(stream, std::make_unique<graph_arena>(unit, &plain), 0, 0,
                        kernels_on(device, stream, 1), {.driver = &device});
   // The body's own work is a matter of the capture: in relaxed mode, as the library's calls are.
   beside_a_global_capture([&] { EXPECT_TRUE(graph.update(kernels_on(device, stream, 1))); });
@@ -346,13 +346,13 @@ TEST_F(cuda_rules, an_update_leaves_a_capture_of_others_alone_where_it_is_in_pla
 
 TEST_F(cuda_rules, graphs_that_share_memory_must_be_launched_one_behind_the_other) {
   gpu::device_resource plain{{}, device};
-  auto shared = std::make_shared<unique_block>(&plain, grain, 256);
+  auto shared = std::make_shared<unique_block>(&plain, unit, 256);
   const auto graph_on = [&](gpu::stream_handle on) {
     return capture(on, std::make_unique<graph_arena>(shared), 0, 0, kernels_on(device, on, 1),
                    {.driver = &device});
   };
   auto first = graph_on(stream), second = graph_on(other);
-  EXPECT_EQ(plain.stats().used_bytes, grain) << "of both";
+  EXPECT_EQ(plain.stats().used_bytes, unit) << "of both";
   shared.reset();
   first.launch();
   second.launch(stream);  // one stream
@@ -381,14 +381,14 @@ TEST_F(cuda_rules, a_resource_of_one_stream_refuses_the_default_stream_of_thread
 
 TEST_F(cuda_rules, the_legacy_stream_has_two_handles_and_work_of_the_threads_own_is_of_another_stream) {
   device_cache cache{{.stream = nullptr}, device};
-  cache.deallocate(cache.allocate(grain), grain, 256, gpu::legacy_stream);
+  cache.deallocate(cache.allocate(unit), unit, 256, gpu::legacy_stream);
   EXPECT_EQ(cache.stats().pending_bytes, 0u);
   EXPECT_EQ(gpu::put_behind(device, nullptr, gpu::legacy_stream), status::success);
   EXPECT_EQ(device.count("cuEventCreate"), 0u);
-  void* const block = cache.allocate(grain);
-  use(gpu::per_thread_stream, block, grain);
-  cache.deallocate(block, grain, 256, gpu::per_thread_stream);
-  EXPECT_EQ(cache.stats().pending_bytes, grain);
+  void* const block = cache.allocate(unit);
+  use(gpu::per_thread_stream, block, unit);
+  cache.deallocate(block, unit, 256, gpu::per_thread_stream);
+  EXPECT_EQ(cache.stats().pending_bytes, unit);
 }
 
 // 8
@@ -398,14 +398,14 @@ TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_us
   statistics_resource adaptor{&plain};
   std::pmr::memory_resource* const upstreams[] = {nullptr, &plain, &managed, &adaptor};
   for (std::pmr::memory_resource* upstream : upstreams) {
-    device_cache cache{{.stream = stream, .max_cached_bytes = grain, .upstream = upstream}, device};
+    device_cache cache{{.stream = stream, .max_cached_bytes = unit, .upstream = upstream}, device};
     for (int i = 0; i < 3; ++i) {
-      void* const block = cache.allocate(grain + static_cast<std::size_t>(i));
-      use(stream, block, grain, "of the cache");
-      cache.deallocate(block, grain + static_cast<std::size_t>(i));  // more than it keeps
+      void* const block = cache.allocate(unit + static_cast<std::size_t>(i));
+      use(stream, block, unit, "of the cache");
+      cache.deallocate(block, unit + static_cast<std::size_t>(i));  // more than it keeps
     }
-    device_pool pool{{.stream = stream, .largest_pooled_bytes = grain, .upstream = upstream}, device};
-    for (std::size_t bytes : {std::size_t{1000}, 4 * grain}) {
+    device_pool pool{{.stream = stream, .largest_pooled_bytes = unit, .upstream = upstream}, device};
+    for (std::size_t bytes : {std::size_t{1000}, 4 * unit}) {
       void* const block = pool.allocate(bytes);
       use(stream, block, bytes);
       pool.deallocate(block, bytes);
@@ -419,16 +419,16 @@ TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_us
 
 TEST_F(cuda_rules, plain_blocks_go_back_after_a_capture_of_the_stream_and_not_in_it) {
   gpu::device_resource plain{{}, device};
-  device_pool pool{{.stream = stream, .largest_pooled_bytes = grain, .upstream = &plain}, device};
+  device_pool pool{{.stream = stream, .largest_pooled_bytes = unit, .upstream = &plain}, device};
   void* const small = pool.allocate(1000);
-  void* const large = pool.allocate(4 * grain);
+  void* const large = pool.allocate(4 * unit);
   pool.deallocate(small, 1000);
   in_capture_of(stream, [&] {
     EXPECT_GT(pool.trim(), 0u);
-    pool.deallocate(large, 4 * grain);
+    pool.deallocate(large, 4 * unit);
     EXPECT_EQ(plain.stats().used_blocks, 2u);
   });
-  pool.deallocate(pool.allocate(5 * grain), 5 * grain);
+  pool.deallocate(pool.allocate(5 * unit), 5 * unit);
   EXPECT_EQ(plain.stats().used_blocks, 0u);
 }
 
@@ -466,14 +466,14 @@ TEST_F(cuda_rules, an_upstream_that_the_stream_orders_gets_its_memory_without_a_
 
 // 9
 TEST(cuda_contexts, a_thread_that_never_chose_a_device_gets_no_context_of_device_0) {
-  fake_device device{{.granularity_bytes = grain, .devices = 2}};
+  fake_device device{{.granularity_bytes = unit, .devices = 2}};
   EXPECT_EQ(device.make_current(1), status::success);
   {
     const gpu::stream stream{device};
     device_cache cache{{.stream = stream, .device = 1}, device};
     device_pool pool{{.stream = stream, .device = 1}, device};
     device_arena arena{
-        {.reserve = 4 * grain}, gpu::virtual_memory_options{.device = 1, .stream = stream}, device};
+        {.reserve = 4 * unit}, gpu::virtual_memory_options{.device = 1, .stream = stream}, device};
     std::thread{[&] {
       cache.deallocate(cache.allocate(1000), 1000);
       pool.deallocate(pool.allocate(1000), 1000);
@@ -494,19 +494,19 @@ TEST_F(cuda_rules, resources_of_the_legacy_stream_leave_a_capture_of_a_blocking_
   gpu::stream_handle const blocking = device.create_blocking_stream();
   {
     device_cache cache{{.stream = nullptr}, device};
-    void* const block = cache.allocate(grain);
+    void* const block = cache.allocate(unit);
     device_cache of_other{{.stream = other}, device};
-    void* const used_there = of_other.allocate(grain);
-    device_arena arena{{.reserve = 4 * grain}, gpu::virtual_memory_options{}, device};
+    void* const used_there = of_other.allocate(unit);
+    device_arena arena{{.reserve = 4 * unit}, gpu::virtual_memory_options{}, device};
     (void)arena.allocate(100);
     gpu::memory_pool pool{{}, device};
     gpu::async_resource async{{.pool = pool, .stream = nullptr}, device};
     void* const of_driver = async.allocate(1000);
     gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(blocking, capture_mode::relaxed), status::success);
-    cache.deallocate(block, grain);
+    cache.deallocate(block, unit);
     EXPECT_EQ(cache.collect(true), 0u);
-    of_other.deallocate(used_there, grain, 256, nullptr);
+    of_other.deallocate(used_there, unit, 256, nullptr);
     arena.reset();
     arena.trim(0);
     EXPECT_THROW(arena.suspend(), cuda_error);
@@ -547,7 +547,7 @@ TEST_F(cuda_rules, on_a_device_that_is_lost_memory_comes_back_without_a_word) {
   {
     device_pool pool{{.stream = stream}, device};
     device_cache cache{{.stream = stream}, device};
-    device_arena arena{{.reserve = 4 * grain}, gpu::virtual_memory_options{.stream = stream}, device};
+    device_arena arena{{.reserve = 4 * unit}, gpu::virtual_memory_options{.stream = stream}, device};
     void* const of_pool = pool.allocate(1000);
     void* const of_cache = cache.allocate(1000);
     stream.synchronize();
@@ -570,7 +570,7 @@ TEST_F(cuda_rules, on_a_device_that_is_lost_memory_comes_back_without_a_word) {
 TEST_F(cuda_rules, memory_that_is_to_be_exported_is_asked_for_as_such) {
   gpu::virtual_memory space{
       {.stream = stream, .exported_as = gpu::handle_type::fabric, .gpu_direct_rdma = true}, device};
-  EXPECT_TRUE(space.commit(space.reserve(1, 4 * grain)));
+  EXPECT_TRUE(space.commit(space.reserve(1, 4 * unit)));
   EXPECT_EQ(device.last_wanted(), gpu::memory_properties(0, gpu::handle_type::fabric, true));
   const gpu::memory_pool pool{{.device = 1, .exported_as = gpu::handle_type::file_descriptor}, device};
   EXPECT_EQ(device.last_wanted(), gpu::memory_properties(1, gpu::handle_type::file_descriptor));
@@ -587,7 +587,7 @@ class random_program {
   explicit random_program(std::uint64_t seed)
       : random_{seed},
         device_{{.capacity_bytes = 1 * GiB,
-                 .granularity_bytes = grain,
+                 .granularity_bytes = unit,
                  .touchable = true,
                  .refusals = seed % 2 == 0 ? test::observed_refusals() : test::stricter_refusals()}} {}
 
@@ -672,7 +672,7 @@ class random_program {
     const auto from = static_cast<source>(below(static_cast<std::size_t>(source::count)));
     const std::size_t bytes = std::size_t{256} << below(9);
     if (below(8) == 0)
-      device_.budget(0).set_limit(device_.budget(0).held_bytes() / (below(4) + 1) + below(2 * grain));
+      device_.budget(0).set_limit(device_.budget(0).held_bytes() / (below(4) + 1) + below(2 * unit));
     try {
       live_.push_back({from, resource(from).allocate(bytes, 256), bytes, {}});
       use(stream_, live_.back(), true);
@@ -736,7 +736,7 @@ class random_program {
   // Steps of two kinds, so that plans are made and given up.
   void planned_step() {
     const device_planned_arena::step step{planned_};
-    const std::size_t bytes = below(8) == 0 ? 3 * grain : grain;
+    const std::size_t bytes = below(8) == 0 ? 3 * unit : unit;
     std::vector<block> blocks;
     for (int i = 0; i < 5; ++i) {
       blocks.push_back({source::count, planned_.allocate(bytes, 256), bytes, {}});
@@ -767,12 +767,12 @@ class random_program {
     const block before{source::count, switch_.allocate(bytes, 256), bytes, {}};
     const bool frees_inside = below(2) == 0;
     graph_ = std::make_unique<captured_graph<int, int>>(
-        capture(graph_stream_, switch_, std::make_unique<graph_arena>(4 * grain, &plain_), 0, 0,
+        capture(graph_stream_, switch_, std::make_unique<graph_arena>(4 * unit, &plain_), 0, 0,
                 [&](std::pmr::memory_resource& memory, int, int) {
-                  const block in_arena{source::count, memory.allocate(grain, 256), grain, {}};
+                  const block in_arena{source::count, memory.allocate(unit, 256), unit, {}};
                   use(graph_stream_, in_arena, true);
                   use(graph_stream_, before, true);
-                  memory.deallocate(in_arena.first, grain, 256);
+                  memory.deallocate(in_arena.first, unit, 256);
                   if (frees_inside) memory.deallocate(before.first, bytes, 256);
                 },
                 {.driver = &device_}));
@@ -816,7 +816,7 @@ class random_program {
       } catch (out_of_memory const&) {  // nothing is ready, and the memory would be the graph's
       }
     }
-    (void)pool_.trim(below(grain));
+    (void)pool_.trim(below(unit));
     (void)plain_pool_.trim();
     EXPECT_EQ(device_.end_capture(stream_, graph), status::success) << "the program has invalidated it";
     EXPECT_EQ(device_.instantiate(graph, graph_of_own_), status::success);
@@ -853,7 +853,7 @@ class random_program {
         (void)cache_.collect(true);
         break;
       case 2:
-        (void)pool_.trim(below(grain));
+        (void)pool_.trim(below(unit));
         break;
       case 3:
         (void)plain_pool_.trim();
@@ -900,14 +900,13 @@ class random_program {
   gpu::memory_pool driver_pool_{{}, device_};
   gpu::device_resource plain_{{}, device_};
   gpu::async_resource async_{{.pool = driver_pool_, .stream = stream_}, device_};
-  device_cache cache_{{.stream = stream_, .max_cached_bytes = 16 * grain}, device_};
-  device_cache plain_cache_{{.stream = stream_, .max_cached_bytes = 8 * grain, .upstream = &plain_}, device_};
-  device_pool pool_{{.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain}, device_};
+  device_cache cache_{{.stream = stream_, .max_cached_bytes = 16 * unit}, device_};
+  device_cache plain_cache_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_}, device_};
+  device_pool pool_{{.stream = stream_, .slab_bytes = unit, .max_cached_bytes = 8 * unit}, device_};
   device_pool plain_pool_{
-      {.stream = stream_, .slab_bytes = grain, .max_cached_bytes = 8 * grain, .upstream = &plain_}, device_};
-  device_arena arena_{{.reserve = 64 * grain}, gpu::virtual_memory_options{.stream = stream_}, device_};
-  device_cache stacked_{{.stream = stream_, .max_cached_bytes = 8 * grain, .upstream = &plain_pool_},
-                        device_};
+      {.stream = stream_, .slab_bytes = unit, .max_cached_bytes = 8 * unit, .upstream = &plain_}, device_};
+  device_arena arena_{{.reserve = 64 * unit}, gpu::virtual_memory_options{.stream = stream_}, device_};
+  device_cache stacked_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_pool_}, device_};
   device_planned_arena planned_{{.fallback = &pool_}, stream_, device_};
   epoch_resource epochs_{{.host_memory = false}, &pool_};
   capture_switch switch_{&cache_};

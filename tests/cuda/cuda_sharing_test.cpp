@@ -35,6 +35,7 @@
 #include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
+#include "fake_units.hpp"
 #include "process_memory.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
@@ -47,21 +48,17 @@ using gpu::handle_type;
 using gpu::status;
 using test::call_names;
 using test::calls_of;
-using test::fake_device;
 using test::failures_of;
+using test::fake_device;
 using test::joined;
 using test::message_of;
 using test::open_files;
 using test::times;
-
-constexpr std::size_t unit = 64 * KiB;
+using test::unit;
+using test::units_of;
 
 test::fake_device_options devices(gpu::device_number n, bool touchable = false) {
   return {.capacity_bytes = 64 * unit, .granularity_bytes = unit, .touchable = touchable, .devices = n};
-}
-
-byte_range units_of(byte_range range, std::size_t first, std::size_t n) {
-  return {range.begin + first * unit, n * unit};
 }
 
 /// Makes a device current meanwhile.

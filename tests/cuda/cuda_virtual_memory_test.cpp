@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a fake device that has the driver's rules and whose memory must not be touched. The calls that
-// are made are compared whole and in order, each of them fails once, and what is mapped is asked of the
+// are made are compared whole and in order, each of them fails once, and what is mapped is first_calls of the
 // device, not of the address space.
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 
@@ -25,6 +25,7 @@
 #include "caught.hpp"
 #include "device_calls.hpp"
 #include "fake_device.hpp"
+#include "fake_units.hpp"
 #include "seeds.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
@@ -36,22 +37,14 @@ using gpu::status;
 using test::call_names;
 using test::calls_of;
 using test::fake_device;
+using test::in_units;
 using test::joined;
 using test::times;
-
-constexpr std::size_t unit = 64 * KiB;
-
-test::fake_device_options in_units(std::size_t capacity = 64, gpu::device_number devices = 1) {
-  return {.capacity_bytes = capacity * unit, .granularity_bytes = unit, .devices = devices};
-}
-
-/// `n` units from the `first` on.
-byte_range units_of(byte_range range, std::size_t first, std::size_t n) {
-  return {range.begin + first * unit, n * unit};
-}
+using test::unit;
+using test::units_of;
 
 // How every function begins: which device is current, and does the stream capture?
-const call_names asked{"cuCtxGetDevice", "cuStreamIsCapturing"};
+const call_names first_calls{"cuCtxGetDevice", "cuStreamIsCapturing"};
 
 /// Does what an address space in its destructor could not, so that the fake device finds nothing left. It
 /// numbers its handles from 1.
@@ -99,7 +92,7 @@ TEST(cuda_virtual_memory, reserving_allocates_addresses_in_units_and_no_memory) 
   gpu::virtual_memory space{{}, device};
   byte_range range;
   EXPECT_EQ(calls_of(device, [&] { range = space.reserve(1, 3 * unit + 1); }),
-            joined({asked, {"cuMemAddressReserve"}}));
+            joined({first_calls, {"cuMemAddressReserve"}}));
   EXPECT_EQ(range.size, 4 * unit);
   EXPECT_EQ(range.begin % unit, 0u);
   EXPECT_EQ(device.reserved_bytes(), 4 * unit);
@@ -145,7 +138,7 @@ TEST(cuda_virtual_memory, handles_grow_to_a_quarter_of_what_lies_before_them) {
     gpu::virtual_memory space{{.handle_bytes = handle_bytes}, device};
     const byte_range range = space.reserve(1, 64 * unit);
     EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(range)); }),
-              joined({asked, times(handles, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}));
+              joined({first_calls, times(handles, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}));
     EXPECT_EQ(device.mapped_bytes(), 64 * unit);
     EXPECT_TRUE(device.accessible(range.data(), range.size));
   }
@@ -166,7 +159,7 @@ TEST(cuda_virtual_memory, handles_begin_at_multiples_of_their_size_and_end_with_
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 33, 13))); }),
-            joined({asked, times(1 + 1 + 1 + 1 + 1, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}))
+            joined({first_calls, times(1 + 1 + 1 + 1 + 1, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}))
       << "of 1, 2, 4, 4 and 2 units";
   EXPECT_EQ(device.physical_bytes(), 13 * unit);
 }
@@ -176,16 +169,17 @@ TEST(cuda_virtual_memory, where_there_is_no_large_handle_smaller_ones_are_tried)
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   device.fail_in("cuMemCreate", 0, status::out_of_memory, 2);
-  EXPECT_EQ(
-      calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 32, 8))); }),
-      joined(
-          {asked, {"cuMemCreate", "cuMemCreate"}, times(3, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}))
+  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 32, 8))); }),
+            joined({first_calls,
+                    {"cuMemCreate", "cuMemCreate"},
+                    times(3, {"cuMemCreate", "cuMemMap"}),
+                    {"cuMemSetAccess"}}))
       << "not of 8 and of 4 units, but of 2, 2 and 4";
   EXPECT_TRUE(device.accessible(units_of(range, 32, 8).data(), 8 * unit));
 
   device.fail_next("cuMemCreate", status::unknown);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_FALSE(space.commit(units_of(range, 40, 8))); }),
-            joined({asked, {"cuMemCreate"}}))
+            joined({first_calls, {"cuMemCreate"}}))
       << "another error is not about the size";
 }
 
@@ -195,7 +189,7 @@ TEST(cuda_virtual_memory, decommitting_waits_once_and_unmaps_by_one_call) {
   const byte_range range = space.reserve(1, 10 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 5)));
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 2, 3))); }),
-            joined({asked, {"cuStreamSynchronize", "cuMemUnmap"}, times(3, {"cuMemRelease"})}));
+            joined({first_calls, {"cuStreamSynchronize", "cuMemUnmap"}, times(3, {"cuMemRelease"})}));
   EXPECT_EQ(device.mapped_bytes(), 2 * unit);
   EXPECT_EQ(device.physical_bytes(), 2 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 2, 1))) << "the addresses are still ours";
@@ -209,7 +203,8 @@ TEST(cuda_virtual_memory, mappings_that_the_driver_does_not_unmap_at_once_are_un
   device.fail_next("cuMemUnmap", status::invalid_value);
   EXPECT_EQ(
       calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 6, 4))); }),
-      joined({asked, {"cuStreamSynchronize"}, times(1 + 3, {"cuMemUnmap"}), times(3, {"cuMemRelease"})}));
+      joined(
+          {first_calls, {"cuStreamSynchronize"}, times(1 + 3, {"cuMemUnmap"}), times(3, {"cuMemRelease"})}));
   EXPECT_EQ(device.physical_bytes(), 6 * unit);
 }
 
@@ -219,12 +214,12 @@ TEST(cuda_virtual_memory, a_handle_that_is_partly_decommitted_is_held_and_commit
   const byte_range range = space.reserve(1, 64 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 40)));  // the last handle is of 8 units
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 34, 6))); }),
-            joined({asked, {"cuStreamSynchronize"}}));
+            joined({first_calls, {"cuStreamSynchronize"}}));
   EXPECT_EQ(space.held_bytes(), 40 * unit);
   EXPECT_TRUE(device.accessible(range.data(), 34 * unit));
-  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 34, 4))); }), asked);
+  EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 34, 4))); }), first_calls);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 32, 6))); }),
-            joined({asked, {"cuStreamSynchronize", "cuMemUnmap", "cuMemRelease"}}))
+            joined({first_calls, {"cuStreamSynchronize", "cuMemUnmap", "cuMemRelease"}}))
       << "none of it is committed any more";
   EXPECT_EQ(space.held_bytes(), 32 * unit);
   EXPECT_EQ(device.physical_bytes(), 32 * unit);
@@ -239,7 +234,7 @@ TEST(cuda_virtual_memory, a_commit_of_some_keeps_what_suffices_and_maps_nothing_
   ASSERT_TRUE(space.commit(units_of(range, 0, 32)));
   std::size_t committed = 0;
   EXPECT_EQ(calls_of(device, [&] { committed = space.commit(units_of(range, 32, 20), 2 * unit); }),
-            joined({asked,
+            joined({first_calls,
                     {"cuMemCreate", "cuMemMap"},     // of 8
                     {"cuMemCreate", "cuMemCreate"},  // not of 8 and of 4
                     {"cuMemCreate", "cuMemMap"},     // of 2
@@ -297,13 +292,13 @@ TEST(cuda_virtual_memory, releasing_frees_addresses_and_mapped_memory) {
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 10 * unit), other = space.reserve(1, 10 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 2)) && space.commit(units_of(range, 5, 1)));
-  EXPECT_EQ(calls_of(device, [&] { space.release(range); }), joined({asked,
+  EXPECT_EQ(calls_of(device, [&] { space.release(range); }), joined({first_calls,
                                                                      {"cuStreamSynchronize"},
                                                                      times(2, {"cuMemUnmap"}),
                                                                      times(3, {"cuMemRelease"}),
                                                                      {"cuMemAddressFree"}}));
   EXPECT_EQ(device.outstanding, 0u);
-  EXPECT_EQ(calls_of(device, [&] { space.release(other); }), joined({asked, {"cuMemAddressFree"}}))
+  EXPECT_EQ(calls_of(device, [&] { space.release(other); }), joined({first_calls, {"cuMemAddressFree"}}))
       << "without memory there is nothing to wait for, and a run without a gap is unmapped by one call";
 }
 
@@ -426,7 +421,7 @@ TEST(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_by
   EXPECT_EQ(device.mapped_bytes(), 2 * unit);
   EXPECT_EQ(device.physical_bytes(), 2 * unit);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 0, 3))); }),
-            joined({asked, {"cuMemCreate", "cuMemMap", "cuMemSetAccess"}}));
+            joined({first_calls, {"cuMemCreate", "cuMemMap", "cuMemSetAccess"}}));
   EXPECT_TRUE(device.accessible(range.data(), 3 * unit));
   space.release(range);
   EXPECT_EQ(device.outstanding, 0u);
@@ -441,7 +436,7 @@ TEST(cuda_virtual_memory, a_decommit_that_fails_maps_the_same_memory_again) {
     device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one
     device.fail_in("cuMemUnmap", 1 + n);
     EXPECT_EQ(calls_of(device, [&] { EXPECT_FALSE(space.decommit(units_of(range, 1, 3))); }),
-              joined({asked,
+              joined({first_calls,
                       {"cuStreamSynchronize"},
                       times(n + 2, {"cuMemUnmap"}),
                       times(n, {"cuMemMap"}),
@@ -485,7 +480,7 @@ TEST(cuda_virtual_memory, a_handle_that_is_not_released_at_once_is_used_again_or
   EXPECT_EQ(device.mapped_bytes(), 0u);
   EXPECT_EQ(device.physical_bytes(), unit);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 0, 1))); }),
-            joined({asked, {"cuMemMap", "cuMemSetAccess"}}));
+            joined({first_calls, {"cuMemMap", "cuMemSetAccess"}}));
   device.fail_next("cuMemRelease", status::unknown);
   EXPECT_TRUE(space.decommit(units_of(range, 0, 1)));
   space.release(range);
@@ -551,11 +546,11 @@ class cuda_virtual_memory_capture : public ::testing::Test {
     EXPECT_TRUE(space_.commit(units_of(range_, 0, 2)));
     EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
   }
-  /// The capture has survived, and has seen none of what was asked.
+  /// The capture has survived, and has seen none of what was first_calls.
   void end_capture() {
     EXPECT_EQ(device_.calls_during_capture(),
               times(device_.calls_during_capture().size(), {"cuCtxGetDevice"}))
-        << "which is the one question that is asked besides";
+        << "which is the one question that is first_calls besides";
     gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
     EXPECT_EQ(device_.destroy_graph(graph), status::success);
@@ -707,8 +702,9 @@ TEST(cuda_virtual_memory, suspending_frees_all_memory_and_keeps_the_addresses) {
   const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 2, 2)));
   const test::noting_work user{device, nullptr, units_of(range, 0, 3)};
-  EXPECT_EQ(calls_of(device, [&] { space.suspend(); }),
-            joined({asked, {"cuStreamSynchronize"}, times(2, {"cuMemUnmap"}), times(5, {"cuMemRelease"})}));
+  EXPECT_EQ(
+      calls_of(device, [&] { space.suspend(); }),
+      joined({first_calls, {"cuStreamSynchronize"}, times(2, {"cuMemUnmap"}), times(5, {"cuMemRelease"})}));
   EXPECT_TRUE(space.is_suspended());
   EXPECT_TRUE(user.had_memory);
   EXPECT_EQ(device.outstanding, 0u);
@@ -722,7 +718,7 @@ TEST(cuda_virtual_memory, resuming_maps_as_much_at_the_same_addresses) {
   ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 0, 1)) &&
               space.commit(units_of(other, 2, 2)));
   space.suspend();
-  EXPECT_EQ(calls_of(device, [&] { space.resume(); }), joined({asked,
+  EXPECT_EQ(calls_of(device, [&] { space.resume(); }), joined({first_calls,
                                                                times(3, {"cuMemCreate", "cuMemMap"}),
                                                                {"cuMemSetAccess"},
                                                                {"cuMemCreate", "cuMemMap", "cuMemSetAccess"},

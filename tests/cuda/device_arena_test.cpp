@@ -24,6 +24,7 @@
 #include "device_calls.hpp"
 #include "empty_capture.hpp"
 #include "fake_device.hpp"
+#include "fake_units.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark {
@@ -33,14 +34,10 @@ using gpu::status;
 using test::call_names;
 using test::calls_of;
 using test::fake_device;
+using test::in_units;
+using test::unit;
 
-constexpr std::size_t unit = 64 * KiB;
-
-test::fake_device_options in_units(std::size_t capacity = 64) {
-  return {.capacity_bytes = capacity * unit, .granularity_bytes = unit};
-}
-
-constexpr arena_options small{.reserve = 32 * unit, .name = "step"};
+constexpr arena_options small_arena{.reserve = 32 * unit, .name = "step"};
 
 std::uintptr_t address(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
 
@@ -105,7 +102,7 @@ TEST(device_arena, commits_in_steps_of_whole_units) {
 
 TEST(device_arena, an_exhausted_device_is_out_of_memory_with_numbers_and_nothing_changed) {
   fake_device device{in_units(8)};
-  device_arena step{small, gpu::stream_handle{}, device};
+  device_arena step{small_arena, gpu::stream_handle{}, device};
   (void)step.allocate(6 * unit + 1);
   const arena_stats before = step.stats();
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(2 * unit); });
@@ -170,7 +167,7 @@ TEST(device_arena, a_trim_leaves_at_most_a_quarter_more_than_is_committed) {
 
 TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
   fake_device device{in_units()};
-  device_arena step{small, gpu::stream_handle{}, device};
+  device_arena step{small_arena, gpu::stream_handle{}, device};
   device.fail_in("cuMemCreate", 0, status::illegal_address);
   {
     const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(1); });
@@ -201,7 +198,7 @@ TEST(device_arena, chunks_that_the_driver_refuses_for_another_reason_are_its_err
 TEST(device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
   fake_device device{in_units()};
   const gpu::stream stream{device};
-  device_arena step{small, stream, device};
+  device_arena step{small_arena, stream, device};
   void* const block = step.allocate(8 * unit);
   const test::noting_work user{device, stream, {address(block), 8 * unit}};
   step.reset();
@@ -218,7 +215,7 @@ TEST(device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
 TEST(device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
   fake_device device{in_units()};
   const gpu::stream stream{device};
-  device_arena step{small, stream, device};
+  device_arena step{small_arena, stream, device};
   (void)step.allocate(4 * unit);
   step.reset();
   {
@@ -306,7 +303,7 @@ TEST(device_arena, in_a_capture_gives_no_memory_back_before_its_end) {
 TEST(device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_behind_it) {
   fake_device device{in_units()};
   const gpu::stream mine{device}, other{device};
-  device_arena step{small, mine, device};
+  device_arena step{small_arena, mine, device};
   device_arena::scope scope{step};
   void* const block = scope.allocate(unit);
   const test::noting_work reader{device, other, {address(block), unit}};
@@ -324,7 +321,7 @@ TEST(device_arena, a_scope_ended_after_a_stream_in_its_own_capture_captures_the_
   const test::violation_recorder violations;
   fake_device device{in_units()};
   const gpu::stream mine{device}, other{device};
-  device_arena step{small, mine, device};
+  device_arena step{small_arena, mine, device};
   device_arena::scope scope{step};
   (void)scope.allocate(unit);
   ASSERT_EQ(device.begin_capture(mine, gpu::capture_mode::global), gpu::status::success);
@@ -341,7 +338,7 @@ TEST(device_arena, a_scope_ended_after_a_stream_that_alone_is_capturing_is_a_vio
   const test::violation_recorder violations;
   fake_device device{in_units()};
   const gpu::stream mine{device}, other{device};
-  device_arena step{small, mine, device};
+  device_arena step{small_arena, mine, device};
   device_arena::scope scope{step};
   (void)scope.allocate(unit);
   ASSERT_EQ(device.begin_capture(other, gpu::capture_mode::global), gpu::status::success);
@@ -355,7 +352,7 @@ TEST(device_arena, a_scope_ended_after_a_stream_that_alone_is_capturing_is_a_vio
 TEST(pinned_arena, a_scope_that_ends_after_a_stream_waits_for_it) {
   fake_device device{in_units()};
   const gpu::stream other{device};
-  pinned_arena step{small, unit, device};
+  pinned_arena step{small_arena, unit, device};
   pinned_arena::scope scope{step};
   (void)scope.allocate(100);
   const test::noting_work reader{device, other};
@@ -366,7 +363,7 @@ TEST(pinned_arena, a_scope_that_ends_after_a_stream_waits_for_it) {
 TEST(device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
   const test::violation_recorder violations;
   fake_device device{in_units()};
-  device_arena step{small, gpu::stream_handle{}, device};
+  device_arena step{small_arena, gpu::stream_handle{}, device};
   const gpu::event done{device};
   device_arena::scope outer{step};
   (void)outer.allocate(100);
@@ -387,7 +384,7 @@ TEST(device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
 
 TEST(device_arena, suspended_keeps_addresses_marks_and_scopes) {
   fake_device device{in_units()};
-  device_arena step{small, gpu::stream_handle{}, device};
+  device_arena step{small_arena, gpu::stream_handle{}, device};
   void* const first = step.allocate(unit);
   const arena_mark mark = step.mark();
   device_arena::scope scope{step};
@@ -436,7 +433,7 @@ TEST(device_arena, suspended_has_no_committed_bytes_and_says_how_many_will_come_
 
 TEST(device_arena, suspended_serves_what_it_held_and_refuses_more) {
   fake_device device{in_units()};
-  device_arena step{small, gpu::stream_handle{}, device};
+  device_arena step{small_arena, gpu::stream_handle{}, device};
   (void)step.allocate(4 * unit);
   step.reset();
   step.suspend();
@@ -452,7 +449,8 @@ TEST(device_arena, suspended_serves_what_it_held_and_refuses_more) {
 
 TEST(device_arena, a_resume_without_memory_leaves_it_suspended) {
   fake_device device{in_units(8)};
-  device_arena step{small, gpu::stream_handle{}, device}, other{small, gpu::stream_handle{}, device};
+  device_arena step{small_arena, gpu::stream_handle{}, device},
+      other{small_arena, gpu::stream_handle{}, device};
   void* const block = step.allocate(5 * unit);
   step.suspend();
   (void)other.allocate(6 * unit);

@@ -20,14 +20,14 @@
 #include <tidemark/cuda.hpp>
 
 #include "fake_device.hpp"
+#include "fake_units.hpp"
 
 namespace tidemark {
 namespace {
 
 using gpu::device_budget;
 using gpu::status;
-
-constexpr std::size_t grain = 64 * KiB;
+using test::unit;
 
 struct device_budget_test : ::testing::Test {
   /// The sentence of the exception that a request throws; empty if it throws none.
@@ -40,7 +40,7 @@ struct device_budget_test : ::testing::Test {
     }
   }
 
-  test::fake_device device{{.capacity_bytes = 64 * grain, .granularity_bytes = grain, .devices = 2}};
+  test::fake_device device{{.capacity_bytes = 64 * unit, .granularity_bytes = unit, .devices = 2}};
   gpu::stream stream{device}, other{device};
   device_budget& budget{device.budget(0)};
 };
@@ -71,17 +71,17 @@ TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
   EXPECT_EQ(budget.held_bytes(), 0u) << "that is the host's";
   pinned.deallocate(of_the_host, 1000);
   {
-    device_arena arena{{.reserve = 16 * grain}, gpu::virtual_memory_options{.stream = stream}, device};
-    (void)arena.allocate(3 * grain);
+    device_arena arena{{.reserve = 16 * unit}, gpu::virtual_memory_options{.stream = stream}, device};
+    (void)arena.allocate(3 * unit);
     EXPECT_EQ(budget.held_bytes(), arena.stats().committed_bytes);
-    EXPECT_GE(budget.held_bytes(), 3 * grain);
+    EXPECT_GE(budget.held_bytes(), 3 * unit);
     arena.suspend();
     EXPECT_EQ(budget.held_bytes(), 0u);
     arena.resume();
-    const managed_arena shared{{.reserve = grain}, grain, device};
-    EXPECT_EQ(budget.held_bytes(), arena.stats().committed_bytes + grain);
-    const pinned_arena staging{{.reserve = grain}, grain, device};
-    EXPECT_EQ(budget.held_bytes(), arena.stats().committed_bytes + grain);
+    const managed_arena shared{{.reserve = unit}, unit, device};
+    EXPECT_EQ(budget.held_bytes(), arena.stats().committed_bytes + unit);
+    const pinned_arena staging{{.reserve = unit}, unit, device};
+    EXPECT_EQ(budget.held_bytes(), arena.stats().committed_bytes + unit);
   }
   EXPECT_EQ(budget.held_bytes(), 0u);
   {
@@ -97,15 +97,15 @@ TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
 TEST_F(device_budget_test, a_limit_is_kept_by_all_together_and_named) {
   gpu::device_resource plain{{}, device};
   device_cache cache{{.stream = stream}, device};
-  device_arena arena{{.reserve = 16 * grain}, gpu::virtual_memory_options{.stream = stream}, device};
-  budget.set_limit(4 * grain);
-  void* const block = plain.allocate(3 * grain);
+  device_arena arena{{.reserve = 16 * unit}, gpu::virtual_memory_options{.stream = stream}, device};
+  budget.set_limit(4 * unit);
+  void* const block = plain.allocate(3 * unit);
   (void)arena.allocate(100);
-  EXPECT_EQ(budget.held_bytes(), 4 * grain);
+  EXPECT_EQ(budget.held_bytes(), 4 * unit);
   const std::function<void()> requests[] = {
       [&] { (void)plain.allocate(1); },
       [&] { (void)cache.allocate(1); },
-      [&] { (void)arena.allocate(grain); },
+      [&] { (void)arena.allocate(unit); },
   };
   const std::size_t calls = device.count("cuMemAlloc");
   for (auto const& request : requests) {
@@ -113,12 +113,12 @@ TEST_F(device_budget_test, a_limit_is_kept_by_all_together_and_named) {
     EXPECT_NE(said.find("the limit of its device is reached"), std::string::npos) << said;
   }
   EXPECT_EQ(device.count("cuMemAlloc"), calls) << "the driver is not asked";
-  budget.set_limit(3 * grain);
+  budget.set_limit(3 * unit);
   EXPECT_FALSE(budget.has_room(0));
   EXPECT_NE(refusal_of([&] { (void)plain.allocate(1); }), "");
   budget.set_limit(device_budget::unlimited);
-  plain.deallocate(plain.allocate(grain), grain);
-  plain.deallocate(block, 3 * grain);
+  plain.deallocate(plain.allocate(unit), unit);
+  plain.deallocate(block, 3 * unit);
 }
 
 TEST_F(device_budget_test, who_runs_out_gets_what_other_caches_keep) {
@@ -126,25 +126,25 @@ TEST_F(device_budget_test, who_runs_out_gets_what_other_caches_keep) {
   const std::function<void()> requests[] = {
       [&] {
         device_cache cache{{.stream = stream}, device};  // keeps a quarter of the device
-        cache.deallocate(cache.allocate(40 * grain), 40 * grain);
+        cache.deallocate(cache.allocate(40 * unit), 40 * unit);
       },
       [&] {
         device_pool pool{{.stream = stream}, device};
-        pool.deallocate(pool.allocate(40 * grain), 40 * grain);
+        pool.deallocate(pool.allocate(40 * unit), 40 * unit);
       },
       [&] {
-        device_arena arena{{.reserve = 64 * grain}, gpu::virtual_memory_options{.stream = stream}, device};
-        (void)arena.allocate(40 * grain);
+        device_arena arena{{.reserve = 64 * unit}, gpu::virtual_memory_options{.stream = stream}, device};
+        (void)arena.allocate(40 * unit);
       },
       [&] {
         gpu::device_resource plain{{}, device};
-        plain.deallocate(plain.allocate(40 * grain), 40 * grain);
+        plain.deallocate(plain.allocate(40 * unit), 40 * unit);
       },
-      [&] { const managed_arena arena{{.reserve = 40 * grain}, grain, device}; },
+      [&] { const managed_arena arena{{.reserve = 40 * unit}, unit, device}; },
   };
   for (auto const& request : requests) {
-    keeps.deallocate(keeps.allocate(40 * grain), 40 * grain);
-    EXPECT_EQ(keeps.stats().cached_bytes, 40 * grain);
+    keeps.deallocate(keeps.allocate(40 * unit), 40 * unit);
+    EXPECT_EQ(keeps.stats().cached_bytes, 40 * unit);
     EXPECT_EQ(refusal_of(request), "");
     EXPECT_EQ(keeps.stats().cached_bytes, 0u);
     stream.synchronize();  // behind which the driver frees
@@ -153,50 +153,50 @@ TEST_F(device_budget_test, who_runs_out_gets_what_other_caches_keep) {
 
 TEST_F(device_budget_test, a_cache_gives_back_what_is_pending_after_a_wait) {
   device_cache keeps{{.stream = other}, device};
-  void* const block = keeps.allocate(40 * grain);
+  void* const block = keeps.allocate(40 * unit);
   other.synchronize();
   EXPECT_EQ(
       device.launch_kernel(
           stream, {.name = "user", .reads = {}, .writes = {{reinterpret_cast<std::uintptr_t>(block), 100}}}),
       status::success);
-  keeps.deallocate(block, 40 * grain, 256, stream);
-  EXPECT_EQ(keeps.stats().pending_bytes, 40 * grain);
+  keeps.deallocate(block, 40 * unit, 256, stream);
+  EXPECT_EQ(keeps.stats().pending_bytes, 40 * unit);
   gpu::device_resource plain{{}, device};
-  plain.deallocate(plain.allocate(40 * grain), 40 * grain);
+  plain.deallocate(plain.allocate(40 * unit), 40 * unit);
   EXPECT_EQ(keeps.stats().held_bytes, 0u);
 }
 
 TEST_F(device_budget_test, a_cache_whose_stream_is_capturing_is_left_out) {
   device_cache keeps{{.stream = other, .max_cached_bytes = 0}, device};
-  keeps.deallocate(keeps.allocate(40 * grain), 40 * grain);
+  keeps.deallocate(keeps.allocate(40 * unit), 40 * unit);
   gpu::device_resource plain{{}, device};
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(other, gpu::capture_mode::thread_local_), status::success);
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * grain); }), "");
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "");
   EXPECT_EQ(device.end_capture(other, graph), status::success) << "it is not disturbed";
   EXPECT_EQ(device.destroy_graph(graph), status::success);
-  EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(40 * grain), 40 * grain); }), "");
+  EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(40 * unit), 40 * unit); }), "");
 }
 
 TEST_F(device_budget_test, a_pool_gives_back_in_its_next_call) {
-  device_pool keeps{{.stream = other, .slab_bytes = 8 * grain}, device};
-  void* const lives = keeps.allocate(2 * grain);
-  keeps.deallocate(keeps.allocate(grain), grain);
+  device_pool keeps{{.stream = other, .slab_bytes = 8 * unit}, device};
+  void* const lives = keeps.allocate(2 * unit);
+  keeps.deallocate(keeps.allocate(unit), unit);
   const std::size_t held = keeps.stats().held_bytes;
-  EXPECT_EQ(held, 16 * grain);
+  EXPECT_EQ(held, 16 * unit);
   gpu::device_resource plain{{}, device};
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(60 * grain); }), "") << "it is another thread's";
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(60 * unit); }), "") << "it is another thread's";
   EXPECT_EQ(keeps.stats().held_bytes, held);
-  keeps.deallocate(lives, 2 * grain);
+  keeps.deallocate(lives, 2 * unit);
   EXPECT_EQ(keeps.stats().held_bytes, 0u) << "all of it was free then";
-  void* const next = keeps.allocate(2 * grain);
-  EXPECT_EQ(keeps.stats().cached_bytes, 6 * grain) << "and from then on it works as before";
-  keeps.deallocate(next, 2 * grain);
+  void* const next = keeps.allocate(2 * unit);
+  EXPECT_EQ(keeps.stats().cached_bytes, 6 * unit) << "and from then on it works as before";
+  keeps.deallocate(next, 2 * unit);
   keeps.check_invariants();
 }
 
 TEST_F(device_budget_test, a_pool_is_asked_by_other_threads_while_it_is_used) {
-  device_pool pool{{.stream = stream, .slab_bytes = grain}, device};
+  device_pool pool{{.stream = stream, .slab_bytes = unit}, device};
   std::jthread asking{[&](std::stop_token const& stop) {
     while (!stop.stop_requested()) (void)budget.relieve();
   }};
@@ -214,48 +214,48 @@ TEST_F(device_budget_test, a_pool_is_asked_by_other_threads_while_it_is_used) {
 
 TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
   device_cache tensors{{.stream = other}, device};
-  void* held = tensors.allocate(40 * grain);
+  void* held = tensors.allocate(40 * unit);
   int asked = 0;
   std::optional<device_budget::subscription> asks = budget.on_exhausted([&] {
     ++asked;
-    EXPECT_NE(refusal_of([&] { (void)tensors.allocate(40 * grain); }), "")
+    EXPECT_NE(refusal_of([&] { (void)tensors.allocate(40 * unit); }), "")
         << "a request of a callback is refused at once";
     if (held == nullptr) return false;
-    tensors.deallocate(std::exchange(held, nullptr), 40 * grain);
+    tensors.deallocate(std::exchange(held, nullptr), 40 * unit);
     return true;
   });
   gpu::device_resource plain{{}, device};
-  void* const block = plain.allocate(40 * grain);
+  void* const block = plain.allocate(40 * unit);
   EXPECT_EQ(asked, 1);
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * grain); }), "") << "it has freed nothing";
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "") << "it has freed nothing";
   EXPECT_EQ(asked, 2);
   asks.reset();
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * grain); }), "");
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "");
   EXPECT_EQ(asked, 2);
-  plain.deallocate(block, 40 * grain);
+  plain.deallocate(block, 40 * unit);
 }
 
 TEST_F(device_budget_test, a_callback_may_deallocate_into_the_pool_that_runs_out_and_end_caches) {
   gpu::device_resource plain{{}, device};
-  device_pool pool{{.stream = stream, .slab_bytes = 8 * grain, .upstream = &plain}, device};
+  device_pool pool{{.stream = stream, .slab_bytes = 8 * unit, .upstream = &plain}, device};
   std::vector<void*> held;
-  for (int i = 0; i < 8; ++i) held.push_back(pool.allocate(grain));
+  for (int i = 0; i < 8; ++i) held.push_back(pool.allocate(unit));
   std::optional<device_cache> idle{std::in_place, device_cache_options{.stream = other}, device};
-  void* const filling = idle->allocate(50 * grain);
-  idle->deallocate(filling, 50 * grain);
-  void* const rest = plain.allocate(50 * grain);
+  void* const filling = idle->allocate(50 * unit);
+  idle->deallocate(filling, 50 * unit);
+  void* const rest = plain.allocate(50 * unit);
   const auto asks = budget.on_exhausted([&] {
-    for (void* block : held) pool.deallocate(block, grain);
+    for (void* block : held) pool.deallocate(block, unit);
     held.clear();
     idle.reset();
-    plain.deallocate(rest, 50 * grain);
+    plain.deallocate(rest, 50 * unit);
     return true;
   });
-  void* const block = pool.allocate(grain);
+  void* const block = pool.allocate(unit);
   pool.check_invariants();
   EXPECT_EQ(pool.stats().used_blocks, 1u);
-  EXPECT_EQ(pool.stats().cached_bytes, pool.stats().held_bytes - grain);
-  pool.deallocate(block, grain);
+  EXPECT_EQ(pool.stats().cached_bytes, pool.stats().held_bytes - unit);
+  pool.deallocate(block, unit);
 }
 
 TEST_F(device_budget_test, a_cache_on_the_users_upstream_is_not_asked_by_others) {
@@ -268,20 +268,20 @@ TEST_F(device_budget_test, a_cache_on_the_users_upstream_is_not_asked_by_others)
 
 TEST_F(device_budget_test, what_waits_for_the_end_of_a_capture_is_held) {
   device_cache cache{{.stream = stream, .max_blocks_per_size = 1}, device};
-  void* const one = cache.allocate(10 * grain);
-  void* const two = cache.allocate(10 * grain);
-  budget.set_limit(25 * grain);
+  void* const one = cache.allocate(10 * unit);
+  void* const two = cache.allocate(10 * unit);
+  budget.set_limit(25 * unit);
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::thread_local_), status::success);
-  cache.deallocate(one, 10 * grain);
-  cache.deallocate(two, 10 * grain);  // one of them is too many, and cannot go
-  EXPECT_EQ(budget.held_bytes(), 20 * grain);
+  cache.deallocate(one, 10 * unit);
+  cache.deallocate(two, 10 * unit);  // one of them is too many, and cannot go
+  EXPECT_EQ(budget.held_bytes(), 20 * unit);
   EXPECT_EQ(device.end_capture(stream, graph), status::success);
   EXPECT_EQ(device.destroy_graph(graph), status::success);
-  void* const next = cache.allocate(grain);
-  EXPECT_EQ(budget.held_bytes(), 20 * grain) << "the driver's pool serves it from what it retains";
-  EXPECT_EQ(device.used_bytes(), 20 * grain);
-  cache.deallocate(next, grain);
+  void* const next = cache.allocate(unit);
+  EXPECT_EQ(budget.held_bytes(), 20 * unit) << "the driver's pool serves it from what it retains";
+  EXPECT_EQ(device.used_bytes(), 20 * unit);
+  cache.deallocate(next, unit);
 }
 
 // K.9
@@ -291,24 +291,24 @@ TEST_F(device_budget_test,
   gpu::memory_pool pool{{}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
   gpu::device_resource plain{{}, device};
-  async.deallocate(async.allocate(10 * grain), 10 * grain);
-  EXPECT_EQ(budget.held_bytes(), 10 * grain);
-  EXPECT_EQ(device.used_bytes(), 10 * grain);
-  budget.set_limit(12 * grain);
-  void* const block = plain.allocate(4 * grain);
-  EXPECT_EQ(budget.held_bytes(), 4 * grain) << "the pool was trimmed";
-  EXPECT_EQ(device.used_bytes(), 4 * grain);
-  plain.deallocate(block, 4 * grain);
+  async.deallocate(async.allocate(10 * unit), 10 * unit);
+  EXPECT_EQ(budget.held_bytes(), 10 * unit);
+  EXPECT_EQ(device.used_bytes(), 10 * unit);
+  budget.set_limit(12 * unit);
+  void* const block = plain.allocate(4 * unit);
+  EXPECT_EQ(budget.held_bytes(), 4 * unit) << "the pool was trimmed";
+  EXPECT_EQ(device.used_bytes(), 4 * unit);
+  plain.deallocate(block, 4 * unit);
 }
 
 // K.9
 TEST_F(device_budget_test, relief_trims_pools_of_the_drivers_behind_their_streams) {
   gpu::memory_pool pool{{}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
-  device_pool blocks{{.stream = other, .largest_pooled_bytes = grain}, device};
-  async.deallocate(async.allocate(10 * grain), 10 * grain);
-  blocks.deallocate(blocks.allocate(20 * grain), 20 * grain);
-  EXPECT_EQ(budget.held_bytes(), 30 * grain);
+  device_pool blocks{{.stream = other, .largest_pooled_bytes = unit}, device};
+  async.deallocate(async.allocate(10 * unit), 10 * unit);
+  blocks.deallocate(blocks.allocate(20 * unit), 20 * unit);
+  EXPECT_EQ(budget.held_bytes(), 30 * unit);
   EXPECT_TRUE(budget.relieve());
   EXPECT_EQ(budget.held_bytes(), 0u);
   EXPECT_EQ(device.used_bytes(), 0u);
@@ -318,11 +318,11 @@ TEST_F(device_budget_test, relief_trims_pools_of_the_drivers_behind_their_stream
 TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later) {
   gpu::memory_pool pool{{}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
-  async.deallocate(async.allocate(10 * grain), 10 * grain);
+  async.deallocate(async.allocate(10 * unit), 10 * unit);
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::thread_local_), status::success);
   EXPECT_FALSE(budget.trim_pools());
-  EXPECT_EQ(budget.held_bytes(), 10 * grain);
+  EXPECT_EQ(budget.held_bytes(), 10 * unit);
   EXPECT_EQ(device.end_capture(stream, graph), status::success);
   EXPECT_EQ(device.destroy_graph(graph), status::success);
   EXPECT_TRUE(budget.trim_pools());
@@ -334,11 +334,11 @@ TEST_F(device_budget_test, a_pool_of_the_drivers_is_trimmed_after_its_resource_h
   gpu::memory_pool pool{{}, device};
   {
     gpu::async_resource async{{.pool = pool, .stream = stream}, device};
-    async.deallocate(async.allocate(40 * grain), 40 * grain);
+    async.deallocate(async.allocate(40 * unit), 40 * unit);
   }
   stream.synchronize();
   gpu::device_resource plain{{}, device};
-  EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(40 * grain), 40 * grain); }), "");
+  EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(40 * unit), 40 * unit); }), "");
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
@@ -347,35 +347,35 @@ TEST_F(device_budget_test, a_request_is_refused_if_memory_that_a_pool_retains_wo
   gpu::memory_pool pool{{}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
   gpu::device_resource plain{{}, device};
-  async.deallocate(async.allocate(10 * grain), 10 * grain);
-  budget.set_limit(12 * grain);
+  async.deallocate(async.allocate(10 * unit), 10 * unit);
+  budget.set_limit(12 * unit);
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::thread_local_), status::success);
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(4 * grain); }), "") << "the pool cannot be trimmed";
-  EXPECT_EQ(budget.held_bytes(), 10 * grain) << "nothing is counted";
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(4 * unit); }), "") << "the pool cannot be trimmed";
+  EXPECT_EQ(budget.held_bytes(), 10 * unit) << "nothing is counted";
   EXPECT_EQ(device.end_capture(stream, graph), status::success);
   EXPECT_EQ(device.destroy_graph(graph), status::success);
-  EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(4 * grain), 4 * grain); }), "");
+  EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(4 * unit), 4 * unit); }), "");
 }
 
 // K.9
 // A real pool grows by some MiB for a small block.
 TEST_F(device_budget_test, a_pool_that_grows_past_the_limit_gives_back_and_the_request_is_refused) {
-  test::fake_device coarse{{.granularity_bytes = grain, .pool_granule_bytes = 32 * grain}};
+  test::fake_device coarse{{.granularity_bytes = unit, .pool_granule_bytes = 32 * unit}};
   gpu::stream ordered{coarse};
   gpu::memory_pool pool{{}, coarse};
   gpu::async_resource async{{.pool = pool, .stream = ordered}, coarse};
   device_cache cache{{.stream = ordered}, coarse};
   for (std::pmr::memory_resource* const each :
        {static_cast<std::pmr::memory_resource*>(&async), static_cast<std::pmr::memory_resource*>(&cache)}) {
-    coarse.budget(0).set_limit(16 * grain);
+    coarse.budget(0).set_limit(16 * unit);
     const std::string refusal = refusal_of([&] { (void)each->allocate(1000, 256); });
     EXPECT_NE(refusal.find("limit"), std::string::npos) << refusal;
     EXPECT_EQ(coarse.budget(0).held_bytes(), 0u);
     EXPECT_EQ(coarse.used_bytes(), 0u);
-    coarse.budget(0).set_limit(32 * grain);
+    coarse.budget(0).set_limit(32 * unit);
     void* const block = each->allocate(1000, 256);
-    EXPECT_EQ(coarse.budget(0).held_bytes(), 32 * grain);
+    EXPECT_EQ(coarse.budget(0).held_bytes(), 32 * unit);
     each->deallocate(block, 1000, 256);
     (void)coarse.budget(0).relieve();
     EXPECT_EQ(coarse.used_bytes(), 0u);
@@ -385,12 +385,12 @@ TEST_F(device_budget_test, a_pool_that_grows_past_the_limit_gives_back_and_the_r
 TEST_F(device_budget_test, blocks_of_a_pool_count_where_the_pool_counts) {
   gpu::memory_pool pool{{.device = 1}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
-  device.budget(1).set_limit(8 * grain);
-  void* const block = async.allocate(6 * grain);
+  device.budget(1).set_limit(8 * unit);
+  void* const block = async.allocate(6 * unit);
   EXPECT_EQ(budget.held_bytes(), 0u);
-  EXPECT_EQ(device.budget(1).held_bytes(), 6 * grain);
-  EXPECT_NE(refusal_of([&] { (void)async.allocate(6 * grain); }), "");
-  async.deallocate(block, 6 * grain);
+  EXPECT_EQ(device.budget(1).held_bytes(), 6 * unit);
+  EXPECT_NE(refusal_of([&] { (void)async.allocate(6 * unit); }), "");
+  async.deallocate(block, 6 * unit);
   EXPECT_TRUE(device.budget(1).trim_pools());
   EXPECT_EQ(device.budget(1).held_bytes(), 0u);
 }
@@ -417,8 +417,8 @@ TEST_F(device_budget_test, a_subscription_ends_when_its_callback_does_not_run_an
 TEST_F(device_budget_test, relieve_returns_what_all_caches_keep) {
   EXPECT_FALSE(budget.relieve());
   device_cache one{{.stream = stream}, device}, two{{.stream = other}, device};
-  one.deallocate(one.allocate(grain), grain);
-  two.deallocate(two.allocate(grain), grain);
+  one.deallocate(one.allocate(unit), unit);
+  two.deallocate(two.allocate(unit), unit);
   EXPECT_TRUE(budget.relieve());
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
@@ -426,13 +426,13 @@ TEST_F(device_budget_test, relieve_returns_what_all_caches_keep) {
 TEST_F(device_budget_test, a_request_that_the_driver_refuses_counts_nothing) {
   gpu::device_resource plain{{}, device};
   gpu::virtual_memory space{{.stream = stream}, device};
-  const byte_range range = space.reserve(1, 8 * grain);
+  const byte_range range = space.reserve(1, 8 * unit);
   for (char const* call : {"cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
     device.fail_next(call, status::unknown);
     EXPECT_TRUE(refusal_of([&] {
                   try {
                     plain.deallocate(plain.allocate(1000), 1000);
-                    EXPECT_FALSE(space.commit({range.begin, grain}));
+                    EXPECT_FALSE(space.commit({range.begin, unit}));
                   } catch (cuda_error const&) {
                   }
                 }).empty());

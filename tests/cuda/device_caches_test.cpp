@@ -20,6 +20,7 @@
 
 #include "caught.hpp"
 #include "fake_device.hpp"
+#include "fake_units.hpp"
 #include "recording_supply.hpp"
 #include "seeds.hpp"
 #include "violation_recorder.hpp"
@@ -28,8 +29,7 @@ namespace tidemark {
 namespace {
 
 using gpu::status;
-
-constexpr std::size_t grain = 64 * KiB;
+using test::unit;
 
 struct device_caches_test : ::testing::Test {
   void use(gpu::stream_handle on, void* block, std::size_t bytes) {
@@ -39,7 +39,7 @@ struct device_caches_test : ::testing::Test {
         status::success);
   }
 
-  test::fake_device device{{.granularity_bytes = grain, .touchable = true}};
+  test::fake_device device{{.granularity_bytes = unit, .touchable = true}};
   gpu::stream one{device}, two{device};
   device_caches memory{{.name = "shared"}, device};
 };

@@ -24,17 +24,17 @@ using test::call_names;
 using test::calls_of;
 using test::fake_device;
 
-constexpr std::size_t unit = 512 * KiB;
+constexpr std::size_t half_mebibyte = 512 * KiB;
 
 struct device_planned_arena_test : ::testing::Test {
-  fake_device device{{.capacity_bytes = 256 * unit, .granularity_bytes = unit}};
+  fake_device device{{.capacity_bytes = 256 * half_mebibyte, .granularity_bytes = half_mebibyte}};
   gpu::stream own_stream{device};
   gpu::stream_handle stream = own_stream.get();
   device_pool fallback{{.stream = stream}, device};
   device_planned_arena memory{{.fallback = &fallback, .name = "step"}, stream, device};
 
   /// Blocks of which three are live at once. @return where they lay
-  std::vector<void*> run(std::size_t bytes = unit, int kind = 0) {
+  std::vector<void*> run(std::size_t bytes = half_mebibyte, int kind = 0) {
     const device_planned_arena::step step{memory, kind};
     std::vector<void*> blocks;
     for (int i = 0; i < 10; ++i) {
@@ -50,8 +50,8 @@ struct device_planned_arena_test : ::testing::Test {
 TEST_F(device_planned_arena_test, a_step_that_repeats_makes_no_call_to_the_driver) {
   (void)run();  // is recorded
   const std::vector<void*> planned = run();
-  EXPECT_EQ(memory.stats().committed_bytes, 3 * unit);
-  EXPECT_TRUE(device.accessible(planned[0], unit));
+  EXPECT_EQ(memory.stats().committed_bytes, 3 * half_mebibyte);
+  EXPECT_TRUE(device.accessible(planned[0], half_mebibyte));
   EXPECT_EQ(calls_of(device,
                      [&] {
                        for (int i = 0; i < 10; ++i) EXPECT_EQ(run(), planned);
@@ -64,15 +64,16 @@ TEST_F(device_planned_arena_test, a_step_that_repeats_makes_no_call_to_the_drive
 // P.40
 TEST_F(device_planned_arena_test, kinds_that_take_turns_make_no_call_to_the_driver) {
   for (int i = 0; i < 2; ++i) {
-    (void)run(unit, 1);
-    (void)run(2 * unit, 2);
+    (void)run(half_mebibyte, 1);
+    (void)run(2 * half_mebibyte, 2);
   }
   EXPECT_EQ(calls_of(device,
                      [&] {
-                       for (int i = 0; i < 10; ++i) (void)run((i % 2 == 0 ? unit : 2 * unit), 1 + i % 2);
+                       for (int i = 0; i < 10; ++i)
+                         (void)run((i % 2 == 0 ? half_mebibyte : 2 * half_mebibyte), 1 + i % 2);
                      }),
             call_names{});
-  EXPECT_EQ(memory.stats().committed_bytes, 6 * unit) << "the highest plan";
+  EXPECT_EQ(memory.stats().committed_bytes, 6 * half_mebibyte) << "the highest plan";
   EXPECT_EQ(fallback.stats().held_bytes, 0u) << "what recorded steps used went back";
 }
 
@@ -82,12 +83,12 @@ TEST_F(device_planned_arena_test, a_plan_that_is_given_up_gives_its_memory_back_
   (void)run();
   EXPECT_EQ(device.count("cuMemUnmap"), 0u);
   const std::size_t waits = device.count("cuStreamSynchronize");
-  (void)run(2 * unit);  // for which there is no plan
+  (void)run(2 * half_mebibyte);  // for which there is no plan
   EXPECT_EQ(memory.stats().committed_bytes, 0u);
   EXPECT_GT(device.count("cuMemUnmap"), 0u);
   EXPECT_GT(device.count("cuStreamSynchronize"), waits);
-  (void)run(2 * unit);
-  EXPECT_EQ(memory.stats().committed_bytes, 6 * unit);
+  (void)run(2 * half_mebibyte);
+  EXPECT_EQ(memory.stats().committed_bytes, 6 * half_mebibyte);
 }
 
 // P.27

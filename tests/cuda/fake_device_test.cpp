@@ -3,8 +3,9 @@
 // each documented rule once, broken and kept, and that a refused call changes nothing. What a capture refuses
 // goes through all modes and both sides of a thread.
 #include "fake_device.hpp"
+#include "fake_failures.hpp"
+#include "fake_units.hpp"
 
-#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,23 +28,10 @@ namespace {
 
 using gpu::capture_mode;
 using gpu::status;
+using test::failures_of;
 using test::fake_device;
 using test::fake_device_options;
-
-constexpr std::size_t grain = 64 * KiB;
-
-/// What a fake device finds wrong meanwhile.
-std::string failures_of(std::function<void()> const& body) {
-  testing::TestPartResultArray results;
-  {
-    const testing::ScopedFakeTestPartResultReporter reporter{
-        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results};
-    body();
-  }
-  std::string all;
-  for (int i = 0; i < results.size(); ++i) all += std::string{results.GetTestPartResult(i).message()} + "\n";
-  return all;
-}
+using test::unit;
 
 void in_another_thread(std::function<void()> const& body) { std::thread{body}.join(); }
 
@@ -61,8 +49,8 @@ struct step {
 
 /// A small device, and the calls that must succeed.
 struct on_fake_device : ::testing::Test {
-  explicit on_fake_device(fake_device_options const& options = {.capacity_bytes = 16 * grain,
-                                                                .granularity_bytes = grain})
+  explicit on_fake_device(fake_device_options const& options = {.capacity_bytes = 16 * unit,
+                                                                .granularity_bytes = unit})
       : device{options} {}
 
   byte_range reserved(std::size_t bytes) {
@@ -132,7 +120,7 @@ struct on_fake_device : ::testing::Test {
 /// One whose memory is there on the host.
 struct on_touchable_device : on_fake_device {
   on_touchable_device()
-      : on_fake_device{{.capacity_bytes = 16 * grain, .granularity_bytes = grain, .touchable = true}} {}
+      : on_fake_device{{.capacity_bytes = 16 * unit, .granularity_bytes = unit, .touchable = true}} {}
 };
 
 using fake_addresses = on_fake_device;
@@ -182,7 +170,7 @@ struct fake_world : on_fake_device {
   }
 
   [[nodiscard]] byte_range part(std::size_t first, std::size_t n) const {
-    return {range.begin + first * grain, n * grain};
+    return {range.begin + first * unit, n * unit};
   }
   /// What a refused call must not change.
   std::vector<std::size_t> sums() {
@@ -192,11 +180,11 @@ struct fake_world : on_fake_device {
 
   gpu::stream queue{device}, idle{device};
   gpu::event point{device};
-  byte_range range = reserved(6 * grain), made;
-  gpu::physical_handle handle = created(2 * grain), released = created(grain), none = 0;
+  byte_range range = reserved(6 * unit), made;
+  gpu::physical_handle handle = created(2 * unit), released = created(unit), none = 0;
   std::uintptr_t block = allocated(1000), freed = allocated(1000), managed = 0, pinned = 0, more = 0;
   gpu::pool_handle from = pool(), gone_pool = pool(), new_pool = nullptr;
-  std::uintptr_t pooled = allocated(grain, from, queue);
+  std::uintptr_t pooled = allocated(unit, from, queue);
   gpu::stream_handle gone = nullptr;
   gpu::event_handle gone_event = nullptr;
   gpu::graph_handle graph = captured(queue, [] {}), gone_graph = captured(queue, [] {}), new_graph = nullptr;
@@ -217,18 +205,15 @@ constexpr status wrong_value = status::invalid_value, wrong_handle = status::inv
 
 const refused_call refused_memory_calls[] = {
     {"reserve nothing", [](auto& w) { return w.device.reserve(0, 0, w.made); }, wrong_value},
-    {"reserve part of a granule", [](auto& w) { return w.device.reserve(grain + 1, 0, w.made); },
-     wrong_value},
-    {"reserve at 3 granules", [](auto& w) { return w.device.reserve(grain, 3 * grain, w.made); },
-     wrong_value},
+    {"reserve part of a granule", [](auto& w) { return w.device.reserve(unit + 1, 0, w.made); }, wrong_value},
+    {"reserve at 3 granules", [](auto& w) { return w.device.reserve(unit, 3 * unit, w.made); }, wrong_value},
     {"free a first part", [](auto& w) { return w.device.free_reservation(w.part(0, 1)); }, wrong_value},
     {"free a last part", [](auto& w) { return w.device.free_reservation(w.part(1, 5)); }, wrong_value},
     {"free what is mapped", [](auto& w) { return w.device.free_reservation(w.range); }, wrong_value},
     {"create nothing", [](auto& w) { return w.device.create(0, 0, w.none); }, wrong_value},
-    {"create half a granule", [](auto& w) { return w.device.create(0, grain / 2, w.none); }, wrong_value},
-    {"create elsewhere", [](auto& w) { return w.device.create(1, grain, w.none); }, status::invalid_device},
-    {"create too much", [](auto& w) { return w.device.create(0, 17 * grain, w.none); },
-     status::out_of_memory},
+    {"create half a granule", [](auto& w) { return w.device.create(0, unit / 2, w.none); }, wrong_value},
+    {"create elsewhere", [](auto& w) { return w.device.create(1, unit, w.none); }, status::invalid_device},
+    {"create too much", [](auto& w) { return w.device.create(0, 17 * unit, w.none); }, status::out_of_memory},
     {"release an unknown handle", [](auto& w) { return w.device.release(77); }, wrong_value},
     {"release twice", [](auto& w) { return w.device.release(w.released); }, wrong_value},
     {"map a part of a handle", [](auto& w) { return w.device.map(w.part(5, 1), w.handle); }, wrong_value},
@@ -260,7 +245,7 @@ const refused_call refused_memory_calls[] = {
     {"from a pool that is gone",
      [](auto& w) { return w.device.allocate_async(1, w.gone_pool, w.queue, w.more); }, wrong_value},
     {"too much from a pool",
-     [](auto& w) { return w.device.allocate_async(16 * grain, w.from, w.queue, w.more); },
+     [](auto& w) { return w.device.allocate_async(16 * unit, w.from, w.queue, w.more); },
      status::out_of_memory},
     {"free null in order", [](auto& w) { return w.device.free_async(0, w.queue); }, wrong_value},
     {"free inside in order", [](auto& w) { return w.device.free_async(w.pooled + 256, w.queue); },
@@ -334,8 +319,8 @@ const refused_call calls_that_end_a_capture[] = {
      wrong_value},
     {"too much",
      [](auto& w) {
-       (void)w.allocated(grain, w.from, w.queue);
-       return w.device.allocate_async(16 * grain, w.from, w.queue, w.more);
+       (void)w.allocated(unit, w.from, w.queue);
+       return w.device.allocate_async(16 * unit, w.from, w.queue, w.more);
      },
      status::out_of_memory},
     {"free no block", [](auto& w) { return w.device.free_async(12345, w.queue); }, wrong_value},
@@ -392,40 +377,40 @@ TEST_F(fake_world, ends_a_capture_without_a_graph_after_a_refused_call) {
 // ---- addresses and the memory behind them ----
 
 TEST_F(fake_addresses, reserving_takes_no_capacity) {
-  const byte_range range = reserved(1000 * grain);
-  EXPECT_EQ(device.reserved_bytes(), 1000 * grain);
-  EXPECT_EQ(free_bytes(), 16 * grain);
+  const byte_range range = reserved(1000 * unit);
+  EXPECT_EQ(device.reserved_bytes(), 1000 * unit);
+  EXPECT_EQ(free_bytes(), 16 * unit);
   EXPECT_EQ(device.outstanding, 0u);
   EXPECT_EQ(device.free_reservation(range), status::success);
   EXPECT_EQ(device.reserved_bytes(), 0u);
 }
 
 TEST_F(fake_addresses, physical_memory_counts_until_it_is_released_and_unmapped) {
-  const byte_range range = reserved(2 * grain);
-  const byte_range first{range.begin, grain}, second{range.begin + grain, grain};
-  const gpu::physical_handle released_first = created(grain), unmapped_first = created(grain);
+  const byte_range range = reserved(2 * unit);
+  const byte_range first{range.begin, unit}, second{range.begin + unit, unit};
+  const gpu::physical_handle released_first = created(unit), unmapped_first = created(unit);
   EXPECT_EQ(device.map(first, released_first), status::success);
   EXPECT_EQ(device.map(second, unmapped_first), status::success);
 
   EXPECT_EQ(device.release(released_first), status::success);
   EXPECT_EQ(device.unmap(second), status::success);
-  EXPECT_EQ(free_bytes(), 14 * grain);
-  EXPECT_EQ(device.physical_bytes(), 2 * grain);
-  EXPECT_EQ(device.mapped_bytes(), grain);
-  EXPECT_EQ(device.outstanding, 2 * grain);
+  EXPECT_EQ(free_bytes(), 14 * unit);
+  EXPECT_EQ(device.physical_bytes(), 2 * unit);
+  EXPECT_EQ(device.mapped_bytes(), unit);
+  EXPECT_EQ(device.outstanding, 2 * unit);
   EXPECT_EQ(device.release(released_first), status::invalid_value);  // twice
 
   EXPECT_EQ(device.unmap(first), status::success);
-  EXPECT_EQ(free_bytes(), 15 * grain);
+  EXPECT_EQ(free_bytes(), 15 * unit);
   EXPECT_EQ(device.release(unmapped_first), status::success);
-  EXPECT_EQ(free_bytes(), 16 * grain);
+  EXPECT_EQ(free_bytes(), 16 * unit);
   EXPECT_EQ(device.outstanding, 0u);
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
 TEST_F(fake_addresses, memory_mapped_again_needs_access_again) {
-  const byte_range range = reserved(grain);
-  const gpu::physical_handle handle = created(grain);
+  const byte_range range = reserved(unit);
+  const gpu::physical_handle handle = created(unit);
   EXPECT_EQ(device.map(range, handle), status::success);
   EXPECT_EQ(device.allow_access(range, 0), status::success);
   EXPECT_EQ(device.unmap(range), status::success);
@@ -438,7 +423,7 @@ TEST_F(fake_addresses, memory_mapped_again_needs_access_again) {
 
 TEST_F(fake_addresses, each_call_has_a_modelled_cost) {
   const double before_us = device.modelled_us();
-  const byte_range range = reserved(grain);
+  const byte_range range = reserved(unit);
   EXPECT_EQ(device.modelled_us() - before_us, 1) << "one that is not in the table";
   map(range);
   EXPECT_EQ(device.allow_access(range, 0), status::success);
@@ -451,7 +436,7 @@ TEST_F(fake_addresses, each_call_has_a_modelled_cost) {
 }
 
 TEST_F(fake_addresses, the_host_cannot_touch_them) {
-  const byte_range range = reserved(grain);
+  const byte_range range = reserved(unit);
   map(range);
   EXPECT_EQ(device.allow_access(range, 0), status::success);
   EXPECT_DEATH(*static_cast<char volatile*>(range.data()) = 1, "");
@@ -460,15 +445,15 @@ TEST_F(fake_addresses, the_host_cannot_touch_them) {
 }
 
 TEST_F(fake_touchable_addresses, the_host_touches_what_is_mapped_and_accessible_and_nothing_else) {
-  const byte_range range = reserved(2 * grain);
-  const byte_range first{range.begin, grain};
+  const byte_range range = reserved(2 * unit);
+  const byte_range first{range.begin, unit};
   map(first);
   auto* const bytes = static_cast<unsigned char volatile*>(range.data());
   EXPECT_DEATH(bytes[0] = 1, "") << "without access";
   EXPECT_EQ(device.allow_access(first, 0), status::success);
   EXPECT_NE(bytes[0], 0) << "fresh memory is not zero";
-  bytes[grain - 1] = 1;
-  EXPECT_DEATH(bytes[grain] = 1, "") << "not mapped";
+  bytes[unit - 1] = 1;
+  EXPECT_DEATH(bytes[unit] = 1, "") << "not mapped";
   EXPECT_EQ(device.unmap(first), status::success);
   EXPECT_DEATH(bytes[0] = 1, "") << "not mapped any more";
   EXPECT_EQ(device.free_reservation(range), status::success);
@@ -478,22 +463,22 @@ TEST_F(fake_touchable_addresses, the_host_touches_what_is_mapped_and_accessible_
 
 TEST_F(fake_blocks, all_but_pinned_ones_take_from_the_capacity) {
   std::uintptr_t managed = 0, pinned = 0, more = 0;
-  const std::uintptr_t block = allocated(10 * grain);
-  EXPECT_EQ(device.allocate_managed(6 * grain, managed), status::success);
+  const std::uintptr_t block = allocated(10 * unit);
+  EXPECT_EQ(device.allocate_managed(6 * unit, managed), status::success);
   EXPECT_EQ(free_bytes(), 0u);
   EXPECT_EQ(device.allocate(1, more), status::out_of_memory);
   EXPECT_EQ(device.allocate_managed(1, more), status::out_of_memory);
-  EXPECT_EQ(device.allocate_pinned(100 * grain, pinned), status::success);
-  EXPECT_EQ(device.outstanding, 116 * grain);
+  EXPECT_EQ(device.allocate_pinned(100 * unit, pinned), status::success);
+  EXPECT_EQ(device.outstanding, 116 * unit);
   EXPECT_EQ(device.free(block), status::success);
-  EXPECT_EQ(free_bytes(), 10 * grain);
+  EXPECT_EQ(free_bytes(), 10 * unit);
   EXPECT_EQ(device.allocate(SIZE_MAX, more), status::out_of_memory);
   EXPECT_EQ(device.free(managed), status::success);
   EXPECT_EQ(device.free_pinned(pinned), status::success);
 }
 
 TEST_F(fake_blocks, they_lie_at_multiples_of_256_and_of_no_more) {
-  for (std::size_t bytes : {std::size_t{1}, std::size_t{256}, std::size_t{4095}, std::size_t{4096}, grain}) {
+  for (std::size_t bytes : {std::size_t{1}, std::size_t{256}, std::size_t{4095}, std::size_t{4096}, unit}) {
     const std::uintptr_t block = allocated(bytes);
     EXPECT_EQ(block % 512, 256u) << bytes;
     EXPECT_TRUE(device.accessible(reinterpret_cast<void*>(block), bytes)) << bytes;
@@ -505,14 +490,14 @@ TEST_F(fake_blocks, they_lie_at_multiples_of_256_and_of_no_more) {
 
 TEST_F(fake_blocks, the_host_touches_pinned_and_managed_ones_alone) {
   std::uintptr_t managed = 0, pinned = 0;
-  EXPECT_EQ(device.allocate_managed(grain, managed), status::success);
-  EXPECT_EQ(device.allocate_pinned(grain, pinned), status::success);
+  EXPECT_EQ(device.allocate_managed(unit, managed), status::success);
+  EXPECT_EQ(device.allocate_pinned(unit, pinned), status::success);
   for (std::uintptr_t touchable : {managed, pinned}) {
     auto* const bytes = reinterpret_cast<unsigned char*>(touchable);
     EXPECT_NE(bytes[0], 0) << "fresh memory is not zero";
-    bytes[0] = bytes[grain - 1] = 1;
+    bytes[0] = bytes[unit - 1] = 1;
   }
-  const std::uintptr_t block = allocated(grain);
+  const std::uintptr_t block = allocated(unit);
   EXPECT_DEATH(*reinterpret_cast<char volatile*>(block) = 1, "");
   EXPECT_EQ(device.free(block), status::success);
   EXPECT_EQ(device.free(managed), status::success);
@@ -520,11 +505,11 @@ TEST_F(fake_blocks, the_host_touches_pinned_and_managed_ones_alone) {
 }
 
 TEST_F(fake_touchable_blocks, writing_far_beyond_one_crashes) {
-  const std::uintptr_t block = allocated(grain);
+  const std::uintptr_t block = allocated(unit);
   auto* const bytes = reinterpret_cast<unsigned char volatile*>(block);
   bytes[0] = 1;
-  bytes[grain - 1] = 1;
-  EXPECT_DEATH(bytes[grain + 512] = 1, "");
+  bytes[unit - 1] = 1;
+  EXPECT_DEATH(bytes[unit + 512] = 1, "");
   EXPECT_EQ(device.free(block), status::success);
   EXPECT_DEATH(bytes[0] = 1, "");
 }
@@ -544,25 +529,25 @@ TEST_F(fake_blocks, freeing_one_does_not_wait_for_the_device) {
 TEST_F(fake_pool, a_freed_block_stays_in_it_and_takes_from_the_capacity) {
   const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
-  const std::uintptr_t block = allocated(4 * grain, from, queue);
-  EXPECT_TRUE(device.accessible(reinterpret_cast<void*>(block), 4 * grain));
-  EXPECT_EQ(device.outstanding, 4 * grain);
+  const std::uintptr_t block = allocated(4 * unit, from, queue);
+  EXPECT_TRUE(device.accessible(reinterpret_cast<void*>(block), 4 * unit));
+  EXPECT_EQ(device.outstanding, 4 * unit);
   EXPECT_EQ(device.free_async(block, queue), status::success);
   EXPECT_FALSE(device.accessible(reinterpret_cast<void*>(block), 1));
   EXPECT_EQ(device.outstanding, 0u);
   device.run_all();
-  EXPECT_EQ(device.pool_reserved_bytes(from), 4 * grain);
-  EXPECT_EQ(free_bytes(), 12 * grain);
+  EXPECT_EQ(device.pool_reserved_bytes(from), 4 * unit);
+  EXPECT_EQ(free_bytes(), 12 * unit);
   EXPECT_EQ(device.destroy_pool(from), status::success);
-  EXPECT_EQ(free_bytes(), 16 * grain);
+  EXPECT_EQ(free_bytes(), 16 * unit);
 }
 
 TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
   const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
-  const std::uintptr_t block = allocated(4 * grain, from, queue);
+  const std::uintptr_t block = allocated(4 * unit, from, queue);
   EXPECT_EQ(device.free_async(block, queue), status::success);
-  EXPECT_EQ(allocated(3 * grain, from, queue), block);
+  EXPECT_EQ(allocated(3 * unit, from, queue), block);
   EXPECT_EQ(device.free_async(block, queue), status::success);
   EXPECT_EQ(device.destroy_pool(from), status::success);
   queue.synchronize();
@@ -571,12 +556,12 @@ TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
 TEST_F(fake_pool, another_stream_has_it_when_the_free_has_run) {
   const gpu::stream queue{device}, other{device};
   const gpu::pool_handle from = pool();
-  const std::uintptr_t block = allocated(grain, from, queue);
+  const std::uintptr_t block = allocated(unit, from, queue);
   EXPECT_EQ(device.free_async(block, queue), status::success);
-  const std::uintptr_t second = allocated(grain, from, other);
+  const std::uintptr_t second = allocated(unit, from, other);
   EXPECT_NE(second, block);
   device.run(queue);
-  EXPECT_EQ(allocated(grain, from, other), block);
+  EXPECT_EQ(allocated(unit, from, other), block);
   EXPECT_EQ(device.free_async(block, other), status::success);
   EXPECT_EQ(device.free_async(second, other), status::success);
   EXPECT_EQ(device.destroy_pool(from), status::success);
@@ -588,19 +573,19 @@ TEST_F(fake_pool, a_synchronisation_gives_back_what_it_holds_beyond_the_threshol
   const gpu::event end{device};
   const gpu::pool_handle from = pool();
   EXPECT_EQ(device.release_threshold(from), 0u);
-  EXPECT_EQ(device.set_release_threshold(from, 3 * grain), status::success);
-  EXPECT_EQ(device.release_threshold(from), 3 * grain);
+  EXPECT_EQ(device.set_release_threshold(from, 3 * unit), status::success);
+  EXPECT_EQ(device.release_threshold(from), 3 * unit);
   const std::function<void()> ways[] = {[&] { EXPECT_EQ(device.synchronize(queue), status::success); },
                                         [&] { EXPECT_EQ(device.synchronize(end), status::success); },
                                         [&] { EXPECT_EQ(device.synchronize(), status::success); }};
   for (auto const& synchronize : ways) {
     std::vector<std::uintptr_t> blocks;
-    for (int i = 0; i < 5; ++i) blocks.push_back(allocated(grain, from, queue));
+    for (int i = 0; i < 5; ++i) blocks.push_back(allocated(unit, from, queue));
     for (std::uintptr_t block : blocks) EXPECT_EQ(device.free_async(block, queue), status::success);
     device.run_all();
-    EXPECT_EQ(device.pool_reserved_bytes(from), 5 * grain);
+    EXPECT_EQ(device.pool_reserved_bytes(from), 5 * unit);
     synchronize();
-    EXPECT_EQ(device.pool_reserved_bytes(from), 3 * grain);
+    EXPECT_EQ(device.pool_reserved_bytes(from), 3 * unit);
   }
   EXPECT_EQ(device.destroy_pool(from), status::success);
 }
@@ -608,18 +593,18 @@ TEST_F(fake_pool, a_synchronisation_gives_back_what_it_holds_beyond_the_threshol
 TEST_F(fake_pool, trimming_gives_back_what_was_freed_and_has_run) {
   const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
-  const std::uintptr_t live = allocated(grain, from, queue), freed = allocated(grain, from, queue),
-                       waiting = allocated(grain, from, queue);
+  const std::uintptr_t live = allocated(unit, from, queue), freed = allocated(unit, from, queue),
+                       waiting = allocated(unit, from, queue);
   EXPECT_EQ(device.free_async(freed, queue), status::success);
   device.run_all();
   EXPECT_EQ(device.free_async(waiting, queue), status::success);
-  EXPECT_EQ(device.trim_pool(from, 3 * grain), status::success);
-  EXPECT_EQ(device.pool_reserved_bytes(from), 3 * grain);
+  EXPECT_EQ(device.trim_pool(from, 3 * unit), status::success);
+  EXPECT_EQ(device.pool_reserved_bytes(from), 3 * unit);
   EXPECT_EQ(device.trim_pool(from, 0), status::success);
-  EXPECT_EQ(device.pool_reserved_bytes(from), 2 * grain);
+  EXPECT_EQ(device.pool_reserved_bytes(from), 2 * unit);
   device.run_all();
   EXPECT_EQ(device.trim_pool(from, 0), status::success);
-  EXPECT_EQ(device.pool_reserved_bytes(from), grain);
+  EXPECT_EQ(device.pool_reserved_bytes(from), unit);
   EXPECT_EQ(device.free_async(live, queue), status::success);
   EXPECT_EQ(device.destroy_pool(from), status::success);
   queue.synchronize();
@@ -852,7 +837,7 @@ refused_calls() {
 /// Makes each call in and beside captures of each mode, and compares the result with a table of refusals.
 /// Calls without a row are allowed.
 void expect_refusals(std::vector<test::fake_refusal> const& table) {
-  fake_device device{{.granularity_bytes = grain, .refusals = table}};
+  fake_device device{{.granularity_bytes = unit, .refusals = table}};
   const gpu::stream queue{device}, idle{device};
   const gpu::event point{device};
   for (auto const& [name, call] : refused_calls()) {
@@ -1066,12 +1051,12 @@ TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
   const gpu::pool_handle from = pool();
   std::uintptr_t inside = 0;
   const gpu::graph_handle graph = captured(queue, [&] {
-    inside = allocated(grain, from, queue);
+    inside = allocated(unit, from, queue);
     EXPECT_EQ(device.free_async(inside, queue), status::success);
     EXPECT_EQ(device.pool_reserved_bytes(from), 0u);
   });
   EXPECT_EQ(nodes(graph), 2u);
-  EXPECT_EQ(free_bytes(), 15 * grain);
+  EXPECT_EQ(free_bytes(), 15 * unit);
   EXPECT_EQ(device.free(inside), status::invalid_value);
   EXPECT_EQ(device.free_async(inside, queue), status::invalid_value);
 
@@ -1082,7 +1067,7 @@ TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
   destroy(executable);
   destroy(instantiated(graph));
   destroy(graph);
-  EXPECT_EQ(free_bytes(), 16 * grain);
+  EXPECT_EQ(free_bytes(), 16 * unit);
   EXPECT_EQ(device.destroy_pool(from), status::success);
 }
 
@@ -1131,7 +1116,7 @@ TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
   const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
   std::uintptr_t left = 0;
-  const gpu::graph_handle graph = captured(queue, [&] { left = allocated(grain, from, queue); });
+  const gpu::graph_handle graph = captured(queue, [&] { left = allocated(unit, from, queue); });
   const gpu::executable_handle executable = instantiated(graph);
   EXPECT_EQ(device.launch(executable, queue), status::success);
   EXPECT_EQ(device.launch(executable, queue), status::invalid_value);
@@ -1165,14 +1150,14 @@ TEST(fake_devices, each_thread_has_its_own_current_one) {
 }
 
 TEST(fake_devices, each_has_its_own_memory_streams_and_work) {
-  fake_device device{{.capacity_bytes = grain, .granularity_bytes = grain, .devices = 2}};
+  fake_device device{{.capacity_bytes = unit, .granularity_bytes = unit, .devices = 2}};
   std::uintptr_t first = 0, second = 0;
   int runs = 0;
-  EXPECT_EQ(device.allocate(grain, first), status::success);
+  EXPECT_EQ(device.allocate(unit, first), status::success);
   EXPECT_EQ(device.launch_on_host(nullptr, &count_up, &runs), status::success);
   const gpu::event here{device};
   EXPECT_EQ(device.make_current(1), status::success);
-  EXPECT_EQ(device.allocate(grain, second), status::success);
+  EXPECT_EQ(device.allocate(unit, second), status::success);
   EXPECT_EQ(device.record(here, nullptr), status::invalid_handle) << "an event of another device";
   EXPECT_EQ(device.synchronize(), status::success);
   EXPECT_EQ(runs, 0);
@@ -1184,15 +1169,15 @@ TEST(fake_devices, each_has_its_own_memory_streams_and_work) {
 }
 
 TEST(fake_devices, memory_is_accessible_where_access_was_granted) {
-  fake_device device{{.granularity_bytes = grain, .devices = 2}};
+  fake_device device{{.granularity_bytes = unit, .devices = 2}};
   byte_range range;
   gpu::physical_handle handle = 0;
-  EXPECT_EQ(device.reserve(grain, 0, range), status::success);
-  EXPECT_EQ(device.create(0, grain, handle), status::success);
+  EXPECT_EQ(device.reserve(unit, 0, range), status::success);
+  EXPECT_EQ(device.create(0, unit, handle), status::success);
   EXPECT_EQ(device.map(range, handle), status::success);
   EXPECT_EQ(device.allow_access(range, 1), status::success);
-  EXPECT_TRUE(device.accessible(range.data(), grain, 1));
-  EXPECT_FALSE(device.accessible(range.data(), grain, 0));
+  EXPECT_TRUE(device.accessible(range.data(), unit, 1));
+  EXPECT_FALSE(device.accessible(range.data(), unit, 0));
   EXPECT_EQ(device.unmap(range), status::success);
   EXPECT_EQ(device.release(handle), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
@@ -1234,10 +1219,10 @@ TEST_F(fake_calls, the_nth_that_can_fail_does_and_has_no_effect) {
   EXPECT_EQ(device.free(allocated(1)), status::success);  // a free is not counted
   EXPECT_EQ(device.allocate(1, block), status::out_of_memory);
   device.failure = status::unknown;
-  EXPECT_EQ(device.reserve(grain, 0, range), status::unknown);
+  EXPECT_EQ(device.reserve(unit, 0, range), status::unknown);
   EXPECT_EQ(block, 0u);
   EXPECT_EQ(device.outstanding, 0u);
-  EXPECT_EQ(device.reserve(grain, 0, range), status::success);
+  EXPECT_EQ(device.reserve(unit, 0, range), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
   EXPECT_EQ(device.calls, 4u);
 }
@@ -1262,7 +1247,7 @@ TEST_F(fake_calls, the_nth_of_one_function_fails) {
 }
 
 TEST(fake_device_threads, any_thread_may_call_at_any_time) {
-  fake_device device{{.capacity_bytes = std::size_t{1} << 30, .granularity_bytes = grain}};
+  fake_device device{{.capacity_bytes = std::size_t{1} << 30, .granularity_bytes = unit}};
   std::vector<std::thread> threads;
   std::vector<int> runs(4);
   for (std::size_t t = 0; t < runs.size(); ++t) {
@@ -1271,7 +1256,7 @@ TEST(fake_device_threads, any_thread_may_call_at_any_time) {
       gpu::event point{device};
       for (int i = 0; i < 200; ++i) {
         byte_range range;
-        EXPECT_EQ(device.reserve(grain, 0, range), status::success);
+        EXPECT_EQ(device.reserve(unit, 0, range), status::success);
         EXPECT_EQ(device.launch_on_host(queue, &count_up, &count), status::success);
         point.record(queue);
         std::uintptr_t block = 0;
@@ -1293,7 +1278,7 @@ TEST(fake_device_threads, any_thread_may_call_at_any_time) {
 TEST(fake_device_end, what_is_left_is_named) {
   const auto left_by = [](std::function<void(fake_device&)> const& body) {
     return failures_of([&] {
-      fake_device device{{.granularity_bytes = grain}};
+      fake_device device{{.granularity_bytes = unit}};
       body(device);
     });
   };
@@ -1309,12 +1294,12 @@ TEST(fake_device_end, what_is_left_is_named) {
   gpu::graph_handle graph = nullptr;
   gpu::executable_handle executable = nullptr;
   const std::pair<char const*, std::function<void(fake_device&)>> cases[] = {
-      {"1 reservations of addresses", [&](fake_device& of) { (void)of.reserve(grain, 0, range); }},
-      {"handles of physical memory", [&](fake_device& of) { (void)of.create(0, grain, handle); }},
+      {"1 reservations of addresses", [&](fake_device& of) { (void)of.reserve(unit, 0, range); }},
+      {"handles of physical memory", [&](fake_device& of) { (void)of.create(0, unit, handle); }},
       {"1 mappings",
        [&](fake_device& of) {
-         (void)of.reserve(grain, 0, range);
-         (void)of.create(0, grain, handle);
+         (void)of.reserve(unit, 0, range);
+         (void)of.create(0, unit, handle);
          (void)of.map(range, handle);
          (void)of.release(handle);
        }},

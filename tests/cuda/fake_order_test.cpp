@@ -18,21 +18,21 @@
 
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
+#include "fake_units.hpp"
 
 namespace tidemark {
 namespace {
 
 using gpu::capture_mode;
 using gpu::status;
-using test::fake_device;
 using test::failures_of;
-
-constexpr std::size_t grain = 64 * KiB;
+using test::fake_device;
+using test::unit;
 
 /// Two streams and a block for kernels.
 struct fake_order : ::testing::Test {
   fake_order() {
-    EXPECT_EQ(device.allocate(grain, address), status::success);
+    EXPECT_EQ(device.allocate(unit, address), status::success);
     EXPECT_EQ(device.create_pool(0, pool), status::success);
   }
   ~fake_order() override {
@@ -55,7 +55,7 @@ struct fake_order : ::testing::Test {
   }
 
   fake_device device{
-      {.capacity_bytes = 64 * grain, .granularity_bytes = grain, .touchable = true, .devices = 2}};
+      {.capacity_bytes = 64 * unit, .granularity_bytes = unit, .touchable = true, .devices = 2}};
   gpu::stream one{device}, other{device};
   std::uintptr_t address = 0;
   gpu::pool_handle pool = nullptr;
@@ -147,12 +147,12 @@ TEST_F(fake_order, a_free_in_stream_order_comes_behind_that_streams_work_only) {
 TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
   byte_range range;
   gpu::physical_handle handle = 0;
-  EXPECT_EQ(device.reserve(grain, 0, range), status::success);
-  EXPECT_EQ(device.create(0, grain, handle), status::success);
+  EXPECT_EQ(device.reserve(unit, 0, range), status::success);
+  EXPECT_EQ(device.create(0, unit, handle), status::success);
   for (bool wait : {true, false}) {
     EXPECT_EQ(device.map(range, handle), status::success);
     EXPECT_EQ(device.allow_access(range, 0), status::success);
-    write(one, {range.begin, grain});
+    write(one, {range.begin, unit});
     if (wait) one.synchronize();
     const std::string found = failures_of([&] { EXPECT_EQ(device.unmap(range), status::success); });
     EXPECT_EQ(found.find("cuMemUnmap takes memory") == std::string::npos, wait) << found;
@@ -196,7 +196,7 @@ TEST_F(fake_order, who_waits_for_the_device_has_waited_for_streams_that_are_gone
 
 TEST_F(fake_order, an_error_of_work_is_returned_by_every_later_call) {
   byte_range range;
-  EXPECT_EQ(device.reserve(grain, 0, range), status::success);
+  EXPECT_EQ(device.reserve(unit, 0, range), status::success);
   write(one, {range.begin, 1});
   EXPECT_NE(failures_of([&] { EXPECT_EQ(device.synchronize(), status::illegal_address); }), "");
   std::uintptr_t block = 0;
@@ -344,7 +344,7 @@ TEST_F(fake_order, branches_of_a_graph_run_in_different_orders) {
 // ---- contexts ---------------------------------------------------------------------------------------------
 
 TEST(fake_contexts, one_is_made_where_a_device_is_made_current_or_a_call_needs_one) {
-  fake_device device{{.granularity_bytes = grain, .devices = 3}};
+  fake_device device{{.granularity_bytes = unit, .devices = 3}};
   gpu::context_handle context = nullptr;
   gpu::device_number current = -1;
   EXPECT_EQ(device.current_context(context), status::success);

@@ -15,6 +15,7 @@
 
 #include "empty_capture.hpp"
 #include "fake_device.hpp"
+#include "fake_units.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark {
@@ -24,8 +25,7 @@ using gpu::status;
 using test::empty_capture;
 using test::fake_device;
 using test::fake_refusal;
-
-constexpr std::size_t unit = 64 * KiB;
+using test::unit;
 
 std::string refusal_of(std::pmr::memory_resource& resource, std::size_t bytes) {
   try {

@@ -21,6 +21,7 @@
 #include <tidemark/tidemark.hpp>
 
 #include "caught.hpp"
+#include "contains.hpp"
 #include "logged_upstream.hpp"
 #include "recording_supply.hpp"
 #include "resource_users.hpp"
@@ -30,6 +31,7 @@
 namespace {
 
 using namespace tidemark;
+using test::contains;
 using test::default_resource_scope;
 using test::recording_resource;
 using test::violation_recorder;
@@ -45,10 +47,7 @@ using floats = std::pmr::vector<float>;
   test::keep(forgotten.data());
 }
 
-bool contains(std::string const& text, std::string const& part) {
-  return text.find(part) != std::string::npos;
-}
-std::size_t count(std::string const& text, std::string const& part) {
+std::size_t occurrences(std::string const& text, std::string const& part) {
   std::size_t n = 0;
   for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
   return n;
@@ -400,7 +399,7 @@ TEST_F(missed, the_report_names_the_innermost_allocation_site) {
   const std::string report = expected.report();
   EXPECT_TRUE(contains(report, "from the default resource, at ")) << report;
   EXPECT_TRUE(contains(report, "expect_resource_test.cpp:")) << report;
-  EXPECT_EQ(count(report, " (loading weights)\n"), 1u) << report;
+  EXPECT_EQ(occurrences(report, " (loading weights)\n"), 1u) << report;
 }
 
 // T.20
@@ -412,7 +411,7 @@ TEST_F(missed, the_report_has_blocks_of_one_place_in_one_entry) {
   }
   EXPECT_TRUE(contains(expected.report(), "\n  10 blocks of 400 bytes from the default resource\n"))
       << expected.report();
-  EXPECT_EQ(count(expected.report(), "from the default resource"), 1u);
+  EXPECT_EQ(occurrences(expected.report(), "from the default resource"), 1u);
 }
 
 // T.20
@@ -433,7 +432,8 @@ TEST_F(missed, the_report_counts_places_beyond_its_bound_together) {
     forget_elsewhere();
   }
   EXPECT_EQ(expected.missed_blocks(), labels.size());
-  EXPECT_EQ(count(expected.report(), "1 block of 40 bytes from the default"), expect_resource::max_places);
+  EXPECT_EQ(occurrences(expected.report(), "1 block of 40 bytes from the default"),
+            expect_resource::max_places);
   EXPECT_TRUE(contains(expected.report(), "  20 blocks of 800 bytes from further places\n"));
 }
 

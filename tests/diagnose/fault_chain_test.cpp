@@ -57,7 +57,7 @@ void (*current_handler())(int, siginfo_t*, void*) {
 
 bool ends_by_segv(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV; }
 
-volatile sig_atomic_t calls = 0;
+volatile sig_atomic_t handler_calls = 0;
 sigjmp_buf before_fault;
 std::array<char, 16384> own_stack;
 
@@ -75,8 +75,8 @@ using fault_chain_death = fault_chain;
 
 TEST_F(fault_chain_death, calls_a_one_shot_handler_once_and_then_ends) {
   const auto once = [](int, siginfo_t*, void*) {
-    calls = calls + 1;
-    if (calls > 1) _exit(1);
+    handler_calls = handler_calls + 1;
+    if (handler_calls > 1) _exit(1);
   };
   const auto run = [&] {
     set_action(once, static_cast<int>(SA_RESETHAND));
@@ -89,11 +89,12 @@ TEST_F(fault_chain_death, calls_a_one_shot_handler_once_and_then_ends) {
 
 TEST_F(fault_chain_death, resets_a_one_shot_handler_of_a_signal_that_was_sent) {
   const auto run = [] {
-    set_action([](int, siginfo_t*, void*) { calls = calls + 1; }, static_cast<int>(SA_RESETHAND));
+    set_action([](int, siginfo_t*, void*) { handler_calls = handler_calls + 1; },
+               static_cast<int>(SA_RESETHAND));
     arena a{trapping};
     (void)in_a_scope(a);
     kill(getpid(), SIGSEGV);
-    if (calls != 1 || current_handler() != nullptr) _exit(1);
+    if (handler_calls != 1 || current_handler() != nullptr) _exit(1);
     kill(getpid(), SIGSEGV);
     _exit(2);
   };
@@ -145,8 +146,8 @@ TEST_F(fault_chain_death, takes_no_more_of_an_alternate_stack_than_a_small_handl
 
 TEST_F(fault_chain_death, nests_faults_of_a_handler_that_defers_none) {
   const auto nest = [](int, siginfo_t*, void*) {
-    calls = calls + 1;
-    if (calls == 3) _exit(42);
+    handler_calls = handler_calls + 1;
+    if (handler_calls == 3) _exit(42);
     fault();
   };
   const auto run = [&] {
@@ -231,7 +232,7 @@ TEST_F(fault_chain_death, delivers_a_sent_signal_with_its_details) {
   static siginfo_t got;
   const auto keep = [](int, siginfo_t* info, void*) {
     got = *info;
-    calls = calls + 1;
+    handler_calls = handler_calls + 1;
   };
   const auto run = [&] {
     set_action(keep, SA_RESTART);
@@ -240,17 +241,19 @@ TEST_F(fault_chain_death, delivers_a_sent_signal_with_its_details) {
     const auto send = [&] {
       (void)in_a_scope(a);
       a.release_thread_ownership();
-      if (kill(getpid(), SIGSEGV); calls != ++expected || got.si_code != SI_USER || got.si_pid != getpid())
+      if (kill(getpid(), SIGSEGV);
+          handler_calls != ++expected || got.si_code != SI_USER || got.si_pid != getpid())
         _exit(1);
       (void)in_a_scope(a);
       a.release_thread_ownership();
-      if (raise(SIGSEGV); calls != ++expected || got.si_code != SI_TKILL || got.si_uid != getuid()) _exit(2);
+      if (raise(SIGSEGV); handler_calls != ++expected || got.si_code != SI_TKILL || got.si_uid != getuid())
+        _exit(2);
       (void)in_a_scope(a);
       a.release_thread_ownership();
       sigval value{};
       value.sival_int = 4711;
       pthread_sigqueue(pthread_self(), SIGSEGV, value);
-      if (calls != ++expected || got.si_code != SI_QUEUE || got.si_value.sival_int != 4711) _exit(3);
+      if (handler_calls != ++expected || got.si_code != SI_QUEUE || got.si_value.sival_int != 4711) _exit(3);
     };
     send();
     // The only thread that does not block the signal, so that kill() chooses it.
@@ -270,7 +273,7 @@ TEST_F(fault_chain_death, delivers_a_sent_signal_with_its_details) {
 
 TEST_F(fault_chain_death, reports_a_late_use_after_a_thousand_faults_of_the_program) {
   const auto recover = [](int, siginfo_t*, void*) {
-    calls = calls + 1;
+    handler_calls = handler_calls + 1;
     siglongjmp(before_fault, 1);
   };
   for (const bool between : {false, true}) {
@@ -278,14 +281,14 @@ TEST_F(fault_chain_death, reports_a_late_use_after_a_thousand_faults_of_the_prog
       set_action(recover, 0);
       arena a{trapping};
       (void)in_a_scope(a);
-      while (calls < 1000) {
+      while (handler_calls < 1000) {
         if (sigsetjmp(before_fault, 1) == 0) fault();
         if (between) (void)in_a_scope(a);  // arms a trap, so that the handler is installed each time
       }
       if (current_handler() != recover && !between) _exit(1);
       void* const late = in_a_scope(a);
       if (sigsetjmp(before_fault, 1) == 0) (void)read(late);
-      _exit(calls == 1001 ? 42 : 2);
+      _exit(handler_calls == 1001 ? 42 : 2);
     };
     EXPECT_EXIT(run(), testing::ExitedWithCode(42), report) << between;
   }
@@ -296,7 +299,7 @@ struct sigaction earlier_action;
 TEST_F(fault_chain_death, calls_the_first_handler_for_a_later_one_that_chains) {
   const auto first = [](int, siginfo_t*, void*) { siglongjmp(before_fault, 1); };
   const auto later = [](int number, siginfo_t* info, void* context) {
-    calls = calls + 1;
+    handler_calls = handler_calls + 1;
     earlier_action.sa_sigaction(number, info, context);
   };
   const auto run = [&] {
@@ -309,9 +312,9 @@ TEST_F(fault_chain_death, calls_the_first_handler_for_a_later_one_that_chains) {
     sigaction(SIGSEGV, &action, &earlier_action);
     for (int i = 0; i < 3; ++i)
       if (sigsetjmp(before_fault, 1) == 0) fault();
-    if (calls != 3 || current_handler() != later) _exit(1);
+    if (handler_calls != 3 || current_handler() != later) _exit(1);
     if (sigsetjmp(before_fault, 1) == 0) (void)read(late);
-    _exit(calls == 4 && current_handler() == later ? 42 : 2);
+    _exit(handler_calls == 4 && current_handler() == later ? 42 : 2);
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(42), report);
 }

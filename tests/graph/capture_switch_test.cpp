@@ -29,6 +29,7 @@
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include "caught.hpp"
+#include "made_up_addresses.hpp"
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
@@ -36,12 +37,10 @@
 namespace tidemark {
 namespace {
 
+using test::address_of;
+using test::base;
 using test::recording_resource;
 using test::violation_recorder;
-
-constexpr std::uintptr_t base = 0x1'0000'0000;
-
-std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
 
 /// All that a user can see of a switch, but for `refused`.
 std::vector<std::uint64_t> state(capture_switch const& memory) {

@@ -25,20 +25,19 @@
 #include <tidemark/graph/rehearse.hpp>
 
 #include "caught.hpp"
+#include "made_up_addresses.hpp"
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark {
 namespace {
 
+using test::address_of;
+using test::base;
+using test::block_at;
+using test::max_size;
 using test::recording_resource;
 using test::violation_recorder;
-
-constexpr std::uintptr_t base = 0x1'0000'0000;
-constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
-
-std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
-void* block_at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
 /// Of which the compiler knows nothing, or it would warn of it.
 std::size_t hidden(std::size_t value) {

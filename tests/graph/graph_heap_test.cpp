@@ -23,17 +23,17 @@
 #include <tidemark/graph/rehearse.hpp>
 
 #include "counting_new.hpp"
+#include "made_up_addresses.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark {
 namespace {
 
+using test::base;
 using test::mallocs;
-using test::news;
 using test::max_news;
+using test::news;
 using test::violation_recorder;
-
-constexpr std::uintptr_t base = 0x1'0000'0000;
 
 /// Calls of the heap so far, of both kinds.
 struct heap_calls {

@@ -25,19 +25,18 @@
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include "caught.hpp"
+#include "made_up_addresses.hpp"
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark {
 namespace {
 
+using test::address_of;
+using test::base;
+using test::max_size;
 using test::recording_resource;
 using test::violation_recorder;
-
-constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
-constexpr std::uintptr_t base = 0x1'0000'0000;
-
-std::uintptr_t address_of(void const* block) { return reinterpret_cast<std::uintptr_t>(block); }
 
 struct request {
   std::size_t bytes, align;

@@ -38,6 +38,7 @@
 #include "peer_process.hpp"
 #include "process_memory.hpp"
 #include "seeds.hpp"
+#include "shared_memory_refusals.hpp"
 
 namespace tidemark {
 namespace {
@@ -50,6 +51,7 @@ using test::killed;
 using test::mapped_files;
 using test::open_files;
 using test::peer_process;
+using test::refusal_of;
 
 static_assert(std::is_nothrow_move_constructible_v<process_view> &&
               std::is_nothrow_move_assignable_v<process_view> &&
@@ -125,19 +127,6 @@ constexpr char const* reader_variable = "TIDEMARK_PROCESS_ARENA_READER";
 
 std::string temporary_path(char const* name) {
   return "/tmp/tidemark_process_arena_" + std::to_string(::getpid()) + "_" + name;
-}
-
-template <class Body>
-std::string refusal_of(shared_memory_refusal reason, Body body) {
-  try {
-    body();
-  } catch (shared_memory_error const& error) {
-    EXPECT_EQ(error.reason(), reason) << error.what();
-    return error.what();
-  } catch (std::exception const& error) {
-    return std::string{"another exception: "} + error.what();
-  }
-  return "it was not refused";
 }
 
 // ---- readers

@@ -32,6 +32,7 @@
 #include "file_call_faults.hpp"
 #include "peer_process.hpp"
 #include "process_memory.hpp"
+#include "shared_memory_refusals.hpp"
 
 namespace tidemark {
 namespace {
@@ -42,6 +43,7 @@ using test::killed;
 using test::mapped_files;
 using test::open_files;
 using test::peer_process;
+using test::refusal_of;
 
 // A range of a space, released at the end.
 struct held_range {
@@ -74,18 +76,6 @@ struct held_range {
 };
 
 unsigned char byte_at(std::uintptr_t address) { return *reinterpret_cast<unsigned char volatile*>(address); }
-
-/// What a refusal says; empty if there is none.
-template <class Body>
-std::string refusal_of(shared_memory_refusal reason, Body body) {
-  try {
-    body();
-  } catch (shared_memory_error const& error) {
-    EXPECT_EQ(error.reason(), reason) << error.what();
-    return error.what();
-  }
-  return "";
-}
 
 class temporary_folder {
  public:

@@ -106,16 +106,16 @@ class fake_nccl final : public gpu::nccl, public supply {
     if (planned != status::success) return planned;
     if (this_one_fails()) return status::unhandled_cuda_error;
     gpu::device_number device = 0;
-    std::size_t unit = 0;
+    std::size_t granularity = 0;
     byte_range range;
     gpu::physical_handle memory = 0;
     // A call of CUDA that fails is all that NCCL tells of it.
     if (bytes == 0 || device_->current_device(device) != gpu::status::success ||
-        device_->granularity(device, unit) != gpu::status::success ||
-        device_->create(device, detail::align_up(bytes, unit), memory) != gpu::status::success)
+        device_->granularity(device, granularity) != gpu::status::success ||
+        device_->create(device, detail::align_up(bytes, granularity), memory) != gpu::status::success)
       return status::unhandled_cuda_error;
-    const std::size_t rounded = detail::align_up(bytes, unit);
-    bool good = device_->reserve(rounded, unit, range) == gpu::status::success;
+    const std::size_t rounded = detail::align_up(bytes, granularity);
+    bool good = device_->reserve(rounded, granularity, range) == gpu::status::success;
     if (good && device_->map(range, memory) != gpu::status::success) {
       (void)device_->free_reservation(range);
       good = false;

@@ -19,6 +19,7 @@
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include "caught.hpp"
+#include "contains.hpp"
 #include "recording_supply.hpp"
 #include "telemetry_subjects.hpp"
 #include "thread_storm.hpp"
@@ -28,14 +29,11 @@
 namespace tidemark {
 namespace {
 
+using test::contains;
 using test::read_unseen;
 using test::recording_resource;
 using test::violation_recorder;
 using test::write_unseen;
-
-bool contains(std::string const& text, std::string const& part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// A test resource that can be destroyed early, over an upstream that compares what it gets back.
 struct tested : ::testing::Test {

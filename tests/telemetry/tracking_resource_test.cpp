@@ -11,6 +11,7 @@
 
 #include <tidemark/core/allocation_site.hpp>
 
+#include "contains.hpp"
 #include "recording_supply.hpp"
 #include "telemetry_subjects.hpp"
 #include "thread_storm.hpp"
@@ -19,6 +20,7 @@
 namespace tidemark {
 namespace {
 
+using test::contains;
 using test::recording_resource;
 using test::violation_recorder;
 
@@ -30,10 +32,6 @@ struct tracking : ::testing::Test {
   std::pmr::memory_resource& as_pmr() { return resource; }
   std::string last() const { return recorder.reports().empty() ? "" : recorder.reports().back().message; }
 };
-
-bool contains(std::string const& text, std::string const& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string line_number(unsigned line) { return ":" + std::to_string(line); }
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <string>
+
+#include <tidemark/process/shared_memory_error.hpp>
+
+namespace tidemark::test {
+
+/// The message of the shared_memory_error that `body` throws for this reason, or else what happened instead.
+template <class Body>
+std::string refusal_of(shared_memory_refusal reason, Body body) {
+  try {
+    body();
+  } catch (shared_memory_error const& error) {
+    EXPECT_EQ(error.reason(), reason) << error.what();
+    return error.what();
+  } catch (std::exception const& error) {
+    return std::string{"another exception: "} + error.what();
+  }
+  return "it was not refused";
+}
+
+}  // namespace tidemark::test
