@@ -95,7 +95,7 @@ void expect_lowest_first(kind of) {
     order by = first_to_last(n);
     for (int k = 0; k < 5; ++k) {
       std::ranges::shuffle(by, random);
-      EXPECT_TRUE(tested.layout.place(by, no_offset));
+      EXPECT_TRUE(tested.layout.place(by));
       EXPECT_EQ(tested.layout.offsets(), lowest_first(tested.instance, by)) << n << " buffers";
     }
   }
@@ -376,7 +376,7 @@ TEST(skyline_layout, goes_back_and_leaves_no_trace) {
   EXPECT_TRUE(tested.layout.place_over_fullest(by, 8));
   const std::vector<offset_type> offsets = tested.layout.offsets();
   EXPECT_GT(tested.context.nodes(), blocks.size()) << "it did not go back";
-  EXPECT_TRUE(tested.layout.place(by, no_offset));
+  EXPECT_TRUE(tested.layout.place(by));
   EXPECT_EQ(tested.layout.offsets(), lowest_first(tested.instance, by));
   EXPECT_TRUE(tested.layout.place_over_fullest(by, 8));
   EXPECT_EQ(tested.layout.offsets(), offsets);
@@ -411,7 +411,7 @@ TEST(skyline_layout, counts_what_a_fixed_buffer_takes_once) {
 /// How many steps a layout takes.
 std::uint64_t steps_of(std::vector<lifetime> const& blocks) {
   layout_of tested{blocks};
-  EXPECT_TRUE(tested.layout.place(first_to_last(blocks.size()), no_offset));
+  EXPECT_TRUE(tested.layout.place(first_to_last(blocks.size())));
   return tested.context.steps();
 }
 
@@ -476,7 +476,7 @@ TEST(skyline_layout, finds_small_buffers_among_those_that_are_larger_than_the_ro
     blocks.push_back({.lower = 0, .upper = 2 * n, .size = 1, .offset = room});
     layout_of tested{blocks};
     const order by = order_by(tested.instance, {aspect::load, aspect::duration, aspect::area});
-    EXPECT_TRUE(tested.layout.place(by, no_offset));
+    EXPECT_TRUE(tested.layout.place(by));
     return tested.context.steps();
   };
   EXPECT_LT(steps_with(70 * n), 4 * steps_with(std::size_t{1} << 60U));
@@ -517,16 +517,6 @@ TEST(skyline_layout, is_not_for_graphs) {
   const std::vector<plan_block> blocks{{.size = 1}, {.size = 1}};
   const std::vector<plan_conflict> conflicts{{0, 1}};
   EXPECT_FALSE(skyline_layout::pays(test_problem_of(blocks, conflicts, by_bytes)));
-}
-
-// P.8
-TEST(skyline_layout, ends_at_a_height) {
-  const std::vector<lifetime> blocks{{.upper = 2, .size = 3}, {.upper = 1, .size = 4}};
-  layout_of tested{blocks};
-  EXPECT_TRUE(tested.layout.place({0, 1}, 7));
-  EXPECT_EQ(tested.context.best().height, no_offset);
-  EXPECT_TRUE(tested.layout.place({0, 1}, 8));
-  EXPECT_EQ(tested.context.best().height, 7u);
 }
 
 }  // namespace

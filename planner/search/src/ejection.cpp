@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Ejection".
-// The stage of make_plan that lowers the best plan in places, and leaves the rest of it as it is.
+// Lowers the best layout in places, and leaves the rest of it as it is. What ends above a height a little
+// lower is taken out and put back, the largest first, where the least weighs what has to be taken out for it;
+// that is put back in turn. What was moved often weighs more, so that it stays and others make place.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -24,14 +26,9 @@ class conflict_index {
     by_begin_ = numbers_by(instance.buffers.size(), [&](std::uint32_t i) { return lifespan(i).begin; });
     leaf_n_ = std::bit_ceil(std::max<std::size_t>(by_begin_.size(), 1));
     latest_end_.resize(leaf_n_ * 2);
-    from_.resize(instance.section_count + std::size_t{1});
-    for (std::size_t k = 0; k < by_begin_.size(); ++k) {
-      latest_end_[leaf_n_ + k] = lifespan(by_begin_[k]).end;
-      ++from_[lifespan(by_begin_[k]).begin + std::size_t{1}];
-    }
+    for (std::size_t k = 0; k < by_begin_.size(); ++k) latest_end_[leaf_n_ + k] = lifespan(by_begin_[k]).end;
     for (std::size_t node = leaf_n_ - 1; node != 0; --node)
       latest_end_[node] = std::max(latest_end_[node * 2], latest_end_[node * 2 + 1]);
-    for (std::size_t s = 1; s < from_.size(); ++s) from_[s] += from_[s - 1];
   }
 
   /// Calls `visit` with the number of each; in a problem of lifetimes with that of i too.
@@ -41,27 +38,25 @@ class conflict_index {
       for (std::uint32_t other : instance_->neighbors_of(i)) visit(other);
       return;
     }
-    const section_range sections = lifespan(i);
-    each_live(1, {0, static_cast<std::uint32_t>(leaf_n_)}, sections.begin, visit);
-    for (std::uint32_t k = from_[sections.begin]; k < from_[sections.end]; ++k) visit(by_begin_[k]);
+    each_in(1, {0, static_cast<std::uint32_t>(leaf_n_)}, lifespan(i), visit);
   }
 
  private:
   [[nodiscard]] section_range lifespan(std::uint32_t i) const { return instance_->buffers[i].lifespan; }
 
-  /// Those that begin before a section and are live in it.
+  /// Those at some places of `by_begin_` that are live in some of the sections.
   template <class Visit>
-  void each_live(std::size_t node, section_range places, std::uint32_t section, Visit& visit) const {
-    if (places.begin >= from_[section] || latest_end_[node] <= section) return;
+  void each_in(std::size_t node, section_range places, section_range sections, Visit& visit) const {
+    const bool all_end_before = latest_end_[node] <= sections.begin;  // or there are none
+    if (all_end_before || lifespan(by_begin_[places.begin]).begin >= sections.end) return;
     if (node >= leaf_n_) return visit(by_begin_[places.begin]);
     const std::uint32_t middle = places.begin + (places.end - places.begin) / 2;
-    each_live(node * 2, {places.begin, middle}, section, visit);
-    each_live(node * 2 + 1, {middle, places.end}, section, visit);
+    each_in(node * 2, {places.begin, middle}, sections, visit);
+    each_in(node * 2 + 1, {middle, places.end}, sections, visit);
   }
 
   problem const* instance_;
   order by_begin_;
-  std::vector<std::uint32_t> from_;  // by section, the first of `by_begin_` that begins there or later
   std::size_t leaf_n_ = 0;
   std::vector<std::uint32_t> latest_end_;  // a tree over `by_begin_`; node k has the children 2k and 2k + 1
 };

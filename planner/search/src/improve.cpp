@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Stages".
+// Runs the stages one after the other until one meets the target. The last three have no end of their own:
+// they take turns, each time for twice as many nodes. So a step that one of them solves soon is never kept
+// from it for longer than all turns before took, and the limits cut off one sequence that depends on the
+// blocks and options alone.
 #include <tidemark/planner.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -32,15 +35,6 @@ void place_the_others(result& made, std::span<Block const> blocks, std::size_t a
   made.optimal = made.height == made.proven_bound;
 }
 
-// The orders of the MiniMalloc paper, and two by size.
-using enum aspect;
-constexpr std::array<aspects, 6> search_orders{{{load, duration, area},
-                                                {load, area, duration},
-                                                {load, size, duration},
-                                                {duration, load, area},
-                                                {size, duration, load},
-                                                {area, duration, load}}};
-
 /// Promotion, ejection and the search in turns, each time for longer, until the search is done. A stage that gained
 /// nothing in its last turn has a shorter one.
 void take_turns(solver_context& context, bool exact) {
@@ -51,7 +45,7 @@ void take_turns(solver_context& context, bool exact) {
   const endless_stage promotion =
       skyline_layout::pays(context.instance()) ? promote_high_ones(context) : endless_stage{};
   const endless_stage ejection = eject_high_ones(context);
-  const endless_stage search = height_search(context, search_orders);
+  const endless_stage search = height_search(context);
   bool promotion_pays = true, ejection_pays = true;
   const auto run = [&](endless_stage const& stage, char const* name, std::uint64_t nodes, bool& pays) {
     if (!stage || context.done()) return;

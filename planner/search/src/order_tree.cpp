@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
-// The PQ-tree: nodes and the log, what is around the removed leaves, replacements, and what can be gathered.
+// The PQ-tree. From the removed leaves up, `count_removed` counts what is removed below each node, as far as
+// the lowest node around all. The removed leaves can lie together if each node on the way has at most one
+// child of which a part is removed, two at the top, and those of a row are in one piece. Then the nodes are
+// taken apart from the top down: what is kept lies in a row around what is added. `gather` asks the same of
+// leaves that are not removed yet, from the top down.
 #include "order_tree.hpp"
 
 #include <algorithm>
@@ -194,8 +198,6 @@ bool order_tree::can_replace_below(node_number root) const {
   }
   return true;
 }
-
-bool order_tree::can_replace(leaf_numbers removed) { return can_replace_below(count_removed(removed)); }
 
 // ---- replacements -----------------------------------------------------------------------------------------
 

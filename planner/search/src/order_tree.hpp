@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
-// All orders of some leaves in which given sets of them lie beside each other: a PQ-tree that is changed in place.
-// Nodes count what is removed from the leaves up; what lies around is taken apart from the lowest node around all down.
+// All orders of some leaves in which given sets of them lie beside each other: a PQ-tree that is changed in
+// place. Nodes count what is removed from the leaves up; what lies around is taken apart from the lowest node
+// around all down.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +56,7 @@ class order_tree {
                                              std::span<offset_type const> sizes);
 
   /// Whether there are orders in which they lie beside each other. @pre some leaves of the tree
-  [[nodiscard]] bool can_replace(leaf_numbers removed);
+  [[nodiscard]] bool can_replace(leaf_numbers removed) { return can_replace_below(count_removed(removed)); }
 
   /// Keeps the orders without a leaf. @pre it is not the only one
   void remove(leaf_number leaf);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Orders".
-// First fit: one buffer after the other, in an order that is known at the start, each in the lowest gap. It comes near
-// the bound where buffers outlive each other in turn, which layouts that are made from below do not see.
+// First fit: one buffer after the other, in an order that is known at the start, each in the lowest gap. It
+// comes near the bound where buffers outlive each other in turn, which layouts that are made from below do
+// not see.
 #include <algorithm>
 #include <array>
 #include <cstdint>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "By pairs", which has the rules and why they hold, and "Proofs".
+// A stack of open cases, each with the least offset of each buffer, the least room above it, and which are
+// known to lie below which. The rules for the buffers of a section are followed until nothing changes: sums
+// of what lies below raise offsets, pairs without room are ordered, and orders are transitive. A case that
+// contradicts itself is closed; another is split in two at the pair with the least room.
 #include "pair_search.hpp"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "By pairs" and "Proofs".
-// A search for a layout of a given height that decides which of two buffers is the lower one.
+// A search for a layout of a given height that decides which of two buffers is the lower one, and proves that
+// there is none where it finds none. Its steps are a proof that others can check.
 #pragma once
 
 #include <cstddef>

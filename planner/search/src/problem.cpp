@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "The problem".
+// Makes the problem of the blocks: sizes rounded up and counted in the largest common unit, the sections in
+// which they are live, and bounds. A sweep over births and deaths in order of time opens a section at the
+// first birth after a death; the largest load of a section is a bound, and so is the load with the padding of
+// those that are aligned further. Where conflicts are given as pairs, the bound is the heaviest clique that a
+// greedy search from some buffers finds.
 #include "problem.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
-#include <stdexcept>
-#include <string>
 #include <tuple>
-#include <type_traits>
+
+#include "section_maximum.hpp"
 
 namespace tidemark::planner::detail {
 namespace {
@@ -53,13 +56,21 @@ void scale_to_units(problem& instance, memory_plan const& start) {
 }
 
 /// Numbers the sections, and finds their loads, of which the largest is a bound.
-void find_sections(problem& instance, std::span<event const> events) {
+void find_sections(problem& instance) {
+  // A moment, whether something is born, and the buffer: deaths before births, as a lifetime does not reach its end.
+  std::vector<std::tuple<std::uint64_t, bool, std::uint32_t>> events;
+  events.reserve(instance.buffers.size() * 2);
+  for (std::uint32_t i = 0; i < instance.buffers.size(); ++i) {
+    events.emplace_back(instance.buffers[i].moments.begin, true, i);
+    events.emplace_back(instance.buffers[i].moments.end, false, i);
+  }
+  std::ranges::sort(events);
   std::vector<offset_type>& loads = instance.section_loads;
   offset_type live = 0;
   bool died = true;
-  for (event const& e : events) {
-    buffer& at = instance.buffers[e.number];
-    if (e.birth) {
+  for (auto const& [moment, birth, number] : events) {
+    buffer& at = instance.buffers[number];
+    if (birth) {
       if (died) loads.push_back(0);
       at.lifespan.begin = static_cast<std::uint32_t>(loads.size() - 1);
       loads.back() = live += at.size;
@@ -68,7 +79,7 @@ void find_sections(problem& instance, std::span<event const> events) {
       at.lifespan.end = static_cast<std::uint32_t>(loads.size());
       live -= at.size;
     }
-    died = !e.birth;
+    died = !birth;
   }
   instance.section_count = static_cast<std::uint32_t>(loads.size());
 }
@@ -104,20 +115,10 @@ void find_padded_bound(problem& instance) {
   }
 }
 
-/// The largest load of each lifespan, by doubling: row k holds the largest of 2^k loads in a row.
 void find_buffer_loads(problem& instance) {
-  std::vector<offset_type> row = instance.section_loads;
-  const auto width = [&](std::uint32_t i) {
-    return instance.buffers[i].lifespan.end - instance.buffers[i].lifespan.begin;
-  };
-  std::uint32_t length = 1;
-  for (std::uint32_t i : numbers_by(instance.buffers.size(), width)) {
-    for (; length * 2 <= width(i); length *= 2) {
-      for (std::size_t at = 0; at + length < row.size(); ++at) row[at] = std::max(row[at], row[at + length]);
-    }
-    buffer& each = instance.buffers[i];
-    each.load = std::max(row[each.lifespan.begin], row[each.lifespan.end - length]);
-  }
+  section_maximum loads{instance.section_count};
+  loads.restart(instance.section_loads);
+  for (buffer& each : instance.buffers) each.load = loads.largest_in(each.lifespan).number;
 }
 
 /// The weight of a clique that begins with `seed` and takes its neighbors in falling size.
@@ -182,18 +183,13 @@ void describe_graph_buffers(problem& instance) {
     buffer& each = instance.buffers[i];
     each.lifespan = {i, i + 1};
     each.duration = static_cast<double>(instance.neighbors_of(i).size());
-    each.load = each.size;
-    for (std::uint32_t j : instance.neighbors_of(i)) each.load += instance.buffers[j].size;
+    each.load = static_cast<double>(each.size);
+    for (std::uint32_t j : instance.neighbors_of(i))
+      each.load += static_cast<double>(instance.buffers[j].size);
   }
 }
 
 }  // namespace
-
-std::array<double, 6> aspects_of(buffer const& each) {
-  const auto size = static_cast<double>(each.size);
-  return {0,    static_cast<double>(each.load),           each.duration, each.duration * size,
-          size, -static_cast<double>(each.lifespan.begin)};
-}
 
 problem problem_of(std::span<lifetime const> blocks, memory_plan const& start, options const& options) {
   problem instance = problem_with(blocks, options.alignment);
@@ -203,8 +199,7 @@ problem problem_of(std::span<lifetime const> blocks, memory_plan const& start, o
     instance.buffers[i].duration = static_cast<double>(block.upper - block.lower);
   }
   scale_to_units(instance, start);
-  find_sections(instance, events_of(instance.buffers.size(),
-                                    [&](std::uint32_t i) { return blocks[instance.block_of[i]]; }));
+  find_sections(instance);
   find_padded_bound(instance);
   find_buffer_loads(instance);
   return instance;
@@ -226,7 +221,9 @@ order order_by(problem const& instance, aspects const& by) {
   std::vector<std::array<double, 3>> keys;
   keys.reserve(instance.buffers.size());
   for (buffer const& each : instance.buffers) {
-    const auto values = aspects_of(each);
+    const auto size = static_cast<double>(each.size), begin = static_cast<double>(each.lifespan.begin);
+    // In the order of `aspect`.
+    const std::array values{0.0, each.load, each.duration, each.duration * size, size, -begin};
     const auto value = [&](aspect which) { return values[static_cast<std::size_t>(which)]; };
     keys.push_back({value(by[0]), value(by[1]), value(by[2])});
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "The problem".
-// The problem that the search solves, in the numbers that its stages work with.
+// The problem that the search solves, in the numbers that its stages work with: buffers with sizes in units
+// and lifespans as ranges of sections. Two buffers are in conflict if they are live in one section.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <limits>
 #include <numeric>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include <tidemark/planner.hpp>
@@ -33,26 +33,6 @@ struct range_of {
 
 /// Offsets.
 using range = range_of<std::uint64_t>;
-
-/// A block that begins or ends.
-struct event {
-  std::uint64_t moment = 0;
-  bool birth = false;
-  std::uint32_t number = 0;
-};
-
-/// The events of blocks 0 to n - 1 in order: deaths before births, as a lifetime does not reach its `upper`.
-template <class LifetimeOf>
-[[nodiscard]] std::vector<event> events_of(std::size_t n, LifetimeOf lifetime_of) {
-  std::vector<event> events;
-  events.reserve(n * 2);
-  for (std::uint32_t i = 0; i < n; ++i) {
-    events.push_back({lifetime_of(i).lower, true, i});
-    events.push_back({lifetime_of(i).upper, false, i});
-  }
-  std::ranges::sort(events, {}, [](event const& e) { return std::tuple{e.moment, e.birth, e.number}; });
-  return events;
-}
 
 /// An offset or a size, in units of which every size and fixed offset is a multiple.
 using offset_type = std::uint64_t;
@@ -86,7 +66,7 @@ struct buffer {
   section_range lifespan;         ///< in a graph: its number alone
   range moments;                  ///< its lifetime; in a graph: empty
   double duration = 0;            ///< of its lifetime; in a graph: with how many it is in conflict
-  offset_type load = 0;  ///< the largest sum of sizes in one of its sections; in a graph: with its neighbors
+  double load = 0;  ///< the largest sum of sizes in one of its sections; in a graph: with its neighbors
 
   [[nodiscard]] bool is_fixed() const noexcept { return fixed != no_offset; }
   /// Where it must lie; empty if it is not fixed.
@@ -153,9 +133,6 @@ enum class aspect : std::uint8_t { none, load, duration, area, size, birth };
 
 /// What an order goes by: the first, among equals the second, and so on.
 using aspects = std::array<aspect, 3>;
-
-/// What a buffer has of each aspect, in their order.
-[[nodiscard]] std::array<double, 6> aspects_of(buffer const& each);
 
 /// All buffers by these aspects, the first one first; equal ones by their number.
 [[nodiscard]] order order_by(problem const& instance, aspects const& by);

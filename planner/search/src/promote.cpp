@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
-// The stage of make_plan that makes layout after layout. Each places earlier what is live where the last came too
-// high.
+// Makes layout after layout from below. Buffers come in the order of the weights of their sections, summed
+// over their lifespan; a section in which something came too high weighs more in the next layout, so that
+// what is live there is placed earlier. After eight layouts the weights begin anew, with another power of the
+// loads.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

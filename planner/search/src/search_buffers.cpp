@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Canonical order".
+// Finds which buffers are alike, which are live in the same sections, and the least size of the others in
+// their sections, each by a sort or a sweep over the sections.
 #include "search_buffers.hpp"
 
 #include <algorithm>

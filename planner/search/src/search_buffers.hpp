@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Canonical order".
-// What the searches for a layout of a given height know of each buffer from the start.
+// What the exact searches know of each buffer from the start. Of all layouts of a height they look for the
+// least, comparing offsets in an order: so of buffers that are alike the first is the lower one, and each
+// lies on another.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
-// Numbers of sections that grow by ranges, and which of a range is the largest.
+// Numbers of sections that grow by ranges, and which of a range is the largest: a segment tree. A node has
+// what was added to all of its sections, and the largest number below it.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "problem.hpp"

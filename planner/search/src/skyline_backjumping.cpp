@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
-// How a layout that goes by the fullest section goes back where too much is wasted.
+// How a layout that goes by the fullest section goes back where too much is wasted. Each decision is kept
+// with the changes since. Where a section gets fuller than the limit, the decision that shaped its plateau is
+// undone, and another buffer is tried there; where enough were tried, the decision that shaped the plateau
+// before it is undone instead. Where no try holds the limit, it is raised to the least that one of them came
+// to.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +36,7 @@ bool skyline_layout::place_over_fullest(order const& by, std::size_t max_tried) 
   past_.steps_left = steps_per_try * max_tried * by.size();
   past_.raises_left = raises_per_step * past_.steps_left;
   fullness_.restart(instance_->section_loads);
-  return place_all(by, no_offset);
+  return place_all(by);
 }
 
 /// Notes that a buffer is placed on a plateau, so that this can be taken back.

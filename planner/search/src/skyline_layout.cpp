@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Plateaus".
+// Places the buffer that can lie lowest. The lowest plateau of the skyline is taken from a heap; the first
+// buffer of the order that lies within it is found in a k-d tree over where buffers begin and end. If there
+// is none, the plateau is raised to its lower neighbor. What fixed buffers are in the way of waits in a
+// second heap, for the level at which it can lie.
 #include "skyline_layout.hpp"
 
 #include <algorithm>
@@ -103,13 +107,13 @@ void skyline_layout::split(section_range places, axis by) {
   split({middle, places.end}, next);
 }
 
-bool skyline_layout::place(order const& by, offset_type max_height) {
+bool skyline_layout::place(order const& by) {
   over_fullest_ = false;
   past_ = {};
-  return place_all(by, max_height);
+  return place_all(by);
 }
 
-bool skyline_layout::place_all(order const& by, offset_type max_height) {
+bool skyline_layout::place_all(order const& by) {
   restart(by);
   while (left_ != 0) {
     const auto [level, begin] = lowest_.top();
@@ -140,8 +144,7 @@ bool skyline_layout::place_all(order const& by, offset_type max_height) {
     }
     const std::uint32_t next = by_rank_[rank];
     buffer const& placed = instance_->buffers[next];
-    const offset_type offset = lowest_offset(next, level), top = offset + placed.size;
-    if (top >= max_height) return true;
+    const offset_type offset = lowest_offset(next, level);
     if (offset - level >= placed.align) {
       remove(rank, offset);
       if (!context_->count_steps(steps_)) return false;
@@ -150,7 +153,7 @@ bool skyline_layout::place_all(order const& by, offset_type max_height) {
     decide(rank, begin);
     remove(rank);
     offsets_[next] = offset;
-    put(begin, placed.lifespan, top);
+    put(begin, placed.lifespan, offset + placed.size);
     --left_;
     // Padding is taken as it comes: there is some below most of what is aligned further.
     if (over_fullest_ && offset != level)
@@ -290,23 +293,14 @@ void skyline_layout::search(std::size_t node, query const& asked) {
 /// Of those that have all their sections within `sections`, are no larger than the room, and were not tried: the least
 /// alignment. None: that of 0.
 std::uint8_t skyline_layout::least_align_bits(section_range sections, offset_type room) {
-  found_bits_ = max_align_bits;
-  search_least_aligned(1, sections, room);
-  return found_bits_;
-}
-
-void skyline_layout::search_least_aligned(std::size_t node, section_range sections, offset_type room) {
-  summary const& here = tree_[node];
-  ++steps_;
-  if (here.least_align_bits >= found_bits_ || here.least_size > room || here.least.end > sections.end ||
-      here.last.begin < sections.begin)
-    return;
-  if (node >= leaf_n_) {
-    if (!was_tried(here.first_rank)) found_bits_ = here.least_align_bits;
-    return;
+  std::uint8_t least = max_align_bits;
+  while (least != 0) {
+    const auto below = static_cast<std::uint8_t>(least - 1);
+    const std::uint32_t rank = first_of({sections, reversed(sections), below, room});
+    if (rank == no_number) break;
+    least = bits_of(instance_->buffers[by_rank_[rank]].align);
   }
-  search_least_aligned(node * 2, sections, room);
-  search_least_aligned(node * 2 + 1, sections, room);
+  return least;
 }
 
 void skyline_layout::set_plateau(section_range sections, offset_type level, std::uint32_t begin_before) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Plateaus".
-// A layout that is made from below, in O(n log n) for most problems.
-// By the fullest sections it takes up to some 50 times that.
+// A layout that is made from below: next comes what can lie lowest, in O(n log n) for most problems. By the
+// fullest sections it takes up to some 50 times that.
 #pragma once
 
 #include <algorithm>
@@ -56,10 +56,10 @@ class skyline_layout {
   /// soon, nor where much is padding, as nothing is put there later.
   [[nodiscard]] static bool pays(problem const& instance);
 
-  /// Offers the layout, unless it gets as high as `max_height`. @return false if the search was cut off.
-  bool place(order const& by, offset_type max_height);
+  /// Offers the layout. @return false if the search was cut off.
+  bool place(order const& by);
 
-  /// The same by the fullest sections, of any height. Where a decision is taken back, `max_tried` others are
+  /// The same by the fullest sections. Where a decision is taken back, `max_tried` others are
   /// tried in its place. It goes back until it has placed buffers or let them wait 2 n `max_tried` times,
   /// or raised plateaus twice as often.
   bool place_over_fullest(order const& by, std::size_t max_tried);
@@ -136,7 +136,7 @@ class skyline_layout {
   static constexpr std::uint32_t no_number = ~std::uint32_t{0};
 
   void split(section_range places, axis by);
-  bool place_all(order const& by, offset_type max_height);
+  bool place_all(order const& by);
   void restart(order const& by);
   void summarize(std::size_t node);
   [[nodiscard]] summary leaf_of(std::uint32_t rank) const;
@@ -150,7 +150,6 @@ class skyline_layout {
   [[nodiscard]] std::uint32_t first_of(query const& asked);
   void search(std::size_t node, query const& asked);
   [[nodiscard]] std::uint8_t least_align_bits(section_range sections, offset_type room);
-  void search_least_aligned(std::size_t node, section_range sections, offset_type room);
   [[nodiscard]] std::uint32_t next_on(section_range sections, offset_type level);
   plateau& change_plateau(std::uint32_t begin);
   void set_plateau(section_range sections, offset_type level, std::uint32_t begin_before);
@@ -211,7 +210,6 @@ class skyline_layout {
   std::size_t left_ = 0;  // to be placed
   std::vector<offset_type> offsets_;
   std::uint32_t found_ = no_number;  // a rank
-  std::uint8_t found_bits_ = 0;
   std::uint64_t steps_ = 0;
 };
 

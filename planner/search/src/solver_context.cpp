@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Progress and limits".
+// Counts nodes and steps by stage, keeps the lowest layout, reports progress, and turns the layout into a
+// plan in bytes.
 #include "solver_context.hpp"
 
 #include <algorithm>
@@ -74,10 +76,6 @@ void solver_context::offer(std::vector<offset_type> const& offsets) {
 void solver_context::raise_bound(offset_type height) {
   proven_bound_ = std::max(proven_bound_, height);
   target_ = std::max(target_, proven_bound_);
-}
-
-std::size_t solver_context::best_height_bytes() const noexcept {
-  return best_.height * instance_->unit_bytes;
 }
 
 void solver_context::report() {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Stages".
-// The stages of `improve`.
+// The stages of `improve`, from cheap to expensive: one pass along time, a few orders, then promotion,
+// ejection and the search in turns.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <span>
 
 #include "solver_context.hpp"
 
@@ -31,8 +30,8 @@ using endless_stage = std::function<void(std::uint64_t max_nodes)>;
 /// A buffer takes O(k log k) steps where k are in conflict with it.
 [[nodiscard]] endless_stage eject_high_ones(solver_context& context);
 
-/// Goes through all layouts of a height that need to be looked at.
-/// @param orders what they go by; they must outlive the stage.
-[[nodiscard]] endless_stage height_search(solver_context& context, std::span<aspects const> orders);
+/// Looks for layouts of given heights, along the skyline, by rising offset, along time and by pairs, or proves that
+/// there are none.
+[[nodiscard]] endless_stage height_search(solver_context& context);
 
 }  // namespace tidemark::planner::detail

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
+// At each moment what died becomes a gap, and the likely choices of gaps for what is born are listed, in
+// stages (`find_choices_of`). A choice is made in the PQ-tree, which refuses it if its gaps cannot lie
+// together. Where no choice is left, it goes back some levels, further the longer no try came further. After
+// some failures a try begins at the other end of time, with some choices exchanged. `find_offsets` goes back
+// from the last moment, and puts what was replaced where what replaced it lies.
 #include "time_search.hpp"
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <functional>
 #include <ranges>
 #include <tuple>
 #include <utility>
@@ -21,10 +26,6 @@ constexpr std::size_t max_choices = 64;
 constexpr std::size_t max_old_gaps = 48;
 // Of a gap: places to which some of it can move.
 constexpr std::size_t max_spares = 2;
-
-[[nodiscard]] bool contains(std::vector<std::uint32_t> const& some, std::uint32_t one) {
-  return std::ranges::find(some, one) != some.end();
-}
 
 /// Those of some whose bits are set.
 [[nodiscard]] std::vector<std::uint32_t> chosen(std::vector<std::uint32_t> const& some, std::uint32_t bits) {
@@ -326,7 +327,8 @@ void time_search::find_old(level& at) {
   at.all_gaps = true;
   for (leaf_number each : tree_.leaves()) {
     at.all_gaps = at.all_gaps && leaves_[each].is_gap;
-    if (leaves_[each].is_gap && sizes_[each] != 0 && !contains(at.fresh, each)) at.old.push_back(each);
+    const bool is_fresh = std::ranges::find(at.fresh, each) != at.fresh.end();
+    if (leaves_[each].is_gap && sizes_[each] != 0 && !is_fresh) at.old.push_back(each);
   }
   if (!at.all_gaps) sort_by_distance(at);
 }
@@ -375,7 +377,6 @@ void time_search::find_choices_of(level& at, stage which) {
   }
   switch (which) {
     case stage::one_gap_more:
-      add_choice(at, at.fresh);
       add_with_one(at, at.fresh);
       return;
     case stage::around:
@@ -385,14 +386,12 @@ void time_search::find_choices_of(level& at, stage which) {
       add_two_places(at);
       return;
     case stage::two_gaps_more:
-      add_with_exactly_three(at);
-      add_with_two(at, at.fresh);
+      add_with_two(at);
       return;
     case stage::one_less:
       for (std::size_t k = 0; k < at.fresh.size(); ++k) {
         leaves some = at.fresh;
         some.erase(some.begin() + static_cast<std::ptrdiff_t>(k));
-        add_choice(at, some);
         add_with_one(at, some);
       }
       return;
@@ -410,64 +409,59 @@ void time_search::shuffle_choices(level& at) {
   }
 }
 
-void time_search::add_choice(level& at, leaves gaps) {
+void time_search::add_choice(level& at, leaves gaps, offset_type part) {
   if (gaps.empty() || size_of(gaps) < at.needed || at.choices.size() >= max_choices) return;
-  at.choices.push_back({{std::move(gaps), births_of(now())}});
+  at.choices.push_back({{std::move(gaps), births_of(now()), part}});
 }
 
-/// These and a part of one old gap, with which nothing is left over of their place.
-void time_search::add_with_part(level& at, leaves const& some) {
-  const offset_type has = size_of(some);
-  if (has >= at.needed) return;
-  for (leaf_number each : at.old) {
-    if (has + sizes_[each] <= at.needed || !can_cut(each) || at.choices.size() >= max_choices) continue;
-    at.choices.push_back({{some, births_of(now()), at.needed - has}});
-    at.choices.back().back().gaps.push_back(each);
-  }
+/// Some gaps and some old ones; of the last one a part, unless that is 0.
+void time_search::add_with(level& at, leaves some, leaves const& old, offset_type part) {
+  some.insert(some.end(), old.begin(), old.end());
+  add_choice(at, std::move(some), part);
 }
 
-/// These and one old gap: those that are just large enough first.
+/// These alone, then these and one old gap: those first that are just large enough, then parts of one with which nothing
+/// is left over of their place.
 void time_search::add_with_one(level& at, leaves const& some) {
+  add_choice(at, some);
   const offset_type has = size_of(some);
-  for (bool exact : {true, false}) {
-    if (!exact) add_with_part(at, some);
+  const auto add_each = [&](auto is_next, offset_type part) {
     for (leaf_number each : at.old) {
-      if ((has + sizes_[each] == at.needed) != exact) continue;
-      leaves with = some;
-      with.push_back(each);
-      add_choice(at, std::move(with));
+      if (is_next(each)) add_with(at, some, {each}, part);
     }
-  }
+  };
+  const auto is_exact = [&](leaf_number each) { return has + sizes_[each] == at.needed; };
+  const auto is_larger = [&](leaf_number each) { return has + sizes_[each] > at.needed && can_cut(each); };
+  add_each(is_exact, 0);
+  if (has < at.needed) add_each(is_larger, at.needed - has);
+  add_each(std::not_fn(is_exact), 0);
 }
 
-void time_search::add_with_two(level& at, leaves const& some) {
-  const offset_type has = size_of(some);
+/// The fresh gaps and three old ones, then they and two, likewise.
+void time_search::add_with_two(level& at) {
+  add_with_exactly_three(at);
+  const offset_type has = size_of(at.fresh);
   for (bool exact : {true, false}) {
     for (std::size_t second = 1; second < at.old.size(); ++second) {
       for (std::size_t first = 0; first < second; ++first) {
         const offset_type sum = has + sizes_[at.old[first]] + sizes_[at.old[second]];
-        if ((sum == at.needed) != exact) continue;
-        leaves with = some;
-        with.insert(with.end(), {at.old[first], at.old[second]});
-        add_choice(at, std::move(with));
+        if ((sum == at.needed) == exact) add_with(at, at.fresh, {at.old[first], at.old[second]});
       }
     }
   }
 }
 
-/// The fresh ones and three of the nearest old gaps that are just large enough.
+/// The fresh gaps and three of the nearest old ones that are just large enough.
 void time_search::add_with_exactly_three(level& at) {
-  constexpr std::size_t max_near = 16;
-  const std::size_t n = std::min(at.old.size(), max_near);
-  const offset_type has = size_of(at.fresh);
+  const std::size_t n = std::min<std::size_t>(at.old.size(), 16);
   for (std::size_t third = 2; third < n; ++third) {
     for (std::size_t second = 1; second < third; ++second) {
       for (std::size_t first = 0; first < second; ++first) {
-        leaves with{at.old[first], at.old[second], at.old[third]};
-        if (has + size_of(with) != at.needed) continue;
-        with.insert(with.begin(), at.fresh.begin(), at.fresh.end());
+        leaves gaps = at.fresh;
+        gaps.insert(gaps.end(), {at.old[first], at.old[second], at.old[third]});
+        if (size_of(gaps) != at.needed) continue;
         if (!context_->count_steps(leaves_.size())) return;
-        if (lie_together(with)) add_choice(at, std::move(with));
+        if (lie_together(gaps)) add_choice(at, std::move(gaps));
       }
     }
   }

@@ -138,10 +138,10 @@ class time_search {
   [[nodiscard]] bool find_choices(level& at);
   void find_choices_of(level& at, stage which);
   void shuffle_choices(level& at);
-  void add_choice(level& at, leaves gaps);
+  void add_choice(level& at, leaves gaps, offset_type part = 0);
+  void add_with(level& at, leaves some, leaves const& old, offset_type part = 0);
   void add_with_one(level& at, leaves const& some);
-  void add_with_part(level& at, leaves const& some);
-  void add_with_two(level& at, leaves const& some);
+  void add_with_two(level& at);
   void add_with_exactly_three(level& at);
   void add_around(level& at);
   void add_two_places(level& at);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// planner/docs/planner.md, "Along the skyline".
-#include "skyline_search.hpp"
+// planner/docs/planner.md, "Canonical order", "By rising offset" and "Along the skyline".
+// Depth first: `solve` looks up whether what is left has failed before, `try_cases` finds which may come
+// next, `place` and `waste` make a case, and undo it where what follows fails. What is left of each node on
+// the way lies on one stack. A case is cut off where a section could not hold what is left in it.
+#include "exact_search.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -16,7 +19,7 @@ namespace {
 
 }  // namespace
 
-skyline_search::skyline_search(solver_context& context)
+exact_search::exact_search(solver_context& context)
     : context_{&context},
       instance_{&context.instance()},
       offsets_(instance_->buffers.size()),
@@ -36,18 +39,10 @@ skyline_search::skyline_search(solver_context& context)
   }
 }
 
-outcome skyline_search::probe(order const& by, offset_type height, std::uint64_t max_nodes) {
+outcome exact_search::probe(way which, order const& by, offset_type height, std::uint64_t max_nodes) {
+  way_ = which;
   height_ = height;
   nodes_end_ = context_->nodes() + max_nodes;
-  begin_probe(by);
-  const node all{.begin = 0, .end = stack_.size(), .sections = {0, instance_->section_count}};
-  for (unplaced each : stack_) {
-    if (each.offset + ranked_[each.rank].size > height_) return outcome::impossible;
-  }
-  return sections_hold(all) ? split_and_solve(all) : outcome::impossible;
-}
-
-void skyline_search::begin_probe(order const& by) {
   ++generation_;
   ranked_ = rank_shapes(shapes_, by);
   std::ranges::fill(skyline_, offset_type{0});
@@ -57,40 +52,49 @@ void skyline_search::begin_probe(order const& by) {
   stack_.clear();
   for (std::uint32_t rank = 0; rank < ranked_.size(); ++rank) {
     lowest_[rank] = ranked_[rank].fixed_offset;
+    if (lowest_[rank] + ranked_[rank].size > height_) return outcome::impossible;
     stack_.push_back({lowest_[rank], rank});
   }
+  const node all{.begin = 0, .end = stack_.size(), .sections = {0, instance_->section_count}, .last = {}};
+  return sections_hold(all) ? split_and_solve(all) : outcome::impossible;
 }
 
 /// Counts a node. @return false if the probe gives up.
-bool skyline_search::may_visit(node const& at) {
+bool exact_search::may_visit(node const& at) {
   const std::size_t n = at.end - at.begin;
   return context_->count_node(n) && context_->nodes() <= nodes_end_ && stack_.size() + n <= max_stack &&
          depth_ < max_depth;
 }
 
 /// Whether two that have the same sections would lie on each other in the wrong order.
-bool skyline_search::stacked_wrongly(unplaced each) const {
+bool exact_search::stacked_wrongly(unplaced each) const {
   ranked const& shape = ranked_[each.rank];
   stack_top const& top = stack_tops_[shape.stack_group];
   return top.end == each.offset && each.rank < top.rank && shape.swaps && ranked_[top.rank].swaps;
 }
 
-/// Whether it fits between the sides of a plateau, can lie on it, and is the first of those alike.
-bool skyline_search::lies_on_plateau(unplaced each) const {
-  ranked const& shape = ranked_[each.rank];
-  const bool is_on_skyline = skyline_[shape.lifespan.begin] == each.offset;
-  if (!is_on_skyline || plateau_end_[shape.lifespan.begin] < shape.lifespan.end) return false;
-  return (shape.twin == no_rank || lowest_[shape.twin] == no_offset) && !stacked_wrongly(each);
+/// Whether the least layout can have it next, where it could lie: it is the first left of those alike, and not stacked
+/// wrongly.
+bool exact_search::may_be_next(unplaced each) const {
+  const std::uint32_t twin = ranked_[each.rank].twin;
+  return (twin == no_rank || lowest_[twin] == no_offset) && !stacked_wrongly(each);
 }
 
-bool skyline_search::section_holds_with(std::uint32_t section, std::uint32_t rank) const {
+/// Whether it fits between the sides of a plateau, and can lie on it.
+bool exact_search::lies_on_plateau(unplaced each) const {
+  const section_range sections = ranked_[each.rank].lifespan;
+  return skyline_[sections.begin] == each.offset && plateau_end_[sections.begin] >= sections.end &&
+         may_be_next(each);
+}
+
+bool exact_search::section_holds_with(std::uint32_t section, std::uint32_t rank) const {
   return has_section(ranked_[rank].lifespan, section) && lowest_[rank] != no_offset &&
          lowest_[rank] + left_[section] <= height_;
 }
 
 /// Whether the section has one left that is low enough for all that is left in it. The one that was found
 /// last is tested first; mostly it still is.
-bool skyline_search::section_holds(std::uint32_t section, node const& at) {
+bool exact_search::section_holds(std::uint32_t section, node const& at) {
   if (left_[section] == 0 || section_holds_with(section, witness_[section])) return true;
   for (std::size_t k = at.begin; k < at.end; ++k) {
     if (!section_holds_with(section, stack_[k].rank)) continue;
@@ -101,7 +105,7 @@ bool skyline_search::section_holds(std::uint32_t section, node const& at) {
 }
 
 /// Whether all sections of a node hold. The one that failed last is tested first.
-bool skyline_search::sections_hold(node const& at) {
+bool exact_search::sections_hold(node const& at) {
   if (has_section(at.sections, suspect_) && !section_holds(suspect_, at)) return false;
   for (std::uint32_t section = at.sections.begin; section < at.sections.end; ++section) {
     if (section_holds(section, at)) continue;
@@ -111,19 +115,14 @@ bool skyline_search::sections_hold(node const& at) {
   return true;
 }
 
-state_key skyline_search::key_of(node const& at) const {
+state_key exact_search::key_of(node const& at) const {
   state_key key{.low = generation_, .high = generation_};
   for (std::size_t k = at.begin; k < at.end; ++k)
     add_to_key(key, stack_[k].rank, stacked_wrongly(stack_[k]), stack_[k].offset);
   return key;
 }
 
-/// `lowest_` is that of the node again.
-void skyline_search::note_offsets(node const& at) {
-  for (std::size_t k = at.begin; k < at.end; ++k) lowest_[stack_[k].rank] = stack_[k].offset;
-}
-
-void skyline_search::find_plateaus(section_range sections) {
+void exact_search::find_plateaus(section_range sections) {
   for (std::uint32_t begin = sections.begin, end = begin; begin < sections.end; begin = end) {
     for (; end < sections.end && skyline_[end] == skyline_[begin]; ++end) continue;
     const bool is_low = (begin == sections.begin || skyline_[begin - 1] > skyline_[begin]) &&
@@ -133,7 +132,7 @@ void skyline_search::find_plateaus(section_range sections) {
 }
 
 /// The section of a plateau with the fewest cases, and of those the one with the fewest bytes to spare.
-skyline_search::decision skyline_search::decide(node const& at) {
+exact_search::decision exact_search::decide(node const& at) {
   find_plateaus(at.sections);
   for (std::uint32_t s = at.sections.begin; s <= at.sections.end; ++s) cases_[s] = 0;
   for (std::size_t k = at.begin; k < at.end; ++k) {
@@ -156,10 +155,10 @@ skyline_search::decision skyline_search::decide(node const& at) {
   return fewest;
 }
 
-/// Puts what is left of a node onto the stack, all but one, with those in these sections at `top` or above.
-/// @return whether all of it can still be placed.
-bool skyline_search::push_raised(node const& at, section_range sections, offset_type top,
-                                 std::uint32_t except) {
+/// Puts what is left of a node onto the stack, all but one, with those in these sections at `top` or above, and finds
+/// how low each can be placed behind the last one. @return whether all of it can be, below `height_`
+bool exact_search::push_raised(node const& at, section_range sections, offset_type top, std::uint32_t except,
+                               node& child) {
   for (std::size_t k = at.begin; k < at.end; ++k) {
     unplaced each = stack_[k];
     if (each.rank == except) continue;
@@ -167,34 +166,39 @@ bool skyline_search::push_raised(node const& at, section_range sections, offset_
     if (each.offset < top && shape.lifespan.overlaps(sections)) {
       if (shape.fixed) return false;
       each.offset = align_up(top, shape.align);
-      if (each.offset + shape.size > height_) return false;
     }
+    const offset_type lowest = each < child.last ? child.last.offset + shape.least_neighbor : each.offset;
+    if (lowest + shape.size > height_) return false;
+    lowest_[each.rank] = lowest;
     stack_.push_back(each);
   }
+  child.end = stack_.size();
   return true;
 }
 
-outcome skyline_search::solve(node const& at) {
+outcome exact_search::solve(node const& at) {
   if (at.end - at.begin == 1) {
     unplaced const& only = stack_[at.begin];
     offsets_[ranked_[only.rank].number] = only.offset;
     return outcome::found;
   }
   const state_key key = key_of(at);
-  const std::size_t place_of_key = key.low % failures_.size();
-  if (failures_[place_of_key] == key) return outcome::impossible;
+  failure& known = failures_[key.low % failures_.size()];
+  if (known.key == key && known.last <= at.last) return outcome::impossible;
   const outcome result = try_cases(at);
-  if (result == outcome::impossible) failures_[place_of_key] = key;
+  if (result == outcome::impossible) known = {key, at.last};
   return result;
 }
 
-outcome skyline_search::try_cases(node const& at) {
-  const decision next = decide(at);
+/// Places each of those that may be next, until one leads to a layout.
+outcome exact_search::try_cases(node const& at) {
   const std::size_t first = candidates_.size();
-  for (std::size_t k = at.begin; next.cases != 0 && k < at.end; ++k) {
-    const unplaced each = stack_[k];
-    if (has_section(ranked_[each.rank].lifespan, next.section) && lies_on_plateau(each))
-      candidates_.push_back(each);
+  decision next;
+  if (way_ == way::by_rising_offset) {
+    find_by_rising_offset(at);
+  } else {
+    next = decide(at);
+    if (next.cases != 0) find_on_plateau(at, next.section);
   }
   const std::size_t end = candidates_.size();
   outcome result = outcome::impossible;
@@ -206,18 +210,42 @@ outcome skyline_search::try_cases(node const& at) {
   return result == outcome::impossible && next.may_waste ? waste(at, next.section) : result;
 }
 
-/// Places one of a node on the skyline, and then the others.
-outcome skyline_search::place(node const& at, unplaced next) {
+void exact_search::find_on_plateau(node const& at, std::uint32_t section) {
+  for (std::size_t k = at.begin; k < at.end; ++k) {
+    const unplaced each = stack_[k];
+    if (has_section(ranked_[each.rank].lifespan, section) && lies_on_plateau(each))
+      candidates_.push_back(each);
+  }
+}
+
+/// None may begin where another one that is left could end, or so high that the fullest section could not hold what is
+/// left in it.
+void exact_search::find_by_rising_offset(node const& at) {
+  offset_type window = no_offset, most_left = 0;
+  for (std::size_t k = at.begin; k < at.end; ++k)
+    window = std::min(window, stack_[k].offset + ranked_[stack_[k].rank].size);
+  for (std::uint32_t s = at.sections.begin; s < at.sections.end; ++s)
+    most_left = std::max(most_left, left_[s]);
+  const offset_type highest = std::min(window - 1, height_ - most_left);
+  const auto first = static_cast<std::ptrdiff_t>(candidates_.size());
+  for (std::size_t k = at.begin; k < at.end; ++k) {
+    const unplaced each = stack_[k];
+    if (each.offset <= highest && each >= at.last && may_be_next(each)) candidates_.push_back(each);
+  }
+  std::sort(candidates_.begin() + first, candidates_.end());
+}
+
+/// Places one of a node, and then the others.
+outcome exact_search::place(node const& at, unplaced next) {
   if (!may_visit(at)) return outcome::unknown;
   ranked const& shape = ranked_[next.rank];
   const offset_type top = next.offset + shape.size;
-  node child{.begin = stack_.size(), .end = 0, .sections = at.sections};
+  node child{.begin = stack_.size(), .end = 0, .sections = at.sections, .last = {}};
+  if (way_ == way::by_rising_offset) child.last = next;
   outcome result = outcome::impossible;
-  if (push_raised(at, shape.lifespan, top, next.rank)) {
-    child.end = stack_.size();
+  lowest_[next.rank] = no_offset;
+  if (push_raised(at, shape.lifespan, top, next.rank, child)) {
     offsets_[shape.number] = next.offset;
-    note_offsets(child);
-    lowest_[next.rank] = no_offset;
     const stack_top was = std::exchange(stack_tops_[shape.stack_group], {top, next.rank});
     for (std::uint32_t s = shape.lifespan.begin; s < shape.lifespan.end; ++s) {
       left_[s] -= shape.size;
@@ -229,14 +257,13 @@ outcome skyline_search::place(node const& at, unplaced next) {
       skyline_[s] = next.offset;
     }
     stack_tops_[shape.stack_group] = was;
-    note_offsets(at);
   }
   stack_.resize(child.begin);
   return result;
 }
 
 /// Solves what is left, as one part or several.
-outcome skyline_search::solve_without(node const& at, node const& child, ranked const& placed) {
+outcome exact_search::solve_without(node const& at, node const& child, ranked const& placed) {
   ++depth_;
   // What is at the edge of the node's sections is one part less, and no cut.
   bool splits = left_[at.sections.begin] == 0 || left_[at.sections.end - 1] == 0;
@@ -250,7 +277,7 @@ outcome skyline_search::solve_without(node const& at, node const& child, ranked 
 }
 
 /// Leaves the bytes of a section unused that are below all that can then lie next in it.
-outcome skyline_search::waste(node const& at, std::uint32_t section) {
+outcome exact_search::waste(node const& at, std::uint32_t section) {
   if (!may_visit(at)) return outcome::unknown;
   const offset_type level = skyline_[section];
   offset_type next = no_offset;
@@ -262,24 +289,21 @@ outcome skyline_search::waste(node const& at, std::uint32_t section) {
     else if (!shape.fixed) next = std::min(next, align_up(offset + shape.least_neighbor, shape.align));
   }
   if (next == no_offset || next > height_ - left_[section]) return outcome::impossible;
-  node child{.begin = stack_.size(), .end = 0, .sections = at.sections};
+  node child{.begin = stack_.size(), .end = 0, .sections = at.sections, .last = {}};
   outcome result = outcome::impossible;
-  if (push_raised(at, {section, section + 1}, next, no_rank)) {
-    child.end = stack_.size();
-    note_offsets(child);
+  if (push_raised(at, {section, section + 1}, next, no_rank, child)) {
     skyline_[section] = next;
     ++depth_;
     if (sections_hold(child)) result = solve(child);
     --depth_;
     skyline_[section] = level;
-    note_offsets(at);
   }
   stack_.resize(child.begin);
   return result;
 }
 
 /// Places what is left of a node, each connected part of the sections by itself, small ones first.
-outcome skyline_search::split_and_solve(node const& at) {
+outcome exact_search::split_and_solve(node const& at) {
   std::vector<std::uint32_t> begins{at.sections.begin};
   for (std::uint32_t s = at.sections.begin + 1; s < at.sections.end; ++s) {
     if (crossing_[s] == 0) begins.push_back(s);
@@ -291,14 +315,12 @@ outcome skyline_search::split_and_solve(node const& at) {
     parts[static_cast<std::size_t>(std::ranges::upper_bound(begins, section) - begins.begin()) - 1].push_back(
         stack_[k]);
   }
-  order by_size = numbers_by(parts.size(), [&](std::uint32_t part) { return parts[part].size(); });
-  for (std::uint32_t part : by_size) {
+  for (std::uint32_t part : numbers_by(parts.size(), [&](std::uint32_t k) { return parts[k].size(); })) {
     if (parts[part].empty()) continue;
     const std::size_t begin = stack_.size();
     if (begin + parts[part].size() > max_stack) return outcome::unknown;
     stack_.insert(stack_.end(), parts[part].begin(), parts[part].end());
-    const outcome result =
-        solve({.begin = begin, .end = stack_.size(), .sections = {begins[part], begins[part + 1]}});
+    const outcome result = solve({begin, stack_.size(), {begins[part], begins[part + 1]}, at.last});
     stack_.resize(begin);
     if (result != outcome::found) return result;
   }

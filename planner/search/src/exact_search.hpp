@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// planner/docs/planner.md, "Along the skyline".
-// A search for a layout of a given height that fills the lowest places first.
+// planner/docs/planner.md, "Canonical order", "By rising offset" and "Along the skyline".
+// Both exact searches for a layout of a given height: they place one buffer after the other, and take it back
+// where what follows fails. They differ in which buffers may come next.
 #pragma once
 
 #include <cstddef>
@@ -14,35 +15,44 @@ namespace tidemark::planner::detail {
 
 /// Looks for layouts of a given height of buffers with lifetimes. `impossible` is proven.
 ///
-/// The skyline is the top of what is placed, by section. Where it is lower than beside it on both sides lies
-/// a plateau. What is next above a section of a plateau is one of the buffers that fit between its sides, and
-/// then it lies on the skyline; or it lies higher, and some bytes of the section are never used. Exactly one
-/// of these cases holds, so that no layout is visited twice. The section with the fewest cases is decided
-/// first: mostly there are one or two. Where all of a section's bytes are needed it cannot lie higher, which
-/// is why full steps are decided much faster than by rising offset.
-///
 /// Of all layouts of the height the one is looked for that is least, comparing the offsets of the buffers in
 /// their order. So:
-///  - each lies at 0, at its fixed offset or on another one: a buffer that could lie on the skyline and does
-///    not lies higher by the least size of its neighbors at least;
+///  - each lies at 0, at its fixed offset or on another one;
 ///  - of buffers that are alike the first is lower, and so is the first of two that are live in the same
 ///    sections and lie on each other.
 /// A section holds at each moment: its lowest offset of those left + what is left in it <= height. Connected
-/// parts of what is left are placed by themselves. What failed once is kept.
+/// parts of what is left are placed by themselves. What failed once is kept. (Ideas of Moffitt, "MiniMalloc: A
+/// Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023; what failed is one more.)
+///
+/// Along the skyline: the skyline is the top of what is placed, by section. Where it is lower than beside it on both
+/// sides lies a plateau. What is next above a section of a plateau is one of the buffers that fit between its sides, and
+/// then it lies on the skyline; or it lies higher, and some bytes of the section are never used. Exactly one
+/// of these cases holds, so that no layout is visited twice. The section with the fewest cases is decided
+/// first: mostly there are one or two. Where all of a section's bytes are needed it cannot lie higher, which
+/// is why full steps are decided soon. A buffer that could lie on the skyline and does not lies higher by the least
+/// size of its neighbors at least.
+///
+/// By rising offset: buffers are placed by rising offset, and equal offsets in their order, so that no layout is
+/// visited twice. What is left could otherwise lie below the next one, and so none is placed at or above
+/// `min(offset[j] + size[j])` over those that are left, where `offset[j]` is where j could lie now. One that has been
+/// passed must first be raised by a neighbor that comes later.
 ///
 /// Memory is O(n + sections) and a bounded stack and table. A node takes O(n + sections) steps.
-class skyline_search {
+class exact_search {
  public:
-  explicit skyline_search(solver_context& context);
+  /// Which buffers may come next.
+  enum class way : std::uint8_t { along_skyline, by_rising_offset };
+
+  explicit exact_search(solver_context& context);
 
   /// Visits at most so many nodes, and tries buffers in that order.
-  outcome probe(order const& by, offset_type height, std::uint64_t max_nodes);
+  outcome probe(way which, order const& by, offset_type height, std::uint64_t max_nodes);
 
   /// Of the layout that was found.
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
-  // Of what failed, so much is remembered: the newest in each place. 4 MiB.
+  // Of what failed, so much is remembered: the newest in each place. 8 MiB.
   static constexpr std::size_t max_failure_n = std::size_t{1} << 18;
   // A probe gives up that would keep more: 16 MiB, and some 1,400 buffers.
   static constexpr std::size_t max_stack = std::size_t{1} << 20;
@@ -53,12 +63,20 @@ class skyline_search {
   struct unplaced {
     offset_type offset = 0;
     std::uint32_t rank = 0;
+    friend auto operator<=>(unplaced const&, unplaced const&) = default;
   };
   /// What is left of a node: a range of the stack, all in these sections, which are connected.
   struct node {
     std::size_t begin = 0;
     std::size_t end = 0;
     section_range sections;
+    unplaced last;  // by rising offset: the one that was placed last
+  };
+  /// What is left that could not be placed behind `last`. Then it cannot be placed behind a later one either, as all
+  /// that could follow that could follow the earlier one too.
+  struct failure {
+    state_key key;
+    unplaced last;
   };
   /// The section to decide next.
   struct decision {
@@ -67,19 +85,20 @@ class skyline_search {
     bool may_waste = false;  // whether some of its bytes may stay unused
   };
 
-  void begin_probe(order const& by);
   [[nodiscard]] bool may_visit(node const& at);
   [[nodiscard]] bool stacked_wrongly(unplaced each) const;
+  [[nodiscard]] bool may_be_next(unplaced each) const;
   [[nodiscard]] bool lies_on_plateau(unplaced each) const;
   [[nodiscard]] bool section_holds_with(std::uint32_t section, std::uint32_t rank) const;
   [[nodiscard]] bool section_holds(std::uint32_t section, node const& at);
   [[nodiscard]] bool sections_hold(node const& at);
   [[nodiscard]] state_key key_of(node const& at) const;
-  void note_offsets(node const& at);
   void find_plateaus(section_range sections);
   [[nodiscard]] decision decide(node const& at);
+  void find_on_plateau(node const& at, std::uint32_t section);
+  void find_by_rising_offset(node const& at);
   [[nodiscard]] bool push_raised(node const& at, section_range sections, offset_type top,
-                                 std::uint32_t except);
+                                 std::uint32_t except, node& child);
   outcome solve(node const& at);
   outcome try_cases(node const& at);
   outcome place(node const& at, unplaced next);
@@ -102,12 +121,13 @@ class skyline_search {
   std::vector<stack_top> stack_tops_;       // by stack group
   std::vector<unplaced> stack_;             // what is left of each node on the way, one after the other
   std::vector<unplaced> candidates_;        // a stack, likewise
-  std::vector<state_key> failures_;
+  std::vector<failure> failures_;
   std::uint64_t generation_ = 0;  // of the probe: what failed in another one says nothing here
   std::uint64_t nodes_end_ = 0;
   std::uint32_t suspect_ = 0;  // the section that failed last
   std::uint32_t depth_ = 0;
   offset_type height_ = 0;
+  way way_ = way::along_skyline;
 };
 
 }  // namespace tidemark::planner::detail
