@@ -182,7 +182,7 @@ void require_nothing_left_after(int cycles) {
     loaded.unload();
     if (i % 100 == 0) require(!is_mapped("libtidemark"), "the plugin or its libtidemark.so stays mapped");
   }
-  resources::now().require_no_more_than(before, 16 << 10);
+  resources::now().require_no_more_than(before, cycles * 16 / 10);
 }
 
 void leaves_nothing_after_a_thousand_cycles() { require_nothing_left_after(1000); }
