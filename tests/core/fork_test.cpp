@@ -117,10 +117,10 @@ class parked_thread {
   std::jthread thread_;
 };
 
-constexpr std::array<std::size_t, 7> sizes_of_all_ways{1, 64, 500, 9'000, 40'000, 100'000, 1'000'000};
+constexpr std::array<std::size_t, 7> each_size{1, 64, 500, 9'000, 40'000, 100'000, 1'000'000};
 
-void use_before_and_after(std::pmr::memory_resource& memory) {
-  for (std::size_t bytes : sizes_of_all_ways) {
+void allocate_each_size(std::pmr::memory_resource& memory) {
+  for (std::size_t bytes : each_size) {
     for (std::size_t align : {std::size_t{16}, std::size_t{256}}) {
       void* const block = memory.allocate(bytes, align);
       std::memset(block, 1, bytes);
@@ -143,7 +143,7 @@ void use_much(std::pmr::memory_resource& memory) {
 TEST_F(fork, a_child_uses_the_global_pool_while_a_thread_held_its_lock) {
   expect_of_children([] { pooled_free(pooled_alloc(100'000), 100'000); },
                      [] {
-                       use_before_and_after(global_pool());
+                       allocate_each_size(global_pool());
                        use_much(global_pool());
                        global_pool().clear();
                        global_pool().check_invariants();
@@ -156,7 +156,7 @@ TEST_F(fork, a_child_uses_and_destroys_a_pool_whose_depot_was_busy) {
   expect_of_children([&] { use_much(*pool); },
                      [&] {
                        use_much(*pool);
-                       use_before_and_after(*pool);
+                       allocate_each_size(*pool);
                        pool->check_invariants();
                        (void)signal_memory_pressure();
                        (void)pool->trim();
@@ -199,13 +199,13 @@ TEST_F(fork, a_child_forks_again_while_pools_come_and_go) {
   expect_of_children(
       [] {
         synchronized_pool pool;
-        use_before_and_after(pool);
+        allocate_each_size(pool);
       },
       [] {
         return child_runs([] {
                  synchronized_pool pool;
-                 use_before_and_after(pool);
-                 use_before_and_after(global_pool());
+                 allocate_each_size(pool);
+                 allocate_each_size(global_pool());
                  return true;
                }) == "";
       });
@@ -235,8 +235,8 @@ TEST_F(fork, needs_no_order_among_the_locks_of_resources) {
         newer.deallocate(newer.allocate(100'000), 100'000);
       },
       [&] {
-        use_before_and_after(*older);
-        use_before_and_after(newer);
+        allocate_each_size(*older);
+        allocate_each_size(newer);
         return true;
       });
   older.reset();
@@ -287,7 +287,7 @@ class fork_under_own_lock : public fork {
 TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_pool) {
   forking_resource upstream;
   synchronized_pool pool{&upstream};
-  use_before_and_after(pool);
+  allocate_each_size(pool);
   upstream.forks = 1;
   void* const block = pool.allocate(3'000'000);
   pool.deallocate(block, 3'000'000);
@@ -300,7 +300,7 @@ TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_pool) {
 TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_an_upstream_of_a_pool) {
   forking_resource upstream;
   synchronized_pool pool{&upstream};
-  use_before_and_after(pool);
+  allocate_each_size(pool);
   upstream.forks = 2;
   void* const block = pool.allocate(3'000'000);
   pool.deallocate(block, 3'000'000);
@@ -421,9 +421,9 @@ TEST_F(fork, a_child_forgets_pools_on_the_stacks_of_other_threads) {
     synchronized_pool on_the_stack;
     pool alone;
     reuse_cache cache;
-    use_before_and_after(on_the_stack);
-    use_before_and_after(alone);
-    use_before_and_after(cache);
+    allocate_each_size(on_the_stack);
+    allocate_each_size(alone);
+    allocate_each_size(cache);
     stay();
   }};
   EXPECT_EQ(child_runs([] {
@@ -446,7 +446,7 @@ TEST_F(fork, a_child_uses_and_destroys_a_reuse_cache) {
   auto cache = std::make_unique<reuse_cache>();
   expect_of_children([&] { cache->deallocate(cache->allocate(64), 64); },
                      [&] {
-                       use_before_and_after(*cache);
+                       allocate_each_size(*cache);
                        cache->check_invariants();
                        (void)cache->collect(true);
                        const reuse_cache_stats now = cache->stats();
@@ -512,7 +512,7 @@ TEST_F(fork, a_child_counts_as_held_what_another_thread_was_giving_to_the_upstre
       (void)cache.collect();
     }};
     EXPECT_EQ(child_runs([&] {
-                use_before_and_after(cache);
+                allocate_each_size(cache);
                 (void)cache.collect(true);
                 const reuse_cache_stats now = cache.stats();
                 return now.cached_bytes == 0 && now.used_bytes == 100 && now.held_bytes == 100 + 64;
@@ -528,9 +528,9 @@ TEST_F(fork, a_child_uses_a_standard_pool_that_was_busy) {
   auto pool = std::make_unique<compat::synchronized_pool_resource>();
   expect_of_children([&] { pool->deallocate(pool->allocate(64), 64); },
                      [&] {
-                       use_before_and_after(*pool);
+                       allocate_each_size(*pool);
                        pool->release();
-                       use_before_and_after(*pool);
+                       allocate_each_size(*pool);
                        pool.reset();
                        return true;
                      });
@@ -560,7 +560,7 @@ TEST_F(fork, a_child_uses_an_epoch_resource_that_was_busy) {
           {
             epoch inner{*memory};
             const buffer<int> dies{*memory, 100};
-            use_before_and_after(*memory);
+            allocate_each_size(*memory);
           }
         }
         buffer_group group{*memory};
@@ -632,8 +632,8 @@ TEST_F(fork, a_child_uses_adaptors_that_were_busy) {
         for (int i = 0; i < 2; ++i) {  // the second time shows whether the first has given locks up
           counted.push_counters();
           (void)counted.pop_counters();
-          use_before_and_after(tracked);
-          use_before_and_after(tested);
+          allocate_each_size(tracked);
+          allocate_each_size(tested);
           sizes_asked.record(64);
           (void)tracked.leaks();
           tested.check_guards();
@@ -652,7 +652,7 @@ TEST_F(fork, a_child_uses_a_capture_switch_that_was_busy) {
       },
       [&] {
         memory.freeze();
-        use_before_and_after(memory);
+        allocate_each_size(memory);
         (void)memory.unfreeze();
         memory.check_invariants();
         return memory.stats().name != nullptr;
@@ -711,7 +711,7 @@ TEST_F(fork_files, a_child_writes_nothing_to_its_parents_trace) {
   auto traced = std::make_unique<trace_resource>(*log, std::pmr::new_delete_resource(), "traced");
   void* const first = traced->allocate(64);
   EXPECT_EQ(child_runs([&] {
-              use_before_and_after(*traced);
+              allocate_each_size(*traced);
               traced->deallocate(first, 64);
               if (log->error() || traced->stats().used_blocks != 0) return false;
               traced.reset();
@@ -730,7 +730,7 @@ TEST_F(fork_files, a_child_uses_a_trace_that_was_busy) {
   trace_resource traced{log, std::pmr::new_delete_resource(), "traced"};
   expect_of_children([&] { traced.deallocate(traced.allocate(64), 64); },
                      [&] {
-                       use_before_and_after(traced);
+                       allocate_each_size(traced);
                        const trace_slice slice{log, "in the child"};
                        return !log.error();
                      });

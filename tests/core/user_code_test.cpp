@@ -31,7 +31,7 @@
 namespace tidemark::test {
 namespace {
 
-void use_all_sizes(std::pmr::memory_resource& memory) {
+void allocate_three_sizes(std::pmr::memory_resource& memory) {
   for (const std::size_t bytes : {std::size_t{64}, 4 * KiB, 3 * MiB})
     memory.deallocate(memory.allocate(bytes), bytes);
 }
@@ -51,7 +51,7 @@ void use_each_kind() {
   compat::synchronized_pool_resource standard{std::pmr::new_delete_resource()};
   for (std::pmr::memory_resource* const each :
        std::initializer_list<std::pmr::memory_resource*>{&p, &s, &r, &e, &t, &k, &n, &c, &standard})
-    use_all_sizes(*each);
+    allocate_three_sizes(*each);
   const arena::scope temporary = scratch(no_conflicts);
   workspace w;
   workspace::scope in{w};
@@ -341,7 +341,7 @@ struct fences : user_code {
     fence.call = [&] {
       if (std::exchange(is_calling, true)) return;
       on_both_threads([&] {
-        use_all_sizes(cache);
+        allocate_three_sizes(cache);
         cache.deallocate(cache.allocate(512), 512);
         (void)cache.stats();
         (void)cache.collect(false);
@@ -353,7 +353,7 @@ struct fences : user_code {
     void* const other = cache.allocate(512);
     cache.deallocate(other, 512);
     fence.is_done = true;
-    use_all_sizes(cache);
+    allocate_three_sizes(cache);
     (void)cache.collect(false);
     (void)cache.collect(true);
     cache.check_invariants();
@@ -475,7 +475,7 @@ TEST_F(user_code, scope_of_queries_uses_its_cache) {
                                          [](void* of, void (*queries)(void*) noexcept, void* with) noexcept {
                                            auto& to = *static_cast<state*>(of);
                                            if (++to.calls > 1) return queries(with);
-                                           on_both_threads([&] { use_all_sizes(*to.cache); });
+                                           on_both_threads([&] { allocate_three_sizes(*to.cache); });
                                            use_each_kind();
                                            queries(with);
                                          },
@@ -523,10 +523,10 @@ struct handlers : user_code {
         !std::is_same_v<Resource, test_resource>)
       return;
     alignas(64) std::array<std::byte, 64> foreign;
-    EXPECT_EQ(reports([&] { on_both_threads([&] { use_all_sizes(memory); }); },
+    EXPECT_EQ(reports([&] { on_both_threads([&] { allocate_three_sizes(memory); }); },
                       [&] { memory.deallocate(foreign.data(), 64); }),
               1);
-    use_all_sizes(memory);
+    allocate_three_sizes(memory);
   }
 };
 
@@ -544,7 +544,8 @@ TEST_F(handlers, use_the_pool_that_reports) {
   if (check_level < 2) GTEST_SKIP() << "level 2 finds it";
   pool memory;
   std::array<std::byte, 64> foreign;
-  EXPECT_EQ(reports([&] { use_all_sizes(memory); }, [&] { memory.deallocate(foreign.data(), 64); }), 1);
+  EXPECT_EQ(reports([&] { allocate_three_sizes(memory); }, [&] { memory.deallocate(foreign.data(), 64); }),
+            1);
 }
 
 TEST_F(handlers, use_the_test_resource_whose_guards_were_overwritten) {
@@ -556,7 +557,7 @@ TEST_F(handlers, use_the_test_resource_whose_guards_were_overwritten) {
   };
   std::byte* const live = overrun();
   std::byte* const freed = overrun();
-  const auto handle = [&] { on_both_threads([&] { use_all_sizes(memory); }); };
+  const auto handle = [&] { on_both_threads([&] { allocate_three_sizes(memory); }); };
   EXPECT_EQ(reports(handle, [&] { memory.deallocate(freed, 64); }), 1);
   EXPECT_EQ(reports(handle, [&] { EXPECT_EQ(memory.check_guards(), 1u); }), 1);
   memory.deallocate(live, 64);
@@ -581,7 +582,7 @@ TEST_F(handlers, use_the_test_resource_whose_loop_reports_a_leak) {
   const auto body = [&] {
     if (runs++ == 0) leaked.push_back(memory.allocate(16));
   };
-  EXPECT_GE(reports([&] { on_both_threads([&] { use_all_sizes(memory); }); },
+  EXPECT_GE(reports([&] { on_both_threads([&] { allocate_three_sizes(memory); }); },
                     [&] {
                       (void)fail_each_allocation(memory, [&] {
                         leaked.push_back(memory.allocate(16));
@@ -601,7 +602,7 @@ TEST_F(handlers, use_the_capture_switch_that_reports) {
   memory.deallocate(block, 64);
   const auto handle = [&] {
     std::thread{[&] {
-      use_all_sizes(memory);
+      allocate_three_sizes(memory);
       (void)memory.stats();
     }}.join();
     (void)memory.stats();
@@ -619,7 +620,7 @@ TEST_F(handlers, use_the_capture_switch_that_reports_a_block_deallocated_twice) 
   memory.deallocate(block, 64);
   const auto handle = [&] {
     std::thread{[&] {
-      use_all_sizes(memory);
+      allocate_three_sizes(memory);
       (void)memory.stats();
     }}.join();
   };
@@ -635,7 +636,7 @@ TEST_F(handlers, use_the_epoch_resource_that_reports) {
     const epoch step{memory, "step"};
     block = memory.allocate(64);
   }
-  EXPECT_EQ(reports([&] { on_both_threads([&] { use_all_sizes(memory); }); },
+  EXPECT_EQ(reports([&] { on_both_threads([&] { allocate_three_sizes(memory); }); },
                     [&] { memory.deallocate(block, 64); }),
             1);
 }
@@ -677,15 +678,15 @@ TEST_F(upstreams, that_use_each_other_resource_are_served) {
   };
   {
     synchronized_pool memory{{}, &upstream};
-    use_all_sizes(memory);
+    allocate_three_sizes(memory);
     compat::synchronized_pool_resource standard{&upstream};
-    use_all_sizes(standard);
+    allocate_three_sizes(standard);
     reuse_cache cache{&upstream};
-    use_all_sizes(cache);
+    allocate_three_sizes(cache);
     test_resource checked{&upstream};
-    use_all_sizes(checked);
+    allocate_three_sizes(checked);
     epoch_resource epochs{{}, &upstream};
-    use_all_sizes(epochs);
+    allocate_three_sizes(epochs);
   }
   EXPECT_TRUE(recorder.reports().empty());
 }
@@ -719,7 +720,7 @@ TEST_F(upstreams, that_call_their_synchronized_pool_are_reported_at_once) {
     memory.clear();
   }
   recorder.reports().clear();
-  use_all_sizes(memory);
+  allocate_three_sizes(memory);
   memory.check_invariants();
   EXPECT_TRUE(recorder.reports().empty()) << "the pool is as good as before";
 }
@@ -732,7 +733,7 @@ void expect_reentry_is_reported(violation_recorder& recorder) {
   EXPECT_THROW((void)memory.allocate(64), std::system_error);
   EXPECT_EQ(recorder.count(violation_kind::reentry), 1u);
   upstream.call = [] {};
-  use_all_sizes(memory);
+  allocate_three_sizes(memory);
 }
 TEST_F(upstreams, that_call_a_standard_pool_are_reported_at_once) {
   expect_reentry_is_reported<compat::synchronized_pool_resource>(recorder);

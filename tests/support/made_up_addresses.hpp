@@ -8,7 +8,7 @@
 
 namespace tidemark::test {
 
-/// Where made-up ranges begin.
+/// The first address of made-up ranges.
 inline constexpr std::uintptr_t base = 0x1'0000'0000;
 
 inline constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
