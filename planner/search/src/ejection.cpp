@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Ejection".
-// Lowers the best layout in places, and leaves the rest of it as it is. What ends above a height a little
-// lower is taken out and put back, the largest first, where the least weighs what has to be taken out for it;
-// that is put back in turn. What was moved often weighs more, so that it stays and others make place.
+// Lowers the best layout in places. Buffers that end above a slightly lower height are taken out and placed
+// again, the largest first. Each goes to the offset at which the buffers in its way have the least weight;
+// these are taken out and placed again in turn. The weight of a buffer grows each time that it is moved.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -44,7 +44,8 @@ class conflict_index {
  private:
   [[nodiscard]] section_range lifespan(std::uint32_t i) const { return instance_->buffers[i].lifespan; }
 
-  /// Those at some places of `by_begin_` that are live in some of the sections.
+  /// Visits the buffers at `places` of `by_begin_` that are live in one of the sections. `node` is the tree's node of
+  /// these places.
   template <class Visit>
   void each_in(std::size_t node, section_range places, section_range sections, Visit& visit) const {
     const bool all_end_before = latest_end_[node] <= sections.begin;  // or there are none

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Canonical order", "By rising offset" and "Along the skyline".
-// Depth first: `solve` looks up whether what is left has failed before, `try_cases` finds which may come
-// next, `place` and `waste` make a case, and undo it where what follows fails. What is left of each node on
-// the way lies on one stack. A case is cut off where a section could not hold what is left in it.
+// A depth-first search. `solve` returns at once if the same unplaced buffers have failed before. `try_cases`
+// finds the buffers that may come next. `place` and `waste` make one case and undo it if the search below it
+// fails. One stack holds the unplaced buffers of each node on the path. A case is cut off if a section could
+// not hold its unplaced buffers.
 #include "exact_search.hpp"
 
 #include <algorithm>
@@ -73,14 +74,14 @@ bool exact_search::stacked_wrongly(unplaced each) const {
   return top.end == each.offset && each.rank < top.rank && shape.swaps && ranked_[top.rank].swaps;
 }
 
-/// Whether the least layout can have it next, where it could lie: it is the first left of those alike, and not stacked
+/// True if the least layout can have the buffer next: it is the first unplaced one of those alike, and is not stacked
 /// wrongly.
 bool exact_search::may_be_next(unplaced each) const {
   const std::uint32_t twin = ranked_[each.rank].twin;
   return (twin == no_rank || lowest_[twin] == no_offset) && !stacked_wrongly(each);
 }
 
-/// Whether it fits between the sides of a plateau, and can lie on it.
+/// True if the buffer fits between the sides of a plateau, and can lie on it.
 bool exact_search::lies_on_plateau(unplaced each) const {
   const section_range sections = ranked_[each.rank].lifespan;
   return skyline_[sections.begin] == each.offset && plateau_end_[sections.begin] >= sections.end &&
@@ -155,8 +156,8 @@ exact_search::decision exact_search::decide(node const& at) {
   return fewest;
 }
 
-/// Puts what is left of a node onto the stack, all but one, with those in these sections at `top` or above, and finds
-/// how low each can be placed behind the last one. @return whether all of it can be, below `height_`
+/// Pushes the unplaced buffers of a node but one: those in `sections` at `top` or above. Sets how low each can be placed
+/// behind `child.last`. @return true if each one ends at `height_` or below
 bool exact_search::push_raised(node const& at, section_range sections, offset_type top, std::uint32_t except,
                                node& child) {
   for (std::size_t k = at.begin; k < at.end; ++k) {
@@ -218,8 +219,8 @@ void exact_search::find_on_plateau(node const& at, std::uint32_t section) {
   }
 }
 
-/// None may begin where another one that is left could end, or so high that the fullest section could not hold what is
-/// left in it.
+/// A candidate begins below the end that any unplaced buffer could have, and so low that the fullest section can still
+/// hold its unplaced buffers.
 void exact_search::find_by_rising_offset(node const& at) {
   offset_type window = no_offset, most_left = 0;
   for (std::size_t k = at.begin; k < at.end; ++k)

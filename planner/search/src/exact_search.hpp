@@ -20,27 +20,28 @@ namespace tidemark::planner::detail {
 ///  - each lies at 0, at its fixed offset or on another one;
 ///  - of buffers that are alike the first is lower, and so is the first of two that are live in the same
 ///    sections and lie on each other.
-/// A section holds at each moment: its lowest offset of those left + what is left in it <= height. Connected
-/// parts of what is left are placed by themselves. What failed once is kept. (Ideas of Moffitt, "MiniMalloc: A
-/// Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023; what failed is one more.)
+/// A section holds at each moment: its lowest offset of those left + the sizes left in it <= height. Connected
+/// parts of the unplaced buffers are placed by themselves. (Ideas of Moffitt, "MiniMalloc: A Lightweight Memory
+/// Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.) Besides, sets of unplaced buffers that failed are
+/// kept in a table.
 ///
-/// Along the skyline: the skyline is the top of what is placed, by section. Where it is lower than beside it on both
-/// sides lies a plateau. What is next above a section of a plateau is one of the buffers that fit between its sides, and
-/// then it lies on the skyline; or it lies higher, and some bytes of the section are never used. Exactly one
-/// of these cases holds, so that no layout is visited twice. The section with the fewest cases is decided
-/// first: mostly there are one or two. Where all of a section's bytes are needed it cannot lie higher, which
-/// is why full steps are decided soon. A buffer that could lie on the skyline and does not lies higher by the least
-/// size of its neighbors at least.
+/// Along the skyline: the skyline is the top of the placed buffers, by section. A plateau is a range of sections in which
+/// it is lower than beside them on both sides. The next buffer above a section of a plateau either fits between the
+/// plateau's sides and lies on the skyline, or lies higher, and some bytes of the section are never used. Exactly one of
+/// these cases holds, so that no layout is visited twice. The section with the fewest cases is decided first; mostly
+/// there are one or two. If all bytes of a section are needed, the buffer cannot lie higher; full steps are therefore
+/// decided soon. A buffer that could lie on the skyline and does not lies higher by the least size of its neighbors at
+/// least.
 ///
 /// By rising offset: buffers are placed by rising offset, and equal offsets in their order, so that no layout is
-/// visited twice. What is left could otherwise lie below the next one, and so none is placed at or above
-/// `min(offset[j] + size[j])` over those that are left, where `offset[j]` is where j could lie now. One that has been
-/// passed must first be raised by a neighbor that comes later.
+/// visited twice. No buffer is placed at or above `min(offset[j] + size[j])` over the unplaced buffers j, because j could
+/// lie below it; `offset[j]` is the lowest offset of j now. A buffer that has been passed must first be raised by a
+/// neighbor that comes later.
 ///
 /// Memory is O(n + sections) and a bounded stack and table. A node takes O(n + sections) steps.
 class exact_search {
  public:
-  /// Which buffers may come next.
+  /// The rule of which buffers may come next.
   enum class way : std::uint8_t { along_skyline, by_rising_offset };
 
   explicit exact_search(solver_context& context);
@@ -52,7 +53,7 @@ class exact_search {
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
-  // Of what failed, so much is remembered: the newest in each place. 8 MiB.
+  // The failures that are remembered, the newest in each place: 8 MiB.
   static constexpr std::size_t max_failure_n = std::size_t{1} << 18;
   // A probe gives up that would keep more: 16 MiB, and some 1,400 buffers.
   static constexpr std::size_t max_stack = std::size_t{1} << 20;
@@ -72,8 +73,8 @@ class exact_search {
     section_range sections;
     unplaced last;  // by rising offset: the one that was placed last
   };
-  /// What is left that could not be placed behind `last`. Then it cannot be placed behind a later one either, as all
-  /// that could follow that could follow the earlier one too.
+  /// Unplaced buffers that could not be placed behind `last`. They cannot be placed behind a later one either, because
+  /// all buffers that could follow the later one could follow the earlier one too.
   struct failure {
     state_key key;
     unplaced last;

@@ -3,8 +3,8 @@
 // Makes the problem of the blocks: sizes rounded up and counted in the largest common unit, the sections in
 // which they are live, and bounds. A sweep over births and deaths in order of time opens a section at the
 // first birth after a death; the largest load of a section is a bound, and so is the load with the padding of
-// those that are aligned further. Where conflicts are given as pairs, the bound is the heaviest clique that a
-// greedy search from some buffers finds.
+// those that are aligned further. For conflicts that are given as pairs, the bound is the heaviest clique that
+// a greedy search from some buffers finds.
 #include "problem.hpp"
 
 #include <algorithm>

@@ -2,9 +2,9 @@
 // planner/docs/planner.md, "Restarts and heights".
 // The stage of `improve` that asks for layouts of given heights. A turn tries each height in a few ways, for
 // a number of nodes: along the skyline in six orders, along time, along the skyline in random orders, of few
-// buffers by rising offset, along time for longer; and, of few buffers, two heights by pairs. What one way
-// does not find in an hour another mostly finds in milliseconds, so that each turn tries all, and the next
-// for twice as long. A height that has a layout makes the next one lower; one that is refuted raises the
+// buffers by rising offset, along time for longer; and, of few buffers, two heights by pairs. A layout
+// that one way does not find in an hour another way mostly finds in milliseconds. A turn therefore tries all
+// ways, and the next turn for twice as long. A height that has a layout makes the next one lower; one that is refuted raises the
 // bound.
 #include <algorithm>
 #include <array>
@@ -95,9 +95,9 @@ class prober {
     return numbers_by(areas.size(), [&](std::uint32_t i) { return areas[i]; }, std::greater{});
   }
 
-  /// Tries each way until it has no answer. Along the skyline is mostly best by far. Where the six orders failed, another
-  /// one may do at once, and so may the first tries along time. Where these failed, there is mostly memory unused at most
-  /// moments, and to go along time for longer is best: the more so in long turns.
+  /// Tries each way until it has no answer. Along the skyline is mostly best by far. If the six orders failed, another
+  /// one may succeed at once, and so may the first tries along time. If these failed, most moments mostly have unused
+  /// memory, and to go along time for longer is best: the more so in long turns.
   template <class Height>
   void try_each_way(std::uint64_t nodes, Height height) {
     using enum exact_search::way;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Canonical order".
-// What the exact searches know of each buffer from the start. Of all layouts of a height they look for the
-// least, comparing offsets in an order: so of buffers that are alike the first is the lower one, and each
-// lies on another.
+// Facts of each buffer that the exact searches compute from the start. The searches look for the least layout
+// of a height, comparing offsets in an order: the first of buffers that are alike is the lower one, and each
+// buffer lies on another.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
-// How a layout that goes by the fullest section goes back where too much is wasted. Each decision is kept
-// with the changes since. Where a section gets fuller than the limit, the decision that shaped its plateau is
-// undone, and another buffer is tried there; where enough were tried, the decision that shaped the plateau
-// before it is undone instead. Where no try holds the limit, it is raised to the least that one of them came
-// to.
+// Undoes decisions of a layout by the fullest section when too much is wasted. Each decision is kept with the
+// changes since. When a section gets fuller than the limit, the decision that shaped its plateau is undone, and
+// another buffer is tried there. After enough tries, the decision that shaped the plateau before it is undone
+// instead. If no try holds the limit, the limit is raised to the least height of the tries.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

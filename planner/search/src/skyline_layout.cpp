@@ -2,7 +2,7 @@
 // planner/docs/planner.md, "Plateaus".
 // Places the buffer that can lie lowest. The lowest plateau of the skyline is taken from a heap; the first
 // buffer of the order that lies within it is found in a k-d tree over where buffers begin and end. If there
-// is none, the plateau is raised to its lower neighbor. What fixed buffers are in the way of waits in a
+// is none, the plateau is raised to its lower neighbor. A buffer with fixed buffers in its way waits in a
 // second heap, for the level at which it can lie.
 #include "skyline_layout.hpp"
 

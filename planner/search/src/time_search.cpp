@@ -2,7 +2,7 @@
 // planner/docs/planner.md, "Along time".
 // At each moment what died becomes a gap, and the likely choices of gaps for what is born are listed, in
 // stages (`find_choices_of`). A choice is made in the PQ-tree, which refuses it if its gaps cannot lie
-// together. Where no choice is left, it goes back some levels, further the longer no try came further. After
+// together. If no choice is left, it goes back some levels, further the longer no try came further. After
 // some failures a try begins at the other end of time, with some choices exchanged. `find_offsets` goes back
 // from the last moment, and puts what was replaced where what replaced it lies.
 #include "time_search.hpp"
