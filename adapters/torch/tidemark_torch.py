@@ -72,7 +72,7 @@ def install(resource=None, max_cached_bytes=None, trace=None):
     """Makes tidemark PyTorch's allocator. What is None is as the environment says: TIDEMARK_TORCH_RESOURCE,
     TIDEMARK_TORCH_MAX_CACHED_BYTES, TIDEMARK_TORCH_TRACE.
 
-    resource: "cache", "pool" or "planned". max_cached_bytes: what each stream keeps ready. trace: path of a CSV file for
+    resource: "heap" (default) or "planned". max_cached_bytes: idle bytes that each stream holds at most; without limit unless set. trace: path of a CSV file for
     tidemark-report.
 
     Raises TypeError or ValueError for a setting that is wrong, RuntimeError if PyTorch has used its own allocator already or is too old.
@@ -80,7 +80,7 @@ def install(resource=None, max_cached_bytes=None, trace=None):
     import torch
     library = _load()
     if resource is not None and not isinstance(resource, str):
-        raise TypeError(f"tidemark_torch: resource is {resource!r}, not \"cache\", \"pool\" or \"planned\"")
+        raise TypeError(f"tidemark_torch: resource is {resource!r}, not \"heap\" or \"planned\"")
     if max_cached_bytes is not None:
         if isinstance(max_cached_bytes, bool) or not isinstance(max_cached_bytes, int):
             raise TypeError(f"tidemark_torch: max_cached_bytes is {max_cached_bytes!r}, not a number of bytes")

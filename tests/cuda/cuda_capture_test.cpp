@@ -670,7 +670,7 @@ TEST_F(cuda_capture, a_fence_of_an_event_is_waited_for_in_a_capture_too) {
   EXPECT_TRUE(captured);
 }
 
-TEST_F(cuda_capture, a_pool_frees_memory_in_a_capture_and_does_not_disturb_it) {
+TEST_F(cuda_capture, a_pool_sets_memory_aside_in_a_capture_and_returns_it_afterwards) {
   device_pool pool{{.stream = stream_, .max_cached_bytes = 1}, device_};
   std::vector<void*> blocks;
   for (int i = 0; i < 64; ++i) blocks.push_back(pool.allocate(64 * KiB));
@@ -678,10 +678,13 @@ TEST_F(cuda_capture, a_pool_frees_memory_in_a_capture_and_does_not_disturb_it) {
       capture_of(an_arena(), a_block(), a_block(),
                  [&](std::pmr::memory_resource& temporaries, unique_block& in, unique_block& out) {
                    for (void* block : blocks) pool.deallocate(block, 64 * KiB);
-                   (void)pool.trim();
-                   EXPECT_EQ(pool.stats().held_bytes, 0u);
+                   EXPECT_EQ(pool.trim(), 0u);
+                   EXPECT_EQ(pool.stats().cached_bytes, 0u);
+                   EXPECT_GT(pool.stats().stranded_bytes, 0u);
                    step()(temporaries, in, out);
                  });
+  EXPECT_GT(pool.trim(), 0u);
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
   EXPECT_EQ(replayed(captured, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
 }
 

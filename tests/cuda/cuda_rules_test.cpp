@@ -404,7 +404,7 @@ TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_us
       use(stream, block, unit, "of the cache");
       cache.deallocate(block, unit + static_cast<std::size_t>(i));  // more than it keeps
     }
-    device_pool pool{{.stream = stream, .largest_pooled_bytes = unit, .upstream = upstream}, device};
+    device_pool pool{{.stream = stream, .upstream = upstream}, device};
     for (std::size_t bytes : {std::size_t{1000}, 4 * unit}) {
       void* const block = pool.allocate(bytes);
       use(stream, block, bytes);
@@ -419,16 +419,18 @@ TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_us
 
 TEST_F(cuda_rules, plain_blocks_go_back_after_a_capture_of_the_stream_and_not_in_it) {
   gpu::device_resource plain{{}, device};
-  device_pool pool{{.stream = stream, .largest_pooled_bytes = unit, .upstream = &plain}, device};
+  device_pool pool{{.stream = stream, .upstream = &plain}, device};
   void* const small = pool.allocate(1000);
-  void* const large = pool.allocate(4 * unit);
+  void* const large = pool.allocate(4 * MiB);  // a chunk of its own
   pool.deallocate(small, 1000);
   in_capture_of(stream, [&] {
     EXPECT_GT(pool.trim(), 0u);
-    pool.deallocate(large, 4 * unit);
+    pool.deallocate(large, 4 * MiB);
+    EXPECT_GT(pool.trim(), 0u);
     EXPECT_EQ(plain.stats().used_blocks, 2u);
   });
-  pool.deallocate(pool.allocate(5 * unit), 5 * unit);
+  pool.deallocate(pool.allocate(1000), 1000);
+  (void)pool.trim();
   EXPECT_EQ(plain.stats().used_blocks, 0u);
 }
 
@@ -437,8 +439,8 @@ TEST_F(cuda_rules, a_pool_that_ends_in_a_capture_of_its_stream_says_what_is_lost
   gpu::device_resource plain{{}, device};
   auto pool =
       std::make_unique<device_pool>(device_pool_options{.stream = stream, .upstream = &plain}, device);
-  void* const block = pool->allocate(1000);
-  use(stream, block, 1000);
+  void* const block = pool->allocate(700);
+  use(stream, block, 700);
   in_capture_of(stream, [&] {
     pool.reset();
     EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
@@ -451,10 +453,8 @@ TEST_F(cuda_rules, a_pool_that_ends_in_a_capture_of_its_stream_says_what_is_lost
 TEST_F(cuda_rules, an_upstream_that_the_stream_orders_gets_its_memory_without_a_wait) {
   device_cache below{{.stream = stream}, device};
   statistics_resource adaptor{&below};
-  device_pool direct{{.stream = stream, .largest_pooled_bytes = 0, .upstream = &below}, device};
-  device_pool said{
-      {.stream = stream, .largest_pooled_bytes = 0, .upstream = &adaptor, .upstream_is_ordered = true},
-      device};
+  device_pool direct{{.stream = stream, .upstream = &below}, device};
+  device_pool said{{.stream = stream, .upstream = &adaptor, .upstream_is_ordered = true}, device};
   for (device_pool* pool : {&direct, &said}) {
     void* const block = pool->allocate(1000);
     use(stream, block, 1000);
@@ -902,9 +902,8 @@ class random_program {
   gpu::async_resource async_{{.pool = driver_pool_, .stream = stream_}, device_};
   device_cache cache_{{.stream = stream_, .max_cached_bytes = 16 * unit}, device_};
   device_cache plain_cache_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_}, device_};
-  device_pool pool_{{.stream = stream_, .slab_bytes = unit, .max_cached_bytes = 8 * unit}, device_};
-  device_pool plain_pool_{
-      {.stream = stream_, .slab_bytes = unit, .max_cached_bytes = 8 * unit, .upstream = &plain_}, device_};
+  device_pool pool_{{.stream = stream_, .max_cached_bytes = 8 * unit}, device_};
+  device_pool plain_pool_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_}, device_};
   device_arena arena_{{.reserve = 64 * unit}, gpu::virtual_memory_options{.stream = stream_}, device_};
   device_cache stacked_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_pool_}, device_};
   device_planned_arena planned_{{.fallback = &pool_}, stream_, device_};

@@ -81,11 +81,11 @@ TEST_F(device_planned_arena_test, kinds_that_take_turns_make_no_call_to_the_driv
 TEST_F(device_planned_arena_test, a_plan_that_is_given_up_gives_its_memory_back_behind_the_stream) {
   (void)run();
   (void)run();
-  EXPECT_EQ(device.count("cuMemUnmap"), 0u);
+  const std::size_t unmapped = device.count("cuMemUnmap");
   const std::size_t waits = device.count("cuStreamSynchronize");
   (void)run(2 * half_mebibyte);  // for which there is no plan
   EXPECT_EQ(memory.stats().committed_bytes, 0u);
-  EXPECT_GT(device.count("cuMemUnmap"), 0u);
+  EXPECT_GT(device.count("cuMemUnmap"), unmapped);
   EXPECT_GT(device.count("cuStreamSynchronize"), waits);
   (void)run(2 * half_mebibyte);
   EXPECT_EQ(memory.stats().committed_bytes, 6 * half_mebibyte);
@@ -105,7 +105,7 @@ TEST_F(device_planned_arena_test, a_capture_uses_what_memory_there_is) {
 TEST_F(device_planned_arena_test,
        a_plan_without_memory_is_not_used_and_what_is_asked_for_comes_from_the_fallback) {
   (void)run();
-  device.fail_in("cuMemMap", device.count("cuMemMap"), status::out_of_memory, 2);  // also after the ladder
+  device.fail_in("cuMemMap", device.count("cuMemMap"), status::out_of_memory);
   (void)run();
   EXPECT_EQ(memory.stats().planned_allocations, 0u);
   EXPECT_EQ(memory.stats().fallback_allocations, 20u);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a pool on addresses that fault when touched, whose upstream compares each piece it gets
-// back; classes by their definition; every failing call of the upstream, of the records and of the driver.
+// Strategy: a heap that maps memory of a fake device, which fails the test if work meets memory that is not there
+// or that other work still uses; and the same heap on chunks of an upstream, which compares each piece it gets
+// back. Every call of the upstream, of the records and of the driver fails once.
 #include <tidemark/cuda/resources/device_pool.hpp>
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -29,6 +31,7 @@
 #include "fake_device.hpp"
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
+#include "seeds.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
@@ -39,6 +42,8 @@ using classes = gpu::detail::device_classes;
 using test::fake_device;
 using test::recording_resource;
 
+constexpr std::size_t heap_unit = 2 * MiB;
+
 // ---- classes ----------------------------------------------------------------------------------------------
 
 TEST(device_classes, are_multiples_of_256_and_from_2_kib_on_four_for_each_power_of_two) {
@@ -47,32 +52,40 @@ TEST(device_classes, are_multiples_of_256_and_from_2_kib_on_four_for_each_power_
   for (std::size_t power = 2 * KiB; power < classes::max_bytes; power *= 2) {
     for (std::size_t step = 1; step <= 4; ++step) sizes.push_back(power + step * power / 4);
   }
-  ASSERT_EQ(sizes.size(), gpu::detail::max_device_classes_count);
+  ASSERT_EQ(sizes.size(), gpu::detail::device_class_count);
   for (std::size_t i = 0; i < sizes.size(); ++i) EXPECT_EQ(classes::bytes(i), sizes[i]);
 }
 
 TEST(device_classes, a_request_gets_the_least_class_that_is_large_enough) {
   EXPECT_EQ(classes::index_of(0), 0u);
   std::size_t last = 0;
-  for (std::size_t i = 0; i < gpu::detail::max_device_classes_count; ++i) {
+  for (std::size_t i = 0; i < gpu::detail::device_class_count; ++i) {
     EXPECT_EQ(classes::index_of(last + 1), i) << last + 1;
     EXPECT_EQ(classes::index_of(classes::bytes(i)), i) << classes::bytes(i);
     last = classes::bytes(i);
   }
 }
 
-// ---- blocks -----------------------------------------------------------------------------------------------
+// ---- mapped memory ----------------------------------------------------------------------------------------
 
 struct device_pool_test : ::testing::Test {
-  fake_device device;
+  fake_device device{{.capacity_bytes = 64 * MiB}};
   gpu::stream stream{device};
-  test::made_up_memory nowhere;
-  recording_resource upstream{&nowhere};
 
-  [[nodiscard]] device_pool_options with(device_pool_options options) {
+  [[nodiscard]] device_pool_options with(device_pool_options options = {}) const {
     options.stream = stream;
-    options.upstream = &upstream;
     return options;
+  }
+  // Work of the stream that writes the block.
+  void write(void* block, std::size_t bytes) {
+    const byte_range written{reinterpret_cast<std::uintptr_t>(block), bytes};
+    EXPECT_EQ(device.launch_kernel(stream, {.name = "write", .reads = {}, .writes = {written}}),
+              gpu::status::success);
+  }
+  void* take(device_pool& pool, std::size_t bytes) {
+    void* const block = pool.allocate(bytes);
+    write(block, bytes);
+    return block;
   }
   static std::vector<void*> take(device_pool& pool, std::size_t blocks, std::size_t bytes) {
     std::vector<void*> taken(blocks);
@@ -85,8 +98,8 @@ struct device_pool_test : ::testing::Test {
   }
 };
 
-TEST_F(device_pool_test, reuses_the_last_freed_block_first) {
-  device_pool pool{with({}), device};
+TEST_F(device_pool_test, reuses_the_last_freed_block_of_a_class_first) {
+  device_pool pool{with(), device};
   const std::vector<void*> blocks = take(pool, 3, 3000);
   give(pool, blocks, 3000);
   EXPECT_EQ(pool.allocate(2561), blocks[2]) << "of the same class, which is 3 KiB";
@@ -95,33 +108,104 @@ TEST_F(device_pool_test, reuses_the_last_freed_block_first) {
   EXPECT_NE(pool.allocate(3073), blocks[0]);
 }
 
-TEST_F(device_pool_test, a_slab_is_about_as_large_as_configured_and_allocated_from_its_beginning) {
-  device_pool pool{with({.slab_bytes = 64 * KiB}), device};
-  void* const first = pool.allocate(4096);
-  EXPECT_EQ(upstream.outstanding, 64 * KiB);
-  for (std::size_t i = 1; i < 16; ++i) EXPECT_EQ(pool.allocate(4096), static_cast<char*>(first) + i * 4096);
-  EXPECT_EQ(upstream.calls, 1u);
-  (void)pool.allocate(4096);
-  EXPECT_EQ(upstream.calls, 2u);
-  (void)pool.allocate(100 * KiB);  // a slab of one block of 112 KiB
-  EXPECT_EQ(upstream.outstanding, 2 * 64 * KiB + 112 * KiB);
-}
-
-TEST_F(device_pool_test, larger_requests_and_larger_alignments_go_to_the_upstream_and_straight_back) {
-  device_pool pool{with({.largest_pooled_bytes = 1 * MiB}), device};
-  void* const large = pool.allocate(1 * MiB + 1);
-  void* const coarse = pool.allocate(100, 512);
-  EXPECT_EQ(upstream.outstanding, 1 * MiB + 101);
-  pool.deallocate(large, 1 * MiB + 1);
-  pool.deallocate(coarse, 100, 512);
-  EXPECT_EQ(upstream.outstanding, 0u);
-  EXPECT_EQ(pool.stats().misses, 2u);
-  EXPECT_EQ(pool.stats().hits, 0u);
+TEST_F(device_pool_test, maps_memory_only_where_blocks_lie) {
+  device_pool pool{with(), device};
+  EXPECT_EQ(device.mapped_bytes(), 0u);
+  void* const first = take(pool, 3 * MiB);
+  EXPECT_EQ(device.mapped_bytes(), 2 * heap_unit);
+  void* const second = take(pool, 1 * MiB + 1);  // begins in the second heap_unit
+  EXPECT_EQ(second, static_cast<char*>(first) + 3 * MiB);
+  EXPECT_EQ(device.mapped_bytes(), 3 * heap_unit);
+  EXPECT_EQ(pool.stats().held_bytes, 3 * heap_unit);
+  EXPECT_EQ(pool.stats().used_bytes, 4 * MiB + 512);
+  EXPECT_EQ(device.count("cuMemSetAccess"), 2u) << "one call for each block";
   pool.check_invariants();
 }
 
+TEST_F(device_pool_test, takes_the_smallest_free_range_that_fits_and_the_lowest_of_equals) {
+  device_pool pool{with(), device};
+  std::vector<void*> blocks;
+  for (std::size_t mib : {8u, 2u, 4u, 2u, 4u, 2u, 6u}) blocks.push_back(pool.allocate(mib * MiB));
+  pool.deallocate(blocks[0], 8 * MiB);
+  pool.deallocate(blocks[2], 4 * MiB);
+  pool.deallocate(blocks[4], 4 * MiB);
+  EXPECT_EQ(pool.allocate(3 * MiB), blocks[2]);
+  EXPECT_EQ(pool.allocate(3 * MiB), blocks[4]);
+  EXPECT_EQ(pool.allocate(3 * MiB), blocks[0]);
+  EXPECT_EQ(pool.stats().misses, 7u);
+  pool.check_invariants();
+}
+
+TEST_F(device_pool_test, merges_free_neighbours) {
+  device_pool pool{with(), device};
+  const std::vector<void*> blocks = take(pool, 4, 3 * MiB);
+  for (int i : {0, 2, 1}) pool.deallocate(blocks[static_cast<std::size_t>(i)], 3 * MiB);
+  pool.check_invariants();
+  EXPECT_EQ(pool.allocate(9 * MiB), blocks[0]);
+  EXPECT_EQ(device.mapped_bytes(), 6 * heap_unit);
+}
+
+TEST_F(device_pool_test, moves_idle_memory_before_it_creates_more) {
+  device_pool pool{with(), device};
+  std::vector<void*> blocks(8);
+  for (void*& block : blocks) block = take(pool, 2 * heap_unit);
+  for (std::size_t i = 0; i < 8; i += 2) pool.deallocate(blocks[i], 2 * heap_unit);
+  stream.synchronize();
+  EXPECT_NE(take(pool, 8 * heap_unit), nullptr) << "no free range has as much";
+  EXPECT_GE(pool.moved_units(), 5u);
+  EXPECT_LE(pool.stats().held_bytes, 16 * heap_unit + 3 * heap_unit);
+  pool.check_invariants();
+  stream.synchronize();
+}
+
+TEST_F(device_pool_test, waits_for_the_stream_only_if_the_device_has_no_memory_left) {
+  device_pool pool{with(), device};
+  std::vector<void*> blocks(16);
+  for (void*& block : blocks) block = take(pool, heap_unit);
+  for (std::size_t i = 0; i < 16; i += 2) pool.deallocate(blocks[i], heap_unit);
+  // The device has 16 units more: these are created, because the stream still uses those that are idle.
+  const test::noting_work last{device, stream};
+  void* const created = take(pool, 4 * heap_unit);
+  EXPECT_FALSE(last.has_run && pool.moved_units() == 0);
+  void* const moved = take(pool, 20 * heap_unit);
+  EXPECT_TRUE(last.has_run);
+  EXPECT_EQ(pool.stats().held_bytes, 32 * heap_unit);
+  EXPECT_GE(pool.moved_units(), 8u);
+  pool.deallocate(created, 4 * heap_unit);
+  pool.deallocate(moved, 20 * heap_unit);
+  pool.check_invariants();
+}
+
+TEST_F(device_pool_test, makes_no_call_to_the_driver_where_a_step_repeats) {
+  device_pool pool{with(), device};
+  const auto step = [&] {
+    std::vector<std::pair<void*, std::size_t>> live;
+    for (std::size_t i = 1; i <= 40; ++i) {
+      const std::size_t bytes = i * 123'456 % (3 * MiB);
+      live.emplace_back(pool.allocate(bytes), bytes);
+      if (i % 3 != 0) continue;
+      pool.deallocate(live[i / 3].first, live[i / 3].second);
+      live[i / 3] = {nullptr, 0};
+    }
+    for (auto const& [block, bytes] : live) pool.deallocate(block, bytes);
+  };
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_EQ(test::calls_of(device, step), test::call_names{});
+}
+
+TEST_F(device_pool_test, reserves_more_addresses_where_the_first_are_used_up) {
+  device_pool pool{with(), device};
+  device.fail_in("cuMemAddressReserve", 0, gpu::status::out_of_memory, 7);  // 512 MiB down to 8 MiB
+  void* const first = take(pool, 2 * heap_unit);
+  EXPECT_EQ(device.reserved_bytes(), 2 * heap_unit);
+  void* const second = take(pool, 2 * heap_unit);
+  EXPECT_EQ(device.reserved_bytes(), 2 * heap_unit + 512 * MiB);
+  give(pool, {first, second}, 2 * heap_unit);
+  EXPECT_EQ(pool.allocate(2 * heap_unit), first);
+}
+
 TEST_F(device_pool_test, blocks_of_zero_bytes_are_distinct_and_null_is_nothing) {
-  device_pool pool{with({}), device};
+  device_pool pool{with(), device};
   const std::vector<void*> blocks = take(pool, 3, 0);
   EXPECT_EQ((std::set<void*>{blocks.begin(), blocks.end()}).size(), 3u);
   give(pool, blocks, 0);
@@ -131,112 +215,168 @@ TEST_F(device_pool_test, blocks_of_zero_bytes_are_distinct_and_null_is_nothing) 
   EXPECT_EQ(pool.stats().deallocations, 3u);
 }
 
-TEST_F(device_pool_test, without_an_upstream_it_has_a_pool_of_the_drivers_in_the_order_of_its_stream) {
-  {
-    device_pool pool{{.stream = stream, .slab_bytes = 64 * KiB}, device};
-    give(pool, take(pool, 20, 4096), 4096);
-    EXPECT_EQ(device.count("cuMemAllocFromPoolAsync"), 2u);
-    EXPECT_EQ(device.outstanding, 128 * KiB);
-    EXPECT_EQ(pool.trim(), 128 * KiB);
-    stream.synchronize();
-    gpu::memory_info info;
-    EXPECT_EQ(device.memory(info), gpu::status::success);
-    EXPECT_EQ(info.free_bytes, info.total_bytes) << "what it returns stays in no pool of the driver's";
+TEST_F(device_pool_test, aligns_to_any_power_of_two) {
+  device_pool pool{with(), device};
+  (void)pool.allocate(3000);
+  for (std::size_t align = 1; align <= 8 * MiB; align *= 2) {
+    void* const block = pool.allocate(5000, align);
+    write(block, 5000);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % align, 0u) << align;
+    pool.check_invariants();
+    if (align % 3 == 1) pool.deallocate(block, 5000, align);
   }
-  EXPECT_EQ(device.count("cuMemFreeAsync"), 2u);
-  EXPECT_EQ(device.count("cuMemAlloc") + device.count("cuMemFree"), 0u);
+  stream.synchronize();
 }
 
-TEST_F(device_pool_test, classes_beyond_16_gib_are_refused_and_16_gib_are_not) {
-  EXPECT_THROW((device_pool{with({.largest_pooled_bytes = 16 * GiB + 1}), device}), std::invalid_argument);
-  device_pool pool{with({.largest_pooled_bytes = 16 * GiB}), device};
-  EXPECT_EQ(pool.options().largest_pooled_bytes, 16 * GiB);
-  give(pool, {pool.allocate(16 * GiB)}, 16 * GiB);
-  const device_pool odd{with({.largest_pooled_bytes = 5000}), device};
-  EXPECT_EQ(odd.options().largest_pooled_bytes, 5 * KiB) << "a whole class";
+// ---- random programs --------------------------------------------------------------------------------------
+
+// Every block is written by work that runs late, so that memory that was moved, reused or returned too soon
+// fails the test; the device is so small that memory is short.
+struct random_blocks {
+  random_blocks(fake_device& on, gpu::stream_handle of, std::uint64_t seed)
+      : device{&on},
+        stream{of},
+        random{seed},
+        pool{{.stream = of, .max_cached_bytes = seed % 2 != 0 ? 8 * MiB : 1 * GiB}, on} {}
+  random_blocks(random_blocks const&) = delete;
+  random_blocks& operator=(random_blocks const&) = delete;
+  ~random_blocks() {
+    while (!live.empty()) free_last();
+  }
+
+  void step() {
+    if (live.empty() || random() % 100 < (live_bytes < 40 * MiB ? 60u : 40u)) {
+      allocate();
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      free_last();
+    }
+    if (random() % 64 == 0) device->run(stream);
+    if (random() % 512 == 0) (void)pool.trim(random() % (16 * MiB));
+  }
+  void check_contents() const { pool.check_invariants(); }
+
+  void allocate() {
+    const std::size_t bytes = (std::size_t{1} << random() % 24) + random() % 5000;
+    const std::size_t align = random() % 16 == 0 ? std::size_t{1} << random() % 22 : 256;
+    try {
+      live.push_back({pool.allocate(bytes, align), bytes, align});
+    } catch (out_of_memory const&) {
+      ++refused;
+      return;
+    }
+    live_bytes += bytes;
+    const byte_range written{reinterpret_cast<std::uintptr_t>(live.back().first), bytes};
+    EXPECT_EQ(written.begin % align, 0u);
+    EXPECT_EQ(device->launch_kernel(stream, {.name = "write", .reads = {}, .writes = {written}}),
+              gpu::status::success);
+  }
+  void free_last() {
+    pool.deallocate(live.back().first, live.back().bytes, live.back().align);
+    live_bytes -= live.back().bytes;
+    live.pop_back();
+  }
+
+  struct live_block {
+    void* first;
+    std::size_t bytes, align;
+  };
+  fake_device* device;
+  gpu::stream_handle stream;
+  std::mt19937_64 random;
+  device_pool pool;
+  std::vector<live_block> live;
+  std::size_t live_bytes = 0;
+  std::uint64_t refused = 0;
+};
+
+TEST_F(device_pool_test, serves_random_programs_on_a_small_device) {
+  std::uint64_t moves = 0, refused = 0;
+  test::run_for_seeds(
+      [&](std::uint64_t seed, auto run) {
+        random_blocks program{device, stream, seed};
+        run(program);
+        moves += program.pool.moved_units();
+        refused += program.refused;
+      },
+      5000);
+  stream.synchronize();
+  EXPECT_GT(moves, 100u);
+  EXPECT_GT(refused, 10u);
 }
 
 // ---- limits and trims -------------------------------------------------------------------------------------
 
-TEST_F(device_pool_test, free_blocks_beyond_the_limit_go_back) {
-  device_pool pool{with({.slab_bytes = 64 * KiB, .max_cached_bytes = 256 * KiB}), device};
-  const std::vector<void*> blocks = take(pool, 128, 4096);
-  EXPECT_EQ(upstream.outstanding, 512 * KiB);
+TEST_F(device_pool_test, trim_returns_idle_memory_and_sets_nothing_else_aside) {
+  device_pool pool{with(), device};
+  std::vector<void*> blocks = take(pool, 8, heap_unit);
+  void* const small = pool.allocate(1000);
+  give(pool, {blocks[0], blocks[3], blocks[4], blocks[7]}, heap_unit);
+  EXPECT_EQ(pool.stats().cached_bytes, 4 * heap_unit);
+  EXPECT_EQ(pool.trim(2 * heap_unit), 2 * heap_unit);
+  EXPECT_EQ(device.physical_bytes(), 7 * heap_unit);
+  EXPECT_EQ(pool.trim(), 2 * heap_unit);
+  EXPECT_EQ(pool.stats().cached_bytes, 0u);
+  EXPECT_EQ(pool.stats().stranded_bytes, heap_unit - 1 * KiB) << "the rest of the small block's unit";
+  EXPECT_EQ(device.physical_bytes(), 5 * heap_unit);
+  pool.check_invariants();
+  give(pool, {blocks[1], blocks[2], blocks[5], blocks[6]}, heap_unit);
+  pool.deallocate(small, 1000);
+  pool.clear();
+  EXPECT_EQ(device.physical_bytes(), 0u);
+  pool.check_invariants();
+}
+
+TEST_F(device_pool_test, trim_waits_for_work_that_uses_idle_memory) {
+  device_pool pool{with(), device};
+  void* const block = take(pool, 4 * heap_unit);
+  const test::noting_work last{device, stream};
+  pool.deallocate(block, 4 * heap_unit);
+  EXPECT_EQ(pool.trim(), 4 * heap_unit);
+  EXPECT_TRUE(last.has_run);
+}
+
+TEST_F(device_pool_test, idle_memory_beyond_the_limit_goes_back) {
+  device_pool pool{with({.max_cached_bytes = 4 * heap_unit}), device};
+  const std::vector<void*> blocks = take(pool, 12, heap_unit);
   for (void* block : blocks) {
-    pool.deallocate(block, 4096);
-    ASSERT_LE(pool.stats().cached_bytes, 256 * KiB);
+    pool.deallocate(block, heap_unit);
+    ASSERT_LE(pool.stats().cached_bytes, 4 * heap_unit);
   }
-  EXPECT_LE(upstream.outstanding, 256 * KiB);
-  EXPECT_LE(pool.stats().peak_cached_bytes, 256 * KiB);
+  EXPECT_LE(device.physical_bytes(), 4 * heap_unit);
   pool.check_invariants();
 }
 
-TEST_F(device_pool_test, trim_gives_back_wholly_free_slabs_and_sets_the_rest_aside) {
-  device_pool pool{with({.slab_bytes = 64 * KiB}), device};
-  std::vector<void*> blocks = take(pool, 48, 4096);  // three slabs
-  void* const live = blocks[20];                     // in the second
-  blocks.erase(blocks.begin() + 20);
-  give(pool, blocks, 4096);
-  EXPECT_EQ(pool.trim(), 128 * KiB);
-  pool.check_invariants();
-  const pool_stats stats = pool.stats();
-  EXPECT_EQ(stats.cached_bytes, 0u);
-  EXPECT_EQ(stats.stranded_bytes, 60 * KiB);
-  EXPECT_EQ(stats.held_bytes, 64 * KiB);
-  EXPECT_EQ(upstream.outstanding, 64 * KiB);
-  give(pool, {live}, 4096);
-  EXPECT_EQ(pool.trim(), 64 * KiB);
-  EXPECT_EQ(upstream.outstanding, 0u);
+TEST_F(device_pool_test, gives_idle_memory_to_another_pool_that_finds_none) {
+  device_pool pool{with(), device}, other{with(), device};
+  pool.deallocate(pool.allocate(60 * MiB), 60 * MiB);
+  EXPECT_THROW((void)other.allocate(60 * MiB), out_of_memory) << "the other thread trims in its next call";
+  pool.deallocate(pool.allocate(1000), 1000);
+  void* const block = other.allocate(60 * MiB);
+  other.deallocate(block, 60 * MiB);
 }
 
-TEST_F(device_pool_test, trim_stops_at_its_target) {
-  device_pool pool{with({.slab_bytes = 64 * KiB}), device};
-  give(pool, take(pool, 64, 4096), 4096);
-  EXPECT_EQ(pool.trim(130 * KiB), 128 * KiB);
-  EXPECT_EQ(pool.stats().cached_bytes, 128 * KiB);
-  EXPECT_EQ(pool.stats().stranded_bytes, 0u);
-  pool.check_invariants();
-}
-
-TEST_F(device_pool_test, reuses_blocks_set_aside_before_it_calls_the_upstream) {
-  device_pool pool{with({.slab_bytes = 64 * KiB}), device};
-  const std::vector<void*> blocks = take(pool, 16, 4096);
-  give(pool, {blocks.begin() + 1, blocks.end()}, 4096);
-  EXPECT_EQ(pool.trim(), 0u);
-  EXPECT_EQ(pool.stats().stranded_bytes, 60 * KiB);
-  const std::size_t calls = upstream.calls;
-  const std::uint64_t hits = pool.stats().hits;
-  const std::vector<void*> again = take(pool, 15, 4096);
-  EXPECT_EQ(upstream.calls, calls);
-  EXPECT_EQ(pool.stats().hits, hits + 15);
-  EXPECT_EQ(pool.stats().stranded_bytes, 0u);
-  EXPECT_EQ((std::set<void*>{again.begin(), again.end()}),
-            (std::set<void*>{blocks.begin() + 1, blocks.end()}));
-  pool.check_invariants();
-}
-
-TEST_F(device_pool_test, slabs_that_the_limit_had_to_leave_go_when_half_of_what_lived_is_free) {
-  device_pool pool{with({.slab_bytes = 64 * KiB, .max_cached_bytes = 256 * KiB}), device};
-  const std::vector<void*> blocks = take(pool, 256, 4096);  // 16 slabs
-  for (std::size_t i = 0; i < 256; ++i) {
-    if (i % 16 != 0) pool.deallocate(blocks[i], 4096);  // one of each slab lives
-  }
-  EXPECT_EQ(upstream.outstanding, 1 * MiB);
-  EXPECT_GT(pool.stats().stranded_bytes, 512 * KiB);
-  (void)pool.trim();
-  for (std::size_t i = 0; i < 256; i += 16) pool.deallocate(blocks[i], 4096);
-  EXPECT_LE(pool.stats().peak_cached_bytes, 256 * KiB);
-  EXPECT_LE(upstream.outstanding, 512 * KiB) << "although the 64 KiB freed last are far below the limit";
-  pool.check_invariants();
+TEST_F(device_pool_test, keeps_addresses_for_graphs_whatever_is_freed_or_short) {
+  device_pool graphs{with({.keeps_addresses = true}), device}, other{with(), device};
+  void* const block = take(graphs, 20 * heap_unit);
+  graphs.deallocate(block, 20 * heap_unit);
+  stream.synchronize();
+  EXPECT_EQ(graphs.trim(), 0u);
+  EXPECT_THROW((void)other.allocate(20 * heap_unit), out_of_memory);
+  (void)graphs.allocate(1000);
+  EXPECT_TRUE(device.accessible(block, 20 * heap_unit));
+  EXPECT_EQ(graphs.moved_units(), 0u);
+  graphs.release();
+  EXPECT_EQ(device.physical_bytes(), 0u);
 }
 
 // ---- statistics -------------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, counts_as_every_pool_does) {
-  device_pool pool{with({.slab_bytes = 64 * KiB, .name = "blocks"}), device};
+  device_pool pool{with({.name = "blocks"}), device};
   const std::vector<void*> blocks = take(pool, 3, 3000);
   pool.deallocate(blocks[0], 3000);
-  void* const large = pool.allocate(100 * MiB);
+  void* const large = pool.allocate(10 * MiB);
   const pool_stats stats = pool.stats();
   EXPECT_STREQ(stats.name, "blocks");
   EXPECT_EQ(stats.allocations, 4u);
@@ -244,28 +384,26 @@ TEST_F(device_pool_test, counts_as_every_pool_does) {
   EXPECT_EQ(stats.hits, 2u);
   EXPECT_EQ(stats.misses, 2u);
   EXPECT_EQ(stats.used_blocks, 3u);
-  EXPECT_EQ(stats.requested_bytes, 2 * 3000 + 100 * MiB);
-  EXPECT_EQ(stats.used_bytes, 2 * 3 * KiB + 100 * MiB);
-  EXPECT_EQ(stats.used_bytes, stats.used_bytes);
-  EXPECT_EQ(stats.cached_bytes, 19 * 3 * KiB);  // of a slab of 21 blocks
-  EXPECT_EQ(stats.held_bytes, stats.used_bytes + stats.cached_bytes);
-  EXPECT_EQ(stats.held_bytes, upstream.outstanding);
-  EXPECT_EQ(stats.peak_cached_bytes, 20 * 3 * KiB);
+  EXPECT_EQ(stats.requested_bytes, 2 * 3000 + 10 * MiB);
+  EXPECT_EQ(stats.used_bytes, 2 * 3 * KiB + 10 * MiB);
+  EXPECT_EQ(stats.cached_bytes, 0u);
+  EXPECT_EQ(stats.held_bytes, stats.used_bytes + stats.cached_bytes + stats.stranded_bytes);
+  EXPECT_EQ(stats.held_bytes, device.physical_bytes());
   pool.reset_stats();
   EXPECT_EQ(pool.stats().allocations, 0u);
-  EXPECT_EQ(pool.stats().peak_cached_bytes, 19 * 3 * KiB);
   EXPECT_EQ(pool.stats().used_blocks, 3u);
   give(pool, {blocks[1], blocks[2]}, 3000);
-  give(pool, {large}, 100 * MiB);
+  give(pool, {large}, 10 * MiB);
   EXPECT_EQ(pool.stats().deallocations, 3u);
   EXPECT_EQ(pool.stats().requested_bytes, 0u);
+  EXPECT_GE(pool.stats().cached_bytes, 4 * heap_unit);
 }
 
 // ---- other streams ----------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, keeps_a_block_in_use_if_nothing_can_wait_for_it) {
   gpu::stream other{device};
-  device_pool pool{with({}), device};
+  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   gpu::event done{other, device};
   const test::warning_recorder recorder;
@@ -294,7 +432,7 @@ static_assert(!deallocates_after<device_pool, std::nullptr_t> &&
 
 TEST_F(device_pool_test, deallocate_after_a_stream_lets_its_own_wait_for_what_is_there) {
   gpu::stream other{device};
-  device_pool pool{with({}), device};
+  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   const test::noting_work reader{device, other};
   pool.deallocate_after(block, 4096, 256, other);
@@ -309,7 +447,7 @@ TEST_F(device_pool_test, deallocate_after_a_stream_lets_its_own_wait_for_what_is
 }
 
 TEST_F(device_pool_test, deallocate_after_its_own_stream_makes_no_event) {
-  device_pool pool{with({}), device};
+  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   pool.deallocate_after(block, 4096, 256, stream);
   EXPECT_EQ(device.count("cuEventCreate"), 0u);
@@ -320,7 +458,7 @@ TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_do
   for (char const* call : {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}) {
     SCOPED_TRACE(call);
     gpu::stream other{device};
-    device_pool pool{with({}), device};
+    device_pool pool{with(), device};
     void* const block = pool.allocate(4096);
     const test::noting_work reader{device, other};
     device.fail_next(call, gpu::status::unknown);
@@ -332,29 +470,29 @@ TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_do
 
 // K.6
 TEST_F(device_pool_test, grows_in_a_capture_by_memory_that_is_not_the_graphs) {
-  device_pool own{{.stream = stream}, device};
+  device_pool own{with(), device};
   gpu::graph_handle graph = nullptr;
   ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success);
   void* const small = own.allocate(1000);
-  void* const large = own.allocate(64 * MiB);
+  void* const large = own.allocate(20 * MiB);
   EXPECT_TRUE(device.accessible(small, 1000));
-  EXPECT_TRUE(device.accessible(large, 64 * MiB));
-  own.deallocate(large, 64 * MiB);
-  EXPECT_TRUE(device.accessible(large, 64 * MiB)) << "nothing is unmapped in a capture";
+  EXPECT_TRUE(device.accessible(large, 20 * MiB));
+  own.deallocate(large, 20 * MiB);
+  EXPECT_TRUE(device.accessible(large, 20 * MiB)) << "nothing is unmapped in a capture";
   ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
   std::size_t nodes = 1;
   EXPECT_EQ(device.node_count(graph, nodes), gpu::status::success);
   EXPECT_EQ(nodes, 0u) << "nothing of the pool is in the graph";
   EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
-  void* const after = own.allocate(64 * MiB);
-  own.deallocate(after, 64 * MiB);
+  void* const after = own.allocate(20 * MiB);
+  own.deallocate(after, 20 * MiB);
   own.deallocate(small, 1000);
   own.check_invariants();
 }
 
 TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses) {
   gpu::stream other{device};
-  device_pool pool{with({}), device};
+  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   const test::warning_recorder recorder;
   ASSERT_EQ(device.begin_capture(other, gpu::capture_mode::global), gpu::status::success);
@@ -370,7 +508,7 @@ TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses)
 
 TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for_the_other) {
   gpu::stream other{device};
-  device_pool pool{with({}), device};
+  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   const test::noting_work reader{device, other};
   ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success);
@@ -384,74 +522,64 @@ TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for
 
 // ---- running out and failing ------------------------------------------------------------------------------
 
-TEST_F(device_pool_test, returns_free_slabs_to_an_exhausted_upstream_and_tries_once_more) {
-  limit_resource budget{256 * KiB, &upstream};
-  device_pool pool{{.stream = stream, .slab_bytes = 64 * KiB, .upstream = &budget}, device};
-  give(pool, take(pool, 64, 4096), 4096);
-  void* const block = pool.allocate(40 * KiB);
-  EXPECT_EQ(budget.stats().refused, 1u);
-  EXPECT_EQ(pool.stats().held_bytes, 40 * KiB);
-  void* const large = pool.allocate(200 * KiB, 512);
-  EXPECT_THROW((void)pool.allocate(60 * KiB), out_of_memory);
-  EXPECT_EQ(budget.stats().refused, 2u) << "nothing was free, so that to ask again is of no use";
+TEST_F(device_pool_test, a_block_larger_than_the_device_is_refused_in_numbers) {
+  device_pool pool{with({.name = "gradients"}), device};
+  void* const block = take(pool, 10 * heap_unit);
+  const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)pool.allocate(23 * heap_unit); });
+  EXPECT_STREQ(refusal.report().resource, "gradients");
+  EXPECT_EQ(refusal.report().requested_bytes, 23 * heap_unit);
+  EXPECT_EQ(refusal.report().used_bytes, 10 * heap_unit);
+  EXPECT_EQ(refusal.report().largest_bytes, 22 * heap_unit);
+  EXPECT_NE(std::string{refusal.what()}.find("the device memory is exhausted"), std::string::npos);
   pool.check_invariants();
-  give(pool, {block}, 40 * KiB);
-  pool.deallocate(large, 200 * KiB, 512);
+  EXPECT_NE(pool.allocate(22 * heap_unit), nullptr) << "as much as the message says";
+  pool.deallocate(block, 10 * heap_unit);
 }
 
-TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_in_numbers_and_nothing_goes_back) {
-  device_pool pool{with({.slab_bytes = 4096, .name = "gradients"}), device};
-  void* const block = pool.allocate(2048);
-  const pool_stats before = pool.stats();
-  const out_of_memory refusal =
-      test::caught<out_of_memory>([&] { (void)pool.allocate(std::numeric_limits<std::size_t>::max(), 512); });
-  EXPECT_STREQ(refusal.report().resource, "gradients");
-  EXPECT_EQ(refusal.report().requested_bytes, std::numeric_limits<std::size_t>::max());
-  EXPECT_EQ(refusal.report().alignment, 512u);
-  EXPECT_EQ(refusal.report().used_bytes, 2048u);
-  EXPECT_EQ(refusal.report().committed_bytes, 4096u);
-  EXPECT_STREQ(refusal.report().because, "");
-  EXPECT_EQ(pool.stats().allocations, before.allocations);
-  EXPECT_EQ(pool.stats().misses, before.misses);
-  EXPECT_EQ(pool.stats().cached_bytes, before.cached_bytes) << "the free block stays where it is";
+TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_and_nothing_goes_back) {
+  device_pool pool{with(), device};
+  pool.deallocate(pool.allocate(4 * heap_unit), 4 * heap_unit);
+  for (std::size_t bytes :
+       {std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max() / 2 + 1}) {
+    EXPECT_THROW((void)pool.allocate(bytes, 512), out_of_memory);
+    EXPECT_THROW((void)pool.allocate(bytes), out_of_memory);
+  }
+  EXPECT_EQ(pool.stats().allocations, 1u);
+  EXPECT_EQ(pool.stats().cached_bytes, 4 * heap_unit);
   pool.check_invariants();
-  pool.deallocate(block, 2048);
 }
 
-TEST_F(device_pool_test, a_slab_that_nothing_can_have_is_refused_in_numbers_and_says_why) {
-  constexpr std::size_t endless = std::numeric_limits<std::size_t>::max();
-  device_pool pool{with({.slab_bytes = endless, .max_cached_bytes = endless, .name = "gradients"}), device};
-  const std::size_t calls = upstream.calls;
-  const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)pool.allocate(1000); });
-  EXPECT_STREQ(refusal.report().resource, "gradients");
-  EXPECT_EQ(refusal.report().requested_bytes, 1000u);
-  EXPECT_NE(std::string{refusal.what()}.find("slab_bytes"), std::string::npos);
-  EXPECT_EQ(upstream.calls, calls);
-  EXPECT_EQ(pool.stats().held_bytes, 0u);
-  pool.check_invariants();
+TEST_F(device_pool_test, its_limit_of_the_device_holds) {
+  device.budget(0).set_limit(10 * heap_unit);
+  device_pool pool{with(), device};
+  void* const block = take(pool, 10 * heap_unit);
+  const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)pool.allocate(heap_unit); });
+  EXPECT_NE(std::string{refusal.what()}.find("the limit of its device is reached"), std::string::npos);
+  pool.deallocate(block, 10 * heap_unit);
+  EXPECT_NE(pool.allocate(heap_unit), nullptr);
 }
 
 TEST_F(device_pool_test, without_a_name_it_has_the_one_of_the_options) {
   const device_pool pool{with({.name = nullptr}), device};
   EXPECT_STREQ(pool.name(), "device_pool");
   EXPECT_STREQ(pool.stats().name, "device_pool");
-  EXPECT_THROW((device_pool{{.largest_pooled_bytes = 17 * GiB, .name = nullptr}, device}),
+  EXPECT_THROW((device_pool{{.stream = gpu::per_thread_stream, .name = nullptr}, device}),
                std::invalid_argument);
 }
 
 TEST_F(device_pool_test, no_deallocation_needs_memory_for_a_record) {
   recording_resource bookkeeping;
-  device_pool_options options = with({.slab_bytes = 64 * KiB});
+  device_pool_options options = with();
   options.bookkeeping = &bookkeeping;
   device_pool pool{options, device};
   std::vector<std::vector<void*>> blocks;
   for (std::size_t bytes : {500u, 5000u, 50'000u}) blocks.push_back(take(pool, 100, bytes));
-  void* const large = pool.allocate(100 * MiB);
+  void* const large = pool.allocate(10 * MiB);
   const std::size_t calls = bookkeeping.calls;
   std::size_t i = 0;
   for (std::size_t bytes : {500u, 5000u, 50'000u}) give(pool, blocks[i++], bytes);
-  pool.deallocate(large, 100 * MiB);
-  (void)pool.trim(100 * KiB);
+  pool.deallocate(large, 10 * MiB);
+  (void)pool.trim(2 * heap_unit);
   pool.clear();
   EXPECT_EQ(bookkeeping.calls, calls);
 }
@@ -464,25 +592,25 @@ TEST_F(device_pool_test, each_failing_record_in_turn_is_harmless) {
     bookkeeping.fail_from = n;
     bool served = true;
     try {
-      device_pool_options options = with({.slab_bytes = 16 * KiB});
+      device_pool_options options = with();
       options.bookkeeping = &bookkeeping;
       device_pool pool{options, device};
       std::vector<std::pair<void*, std::size_t>> live;
       for (std::size_t i = 0; i < 60; ++i) {
-        const std::size_t bytes = i % 10 == 0 ? 40 * MiB : 1000 * (i % 7);
+        const std::size_t bytes = i % 10 == 0 ? 8 * MiB : 1000 * (i % 7);
         try {
           live.emplace_back(pool.allocate(bytes), bytes);
         } catch (std::bad_alloc const&) {
           served = false;
         }
         pool.check_invariants();
-        EXPECT_EQ(pool.stats().held_bytes, upstream.outstanding);
+        EXPECT_EQ(pool.stats().held_bytes, device.physical_bytes());
       }
       for (auto const& [block, bytes] : live) pool.deallocate(block, bytes);
     } catch (std::bad_alloc const&) {
       served = false;  // the constructor
     }
-    EXPECT_EQ(upstream.outstanding, 0u);
+    EXPECT_EQ(device.physical_bytes(), 0u);
     if (bookkeeping.calls <= n) {
       EXPECT_TRUE(served);
       return;
@@ -502,7 +630,7 @@ TEST(device_pool_failures, each_failing_call_of_the_driver_in_turn_is_harmless) 
       device.fail_from = failing;
       bool served = true;
       try {
-        device_pool pool{{.stream = stream, .slab_bytes = 16 * KiB, .max_cached_bytes = 64 * KiB}, device};
+        device_pool pool{{.stream = stream, .max_cached_bytes = 4 * heap_unit}, device};
         std::vector<std::pair<void*, std::size_t>> live;
         for (std::size_t i = 0; i < 40; ++i) {
           const std::size_t bytes = i % 10 == 0 ? 40 * MiB : 1000 * (i % 7);
@@ -540,7 +668,7 @@ TEST(device_pool_failures, each_failing_call_of_the_driver_in_turn_is_harmless) 
 
 TEST_F(device_pool_test, level_2_reports_what_may_not_be_given_back_and_does_nothing) {
   if (check_level < 2) GTEST_SKIP() << "found at level 2";
-  device_pool pool{with({}), device};
+  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   const test::violation_recorder recorder;
   pool.deallocate(block, 5000);
@@ -555,31 +683,34 @@ TEST_F(device_pool_test, level_2_reports_what_may_not_be_given_back_and_does_not
   EXPECT_EQ(pool.stats().used_blocks, 0u);
 }
 
-TEST_F(device_pool_test, more_blocks_of_a_class_than_there_are_are_reported_at_every_level) {
-  device_pool pool{with({.slab_bytes = 4096}), device};
+TEST_F(device_pool_test, more_blocks_of_a_slab_than_there_are_are_reported_at_every_level) {
+  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   pool.deallocate(block, 4096);
   const test::violation_recorder recorder;
   pool.deallocate(block, 4096);
   EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 1u);
-  EXPECT_EQ(pool.stats().cached_bytes, 4096u);
+  EXPECT_EQ(pool.stats().used_bytes, 0u);
   pool.check_invariants();
 }
 
 TEST_F(device_pool_test, a_large_block_that_is_not_its_own_is_reported_at_every_level) {
-  device_pool pool{with({}), device};
-  void* const large = pool.allocate(100 * MiB);
+  device_pool pool{with(), device};
+  void* const large = pool.allocate(10 * MiB);
   const test::violation_recorder recorder;
-  pool.deallocate(large, 101 * MiB);
-  pool.deallocate(static_cast<char*>(large) + 256, 100 * MiB);
-  EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 2u);
-  pool.deallocate(large, 100 * MiB);
-  EXPECT_EQ(upstream.outstanding, 0u);
+  pool.deallocate(large, 11 * MiB);
+  pool.deallocate(static_cast<char*>(large) + 256, 10 * MiB);
+  int foreign = 0;
+  pool.deallocate(&foreign, 10 * MiB);
+  pool.deallocate(large, 10 * MiB);
+  EXPECT_EQ(pool.stats().used_blocks, 0u);
+  pool.deallocate(large, 10 * MiB);
+  EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 4u);
 }
 
 TEST_F(device_pool_test, level_2_reports_a_second_thread_unless_ownership_was_released) {
   if (check_level < 2) GTEST_SKIP() << "found at level 2";
-  device_pool pool{with({}), device};
+  device_pool pool{with(), device};
   give(pool, {pool.allocate(1000)}, 1000);
   const test::violation_recorder recorder;
   std::thread{[&] { give(pool, {pool.allocate(1000)}, 1000); }}.join();
@@ -587,6 +718,74 @@ TEST_F(device_pool_test, level_2_reports_a_second_thread_unless_ownership_was_re
   pool.release_thread_ownership();
   std::thread{[&] { give(pool, {pool.allocate(1000)}, 1000); }}.join();
   EXPECT_EQ(recorder.count(violation_kind::wrong_thread), 2u);
+}
+
+// ---- chunks of an upstream --------------------------------------------------------------------------------
+
+struct device_pool_chunks : device_pool_test {
+  test::made_up_memory nowhere;
+  recording_resource upstream{&nowhere};
+
+  [[nodiscard]] device_pool_options on_upstream(device_pool_options options = {}) {
+    options.upstream = &upstream;
+    return with(options);
+  }
+};
+
+TEST_F(device_pool_chunks, are_as_large_as_a_quarter_of_all_and_serve_small_and_large_blocks) {
+  device_pool pool{on_upstream(), device};
+  const std::vector<void*> small = take(pool, 100, 4096);
+  EXPECT_EQ(upstream.outstanding, 2 * MiB);
+  std::vector<void*> large = take(pool, 30, 2 * MiB);
+  EXPECT_LE(upstream.calls, 14u);
+  EXPECT_LE(upstream.outstanding, 80 * MiB);
+  EXPECT_EQ(pool.stats().held_bytes, upstream.outstanding);
+  EXPECT_EQ(pool.upstream_resource(), &upstream);
+  give(pool, small, 4096);
+  give(pool, large, 2 * MiB);
+  const std::size_t held = upstream.outstanding;
+  EXPECT_EQ(pool.trim(), held);
+  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(device.mapped_bytes(), 0u);
+}
+
+TEST_F(device_pool_chunks, go_back_when_they_are_wholly_free) {
+  device_pool pool{on_upstream(), device};
+  void* const first = pool.allocate(3 * MiB);
+  void* const second = pool.allocate(5 * MiB);
+  pool.deallocate(first, 3 * MiB);
+  void* const live = pool.allocate(2 * MiB);
+  pool.deallocate(second, 5 * MiB);
+  EXPECT_EQ(pool.stats().cached_bytes, 5 * MiB);
+  EXPECT_EQ(pool.stats().stranded_bytes, 1 * MiB);
+  EXPECT_EQ(pool.trim(), 5 * MiB);
+  EXPECT_EQ(upstream.outstanding, 3 * MiB);
+  give(pool, {live}, 2 * MiB);
+}
+
+TEST_F(device_pool_chunks, go_back_to_an_exhausted_upstream_before_a_second_try) {
+  limit_resource budget{8 * MiB, &upstream};
+  device_pool pool{{.stream = stream, .upstream = &budget}, device};
+  give(pool, take(pool, 3, 2 * MiB), 2 * MiB);
+  void* const block = pool.allocate(7 * MiB);
+  EXPECT_EQ(pool.stats().held_bytes, 7 * MiB);
+  const auto refused = budget.stats().refused;
+  EXPECT_THROW((void)pool.allocate(2 * MiB), out_of_memory);
+  EXPECT_GT(budget.stats().refused, refused);
+  pool.check_invariants();
+  give(pool, {block}, 7 * MiB);
+}
+
+TEST_F(device_pool_chunks, serve_where_the_device_maps_no_memory) {
+  device.fail_next("cuMemGetAllocationGranularity", gpu::status::not_supported);
+  const test::warning_recorder recorder;
+  device_pool pool{with(), device};
+  EXPECT_EQ(recorder.count(warning_kind::refused_memory), 1u);
+  void* const block = take(pool, 3 * MiB);
+  EXPECT_EQ(device.count("cuMemAlloc"), 1u);
+  pool.deallocate(block, 3 * MiB);
+  pool.clear();
+  EXPECT_EQ(device.outstanding, 0u);
 }
 
 }  // namespace

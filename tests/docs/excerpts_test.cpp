@@ -404,7 +404,7 @@ void of_rmm(std::pmr::memory_resource& memory, gpu::stream_handle stream) {
   { gpu::device_resource device; }
   { device_pool p{{.stream = stream}}; }
   { device_caches caches{{.name = "caches"}}; }
-  { device_pool p{{.stream = stream, .largest_pooled_bytes = 1 * MiB}}; }
+  { device_pool p{{.stream = stream}}; }
   { limit_resource limit{1 * MiB, &memory}; gpu::device_budget& budget = gpu::default_driver().budget(0); }
   { statistics_resource s{&memory}; s.push_counters(); (void)s.pop_counters(); }
   { tracking_resource t{&memory}; }

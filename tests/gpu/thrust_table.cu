@@ -77,8 +77,6 @@ void rows(std::size_t n) {
   });
   device_pool pool{{.stream = stream}};
   row_of(n, "`device_pool`", pool);
-  device_pool large{{.stream = stream, .largest_pooled_bytes = 256 * MiB, .max_cached_bytes = 4 * GiB}};
-  row_of(n, "`device_pool`, blocks of up to 256 MiB pooled", large);
   device_cache cache{{.stream = stream}};
   row_of(n, "`device_cache`", cache);
   gpu::memory_pool driver_pool;

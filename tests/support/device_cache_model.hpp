@@ -189,7 +189,7 @@ class pool_behind_events {
   pool_behind_events(small_device& supply, choices random)
       : supply_{supply},
         works_{supply.device},
-        pool_{{.stream = supply.stream, .slab_bytes = 16 * KiB, .max_cached_bytes = 64 * KiB}, supply.device},
+        pool_{{.stream = supply.stream, .max_cached_bytes = 64 * KiB}, supply.device},
         random_{std::move(random)} {}
   ~pool_behind_events() {
     while (!held_.empty()) free_one(held_.size() - 1);

@@ -22,22 +22,24 @@
 namespace tidemark::test {
 
 /// What the subjects here have in common: a device that runs out.
-class subject_of_a_device {
+template <std::size_t CapacityBytes>
+class subject_of_a_device_of {
  public:
-  using supply_type = touchable_device_of<1 * MiB>;
-  static constexpr std::size_t largest = 256 * KiB;
-  static constexpr std::size_t capacity = 1 * MiB;
+  using supply_type = touchable_device_of<CapacityBytes>;
+  static constexpr std::size_t largest = CapacityBytes / 4;
+  static constexpr std::size_t capacity = CapacityBytes;
   static constexpr std::size_t failing_rounds =
       60;  // for each call that fails once, on a device that is slow
 
  protected:
-  explicit subject_of_a_device(supply_type& supply)
+  explicit subject_of_a_device_of(supply_type& supply)
       : device_{supply.device}, stream_{supply.stream}, other_{supply.other} {}
 
   fake_device& device_;
   gpu::stream_handle stream_;
   gpu::stream_handle other_;
 };
+using subject_of_a_device = subject_of_a_device_of<1 * MiB>;
 
 /// The driver's stream-ordered allocator.
 class async_resource_subject : public subject_of_a_device {
@@ -136,25 +138,25 @@ class shared_device_cache_subject : public device_cache_subject {
   shared_resource shared_{cache_, device_, other_};
 };
 
-/// The pool on blocks of the driver.
-class device_pool_subject : public subject_of_a_device {
+/// The pool that maps memory. Its classes take 64 KiB each at least.
+class device_pool_subject : public subject_of_a_device_of<4 * MiB> {
  public:
   static constexpr std::size_t max_reused_bytes = 40'000;
   static constexpr std::size_t max_reused_align = 256;
 
-  explicit device_pool_subject(supply_type& supply, device_pool_options options = {.slab_bytes = 64 * KiB})
-      : subject_of_a_device{supply}, pool_{with_stream(options), device_} {}
+  explicit device_pool_subject(supply_type& supply, device_pool_options options = {})
+      : subject_of_a_device_of{supply}, pool_{with_stream(options), device_} {}
 
   device_pool& resource() { return pool_; }
   void recycle() {}
   void check() {
     if (++checks_ % 32 == 0) pool_.check_invariants();
   }
-  // Without what is free: a request that fails gives that back before it asks again.
+  // Without idle memory, which a refused request may create or return.
   [[nodiscard]] std::vector<std::size_t> state() const {
     const pool_stats stats = pool_.stats();
-    return {stats.allocations,     stats.deallocations,    stats.hits, stats.misses, stats.used_bytes,
-            stats.requested_bytes, stats.peak_cached_bytes};
+    return {stats.allocations, stats.deallocations, stats.hits,
+            stats.misses,      stats.used_bytes,    stats.requested_bytes};
   }
 
  protected:
@@ -175,8 +177,7 @@ struct tight_device_pool_subject : device_pool_subject {
   static constexpr std::size_t max_reused_bytes = 0;
   static constexpr std::size_t max_reused_align = 0;
   explicit tight_device_pool_subject(supply_type& supply)
-      : device_pool_subject{
-            supply, {.largest_pooled_bytes = 8 * KiB, .slab_bytes = 8 * KiB, .max_cached_bytes = 12 * KiB}} {}
+      : device_pool_subject{supply, {.max_cached_bytes = 12 * KiB}} {}
   void recycle() { pool_.clear(); }
 };
 
@@ -189,8 +190,7 @@ class hosted_device_pool_subject {
   static constexpr std::size_t max_reused_bytes = 40'000;
   static constexpr std::size_t max_reused_align = 256;
 
-  explicit hosted_device_pool_subject(supply_type& upstream)
-      : pool_{{.slab_bytes = 64 * KiB, .upstream = &upstream}, device_} {}
+  explicit hosted_device_pool_subject(supply_type& upstream) : pool_{{.upstream = &upstream}, device_} {}
 
   device_pool& resource() { return pool_; }
   void recycle() {}

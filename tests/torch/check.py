@@ -125,14 +125,14 @@ def says_what_is_wrong_with_a_setting():
     current = stand_in()
     install = module().install
     expect_raised("an unknown resource", ValueError,
-                  "tidemark_torch: resource is 'arena'; it must be cache, pool or planned", lambda: install(resource="arena"))
+                  "tidemark_torch: resource is 'arena'; it must be heap or planned", lambda: install(resource="arena"))
     for wrong in (-1, 2**63):
         expect_raised("bytes", ValueError, f"tidemark_torch: max_cached_bytes is {wrong}, not a number of bytes",
                       lambda: install(max_cached_bytes=wrong))
     for wrong in ("1GB", 1.5, True):
         expect_raised("no number", TypeError, f"tidemark_torch: max_cached_bytes is {wrong!r}, not a number of bytes",
                       lambda: install(max_cached_bytes=wrong))
-    expect_raised("no name", TypeError, 'tidemark_torch: resource is 3, not "cache", "pool" or "planned"', lambda: install(resource=3))
+    expect_raised("no name", TypeError, 'tidemark_torch: resource is 3, not "heap" or "planned"', lambda: install(resource=3))
     expect_raised("no path", TypeError, "tidemark_torch: trace is 3, not a path", lambda: install(trace=3))
     os.environ["TIDEMARK_TORCH_MAX_CACHED_BYTES"] = "many"
     expect_raised("the environment", ValueError,

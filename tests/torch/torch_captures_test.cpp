@@ -68,7 +68,7 @@ struct torch_captures : torch_test, ::testing::WithParamInterface<char const*> {
     return instantiate(end(pool));
   }
 };
-INSTANTIATE_TEST_SUITE_P(each, torch_captures, ::testing::Values("cache", "pool", "planned"),
+INSTANTIATE_TEST_SUITE_P(each, torch_captures, ::testing::Values("heap", "planned"),
                          [](auto const& kind) { return std::string{kind.param}; });
 
 // L.9

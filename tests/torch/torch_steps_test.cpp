@@ -56,15 +56,14 @@ std::string name_of(::testing::TestParamInfo<torch_steps::ParamType> const& each
 }
 INSTANTIATE_TEST_SUITE_P(recorded, torch_steps,
                          ::testing::Combine(::testing::Values("gpt", "mlp"),
-                                            ::testing::Values("cache", "pool", "planned")),
+                                            ::testing::Values("heap", "planned")),
                          name_of);
 
 // The transformer's steps are of changing lengths, all of one kind here: its plan is made anew each time that
 // the program is run again.
 using torch_repeated_steps = torch_steps;
 INSTANTIATE_TEST_SUITE_P(recorded, torch_repeated_steps,
-                         ::testing::Values(std::tuple{"gpt", "cache"}, std::tuple{"gpt", "pool"},
-                                           std::tuple{"mlp", "cache"}, std::tuple{"mlp", "pool"},
+                         ::testing::Values(std::tuple{"gpt", "heap"}, std::tuple{"mlp", "heap"},
                                            std::tuple{"mlp", "planned"}),
                          name_of);
 

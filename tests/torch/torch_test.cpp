@@ -32,7 +32,7 @@ using test::torch_test;
 struct torch_resources : torch_test, ::testing::WithParamInterface<char const*> {
   torch_resources() { EXPECT_EQ(torch.configure(GetParam(), -1, nullptr), nullptr); }
 };
-INSTANTIATE_TEST_SUITE_P(each, torch_resources, ::testing::Values("cache", "pool", "planned"),
+INSTANTIATE_TEST_SUITE_P(each, torch_resources, ::testing::Values("heap", "planned"),
                          [](auto const& kind) { return std::string{kind.param}; });
 
 // L.3
@@ -187,8 +187,7 @@ TEST_P(torch_resources, holds_no_more_than_the_fraction_of_the_device) {
 }
 
 // K.9
-// Free memory that the driver's pools retain is memory of the device too.
-TEST_P(torch_resources, holds_no_more_than_the_fraction_whatever_the_drivers_pools_retain) {
+TEST_P(torch_resources, holds_no_more_than_the_fraction_in_every_step) {
   torch.memory_fraction_fn(0.25, 0);
   const std::size_t limit = device.budget(0).limit();
   for (std::size_t i = 1; i <= 30; ++i) {
@@ -266,12 +265,12 @@ using torch_settings = torch_test;
 
 // L.2
 TEST_F(torch_settings, come_from_the_environment) {
-  ::setenv("TIDEMARK_TORCH_RESOURCE", "pool", 1);
+  ::setenv("TIDEMARK_TORCH_RESOURCE", "planned", 1);
   ::setenv("TIDEMARK_TORCH_MAX_CACHED_BYTES", "0", 1);
   torch.raw_delete(torch.malloc(1 * MiB, main));
   ::unsetenv("TIDEMARK_TORCH_RESOURCE");
   ::unsetenv("TIDEMARK_TORCH_MAX_CACHED_BYTES");
-  EXPECT_EQ(std::string{torch.stats(0)}.find("{\"resource\": \"pool\""), 0u);
+  EXPECT_EQ(std::string{torch.stats(0)}.find("{\"resource\": \"planned\""), 0u);
   EXPECT_EQ(torch.stat("cached_bytes"), 0u);
 }
 
@@ -279,23 +278,23 @@ TEST_F(torch_settings, come_from_the_environment) {
 TEST_F(torch_settings, are_refused_with_a_sentence_where_they_are_wrong) {
   ::setenv("TIDEMARK_TORCH_RESOURCE", "arena", 1);
   EXPECT_EQ(thrown_by([&] { (void)torch.malloc(1000, main); }),
-            "tidemark_torch: TIDEMARK_TORCH_RESOURCE is 'arena'; it must be cache, pool or planned");
+            "tidemark_torch: TIDEMARK_TORCH_RESOURCE is 'arena'; it must be heap or planned");
   ::unsetenv("TIDEMARK_TORCH_RESOURCE");
   ::setenv("TIDEMARK_TORCH_MAX_CACHED_BYTES", "1 GiB", 1);
   EXPECT_EQ(thrown_by([&] { (void)torch.malloc(1000, main); }),
             "tidemark_torch: TIDEMARK_TORCH_MAX_CACHED_BYTES is '1 GiB', not a number of bytes");
   ::unsetenv("TIDEMARK_TORCH_MAX_CACHED_BYTES");
   EXPECT_STREQ(torch.configure("arena", -1, nullptr),
-               "tidemark_torch: resource is 'arena'; it must be cache, pool or planned");
+               "tidemark_torch: resource is 'arena'; it must be heap or planned");
   EXPECT_NE(torch.malloc(1000, main), nullptr);
 }
 
 // L.2
 TEST_F(torch_settings, hold_from_the_first_block_on) {
-  EXPECT_EQ(torch.configure("pool", -1, nullptr), nullptr);
+  EXPECT_EQ(torch.configure("heap", -1, nullptr), nullptr);
   EXPECT_EQ(torch.configure("planned", 1000, nullptr), nullptr);
   (void)torch.malloc(1000, main);
-  EXPECT_STREQ(torch.configure("cache", -1, nullptr),
+  EXPECT_STREQ(torch.configure("planned", -1, nullptr),
                "tidemark_torch: PyTorch has memory of tidemark already; choose before the first tensor");
   EXPECT_EQ(std::string{torch.stats(0)}.find("{\"resource\": \"planned\""), 0u);
 }
@@ -303,7 +302,7 @@ TEST_F(torch_settings, hold_from_the_first_block_on) {
 // L.13
 TEST_F(torch_settings, write_a_trace_of_every_block) {
   const std::string path = ::testing::TempDir() + "torch_trace_" + std::to_string(::getpid()) + ".csv";
-  EXPECT_EQ(torch.configure("pool", -1, path.c_str()), nullptr);
+  EXPECT_EQ(torch.configure("heap", -1, path.c_str()), nullptr);
   torch.raw_delete(torch.malloc(1000, main));
   (void)torch.malloc(2000, side);
   EXPECT_EQ(torch.close_trace(), nullptr);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/telemetry/limit_resource.hpp>
 
+#include <tidemark/core/out_of_memory.hpp>
+
 namespace tidemark {
 
 void limit_resource::throw_over_limit(std::size_t bytes, std::size_t align) {

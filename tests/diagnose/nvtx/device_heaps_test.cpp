@@ -126,7 +126,7 @@ TEST_F(device_heaps, make_suspend_and_export_throw_one_sentence) {
 
 // K.4
 TEST_F(device_heaps, make_pools_and_caches_take_whole_allocations_that_go_behind_their_work) {
-  device_pool blocks{{.stream = stream, .largest_pooled_bytes = 1 * MiB}, device};
+  device_pool blocks{{.stream = stream}, device};
   device_cache tensors{{.stream = stream}, device};
   void* const small = blocks.allocate(1000);
   void* const large = blocks.allocate(8 * MiB);

@@ -34,7 +34,6 @@ device_memory::device_memory(gpu::device_number device, settings const& chosen, 
       device_{device},
       chosen_{chosen},
       log_{log},
-      blocks_of_driver_{{.device = device, .name = "PyTorch's captures"}, driver},
       segments_{{.driver = &driver, .device = device, .stream = nullptr, .log = log, .name = ""},
                 chosen.max_cached_bytes} {}
 
@@ -56,7 +55,7 @@ std::pair<stream_memory*, device_memory::capture_pool*> device_memory::memory_fo
   for (recording const& open : std::views::reverse(recordings_)) {
     if (!open.takes(stream)) continue;
     capture_pool& pool = pools_.at(open.id);
-    const auto made = pool.streams.try_emplace(stream, place_of(stream, "captured on"), blocks_of_driver_);
+    const auto made = pool.streams.try_emplace(stream, place_of(stream, "captured on"));
     return {&made.first->second, &pool};
   }
   if (const auto found = streams_.find(stream); found != streams_.end()) return {&found->second, nullptr};
@@ -257,7 +256,6 @@ void device_memory::collect() noexcept {
 
 void device_memory::collect_streams(bool is_idle) noexcept {
   for (auto& [stream, memory] : streams_) memory.collect();
-  (void)driver_->budget(device_).trim_pools();
   if (is_idle)
     std::erase_if(pools_,
                   [](auto const& each) { return each.second.uses == 0 && each.second.live_blocks == 0; });

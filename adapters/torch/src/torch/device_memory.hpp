@@ -16,7 +16,6 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
 
 #include "segment_memory.hpp"
@@ -36,8 +35,8 @@ using stream_filter = std::function<bool(gpu::stream_handle)>;
 /// PyTorch frees it. An event is not recorded on a stream that is capturing, because it would become part of
 /// the graph: that block waits for the end of the capture.
 ///
-/// Memory of a pool of captures stays with the pool: what is freed serves later requests of the pool, and
-/// nothing goes back before the pool was released, its blocks were freed, and the device was waited for.
+/// Memory of a pool of captures stays with the pool and at its addresses: freed blocks serve later requests of
+/// the pool. It goes back after the pool was released, its blocks were freed, and the device was waited for.
 ///
 /// Invariant: each block is in `blocks_` from its allocation until it goes back to its stream's memory.
 /// Complexity: that of the resource and of a hash table, and for each block that waits a comparison; for each
@@ -123,7 +122,6 @@ class device_memory {
   gpu::device_number device_;
   settings chosen_;
   trace_log* log_;
-  gpu::device_resource blocks_of_driver_;  // of captures: what can be had during one
   segment_memory segments_;
 
   mutable std::mutex mutex_;  // for what follows; the driver is called under it

@@ -8,7 +8,7 @@
 namespace tidemark::torch {
 namespace {
 
-constexpr resource_kind kinds[] = {resource_kind::cache, resource_kind::pool, resource_kind::planned};
+constexpr resource_kind kinds[] = {resource_kind::heap, resource_kind::planned};
 
 std::string_view variable(char const* name) noexcept {
   char const* const value = std::getenv(name);
@@ -25,24 +25,14 @@ std::optional<std::size_t> bytes_of(std::string_view text, char const* where) {
 
 }  // namespace
 
-char const* name_of(resource_kind kind) noexcept {
-  switch (kind) {
-    case resource_kind::cache:
-      return "cache";
-    case resource_kind::pool:
-      return "pool";
-    case resource_kind::planned:
-      break;
-  }
-  return "planned";
-}
+char const* name_of(resource_kind kind) noexcept { return kind == resource_kind::heap ? "heap" : "planned"; }
 
 resource_kind resource_named(std::string_view name, std::string_view where) {
   for (resource_kind kind : kinds) {
     if (name == name_of(kind)) return kind;
   }
   throw std::invalid_argument{std::string{where} + " is '" + std::string{name} +
-                              "'; it must be cache, pool or planned"};
+                              "'; it must be heap or planned"};
 }
 
 settings settings_from_environment() {

@@ -12,15 +12,14 @@ namespace tidemark::torch {
 
 /// What serves the work of each stream.
 enum class resource_kind {
-  cache,    ///< `device_cache`
-  pool,     ///< `device_pool`
-  planned,  ///< `device_planned_arena`, with a `device_cache` for what is not planned
+  heap,     ///< `device_pool`
+  planned,  ///< `device_planned_arena`, with a `device_pool` for requests that deviate from the plan
 };
 
 /// What can be chosen. It holds from the first allocation on.
 struct settings {
-  resource_kind resource = resource_kind::cache;
-  /// Bytes that each stream keeps ready; empty: a quarter of the device.
+  resource_kind resource = resource_kind::heap;
+  /// Idle bytes that each stream holds at most; empty: without limit.
   std::optional<std::size_t> max_cached_bytes;
   /// Path of the CSV file of a trace; empty: no trace.
   std::string trace;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/resources/device_pool.hpp>
 
-#include <stdexcept>
-#include <string>
-
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 
 #include "../driver/behind_event.hpp"
@@ -13,21 +10,14 @@ namespace tidemark {
 namespace {
 
 device_pool_options completed(device_pool_options options, gpu::driver& driver) {
-  using classes = gpu::detail::device_classes;
   gpu::detail::complete(options, driver);
   gpu::detail::require_one_stream("device_pool", options.name, options.stream);
-  if (options.largest_pooled_bytes > classes::max_bytes) {
-    throw std::invalid_argument("device_pool '" + std::string{options.name} + "': largest_pooled_bytes is " +
-                                std::to_string(options.largest_pooled_bytes) +
-                                "; blocks of up to 16 GiB can be pooled");
-  }
-  options.largest_pooled_bytes = classes::bytes(classes::index_of(options.largest_pooled_bytes));
   return options;
 }
 
 }  // namespace
 
-template class detail::basic_pool<gpu::detail::device_blocks>;
+template class detail::basic_pool<gpu::detail::device_heap>;
 
 device_pool::device_pool(device_pool_options const& options, gpu::driver& driver)
     : device_pool{complete_options{completed(options, driver)}, driver} {}
@@ -35,9 +25,7 @@ device_pool::device_pool(device_pool_options const& options, gpu::driver& driver
 device_pool::device_pool(complete_options const& options, gpu::driver& driver)
     : basic_pool{options.max_cached_bytes, options.name, options, driver},
       driver_{&driver},
-      options_{options} {
-  options_.upstream = lists().upstream();
-}
+      options_{options} {}
 
 void device_pool::deallocate_after(void* block, std::size_t bytes, std::size_t align,
                                    gpu::event_handle event) noexcept {

@@ -27,8 +27,8 @@ namespace tidemark::detail {
 
 /// A pool of free lists of size classes, for one thread.
 ///
-/// @tparam FreeLists the blocks: in lists through the blocks themselves (`pool_blocks`) or in arrays beside
-/// them (`device_blocks`). `take` and `give` are the fast paths; `take_slow` and `give_slow` do all that is
+/// @tparam FreeLists the blocks: in lists through the blocks themselves (`pool_blocks`) or in records beside
+/// them (`device_heap`). `take` and `give` are the fast paths; `take_slow` and `give_slow` do all that is
 /// left, also for blocks beyond the classes.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats` and of the free lists.
@@ -154,10 +154,15 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     return 0;
   }
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align) {
-    void* const block = lists_.take_slow(bytes, align);
-    if (lists_.cached_bytes() > max_cached_bytes_) trim_to(max_cached_bytes_);  // the rest of a new slab
-    update_watermark();
-    return block;
+    struct limit_keeper {
+      basic_pool* pool;
+      ~limit_keeper() {
+        if (pool->lists_.cached_bytes() > pool->max_cached_bytes_) pool->trim_to(pool->max_cached_bytes_);
+        pool->update_watermark();
+      }
+    };
+    const limit_keeper last{this};  // the rest of a new slab is free, also where the request is refused
+    return lists_.take_slow(bytes, align);
   }
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      free_result result) noexcept {

@@ -19,7 +19,7 @@ class device_classes {
  public:
   /// What every size is a multiple of, and every block aligned to: what the driver promises of its own.
   static constexpr std::size_t granule_bytes = 256;
-  static constexpr std::size_t max_bytes = 16 * GiB;
+  static constexpr std::size_t max_bytes = 1 * MiB;
 
   /// The least class for `bytes`, 0 among them. @pre `bytes <= max_bytes`. O(1).
   [[nodiscard]] static constexpr std::size_t index_of(std::size_t bytes) noexcept {
@@ -38,14 +38,13 @@ class device_classes {
   static constexpr std::size_t digits = 3;  // of a number from `steps` on to twice that
 };
 
-/// Number of classes that there can be.
-inline constexpr std::size_t max_device_classes_count =
-    device_classes::index_of(device_classes::max_bytes) + 1;
+/// Number of classes.
+inline constexpr std::size_t device_class_count = device_classes::index_of(device_classes::max_bytes) + 1;
 
 static_assert(device_classes::index_of(0) == 0 && device_classes::index_of(256) == 0 &&
               device_classes::index_of(257) == 1 && device_classes::bytes(0) == 256);
 static_assert(device_classes::bytes(7) == 2 * KiB && device_classes::bytes(8) == 2 * KiB + 512 &&
               device_classes::bytes(11) == 4 * KiB && device_classes::bytes(12) == 5 * KiB);
-static_assert(device_classes::bytes(max_device_classes_count - 1) == device_classes::max_bytes);
+static_assert(device_classes::bytes(device_class_count - 1) == device_classes::max_bytes);
 
 }  // namespace tidemark::gpu::detail

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: recorded training steps, scaled to the size of a GPU's memory, on a device that counts physical memory
+// and the time of calls. The host runs one step ahead, so that memory may move only late.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
+
+#include "modelled_device.hpp"
+#include "recorded_trace.hpp"
+
+namespace tidemark {
+namespace {
+
+constexpr double step_us = 25'000;
+
+std::string path_of(char const* name) { return std::string{TIDEMARK_TRACES} + "/torch_" + name; }
+
+/// A program that allocates from a pool. Most live is the largest sum of requests, each rounded up to 512.
+class played_program {
+ public:
+  played_program(char const* name, std::size_t scale)
+      : scale_{scale},
+        trace_{tools::read_trace(path_of(name) + ".csv")},
+        steps{tools::read_steps(path_of(name) + "_steps.csv", trace_)},
+        blocks_(trace_.blocks) {
+    play(0, steps.front().last_event + 1);  // the first step makes the state of the optimizer
+  }
+  played_program(played_program const&) = delete;
+  played_program& operator=(played_program const&) = delete;
+  ~played_program() { pool.release(); }
+
+  void run(tools::trace_step const& step) {
+    device.run_ahead_by(step_us);
+    const double launches = static_cast<double>(step.last_event - step.first_event + 1);
+    for (std::size_t i = step.first_event; i <= step.last_event; ++i) {
+      play(i, i + 1);
+      device.work(5, step_us / launches);
+    }
+  }
+  [[nodiscard]] double peak_held() const {
+    return static_cast<double>(device.peak_held_bytes()) / static_cast<double>(most_live_);
+  }
+
+ private:
+  std::size_t scale_;
+  tools::recorded_trace trace_;
+
+ public:
+  std::vector<tools::trace_step> steps;
+  test::modelled_device device{80 * GiB};
+  device_pool pool{device_pool_options{}, device};
+
+ private:
+  // A step that is repeated may allocate a block that is live, and free one that is not.
+  void play(std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i) {
+      tools::trace_event const& event = trace_.events[i];
+      const std::size_t bytes = event.bytes * scale_, rounded = (bytes + 511) / 512 * 512;
+      void*& block = blocks_[event.block];
+      if (block != nullptr) {
+        pool.deallocate(block, bytes);
+        live_ -= rounded;
+        block = nullptr;
+      }
+      if (!event.allocates) continue;
+      block = pool.allocate(bytes);
+      live_ += rounded;
+      most_live_ = std::max(most_live_, live_);
+    }
+  }
+
+  std::vector<void*> blocks_;
+  std::size_t live_ = 0, most_live_ = 0;
+};
+
+void expect_little_held_for_repeated_steps(played_program& program, std::size_t step) {
+  for (int i = 0; i < 40; ++i) program.run(program.steps[step]);
+  const std::uint64_t calls = program.device.calls();
+  for (int i = 0; i < 20; ++i) program.run(program.steps[step]);
+  EXPECT_LE(program.peak_held(), 1.02) << "step " << step;
+  EXPECT_EQ(program.device.calls(), calls) << "step " << step;
+  ::testing::Test::RecordProperty("held", std::to_string(program.peak_held()));
+}
+
+TEST(device_memory_held, is_little_more_than_the_most_live_bytes_of_repeated_transformer_steps) {
+  for (std::size_t step = 1; step <= 4; ++step) {
+    played_program program{"gpt", 170};
+    expect_little_held_for_repeated_steps(program, step);
+  }
+}
+
+TEST(device_memory_held, is_little_more_than_the_most_live_bytes_of_a_repeated_perceptron_step) {
+  played_program program{"mlp", 7200};
+  expect_little_held_for_repeated_steps(program, 2);
+}
+
+TEST(device_memory_held, is_little_more_than_the_most_live_bytes_where_lengths_change_each_step) {
+  for (std::uint32_t seed = 5; seed < 8; ++seed) {
+    played_program program{"gpt", 170};
+    std::mt19937 random{seed};
+    for (int i = 0; i < 60; ++i) program.run(program.steps[1 + random() % (program.steps.size() - 1)]);
+    EXPECT_LE(program.peak_held(), 1.02) << "seed " << seed;
+  }
+}
+
+TEST(device_memory_held, moves_cost_less_than_one_percent_after_the_first_steps) {
+  played_program program{"mlp", 20'000};  // whose steps would move memory each time
+  for (int i = 0; i < 60; ++i) program.run(program.steps[2]);
+  const std::uint64_t before = program.pool.moved_units();
+  for (int i = 0; i < 100; ++i) program.run(program.steps[2]);
+  EXPECT_LE(60.0 * static_cast<double>(program.pool.moved_units() - before), 0.01 * 100 * step_us);
+}
+
+// Sizes from a byte to 128 MiB.
+TEST(device_memory_held, stays_near_the_most_live_bytes_of_random_requests) {
+  test::modelled_device device{200 * GiB};
+  device_pool pool{device_pool_options{}, device};
+  std::mt19937_64 random{1};
+  struct live_block {
+    void* first;
+    std::size_t bytes;
+  };
+  std::vector<live_block> live;
+  std::size_t live_bytes = 0, most_live = 0;
+  constexpr std::uint64_t operations = 200'000;
+  for (std::uint64_t i = 0; i < operations; ++i) {
+    if (live.empty() || random() % 100 < (live_bytes < 8 * GiB ? 52u : 48u)) {
+      const std::size_t bytes = (std::size_t{1} << random() % 28) + random() % 100'000;
+      live.push_back({pool.allocate(bytes), bytes});
+      live_bytes += (bytes + 511) / 512 * 512;
+      most_live = std::max(most_live, live_bytes);
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      pool.deallocate(live.back().first, live.back().bytes);
+      live_bytes -= (live.back().bytes + 511) / 512 * 512;
+      live.pop_back();
+    }
+    device.work(1, 1);
+  }
+  EXPECT_LE(static_cast<double>(device.peak_held_bytes()), 1.25 * static_cast<double>(most_live));
+  EXPECT_LE(pool.moved_units(), 8192 + operations / 256);
+  ::testing::Test::RecordProperty(
+      "held", std::to_string(static_cast<double>(device.peak_held_bytes()) / static_cast<double>(most_live)));
+  pool.release();
+}
+
+}  // namespace
+}  // namespace tidemark

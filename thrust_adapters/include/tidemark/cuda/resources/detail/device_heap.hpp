@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `device_heap`: the blocks of a `device_pool` and the memory behind them, which it owns.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <optional>
+#include <vector>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/macros.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/detail/stream_marks.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/cuda/memory/detail/waiting_upstream.hpp>
+#include <tidemark/cuda/resources/detail/heap_ranges.hpp>
+#include <tidemark/cuda/resources/detail/heap_slabs.hpp>
+#include <tidemark/pool/detail/block_cache.hpp>
+#include <tidemark/pool/detail/pending_work.hpp>
+
+namespace tidemark {
+
+struct device_pool_options;
+
+}  // namespace tidemark
+
+namespace tidemark::gpu::detail {
+
+/// One range of addresses for one stream, with memory only where blocks lie: the free lists of a
+/// `basic_pool`. docs/cuda.md has the picture.
+///
+/// Memory comes in *units*: handles of the device's granularity, 2 MiB on today's devices. A unit is idle if
+/// it has memory and touches no live block. A block that needs units which lack memory gets idle ones, which
+/// are *moved*: unmapped where they are and mapped to the block. That costs about 60 µs a unit on an H100, so
+/// new memory is created instead up to 1/128 more than live blocks ever had, and where moves exceed one in
+/// 256 allocations. The stream may still use what was deallocated, and an unmap does not wait for it: units
+/// are moved only behind a mark that the stream has passed.
+///
+/// Memory of an upstream comes in chunks, which stay where they are and go back when they are wholly free. So
+/// does memory of devices without virtual memory management, and under compute-sanitizer.
+///
+/// Invariants: those of `heap_ranges` and `heap_slabs`; every unit that touches a live block has memory;
+/// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + set aside` are the idle ones.
+///
+/// Complexity: O(1) up to 1 MiB, else O(log(free ranges) + units of the block). One thread at a time.
+class device_heap {
+ public:
+  static constexpr char const* kind = "device_pool";
+  static constexpr bool host_accessible = false;
+  static constexpr std::size_t default_alignment = device_classes::granule_bytes;
+
+  /// @param options complete, except for an upstream. @throws cuda_error, out_of_memory.
+  device_heap(device_pool_options const& options, driver& driver);
+  device_heap(device_heap const&) = delete;
+  device_heap& operator=(device_heap const&) = delete;
+  ~device_heap();
+
+  /// A small block; null if no slab has one.
+  [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
+    return is_small_at_once(bytes, align) ? take_small(bytes) : nullptr;
+  }
+  /// Takes back a small block of a slab that is not surplus then.
+  [[nodiscard]] tidemark::detail::free_result give(void* block, std::size_t bytes,
+                                                   std::size_t align) noexcept {
+    using tidemark::detail::free_result;
+    return is_small_at_once(bytes, align) ? give_small(block, bytes, device_classes::index_of(bytes))
+                                          : free_result::not_listed;
+  }
+  /// Where `take` returned null.
+  /// @throws out_of_memory, cuda_error; what the upstream or the bookkeeping resource throws. No block is
+  /// allocated then; memory may have moved.
+  [[nodiscard]] void* take_slow(std::size_t bytes, std::size_t align);
+  /// Where `give` returned `result`, which is not `listed`: frees a large block or a surplus slab, or reports
+  /// a violation.
+  void give_slow(void* block, std::size_t bytes, std::size_t align,
+                 tidemark::detail::free_result result) noexcept;
+  void set_watermark(std::size_t) noexcept {}  // only slow calls change `cached_bytes`
+  /// Posts a trim to the thread that uses the heap, which does it in its next call. Any thread.
+  void post_trim() noexcept { pending_.post(); }
+
+  /// Returns idle memory, the largest ranges first, until no more than that is idle; after a wait for the
+  /// stream where that may still use it. Nothing during a capture. @return bytes. O(ranges + units).
+  std::size_t release_free(std::size_t target_bytes) noexcept;
+  /// Counts idle memory beyond that, which could not be returned, as set aside. O(1).
+  void strand(std::size_t target_bytes) noexcept {
+    set_aside_bytes_ = idle_bytes() - (std::min)(idle_bytes(), target_bytes);
+  }
+  /// Makes every block free, and returns all memory as `release_free`. O(ranges + units).
+  void release() noexcept;
+
+  [[nodiscard]] tidemark::detail::block_counts counts() const noexcept;
+  [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_; }
+  [[nodiscard]] std::size_t live_bytes() const noexcept { return large_bytes_ + slabs_.used_bytes(); }
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
+  [[nodiscard]] std::size_t cached_bytes() const noexcept {
+    return idle_bytes() - (std::min)(set_aside_bytes_, idle_bytes());
+  }
+  [[nodiscard]] std::size_t stranded_bytes() const noexcept {
+    return held_bytes() - live_bytes() - cached_bytes();
+  }
+  [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return stranded_bytes(); }
+  /// Units that were moved so far.
+  [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
+  /// The first invariant that does not hold, as a formula; null if all do. O(ranges + units).
+  [[nodiscard]] char const* broken_invariant() const noexcept;
+
+ private:
+  // Blocks of a power of two are aligned to it up to this size.
+  static constexpr std::size_t max_small_alignment = heap_region::page_bytes;
+  [[nodiscard]] static std::size_t class_bytes(std::size_t bytes, std::size_t align) noexcept {
+    return align <= default_alignment ? bytes : std::bit_ceil((std::max)(bytes, align));
+  }
+  [[nodiscard]] static bool is_small(std::size_t bytes, std::size_t align) noexcept {
+    return align <= default_alignment ? bytes <= device_classes::max_bytes
+                                      : (std::max)(bytes, align) <= max_small_alignment;
+  }
+  // False for all while a trim is posted.
+  [[nodiscard]] bool is_small_at_once(std::size_t bytes, std::size_t align) const noexcept {
+    return bytes <= device_classes::max_bytes && pending_.serves(align);
+  }
+  [[nodiscard]] void* take_small(std::size_t bytes) noexcept {
+    void* const block = slabs_.take(device_classes::index_of(bytes));
+    if (block != nullptr) requested_bytes_ += bytes;
+    return block;
+  }
+  [[nodiscard]] tidemark::detail::free_result give_small(void* block, std::size_t bytes,
+                                                         std::size_t index) noexcept {
+    using tidemark::detail::free_result;
+    const auto address = reinterpret_cast<std::uintptr_t>(block);
+    heap_range const* const range = ranges_.live_at(address);
+    heap_slab* const slab = range != nullptr ? range->slab : nullptr;
+    if (slab == nullptr || slab->index != index || !slabs_.give(*slab, address)) [[unlikely]]
+      return free_result::not_listed;
+    requested_bytes_ -= bytes;
+    return slabs_.is_surplus(*slab) ? free_result::over_watermark : free_result::listed;
+  }
+  // Of a block beyond the classes.
+  [[nodiscard]] static std::size_t large_size(std::size_t bytes) noexcept {
+    return (std::max)(tidemark::detail::align_up(bytes, heap_ranges::granule_bytes), heap_region::page_bytes);
+  }
+  [[nodiscard]] std::size_t idle_bytes() const noexcept {
+    return ranges_.returnable_bytes() + spare_.size() * unit_bytes_;
+  }
+
+  [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
+  [[nodiscard]] heap_range& take_range(std::size_t bytes, std::size_t align);
+  [[nodiscard]] heap_range* try_take_range(std::size_t bytes, std::size_t align, char const*& refusal);
+  [[nodiscard]] heap_range& cut(heap_range& from, std::size_t bytes, std::size_t align);
+  void give_range(heap_range& live) noexcept;
+  void free_slab(heap_slab& slab) noexcept;
+  void free_empty_slabs() noexcept;
+  void add_slab(std::size_t index);
+
+  struct placement {
+    heap_range* range = nullptr;
+    std::size_t first = 0, last = 0;  // units that need memory are among these
+    std::size_t missing = 0;          // units of those without memory
+  };
+  [[nodiscard]] bool prefers_memory() const noexcept;
+  [[nodiscard]] bool fits_a_smaller_range(std::size_t bytes, std::size_t align,
+                                          heap_range const& ready) const noexcept;
+  [[nodiscard]] placement cheapest_place(std::size_t bytes, std::size_t align) const noexcept;
+  [[nodiscard]] bool add_reservation(std::size_t bytes);
+  [[nodiscard]] heap_range& add_chunk(std::size_t bytes);
+  [[nodiscard]] bool gather(placement const& to, std::size_t live_bytes, char const*& refusal);
+  void create(std::size_t units, char const*& refusal);
+  template <class Take>
+  std::size_t unmap_idle(std::size_t units, placement const& but, Take take) noexcept;
+  template <class Take>
+  std::size_t unmap_idle_of(heap_range& range, std::size_t first, std::size_t last, std::size_t units,
+                            Take take) noexcept;
+  [[nodiscard]] outcome map(placement const& to) noexcept;
+  std::size_t release_idle(std::size_t target_bytes) noexcept;
+  std::size_t release_chunks(std::size_t target_bytes) noexcept;
+  void release_spare() noexcept;
+  void release_unit(physical_handle memory) noexcept;
+  void lose_unit(status because) noexcept;
+  [[nodiscard]] bool may_move(std::uint64_t units) const noexcept;
+  [[nodiscard]] bool is_capturing() const noexcept;
+  void record_mark() noexcept;
+  [[nodiscard]] byte_range addresses(heap_region const& region, std::size_t first,
+                                     std::size_t last) const noexcept {
+    return {region.addresses.begin + first * unit_bytes_, (last - first) * unit_bytes_};
+  }
+
+  driver* driver_;
+  device_number device_;
+  stream_handle stream_;
+  device_budget* budget_;
+  char const* name_;
+  bool keeps_addresses_;
+  std::size_t unit_bytes_ = 2 * MiB;
+  std::size_t reservation_bytes_ = 0;
+  tidemark::detail::pending_work pending_{device_classes::granule_bytes};
+  std::size_t requested_bytes_ = 0;
+  std::size_t large_bytes_ = 0;  // of live blocks beyond the classes
+  std::size_t cut_bytes_ = 0;    // of live ranges
+  std::size_t peak_cut_bytes_ = 0;
+  std::size_t grown_bytes_ = 0;      // the peak when moves were last allowed anew
+  std::size_t held_bytes_ = 0;       // handles and chunks
+  std::size_t set_aside_bytes_ = 0;  // idle, and could not be returned by a trim
+  std::uint64_t large_allocations_ = 0, large_deallocations_ = 0;
+  std::uint64_t misses_ = 0;  // allocations for which memory was mapped or a chunk allocated
+  std::uint64_t moves_ = 0;   // units
+  std::uint64_t moves_allowed_ = 0;
+  std::uint64_t waits_ = 0;  // for the stream, to move units that it still used
+  std::size_t freed_since_mark_ = 0;
+  int marks_due_ = 0;  // marks that are recorded without another need for memory
+  stream_marks marks_;
+  heap_ranges ranges_;
+  heap_slabs slabs_;
+  std::pmr::vector<physical_handle> spare_;  // held, mapped nowhere; capacity for all units of one placement
+  std::optional<device_resource> blocks_;    // chunks where virtual memory cannot serve
+  std::optional<waiting_upstream> waiting_;  // where the stream does not order the upstream
+  std::pmr::memory_resource* upstream_;      // of chunks; null: memory is mapped
+  device_budget::subscription gives_back_;   // posts trims
+};
+
+}  // namespace tidemark::gpu::detail

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `heap_slabs`: small blocks of a heap, by size class. Owns the records of slabs, not their memory.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/resources/detail/device_classes.hpp>
+#include <tidemark/cuda/resources/detail/heap_ranges.hpp>
+
+namespace tidemark::gpu::detail {
+
+/// A live range that is cut into blocks of one class, and its free blocks, last in, first out.
+///
+/// Invariant: `used + free blocks in the stack + blocks never used == blocks`.
+struct heap_slab {
+  heap_range* range = nullptr;
+  heap_slab* previous = nullptr;  // in the list of the class's slabs with free blocks
+  heap_slab* next = nullptr;
+  std::uint32_t index;  // of the class
+  std::uint32_t blocks;
+  std::uint32_t used = 0;     // live blocks
+  std::uint32_t fresh = 0;    // blocks that were ever used: the first ones
+  std::uint32_t stacked = 0;  // free blocks in the stack
+
+  // Followed by the stack: offsets of free blocks, in granules of a class.
+  [[nodiscard]] std::uint16_t* stack() noexcept { return reinterpret_cast<std::uint16_t*>(this + 1); }
+};
+
+/// Slabs of each class.
+///
+/// A class takes its blocks from the slab that a block came back to last. A slab is a quarter as large as the
+/// live blocks of its class, so that unused parts of slabs stay small beside the blocks: from 64 KiB, or one
+/// block, to 2 MiB.
+///
+/// Invariants: the open slabs of a class are those with a free block; `used_bytes()` is the sum over live
+/// blocks. Complexity: O(1). Thread-safety: one thread at a time.
+class heap_slabs {
+ public:
+  static constexpr std::size_t max_slab_bytes = 2 * MiB;
+
+  explicit heap_slabs(std::pmr::memory_resource* bookkeeping) noexcept : bookkeeping_{bookkeeping} {}
+  heap_slabs(heap_slabs const&) = delete;
+  heap_slabs& operator=(heap_slabs const&) = delete;
+  ~heap_slabs() = default;
+
+  /// A block; null if no slab of the class has a free one.
+  [[nodiscard]] void* take(std::size_t index) noexcept {
+    heap_slab* const slab = classes_[index].open;
+    if (slab == nullptr) [[unlikely]]
+      return nullptr;
+    const std::size_t block_bytes = device_classes::bytes(index);
+    const std::size_t offset = slab->stacked != 0
+                                   ? slab->stack()[--slab->stacked] * device_classes::granule_bytes
+                                   : slab->fresh++ * block_bytes;
+    if (++slab->used == slab->blocks) unlink(*slab);
+    classes_[index].used_bytes += block_bytes;
+    used_bytes_ += block_bytes;
+    ++allocations_;
+    return reinterpret_cast<void*>(slab->range->begin + offset);
+  }
+  /// Takes a block back. @return false, with nothing changed, if all blocks of the slab are free or none
+  /// begins there.
+  [[nodiscard]] bool give(heap_slab& slab, std::uintptr_t block) noexcept {
+    const std::size_t block_bytes = device_classes::bytes(slab.index);
+    const auto offset = static_cast<std::uint32_t>(block - slab.range->begin);
+    if (slab.used == 0 || offset % static_cast<std::uint32_t>(block_bytes) != 0) [[unlikely]]
+      return false;
+    slab.stack()[slab.stacked++] = static_cast<std::uint16_t>(offset / device_classes::granule_bytes);
+    if (slab.used-- == slab.blocks) link(slab);
+    classes_[slab.index].used_bytes -= block_bytes;
+    used_bytes_ -= block_bytes;
+    ++deallocations_;
+    return true;
+  }
+  /// True if the slab is empty and another slab of its class has a free block.
+  [[nodiscard]] bool is_surplus(heap_slab const& slab) const noexcept {
+    return slab.used == 0 && (classes_[slab.index].open != &slab || slab.next != nullptr);
+  }
+
+  /// Bytes of the class's next slab.
+  [[nodiscard]] std::size_t next_slab_bytes(std::size_t index) const noexcept {
+    const std::size_t block_bytes = device_classes::bytes(index);
+    const std::size_t wanted =
+        std::clamp(classes_[index].used_bytes / 4, heap_region::page_bytes, max_slab_bytes);
+    const std::size_t bytes = (std::max<std::size_t>)(wanted / block_bytes, 1) * block_bytes;
+    return (std::max)(tidemark::detail::align_up(bytes, heap_ranges::granule_bytes), heap_region::page_bytes);
+  }
+  /// A record for a slab that `open` takes. @throws what the bookkeeping resource throws.
+  [[nodiscard]] heap_slab* make(std::size_t index, std::size_t slab_bytes);
+  /// Frees the record. @pre no block of it is live, or all of the heap is released.
+  void destroy(heap_slab& slab) noexcept;
+  /// The class takes blocks from here on from the range.
+  void open(heap_slab& slab, heap_range& range) noexcept {
+    slab.range = &range;
+    link(slab);
+  }
+  /// Removes a slab without live blocks. @return its range.
+  [[nodiscard]] heap_range& close(heap_slab& slab) noexcept;
+  /// An empty slab; null if there is none. O(open slabs).
+  [[nodiscard]] heap_slab* find_empty() const noexcept;
+  /// All slabs are gone; live blocks count as deallocated.
+  void forget() noexcept;
+
+  /// Bytes of live blocks, each as large as its class.
+  [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
+  [[nodiscard]] std::uint64_t allocations() const noexcept { return allocations_; }
+  [[nodiscard]] std::uint64_t deallocations() const noexcept { return deallocations_; }
+  /// The first invariant that does not hold; null if all do. O(open slabs).
+  [[nodiscard]] char const* broken_invariant() const noexcept;
+
+ private:
+  struct size_class {
+    heap_slab* open = nullptr;  // slabs with a free block
+    std::size_t used_bytes = 0;
+  };
+  void link(heap_slab& slab) noexcept {
+    heap_slab*& first = classes_[slab.index].open;
+    slab.previous = nullptr;
+    slab.next = first;
+    if (first != nullptr) first->previous = &slab;
+    first = &slab;
+  }
+  void unlink(heap_slab& slab) noexcept {
+    (slab.previous != nullptr ? slab.previous->next : classes_[slab.index].open) = slab.next;
+    if (slab.next != nullptr) slab.next->previous = slab.previous;
+  }
+
+  std::pmr::memory_resource* bookkeeping_;
+  std::array<size_class, device_class_count> classes_;
+  std::size_t used_bytes_ = 0;
+  std::uint64_t allocations_ = 0, deallocations_ = 0;
+};
+
+}  // namespace tidemark::gpu::detail

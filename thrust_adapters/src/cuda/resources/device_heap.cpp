@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/resources/detail/device_heap.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/allocate_by_halves.hpp>
+#include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/violation.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/memory/detail/whole_allocations.hpp>
+#include <tidemark/cuda/resources/detail/ordered_upstream.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
+
+#include "../driver/driver_errors.hpp"
+
+namespace tidemark::gpu::detail {
+namespace {
+
+using tidemark::detail::add_saturating;
+using tidemark::detail::align_up;
+using tidemark::detail::free_result;
+
+constexpr std::size_t block_alignment = device_classes::granule_bytes;
+// Many times the device's memory, because blocks move to new addresses as free ranges get short.
+constexpr std::size_t addresses_per_byte_of_memory = 8;
+// New memory is created rather than moved up to this share more than live blocks ever had, and rather than waited for
+// up to the second.
+constexpr std::size_t slack_before_moves = 128, slack_before_waits = 64;
+// Moves are limited to a quarter of a second at 60 µs each, until live blocks double, and then to one in 100 allocations.
+// A wait for the stream counts as 256 moves.
+constexpr std::uint64_t max_moves = 4096, moves_per_wait = 256, allocations_per_move = 100;
+// Without moves, blocks go to ranges with memory first up to this share more than live blocks ever had. Beyond, they go
+// where best fit puts them, so that a step that repeats finds memory at the same places.
+constexpr std::size_t slack_before_best_fit = 16;
+// Free ranges that lack memory and are looked at for one block.
+constexpr int places_tried = 16;
+// The next blocks may need memory too: marks behind the next frees tell what may move then.
+constexpr int marks_after_need = 16;
+constexpr std::size_t least_units_per_mark = 8;
+constexpr std::size_t max_chunk_bytes = 64 * MiB;
+
+constexpr char const* no_mapping_in_captures =
+    "a stream is capturing, and the driver maps no memory meanwhile";
+constexpr char const* no_addresses =
+    "the driver has no addresses left: reserve less, or raise RLIMIT_AS (ulimit -v)";
+
+}  // namespace
+
+device_heap::device_heap(device_pool_options const& options, driver& driver)
+    : driver_{&driver},
+      device_{options.device},
+      stream_{options.stream},
+      budget_{&driver.budget(options.device)},
+      name_{options.name},
+      keeps_addresses_{options.keeps_addresses},
+      marks_{driver, options.stream},
+      ranges_{options.bookkeeping},
+      slabs_{options.bookkeeping},
+      spare_{options.bookkeeping},
+      upstream_{options.upstream} {
+  device_pool_options complete = options;
+  if (complete.upstream == nullptr) {
+    const on_device here{driver, device_};
+    require_memory(driver, "cudaSetDevice", here.result(), name_);
+    const status granularity = driver.granularity(device_, unit_bytes_);
+    if (granularity == status::not_supported || whole_allocations::are_needed()) {
+      complete.upstream = &blocks_.emplace(block_resource_options{.device = device_, .name = name_}, driver);
+      if (granularity == status::not_supported) {
+        tidemark::detail::report_warning(
+            warning_kind::refused_memory, name_,
+            "device_pool '%s': device %d cannot map memory to addresses, so that memory comes in chunks of "
+            "cuMemAlloc, which stay where they are",
+            name_, device_);
+      }
+    } else {
+      memory_info info;
+      require_memory(driver, "cuMemGetAllocationGranularity", granularity, name_);
+      require_memory(driver, "cuMemGetInfo", driver.memory(info), name_);
+      reservation_bytes_ = align_up(addresses_per_byte_of_memory * info.total_bytes, unit_bytes_);
+      ranges_.set_unit_bytes(unit_bytes_);
+    }
+  }
+  if (complete.upstream != nullptr) upstream_ = ordered_upstream(waiting_, complete, driver);
+  if (!keeps_addresses_) gives_back_ = budget_->add_member([this] { return post_trim(), false; });
+}
+
+device_heap::~device_heap() {
+  gives_back_ = {};
+  release();
+  if (held_bytes_ != 0) (void)release_idle(0);  // a refusal of the driver may pass
+  const on_device here{*driver_, device_};
+  const bool capturing = held_bytes_ != 0 && is_capturing();
+  for (heap_region const& region : ranges_.regions()) {
+    const bool is_empty = std::ranges::all_of(region.units, [](physical_handle unit) { return unit == 0; });
+    if (!region.is_chunk && is_empty) (void)driver_->free_reservation(region.addresses);
+  }
+  if (held_bytes_ == 0) return;
+  if (!capturing) {
+    report_lost(*driver_, name_, "cuMemUnmap", status::unknown, held_bytes_);
+    return;
+  }
+  tidemark::detail::report_violation(violation_kind::open_capture, name_,
+                                     "device_pool '%s': destroyed while its stream is capturing: %zu bytes "
+                                     "are lost, because a wait for their "
+                                     "work would invalidate the capture",
+                                     name_, held_bytes_);
+}
+
+// ---- blocks -----------------------------------------------------------------------------------------------
+
+void* device_heap::take_slow(std::size_t bytes, std::size_t align) {
+  if (pending_.take(block_alignment)) (void)release_free(0);
+  if (is_small(bytes, align)) {
+    const std::size_t index = device_classes::index_of(class_bytes(bytes, align));
+    void* block = slabs_.take(index);
+    if (block == nullptr) {
+      add_slab(index);
+      block = slabs_.take(index);
+    }
+    requested_bytes_ += bytes;
+    return block;
+  }
+  if (bytes > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
+  heap_range const& range = take_range(large_size(bytes), std::max(align, block_alignment));
+  large_bytes_ += range.bytes;
+  requested_bytes_ += bytes;
+  ++large_allocations_;
+  return reinterpret_cast<void*>(range.begin);
+}
+
+void device_heap::give_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  const bool trims = pending_.take(block_alignment);
+  heap_range* const range = ranges_.live_at(address);
+  if (is_small(bytes, align)) {
+    if (result == free_result::not_listed && (trims || align > block_alignment))
+      result = give_small(block, bytes, device_classes::index_of(class_bytes(bytes, align)));
+    if (result == free_result::over_watermark) free_slab(*range->slab);
+  } else if (range != nullptr && range->slab == nullptr && range->begin == address &&
+             range->bytes == large_size(bytes)) {
+    large_bytes_ -= range->bytes;
+    requested_bytes_ -= bytes;
+    ++large_deallocations_;
+    give_range(*range);
+    result = free_result::listed;
+  }
+  if (trims) (void)release_free(0);
+  if (result != free_result::not_listed) return;
+  tidemark::detail::report_violation(violation_kind::bad_deallocate, name_,
+                                     "device_pool '%s': %zu bytes are deallocated at %p, where no block of "
+                                     "that size is live: a double free, "
+                                     "a wrong size or a foreign pointer",
+                                     name_, bytes, block);
+}
+
+void device_heap::add_slab(std::size_t index) {
+  const std::size_t bytes = slabs_.next_slab_bytes(index), block_bytes = device_classes::bytes(index);
+  const bool aligns_blocks = std::has_single_bit(block_bytes) && block_bytes <= max_small_alignment;
+  heap_slab* const slab = slabs_.make(index, bytes);
+  try {
+    heap_range& range = take_range(bytes, aligns_blocks ? block_bytes : block_alignment);
+    ranges_.set_slab(range, *slab);
+    slabs_.open(*slab, range);
+  } catch (...) {
+    slabs_.destroy(*slab);
+    throw;
+  }
+}
+
+void device_heap::free_slab(heap_slab& slab) noexcept { give_range(slabs_.close(slab)); }
+
+void device_heap::free_empty_slabs() noexcept {
+  while (heap_slab* const empty = slabs_.find_empty()) free_slab(*empty);
+}
+
+void device_heap::refuse(std::size_t bytes, std::size_t align, char const* because) const {
+  const on_device here{*driver_, device_};
+  const std::size_t free = upstream_ == nullptr ? free_bytes(*driver_) : exhaustion_report::unknown_bytes;
+  throw out_of_memory{
+      {.resource = name_,
+       .requested_bytes = bytes,
+       .alignment = align,
+       .used_bytes = live_bytes(),
+       .committed_bytes = held_bytes(),
+       .reserved_bytes = held_bytes(),
+       .largest_bytes = free == exhaustion_report::unknown_bytes ? free : add_saturating(free, idle_bytes()),
+       .because = because}};
+}
+
+// ---- ranges -----------------------------------------------------------------------------------------------
+
+// The second try chooses the place anew, because slabs and callbacks of the budget may free blocks of this
+// heap. Free chunks may be the memory that the upstream lacks: they go back first.
+heap_range& device_heap::take_range(std::size_t bytes, std::size_t align) {
+  char const* refusal = "";
+  const auto make_room = [&] {
+    free_empty_slabs();
+    const std::size_t released = upstream_ != nullptr ? release_free(0) : 0;
+    const bool relieved = budget_->relieve(&gives_back_);
+    free_empty_slabs();
+    return relieved || released != 0;
+  };
+  try {
+    if (heap_range* const taken = try_take_range(bytes, align, refusal)) return *taken;
+    (void)make_room();
+  } catch (std::bad_alloc const&) {
+    if (!make_room()) throw;
+  }
+  if (heap_range* const taken = try_take_range(bytes, align, refusal)) return *taken;
+  release_spare();  // others may need less
+  refuse(bytes, align, refusal);
+}
+
+heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, char const*& refusal) {
+  ranges_.prepare();
+  heap_range* const ready = ranges_.best_fit(bytes, align);
+  if (ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready)))
+    return &cut(*ready, bytes, align);
+  if (upstream_ != nullptr) {
+    heap_range& taken = cut(add_chunk(add_saturating(bytes, align - block_alignment)), bytes, align);
+    ++misses_;
+    return &taken;
+  }
+  placement to = cheapest_place(bytes, align);
+  if (to.range != nullptr && to.missing == 0) return &cut(*to.range, bytes, align);
+  const on_device here{*driver_, device_};
+  require_memory(*driver_, "cudaSetDevice", here.result(), name_);
+  if (to.range == nullptr) {
+    if (!add_reservation(add_saturating(bytes, align > unit_bytes_ ? align : 0))) {
+      refusal = no_addresses;
+      return nullptr;
+    }
+    to = cheapest_place(bytes, align);
+  }
+  heap_region& region = *to.range->region;
+  if (region.units.size() < to.last) {
+    region.freed_at.resize(to.last, 0);
+    region.units.resize(to.last, 0);
+  }
+  if (!gather(to, cut_bytes_ + bytes, refusal)) return nullptr;
+  if (const outcome mapped = map(to); mapped.result == status::out_of_memory) {
+    refusal = device_memory_exhausted;
+    return nullptr;
+  } else {
+    require_success(*driver_, mapped.call, mapped.result);
+  }
+  heap_range& taken = cut(*to.range, bytes, align);
+  ++misses_;
+  return &taken;
+}
+
+heap_range& device_heap::cut(heap_range& from, std::size_t bytes, std::size_t align) {
+  const std::uintptr_t begin = heap_ranges::place_in(from, bytes, align);
+  heap_ranges::reserve_pages(*from.region, begin + bytes);
+  cut_bytes_ += bytes;
+  peak_cut_bytes_ = std::max(peak_cut_bytes_, cut_bytes_);
+  if (peak_cut_bytes_ > 2 * grown_bytes_) {
+    grown_bytes_ = peak_cut_bytes_;
+    moves_allowed_ =
+        max_moves + std::min(moves_ + waits_ * moves_per_wait, counts().allocations / allocations_per_move);
+  }
+  return ranges_.cut(from, begin, bytes);
+}
+
+void device_heap::give_range(heap_range& live) noexcept {
+  cut_bytes_ -= live.bytes;
+  freed_since_mark_ += live.bytes;
+  if (!live.region->is_chunk) {
+    const std::uintptr_t base = live.region->addresses.begin;
+    std::fill(live.region->freed_at.begin() + static_cast<std::ptrdiff_t>((live.begin - base) / unit_bytes_),
+              live.region->freed_at.begin() +
+                  static_cast<std::ptrdiff_t>(align_up(live.end() - base, unit_bytes_) / unit_bytes_),
+              marks_.next());
+  }
+  (void)ranges_.give(live);
+  if (marks_due_ != 0 &&
+      freed_since_mark_ >= std::max(held_bytes_ / 16, least_units_per_mark * unit_bytes_)) {
+    const on_device here{*driver_, device_};
+    record_mark();
+    --marks_due_;
+  }
+}
+
+// ---- memory behind addresses ------------------------------------------------------------------------------
+
+bool device_heap::prefers_memory() const noexcept {
+  return may_move(moves_per_wait) || held_bytes_ < peak_cut_bytes_ + peak_cut_bytes_ / slack_before_best_fit;
+}
+
+bool device_heap::fits_a_smaller_range(std::size_t bytes, std::size_t align,
+                                       heap_range const& ready) const noexcept {
+  const auto smallest = ranges_.lacking(bytes);
+  return smallest != ranges_.end() && smallest->bytes < ready.bytes &&
+         heap_ranges::place_in(*smallest->range, bytes, align) != 0;
+}
+
+// Fewest units without memory first, then the smallest range. The largest free range is always among them.
+device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_t align) const noexcept {
+  placement best;
+  const auto consider = [&](heap_range* range) {
+    const std::uintptr_t begin = heap_ranges::place_in(*range, bytes, align);
+    if (begin == 0) return;
+    heap_region const& region = *range->region;
+    placement here{.range = range,
+                   .first = (range->begin - region.addresses.begin) / unit_bytes_,
+                   .last = align_up(begin + bytes - region.addresses.begin, unit_bytes_) / unit_bytes_};
+    const std::size_t known = std::clamp(region.units.size(), here.first, here.last);
+    const auto units = region.units.begin();
+    here.missing = here.last - known +
+                   static_cast<std::size_t>(std::count(units + static_cast<std::ptrdiff_t>(here.first),
+                                                       units + static_cast<std::ptrdiff_t>(known), 0u));
+    if (best.range == nullptr || here.missing < best.missing) best = here;
+  };
+  int tries = prefers_memory() ? places_tried : 1;
+  for (auto at = ranges_.lacking(bytes); at != ranges_.end() && --tries >= 0; ++at) {
+    consider(at->range);
+    if (best.range != nullptr && best.missing == 0) return best;
+  }
+  if (tries < 0 && (prefers_memory() || best.range == nullptr)) consider(std::prev(ranges_.end())->range);
+  return best;
+}
+
+bool device_heap::add_reservation(std::size_t bytes) {
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return false;
+  const byte_range range = tidemark::detail::reserve_by_halves(
+      align_up(bytes, unit_bytes_), reservation_bytes_, [&](std::size_t wanted) -> byte_range {
+        byte_range reserved;
+        const status result = driver_->reserve(align_up(wanted, unit_bytes_), unit_bytes_, reserved);
+        if (result == status::out_of_memory) return {};
+        require_success(*driver_, "cuMemAddressReserve", result);
+        return reserved;
+      });
+  if (range.empty()) return false;
+  try {
+    ranges_.add(range, false);
+  } catch (...) {
+    (void)driver_->free_reservation(range);
+    throw;
+  }
+  ranges_.prepare();
+  return true;
+}
+
+// Chunks of a quarter of all there are, so that few serve many blocks and little of them lies unused.
+heap_range& device_heap::add_chunk(std::size_t bytes) {
+  const std::size_t wanted = std::clamp(held_bytes_ / 4, 2 * MiB, max_chunk_bytes);
+  constexpr std::size_t granule = heap_ranges::granule_bytes;
+  const byte_range chunk =
+      tidemark::detail::allocate_by_halves(*upstream_, align_up(bytes, granule) / granule,
+                                           std::max(bytes, wanted) / granule, granule, block_alignment);
+  try {
+    heap_range& added = ranges_.add(chunk, true);
+    ranges_.prepare();
+    held_bytes_ += chunk.size;
+    return added;
+  } catch (...) {
+    upstream_->deallocate(chunk.data(), chunk.size, block_alignment);
+    throw;
+  }
+}
+
+bool device_heap::gather(placement const& to, std::size_t live_bytes, char const*& refusal) {
+  const bool capturing = is_capturing();
+  if (capturing && !driver_->maps_during_captures(device_)) {
+    refusal = no_mapping_in_captures;
+    return false;
+  }
+  spare_.reserve(std::max(to.missing, spare_.size()));
+  const auto lacks = [&] { return to.missing - std::min(to.missing, spare_.size()); };
+  const bool may_unmap = !keeps_addresses_ && !capturing;
+  const auto move_idle = [&] {
+    moves_ += unmap_idle(lacks(), to, [&](physical_handle memory) { spare_.push_back(memory); });
+  };
+  const auto wait_and_move = [&] {
+    ++waits_;
+    if (marks_.wait()) move_idle();
+  };
+  const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
+  const auto create_within = [&](std::size_t slack) {
+    const std::size_t wanted = (most + slack) / unit_bytes_ + 2, held = held_bytes_ / unit_bytes_;
+    if (wanted > held) create(std::min(lacks(), wanted - held), refusal);
+  };
+  create_within(most / slack_before_moves);
+  if (lacks() == 0) return true;
+  if (may_unmap && may_move(lacks())) {
+    marks_.query();
+    move_idle();
+    create_within(most / slack_before_waits);
+    if (lacks() != 0 && may_move(lacks() + moves_per_wait) &&
+        ranges_.returnable_bytes() >= lacks() * unit_bytes_)
+      wait_and_move();
+  }
+  create(lacks(), refusal);
+  if (lacks() != 0 && may_unmap) wait_and_move();
+  marks_due_ = marks_after_need;
+  if (!capturing && freed_since_mark_ != 0) record_mark();
+  return lacks() == 0;
+}
+
+// As many as the device and its budget have.
+void device_heap::create(std::size_t units, char const*& refusal) {
+  for (; units != 0; --units) {
+    device_budget::claim claim{*budget_, unit_bytes_};
+    refusal = device_limit_reached;
+    if (!claim.is_allowed()) return;
+    refusal = device_memory_exhausted;
+    physical_handle memory = 0;
+    const status created = driver_->create(device_, unit_bytes_, memory);
+    if (created == status::out_of_memory) return;
+    require_success(*driver_, "cuMemCreate", created);
+    claim.keep();
+    held_bytes_ += unit_bytes_;
+    spare_.push_back(memory);  // there is room
+  }
+}
+
+// Ranges that lack memory come first, because they serve no block at once, and large ranges before small ones.
+template <class Take>
+std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {
+  std::size_t taken = 0;
+  ranges_.visit_largest_first([&](heap_range& range) {
+    if (range.region->is_chunk) return true;
+    auto [first, last] = ranges_.whole_units(range);
+    if (&range == but.range) first = std::max(first, but.last);
+    taken += unmap_idle_of(range, first, last, units - taken, take);
+    return taken < units;
+  });
+  return taken;
+}
+
+// One call unmaps a run of units.
+template <class Take>
+std::size_t device_heap::unmap_idle_of(heap_range& range, std::size_t first, std::size_t last,
+                                       std::size_t units, Take take) noexcept {
+  heap_region& region = *range.region;
+  const auto is_idle = [&](std::size_t unit) {
+    return region.units[unit] != 0 && marks_.has_passed(region.freed_at[unit]);
+  };
+  std::size_t taken = 0;
+  for (last = std::min(last, region.units.size()); last > first && taken < units;) {
+    if (!is_idle(last - 1)) {
+      --last;
+      continue;
+    }
+    std::size_t begin = last - 1;
+    while (begin > first && last - begin < units - taken && is_idle(begin - 1)) --begin;
+    if (driver_->unmap(addresses(region, begin, last)) != status::success) break;
+    for (std::size_t unit = begin; unit < last; ++unit) take(std::exchange(region.units[unit], 0));
+    taken += last - begin;
+    last = begin;
+  }
+  if (taken != 0) ranges_.set_missing(range, range.missing_bytes + taken * unit_bytes_);
+  return taken;
+}
+
+// One call makes a run of units accessible. Units of a run that is not stay spare.
+outcome device_heap::map(placement const& to) noexcept {
+  heap_region& region = *to.range->region;
+  outcome result;
+  for (std::size_t unit = to.first; unit < to.last && result.good();) {
+    const std::size_t first = unit;
+    for (; unit < to.last && region.units[unit] == 0; ++unit) {
+      result = {driver_->map(addresses(region, unit, unit + 1), spare_.back()), "cuMemMap"};
+      if (!result.good()) break;
+      region.units[unit] = spare_.back();
+      spare_.pop_back();
+    }
+    if (unit == first) {
+      ++unit;
+      continue;
+    }
+    const status allowed = driver_->allow_access(addresses(region, first, unit), device_set{device_});
+    if (allowed == status::success) {
+      ranges_.set_missing(*to.range, to.range->missing_bytes - (unit - first) * unit_bytes_);
+      continue;
+    }
+    result = {allowed, "cuMemSetAccess"};
+    for (std::size_t each = first; each < unit; ++each) {
+      const status unmapped = driver_->unmap(addresses(region, each, each + 1));
+      if (unmapped == status::success) spare_.push_back(region.units[each]);
+      else lose_unit(unmapped);
+      region.units[each] = 0;
+    }
+  }
+  return result;
+}
+
+// ---- what goes back ---------------------------------------------------------------------------------------
+
+std::size_t device_heap::release_free(std::size_t target_bytes) noexcept {
+  return keeps_addresses_ ? 0 : release_idle(target_bytes);
+}
+
+std::size_t device_heap::release_idle(std::size_t target_bytes) noexcept {
+  if (target_bytes == 0) free_empty_slabs();
+  if (idle_bytes() <= target_bytes) return 0;
+  if (upstream_ != nullptr) return release_chunks(target_bytes);
+  const on_device here{*driver_, device_};
+  if (here.result() != status::success || is_capturing()) return 0;
+  const std::size_t before = held_bytes_;
+  const auto release_passed = [&] {
+    const auto excess = [&] {
+      return (idle_bytes() - std::min(idle_bytes(), target_bytes) + unit_bytes_ - 1) / unit_bytes_;
+    };
+    if (excess() != 0) release_spare();
+    if (excess() != 0) (void)unmap_idle(excess(), {}, [&](physical_handle memory) { release_unit(memory); });
+    return excess() == 0;
+  };
+  marks_.query();
+  if (!release_passed() && marks_.wait()) (void)release_passed();
+  return before - held_bytes_;
+}
+
+std::size_t device_heap::release_chunks(std::size_t target_bytes) noexcept {
+  std::size_t released = 0;
+  auto& regions = ranges_.regions();
+  for (auto at = regions.begin(); at != regions.end() && idle_bytes() > target_bytes;) {
+    heap_range& first = *(at++)->first;
+    if (!first.is_free || first.after != nullptr) continue;
+    const byte_range chunk = ranges_.remove(first);
+    held_bytes_ -= chunk.size;
+    released += chunk.size;
+    upstream_->deallocate(chunk.data(), chunk.size, block_alignment);
+  }
+  return released;
+}
+
+void device_heap::release_spare() noexcept {
+  for (; !spare_.empty(); spare_.pop_back()) release_unit(spare_.back());
+}
+
+void device_heap::release_unit(physical_handle memory) noexcept {
+  const status released = driver_->release(memory);
+  if (released != status::success) return lose_unit(released);
+  held_bytes_ -= unit_bytes_;
+  budget_->give(unit_bytes_);
+}
+
+void device_heap::lose_unit(status because) noexcept {
+  held_bytes_ -= unit_bytes_;  // it still counts in the budget
+  report_lost(*driver_, name_, "cuMemRelease", because, unit_bytes_);
+}
+
+void device_heap::release() noexcept {
+  for (heap_region& region : ranges_.regions()) {
+    for (heap_range* range = region.first; range != nullptr; range = range->after) {
+      if (range->slab != nullptr) slabs_.destroy(*range->slab);
+    }
+    std::ranges::fill(region.freed_at, marks_.next());
+  }
+  slabs_.forget();
+  ranges_.free_all();
+  requested_bytes_ = large_bytes_ = cut_bytes_ = 0;
+  large_deallocations_ = large_allocations_;
+  (void)release_idle(0);
+}
+
+// ---- the stream -------------------------------------------------------------------------------------------
+
+bool device_heap::may_move(std::uint64_t units) const noexcept {
+  return moves_ + waits_ * moves_per_wait + units <= moves_allowed_;
+}
+
+// True also if a call on the stream may end a capture.
+bool device_heap::is_capturing() const noexcept {
+  return capture_state_of(*driver_, stream_) != capture_state::none;
+}
+
+// @pre the device is current.
+void device_heap::record_mark() noexcept {
+  if (is_capturing()) return;
+  marks_.query();
+  marks_.record();
+  freed_since_mark_ = 0;
+}
+
+tidemark::detail::block_counts device_heap::counts() const noexcept {
+  return {slabs_.allocations() + large_allocations_, slabs_.deallocations() + large_deallocations_, misses_};
+}
+
+char const* device_heap::broken_invariant() const noexcept {
+  if (char const* const broken = ranges_.broken_invariant()) return broken;
+  if (char const* const broken = slabs_.broken_invariant()) return broken;
+  std::size_t held = spare_.size() * unit_bytes_, cut = 0, large = 0;
+  for (heap_region const& region : ranges_.regions()) {
+    if (region.is_chunk) held += region.addresses.size;
+    for (physical_handle unit : region.units) held += unit != 0 ? unit_bytes_ : 0;
+    for (heap_range const* range = region.first; range != nullptr; range = range->after) {
+      if (range->is_free) continue;
+      cut += range->bytes;
+      if (range->slab == nullptr) large += range->bytes;
+      if (region.is_chunk) continue;
+      const std::size_t first = (range->begin - region.addresses.begin) / unit_bytes_;
+      for (std::size_t unit = first; addresses(region, unit, unit).begin < range->end(); ++unit) {
+        if (region.units[unit] == 0) return "every unit that touches a live block has memory";
+      }
+    }
+  }
+  if (held != held_bytes_) return "held_bytes == sum over units and chunks";
+  if (cut != cut_bytes_) return "cut_bytes == sum over live ranges";
+  if (large != large_bytes_) return "large_bytes == sum over live blocks beyond the classes";
+  return nullptr;
+}
+
+}  // namespace tidemark::gpu::detail

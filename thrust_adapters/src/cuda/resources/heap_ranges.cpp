@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/resources/detail/heap_ranges.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <tidemark/core/detail/align.hpp>
+
+namespace tidemark::gpu::detail {
+
+using tidemark::detail::align_down;
+using tidemark::detail::align_up;
+
+// One `add` takes one record, and one `cut` two.
+void heap_ranges::prepare() {
+  while (spare_.size() < 3) {
+    spare_.reserve(records_.size() + 1);
+    free_index one(index_.get_allocator());
+    one.emplace();
+    records_.emplace_back().key = one.extract(one.begin());
+    spare_.push_back(&records_.back());
+  }
+}
+
+heap_range& heap_ranges::take_spare() noexcept {
+  heap_range& taken = *spare_.back();
+  spare_.pop_back();
+  return taken;
+}
+
+heap_range& heap_ranges::add(byte_range addresses, bool is_chunk) {
+  sorted_.reserve(sorted_.size() + 1);
+  heap_region& region = regions_.emplace_back(addresses, is_chunk, index_.get_allocator().resource());
+  sorted_.insert(std::ranges::upper_bound(sorted_, addresses.begin, {},
+                                          [](heap_region const* each) { return each->addresses.begin; }),
+                 &region);
+  heap_range& whole = take_spare();
+  whole.region = &region;
+  whole.begin = addresses.begin;
+  whole.bytes = addresses.size;
+  whole.before = whole.after = nullptr;
+  whole.missing_bytes = is_chunk ? 0 : addresses.size;
+  whole.slab = nullptr;
+  region.first = region.last = &whole;
+  list(whole);
+  return whole;
+}
+
+byte_range heap_ranges::remove(heap_range& whole) noexcept {
+  unlist(whole);
+  spare_.push_back(&whole);  // there is room
+  heap_region* const gone = whole.region;
+  const byte_range addresses = gone->addresses;
+  if (latest_ == gone) latest_ = nullptr;
+  std::erase(sorted_, gone);
+  regions_.remove_if([=](heap_region const& each) { return &each == gone; });
+  return addresses;
+}
+
+std::uintptr_t heap_ranges::place_in(heap_range const& range, std::size_t bytes, std::size_t align) noexcept {
+  const std::uintptr_t begin = align_up(range.begin, align);
+  const bool fits = begin >= range.begin && begin - range.begin <= range.bytes &&
+                    bytes <= range.bytes - (begin - range.begin);
+  return fits ? begin : 0;
+}
+
+heap_range* heap_ranges::best_fit(std::size_t bytes, std::size_t align) const noexcept {
+  auto at = index_.lower_bound({false, bytes, 0, nullptr});
+  for (int tries = 0; at != index_.end() && !at->lacks_memory; ++at) {
+    if (place_in(*at->range, bytes, align) != 0) return at->range;
+    if (++tries == 8) break;
+  }
+  if (align <= granule_bytes) return nullptr;
+  at = index_.lower_bound({false, tidemark::detail::add_saturating(bytes, align), 0, nullptr});
+  return at != index_.end() && !at->lacks_memory ? at->range : nullptr;
+}
+
+heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) noexcept {
+  unlist(from);
+  heap_region& region = *from.region;
+  const auto insert = [&](std::uintptr_t first, std::size_t size, heap_range* before, heap_range* after) {
+    heap_range& made = take_spare();
+    made.region = &region;
+    made.begin = first;
+    made.bytes = size;
+    made.slab = nullptr;
+    made.missing_bytes = 0;
+    made.before = before;
+    made.after = after;
+    (before != nullptr ? before->after : region.first) = &made;
+    (after != nullptr ? after->before : region.last) = &made;
+    return &made;
+  };
+  const std::size_t padding = begin - from.begin, rest = from.bytes - padding - bytes;
+  if (rest != 0) {
+    heap_range& behind = *insert(begin + bytes, rest, &from, from.after);
+    behind.missing_bytes = std::exchange(from.missing_bytes, 0);
+    list(behind);
+  }
+  if (padding != 0) list(*insert(from.begin, padding, from.before, &from));
+  from.begin = begin;
+  from.bytes = bytes;
+  region.pages[region.page_of(begin)] = &from;
+  return from;
+}
+
+heap_range& heap_ranges::give(heap_range& live) noexcept {
+  forget_pages(live);
+  heap_range* merged = &live;
+  if (heap_range* const before = live.before; before != nullptr && before->is_free) {
+    unlist(*before);
+    merge_with_next(*before);
+    merged = before;
+  }
+  if (heap_range* const after = merged->after; after != nullptr && after->is_free) {
+    unlist(*after);
+    merge_with_next(*merged);
+  }
+  list(*merged);
+  return *merged;
+}
+
+void heap_ranges::merge_with_next(heap_range& range) noexcept {
+  heap_range& next = *range.after;
+  range.bytes += next.bytes;
+  range.missing_bytes += next.missing_bytes;
+  range.after = next.after;
+  (next.after != nullptr ? next.after->before : range.region->last) = &range;
+  spare_.push_back(&next);  // there is room
+}
+
+void heap_ranges::set_missing(heap_range& range, std::size_t missing_bytes) noexcept {
+  unlist(range);
+  range.missing_bytes = missing_bytes;
+  list(range);
+}
+
+void heap_ranges::free_all() noexcept {
+  for (heap_region& region : regions_) {
+    for (heap_range* range = region.first; range != nullptr; range = range->after) {
+      if (!range->is_free) range = &give(*range);
+    }
+  }
+}
+
+// ---- pages ------------------------------------------------------------------------------------------------
+
+void heap_ranges::reserve_pages(heap_region& region, std::uintptr_t end) {
+  const std::size_t pages = region.page_of(end - 1) + 1;
+  if (pages > region.pages.size()) region.pages.resize(pages, nullptr);
+}
+
+// Another live range may begin in the last page.
+void heap_ranges::set_slab(heap_range& live, heap_slab& slab) noexcept {
+  heap_region& region = *live.region;
+  live.slab = &slab;
+  for (std::size_t page = region.page_of(live.begin) + 1; page <= region.page_of(live.end() - 1); ++page) {
+    if (region.pages[page] == nullptr) region.pages[page] = &live;
+  }
+}
+
+// A page in which the range began may be the last one of a slab before it.
+void heap_ranges::forget_pages(heap_range& range) noexcept {
+  heap_region& region = *range.region;
+  const std::size_t first = region.page_of(range.begin);
+  const std::size_t last = range.slab != nullptr ? region.page_of(range.end() - 1) : first;
+  for (std::size_t page = first; page <= last; ++page) {
+    if (region.pages[page] == &range) region.pages[page] = nullptr;
+  }
+  range.slab = nullptr;
+  heap_range* const before = live_before(range);
+  if (before != nullptr && before->slab != nullptr && region.page_of(before->end() - 1) == first &&
+      region.page_of(before->begin) < first)
+    region.pages[first] = before;
+}
+
+heap_region* heap_ranges::find_region(std::uintptr_t address) const noexcept {
+  const auto above = std::ranges::upper_bound(sorted_, address, {},
+                                              [](heap_region const* each) { return each->addresses.begin; });
+  if (above == sorted_.begin() || !above[-1]->addresses.contains(address)) return nullptr;
+  return latest_ = above[-1];
+}
+
+// ---- the index --------------------------------------------------------------------------------------------
+
+void heap_ranges::list(heap_range& range) noexcept {
+  range.is_free = true;
+  range.key.value() = {range.missing_bytes != 0, range.bytes, range.begin, &range};
+  range.at = index_.insert(std::move(range.key)).position;
+  returnable_bytes_ += returnable_bytes(range);
+}
+
+void heap_ranges::unlist(heap_range& range) noexcept {
+  returnable_bytes_ -= returnable_bytes(range);
+  range.key = index_.extract(range.at);
+  range.is_free = false;
+}
+
+heap_ranges::unit_span heap_ranges::whole_units(heap_range const& range) const noexcept {
+  const std::uintptr_t base = range.region->addresses.begin;
+  const std::size_t first = align_up(range.begin - base, unit_bytes_) / unit_bytes_;
+  const std::size_t last = align_down(range.end() - base, unit_bytes_) / unit_bytes_;
+  return {first, std::max(first, last)};
+}
+
+std::size_t heap_ranges::returnable_bytes(heap_range const& range) const noexcept {
+  if (range.region->is_chunk) return range.before == nullptr && range.after == nullptr ? range.bytes : 0;
+  const auto [first, last] = whole_units(range);
+  return (last - first) * unit_bytes_ - range.missing_bytes;
+}
+
+char const* heap_ranges::broken_invariant() const noexcept {
+  std::size_t free = 0, returnable = 0;
+  for (heap_region const& region : regions_) {
+    std::uintptr_t next = region.addresses.begin;
+    heap_range const* before = nullptr;
+    for (heap_range const* range = region.first; range != nullptr; range = range->after) {
+      if (range->region != &region || range->before != before || range->begin != next || range->bytes == 0)
+        return "ranges of a region are sorted and cover it";
+      if (range->missing_bytes > range->bytes) return "missing_bytes <= bytes";
+      if (range->is_free) {
+        if (before != nullptr && before->is_free) return "no two free ranges touch";
+        if (range->at->range != range || range->at->bytes != range->bytes ||
+            range->at->begin != range->begin || range->at->lacks_memory != (range->missing_bytes != 0))
+          return "free ranges and keys of the index correspond";
+        ++free;
+        returnable += returnable_bytes(*range);
+      } else if (live_at(range->begin) != range ||
+                 (range->slab != nullptr && live_at(range->end() - 1) != range)) {
+        return "pages name the live range behind an address";
+      }
+      before = range;
+      next = range->end();
+    }
+    if (before != region.last || next != region.addresses.end()) return "ranges of a region cover it";
+  }
+  if (free != index_.size()) return "each key of the index is a free range";
+  if (returnable != returnable_bytes_) return "returnable_bytes == sum over free ranges";
+  return nullptr;
+}
+
+}  // namespace tidemark::gpu::detail
