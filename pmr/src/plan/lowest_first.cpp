@@ -18,7 +18,6 @@
 #include <map>
 #include <numeric>
 #include <queue>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -46,9 +45,8 @@ class unplaced_buffers {
     split(0, tree_.size() / 2, true);
     for (std::uint32_t k = 0; k < leaves_.size(); ++k) at_[leaves_[k]] = k;
     for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
-      if (!problem.buffers[by[rank]].is_fixed()) tree_[tree_.size() / 2 + at_[rank]] = leaf_of(rank);
+      if (!problem.buffers[by[rank]].is_fixed()) insert(rank);
     }
-    for (std::size_t node = tree_.size() / 2 - 1; node != 0; --node) summarize(node);
   }
 
   void insert(std::uint32_t rank) { set_leaf(rank, leaf_of(rank)); }
@@ -164,23 +162,9 @@ class skyline {
   lowest_first lowest_;  // by where plateaus begin
 };
 
-std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order const& by,
-                                            std::size_t max_height) {
-  std::vector<std::size_t> offsets = fixed_offsets(problem);
-  order fixed;  // by offset
-  for (std::uint32_t i = 0; i < offsets.size(); ++i) {
-    if (offsets[i] != unplaced) fixed.push_back(i);
-  }
-  std::ranges::sort(fixed, {}, [&](std::uint32_t i) { return offsets[i]; });
-  std::vector<range> around;
-  const auto lowest_offset = [&](buffer const& each, std::size_t level) {
-    around.clear();
-    for (std::uint32_t i : fixed) {
-      buffer const& other = problem.buffers[i];
-      if (other.lifespan.overlaps(each.lifespan)) around.push_back(other.bytes_at(other.fixed));
-    }
-    return lowest_gap(each, level, around);
-  };
+std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order const& by) {
+  placed_buffers fixed{problem};
+  std::vector<std::size_t> offsets = fixed.offsets();
   unplaced_buffers left{problem, by};
   skyline line{problem.section_count};
   lowest_first waiting;  // by rank
@@ -195,58 +179,38 @@ std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order c
       continue;
     }
     buffer const& next = problem.buffers[by[rank]];
-    const std::size_t offset = lowest_offset(next, level), top = offset + next.size;
-    if (top >= max_height) return {};
+    const std::size_t offset = fixed.lowest_gap(by[rank], level);
     left.erase(rank);
     if (offset - level >= next.align) {
       waiting.emplace(offset, rank);
       continue;
     }
     offsets[by[rank]] = offset;
-    line.put(next.lifespan, top);
+    line.put(next.lifespan, offset + next.size);
     --n;
   }
   return offsets;
 }
 
-std::vector<std::size_t> place_by_conflicts(plan_problem const& problem, order const& by,
-                                            std::size_t max_height) {
-  std::vector<std::size_t> offsets = fixed_offsets(problem), floors(offsets.size(), 0);
-  std::vector<range> around;
-  const auto lowest_offset = [&](std::uint32_t i) {
-    around.clear();
-    for (std::uint32_t j : problem.neighbors[i]) {
-      if (problem.buffers[j].is_fixed()) around.push_back(problem.buffers[j].bytes_at(offsets[j]));
-    }
-    std::ranges::sort(around);
-    return lowest_gap(problem.buffers[i], floors[i], around);
-  };
+std::vector<std::size_t> place_by_conflicts(plan_problem const& problem, order const& by) {
+  placed_buffers placed{problem};
   lowest_first candidates;  // by rank
-  for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
-    if (!problem.buffers[by[rank]].is_fixed()) candidates.emplace(lowest_offset(by[rank]), rank);
-  }
+  for (std::uint32_t rank = 0; rank < by.size(); ++rank)
+    if (!problem.buffers[by[rank]].is_fixed()) candidates.emplace(0, rank);
   while (!candidates.empty()) {
     const auto [noted, rank] = candidates.top();
-    const std::uint32_t i = by[rank];
-    const std::size_t offset = lowest_offset(i), top = offset + problem.buffers[i].size;
+    const std::size_t offset = placed.lowest_gap(by[rank], noted);
     candidates.pop();
-    if (top >= max_height) return {};  // it lies no lower later
-    if (offset > noted) {
-      candidates.emplace(offset, rank);
-      continue;
-    }
-    offsets[i] = offset;
-    for (std::uint32_t j : problem.neighbors[i]) floors[j] = std::max(floors[j], top);
+    if (offset > noted) candidates.emplace(offset, rank);
+    else placed.place(by[rank], offset);
   }
-  return offsets;
+  return placed.offsets();
 }
 
 }  // namespace
 
-std::vector<std::size_t> place_lowest_first(plan_problem const& problem, order const& by,
-                                            std::size_t max_height) {
-  return problem.is_graph ? place_by_conflicts(problem, by, max_height)
-                          : place_by_lifespans(problem, by, max_height);
+std::vector<std::size_t> place_lowest_first(plan_problem const& problem, order const& by) {
+  return problem.is_graph() ? place_by_conflicts(problem, by) : place_by_lifespans(problem, by);
 }
 
 }  // namespace tidemark::detail::planning

@@ -21,7 +21,6 @@ namespace tidemark {
 namespace {
 
 namespace planning = detail::planning;
-using planning::unplaced;
 
 // "size" takes O(n^2) steps, and one layout of "lowest" O(n log n).
 constexpr std::size_t max_buffers_by_size = 4096;
@@ -38,49 +37,29 @@ planning::order order_by(planning::plan_problem const& problem, KeyOf key_of) {
 
 /// Places buffers in falling size, each in the lowest gap. @return the offset of each buffer
 std::vector<std::size_t> place_by_size(planning::plan_problem const& problem) {
-  std::vector<std::size_t> offsets = fixed_offsets(problem);
-  planning::order placed;  // by offset
-  std::vector<planning::range> around;
-  const auto offset_of = [&](std::uint32_t i) { return offsets[i]; };
-  const auto place = [&](std::uint32_t i, std::size_t offset) {
-    offsets[i] = offset;
-    if (!problem.is_graph) placed.insert(std::ranges::upper_bound(placed, offset, {}, offset_of), i);
-  };
-  for (std::uint32_t i = 0; i < offsets.size(); ++i) {
-    if (problem.buffers[i].is_fixed()) place(i, problem.buffers[i].fixed);
-  }
-  for (std::uint32_t i : order_by(problem, [](planning::buffer const& each) { return each.size; })) {
-    planning::buffer const& each = problem.buffers[i];
-    if (each.is_fixed()) continue;
-    around.clear();
-    for (std::uint32_t j : problem.is_graph ? problem.neighbors[i] : placed) {
-      planning::buffer const& other = problem.buffers[j];
-      if (problem.is_graph || other.lifespan.overlaps(each.lifespan))
-        around.push_back(other.bytes_at(offsets[j]));
-    }
-    if (problem.is_graph) std::ranges::sort(around);
-    place(i, lowest_gap(each, 0, around));
-  }
-  return offsets;
+  planning::placed_buffers placed{problem};
+  for (std::uint32_t i : order_by(problem, [](planning::buffer const& each) { return each.size; }))
+    if (!problem.buffers[i].is_fixed()) placed.place(i, placed.lowest_gap(i, 0));
+  return placed.offsets();
 }
 
-/// The best layout so far.
-struct layout {
-  std::vector<std::size_t> offsets;
-  std::size_t height = unplaced;
+/// Makes a layout the plan if it is lower.
+void offer(memory_plan& best, planning::plan_problem const& problem,
+           std::vector<std::size_t> const& offsets) {
+  std::size_t height = problem.lower_bound;
+  for (std::size_t i = 0; i < offsets.size(); ++i)
+    height = std::max(height, offsets[i] + problem.buffers[i].size);
+  if (height >= best.height) return;
+  best.height = height;
+  for (std::size_t i = 0; i < offsets.size(); ++i) best.offsets[problem.buffers[i].block] = offsets[i];
+}
 
-  void offer(planning::plan_problem const& problem, std::vector<std::size_t> found) {
-    if (found.size() != problem.buffers.size()) return;
-    std::size_t found_height = 0;
-    for (std::size_t i = 0; i < found.size(); ++i)
-      found_height = std::max(found_height, found[i] + problem.buffers[i].size);
-    if (found_height < height) *this = {std::move(found), found_height};
-  }
-};
-
-layout place(planning::plan_problem const& problem) {
+template <class Block>
+memory_plan plan_of(planning::plan_problem const& problem, std::span<Block const> blocks) {
   using planning::buffer;
-  layout best;
+  memory_plan best{.offsets = {}, .height = planning::unplaced, .lower_bound = problem.lower_bound};
+  best.offsets.reserve(blocks.size());
+  for (Block const& block : blocks) best.offsets.push_back(block.offset.value_or(0));
   // Buffers of one size come to the bound by birth: each level then has one of those live where most are.
   const bool are_alike = std::ranges::all_of(problem.buffers, [&](buffer const& each) {
     return each.size == problem.buffers.front().size && !each.is_fixed();
@@ -88,39 +67,26 @@ layout place(planning::plan_problem const& problem) {
   if (are_alike) {
     const planning::order by_birth =
         order_by(problem, [](buffer const& each) { return ~each.lifespan.begin; });
-    best.offer(problem, place_lowest_first(problem, by_birth, unplaced));
+    offer(best, problem, place_lowest_first(problem, by_birth));
   }
   if (best.height > problem.lower_bound) {
     const planning::order by_load = order_by(problem, [](buffer const& each) {
       return std::array{static_cast<double>(each.load), each.duration, static_cast<double>(each.size)};
     });
-    best.offer(problem, place_lowest_first(problem, by_load, best.height));
+    offer(best, problem, place_lowest_first(problem, by_load));
   }
   if (best.height > problem.lower_bound && problem.buffers.size() <= max_buffers_by_size)
-    best.offer(problem, place_by_size(problem));
+    offer(best, problem, place_by_size(problem));
   return best;
-}
-
-template <class Block>
-memory_plan plan_of(planning::plan_problem const& problem, std::span<Block const> blocks) {
-  memory_plan made{.offsets = {}, .height = problem.lower_bound, .lower_bound = problem.lower_bound};
-  made.offsets.reserve(blocks.size());
-  for (Block const& block : blocks) made.offsets.push_back(block.offset.value_or(0));
-  if (problem.buffers.empty()) return made;
-  const layout best = place(problem);
-  for (std::size_t i = 0; i < best.offsets.size(); ++i)
-    made.offsets[problem.buffers[i].block] = best.offsets[i];
-  made.height = std::max(made.height, best.height);
-  return made;
 }
 
 [[noreturn]] void refuse(std::string const& reason) {
   throw std::invalid_argument("require_valid: " + reason);
 }
 
-/// Checks each offset by itself.
 template <class Block>
-void check_offsets(memory_plan const& plan, std::span<Block const> blocks, std::size_t alignment) {
+void check_plan(memory_plan const& plan, planning::plan_problem const& problem, std::span<Block const> blocks,
+                std::size_t alignment) {
   if (plan.offsets.size() != blocks.size()) {
     refuse("the plan has " + std::to_string(plan.offsets.size()) + " offsets for " +
            std::to_string(blocks.size()) + " blocks");
@@ -134,18 +100,9 @@ void check_offsets(memory_plan const& plan, std::span<Block const> blocks, std::
       fault = "not below the height";
     if (fault != nullptr) refuse("block " + std::to_string(i) + " is " + fault);
   }
-}
-
-template <class Block>
-void check_plan(memory_plan const& plan, planning::plan_problem const& problem, std::span<Block const> blocks,
-                std::size_t alignment) {
-  check_offsets(plan, blocks, alignment);
   std::vector<std::size_t> offsets;
   for (planning::buffer const& each : problem.buffers) offsets.push_back(plan.offsets[each.block]);
-  if (const auto found = planning::find_overlap(problem, offsets)) {
-    refuse("block " + std::to_string(found->first) + " and block " + std::to_string(found->second) +
-           " are in conflict and share bytes");
-  }
+  require_apart(problem, offsets, "require_valid: ", "in conflict and share bytes");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -24,48 +23,47 @@ constexpr std::size_t max_bytes = std::size_t{1} << 62;
 
 std::string called(std::size_t block) { return "block " + std::to_string(block); }
 
-void check_offset(std::size_t number, std::size_t offset, std::size_t size, std::size_t align) {
-  const std::string fixed = called(number) + " is fixed at offset " + std::to_string(offset);
-  if (offset % align != 0)
-    refuse(fixed + ", which is not a multiple of its alignment " + std::to_string(align));
-  if (offset > max_bytes || size > max_bytes - offset)
-    refuse(fixed + " and has " + std::to_string(size) + " bytes, which end above 2^62");
-}
-
+/// Checks a block, and makes a buffer of it if it has bytes and a lifetime.
+/// @post each offset that an order computes fits: it is below `max_bytes` * 3
 template <class Block>
-bool is_buffer(Block const& block) {
-  if constexpr (std::is_same_v<Block, lifetime>) {
-    if (block.lower == block.upper) return false;
-  }
-  return block.size != 0;
-}
-
-/// Checks one block. @return bytes that it takes at most
-template <class Block>
-std::size_t check_block(std::size_t number, Block const& block, std::size_t alignment,
-                        std::size_t bytes_left) {
+void add_block(plan_problem& problem, std::size_t number, Block const& block, std::size_t alignment,
+               std::size_t& bytes_left) {
+  bool is_buffer = block.size != 0;
   if constexpr (std::is_same_v<Block, lifetime>) {
     if (block.upper < block.lower) {
       refuse(called(number) + " ends at " + std::to_string(block.upper) + ", before it begins at " +
              std::to_string(block.lower));
     }
+    is_buffer = is_buffer && block.lower != block.upper;
   }
   if (!std::has_single_bit(block.alignment)) {
     refuse(called(number) + " has alignment " + std::to_string(block.alignment) +
            ", which is not a power of two");
   }
-  const std::size_t align = std::max(alignment, block.alignment);
-  if (block.offset) check_offset(number, *block.offset, block.size, align);
+  const std::size_t align = std::max(alignment, block.alignment), offset = block.offset.value_or(0);
+  const auto refuse_offset = [&](std::string const& reason) {
+    refuse(called(number) + " is fixed at offset " + std::to_string(offset) + reason);
+  };
+  if (offset % align != 0)
+    refuse_offset(", which is not a multiple of its alignment " + std::to_string(align));
+  if (block.offset && (offset > max_bytes || block.size > max_bytes - offset))
+    refuse_offset(" and has " + std::to_string(block.size) + " bytes, which end above 2^62");
   if (block.size > bytes_left || (block.size != 0 && align > bytes_left) ||
       align_up(block.size, align) > bytes_left) {
     refuse(called(number) + " of " + std::to_string(block.size) +
            " bytes makes more than 2^62 bytes of the blocks together, each rounded up to its alignment");
   }
-  return align_up(block.size, align);
+  bytes_left -= align_up(block.size, align);
+  // A block without bytes or a lifetime lies where it is fixed, or at 0, within the memory.
+  if (block.offset || !is_buffer)
+    problem.lower_bound = std::max(problem.lower_bound, align_up(offset + block.size, alignment));
+  if (!is_buffer) return;
+  problem.buffers.push_back({.block = number,
+                             .size = align_up(block.size, alignment),
+                             .align = align,
+                             .fixed = block.offset.value_or(unplaced)});
 }
 
-/// Checks the blocks, and makes buffers of those that have bytes and a lifetime.
-/// @post each offset that an order computes fits: it is below `max_bytes` * 3
 template <class Block>
 plan_problem problem_with(std::span<Block const> blocks, std::size_t alignment) {
   if (!std::has_single_bit(alignment))
@@ -74,66 +72,37 @@ plan_problem problem_with(std::span<Block const> blocks, std::size_t alignment) 
     refuse(std::to_string(blocks.size()) + " blocks are more than it can count");
   plan_problem problem;
   std::size_t bytes_left = max_bytes;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    Block const& block = blocks[i];
-    bytes_left -= check_block(i, block, alignment, bytes_left);
-    const std::size_t size = align_up(block.size, alignment), fixed = block.offset.value_or(unplaced);
-    // A block without bytes or a lifetime lies where it is fixed, or at 0, within the memory.
-    if (block.offset || !is_buffer(block)) {
-      const std::size_t offset = block.offset.value_or(0);
-      problem.lower_bound = std::max(problem.lower_bound, align_up(offset + block.size, alignment));
-    }
-    if (!is_buffer(block)) continue;
-    problem.buffers.push_back(
-        {.block = i, .size = size, .align = std::max(alignment, block.alignment), .fixed = fixed});
-  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) add_block(problem, i, blocks[i], alignment, bytes_left);
   return problem;
 }
 
 void check_fixed(plan_problem const& problem) {
-  if (const auto found = find_overlap(problem, fixed_offsets(problem))) {
-    refuse(called(found->first) + " and " + called(found->second) +
-           " are in conflict, and their fixed offsets make them share bytes");
-  }
+  require_apart(problem, placed_buffers{problem}.offsets(),
+                "make_plan: ", "in conflict, and their fixed offsets make them share bytes");
 }
 
-/// Numbers the sections, and finds their loads, of which the largest is a bound.
-std::vector<std::size_t> find_sections(plan_problem& problem, std::span<event const> events) {
-  std::vector<std::size_t> loads;
+/// Numbers the sections, and finds the largest load of each lifespan. The largest of all is a bound.
+void find_sections(plan_problem& problem, std::span<event const> events) {
+  std::vector<std::pair<std::uint32_t, std::size_t>> peaks;  // sections, each fuller than all behind it
   std::size_t live = 0;
   bool died = true;
   for (event const& e : events) {
     buffer& at = problem.buffers[e.number];
     if (e.birth) {
-      if (died) loads.push_back(0);
-      at.lifespan.begin = static_cast<std::uint32_t>(loads.size() - 1);
-      loads.back() = live += at.size;
-      problem.lower_bound = std::max(problem.lower_bound, live);
+      if (died) ++problem.section_count;
+      at.lifespan.begin = problem.section_count - 1;
+      live += at.size;
     } else {
-      at.lifespan.end = static_cast<std::uint32_t>(loads.size());
+      if (!died) {  // the section has all of its buffers
+        while (!peaks.empty() && peaks.back().second <= live) peaks.pop_back();
+        peaks.emplace_back(problem.section_count - 1, live);
+        problem.lower_bound = std::max(problem.lower_bound, live);
+      }
+      at.lifespan.end = problem.section_count;
+      at.load = std::ranges::lower_bound(peaks, std::pair{at.lifespan.begin, std::size_t{0}})->second;
       live -= at.size;
     }
     died = !e.birth;
-  }
-  problem.section_count = static_cast<std::uint32_t>(loads.size());
-  return loads;
-}
-
-/// The largest load of each lifespan, by doubling: after k rounds `row[i]` is the largest of 2^k loads from i on.
-void find_buffer_loads(plan_problem& problem, std::vector<std::size_t> row) {
-  const auto width = [&](std::uint32_t i) {
-    return problem.buffers[i].lifespan.end - problem.buffers[i].lifespan.begin;
-  };
-  order by_width(problem.buffers.size());
-  std::iota(by_width.begin(), by_width.end(), 0U);
-  std::ranges::sort(by_width, {}, width);
-  std::uint32_t length = 1;
-  for (std::uint32_t i : by_width) {
-    for (; length * 2 <= width(i); length *= 2) {
-      for (std::size_t at = 0; at + length < row.size(); ++at) row[at] = std::max(row[at], row[at + length]);
-    }
-    buffer& each = problem.buffers[i];
-    each.load = std::max(row[each.lifespan.begin], row[each.lifespan.end - length]);
   }
 }
 
@@ -188,7 +157,7 @@ plan_problem problem_of(std::span<lifetime const> blocks, std::size_t alignment)
     lifetime const& life = blocks[problem.buffers[i].block];
     return range{life.lower, life.upper};
   });
-  find_buffer_loads(problem, find_sections(problem, events));
+  find_sections(problem, events);
   check_fixed(problem);
   return problem;
 }
@@ -196,7 +165,6 @@ plan_problem problem_of(std::span<lifetime const> blocks, std::size_t alignment)
 plan_problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
                         std::size_t alignment) {
   plan_problem problem = problem_with(blocks, alignment);
-  problem.is_graph = true;
   find_neighbors(problem, conflicts, blocks.size());
   for (std::uint32_t i = 0; i < problem.buffers.size(); ++i) {
     buffer& each = problem.buffers[i];
@@ -209,39 +177,53 @@ plan_problem problem_of(std::span<plan_block const> blocks, std::span<plan_confl
   return problem;
 }
 
-std::vector<std::size_t> fixed_offsets(plan_problem const& problem) {
-  std::vector<std::size_t> offsets;
-  offsets.reserve(problem.buffers.size());
-  for (buffer const& each : problem.buffers) offsets.push_back(each.fixed);
-  return offsets;
-}
-
-std::optional<std::pair<std::size_t, std::size_t>> find_overlap(plan_problem const& problem,
-                                                                std::vector<std::size_t> const& offsets) {
+void require_apart(plan_problem const& problem, std::vector<std::size_t> const& offsets, char const* prefix,
+                   char const* fault) {
   const auto bytes_of = [&](std::uint32_t i) { return problem.buffers[i].bytes_at(offsets[i]); };
-  const auto blocks_of = [&](std::uint32_t i, std::uint32_t j) {
-    return std::optional{
-        std::pair{problem.buffers[(std::min)(i, j)].block, problem.buffers[(std::max)(i, j)].block}};
+  const auto refuse_pair = [&](std::uint32_t i, std::uint32_t j) {
+    auto const [first, second] = std::minmax(problem.buffers[i].block, problem.buffers[j].block);
+    throw std::invalid_argument{prefix + called(first) + " and " + called(second) + " are " + fault};
   };
-  if (!problem.is_graph) {
-    const auto found = find_overlap(
-        events_of(offsets.size(), [&](std::uint32_t i) { return problem.buffers[i].lifespan; }), bytes_of);
-    return found ? blocks_of(found->first, found->second) : std::nullopt;
+  if (!problem.is_graph()) {
+    const auto events =
+        events_of(offsets.size(), [&](std::uint32_t i) { return problem.buffers[i].lifespan; });
+    if (const auto found = find_overlap(events, bytes_of)) refuse_pair(found->first, found->second);
   }
-  for (std::uint32_t i = 0; i < offsets.size(); ++i) {
-    for (std::uint32_t j : problem.neighbors[i]) {
-      if (j > i && bytes_of(i).overlaps(bytes_of(j))) return blocks_of(i, j);
-    }
+  for (std::uint32_t i = 0; i < problem.neighbors.size(); ++i) {
+    for (std::uint32_t j : problem.neighbors[i])
+      if (j > i && bytes_of(i).overlaps(bytes_of(j))) refuse_pair(i, j);
   }
-  return std::nullopt;
 }
 
-std::size_t lowest_gap(buffer const& each, std::size_t floor, std::span<range const> taken) noexcept {
+placed_buffers::placed_buffers(plan_problem const& problem) : problem_{&problem} {
+  for (buffer const& each : problem.buffers) {
+    if (each.is_fixed()) by_offset_.push_back(static_cast<std::uint32_t>(offsets_.size()));
+    offsets_.push_back(each.fixed);
+  }
+  std::ranges::sort(by_offset_, {}, [&](std::uint32_t i) { return offsets_[i]; });
+}
+
+void placed_buffers::place(std::uint32_t i, std::size_t offset) {
+  offsets_[i] = offset;
+  if (problem_->is_graph()) return;
+  by_offset_.insert(
+      std::ranges::upper_bound(by_offset_, offset, {}, [&](std::uint32_t j) { return offsets_[j]; }), i);
+}
+
+std::size_t placed_buffers::lowest_gap(std::uint32_t i, std::size_t floor) {
+  buffer const& each = problem_->buffers[i];
+  around_.clear();
+  for (std::uint32_t j : problem_->is_graph() ? problem_->neighbors[i] : by_offset_) {
+    buffer const& other = problem_->buffers[j];
+    const range bytes = other.bytes_at(offsets_[j]);
+    if (bytes.end > floor && (problem_->is_graph() || other.lifespan.overlaps(each.lifespan)))
+      around_.push_back(bytes);
+  }
+  if (problem_->is_graph()) std::ranges::sort(around_);
   std::size_t offset = align_up(floor, each.align);
-  for (range const& bytes : taken) {
-    if (bytes.end <= offset) continue;
+  for (range const& bytes : around_) {
     if (bytes.begin >= offset + each.size) break;
-    offset = align_up(bytes.end, each.align);
+    if (bytes.end > offset) offset = align_up(bytes.end, each.align);
   }
   return offset;
 }

@@ -102,8 +102,10 @@ struct plan_problem {
   std::vector<buffer> buffers;
   std::uint32_t section_count = 0;  ///< 0 in a graph
   std::size_t lower_bound = 0;
-  bool is_graph = false;         ///< true if `neighbors` say which buffers are in conflict
   std::vector<order> neighbors;  ///< in a graph: those of each buffer, sorted
+
+  /// True if `neighbors` say which buffers are in conflict.
+  [[nodiscard]] bool is_graph() const noexcept { return !neighbors.empty(); }
 };
 
 /// @throws std::invalid_argument as `make_plan` does.
@@ -111,21 +113,31 @@ struct plan_problem {
 [[nodiscard]] plan_problem problem_of(std::span<plan_block const> blocks,
                                       std::span<plan_conflict const> conflicts, std::size_t alignment);
 
-/// Offsets of the fixed buffers; the others are unplaced.
-[[nodiscard]] std::vector<std::size_t> fixed_offsets(plan_problem const& problem);
+/// @param offsets of the buffers @throws std::invalid_argument, whose text is `prefix`, two blocks that are in conflict
+/// and share bytes, and `fault`
+void require_apart(plan_problem const& problem, std::vector<std::size_t> const& offsets, char const* prefix,
+                   char const* fault);
 
-/// The blocks, by number, of two buffers that are in conflict and share bytes, if there are such. @param offsets of the
-/// buffers
-[[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> find_overlap(
-    plan_problem const& problem, std::vector<std::size_t> const& offsets);
+/// Offsets of buffers, and the gaps between them.
+class placed_buffers {
+ public:
+  /// Places the fixed buffers; the others are unplaced.
+  explicit placed_buffers(plan_problem const& problem);
 
-/// The lowest offset from `floor` on at which a buffer fits between ranges that are taken. @param taken by rising `begin`
-[[nodiscard]] std::size_t lowest_gap(buffer const& each, std::size_t floor,
-                                     std::span<range const> taken) noexcept;
+  void place(std::uint32_t i, std::size_t offset);
+  /// The lowest offset from `floor` on at which a buffer fits between those that it is in conflict with.
+  [[nodiscard]] std::size_t lowest_gap(std::uint32_t i, std::size_t floor);
+  [[nodiscard]] std::vector<std::size_t> const& offsets() const noexcept { return offsets_; }
+
+ private:
+  plan_problem const* problem_;
+  std::vector<std::size_t> offsets_;
+  order by_offset_;            // of lifetimes
+  std::vector<range> around_;  // of `lowest_gap`
+};
 
 /// Places the buffer next that can lie lowest on those already placed, and among equals the first of the order.
-/// @return the offset of each buffer; empty if the layout got as high as `max_height`
-[[nodiscard]] std::vector<std::size_t> place_lowest_first(plan_problem const& problem, order const& by,
-                                                          std::size_t max_height);
+/// @return the offset of each buffer
+[[nodiscard]] std::vector<std::size_t> place_lowest_first(plan_problem const& problem, order const& by);
 
 }  // namespace tidemark::detail::planning

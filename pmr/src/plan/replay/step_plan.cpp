@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include <tidemark/core/detail/align.hpp>
@@ -45,13 +44,13 @@ std::vector<planning::event> events_of(step_plan const& plan) {
 char const* broken_by(step_plan const& plan, std::size_t i, std::size_t request) {
   planned_block const& block = plan.blocks[i];
   lifetime const& life = block.life;
-  planned_block const* const before = i > 0 ? &plan.blocks[i - 1] : nullptr;
-  const bool is_further = before != nullptr && block.request == before->request;
+  planned_block const& before = plan.blocks[i > 0 ? i - 1 : 0];
+  const bool is_further = i > 0 && block.request == before.request;
   if (block.request != request && !is_further) return "not numbered one after the other";
-  if (is_further && !(plan.outlives(block) && plan.outlives(*before)))
+  if (is_further && !(plan.outlives(block) && plan.outlives(before)))
     return "not one block for each request that does not outlive the step";
   // A block that fits in one place of its request gets any that is free.
-  if (is_further && (life.size != before->life.size || life.alignment != before->life.alignment))
+  if (is_further && (life.size != before.life.size || life.alignment != before.life.alignment))
     return "not of one size and one alignment in all of its places";
   if (life.lower >= life.upper) return "not lower < upper";
   const bool is_within = life.lower == block.request && life.upper <= plan.requests;
@@ -86,42 +85,35 @@ std::optional<plan_fault> find_fault(step_plan const& plan) {
 }
 
 constexpr std::string_view plan_columns = "id,lower,upper,size,alignment,offset";
-constexpr std::size_t plan_column_count = 6;
 
 [[noreturn]] void fail(std::string const& path, std::size_t line, std::string const& reason) {
   throw std::runtime_error{path + ":" + std::to_string(line) + ": " + reason};
 }
 
-[[noreturn]] void fail_by_system(std::string const& path) {
-  throw std::runtime_error{path + ": " + std::generic_category().message(errno != 0 ? errno : EIO)};
+[[noreturn]] void fail_by_system(std::string const& path, int error = errno) {
+  throw std::runtime_error{path + ": " + std::generic_category().message(error != 0 ? error : EIO)};
 }
 
 planned_block parse_row(std::string const& path, std::size_t line, std::string_view text) {
-  std::uint64_t fields[plan_column_count] = {};
-  std::size_t n = 0;
-  for (char const* at = text.data(); n < plan_column_count; ++n) {
-    auto const* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(at, end, fields[n]);
-    const bool is_last = n + 1 == plan_column_count;
-    if (error != std::errc{} || (is_last ? stop != end : stop == end || *stop != ','))
+  std::uint64_t fields[6] = {};
+  char const* at = text.data();
+  char const* const end = at + text.size();
+  for (std::uint64_t& field : fields) {
+    const auto [stop, error] = std::from_chars(at, end, field);
+    if (error != std::errc{} || (&field == &fields[5] ? stop != end : stop == end || *stop != ','))
       fail(path, line, "the row is not of six whole numbers, each below 2^64");
     at = stop + 1;
   }
-  return {.request = fields[0],
-          .life = {.lower = fields[1],
-                   .upper = fields[2],
-                   .size = fields[3],
-                   .alignment = fields[4],
-                   .offset = fields[5]}};
+  return {fields[0], {fields[1], fields[2], fields[3], fields[4], fields[5]}};  // in the order of the columns
 }
 
 // Adds the numbers that the rows imply.
 void complete(step_plan& plan) {
   if (plan.blocks.empty()) return;
   plan.requests = plan.blocks.back().request + 1;
-  plan.alignment = std::ranges::min_element(plan.blocks, {}, [](planned_block const& block) {
-                     return block.life.alignment;
-                   })->life.alignment;
+  plan.alignment = plan.blocks.front().life.alignment;
+  for (planned_block const& block : plan.blocks)
+    plan.alignment = std::min(plan.alignment, block.life.alignment);
   std::size_t live_bytes = 0;  // wraps where a lifetime ends before it begins, which is a fault of its own
   for (planning::event const& e : events_of(plan)) {
     planned_block const& block = plan.blocks[e.number];
@@ -161,8 +153,7 @@ void save_plan(step_plan const& plan, std::string const& path) {
   if (file && std::rename(unfinished.c_str(), path.c_str()) == 0) return;
   const int why = errno;
   std::remove(unfinished.c_str());
-  errno = why;
-  fail_by_system(path);
+  fail_by_system(path, why);
 }
 
 step_plan load_step_plan(std::string const& path) {
