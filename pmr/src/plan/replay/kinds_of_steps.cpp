@@ -14,31 +14,28 @@
 namespace tidemark::detail {
 namespace {
 
-// Places for slots with bytes of their own, by their bytes and alignment, the n-th for the n-th slot of a
-// plan.
-struct zone {
-  std::map<std::pair<std::size_t, std::size_t>, std::vector<std::size_t>> places;
-  std::size_t end = 0;
+using shape = std::pair<std::size_t, std::size_t>;  // bytes and alignment of a slot with bytes of its own
 
-  std::vector<std::size_t> find_places(plan_replayer const& plan) {
-    std::map<std::pair<std::size_t, std::size_t>, std::size_t> used;
-    std::vector<std::size_t> found(plan.own_slots().size());
-    // Further slots of a request come behind the first slots of all, whose places stay when slots are added.
-    for (std::size_t turn = 0; turn < 2 * found.size(); ++turn) {
-      const std::uint32_t i = plan.own_slots()[turn % found.size()];
-      if ((i >= plan.requests()) != (turn >= found.size())) continue;
-      const std::pair key{plan.all_slots()[i].max_bytes, plan.alignment_of(i)};
-      std::vector<std::size_t>& known = places[key];
-      std::size_t& n = used[key];
-      if (n == known.size()) {
-        known.push_back(align_up(end, key.second));
-        end = known.back() + key.first;
-      }
-      found[turn % found.size()] = known[n++];
+// The places of a plan's slots: the n-th slot of a shape has the n-th place of that shape.
+std::vector<std::size_t> find_places(plan_replayer const& plan,
+                                     std::map<shape, std::vector<std::size_t>>& places, std::size_t& end) {
+  std::map<shape, std::size_t> used;
+  std::vector<std::size_t> found(plan.own_slots().size());
+  // Further slots of a request come behind the first slots of all, whose places stay when slots are added.
+  for (std::size_t turn = 0; turn < 2 * found.size(); ++turn) {
+    const std::uint32_t i = plan.own_slots()[turn % found.size()];
+    if ((i >= plan.requests()) != (turn >= found.size())) continue;
+    const shape key{plan.all_slots()[i].max_bytes, plan.alignment_of(i)};
+    std::vector<std::size_t>& known = places[key];
+    const std::size_t n = used[key]++;
+    if (n == known.size()) {
+      known.push_back(align_up(end, key.second));
+      end = known.back() + key.first;
     }
-    return found;
+    found[turn % found.size()] = known[n];
   }
-};
+  return found;
+}
 
 }  // namespace
 
@@ -60,19 +57,16 @@ kind_of_step& kinds_of_steps::add(std::uint64_t kind) {
 
 void kinds_of_steps::lay_out() noexcept {
   try {
-    zone common;
-    std::vector<std::vector<std::size_t>> places;
-    std::size_t alignment = 1;
+    std::map<shape, std::vector<std::size_t>> places;
+    std::vector<std::pair<plan_replayer*, std::vector<std::size_t>>> found;
+    std::size_t end = 0, alignment = 1;
     for (kind_of_step const& one : kinds_) {
       if (one.plan == nullptr) continue;
-      places.push_back(common.find_places(*one.plan));
+      found.emplace_back(one.plan.get(), find_places(*one.plan, places, end));
       alignment = std::max(alignment, one.plan->alignment());
     }
-    zone_end_ = align_up(common.end, alignment);
-    auto of_plan = places.begin();
-    for (kind_of_step const& one : kinds_) {
-      if (one.plan != nullptr) one.plan->lay_out(*of_plan++, zone_end_);
-    }
+    zone_end_ = align_up(end, alignment);
+    for (auto const& [plan, offsets] : found) plan->lay_out(offsets, zone_end_);
   } catch (std::exception const&) {
     // Without memory each plan lies where it lay: they are in each other's way, and miss.
   }

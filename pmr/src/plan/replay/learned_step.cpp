@@ -16,63 +16,7 @@ namespace {
 // More than any plan may have, and far from where sums wrap.
 constexpr std::size_t max_plan_bytes = std::size_t{1} << 62;
 
-// The blocks of a plan, those that outlive the step with their offsets. @return where these end
-std::size_t add_blocks(step_plan& plan, learned_step const& step, plan_terms const& terms) {
-  std::size_t own_end = 0, max_align = terms.alignment;
-  for (std::size_t i = 0; i < step.size(); ++i) {
-    learned_request const& request = step[i];
-    lifetime life{.lower = i,
-                  .upper = request.upper,
-                  .size = request.planned_bytes(terms.replans),
-                  .alignment = std::max(terms.alignment, request.align)};
-    max_align = std::max(max_align, life.alignment);
-    if (request.upper <= step.size()) {
-      plan.blocks.push_back({.request = i, .life = life});
-      continue;
-    }
-    life.lower = 0;
-    for (std::size_t n = 0; n < std::min(request.slot_count, terms.max_slots); ++n) {
-      life.offset = align_up(own_end, life.alignment);
-      if (life.size > max_plan_bytes - std::min(max_plan_bytes, *life.offset)) throw std::bad_alloc{};
-      own_end = align_up(*life.offset + std::max<std::size_t>(life.size, 1), terms.alignment);
-      plan.blocks.push_back({.request = i, .life = life});
-    }
-  }
-  return align_up(own_end, max_align);
-}
-
-// Places the blocks that die within the step above `own_end`, beside the obstacles.
-void place_others(step_plan& plan, plan_terms const& terms, std::size_t own_end) {
-  std::vector<lifetime> lifetimes;
-  for (planned_block const& block : plan.blocks) {
-    if (plan.outlives(block)) continue;
-    lifetimes.push_back(block.life);
-    lifetimes.back().size = std::max<std::size_t>(block.life.size, 1);  // an address for each
-  }
-  const std::size_t begin = std::max(own_end, terms.zone_end);
-  for (byte_range const& taken : terms.obstacles) {
-    const std::size_t above = std::max(taken.begin, begin);
-    if (taken.end() <= above) continue;
-    lifetimes.push_back(
-        {.lower = 0, .upper = plan.requests + 1, .size = taken.end() - above, .offset = above - begin});
-  }
-  const memory_plan placed = make_plan(lifetimes, terms.alignment);
-  auto offset = placed.offsets.begin();
-  for (planned_block& block : plan.blocks) {
-    if (!plan.outlives(block)) block.life.offset = own_end + *offset++;
-  }
-  plan.height = own_end + placed.height;
-  plan.lower_bound = own_end + placed.lower_bound;
-}
-
 }  // namespace
-
-void step_recorder::clear_all() noexcept {
-  requests_.clear();
-  live_.clear();
-  earlier_.clear();
-  is_complete_ = true;
-}
 
 void step_recorder::on_allocate(void const* block, recorded_request const& made) noexcept {
   try {
@@ -153,8 +97,44 @@ step_plan plan_of(learned_step const& step, plan_terms const& terms) {
   step_plan made;
   made.requests = step.size();
   made.alignment = terms.alignment;
-  const std::size_t own_end = add_blocks(made, step, terms);
-  place_others(made, terms, own_end);
+  std::size_t own_end = 0, max_align = terms.alignment;
+  std::vector<lifetime> others;  // blocks that die within the step, and obstacles
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    learned_request const& request = step[i];
+    lifetime life{.lower = i,
+                  .upper = request.upper,
+                  .size = request.planned_bytes(terms.replans),
+                  .alignment = std::max(terms.alignment, request.align)};
+    max_align = std::max(max_align, life.alignment);
+    const std::size_t bytes = std::max<std::size_t>(life.size, 1);  // an address for each
+    if (request.upper <= step.size()) {
+      made.blocks.push_back({.request = i, .life = life});
+      others.push_back(life);
+      others.back().size = bytes;
+      continue;
+    }
+    life.lower = 0;
+    for (std::size_t n = 0; n < std::min(request.slot_count, terms.max_slots); ++n) {
+      life.offset = align_up(own_end, life.alignment);
+      if (bytes > max_plan_bytes - std::min(max_plan_bytes, *life.offset)) throw std::bad_alloc{};
+      own_end = align_up(*life.offset + bytes, terms.alignment);
+      made.blocks.push_back({.request = i, .life = life});
+    }
+  }
+  own_end = align_up(own_end, max_align);
+  const std::size_t begin = std::max(own_end, terms.zone_end);
+  for (byte_range const& taken : terms.obstacles) {
+    const std::size_t above = std::max(taken.begin, begin);
+    if (taken.end() <= above) continue;
+    others.push_back(
+        {.lower = 0, .upper = step.size() + 1, .size = taken.end() - above, .offset = above - begin});
+  }
+  const memory_plan placed = make_plan(others, terms.alignment);
+  auto offset = placed.offsets.begin();
+  for (planned_block& block : made.blocks)
+    if (!made.outlives(block)) block.life.offset = own_end + *offset++;
+  made.height = own_end + placed.height;
+  made.lower_bound = own_end + placed.lower_bound;
   made.require_valid();
   return made;
 }

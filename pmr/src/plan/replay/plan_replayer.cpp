@@ -18,7 +18,6 @@ plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
   slots_.push_back({{.address = no_address, .died = std::numeric_limits<request_time>::max()}});
   find_predecessors();
   order_deallocations();
-  to_visit_.reserve(slots_.size());
   visited_.reserve(slots_.size());
   const std::size_t places = std::bit_ceil(2 * slots_.size());
   table_.assign(places, &slots_.back());
@@ -152,16 +151,20 @@ void plan_replayer::bind(std::uintptr_t base, bool host_accessible) noexcept {
   }
 }
 
-// The slot at an address that was allocated last: no other slot there can be live. In a run they are
-// allocated in order, so that it is looked for from where it was found before, past those that were allocated
-// since.
-plan_replayer::slot* plan_replayer::newest_at(slot& known) const noexcept {
-  slot* newest = &known;
-  for (slot* s = known.same_address; s != &known; s = s->same_address) {
+// Only the slot at an address that was allocated last can be live. In a run they are allocated in order, so that
+// it is looked for from where it was found before, past those that were allocated since.
+plan_replayer::slot* plan_replayer::live_at(std::uintptr_t address) noexcept {
+  std::size_t place = hash(address);
+  while (table_[place & mask_]->address != address && table_[place & mask_]->address != no_address) ++place;
+  slot*& known = table_[place & mask_];
+  if (known->address == no_address) return nullptr;
+  slot* newest = known;
+  for (slot* s = known->same_address; s != known; s = s->same_address) {
     if (s->index >= cursor() && newest->born >= begin_) break;
     if (s->born > newest->born) newest = s;
   }
-  return newest;
+  known = newest;
+  return newest->live() ? newest : nullptr;
 }
 
 bool plan_replayer::deallocate_out_of_order(std::uintptr_t address, request_time now) noexcept {
@@ -189,26 +192,21 @@ void plan_replayer::reorder_deallocation(slot& ended) noexcept {
 
 bool plan_replayer::search_clear(std::uint32_t slot) {
   if (slots_[slot].live()) return false;
-  to_visit_.assign({slot});
-  visited_.clear();
-  bool is_free = true;
-  while (is_free && !to_visit_.empty()) {
-    const std::uint32_t visited = to_visit_.back();
-    to_visit_.pop_back();
-    for (std::uint32_t const* i = &predecessors_[slots_[visited].predecessors];
+  visited_.assign({slot});
+  for (std::size_t next = 0; next < visited_.size(); ++next) {
+    for (std::uint32_t const* i = &predecessors_[slots_[visited_[next]].predecessors];
          slots_[*i].address != no_address; ++i) {
       plan_replayer::slot& one = slots_[*i];
-      if (one.live()) is_free = false;
-      if (one.live() || one.died >= begin_) continue;
-
+      if (one.live()) {
+        for (std::uint32_t below : std::span{visited_}.subspan(1)) slots_[below].died = begin_ - 1;
+        return false;
+      }
+      if (one.died >= begin_) continue;
       one.died = begin_;
       visited_.push_back(*i);
-      to_visit_.push_back(*i);
     }
   }
-  if (is_free) return true;
-  for (std::uint32_t below : visited_) slots_[below].died = begin_ - 1;
-  return false;
+  return true;
 }
 
 }  // namespace tidemark::detail

@@ -77,21 +77,18 @@ std::size_t pair_with_plan(std::span<recorded_request> step, learned_step const&
   const std::size_t band = difference + 32, width = 2 * band + 1;
   enum way : std::uint8_t { pair, more, less };
   constexpr std::uint32_t never = 1U << 30;
-  std::vector<std::uint32_t> cost(width + 1,
-                                  never);  // of this row, or the row before, by column - row + band
+  // Of this row, or the row before, by column - row + band + 1. The first and the last stay as they are.
+  std::vector<std::uint32_t> cost(width + 2, never);
   std::vector<way> ways((rows + 1) * width);
   for (std::size_t row = 0; row <= rows; ++row) {
     for (std::size_t k = 0; k < width; ++k) {
       const std::size_t column = row + k - band;  // wraps below 0
-      const bool is_inside = column <= columns, has_pair = is_inside && row != 0 && column != 0;
-      const std::uint32_t paired =
-          !has_pair ? never
-                    : cost[k] + (plan[begin + column - 1].resembles(step[begin + row - 1].bytes) ? 0 : 3);
-      const std::uint32_t with_more = row == 0 ? never : cost[k + 1] + 2;
-      const std::uint32_t with_less = k == 0 || column == 0 ? never : cost[k - 1] + 2;
-      const std::uint32_t least = std::min({paired, with_more, with_less});
+      const bool has_pair = row != 0 && column - 1 < columns;
+      const bool is_like = has_pair && plan[begin + column - 1].resembles(step[begin + row - 1].bytes);
+      const std::uint32_t paired = has_pair ? cost[k + 1] + (is_like ? 0 : 3) : never;
+      const std::uint32_t with_more = cost[k + 2] + 2, least = std::min({paired, with_more, cost[k] + 2});
       ways[row * width + k] = least == paired ? pair : least == with_more ? more : less;
-      cost[k] = !is_inside ? never : row == 0 && column == 0 ? 0 : least;
+      cost[k + 1] = column > columns ? never : row == 0 && column == 0 ? 0 : least;
     }
   }
   std::size_t extra = 0;
@@ -135,6 +132,26 @@ bool add_to_learned(std::span<recorded_request const> step, bool has_conflicts, 
   return is_more;
 }
 
+// True if plans were made for the kind again and again, and few steps followed the plans. The next steps of
+// the kind are not recorded, twice as many each time. Then one plan is made.
+bool must_rest(kind_of_step& kind) noexcept {
+  if (kind.debt < max_debt || kind.has_rested) return false;
+  kind.has_rested = true;
+  kind.rest_steps = std::size_t{1} << std::min(kind.debt / debt_of_plan - 2, max_rest_doublings);
+  return true;
+}
+
+// True if the plan is to be made anew from a step that needed far less. The first step of a kind often does
+// more than the others: its plan goes at once.
+bool is_loose(kind_of_step& kind, std::uint64_t requests) noexcept {
+  if (requests * min_requests_per_miss >= kind.plan->requests() * (min_requests_per_miss - 1)) {
+    kind.was_matched = true;
+    kind.loose_steps = 0;
+    return false;
+  }
+  return ++kind.loose_steps >= max_loose_steps || (!kind.was_matched && kind.plans_made == 1);
+}
+
 }  // namespace
 
 planned_core::planned_core(planned_region& region, bool host_accessible, planned_arena_options const& options)
@@ -145,7 +162,7 @@ planned_core::planned_core(planned_region& region, bool host_accessible, planned
 
 planned_core::~planned_core() {
   if (step_ == nullptr) return;
-  step_->core = nullptr;
+  *step_ = nullptr;
   report_violation(violation_kind::scope_outlived, options_.name,
                    "planned_arena '%s': destroyed while a step is open", options_.name);
 }
@@ -159,7 +176,7 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
     ++outside_allocations_;
     return block;
   }
-  if (looks_back_) look_back();
+  if (last_kind_ != nullptr) look_back();
   if (server_ == server::not_yet_held) hold_plan();
   std::size_t request = no_request;
   if (server_ == server::plan) {
@@ -275,7 +292,7 @@ void planned_core::deallocate_foreign(void* block, std::size_t bytes) noexcept {
   }
   if (host_accessible_) poison(address, found->max_bytes);
   // Only where the slot has bytes of its own: of another it would say that its predecessors are clear.
-  if (looks_back_ && found->born >= last_begin_ && last_kind_->plan->outlives(found->index))
+  if (last_kind_ != nullptr && found->born >= last_begin_ && last_kind_->plan->outlives(found->index))
     last_kind_->plan->set_died(found->index, now_);
   if (is_recorded_) recorder_.on_deallocate_earlier(found->bytes, now_);
   foreign_.remove(*found);
@@ -284,12 +301,12 @@ void planned_core::deallocate_foreign(void* block, std::size_t bytes) noexcept {
 
 // ---- steps ---------------------------------------------------------------------------------------------
 
-void planned_core::begin(open_step& opened, std::uint64_t kind) {
+void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
   const call_overlap::call here{calls_, planned_kind, options_.name, "a step begins"};
   if (step_ != nullptr) throw std::logic_error{message(options_, "a step is open already")};
   switch_to(kind);
   step_ = &opened;
-  opened.core = this;
+  opened = this;
   begin_ = ++now_;  // later than what was deallocated since the last request
   plan_->begin(begin_);
   if (kind_->plan == nullptr) static_cast<void>(must_rest(*kind_));
@@ -300,7 +317,8 @@ void planned_core::begin(open_step& opened, std::uint64_t kind) {
   step_strangers_ = step_conflicts_ = step_fallback_ = 0;
   if (foreign_.live() != 0) foreign_.find_in_way_of(*plan_);
   server_ = server::fallback;
-  if (kind_->plan != nullptr) server_ = is_held() && !looks_back_ ? server::plan : server::not_yet_held;
+  if (kind_->plan != nullptr)
+    server_ = is_held() && last_kind_ == nullptr ? server::plan : server::not_yet_held;
   if (kind_->plan == nullptr) region_.keep_only(used_bytes_end());  // the fallback needs it
   update_fast_path();
 }
@@ -310,8 +328,7 @@ void planned_core::switch_to(std::uint64_t kind) {
   kind_of_step* to = kind_ != nullptr && kind_->kind == kind ? kind_ : kinds_.find(kind);
   if (to == nullptr) {
     leave_plan();
-    looks_back_ = false;
-    kind_ = nullptr;  // which may go
+    kind_ = last_kind_ = nullptr;  // which may go
     to = &kinds_.add(kind);
   }
   plan_replayer* const plan = to->plan != nullptr ? to->plan.get() : &no_plan_;
@@ -344,20 +361,18 @@ void planned_core::hold_plan() {
   } catch (...) {
     // The fallback may have some.
   }
-  if (region_.range().empty()) warn_without_range();
+  // Once: each step would say the same.
+  if (region_.range().empty() && !std::exchange(has_warned_, true)) {
+    char const* const why = region_.refusal();
+    report_warning(
+        warning_kind::refused_memory, options_.name,
+        "planned_arena '%s': the fallback serves all requests, because no range of %zu bytes can be "
+        "reserved for a plan%s%s",
+        options_.name, plan_->height(), why[0] != '\0' ? ": " : "", why);
+  }
   if (region_.committed_bytes() != 0) plan_->bind(region_.base(), host_accessible_);
   foreign_.find_in_way_of(*plan_);
   update_fast_path();
-}
-
-// Once: each step would say the same.
-void planned_core::warn_without_range() noexcept {
-  if (std::exchange(has_warned_, true)) return;
-  char const* const why = region_.refusal();
-  report_warning(warning_kind::refused_memory, options_.name,
-                 "planned_arena '%s': the fallback serves all requests, because no range of %zu bytes can be "
-                 "reserved for a plan%s%s",
-                 options_.name, plan_->height(), why[0] != '\0' ? ": " : "", why);
 }
 
 void planned_core::update_fast_path() noexcept {
@@ -383,23 +398,14 @@ void planned_core::end_step() noexcept {
   }
   recorder_.clear();
   is_recorded_ = false;
-  looks_back_ = server_ == server::plan && !plan_->own_slots().empty();
-  if (looks_back_) last_kind_ = kind_, last_begin_ = begin_;
+  last_kind_ = server_ == server::plan && !plan_->own_slots().empty() ? kind_ : nullptr;
+  last_begin_ = begin_;
   if (trims_due_ != 0) trim_fallback();
   server_ = server::fallback;
   update_fast_path();
 }
 
 // ---- learning ------------------------------------------------------------------------------------------
-
-// True if plans were made for the kind again and again, and few steps followed the plans. The next steps of
-// the kind are not recorded, twice as many each time. Then one plan is made.
-bool planned_core::must_rest(kind_of_step& kind) noexcept {
-  if (kind.debt < max_debt || kind.has_rested) return false;
-  kind.has_rested = true;
-  kind.rest_steps = std::size_t{1} << std::min(kind.debt / debt_of_plan - 2, max_rest_doublings);
-  return true;
-}
 
 void planned_core::learn_from_step() {
   if (kind_->plan == nullptr) plan_anew(*kind_, learn(recorder_), begin_);
@@ -413,7 +419,7 @@ void planned_core::learn_from_step() {
 void planned_core::learn_from_replay() {
   kind_of_step& kind = *kind_;
   const bool is_whole = step_fallback_ == 0 && !is_refused_;
-  const bool has_too_much = is_loose();
+  const bool has_too_much = is_loose(kind, now_ - begin_);
   if (is_whole && kind.misses != 0) --kind.misses;
   if (kind.more_due != 0) --kind.more_due;
   for (auto const& [bytes, died] : recorder_.earlier()) add_second_slot(bytes, died);
@@ -470,24 +476,11 @@ void planned_core::add_second_slot(std::size_t bytes, request_time died) noexcep
   }
 }
 
-// True if the plan is to be made anew from a step that needed far less. The first step of a kind often does
-// more than the others: its plan goes at once.
-bool planned_core::is_loose() noexcept {
-  kind_of_step& kind = *kind_;
-  if ((now_ - begin_) * min_requests_per_miss >= plan_->requests() * (min_requests_per_miss - 1)) {
-    kind.was_matched = true;
-    kind.loose_steps = 0;
-    return false;
-  }
-  return ++kind.loose_steps >= max_loose_steps || (!kind.was_matched && kind.plans_made == 1);
-}
-
 // Blocks that outlive their step have bytes of their own. At the first request of the next step those that
 // are dead by then are seen, such as gradients that a step frees first of all: they need their bytes to the
 // step's end only.
 void planned_core::look_back() {
-  looks_back_ = false;
-  kind_of_step& kind = *last_kind_;
+  kind_of_step& kind = *std::exchange(last_kind_, nullptr);
   const std::size_t requests = kind.learned.size();
   learned_step learned;
   for (std::uint32_t i : kind.plan->own_slots()) {
@@ -553,7 +546,7 @@ std::vector<byte_range> planned_core::obstacles(request_time begin_of_step) cons
 void planned_core::keep(kind_of_step& kind, step_plan made) {
   auto plan = std::make_unique<plan_replayer>(std::move(made));
   leave_plan();  // plans are moved, their blocks are not
-  looks_back_ = false;
+  last_kind_ = nullptr;
   kind.plan = std::move(plan);
   kinds_.lay_out();
 }

@@ -58,16 +58,16 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
     template <class Kind = int>
       requires(std::integral<Kind> || std::is_enum_v<Kind>)
     [[nodiscard]] explicit step(basic_planned_arena& arena, Kind kind = 0) {
-      arena.core_.begin(open_, static_cast<std::uint64_t>(kind));
+      arena.core_.begin(core_, static_cast<std::uint64_t>(kind));
     }
     step(step const&) = delete;
     step& operator=(step const&) = delete;
     ~step() {
-      if (open_.core != nullptr) open_.core->end_step();
+      if (core_ != nullptr) core_->end_step();
     }
 
    private:
-    detail::planned_core::open_step open_;
+    detail::planned_core* core_ = nullptr;
   };
 
   /// An arena on `AddressSpace(memory...)`.

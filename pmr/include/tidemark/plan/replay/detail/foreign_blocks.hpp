@@ -15,9 +15,7 @@ namespace tidemark::detail {
 
 /// A block in a slot of another plan, or of an earlier step of the same plan: the slot as it was, until it
 /// is not `live()`.
-struct foreign_block : plan_replayer::place {
-  bool is_in_way = true;  // a slot without bytes of its own may have one of its bytes
-};
+using foreign_block = plan_replayer::place;
 
 /// Foreign blocks by address, no two of which overlap. Deallocated blocks leave a gap until a step begins.
 class foreign_blocks {
@@ -34,8 +32,8 @@ class foreign_blocks {
     blocks_.reserve(blocks_.size() + plan.used_blocks());
     for (plan_replayer::slot const& s : plan.all_slots()) {
       if (!s.live() || (plan.outlives(s.index) && !outliving_too)) continue;
-      blocks_.push_back({s, true});
-      ++in_way_;
+      blocks_.push_back(s);
+      in_way_ += is_in_way(s) ? 1 : 0;
       plan.set_died(s.index, s.born);
     }
     live_ = blocks_.size();
@@ -44,11 +42,9 @@ class foreign_blocks {
   /// The plan is the current one: finds the blocks that are in the way of its slots, except for slots with
   /// bytes of their own, which are compared each time.
   void find_in_way_of(plan_replayer const& plan) noexcept {
-    in_way_ = 0;
-    for (foreign_block& block : blocks_) {
-      block.is_in_way = block.address + block.max_bytes > plan.others_begin() || plan.base() == 0;
-      in_way_ += block.live() && block.is_in_way ? 1 : 0;
-    }
+    way_begin_ = plan.base() == 0 ? 0 : plan.others_begin();
+    in_way_ = static_cast<std::size_t>(std::ranges::count_if(
+        blocks_, [&](foreign_block const& block) { return block.live() && is_in_way(block); }));
   }
   /// Live blocks that are in the way of the current plan.
   [[nodiscard]] std::size_t in_way() const noexcept { return in_way_; }
@@ -61,7 +57,7 @@ class foreign_blocks {
   /// @pre `found` by `find`
   void remove(foreign_block& found) noexcept {
     found.died = found.born;
-    in_way_ -= found.is_in_way ? 1 : 0;
+    in_way_ -= is_in_way(found) ? 1 : 0;
     --live_;
   }
   [[nodiscard]] bool overlap(std::uintptr_t begin, std::size_t bytes) const noexcept {
@@ -72,7 +68,13 @@ class foreign_blocks {
   }
 
  private:
+  // True if a slot without bytes of its own may have one of the block's bytes.
+  [[nodiscard]] bool is_in_way(foreign_block const& block) const noexcept {
+    return block.address + block.max_bytes > way_begin_;
+  }
+
   std::vector<foreign_block> blocks_;  // by address
+  std::uintptr_t way_begin_ = 0;       // where the slots without bytes of their own begin
   std::size_t live_ = 0;
   std::size_t in_way_ = 0;
 };

@@ -38,7 +38,10 @@ class step_recorder {
  public:
   /// Forgets the step.
   void clear() noexcept {
-    if (!requests_.empty() || !earlier_.empty() || !is_complete_) clear_all();
+    requests_.clear();
+    if (!live_.empty()) live_.clear();  // takes time for each bucket
+    earlier_.clear();
+    is_complete_ = true;
   }
   /// A block of the fallback. Without memory to record it the record is not complete.
   void on_allocate(void const* block, recorded_request const& made) noexcept;
@@ -56,8 +59,6 @@ class step_recorder {
   [[nodiscard]] std::span<recorded_request> in_order();
 
  private:
-  void clear_all() noexcept;
-
   std::vector<recorded_request> requests_;
   std::unordered_map<void const*, std::size_t> live_;  // blocks of the fallback: index in `requests_`
   std::vector<std::pair<std::size_t, std::uint64_t>> earlier_;

@@ -182,7 +182,10 @@ class plan_replayer {
   template <class Usable>
   [[nodiscard]] slot* clear_slot(std::size_t request, Usable is_usable) {
     for (std::uint32_t i : own_slots_of(request)) {
-      if (vacate(slots_[i]) && is_usable(slots_[i])) return &slots_[i];
+      slot& own = slots_[i];
+      if (own.live() || !is_usable(own)) continue;
+      own.died = own.born;  // it may be allocated at the very time of its death, and is `live` then
+      return &own;
     }
     if (outlives(static_cast<std::uint32_t>(request))) return nullptr;
     const bool is_clear = search_clear(static_cast<std::uint32_t>(request)) && is_usable(slots_[request]);
@@ -199,10 +202,7 @@ class plan_replayer {
   }
   /// The live slot at an address; null if there is none. Amortised over a run O(1), but for requests left
   /// out.
-  [[nodiscard]] slot* live_at(std::uintptr_t address) noexcept {
-    slot* const last = last_at(address);
-    return last != nullptr && last->live() ? last : nullptr;
-  }
+  [[nodiscard]] slot* live_at(std::uintptr_t address) noexcept;
 
   /// The block of a slot has died, or, at the time of its birth, is a foreign block from now on.
   void set_died(std::uint32_t slot, request_time when) noexcept { slots_[slot].died = when; }
@@ -223,27 +223,11 @@ class plan_replayer {
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
     return fibonacci_hash(address >> 4) >> 32;
   }
-  [[nodiscard]] slot* newest_at(slot& known) const noexcept;
-  // The slot that was allocated last at an address; null if none begins there.
-  [[nodiscard]] slot* last_at(std::uintptr_t address) noexcept {
-    for (std::size_t i = hash(address);; ++i) {
-      slot*& known = table_[i & mask_];
-      if (known->address == no_address) return nullptr;
-      if (known->address == address) return known = newest_at(*known);
-    }
-  }
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
   [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
   // If the compiler knows the request, only a large alignment needs a test.
   [[nodiscard]] static bool fits_in(slot const& one, std::size_t bytes, std::size_t align) noexcept {
     return bytes <= one.max_bytes && (align <= alignof(std::max_align_t) || (one.address & (align - 1)) == 0);
-  }
-  // True if a slot with bytes of its own is free. It may be allocated at the very time when its last block
-  // died: `live` must be true then, so it died when it was born.
-  [[nodiscard]] static bool vacate(slot& own) noexcept {
-    if (own.live()) return false;
-    own.died = own.born;
-    return true;
   }
   void end(slot& ended, request_time now) const noexcept {
     if constexpr (tools_are_notified) {
@@ -279,7 +263,7 @@ class plan_replayer {
   step_plan plan_;
   std::vector<planned_block const*> blocks_;       // by slot, of `plan_`
   std::vector<std::uint32_t> deallocation_index_;  // by slot: its index in `deallocation_order_`
-  std::vector<std::uint32_t> to_visit_, visited_;  // of `search_clear`
+  std::vector<std::uint32_t> visited_;             // of `search_clear`
   std::vector<std::size_t> offsets_;               // by slot
   std::vector<std::uint32_t> own_slots_;           // by request
   std::size_t origin_ = 0;                         // offset in `plan_` from which on the others lie

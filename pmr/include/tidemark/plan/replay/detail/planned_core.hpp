@@ -38,11 +38,6 @@ inline constexpr char const* planned_kind = "planned_arena";  // in messages
 /// One thread at a time.
 class planned_core {
  public:
-  /// A step, as the arena knows it.
-  struct open_step {
-    planned_core* core = nullptr;  // null: it has ended
-  };
-
   /// @param region must outlive all blocks.
   planned_core(planned_region& region, bool host_accessible, planned_arena_options const& options);
   planned_core(planned_core const&) = delete;
@@ -65,7 +60,8 @@ class planned_core {
   }
 
   // For the rest see `basic_planned_arena`.
-  void begin(open_step& opened, std::uint64_t kind);
+  /// @param opened the core of the open step; null from the core's destruction on
+  void begin(planned_core*& opened, std::uint64_t kind);
   void end_step() noexcept;
   void use(step_plan plan, std::uint64_t kind);
   [[nodiscard]] std::vector<step_plan> plans() const;
@@ -97,15 +93,12 @@ class planned_core {
   void leave_plan();
   [[nodiscard]] bool is_held() const noexcept;
   void hold_plan();
-  TIDEMARK_COLD void warn_without_range() noexcept;
   void update_fast_path() noexcept;
 
-  [[nodiscard]] bool must_rest(kind_of_step& kind) noexcept;
   void learn_from_step();
   void learn_from_replay();
   void plan_again(kind_of_step& kind, learned_step const& before);
   void add_second_slot(std::size_t bytes, request_time died) noexcept;
-  [[nodiscard]] bool is_loose() noexcept;
   void look_back();
   void plan_anew(kind_of_step& kind, learned_step learned, request_time begin);
   [[nodiscard]] std::vector<byte_range> obstacles(request_time begin_of_step) const;
@@ -125,23 +118,22 @@ class planned_core {
   kind_of_step* kind_ = nullptr;  // of the open step, or of the one before; null before the first
   foreign_blocks foreign_;
   step_recorder recorder_;
-  open_step* step_ = nullptr;  // null: none is open
+  planned_core** step_ = nullptr;  // of the open step; null: no step is open
   server server_ = server::fallback;
-  bool is_recorded_ = false;          // a step is open and recorded
-  bool is_refused_ = false;           // a request of this step has thrown
-  bool has_missing_slots_ = false;    // a request of this step found all of its slots taken by earlier steps
-  bool has_warned_ = false;           // that there is no range
-  bool looks_back_ = false;           // at the first request, at slots of the step before
-  std::size_t misses_in_a_row_ = 0;   // of this step, now
-  std::uint64_t step_strangers_ = 0;  // requests of this step that resemble none of the plan's next
-  std::uint64_t step_conflicts_ = 0;  // requests of this step whose bytes had another block
-  std::uint64_t step_fallback_ = 0;   // requests of this step to the fallback
-  request_time begin_ = 0;            // of the step
-  request_time last_begin_ = 0;       // of the step before, and its kind; null if that is gone
-  kind_of_step* last_kind_ = nullptr;
-  std::size_t trims_due_ = 0;       // ends of steps at which the fallback is trimmed
-  std::size_t fallback_bytes_ = 0;  // of requests of steps to the fallback since it was to be trimmed
-  bool has_returned_ = false;       // a block to the fallback, since it was trimmed
+  bool is_recorded_ = false;           // a step is open and recorded
+  bool is_refused_ = false;            // a request of this step has thrown
+  bool has_missing_slots_ = false;     // a request of this step found all of its slots taken by earlier steps
+  bool has_warned_ = false;            // that there is no range
+  std::size_t misses_in_a_row_ = 0;    // of this step, now
+  std::uint64_t step_strangers_ = 0;   // requests of this step that resemble none of the plan's next
+  std::uint64_t step_conflicts_ = 0;   // requests of this step whose bytes had another block
+  std::uint64_t step_fallback_ = 0;    // requests of this step to the fallback
+  request_time begin_ = 0;             // of the step
+  request_time last_begin_ = 0;        // of the step before
+  kind_of_step* last_kind_ = nullptr;  // of the step before, if the first request looks back at its slots
+  std::size_t trims_due_ = 0;          // ends of steps at which the fallback is trimmed
+  std::size_t fallback_bytes_ = 0;     // of requests of steps to the fallback since it was to be trimmed
+  bool has_returned_ = false;          // a block to the fallback, since it was trimmed
   std::uint64_t steps_ = 0, planned_steps_ = 0, partly_planned_steps_ = 0;
   std::uint64_t fallback_allocations_ = 0, outside_allocations_ = 0, misses_ = 0, plans_made_ = 0;
   plan_replayer no_plan_{step_plan{}};
