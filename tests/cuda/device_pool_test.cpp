@@ -522,7 +522,7 @@ TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for
 
 // ---- running out and failing ------------------------------------------------------------------------------
 
-TEST_F(device_pool_test, a_block_larger_than_the_device_is_refused_in_numbers) {
+TEST_F(device_pool_test, a_block_larger_than_the_free_memory_is_refused_in_numbers) {
   device_pool pool{with({.name = "gradients"}), device};
   void* const block = take(pool, 10 * heap_unit);
   const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)pool.allocate(23 * heap_unit); });
@@ -534,6 +534,13 @@ TEST_F(device_pool_test, a_block_larger_than_the_device_is_refused_in_numbers) {
   pool.check_invariants();
   EXPECT_NE(pool.allocate(22 * heap_unit), nullptr) << "as much as the message says";
   pool.deallocate(block, 10 * heap_unit);
+}
+
+TEST_F(device_pool_test, a_block_larger_than_all_memory_takes_none) {
+  device_pool pool{with(), device};
+  EXPECT_THROW((void)pool.allocate(1024 * GiB), out_of_memory);
+  EXPECT_EQ(device.count("cuMemCreate"), 0u);
+  pool.check_invariants();
 }
 
 TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_and_nothing_goes_back) {

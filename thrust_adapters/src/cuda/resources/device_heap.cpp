@@ -84,7 +84,7 @@ device_heap::device_heap(device_pool_options const& options, driver& driver)
       memory_info info;
       require_memory(driver, "cuMemGetAllocationGranularity", granularity, name_);
       require_memory(driver, "cuMemGetInfo", driver.memory(info), name_);
-      reservation_bytes_ = align_up(addresses_per_byte_of_memory * info.total_bytes, unit_bytes_);
+      total_bytes_ = align_up(info.total_bytes, unit_bytes_);
       ranges_.set_unit_bytes(unit_bytes_);
     }
   }
@@ -229,6 +229,10 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
     ++misses_;
     return &taken;
   }
+  if (bytes > total_bytes_) {
+    refusal = device_memory_exhausted;
+    return nullptr;
+  }
   placement to = cheapest_place(bytes, align);
   if (to.range != nullptr && to.missing == 0) return &cut(*to.range, bytes, align);
   const on_device here{*driver_, device_};
@@ -330,8 +334,9 @@ device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_
 
 bool device_heap::add_reservation(std::size_t bytes) {
   if (bytes > std::numeric_limits<std::size_t>::max() / 2) return false;
+  const std::size_t most = (keeps_addresses_ ? 1 : addresses_per_byte_of_memory) * total_bytes_;
   const byte_range range = tidemark::detail::reserve_by_halves(
-      align_up(bytes, unit_bytes_), reservation_bytes_, [&](std::size_t wanted) -> byte_range {
+      align_up(bytes, unit_bytes_), most, [&](std::size_t wanted) -> byte_range {
         byte_range reserved;
         const status result = driver_->reserve(align_up(wanted, unit_bytes_), unit_bytes_, reserved);
         if (result == status::out_of_memory) return {};
@@ -345,7 +350,6 @@ bool device_heap::add_reservation(std::size_t bytes) {
     (void)driver_->free_reservation(range);
     throw;
   }
-  ranges_.prepare();
   return true;
 }
 
@@ -358,7 +362,6 @@ heap_range& device_heap::add_chunk(std::size_t bytes) {
                                            std::max(bytes, wanted) / granule, granule, block_alignment);
   try {
     heap_range& added = ranges_.add(chunk, true);
-    ranges_.prepare();
     held_bytes_ += chunk.size;
     return added;
   } catch (...) {
@@ -452,7 +455,13 @@ std::size_t device_heap::unmap_idle_of(heap_range& range, std::size_t first, std
     }
     std::size_t begin = last - 1;
     while (begin > first && last - begin < units - taken && is_idle(begin - 1)) --begin;
-    if (driver_->unmap(addresses(region, begin, last)) != status::success) break;
+    status unmapped = driver_->unmap(addresses(region, begin, last));
+    if (unmapped != status::success &&
+        begin != last - 1) {  // the documentation does not promise it for a run
+      begin = last - 1;
+      unmapped = driver_->unmap(addresses(region, begin, last));
+    }
+    if (unmapped != status::success) break;
     for (std::size_t unit = begin; unit < last; ++unit) take(std::exchange(region.units[unit], 0));
     taken += last - begin;
     last = begin;

@@ -195,7 +195,7 @@ class device_heap {
   char const* name_;
   bool keeps_addresses_;
   std::size_t unit_bytes_ = 2 * MiB;
-  std::size_t reservation_bytes_ = 0;
+  std::size_t total_bytes_ = 0;  // of the device
   tidemark::detail::pending_work pending_{device_classes::granule_bytes};
   std::size_t requested_bytes_ = 0;
   std::size_t large_bytes_ = 0;  // of live blocks beyond the classes
