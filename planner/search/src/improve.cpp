@@ -35,8 +35,8 @@ void place_the_others(result& made, std::span<Block const> blocks, std::size_t a
   made.optimal = made.height == made.proven_bound;
 }
 
-/// Promotion, ejection and the search in turns, each time for longer, until the search is done. A stage that gained
-/// nothing in its last turn has a shorter one.
+/// The search, promotion and ejection in turns, each time for longer, until the search is done. Of promotion and
+/// ejection, the one that gained nothing in its last turn has a shorter one.
 void take_turns(solver_context& context, bool exact) {
   // Of the first turn; each turn doubles them.
   constexpr std::uint64_t min_nodes = 512;
@@ -46,7 +46,9 @@ void take_turns(solver_context& context, bool exact) {
       skyline_layout::pays(context.instance()) ? promote_high_ones(context) : endless_stage{};
   const endless_stage ejection = eject_high_ones(context);
   const endless_stage search = height_search(context);
-  bool promotion_pays = true, ejection_pays = true;
+  // The search of few buffers has most answers that any stage has, and soon.
+  const bool is_small = context.instance().buffers.size() <= 2048;
+  bool search_pays = true, promotion_pays = true, ejection_pays = true;
   const auto run = [&](endless_stage const& stage, char const* name, std::uint64_t nodes, bool& pays) {
     if (!stage || context.done()) return;
     const offset_type before = context.best().height;
@@ -55,11 +57,10 @@ void take_turns(solver_context& context, bool exact) {
     pays = context.best().height < before;
   };
   for (std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2; !context.done(); nodes *= 2) {
+    if (is_small && (exact || nodes <= max_inexact_nodes)) run(search, "search", nodes, search_pays = true);
     run(promotion, "promotion", nodes * 4, promotion_pays);
     run(ejection, "ejection", nodes * 2, ejection_pays);
-    if (!search || context.done() || (!exact && nodes > max_inexact_nodes)) continue;
-    context.enter_stage("search");
-    search(nodes);
+    if (!is_small && (exact || nodes <= max_inexact_nodes)) run(search, "search", nodes, search_pays = true);
   }
 }
 

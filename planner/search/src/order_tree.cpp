@@ -312,20 +312,23 @@ void order_tree::find_beside(node_number in_place, std::span<offset_type const> 
 // ---- what can be gathered ---------------------------------------------------------------------------------
 
 order_tree::gathered order_tree::gather(node_number at, std::span<std::uint32_t const> numbers,
-                                        std::uint32_t number) const {
+                                        std::uint32_t number) {
   node const& here = nodes_[at];
   if (here.is == kind::leaf) {
     const std::uint32_t its = numbers[here.leaf];
     return its == number ? gathered::all : its < number ? gathered::ignored : gathered::none;
   }
-  std::vector<gathered> children;
+  const std::size_t first = gathered_.size();
   for (node_number child : here.children) {
     const gathered each = gather(child, numbers, number);
     if (each == gathered::apart) return each;
-    if (each != gathered::ignored) children.push_back(each);
+    if (each != gathered::ignored) gathered_.push_back(each);
   }
-  if (children.empty()) return gathered::ignored;
-  return here.is == kind::any ? in_any(children) : in_row(children);
+  const auto children = std::span{gathered_}.subspan(first);
+  gathered made = gathered::ignored;
+  if (!children.empty()) made = here.is == kind::any ? in_any(children) : in_row(children);
+  gathered_.resize(first);
+  return made;
 }
 
 order_tree::gathered order_tree::in_any(std::span<gathered const> children) {

@@ -63,7 +63,8 @@ class order_tree {
 
   /// Whether some order has the leaves with a number beside each other, but for those with lower numbers.
   /// @param numbers by leaf
-  [[nodiscard]] bool can_gather(std::span<std::uint32_t const> numbers, std::uint32_t number) const {
+  [[nodiscard]] bool can_gather(std::span<std::uint32_t const> numbers, std::uint32_t number) {
+    gathered_.clear();
     return gather(top_, numbers, number) != gathered::apart;
   }
 
@@ -137,8 +138,7 @@ class order_tree {
   void take_out(nodes const& some, place& made);
   void find_beside(node_number in_place, std::span<offset_type const> sizes, place& made);
 
-  [[nodiscard]] gathered gather(node_number at, std::span<std::uint32_t const> numbers,
-                                std::uint32_t number) const;
+  [[nodiscard]] gathered gather(node_number at, std::span<std::uint32_t const> numbers, std::uint32_t number);
   [[nodiscard]] static gathered in_any(std::span<gathered const> children);
   [[nodiscard]] static gathered in_row(std::span<gathered const> children);
 
@@ -152,6 +152,7 @@ class order_tree {
   std::uint32_t round_ = 0;
   nodes queue_;
   nodes stack_;
+  std::vector<gathered> gathered_;  // a stack, of `gather`
   std::uint64_t steps_ = 0;
 };
 

@@ -59,7 +59,6 @@ void scale_to_units(problem& instance, memory_plan const& start) {
 void find_sections(problem& instance) {
   // A moment, whether something is born, and the buffer: deaths before births, as a lifetime does not reach its end.
   std::vector<std::tuple<std::uint64_t, bool, std::uint32_t>> events;
-  events.reserve(instance.buffers.size() * 2);
   for (std::uint32_t i = 0; i < instance.buffers.size(); ++i) {
     events.emplace_back(instance.buffers[i].moments.begin, true, i);
     events.emplace_back(instance.buffers[i].moments.end, false, i);
@@ -115,12 +114,6 @@ void find_padded_bound(problem& instance) {
   }
 }
 
-void find_buffer_loads(problem& instance) {
-  section_maximum loads{instance.section_count};
-  loads.restart(instance.section_loads);
-  for (buffer& each : instance.buffers) each.load = loads.largest_in(each.lifespan).number;
-}
-
 /// The weight of a clique that begins with `seed` and takes its neighbors in falling size.
 /// `common[i]` counts the members of the clique that i is a neighbor of; it is left as it was: 0.
 offset_type clique_weight(problem const& instance, std::uint32_t seed, std::vector<std::uint32_t>& common) {
@@ -159,10 +152,8 @@ void find_neighbors(problem& instance, std::span<plan_conflict const> conflicts,
   std::vector<std::uint32_t> buffer_of(blocks, std::numeric_limits<std::uint32_t>::max());
   for (std::uint32_t i = 0; i < instance.block_of.size(); ++i) buffer_of[instance.block_of[i]] = i;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
-  pairs.reserve(conflicts.size() * 2);
   for (auto [first, second] : conflicts) {
-    const std::uint32_t one = buffer_of[first];
-    const std::uint32_t other = buffer_of[second];
+    const std::uint32_t one = buffer_of[first], other = buffer_of[second];
     if (one == other || std::max(one, other) >= instance.buffers.size()) continue;
     pairs.emplace_back(one, other);
     pairs.emplace_back(other, one);
@@ -201,7 +192,9 @@ problem problem_of(std::span<lifetime const> blocks, memory_plan const& start, o
   scale_to_units(instance, start);
   find_sections(instance);
   find_padded_bound(instance);
-  find_buffer_loads(instance);
+  section_maximum loads{instance.section_count};
+  loads.restart(instance.section_loads);
+  for (buffer& each : instance.buffers) each.load = loads.largest_in(each.lifespan).number;
   return instance;
 }
 
@@ -219,7 +212,6 @@ problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict c
 
 order order_by(problem const& instance, aspects const& by) {
   std::vector<std::array<double, 3>> keys;
-  keys.reserve(instance.buffers.size());
   for (buffer const& each : instance.buffers) {
     const auto size = static_cast<double>(each.size), begin = static_cast<double>(each.lifespan.begin);
     // In the order of `aspect`.

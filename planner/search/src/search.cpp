@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Restarts and heights".
 // The stage of `improve` that asks for layouts of given heights. A turn tries each height in a few ways, for
-// a number of nodes: along the skyline in six orders, along time, along the skyline in random orders, of few
-// buffers by rising offset, along time for longer; and, of few buffers, two heights by pairs. A layout
+// a number of nodes: along the skyline in six orders, along time for longer, along the skyline in random orders, of
+// few buffers by rising offset; and, of few buffers, two heights by pairs. A layout
 // that one way does not find in an hour another way mostly finds in milliseconds. A turn therefore tries all
 // ways, and the next turn for twice as long. A height that has a layout makes the next one lower; one that is refuted raises the
 // bound.
@@ -62,8 +62,6 @@ class prober {
   static constexpr std::size_t max_rising_buffers = 128;
   static constexpr std::size_t rising_orders = 3;  // that begin with the load
   static constexpr unsigned shuffles = 4, rungs = 4;
-  // What shorter turns have not found is mostly found along time, if at all.
-  static constexpr std::uint64_t long_turn = std::uint64_t{1} << 14U;
   // A case of pairs takes about as long as placing so many.
   static constexpr std::uint64_t buffers_of_a_case = 16;
 
@@ -95,27 +93,23 @@ class prober {
     return numbers_by(areas.size(), [&](std::uint32_t i) { return areas[i]; }, std::greater{});
   }
 
-  /// Tries each way until it has no answer. Along the skyline is mostly best by far. If the six orders failed, another
-  /// one may succeed at once, and so may the first tries along time. If these failed, most moments mostly have unused
-  /// memory, and to go along time for longer is best: the more so in long turns.
+  /// Tries each way until it has no answer. Along the skyline is mostly best by far. If the six orders failed, most
+  /// moments mostly have unused memory, and to go along time for longer is best. Another order may succeed at once.
   template <class Height>
   void try_each_way(std::uint64_t nodes, Height height) {
     using enum exact_search::way;
     const auto ask_exact = [&](exact_search::way way, order const& by) {
       ask(exact_, height, [&](offset_type at) { return exact_.probe(way, by, at, nodes); });
     };
-    const auto ask_time = [&](std::uint64_t max_nodes) {
-      if (time_search::goes_back(context_->instance()))
-        ask(time_, height, [&](offset_type at) { return time_.probe(at, max_nodes); });
-    };
     for (aspects const& by : orders) ask_exact(along_skyline, order_by(context_->instance(), by));
-    ask_time(nodes);
+    // What shorter turns have not found is mostly found along time, if at all.
+    if (time_search::goes_back(context_->instance()))
+      ask(time_, height, [&](offset_type at) { return time_.probe(at, nodes * 32); });
     for (unsigned k = 0; k < shuffles; ++k) ask_exact(along_skyline, shuffled_areas());
     if (context_->instance().buffers.size() <= max_rising_buffers) {
       for (aspects const& by : std::span{orders}.first(rising_orders))
         ask_exact(by_rising_offset, order_by(context_->instance(), by));
     }
-    ask_time(nodes * (nodes < long_turn ? 8 : 32));
   }
 
   /// Asks for a height, and as long as there is an answer for the next one.

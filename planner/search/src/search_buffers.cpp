@@ -19,8 +19,7 @@ void find_groups(problem const& instance, std::vector<ranked>& shapes) {
     return std::tuple{sections(i), each.size, each.align, each.fixed};
   };
   const order by_kind = numbers_by(shapes.size(), kind);
-  std::uint32_t twins = 0;
-  std::uint32_t stacks = 0;
+  std::uint32_t twins = 0, stacks = 0;
   for (std::size_t at = 0; at < by_kind.size(); ++at) {
     if (at != 0 && kind(by_kind[at]) != kind(by_kind[at - 1])) ++twins;
     if (at != 0 && sections(by_kind[at]) != sections(by_kind[at - 1])) ++stacks;

@@ -4,7 +4,6 @@
 // Each stage counts its steps here; every 2^14 of them the clock and the flag to stop are read.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>

@@ -94,14 +94,18 @@ outcome time_search::probe(offset_type height, std::uint64_t max_nodes) {
   nodes_end_ = context_->nodes() + max_nodes;
   while (context_->nodes() < nodes_end_ && !context_->done()) {
     if (try_again(min_failures + 2 * tries_++)) return outcome::found;
+    if (context_->nodes() > nodes_end_) continue;  // it was cut off
+    reached_[kind_] += (static_cast<double>(furthest_) - reached_[kind_]) / ++tried_[kind_];
   }
   return outcome::unknown;
 }
 
 /// @return whether it came to the last moment.
 bool time_search::try_again(std::uint64_t max_failures) {
-  begin(tries_ % 2 == 0);
-  looks_ahead_ = tries_ / 2 % 2 == 1;
+  // Three kinds once, then mostly the kind whose tries came furthest: one kind alone fits most hard steps.
+  const auto best = static_cast<std::size_t>(std::ranges::max_element(reached_) - reached_.begin());
+  kind_ = tries_ < 4 ? tries_ ^ 1U : best ^ (tries_ % 7 == 0 ? 1U : 0U) ^ (tries_ % 3 == 0 ? 2U : 0U);
+  begin(kind_ % 2 == 1);
   is_passed_over_.assign(levels_.size(), false);
   for (std::size_t m = 0; m < levels_.size() && tries_ > 4; ++m) is_passed_over_[m] = random_() % 8 == 0;
   enter();
@@ -209,8 +213,7 @@ void time_search::restore(state const& at) {
 /// Goes back to an earlier level. What is to blame is not known, so that it goes back further the more often no
 /// try came further.
 void time_search::go_back() {
-  constexpr std::uint64_t failures_to_double = 6;
-  constexpr std::uint64_t max_doublings = 10;
+  constexpr std::uint64_t failures_to_double = 6, max_doublings = 10;
   const std::uint64_t doublings = std::min(++failures_there_ / failures_to_double, max_doublings);
   const std::uint64_t levels = 1 + random_() % (std::uint64_t{1} << doublings);
   for (std::uint64_t k = 0; k < levels && at_ != 0; ++k) leave();
@@ -221,12 +224,16 @@ void time_search::go_back() {
 /// that only some tries look ahead, and they pass over some moments.
 bool time_search::later_deaths_gather() {
   constexpr std::size_t max_moments = 128;
-  if (!looks_ahead_) return true;
+  if (kind_ < 2) return true;
   deaths_of_leaves_.clear();
-  for (leaf const& each : leaves_) deaths_of_leaves_.push_back(each.is_gap ? 0 : death_of(each.buffer));
+  dying_n_.assign(levels_.size() + 1, 0);
+  for (leaf const& each : leaves_) {
+    deaths_of_leaves_.push_back(each.is_gap ? 0 : death_of(each.buffer));
+    ++dying_n_[deaths_of_leaves_.back()];
+  }
   const std::size_t end = std::min(levels_.size(), at_ + 1 + max_moments);
   for (std::size_t m = at_ + 1; m < end; ++m) {
-    if (is_passed_over_[m]) continue;
+    if (is_passed_over_[m] || dying_n_[m] < 2) continue;
     if (!context_->count_steps(leaves_.size())) return false;  // the try ends
     if (!tree_.can_gather(deaths_of_leaves_, static_cast<std::uint32_t>(m))) return false;
   }
@@ -338,9 +345,8 @@ void time_search::sort_by_distance(level& at) {
   std::vector<std::tuple<std::size_t, offset_type, leaf_number>> keys;
   for (leaf_number each : at.old) {
     if (!context_->count_steps(leaves_.size())) break;  // the try ends, with whichever were looked at
-    const bool any = !at.fresh.empty();
     at.fresh.push_back(each);
-    keys.emplace_back(any ? tree_.leaves_around(at.fresh).size() : 0, sizes_[each], each);
+    keys.emplace_back(at.fresh.size() > 1 ? tree_.leaves_around(at.fresh).size() : 0, sizes_[each], each);
     at.fresh.pop_back();
   }
   std::ranges::sort(keys);
@@ -372,38 +378,23 @@ void time_search::find_choices_of(level& at, stage which) {
   }
   if (at.all_gaps) {
     at.fresh.insert(at.fresh.end(), at.old.begin(), at.old.end());
-    add_choice(at, at.fresh);
-    return;
+    return add_choice(at, at.fresh);
   }
-  switch (which) {
-    case stage::one_gap_more:
-      add_with_one(at, at.fresh);
-      return;
-    case stage::around:
-      add_around(at);
-      return;
-    case stage::two_places:
-      add_two_places(at);
-      return;
-    case stage::two_gaps_more:
-      add_with_two(at);
-      return;
-    case stage::one_less:
-      for (std::size_t k = 0; k < at.fresh.size(); ++k) {
-        leaves some = at.fresh;
-        some.erase(some.begin() + static_cast<std::ptrdiff_t>(k));
-        add_with_one(at, some);
-      }
-      return;
-    case stage::none:
-      return;
+  if (which == stage::one_gap_more) return add_with_one(at, at.fresh);
+  if (which == stage::around) return add_around(at);
+  if (which == stage::two_places) return add_two_places(at);
+  if (which == stage::two_gaps_more) return add_with_two(at);
+  for (std::size_t k = 0; k < at.fresh.size(); ++k) {
+    leaves some = at.fresh;
+    some.erase(some.begin() + static_cast<std::ptrdiff_t>(k));
+    add_with_one(at, some);
   }
 }
 
 /// Lets some neighbors change places: many or few of them, by the try.
 void time_search::shuffle_choices(level& at) {
   if (tries_ <= 2) return;
-  const std::uint64_t one_in = std::uint64_t{4} << (tries_ / 2 % 6);
+  const std::uint64_t one_in = std::uint64_t{4} << (tries_ / 4 % 6);
   for (std::size_t k = 1; k < at.choices.size(); ++k) {
     if (random_() % one_in == 0) std::swap(at.choices[k - 1], at.choices[k]);
   }
@@ -522,13 +513,19 @@ void time_search::add_two_places(level& at) {
   if (at.fresh.size() + births.size() > max_both) return;
   const std::uint32_t all_gaps = (1U << at.fresh.size()) - 1;
   const std::uint32_t all_births = (1U << births.size()) - 1;
+  std::vector<offset_type> needed(all_births + std::size_t{1});  // by chosen births
+  for (std::uint32_t some = 1; some <= all_births; ++some) needed[some] = bytes_of(chosen(births, some));
+  offset_type largest = 0;
+  for (leaf_number each : at.old) largest = std::max(largest, sizes_[each]);
   std::array<std::vector<choice>, 3> by_gaps_left;
   const auto leaves_gap = [&](exchange const& each) { return size_of(each.gaps) > bytes_of(each.births); };
   for (std::uint32_t some_gaps = 0; some_gaps <= all_gaps / 2; ++some_gaps) {
     if (!context_->count_steps(2 * leaves_.size())) return;
     const leaves gaps = chosen(at.fresh, some_gaps), other_gaps = chosen(at.fresh, all_gaps - some_gaps);
     if (!lie_together(gaps) || !lie_together(other_gaps)) continue;
+    const offset_type room = size_of(gaps) + largest, other_room = size_of(other_gaps) + largest;
     for (std::uint32_t some = some_gaps == 0 ? 1 : 0; some <= all_births; ++some) {
+      if (needed[some] > room || needed[all_births - some] > other_room) continue;
       const std::vector<exchange> seconds = exchanges_of(at, other_gaps, chosen(births, all_births - some));
       if (seconds.empty()) continue;
       for (exchange const& first : exchanges_of(at, gaps, chosen(births, some))) {

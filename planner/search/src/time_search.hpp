@@ -3,6 +3,7 @@
 // A search for a layout of a given height that goes from moment to moment.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -161,15 +162,17 @@ class time_search {
   std::vector<std::uint32_t> birth_of_;  // by buffer, the number of the moment
   std::vector<std::uint32_t> death_of_;
   std::uint64_t tries_ = 0;
+  std::array<double, 4> reached_{}, tried_{};  // by kind of try: mean of the levels that they came to; number
   std::uint64_t nodes_end_ = 0;
   offset_type height_ = 0;
   // Of the try:
   bool backwards_ = false;
-  bool looks_ahead_ = false;
+  std::size_t kind_ = 0;              // 1: it goes backwards, 2: it looks ahead, 3: both
   std::vector<bool> is_passed_over_;  // by moment, where it looks ahead
   std::vector<std::uint32_t> deaths_of_leaves_;
-  std::size_t at_ = 0;        // the current level
-  std::size_t furthest_ = 0;  // the last level so far
+  std::vector<std::uint32_t> dying_n_;  // by moment, how many leaves die there
+  std::size_t at_ = 0;                  // the current level
+  std::size_t furthest_ = 0;            // the last level so far
   std::uint64_t failures_ = 0;
   std::uint64_t failures_there_ = 0;  // since it came to `furthest_`
   order_tree tree_;
