@@ -102,7 +102,7 @@ void check_plan(memory_plan const& plan, planning::plan_problem const& problem, 
   }
   std::vector<std::size_t> offsets;
   for (planning::buffer const& each : problem.buffers) offsets.push_back(plan.offsets[each.block]);
-  require_apart(problem, offsets, "require_valid: ", "in conflict and share bytes");
+  require_apart(problem, offsets, "require_valid: ", "are in conflict and share bytes");
 }
 
 }  // namespace

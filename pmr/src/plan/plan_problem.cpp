@@ -78,7 +78,7 @@ plan_problem problem_with(std::span<Block const> blocks, std::size_t alignment) 
 
 void check_fixed(plan_problem const& problem) {
   require_apart(problem, placed_buffers{problem}.offsets(),
-                "make_plan: ", "in conflict, and their fixed offsets make them share bytes");
+                "make_plan: ", "are in conflict, and their fixed offsets make them share bytes");
 }
 
 /// Numbers the sections, and finds the largest load of each lifespan. The largest of all is a bound.
@@ -182,7 +182,7 @@ void require_apart(plan_problem const& problem, std::vector<std::size_t> const& 
   const auto bytes_of = [&](std::uint32_t i) { return problem.buffers[i].bytes_at(offsets[i]); };
   const auto refuse_pair = [&](std::uint32_t i, std::uint32_t j) {
     auto const [first, second] = std::minmax(problem.buffers[i].block, problem.buffers[j].block);
-    throw std::invalid_argument{prefix + called(first) + " and " + called(second) + " are " + fault};
+    throw std::invalid_argument{prefix + called(first) + " and " + called(second) + " " + fault};
   };
   if (!problem.is_graph()) {
     const auto events =
