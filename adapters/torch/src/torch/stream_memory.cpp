@@ -56,13 +56,19 @@ void stream_memory::deallocate(void* block, std::size_t bytes) noexcept {
 
 void stream_memory::begin_step(std::int64_t kind) {
   if (!planned_) return;
+  const any_thread next{heap_};
   step_.reset();
   step_.emplace(*planned_, kind);
 }
 
-void stream_memory::collect() noexcept {
-  if (planned_) (void)planned_->trim();
+void stream_memory::end_step() noexcept {
   const any_thread next{heap_};
+  step_.reset();
+}
+
+void stream_memory::collect() noexcept {
+  const any_thread next{heap_};
+  if (planned_) (void)planned_->trim();
   heap_.clear();
 }
 

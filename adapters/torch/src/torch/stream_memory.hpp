@@ -57,7 +57,7 @@ class stream_memory {
   /// Ends the open step, if there is one, and begins the next, where steps are planned. @throws
   /// std::bad_alloc; no step is open then.
   void begin_step(std::int64_t kind);
-  void end_step() noexcept { step_.reset(); }
+  void end_step() noexcept;
   /// Returns idle memory to the device, after a wait for the stream.
   void collect() noexcept;
 

@@ -34,8 +34,8 @@ constexpr std::size_t addresses_per_byte_of_memory = 8;
 // New memory is created rather than moved up to this share more than live blocks ever had, and rather than waited for
 // up to the second.
 constexpr std::size_t slack_before_moves = 128, slack_before_waits = 64;
-// Moves are limited to a quarter of a second at 60 µs each, until live blocks double, and then to one in 100 allocations.
-// A wait for the stream counts as 256 moves.
+// Moves are limited to a quarter of a second at 60 µs each. Each time that live blocks double, the limit is set anew, but
+// to no more than one in 100 allocations above the first. A wait for the stream counts as 256 moves.
 constexpr std::uint64_t max_moves = 4096, moves_per_wait = 256, allocations_per_move = 100;
 // Without moves, blocks go to ranges with memory first up to this share more than live blocks ever had. Beyond, they go
 // where best fit puts them, so that a step that repeats finds memory at the same places.
@@ -225,14 +225,21 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
   if (ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready)))
     return &cut(*ready, bytes, align);
   if (upstream_ != nullptr) {
-    heap_range& taken = cut(add_chunk(add_saturating(bytes, align - block_alignment)), bytes, align);
+    const std::size_t padded = add_saturating(bytes, align - block_alignment);
+    if (padded > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
+    heap_range& taken = cut(add_chunk(padded), bytes, align);
     ++misses_;
     return &taken;
   }
-  if (bytes > total_bytes_) {
+  if (bytes > total_bytes_ || align > addresses_per_byte_of_memory * total_bytes_) {
     refusal = device_memory_exhausted;
     return nullptr;
   }
+  // A range with memory may have been passed over for a smaller one without.
+  const auto take_ready = [&]() -> heap_range* {
+    heap_range* const fits = ranges_.best_fit(bytes, align);
+    return fits != nullptr ? &cut(*fits, bytes, align) : nullptr;
+  };
   placement to = cheapest_place(bytes, align);
   if (to.range != nullptr && to.missing == 0) return &cut(*to.range, bytes, align);
   const on_device here{*driver_, device_};
@@ -240,7 +247,7 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
   if (to.range == nullptr) {
     if (!add_reservation(add_saturating(bytes, align > unit_bytes_ ? align : 0))) {
       refusal = no_addresses;
-      return nullptr;
+      return take_ready();
     }
     to = cheapest_place(bytes, align);
   }
@@ -249,13 +256,13 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
     region.freed_at.resize(to.last, 0);
     region.units.resize(to.last, 0);
   }
-  if (!gather(to, cut_bytes_ + bytes, refusal)) return nullptr;
-  if (const outcome mapped = map(to); mapped.result == status::out_of_memory) {
+  if (!gather(to, cut_bytes_ + bytes, refusal)) return take_ready();
+  const outcome mapped = map(to);
+  if (mapped.result == status::out_of_memory) {
     refusal = device_memory_exhausted;
-    return nullptr;
-  } else {
-    require_success(*driver_, mapped.call, mapped.result);
+    return take_ready();
   }
+  require_success(*driver_, mapped.call, mapped.result);
   heap_range& taken = cut(*to.range, bytes, align);
   ++misses_;
   return &taken;
@@ -271,7 +278,9 @@ heap_range& device_heap::cut(heap_range& from, std::size_t bytes, std::size_t al
     moves_allowed_ =
         max_moves + std::min(moves_ + waits_ * moves_per_wait, counts().allocations / allocations_per_move);
   }
-  return ranges_.cut(from, begin, bytes);
+  heap_range& taken = ranges_.cut(from, begin, bytes);
+  set_aside_bytes_ = std::min(set_aside_bytes_, idle_bytes());
+  return taken;
 }
 
 void device_heap::give_range(heap_range& live) noexcept {
@@ -353,7 +362,7 @@ bool device_heap::add_reservation(std::size_t bytes) {
   return true;
 }
 
-// Chunks of a quarter of all there are, so that few serve many blocks and little of them lies unused.
+// A chunk is a quarter as large as all chunks before it, so that there are few, and little of them is unused.
 heap_range& device_heap::add_chunk(std::size_t bytes) {
   const std::size_t wanted = std::clamp(held_bytes_ / 4, 2 * MiB, max_chunk_bytes);
   constexpr std::size_t granule = heap_ranges::granule_bytes;
@@ -402,7 +411,11 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
       wait_and_move();
   }
   create(lacks(), refusal);
-  if (lacks() != 0 && may_unmap) wait_and_move();
+  if (lacks() != 0 && may_unmap) {
+    marks_.query();
+    move_idle();
+    if (lacks() != 0) wait_and_move();
+  }
   marks_due_ = marks_after_need;
   if (!capturing && freed_since_mark_ != 0) record_mark();
   return lacks() == 0;
@@ -502,7 +515,7 @@ outcome device_heap::map(placement const& to) noexcept {
   return result;
 }
 
-// ---- what goes back ---------------------------------------------------------------------------------------
+// ---- returning memory -------------------------------------------------------------------------------------
 
 std::size_t device_heap::release_free(std::size_t target_bytes) noexcept {
   return keeps_addresses_ ? 0 : release_idle(target_bytes);
@@ -543,7 +556,12 @@ std::size_t device_heap::release_chunks(std::size_t target_bytes) noexcept {
 }
 
 void device_heap::release_spare() noexcept {
-  for (; !spare_.empty(); spare_.pop_back()) release_unit(spare_.back());
+  const on_device here{*driver_, device_};
+  while (!spare_.empty()) {
+    const physical_handle memory = spare_.back();
+    spare_.pop_back();
+    release_unit(memory);
+  }
 }
 
 void device_heap::release_unit(physical_handle memory) noexcept {

@@ -23,7 +23,8 @@ device_pool::device_pool(device_pool_options const& options, gpu::driver& driver
     : device_pool{complete_options{completed(options, driver)}, driver} {}
 
 device_pool::device_pool(complete_options const& options, gpu::driver& driver)
-    : basic_pool{options.max_cached_bytes, options.name, options, driver},
+    : basic_pool{options.keeps_addresses ? device_pool_options{}.max_cached_bytes : options.max_cached_bytes,
+                 options.name, options, driver},
       driver_{&driver},
       options_{options} {}
 

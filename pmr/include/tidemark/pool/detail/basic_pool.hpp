@@ -25,7 +25,7 @@
 
 namespace tidemark::detail {
 
-/// A pool of free lists of size classes, for one thread.
+/// A pool for one thread.
 ///
 /// @tparam FreeLists the blocks: in lists through the blocks themselves (`pool_blocks`) or in records beside
 /// them (`device_heap`). `take` and `give` are the fast paths; `take_slow` and `give_slow` do all that is

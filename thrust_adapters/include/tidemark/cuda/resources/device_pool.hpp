@@ -17,12 +17,13 @@ namespace tidemark {
 
 /// How a device's pool is made.
 struct device_pool_options {
-  /// Whose work uses the blocks; null: the device's default stream. Must outlive the pool.
+  /// The stream that uses the blocks; null: the device's default stream. Must outlive the pool.
   gpu::stream_handle stream = nullptr;
   /// The stream's device; -1: the current device of the thread that makes the pool.
   gpu::device_number device = -1;
-  /// Idle memory is held up to this many bytes; the pool returns the rest. By default it holds all of it until
-  /// `trim`, or until a request of another resource of the device finds no memory.
+  /// Idle memory is held up to this many bytes; the pool returns the rest, which may wait for the stream. By
+  /// default it holds all of it until `trim`, or until its next call after a request of another resource of the
+  /// device found no memory.
   std::size_t max_cached_bytes = (std::numeric_limits<std::size_t>::max)();
   /// True if graphs use the blocks: memory then stays where it was mapped until `release()` or the end of the
   /// pool, because a launch may use any address that a capture saw. Nothing is trimmed, and

@@ -17,7 +17,7 @@ namespace tidemark::gpu::detail {
 /// digits.
 class device_classes {
  public:
-  /// What every size is a multiple of, and every block aligned to: what the driver promises of its own.
+  /// Every size is a multiple of this, and every block is aligned to it, as blocks of the driver.
   static constexpr std::size_t granule_bytes = 256;
   static constexpr std::size_t max_bytes = 1 * MiB;
 

@@ -35,11 +35,10 @@ namespace tidemark::gpu::detail {
 /// `basic_pool`. docs/cuda.md has the picture.
 ///
 /// Memory comes in *units*: handles of the device's granularity, 2 MiB on today's devices. A unit is idle if
-/// it has memory and touches no live block. A block that needs units which lack memory gets idle ones, which
-/// are *moved*: unmapped where they are and mapped to the block. That costs about 60 µs a unit on an H100, so
-/// new memory is created instead up to 1/128 more than live blocks ever had, and where moves exceed one in
-/// 256 allocations. The stream may still use what was deallocated, and an unmap does not wait for it: units
-/// are moved only behind a mark that the stream has passed.
+/// it has memory and touches no live block. A block that needs units gets idle ones, which are *moved*:
+/// unmapped where they are and mapped to the block. Decision 87 has the limits of moves. The stream may still
+/// use a block that was deallocated, and an unmap does not wait for it: a unit moves only behind a mark that
+/// the stream has passed.
 ///
 /// Memory of an upstream comes in chunks, which stay where they are and go back when they are wholly free. So
 /// does memory of devices without virtual memory management, and under compute-sanitizer.

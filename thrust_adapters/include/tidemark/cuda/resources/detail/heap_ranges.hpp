@@ -100,7 +100,7 @@ class heap_ranges {
   heap_ranges& operator=(heap_ranges const&) = delete;
   ~heap_ranges() = default;
 
-  /// What physical memory comes in, a power of two. @pre there is no region.
+  /// Bytes of one physical handle, a power of two. @pre there is no region.
   void set_unit_bytes(std::size_t bytes) noexcept { unit_bytes_ = bytes; }
 
   /// Makes room for the records of one `add` and one `cut`. @throws what the bookkeeping resource throws;
