@@ -40,6 +40,13 @@ std::string refusal_of(std::pmr::memory_resource& resource, std::size_t bytes) {
 struct growth_in_captures : ::testing::Test {
   fake_device device{{.capacity_bytes = 128 * MiB, .granularity_bytes = unit}};
   gpu::stream stream{device};
+
+  void expect_refusals(std::pmr::memory_resource& resource) {
+    EXPECT_NE(refusal_of(resource, 200 * MiB), "") << "more than the device has";
+    device.budget(0).set_limit(1 * MiB);
+    EXPECT_NE(refusal_of(resource, 8 * MiB), "") << "more than the limit";
+    device.budget(0).set_limit(gpu::device_budget::unlimited);
+  }
 };
 
 // K.6
@@ -102,10 +109,7 @@ TEST_F(growth_in_captures, a_request_that_fails_leaves_no_memory_no_addresses_an
   device_cache cache{{.stream = stream}, device};
   {
     const empty_capture graph{device, stream};
-    EXPECT_NE(refusal_of(cache, 200 * MiB), "") << "more than the device has";
-    device.budget(0).set_limit(1 * MiB);
-    EXPECT_NE(refusal_of(cache, 8 * MiB), "") << "more than the limit";
-    device.budget(0).set_limit(gpu::device_budget::unlimited);
+    expect_refusals(cache);
     for (char const* const call : {"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
       device.fail_next(call);
       EXPECT_NE(refusal_of(cache, 8 * MiB), "") << call;
@@ -121,10 +125,7 @@ TEST_F(growth_in_captures, a_pool_that_finds_no_memory_leaves_a_valid_capture) {
   device_pool pool{{.stream = stream}, device};
   {
     const empty_capture graph{device, stream};
-    EXPECT_NE(refusal_of(pool, 200 * MiB), "") << "more than the device has";
-    device.budget(0).set_limit(1 * MiB);
-    EXPECT_NE(refusal_of(pool, 8 * MiB), "") << "more than the limit";
-    device.budget(0).set_limit(gpu::device_budget::unlimited);
+    expect_refusals(pool);
     const std::pair<char const*, std::size_t> calls[] = {
         {"cuMemCreate", 4}, {"cuMemMap", 2}, {"cuMemSetAccess", 2}};  // of both tries
     for (auto const& [call, how_many] : calls) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Stages".
 // Runs the stages one after the other until one meets the target. The last three have no end of their own:
-// they take turns, each time for twice as many nodes. So a step that one of them solves soon is never kept
+// they take turns, each time for twice as many nodes. A step that one of them solves soon is never kept
 // from it for longer than all turns before took, and the limits cut off one sequence that depends on the
 // blocks and options alone.
 #include <tidemark/planner.hpp>
@@ -35,8 +35,8 @@ void place_the_others(result& made, std::span<Block const> blocks, std::size_t a
   made.optimal = made.height == made.proven_bound;
 }
 
-/// The search, promotion and ejection in turns, each time for longer, until the search is done. Of promotion and
-/// ejection, the one that gained nothing in its last turn has a shorter one.
+/// The search, promotion and ejection in turns, each time for longer, until the search is done. A
+/// stage among promotion and ejection that gained nothing in its last turn has a shorter one.
 void take_turns(solver_context& context, bool exact) {
   // Of the first turn; each turn doubles them.
   constexpr std::uint64_t min_nodes = 512;

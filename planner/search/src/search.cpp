@@ -102,7 +102,7 @@ class prober {
       ask(exact_, height, [&](offset_type at) { return exact_.probe(way, by, at, nodes); });
     };
     for (aspects const& by : orders) ask_exact(along_skyline, order_by(context_->instance(), by));
-    // What shorter turns have not found is mostly found along time, if at all.
+    // Steps that shorter turns did not solve are mostly solved along time.
     if (time_search::goes_back(context_->instance()))
       ask(time_, height, [&](offset_type at) { return time_.probe(at, nodes * 32); });
     for (unsigned k = 0; k < shuffles; ++k) ask_exact(along_skyline, shuffled_areas());

@@ -40,8 +40,8 @@ namespace tidemark::gpu::detail {
 /// use a block that was deallocated, and an unmap does not wait for it: a unit moves only behind a mark that
 /// the stream has passed.
 ///
-/// Memory of an upstream comes in chunks, which stay where they are and go back when they are wholly free. So
-/// does memory of devices without virtual memory management, and under compute-sanitizer.
+/// Memory of an upstream comes in chunks, which stay where they are and go back when they are wholly free.
+/// Devices without virtual memory management get chunks of cuMemAlloc, as do programs under compute-sanitizer.
 ///
 /// Invariants: those of `heap_ranges` and `heap_slabs`; every unit that touches a live block has memory;
 /// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + set aside` are the idle ones.
@@ -85,7 +85,7 @@ class device_heap {
   /// Returns idle memory, the largest ranges first, until no more than that is idle; after a wait for the
   /// stream where that may still use it. Nothing during a capture. @return bytes. O(ranges + units).
   std::size_t release_free(std::size_t target_bytes) noexcept;
-  /// Counts idle memory beyond that, which could not be returned, as set aside. O(1).
+  /// Counts idle memory beyond the target as set aside. O(1).
   void strand(std::size_t target_bytes) noexcept {
     set_aside_bytes_ = idle_bytes() - (std::min)(idle_bytes(), target_bytes);
   }
