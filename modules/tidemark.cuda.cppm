@@ -18,7 +18,9 @@ using tidemark::pinned_arena;
 // Caches and pools
 using tidemark::device_cache;
 using tidemark::device_cache_options;
-using tidemark::device_caches;
+using tidemark::device_pools;
+using tidemark::device_pools_options;
+using tidemark::device_pools_stats;
 using tidemark::device_pool;
 using tidemark::device_pool_options;
 

@@ -69,6 +69,9 @@ TEST(resource_model, agrees_with_the_device_cache_of_several_streams) {
   run_resource_model<shared_device_cache_subject>(10'000);
 }
 TEST(resource_model, agrees_with_the_device_pool) { run_resource_model<device_pool_subject>(20'000); }
+TEST(resource_model, agrees_with_the_pools_of_many_streams) {
+  run_resource_model<device_pools_subject>(10'000);
+}
 TEST(resource_model, agrees_with_the_device_pool_that_may_keep_little) {
   run_resource_model<tight_device_pool_subject>(20'000);
 }

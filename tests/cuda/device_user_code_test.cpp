@@ -57,9 +57,9 @@ struct device_user_code : ::testing::Test {
     gpu::device_resource plain{{}, device};
     gpu::pinned_resource pinned{{}, device};
     device_cache cache{{.stream = own}, device};
-    device_caches caches{{}, device};
+    device_pools pools{{}, device};
     for (std::pmr::memory_resource* const each :
-         std::initializer_list<std::pmr::memory_resource*>{&plain, &pinned, &cache, caches.on(own)})
+         std::initializer_list<std::pmr::memory_resource*>{&plain, &pinned, &cache, pools.on(own)})
       each->deallocate(each->allocate(256, 256), 256, 256);
     const device_budget::subscription asked = budget.on_exhausted([] { return false; });
     (void)budget.held_bytes();
@@ -202,17 +202,17 @@ TEST_F(device_user_code, handlers_use_the_plain_resource_that_reports_a_wrong_de
   plain.deallocate(block, 256);
 }
 
-TEST_F(device_user_code, handlers_use_the_caches_that_report_a_double_free) {
-  device_caches caches{{}, device};
-  void* const block = caches.allocate(256, 256, stream);
-  caches.deallocate(block, 256, 256, stream);
+TEST_F(device_user_code, handlers_use_the_pools_that_report_a_double_free) {
+  device_pools pools{{}, device};
+  void* const block = pools.allocate(256, 256, stream);
+  pools.deallocate(block, 256, 256, stream);
   std::atomic<int> handled{0};
   report_to([&] {
     ++handled;
-    on_both_threads([&] { caches.deallocate(caches.allocate(256, 256, stream), 256, 256, stream); });
+    on_both_threads([&] { pools.deallocate(pools.allocate(256, 256, stream), 256, 256, stream); });
     use_each_kind();
   });
-  caches.deallocate(block, 256, 256, stream);
+  pools.deallocate(block, 256, 256, stream);
   EXPECT_EQ(handled, 1);
 }
 

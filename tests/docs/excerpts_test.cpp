@@ -403,7 +403,7 @@ void of_boost(std::size_t n) {
 void of_rmm(std::pmr::memory_resource& memory, gpu::stream_handle stream) {
   { gpu::device_resource device; }
   { device_pool p{{.stream = stream}}; }
-  { device_caches caches{{.name = "caches"}}; }
+  { device_pools pools{{.name = "pools"}}; }
   { device_pool p{{.stream = stream}}; }
   { limit_resource limit{1 * MiB, &memory}; gpu::device_budget& budget = gpu::default_driver().budget(0); }
   { statistics_resource s{&memory}; s.push_counters(); (void)s.pop_counters(); }
@@ -413,10 +413,10 @@ void of_rmm(std::pmr::memory_resource& memory, gpu::stream_handle stream) {
   { using a = device_arena::scope; using b = epoch; using c = planned_arena; using d = graph_arena; }
 }
 
-void of_pytorch(device_caches& memory, void* x, std::size_t bytes, std::size_t align, gpu::stream_handle s) {
-  { device_cache cache{{.stream = s}}; using other = device_caches; }
-  { gpu::default_driver().budget(0).relieve(); device_cache cache{{.stream = s}}; cache.collect(true); }
-  { memory.deallocate(x, bytes, align, s); using of = device_caches; }
+void of_pytorch(device_pools& memory, void* x, std::size_t bytes, std::size_t align, gpu::stream_handle s) {
+  { device_pool pool{{.stream = s}}; using other = device_pools; }
+  { gpu::default_driver().budget(0).relieve(); memory.trim(); }
+  { memory.deallocate(x, bytes, align, s); using of = device_pools; }
   { statistics_resource a{memory.on(s)}; (void)(a.stats().used_bytes + a.stats().peak_bytes); }
   { gpu::device_budget& b = gpu::default_driver().budget(0); (void)b.held_bytes(); }
   auto const body = [](std::pmr::memory_resource&, auto&...) {};

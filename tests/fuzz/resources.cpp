@@ -137,6 +137,7 @@ constexpr runner resources[] = {
     RESOURCE(tight_device_cache_subject),
     RESOURCE(shared_device_cache_subject),
     RESOURCE(device_pool_subject),
+    RESOURCE(device_pools_subject),
     RESOURCE(tight_device_pool_subject),
     RESOURCE(hosted_device_pool_subject),
     RESOURCE(trapping_arena_subject),

@@ -15,6 +15,7 @@
 #include <tidemark/cuda/memory/memory_pool.hpp>
 #include <tidemark/cuda/resources/device_cache.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda/resources/device_pools.hpp>
 
 #include "recording_supply.hpp"
 #include "touchable_device.hpp"
@@ -168,6 +169,53 @@ class device_pool_subject : public subject_of_a_device_of<4 * MiB> {
     return options;
   }
 
+  std::size_t checks_ = 0;
+};
+
+/// The pools of many streams: each block is deallocated while another stream uses it, whose work runs some calls
+/// later.
+class device_pools_subject : public subject_of_a_device_of<4 * MiB> {
+ public:
+  static constexpr std::size_t max_reused_bytes = 0;  // a round may begin while work of the last one goes on
+  static constexpr std::size_t max_reused_align = 0;
+
+  explicit device_pools_subject(supply_type& supply) : subject_of_a_device_of{supply}, pools_{{}, device_} {
+    (void)pools_.on(stream_);  // a request does not fail because the stream is new
+  }
+
+  std::pmr::memory_resource& resource() { return users_; }
+  void recycle() { device_.run_all(); }
+  void check() {
+    if (++checks_ % 32 == 0) pools_.check_invariants();
+  }
+  [[nodiscard]] std::vector<std::size_t> state() const {
+    const device_pools_stats stats = pools_.stats();
+    return {stats.allocations, stats.used_blocks, stats.requested_bytes};
+  }
+
+ private:
+  class users_of_two_streams final : public std::pmr::memory_resource {
+   public:
+    explicit users_of_two_streams(device_pools_subject& all) : all_{all} {}
+
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t align) override {
+      return all_.pools_.allocate(bytes, align, all_.stream_);
+    }
+    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+      all_.pools_.deallocate(block, bytes, align, all_.other_);
+      if (++deallocations_ % 7 == 0) all_.device_.run(all_.other_);
+    }
+    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+      return this == &other;
+    }
+
+    device_pools_subject& all_;
+    std::size_t deallocations_ = 0;
+  };
+
+  device_pools pools_;
+  users_of_two_streams users_{*this};
   std::size_t checks_ = 0;
 };
 

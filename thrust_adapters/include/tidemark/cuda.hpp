@@ -25,6 +25,6 @@
 #include <tidemark/cuda/nccl/nccl_registrar.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_caches.hpp>
 #include <tidemark/cuda/resources/device_planned_arena.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda/resources/device_pools.hpp>

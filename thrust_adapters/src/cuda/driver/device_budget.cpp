@@ -2,6 +2,7 @@
 #include <tidemark/cuda/driver/device_budget.hpp>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
@@ -15,6 +16,9 @@ namespace {
 thread_local bool is_asking = false;
 
 }  // namespace
+
+device_budget::relief_pause::relief_pause() noexcept : before_{std::exchange(is_asking, true)} {}
+device_budget::relief_pause::~relief_pause() { is_asking = before_; }
 
 device_budget::subscription device_budget::subscribe(std::function<bool()> call, giver kind) {
   auto made = std::make_shared<entry>(std::move(call), kind);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/resources/device_cache.hpp>
 
-#include <algorithm>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -56,8 +54,21 @@ device_cache_options completed(device_cache_options options, gpu::driver& driver
 device_cache::device_cache(device_cache_options const& options, gpu::driver& driver)
     : driver_{&driver},
       options_{completed(options, driver)},
-      events_{driver, options_.device, options_.stream, options_.bookkeeping},
-      held_{options_.bookkeeping},
+      returns_{driver,
+               options_.device,
+               options_.stream,
+               options_.name,
+               options_.bookkeeping,
+               {.free_now =
+                    [](void* cache, gpu::detail::returned_block const& each) noexcept {
+                      static_cast<device_cache*>(cache)->deallocate(each.block, each.bytes, each.align);
+                    },
+                .free_behind =
+                    [](void* cache, gpu::detail::returned_block const& each, reuse_fence fence) noexcept {
+                      static_cast<device_cache*>(cache)->cache_.deallocate_after(
+                          each.block, each.bytes, aligned(each.align), std::move(fence));
+                    },
+                .context = this}},
       cache_{options_of_cache()} {
   // Others ask it on their threads, which an upstream or a bookkeeping resource of the user's may not be for.
   if (own_ && options_.bookkeeping == std::pmr::new_delete_resource())
@@ -92,7 +103,7 @@ reuse_cache_options device_cache::options_of_cache() {
                           [](void* events, void (*queries)(void*) noexcept, void* state) noexcept {
                             static_cast<gpu::detail::event_stock*>(events)->query(queries, state);
                           },
-                      .context = &events_},
+                      .context = &returns_.events()},
       .name = options_.name,
       .upstream = gpu::detail::ordered_upstream(waiting_, options_, *driver_),
       .bookkeeping = options_.bookkeeping};
@@ -131,7 +142,7 @@ void device_cache::refuse(std::size_t bytes, std::size_t align, char const* beca
 bool device_cache::relieve() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
-  (void)release_held(false);
+  (void)returns_.release_held(false);
   (void)cache_.collect(true);
   if (!own_) (void)driver_->synchronize(options_.stream);
   (void)driver_->budget(options_.device).relieve(&gives_back_);
@@ -142,86 +153,21 @@ bool device_cache::relieve() noexcept {
 bool device_cache::give_back() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
-  (void)release_held(false);
+  (void)returns_.release_held(false);
   return cache_.collect(true) != 0;
 }
 
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
                               gpu::stream_handle last_used_on) noexcept {
-  if (block == nullptr) return;
-  const bool is_own = gpu::is_same_stream(last_used_on, options_.stream);
-  const bool is_legacy = gpu::is_same_stream(last_used_on, nullptr);  // which is never captured
-  // The handle of another stream says which device it is of.
-  if (is_own && (is_legacy || gpu::detail::capture_state_of(*driver_, last_used_on) == capture_state::none))
-    return deallocate(block, bytes, align);
-  const gpu::detail::on_device here{*driver_, options_.device};
-  const capture_state captures = gpu::detail::capture_state_of(*driver_, last_used_on);
-  if (captures == capture_state::capturing || (captures == capture_state::untouchable && is_legacy)) {
-    hold(block, bytes, align, !is_legacy);
-  } else if (is_own) {
-    deallocate(block, bytes, align);
-  } else if (std::optional<reuse_fence> fence = events_.record(last_used_on)) {
-    cache_.deallocate_after(block, bytes, aligned(align), std::move(*fence));
-  } else if (const gpu::status waited = driver_->synchronize(last_used_on);
-             gpu::detail::shows_end_of_work(waited)) {
-    deallocate(block, bytes, align);
-  } else {
-    gpu::detail::report_lost(*driver_, options_.name, "cuStreamSynchronize", waited, bytes);
-  }
+  if (block != nullptr) returns_.sort({block, bytes, align}, last_used_on);
 }
 
-// A graph may use it, or work that cannot be waited for now: neither this cache nor the driver may give it to
-// others.
-void device_cache::hold(void* block, std::size_t bytes, std::size_t align, bool is_captured) noexcept {
-  try {
-    const std::scoped_lock lock{held_mutex_};
-    held_.push_back({block, bytes, align, is_captured});
-  } catch (...) {  // whatever the bookkeeping resource throws
-    detail::report_warning(
-        warning_kind::refused_return, options_.name,
-        "%s: %zu bytes are lost, because there is no memory to note that captured work, or "
-        "work beside a capture, uses them",
-        options_.name, bytes);
-  }
-}
-
-std::size_t device_cache::release_captured() noexcept { return release_held(true); }
-
-// What the legacy stream used comes behind an event of that, if no capture forbids it still.
-std::size_t device_cache::release_held(bool captured_too) noexcept {
-  const std::size_t held = [&] {
-    const std::scoped_lock lock{held_mutex_};
-    return held_.size();
-  }();
-  if (held == 0) return 0;
-  const gpu::detail::on_device here{*driver_, options_.device};
-  const bool legacy_too = gpu::detail::capture_state_of(*driver_, nullptr) == capture_state::none;
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < held; ++i) {
-    held_block leaving{};
-    {
-      const std::scoped_lock lock{held_mutex_};
-      const auto found = std::ranges::find_if(
-          held_, [&](held_block const& each) { return each.is_captured ? captured_too : legacy_too; });
-      if (found == held_.end()) break;
-      leaving = *found;
-      *found = held_.back();
-      held_.pop_back();
-    }
-    if (leaving.is_captured) {
-      deallocate(leaving.block, leaving.bytes, leaving.align);
-      bytes += leaving.bytes;
-    } else {
-      deallocate(leaving.block, leaving.bytes, leaving.align, gpu::legacy_stream);
-    }
-  }
-  return bytes;
-}
+std::size_t device_cache::release_captured() noexcept { return returns_.release_held(true); }
 
 std::size_t device_cache::collect(bool force) noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return 0;
-  (void)release_held(false);
+  (void)returns_.release_held(false);
   const std::size_t bytes = cache_.collect(force);
   if (own_) {  // which keeps what it has until it is trimmed
     if (force)

@@ -54,7 +54,7 @@ constexpr char const* no_addresses =
 
 }  // namespace
 
-device_heap::device_heap(device_pool_options const& options, driver& driver)
+device_heap::device_heap(device_pool_options const& options, driver& driver, bool is_shared)
     : driver_{&driver},
       device_{options.device},
       stream_{options.stream},
@@ -89,7 +89,8 @@ device_heap::device_heap(device_pool_options const& options, driver& driver)
     }
   }
   if (complete.upstream != nullptr) upstream_ = ordered_upstream(waiting_, complete, driver);
-  if (!keeps_addresses_) gives_back_ = budget_->add_member([this] { return post_trim(), false; });
+  if (!keeps_addresses_ && !is_shared)
+    gives_back_ = budget_->add_member([this] { return post_trim(), false; });
 }
 
 device_heap::~device_heap() {
@@ -137,6 +138,17 @@ void* device_heap::take_slow(std::size_t bytes, std::size_t align) {
 }
 
 void device_heap::give_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept {
+  if (is_freed(block, bytes, align, result)) return;
+  tidemark::detail::report_violation(violation_kind::bad_deallocate, name_,
+                                     "device_pool '%s': %zu bytes are deallocated at %p, where no block of "
+                                     "that size is live: a double free, "
+                                     "a wrong size or a foreign pointer",
+                                     name_, bytes, block);
+}
+
+// @param result of `give`
+bool device_heap::is_freed(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept {
+  if (result == free_result::listed) return true;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   const bool trims = pending_.take(block_alignment);
   heap_range* const range = ranges_.live_at(address);
@@ -153,12 +165,7 @@ void device_heap::give_slow(void* block, std::size_t bytes, std::size_t align, f
     result = free_result::listed;
   }
   if (trims) (void)release_free(0);
-  if (result != free_result::not_listed) return;
-  tidemark::detail::report_violation(violation_kind::bad_deallocate, name_,
-                                     "device_pool '%s': %zu bytes are deallocated at %p, where no block of "
-                                     "that size is live: a double free, "
-                                     "a wrong size or a foreign pointer",
-                                     name_, bytes, block);
+  return result != free_result::not_listed;
 }
 
 void device_heap::add_slab(std::size_t index) {

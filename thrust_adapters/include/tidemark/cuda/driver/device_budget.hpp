@@ -44,9 +44,9 @@ struct counted_pool {
 /// of_device.relieve();                                  // what torch.cuda.empty_cache() does
 /// ```
 /// Where the device has no more memory, or the limit is reached, the resource that allocates first returns
-/// what it keeps itself. Then every `device_cache` of the device whose memory and records are its own returns
-/// what it keeps, pending blocks after a wait, and a trim is posted to every `device_pool`, whose thread does
-/// it in its next call. Then the driver's pools are trimmed, after a wait for the streams of the resources
+/// what it keeps itself. Then every `device_pools` of the device, and every `device_cache` whose memory and
+/// records are its own, return what they keep, pending blocks after a wait, and a trim is posted to every
+/// `device_pool`, whose thread does it in its next call. Then the driver's pools are trimmed, after a wait for the streams of the resources
 /// that allocate from them. Then the callbacks are called, and caches and the driver's pools are drained once
 /// more; then the request is tried once more. Arenas, plans and plain resources do the same from the second
 /// step on.
@@ -122,6 +122,18 @@ class device_budget {
   /// Asks resources, trims the driver's pools and asks callbacks, in that order, but for `asking`. @return
   /// whether any may have freed something. Waits for work on the streams of caches and pools.
   bool relieve(subscription const* asking = nullptr) noexcept;
+  /// While one lives, requests of the calling thread that find no memory fail without asking anyone. For
+  /// resources that allocate under a lock, which then ask without it. A local variable.
+  class relief_pause {
+   public:
+    relief_pause() noexcept;
+    relief_pause(relief_pause const&) = delete;
+    relief_pause& operator=(relief_pause const&) = delete;
+    ~relief_pause();
+
+   private:
+    bool before_;
+  };
   /// Trims every `gpu::memory_pool` of the device, after a wait for the streams of the resources that
   /// allocate from them, but for those that are capturing. @return whether any may have freed something.
   bool trim_pools() noexcept;

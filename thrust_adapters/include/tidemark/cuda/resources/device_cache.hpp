@@ -10,16 +10,14 @@
 #include <memory_resource>
 #include <optional>
 #include <type_traits>
-#include <vector>
 
 #include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/macros.hpp>
-#include <tidemark/cuda/driver/detail/event_stock.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/async_resource.hpp>
 #include <tidemark/cuda/memory/detail/uncaptured_memory.hpp>
 #include <tidemark/cuda/memory/detail/waiting_upstream.hpp>
+#include <tidemark/cuda/resources/detail/stream_returns.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
 namespace tidemark {
@@ -179,7 +177,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// The name in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
   /// Events that were made so far, to guard pending blocks: as many as were pending at once.
-  [[nodiscard]] std::size_t events() const noexcept { return events_.size(); }
+  [[nodiscard]] std::size_t events() const noexcept { return returns_.events().size(); }
 
   /// Reports a violation if an invariant does not hold. O(kept blocks). @pre no other thread is using the
   /// cache.
@@ -193,22 +191,12 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] bool relieve() noexcept;
   [[nodiscard]] bool give_back() noexcept;
-  void hold(void* block, std::size_t bytes, std::size_t align, bool is_captured) noexcept;
-  std::size_t release_held(bool captured_too) noexcept;
-
-  struct held_block {
-    void* block;
-    std::size_t bytes, align;
-    bool is_captured;  // by a graph; else used by work of the legacy stream
-  };
 
   gpu::driver* driver_;
   device_cache_options options_;
   std::optional<gpu::detail::uncaptured_memory> own_;
-  gpu::detail::event_stock events_;
+  gpu::detail::stream_returns returns_;
   std::optional<gpu::detail::waiting_upstream> waiting_;  // where the stream does not order the upstream
-  detail::fork_safe<> held_mutex_;                        // for what follows
-  std::pmr::vector<held_block> held_;                     // deallocated, and live as yet
   reuse_cache cache_;                                     // behind what it returns blocks to
   gpu::device_budget::subscription gives_back_;
 };

@@ -53,8 +53,10 @@ class device_heap {
   static constexpr bool host_accessible = false;
   static constexpr std::size_t default_alignment = device_classes::granule_bytes;
 
-  /// @param options complete, except for an upstream. @throws cuda_error, out_of_memory.
-  device_heap(device_pool_options const& options, driver& driver);
+  /// @param options complete, except for an upstream
+  /// @param is_shared whether the owner returns memory itself when the device is full, under its lock; if not,
+  /// the device's budget posts trims. @throws cuda_error, out_of_memory.
+  device_heap(device_pool_options const& options, driver& driver, bool is_shared = false);
   device_heap(device_heap const&) = delete;
   device_heap& operator=(device_heap const&) = delete;
   ~device_heap();
@@ -78,6 +80,15 @@ class device_heap {
   /// a violation.
   void give_slow(void* block, std::size_t bytes, std::size_t align,
                  tidemark::detail::free_result result) noexcept;
+  /// Frees a block. @return false, with nothing done, if no block of that size is live there. A small block
+  /// that is free already may not be noticed.
+  [[nodiscard]] bool try_give(void* block, std::size_t bytes, std::size_t align) noexcept {
+    return is_freed(block, bytes, align, give(block, bytes, align));
+  }
+  /// Whether the address is in a live range.
+  [[nodiscard]] bool owns(void const* block) const noexcept {
+    return ranges_.live_at(reinterpret_cast<std::uintptr_t>(block)) != nullptr;
+  }
   void set_watermark(std::size_t) noexcept {}  // only slow calls change `cached_bytes`
   /// Posts a trim to the thread that uses the heap, which does it in its next call. Any thread.
   void post_trim() noexcept { pending_.post(); }
@@ -146,6 +157,8 @@ class device_heap {
     return ranges_.returnable_bytes() + spare_.size() * unit_bytes_;
   }
 
+  bool is_freed(void* block, std::size_t bytes, std::size_t align,
+                tidemark::detail::free_result result) noexcept;
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] heap_range& take_range(std::size_t bytes, std::size_t align);
   [[nodiscard]] heap_range* try_take_range(std::size_t bytes, std::size_t align, char const*& refusal);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: blocks that go from stream to stream: each comes back to the stream it was allocated for, behind
-// the work of the one it was last used on, which the fake's clocks check; streams that come and go; many
+// Strategy: blocks that move from stream to stream: each returns to the heap of its stream, behind the work of the
+// stream that used it last, which the fake's clocks check; captures; streams that come and go; a full device; many
 // threads.
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
-#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <tidemark/core/units.hpp>
@@ -21,7 +21,6 @@
 #include "caught.hpp"
 #include "fake_device.hpp"
 #include "fake_units.hpp"
-#include "recording_supply.hpp"
 #include "seeds.hpp"
 #include "violation_recorder.hpp"
 
@@ -31,20 +30,29 @@ namespace {
 using gpu::status;
 using test::unit;
 
-struct device_caches_test : ::testing::Test {
+struct device_pools_test : ::testing::Test {
+  ~device_pools_test() override { memory.check_invariants(); }
+
   void use(gpu::stream_handle on, void* block, std::size_t bytes) {
     EXPECT_EQ(
         device.launch_kernel(
             on, {.name = "user", .reads = {}, .writes = {{reinterpret_cast<std::uintptr_t>(block), bytes}}}),
         status::success);
   }
+  // A block that the stream `two` still uses.
+  void* used_on_two(std::size_t bytes) {
+    void* const block = memory.allocate(bytes, 256, one);
+    EXPECT_EQ(gpu::put_behind(device, two, one), status::success);
+    use(two, block, bytes);
+    return block;
+  }
 
-  test::fake_device device{{.granularity_bytes = unit, .touchable = true}};
+  test::fake_device device{{.capacity_bytes = 64 * MiB, .granularity_bytes = unit, .touchable = true}};
   gpu::stream one{device}, two{device};
-  device_caches memory{{.name = "shared"}, device};
+  device_pools memory{{.name = "shared"}, device};
 };
 
-TEST_F(device_caches_test, a_block_is_ready_for_its_stream_and_for_no_other) {
+TEST_F(device_pools_test, a_block_is_free_for_its_stream_and_for_no_other) {
   void* const block = memory.allocate(1000, 256, one);
   use(one, block, 1000);
   memory.deallocate(block, 1000, 256, one);
@@ -57,62 +65,66 @@ TEST_F(device_caches_test, a_block_is_ready_for_its_stream_and_for_no_other) {
   EXPECT_EQ(memory.streams(), 2u);
 }
 
-TEST_F(device_caches_test, a_block_used_on_another_stream_comes_back_behind_that) {
-  void* const block = memory.allocate(1000, 256, one);
-  EXPECT_EQ(gpu::put_behind(device, two, one), status::success);
-  use(two, block, 1000);
-  memory.deallocate(block, 1000, 256, two);
-  EXPECT_EQ(memory.stats().pending_bytes, 1000u);
-  void* const meanwhile = memory.allocate(1000, 256, one);
-  EXPECT_NE(meanwhile, block);
-  device.run_all();
-  EXPECT_EQ(memory.allocate(1000, 256, one), block);
-  use(one, block, 1000);
-  memory.deallocate(block, 1000, 256, one);
-  memory.deallocate(meanwhile, 1000, 256, one);
-}
-
-TEST_F(device_caches_test, a_block_whose_owner_cannot_be_recorded_goes_back) {
-  std::size_t failures = 0;
-  for (std::size_t n = 0;; ++n) {
-    test::recording_resource bookkeeping;
-    device_caches each{{.bookkeeping = &bookkeeping, .name = "each"}, device};
-    each.deallocate(each.allocate(1000, 256, one), 1000, 256, one);  // the stream has its cache
-    void* const live = each.allocate(3000, 256, one);
-    bookkeeping.fail_from = bookkeeping.calls + n;
-    const std::size_t calls = bookkeeping.calls;
-    void* block = nullptr;
-    try {
-      block = each.allocate(1000, 256, one);
-    } catch (std::bad_alloc const&) {
-      ++failures;
-      EXPECT_EQ(each.stats().used_blocks, 1u) << "call " << n << " fails";
-    }
-    const bool is_served = bookkeeping.calls - calls <= n;
-    bookkeeping.fail_from = test::supply::never;
-    if (block == nullptr) block = each.allocate(1000, 256, one);
-    each.deallocate(block, 1000, 256, one);
-    each.deallocate(live, 3000, 256, one);
-    EXPECT_EQ(each.stats().used_blocks, 0u) << "call " << n << " fails";
-    if (is_served) break;
+TEST_F(device_pools_test, a_block_used_on_another_stream_waits_for_its_work) {
+  for (std::size_t bytes : {std::size_t{1000}, 3 * MiB}) {
+    void* const block = used_on_two(bytes);
+    memory.deallocate(block, bytes, 256, two);
+    EXPECT_EQ(memory.stats().pending_bytes, bytes);
+    EXPECT_EQ(memory.stats().used_blocks, 0u);
+    void* const meanwhile = memory.allocate(bytes, 256, one);
+    EXPECT_NE(meanwhile, block);
+    void* const both = memory.allocate(bytes, 256, one);
+    device.run_all();
+    memory.deallocate(meanwhile, bytes, 256, one);
+    memory.deallocate(both, bytes, 256, one);
+    EXPECT_GT(memory.trim(), 0u);
+    EXPECT_EQ(memory.stats().pending_bytes, 0u);
+    EXPECT_EQ(memory.stats().held_bytes, 0u);
   }
-  EXPECT_GT(failures, 0u) << "the owner is recorded in memory of the bookkeeping";
 }
 
-TEST_F(device_caches_test, a_stream_is_a_resource_which_takes_blocks_of_all) {
+TEST_F(device_pools_test, a_request_finds_blocks_whose_other_streams_have_passed) {
+  void* const block = used_on_two(3 * MiB);
+  memory.deallocate(block, 3 * MiB, 256, two);
+  device.run_all();
+  EXPECT_EQ(memory.allocate(3 * MiB, 256, one), block);
+  use(one, block, 3 * MiB);
+  memory.deallocate(block, 3 * MiB, 256, one);
+}
+
+TEST_F(device_pools_test, ends_behind_the_blocks_that_wait) {
+  const test::violation_recorder violations;
+  {
+    device_pools ending{{}, device};
+    void* const block = ending.allocate(1000, 256, one);
+    EXPECT_EQ(gpu::put_behind(device, two, one), status::success);
+    use(two, block, 1000);
+    ending.deallocate(block, 1000, 256, two);
+  }
+  EXPECT_EQ(violations.reports().size(), 0u) << "a block that waits is no leak, and its work has ended";
+}
+
+TEST_F(device_pools_test, the_thread_waits_where_no_event_can_be_recorded) {
+  void* const block = used_on_two(1000);
+  device.fail_next("cuEventCreate", status::unknown);
+  memory.deallocate(block, 1000, 256, two);
+  EXPECT_EQ(memory.stats().pending_bytes, 0u);
+  EXPECT_EQ(memory.stats().deallocations, 1u);
+}
+
+TEST_F(device_pools_test, a_stream_is_a_resource_that_takes_blocks_of_all) {
   std::pmr::memory_resource* const of_one = memory.on(one);
   std::pmr::memory_resource* const of_two = memory.on(two);
   EXPECT_EQ(memory.on(one), of_one);
   void* const block = of_one->allocate(1000, 256);
   of_two->deallocate(block, 1000, 256);
   EXPECT_EQ(memory.stats().pending_bytes, 1000u) << "behind what is on the second";
-  EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
-TEST_F(device_caches_test, the_legacy_stream_has_one_cache_and_threads_have_none) {
+TEST_F(device_pools_test, the_legacy_stream_has_one_heap_and_threads_have_none) {
   void* const block = memory.allocate(1000, 256, nullptr);
   memory.deallocate(block, 1000, 256, gpu::legacy_stream);
-  EXPECT_EQ(memory.stats().cached_bytes, 1000u);
+  EXPECT_EQ(memory.stats().pending_bytes, 0u);
   EXPECT_EQ(memory.allocate(1000, 256, gpu::legacy_stream), block);
   memory.deallocate(block, 1000, 256, nullptr);
   EXPECT_EQ(memory.streams(), 1u);
@@ -120,36 +132,38 @@ TEST_F(device_caches_test, the_legacy_stream_has_one_cache_and_threads_have_none
   EXPECT_EQ(memory.streams(), 1u);
 }
 
-TEST_F(device_caches_test, a_stream_that_ends_is_forgotten_first) {
+TEST_F(device_pools_test, a_stream_is_forgotten_before_it_ends) {
   std::optional<gpu::stream> gone{std::in_place, device};
   void* const block = memory.allocate(1000, 256, *gone);
   use(*gone, block, 1000);
   const std::logic_error refusal = test::caught<std::logic_error>([&] { memory.forget(*gone); });
   EXPECT_NE(std::string{refusal.what()}.find("1 blocks"), std::string::npos) << refusal.what();
-  memory.deallocate(block, 1000, 256, *gone);
-  memory.forget(*gone);
+  EXPECT_EQ(gpu::put_behind(device, two, *gone), status::success);
+  use(two, block, 1000);
+  memory.deallocate(block, 1000, 256, two);
+  memory.forget(*gone);  // waits for the other stream
   memory.forget(*gone);
   EXPECT_EQ(memory.streams(), 0u);
   EXPECT_EQ(memory.stats().held_bytes, 0u);
   gone.reset();
 }
 
-TEST_F(device_caches_test, what_is_not_live_is_reported_and_null_is_nothing) {
+TEST_F(device_pools_test, a_block_that_is_not_live_is_reported_and_null_is_ignored) {
   const test::violation_recorder violations;
   memory.deallocate(nullptr, 10, 256, one);
   int foreign = 0;
   memory.deallocate(&foreign, 4, 256, one);
   ASSERT_EQ(violations.count(violation_kind::bad_deallocate), 1u);
-  EXPECT_NE(violations.reports()[0].message.find("device_caches 'shared'"), std::string::npos);
+  EXPECT_NE(violations.reports()[0].message.find("device_pools 'shared'"), std::string::npos);
   EXPECT_EQ(memory.streams(), 0u);
+  void* const large = memory.allocate(3 * MiB, 256, one);
+  memory.deallocate(large, 4 * MiB, 256, one);
+  EXPECT_EQ(violations.count(violation_kind::bad_deallocate), 2u) << "a wrong size";
+  memory.deallocate(large, 3 * MiB, 256, one);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
-TEST_F(device_caches_test, collect_and_captures_are_a_matter_of_all) {
-  for (gpu::stream_handle each : {one.get(), two.get()}) {
-    void* const block = memory.allocate(1000, 256, each);
-    memory.deallocate(block, 1000, 256, each);
-  }
-  EXPECT_EQ(memory.collect(true), 2000u);
+TEST_F(device_pools_test, a_block_freed_in_a_capture_stays_live_until_its_graph_has_ended) {
   void* const block = memory.allocate(1000, 256, one);
   one.synchronize();
   gpu::graph_handle graph = nullptr;
@@ -157,30 +171,60 @@ TEST_F(device_caches_test, collect_and_captures_are_a_matter_of_all) {
   use(two, block, 1000);
   memory.deallocate(block, 1000, 256, two);
   EXPECT_EQ(device.end_capture(two, graph), status::success);
-  EXPECT_EQ(memory.collect(true), 0u) << "the graph has it";
+  EXPECT_EQ(memory.stats().used_blocks, 1u);
+  EXPECT_EQ(memory.trim(), 0u) << "the graph has it";
+  EXPECT_THROW(memory.forget(one), std::logic_error);
   EXPECT_EQ(device.destroy_graph(graph), status::success);
   EXPECT_EQ(memory.release_captured(), 1000u);
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
-TEST_F(device_caches_test, the_cache_of_an_idle_stream_gives_back_when_the_device_is_full) {
-  const std::size_t most = 900 * MiB;
-  device_caches large{{.max_cached_bytes = 0}, device};
-  void* const block = large.allocate(most, 256, one);
-  large.deallocate(block, most, 256, one);
-  void* const next = large.allocate(most, 256, two);
-  EXPECT_EQ(large.stats().held_bytes, most);
-  large.deallocate(next, most, 256, two);
+TEST_F(device_pools_test, idle_memory_of_other_streams_serves_a_full_device) {
+  const std::size_t most = 48 * MiB;
+  void* const block = memory.allocate(most, 256, one);
+  memory.deallocate(block, most, 256, one);
+  void* const next = memory.allocate(most, 256, two);
+  EXPECT_EQ(memory.stats().held_bytes, most);
+  memory.deallocate(next, most, 256, two);
 }
 
-TEST_F(device_caches_test, a_request_without_memory_leaves_it_as_it_was) {
+TEST_F(device_pools_test, other_resources_get_its_idle_memory_when_the_device_is_full) {
+  const std::size_t most = 48 * MiB;
+  memory.deallocate(memory.allocate(most, 256, one), most, 256, one);
+  gpu::device_resource plain{{}, device};
+  void* const block = plain.allocate(most);
+  EXPECT_EQ(memory.stats().held_bytes, 0u);
+  plain.deallocate(block, most);
+}
+
+TEST_F(device_pools_test, callbacks_of_a_full_device_may_free_blocks_of_the_same_stream) {
+  void* block = memory.allocate(48 * MiB, 256, one);
+  const auto asked = device.budget(0).on_exhausted([&] {
+    if (block == nullptr) return false;
+    std::thread{[&] { memory.deallocate(std::exchange(block, nullptr), 48 * MiB, 256, one); }}.join();
+    return true;
+  });
+  void* const next = memory.allocate(32 * MiB, 256, one);
+  EXPECT_EQ(block, nullptr);
+  memory.deallocate(next, 32 * MiB, 256, one);
+}
+
+TEST_F(device_pools_test, a_heap_keeps_as_much_idle_memory_as_its_limit_allows) {
+  device_pools limited{{.max_cached_bytes = 4 * MiB}, device};
+  void* const block = limited.allocate(32 * MiB, 256, one);
+  limited.deallocate(block, 32 * MiB, 256, one);
+  EXPECT_EQ(limited.stats().cached_bytes, 4 * MiB);
+}
+
+TEST_F(device_pools_test, a_request_without_memory_changes_nothing) {
   EXPECT_THROW((void)memory.allocate(2 * GiB, 256, one), out_of_memory);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
-  device.fail_next("cuMemPoolCreate", status::unknown);
+  device.fail_next("cuMemGetAllocationGranularity", status::unknown);
   EXPECT_THROW((void)memory.allocate(1, 256, two), cuda_error);
   EXPECT_EQ(memory.streams(), 1u);
 }
 
-TEST_F(device_caches_test, threads_of_several_streams_share_it) {
+TEST_F(device_pools_test, threads_of_several_streams_share_it) {
   std::array<gpu::stream, 4> streams{gpu::stream{device}, gpu::stream{device}, gpu::stream{device},
                                      gpu::stream{device}};
   std::vector<std::jthread> threads;
@@ -189,6 +233,7 @@ TEST_F(device_caches_test, threads_of_several_streams_share_it) {
       std::vector<void*> blocks;
       for (std::size_t i = 0; i < 300; ++i) {
         blocks.push_back(memory.allocate(1000, 256, streams[t]));
+        if (i % 50 == 0) (void)memory.trim();
         if (blocks.size() < 5) continue;
         for (void* each : blocks) memory.deallocate(each, 1000, 256, streams[(t + i) % streams.size()]);
         blocks.clear();
@@ -205,7 +250,7 @@ TEST_F(device_caches_test, threads_of_several_streams_share_it) {
 }
 
 // Blocks wander between streams at random; each stream is put behind the block's before it uses it.
-TEST_F(device_caches_test, random_programs_have_no_race) {
+TEST_F(device_pools_test, random_programs_have_no_race) {
   struct block {
     void* first;
     std::size_t bytes;
@@ -223,7 +268,7 @@ TEST_F(device_caches_test, random_programs_have_no_race) {
         program.step = [&] {
           gpu::stream_handle const on = streams[random() % streams.size()];
           if (live.size() < 20 && random() % 2 == 0) {
-            const std::size_t bytes = std::size_t{256} << random() % 6;
+            const std::size_t bytes = std::size_t{256} << random() % 13;
             live.push_back({memory.allocate(bytes, 256, on), bytes, on});
             use(on, live.back().first, bytes);
           } else if (!live.empty() && random() % 3 != 0) {
@@ -236,7 +281,7 @@ TEST_F(device_caches_test, random_programs_have_no_race) {
             memory.deallocate(live[i].first, live[i].bytes, 256, live[i].on);
             live.erase(live.begin() + static_cast<std::ptrdiff_t>(i));
           }
-          if (random() % 20 == 0) (void)memory.collect(random() % 2 == 0);
+          if (random() % 20 == 0) (void)memory.trim();
           if (random() % 10 == 0) device.run(on);
         };
         run(program);

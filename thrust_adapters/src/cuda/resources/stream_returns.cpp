@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tidemark/cuda/resources/detail/stream_returns.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include <tidemark/core/violation.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
+
+#include "../driver/driver_errors.hpp"
+
+namespace tidemark::gpu::detail {
+
+void stream_returns::sort(returned_block const& block, stream_handle last_used_on) noexcept {
+  const auto free_now = [&] { receiver_.free_now(receiver_.context, block); };
+  const bool is_own = is_same_stream(last_used_on, stream_);
+  const bool is_legacy = is_same_stream(last_used_on, nullptr);  // which is never captured
+  // The handle of another stream says which device it is of.
+  if (is_own && (is_legacy || capture_state_of(*driver_, last_used_on) == capture_state::none))
+    return free_now();
+  const on_device here{*driver_, device_};
+  const capture_state captures = capture_state_of(*driver_, last_used_on);
+  if (captures == capture_state::capturing || (captures == capture_state::untouchable && is_legacy)) {
+    hold(block, !is_legacy);
+  } else if (is_own) {
+    free_now();
+  } else if (std::optional<reuse_fence> fence = events_.record(last_used_on)) {
+    receiver_.free_behind(receiver_.context, block, std::move(*fence));
+  } else if (const status waited = driver_->synchronize(last_used_on); shows_end_of_work(waited)) {
+    free_now();
+  } else {
+    report_lost(*driver_, name_, "cuStreamSynchronize", waited, block.bytes);
+  }
+}
+
+// A graph may use it, or work that cannot be waited for now: neither this memory nor the driver may give it to
+// others.
+void stream_returns::hold(returned_block const& block, bool is_captured) noexcept {
+  try {
+    const std::scoped_lock lock{mutex_};
+    held_.push_back({block, is_captured});
+  } catch (...) {  // whatever the bookkeeping resource throws
+    tidemark::detail::report_warning(
+        warning_kind::refused_return, name_,
+        "%s: %zu bytes are lost, because there is no memory to note that captured work, or "
+        "work beside a capture, uses them",
+        name_, block.bytes);
+  }
+}
+
+// What the legacy stream used comes behind an event of that, if no capture forbids it still.
+std::size_t stream_returns::release_held(bool captured_too) noexcept {
+  std::size_t left = [&] {
+    const std::scoped_lock lock{mutex_};
+    return held_.size();
+  }();
+  std::size_t bytes = 0;
+  for (; left != 0; --left) {  // those held meanwhile are left
+    const std::optional<held_block> next = next_held(captured_too);
+    if (!next) break;
+    if (!next->is_captured) {
+      sort(next->block, legacy_stream);
+      continue;
+    }
+    bytes += next->block.bytes;
+    receiver_.free_now(receiver_.context, next->block);
+  }
+  return bytes;
+}
+
+std::optional<stream_returns::held_block> stream_returns::next_held(bool captured_too) noexcept {
+  const on_device here{*driver_, device_};
+  const bool legacy_too = capture_state_of(*driver_, nullptr) == capture_state::none;
+  const std::scoped_lock lock{mutex_};
+  const auto found = std::ranges::find_if(
+      held_, [&](held_block const& each) { return each.is_captured ? captured_too : legacy_too; });
+  if (found == held_.end()) return std::nullopt;
+  const held_block next = *found;
+  *found = held_.back();
+  held_.pop_back();
+  return next;
+}
+
+}  // namespace tidemark::gpu::detail
