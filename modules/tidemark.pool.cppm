@@ -22,11 +22,9 @@ using tidemark::pooled_free;
 using tidemark::synchronized_pool;
 
 // Reuse by exact size
-using tidemark::eviction_order;
 using tidemark::reuse_cache;
 using tidemark::reuse_cache_options;
 using tidemark::reuse_cache_stats;
-using tidemark::reuse_order;
 using tidemark::reuse_query_scope;
 using tidemark::reuse_relief;
 

@@ -9,6 +9,5 @@ namespace tidemark::test {
 INSTANTIATE_TYPED_TEST_SUITE_P(reuse_cache, conformance, reuse_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(fenced_reuse_cache, conformance, fenced_reuse_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(tight_reuse_cache, conformance, tight_reuse_subject);
-INSTANTIATE_TYPED_TEST_SUITE_P(ordered_reuse_cache, conformance, ordered_reuse_subject);
 
 }  // namespace tidemark::test

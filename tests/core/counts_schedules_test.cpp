@@ -9,8 +9,8 @@
 #include <string>
 
 #include <tidemark/core/detail/brief_lock.hpp>
-#include <tidemark/core/detail/shared_steps.hpp>
-#include <tidemark/core/detail/usage_counter.hpp>
+#include <tidemark/core/detail/std_atomics.hpp>
+#include <tidemark/core/resource_stats.hpp>
 
 #include "faulty_sync.hpp"
 #include "schedules.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: the sentences are compared whole, because users read them.
-#include <tidemark/core/detail/late_reports.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 

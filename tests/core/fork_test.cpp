@@ -284,18 +284,6 @@ class fork_under_own_lock : public fork {
   }
 };
 
-TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_pool) {
-  forking_resource upstream;
-  synchronized_pool pool{&upstream};
-  allocate_each_size(pool);
-  upstream.forks = 1;
-  void* const block = pool.allocate(3'000'000);
-  pool.deallocate(block, 3'000'000);
-  use_much(pool);
-  pool.check_invariants();
-  EXPECT_TRUE(upstream.end_children()) << "the child is as well as its parent";
-}
-
 // D.8
 TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_an_upstream_of_a_pool) {
   forking_resource upstream;
@@ -330,34 +318,6 @@ TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_test_resource) {
   EXPECT_TRUE(upstream.end_children());
 }
 
-// D.8
-TEST_F(fork_under_own_lock, leaves_a_recursive_lock_taken_as_often_as_it_was) {
-  if (under_thread_sanitizer) GTEST_SKIP() << "ThreadSanitizer starts no threads in a child";
-  detail::fork_safe<std::recursive_mutex> mutex;
-  const auto is_free = [&] {
-    bool taken = false;
-    std::thread{[&] {
-      taken = mutex.try_lock();
-      if (taken) mutex.unlock();
-    }}.join();
-    return taken;
-  };
-  mutex.lock();
-  mutex.lock();
-  EXPECT_EQ(child_runs([&] {
-              if (is_free()) return false;
-              mutex.unlock();
-              if (is_free()) return false;
-              mutex.unlock();
-              return is_free();
-            }),
-            "");
-  mutex.unlock();
-  EXPECT_FALSE(is_free());
-  mutex.unlock();
-  EXPECT_TRUE(is_free());
-}
-
 // ---- locks that never come free ---------------------------------------------------------------------------
 
 // D.8
@@ -380,26 +340,19 @@ TEST_F(fork, goes_on_without_the_locks_if_another_thread_keeps_one) {
   }
 }
 
-// As a resource in whose code a signal came, the handler of which forks.
-class interrupted {
- public:
-  [[nodiscard]] bool lock_for_fork(detail::fork_attempt& attempt) noexcept { return attempt.take(lock); }
-  void unlock_after_fork(detail::fork_side /*side*/) noexcept { lock.unlock(); }
-  void adapt_to_child() noexcept { has_adapted = true; }
-
-  bool has_adapted = false;
-  detail::brief_lock lock;
-  detail::fork_member<interrupted> member{*this};
-};
-
+// As in a handler of signals that forks, where the signal came while the lock was held.
 // D.8
 TEST_F(fork, goes_on_without_the_locks_if_the_forking_thread_keeps_one) {
-  interrupted resource;
-  resource.member.join();
+  struct interrupted {
+    void adapt_to_child() noexcept { has_adapted = true; }
+    bool has_adapted = false;
+    detail::fork_safe<detail::brief_lock> lock;
+  } resource;
+  resource.lock.adapt_with(resource);
   const std::scoped_lock lock{resource.lock};
   detail::set_fork_patience(std::chrono::milliseconds{20});
-  EXPECT_EQ(child_runs([&] { return resource.lock.is_taken() && !resource.has_adapted; }), "");
-  EXPECT_TRUE(resource.lock.is_taken());
+  EXPECT_EQ(child_runs([&] { return !resource.lock.try_lock() && !resource.has_adapted; }), "");
+  EXPECT_FALSE(resource.lock.try_lock());
 }
 
 // ---- stacks -----------------------------------------------------------------------------------------------
@@ -483,44 +436,6 @@ TEST_F(fork, a_child_reuses_a_block_whose_fence_another_thread_queried) {
               return again == block && cache.stats().held_bytes == 0;
             }),
             "");
-}
-
-// Calls a function when it gets a block back, once.
-class calling_resource final : public std::pmr::memory_resource {
- public:
-  std::function<void()> before_deallocate;
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    if (const auto call = std::exchange(before_deallocate, nullptr)) call();
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-};
-
-TEST_F(fork, a_child_counts_as_held_what_another_thread_was_giving_to_the_upstream) {
-  calling_resource upstream;
-  reuse_cache cache{&upstream};
-  void* const used = cache.allocate(100);
-  cache.deallocate(cache.allocate(64), 64);
-  {
-    const parked_thread other{[&](auto stay) {
-      upstream.before_deallocate = stay;
-      (void)cache.collect();
-    }};
-    EXPECT_EQ(child_runs([&] {
-                allocate_each_size(cache);
-                (void)cache.collect(true);
-                const reuse_cache_stats now = cache.stats();
-                return now.cached_bytes == 0 && now.used_bytes == 100 && now.held_bytes == 100 + 64;
-              }),
-              "");
-  }
-  EXPECT_EQ(cache.stats().held_bytes, 100u);
-  cache.deallocate(used, 100);
 }
 
 // D.8

@@ -61,13 +61,6 @@ TEST(interleavings, finds_a_lost_addition_and_prints_its_schedule) {
             "  thread 0: atomic 0 store: 1");
 }
 
-TEST(interleavings, passes_additions_that_are_one_operation) {
-  const explored result = explore(additions([](integer& n) { n.fetch_add(1); }));
-  EXPECT_EQ(result.failure, "");
-  EXPECT_EQ(result.schedules, 2U);
-  EXPECT_TRUE(result.complete);
-}
-
 TEST(interleavings, finds_a_weak_compare_exchange_that_does_not_try_again) {
   const auto make = additions([](integer& n) {
     int seen = n.load();
@@ -103,8 +96,6 @@ explored count(std::size_t threads, std::size_t steps, steps_on step,
                  options);
 }
 const steps_on store_to_one = [](std::array<integer, 4>& on, std::size_t) { on[0].store(1); };
-const steps_on store_to_own = [](std::array<integer, 4>& on, std::size_t t) { on[t].store(1); };
-const steps_on load_from_one = [](std::array<integer, 4>& on, std::size_t) { (void)on[0].load(); };
 
 /// (threads * steps)! / steps!^threads
 std::size_t interleavings(std::size_t threads, std::size_t steps) {
@@ -124,15 +115,6 @@ TEST(interleavings, runs_every_order_of_dependent_steps_once) {
     EXPECT_EQ(result.schedules, interleavings(threads, steps)) << threads << " threads of " << steps;
     EXPECT_EQ(result.pruned, 0U);
     EXPECT_TRUE(result.complete);
-  }
-}
-
-TEST(interleavings, runs_one_order_of_independent_steps) {
-  for (steps_on const& step : {store_to_own, load_from_one}) {
-    EXPECT_EQ(count(2, 6, step).schedules, 1U);
-    EXPECT_LE(count(2, 6, step).pruned, 6U);
-    EXPECT_EQ(count(3, 4, step).schedules, 1U);
-    EXPECT_EQ(count(3, 3, step, {.prune = false}).schedules, interleavings(3, 3));
   }
 }
 
@@ -205,28 +187,6 @@ TEST(interleavings, sees_the_same_outcomes_with_and_without_pruning) {
   }
   EXPECT_LT(few, many / 3);
   EXPECT_GT(most_outcomes, 20U);
-}
-
-TEST(interleavings, finds_what_takes_two_preemptions_within_a_bound_of_two) {
-  // Thread 0 sees thread 1 between its steps, and thread 1 sees thread 0 between its own.
-  const auto make = on<std::array<integer, 4>>(
-      2,
-      [](std::array<integer, 4>& n, std::size_t t) {
-        n[t].store(1);
-        n[2 + t].store(n[1 - t].load());
-        n[t].store(2);
-      },
-      [](std::array<integer, 4>& n) {
-        return n[2].load() == 1 && n[3].load() == 1 ? "each saw the other halfway" : "";
-      });
-  const explored within_none = explore(make, {.max_preemptions = 0});
-  EXPECT_EQ(within_none.failure, "");
-  EXPECT_EQ(within_none.schedules, 2U);  // one thread after the other
-  EXPECT_FALSE(within_none.complete);
-  EXPECT_EQ(explore(make, {.max_preemptions = 1}).failure, "");
-  EXPECT_TRUE(explore(make, {.max_preemptions = 2}).failure.starts_with("each saw the other halfway"));
-  EXPECT_TRUE(explore(make).failure.starts_with("each saw the other halfway"));
-  EXPECT_TRUE(count(2, 2, store_to_one, {.max_preemptions = 9}).complete);
 }
 
 // What fails.
@@ -309,54 +269,6 @@ TEST(interleavings, takes_memory_orders_at_their_word_for_races) {
   }
 }
 
-TEST(interleavings, continues_a_release_through_a_read_modify_write_and_not_through_a_store) {
-  const auto third_reads = [](std::function<void(integer&)> modify) {
-    return explore(on<message>(3, [=](message& m, std::size_t t) {
-      if (t == 0) {
-        m.data = 42;
-        m.flag.store(1, release);
-      } else if (t == 1) {
-        if (m.flag.load(relaxed) == 1) modify(m.flag);
-      } else if (m.flag.load(acquire) == 2) {
-        (void)m.data.read();
-      }
-    }));
-  };
-  EXPECT_EQ(third_reads([](integer& flag) { flag.fetch_add(1, relaxed); }).failure, "");
-  EXPECT_EQ(third_reads([](integer& flag) {
-              int expected = 1;
-              flag.compare_exchange_strong(expected, 2, relaxed);
-            }).failure,
-            "");
-  EXPECT_TRUE(
-      third_reads([](integer& flag) { flag.store(2, relaxed); }).failure.starts_with("race on shared 0"));
-}
-
-TEST(interleavings, acquires_by_read_modify_writes_and_by_failures_of_the_order_given) {
-  const auto reads_after = [](std::function<bool(integer&)> sees_flag) {
-    return explore(on<message>(2, [=](message& m, std::size_t t) {
-      if (t == 0) {
-        m.data = 42;
-        m.flag.store(1, release);
-      } else if (sees_flag(m.flag)) {
-        (void)m.data.read();
-      }
-    }));
-  };
-  const auto fails_with = [](std::memory_order failure) {
-    return [=](integer& flag) {
-      int expected = 0;
-      return !flag.compare_exchange_strong(expected, 2, acquire, failure);
-    };
-  };
-  EXPECT_EQ(reads_after([](integer& flag) { return flag.exchange(2, acquire) == 1; }).failure, "");
-  EXPECT_TRUE(reads_after([](integer& flag) {
-                return flag.exchange(2, relaxed) == 1;
-              }).failure.starts_with("race on"));
-  EXPECT_EQ(reads_after(fails_with(acquire)).failure, "");
-  EXPECT_TRUE(reads_after(fails_with(relaxed)).failure.starts_with("race on shared 0"));
-}
-
 TEST(interleavings, unwinds_the_threads_of_a_run_that_failed) {
   struct adds_at_end {
     guarded& g;
@@ -412,34 +324,6 @@ TEST(interleavings, reports_programs_that_are_not_deterministic) {
   EXPECT_TRUE(explore(make).failure.starts_with("the program is not deterministic"));
 }
 
-// Algorithms, sound and broken.
-
-struct peterson {
-  std::array<explored_sync::atomic<bool>, 2> wants;
-  explored_sync::atomic<std::size_t> turn;
-  plain_integer inside;
-};
-explored exclude(bool announces_first, std::memory_order order, exploration_options const& options) {
-  return explore(on<peterson>(2,
-                              [=](peterson& p, std::size_t t) {
-                                if (announces_first) p.wants[t].store(true, order);
-                                p.turn.store(1 - t, order);
-                                if (!announces_first) p.wants[t].store(true, order);
-                                while (p.wants[1 - t].load(order == release ? acquire : order) &&
-                                       p.turn.load(order == release ? acquire : order) == 1 - t) {
-                                  explored_sync::yield();
-                                }
-                                p.inside = p.inside + 1;
-                                p.wants[t].store(false, order);
-                              }),
-                 options);
-}
-
-TEST(interleavings, passes_petersons_lock_and_finds_its_steps_swapped) {
-  EXPECT_EQ(exclude(true, seq_cst, {}).failure, "");
-  EXPECT_TRUE(exclude(false, seq_cst, {}).failure.starts_with("race on shared 3"));
-}
-
 // Weak orders: the classic programs, with every outcome that they may have.
 
 using outcomes = std::set<std::vector<int>>;
@@ -490,15 +374,6 @@ TEST(weak_orders, pass_a_message_by_release_and_acquire_only) {
   EXPECT_EQ(message_passing(release, relaxed), all);
 }
 
-TEST(weak_orders, keep_the_order_of_one_atomic) {
-  EXPECT_EQ(run_litmus({[](litmus& l) { l.x.store(1, relaxed), l.x.store(2, relaxed); },
-                        [](litmus& l) { l.r[0] = l.x.load(relaxed), l.r[1] = l.x.load(relaxed); }},
-                       2),
-            (outcomes{{0, 0}, {0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}}));
-  EXPECT_EQ(run_litmus({[](litmus& l) { l.x.store(1, relaxed), l.r[0] = l.x.load(relaxed); }}, 1),
-            (outcomes{{1}}));
-}
-
 TEST(weak_orders, let_two_readers_see_two_stores_in_opposite_orders_unless_sequentially_consistent) {
   const auto independent_reads = [](std::memory_order store, std::memory_order load) {
     return run_litmus({[=](litmus& l) { l.x.store(1, store); }, [=](litmus& l) { l.y.store(1, store); },
@@ -510,17 +385,6 @@ TEST(weak_orders, let_two_readers_see_two_stores_in_opposite_orders_unless_seque
   const outcomes consistent = independent_reads(seq_cst, seq_cst);
   EXPECT_EQ(consistent.size(), 15U);
   EXPECT_FALSE(consistent.contains({1, 0, 1, 0}));
-}
-
-TEST(weak_orders, let_a_failing_compare_exchange_read_an_old_store) {
-  EXPECT_EQ(run_litmus({[](litmus& l) { l.x.store(1, relaxed), l.y.store(1, relaxed); },
-                        [](litmus& l) {
-                          if (l.y.load(relaxed) == 0) return;
-                          int expected = 1;
-                          l.r[0] = l.x.compare_exchange_strong(expected, 2, relaxed) ? 10 : expected;
-                        }},
-                       1),
-            (outcomes{{-1}, {0}, {10}}));
 }
 
 }  // namespace

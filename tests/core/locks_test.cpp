@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include <tidemark/core/detail/adaptive_mutex.hpp>
 #include <tidemark/core/detail/brief_lock.hpp>
 
 namespace tidemark::detail {

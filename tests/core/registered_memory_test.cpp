@@ -366,26 +366,6 @@ TEST(registered_memory, warns_of_lost_memory_after_the_lock_of_a_shared_arena) {
   team.check_invariants();
 }
 
-#if defined(__GLIBC__)
-TEST(registered_memory, reports_a_registrar_that_allocates_from_its_shared_arena) {
-  using called_memory = registered_memory<virtual_memory, obeying_registrar>;
-  test::violation_recorder violations;
-  obeying_registrar::orders orders;
-  basic_shared_arena<called_memory> team{called_memory{virtual_memory{}, obeying_registrar{&orders}},
-                                         arena_options{.reserve = 1 * MiB}};
-  int calls = 0;
-  orders.on_commit = [&] {
-    if (++calls == 1) EXPECT_THROW((void)team.allocate(2 * MiB), std::system_error);
-  };
-  (void)team.allocate(2 * MiB);
-  EXPECT_EQ(calls, 1);
-  EXPECT_EQ(violations.count(violation_kind::reentry), 1u);
-  (void)team.allocate(2 * MiB);
-  EXPECT_EQ(calls, 2);
-  team.check_invariants();
-}
-#endif
-
 // R.3
 TEST(registered_memory, registers_a_whole_plan_once) {
   recording_os os;
@@ -417,28 +397,6 @@ TEST(registered_memory, registers_a_whole_plan_once) {
   EXPECT_EQ(os.calls, calls);
   EXPECT_EQ(memory.space().registrations(), 1u);
   EXPECT_EQ(memory.stats().planned_steps, 4u);
-}
-
-TEST(registered_memory, registers_a_larger_plan_anew_and_nothing_of_a_step_without_a_plan) {
-  recording_os os;
-  registrations known;
-  basic_planned_arena<registered_virtual_memory> memory{
-      {}, virtual_memory{{}, os}, recording_registrar<>{known}};
-  const auto step = [&](std::size_t bytes) {
-    decltype(memory)::step repeated{memory};
-    void* const block = memory.allocate(bytes);
-    const bool is_registered = known.has(block, bytes);
-    memory.deallocate(block, bytes);
-    return is_registered;
-  };
-  EXPECT_FALSE(step(1000)) << "the step that is recorded";
-  EXPECT_TRUE(step(1000));
-  int unplanned = 0;
-  while (!step(1 * MiB)) ASSERT_LT(++unplanned, 100);
-  EXPECT_GE(unplanned, 1);
-  EXPECT_TRUE(step(1 * MiB));
-  EXPECT_EQ(memory.space().registrations(), 1u);
-  EXPECT_EQ(known.registered, known.deregistered + 1);
 }
 
 // R.3
@@ -504,21 +462,6 @@ TEST(registered_memory, keeps_memory_of_a_device_beyond_its_space) {
   EXPECT_EQ(device.unmap(range), gpu::status::success);
   EXPECT_EQ(device.free_reservation(range), gpu::status::success);
   EXPECT_EQ(device.release(1), gpu::status::success);  // the first handle of the device
-}
-
-// R.2
-TEST(registered_memory, says_why_a_device_refuses) {
-  test::fake_device device;
-  gpu::stream stream{device};
-  registrations known;
-  registered_device_arena step{
-      registered_device_memory{gpu::virtual_memory{stream, device}, recording_registrar<false>{known}},
-      arena_options{.reserve = 4 * MiB, .name = "step"}};
-  (void)step.allocate(1 * MiB);
-  known.fail_from = known.calls;
-  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(8 * MiB); });
-  EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos) << error.what();
-  EXPECT_EQ(step.space().registrations(), 1u);
 }
 
 }  // namespace

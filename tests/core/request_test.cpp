@@ -273,13 +273,4 @@ TEST_F(requests, accept_null_names_of_scopes_and_places) {
   set_default_workspace_options(before);
 }
 
-TEST_F(requests, bound_the_guard_of_a_test_resource) {
-  test_resource resource{&upstream};
-  void* const block = resource.allocate(64, 64 * MiB / 2);  // the upstream refuses more than 64 MiB
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (64 * MiB / 2), 0u);
-  EXPECT_EQ(resource.check_guards(), 0u);
-  resource.deallocate(block, 64, 64 * MiB / 2);
-  EXPECT_LE(resource.quarantined_bytes(), 2 * test_resource::max_guard_bytes + 64);
-}
-
 }  // namespace

@@ -115,7 +115,6 @@ constexpr runner resources[] = {
     RESOURCE(shared_memory_arena_subject),
     RESOURCE(process_arena_subject),
     RESOURCE(placed_arena_subject),
-    RESOURCE(ordered_reuse_subject),
     RESOURCE(fenced_reuse_subject),
     RESOURCE(capture_switch_subject),
     RESOURCE(frozen_switch_subject),

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <initializer_list>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <tidemark/core/units.hpp>
 
@@ -16,28 +19,46 @@ namespace {
 constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
 
 // S3.32
-TEST(byte_cap, digits_are_a_number_of_bytes) {
-  EXPECT_EQ(parse_byte_cap("0"), 0u);
-  EXPECT_EQ(parse_byte_cap("1"), 1u);
-  EXPECT_EQ(parse_byte_cap("1048576"), 1 * MiB);
-  EXPECT_EQ(parse_byte_cap("007"), 7u);
-  EXPECT_EQ(parse_byte_cap(std::to_string(max_size)), max_size);
-}
-
-// S3.32
-TEST(byte_cap, anything_but_digits_is_rejected) {
-  for (char const* text : {"1MiB", "1 MiB", "1K", "-1", "-0", "+1", " 1", "1 ", "1\n", "\t1", "1.0", "1e6",
-                           "1_000", "0x10", "unlimited", "", " "}) {
-    EXPECT_EQ(parse_byte_cap(text), std::nullopt) << '\'' << text << '\'';
+TEST(byte_cap, is_parsed_of_digits_alone) {
+  struct expected {
+    std::string text;
+    std::optional<std::size_t> bytes, mib;
+  };
+  for (auto const& [text, bytes, mib] : std::initializer_list<expected>{
+           {"0", 0, 0},
+           {"1", 1, 1 * MiB},
+           {"007", 7, 7 * MiB},
+           {"2048", 2048, 2 * GiB},
+           {"17592186044415", 17592186044415u, 17592186044415u * MiB},  // 2^44 - 1
+           {"17592186044416", 17592186044416u, max_size},
+           {std::to_string(max_size), max_size, max_size},
+           {"18446744073709551616", std::nullopt, max_size},  // 2^64
+           {"99999999999999999999999", std::nullopt, max_size}}) {
+    EXPECT_EQ(parse_byte_cap(text), bytes) << text;
+    EXPECT_EQ(parse_mib_cap(text), mib) << text;
   }
-  EXPECT_EQ(parse_byte_cap(std::string_view{"1\0", 2}), std::nullopt);
-}
-
-// S3.32
-TEST(byte_cap, a_number_that_does_not_fit_is_rejected) {
-  EXPECT_EQ(parse_byte_cap("18446744073709551616"), std::nullopt);  // 2^64
-  EXPECT_EQ(parse_byte_cap("99999999999999999999999"), std::nullopt);
-  EXPECT_EQ(parse_byte_cap(std::to_string(max_size) + "0"), std::nullopt);
+  for (std::string_view const text : std::initializer_list<std::string_view>{"1MiB",
+                                                                             "1 MiB",
+                                                                             "1K",
+                                                                             "-1",
+                                                                             "-0",
+                                                                             "+1",
+                                                                             " 1",
+                                                                             "1 ",
+                                                                             "1\n",
+                                                                             "\t1",
+                                                                             "1.0",
+                                                                             "1e6",
+                                                                             "1_000",
+                                                                             "0x10",
+                                                                             "unlimited",
+                                                                             "",
+                                                                             " ",
+                                                                             "99999999999999999999999x",
+                                                                             {"1\0", 2}}) {
+    EXPECT_EQ(parse_byte_cap(text), std::nullopt) << '\'' << text << '\'';
+    EXPECT_EQ(parse_mib_cap(text), std::nullopt) << '\'' << text << '\'';
+  }
 }
 
 /// A variable of the environment, as long as it lives.
@@ -76,25 +97,6 @@ TEST(byte_cap, what_is_rejected_leaves_it_without_limit_and_a_warning_says_so) {
               std::string{"TIDEMARK_TEST_BYTES_MAX is '"} + text +
                   "', which is not a number of bytes in digits alone, or too large; no limit is set");
   }
-}
-
-TEST(byte_cap, digits_may_be_a_number_of_mib) {
-  EXPECT_EQ(parse_mib_cap("0"), 0u);
-  EXPECT_EQ(parse_mib_cap("1"), 1 * MiB);
-  EXPECT_EQ(parse_mib_cap("2048"), 2 * GiB);
-}
-
-TEST(byte_cap, more_mib_than_fit_are_as_much_as_fits) {
-  EXPECT_EQ(parse_mib_cap("17592186044415"), 17592186044415u * MiB);  // 2^44 - 1
-  EXPECT_EQ(parse_mib_cap("17592186044416"), max_size);
-  EXPECT_EQ(parse_mib_cap(std::to_string(max_size)), max_size);
-  EXPECT_EQ(parse_mib_cap("99999999999999999999999"), max_size);
-}
-
-TEST(byte_cap, anything_but_digits_is_no_number_of_mib) {
-  for (char const* text :
-       {"1MiB", "-1", "+1", " 1", "1 ", "1.5", "1e3", "0x10", "", "99999999999999999999999x"})
-    EXPECT_EQ(parse_mib_cap(text), std::nullopt) << '\'' << text << '\'';
 }
 
 TEST(byte_cap, the_environment_sets_it_in_mib) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/pool/detail/cache_share.hpp>
+#include <tidemark/pool/detail/thread_cache.hpp>
 #include <tidemark/pool/synchronized_pool.hpp>
 
 namespace tidemark {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/core/detail/single_writer.hpp>
-#include <tidemark/pool/detail/depot_bin.hpp>
-#include <tidemark/pool/detail/pending_work.hpp>
+#include <tidemark/core/detail/std_atomics.hpp>
+#include <tidemark/pool/detail/block_cache.hpp>
+#include <tidemark/pool/detail/depot.hpp>
 
 #include "faulty_sync.hpp"
 #include "schedules.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache over addresses that must not be touched, with each order of reuse and of eviction, which
-// the addresses that come back and those that the upstream still holds tell apart; and what makes room when
-// the upstream runs out, counted in calls of the upstream.
+// Strategy: a cache over addresses that must not be touched, whose orders of reuse and of eviction show in the
+// addresses that come back and those that the upstream still holds; and what makes room when the upstream runs
+// out, counted in calls of the upstream.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -28,8 +28,9 @@ struct reuse_cache_order : test::reuse_test {};
 
 // ---- which block of a size is allocated ------------------------------------------------------------------
 
-TEST_F(reuse_cache_order, oldest_reuses_what_was_freed_first) {
-  reuse_cache cache{{.reuse = reuse_order::oldest, .upstream = &upstream}};
+// S1.25
+TEST_F(reuse_cache_order, reuses_what_was_freed_first) {
+  reuse_cache cache{{.upstream = &upstream}};
   const std::vector<void*> blocks = take(cache, 3, 512);
   give(cache, blocks, 512);
   EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
@@ -38,9 +39,9 @@ TEST_F(reuse_cache_order, oldest_reuses_what_was_freed_first) {
   give(cache, blocks, 512);
 }
 
-TEST_F(reuse_cache_order, oldest_counts_a_fenced_block_from_when_it_was_seen_to_be_done) {
+TEST_F(reuse_cache_order, counts_a_fenced_block_from_when_it_was_seen_to_be_done) {
   event done;
-  reuse_cache cache{{.max_blocks_per_size = 8, .reuse = reuse_order::oldest, .upstream = &upstream}};
+  reuse_cache cache{{.max_blocks_per_size = 8, .upstream = &upstream}};
   const std::vector<void*> blocks = take(cache, 3, 512);
   cache.deallocate_after(blocks[0], 512, 256, done.fence());
   cache.deallocate(blocks[1], 512, 256);
@@ -54,30 +55,25 @@ TEST_F(reuse_cache_order, oldest_counts_a_fenced_block_from_when_it_was_seen_to_
 }
 
 // S1.26
-TEST_F(reuse_cache_order, the_65th_block_of_a_size_lets_the_oldest_of_that_size_go_in_both_orders) {
-  for (const eviction_order eviction : {eviction_order::oldest, eviction_order::largest}) {
-    reuse_cache cache{{.max_blocks_per_size = 64,
-                       .reuse = reuse_order::oldest,
-                       .eviction = eviction,
-                       .upstream = &upstream}};
-    const std::vector<void*> other = take(cache, 1, 4096);
-    const std::vector<void*> blocks = take(cache, 65, 512);
-    give(cache, other, 4096);
-    give(cache, {blocks.begin(), blocks.end() - 1}, 512);
-    EXPECT_EQ(held_of(blocks), 65u);
-    cache.deallocate(blocks[64], 512, 256);
-    EXPECT_EQ(held_of(blocks), 64u);
-    EXPECT_FALSE(upstream.holds(blocks[0]));
-    EXPECT_TRUE(upstream.holds(other[0]));
-    EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
-    cache.deallocate(blocks[1], 512, 256);
-  }
+TEST_F(reuse_cache_order, the_65th_block_of_a_size_lets_the_oldest_of_that_size_go) {
+  reuse_cache cache{{.max_blocks_per_size = 64, .upstream = &upstream}};
+  const std::vector<void*> other = take(cache, 1, 4096);
+  const std::vector<void*> blocks = take(cache, 65, 512);
+  give(cache, other, 4096);
+  give(cache, {blocks.begin(), blocks.end() - 1}, 512);
+  EXPECT_EQ(held_of(blocks), 65u);
+  cache.deallocate(blocks[64], 512, 256);
+  EXPECT_EQ(held_of(blocks), 64u);
+  EXPECT_FALSE(upstream.holds(blocks[0]));
+  EXPECT_TRUE(upstream.holds(other[0]));
+  EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
+  cache.deallocate(blocks[1], 512, 256);
 }
 
 // ---- which blocks leave -----------------------------------------------------------------------------------
 
 TEST_F(reuse_cache_order, of_the_largest_size_the_oldest_goes_first) {
-  reuse_cache cache{{.max_cached_bytes = 1000, .eviction = eviction_order::largest, .upstream = &upstream}};
+  reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   const std::vector<void*> large = take(cache, 3, 300), small = take(cache, 1, 200);
   give(cache, {large[1], large[0], large[2]}, 300);
   give(cache, small, 200);
@@ -88,7 +84,7 @@ TEST_F(reuse_cache_order, of_the_largest_size_the_oldest_goes_first) {
 
 TEST_F(reuse_cache_order, a_pending_block_is_let_go_by_size_when_it_is_seen_to_be_done) {
   event done;
-  reuse_cache cache{{.max_cached_bytes = 1000, .eviction = eviction_order::largest, .upstream = &upstream}};
+  reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   void* const largest = cache.allocate(900, 256);
   const std::vector<void*> small = take(cache, 3, 100);
   cache.deallocate_after(largest, 900, 256, done.fence());
@@ -100,21 +96,10 @@ TEST_F(reuse_cache_order, a_pending_block_is_let_go_by_size_when_it_is_seen_to_b
   EXPECT_EQ(cache.stats().cached_bytes, 300u);
 }
 
-TEST_F(reuse_cache_order, of_blocks_of_a_size_those_of_the_larger_alignment_go_first) {
-  reuse_cache cache{{.max_cached_bytes = 1024, .eviction = eviction_order::largest, .upstream = &upstream}};
-  void* const coarse = cache.allocate(512, 4096);
-  void* const fine = cache.allocate(512, 256);
-  void* const last = cache.allocate(256, 256);
-  cache.deallocate(fine, 512, 256);
-  cache.deallocate(coarse, 512, 4096);
-  cache.deallocate(last, 256, 256);
-  EXPECT_FALSE(upstream.holds(coarse));
-  EXPECT_TRUE(upstream.holds(fine));
-}
-
+// S1.27
 TEST_F(reuse_cache_order, many_sizes_come_and_go_by_size_as_a_sorted_list_would_have_it) {
   constexpr std::size_t limit = 20'000;
-  reuse_cache cache{{.max_cached_bytes = limit, .eviction = eviction_order::largest, .upstream = &upstream}};
+  reuse_cache cache{{.max_cached_bytes = limit, .upstream = &upstream}};
   std::multiset<std::size_t> ready;  // what a list that is sorted each time would keep
   std::size_t ready_bytes = 0;
   std::mt19937 random{7};
@@ -150,47 +135,23 @@ TEST_F(reuse_cache_order, many_sizes_come_and_go_by_size_as_a_sorted_list_would_
 }
 
 TEST_F(reuse_cache_order, sizes_of_which_nothing_is_kept_are_forgotten_in_the_end) {
-  for (const eviction_order order : {eviction_order::oldest, eviction_order::largest}) {
-    recording_resource bookkeeping;
-    reuse_cache cache{
-        {.max_cached_bytes = 1, .eviction = order, .upstream = &upstream, .bookkeeping = &bookkeeping}};
-    const auto pass_through = [&](std::size_t first) {
-      for (std::size_t bytes = first; bytes < first + 10'000; ++bytes)
-        cache.deallocate(cache.allocate(bytes, 256), bytes, 256);
-    };
-    pass_through(100);
-    const std::size_t outstanding = bookkeeping.outstanding;
-    for (std::size_t i = 1; i < 10; ++i) pass_through(100 + i * 10'000);
-    EXPECT_LT(bookkeeping.outstanding, 2 * outstanding);
-    cache.check_invariants();
-  }
-}
-
-TEST_F(reuse_cache_order, largest_allocates_nothing_for_sizes_that_were_there_before) {
   recording_resource bookkeeping;
-  reuse_cache cache{{.max_cached_bytes = 3000,
-                     .eviction = eviction_order::largest,
-                     .upstream = &upstream,
-                     .bookkeeping = &bookkeeping}};
-  const auto step = [&] {
-    std::vector<void*> blocks;
-    for (std::size_t i = 0; i < 20; ++i) blocks.push_back(cache.allocate(100 + i * 20, 256));
-    for (std::size_t i = 0; i < 20; ++i) cache.deallocate(blocks[i], 100 + i * 20, 256);
+  reuse_cache cache{{.max_cached_bytes = 1, .upstream = &upstream, .bookkeeping = &bookkeeping}};
+  const auto pass_through = [&](std::size_t first) {
+    for (std::size_t bytes = first; bytes < first + 10'000; ++bytes)
+      cache.deallocate(cache.allocate(bytes, 256), bytes, 256);
   };
-  step();
-  const std::size_t calls = bookkeeping.calls, upstream_calls = upstream.calls;
-  for (int i = 0; i < 10; ++i) step();
-  EXPECT_EQ(bookkeeping.calls, calls);
-  EXPECT_GT(upstream.calls, upstream_calls) << "without an eviction this shows nothing";
+  pass_through(100);
+  const std::size_t outstanding = bookkeeping.outstanding;
+  for (std::size_t i = 1; i < 10; ++i) pass_through(100 + i * 10'000);
+  EXPECT_LT(bookkeeping.outstanding, 2 * outstanding);
+  cache.check_invariants();
 }
 
-TEST_F(reuse_cache_order, any_failing_record_leaves_the_index_whole) {
+TEST_F(reuse_cache_order, any_failing_record_leaves_the_sizes_whole) {
   for (std::size_t n = 0; n < 60; ++n) {
     recording_resource bookkeeping;
-    reuse_cache cache{{.max_cached_bytes = 2000,
-                       .eviction = eviction_order::largest,
-                       .upstream = &upstream,
-                       .bookkeeping = &bookkeeping}};
+    reuse_cache cache{{.max_cached_bytes = 2000, .upstream = &upstream, .bookkeeping = &bookkeeping}};
     bookkeeping.fail_from = n;
     for (std::size_t i = 0; i < 20; ++i) {
       cache.deallocate(cache.allocate(100 + i * 20, 256), 100 + i * 20, 256);
@@ -237,29 +198,19 @@ TEST_F(reuse_cache_order, relief_replaces_the_two_collections_and_the_upstream_i
   cache.deallocate(block, 600, 256);
 }
 
-TEST_F(reuse_cache_order, where_relief_was_not_enough_the_upstream_was_tried_twice_in_all) {
-  limit_resource budget{1000, &upstream};
-  relieved_by room;
-  reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
-  room.cache = &cache;
-  void* const held = cache.allocate(500, 256);
-  EXPECT_THROW((void)cache.allocate(501, 256), out_of_memory);
-  EXPECT_EQ(room.calls, 1);
-  EXPECT_EQ(budget.stats().refused, 2u);
-  EXPECT_EQ(cache.stats().refused, 1u);
-  cache.check_invariants();
-  cache.deallocate(held, 500, 256);
-}
-
-TEST_F(reuse_cache_order, where_relief_says_that_it_is_of_no_use_the_upstream_is_tried_once) {
-  limit_resource budget{1000, &upstream};
-  relieved_by room;
-  room.of_use = false;
-  reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
-  room.cache = &cache;
-  EXPECT_THROW((void)cache.allocate(1001, 256), out_of_memory);
-  EXPECT_EQ(room.calls, 1);
-  EXPECT_EQ(budget.stats().refused, 1u);
+TEST_F(reuse_cache_order, where_relief_fails_the_request_is_refused) {
+  for (const bool of_use : {true, false}) {
+    SCOPED_TRACE(of_use);
+    limit_resource budget{1000, &upstream};
+    relieved_by room{.of_use = of_use};
+    reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
+    room.cache = &cache;
+    EXPECT_THROW((void)cache.allocate(1001, 256), out_of_memory);
+    EXPECT_EQ(room.calls, 1);
+    EXPECT_EQ(budget.stats().refused, of_use ? 2u : 1u) << "it is called again if that is of any use";
+    EXPECT_EQ(cache.stats().refused, 1u);
+    cache.check_invariants();
+  }
 }
 
 }  // namespace

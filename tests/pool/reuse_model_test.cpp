@@ -39,19 +39,10 @@ TEST(reuse_model, agrees_with_the_cache) { run_model({}); }
 TEST(reuse_model, agrees_with_the_cache_that_has_limits) {
   run_model({.max_cached_bytes = 2 * KiB, .max_blocks_per_size = 3});
 }
-TEST(reuse_model, agrees_with_the_cache_that_reuses_the_oldest_and_evicts_the_largest) {
-  run_model({.max_cached_bytes = 2 * KiB,
-             .max_blocks_per_size = 3,
-             .reuse = reuse_order::oldest,
-             .eviction = eviction_order::largest});
-}
 
 TEST(resource_model, agrees_with_the_reuse_cache) { run_resource_model<reuse_subject>(); }
 TEST(resource_model, agrees_with_the_reuse_cache_that_may_keep_little) {
   run_resource_model<tight_reuse_subject>();
-}
-TEST(resource_model, agrees_with_the_reuse_cache_that_evicts_the_largest) {
-  run_resource_model<ordered_reuse_subject>();
 }
 TEST(resource_model, agrees_with_the_reuse_cache_behind_fences) {
   run_resource_model<fenced_reuse_subject>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trim_policy` alone: from numbers of bytes it says from how many cached ones on a trim is due. What a pool
 // makes of it is tested with pools.
-#include <tidemark/pool/detail/trim_policy.hpp>
+#include <tidemark/pool/detail/basic_pool.hpp>
 
 #include <cstddef>
 

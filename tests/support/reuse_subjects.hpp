@@ -115,18 +115,6 @@ struct tight_reuse_subject : reuse_subject {
       : reuse_subject{{.max_cached_bytes = 8 * KiB, .max_blocks_per_size = 2, .upstream = &upstream}} {}
 };
 
-/// The same with the other orders of reuse and of eviction.
-struct ordered_reuse_subject : reuse_subject {
-  static constexpr std::size_t max_reused_bytes = 0;
-  static constexpr std::size_t max_reused_align = 0;
-  explicit ordered_reuse_subject(supply_type& upstream)
-      : reuse_subject{{.max_cached_bytes = 8 * KiB,
-                       .max_blocks_per_size = 2,
-                       .reuse = reuse_order::oldest,
-                       .eviction = eviction_order::largest,
-                       .upstream = &upstream}} {}
-};
-
 /// Each block is deallocated behind a fence that is done some calls later.
 class fenced_reuse_subject : public reuse_subject {
  public:

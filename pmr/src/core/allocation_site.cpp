@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/core/allocation_site.hpp>
 
+#include <stdexcept>
+
 #include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/violation.hpp>
 
 namespace tidemark {
 namespace {
@@ -25,3 +28,21 @@ allocation_site::~allocation_site() {
 allocation_site const* allocation_site::innermost() noexcept { return innermost_site; }
 
 }  // namespace tidemark
+
+namespace tidemark::detail {
+
+std::string opened_text(call_site outer, call_site inner) {
+  const std::string first = outer.text(), second = inner.text();
+  if (first.empty() || second.empty()) return "";
+  return "; they were opened" + first + " and" + second;
+}
+
+void throw_not_open(char const* owner, call_site opened) {
+  const std::string message = std::string{owner} +
+                              ": a scope is used after it was ended or moved from, or before it was opened" +
+                              opened.opened();
+  report_violation(violation_kind::ended_scope_use, owner, "%s", message.c_str());
+  throw std::logic_error{message};
+}
+
+}  // namespace tidemark::detail

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include <tidemark/core/byte_range.hpp>
-#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
 
@@ -65,13 +65,13 @@ struct fork_list {
     std::size_t locked = 0;
     for (unlocked = newest; unlocked != nullptr && locked++ < max_locked; unlocked = unlocked->older_) {
       if (unlocked->lock_for_fork(attempt)) continue;
-      unlock_all(fork_side::parent);
+      unlock_all(false);
       return false;
     }
     return true;
   }
-  void unlock_all(fork_side side) noexcept {
-    for (fork_participant* one = newest; one != unlocked; one = one->older_) one->unlock_after_fork(side);
+  void unlock_all(bool is_child) noexcept {
+    for (fork_participant* one = newest; one != unlocked; one = one->older_) one->unlock_after_fork(is_child);
   }
   void forget_lost() noexcept {
     for (fork_participant* one = newest; one != nullptr;) {
@@ -143,7 +143,7 @@ void fork_list::prepare() noexcept {
 
 void fork_list::after_in_parent() noexcept {
   if (!std::exchange(has_locks, false)) return;
-  participants.unlock_all(fork_side::parent);
+  participants.unlock_all(false);
   participants.lock.unlock();
 }
 
@@ -152,7 +152,7 @@ void fork_list::after_in_child() noexcept {
     participants.forked_without_locks = true;  // what other threads were changing may not even be looked at
     return;
   }
-  participants.unlock_all(fork_side::child);
+  participants.unlock_all(true);
   participants.forget_lost();
   for (fork_participant* one = participants.newest; one != nullptr; one = one->older_) one->adapt_to_child();
   participants.lock.unlock();

@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include <tidemark/core/detail/trim_heap.hpp>
-
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif

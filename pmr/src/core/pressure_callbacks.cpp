@@ -6,7 +6,6 @@
 #include <mutex>
 #include <utility>
 
-#include <tidemark/core/detail/callback_gate.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
 
@@ -94,7 +93,7 @@ std::size_t signal_pressure() {
   for (unsigned long long number = 0; (next = list.next_behind(number, last)) != nullptr;) {
     number = next->number;
     if (!next->gate.enter()) continue;
-    const gate_leaver leaves{next->gate};
+    const std::lock_guard leaves{next->gate, std::adopt_lock};
     next->call();
     ++called;
   }
@@ -104,6 +103,64 @@ std::size_t signal_pressure() {
 fork_safe<>& idle_memory_mutex() noexcept {
   static auto& mutex = *new until_unload<fork_safe<>>;
   return mutex.value;
+}
+
+namespace {
+
+// A thread in `callback_gate::wait`, on its stack.
+struct waiting_thread {
+  unsigned long long number;
+  callback_gate const* gate;
+  waiting_thread* next;
+};
+
+struct waiting_threads {
+  waiting_threads() noexcept { mutex.adapt_with(*this); }
+  void adapt_to_child() noexcept { first = nullptr; }  // the forking thread does not wait
+
+  [[nodiscard]] callback_gate const* awaited_by(unsigned long long thread) const noexcept {
+    for (waiting_thread const* each = first; each != nullptr; each = each->next)
+      if (each->number == thread) return each->gate;
+    return nullptr;
+  }
+  void remove(waiting_thread& gone) noexcept {
+    waiting_thread** link = &first;
+    while (*link != nullptr && *link != &gone) link = &(*link)->next;
+    if (*link != nullptr) *link = gone.next;
+  }
+
+  waiting_thread* first = nullptr;
+  fork_safe<> mutex;  // for the list
+};
+
+waiting_threads& all_waiting() noexcept {
+  static auto& threads = *new until_unload<waiting_threads>;
+  return threads.value;
+}
+
+}  // namespace
+
+// The last thread of a circle finds it, because it looks and joins the list under one lock.
+bool callback_gate::wait() const noexcept {
+  const unsigned long long self = this_thread_number();
+  unsigned long long runner = runner_.load();
+  if (runner == 0 || runner == self) return runner == 0;
+  waiting_threads& threads = all_waiting();
+  waiting_thread waiting{self, this, nullptr};
+  {
+    const std::scoped_lock lock{threads.mutex};
+    for (callback_gate const* gate = this; gate != nullptr; gate = threads.awaited_by(runner))
+      if ((runner = gate->runner_.load()) == self) return false;
+    waiting.next = threads.first;
+    threads.first = &waiting;
+  }
+  for (;;) {
+    while ((runner = runner_.load()) != 0) runner_.wait(runner);
+    const std::scoped_lock lock{threads.mutex};
+    if (runner_.load() != 0) continue;  // a thread has entered again, and may have found this one in the list
+    threads.remove(waiting);
+    return true;
+  }
 }
 
 }  // namespace tidemark::detail

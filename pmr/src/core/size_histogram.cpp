@@ -23,61 +23,37 @@ struct sums {
   std::uint64_t requests = 0, bytes = 0;
 };
 
-// The least waste with a number of classes, for the sizes up to each.
-class least_waste {
- public:
-  // Sizes rise, from 0 for no request; `up_to` must outlive this.
-  explicit least_waste(std::vector<sums> const& up_to)
-      : up_to_{up_to}, best_(up_to.size(), std::numeric_limits<double>::infinity()) {
-    best_[0] = 0;
-  }
+// Of one class for the sizes above `below` up to `all`. A double, because products may exceed 64 bits.
+double waste(sums const& below, sums const& all) {
+  return static_cast<double>(all.size) * static_cast<double>(all.requests - below.requests) -
+         static_cast<double>(all.bytes - below.bytes);
+}
 
-  // Allows one class more.
-  void add_class() {
-    next_.assign(best_.size(), std::numeric_limits<double>::infinity());
-    next_[0] = 0;
-    cut_.emplace_back(best_.size(), 0);
-    solve(1, best_.size() - 1, 0, best_.size() - 2);
-    best_.swap(next_);
-  }
-
-  // The classes' sizes, with as many classes as were allowed.
-  [[nodiscard]] std::vector<std::size_t> classes() const {
-    std::vector<std::size_t> result;
-    std::size_t end = best_.size() - 1;
-    for (std::size_t row = cut_.size(); row-- > 0 && end > 0; end = cut_[row][end]) {
-      result.push_back(up_to_[end].size);
+// The sizes of this many classes with the least waste; sizes rise in `up_to`, from 0 for no request. The last
+// class of more sizes begins no earlier than that of fewer, because costs of this kind are Monge.
+std::vector<std::size_t> classes_of_least_waste(std::vector<sums> const& up_to, std::size_t count) {
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  std::vector<double> best(up_to.size(), infinite);  // least waste of the sizes up to each
+  best[0] = 0;
+  // Where the last class begins, for each number of classes.
+  std::vector<std::vector<std::size_t>> cut(count, std::vector<std::size_t>(up_to.size()));
+  for (std::vector<std::size_t>& begin : cut) {
+    std::vector<double> next(up_to.size(), infinite);
+    next[0] = 0;
+    for (std::size_t end = 1; end < up_to.size(); ++end) {
+      for (std::size_t first = begin[end - 1]; first < end; ++first) {
+        const double candidate = best[first] + waste(up_to[first], up_to[end]);
+        if (candidate < next[end]) next[end] = candidate, begin[end] = first;
+      }
     }
-    std::ranges::reverse(result);
-    return result;
+    best.swap(next);
   }
-
- private:
-  // Of one class for the sizes above `first` up to `end`. A double, because products may exceed 64 bits.
-  [[nodiscard]] double waste(std::size_t first, std::size_t end) const {
-    sums const &below = up_to_[first], &all = up_to_[end];
-    return static_cast<double>(all.size) * static_cast<double>(all.requests - below.requests) -
-           static_cast<double>(all.bytes - below.bytes);
-  }
-
-  // For all ends in [low, high], whose last class begins in [from, to].
-  void solve(std::size_t low, std::size_t high, std::size_t from, std::size_t to) {
-    if (low > high) return;
-    const std::size_t end = low + (high - low) / 2;
-    std::size_t chosen = from;
-    for (std::size_t first = from; first <= std::min(to, end - 1); ++first) {
-      const double candidate = best_[first] + waste(first, end);
-      if (candidate < next_[end]) next_[end] = candidate, chosen = first;
-    }
-    cut_.back()[end] = chosen;
-    solve(low, end - 1, from, chosen);
-    solve(end + 1, high, chosen, to);
-  }
-
-  std::vector<sums> const& up_to_;
-  std::vector<double> best_, next_;            // least waste of the sizes up to each
-  std::vector<std::vector<std::size_t>> cut_;  // where the last class begins, for each number of classes
-};
+  std::vector<std::size_t> result;
+  std::size_t end = up_to.size() - 1;
+  for (std::size_t row = count; row-- > 0 && end > 0; end = cut[row][end]) result.push_back(up_to[end].size);
+  std::ranges::reverse(result);
+  return result;
+}
 
 }  // namespace
 
@@ -109,9 +85,7 @@ std::vector<std::size_t> size_histogram::suggest_size_classes(std::size_t max_co
       up_to.back() = {rounded, up_to.back().requests + count, up_to.back().bytes + count * bytes};
     }
   }
-  least_waste table{up_to};
-  for (std::size_t i = 0; i < std::min(max_count, up_to.size() - 1); ++i) table.add_class();
-  return table.classes();
+  return classes_of_least_waste(up_to, std::min(max_count, up_to.size() - 1));
 }
 
 std::uint64_t size_histogram::wasted_bytes(std::span<std::size_t const> size_classes) const {

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include <tidemark/core/detail/refused_call.hpp>
+#include <tidemark/core/os_memory.hpp>
 
 namespace tidemark::detail {
 

@@ -10,7 +10,7 @@
 
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/block_report.hpp>
+#include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/frame_table.hpp>
 #include <tidemark/core/detail/until_unload.hpp>

@@ -5,9 +5,8 @@
 #include <ranges>
 #include <utility>
 
-#include <tidemark/core/detail/allocate_by_halves.hpp>
+#include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/frame_table.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>

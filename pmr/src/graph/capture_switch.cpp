@@ -8,10 +8,8 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/identity.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
-#include <tidemark/core/detail/late_reports.hpp>
 #include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/graph/graph_arena.hpp>
 #include <tidemark/graph/graph_errors.hpp>

@@ -10,8 +10,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
-#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/graph/capture_switch.hpp>

@@ -5,7 +5,6 @@
 #include <string>
 
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/require.hpp>
 
 namespace tidemark {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <new>
 
-#include <tidemark/core/detail/allocate_by_halves.hpp>
+#include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/pool/detail/depot.hpp>
 
-#include <tidemark/pool/detail/cache_share.hpp>
+#include <tidemark/pool/detail/thread_cache.hpp>
 
 namespace tidemark::detail {
 
@@ -16,17 +16,17 @@ std::size_t depot::listed_bytes() const noexcept {
   return sum;
 }
 
-bool depot::lock_for_fork(fork_attempt& attempt) noexcept {
-  for (std::size_t i = 0; i < bins_.size(); ++i) {
-    if (attempt.take(bins_[i].mutex())) continue;
-    while (i-- > 0) bins_[i].mutex().unlock();
+bool depot::bin_locks::try_lock() noexcept {
+  for (std::size_t i = 0; i < of->bins_.size(); ++i) {
+    if (of->bins_[i].mutex().try_lock()) continue;
+    while (i-- > 0) of->bins_[i].mutex().unlock();
     return false;
   }
   return true;
 }
 
-void depot::unlock_after_fork(fork_side /*side*/) noexcept {
-  for (depot_bin& each : bins_) each.mutex().unlock();
+void depot::bin_locks::unlock() noexcept {
+  for (depot_bin& each : of->bins_) each.mutex().unlock();
 }
 
 }  // namespace tidemark::detail

@@ -27,33 +27,17 @@
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
+#include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/pool/memory_pressure.hpp>
 
 namespace tidemark {
 namespace {
 
-class descriptor {
- public:
-  explicit descriptor(int number = -1) noexcept : number_{number} {}
-  descriptor(descriptor&& other) noexcept : number_{std::exchange(other.number_, -1)} {}
-  descriptor& operator=(descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  [[nodiscard]] int number() const noexcept { return number_; }
-
- private:
-  int number_;
-};
-
 // Such files are a few lines, and read from their beginning each time. Empty if that fails.
 std::string read_all(std::string const& path) {
-  const descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const file_descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   std::string text(4096, '\0');
-  const ssize_t length = ::read(file.number(), text.data(), text.size());
+  const ssize_t length = ::read(file.get(), text.data(), text.size());
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, length)));
   return text;
 }
@@ -94,22 +78,22 @@ std::string events_path_of_this_process() {
 
 // Only the kernel's own files wake a reader, and a trigger may only be written to them: anything else would
 // be overwritten.
-descriptor open_kernel_file([[maybe_unused]] std::string const& path, [[maybe_unused]] int flags) {
+file_descriptor open_kernel_file([[maybe_unused]] std::string const& path, [[maybe_unused]] int flags) {
 #if defined(__linux__)
-  descriptor file{::open(path.c_str(), flags | O_CLOEXEC)};
+  file_descriptor file{::open(path.c_str(), flags | O_CLOEXEC)};
   struct statfs where{};
-  if (::fstatfs(file.number(), &where) == 0 &&
+  if (::fstatfs(file.get(), &where) == 0 &&
       (where.f_type == PROC_SUPER_MAGIC || where.f_type == CGROUP2_SUPER_MAGIC))
     return file;
 #endif
-  return descriptor{};
+  return file_descriptor{};
 }
 
-descriptor open_trigger(pressure_monitor_options const& options) {
-  descriptor file = open_kernel_file(options.psi_path, O_RDWR | O_NONBLOCK);
+file_descriptor open_trigger(pressure_monitor_options const& options) {
+  file_descriptor file = open_kernel_file(options.psi_path, O_RDWR | O_NONBLOCK);
   const std::string trigger =
       "some " + std::to_string(options.stall.count()) + " " + std::to_string(options.window.count());
-  if (::write(file.number(), trigger.c_str(), trigger.size() + 1) < 0) return descriptor{};
+  if (::write(file.get(), trigger.c_str(), trigger.size() + 1) < 0) return file_descriptor{};
   return file;
 }
 
@@ -136,7 +120,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     if (!options_.background || sources_.manual()) return;
     if (sources_.psi) trigger_ = open_trigger(options_);
     if (sources_.cgroup) events_file_ = open_kernel_file(options_.events_path, O_RDONLY);
-    sources_.psi_trigger = trigger_.number() >= 0;
+    sources_.psi_trigger = trigger_.get() >= 0;
     open_stop_pipe();
     const std::scoped_lock lock{mutex_};
     join();
@@ -151,7 +135,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
   void stop() noexcept {
     if (!thread_.joinable()) return;
     // Not by closing it: a child may have this end as well.
-    while (::write(stop_write_.number(), "", 1) < 0 && errno == EINTR) {
+    while (::write(stop_write_.get(), "", 1) < 0 && errno == EINTR) {
     }
     if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
     else thread_.join();
@@ -164,8 +148,8 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
   }
 
   void close_files() noexcept {
-    for (descriptor* const file : {&trigger_, &events_file_, &stop_read_, &stop_write_}) {
-      const descriptor closed{std::move(*file)};
+    for (file_descriptor* const file : {&trigger_, &events_file_, &stop_read_, &stop_write_}) {
+      *file = {};
     }
     sources_.psi_trigger = false;
   }
@@ -200,17 +184,16 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     const bool is_open = ::pipe(ends.data()) == 0;  // a program that another thread starts now has it as well
 #endif
     if (!is_open) throw std::system_error(errno, std::generic_category(), "pressure_monitor: pipe");
-    stop_read_ = descriptor{ends[0]};
-    stop_write_ = descriptor{ends[1]};
+    stop_read_ = file_descriptor{ends[0]};
+    stop_write_ = file_descriptor{ends[1]};
 #if !defined(__linux__)
     for (const int end : ends) (void)::fcntl(end, F_SETFD, FD_CLOEXEC);
 #endif
   }
 
   void listen() {
-    std::array<pollfd, 3> files{{{stop_read_.number(), POLLIN, 0},
-                                 {trigger_.number(), POLLPRI, 0},
-                                 {events_file_.number(), POLLPRI, 0}}};
+    std::array<pollfd, 3> files{
+        {{stop_read_.get(), POLLIN, 0}, {trigger_.get(), POLLPRI, 0}, {events_file_.get(), POLLPRI, 0}}};
     while (true) {
       // The kernel reports a change until this very descriptor has been read.
       if (files[2].fd >= 0) {
@@ -231,7 +214,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
   std::optional<std::uint64_t> stalled_;  // as last read
   std::optional<std::uint64_t> events_;
   std::atomic<std::uint64_t> signals_{0};
-  descriptor trigger_, events_file_, stop_read_, stop_write_;
+  file_descriptor trigger_, events_file_, stop_read_, stop_write_;
   std::thread thread_;
 };
 

@@ -8,10 +8,8 @@
 #include <new>
 #include <utility>
 
-#include <tidemark/core/detail/block_report.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/pool/global_pool.hpp>
@@ -45,11 +43,7 @@ reuse_cache_options completed(reuse_cache_options options) noexcept {
 reuse_cache::reuse_cache(reuse_cache_options const& options)
     : options_{completed(options)},
       look_from_bytes_{look_from_bytes(options)},
-      kept_{{.max_cached_bytes = options_.max_cached_bytes,
-             .max_blocks_per_size = options_.max_blocks_per_size,
-             .oldest_first = options_.reuse == reuse_order::oldest,
-             .largest_first = options_.eviction == eviction_order::largest},
-            options_.bookkeeping},
+      kept_{options_.max_cached_bytes, options_.max_blocks_per_size, options_.bookkeeping},
       counts_{.name = options_.name} {
   if (options_.relief.call == nullptr)
     pressure_ = detail::on_memory_pressure_of(this, [this] { respond_to_pressure(); });

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/allocate_by_halves.hpp>
 #include <tidemark/core/units.hpp>
 
 namespace tidemark::detail {
@@ -62,7 +62,7 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
     slabs_.swap(grown);
   }
   blocks = bytes / block_bytes;
-  const slab added{first, blocks, index, blocks, 0, nullptr, 0, false, nullptr, nullptr, nullptr};
+  const slab added{first, blocks, index, blocks, 0, nullptr, 0, false};
   slabs_.insert(std::ranges::upper_bound(slabs_, first, {}, &slab::first), added);
   its_class.carving = first;
   its_class.blocks += blocks;
@@ -103,80 +103,60 @@ block_chain slab_store::take_stranded(std::size_t index, std::size_t max_bytes) 
   return chain;
 }
 
-// Blocks of one slab in a row stay linked as they are: only the links between such runs are written.
-slab_store::slab* slab_store::thread_by_slab(free_block* list) noexcept {
-  slab* first_met = nullptr;
-  slab** end_of_met = &first_met;
-  while (list != nullptr) {
-    slab& its_slab = *find(address_of(list));
-    if (its_slab.counted == 0) {
-      its_slab.first_counted = list;
-      *end_of_met = &its_slab;
-      end_of_met = &its_slab.next_met;
-    } else {
-      link(its_slab.last_counted,
-           list);  // NOLINT(readability-suspicious-call-argument): it is the next there
-    }
-    const std::uintptr_t first = its_slab.first;
-    const std::size_t bytes = bytes_of(its_slab);
-    std::size_t run = 0;
-    do {
-      its_slab.last_counted = list;
-      list = next_of(list);
-      ++run;
-    } while (list != nullptr && address_of(list) - first < bytes);
-    its_slab.counted += run;
-  }
-  return first_met;
-}
-
-free_block* slab_store::joined(slab* met) noexcept {
-  free_block* list = nullptr;
-  free_block* last = nullptr;
-  for (slab* s = met; s != nullptr; s = std::exchange(s->next_met, nullptr)) {
-    if (!s->leaving) {
-      if (last == nullptr) list = s->first_counted;
-      else link(last, s->first_counted);  // NOLINT(readability-suspicious-call-argument): it is the next
-      last = s->last_counted;
-    }
-    s->counted = 0;
-    s->first_counted = s->last_counted = nullptr;
-  }
-  if (last != nullptr) link(last, nullptr);
-  return list;
+slab_store::slab& slab_store::slab_of(free_block const* block, slab* guess) noexcept {
+  const std::uintptr_t address = address_of(block);
+  return guess != nullptr && address - guess->first < bytes_of(*guess) ? *guess : *find(address);
 }
 
 std::size_t slab_store::release_free_slabs(std::size_t index, block_chain& list,
                                            std::size_t bytes_wanted) noexcept {
-  slab* const met = thread_by_slab(list.first);
-  std::size_t gone = 0;
-  std::size_t bytes_gone = 0;  // stranded blocks of slabs included
-  const auto consider = [&](slab& s) {
-    const bool enough = bytes_gone >= bytes_wanted;
-    if (enough || s.leaving || s.counted + s.uncarved + s.stranded != s.blocks) return;
-    s.leaving = true;
-    list.blocks -= s.counted;
-    gone += s.counted + s.uncarved;
-    bytes_gone += bytes_of(s);
-  };
-  if (slab* carving = find(of_class_[index].carving); carving != nullptr && carving->index == index) {
-    consider(*carving);
+  slab* of = nullptr;
+  for (free_block* block = list.first; block != nullptr; block = next_of(block)) {
+    of = &slab_of(block, of);
+    ++of->listed;
   }
-  if (std::exchange(of_class_[index].may_be_free, false)) {
-    for (slab& s : slabs_) {
-      if (s.index == index) consider(s);
+  std::size_t blocks_gone = 0, bytes_gone = 0;  // bytes with stranded blocks
+  bool is_listed = false;                       // some blocks that leave
+  for (slab& s : slabs_) {
+    if (s.index != index) continue;
+    if (bytes_gone < bytes_wanted && s.listed + s.uncarved + s.stranded == s.blocks) {
+      s.leaving = true;
+      is_listed = is_listed || s.listed > 0;
+      blocks_gone += s.listed + s.uncarved;
+      bytes_gone += bytes_of(s);
     }
-    of_class_[index].may_be_free = bytes_gone >= bytes_wanted;  // then some were not considered
+    s.listed = 0;
   }
-  for (slab* s = met; s != nullptr && bytes_gone < bytes_wanted; s = s->next_met) consider(*s);
-  list.first = joined(met);
-  if (bytes_gone == 0) return gone;
+  if (is_listed) remove_leaving(list);
+  if (bytes_gone == 0) return 0;
   std::erase_if(slabs_, [&](slab const& s) {
     if (!s.leaving) return false;
     return_to_upstream(s);
     return true;
   });
-  return gone;
+  return blocks_gone;
+}
+
+// Writes a link only where blocks between two leave.
+void slab_store::remove_leaving(block_chain& list) noexcept {
+  slab* of = nullptr;
+  free_block* last = nullptr;  // of those that stay
+  bool has_left = false;       // a block behind it
+  for (free_block *block = std::exchange(list.first, nullptr), *next = nullptr; block != nullptr;
+       block = next) {
+    next = next_of(block);
+    of = &slab_of(block, of);
+    if (of->leaving) {
+      has_left = true;
+      --list.blocks;
+      continue;
+    }
+    if (last == nullptr) list.first = block;
+    else if (has_left) link(last, block);  // NOLINT(readability-suspicious-call-argument): it is the next
+    has_left = false;
+    last = block;
+  }
+  if (last != nullptr) link(last, nullptr);
 }
 
 std::size_t slab_store::set_aside(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept {
@@ -195,8 +175,6 @@ std::size_t slab_store::set_aside(std::size_t index, block_chain& list, std::siz
   its_slab.stranded_list = first;
   its_slab.stranded += blocks;
   of_class_[index].stranding = its_slab.first;
-  // Other threads may have freed the last of its blocks since the trim looked for such slabs.
-  if (its_slab.stranded + its_slab.uncarved == its_slab.blocks) of_class_[index].may_be_free = true;
   return blocks;
 }
 
@@ -254,9 +232,6 @@ char const* slab_store::broken_invariant() const noexcept {
       ++listed;
     }
     if (listed != s.stranded) return "stranded == length of the stranded list";
-    if (s.uncarved + s.stranded == s.blocks && find(of_class_[s.index].carving) != &s &&
-        !of_class_[s.index].may_be_free)
-      return "a slab without live and listed blocks is being carved, or its class may be free";
     held += bytes_of(s);
     stranded += s.stranded * classes_.bytes(s.index);
     uncarved += s.uncarved * classes_.bytes(s.index);

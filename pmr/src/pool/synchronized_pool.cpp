@@ -6,10 +6,10 @@
 #include <new>
 #include <utility>
 
-#include <tidemark/core/detail/block_report.hpp>
+#include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/frame_table.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
-#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/violation.hpp>
 
 namespace tidemark {
 

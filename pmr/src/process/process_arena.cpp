@@ -7,8 +7,8 @@
 #include <thread>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/violation.hpp>
 
 namespace tidemark {
 

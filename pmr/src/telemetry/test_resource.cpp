@@ -13,7 +13,6 @@
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/identity.hpp>
-#include <tidemark/core/detail/late_reports.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
+#include <tidemark/core/violation.hpp>
 
 namespace tidemark {
 namespace {

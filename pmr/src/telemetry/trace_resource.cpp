@@ -6,8 +6,8 @@
 #include <mutex>
 #include <utility>
 
-#include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/violation.hpp>
 
 namespace tidemark {
 

@@ -14,7 +14,6 @@
 
 #include <tidemark/core/detail/pressure_callbacks.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/pool/global_pool.hpp>

@@ -10,7 +10,6 @@
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>

@@ -20,7 +20,7 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/borrowed_memory.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/right_form.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/upstream_memory.hpp>
 #include <tidemark/core/violation.hpp>

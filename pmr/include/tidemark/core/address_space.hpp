@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `address_space`, `ordered_space`, `reporting_space`: concepts of where an arena's memory comes from.
+/// `address_space`, `ordered_space`, `reporting_space`: concepts of where an arena's memory comes from; and
+/// memory whose wanted size is a wish.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory_resource>
+#include <new>
 
 #include <tidemark/core/byte_range.hpp>
 
@@ -144,3 +147,25 @@ template <address_space S>
 
 }  // namespace detail
 }  // namespace tidemark
+
+namespace tidemark::detail {
+
+/// `reserve_by_halves` from an upstream: `unit_bytes` bytes for each unit, and `extra_bytes` besides. A `std::bad_alloc`
+/// refuses more than `needed`.
+/// @throws what the upstream throws for `needed`, and every other exception
+[[nodiscard]] inline byte_range allocate_by_halves(std::pmr::memory_resource& upstream, std::size_t needed,
+                                                   std::size_t wanted, std::size_t unit_bytes,
+                                                   std::size_t align, std::size_t extra_bytes = 0) {
+  const auto take = [&](std::size_t units) -> byte_range {
+    const std::size_t bytes = units * unit_bytes + extra_bytes;
+    if (units == needed) return {reinterpret_cast<std::uintptr_t>(upstream.allocate(bytes, align)), bytes};
+    try {
+      return {reinterpret_cast<std::uintptr_t>(upstream.allocate(bytes, align)), bytes};
+    } catch (std::bad_alloc const&) {
+      return {};
+    }
+  };
+  return reserve_by_halves(needed, wanted, take);
+}
+
+}  // namespace tidemark::detail

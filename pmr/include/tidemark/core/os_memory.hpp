@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `os_memory`: the calls tidemark makes to the operating system, in one replaceable table.
+/// `os_memory`: the calls tidemark makes to the operating system, in one replaceable table, and a call that
+/// was refused.
 #pragma once
 
 #include <cstddef>
@@ -55,3 +56,17 @@ os_memory* set_default_os_memory(os_memory* table) noexcept;
 [[nodiscard]] std::uint64_t entropy_seed();
 
 }  // namespace tidemark
+
+namespace tidemark::detail {
+
+/// A call of the system that was refused memory or addresses.
+struct refused_call {
+  int error = 0;           ///< errno; 0: the call does not say
+  std::size_t bytes = 0;   ///< that it was for
+  bool is_commit = false;  ///< of memory behind reserved addresses, and not of addresses
+};
+
+/// Returns the pages of the heap that no block needs, with glibc; elsewhere it does nothing. O(free blocks).
+void trim_heap() noexcept;
+
+}  // namespace tidemark::detail

@@ -8,7 +8,6 @@
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
-#include <tidemark/core/detail/refused_call.hpp>
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/core/units.hpp>
 

@@ -8,7 +8,7 @@
 #include <source_location>
 #include <type_traits>
 
-#include <tidemark/core/detail/call_site.hpp>
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/macros.hpp>
 
 namespace tidemark {

@@ -19,8 +19,6 @@
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/require.hpp>
-#include <tidemark/core/detail/right_form.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>

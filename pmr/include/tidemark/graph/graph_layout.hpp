@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tidemark/core/detail/fnv.hpp>
+#include <tidemark/core/detail/align.hpp>
 
 namespace tidemark {
 

@@ -7,9 +7,9 @@
 #include <concepts>
 #include <memory_resource>
 
-#include <tidemark/core/detail/right_form.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/pool/detail/basic_pool.hpp>
-#include <tidemark/pool/detail/pool_blocks.hpp>
+#include <tidemark/pool/detail/block_store.hpp>
 #include <tidemark/pool/memory_pressure.hpp>
 #include <tidemark/pool/pool_options.hpp>
 

@@ -14,7 +14,7 @@
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/right_form.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/core/units.hpp>
@@ -22,19 +22,6 @@
 #include <tidemark/pool/memory_pressure.hpp>
 
 namespace tidemark {
-
-/// Which of the ready blocks of a size is allocated first.
-enum class reuse_order {
-  newest,  ///< the one deallocated last: it is likeliest to be in a host's caches
-  oldest,  ///< the one that has been ready for longest, so that all of a size take turns
-};
-
-/// Which ready blocks go to the upstream where they are more bytes than may be kept. Of a size it is always
-/// the oldest.
-enum class eviction_order {
-  oldest,   ///< those that have been ready for longest
-  largest,  ///< the largest: the fewest blocks, and the fewest calls of the upstream
-};
 
 /// What makes room where the upstream of a reuse cache has none.
 struct reuse_relief {
@@ -59,10 +46,6 @@ struct reuse_cache_options {
   std::size_t max_cached_bytes = 1 * GiB;
   /// The same in blocks of one size and alignment; 0: without limit.
   std::size_t max_blocks_per_size = 0;
-  /// Which of the ready blocks of a size is allocated first.
-  reuse_order reuse = reuse_order::newest;
-  /// Which ready blocks go to the upstream where they exceed `max_cached_bytes`.
-  eviction_order eviction = eviction_order::oldest;
   /// What is called where the upstream throws std::bad_alloc, before it is called for the second and last
   /// time. It is called without a lock, by any thread that allocates, and may use the cache. Null:
   /// `collect()`, and if the upstream throws again `collect(true)`, so that it is called up to three times.
@@ -124,17 +107,16 @@ struct reuse_cache_stats {
 /// void* next = tensors.allocate(4096, 256);         // `gradient` if the event is done, and not before
 /// ```
 /// A block that is *ready*, deallocated without a fence or behind one that was found to be done, goes to the
-/// next request of its size: the last one first, or with `reuse_order::oldest` the first one. A block that is
-/// *pending*, behind a fence not found to be done, goes nowhere, not to the upstream either. Fences are
+/// next request of its size: the one that has been ready for longest first. A block that is *pending*, behind a
+/// fence not found to be done, goes nowhere, not to the upstream either. Fences are
 /// queried when a request finds no ready block (those of its size, at most 32), in `collect` (all), and,
 /// where the limit is below 1 GiB or as much is kept, in each deallocation (2 of any size); each time
 /// others, so that none is passed over for long, in whatever order they become done. Of fences with one order
 /// (`reuse_fence::order`), such as events of one stream, only the first is queried, and the next if that is
 /// done.
 ///
-/// Ready blocks are kept up to `max_cached_bytes` bytes and `max_blocks_per_size` blocks of a size. Beyond,
-/// those that have been ready for longest go to the upstream, or with `eviction_order::largest` the largest
-/// ones, and no more than need be; of a size always the oldest. A block that alone exceeds the limit goes
+/// Ready blocks are kept up to `max_cached_bytes` bytes and `max_blocks_per_size` blocks of a size. Beyond, the
+/// largest go to the upstream, which are the fewest, and no more than need be; of a size always the oldest. A block that alone exceeds the limit goes
 /// itself. Pending blocks do not count and stay; one that is found to be done counts from then on. Where the
 /// upstream throws std::bad_alloc, `collect()`, and then `collect(true)`, make room, and it is called again
 /// each time; or `reuse_cache_options::relief` does, and it is called once more.
@@ -148,9 +130,8 @@ struct reuse_cache_stats {
 /// - `cached_bytes <= max_cached_bytes` and `ready blocks of a size <= max_blocks_per_size`, where these are
 ///   not 0
 ///
-/// Complexity: allocate and deallocate O(1) expected above the upstream's and at most 32 fences', plus what
-/// goes to the upstream, O(1) each, or O(log(sizes)) amortised with `eviction_order::largest`, and O(orders)
-/// for a block that becomes pending or is no longer. A request queries as many fences as its size's pending
+/// Complexity: allocate and deallocate O(log(sizes)) above the upstream's and at most 32 fences', plus what goes
+/// to the upstream, and O(orders) for a block that becomes pending or is no longer. A request queries as many fences as its size's pending
 /// blocks have orders, and those without. Records are allocated as more blocks are kept than ever before,
 /// none once warm.
 /// Thread-safety: any thread, any function, except construction, destruction and `check_invariants()`. One

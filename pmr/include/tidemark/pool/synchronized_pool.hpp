@@ -12,12 +12,12 @@
 #include <memory_resource>
 #include <mutex>
 
-#include <tidemark/core/detail/adaptive_mutex.hpp>
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/block_ledger.hpp>
-#include <tidemark/core/detail/call_site.hpp>
+#include <tidemark/core/detail/brief_lock.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/right_form.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>

@@ -14,7 +14,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/core/detail/right_form.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/process/detail/process_format.hpp>

@@ -15,9 +15,9 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/arena/arena_options.hpp>
-#include <tidemark/core/detail/call_site.hpp>
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/core/detail/right_form.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/virtual_memory.hpp>

@@ -6,7 +6,7 @@
 #include <source_location>
 #include <utility>
 
-#include <tidemark/core/detail/call_site.hpp>
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/diagnose/detail/named_range.hpp>
 #include <tidemark/team/shared_arena.hpp>

@@ -9,7 +9,7 @@
 #include <memory_resource>
 #include <type_traits>
 
-#include <tidemark/core/detail/right_form.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/telemetry/detail/resource_adaptor.hpp>
 

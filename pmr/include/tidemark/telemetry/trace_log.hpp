@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/usage_counter.hpp>
+#include <tidemark/core/resource_stats.hpp>
 #include <tidemark/telemetry/detail/trace_file.hpp>
 
 namespace tidemark {

@@ -13,8 +13,8 @@
 #include <string>
 #include <type_traits>
 
-#include <tidemark/core/detail/invariant_check.hpp>
-#include <tidemark/core/detail/right_form.hpp>
+#include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/violation.hpp>
 #include <tidemark/workspace/detail/slot_list.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
 #include <tidemark/workspace/workspace_acquisition.hpp>

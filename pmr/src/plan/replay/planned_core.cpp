@@ -13,10 +13,9 @@
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/require.hpp>
-#include <tidemark/core/detail/trim_heap.hpp>
+#include <tidemark/core/os_memory.hpp>
+#include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 

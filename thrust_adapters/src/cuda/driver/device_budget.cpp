@@ -2,6 +2,7 @@
 #include <tidemark/cuda/driver/device_budget.hpp>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -129,7 +130,7 @@ bool device_budget::ask(giver kind, entry const* but) noexcept {
   bool any = false;
   for (std::shared_ptr<entry> const& each : asked) {
     if (each.get() == but || each->kind != kind || !enter(*each)) continue;
-    const tidemark::detail::gate_leaver leaves{each->gate};
+    const std::lock_guard leaves{each->gate, std::adopt_lock};
     any = each->call() || any;
   }
   return any;

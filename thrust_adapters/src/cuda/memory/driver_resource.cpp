@@ -5,9 +5,8 @@
 #include <limits>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/block_report.hpp>
+#include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/require.hpp>
 #include <tidemark/core/violation.hpp>
 
 #include "../driver/driver_errors.hpp"

@@ -95,8 +95,6 @@ reuse_cache_options device_cache::options_of_cache() {
   return {
       .max_cached_bytes = *options_.max_cached_bytes,
       .max_blocks_per_size = options_.max_blocks_per_size,
-      .reuse = reuse_order::oldest,
-      .eviction = eviction_order::largest,
       .relief = {.call = [](void* cache) noexcept { return static_cast<device_cache*>(cache)->relieve(); },
                  .context = this},
       .query_scope = {.call =

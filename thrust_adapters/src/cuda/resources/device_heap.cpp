@@ -9,7 +9,6 @@
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/allocate_by_halves.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>

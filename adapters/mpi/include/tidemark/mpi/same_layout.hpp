@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/detail/fnv.hpp>
+#include <tidemark/core/detail/align.hpp>
 #include <tidemark/graph/graph_layout.hpp>
 #include <tidemark/mpi/detail/calls.hpp>
 #include <tidemark/mpi/detail/mpi_header.hpp>

@@ -11,7 +11,7 @@
 
 #include <tidemark/arena/detail/arena_state.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 
 namespace tidemark::detail {

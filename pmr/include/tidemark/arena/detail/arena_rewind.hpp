@@ -10,9 +10,9 @@
 #include <utility>
 
 #include <tidemark/arena/detail/arena_state.hpp>
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/call_site.hpp>
-#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
 
 namespace tidemark::detail {
 

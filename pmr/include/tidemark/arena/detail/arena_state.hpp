@@ -17,13 +17,12 @@
 #include <tidemark/arena/detail/arena_records.hpp>
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/alignment_gaps.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/frame_table.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
-#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/core/upstream_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/core/virtual_memory.hpp>
 

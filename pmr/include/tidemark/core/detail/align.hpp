@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Arithmetic on addresses and sizes that must be multiples of a power of two. Owns nothing.
+/// Arithmetic on addresses and sizes, which must be multiples of a power of two, and hashes. Owns nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 
 namespace tidemark::detail {
 
@@ -42,6 +43,20 @@ static_assert(sizeof(std::size_t) == sizeof(std::uintptr_t), "tidemark computes 
   return b != 0 && a > (std::numeric_limits<std::size_t>::max)() / b
              ? (std::numeric_limits<std::size_t>::max)()
              : a * b;
+}
+
+inline constexpr std::uint64_t fnv_basis = 0xCBF2'9CE4'8422'2325u;  ///< the hash of nothing
+inline constexpr std::uint64_t fnv_prime = 0x100'0000'01B3u;
+
+/// Continues a hash with the characters of a text.
+[[nodiscard]] constexpr std::uint64_t fnv_more(std::uint64_t hash, std::string_view text) noexcept {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * fnv_prime;
+  return hash;
+}
+/// Continues a hash with the bytes of a number, the lowest first.
+[[nodiscard]] constexpr std::uint64_t fnv_more(std::uint64_t hash, std::uint64_t value) noexcept {
+  for (int shift = 0; shift < 64; shift += 8) hash = (hash ^ (value >> shift & 0xFF)) * fnv_prime;
+  return hash;
 }
 
 }  // namespace tidemark::detail

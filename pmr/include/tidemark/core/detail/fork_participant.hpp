@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `fork_participant`: an object whose locks `fork()` takes, so that a child finds them free and what they
-/// guard whole. Owns nothing.
+/// guard whole. `std_sync`: the atomics and locks of production. Owns nothing.
 #pragma once
 
 #include <pthread.h>
@@ -15,12 +15,10 @@
 #include <utility>
 
 #include <tidemark/core/detail/brief_lock.hpp>
+#include <tidemark/core/detail/std_atomics.hpp>
 #include <tidemark/core/macros.hpp>
 
 namespace tidemark::detail {
-
-/// In which process a fork has returned.
-enum class fork_side { parent, child };
 
 /// One round of taking the locks of all participants. A lock that stays taken for some time ends it: its
 /// holder may be waiting for one that the fork has. So locks need no common order.
@@ -62,36 +60,6 @@ std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexc
 /// the owner by the number that the thread had in the parent.
 void hold_in_child(pthread_mutex_t& mutex) noexcept;
 
-/// What a fork has done with one lock.
-///
-/// A lock that the forking thread holds itself, because it forks inside a call of an upstream, is left alone:
-/// that thread continues in the child, owns the lock there, and unlocks it as often as it locked it.
-///
-/// Invariant: `!(is_taken_ && is_forking_threads_)`.
-class fork_hold {
- public:
-  template <class Mutex>
-  [[nodiscard]] bool take(Mutex& mutex, fork_attempt& attempt) noexcept {
-    if constexpr (requires { mutex.native_handle(); })
-      is_forking_threads_ = is_held_by_this_thread(*mutex.native_handle());
-    return is_forking_threads_ || (is_taken_ = attempt.take(mutex));
-  }
-  template <class Mutex>
-  void give_up(Mutex& mutex, fork_side side) noexcept {
-    const bool is_child = side == fork_side::child;
-    if constexpr (requires { mutex.native_handle(); })
-      if (is_child && is_forking_threads_) hold_in_child(*mutex.native_handle());
-    if (!std::exchange(is_taken_, false)) return;
-    // A recursive mutex knows its owner by its number in the kernel, which is another in the child.
-    if (is_child && std::is_same_v<Mutex, std::recursive_mutex>) std::construct_at(&mutex);
-    else mutex.unlock();
-  }
-
- private:
-  bool is_taken_ = false;
-  bool is_forking_threads_ = false;
-};
-
 /// An object that any thread may use, also in a child that was forked while other threads used it.
 ///
 /// Before a fork the locks of all participants are taken, so that no other thread is changing what they
@@ -120,7 +88,7 @@ class fork_participant {
   friend struct fork_list;
   /// Takes all of the object's locks, or none.
   [[nodiscard]] virtual bool lock_for_fork(fork_attempt& attempt) noexcept = 0;
-  virtual void unlock_after_fork(fork_side side) noexcept = 0;
+  virtual void unlock_after_fork(bool is_child) noexcept = 0;
   /// In a child, once all locks are free: cleans up after the threads that do not exist there. There is one
   /// thread, so that no lock need be taken; the forking thread may hold some.
   virtual void adapt_to_child() noexcept {}
@@ -132,10 +100,16 @@ class fork_participant {
 };
 
 /// A mutex that is a participant of its own.
+///
+/// A lock that the forking thread holds itself, because it forks inside a call of an upstream, is left alone:
+/// that thread continues in the child, owns the lock there, and unlocks it.
+///
+/// Invariant: `!(is_taken_ && is_forking_threads_)`.
 template <class Mutex = std::mutex>
 class fork_safe final : fork_participant {
  public:
   fork_safe() noexcept { join(); }
+  explicit fork_safe(Mutex mutex) noexcept : mutex_{mutex} { join(); }
   fork_safe(fork_safe const&) = delete;
   fork_safe& operator=(fork_safe const&) = delete;
   ~fork_safe() { leave(); }
@@ -150,8 +124,7 @@ class fork_safe final : fork_participant {
   [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
   /// True if the calling thread holds the mutex, and may not lock it once more.
   [[nodiscard]] bool is_held_by_this_thread() noexcept {
-    if constexpr (requires { mutex_.native_handle(); } && !std::is_same_v<Mutex, std::recursive_mutex>)
-      return detail::is_held_by_this_thread(*mutex_.native_handle());
+    if constexpr (has_owner) return detail::is_held_by_this_thread(*mutex_.native_handle());
     return false;
   }
   void unlock() { mutex_.unlock(); }
@@ -167,36 +140,26 @@ class fork_safe final : fork_participant {
   using fork_participant::leave;
 
  private:
-  bool lock_for_fork(fork_attempt& attempt) noexcept override { return hold_.take(mutex_, attempt); }
-  void unlock_after_fork(fork_side side) noexcept override { hold_.give_up(mutex_, side); }
+  static constexpr bool has_owner = requires(Mutex& mutex) { mutex.native_handle(); };
+
+  bool lock_for_fork(fork_attempt& attempt) noexcept override {
+    is_forking_threads_ = is_held_by_this_thread();
+    return is_forking_threads_ || (is_taken_ = attempt.take(mutex_));
+  }
+  void unlock_after_fork(bool is_child) noexcept override {
+    if constexpr (has_owner)
+      if (is_child && is_forking_threads_) hold_in_child(*mutex_.native_handle());
+    if (std::exchange(is_taken_, false)) mutex_.unlock();
+  }
   void adapt_to_child() noexcept override {
     if (adapt_ != nullptr) adapt_(object_);
   }
 
   Mutex mutex_;
-  fork_hold hold_;
+  bool is_taken_ = false;            // by a fork
+  bool is_forking_threads_ = false;  // a fork has left it to its thread
   void* object_ = nullptr;
   void (*adapt_)(void*) noexcept = nullptr;
-};
-
-/// Makes an object a participant that has more than one lock, or something to do in a child: of its
-/// `lock_for_fork`, `unlock_after_fork` and `adapt_to_child`. The last member of the object.
-template <class Object>
-class fork_member final : fork_participant {
- public:
-  explicit fork_member(Object& object) noexcept : object_{&object} {}
-  fork_member(fork_member const&) = delete;
-  fork_member& operator=(fork_member const&) = delete;
-  ~fork_member() { leave(); }
-  using fork_participant::join;
-  using fork_participant::leave;
-
- private:
-  bool lock_for_fork(fork_attempt& attempt) noexcept override { return object_->lock_for_fork(attempt); }
-  void unlock_after_fork(fork_side side) noexcept override { object_->unlock_after_fork(side); }
-  void adapt_to_child() noexcept override { object_->adapt_to_child(); }
-
-  Object* object_;
 };
 
 /// The number of the calling thread if the address is on its stack, and that stack is one that is used again
@@ -206,5 +169,10 @@ class fork_member final : fork_participant {
 /// In a child: whether the thread that `stack_owner_of` returned does not exist there. @pre called by the
 /// thread that forked, before it makes others.
 [[nodiscard]] bool is_lost(unsigned long long stack_owner) noexcept;
+
+/// The policy of code that takes locks as well.
+struct std_sync : std_atomics {
+  using mutex = fork_safe<>;
+};
 
 }  // namespace tidemark::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The largest request, and calls of an upstream that reject larger ones. Owns nothing.
+/// Checks of arguments: the largest request, calls of an upstream that reject larger ones, alignments, and
+/// constructors that name the right form. Owns nothing.
 #pragma once
 
 #include <cstddef>
@@ -37,5 +38,13 @@ inline void require_possible(char const* resource, std::size_t bytes, std::size_
 [[nodiscard]] constexpr char const* name_or(char const* name, char const* default_name) noexcept {
   return name != nullptr ? name : default_name;
 }
+
+/// @throws std::invalid_argument with a sentence if `align` is not a power of two.
+void require_power_of_two(char const* kind, char const* name, std::size_t align);
+
+/// False for every type: `static_assert(right_form<T>, "write …")` in a template of a wrong form fails with
+/// one sentence where the form is used, and only there.
+template <class T>
+inline constexpr bool right_form = false;
 
 }  // namespace tidemark::detail

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include <tidemark/core/detail/std_sync.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
 
 namespace tidemark::detail {
 

@@ -13,7 +13,7 @@
 #include <new>
 
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/std_sync.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/macros.hpp>
 
 namespace tidemark::detail {

@@ -13,7 +13,7 @@
 
 #include <tidemark/core/detail/brief_lock.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/single_writer.hpp>
+#include <tidemark/core/detail/std_atomics.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/epoch/detail/epoch_slabs.hpp>
 #include <tidemark/epoch/detail/tracked_block.hpp>

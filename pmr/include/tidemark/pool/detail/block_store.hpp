@@ -7,17 +7,72 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstring>
 #include <limits>
+#include <memory_resource>
 #include <new>
 
+#include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 #include <tidemark/pool/detail/coalescing_heap.hpp>
-#include <tidemark/pool/detail/large_blocks.hpp>
 #include <tidemark/pool/detail/slab_store.hpp>
 #include <tidemark/pool/pool_options.hpp>
 
 namespace tidemark::detail {
+
+/// Blocks of any size and alignment with at least 32 bytes in front, which link them: freeing one is O(1),
+/// and `release()` finds them all.
+///
+/// Invariant: `used_bytes() == sum over live blocks`.
+///
+/// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. One thread at a time.
+class large_blocks {
+ public:
+  explicit large_blocks(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
+  large_blocks(large_blocks const&) = delete;
+  large_blocks& operator=(large_blocks const&) = delete;
+  ~large_blocks() { release(); }
+
+  /// A block from the upstream. @throws std::bad_alloc, or what the upstream throws; nothing has changed
+  /// then.
+  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align);
+  /// Returns a block to the upstream. O(1).
+  void deallocate(void* memory) noexcept;
+  /// Returns everything to the upstream, also live blocks.
+  void release() noexcept;
+
+  /// Of live blocks, as they were requested.
+  [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
+
+  /// The first invariant that does not hold, as a formula; null if all do. O(blocks).
+  [[nodiscard]] char const* broken_invariant() const noexcept;
+
+ private:
+  // Where the upstream's memory begins, so that leak checkers find a pointer to it; the block follows at the
+  // next aligned address.
+  struct alignas(16) header {
+    header* previous;
+    header* next;
+    std::size_t bytes;  // of the block
+    std::size_t align;  // of the upstream's memory; stored just before the block, too
+  };
+  static_assert(offsetof(header, align) + sizeof(std::size_t) == sizeof(header));
+
+  [[nodiscard]] static std::size_t offset_of_block(std::size_t align) noexcept {
+    return align_up(sizeof(header), align);
+  }
+  [[nodiscard]] static header* header_of(void* memory) noexcept {
+    auto* const first = static_cast<std::byte*>(memory);
+    std::size_t align;
+    std::memcpy(&align, first - sizeof align, sizeof align);
+    return reinterpret_cast<header*>(first - offset_of_block(align));
+  }
+
+  std::pmr::memory_resource* upstream_;
+  header* live_ = nullptr;
+  std::size_t used_bytes_ = 0;
+};
 
 /// Takes memory from the upstream and returns it, for `pool` and for `synchronized_pool`.
 ///
@@ -250,6 +305,58 @@ class block_store {
   std::atomic<std::size_t> max_free_bytes_;
   std::size_t max_heap_block_bytes_;
   block_counts counts_{};
+};
+
+/// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on a host. They count free
+/// ranges of the heap and uncarved blocks as cached, too.
+class pool_blocks : public block_cache {
+ public:
+  static constexpr char const* kind = "pool";
+  static constexpr bool host_accessible = true;
+  static constexpr std::size_t default_alignment = alignof(std::max_align_t);
+
+  /// @param upstream null: the default resource.
+  /// @throws std::invalid_argument for impossible sizes of classes, or what the upstream throws.
+  pool_blocks(pool_options const& options, std::pmr::memory_resource* upstream);
+
+  /// Where `take` returned null. @throws what the upstream throws, after `release_free(0)` and another call.
+  [[nodiscard]] void* take_slow(std::size_t bytes, std::size_t align);
+  /// Where `give` returned `result`, which is not `listed`.
+  void give_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept;
+
+  /// Returns large blocks and free slabs to the upstream until no more than that is free, stranded blocks
+  /// included. @return bytes.
+  std::size_t release_free(std::size_t target_bytes) noexcept { return store_.release_free(target_bytes); }
+  /// Strands blocks until no more than that is cached.
+  void strand(std::size_t target_bytes) noexcept { store_.strand(target_bytes); }
+  /// Returns everything to the upstream.
+  void release() noexcept {
+    store_.release();
+    forget();
+  }
+
+  /// The options that hold.
+  [[nodiscard]] pool_options const& options() const noexcept { return options_; }
+  [[nodiscard]] block_counts counts() const noexcept;
+  [[nodiscard]] std::size_t requested_bytes() const noexcept {
+    return block_cache::requested_bytes() + store_.requested_large_bytes();
+  }
+  [[nodiscard]] std::size_t stranded_bytes() const noexcept { return store_.stranded_bytes(); }
+  /// Of those, blocks of the classes.
+  [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return store_.stranded_block_bytes(); }
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return store_.held_bytes(); }
+  /// Of live blocks of the classes.
+  [[nodiscard]] std::size_t live_bytes() const noexcept { return store_.reachable_bytes() - cached_bytes(); }
+  /// The first invariant that does not hold, as a formula; null if all do. O(free blocks * log(slabs)).
+  [[nodiscard]] char const* broken_invariant() const noexcept;
+
+ private:
+  void drain_pending_work() noexcept {
+    if (take_pending_work()) (void)release_free(0);  // memory is short
+  }
+
+  pool_options options_;
+  block_store<block_cache> store_;
 };
 
 }  // namespace tidemark::detail

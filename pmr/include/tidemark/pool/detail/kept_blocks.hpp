@@ -7,14 +7,12 @@
 #include <compare>
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory_resource>
 #include <mutex>
 #include <span>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 
@@ -34,10 +32,10 @@ struct kept_block {
   std::size_t bytes = 0;              // as requested
   std::size_t align = 0;              // as requested
   reuse_fence fence;                  // empty: ready
-  void const* order = nullptr;        // the fence's, which is queried once
+  void const* order = nullptr;        // the fence's, or this record's address: then it is in no other's order
   bool is_queried = false;            // a thread asks the fence, without the lock: the block stays
   blocks_of_size* of_size = nullptr;  // of its size and alignment; may be gone once the block has left it
-  links in_all;                       // ready, pending, leaving or spare: always in one of these lists
+  links in_all;                       // pending, leaving or spare
   links in_size;                      // ready or pending: in one of `of_size`
 };
 
@@ -48,7 +46,6 @@ class kept_list {
   [[nodiscard]] bool empty() const noexcept { return front_ == nullptr; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] kept_block* front() const noexcept { return front_; }
-  [[nodiscard]] kept_block* back() const noexcept { return back_; }
   [[nodiscard]] static kept_block* after(kept_block const& block) noexcept { return (block.*Links).next; }
 
   void push_back(kept_block& block) noexcept {
@@ -63,12 +60,6 @@ class kept_list {
     (around.previous != nullptr ? (around.previous->*Links).next : front_) = around.next;
     (around.next != nullptr ? (around.next->*Links).previous : back_) = around.previous;
     --size_;
-  }
-  /// The first becomes the last. @pre not empty.
-  void rotate() noexcept {
-    kept_block& first = *front_;
-    remove(first);
-    push_back(first);
   }
   /// Takes over all of `other`, behind its own.
   void append(kept_list& other) noexcept {
@@ -91,18 +82,18 @@ using kept_chain = kept_list<&kept_block::in_all>;
 
 /// How many more fences one call may query, so that it queries none twice.
 struct pending_looks {
-  std::size_t in_all;     // fences
-  std::size_t of_queues;  // queues whose first fence was not found to be not done
-  std::size_t of_others;  // fences without an order
+  std::size_t fences;
+  std::size_t queues;  // whose first fence was not found to be not done
 };
 
-/// Blocks behind fences: a queue for each order of fences, of which only the first is queried, and a list of
-/// those without an order, which take turns. Queues and list are queried alternately.
+/// Blocks behind fences: a queue for each order of fences, of which only the first is queried. A fence without
+/// an order has a queue of its own. Queues are queried in turn.
 ///
-/// Invariants: no queue is empty; no two have one order; a block in a queue has a fence of that order, one in
-/// the list has a fence without; `size() == sum over all`.
+/// Invariants: no queue is empty; no two have one order; a block is in the queue of its order; `size() == sum
+/// over queues`.
 ///
-/// Complexity: O(queues) to add and to remove a block, which are the streams that have blocks here: few.
+/// Complexity: O(queues) to add and to remove a block: the streams that have blocks here, which are few, and
+/// the fences without an order.
 template <kept_block::links kept_block::* Links>
 class pending_blocks {
  public:
@@ -118,8 +109,7 @@ class pending_blocks {
   /// @pre there is room for it.
   void push_back(kept_block& block) noexcept {
     ++size_;
-    if (block.order == nullptr) return others_.push_back(block);
-    auto found = find(block.order);
+    auto found = std::ranges::find(queues_, block.order, &queue::order);
     if (found == queues_.end())
       found = queues_.insert(queues_.end(), queue{.order = block.order, .blocks = {}});
     found->blocks.push_back(block);
@@ -127,8 +117,7 @@ class pending_blocks {
   /// @pre it is here, with its fence.
   void remove(kept_block& block) noexcept {
     --size_;
-    if (block.order == nullptr) return others_.remove(block);
-    const auto found = find(block.order);
+    const auto found = std::ranges::find(queues_, block.order, &queue::order);
     found->blocks.remove(block);
     if (!found->blocks.empty()) return;
     const auto index = static_cast<std::size_t>(found - queues_.begin());
@@ -137,44 +126,29 @@ class pending_blocks {
     if (turn_ == queues_.size()) turn_ = 0;
   }
 
-  /// For one call that queries so many fences at most.
-  [[nodiscard]] pending_looks looks(std::size_t at_most) const noexcept {
-    return {.in_all = at_most, .of_queues = queues_.size(), .of_others = others_.size()};
-  }
+  /// For one call that queries this many fences at most.
+  [[nodiscard]] pending_looks looks(std::size_t at_most) const noexcept { return {at_most, queues_.size()}; }
   /// The next block whose fence is to be asked, marked as queried; null if `left` allows no more queries.
   /// Other fences each time. The caller asks the fence without a lock and calls `end_query`.
   [[nodiscard]] kept_block* begin_query(pending_looks& left) noexcept {
-    while (left.in_all > 0 && (left.of_queues > 0 || left.of_others > 0)) {
-      --left.in_all;
-      is_turn_of_queues_ = !is_turn_of_queues_;
-      const bool of_queue = left.of_queues > 0 && (is_turn_of_queues_ || left.of_others == 0);
-      // Other threads may have emptied either since the last query.
-      if (of_queue ? queues_.empty() : others_.empty()) {
-        (of_queue ? left.of_queues : left.of_others) = 0;
-        continue;
+    // Other threads may have emptied queues since the last query.
+    for (; left.fences > 0 && left.queues > 0 && !queues_.empty(); --left.queues) {
+      kept_block& first = *queues_[turn_].blocks.front();
+      if (!first.is_queried) {
+        --left.fences;
+        first.is_queried = true;
+        return &first;
       }
-      kept_block& first = *(of_queue ? queues_[turn_].blocks : others_).front();
-      if (!of_queue) {
-        --left.of_others;
-        others_.rotate();
-      } else if (first.is_queried) {  // by another thread
-        --left.of_queues;
-        turn_ = (turn_ + 1) % queues_.size();
-      }
-      if (first.is_queried) continue;
-      first.is_queried = true;
-      return &first;
+      turn_ = (turn_ + 1) % queues_.size();  // another thread queries it
     }
     return nullptr;
   }
   /// A query has ended. Removes the block if its fence is done. @pre `begin_query` has returned the block.
   void end_query(kept_block& block, bool is_done, pending_looks& left) noexcept {
     block.is_queried = false;
-    if (block.order != nullptr) {
-      const auto found = find(block.order);
-      if (!is_done) turn_ = static_cast<std::size_t>(found - queues_.begin() + 1) % queues_.size();
-      if (!is_done || found->blocks.size() == 1) left.of_queues -= std::min<std::size_t>(left.of_queues, 1);
-    }
+    const auto found = std::ranges::find(queues_, block.order, &queue::order);
+    if (!is_done) turn_ = static_cast<std::size_t>(found - queues_.begin() + 1) % queues_.size();
+    if (!is_done || found->blocks.size() == 1) left.queues -= std::min<std::size_t>(left.queues, 1);
     if (is_done) remove(block);
   }
   /// In a child: no thread queries a fence there. O(blocks).
@@ -184,29 +158,33 @@ class pending_blocks {
   /// Any block that no thread queries, of each queue the first one, removed without a query; null if there is
   /// none.
   [[nodiscard]] kept_block* take_any() noexcept {
-    kept_block* found = first_unqueried(others_);
-    for (auto of = queues_.begin(); found == nullptr && of != queues_.end(); ++of)
-      found = first_unqueried(of->blocks);
-    if (found != nullptr) remove(*found);
-    return found;
+    for (queue const& each : queues_) {
+      kept_block* found = each.blocks.front();
+      while (found != nullptr && found->is_queried) found = list::after(*found);
+      if (found == nullptr) continue;
+      remove(*found);
+      return found;
+    }
+    return nullptr;
   }
 
   /// Calls `visit` with each block. O(blocks).
   template <class Visit>
   void for_each(Visit visit) const {
-    for_each_of(others_, visit);
-    for (queue const& each : queues_) for_each_of(each.blocks, visit);
+    for (queue const& each : queues_) {
+      for (kept_block* block = each.blocks.front(); block != nullptr; block = list::after(*block))
+        visit(*block);
+    }
   }
   /// Whether the invariants hold. O(blocks * queues).
   [[nodiscard]] bool is_valid() const noexcept {
-    std::size_t blocks = others_.size();
+    std::size_t blocks = 0;
     bool valid = turn_ == 0 || turn_ < queues_.size();
-    for_each_of(others_, [&](kept_block const& block) { valid = valid && block.order == nullptr; });
     for (queue const& each : queues_) {
       blocks += each.blocks.size();
-      valid = valid && !each.blocks.empty() && each.order != nullptr &&
-              std::ranges::count(queues_, each.order, &queue::order) == 1;
-      for_each_of(each.blocks, [&](kept_block const& block) { valid = valid && block.order == each.order; });
+      valid = valid && !each.blocks.empty() && std::ranges::count(queues_, each.order, &queue::order) == 1;
+      for (kept_block* block = each.blocks.front(); block != nullptr; block = list::after(*block))
+        valid = valid && block->order == each.order;
     }
     return valid && blocks == size_;
   }
@@ -218,24 +196,9 @@ class pending_blocks {
     list blocks;  // the first was added first
   };
 
-  [[nodiscard]] auto find(void const* order) noexcept {
-    return std::ranges::find(queues_, order, &queue::order);
-  }
-  [[nodiscard]] static kept_block* first_unqueried(list const& blocks) noexcept {
-    kept_block* block = blocks.front();
-    while (block != nullptr && block->is_queried) block = list::after(*block);
-    return block;
-  }
-  template <class Visit>
-  static void for_each_of(list const& blocks, Visit visit) {
-    for (kept_block* block = blocks.front(); block != nullptr; block = list::after(*block)) visit(*block);
-  }
-
   std::pmr::vector<queue> queues_;
-  list others_;                     // without an order: the first is the next whose fence is queried
-  std::size_t size_ = 0;            // in all
-  std::size_t turn_ = 0;            // the queue whose first fence is queried next
-  bool is_turn_of_queues_ = false;  // and not of the others, when a fence was queried last
+  std::size_t size_ = 0;  // in all
+  std::size_t turn_ = 0;  // the queue whose first fence is queried next
 };
 
 /// Size and alignment of blocks; ordered by bytes first.
@@ -252,7 +215,6 @@ struct blocks_of_size {
 
   kept_list<&kept_block::in_size> ready;  // the oldest first
   pending_blocks<&kept_block::in_size> pending;
-  bool is_indexed = false;
 
   [[nodiscard]] bool empty() const noexcept { return ready.empty() && pending.empty(); }
 };
@@ -263,12 +225,11 @@ struct blocks_of_size {
 ///
 /// Invariants: each record is in exactly one of the lists ready, pending, spare, or a chain of the caller's;
 /// `ready_bytes() == sum over ready <= max_cached_bytes`, `pending_bytes() == sum over pending`; a ready
-/// block's fence is empty, a pending one's is not; both lists of a size have blocks of that size;
-/// with `largest_first` each size with a ready block is in the index; those of `pending_blocks`.
+/// block's fence is empty, a pending one's is not; both lists of a size have blocks of that size; no size with
+/// a ready block is larger than `largest_ready_`; those of `pending_blocks`.
 ///
-/// Complexity: O(1) expected where not said otherwise; O(orders) for each block that becomes pending or is no
-/// longer; with `largest_first` besides O(log(sizes)) for each block that leaves and for each size that is
-/// new, amortised. One thread at a time.
+/// Complexity: O(log(sizes)) where not said otherwise; O(orders) for each block that becomes pending or is no
+/// longer; O(sizes) at most for a block that leaves for others. One thread at a time.
 class kept_blocks {
  public:
   /// At most so many fences are queried for one request.
@@ -277,26 +238,21 @@ class kept_blocks {
   /// allocate each time.
   static constexpr std::size_t max_empty_sizes = 4096;
 
-  /// Limits, 0 for no limit, and orders.
-  struct settings {
-    std::size_t max_cached_bytes, max_blocks_per_size;
-    bool oldest_first;   // of those of a size that are ready, `take` takes the oldest
-    bool largest_first;  // of all that are ready, the largest leave first where they are too much
-  };
-
-  kept_blocks(settings const& with, std::pmr::memory_resource* bookkeeping)
-      : settings_{with},
+  /// @param max_cached_bytes, max_blocks_per_size limits; 0: without limit
+  kept_blocks(std::size_t max_cached_bytes, std::size_t max_blocks_per_size,
+              std::pmr::memory_resource* bookkeeping)
+      : max_cached_bytes_{max_cached_bytes},
+        max_blocks_per_size_{max_blocks_per_size},
         records_{bookkeeping},
         pending_{bookkeeping},
-        sizes_{bookkeeping},
-        index_{bookkeeping} {}
+        sizes_{bookkeeping} {}
   /// The lock of the caller, which is released while a fence is asked.
   using held_lock = std::unique_lock<fork_safe<>>;
 
   kept_blocks(kept_blocks const&) = delete;
   kept_blocks& operator=(kept_blocks const&) = delete;
 
-  /// Of the ready blocks of exactly this size and alignment the one whose turn it is.
+  /// Of the ready blocks of exactly this size and alignment the one that has been ready for longest.
   /// @return its record, to be given to `recycle`, or null.
   [[nodiscard]] kept_block* take_ready(std::size_t bytes, std::size_t align) noexcept;
 
@@ -315,7 +271,7 @@ class kept_blocks {
   /// time. Those that are done are moved there, and their blocks become ready.
   void look(std::span<reuse_fence> fences, kept_chain& leaving, held_lock& lock) noexcept;
 
-  /// Adds to `leaving` what is ready, the oldest first. O(blocks).
+  /// Adds to `leaving` what is ready, of each size the oldest first. O(blocks + sizes).
   void take_out_ready(kept_chain& leaving) noexcept;
   /// Adds to `leaving` what is pending, with the fences, and without a query. O(blocks).
   void take_out_pending(kept_chain& leaving) noexcept;
@@ -339,32 +295,25 @@ class kept_blocks {
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  struct size_hash {
-    std::size_t operator()(kept_size const& of) const noexcept {
-      return static_cast<std::size_t>(fibonacci_hash(of.bytes ^ of.align << 48));
-    }
-  };
-  using sizes = std::pmr::unordered_map<kept_size, blocks_of_size, size_hash>;
+  using sizes = std::pmr::map<kept_size, blocks_of_size>;
 
   [[nodiscard]] blocks_of_size& size_entry(kept_size wanted);
   template <kept_block::links kept_block::* Links>
   [[nodiscard]] kept_block* take_done(pending_blocks<Links>& from, pending_looks& left,
                                       held_lock& lock) noexcept;
+  void remove_pending(kept_block& block) noexcept;  // which is out of the list of all
   void add_ready(kept_block& block, kept_chain& leaving) noexcept;
   void remove_ready(kept_block& block) noexcept;
   void evict(kept_block& block, kept_chain& leaving) noexcept;
   [[nodiscard]] kept_block& next_to_leave() noexcept;
 
-  settings settings_;
+  std::size_t max_cached_bytes_, max_blocks_per_size_;
   std::pmr::deque<kept_block> records_;  // a deque, because it grows without moving them
   kept_chain spare_;
-  kept_chain ready_;  // became ready first: first
   pending_blocks<&kept_block::in_all> pending_;
-  sizes sizes_;
-  // For `largest_first`, else empty: a heap, the largest size first. Has room for all sizes. Hits leave sizes
-  // there that they have emptied.
-  std::pmr::vector<std::pair<kept_size, blocks_of_size*>> index_;
-  std::size_t max_sizes_ = max_empty_sizes;  // at so many, empty ones are forgotten
+  sizes sizes_;                              // also some of which nothing is kept any more
+  kept_size largest_ready_{};                // no larger size has a ready block
+  std::size_t max_sizes_ = max_empty_sizes;  // at this many, empty ones are forgotten
   std::size_t ready_bytes_ = 0;
   std::size_t peak_ready_bytes_ = 0;
   std::size_t pending_bytes_ = 0;

@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <typeinfo>
 
-#include <tidemark/core/detail/fnv.hpp>
+#include <tidemark/core/detail/align.hpp>
 
 namespace tidemark::detail {
 

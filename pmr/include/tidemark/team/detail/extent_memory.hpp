@@ -12,9 +12,9 @@
 #include <vector>
 
 #include <tidemark/core/address_space.hpp>
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/byte_range.hpp>
-#include <tidemark/core/detail/call_site.hpp>
-#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/team/detail/extent_region.hpp>

@@ -17,10 +17,10 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/detail/late_reports.hpp>
-#include <tidemark/core/detail/std_sync.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
+#include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark::detail {

@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include <tidemark/core/detail/identity.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/out_of_memory.hpp>
+#include <tidemark/core/violation.hpp>
 #include <tidemark/team/shared_arena.hpp>
 
 namespace tidemark {

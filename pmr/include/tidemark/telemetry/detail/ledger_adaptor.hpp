@@ -11,7 +11,6 @@
 
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/block_ledger.hpp>
-#include <tidemark/core/detail/block_report.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/telemetry/detail/resource_adaptor.hpp>
 

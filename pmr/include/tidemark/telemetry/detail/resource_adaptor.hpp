@@ -9,7 +9,6 @@
 
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/usage_counter.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/resource_stats.hpp>
 

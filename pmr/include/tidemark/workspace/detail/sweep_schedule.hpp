@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include <tidemark/core/detail/std_sync.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 
 namespace tidemark::detail {

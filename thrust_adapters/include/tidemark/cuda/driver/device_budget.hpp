@@ -14,8 +14,8 @@
 #include <mutex>
 #include <utility>
 
-#include <tidemark/core/detail/callback_gate.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/pressure_callbacks.hpp>
 
 struct CUmemPoolHandle_st;
 

@@ -102,8 +102,7 @@ struct device_cache_options {
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache`.
 ///
-/// Complexity: that of `reuse_cache`: O(1) expected, and O(log(sizes)) amortised for each block that goes to
-/// the upstream, and O(streams) for each block that another stream used. Events of one stream are done in
+/// Complexity: that of `reuse_cache`: O(log(sizes)), and O(streams) for each block that another stream used. Events of one stream are done in
 /// order, and only the first of a stream is queried: a request that finds no ready block makes one query for
 /// each stream with pending blocks of its size, 32 at most, and a few other calls of the driver in all.
 /// Thread-safety: any thread, any function, except construction, destruction and

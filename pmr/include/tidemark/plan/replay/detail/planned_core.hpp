@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <tidemark/core/byte_range.hpp>
-#include <tidemark/core/detail/call_overlap.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/plan/replay/detail/foreign_blocks.hpp>

@@ -11,7 +11,6 @@
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/usage_counter.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/resource_stats.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>

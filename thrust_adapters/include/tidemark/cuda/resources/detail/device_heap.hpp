@@ -21,7 +21,6 @@
 #include <tidemark/cuda/resources/detail/heap_ranges.hpp>
 #include <tidemark/cuda/resources/detail/heap_slabs.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
-#include <tidemark/pool/detail/pending_work.hpp>
 
 namespace tidemark {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/core/detail/identity.hpp>
+#include <tidemark/core/detail/thread_ownership.hpp>
 
 #include <atomic>
 
