@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include <tidemark/epoch/detail/counting_filter.hpp>
+#include <tidemark/epoch/detail/address_table.hpp>
 
 namespace tidemark::detail {
 namespace {

@@ -14,7 +14,6 @@
 #include <string_view>
 
 #include <tidemark/epoch/detail/address_table.hpp>
-#include <tidemark/epoch/detail/counting_filter.hpp>
 #include <tidemark/epoch/detail/tracked_block.hpp>
 
 #include "faulty_sync.hpp"

@@ -18,7 +18,7 @@
 #include <tidemark/core/violation.hpp>
 #include <tidemark/epoch/buffer.hpp>
 #include <tidemark/epoch/buffer_group.hpp>
-#include <tidemark/epoch/detail/reclaim_log.hpp>
+#include <tidemark/epoch/detail/tracked_block.hpp>
 #include <tidemark/epoch/epoch.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
 #include <tidemark/epoch/use_after_epoch.hpp>

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <tidemark/workspace/detail/extents.hpp>
+#include <tidemark/workspace/detail/shaped_view.hpp>
 
 #include "caught.hpp"
 

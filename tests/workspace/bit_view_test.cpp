@@ -47,12 +47,10 @@ void expect_same(bit_view<> bits, std::vector<bool> const& model) {
   const auto set = static_cast<std::size_t>(std::count(model.begin(), model.end(), true));
   ASSERT_EQ(bits.size(), size);
   for (std::size_t i = 0; i != size; ++i) {
-    ASSERT_EQ(bits.test(i), model[i]) << "bit " << i << " of " << size;
     ASSERT_EQ(static_cast<bool>(bits[i]), model[i]) << "bit " << i << " of " << size;
   }
   ASSERT_EQ(bits.count(), set) << "of " << size;
   ASSERT_EQ(bits.any(), set != 0) << "of " << size;
-  ASSERT_EQ(bits.none(), set == 0) << "of " << size;
   ASSERT_EQ(bits.all(), set == size) << "of " << size;
 }
 
@@ -64,24 +62,12 @@ TEST(bit_view, agrees_with_a_vector_of_bool_at_every_length) {
     for (int step = 0; step != 60; ++step) {
       const std::size_t i = size == 0 ? 0 : random() % size;
       const bool value = random() % 2 != 0;
-      switch (size == 0 ? 5 + random() % 2 : random() % 7) {
+      switch (size == 0 ? 2 : random() % 3) {
         case 0:
-          bits.view.set(i, value), model[i] = value;
-          break;
-        case 1:
-          bits.view.set(i), model[i] = true;
-          break;
-        case 2:
           bits.view[i] = value, model[i] = value;
           break;
-        case 3:
-          bits.view.flip(i), model[i] = !model[i];
-          break;
-        case 4:
+        case 1:
           bits.view(i) = bits.view(size - 1 - i), model[i] = model[size - 1 - i];
-          break;
-        case 5:
-          bits.view.flip(), model.flip();
           break;
         default:
           bits.view.fill(value), std::fill(model.begin(), model.end(), value);
@@ -102,7 +88,7 @@ TEST(bit_view, leaves_the_unused_bits_0_when_it_writes_all) {
     bits.view.fill(true);
     ASSERT_EQ(bits.view.words().back(), used) << size;
     spoil_unused_bits(bits.view, garbage);
-    bits.view.flip();
+    bits.view.fill(false);
     ASSERT_EQ(bits.view.words().back(), 0u) << size;
   }
 }
@@ -111,12 +97,10 @@ TEST(bit_view, of_no_bits_is_all_and_none) {
   const bit_view<> none;
   EXPECT_TRUE(none.empty());
   EXPECT_TRUE(none.all());
-  EXPECT_TRUE(none.none());
   EXPECT_FALSE(none.any());
   EXPECT_EQ(none.count(), 0u);
   EXPECT_TRUE(none.words().empty());
   none.fill(true);
-  none.flip();
   EXPECT_TRUE(none == bit_view<>{});
 }
 
@@ -149,7 +133,6 @@ TEST(bit_view, of_a_higher_rank_has_the_last_index_move_fastest) {
         const std::size_t n = i * 35 + j * 7 + k;
         bits.fill(false);
         bits(i, j, k) = true;
-        EXPECT_TRUE(bits.test(i, j, k));
         EXPECT_TRUE((bits[std::array{i, j, k}]));
         EXPECT_EQ(words[n / 64], std::uint64_t{1} << n % 64);
         EXPECT_EQ(bits.count(), 1u);
@@ -173,25 +156,24 @@ TEST(bit_view, a_bit_is_assigned_the_value_of_another_and_stays_itself) {
   bits.view[1] = true;
   bit_view<>::reference first = bits.view[0];
   first = bits.view[1];
-  EXPECT_TRUE(bits.view.test(0));
+  EXPECT_TRUE(bits.view[0]);
   first = false;
-  EXPECT_FALSE(bits.view.test(0));
-  EXPECT_TRUE(bits.view.test(1));
-  first.flip();
-  EXPECT_TRUE(bits.view.test(0));
+  EXPECT_FALSE(bits.view[0]);
+  EXPECT_TRUE(bits.view[1]);
 }
 
 TEST(bit_view, equals_one_of_the_same_bits_whatever_is_behind_them) {
   for (std::size_t size = 1; size <= 200; ++size) {
     const owned_bits a{size};
     const owned_bits b{size};
-    a.view.set(size / 2), b.view.set(size / 2);
+    a.view[size / 2] = b.view[size / 2] = true;
     spoil_unused_bits(a.view, garbage);
     ASSERT_TRUE(a.view == b.view) << size;
-    b.view.flip(size - 1);
-    ASSERT_FALSE(a.view == b.view) << size;
-    b.view.flip(size - 1), b.view.flip(0);
-    ASSERT_TRUE(a.view != b.view) << size;
+    for (const std::size_t i : {size - 1, std::size_t{0}}) {
+      b.view[i] = !b.view[i];
+      ASSERT_FALSE(a.view == b.view) << size;
+      b.view[i] = !b.view[i];
+    }
   }
 }
 
@@ -206,7 +188,7 @@ TEST(bit_view, reshapes_to_any_extents_of_as_many_bits) {
   const owned_bits bits{30};
   const bit_view<2> table = bits.view.reshape(5, 6);
   table(2, 3) = true;
-  EXPECT_TRUE(bits.view.test(15));
+  EXPECT_TRUE(bits.view[15]);
   EXPECT_EQ(table.reshape(std::array{3, 10}).extents(), (std::array<std::size_t, 2>{3, 10}));
 }
 
@@ -226,15 +208,11 @@ TEST(bit_view, checks_its_generation_before_each_access) {
   EXPECT_EQ(test::asked_by([&] { (void)bits(0); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)bits[0]; }), "bit[100]");
   EXPECT_EQ((test::asked_by([&] { (void)bits[std::array{0}]; })), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { (void)bits.test(0); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { bits.set(0); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { bits.flip(0); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { bits.flip(); }), "bit[100]");
+  EXPECT_EQ(test::asked_by([&] { bits[0] = true; }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { bits.fill(true); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)bits.words(); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)bits.count(); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)bits.any(); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { (void)bits.none(); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)bits.all(); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)(bits == bits); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)bits.reshape(10, 10)(0, 0); }), "bit[10, 10]");

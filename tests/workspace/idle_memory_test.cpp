@@ -21,7 +21,7 @@
 #include <tidemark/pool/global_pool.hpp>
 #include <tidemark/pool/memory_pressure.hpp>
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>
-#include <tidemark/workspace/extras/workspace_sweeps.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
 #include <tidemark/workspace/workspace_scope.hpp>
 
 namespace tidemark::test {

@@ -56,21 +56,14 @@ bool all_are(View const& view, auto value) {
 
 // ---- types ----
 
-static_assert(detail::fixed_elements::index<double> == 0 && detail::fixed_elements::index<float> == 1 &&
-                  detail::fixed_elements::index<bool> == 6 && detail::fixed_elements::index<packed_bits> == 7,
-              "these are found at compile time");
-static_assert(detail::fixed_elements::index<std::uint64_t> == detail::fixed_elements::infos.size(),
-              "words are no bits to a workspace");
-
 // Resolved at compile time: a constant for each common type, and no place for any other.
-using detail::fixed_elements;
-static_assert(fixed_elements::infos.size() == 8);
-static_assert(fixed_elements::index<double> == 0 && fixed_elements::index<float> == 1);
-static_assert(fixed_elements::index<std::int64_t> == 2 && fixed_elements::index<std::int32_t> == 3);
-static_assert(fixed_elements::index<std::complex<float>> == 4 &&
-              fixed_elements::index<std::complex<double>> == 5);
-static_assert(fixed_elements::index<bool> == 6 && fixed_elements::index<detail::bit_word> == 7);
-static_assert(fixed_elements::index<std::uint64_t> == 8 && fixed_elements::index<std::int16_t> == 8);
+using detail::fixed_place;
+static_assert(fixed_place<double> == 0 && fixed_place<float> == 1);
+static_assert(fixed_place<std::int64_t> == 2 && fixed_place<std::int32_t> == 3);
+static_assert(fixed_place<std::complex<float>> == 4 && fixed_place<std::complex<double>> == 5);
+static_assert(fixed_place<bool> == 6 && fixed_place<packed_bits> == 7 && detail::fixed_elements.size() == 8);
+static_assert(fixed_place<std::uint64_t> == 8 && fixed_place<std::int16_t> == 8,
+              "words are no bits to a workspace");
 
 // S4.11
 TYPED_TEST(acquisitions, have_slots_of_their_own_for_each_type) {
@@ -301,9 +294,6 @@ TYPED_TEST(acquisitions, take_extents_in_an_array) {
   auto view = this->ws.template acquire<double>(std::array<std::size_t, 3>{2, 3, 4});
   static_assert(view.rank() == 3);
   EXPECT_EQ(view.extents(), (std::array<std::size_t, 3>{2, 3, 4}));
-  EXPECT_EQ(this->ws.template zeros<float>(std::array<std::size_t, 2>{5, 6}).size(), 30u);
-  EXPECT_EQ(this->ws.ones(std::array<std::size_t, 1>{7}).size(), 7u);
-  EXPECT_EQ(this->ws.fill(2, std::array<std::size_t, 2>{2, 2}).size(), 4u);
 }
 
 // S4.16
@@ -374,7 +364,7 @@ TYPED_TEST(acquisitions, of_zeros_write_each_element) {
   typename TypeParam::template scope<> scope{this->ws};
   EXPECT_TRUE(all_are(scope.zeros(60), 0.0));
   EXPECT_TRUE(all_are(scope.template zeros<float>(3, 4, 5), 0.0F));
-  EXPECT_TRUE(all_are(scope.template zeros<std::int32_t>(std::array<std::size_t, 2>{6, 10}), 0));
+  EXPECT_TRUE(all_are(scope.template zeros<std::int32_t>(6, 10), 0));
   EXPECT_TRUE(all_are(scope.template zeros<bool>(60), false));
 }
 
@@ -384,7 +374,7 @@ TYPED_TEST(acquisitions, of_ones_write_each_element) {
   typename TypeParam::template scope<> scope{this->ws};
   EXPECT_TRUE(all_are(scope.ones(60), 1.0));
   EXPECT_TRUE(all_are(scope.template ones<float>(3, 4, 5), 1.0F));
-  EXPECT_TRUE(all_are(scope.template ones<std::int32_t>(std::array<std::size_t, 2>{6, 10}), 1));
+  EXPECT_TRUE(all_are(scope.template ones<std::int32_t>(6, 10), 1));
   EXPECT_TRUE(all_are(scope.template ones<std::complex<double>>(6), std::complex<double>{1, 0}));
 }
 
@@ -394,7 +384,7 @@ TYPED_TEST(acquisitions, filled_with_a_value_write_it_to_each_element) {
   typename TypeParam::template scope<> scope{this->ws};
   EXPECT_TRUE(all_are(scope.fill(2.5, 60), 2.5));
   EXPECT_TRUE(all_are(scope.template fill<float>(7, 3, 4, 5), 7.0F));
-  EXPECT_TRUE(all_are(scope.fill(std::int32_t{-3}, std::array<std::size_t, 2>{6, 10}), -3));
+  EXPECT_TRUE(all_are(scope.fill(std::int32_t{-3}, 6, 10), -3));
 }
 
 template <class T>

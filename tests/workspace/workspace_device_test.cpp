@@ -23,8 +23,8 @@
 #include <tidemark/workspace/extras/dlpack.hpp>
 #include <tidemark/workspace/extras/random.hpp>
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>
-#include <tidemark/workspace/extras/workspace_sweeps.hpp>
 #include <tidemark/workspace/workspace.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
 
 #include "caught.hpp"
 #include "made_up_memory.hpp"
@@ -274,7 +274,7 @@ TYPED_TEST(device_workspace, refuses_what_the_host_would_have_to_write) {
                               " needs workspace_options::fill, because its memory is not the host's");
   };
   expect_unfilled("zeros", [&] { (void)cannot_fill.zeros(3); });
-  expect_unfilled("zeros", [&] { (void)cannot_fill.zeros(std::array<std::size_t, 2>{2, 5}); });
+  expect_unfilled("zeros", [&] { (void)cannot_fill.zeros(2, 5); });
   expect_unfilled("ones", [&] { (void)cannot_fill.template ones<float>(3); });
   expect_unfilled("fill", [&] { (void)cannot_fill.fill(7, 3); });
   expect_unfilled("trues", [&] { (void)cannot_fill.trues(3); });

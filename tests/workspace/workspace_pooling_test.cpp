@@ -8,7 +8,6 @@
 
 #include <tidemark/workspace/extras/dlpack.hpp>
 #include <tidemark/workspace/extras/random.hpp>
-#include <tidemark/workspace/extras/workspace_sweeps.hpp>
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 

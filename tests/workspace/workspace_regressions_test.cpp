@@ -17,8 +17,8 @@
 
 #include <tidemark/core/units.hpp>
 #include <tidemark/workspace/extras/dlpack.hpp>
-#include <tidemark/workspace/extras/workspace_sweeps.hpp>
 #include <tidemark/workspace/workspace.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
 
 #include "recording_supply.hpp"
 #include "unseen_write.hpp"

@@ -262,7 +262,7 @@ TEST(workspace_stale_view, calls_an_installed_violation_handler_with_the_text_be
   const auto other = scope.workspace().fill(7.0, 6);
   violation_recorder recorder;
   const std::vector<std::function<void()>> uses{[&] { late[3] = 1; }, [&] { (void)late.data(); },
-                                                [&] { (void)late.begin(); }, [&] { late_bits.set(3); },
+                                                [&] { (void)late.begin(); }, [&] { late_bits[3] = true; },
                                                 [&] { (void)late_bits.words(); }};
   for (auto const& use : uses) {
     recorder.reports().clear();

@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include <tidemark/workspace/extras/workspace_sweeps.hpp>
 #include <tidemark/workspace/workspace.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
 
 #include "caught.hpp"
 #include "recording_supply.hpp"

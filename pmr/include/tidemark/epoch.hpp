@@ -8,5 +8,4 @@
 #include <tidemark/epoch/buffer_view.hpp>
 #include <tidemark/epoch/epoch.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
-#include <tidemark/epoch/epoch_stats.hpp>
 #include <tidemark/epoch/use_after_epoch.hpp>

@@ -7,7 +7,6 @@
 #include <tidemark/workspace/extras/dlpack.hpp>
 #include <tidemark/workspace/extras/random.hpp>
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>
-#include <tidemark/workspace/extras/workspace_sweeps.hpp>
 #include <tidemark/workspace/tensor_view.hpp>
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_acquisition.hpp>

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include <tidemark/epoch/epoch_resource.hpp>
+
 namespace tidemark::detail {
 
 constinit thread_local block_group* open_groups = nullptr;
@@ -52,11 +54,9 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
     }
   }
   if (slabs_.has_frame()) {
-    const epoch_slabs::ended small = slabs_.end(depth, ending.name);
-    sum.reclaimed += small.reclaimed;
-    sum.reclaimed_bytes += small.reclaimed_bytes;
-    sum.promoted += small.left;
-    sum.promoted_bytes += small.left_bytes;
+    epoch_summary all = sum;
+    slabs_.end(depth, ending.name, all);
+    sum = all;
   }
   frames_.pop_back();
   slabs_.set_depth(frames_.size());
@@ -136,12 +136,12 @@ std::size_t block_group::next_chunk_bytes() const noexcept {
   return (std::clamp(slabs_.held_slabs(), min_slabs, max_slabs) + 1) * epoch_slab::range_bytes;
 }
 
-void block_group::add_chunk(epoch_slabs::chunk added) noexcept {
+void block_group::add_chunk(byte_range added) noexcept {
   const std::scoped_lock guard{lock_};
   slabs_.add_chunk(added, *this);
 }
 
-epoch_slabs::chunk block_group::remove_chunk(bool also_used) noexcept {
+byte_range block_group::remove_chunk(bool also_used) noexcept {
   const std::scoped_lock guard{lock_};
   if (slabs_.held_slabs() > 0) return {};  // they are for the epoch that is open
   return slabs_.remove_chunk(also_used);

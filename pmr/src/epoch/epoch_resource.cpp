@@ -115,9 +115,8 @@ void* epoch_resource::allocate_small(detail::block_group& group, std::size_t byt
 void epoch_resource::add_chunk(detail::block_group& group) {
   // A chunk of two units contains a range that begins at a multiple of its size.
   constexpr std::size_t unit = detail::epoch_slab::range_bytes;
-  const byte_range memory = detail::allocate_by_halves(*options_.upstream, 2, group.next_chunk_bytes() / unit,
-                                                       unit, alignof(std::max_align_t));
-  const detail::epoch_slabs::chunk added{memory.data(), memory.size};
+  const byte_range added = detail::allocate_by_halves(*options_.upstream, 2, group.next_chunk_bytes() / unit,
+                                                      unit, alignof(std::max_align_t));
   try {
     const std::uintptr_t first = detail::epoch_slabs::first_range(added);
     for (std::size_t i = 0; i < detail::epoch_slabs::range_count(added); ++i) {
@@ -127,7 +126,7 @@ void epoch_resource::add_chunk(detail::block_group& group) {
       range_filter_.insert(range);
     }
   } catch (...) {
-    options_.upstream->deallocate(added.memory, added.bytes);
+    options_.upstream->deallocate(added.data(), added.size);
     throw;
   }
   group.add_chunk(added);
@@ -181,9 +180,9 @@ void epoch_resource::deallocate_from_outside(detail::epoch_slab& slab, void* blo
 
 void epoch_resource::return_chunks(detail::block_group& group, bool also_used) noexcept {
   while (group.has_chunks()) {
-    const detail::epoch_slabs::chunk gone = group.remove_chunk(also_used);
-    if (gone.memory == nullptr) return;
-    options_.upstream->deallocate(gone.memory, gone.bytes);
+    const byte_range gone = group.remove_chunk(also_used);
+    if (gone.empty()) return;
+    options_.upstream->deallocate(gone.data(), gone.size);
   }
 }
 

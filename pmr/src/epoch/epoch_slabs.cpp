@@ -6,6 +6,7 @@
 
 #include <tidemark/core/detail/frame_table.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/epoch_resource.hpp>
 
 namespace tidemark::detail {
 
@@ -42,7 +43,8 @@ void epoch_slabs::make_spare(epoch_slab& slab) noexcept {
   end_use(slab);
 }
 
-void epoch_slabs::end_slab(epoch_slab& slab, std::size_t depth, char const* name, ended& sum) noexcept {
+void epoch_slabs::end_slab(epoch_slab& slab, std::size_t depth, char const* name,
+                           epoch_summary& sum) noexcept {
   const std::size_t reclaimed = slab.reclaim();
   for (std::size_t i = 0; (tools_are_notified || check_level >= 2) && i < slab.blocks; ++i) {
     if (slab.is_live(i)) continue;
@@ -52,8 +54,8 @@ void epoch_slabs::end_slab(epoch_slab& slab, std::size_t depth, char const* name
   }
   sum.reclaimed += reclaimed;
   sum.reclaimed_bytes += reclaimed * slab.block_bytes;
-  sum.left += slab.used;
-  sum.left_bytes += std::size_t{slab.used} * slab.block_bytes.load();
+  sum.promoted += slab.used;
+  sum.promoted_bytes += std::size_t{slab.used} * slab.block_bytes.load();
   slab.ended_by.store(name, std::memory_order_relaxed);
   if (slab.used > 0 && depth > 1) {
     frame& around = frames_[depth - 2];
@@ -67,9 +69,8 @@ void epoch_slabs::end_slab(epoch_slab& slab, std::size_t depth, char const* name
   else end_use(slab);
 }
 
-epoch_slabs::ended epoch_slabs::end(std::size_t depth, char const* name) noexcept {
-  ended sum;
-  if (depth > frame_count_) return sum;
+void epoch_slabs::end(std::size_t depth, char const* name, epoch_summary& sum) noexcept {
+  if (depth > frame_count_) return;
   frame& ending = frames_[depth - 1];
   const auto end_all = [&](epoch_slab* first) {
     while (first != nullptr) end_slab(*std::exchange(first, first->next), depth, name, sum);
@@ -78,13 +79,11 @@ epoch_slabs::ended epoch_slabs::end(std::size_t depth, char const* name) noexcep
     end_all(std::exchange(ending.with_room[static_cast<std::size_t>(std::countr_zero(left))], nullptr));
   }
   end_all(std::exchange(ending.full, nullptr));
-  return sum;
 }
 
-void epoch_slabs::add_chunk(chunk added, block_group& holder) noexcept {
+void epoch_slabs::add_chunk(byte_range added, block_group& holder) noexcept {
   epoch_slab& first = *table_.find(first_range(added));
-  first.chunk_memory = added.memory;
-  first.chunk_bytes = added.bytes;
+  first.chunk_memory = added;
   first.chunk_slabs = static_cast<std::uint32_t>(range_count(added));
   first.chunk_spare = 0;
   first.previous_chunk = nullptr;
@@ -101,7 +100,7 @@ void epoch_slabs::add_chunk(chunk added, block_group& holder) noexcept {
   }
 }
 
-epoch_slabs::chunk epoch_slabs::remove_chunk(bool also_used) noexcept {
+byte_range epoch_slabs::remove_chunk(bool also_used) noexcept {
   epoch_slab* first = chunks_;
   while (first != nullptr && !also_used && first->chunk_spare != first->chunk_slabs)
     first = first->next_chunk;
@@ -115,7 +114,7 @@ epoch_slabs::chunk epoch_slabs::remove_chunk(bool also_used) noexcept {
     slab.use.store(epoch_slab::range_use::upstreams, std::memory_order_release);
     unpoison(slab.address, epoch_slab::range_bytes);
   }
-  return {first->chunk_memory, first->chunk_bytes};
+  return first->chunk_memory;
 }
 
 }  // namespace tidemark::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/workspace/detail/extents.hpp>
+#include <tidemark/workspace/detail/shaped_view.hpp>
 
 #include <stdexcept>
 #include <string>

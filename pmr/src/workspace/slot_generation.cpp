@@ -7,8 +7,7 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/violation.hpp>
-#include <tidemark/workspace/detail/extents.hpp>
-#include <tidemark/workspace/detail/generation.hpp>
+#include <tidemark/workspace/detail/shaped_view.hpp>
 #include <tidemark/workspace/workspace.hpp>
 
 namespace tidemark::detail {

@@ -17,7 +17,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/pool/global_pool.hpp>
-#include <tidemark/workspace/detail/extents.hpp>
+#include <tidemark/workspace/detail/shaped_view.hpp>
 #include <tidemark/workspace/detail/sweep_schedule.hpp>
 
 namespace tidemark::detail {
@@ -87,8 +87,9 @@ workspace_core::workspace_core(workspace_options const& options, bool checked)
     : options_{completed(options)},
       checked_{checked},
       pooling_{pooling_is_compiled_in && options.pooling},
+      others_{options_.bookkeeping},
       fences_{options_.bookkeeping} {
-  for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i].element = fixed_elements::infos[i];
+  for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i].element = fixed_elements[i];
 }
 
 workspace_core::~workspace_core() {
@@ -224,11 +225,7 @@ void workspace_core::take_back_newest(slot_list& list) noexcept { retire(list, l
 
 slot_list& workspace_core::add_other(std::size_t i, element_info const& element) {
   const outside_use own{*this};
-  if (i >= others_room_) {
-    const std::size_t room = std::max(i + 1, 2 * others_room_);
-    grow_array(options_.bookkeeping, others_, others_room_, others_room_, room);
-    others_room_ = room;
-  }
+  if (i >= others_.size()) others_.resize(i + 1);
   others_[i] = std::pmr::polymorphic_allocator<>{options_.bookkeeping}.new_object<slot_list>();
   others_[i]->element = &element;
   return *others_[i];
@@ -371,12 +368,11 @@ void workspace_core::release(std::source_location where) {
     if (list.room > 0) allocator.deallocate_object(list.items, list.room + 1);
     list = slot_list{.element = list.element};
   });
-  for (std::size_t i = 0; i < others_room_; ++i) {
-    if (others_[i] != nullptr) allocator.delete_object(others_[i]);
+  for (slot_list* const list : others_) {
+    if (list != nullptr) allocator.delete_object(list);
   }
-  if (others_ != nullptr) allocator.deallocate_object(others_, others_room_);
-  others_ = nullptr;
-  others_room_ = 0;
+  others_.clear();
+  others_.shrink_to_fit();
   if (log_ != nullptr) allocator.deallocate_object(log_, static_cast<std::size_t>(log_limit_ - log_));
   log_ = log_end_ = log_limit_ = nullptr;
   fences_.shrink_to_fit();
@@ -421,12 +417,12 @@ void workspace_core::remove_slots(slot_list& list, std::size_t keep, trim_summar
   list.count = std::min(list.count, keep);
 }
 
-compact_summary workspace_core::compact(compact_options const& options, measure by) noexcept {
+compact_summary workspace_core::compact(compact_options const& options, bool by_largest) noexcept {
   const outside_use own{*this};
   compact_summary summary;
   const auto compact_slot = [&](slot_list const& list, slot& wide, bool in_use) {
     // In floating point, where factors of any size are harmless; NaN compares as false, and changes nothing.
-    const std::size_t newest_or_largest = in_use || by == measure::newest ? wide.size : wide.peak;
+    const std::size_t newest_or_largest = by_largest && !in_use ? wide.peak : wide.size;
     const auto used = static_cast<double>(newest_or_largest), capacity = static_cast<double>(wide.capacity);
     if (!in_use) wide.peak = std::min(wide.peak, wide.size);
     wide.limit = std::min(wide.limit, wide.peak);
@@ -459,7 +455,7 @@ void workspace_core::sweep() noexcept {
   served_tick_ = request.tick;
   if (!options_.sweeps) return;
   if (request.trims) trim_to_recent_peak();
-  if (request.compacts) compact(request.compaction, measure::largest);
+  if (request.compacts) compact(request.compaction, true);
 }
 
 // ---- other threads ---------------------------------------------------------------------------------------
@@ -495,11 +491,11 @@ void workspace_core::put_behind(std::uint64_t frame, reuse_fence fence) noexcept
   if (fence.done()) return;
   try {
     if (beginning_of(frame) == nullptr) return fence.wait();
-    fences_.push_back({last_fence_ + 1, {}});
+    fences_.emplace_back(last_fence_ + 1, reuse_fence{});
   } catch (...) {
     return fence.wait();
   }
-  fences_.back().fence = std::move(fence);
+  fences_.back().second = std::move(fence);
   ++last_fence_;
   for_each_acquired_since(frame, [&](slot_list const&, slot& busy) {
     busy.fence = last_fence_;
@@ -510,14 +506,14 @@ void workspace_core::put_behind(std::uint64_t frame, reuse_fence fence) noexcept
 void workspace_core::await(slot& of) noexcept {
   const std::uint64_t number = std::exchange(of.fence, 0);
   if (number == 0) return;
-  for (numbered_fence const& one : fences_) {
-    if (one.number == number) one.fence.wait();
+  for (auto const& [of_number, fence] : fences_) {
+    if (of_number == number) fence.wait();
   }
   forget_fences_that_are_done();
 }
 
 void workspace_core::forget_fences_that_are_done() noexcept {
-  std::erase_if(fences_, [](numbered_fence const& one) { return one.fence.done(); });
+  std::erase_if(fences_, [](auto const& one) { return one.second.done(); });
 }
 
 workspace_core::overlap workspace_core::find_overlap(std::uint64_t frame, void const* first,

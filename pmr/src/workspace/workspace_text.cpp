@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <string>
 
-#include <tidemark/workspace/detail/escape.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
 #include <tidemark/workspace/workspace.hpp>
 
@@ -47,11 +46,12 @@ std::string report(workspace_core const& core) {
 }
 
 void throw_escape(workspace_core const& core, workspace_core::overlap escaping, std::source_location where) {
-  element_info const& element = *escaping.list->element;
-  const std::array extents{escaping.taken->size * element.elements};
+  const auto [list, taken] = escaping;
+  element_info const& element = *list->element;
+  const std::array extents{taken->size * element.elements};
   throw workspace_escape{std::string{"workspace '"} + core.options().name +
                          "': " + shape_text(element.name, extents) + " acquired at " +
-                         place_text(escaping.taken->generation->acquired) + " would leave its scope at " +
+                         place_text(taken->generation->acquired) + " would leave its scope at " +
                          place_text(where) + "; return a copy, or acquire it from the scope around this one"};
 }
 

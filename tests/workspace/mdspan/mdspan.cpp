@@ -37,10 +37,8 @@ void compare_with_mdspan(char const* layout) {
   auto const standard = view.mdspan();
   using expected = std::mdspan<double, std::dextents<std::size_t, 3>, StandardLayout>;
   static_assert(std::is_same_v<decltype(standard), expected const>);
-  static_assert(std::is_constructible_v<expected, tensor_view<double, 3, Layout>> &&
-                    !std::is_convertible_v<tensor_view<double, 3, Layout>, expected>,
+  static_assert(!std::is_convertible_v<tensor_view<double, 3, Layout>, expected>,
                 "a conversion that forgets the view's life is explicit");
-  expect(static_cast<expected>(view).data_handle() == numbers.data(), layout);
   for (std::size_t i = 0; i != 2; ++i) {
     for (std::size_t j = 0; j != 3; ++j) {
       for (std::size_t k = 0; k != 4; ++k) {
@@ -61,9 +59,7 @@ void compare_other_ranks() {
   double number = 5;
   expect(tensor_view<double, 0>{&number, {}}.mdspan()[] == 5, "rank 0");
   std::array<float, 3> const few{1, 2, 3};
-  std::mdspan<float const, std::dextents<std::size_t, 1>> const standard{
-      tensor_view<float const, 1>{few.data(), {3}}};
-  expect(standard[2] == 3, "rank 1, of what is only read");
+  expect(tensor_view<float const, 1>{few.data(), {3}}.mdspan()[2] == 3, "rank 1, of what is only read");
 }
 
 void use_as_range() {

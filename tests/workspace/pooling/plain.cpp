@@ -12,8 +12,8 @@
 #include <tidemark/core/config.hpp>
 #include <tidemark/workspace/extras/dlpack.hpp>
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>
-#include <tidemark/workspace/extras/workspace_sweeps.hpp>
 #include <tidemark/workspace/workspace.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
 
 namespace {
 

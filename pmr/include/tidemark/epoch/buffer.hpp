@@ -13,7 +13,6 @@
 
 #include <tidemark/core/macros.hpp>
 #include <tidemark/epoch/buffer_view.hpp>
-#include <tidemark/epoch/detail/element_access.hpp>
 #include <tidemark/epoch/detail/storage.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
 

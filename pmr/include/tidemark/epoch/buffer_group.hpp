@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -55,10 +56,8 @@ class [[nodiscard]] buffer_group {
   /// after closing.
   template <class Extract>
   std::invoke_result_t<Extract> close_after(Extract&& extract) {
-    struct closing {
-      buffer_group& closed;
-      ~closing() { (void)closed.close(); }
-    } const at_end{*this};
+    constexpr auto close_group = [](buffer_group* group) { (void)group->close(); };
+    const std::unique_ptr<buffer_group, decltype(close_group)> closes_at_end{this, close_group};
     return std::invoke(std::forward<Extract>(extract));
   }
 

@@ -4,10 +4,11 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include <tidemark/core/macros.hpp>
-#include <tidemark/epoch/detail/element_access.hpp>
 #include <tidemark/epoch/detail/storage.hpp>
+#include <tidemark/epoch/use_after_epoch.hpp>
 
 namespace tidemark {
 
@@ -16,6 +17,70 @@ class buffer;
 
 namespace detail {
 [[noreturn]] void refuse_view(std::size_t offset, std::size_t count, std::size_t size);
+
+/// The elements of a handle on a block, as long as the block lives. A dead handle has no elements: its block
+/// was deallocated or reclaimed, or it never had one. With the use-after-epoch detector on, each access to a
+/// reclaimed block is reported.
+/// @tparam Handle has `first_element()`, and `role`, its name in messages
+template <class Handle, class T>
+class element_access {
+ public:
+  /// The first element; null if there is none (any more). @throws use_after_epoch as `require_live` does.
+  [[nodiscard]] T* data() const { return elements("data").data(); }
+  /// Elements; 0 if they are gone. The detector reports nothing here, so that it is a way to find out.
+  [[nodiscard]] std::size_t size() const noexcept { return storage_.is_live() ? size_ : 0; }
+  [[nodiscard]] std::size_t size_bytes() const noexcept { return size() * sizeof(T); }
+  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  /// Whether there is a block and it lives.
+  [[nodiscard]] bool is_live() const noexcept { return storage_.is_live(); }
+  /// All elements; none if they are gone. @throws as `data`.
+  [[nodiscard]] std::span<T> span() const { return elements("span"); }
+  /// An element. A dead handle reports a violation (`use_after_epoch`), detector or not, and aborts if the
+  /// handler returns, because it has no element. @pre `i < size()`. @throws use_after_epoch if that is the
+  /// policy.
+  [[nodiscard]] T& operator[](std::size_t i) const {
+    if (!storage_.is_live()) [[unlikely]]
+      refuse_element({Handle::role, *this});
+    return first_element()[i];
+  }
+  [[nodiscard]] T* begin() const { return elements("begin").data(); }
+  [[nodiscard]] T* end() const {
+    const std::span<T> all = elements("end");
+    return all.data() + all.size();
+  }
+  /// For `epoch`, `buffer_group` and `require_live`.
+  [[nodiscard]] detail::storage const& storage() const noexcept { return storage_; }
+
+ protected:
+  element_access() = default;
+  element_access(detail::storage const& storage, std::size_t size) noexcept
+      : storage_{storage}, size_{size} {}
+
+  // Null and 0 for a dead handle.
+  [[nodiscard]] std::span<T> elements(char const* operation) const {
+    check_access(operation);
+    const bool lives = storage_.is_live();
+    T* first = lives ? first_element() : nullptr;
+    // Hides from the compiler that the pointer may be null. An access through null is undefined, and a
+    // compiler that sees both omits the look-up and accesses the block that lies there now.
+    asm("" : "+r"(first));
+    return {first, lives ? size_ : 0};
+  }
+  // `require_live`, but that the operand is put into a list only if the detector is on.
+  void check_access(char const* operation) const {
+    if (epoch_detector()) [[unlikely]]
+      find_reclaimed(operation, {{Handle::role, *this}});
+  }
+
+  detail::storage storage_;
+  std::size_t size_ = 0;  // while the storage lives
+
+ private:
+  [[nodiscard]] T* first_element() const noexcept {
+    return static_cast<Handle const*>(this)->first_element();
+  }
+};
+
 }  // namespace detail
 
 /// Some elements of a `buffer`, as long as its storage lives: once that is deallocated or reclaimed the view

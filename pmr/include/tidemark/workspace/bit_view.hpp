@@ -13,7 +13,6 @@
 #include <type_traits>
 
 #include <tidemark/core/macros.hpp>
-#include <tidemark/workspace/detail/generation.hpp>
 #include <tidemark/workspace/detail/shaped_view.hpp>
 #include <tidemark/workspace/tensor_view.hpp>
 
@@ -70,8 +69,6 @@ class TIDEMARK_POINTER bit_view
       static_cast<reference const&>(*this) = static_cast<bool>(other);
       return *this;
     }
-    /// Changes the bit.
-    constexpr void flip() const noexcept { *word_ ^= mask_; }
     /// Shows the search for escapes (`workspace::scope::returning`) where the bit is.
     template <class Visit>
     friend constexpr void visit_memory(reference const& bit, Visit&& visit) {
@@ -114,36 +111,11 @@ class TIDEMARK_POINTER bit_view
     return {this->access(), word_count()};
   }
 
-  /// Whether a bit is set. @pre, @throws as `operator()`.
-  template <std::integral... Index>
-    requires(sizeof...(Index) == Rank)
-  [[nodiscard]] constexpr bool test(Index... index) const noexcept(!Generation::checks) {
-    return (*this)(index...);
-  }
-  /// Writes a bit; one of a higher rank by `view(i, j) = value`. @pre, @throws as `operator()`.
-  template <std::integral Index>
-    requires(Rank == 1)
-  constexpr void set(Index index, bool value = true) const noexcept(!Generation::checks) {
-    (*this)(index) = value;
-  }
-  /// Turns a bit over; one of a higher rank by `view(i, j).flip()`. @pre, @throws as `operator()`.
-  template <std::integral Index>
-    requires(Rank == 1)
-  constexpr void flip(Index index) const noexcept(!Generation::checks) {
-    (*this)(index).flip();
-  }
-
   /// Writes all bits; the unused ones of the last word become 0. @throws as `words`, and has written nothing.
   constexpr void fill(bool value) const noexcept(!Generation::checks) {
     std::span<word_type> const all_words = words();
     std::ranges::fill(all_words, value ? ~word_type{0} : word_type{0});
-    clear_unused(all_words);
-  }
-  /// Turns all bits over; the unused ones of the last word become 0. @throws as `fill`.
-  constexpr void flip() const noexcept(!Generation::checks) {
-    std::span<word_type> const all_words = words();
-    for (word_type& word : all_words) word = ~word;
-    clear_unused(all_words);
+    if (value && used_mask() != 0) all_words.back() = used_mask();
   }
 
   /// How many bits are set. @throws as `words`.
@@ -156,8 +128,6 @@ class TIDEMARK_POINTER bit_view
   [[nodiscard]] constexpr bool any() const noexcept(!Generation::checks) {
     return std::ranges::any_of(whole_words(), [](word_type word) { return word != 0; }) || last_bits() != 0;
   }
-  /// Whether no bit is set. @throws as `words`.
-  [[nodiscard]] constexpr bool none() const noexcept(!Generation::checks) { return !any(); }
   /// Whether every bit is set; of no bits, every one is. @throws as `words`.
   [[nodiscard]] constexpr bool all() const noexcept(!Generation::checks) {
     return std::ranges::all_of(whole_words(), [](word_type word) { return word == ~word_type{0}; }) &&
@@ -190,9 +160,6 @@ class TIDEMARK_POINTER bit_view
   }
   [[nodiscard]] constexpr word_type last_bits() const noexcept {
     return used_mask() == 0 ? 0 : this->first_[this->size() / bits_per_word] & used_mask();
-  }
-  constexpr void clear_unused(std::span<word_type> all_words) const noexcept {
-    if (used_mask() != 0) all_words.back() &= used_mask();
   }
 };
 

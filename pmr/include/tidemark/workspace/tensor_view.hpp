@@ -15,8 +15,6 @@
 #endif
 
 #include <tidemark/core/macros.hpp>
-#include <tidemark/workspace/detail/element_name.hpp>
-#include <tidemark/workspace/detail/generation.hpp>
 #include <tidemark/workspace/detail/shaped_view.hpp>
 
 namespace tidemark {
@@ -56,12 +54,12 @@ struct dense_layout {
 /// The layout in which the last index moves fastest, as in C and NumPy's default.
 ///
 /// The stride of a dimension is the product of the extents behind it. Complexity: O(rank). Thread-safe.
-struct row_major : detail::dense_layout<true> {};
+using row_major = detail::dense_layout<true>;
 
 /// The layout in which the first index moves fastest, as in Fortran, BLAS and LAPACK.
 ///
 /// The stride of a dimension is the product of the extents before it. Complexity: O(rank). Thread-safe.
-struct column_major : detail::dense_layout<false> {};
+using column_major = detail::dense_layout<false>;
 
 /// Contiguous elements as an array of `Rank` dimensions, without owning them: a pointer and the extents.
 ///
@@ -73,8 +71,8 @@ struct column_major : detail::dense_layout<false> {};
 /// ```
 /// The interface is that of `std::mdspan`, which standard libraries of C++20 do not have: `view(i, j)` is
 /// always there, `view[i, j]` where the compiler has such an operator (C++23), `view[std::array{i, j}]`
-/// always. A view of rank 1 is a range besides, and becomes a `std::span` by itself. Where there is
-/// `std::mdspan`, any view becomes one.
+/// always. A view of rank 1 is a range besides, and becomes a `std::span` by itself. `mdspan()`
+/// returns the `std::mdspan` of the elements where the standard library has it.
 ///
 /// Constness is that of a pointer: elements of a `tensor_view<double, 1> const` can be written, those of a
 /// `tensor_view<double const, 1>` cannot.
@@ -159,9 +157,6 @@ class TIDEMARK_POINTER tensor_view
   /// The std::mdspan of the same elements. It has no checks. @throws as `data`.
   [[nodiscard]] constexpr mdspan_type mdspan() const noexcept(!Generation::checks) {
     return {data(), this->extents()};
-  }
-  [[nodiscard]] constexpr explicit operator mdspan_type() const noexcept(!Generation::checks) {
-    return mdspan();
   }
 #endif
 

@@ -167,7 +167,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   /// @param options any values will do: no slot gets smaller than its newest request
   compact_summary compact(compact_options const& options = {}) noexcept {
     before_use("compact");
-    return core_.compact(options, detail::workspace_core::measure::newest);
+    return core_.compact(options);
   }
 
   /// Whether memory is kept for the next time.
@@ -227,12 +227,9 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   }
   template <class T>
   [[nodiscard]] detail::slot_list* find() noexcept {
-    constexpr std::size_t place = detail::fixed_elements::index<T>;
-    if constexpr (place < detail::fixed_elements::infos.size()) {
-      return &core_.fixed(place);
-    } else {
-      return core_.find_other(detail::other_type<T>());
-    }
+    constexpr std::size_t place = detail::fixed_place<T>;
+    if constexpr (place < detail::fixed_elements.size()) return &core_.fixed(place);
+    else return core_.find_other(detail::other_type<T>());
   }
 
   // Begins a scope (parity 0) or a checkpoint (1) that saves the counts of these types; returns its number.

@@ -15,8 +15,7 @@
 
 #include <tidemark/core/macros.hpp>
 #include <tidemark/workspace/bit_view.hpp>
-#include <tidemark/workspace/detail/extents.hpp>
-#include <tidemark/workspace/detail/generation.hpp>
+#include <tidemark/workspace/detail/shaped_view.hpp>
 #include <tidemark/workspace/detail/slot_list.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
 #include <tidemark/workspace/tensor_view.hpp>
@@ -62,7 +61,7 @@ struct workspace_access {
 /// `<tidemark/workspace/extras/dlpack.hpp>` and `extras/random.hpp` have more, as functions.
 ///
 /// For all of them:
-/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, …; where an overload takes it, also one
+/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, …; `acquire` also takes one
 ///   `std::array<std::size_t, Rank>`, of which an empty one makes a view of rank 0, with one element. Any may
 ///   be 0. `Layout` is `row_major` or `column_major`.
 /// - `T` is trivially copyable.
@@ -128,38 +127,17 @@ class workspace_acquisition {
   /// `acquire`, and every element is 0.
   template <class T = double, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] auto zeros(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return zeros<T, Layout>(detail::all_extents(first, rest...), first.where);
-  }
-  /// The same, of extents in an array.
-  template <class T = double, class Layout = row_major, std::size_t Rank>
-  [[nodiscard]] auto zeros(
-      std::array<std::size_t, Rank> const& extents,
-      std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
-    return filled<T, Layout>("zeros", T{}, extents, where);
+    return filled<T, Layout>("zeros", T{}, detail::all_extents(first, rest...), first.where);
   }
   /// `acquire`, and every element is 1.
   template <class T = double, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] auto ones(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return ones<T, Layout>(detail::all_extents(first, rest...), first.where);
-  }
-  /// The same, of extents in an array.
-  template <class T = double, class Layout = row_major, std::size_t Rank>
-  [[nodiscard]] auto ones(
-      std::array<std::size_t, Rank> const& extents,
-      std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
-    return filled<T, Layout>("ones", T(1), extents, where);
+    return filled<T, Layout>("ones", T(1), detail::all_extents(first, rest...), first.where);
   }
   /// `acquire`, and every element is `value`.
   template <class T, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] auto fill(T value, detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return fill<T, Layout>(value, detail::all_extents(first, rest...), first.where);
-  }
-  /// The same, of extents in an array.
-  template <class T, class Layout = row_major, std::size_t Rank>
-  [[nodiscard]] auto fill(
-      T value, std::array<std::size_t, Rank> const& extents,
-      std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
-    return filled<T, Layout>("fill", value, extents, where);
+    return filled<T, Layout>("fill", value, detail::all_extents(first, rest...), first.where);
   }
 
   /// Packed bits, 64 to a word, in row-major order.

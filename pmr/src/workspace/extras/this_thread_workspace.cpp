@@ -76,7 +76,7 @@ workspace_lease lease_workspace() {
   return workspace_lease{new workspace};
 }
 
-void workspace_lease::end_lease::operator()(workspace* ws) const noexcept {
+void workspace_lease::end(workspace* ws) noexcept {
   std::unique_ptr<workspace> leaving{ws};
   ws->release_thread_ownership();  // this thread may not be the one that used it …
   try {

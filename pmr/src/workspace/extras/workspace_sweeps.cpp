@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/workspace/extras/workspace_sweeps.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
 
 #include <algorithm>
 #include <condition_variable>

@@ -17,11 +17,12 @@
 #include <tidemark/core/macros.hpp>
 #include <tidemark/epoch/detail/epoch_slabs.hpp>
 #include <tidemark/epoch/detail/tracked_block.hpp>
-#include <tidemark/epoch/epoch_stats.hpp>
 
 namespace tidemark {
 
 class epoch_resource;
+struct epoch_stats;
+struct epoch_summary;
 
 namespace detail {
 
@@ -149,14 +150,14 @@ class block_group {
   [[nodiscard]] TIDEMARK_COLD void* take_small_of_spare(std::size_t index, std::size_t bytes,
                                                         std::size_t block_bytes);
   /// A chunk becomes slabs.
-  void add_chunk(epoch_slabs::chunk added) noexcept;
+  void add_chunk(byte_range added) noexcept;
   /// Bytes of the next chunk: as many slabs as are held, 3 to 63, and one for the alignment; 0 after
   /// `request_no_chunk`.
   [[nodiscard]] std::size_t next_chunk_bytes() const noexcept;
   /// The upstream has no memory for a chunk: no further one is requested until the outermost epoch ends.
   void request_no_chunk() noexcept { requests_chunks_ = false; }
-  /// Removes a chunk that no epoch needs, or any if `also_used`; null if there is none.
-  [[nodiscard]] epoch_slabs::chunk remove_chunk(bool also_used = false) noexcept;
+  /// Removes a chunk that no epoch needs, or any if `also_used`; empty if there is none.
+  [[nodiscard]] byte_range remove_chunk(bool also_used = false) noexcept;
   /// Deallocates a live block of a slab, on the group's own thread.
   void deallocate_small(epoch_slab& slab, std::size_t i) noexcept {
     slabs_.deallocate(slab, i);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/units.hpp>
 
@@ -176,8 +177,7 @@ struct epoch_slab {
   epoch_slab* chunk = nullptr;  // the first slab of its chunk, which has the members below
   epoch_slab* previous_chunk = nullptr;
   epoch_slab* next_chunk = nullptr;
-  void* chunk_memory = nullptr;
-  std::size_t chunk_bytes = 0;
+  byte_range chunk_memory{};
   std::uint32_t chunk_slabs = 0, chunk_spare = 0;
   row allocated{}, freed_outside{}, is_kept{}, reclaimed{};
 

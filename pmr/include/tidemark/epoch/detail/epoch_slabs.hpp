@@ -11,12 +11,17 @@
 #include <memory_resource>
 #include <vector>
 
+#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/epoch/detail/address_table.hpp>
 #include <tidemark/epoch/detail/epoch_slab.hpp>
 
-namespace tidemark::detail {
+namespace tidemark {
+
+struct epoch_summary;
+
+namespace detail {
 
 using epoch_slab_table = address_table<epoch_slab, std::countr_zero(epoch_slab::range_bytes)>;
 
@@ -92,23 +97,15 @@ class epoch_slabs {
     end_use(slab);
     return slab.chunk->chunk_spare == slab.chunk->chunk_slabs;
   }
-  /// What an epoch's end did. `left` are the blocks that were kept.
-  struct ended {
-    std::size_t reclaimed = 0, reclaimed_bytes = 0, left = 0, left_bytes = 0;
-  };
-  /// Ends the innermost epoch: slabs with kept blocks become those of the epoch around it, or kept.
-  ended end(std::size_t depth, char const* name) noexcept;
-  /// Memory of the upstream.
-  struct chunk {
-    void* memory = nullptr;
-    std::size_t bytes = 0;
-  };
+  /// Ends the innermost epoch: slabs with kept blocks become those of the epoch around it, or kept. Adds what it did
+  /// to `sum`.
+  void end(std::size_t depth, char const* name, epoch_summary& sum) noexcept;
   /// Removes a chunk all of whose slabs are spare, or any chunk if `also_used`: its ranges are the
   /// upstream's.
-  /// @return its memory, which is the caller's to return; null if there is no such chunk. O(chunks + slabs).
-  [[nodiscard]] chunk remove_chunk(bool also_used) noexcept;
+  /// @return its memory, which is the caller's to return; empty if there is no such chunk. O(chunks + slabs).
+  [[nodiscard]] byte_range remove_chunk(bool also_used) noexcept;
   /// The ranges that lie in a chunk become spare slabs. @pre each has a record.
-  void add_chunk(chunk added, block_group& holder) noexcept;
+  void add_chunk(byte_range added, block_group& holder) noexcept;
 
   /// Slabs of epochs that are open.
   [[nodiscard]] std::size_t held_slabs() const noexcept { return held_slabs_; }
@@ -117,11 +114,11 @@ class epoch_slabs {
     return chunks_.load(std::memory_order_relaxed) != nullptr;
   }
   /// The first range that lies in a chunk, and how many do.
-  [[nodiscard]] static std::uintptr_t first_range(chunk of) noexcept {
-    return align_up(address_of(of.memory), epoch_slab::range_bytes);
+  [[nodiscard]] static std::uintptr_t first_range(byte_range chunk) noexcept {
+    return align_up(chunk.begin, epoch_slab::range_bytes);
   }
-  [[nodiscard]] static std::size_t range_count(chunk of) noexcept {
-    return (address_of(of.memory) + of.bytes - first_range(of)) / epoch_slab::range_bytes;
+  [[nodiscard]] static std::size_t range_count(byte_range chunk) noexcept {
+    return (chunk.end() - first_range(chunk)) / epoch_slab::range_bytes;
   }
   /// Calls `visit(slab)` for each slab of an open epoch.
   template <class Visit>
@@ -178,7 +175,7 @@ class epoch_slabs {
     slab.end();
     insert_spare(slab);
   }
-  void end_slab(epoch_slab& slab, std::size_t depth, char const* name, ended& sum) noexcept;
+  void end_slab(epoch_slab& slab, std::size_t depth, char const* name, epoch_summary& sum) noexcept;
 
   epoch_slab* const* innermost_ = none.data();  // `with_room` of the innermost epoch
   epoch_slab_table& table_;
@@ -189,4 +186,5 @@ class epoch_slabs {
   std::size_t held_slabs_ = 0;
 };
 
-}  // namespace tidemark::detail
+}  // namespace detail
+}  // namespace tidemark

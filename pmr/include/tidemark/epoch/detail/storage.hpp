@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <optional>
 
-#include <tidemark/epoch/detail/reclaim_log.hpp>
 #include <tidemark/epoch/detail/tracked_block.hpp>
 
 namespace tidemark {

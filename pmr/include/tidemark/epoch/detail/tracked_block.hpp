@@ -8,8 +8,13 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <mutex>
+#include <new>
 #include <optional>
+#include <tuple>
 
+#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/std_atomics.hpp>
 
 namespace tidemark::detail {
@@ -143,5 +148,36 @@ struct basic_tracked_block {
   atomic<char const*> ended_by{nullptr};  // of a reclaimed block: the name of the epoch or buffer group
 };
 using tracked_block = basic_tracked_block<std_atomics>;
+
+/// For the messages of the use-after-epoch detector, while it is on. The latest `max_count` only, so that a
+/// long run stays bounded. Any thread.
+class reclaim_log {
+ public:
+  static constexpr std::size_t max_count = 65'536;
+
+  /// Records what ended a generation of a block. If there is no memory for it, a message says less. O(1).
+  void add(tracked_block const& block, std::uint64_t generation, ending how) noexcept {
+    const std::scoped_lock lock{mutex_};
+    try {
+      records_.emplace_back(&block, generation, how);
+    } catch (std::bad_alloc const&) {
+      return;
+    }
+    if (records_.size() > max_count) records_.pop_front();
+  }
+  /// O(max_count): called for a message only.
+  [[nodiscard]] std::optional<ending> find(tracked_block const& block,
+                                           std::uint64_t generation) const noexcept {
+    const std::scoped_lock lock{mutex_};
+    for (auto const& [of, its_generation, how] : records_) {
+      if (of == &block && its_generation == generation) return how;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  mutable fork_safe<> mutex_;
+  std::deque<std::tuple<tracked_block const*, std::uint64_t, ending>> records_;  // the oldest first
+};
 
 }  // namespace tidemark::detail

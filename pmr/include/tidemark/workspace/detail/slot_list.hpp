@@ -3,6 +3,7 @@
 /// `slot_list`: the slots that a workspace has for one element type.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <concepts>
@@ -11,8 +12,7 @@
 #include <limits>
 
 #include <tidemark/diagnose/detail/sanitizers.hpp>
-#include <tidemark/workspace/detail/element_name.hpp>
-#include <tidemark/workspace/detail/generation.hpp>
+#include <tidemark/workspace/detail/shaped_view.hpp>
 
 namespace tidemark::detail {
 
@@ -55,19 +55,18 @@ inline constexpr element_info element_of<bit_word>{
     "bits", sizeof(bit_word), alignof(bit_word), &poison_value<bit_word>, sizeof(bit_word), 64};
 
 /// Element types that have a list at a fixed place in every workspace.
-template <class... Types>
-struct element_types {
-  static constexpr std::array<element_info const*, sizeof...(Types)> infos{&element_of<Types>...};
-  /// The place of a type; `infos.size()` of any other.
-  template <class T>
-  static constexpr std::size_t index = [] {
-    std::size_t i = 0;
-    (void)((std::same_as<T, Types> || (static_cast<void>(++i), false)) || ...);
-    return i;
-  }();
-};
-using fixed_elements = element_types<double, float, std::int64_t, std::int32_t, std::complex<float>,
-                                     std::complex<double>, bool, bit_word>;
+inline constexpr std::array<element_info const*, 8> fixed_elements{&element_of<double>,
+                                                                   &element_of<float>,
+                                                                   &element_of<std::int64_t>,
+                                                                   &element_of<std::int32_t>,
+                                                                   &element_of<std::complex<float>>,
+                                                                   &element_of<std::complex<double>>,
+                                                                   &element_of<bool>,
+                                                                   &element_of<bit_word>};
+/// The place of a type; `fixed_elements.size()` of any other.
+template <class T>
+inline constexpr auto fixed_place =
+    static_cast<std::size_t>(std::ranges::find(fixed_elements, &element_of<T>) - fixed_elements.begin());
 
 /// Memory for one acquisition at a time.
 ///

@@ -10,13 +10,14 @@
 #include <memory_resource>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
-#include <tidemark/workspace/detail/generation.hpp>
+#include <tidemark/workspace/detail/shaped_view.hpp>
 #include <tidemark/workspace/detail/slot_list.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 
@@ -185,7 +186,7 @@ class workspace_core {
   [[nodiscard]] slot_list& fixed(std::size_t i) noexcept { return fixed_[i]; }
   /// The list of another type; null if there is none.
   [[nodiscard]] slot_list* find_other(std::size_t i) noexcept {
-    return i < others_room_ ? others_[i] : nullptr;
+    return i < others_.size() ? others_[i] : nullptr;
   }
   /// Makes the list of another type that has none. @throws std::bad_alloc, with nothing changed.
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
@@ -212,8 +213,7 @@ class workspace_core {
   trim_summary trim(slot_list& list) noexcept;
   trim_summary trim_to_recent_peak() noexcept;
   /// Measures slots by their newest request, or by the largest since the last call.
-  enum class measure { newest, largest };
-  compact_summary compact(compact_options const& options, measure by) noexcept;
+  compact_summary compact(compact_options const& options, bool by_largest = false) noexcept;
   TIDEMARK_COLD void sweep() noexcept;
   /// For another thread: frees the slots that are not in use, unless the owner uses the workspace or work
   /// elsewhere uses the slots. The upstream must be for any thread. @return bytes that were freed.
@@ -223,10 +223,7 @@ class workspace_core {
   void put_behind(std::uint64_t frame, reuse_fence fence) noexcept;
   /// The slot that was acquired since the scope began and overlaps these bytes; null if there is none, or no
   /// such scope.
-  struct overlap {
-    slot_list const* list = nullptr;
-    slot const* taken = nullptr;
-  };
+  using overlap = std::pair<slot_list const*, slot const*>;
   [[nodiscard]] overlap find_overlap(std::uint64_t frame, void const* first,
                                      std::size_t bytes) const noexcept;
   /// Reports use by a thread that is not the owner; the first to use it becomes that.
@@ -317,8 +314,8 @@ class workspace_core {
   template <class Self, class Visitor>
   static void for_each_list(Self& self, Visitor&& visitor) {
     for (auto& list : self.fixed_) visitor(list);
-    for (std::size_t i = 0; i < self.others_room_; ++i) {
-      if (self.others_[i] != nullptr) visitor(*self.others_[i]);
+    for (slot_list* const list : self.others_) {
+      if (list != nullptr) visitor(*list);
     }
   }
 
@@ -329,10 +326,7 @@ class workspace_core {
   saved_count* log_end_ = nullptr;                       // … end here
   saved_count* log_limit_ = nullptr;                     // … and have room up to here
   std::uint64_t served_tick_ = sweep_ticks.load(std::memory_order_relaxed);
-  std::array<slot_list, fixed_elements::infos.size()> fixed_;
-  slot_list** others_ = nullptr;  // by other_type(); null where this workspace has none of that type
-  std::size_t others_room_ = 0;
-
+  std::array<slot_list, fixed_elements.size()> fixed_;
   workspace_options options_;  // with the resources that null stood for
   std::size_t held_bytes_ = 0;
   std::uint64_t outermost_scope_ = 0;  // its number; 0: no scope is open, or places are not noted
@@ -341,11 +335,9 @@ class workspace_core {
   bool pooling_;  // whether memory is kept; otherwise every slot is removed when it is taken back
   thread_ownership owner_;
 
-  struct numbered_fence {
-    std::uint64_t number;
-    reuse_fence fence;
-  };
-  std::pmr::vector<numbered_fence> fences_;  // those not yet seen to be done, by number
+  std::pmr::vector<slot_list*> others_;  // by other_type(); null where this workspace has none of that type
+  std::pmr::vector<std::pair<std::uint64_t, reuse_fence>>
+      fences_;  // those not yet seen to be done, by number
   std::uint64_t last_fence_ = 0;
 };
 

@@ -80,12 +80,10 @@ class [[nodiscard]] workspace_lease {
 
  private:
   friend workspace_lease lease_workspace();
-  struct end_lease {
-    void operator()(workspace* ws) const noexcept;
-  };
-  explicit workspace_lease(workspace* ws) noexcept : leased_{ws} {}
+  explicit workspace_lease(workspace* ws) noexcept : leased_{ws, &end} {}
+  static void end(workspace* ws) noexcept;
 
-  std::unique_ptr<workspace, end_lease> leased_;
+  std::unique_ptr<workspace, void (*)(workspace*) noexcept> leased_{nullptr, &end};
 };
 
 /// The workspace whose lease ended last, else a new one with `default_workspace_options()`. Thread-safe,
