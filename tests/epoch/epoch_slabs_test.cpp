@@ -92,25 +92,6 @@ TEST_F(epoch_slabs, are_not_used_with_a_quarantine_or_where_the_host_may_not_tou
   }
 }
 
-TEST_F(epoch_slabs, serve_every_size_and_alignment) {
-  const epoch e{memory};
-  for (std::size_t align = 1; align <= 1024; align *= 2) {
-    for (const std::size_t bytes : {0u, 1u, 8u, 15u, 16u, 17u, 24u, 100u, 129u, 500u, 1000u, 1024u}) {
-      std::vector<std::uintptr_t> addresses;
-      for (int i = 0; i < 3; ++i) {
-        void* const block = memory.allocate(bytes, align);
-        std::memset(block, 0xA5, bytes);
-        addresses.push_back(reinterpret_cast<std::uintptr_t>(block));
-        EXPECT_EQ(addresses.back() % align, 0u) << bytes << " aligned to " << align;
-      }
-      std::ranges::sort(addresses);
-      EXPECT_GE(addresses[1] - addresses[0], std::max<std::size_t>(bytes, 1));
-      EXPECT_GE(addresses[2] - addresses[1], std::max<std::size_t>(bytes, 1));
-    }
-  }
-  memory.check_invariants();
-}
-
 // S3.7
 TEST_F(epoch_slabs, use_memory_again_that_is_deallocated_early) {
   const epoch e{memory};
@@ -371,28 +352,6 @@ TEST_F(epoch_slabs, survive_bookkeeping_memory_that_fails) {
   EXPECT_LT(served, 300u) << "not one call failed";
   EXPECT_EQ(there.stats().used_blocks, served);
   there.check_invariants();
-}
-
-TEST_F(epoch_slabs, hold_the_storage_of_containers) {
-  std::pmr::vector<std::pmr::string> kept{&memory};
-  {
-    epoch e{memory};
-    std::pmr::map<int, std::pmr::vector<std::pmr::string>> words{&memory};
-    for (std::size_t i = 0; i < 300; ++i) {
-      for (std::size_t j = 0; j < 5; ++j)
-        words[static_cast<int>(i % 50)].emplace_back(std::string(20 + j * 30, static_cast<char>('a' + j)));
-    }
-    EXPECT_EQ(words.size(), 50u);
-    kept = words[7];
-    e.keep(kept.data());
-    for (std::pmr::string const& each : kept) e.keep(each);
-  }
-  ASSERT_EQ(kept.size(), 30u);
-  for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept[i].front(), static_cast<char>('a' + i % 5));
-  kept.clear();
-  kept.shrink_to_fit();
-  EXPECT_EQ(memory.stats().late, 0u);
-  EXPECT_EQ(upstream.outstanding, 0u);
 }
 
 // ---- other threads ----------------------------------------------------------------------------------------

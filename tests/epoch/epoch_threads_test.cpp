@@ -105,31 +105,6 @@ TEST_F(epoch_threads, have_epochs_of_their_own_at_once) {
 }
 
 // S3.24
-TEST_F(epoch_threads, leave_alone_what_a_thread_in_its_own_epoch_allocates) {
-  buffer<int> theirs;
-  std::atomic<bool> is_theirs{false}, is_mine_over{false};
-  std::thread other{[&] {
-    epoch e{memory, "theirs"};
-    theirs = {memory, 100};
-    is_theirs = true;
-    while (!is_mine_over) std::this_thread::yield();
-    EXPECT_TRUE(theirs.is_live());
-    EXPECT_EQ(e.end().reclaimed, 1u);
-  }};
-  {
-    epoch e{memory, "mine"};
-    const buffer<int> mine{memory, 100};
-    while (!is_theirs) std::this_thread::yield();
-    EXPECT_EQ(e.keep(theirs), 0u) << "it is not of this thread";
-    EXPECT_EQ(e.end().reclaimed, 1u);
-  }
-  EXPECT_TRUE(theirs.is_live());
-  is_mine_over = true;
-  other.join();
-  EXPECT_FALSE(theirs.is_live());
-}
-
-// S3.24
 TEST_F(epoch_threads, leave_alone_what_a_thread_without_epoch_allocates) {
   buffer<int> theirs;
   void* raw = nullptr;
@@ -215,22 +190,6 @@ TEST_F(epoch_threads, a_block_that_moved_to_another_threads_epoch_is_that_thread
   memory.check_invariants();
 }
 
-// S3.4
-TEST_F(epoch_threads, what_the_outermost_epoch_kept_can_go_on_any_thread) {
-  buffer<int> kept;
-  {
-    epoch e{memory};
-    kept = {memory, 100};
-    e.keep(kept);
-  }
-  on_another_thread([&] {
-    epoch e{memory};
-    EXPECT_TRUE(kept.release());
-  });
-  EXPECT_EQ(recorded.outstanding, 0u);
-  EXPECT_EQ(memory.stats().deallocations, 0u) << "it was let go before";
-}
-
 // S3.10
 TEST(epoch_threads_misuse, an_epoch_ended_on_another_thread_is_reported_and_stays_open) {
   recording_resource upstream;
@@ -303,35 +262,6 @@ TEST(epoch_threads_records, serve_thread_after_thread) {
 }
 
 // ---- as fast as they can ----------------------------------------------------------------------------------
-
-// S3.25
-TEST_F(epoch_threads, a_buffer_whose_finaliser_meets_the_end_goes_back_once) {
-  constexpr int rounds = 100'000;
-  constexpr std::size_t boxes = 4;
-  std::array<letter_box<buffer<int>>, boxes> letters;
-  std::atomic<bool> is_over{false};
-  std::size_t early = 0, late = 0;  // the finaliser's
-  std::thread finaliser{[&] {
-    for (std::size_t i = 0; !is_over; ++i) {
-      buffer<int> b = letters[i % boxes].exchange({});
-      if (b.storage().address() != nullptr) ++(b.release() ? early : late);
-    }
-  }};
-  for (int i = 0; i < rounds; ++i) {
-    epoch e{memory};
-    for (letter_box<buffer<int>>& box : letters) (void)box.exchange(buffer<int>{memory, 16});
-  }
-  is_over = true;
-  finaliser.join();
-  for (letter_box<buffer<int>>& box : letters) (void)box.exchange({});
-  EXPECT_EQ(recorded.outstanding, 0u);
-  const epoch_stats stats = memory.stats();
-  EXPECT_EQ(stats.allocations, rounds * boxes);
-  EXPECT_EQ(stats.allocations, stats.deallocations + stats.reclaimed);
-  EXPECT_GE(stats.deallocations, early);
-  EXPECT_GT(early + late, 0u) << "not a test of finalisers otherwise";
-  memory.check_invariants();
-}
 
 // S3.25
 TEST(epoch_threads_storm, a_raw_block_whose_finaliser_meets_the_end_goes_back_once) {

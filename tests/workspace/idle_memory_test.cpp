@@ -59,14 +59,6 @@ void on_waiting_thread(std::function<void()> const& before, std::function<void()
   other.join();
 }
 
-TEST(idle_memory, of_the_signalling_thread_is_returned) {
-  use_scratch();
-  use_workspace();
-  (void)signal_memory_pressure();
-  EXPECT_LT(committed_scratch(), 1 * MiB);
-  EXPECT_EQ(this_thread_workspace().stats().held_bytes, 0u);
-}
-
 // S2.24
 TEST(idle_memory, of_eight_threads_is_returned_by_one_call) {
   constexpr int threads = 8;

@@ -54,28 +54,16 @@ std::vector<double> numbered(std::size_t size) {
   return numbers;
 }
 
-TEST(tensor_view, of_row_major_layout_has_the_last_index_move_fastest) {
+TEST(tensor_view, of_row_or_column_major_layout_has_the_last_or_first_index_move_fastest) {
   std::vector<double> numbers = numbered(120);
-  const tensor_view<double, 4> view{numbers.data(), {2, 3, 4, 5}};
+  const tensor_view<double, 4> rows{numbers.data(), {2, 3, 4, 5}};
+  const tensor_view<double, 4, column_major> columns{numbers.data(), {2, 3, 4, 5}};
   for (std::size_t i = 0; i != 2; ++i) {
     for (std::size_t j = 0; j != 3; ++j) {
       for (std::size_t k = 0; k != 4; ++k) {
         for (std::size_t l = 0; l != 5; ++l) {
-          EXPECT_EQ(&view(i, j, k, l), &numbers[i * 60 + j * 20 + k * 5 + l]);
-        }
-      }
-    }
-  }
-}
-
-TEST(tensor_view, of_column_major_layout_has_the_first_index_move_fastest) {
-  std::vector<double> numbers = numbered(120);
-  const tensor_view<double, 4, column_major> view{numbers.data(), {2, 3, 4, 5}};
-  for (std::size_t i = 0; i != 2; ++i) {
-    for (std::size_t j = 0; j != 3; ++j) {
-      for (std::size_t k = 0; k != 4; ++k) {
-        for (std::size_t l = 0; l != 5; ++l) {
-          EXPECT_EQ(&view(i, j, k, l), &numbers[i + j * 2 + k * 6 + l * 24]);
+          EXPECT_EQ(&rows(i, j, k, l), &numbers[i * 60 + j * 20 + k * 5 + l]);
+          EXPECT_EQ(&columns(i, j, k, l), &numbers[i + j * 2 + k * 6 + l * 24]);
         }
       }
     }
@@ -90,15 +78,6 @@ TEST(tensor_view, strides_are_what_an_index_is_multiplied_with) {
   const tensor_view<double, 3, column_major> columns{numbers.data(), {2, 3, 4}};
   EXPECT_EQ((std::array{columns.stride(0), columns.stride(1), columns.stride(2)}),
             (std::array<std::size_t, 3>{1, 2, 6}));
-}
-
-TEST(tensor_view, knows_its_shape) {
-  std::vector<double> numbers(24);
-  const tensor_view<double, 3> view{numbers.data(), {2, 3, 4}};
-  EXPECT_EQ(view.extents(), (std::array<std::size_t, 3>{2, 3, 4}));
-  EXPECT_EQ(view.extent(1), 3u);
-  EXPECT_EQ(view.size(), 24u);
-  EXPECT_FALSE(view.empty());
 }
 
 TEST(tensor_view, takes_indices_of_any_integral_type) {
@@ -125,16 +104,15 @@ TEST(tensor_view, of_rank_0_is_of_one_element) {
   EXPECT_EQ(view.elements().size(), 1u);
 }
 
-TEST(tensor_view, made_without_arguments_is_of_nothing) {
+TEST(tensor_view, may_be_of_nothing) {
+  constexpr std::size_t max = std::numeric_limits<std::size_t>::max();
+  double number = 1;
   EXPECT_EQ((tensor_view<double, 2>{}.extents()), (std::array<std::size_t, 2>{0, 0}));
   EXPECT_EQ((tensor_view<double, 2>{}.data()), nullptr);
-  EXPECT_TRUE((tensor_view<double, 1>{}.empty()));
   EXPECT_TRUE((tensor_view<double, 1>{}.elements().empty()));
-}
-
-TEST(tensor_view, with_an_extent_of_0_is_empty) {
-  double number = 1;
   EXPECT_EQ((tensor_view<double, 3>{&number, {3, 0, 5}}.size()), 0u);
+  EXPECT_EQ((tensor_view<double, 1>{}.reshape(max, max, 0).extents()),
+            (std::array<std::size_t, 3>{max, max, 0}));
 }
 
 TEST(tensor_view, elements_are_in_the_order_of_memory_in_both_layouts) {
@@ -145,13 +123,6 @@ TEST(tensor_view, elements_are_in_the_order_of_memory_in_both_layouts) {
     EXPECT_EQ(elements.data(), numbers.data());
     EXPECT_EQ(elements.size(), 6u);
   }
-}
-
-TEST(tensor_view, writes_through_a_const_view_as_through_a_const_pointer) {
-  std::vector<double> numbers(4);
-  const tensor_view<double, 2> view{numbers.data(), {2, 2}};
-  view(1, 0) = 7;
-  EXPECT_EQ(numbers[2], 7.0);
 }
 
 TEST(tensor_view, of_elements_to_be_read_only_is_made_of_one_that_may_write) {
@@ -223,12 +194,7 @@ TEST(tensor_view, of_one_element_reshapes_to_rank_0_and_back) {
   EXPECT_EQ(view.reshape(std::array<std::size_t, 0>{}).data(), &number);
 }
 
-TEST(tensor_view, of_no_elements_reshapes_to_other_empty_shapes) {
-  const tensor_view<double, 1> none;
-  constexpr std::size_t max = std::numeric_limits<std::size_t>::max();
-  EXPECT_EQ(none.reshape(max, max, 0).extents(), (std::array<std::size_t, 3>{max, max, 0}));
-}
-
+// S4.25
 TEST(tensor_view, refuses_to_reshape_to_another_number_of_elements) {
   std::vector<double> numbers(12);
   const tensor_view<double, 2> view{numbers.data(), {3, 4}};
@@ -237,6 +203,8 @@ TEST(tensor_view, refuses_to_reshape_to_another_number_of_elements) {
   EXPECT_EQ(refusal_of([&] { (void)view.reshape(std::array{13}); }),
             "reshape: float64[3, 4] has 12 elements, [13] has 13");
   EXPECT_EQ(refusal_of([&] { (void)view.reshape(); }), "reshape: float64[3, 4] has 12 elements, [] has 1");
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(-3, -4); }), "extent -3 is negative");
+  EXPECT_EQ(refusal_of([&] { (void)view.reshape(std::array{12, -1}); }), "extent -1 is negative");
 }
 
 TEST(tensor_view, does_not_take_a_product_that_wrapped_around_for_the_right_one) {
@@ -247,33 +215,17 @@ TEST(tensor_view, does_not_take_a_product_that_wrapped_around_for_the_right_one)
             "reshape: float32[4] has 4 elements, [4, 4611686018427387905] has more than can be counted");
 }
 
-TEST(tensor_view, refuses_negative_extents) {
-  std::vector<double> numbers(12);
-  const tensor_view<double, 2> view{numbers.data(), {3, 4}};
-  EXPECT_EQ(refusal_of([&] { (void)view.reshape(-3, -4); }), "extent -3 is negative");
-  EXPECT_EQ(refusal_of([&] { (void)view.reshape(std::array{12, -1}); }), "extent -1 is negative");
-  EXPECT_EQ(refusal_of([&] { (void)view.reshape(std::numeric_limits<std::int64_t>::min()); }),
-            "extent -9223372036854775808 is negative");
-}
-
 TEST(reshape, makes_an_array_of_memory_from_elsewhere) {
   std::vector<double> numbers(12);
   const tensor_view<double, 2> view = reshape(std::span{numbers}, 3, 4);
   EXPECT_EQ(&view(2, 1), &numbers[9]);
   const tensor_view<double, 2> same = reshape(std::span{numbers}, std::array{3, 4});
   EXPECT_EQ(&same(2, 1), &numbers[9]);
-}
-
-TEST(reshape, makes_an_array_of_either_layout) {
-  std::vector<double> numbers(12);
-  const tensor_view<double, 2, column_major> view = reshape<column_major>(std::span{numbers}, 3, 4);
-  EXPECT_EQ(&view(2, 1), &numbers[5]);
-}
-
-TEST(reshape, takes_spans_of_fixed_size_and_of_what_is_only_read) {
-  const std::array<int, 4> numbers{1, 2, 3, 4};
-  const tensor_view<int const, 2> view = reshape(std::span{numbers}, 2, 2);
-  EXPECT_EQ(view(1, 0), 3);
+  const tensor_view<double, 2, column_major> columns = reshape<column_major>(std::span{numbers}, 3, 4);
+  EXPECT_EQ(&columns(2, 1), &numbers[5]);
+  const std::array<int, 4> few{1, 2, 3, 4};
+  const tensor_view<int const, 2> read_only = reshape(std::span{few}, 2, 2);
+  EXPECT_EQ(read_only(1, 0), 3);
 }
 
 static_assert(detail::view_generation<test::ended_generation>);

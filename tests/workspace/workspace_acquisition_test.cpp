@@ -125,21 +125,12 @@ TYPED_TEST(acquisitions, serve_half_precision_by_the_fallback) {
 
 // ---- sizes ----
 
-// S4.13
-TYPED_TEST(acquisitions, grow_a_slot_by_half_at_least) {
-  (void)take<double>(this->ws, 100);
-  this->ws.reset();
-  (void)take<double>(this->ws, 101);
-  EXPECT_EQ(this->ws.stats().held_bytes, 150 * sizeof(double));
-  EXPECT_EQ(this->ws.stats().used_bytes, 101 * sizeof(double));
-}
-
 // S4.14
 TYPED_TEST(acquisitions, of_nothing_take_a_slot_and_no_memory) {
   auto none = take<double>(this->ws, 0);
   EXPECT_EQ(none.size(), 0u);
   EXPECT_TRUE(none.empty());
-  EXPECT_TRUE(take<float>(this->ws, 3, 0, 5).empty());
+  EXPECT_TRUE(take<float>(this->ws, huge, 0, huge).empty());
   EXPECT_TRUE(this->ws.bits(0).empty());
   EXPECT_TRUE(this->ws.zeros(0).empty());
   EXPECT_TRUE(this->ws.trues(0, 7).empty());
@@ -205,13 +196,6 @@ TYPED_TEST(acquisitions, of_more_than_can_be_counted_are_refused_at_every_rank) 
   expect_refused(ws, "tensor", [](auto& s) { (void)acquire_tensor<double>(s, root, root); });
 }
 
-// S4.14
-TYPED_TEST(acquisitions, count_no_more_than_nothing_where_one_extent_is_0) {
-  EXPECT_EQ(take<double>(this->ws, huge, huge, 0).size(), 0u);
-  EXPECT_EQ(take<double>(this->ws, 0, huge, huge).size(), 0u);
-  EXPECT_EQ(this->ws.bits(huge, 0, 2).size(), 0u);
-}
-
 template <class Ask>
 std::string refused_text(Ask ask) {
   return test::message_of<std::invalid_argument>(ask);
@@ -248,74 +232,36 @@ TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
   EXPECT_EQ(warned_at, (std::vector<std::size_t>{512, 1023, 1024, 1535, 2048, 2559}))
       << "float32 by itself; float64, which has had one slot so far, is 511 behind";
   EXPECT_EQ(warnings.count(warning_kind::many_slots), 6u);
-  ASSERT_EQ(warnings.reports().size(), 6u);
-  EXPECT_EQ(warnings.reports()[0].resource, "test");
-  EXPECT_EQ(warnings.reports()[0].message,
-            "workspace 'test': 512 slots of float32; is a scope missing around a loop that acquires them?");
-  EXPECT_EQ(warnings.reports()[1].message,
-            "workspace 'test': 512 slots of float64; is a scope missing around a loop that acquires them?");
+  EXPECT_EQ(warnings.reports()[4].resource, "test");
   EXPECT_EQ(warnings.reports()[4].message,
             "workspace 'test': 2048 slots of float32; is a scope missing around a loop that acquires them?");
-}
-
-// S4.15
-TYPED_TEST(acquisitions, do_not_warn_again_of_slots_that_are_there) {
-  for (int i = 0; i < 600; ++i) (void)take<float>(this->ws, 1);
   this->ws.reset();
-  const warning_recorder warnings;
   for (int i = 0; i < 600; ++i) (void)take<float>(this->ws, 1);
-  EXPECT_TRUE(warnings.reports().empty());
+  EXPECT_EQ(warnings.reports().size(), 6u) << "these slots were there";
 }
 
 // ---- forms ----
 
 // S4.16
-TYPED_TEST(acquisitions, take_one_extent_and_become_a_span) {
+TYPED_TEST(acquisitions, take_extents_in_every_form) {
   auto view = take<double>(this->ws, 12);
   static_assert(std::is_same_v<typename decltype(view)::layout_type, row_major>);
   static_assert(view.rank() == 1);
   const std::span<double> elements = view;
   EXPECT_EQ(elements.data(), view.data());
   EXPECT_EQ(elements.size(), 12u);
-}
-
-// S4.16
-TYPED_TEST(acquisitions, take_several_extents) {
-  auto table = take<double>(this->ws, 3, 4);
-  EXPECT_EQ(table.extents(), (std::array<std::size_t, 2>{3, 4}));
-  EXPECT_EQ(&table(2, 1), table.data() + 9);
   auto block = take<float>(this->ws, 2u, std::int8_t{3}, std::size_t{4}, 5L);
   EXPECT_EQ(block.extents(), (std::array<std::size_t, 4>{2, 3, 4, 5}));
-  EXPECT_EQ(this->ws.stats().elements, 132u);
+  auto in_array = this->ws.template acquire<double>(std::array<std::size_t, 3>{2, 3, 4});
+  EXPECT_EQ(in_array.extents(), (std::array<std::size_t, 3>{2, 3, 4}));
+  auto columns = this->ws.template acquire<double, column_major>(3, 4);
+  EXPECT_EQ(&columns(2, 1), columns.data() + 5);
+  this->ws.template acquire<double>()() = 3;
+  EXPECT_EQ(this->ws.stats().elements, 12u + 120 + 24 + 12 + 1);
 }
 
 // S4.16
-TYPED_TEST(acquisitions, take_extents_in_an_array) {
-  auto view = this->ws.template acquire<double>(std::array<std::size_t, 3>{2, 3, 4});
-  static_assert(view.rank() == 3);
-  EXPECT_EQ(view.extents(), (std::array<std::size_t, 3>{2, 3, 4}));
-}
-
-// S4.16
-TYPED_TEST(acquisitions, without_extents_are_of_one_element) {
-  auto one = this->ws.template acquire<double>();
-  static_assert(one.rank() == 0);
-  one() = 3;
-  EXPECT_EQ(one.size(), 1u);
-  EXPECT_EQ(this->ws.stats().elements, 1u);
-}
-
-// S4.16
-TYPED_TEST(acquisitions, take_a_layout) {
-  auto view = this->ws.template acquire<double, column_major>(3, 4);
-  EXPECT_EQ(&view(2, 1), view.data() + 5);
-  static_assert(
-      std::is_same_v<typename decltype(this->ws.template zeros<float, column_major>(2, 2))::layout_type,
-                     column_major>);
-}
-
-// S4.16
-TYPED_TEST(acquisitions, like_a_view_have_its_extents_and_layout) {
+TYPED_TEST(acquisitions, like_a_view_or_range_have_its_extents_and_layout) {
   auto model = this->ws.template acquire<float, column_major>(3, 4);
   auto view = this->ws.acquire_like(model);
   static_assert(std::is_same_v<decltype(view), decltype(model)>);
@@ -325,25 +271,12 @@ TYPED_TEST(acquisitions, like_a_view_have_its_extents_and_layout) {
   auto writable = this->ws.acquire_like(read_only);
   static_assert(std::is_same_v<typename decltype(writable)::element_type, float>);
   EXPECT_EQ(writable.extents(), read_only.extents());
-}
-
-// S4.16
-TYPED_TEST(acquisitions, like_a_range_have_its_length) {
-  auto vector = this->ws.acquire_like(std::vector<float>(7));
-  static_assert(std::is_same_v<typename decltype(vector)::element_type, float> && vector.rank() == 1);
-  EXPECT_EQ(vector.size(), 7u);
-  const std::array<double, 5> numbers{};
-  EXPECT_EQ(this->ws.acquire_like(numbers).size(), 5u);
-  auto span = this->ws.acquire_like(std::span<double const>{numbers}.first(3));
-  static_assert(std::is_same_v<typename decltype(span)::element_type, double>);
-  EXPECT_EQ(span.size(), 3u);
-}
-
-// S4.16
-TYPED_TEST(acquisitions, like_something_may_be_of_another_type) {
-  auto mask = this->ws.template acquire_like<bool>(take<double>(this->ws, 3, 4));
+  auto mask = this->ws.template acquire_like<bool>(model);
   static_assert(std::is_same_v<typename decltype(mask)::element_type, bool> && mask.rank() == 2);
-  EXPECT_EQ(mask.size(), 12u);
+  const std::array<double, 5> numbers{};
+  auto span = this->ws.acquire_like(std::span{numbers}.first(3));
+  static_assert(std::is_same_v<typename decltype(span)::element_type, double> && span.rank() == 1);
+  EXPECT_EQ(span.size(), 3u);
   auto counts = this->ws.template acquire_like<std::int32_t>(std::vector<double>(9));
   static_assert(std::is_same_v<typename decltype(counts)::element_type, std::int32_t>);
   EXPECT_EQ(counts.size(), 9u);
@@ -352,39 +285,23 @@ TYPED_TEST(acquisitions, like_something_may_be_of_another_type) {
 // ---- contents ----
 
 // S4.23
-TYPED_TEST(acquisitions, of_zeros_and_ones_are_of_float64_by_default) {
-  static_assert(std::is_same_v<typename decltype(this->ws.zeros(1))::element_type, double>);
-  static_assert(std::is_same_v<typename decltype(this->ws.ones(1, 2))::element_type, double>);
-  static_assert(std::is_same_v<typename decltype(this->ws.fill(1.0F, 2))::element_type, float>);
-}
-
-// S4.23
-TYPED_TEST(acquisitions, of_zeros_write_each_element) {
+TYPED_TEST(acquisitions, of_zeros_ones_and_others_write_each_element) {
   this->spoil(60);
   typename TypeParam::template scope<> scope{this->ws};
   EXPECT_TRUE(all_are(scope.zeros(60), 0.0));
   EXPECT_TRUE(all_are(scope.template zeros<float>(3, 4, 5), 0.0F));
   EXPECT_TRUE(all_are(scope.template zeros<std::int32_t>(6, 10), 0));
   EXPECT_TRUE(all_are(scope.template zeros<bool>(60), false));
-}
-
-// S4.23
-TYPED_TEST(acquisitions, of_ones_write_each_element) {
-  this->spoil(60);
-  typename TypeParam::template scope<> scope{this->ws};
+  this->ws.rewind();
   EXPECT_TRUE(all_are(scope.ones(60), 1.0));
   EXPECT_TRUE(all_are(scope.template ones<float>(3, 4, 5), 1.0F));
-  EXPECT_TRUE(all_are(scope.template ones<std::int32_t>(6, 10), 1));
   EXPECT_TRUE(all_are(scope.template ones<std::complex<double>>(6), std::complex<double>{1, 0}));
-}
-
-// S4.23
-TYPED_TEST(acquisitions, filled_with_a_value_write_it_to_each_element) {
-  this->spoil(60);
-  typename TypeParam::template scope<> scope{this->ws};
+  this->ws.rewind();
   EXPECT_TRUE(all_are(scope.fill(2.5, 60), 2.5));
-  EXPECT_TRUE(all_are(scope.template fill<float>(7, 3, 4, 5), 7.0F));
+  EXPECT_TRUE(all_are(scope.template fill<float, column_major>(7, 3, 4, 5), 7.0F));
   EXPECT_TRUE(all_are(scope.fill(std::int32_t{-3}, 6, 10), -3));
+  static_assert(std::is_same_v<typename decltype(scope.zeros(1))::element_type, double>);
+  static_assert(std::is_same_v<typename decltype(scope.ones(1, 2))::element_type, double>);
 }
 
 template <class T>
@@ -445,28 +362,6 @@ TYPED_TEST(acquisitions, reshaped_share_their_memory_and_take_no_slot) {
 }
 
 // S4.25
-TYPED_TEST(acquisitions, reshaped_to_another_number_of_elements_are_refused) {
-  auto flat = take<double>(this->ws, 12);
-  EXPECT_EQ(refused_text([&] { (void)flat.reshape(5, 2); }),
-            "reshape: float64[12] has 12 elements, [5, 2] has 10");
-  EXPECT_EQ(refused_text([&] { (void)flat.reshape(huge, 2); }),
-            "reshape: float64[12] has 12 elements, [18446744073709551615, 2] has more than can be counted");
-  EXPECT_EQ(refused_text([&] { (void)flat.reshape(-3, -4); }), "extent -3 is negative");
-  EXPECT_EQ(flat.size(), 12u);
-}
-
-// S4.25
-TYPED_TEST(acquisitions, reshaped_without_extents_are_of_one_element) {
-  auto one = take<double>(this->ws, 1, 1);
-  auto point = one.reshape();
-  static_assert(point.rank() == 0);
-  point() = 7;
-  EXPECT_EQ(one(0, 0), 7);
-  EXPECT_EQ(refused_text([&] { (void)take<double>(this->ws, 2).reshape(); }),
-            "reshape: float64[2] has 2 elements, [] has 1");
-}
-
-// S4.25
 TYPED_TEST(acquisitions, reshaped_from_memory_of_others_take_no_slot) {
   std::vector<double> numbers(12, 1.0);
   typename TypeParam::template scope<> scope{this->ws};
@@ -508,33 +403,6 @@ TYPED_TEST(acquisitions, of_trues_and_falses_write_each_bit) {
     auto falses = scope.falses(n);
     EXPECT_EQ(falses.count(), 0u);
     EXPECT_FALSE(falses.any());
-  }
-}
-
-// S4.26
-TYPED_TEST(acquisitions, of_bits_may_have_several_extents) {
-  auto bits = this->ws.falses(3, 5, 70);
-  EXPECT_EQ(bits.extents(), (std::array<std::size_t, 3>{3, 5, 70}));
-  bits(2, 4, 69) = true;
-  bits(0, 0, 0) = true;
-  bits(1, 2, 3) = true;
-  EXPECT_EQ(bits.count(), 3u);
-  EXPECT_TRUE(bits.reshape(1050)[1049]);
-  EXPECT_TRUE(bits.reshape(1050)[1 * 350 + 2 * 70 + 3]);
-}
-
-// S4.27
-TYPED_TEST(acquisitions, of_bits_do_not_count_what_is_behind_the_last) {
-  for (const std::size_t n : {1u, 63u, 65u, 100u, 1000u}) {
-    typename TypeParam::template scope<> scope{this->ws};
-    auto bits = scope.falses(n);
-    bits.words().back() |= ~std::uint64_t{0} << n % 64;  // all that the view does not have
-    EXPECT_EQ(bits.count(), 0u) << n;
-    EXPECT_FALSE(bits.any()) << n;
-    auto full = scope.trues(n);
-    full.words().back() &= ~(~std::uint64_t{0} << n % 64);
-    EXPECT_TRUE(full.all()) << n;
-    EXPECT_EQ(full.count(), n);
   }
 }
 

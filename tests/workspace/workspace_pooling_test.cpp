@@ -49,19 +49,6 @@ TYPED_TEST(workspace_unpooled, each_acquisition_is_one_allocation_that_ends_with
 }
 
 // S4.41
-TYPED_TEST(workspace_unpooled, nested_scopes_free_their_own) {
-  typename TestFixture::scope outer{this->ws};
-  const auto kept = outer.ones(10);
-  {
-    typename TestFixture::scope inner{this->ws};
-    (void)inner.template acquire<double>(1000);
-    EXPECT_EQ(this->upstream.outstanding, 8080u);
-  }
-  EXPECT_EQ(this->upstream.outstanding, 80u);
-  EXPECT_EQ(std::accumulate(kept.begin(), kept.end(), 0.0), 10);
-}
-
-// S4.41
 TYPED_TEST(workspace_unpooled, rewind_and_reset_free_memory) {
   (void)this->ws.template acquire<double>(10);
   this->ws.checkpoint();
@@ -80,15 +67,6 @@ TYPED_TEST(workspace_unpooled, tensors_work_and_their_headers_go_with_the_memory
   scope.end();
   EXPECT_EQ(this->upstream.outstanding, 0u);
   EXPECT_EQ(this->ws.stats().tensor_headers, 0u);
-}
-
-// S4.42
-TYPED_TEST(workspace_unpooled, only_itself_keeps_nothing) {
-  TypeParam pooled{&this->upstream};
-  EXPECT_TRUE(pooled.pooling_enabled());
-  with_workspace(pooled, [](auto& scope) { (void)scope.template acquire<double>(10); });
-  with_workspace(this->ws, [](auto& scope) { (void)scope.template acquire<double>(10); });
-  EXPECT_EQ(this->upstream.outstanding, 80u);
 }
 
 // S4.42
@@ -123,11 +101,6 @@ std::size_t kept_after_ticks(Workspace& ws) {
   }
   use(10);
   return ws.stats().held_bytes;
-}
-
-TYPED_TEST(workspace_pooling, a_workspace_with_sweeps_is_swept) {
-  TypeParam ws{&this->upstream};
-  EXPECT_LT(kept_after_ticks(ws), 1'000u);
 }
 
 // S4.40

@@ -31,21 +31,6 @@ namespace {
 using workspace_1 = checked_workspace;
 using scope_1 = workspace_1::scope<>;
 
-/// Types without a fixed list, as many as a test needs.
-template <int N>
-struct other {
-  double value[2];
-};
-
-template <class T>
-workspace_type_stats of_type(workspace_1 const& ws) {
-  workspace_type_stats found;
-  ws.for_each_type([&](workspace_type_stats const& one) {
-    if (std::string{one.element} == detail::element_name<T>) found = one;
-  });
-  return found;
-}
-
 // The switch is part of the type, so that all of a type agree, and no view of one kind can pass for the
 // other.
 static_assert(workspace_1::checked && !unchecked_workspace::checked);
@@ -104,19 +89,6 @@ TEST(workspace_regressions, points_headers_of_every_rank_to_the_memory_after_com
     EXPECT_TRUE(memory.holds(header->data));
     std::fill_n(static_cast<double*>(header->data), 24, 7.0);  // a sanitizer would see a wrong one
   }
-}
-
-TEST(workspace_regressions, rejects_a_release_while_a_scope_has_named_types) {
-  workspace_1 ws;
-  workspace_1::scope<other<10>> scope{ws};
-  EXPECT_THROW(ws.release(), std::logic_error);
-  (void)scope.acquire<other<10>>(3);
-  EXPECT_EQ(of_type<other<10>>(ws).active_slots, 1u);
-  scope.end();
-  ws.release();
-  workspace_1::scope<other<10>> next{ws};
-  (void)next.acquire<other<10>>(3);
-  EXPECT_EQ(of_type<other<10>>(ws).active_slots, 1u);
 }
 
 }  // namespace
