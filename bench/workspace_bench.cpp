@@ -17,7 +17,6 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/arena/arena_scope.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/workspace/extras/dlpack.hpp>
 #include <tidemark/workspace/workspace.hpp>

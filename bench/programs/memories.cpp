@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/arena/arena_scope.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 #include <tidemark/pool/pool.hpp>

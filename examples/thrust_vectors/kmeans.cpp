@@ -24,7 +24,7 @@
 #include <thrust/tuple.h>
 #include <cuda/std/functional>
 
-#include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/thrust.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a scope is right if the arena's position after its end is that of its opening, whatever way it
 // ends; misuse is reported and leaves the arena in a state that its invariants describe.
-#include <tidemark/arena/arena_scope.hpp>
+#include <tidemark/arena/arena.hpp>
 
 #include <gtest/gtest.h>
 

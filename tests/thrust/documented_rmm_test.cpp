@@ -6,7 +6,6 @@
 #include <rmm/mr/statistics_resource_adaptor.hpp>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/arena/arena_scope.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/thrust/cuda_resource.hpp>

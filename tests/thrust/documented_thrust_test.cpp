@@ -15,7 +15,6 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/arena/arena_scope.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/graph/capture.hpp>
 #include <tidemark/graph/graph_arena.hpp>

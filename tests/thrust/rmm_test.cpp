@@ -28,7 +28,6 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/arena/arena_scope.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/stream.hpp>

@@ -4,9 +4,7 @@
 #pragma once
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/arena/arena_mark.hpp>
 #include <tidemark/arena/arena_options.hpp>
 #include <tidemark/arena/arena_push.hpp>
 #include <tidemark/arena/arena_scope.hpp>
-#include <tidemark/arena/basic_arena_scope.hpp>
 #include <tidemark/arena/scratch.hpp>

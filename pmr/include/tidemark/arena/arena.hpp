@@ -9,14 +9,12 @@
 #include <memory_resource>
 #include <utility>
 
-#include <tidemark/arena/arena_mark.hpp>
 #include <tidemark/arena/arena_options.hpp>
 #include <tidemark/arena/arena_push.hpp>
-#include <tidemark/arena/basic_arena_scope.hpp>
+#include <tidemark/arena/arena_scope.hpp>
 #include <tidemark/arena/detail/arena_growth.hpp>
 #include <tidemark/arena/detail/arena_rewind.hpp>
 #include <tidemark/arena/detail/arena_state.hpp>
-#include <tidemark/arena/detail/arena_traps.hpp>
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/borrowed_memory.hpp>
 #include <tidemark/core/detail/align.hpp>

@@ -24,13 +24,23 @@ arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options
   if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
   options_.commit_step = round_up(options_.commit_step, granularity);
-  if (options_.trap.one_in != 0) make_trap();
+  if (options_.trap.one_in != 0) {
+    if constexpr (can_trap)
+      trap_ = std::make_unique<typename decltype(trap_)::element_type>(options_.trap, name());
+    else
+      report_warning(warning_kind::refused_setting, name(),
+                     "arena '%s': its scopes are not trapped, because its memory is not of virtual_memory",
+                     name());
+  }
   if constexpr (AddressSpace::traits.reserves_at_once) {
     chunk_record* chunk = add_chunk(default_alignment, default_alignment);
     if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, refusal::addresses);
     enter(*chunk);
   }
 }
+
+template <class AddressSpace>
+arena_state<AddressSpace>::~arena_state() = default;
 
 template <class AddressSpace>
 void arena_state<AddressSpace>::end() noexcept {
@@ -88,8 +98,9 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
     if (commit_up_to(*chunk_, block + size)) return bump(block, bytes);
     refused = refusal::memory;
   }
-  if (refused == refusal::none && chunk_->is_slice())
-    if (void* const block = allocate_in_slice(bytes, align)) return block;
+  if constexpr (can_trap)
+    if (refused == refusal::none && chunk_->is_slice())
+      if (void* const block = trap_->allocate_in_slice(*this, bytes, align)) return block;
   int untried = may_go_on() ? max_kept_chunks_tried : 0;
   for (chunk_record* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     if (is_trapping()) bound(*kept);
@@ -122,6 +133,45 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   }
   enter(*added);
   return bump(block, bytes);
+}
+
+// A trapped scope's first block; null if none is due here.
+template <class AddressSpace>
+void* arena_state<AddressSpace>::allocate_if_due(std::size_t bytes, std::size_t align) noexcept {
+  if constexpr (can_trap)
+    if (trap_ != nullptr && trap_->is_due() && !first_.range.empty() && begins_scope())
+      return trap_->allocate_in_slice(*this, bytes, align);
+  return nullptr;
+}
+
+// Whether the next block is the first after a mark or of a scope.
+template <class AddressSpace>
+bool arena_state<AddressSpace>::begins_scope() const noexcept {
+  if (cursor_ != floor_) return false;
+  const bool is_scopes_chunk = innermost() != nullptr && innermost()->opened_.chunk == chunk_;
+  if (chunk_->begins_scope && cursor_ == chunk_->begin)
+    return is_scopes_chunk;  // emptied, and the scope goes on
+  return cursor_ == marked_ || (is_scopes_chunk && innermost()->opened_.cursor == cursor_);
+}
+
+// Whether there may be a chunk behind the current one. An arena that does not grow has one behind a slice
+// only, if a scope had to leave its slices, with no more room in all than its first chunk has.
+template <class AddressSpace>
+bool arena_state<AddressSpace>::may_go_on() const noexcept {
+  return options_.growable || chunks_ == 0 || chunk_ != &first_;
+}
+
+// Bytes that the arena may allocate still, wherever it finds them.
+template <class AddressSpace>
+std::size_t arena_state<AddressSpace>::room_left() const noexcept {
+  if (options_.growable || chunks_ == 0) return (std::numeric_limits<std::size_t>::max)();
+  return (first_.end - first_.begin) - position();
+}
+
+// Lets a chunk that is entered next end where the arena has no room left.
+template <class AddressSpace>
+void arena_state<AddressSpace>::bound(chunk_record& chunk) const noexcept {
+  if (&chunk != &first_) chunk.end = chunk.begin + (std::min)(chunk.range.size, room_left());
 }
 
 // A range with room for a block. A range that holds the block's bytes only may begin at a wrong address for it:
@@ -214,6 +264,22 @@ bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
   committed_bytes_ += target - chunk.committed;
   chunk.committed = target;
   if (&chunk == chunk_) set_cursor(chunk, cursor_);
+  return true;
+}
+
+// Returns the memory of a chunk at `first` and above, and keeps the addresses. False if the system does not take it.
+template <class AddressSpace>
+bool arena_state<AddressSpace>::decommit(chunk_record& chunk, std::uintptr_t first) noexcept {
+  const std::size_t bytes = chunk.committed - first;
+  ++system_calls_;
+  chunk.marks.on_decommit(first, chunk.committed);
+  if (!space_.decommit({first, align_up(bytes, space_.granularity())})) {
+    chunk.marks.on_commit(first, chunk.committed, name());
+    return false;
+  }
+  committed_bytes_ -= bytes;
+  chunk.committed = first;
+  if constexpr (AddressSpace::traits.fresh_is_zero) chunk.touched = (std::min)(chunk.touched, first);
   return true;
 }
 

@@ -57,6 +57,38 @@ bool arena_state<AddressSpace>::may_rewind_to(std::size_t target) const noexcept
   return false;
 }
 
+// An arena that traps keeps `high_` where it is, so that the comparison with it leads here after each rewind.
+template <class AddressSpace>
+void arena_state<AddressSpace>::raise_high() noexcept {
+  if (!is_trapping()) {
+    high_ = cursor_;
+  } else {
+    dirty_ = chunk_->touched = (std::max)(dirty_, cursor_);
+    peak_ = peak();
+  }
+}
+
+template <class AddressSpace>
+void arena_state<AddressSpace>::rewind_to_floor() noexcept {
+  lower_cursor(floor_);
+  count_rewind();
+}
+
+template <class AddressSpace>
+void arena_state<AddressSpace>::deallocate_highest(std::uintptr_t cursor) noexcept {
+  lower_cursor(cursor);
+  if (cursor_ == chunk_->begin) leave_empty_chunk();
+}
+
+template <class AddressSpace>
+void arena_state<AddressSpace>::count_rewind() noexcept {
+  if constexpr (can_trap) {
+    if (trap_ == nullptr) return;
+    trap_->count_rewind();
+    set_cursor(*chunk_, cursor_);
+  }
+}
+
 // Goes back to `cursor` in a chunk that is in use. `cursor` may be that of a chunk that was empty then.
 template <class AddressSpace>
 void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
@@ -118,10 +150,11 @@ void arena_state<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
   }
   before_free(cursor, chunk.committed);
   chunk.marks.on_free(cursor, (std::min)(chunk.touched, chunk.committed));
-  chunk_record& newest = *chunk_;
+  [[maybe_unused]] chunk_record& newest = *chunk_;
   enter_at(chunk, cursor, false);
-  if (is_trapping()) [[unlikely]]
-    trap_slices(newest);
+  if constexpr (can_trap)
+    if (trap_ != nullptr) [[unlikely]]
+      trap_->retire_slices(*this, newest);
 }
 
 // The last block of the current chunk was freed: continues where the chunk before it was left. A mark that
@@ -222,22 +255,10 @@ std::size_t arena_state<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
   if constexpr (AddressSpace::traits.commits) {
     const std::uintptr_t first =
         align_up((std::min)(add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
-    if (first < chunk_->committed) {
-      ++system_calls_;
-      const std::size_t bytes = chunk_->committed - first;
-      chunk_->marks.on_decommit(first, chunk_->committed);
-      if (!space_.decommit({first, align_up(bytes, space_.granularity())})) {
-        chunk_->marks.on_commit(first, chunk_->committed, name());
-      } else {
-        committed_bytes_ -= bytes;
-        chunk_->committed = first;
-        high_ = (std::min)(high_, first);
-        if constexpr (AddressSpace::traits.fresh_is_zero) {
-          chunk_->touched = (std::min)(chunk_->touched, first);
-          dirty_ = (std::min)(dirty_, first);
-        }
-        set_cursor(*chunk_, cursor_);
-      }
+    if (first < chunk_->committed && decommit(*chunk_, first)) {
+      high_ = (std::min)(high_, first);
+      if constexpr (AddressSpace::traits.fresh_is_zero) dirty_ = (std::min)(dirty_, first);
+      set_cursor(*chunk_, cursor_);
     }
   }
   return committed_before - committed_bytes_;

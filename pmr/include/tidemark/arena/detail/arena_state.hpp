@@ -12,7 +12,6 @@
 #include <memory>
 #include <utility>
 
-#include <tidemark/arena/arena_mark.hpp>
 #include <tidemark/arena/arena_options.hpp>
 #include <tidemark/arena/detail/arena_records.hpp>
 #include <tidemark/core/address_space.hpp>
@@ -61,7 +60,7 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
 }
 
 /// State and private functions of a `basic_arena`. It is the only base with data members, so that both have one
-/// address. Growth is in arena_growth.hpp, rewinds are in arena_rewind.hpp, trapped scopes in arena_traps.hpp, blocks
+/// address. Growth is in arena_growth.hpp, rewinds are in arena_rewind.hpp, trapped scopes in arena_traps.cpp, blocks
 /// with extents of their own in team/detail/shared_arena_aside.hpp.
 ///
 /// Invariants, checked by `check_invariants()`; `chunk` is the current one:
@@ -87,7 +86,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   static constexpr bool can_trap = std::same_as<AddressSpace, virtual_memory>;
 
   arena_state(AddressSpace space, arena_options options);
-  ~arena_state() override = default;
+  ~arena_state() override;
   void end() noexcept;  // returns everything
 
   // ---- the fast path
@@ -219,6 +218,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   chunk_record* take_record() noexcept;
   void keep_record(chunk_record& chunk) noexcept;
   void drop(chunk_record& chunk) noexcept;
+  bool decommit(chunk_record& chunk, std::uintptr_t first) noexcept;
   std::size_t trim(std::size_t keep_bytes) noexcept;
   void mark_all(bool has_memory) noexcept;
 
@@ -246,13 +246,13 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
 
   // ---- trapped scopes
 
+  friend rewind_trap;
   bool is_trapping() const noexcept {
     if constexpr (can_trap) return trap_ != nullptr;
     return false;
   }
   // Never while trapping: then `high_` does not rise, so that each rewind takes a slow path, which counts it.
   bool is_high_known() const noexcept { return !can_trap || cursor_ <= high_; }
-  void make_trap();
   void raise_high() noexcept;
   TIDEMARK_COLD void rewind_to_floor() noexcept;
   TIDEMARK_COLD void deallocate_highest(std::uintptr_t cursor) noexcept;
@@ -261,11 +261,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   bool may_go_on() const noexcept;
   std::size_t room_left() const noexcept;
   void bound(chunk_record& chunk) const noexcept;
-  void empty_chunks_behind(chunk_record& chunk) noexcept;
-  void count_untrapped(chunk_record& slice) noexcept;
   void* allocate_if_due(std::size_t bytes, std::size_t align) noexcept;
-  void* allocate_in_slice(std::size_t bytes, std::size_t align) noexcept;
-  TIDEMARK_COLD void trap_slices(chunk_record& newest) noexcept;
 
   // ---- blocks with extents of their own
 

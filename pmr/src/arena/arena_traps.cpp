@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an arena on virtual memory traps scopes: slow paths that are taken where its options say so. A trapped scope has
+// a chunk of its own, a slice of other addresses, from its first allocation on. Its end is then a rewind over a chunk,
+// which is a slow path in any arena; there the slice loses its memory.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include <tidemark/arena/arena.hpp>
+
+#include "../diagnose/call_stack.hpp"
+#include "../diagnose/trap_log.hpp"
+
+namespace tidemark::detail {
+
+/// Slices of one reservation, each for one scope, taken upwards: `region.begin <= next <= region.end()`. Below `next`
+/// lie the slices in use and, without memory and inaccessible, those of scopes that have ended. When none is in use and
+/// no room is left, `next` goes back to the beginning.
+///
+/// The turns are those of GWP-ASan: after each trapped scope a random number of rewinds, `one_in` on average. The
+/// places of the last rewinds are in a log that the handler of the fault may read at any time.
+/// Thread-safety: as its arena.
+class rewind_trap {
+ public:
+  using arena_type = arena_state<virtual_memory>;
+  using chunk_record = arena_chunk<virtual_memory>;
+
+  /// @throws std::bad_alloc.
+  rewind_trap(trap_options const& options, char const* name)
+      : options_{options}, log_{&open_log(options, name)} {
+    // Another one in each process and arena, so that together they look everywhere.
+    random_ = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
+              (reinterpret_cast<std::uintptr_t>(this) << 20);
+    draw();
+  }
+  rewind_trap(rewind_trap const&) = delete;
+  rewind_trap& operator=(rewind_trap const&) = delete;
+  ~rewind_trap() { give_trap_log_back(*log_); }
+
+  /// Whether the next scope is to be trapped.
+  [[nodiscard]] bool is_due() const noexcept { return rewinds_to_go_ == 0; }
+  void count_rewind() noexcept { rewinds_to_go_ -= rewinds_to_go_ != 0 ? 1 : 0; }
+  [[nodiscard]] void* allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept;
+  void retire_slices(arena_type& arena, chunk_record& newest) noexcept;
+
+  /// Takes the region from a space; without success no scope will be trapped.
+  void reserve(virtual_memory& space) noexcept {
+    ++system_calls_;
+    region_ = space.reserve(1, options_.reserve);
+    next_ = highest_ = region_.begin;
+    log_->set_region(region_);
+  }
+  /// Returns the region. @pre no scope has a slice. @return the part of it that ever had memory
+  byte_range release(virtual_memory& space) noexcept {
+    const byte_range used{region_.begin, highest_ - region_.begin};
+    if (!region_.empty()) {
+      log_->set_region({});
+      ++system_calls_;
+      space.release(region_);
+    }
+    region_ = {};
+    next_ = highest_ = slices_ = lost_bytes_ = 0;
+    return used;
+  }
+
+  /// Adds its own numbers to an arena's.
+  void add_to(arena_stats& stats) const noexcept {
+    stats.reserved_bytes += region_.size;
+    stats.committed_bytes += lost_bytes_;
+    stats.system_calls += system_calls_;
+    stats.trapped_scopes = trapped_;
+    stats.untrapped_scopes = untrapped_;
+    stats.trap_reuses = reuses_;
+  }
+  /// Formula of an invariant that does not hold, or null.
+  [[nodiscard]] char const* broken_invariant() const noexcept {
+    if (next_ < region_.begin || next_ > region_.end()) return "region.begin <= next <= region.end";
+    return lost_bytes_ > next_ - region_.begin ? "lost <= next - region.begin" : nullptr;
+  }
+
+ private:
+  // The log last: a constructor that throws gives no log back.
+  static trap_log& open_log(trap_options const& options, char const* name) {
+    if (options.handle_signals) handle_faults();
+    return take_trap_log(name);
+  }
+  void draw() noexcept;
+  [[nodiscard]] byte_range take(virtual_memory& space, std::size_t bytes) noexcept;
+  [[nodiscard]] bool retire(virtual_memory& space, chunk_record const& slice) noexcept;
+  // A part of a scope cannot be trapped. That is counted once, when the scope's first slice ends.
+  static void mark_untrapped(chunk_record& slice) noexcept {
+    chunk_record* first = &slice;
+    while (!first->begins_scope) first = first->previous;
+    first->is_untrapped = true;
+  }
+
+  trap_options options_;
+  std::uint64_t random_;
+  std::uint64_t rewinds_to_go_ = 0;  // 0: a scope is due
+  trap_log* log_;                    // never freed: a fault may come at any time
+  byte_range region_;                // there while the arena has its first chunk
+  std::uintptr_t next_ = 0;          // addresses of the region at or above are fresh
+  std::uintptr_t highest_ = 0;       // no slice has ended above
+  std::size_t slices_ = 0;           // in use, or lost
+  std::size_t lost_bytes_ = 0;       // the system would not take them back, so they are accessible still
+  std::uint64_t trapped_ = 0;
+  std::uint64_t untrapped_ = 0;
+  std::uint64_t reuses_ = 0;
+  std::uint64_t system_calls_ = 0;
+};
+
+// A scope begins to be trapped: the next turn is drawn. Uniform in [1, 2 n - 1], so n on average. By SplitMix64 (Steele,
+// Lea, Flood 2014). A forked process goes on with other numbers than its parent, and than what else that forks.
+void rewind_trap::draw() noexcept {
+  if (options_.one_in <= 1) return;
+  std::uint64_t mixed = random_ += 0x9e3779b97f4a7c15;
+  mixed ^= static_cast<std::uint64_t>(::getpid()) << 32;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  mixed ^= mixed >> 31;
+  rewinds_to_go_ = 1 + mixed % (2 * std::uint64_t{options_.one_in} - 1);
+}
+
+// Addresses without memory, whole pages; an empty range if there are none.
+byte_range rewind_trap::take(virtual_memory& space, std::size_t bytes) noexcept {
+  if (bytes > region_.size) return {};
+  const std::size_t size = align_up(bytes, space.granularity());
+  if (size > region_.end() - next_) {
+    if (slices_ != 0) return {};
+    next_ = region_.begin;
+    ++reuses_;
+  }
+  const byte_range slice{next_, size};
+  next_ = slice.end();
+  highest_ = std::max(highest_, next_);
+  ++slices_;
+  return slice;
+}
+
+// A slice was rewound over: makes its memory inaccessible, for good if that succeeds, and records who called.
+bool rewind_trap::retire(virtual_memory& space, chunk_record const& slice) noexcept {
+  const std::size_t granularity = space.granularity();  // a slice that is bounded need not end with a page
+  const std::uintptr_t last = align_up(std::min(slice.touched, slice.committed), granularity);
+  const std::size_t bytes = slice.committed - slice.begin;
+  ++system_calls_;
+  if (!space.decommit({slice.begin, align_up(bytes, granularity)})) {
+    lost_bytes_ += bytes;
+    return false;  // and the slice stays in use, because its bytes are not zero
+  }
+  --slices_;
+  if (next_ == align_up(slice.end, granularity))
+    next_ = last;  // the newest: what it did not touch is fresh still
+  rewind_place by{};
+  const call_stack stack{__builtin_return_address(0), by.size()};
+  std::ranges::transform(stack.frames(), by.begin(), &stack_frame::call);
+  log_->rewinds.add(slice.begin, last, by);
+  // A fault that was not a late use has put the earlier action back.
+  if (options_.handle_signals) handle_faults();
+  return true;
+}
+
+// A block in a new slice: twice as large as the one that is full, if the current chunk is one. Null without
+// addresses, memory or a record; then ordinary memory serves the scope.
+void* rewind_trap::allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept {
+  const std::size_t size = arena.block_bytes(bytes);
+  const std::size_t least = size + (align > arena.default_alignment ? align : 0);
+  const std::size_t room = arena.room_left();
+  if (size > room) return nullptr;
+  chunk_record& current = *arena.chunk_;
+  const bool goes_on = current.is_slice() && !arena.begins_scope();
+  const std::size_t before = goes_on ? 2 * (current.end - current.begin) : arena.options_.commit_step;
+  if (!goes_on) {
+    draw();
+    arena.set_cursor(current, arena.cursor_);
+  }
+  const byte_range slice = take(arena.space_, std::min(std::max(least, before), room));
+  chunk_record* const chunk = slice.empty() ? nullptr : arena.take_record();
+  if (chunk != nullptr) {
+    chunk->begin = chunk->committed = chunk->touched = slice.begin;
+    chunk->end = slice.begin + std::min(slice.size, room);
+    chunk->begins_scope = !goes_on;
+    chunk->insert_after(current);
+    const std::uintptr_t block = place(chunk->begin, chunk->end, size, align);
+    if (block != 0 && arena.commit_up_to(*chunk, block + size)) {
+      arena.enter(*chunk);
+      return arena.bump(block, bytes);
+    }
+    chunk->unlink();
+    arena.keep_record(*chunk);
+  }
+  if (!slice.empty()) {
+    --slices_;
+    next_ = slice.begin;
+  }
+  if (goes_on) mark_untrapped(current);
+  else ++untrapped_;
+  return nullptr;
+}
+
+// Retires all slices above the current chunk, which the arena went back to from `newest`. Chunks behind it keep their
+// addresses and lose their memory: `allocate_beyond` would enter one that has some, without a look at what is due.
+void rewind_trap::retire_slices(arena_type& arena, chunk_record& newest) noexcept {
+  chunk_record& current = *arena.chunk_;
+  for (chunk_record* left = &newest; left != &current;) {
+    chunk_record* const before = left->previous;
+    if (left->is_slice()) {
+      const std::size_t bytes = left->committed - left->begin;
+      arena.committed_bytes_ -= bytes;
+      left->marks.on_decommit(left->begin, left->committed);
+      if (!retire(arena.space_, *left)) mark_untrapped(*left);
+      if (left->begins_scope) ++(left->is_untrapped ? untrapped_ : trapped_);
+      poison(left->begin, bytes);  // a sanitizer says more than a fault
+      left->unlink();
+      arena.keep_record(*left);
+    }
+    left = before;
+  }
+  for (chunk_record* kept = current.next; kept != nullptr;) {
+    chunk_record* const next = kept->next;
+    if (kept->committed != kept->begin && !arena.decommit(*kept, kept->begin)) arena.drop(*kept);
+    kept = next;
+  }
+  arena.set_cursor(current, arena.cursor_);
+}
+
+}  // namespace tidemark::detail
+
+template class tidemark::detail::arena_state<tidemark::virtual_memory>;
