@@ -27,7 +27,7 @@
 #include <tidemark/process/detail/process_format.hpp>
 #include <tidemark/process/process_arena.hpp>
 #include <tidemark/process/process_view.hpp>
-#include <tidemark/process/shared_memory_error.hpp>
+#include <tidemark/process/shared_memory.hpp>
 
 #include "fuzz_file.hpp"
 #include "plan_file.hpp"

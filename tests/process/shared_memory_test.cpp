@@ -25,7 +25,6 @@
 #include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/process/shared_memory.hpp>
-#include <tidemark/process/shared_memory_error.hpp>
 #include <tidemark/process/shared_memory_view.hpp>
 
 #include "caught.hpp"
@@ -129,32 +128,6 @@ TEST(shared_memory, changes_nothing_where_the_system_has_no_memory) {
     of.fill(64 * KiB, 64 * KiB, 1);
     of.release();
     of.range = of.space.reserve(1, 1 * MiB);
-  }
-}
-
-// H.2
-TEST(shared_memory, returns_memory_and_reads_as_zero_again_where_writes_are_not_sealed) {
-  held_range of{{.seal_writes = false}, 1 * MiB};
-  of.fill(0, 128 * KiB, 0xFF);
-  ASSERT_TRUE(of.space.decommit(of.part(64 * KiB, 64 * KiB)));
-  EXPECT_EQ(of.memory(), 64 * KiB);
-  EXPECT_DEATH(byte_at(of.range.begin + 64 * KiB), "");
-  EXPECT_EQ(byte_at(of.range.begin + 64 * KiB - 1), 0xFF);
-  ASSERT_TRUE(of.space.commit(of.part(64 * KiB, 64 * KiB)));
-  EXPECT_EQ(byte_at(of.range.begin + 64 * KiB), 0);
-}
-
-// H.2
-TEST(shared_memory, keeps_memory_committed_where_the_system_refuses_to_take_it) {
-  held_range of{{.seal_writes = false}, 1 * MiB};
-  for (char const* call : {"FALLOC_FL_PUNCH_HOLE", "mprotect"}) {
-    of.fill(0, 64 * KiB, 0xFF);
-    file_call_faults faults;
-    faults.only = call;
-    faults.fail_from = 0;
-    EXPECT_FALSE(of.space.decommit(of.part(0, 64 * KiB))) << call;
-    std::memset(of.range.data(), 1, 64 * KiB);
-    EXPECT_EQ(of.memory(), 64 * KiB) << call;
   }
 }
 

@@ -171,8 +171,7 @@ struct shared_memory_arena_subject : arena_subject<basic_arena<shared_memory>> {
   static constexpr std::size_t capacity = 8 * MiB;
   static constexpr std::size_t largest = 4 * MiB;
   explicit shared_memory_arena_subject(supply_type&) try
-      : arena_subject{shared_memory{{.seal_writes = false}},
-                      arena_options{.reserve = capacity, .commit_step = 4 * KiB}} {
+      : arena_subject{shared_memory{}, arena_options{.reserve = capacity, .commit_step = 4 * KiB}} {
   } catch (std::system_error const&) {
     throw std::bad_alloc{};  // as other arenas say it
   }

@@ -6,7 +6,7 @@
 #include <exception>
 #include <string>
 
-#include <tidemark/process/shared_memory_error.hpp>
+#include <tidemark/process/shared_memory.hpp>
 
 namespace tidemark::test {
 

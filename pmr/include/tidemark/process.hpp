@@ -6,5 +6,4 @@
 #include <tidemark/process/process_arena.hpp>
 #include <tidemark/process/process_view.hpp>
 #include <tidemark/process/shared_memory.hpp>
-#include <tidemark/process/shared_memory_error.hpp>
 #include <tidemark/process/shared_memory_view.hpp>

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include <tidemark/core/os_memory.hpp>
-#include <tidemark/process/shared_memory_error.hpp>
+#include <tidemark/process/shared_memory.hpp>
 
 #if defined(__linux__)
 #include <fcntl.h>
@@ -84,14 +84,6 @@ bool change_lock(int file, lock_byte byte, short type, int command, struct flock
   return ::fcntl(file, command, &lock) == 0;
 }
 
-bool change_allocation(int file, int mode, std::size_t offset, std::size_t bytes) noexcept {
-  int result = 0;
-  do {
-    result = ::fallocate(file, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);  // a signal: the kernel has undone what was done so far
-  return result == 0;
-}
-
 }  // namespace
 
 file_descriptor create_memory_file(char const* name) noexcept {
@@ -115,8 +107,8 @@ std::int64_t file_size(int file) noexcept {
   return may_call("fstat") && ::fstat(file, &status) == 0 ? static_cast<std::int64_t>(status.st_size) : -1;
 }
 
-bool seal_file(int file, bool also_writes) noexcept {
-  const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | (also_writes ? F_SEAL_FUTURE_WRITE : 0);
+bool seal_file(int file) noexcept {
+  const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE;
   return may_call("F_ADD_SEALS") && ::fcntl(file, F_ADD_SEALS, seals) == 0;
 }
 
@@ -150,12 +142,12 @@ bool protect(byte_range part, page_access access) noexcept {
 void unmap(byte_range mapping) noexcept { (void)::munmap(mapping.data(), mapping.size); }
 
 bool allocate_file(int file, std::size_t offset, std::size_t bytes) noexcept {
-  return may_call("fallocate") && change_allocation(file, 0, offset, bytes);
-}
-
-bool punch_file(int file, std::size_t offset, std::size_t bytes) noexcept {
-  return may_call("FALLOC_FL_PUNCH_HOLE") &&
-         change_allocation(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
+  if (!may_call("fallocate")) return false;
+  int result = 0;
+  do {
+    result = ::fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);  // a signal: the kernel has undone what was done so far
+  return result == 0;
 }
 
 bool try_lock(int file, lock_byte byte, bool exclusive) noexcept {
@@ -214,7 +206,7 @@ file_descriptor create_memory_file(char const*) noexcept { return file_descripto
 file_descriptor open_to_read(char const*) noexcept { return file_descriptor{is_missing() - 1}; }
 bool resize_file(int, std::size_t) noexcept { return is_missing(); }
 std::int64_t file_size(int) noexcept { return is_missing() - 1; }
-bool seal_file(int, bool) noexcept { return is_missing(); }
+bool seal_file(int) noexcept { return is_missing(); }
 bool is_sealed(int) noexcept { return is_missing(); }
 std::int64_t read_file(int, void*, std::size_t) noexcept { return is_missing() - 1; }
 byte_range map_file(int, std::size_t, std::uintptr_t, page_access) noexcept {
@@ -224,7 +216,6 @@ byte_range map_file(int, std::size_t, std::uintptr_t, page_access) noexcept {
 bool protect(byte_range, page_access) noexcept { return is_missing(); }
 void unmap(byte_range) noexcept {}
 bool allocate_file(int, std::size_t, std::size_t) noexcept { return is_missing(); }
-bool punch_file(int, std::size_t, std::size_t) noexcept { return is_missing(); }
 bool try_lock(int, lock_byte, bool) noexcept { return is_missing(); }
 void unlock(int, lock_byte) noexcept {}
 bool is_locked(int, lock_byte) noexcept { return is_missing(); }

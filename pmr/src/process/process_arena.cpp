@@ -3,8 +3,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <deque>
+#include <limits>
+#include <list>
+#include <map>
 #include <stdexcept>
 #include <thread>
+#include <unordered_map>
+#include <vector>
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/request.hpp>
@@ -20,7 +27,22 @@ char const* name_of(process_arena_options const& options) noexcept {
   return detail::name_or(options.name, process_arena_options{}.name);
 }
 
+template <class... Types>
+std::uint64_t hash_of_types(std::uint64_t hash) noexcept {
+  ((hash = detail::fnv_more(hash, detail::type_layout<Types>())), ...);
+  return hash;
+}
+
 }  // namespace
+
+std::uint64_t detail::library_layout(std::uint64_t layout_version) noexcept {
+  std::uint64_t hash = detail::fnv_more(detail::fnv_basis, layout_version);
+  hash = detail::fnv_more(hash, std::endian::native == std::endian::little);
+  hash = detail::fnv_more(hash, std::numeric_limits<char>::is_signed);
+  hash = hash_of_types<void*, int, long, long double, wchar_t, std::max_align_t>(hash);
+  return hash_of_types<std::pmr::string, std::pmr::vector<int>, std::pmr::vector<bool>, std::pmr::deque<int>,
+                       std::pmr::list<int>, std::pmr::map<int, int>, std::pmr::unordered_map<int, int>>(hash);
+}
 
 process_arena::process_arena(process_arena_options const& options)
     : arena_{shared_memory{{.address = options.address, .path = options.path, .name = name_of(options)}},

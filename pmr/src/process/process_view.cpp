@@ -6,7 +6,7 @@
 
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/process/detail/file_calls.hpp>
-#include <tidemark/process/shared_memory_error.hpp>
+#include <tidemark/process/shared_memory.hpp>
 
 namespace tidemark {
 namespace {

@@ -12,12 +12,14 @@
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/process/detail/file_calls.hpp>
+#include <tidemark/process/shared_memory_view.hpp>
 
 #include "../core/system_limits.hpp"
 
 namespace tidemark {
 namespace {
 
+using detail::lock_byte;
 using detail::page_access;
 
 // Addresses that processes of a 48-bit system have free: above the program and its heap, which lie below
@@ -47,7 +49,7 @@ byte_range shared_memory::reserve(std::size_t least_bytes, std::size_t wanted_by
 
   file_descriptor file = detail::create_memory_file(options_.name);
   if (file.get() < 0) detail::throw_file_error(sentence(options_, "a file in memory cannot be created"));
-  if (!detail::try_lock(file.get(), detail::lock_byte::writer, true)) {
+  if (!detail::try_lock(file.get(), lock_byte::writer, true)) {
     detail::throw_file_error(sentence(options_, "its file cannot be locked"));
   }
   detail::refused_call refused;
@@ -63,7 +65,7 @@ byte_range shared_memory::reserve(std::size_t least_bytes, std::size_t wanted_by
       [&] { return detail::fair_share_bytes(refused); });
   if (range.empty()) throw_refused(refused);
   // After the mapping, which could not be written through otherwise.
-  if (!detail::seal_file(file.get(), options_.seal_writes)) {
+  if (!detail::seal_file(file.get())) {
     const int error = errno;
     detail::unmap(range);
     errno = error;
@@ -111,14 +113,6 @@ std::size_t shared_memory::commit(byte_range part, std::size_t least_bytes) noex
   });
 }
 
-bool shared_memory::decommit(byte_range part) noexcept {
-  const std::size_t offset = part.begin - range_.begin;
-  if (options_.seal_writes || !detail::punch_file(file_.get(), offset, part.size)) return false;
-  if (detail::protect(part, page_access::none)) return true;
-  (void)detail::allocate_file(file_.get(), offset, part.size);  // it stays committed, so memory is behind it
-  return false;
-}
-
 void shared_memory::release(byte_range range) noexcept {
   if (!options_.path.empty()) {
     detail::remove_link(options_.path.c_str(), detail::descriptor_path{::getpid(), file_.get()}.text);
@@ -142,9 +136,59 @@ void shared_memory::link() const {
 }
 
 bool shared_memory::try_exclude_views() const noexcept {
-  return detail::try_lock(file_.get(), detail::lock_byte::views, true);
+  return detail::try_lock(file_.get(), lock_byte::views, true);
 }
 
-void shared_memory::admit_views() const noexcept { detail::unlock(file_.get(), detail::lock_byte::views); }
+void shared_memory::admit_views() const noexcept { detail::unlock(file_.get(), lock_byte::views); }
+
+// ---- the view of another process
+
+shared_memory_view::shared_memory_view(int file, std::uintptr_t address, std::string const& name) {
+  const std::string who = name + ": ";
+  file_descriptor own = detail::open_to_read(detail::descriptor_path{0, file}.text);
+  if (own.get() < 0) detail::throw_file_error(who + "the file cannot be opened again");
+  if (!detail::is_sealed(own.get())) {
+    throw shared_memory_error{shared_memory_refusal::not_sealed,
+                              who + "the file is not sealed, so that it could be truncated while it is read"};
+  }
+  if (!detail::try_lock(own.get(), lock_byte::views, false)) {
+    if (errno != EAGAIN && errno != EACCES) detail::throw_file_error(who + "the file cannot be locked");
+    throw shared_memory_error{shared_memory_refusal::busy,
+                              who + "its writer frees the memory at this moment"};
+  }
+  const std::int64_t bytes = detail::file_size(own.get());
+  if (bytes < 0) detail::throw_file_error(who + "the size of the file cannot be read");
+  const byte_range wanted{address, static_cast<std::size_t>(bytes)};
+  range_ = detail::map_file(own.get(), wanted.size, address, page_access::read);
+  if (range_.empty()) {
+    if (errno == EEXIST) detail::throw_addresses_taken(who, wanted);
+    detail::throw_file_error(who + "the file cannot be mapped");
+  }
+  file_ = std::move(own);
+}
+
+shared_memory_view::shared_memory_view(shared_memory_view&& other) noexcept
+    : file_{std::move(other.file_)}, range_{std::exchange(other.range_, {})} {}
+
+shared_memory_view& shared_memory_view::operator=(shared_memory_view&& other) noexcept {
+  shared_memory_view moved{std::move(other)};
+  std::swap(file_, moved.file_);
+  std::swap(range_, moved.range_);
+  return *this;
+}
+
+shared_memory_view::~shared_memory_view() {
+  if (!range_.empty()) detail::unmap(range_);
+}
+
+bool shared_memory_view::writer_is_alive() const noexcept {
+  return detail::is_locked(file_.get(), lock_byte::writer);
+}
+
+file_descriptor open_shared_memory(std::string const& path) {
+  file_descriptor file = detail::open_to_read(path.c_str());
+  if (file.get() < 0) detail::throw_file_error("open_shared_memory: '" + path + "' cannot be opened");
+  return file;
+}
 
 }  // namespace tidemark

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `shared_memory`: memory that other processes can map at the same address. Owns the file behind it.
+/// `shared_memory_error`: why such memory is refused.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
 #include <string>
 
 #include <tidemark/core/address_space.hpp>
@@ -16,14 +18,38 @@
 
 namespace tidemark {
 
+/// Why memory that processes share is refused.
+enum class shared_memory_refusal {
+  addresses_taken,  ///< something else lies at its addresses in this process
+  not_sealed,       ///< the file could be made smaller under its views
+  busy,             ///< its writer frees it at this moment: try again
+  unpublished,      ///< no generation is published in it yet: try again later
+  damaged,          ///< it is no process arena, or is truncated, or its header contradicts itself
+  newer_version,    ///< its header is of a later version of tidemark
+  other_layout,     ///< its writer lays types out differently, or has another layout version
+  other_root,       ///< its root is of another type
+};
+
+/// Thrown where memory that processes share is refused. Nothing is mapped or locked then. A system call that
+/// fails throws a `std::system_error` instead.
+class shared_memory_error final : public std::runtime_error {
+ public:
+  /// With the reason, and a sentence that says it.
+  shared_memory_error(shared_memory_refusal reason, std::string const& sentence)
+      : std::runtime_error{sentence}, reason_{reason} {}
+
+  /// Why, for a program that tries again or goes on without.
+  [[nodiscard]] shared_memory_refusal reason() const noexcept { return reason_; }
+
+ private:
+  shared_memory_refusal reason_;
+};
+
 /// How a `shared_memory` is made.
 struct shared_memory_options {
   /// Where it lies, a multiple of the page size; 0: at a random place that processes rarely use for anything
   /// else, so that the others have it free too.
   std::uintptr_t address = 0;
-  /// Other processes can only ever read. The kernel then also refuses to take single pages back: `decommit`
-  /// returns false, and memory is returned with the whole range.
-  bool seal_writes = true;
   std::string path{};                  ///< for `link()`; empty: the memory has no name
   char const* name = "shared memory";  ///< in messages and /proc/PID/maps; must outlive the object
 };
@@ -39,7 +65,8 @@ struct shared_memory_options {
 /// space.release(range);                          // views keep the memory; the name is gone
 /// ```
 /// One range at a time, which is the whole file; a second one is refused with an empty range. The file is
-/// sealed: no process can make it smaller, so that a view never loses memory that it has mapped. `commit`
+/// sealed: no process can make it smaller, so that a view never loses memory that it has mapped, and other processes
+/// can only ever read. The kernel then refuses to take single pages back, so memory goes with the whole range. `commit`
 /// allocates the file's memory at once: where the system has none, that is a refusal here and no SIGBUS at a
 /// first touch.
 ///
@@ -68,8 +95,8 @@ class shared_memory {
   /// @pre and @return as `virtual_memory::commit`.
   [[nodiscard]] std::size_t commit(
       byte_range part, std::size_t least_bytes = (std::numeric_limits<std::size_t>::max)()) noexcept;
-  /// Returns the memory behind a part, for all processes, unless writes are sealed. @pre as `commit`.
-  [[nodiscard]] bool decommit(byte_range part) noexcept;
+  /// False: the kernel takes no pages out of a file whose writes are sealed.
+  [[nodiscard]] static constexpr bool decommit(byte_range) noexcept { return false; }
   /// Unmaps the range and closes the file; its name goes too. Views keep the memory.
   void release(byte_range range) noexcept;
   /// 1 GiB.

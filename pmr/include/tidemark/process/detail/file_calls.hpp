@@ -44,9 +44,8 @@ struct descriptor_path {
 };
 [[nodiscard]] bool resize_file(int file, std::size_t bytes) noexcept;
 [[nodiscard]] std::int64_t file_size(int file) noexcept;
-/// No process can change the size from now on, or the seals; with `also_writes` only mappings that exist can
-/// be written through.
-[[nodiscard]] bool seal_file(int file, bool also_writes) noexcept;
+/// No process can change the size from now on, or the seals, and only mappings that exist can be written through.
+[[nodiscard]] bool seal_file(int file) noexcept;
 /// Whether no process can make it smaller.
 [[nodiscard]] bool is_sealed(int file) noexcept;
 /// @return how many of the first `bytes` bytes were read; fewer if the file ends before.
@@ -60,8 +59,6 @@ struct descriptor_path {
 void unmap(byte_range mapping) noexcept;
 /// Puts memory behind a part of the file, so that to touch it cannot fail; nothing has changed if it cannot.
 [[nodiscard]] bool allocate_file(int file, std::size_t offset, std::size_t bytes) noexcept;
-/// Returns the memory behind a part of the file, which reads as zero then.
-[[nodiscard]] bool punch_file(int file, std::size_t offset, std::size_t bytes) noexcept;
 /// Does not wait. False with EAGAIN if another open file description has a lock that excludes it.
 [[nodiscard]] bool try_lock(int file, lock_byte byte, bool exclusive) noexcept;
 /// Cannot fail: a lock is one whole byte.
