@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "code_owner.hpp"
+#include "code_symbols.hpp"
 
 #include <algorithm>
 #include <span>
 #include <string_view>
-
-#include "code_symbols.hpp"
 
 namespace tidemark::detail {
 namespace {

@@ -36,18 +36,18 @@ bool is_compute_sanitizer() noexcept {
 struct tool_domain {
   nvtxDomainHandle_t handle = nvtxDomainCreateA("tidemark");
 
-  tool_domain() noexcept;
+  tool_domain() noexcept {
+    const auto name = [this](range_kind kind, char const* text) {
+      nvtxDomainNameCategoryA(handle, static_cast<std::uint32_t>(kind), text);
+    };
+    name(range_kind::arena_scope, "arena scope");
+    name(range_kind::workspace_scope, "workspace scope");
+    name(range_kind::epoch, "epoch");
+  }
   tool_domain(tool_domain const&) = delete;
   tool_domain& operator=(tool_domain const&) = delete;
   ~tool_domain() { nvtxDomainDestroy(handle); }
 };
-
-tool_domain::tool_domain() noexcept {
-  auto* const domain = handle;
-  nvtxDomainNameCategoryA(domain, static_cast<std::uint32_t>(range_kind::arena_scope), "arena scope");
-  nvtxDomainNameCategoryA(domain, static_cast<std::uint32_t>(range_kind::workspace_scope), "workspace scope");
-  nvtxDomainNameCategoryA(domain, static_cast<std::uint32_t>(range_kind::epoch), "epoch");
-}
 
 // Ranges may end in destructors of static objects.
 nvtxDomainHandle_t domain() noexcept {
@@ -56,6 +56,15 @@ nvtxDomainHandle_t domain() noexcept {
 }
 
 void const* pointer(std::uintptr_t address) noexcept { return reinterpret_cast<void const*>(address); }
+
+// One of the structs with which functions of the extension for memory are called.
+template <class Struct>
+Struct make_struct() noexcept {
+  Struct made{};
+  made.extCompatID = NVTX_EXT_COMPATID_MEM;
+  made.structSize = sizeof made;
+  return made;
+}
 
 nvtxMemVirtualRangeDesc_t describe(std::uintptr_t first, std::size_t bytes) noexcept {
   nvtxMemVirtualRangeDesc_t range{};
@@ -75,9 +84,7 @@ void name_region(std::uintptr_t first, char const* name) noexcept {
   named.nameType = NVTX_MESSAGE_TYPE_ASCII;
   named.region.pointer = pointer(first);
   named.name.ascii = name;
-  nvtxMemRegionsNameBatch_t names{};
-  names.extCompatID = NVTX_EXT_COMPATID_MEM;
-  names.structSize = sizeof names;
+  auto names = make_struct<nvtxMemRegionsNameBatch_t>();
   names.regionCount = 1;
   names.regionElementSize = sizeof named;
   names.regionElements = &named;
@@ -90,9 +97,7 @@ class nvtx_tool final : public listening_tool {
   heap_id open_heap(std::uintptr_t first, std::size_t bytes, char const* name) noexcept override {
     device_memory_was_seen.store(true, std::memory_order_relaxed);
     const nvtxMemVirtualRangeDesc_t range = describe(first, bytes);
-    nvtxMemHeapDesc_t heap{};
-    heap.extCompatID = NVTX_EXT_COMPATID_MEM;
-    heap.structSize = sizeof heap;
+    auto heap = make_struct<nvtxMemHeapDesc_t>();
     heap.usage = NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR;
     heap.type = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
     heap.typeSpecificDescSize = sizeof range;
@@ -110,9 +115,7 @@ class nvtx_tool final : public listening_tool {
   void open_region(heap_id heap, std::uintptr_t first, std::size_t bytes,
                    char const* name) noexcept override {
     const nvtxMemVirtualRangeDesc_t range = describe(first, bytes);
-    nvtxMemRegionsRegisterBatch_t regions{};
-    regions.extCompatID = NVTX_EXT_COMPATID_MEM;
-    regions.structSize = sizeof regions;
+    auto regions = make_struct<nvtxMemRegionsRegisterBatch_t>();
     regions.regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
     regions.heap = handle(heap);
     regions.regionCount = 1;
@@ -123,9 +126,7 @@ class nvtx_tool final : public listening_tool {
   }
   void resize_region(std::uintptr_t first, std::size_t bytes) noexcept override {
     const nvtxMemVirtualRangeDesc_t range = describe(first, bytes);
-    nvtxMemRegionsResizeBatch_t regions{};
-    regions.extCompatID = NVTX_EXT_COMPATID_MEM;
-    regions.structSize = sizeof regions;
+    auto regions = make_struct<nvtxMemRegionsResizeBatch_t>();
     regions.regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
     regions.regionDescCount = 1;
     regions.regionDescElementSize = sizeof range;
@@ -135,9 +136,7 @@ class nvtx_tool final : public listening_tool {
   void close_regions(std::uintptr_t const* firsts, std::size_t n) noexcept override {
     std::array<nvtxMemRegionRef_t, max_closed> references{};
     for (std::size_t i = 0; i < n; ++i) references[i].pointer = pointer(firsts[i]);
-    nvtxMemRegionsUnregisterBatch_t regions{};
-    regions.extCompatID = NVTX_EXT_COMPATID_MEM;
-    regions.structSize = sizeof regions;
+    auto regions = make_struct<nvtxMemRegionsUnregisterBatch_t>();
     regions.refType = NVTX_MEM_REGION_REF_TYPE_POINTER;
     regions.refCount = n;
     regions.refElementSize = sizeof references[0];

@@ -16,9 +16,6 @@
 #include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/new_watch.hpp>
 
-#include "code_symbols.hpp"
-#include "watching_resource.hpp"
-
 // Not by <cxxabi.h>: among other libraries' headers a program may have the one of another C++ library.
 // NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming): the ABI's name
 extern "C" char* __cxa_demangle(char const* name, char* buffer, std::size_t* bytes, int* status);
@@ -118,7 +115,7 @@ missed_blocks::counts& missed_blocks::counts_of(place const& sought) noexcept {
   return (places_[place_count_++] = sought).missed;
 }
 
-std::string missed_blocks::report() const {
+std::string missed_blocks::report(bool default_resource_is_watched) const {
   std::vector<place const*> order;
   order.reserve(place_count_);
   for (place const& of : std::span{places_}.first(place_count_)) order.push_back(&of);
@@ -150,7 +147,7 @@ std::string missed_blocks::report() const {
         "  functions have no names, so that what resources take for themselves may be among these blocks\n";
   if (!operator_new_is_watched)
     text += "  operator new was not watched: include <tidemark/diagnose/watched_new.hpp> in one source\n";
-  if (!is_default_resource_watched())
+  if (!default_resource_is_watched)
     text += "  the default resource is no longer watched: the program has set another in this scope\n";
   return text;
 }

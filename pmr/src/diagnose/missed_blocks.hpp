@@ -13,7 +13,7 @@
 #include <tidemark/diagnose/expect_resource.hpp>
 
 #include "call_stack.hpp"
-#include "code_owner.hpp"
+#include "code_symbols.hpp"
 
 namespace tidemark::detail {
 
@@ -39,7 +39,7 @@ class missed_blocks {
   void mark_seen() noexcept { seen_blocks_ = blocks_; }
 
   /// @throws std::bad_alloc.
-  [[nodiscard]] std::string report() const;
+  [[nodiscard]] std::string report(bool default_resource_is_watched) const;
   /// Reports all as a violation.
   void report_violation() const noexcept;
 

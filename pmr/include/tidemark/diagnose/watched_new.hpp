@@ -29,6 +29,8 @@
 
 namespace tidemark::detail {
 
+inline constexpr std::align_val_t new_alignment{alignof(std::max_align_t)};
+
 /// Memory of the C library, or null.
 [[nodiscard]] inline void* allocate_for_new(std::size_t bytes, std::size_t align) noexcept {
   bytes = std::max<std::size_t>(bytes, 1);  // malloc(0) may be null
@@ -38,7 +40,9 @@ namespace tidemark::detail {
 }
 
 /// What `operator new` is required to do: calls the new-handler until there is memory.
-[[nodiscard]] inline void* watched_new(std::size_t bytes, std::size_t align, void const* caller) {
+[[nodiscard]] inline void* watched_new(std::size_t bytes, void const* caller,
+                                       std::align_val_t aligned = new_alignment) {
+  const auto align = static_cast<std::size_t>(aligned);
   void* block = allocate_for_new(bytes, align);
   while (block == nullptr) {
     std::new_handler const handler = std::get_new_handler();
@@ -50,50 +54,44 @@ namespace tidemark::detail {
     on_operator_new(bytes, caller);
   return block;
 }
-[[nodiscard]] inline void* watched_new_or_null(std::size_t bytes, std::size_t align,
-                                               void const* caller) noexcept {
+[[nodiscard]] inline void* watched_new_or_null(std::size_t bytes, void const* caller,
+                                               std::align_val_t align = new_alignment) noexcept {
   try {
-    return watched_new(bytes, align, caller);
+    return watched_new(bytes, caller, align);
   } catch (...) {
     return nullptr;
   }
 }
-
-inline constexpr std::size_t new_alignment = alignof(std::max_align_t);
 
 }  // namespace tidemark::detail
 
 // Each is a function of its own, or the address that it returns to were another's.
 // NOLINTBEGIN(misc-definitions-in-headers): one source includes this
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-  return tidemark::detail::watched_new(bytes, tidemark::detail::new_alignment, __builtin_return_address(0));
+  return tidemark::detail::watched_new(bytes, __builtin_return_address(0));
 }
 [[gnu::noinline]] void* operator new[](std::size_t bytes) {
-  return tidemark::detail::watched_new(bytes, tidemark::detail::new_alignment, __builtin_return_address(0));
+  return tidemark::detail::watched_new(bytes, __builtin_return_address(0));
 }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align) {
-  return tidemark::detail::watched_new(bytes, static_cast<std::size_t>(align), __builtin_return_address(0));
+  return tidemark::detail::watched_new(bytes, __builtin_return_address(0), align);
 }
 [[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t align) {
-  return tidemark::detail::watched_new(bytes, static_cast<std::size_t>(align), __builtin_return_address(0));
+  return tidemark::detail::watched_new(bytes, __builtin_return_address(0), align);
 }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
-  return tidemark::detail::watched_new_or_null(bytes, tidemark::detail::new_alignment,
-                                               __builtin_return_address(0));
+  return tidemark::detail::watched_new_or_null(bytes, __builtin_return_address(0));
 }
 [[gnu::noinline]] void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept {
-  return tidemark::detail::watched_new_or_null(bytes, tidemark::detail::new_alignment,
-                                               __builtin_return_address(0));
+  return tidemark::detail::watched_new_or_null(bytes, __builtin_return_address(0));
 }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align,
                                      std::nothrow_t const&) noexcept {
-  return tidemark::detail::watched_new_or_null(bytes, static_cast<std::size_t>(align),
-                                               __builtin_return_address(0));
+  return tidemark::detail::watched_new_or_null(bytes, __builtin_return_address(0), align);
 }
 [[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t align,
                                        std::nothrow_t const&) noexcept {
-  return tidemark::detail::watched_new_or_null(bytes, static_cast<std::size_t>(align),
-                                               __builtin_return_address(0));
+  return tidemark::detail::watched_new_or_null(bytes, __builtin_return_address(0), align);
 }
 
 void operator delete(void* block) noexcept { std::free(block); }

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the loader of Linux and macOS knows, and on Linux the symbol tables of files. On Windows names of functions are in
+// files of the debugger's, which this does not read.
+#include "code_symbols.hpp"
+
+#if !defined(_WIN32)
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <forward_list>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/until_unload.hpp>
+#include <tidemark/core/file_descriptor.hpp>
+
+#if __has_include(<link.h>)
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#endif
+
+namespace tidemark::detail {
+namespace {
+
+#if __has_include(<link.h>)
+
+// A file in memory. All offsets are compared with its size, because it may be any file by now.
+class mapped_file {
+ public:
+  // It stays mapped as long as the process lives: names are read from it.
+  explicit mapped_file(char const* path) noexcept {
+    const file_descriptor file{::open(path, O_RDONLY | O_CLOEXEC)};
+    struct stat status{};
+    if (file.get() < 0 || ::fstat(file.get(), &status) != 0 || status.st_size <= 0) return;
+    const auto bytes = static_cast<std::size_t>(status.st_size);
+    void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    if (mapped != MAP_FAILED) bytes_ = {static_cast<std::byte const*>(mapped), bytes};
+  }
+
+  // What stands at an offset; empty if it reaches beyond the end.
+  template <class T>
+  [[nodiscard]] std::span<T const> at(std::uint64_t offset, std::uint64_t n) const noexcept {
+    if (offset > bytes_.size() || offset % alignof(T) != 0) return {};
+    if (n > (bytes_.size() - offset) / sizeof(T)) return {};
+    return {reinterpret_cast<T const*>(bytes_.data() + offset), static_cast<std::size_t>(n)};
+  }
+
+ private:
+  std::span<std::byte const> bytes_;
+};
+
+// The functions of a program or library: the table that a linker writes for debuggers, or else the one for the loader.
+// Without -rdynamic most functions of a program are in the first alone. The file may be another by now than the one that
+// is loaded; then names may be wrong, and nothing worse.
+struct symbol_table {
+  // Of a file in the format ELF; empty if it is something else, or cannot be read.
+  explicit symbol_table(char const* path) noexcept {
+    const mapped_file file{path};
+    const auto header = file.at<ElfW(Ehdr)>(0, 1);
+    if (header.empty() || std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0) return;
+    is_at_fixed_address = header[0].e_type == ET_EXEC;
+    if (header[0].e_shentsize != sizeof(ElfW(Shdr))) return;
+    const auto sections = file.at<ElfW(Shdr)>(header[0].e_shoff, header[0].e_shnum);
+    for (const ElfW(Word) type : {ElfW(Word){SHT_SYMTAB}, ElfW(Word){SHT_DYNSYM}}) {
+      for (ElfW(Shdr) const& section : sections) {
+        if (section.sh_type != type || section.sh_link >= sections.size()) continue;
+        ElfW(Shdr) const& strings = sections[section.sh_link];
+        symbols = file.at<ElfW(Sym)>(section.sh_offset, section.sh_size / sizeof(ElfW(Sym)));
+        names = file.at<char>(strings.sh_offset, strings.sh_size);
+        if (!symbols.empty() && !names.empty() && names.back() == '\0') return;
+        symbols = {};
+      }
+    }
+  }
+
+  // The mangled name of the function that has the address in it, as the file numbers addresses; null: there is no such
+  // symbol. Lives as long as the process.
+  [[nodiscard]] char const* function_at(std::uintptr_t address) const noexcept {
+    for (ElfW(Sym) const& symbol : symbols) {
+      const bool is_function = (symbol.st_info & 0xf) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
+      if (is_function && address - symbol.st_value < symbol.st_size && symbol.st_name < names.size())
+        return names.data() + symbol.st_name;
+    }
+    return nullptr;
+  }
+
+  std::span<ElfW(Sym) const> symbols;
+  std::span<char const> names;       // ends with a zero
+  bool is_at_fixed_address = false;  // the addresses of the file are those in memory: it cannot lie elsewhere
+};
+
+#else  // the loader's own table has to do
+
+struct symbol_table {
+  explicit symbol_table(char const*) noexcept {}
+  [[nodiscard]] static char const* function_at(std::uintptr_t) noexcept { return nullptr; }
+  static constexpr bool is_at_fixed_address = false;
+};
+
+#endif
+
+struct module {
+  module(std::uintptr_t in_memory, char const* file) :begin{in_memory}, path{file}, symbols{file} {}
+
+  std::uintptr_t begin;  // in memory
+  std::string path;
+  symbol_table symbols;
+};
+
+// Scopes may be open while the program ends.
+struct module_list {
+  fork_safe<> mutex;
+  std::forward_list<module> modules;
+
+  static module_list& instance() {
+    static auto& list = *new until_unload<module_list>;
+    return list.value;
+  }
+  module const& find(std::uintptr_t begin, char const* path) {
+    const std::scoped_lock lock{mutex};
+    for (module const& known : modules)
+      if (known.begin == begin && known.path == path) return known;
+    return modules.emplace_front(begin, path);
+  }
+};
+
+// Of the program the loader knows what it was called as, which is no path once the folder was changed.
+std::string path_of(Dl_info const& found) {
+#if __has_include(<link.h>)
+  Dl_info program{};
+  char path[PATH_MAX];
+  if (::dladdr(reinterpret_cast<void const*>(::getauxval(AT_PHDR)), &program) != 0 &&
+      program.dli_fbase == found.dli_fbase) {
+    const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+    if (length > 0) return {path, static_cast<std::size_t>(length)};
+  }
+#endif
+  return found.dli_fname;
+}
+
+}  // namespace
+
+// With dladdr and not dl_iterate_phdr, whose lock a child finds taken if another thread forked it inside.
+code_place find_code(std::uintptr_t address) noexcept {
+  Dl_info found{};
+  if (::dladdr(reinterpret_cast<void const*>(address), &found) == 0 || found.dli_fname == nullptr)
+    return {.offset = address};
+  try {
+    const auto begin = reinterpret_cast<std::uintptr_t>(found.dli_fbase);
+    module const& in = module_list::instance().find(begin, path_of(found).c_str());
+    const std::uintptr_t offset = in.symbols.is_at_fixed_address ? address : address - begin;
+    char const* const function = in.symbols.function_at(offset);
+    return {in.path.c_str(), offset, function != nullptr ? function : found.dli_sname};
+  } catch (std::exception const&) {  // there is no memory for a record of the module
+    return {.offset = address};
+  }
+}
+
+}  // namespace tidemark::detail
+
+#else
+
+namespace tidemark::detail {
+
+code_place find_code(std::uintptr_t address) noexcept { return {.offset = address}; }
+
+}  // namespace tidemark::detail
+
+#endif
