@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/coroutine/detail/live_frames.hpp>
+#include <tidemark/coroutine/pmr_promise.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -30,35 +30,6 @@ using frame_map = std::pmr::map<std::uintptr_t, live_frame>;
 // a frame in the memory by the order that makes freeing it right.
 std::atomic<std::size_t> live_count{0};
 
-struct frame_records final : frame_table {
-  frame_records() { install_frame_table(*this); }
-  void report_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
-                 char const* resource) noexcept override;
-  std::size_t report_of(std::pmr::memory_resource const& memory, char const* kind,
-                        char const* resource) noexcept override;
-  void forget_in(std::uintptr_t first, std::uintptr_t last) noexcept override;
-  void forget_of(std::pmr::memory_resource const& memory) noexcept override;
-
-  // Reports without the lock, because the handler may destroy coroutines. `find` returns the next frame.
-  template <class Find>
-  std::size_t report_each(Find find, char const* kind, char const* resource) noexcept;
-  template <class Find>
-  void forget_stale(Find find) noexcept;
-  // With the lock held.
-  void count_live() noexcept { live_count.store(live.size(), std::memory_order_relaxed); }
-
-  fork_safe<> mutex;
-  std::pmr::unsynchronized_pool_resource nodes{std::pmr::new_delete_resource()};
-  frame_map live{&nodes};
-  std::uint64_t frames = 0;  // recorded so far
-};
-
-// Frames may be destroyed after all static objects.
-frame_records& records() {
-  static auto& made = *new until_unload<frame_records>;
-  return made.value;
-}
-
 // A frame that begins or ends in this range. One that only lies around it is not of it: a local of a
 // coroutine may be a buffer, with frames or an arena on it. Of frames that reach into the range from
 // before, and lie in each other, only the innermost is seen.
@@ -76,55 +47,66 @@ auto find_of(frame_map& live, std::pmr::memory_resource const& memory) {
   return std::ranges::find(live, &memory, [](auto const& entry) { return entry.second.memory; });
 }
 
-template <class Find>
-void forget_each(frame_map& live, Find find) noexcept {
-  for (auto found = find(live); found != live.end(); found = find(live)) live.erase(found);
-}
+struct frame_records final : frame_table {
+  frame_records() { install_frame_table(*this); }
 
-template <class Find>
-void frame_records::forget_stale(Find find) noexcept {
-  if (live_count.load(std::memory_order_relaxed) == 0) return;
-  const std::scoped_lock lock{mutex};
-  forget_each(live, find);
-  count_live();
-}
-
-template <class Find>
-std::size_t frame_records::report_each(Find find, char const* kind, char const* resource) noexcept {
-  std::size_t reported = 0;
-  for (; live_count.load(std::memory_order_relaxed) != 0; ++reported) {
-    live_block block;
-    {
-      const std::scoped_lock lock{mutex};
-      const auto found = find(live);
-      if (found == live.end()) break;
-      block = found->second.block;
-      live.erase(found);
-      count_live();
-    }
-    report_violation(violation_kind::frame_outlived, resource,
-                     "%s '%s': memory of a coroutine is freed that was not destroyed: its frame of %s", kind,
-                     resource, detail::describe(block).text);
+  void report_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
+                 char const* resource) noexcept override {
+    report_each([=](frame_map& map) { return find_in(map, first, last); }, kind, resource);
   }
-  return reported;
-}
+  std::size_t report_of(std::pmr::memory_resource const& memory, char const* kind,
+                        char const* resource) noexcept override {
+    return report_each([&](frame_map& map) { return find_of(map, memory); }, kind, resource);
+  }
+  void forget_in(std::uintptr_t first, std::uintptr_t last) noexcept override {
+    if (live_count.load(std::memory_order_relaxed) == 0) return;
+    const std::scoped_lock lock{mutex};
+    forget_each([=](frame_map& map) { return find_in(map, first, last); });
+  }
+  void forget_of(std::pmr::memory_resource const& memory) noexcept override {
+    if (live_count.load(std::memory_order_relaxed) == 0) return;
+    const std::scoped_lock lock{mutex};
+    forget_each([&](frame_map& map) { return find_of(map, memory); });
+  }
 
-void frame_records::report_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
-                              char const* resource) noexcept {
-  report_each([=](frame_map& map) { return find_in(map, first, last); }, kind, resource);
-}
+  // Reports without the lock, because the handler may destroy coroutines. `find` returns the next frame.
+  template <class Find>
+  std::size_t report_each(Find find, char const* kind, char const* resource) noexcept {
+    std::size_t reported = 0;
+    for (; live_count.load(std::memory_order_relaxed) != 0; ++reported) {
+      live_block block;
+      {
+        const std::scoped_lock lock{mutex};
+        const auto found = find(live);
+        if (found == live.end()) break;
+        block = found->second.block;
+        live.erase(found);
+        count_live();
+      }
+      report_violation(violation_kind::frame_outlived, resource,
+                       "%s '%s': memory of a coroutine is freed that was not destroyed: its frame of %s",
+                       kind, resource, detail::describe(block).text);
+    }
+    return reported;
+  }
+  // With the lock held, as the next one.
+  template <class Find>
+  void forget_each(Find find) noexcept {
+    for (auto found = find(live); found != live.end(); found = find(live)) live.erase(found);
+    count_live();
+  }
+  void count_live() noexcept { live_count.store(live.size(), std::memory_order_relaxed); }
 
-std::size_t frame_records::report_of(std::pmr::memory_resource const& memory, char const* kind,
-                                     char const* resource) noexcept {
-  return report_each([&](frame_map& map) { return find_of(map, memory); }, kind, resource);
-}
+  fork_safe<> mutex;
+  std::pmr::unsynchronized_pool_resource nodes{std::pmr::new_delete_resource()};
+  frame_map live{&nodes};
+  std::uint64_t frames = 0;  // recorded so far
+};
 
-void frame_records::forget_in(std::uintptr_t first, std::uintptr_t last) noexcept {
-  forget_stale([=](frame_map& map) { return find_in(map, first, last); });
-}
-
-void frame_records::forget_of(std::pmr::memory_resource const& memory) noexcept {
-  forget_stale([&](frame_map& map) { return find_of(map, memory); });
+// Frames may be destroyed after all static objects.
+frame_records& records() {
+  static auto& made = *new until_unload<frame_records>;
+  return made.value;
 }
 
 }  // namespace
@@ -138,7 +120,7 @@ void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, st
   try {
     const std::uintptr_t first = address_of(frame), last = first + bytes;
     const std::scoped_lock lock{frames.mutex};
-    forget_each(frames.live, [=](frame_map& live) { return find_in(live, first, last); });
+    frames.forget_each([=](frame_map& live) { return find_in(live, first, last); });
     frames.live.emplace(first,
                         live_frame{block_here(frame, bytes, align, ++frames.frames, std::nullopt), &memory});
     frames.count_live();

@@ -11,12 +11,26 @@
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/violation.hpp>
-#include <tidemark/coroutine/detail/live_frames.hpp>
 #include <tidemark/coroutine/frame_resource.hpp>
 
 namespace tidemark {
 
 namespace detail {
+
+// Records of the frames that are alive: at level 2 they show frames whose memory is freed before the frames are destroyed.
+// One table for the process, by address, because a frame may lie in a pool that lies in an arena. The records
+// come from operator new and are reused. Any thread.
+
+// A resource that does not report the memory it frees, such as std::pmr::monotonic_buffer_resource, leaves
+// stale records of the frames in it. The table drops a stale record when a new frame, an arena or a pool
+// obtains the memory.
+
+/// Allocates a frame's block and records it. @throws what the resource throws, or std::bad_alloc; nothing has
+/// changed then.
+[[nodiscard]] void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, std::size_t align,
+                                      std::source_location where);
+/// Removes the record of a frame that is destroyed. @return false if there is no record: its memory was freed
+[[nodiscard]] bool forget_frame(void const* frame) noexcept;
 
 /// Allocates and frees frames, each with its resource behind it. `bytes` is the frame's size.
 template <std::size_t Alignment>
@@ -142,7 +156,7 @@ class pmr_promise {
 /// coroutine returns where the resource throws anything. Nothing has changed then.
 /// @pre the promise has that function: without it, a frame that is not there is used.
 template <std::size_t FrameAlignment = alignof(std::max_align_t)>
-class nothrow_pmr_promise {
+class nothrow_pmr_promise : public pmr_promise<FrameAlignment> {
   using frames = detail::frame_memory<FrameAlignment>;
 
  public:
@@ -162,10 +176,6 @@ class nothrow_pmr_promise {
                                                               std::allocator_arg_t, Memory& memory,
                                                               Arguments&...) noexcept {
     return frames::try_allocate(bytes, frames::from(memory));
-  }
-  /// Returns a frame to its resource.
-  [[gnu::always_inline]] static void operator delete(void* frame, std::size_t bytes) noexcept {
-    frames::deallocate(frame, bytes);
   }
 };
 
