@@ -75,7 +75,7 @@ class watched_region {
         region_{space_, mutex_, options_, chunk_pages * page, buffer_pages * page} {}
 
   extent claim(std::size_t least, std::size_t wanted) {
-    region_type::refusal refused{};
+    space_refusal refused{};
     const extent claimed = region_.claim(least * page, wanted * page, refused);
     if (claimed.empty()) return claimed;
     test::require(claimed.range.size >= least * page && claimed.range.size <= std::max(least, wanted) * page,

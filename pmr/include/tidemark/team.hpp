@@ -5,6 +5,4 @@
 
 #include <tidemark/team/local_arena.hpp>
 #include <tidemark/team/shared_arena.hpp>
-#include <tidemark/team/shared_arena_mark.hpp>
 #include <tidemark/team/shared_arena_options.hpp>
-#include <tidemark/team/shared_arena_scope.hpp>

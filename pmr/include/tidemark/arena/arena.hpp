@@ -129,7 +129,8 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
                   [[maybe_unused]] std::size_t align = default_alignment) noexcept {
     if constexpr (check_level >= 2) this->before_deallocate(block, bytes);
     if constexpr (state::sets_aside)
-      if (bytes + align >= this->space_.min_aside_bytes()) this->deallocate_aside(block);
+      if (bytes + align >= this->space_.min_aside_bytes())
+        this->asides_.deallocate(static_cast<state&>(*this), block);
     if (!this->is_newest(block, bytes)) return;
     const std::uintptr_t end_before = this->gaps_.end_before(detail::address_of(block));
     if (!this->is_high_known()) [[unlikely]]

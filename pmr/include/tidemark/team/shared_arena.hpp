@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `shared_arena`: bump allocation for a team of threads, with one rewind for all. The arena owns its memory
-/// until it is destroyed.
+/// until it is destroyed; its scopes own none.
 #pragma once
 
 #include <concepts>
@@ -11,6 +11,7 @@
 #include <memory_resource>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
@@ -21,17 +22,98 @@
 #include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/virtual_memory.hpp>
+#include <tidemark/diagnose/detail/named_range.hpp>
 #include <tidemark/team/detail/extent_memory.hpp>
 #include <tidemark/team/detail/extent_region.hpp>
-#include <tidemark/team/detail/shared_arena_aside.hpp>
 #include <tidemark/team/local_arena.hpp>
-#include <tidemark/team/shared_arena_mark.hpp>
 #include <tidemark/team/shared_arena_options.hpp>
 
 namespace tidemark {
 
+/// `shared_arena::scope`: takes the position of all threads when it is made, and rewinds to it when it is destroyed.
+///
+/// ```cpp
+/// shared_arena::scope step{team};
+/// std::vector<std::jthread> threads = ...;   // allocate on `team`
+/// threads.clear();                           // they have ended before the brace
+/// ```
+/// Open and end it at a quiescent point: no other thread may use the arena then. Scopes on one arena end in
+/// the reverse order of their opening. Ending an outer one first is reported as a violation; then its memory
+/// lives until the inner one ends. So is an end while a thread holds a thread scope opened since, or has
+/// rewound to below the beginning: then the memory lives until the arena's next rewind to below it.
+///
+/// The arena must outlive it. Move-only; a moved-from or ended scope is inert. O(threads + extents freed).
 template <class AddressSpace>
-class basic_shared_arena_scope;
+class [[nodiscard]] basic_shared_arena_scope {
+ public:
+  using arena_type = basic_shared_arena<AddressSpace>;
+
+  /// Opens a scope on `arena`. @throws std::bad_alloc if its beginning cannot be recorded.
+  [[nodiscard]] explicit basic_shared_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
+                                                  detail::call_site where = std::source_location::current())
+      : arena_{&arena},
+        begin_{arena.mark()},
+        outer_{std::exchange(arena.innermost_, this)},
+        where_{where},
+        range_{detail::range_kind::arena_scope, arena.name()} {}
+  [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { take(other); }
+  /// Ends this scope, then takes over `other`. `scope = shared_arena::scope{team}` on the arena that `scope`
+  /// is open on gives a scope that begins where the old one began.
+  basic_shared_arena_scope& operator=(basic_shared_arena_scope&& other) noexcept {
+    if (this == &other) return *this;
+    if (arena_ != nullptr && other.outer_ == this && arena_->innermost_ == &other && other.is_empty()) {
+      arena_type& arena = *arena_;
+      other.end();
+      end();
+      arena_ = &arena;  // `begin_` is still its mark
+      outer_ = std::exchange(arena.innermost_, this);
+      where_ = other.where_;
+      range_ = {detail::range_kind::arena_scope, arena.name()};
+    } else {
+      end();
+      take(other);
+    }
+    return *this;
+  }
+  ~basic_shared_arena_scope() { end(); }
+
+  /// Ends the scope now. Does nothing to an inert one.
+  void end() noexcept {
+    if (arena_ != nullptr) std::exchange(arena_, nullptr)->close(*this);
+    range_ = {};
+  }
+  /// Whether it is open.
+  [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
+  /// The arena, for `std::pmr` containers. @pre it is open; level 2 reports a violation, then throws
+  /// std::logic_error.
+  [[nodiscard]] arena_type& arena() const noexcept(check_level < 2) {
+    if constexpr (check_level >= 2)
+      if (arena_ == nullptr) detail::throw_not_open("shared_arena", where_);
+    return *arena_;
+  }
+
+ private:
+  friend arena_type;
+
+  bool is_empty() const noexcept { return arena_->is_at(arena_->marks_[begin_.index_]); }
+  void take(basic_shared_arena_scope& other) noexcept {
+    arena_ = std::exchange(other.arena_, nullptr);
+    begin_ = other.begin_;
+    outer_ = other.outer_;
+    where_ = other.where_;
+    range_ = std::move(other.range_);
+    if (arena_ == nullptr) return;
+    basic_shared_arena_scope** link = &arena_->innermost_;
+    while (*link != &other) link = &(*link)->outer_;
+    *link = this;
+  }
+
+  arena_type* arena_ = nullptr;  // null: inert
+  shared_arena_mark begin_;
+  basic_shared_arena_scope* outer_ = nullptr;      // the scope that was innermost before
+  [[no_unique_address]] detail::call_site where_;  // level 2 only
+  [[no_unique_address]] detail::named_range range_;
+};
 
 /// An arena that many threads allocate on at once, each in extents of its own, and that one call rewinds for
 /// all: the memory of a step that OpenMP, TBB or std::thread work on together.
@@ -139,7 +221,9 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   /// @throws std::invalid_argument, with nothing changed, if the mark is of another arena, was ended, lies
   /// below an open scope of the arena, or a thread holds a thread scope opened since or has rewound to below
   /// it.
-  void rewind(shared_arena_mark const& mark, detail::call_site where = std::source_location::current());
+  void rewind(shared_arena_mark const& mark, detail::call_site where = std::source_location::current()) {
+    rewind_to(mark, "rewind", where);
+  }
   /// Frees everything, ends all marks, and keeps the memory. At a quiescent point. @throws std::logic_error,
   /// with nothing changed, if a scope is open, of the arena or of a thread.
   void reset(detail::call_site where = std::source_location::current()) { (void)free_all(where); }
@@ -224,7 +308,6 @@ using local_arena = basic_local_arena<virtual_memory>;
 }  // namespace tidemark
 
 #include <tidemark/team/detail/shared_arena_rewind.hpp>
-#include <tidemark/team/shared_arena_scope.hpp>
 
 namespace tidemark {
 extern template class detail::arena_state<detail::extent_memory<virtual_memory>>;

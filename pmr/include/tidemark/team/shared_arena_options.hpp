@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `team_options`: how a shared arena divides its memory among threads; `shared_arena_stats`: what it holds,
-/// in numbers.
+/// `team_options`: how a shared arena divides its memory among threads; `shared_arena_stats`: what it holds, in numbers;
+/// `shared_arena_mark`: a position of all threads in it. They own nothing.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +34,27 @@ struct shared_arena_stats {
   std::size_t reserved_bytes = 0;   ///< address space held
   std::size_t chunks = 0;           ///< chunks held, in use or kept
   std::uint64_t system_calls = 0;   ///< calls to its address space so far
+};
+
+/// What all threads had allocated of one shared arena, as `mark()` returns it and `rewind()` takes it. A
+/// plain value.
+class shared_arena_mark {
+ public:
+  /// A mark that every arena rejects.
+  shared_arena_mark() = default;
+  friend bool operator==(shared_arena_mark const&, shared_arena_mark const&) = default;
+
+ private:
+  template <class AddressSpace>
+  friend class basic_shared_arena;
+  template <class AddressSpace>
+  friend class basic_shared_arena_scope;
+  shared_arena_mark(std::uint64_t arena, std::uint64_t number, std::size_t index) noexcept
+      : arena_{arena}, number_{number}, index_{index} {}
+
+  std::uint64_t arena_ = 0;   // identity of the arena; no arena has 0
+  std::uint64_t number_ = 0;  // of the arena's marks; no other mark of it has it
+  std::size_t index_ = 0;     // among its live marks
 };
 
 }  // namespace tidemark

@@ -115,7 +115,7 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   if (refused == refusal::memory) return nullptr;
   if constexpr (sets_aside)
     if (space_.is_set_aside(size + (align > default_alignment ? align : 0)))
-      return set_aside(bytes, align, refused);
+      return asides_.add(*this, bytes, align, refused);
   if (!may_go_on() || size > room_left()) return nullptr;
   chunk_record* added = add_chunk(size, align);
   if (added == nullptr) {

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/config.hpp>
 #include <tidemark/core/violation.hpp>
@@ -104,16 +105,23 @@ struct aside_block {
   std::uintptr_t floor;  // the arena's, before
 };
 
-/// The blocks of an arena that are set aside.
+/// The blocks of an arena that are set aside: on the memory of a shared arena alone (team/detail/extent_memory.hpp).
 struct aside_blocks {
   // `deallocate` searches at most this many records, newest first.
   static constexpr int max_tried = 64;
 
   aside_block* newest = nullptr;
   aside_block* ended =
-      nullptr;            // of a rewind that is going on: their ranges are returned after all destructors
-  std::size_t bytes = 0;  // sum over blocks
+      nullptr;  // of a rewind that is going on: their ranges are returned after all destructors
+  std::size_t held_bytes = 0;  // sum over blocks
   std::size_t peak_bytes = 0;
+
+  template <class Arena>
+  void* add(Arena& arena, std::size_t bytes, std::size_t align, space_refusal& refused);
+  template <class Arena>
+  void give_back(Arena& arena, aside_block& block) noexcept;
+  template <class Arena>
+  [[gnu::noinline]] void deallocate(Arena& arena, void const* block) noexcept;
 
   [[nodiscard]] aside_block* find(std::uintptr_t address, int tried) const noexcept {
     for (aside_block* block = newest; block != nullptr && tried-- > 0; block = block->previous)

@@ -97,7 +97,8 @@ void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
   if (!may_rewind_to(target)) return;
   run_destructors(target);
   if constexpr (sets_aside) {
-    while (asides_.ended != nullptr) return_aside(*std::exchange(asides_.ended, asides_.ended->previous));
+    while (asides_.ended != nullptr)
+      asides_.give_back(*this, *std::exchange(asides_.ended, asides_.ended->previous));
   }
   history_.rewound_to(target);
   if (&chunk == chunk_) {

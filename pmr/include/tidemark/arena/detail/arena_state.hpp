@@ -61,7 +61,7 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
 
 /// State and private functions of a `basic_arena`. It is the only base with data members, so that both have one
 /// address. Growth is in arena_growth.hpp, rewinds are in arena_rewind.hpp, trapped scopes in arena_traps.cpp, blocks
-/// with extents of their own in team/detail/shared_arena_aside.hpp.
+/// with extents of their own in team/detail/extent_memory.hpp.
 ///
 /// Invariants, checked by `check_invariants()`; `chunk` is the current one:
 /// - `chunk.begin <= marked <= floor <= cursor <= end == chunk.committed <= chunk.end`
@@ -205,6 +205,8 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
 
   // ---- growth
 
+  friend rewind_trap;
+  friend aside_blocks;
   using refusal = space_refusal;
   [[gnu::noinline]] void* allocate_beyond(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
@@ -246,7 +248,6 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
 
   // ---- trapped scopes
 
-  friend rewind_trap;
   bool is_trapping() const noexcept {
     if constexpr (can_trap) return trap_ != nullptr;
     return false;
@@ -262,12 +263,6 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   std::size_t room_left() const noexcept;
   void bound(chunk_record& chunk) const noexcept;
   void* allocate_if_due(std::size_t bytes, std::size_t align) noexcept;
-
-  // ---- blocks with extents of their own
-
-  void* set_aside(std::size_t bytes, std::size_t align, refusal& refused);
-  void return_aside(aside_block& block) noexcept;
-  void deallocate_aside(void const* block) noexcept;
 
   // The order: what allocation and scopes need is in one cache line with the vtable's pointer, and fields
   // that a scope writes are not beside those that the next one reads (one wide load of both would stall).
@@ -320,7 +315,7 @@ arena_stats arena_state<AddressSpace>::stats() const noexcept {
   }
   stats.reserved_bytes = reserved_bytes_;
   if constexpr (sets_aside) {
-    stats.used_bytes += asides_.bytes;
+    stats.used_bytes += asides_.held_bytes;
     stats.peak_bytes += asides_.peak_bytes;
     stats.committed_bytes = stats.reserved_bytes = space_.held_bytes();
   }

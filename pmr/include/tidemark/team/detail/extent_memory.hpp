@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `extent_memory`: the address space of one thread's part of a shared arena.
+/// `extent_memory`: the address space of one thread's part of a shared arena, and how that part sets large blocks aside.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include <tidemark/arena/detail/arena_records.hpp>
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/byte_range.hpp>
@@ -120,7 +122,7 @@ class extent_memory : public committed_ranges {
   /// Why the region refused the last claim.
   [[nodiscard]] char const* refusal() const noexcept {
     const std::scoped_lock lock{team_->mutex};
-    return refused_ != region_type::refusal::none ? region_->refusal_text() : "";
+    return refused_ != space_refusal::none ? region_->refusal_text() : "";
   }
   /// Puts the numbers of the region into a report, instead of this thread's: what is used are its extents,
   /// since other threads allocate in them meanwhile.
@@ -150,8 +152,89 @@ class extent_memory : public committed_ranges {
   std::size_t held_bytes_ = 0;
   std::size_t extent_bytes_ = 0;  // of them, less what is set aside
   std::uintptr_t touched_ = 0;
-  typename region_type::refusal refused_{};
+  space_refusal refused_{};
   [[no_unique_address]] call_site place_;
 };
+
+// ---- blocks of a thread's part that are set aside, as members of its arena's state
+
+// The record of a block is that of a destructor, which returns the range: so marks, scopes and rewinds need not know of
+// it.
+template <class Arena>
+void* aside_blocks::add(Arena& arena, std::size_t bytes, std::size_t align, space_refusal& refused) {
+  ++arena.system_calls_;
+  const std::size_t size = arena.block_bytes(bytes);
+  const byte_range range = arena.space_.reserve_aside(size, align);
+  if (range.empty()) {
+    refused = space_refusal::addresses;
+    return nullptr;
+  }
+  void* memory = nullptr;
+  try {
+    memory = arena.grow(sizeof(aside_block), alignof(aside_block), refused);
+  } catch (...) {
+    arena.space_.release_aside(range);
+    throw;
+  }
+  if (memory == nullptr) {
+    arena.space_.release_aside(range);
+    return nullptr;
+  }
+  const auto end_of_record = [](void* object) noexcept {
+    auto& block = *static_cast<aside_block*>(object);
+    aside_blocks& asides = static_cast<Arena*>(block.arena)->asides_;
+    asides.newest = block.previous;
+    block.previous = std::exchange(asides.ended, &block);
+  };
+  auto* const record =
+      std::construct_at(static_cast<aside_block*>(memory),
+                        aside_block{{arena.finalizers_, end_of_record, memory, arena.position()},
+                                    &arena,
+                                    range,
+                                    size,
+                                    newest,
+                                    arena.floor_});
+  arena.finalizers_ = &record->finalizer;
+  arena.floor_ = arena.cursor_;
+  newest = record;
+  held_bytes += size;
+  peak_bytes = (std::max)(peak_bytes, held_bytes);
+  arena.chunk_->marks.on_commit(range.begin, range.end(), arena.name());
+  arena.chunk_->marks.on_allocate(range.begin, bytes);
+  if constexpr (check_level >= 2) ++arena.allocations_;
+  return range.data();
+}
+
+// Returns the range of a block that is set aside, if it has one still.
+template <class Arena>
+void aside_blocks::give_back(Arena& arena, aside_block& block) noexcept {
+  if (block.range.empty()) return;
+  held_bytes -= block.bytes;
+  arena.before_free(block.range.begin, block.range.end());
+  arena.chunk_->marks.on_free(block.range.begin, block.range.end());
+  arena.chunk_->marks.on_decommit(block.range.begin, block.range.end());
+  arena.space_.release_aside(std::exchange(block.range, {}));
+}
+
+// A block that is set aside can be returned whatever came after it. Records go while the newest one is
+// without a block, and no mark was taken and no scope opened since.
+template <class Arena>
+void aside_blocks::deallocate(Arena& arena, void const* block) noexcept {
+  aside_block* const found = find(address_of(block), max_tried);
+  if (found == nullptr || found->range.data() != block) return;
+  give_back(arena, *found);
+  for (aside_block* top = newest; top != nullptr && top->range.empty(); top = newest) {
+    const std::size_t end = top->finalizer.end_position;
+    if (arena.finalizers_ != &top->finalizer || end != arena.position() || arena.marked_ == arena.cursor_ ||
+        (arena.innermost() != nullptr && arena.scope_floor() >= end))
+      return;
+    arena.finalizers_ = top->finalizer.previous;
+    newest = top->previous;
+    const std::uintptr_t floor = top->floor;
+    arena.lower_cursor(address_of(top));
+    arena.floor_ = (std::min)(floor, arena.cursor_);
+    if (arena.cursor_ == arena.chunk_->begin) arena.leave_empty_chunk();
+  }
+}
 
 }  // namespace tidemark::detail

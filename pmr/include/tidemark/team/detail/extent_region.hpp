@@ -35,9 +35,9 @@ struct extent {
 
 /// Memory that any number of threads claim extents of, and one takes all back from.
 ///
-/// A claim adds to `next` of the current chunk, by one compare-exchange: an addition that cannot pass
-/// `committed`, so that a claim that fails has changed nothing for the others. Only what needs more memory,
-/// or finds extents that were given back, takes the lock.
+/// A claim adds to `next` of the current chunk, by one compare-exchange: an addition that cannot pass `committed`, so
+/// that a claim that fails has changed nothing for the others. Only what needs more memory, or finds extents that
+/// were given back, takes the lock.
 ///
 /// Invariants, of each chunk:
 /// - `begin <= next <= committed <= end`, and `next - begin` is a multiple of the granule
@@ -47,8 +47,8 @@ struct extent {
 /// - its free extents are sorted by address and do not touch each other, but between `begin_rewind` and
 ///   `end_rewind`
 ///
-/// `claim` and `give_back`: any thread. All else: while no other thread uses the region. O(chunks), and
-/// `give_back` O(free extents), unless a function says otherwise.
+/// `claim` and `give_back`: any thread. All else: while no other thread uses the region. O(chunks), and `give_back`
+/// O(free extents), unless a function says otherwise.
 template <class AddressSpace, class Sync = std_sync>
 class extent_region {
   static_assert(address_space<AddressSpace>, "a region's memory must come from an address_space");
@@ -59,11 +59,7 @@ class extent_region {
   /// The least that extents are multiples of: a page of most machines.
   static constexpr std::size_t min_granule = 4 * KiB;
 
-  /// The call of the address space that was refused.
-  using refusal = space_refusal;
-
-  /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a
-  /// chunk
+  /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a chunk
   extent_region(AddressSpace& space, mutex_type& mutex, arena_options const& options, std::size_t chunk_bytes,
                 std::size_t retain_bytes)
       : space_{&space},
@@ -72,8 +68,6 @@ class extent_region {
         retain_bytes_{retain_bytes},
         granule_{(std::max)(min_granule, space.granularity())},
         chunk_bytes_{align_up((std::max)(chunk_bytes, granule_), granule_)} {}
-  extent_region(extent_region const&) = delete;
-  extent_region& operator=(extent_region const&) = delete;
   ~extent_region() { release(); }
 
   /// Bytes that extents are multiples of.
@@ -81,32 +75,33 @@ class extent_region {
 
   /// Claims at least `least` and at best `wanted` bytes, rounded up to whole granules.
   /// @return an empty extent if there is no memory; nothing has changed then. @throws what the space throws.
-  [[nodiscard]] extent claim(std::size_t least, std::size_t wanted, refusal& refused) {
+  [[nodiscard]] extent claim(std::size_t least, std::size_t wanted, space_refusal& refused) {
     least = align_up(least, granule_);
     wanted = (std::max)(least, align_up(wanted, granule_));
     if (free_bytes_.load(std::memory_order_relaxed) == 0) [[likely]] {
-      chunk_record* const chunk = current_.load(std::memory_order_acquire);
-      if (chunk != nullptr) [[likely]]
+      if (chunk_record* const chunk = current_.load(std::memory_order_acquire)) [[likely]]
         if (const extent claimed = claim_committed(*chunk, wanted); !claimed.empty()) return claimed;
     }
     return claim_slow(least, wanted, refused);
   }
 
-  /// Gives back whole granules of an extent, which any thread may claim from now on. Without memory for a
-  /// record they are lost until `release`. Their bytes must not be touched any more.
+  /// Gives back whole granules of an extent, which any thread may claim from now on. Without memory for a record they
+  /// are lost until `release`. Their bytes must not be touched any more.
   void give_back(byte_range range) noexcept {
     poison(range.begin, range.size);
     const std::scoped_lock lock{*mutex_};
     chunk_record& chunk = chunk_of(range.begin);
+    std::vector<byte_range>& free = chunk.free;
     try {
-      if (is_rewinding_) chunk.free.push_back(range);
-      else insert_free(chunk.free, range);
+      free.push_back(range);
     } catch (std::bad_alloc const&) {
       lost_bytes_ += range.size;
       return;
     }
-    add_free_bytes(range.size);
-    if (!is_rewinding_) lower_next(chunk);
+    free_bytes_.fetch_add(range.size, std::memory_order_relaxed);
+    if (is_rewinding_) return;
+    std::rotate(std::upper_bound(free.begin(), free.end() - 1, range, is_below), free.end() - 1, free.end());
+    merge_free(chunk);
   }
 
   /// Many extents are about to be given back.
@@ -115,16 +110,16 @@ class extent_region {
   void end_rewind() noexcept {
     is_rewinding_ = false;
     for (std::unique_ptr<chunk_record>& chunk : chunks_) {
-      sort_free(chunk->free);
-      lower_next(*chunk);
+      std::ranges::sort(chunk->free, is_below);
+      merge_free(*chunk);
     }
     for (std::size_t i = chunks_.size(); i-- > 1 && committed_bytes_ > retain_bytes_;)
       if (is_empty(*chunks_[i])) drop(i);
     if (!chunks_.empty()) make_current(*chunks_.front());
   }
 
-  /// Returns what is committed more than `keep_bytes` above the last extents: whole chunks, but for the
-  /// first, and pages. @return bytes returned
+  /// Returns what is committed more than `keep_bytes` above the last extents: whole chunks, but for the first, and
+  /// pages. @return bytes returned
   std::size_t trim(std::size_t keep_bytes) noexcept {
     const std::size_t committed_before = committed_bytes_;
     std::size_t kept_bytes = 0;
@@ -175,11 +170,11 @@ class extent_region {
   [[nodiscard]] std::size_t chunks() const noexcept { return chunks_.size(); }
   [[nodiscard]] std::uint64_t system_calls() const noexcept { return system_calls_; }
   /// Room for the largest extent that memory or addresses held can serve. With the lock held.
-  [[nodiscard]] std::size_t largest_bytes(refusal refused) const noexcept {
+  [[nodiscard]] std::size_t largest_bytes(space_refusal refused) const noexcept {
     std::size_t largest = 0;
     for (auto const& chunk : chunks_) {
       for (byte_range const& range : chunk->free) largest = (std::max)(largest, range.size);
-      const std::uintptr_t end = refused == refusal::memory ? chunk->committed.load() : chunk->end;
+      const std::uintptr_t end = refused == space_refusal::memory ? chunk->committed.load() : chunk->end;
       largest = std::max<std::size_t>(largest, align_down(end - chunk->next.load(), granule_));
     }
     return largest;
@@ -241,9 +236,9 @@ class extent_region {
     return {{first, bytes}, std::clamp(touched, first, first + bytes)};
   }
 
-  // Free extents first, then the current chunk, then any that has room, then a new one, which other threads
-  // see when it has served this claim.
-  TIDEMARK_COLD extent claim_slow(std::size_t least, std::size_t wanted, refusal& refused) {
+  // Free extents first, then the current chunk, then any that has room, then a new one, which other threads see when
+  // it has served this claim.
+  TIDEMARK_COLD extent claim_slow(std::size_t least, std::size_t wanted, space_refusal& refused) {
     const late_warnings late;
     const std::scoped_lock lock{*mutex_};
     for (std::unique_ptr<chunk_record>& chunk : chunks_)
@@ -257,10 +252,10 @@ class extent_region {
         return claimed;
       }
     }
-    if (refused == refusal::memory || (!options_->growable && !chunks_.empty())) return {};
+    if (refused == space_refusal::memory || (!options_->growable && !chunks_.empty())) return {};
     chunk_record* const added = add_chunk(least);
     if (added == nullptr) {
-      refused = refusal::addresses;
+      refused = space_refusal::addresses;
       return {};
     }
     const extent claimed = claim_from(*added, least, wanted, refused);
@@ -269,9 +264,9 @@ class extent_region {
     return claimed;
   }
 
-  // With memory committed for it. Other threads may claim what was committed before this one does: then more
-  // is committed. Where not all can be had, the least is tried.
-  extent claim_from(chunk_record& chunk, std::size_t least, std::size_t wanted, refusal& refused) {
+  // With memory committed for it. Other threads may claim what was committed before this one does: then more is
+  // committed. Where not all can be had, the least is tried.
+  extent claim_from(chunk_record& chunk, std::size_t least, std::size_t wanted, space_refusal& refused) {
     for (;;) {
       const std::uintptr_t first = chunk.next.load(std::memory_order_relaxed);
       const std::size_t room = align_down(chunk.end - first, granule_);
@@ -280,7 +275,7 @@ class extent_region {
       if (!commit_up_to(chunk, first + bytes)) {
         bytes = least;
         if (!commit_up_to(chunk, first + bytes)) {
-          refused = refusal::memory;
+          refused = space_refusal::memory;
           return {};
         }
       }
@@ -294,52 +289,35 @@ class extent_region {
         std::ranges::find_if(chunk.free, [=](byte_range range) { return range.size >= least; });
     if (found == chunk.free.end()) return {};
     const byte_range taken{found->begin, (std::min)(found->size, wanted)};
-    subtract_free_bytes(taken.size);
+    free_bytes_.fetch_sub(taken.size, std::memory_order_relaxed);
     if (taken.size == found->size) chunk.free.erase(found);
     else *found = {taken.end(), found->size - taken.size};
     return {taken, taken.end()};
   }
 
-  // Sorted by address, merged with its neighbours.
-  static void insert_free(std::vector<byte_range>& free, byte_range range) {
-    auto after = std::ranges::lower_bound(free, range.begin, {}, &byte_range::begin);
-    if (after != free.end() && after->begin == range.end()) {
-      *after = {range.begin, range.size + after->size};
-    } else {
-      after = free.insert(after, range);
-    }
-    if (after != free.begin() && std::prev(after)->end() == after->begin) {
-      std::prev(after)->size += after->size;
-      free.erase(after);
-    }
-  }
-  static void sort_free(std::vector<byte_range>& free) noexcept {
-    std::ranges::sort(free, {}, &byte_range::begin);
+  static bool is_below(byte_range a, byte_range b) noexcept { return a.begin < b.begin; }
+  // Merges free extents, which are sorted, with their neighbours. If one is the last of the chunk, the next claim
+  // begins where it did. Its bytes are not fresh: `touched` says so before a claim can find them.
+  void merge_free(chunk_record& chunk) noexcept {
+    std::vector<byte_range>& free = chunk.free;
+    if (free.empty()) return;
     std::size_t kept = 0;
     for (std::size_t i = 1; i < free.size(); ++i) {
       if (free[kept].end() == free[i].begin) free[kept].size += free[i].size;
       else free[++kept] = free[i];
     }
-    if (!free.empty()) free.resize(kept + 1);
-  }
-  // If a free extent is the last of the chunk, the next claim begins where it did. Its bytes are not fresh:
-  // `touched` says so before a claim can find them.
-  void lower_next(chunk_record& chunk) noexcept {
+    free.resize(kept + 1);
     std::uintptr_t next = chunk.next.load(std::memory_order_relaxed);
-    if (chunk.free.empty() || chunk.free.back().end() != next) return;
-    const byte_range last = chunk.free.back();
+    const byte_range last = free.back();
+    if (last.end() != next) return;
     chunk.touched.store((std::max)(chunk.touched.load(std::memory_order_relaxed), next),
                         std::memory_order_relaxed);
     if (!chunk.next.compare_exchange_strong(next, last.begin, std::memory_order_acq_rel,
                                             std::memory_order_relaxed))
       return;  // a thread has claimed more in between
-    subtract_free_bytes(last.size);
-    chunk.free.pop_back();
+    free_bytes_.fetch_sub(last.size, std::memory_order_relaxed);
+    free.pop_back();
   }
-  void add_free_bytes(std::size_t bytes) noexcept {
-    free_bytes_.store(free_bytes_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
-  }
-  void subtract_free_bytes(std::size_t bytes) noexcept { add_free_bytes(std::size_t{0} - bytes); }
 
   void make_current(chunk_record& chunk) noexcept { current_.store(&chunk, std::memory_order_release); }
   chunk_record& chunk_of(std::uintptr_t address) noexcept {
@@ -379,19 +357,16 @@ class extent_region {
   // Commits ahead, so that growing takes O(log n) calls; if the system refuses so much, what is needed.
   bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
     const std::uintptr_t committed = chunk.committed.load(std::memory_order_relaxed);
-    if (last <= committed) return true;
-    if constexpr (AddressSpace::traits.commits) {
-      const std::size_t step = align_up((std::max)(options_->commit_step, committed_bytes_ / 8), granule_);
-      const std::uintptr_t ahead = (std::min)(chunk.end, committed + (std::max)(step, last - committed));
-      ++system_calls_;
-      const std::size_t bytes =
-          (std::min)(space_->commit({committed, ahead - committed}, last - committed), chunk.end - committed);
-      poison(committed, bytes);
-      committed_bytes_ += bytes;
-      chunk.committed.store(committed + bytes, std::memory_order_release);
-      return bytes != 0;
-    }
-    return false;
+    if (last <= committed || !AddressSpace::traits.commits) return last <= committed;
+    const std::size_t step = align_up((std::max)(options_->commit_step, committed_bytes_ / 8), granule_);
+    const std::uintptr_t ahead = (std::min)(chunk.end, committed + (std::max)(step, last - committed));
+    ++system_calls_;
+    const std::size_t bytes =
+        (std::min)(space_->commit({committed, ahead - committed}, last - committed), chunk.end - committed);
+    poison(committed, bytes);
+    committed_bytes_ += bytes;
+    chunk.committed.store(committed + bytes, std::memory_order_release);
+    return bytes != 0;
   }
   void decommit(chunk_record& chunk, std::uintptr_t first) noexcept {
     ++system_calls_;

@@ -142,9 +142,7 @@ auto basic_shared_arena<AddressSpace>::local(std::size_t index, detail::call_sit
         "local", where,
         "the calling thread has place " + std::to_string(own->index) + ", not " + std::to_string(index));
   }
-  threads_.use_slot(*own);
-  own->arena.space_.set_place(where);
-  return local_type{own->arena};
+  return local(where);
 }
 
 template <class AddressSpace>
@@ -154,8 +152,6 @@ void basic_shared_arena<AddressSpace>::leave() noexcept {
     end(*own);
   }
 }
-
-// ---- going back -------------------------------------------------------------------------------------------
 
 template <class AddressSpace>
 template <class Error>
@@ -225,8 +221,8 @@ void basic_shared_arena<AddressSpace>::require_rewindable(live_mark const* mark,
   }
 }
 
-// Of all threads, before any memory is freed: an object of one may use what another allocated. By index,
-// because one that allocates on this thread may add a part.
+// Of all threads, before any memory is freed: an object of one may use what another allocated. By index, because one
+// that allocates on this thread may add a part.
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::run_destructors(live_mark const* mark) noexcept {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -273,20 +269,14 @@ void basic_shared_arena<AddressSpace>::rewind_parts(live_mark const* mark, char 
 }
 
 template <class AddressSpace>
-void basic_shared_arena<AddressSpace>::rewind(shared_arena_mark const& mark, detail::call_site where) {
-  if (!may_rewind()) return;
-  if (innermost_ != nullptr && mark.number_ < innermost_->begin_.number_) {
-    refuse<std::invalid_argument>(
-        "rewind", where,
-        "the mark lies before the beginning of a scope that is open" + innermost_->where_.text());
-  }
-  rewind_to(mark, "rewind", where);
-}
-
-template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::rewind_to(shared_arena_mark const& mark, char const* operation,
                                                  detail::call_site where) {
   if (!may_rewind()) return;
+  if (innermost_ != nullptr && mark.number_ < innermost_->begin_.number_) {
+    refuse<std::invalid_argument>(
+        operation, where,
+        "the mark lies before the beginning of a scope that is open" + innermost_->where_.text());
+  }
   const std::size_t index = mark.index_;
   if (mark.arena_ != id_)
     refuse<std::invalid_argument>(operation, where,
@@ -357,8 +347,6 @@ void basic_shared_arena<AddressSpace>::close(scope& closing) noexcept {
     detail::report_violation(violation_kind::scope_order, name(), "%s", why.what());
   }
 }
-
-// ---- numbers ----------------------------------------------------------------------------------------------
 
 template <class AddressSpace>
 shared_arena_stats basic_shared_arena<AddressSpace>::stats() const noexcept {
