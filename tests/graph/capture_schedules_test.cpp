@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include <tidemark/graph/detail/special_count.hpp>
+#include <tidemark/graph/capture_switch.hpp>
 
 #include "faulty_sync.hpp"
 #include "schedules.hpp"

@@ -229,8 +229,7 @@ baked_blocks capture_switch::unfreeze() noexcept {
 
 bool capture_switch::is_frozen() const noexcept {
   const std::scoped_lock lock{mutex_};
-  const auto record = records_.find(detail::this_thread_number());
-  return record != records_.end() && record->second.frozen;
+  return frozen_record() != nullptr;
 }
 
 void capture_switch::install_arena(graph_arena& arena) {
@@ -238,16 +237,15 @@ void capture_switch::install_arena(graph_arena& arena) {
   const auto refuse = [&](std::string const& why) {
     throw std::logic_error{message(*this, "cannot install graph_arena '") + arena.name() + "': " + why};
   };
-  const unsigned long long thread = detail::this_thread_number();
-  if (const auto record = records_.find(thread); record != records_.end() && record->second.arena != nullptr)
-    refuse("'" + std::string{record->second.arena->name()} + "' is installed on this thread");
+  if (detail::capture_record const* const own = own_record(); own != nullptr && own->arena != nullptr)
+    refuse("'" + std::string{own->arena->name()} + "' is installed on this thread");
   if (arena.known_to_ != nullptr && arena.known_to_ != this)
     refuse("it is known to capture_switch '" + std::string{arena.known_to_->name()} + "'");
   if (std::ranges::any_of(records_, [&](auto const& entry) { return entry.second.arena == &arena; }))
     refuse("another thread has it installed");
   decltype(arenas_) added;
   added.try_emplace(&arena);
-  records_[thread].arena = &arena;
+  records_[detail::this_thread_number()].arena = &arena;
   arenas_.merge(added);  // one that is known keeps its counts
   arena.known_to_ = this;
   count_special();
@@ -255,17 +253,17 @@ void capture_switch::install_arena(graph_arena& arena) {
 
 graph_arena* capture_switch::clear_arena() noexcept {
   const std::scoped_lock lock{mutex_};
-  const auto record = records_.find(detail::this_thread_number());
-  if (record == records_.end()) return nullptr;
-  graph_arena* const installed = std::exchange(record->second.arena, nullptr);
+  detail::capture_record* const own = own_record();
+  if (own == nullptr) return nullptr;
+  graph_arena* const installed = std::exchange(own->arena, nullptr);
   end_idle_records();
   return installed;
 }
 
 bool capture_switch::has_arena() const noexcept {
   const std::scoped_lock lock{mutex_};
-  const auto record = records_.find(detail::this_thread_number());
-  return record != records_.end() && record->second.arena != nullptr;
+  detail::capture_record const* const own = own_record();
+  return own != nullptr && own->arena != nullptr;
 }
 
 void capture_switch::forget(graph_arena& arena) noexcept {
@@ -288,9 +286,14 @@ switched_blocks& capture_switch::baked_by(detail::capture_record& record) {
   return *record.baked;
 }
 
-detail::capture_record* capture_switch::frozen_record() noexcept {
+detail::capture_record* capture_switch::own_record() const noexcept {
   const auto found = records_.find(detail::this_thread_number());
-  return found != records_.end() && found->second.frozen ? &found->second : nullptr;
+  return found != records_.end() ? &found->second : nullptr;
+}
+
+detail::capture_record* capture_switch::frozen_record() const noexcept {
+  detail::capture_record* const own = own_record();
+  return own != nullptr && own->frozen ? own : nullptr;
 }
 
 void capture_switch::end_idle_records() noexcept {
@@ -301,9 +304,8 @@ void capture_switch::end_idle_records() noexcept {
 
 graph_arena* capture_switch::arena_at(std::uintptr_t address) const noexcept {
   if (arenas_.empty()) return nullptr;
-  const auto here = records_.find(detail::this_thread_number());
-  if (here != records_.end() && here->second.arena != nullptr && here->second.arena->has_block_at(address))
-    return here->second.arena;
+  detail::capture_record const* const own = own_record();
+  if (own != nullptr && own->arena != nullptr && own->arena->has_block_at(address)) return own->arena;
   graph_arena* found = nullptr;
   for (auto const& [arena, usage] : arenas_) {
     if (!arena->range().contains(address)) continue;

@@ -14,7 +14,6 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/detail/rewound_arena.hpp>
 #include <tidemark/graph/graph_errors.hpp>
 
 #include "../core/default_upstream.hpp"
@@ -153,13 +152,13 @@ void graph_arena::require_fits(graph_layout const& rehearsed) const {
 }
 
 void graph_arena::add_plan(step_plan const& rehearsed) {
-  planned_ = std::make_unique<planned_part>(rehearsed);
-  planned_->run.bind(layout_.begin(), false);  // graph arenas tell tools nothing of blocks
+  planned_ = std::make_unique<detail::plan_replayer>(rehearsed);
+  planned_->bind(layout_.begin(), false);  // graph arenas tell tools nothing of blocks
   begin_planned();
   monotone_layout followed = layout_;
   for (std::size_t i = 0; i < rehearsed.requests; ++i) {
-    const detail::plan_replayer::slot& slot = planned_->run.all_slots()[i];
-    followed.note(slot.address, monotone_layout::block_bytes(planned_->run.planned_bytes(i)));
+    const detail::plan_replayer::slot& slot = planned_->all_slots()[i];
+    followed.note(slot.address, monotone_layout::block_bytes(planned_->planned_bytes(i)));
   }
   expected_ = followed.layout();
 }
@@ -169,9 +168,9 @@ graph_arena::~graph_arena() {
 }
 
 void graph_arena::begin_planned() noexcept {
-  layout_.leave(planned_bytes(planned_->run.plan()), planned_->run.alignment());
+  layout_.leave(planned_bytes(planned_->plan()), planned_->alignment());
   layout_.close();
-  planned_->run.begin(++planned_->now);
+  planned_->begin(++now_);
 }
 
 void* graph_arena::allocate_slow(std::size_t bytes, std::size_t align) {
@@ -189,7 +188,7 @@ void* graph_arena::allocate_slow(std::size_t bytes, std::size_t align) {
 // A capture may request more, less or other than rehearsed: what fits the next slot, and where nothing
 // lives, is as planned. Other requests do not take the slots of later ones.
 void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
-  detail::plan_replayer& run = planned_->run;
+  detail::plan_replayer& run = *planned_;
   const std::size_t next = run.cursor();
   if (!run.fits(next, bytes, align)) return nullptr;
   run.advance_to(next + 1);
@@ -197,12 +196,12 @@ void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
   if (slot == nullptr) return nullptr;
   const std::size_t size = monotone_layout::block_bytes(bytes);
   layout_.note(slot->address, size);
-  (void)run.assign(*slot, bytes, planned_->now);
+  (void)run.assign(*slot, bytes, now_);
   return note_use(slot->address, size);
 }
 
 void graph_arena::deallocate_planned(std::uintptr_t address) noexcept {
-  (void)planned_->run.deallocate(address, planned_->now);  // false: it is in the tail
+  (void)planned_->deallocate(address, now_);  // false: it is in the tail
 }
 
 void graph_arena::refuse(detail::late_reports& late, void* block, std::size_t bytes) noexcept {
@@ -249,13 +248,13 @@ void detail::rewound_arena::for_each_block_since(graph_arena_mark const& mark, F
     if (granules != 0) function(arena_->layout_.begin() + i * granule_bytes, granules * granule_bytes);
   }
   if (arena_->planned_ == nullptr) return;
-  for (plan_replayer::slot const& slot : arena_->planned_->run.all_slots().subspan(mark.request)) {
+  for (plan_replayer::slot const& slot : arena_->planned_->all_slots().subspan(mark.request)) {
     if (slot.live()) function(slot.address, monotone_layout::block_bytes(slot.bytes));
   }
 }
 
 detail::graph_arena_mark detail::rewound_arena::mark_of(graph_arena const& arena) noexcept {
-  return {arena.layout_, arena.planned_ != nullptr ? arena.planned_->run.cursor() : 0};
+  return {arena.layout_, arena.planned_ != nullptr ? arena.planned_->cursor() : 0};
 }
 
 detail::rewound_arena::rewound_arena(graph_arena& arena, graph_arena_mark const& mark)
@@ -273,8 +272,8 @@ detail::rewound_arena::rewound_arena(graph_arena& arena, graph_arena_mark const&
   peak_blocks_before_ = std::exchange(arena.peak_blocks_, arena.used_blocks_);
   arena.layout_ = mark.layout;
   if (arena.planned_ == nullptr) return;
-  arena.planned_->run.begin(++arena.planned_->now);
-  arena.planned_->run.advance_to(mark.request);
+  arena.planned_->begin(++arena.now_);
+  arena.planned_->advance_to(mark.request);
 }
 
 void detail::rewound_arena::restore() noexcept {
@@ -290,7 +289,7 @@ void detail::rewound_arena::restore() noexcept {
   if (arena_->planned_ == nullptr) return;
   arena_->layout_.close();
   // The graph that lives has all of the plan: what is allocated besides lies in the tail.
-  arena_->planned_->run.advance_to(arena_->planned_->run.requests());
+  arena_->planned_->advance_to(arena_->planned_->requests());
 }
 
 void detail::rewound_arena::require_no_block_outlives(graph_arena const& arena) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -17,10 +18,14 @@
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/violation.hpp>
 
+#include "trace_recorder.hpp"
+
 namespace tidemark {
 namespace {
 
 using detail::address_of;
+
+std::error_code last_error() noexcept { return {errno != 0 ? errno : EIO, std::generic_category()}; }
 
 /// A number as text, in place.
 class digits_of {
@@ -85,7 +90,60 @@ std::uintptr_t end_of(std::uintptr_t begin, std::size_t bytes) noexcept {
 
 }  // namespace
 
-trace_log::trace_log(trace_log_options options)
+// ---- files ------------------------------------------------------------------------------------------------
+
+detail::trace_file::trace_file(std::string path) : path_{std::move(path)} {
+  if (path_.empty()) return;
+  buffer_ = std::make_unique_for_overwrite<char[]>(buffer_bytes);
+  errno = 0;
+  file_.reset(std::fopen(path_.c_str(), "we"));  // "e": child processes do not inherit it
+  if (file_ == nullptr) throw std::system_error(last_error(), "trace_log: cannot open " + path_);
+  // The C library would write its buffer in the middle of a record.
+  std::setvbuf(file_.get(), nullptr, _IONBF, 0);
+}
+
+void detail::trace_file::append(std::initializer_list<std::string_view> parts) noexcept {
+  std::size_t bytes = 0;
+  for (std::string_view part : parts) bytes += part.size();
+  if (bytes > buffer_bytes - used_) flush();
+  if (!is_open()) return;
+  for (std::string_view part : parts) {
+    if (bytes > buffer_bytes) {
+      write(part.data(), part.size());  // a name longer than the buffer: the record is split
+    } else if (!part.empty()) {
+      std::memcpy(buffer_.get() + used_, part.data(), part.size());
+      used_ += part.size();
+    }
+  }
+}
+
+void detail::trace_file::flush() noexcept { write(buffer_.get(), std::exchange(used_, 0)); }
+
+void detail::trace_file::close() noexcept {
+  flush();
+  if (file_ == nullptr) return;
+  errno = 0;
+  if (std::fclose(file_.release()) != 0 && !error_) error_ = last_error();
+}
+
+void detail::trace_file::abandon() noexcept {
+  used_ = 0;
+  file_.reset();
+}
+
+void detail::trace_file::fail(std::errc reason) noexcept {
+  if (is_open()) error_ = std::make_error_code(reason);
+}
+
+void detail::trace_file::write(char const* text, std::size_t bytes) noexcept {
+  if (!is_open() || bytes == 0) return;
+  errno = 0;
+  if (std::fwrite(text, 1, bytes, file_.get()) != bytes) error_ = last_error();
+}
+
+// ---- the log ----------------------------------------------------------------------------------------------
+
+trace_log::recorder::recorder(trace_log_options const& options)
     : counter_interval_{options.counter_interval},
       process_id_{digits_of{static_cast<std::uint64_t>(getpid())}} {
   if (options.csv.empty() && options.chrome.empty()) {
@@ -111,7 +169,7 @@ trace_log::trace_log(trace_log_options options)
   mutex_.adapt_with(*this);
 }
 
-trace_log::~trace_log() {
+trace_log::recorder::~recorder() {
   mutex_.leave();
   detail::late_reports late;
   const std::scoped_lock lock{mutex_};
@@ -123,7 +181,7 @@ trace_log::~trace_log() {
   }
 }
 
-void trace_log::close() {
+void trace_log::recorder::close() {
   const std::scoped_lock lock{mutex_};
   if (std::exchange(closed_, true)) return;
   finish();
@@ -131,7 +189,7 @@ void trace_log::close() {
   throw_if_failed();
 }
 
-std::error_code trace_log::error() const noexcept {
+std::error_code trace_log::recorder::error() const noexcept {
   const std::scoped_lock lock{mutex_};
   detail::trace_file const* const failed = failed_file();
   if (failed == nullptr) return {};
@@ -141,7 +199,7 @@ std::error_code trace_log::error() const noexcept {
 
 // ---- resources ------------------------------------------------------------------------------------------
 
-trace_log::track& trace_log::add_track(std::string name, detail::usage_counter& counter) {
+trace_log::track& trace_log::recorder::add_track(std::string name, detail::usage_counter& counter) {
   const std::scoped_lock lock{mutex_};
   std::string quoted = json_string(name);
   const auto is_taken = [&](track const& other) { return other.json_name == quoted; };
@@ -154,13 +212,13 @@ trace_log::track& trace_log::add_track(std::string name, detail::usage_counter& 
   return on;
 }
 
-void trace_log::remove_track(track& from) noexcept {
+void trace_log::recorder::remove_track(track& from) noexcept {
   const std::scoped_lock lock{mutex_};
   write_pending(from);
   std::erase_if(tracks_, [&](track const& other) { return &other == &from; });
 }
 
-void trace_log::record_allocation(track& on, void const* block, std::size_t bytes) {
+void trace_log::recorder::record_allocation(track& on, void const* block, std::size_t bytes) {
   const std::scoped_lock lock{mutex_};
   thread const& by = this_thread();
   const std::uintptr_t begin = address_of(block);
@@ -172,13 +230,13 @@ void trace_log::record_allocation(track& on, void const* block, std::size_t byte
   }
   while (next != on.live.end() && next->first < end_of(begin, bytes)) next = record_end(on, next, by);
 
-  on.live.emplace_hint(next, begin, live_block{next_id_, bytes});
+  on.live.emplace_hint(next, begin, detail::traced_block{next_id_, bytes});
   on.counter.on_allocate(bytes);
   csv_.append({"a,", digits_of{next_id_++}, ",", digits_of{bytes}, ",", digits_of{by.number}, "\n"});
   count_live_bytes(on);
 }
 
-void trace_log::record_deallocation(track& on, void const* block) noexcept {
+void trace_log::recorder::record_deallocation(track& on, void const* block) noexcept {
   const std::scoped_lock lock{mutex_};
   const auto found = on.live.find(address_of(block));
   if (found == on.live.end()) return;
@@ -192,8 +250,9 @@ void trace_log::record_deallocation(track& on, void const* block) noexcept {
   }
 }
 
-trace_log::live_blocks::iterator trace_log::record_end(track& on, live_blocks::iterator block,
-                                                       thread const& by) noexcept {
+trace_log::recorder::live_blocks::iterator trace_log::recorder::record_end(track& on,
+                                                                           live_blocks::iterator block,
+                                                                           thread const& by) noexcept {
   on.counter.on_deallocate(block->second.bytes);
   csv_.append({"f,", digits_of{block->second.id}, ",0,", digits_of{by.number}, "\n"});
   const auto next = on.live.erase(block);
@@ -203,7 +262,7 @@ trace_log::live_blocks::iterator trace_log::record_end(track& on, live_blocks::i
 
 // ---- threads and slices ---------------------------------------------------------------------------------
 
-trace_log::thread& trace_log::this_thread() {
+trace_log::thread& trace_log::recorder::this_thread() {
   const unsigned long long identity = detail::this_thread_number();
   if (const auto found = threads_.find(identity); found != threads_.end()) return found->second;
   std::string name;
@@ -218,7 +277,7 @@ trace_log::thread& trace_log::this_thread() {
   return added;
 }
 
-trace_log::thread& trace_log::begin_slice(std::string_view name) {
+trace_log::thread& trace_log::recorder::begin_slice(std::string_view name) {
   const std::string quoted = json_string(name);
   const std::scoped_lock lock{mutex_};
   thread& on = this_thread();
@@ -228,13 +287,13 @@ trace_log::thread& trace_log::begin_slice(std::string_view name) {
   return on;
 }
 
-void trace_log::end_slice(thread& on) noexcept {
+void trace_log::recorder::end_slice(thread& on) noexcept {
   const std::scoped_lock lock{mutex_};
   // 0: the log was closed, which ended it.
   if (on.open_slices != 0) write_slice_end(on);
 }
 
-void trace_log::write_slice_end(thread& on) noexcept {
+void trace_log::recorder::write_slice_end(thread& on) noexcept {
   --on.open_slices;
   chrome_.append({",\n", R"({"ph":"E","pid":)", process_id_, R"(,"tid":)", digits_of{on.number}, R"(,"ts":)",
                   digits_of{now()}, "}"});
@@ -242,11 +301,13 @@ void trace_log::write_slice_end(thread& on) noexcept {
 
 // ---- writing ------------------------------------------------------------------------------------
 
-trace_log::duration trace_log::now() const noexcept { return std::chrono::steady_clock::now() - begin_; }
+trace_log::recorder::duration trace_log::recorder::now() const noexcept {
+  return std::chrono::steady_clock::now() - begin_;
+}
 
-void trace_log::count_live_bytes(track& on) noexcept {
+void trace_log::recorder::count_live_bytes(track& on) noexcept {
   if (!chrome_.is_open()) return;
-  const point current{now(), on.counter.used_bytes()};
+  const detail::trace_point current{now(), on.counter.used_bytes()};
   if (current.time - on.written >= counter_interval_) {
     write_pending(on);
     write_counter(on, current);
@@ -258,18 +319,18 @@ void trace_log::count_live_bytes(track& on) noexcept {
   on.has_pending = true;
 }
 
-void trace_log::write_pending(track& on) noexcept {
+void trace_log::recorder::write_pending(track& on) noexcept {
   if (!std::exchange(on.has_pending, false)) return;
   if (on.highest.bytes > on.last.bytes) write_counter(on, on.highest);
   write_counter(on, on.last);
 }
 
-void trace_log::write_counter(track& on, point const& at) noexcept {
+void trace_log::recorder::write_counter(track& on, detail::trace_point const& at) noexcept {
   chrome_.append({",\n", R"({"ph":"C","pid":)", process_id_, R"(,"tid":0,"ts":)", digits_of{at.time},
                   R"(,"name":)", on.json_name, R"(,"args":{"live bytes":)", digits_of{at.bytes}, "}}"});
 }
 
-void trace_log::finish() noexcept {
+void trace_log::recorder::finish() noexcept {
   for (track& on : tracks_) write_pending(on);
   for (auto& [identity, on] : threads_) {
     while (on.open_slices != 0) write_slice_end(on);
@@ -279,21 +340,36 @@ void trace_log::finish() noexcept {
   chrome_.close();
 }
 
-void trace_log::adapt_to_child() noexcept {
+void trace_log::recorder::adapt_to_child() noexcept {
   closed_ = true;
   csv_.abandon();
   chrome_.abandon();
 }
 
-detail::trace_file const* trace_log::failed_file() const noexcept {
+detail::trace_file const* trace_log::recorder::failed_file() const noexcept {
   if (csv_.error()) return &csv_;
   return chrome_.error() ? &chrome_ : nullptr;
 }
 
-void trace_log::throw_if_failed() const {
+void trace_log::recorder::throw_if_failed() const {
   detail::trace_file const* const failed = failed_file();
   if (failed != nullptr)
     throw std::system_error(failed->error(), "trace_log: cannot write " + failed->path());
 }
+
+// ---- what programs call -----------------------------------------------------------------------------------
+
+trace_log::trace_log(trace_log_options options) : recorder_{std::make_unique<recorder>(options)} {}
+
+trace_log::~trace_log() = default;
+
+void trace_log::close() { recorder_->close(); }
+
+std::error_code trace_log::error() const noexcept { return recorder_->error(); }
+
+trace_slice::trace_slice(trace_log& log, std::string_view name)
+    : log_{&log}, thread_{&log.recorder_->begin_slice(name)} {}
+
+trace_slice::~trace_slice() { log_->recorder_->end_slice(*thread_); }
 
 }  // namespace tidemark

@@ -9,22 +9,24 @@
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
 
+#include "trace_recorder.hpp"
+
 namespace tidemark {
 
 trace_resource::trace_resource(trace_log& log, std::pmr::memory_resource* upstream, std::string name)
     : resource_adaptor{"trace_resource", upstream, name.c_str()},
       log_{log},
-      track_{&log.add_track(std::move(name), counter_)} {
+      track_{&log.recorder_->add_track(std::move(name), counter_)} {
   name_ = track_->name.c_str();
 }
 
-trace_resource::~trace_resource() { log_.remove_track(*track_); }
+trace_resource::~trace_resource() { log_.recorder_->remove_track(*track_); }
 
 void* trace_resource::allocate(std::size_t bytes, std::size_t align) {
   void* block = nullptr;
   try {
     block = detail::allocate_from(*upstream_resource(), name(), bytes, align);
-    log_.record_allocation(*track_, block, bytes);
+    log_.recorder_->record_allocation(*track_, block, bytes);
   } catch (...) {
     counter_.refused();
     if (block != nullptr) upstream_resource()->deallocate(block, bytes, align);
@@ -35,7 +37,7 @@ void* trace_resource::allocate(std::size_t bytes, std::size_t align) {
 
 void trace_resource::deallocate(void* block, std::size_t bytes, std::size_t align) {
   if (block == nullptr) return;
-  log_.record_deallocation(*track_, block);
+  log_.recorder_->record_deallocation(*track_, block);
   upstream_resource()->deallocate(block, bytes, align);
 }
 
@@ -44,7 +46,7 @@ void trace_resource::check_invariants() const noexcept {
   std::size_t bytes = 0, blocks = 0, used_bytes = 0, used_blocks = 0;
   bool apart = true;
   {
-    const std::scoped_lock lock{log_.mutex_};
+    const std::scoped_lock lock{log_.recorder_->mutex_};
     std::uintptr_t end = 0;
     for (auto const& [begin, block] : track_->live) {
       apart &= begin >= end;

@@ -4,6 +4,7 @@
 /// upstream's, or the graph arena's.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -14,10 +15,11 @@
 
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/std_atomics.hpp>
+#include <tidemark/core/detail/usage_counter.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/resource_stats.hpp>
 #include <tidemark/graph/baked_blocks.hpp>
-#include <tidemark/graph/detail/special_count.hpp>
 
 namespace tidemark {
 
@@ -61,6 +63,24 @@ struct capture_record {
   switched_blocks deferred;          // of graphs that ended meanwhile
   switched_blocks* baked = nullptr;  // of the upstream, allocated or deallocated while frozen; null: none yet
 };
+
+/// How many records, baked sets and known arenas a switch has: written with its lock held, read without it.
+///
+/// Who has a block of one of them learnt of it from a thread that saw the count after it, so reads no 0 while
+/// it is there.
+template <class Sync>
+class basic_special_count {
+ public:
+  /// Whether there are any. Any thread.
+  [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] std::size_t value() const noexcept { return count_.load(std::memory_order_acquire); }
+  /// @pre the lock is held in which they were counted
+  void set(std::size_t count) noexcept { count_.store(count, std::memory_order_release); }
+
+ private:
+  Sync::template atomic<std::size_t> count_{0};
+};
+using special_count = basic_special_count<std_atomics>;
 
 }  // namespace detail
 
@@ -184,8 +204,9 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   void release(detail::switched_blocks& baked) noexcept;
 
   // With mutex_ held:
-  // The calling thread's record if it has frozen the switch; else null.
-  [[nodiscard]] detail::capture_record* frozen_record() noexcept;
+  // The calling thread's record, or null; and the same if it has frozen the switch.
+  [[nodiscard]] detail::capture_record* own_record() const noexcept;
+  [[nodiscard]] detail::capture_record* frozen_record() const noexcept;
   // What the graph of a capture is to hold on to, made if there is none. @throws std::bad_alloc.
   [[nodiscard]] detail::switched_blocks& baked_by(detail::capture_record& record);
   void end_idle_records() noexcept;
@@ -199,9 +220,9 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   detail::usage_counter counter_;
   detail::special_count special_;      // records, baked sets and known arenas
   mutable detail::fork_safe<> mutex_;  // for what follows, and for the arenas known
-  std::map<unsigned long long, detail::capture_record> records_;  // by the thread's number
-  std::list<detail::switched_blocks> baked_;                      // of captures that go on, and of graphs
-  std::map<graph_arena*, detail::switched_usage> arenas_;         // installed once, and not ended
+  mutable std::map<unsigned long long, detail::capture_record> records_;  // by the thread's number
+  std::list<detail::switched_blocks> baked_;               // of captures that go on, and of graphs
+  std::map<graph_arena*, detail::switched_usage> arenas_;  // installed once, and not ended
 };
 
 }  // namespace tidemark

@@ -16,12 +16,26 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/graph/baked_blocks.hpp>
 #include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/detail/recording.hpp>
-#include <tidemark/graph/detail/rewound_arena.hpp>
 #include <tidemark/graph/graph_arena.hpp>
 #include <tidemark/graph/graph_backend.hpp>
 
 namespace tidemark {
+namespace detail {
+
+/// @throws layout_mismatch if the arena was made of a rehearsal and has another layout now.
+void require_expected_layout(graph_arena const& arena);
+
+/// What the backend has recorded; its capture is over. @throws as `graph_backend::end`; std::logic_error if
+/// that returns null.
+[[nodiscard]] std::unique_ptr<graph_instance> ended(graph_backend& backend);
+
+/// Ends a step of a capture that has begun, by this member function, if a later step throws.
+template <auto Undo>
+struct undone_by {
+  void operator()(auto* of) const noexcept { (void)(of->*Undo)(); }
+};
+
+}  // namespace detail
 
 /// A body that can be captured: called once, with where its temporaries are to lie, its inputs and its
 /// outputs.
@@ -177,9 +191,9 @@ class captured_graph {
   template <class Body>
   static bool record(parts& of, graph_backend& backend, Body& body) {
     if (of.memory != nullptr) of.memory->freeze();
-    std::unique_ptr<capture_switch, detail::switch_unfreezer> frozen{of.memory};
+    std::unique_ptr<capture_switch, detail::undone_by<&capture_switch::unfreeze>> frozen{of.memory};
     if (of.memory != nullptr) of.memory->install_arena(*of.arena);
-    std::unique_ptr<capture_switch, detail::arena_clearer> installed{of.memory};
+    std::unique_ptr<capture_switch, detail::undone_by<&capture_switch::clear_arena>> installed{of.memory};
     std::optional<detail::rewound_arena> rewound;
     if (of.graph != nullptr) rewound.emplace(*of.arena, of.body_begin);
     {
@@ -187,7 +201,7 @@ class captured_graph {
           of.mutex};  // no launch is on its way to the stream that captures from here on
       backend.begin();
     }
-    std::unique_ptr<graph_backend, detail::capture_abandoner> recording{&backend};
+    std::unique_ptr<graph_backend, detail::undone_by<&graph_backend::abandon>> recording{&backend};
     // Not the arena where there is a switch: other threads may deallocate blocks of it meanwhile, which the
     // switch has a lock for.
     std::pmr::memory_resource& temporaries =

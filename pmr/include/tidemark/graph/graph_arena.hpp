@@ -9,11 +9,14 @@
 #include <cstdlib>
 #include <memory>
 #include <memory_resource>
+#include <mutex>
 #include <optional>
 #include <type_traits>
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/late_reports.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/violation.hpp>
@@ -251,13 +254,6 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
                granules_[offset / default_alignment] &&
            granules_[offset / default_alignment] != 0;
   }
-  // A plan, and how many requests were made so far, beginnings of captures counted in.
-  struct planned_part {
-    explicit planned_part(step_plan const& plan) : run{plan} {}
-
-    detail::plan_replayer run;
-    detail::plan_replayer::request_time now = 1;
-  };
   void* note_use(std::uintptr_t block, std::size_t size) noexcept {
     granules_[index_of(block)] = static_cast<granule_count>(size / default_alignment);
     used_bytes_ += size;
@@ -291,11 +287,59 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   std::uint64_t bad_deallocations_ = 0;
   graph_arena_options options_;
   std::optional<graph_layout> expected_;
-  std::unique_ptr<planned_part> planned_;          // null: there is no plan
-  unique_block taken_;                             // of the upstream; empty: shared, or the range was lent
-  std::shared_ptr<unique_block const> shared_;     // null: no other arena has it
-  std::pmr::memory_resource* upstream_ = nullptr;  // null: the range was lent
-  capture_switch* known_to_ = nullptr;             // recognises this arena's blocks, and must hear of its end
+  std::unique_ptr<detail::plan_replayer> planned_;  // null: there is no plan
+  detail::plan_replayer::request_time now_ = 1;     // requests so far by the plan, beginnings of captures too
+  unique_block taken_;                              // of the upstream; empty: shared, or the range was lent
+  std::shared_ptr<unique_block const> shared_;      // null: no other arena has it
+  std::pmr::memory_resource* upstream_ = nullptr;   // null: the range was lent
+  capture_switch* known_to_ = nullptr;  // recognises this arena's blocks, and must hear of its end
 };
 
+namespace detail {
+
+/// Rewinds an arena to the mark at which a graph's body began to allocate, so that the body gets the same
+/// addresses again; and puts it back at its end, unless it is kept, because the graph goes on with what it
+/// had.
+///
+/// That breaks the arena's rule that no address is used twice, and is right here alone: the new graph takes
+/// the place of the old one, and each of its launches comes behind all those before. Blocks below the mark
+/// stay.
+///
+/// Where the arena is known to a switch, other threads may deallocate blocks of it meanwhile: each step has
+/// the switch's lock. Thread-safety: one thread at a time. Complexity: O(bytes above the mark / 256) where
+/// blocks are in use, and O(requests) by a plan.
+class rewound_arena {
+ public:
+  /// @throws allocator_busy if blocks are in use that the body had allocated, with nothing changed.
+  [[nodiscard]] rewound_arena(graph_arena& arena, graph_arena_mark const& mark);
+  rewound_arena(rewound_arena const&) = delete;
+  rewound_arena& operator=(rewound_arena const&) = delete;
+  /// Unless kept: counts and layout are what they were before. Blocks that are in use above the mark stay so,
+  /// in addition: they lie where the graph has its temporaries, whose launches overwrite them.
+  ~rewound_arena() {
+    if (arena_ != nullptr) restore();
+  }
+
+  /// The arena stays as it is now.
+  void keep() noexcept { arena_ = nullptr; }
+
+  /// Where an arena is: what a body allocates from now on lies behind it. O(1).
+  [[nodiscard]] static graph_arena_mark mark_of(graph_arena const& arena) noexcept;
+  /// @throws allocator_busy if other arenas have the memory, too, and blocks are in use: other graphs would
+  /// overwrite them.
+  static void require_no_block_outlives(graph_arena const& arena);
+
+ private:
+  [[nodiscard]] static std::unique_lock<fork_safe<>> locked(graph_arena const& arena);
+  template <class Function>
+  void for_each_block_since(graph_arena_mark const& mark, Function function) const;
+  void restore() noexcept;
+
+  graph_arena* arena_;  // null: kept
+  graph_arena_mark mark_;
+  monotone_layout before_;
+  std::size_t peak_bytes_before_ = 0, peak_blocks_before_ = 0;
+};
+
+}  // namespace detail
 }  // namespace tidemark

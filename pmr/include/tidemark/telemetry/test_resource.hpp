@@ -14,7 +14,7 @@
 
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/telemetry/detail/ledger_adaptor.hpp>
+#include <tidemark/telemetry/detail/resource_adaptor.hpp>
 
 namespace tidemark {
 

@@ -4,18 +4,10 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <list>
-#include <map>
-#include <mutex>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
-
-#include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/resource_stats.hpp>
-#include <tidemark/telemetry/detail/trace_file.hpp>
 
 namespace tidemark {
 
@@ -68,8 +60,7 @@ struct trace_log_options {
 /// of that file is lost, and `error()` and `close()` report it; if neither was called, the destructor
 /// reports `violation_kind::lost_output`.
 ///
-/// Invariants: every block has its own number below `next_id_`, every thread its own below
-/// `threads_.size()`. Complexity: O(log live blocks + log threads) an event. Thread-safe. It must outlive
+/// Invariants: every block has its own number, and every thread. Complexity: O(log live blocks + log threads) an event. Thread-safe. It must outlive
 /// its resources and slices. In a forked child it is closed, and only the parent writes what is buffered.
 /// Its records come from `operator new`; a program whose `operator new` allocates from a traced resource
 /// deadlocks.
@@ -93,75 +84,14 @@ class trace_log {
   [[nodiscard]] std::error_code error() const noexcept;
 
  private:
-  friend detail::fork_safe<>;
   friend trace_resource;
   friend trace_slice;
 
-  using duration = std::chrono::nanoseconds;  // since the log was made
+  class recorder;  // does the work, with the log's mutex held
+  struct track;    // a traced resource
+  struct thread;
 
-  struct live_block {
-    std::uint64_t id;
-    std::size_t bytes;  // as requested
-  };
-  using live_blocks = std::map<std::uintptr_t, live_block>;
-
-  // A value of a counter.
-  struct point {
-    duration time{};
-    std::size_t bytes = 0;
-  };
-
-  // A traced resource.
-  struct track {
-    std::string name;                // as given
-    std::string json_name;           // quoted, and unique in the log
-    detail::usage_counter& counter;  // the resource's
-    live_blocks live{};              // by address; no two overlap
-
-    // The counter in the Chrome trace: at most one window of points is pending.
-    duration written{};  // time of the last point that was written at once
-    point highest{};     // of the pending points
-    point last{};        // of the pending points
-    bool has_pending = false;
-  };
-
-  struct thread {
-    std::uint64_t number = 0;     // from 0, by first appearance
-    std::size_t open_slices = 0;  // begun and not ended
-  };
-
-  // Called by trace_resource and trace_slice.
-  track& add_track(std::string name, detail::usage_counter& counter);
-  void remove_track(track& from) noexcept;
-  void record_allocation(track& on, void const* block, std::size_t bytes);
-  void record_deallocation(track& on, void const* block) noexcept;
-  thread& begin_slice(std::string_view name);
-  void end_slice(thread& on) noexcept;
-
-  // The mutex must be held.
-  [[nodiscard]] duration now() const noexcept;
-  thread& this_thread();
-  live_blocks::iterator record_end(track& on, live_blocks::iterator block, thread const& by) noexcept;
-  void count_live_bytes(track& on) noexcept;
-  void write_pending(track& on) noexcept;
-  void write_counter(track& on, point const& at) noexcept;
-  void write_slice_end(thread& on) noexcept;
-  void finish() noexcept;
-  void adapt_to_child() noexcept;
-  [[nodiscard]] detail::trace_file const* failed_file() const noexcept;
-  void throw_if_failed() const;
-
-  mutable detail::fork_safe<> mutex_;  // guards all below
-  detail::trace_file csv_;
-  detail::trace_file chrome_;
-  duration counter_interval_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::string process_id_;                        // as text: every event of the Chrome trace has it
-  std::uint64_t next_id_ = 0;                     // of the next block
-  std::list<track> tracks_;                       // a list, because resources point to theirs
-  std::map<unsigned long long, thread> threads_;  // by number; a map, because slices point to theirs
-  bool closed_ = false;                           // by `close`
-  mutable bool error_reported_ = false;           // by `close` or `error`
+  std::unique_ptr<recorder> recorder_;
 };
 
 /// Draws a slice, over its lifetime, on the calling thread's track of the log's Chrome trace: a step, an
@@ -182,11 +112,10 @@ class [[nodiscard]] trace_slice {
   [[nodiscard]] trace_slice(trace_log& log, char const* name)
       : trace_slice{log, std::string_view{name != nullptr ? name : ""}} {}
   /// The same.
-  [[nodiscard]] trace_slice(trace_log& log, std::string_view name)
-      : log_{&log}, thread_{&log.begin_slice(name)} {}
+  [[nodiscard]] trace_slice(trace_log& log, std::string_view name);
   trace_slice(trace_slice const&) = delete;
   trace_slice& operator=(trace_slice const&) = delete;
-  ~trace_slice() { log_->end_slice(*thread_); }
+  ~trace_slice();
 
  private:
   trace_log* log_;

@@ -11,7 +11,7 @@
 #include <source_location>
 #include <type_traits>
 
-#include <tidemark/telemetry/detail/ledger_adaptor.hpp>
+#include <tidemark/telemetry/detail/resource_adaptor.hpp>
 
 namespace tidemark {
 

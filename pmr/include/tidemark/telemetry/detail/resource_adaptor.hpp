@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The base of all adaptors: an upstream, a name, and counts. Owns no memory.
+/// The bases of all adaptors: an upstream, a name, and counts; and a record of each live block, where that is
+/// needed. They own no memory but the records.
 #pragma once
 
 #include <cstddef>
 #include <memory_resource>
+#include <mutex>
 #include <new>
+#include <optional>
+#include <vector>
 
+#include <tidemark/core/allocation_site.hpp>
+#include <tidemark/core/detail/block_ledger.hpp>
+#include <tidemark/core/detail/block_report.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/resource_stats.hpp>
@@ -73,6 +81,30 @@ class resource_adaptor : public forwarding_resource<Adaptor> {
 
  private:
   std::pmr::memory_resource* upstream_;
+};
+
+/// A resource adaptor whose derived class records each block and where it was allocated.
+/// @tparam Adaptor the derived class. Its `allocate` takes a site, or none through `std::pmr`.
+template <class Adaptor>
+class ledger_adaptor : public resource_adaptor<Adaptor> {
+ public:
+  /// The live blocks, the oldest first. O(n log n). @throws std::bad_alloc.
+  [[nodiscard]] std::vector<live_block> leaks() const {
+    const std::scoped_lock lock{mutex_};
+    return live_blocks(ledger_);
+  }
+
+ protected:
+  using resource_adaptor<Adaptor>::resource_adaptor;
+  ~ledger_adaptor() override = default;
+
+  mutable fork_safe<> mutex_;
+  block_ledger ledger_;
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) final {
+    return static_cast<Adaptor*>(this)->allocate(bytes, align, std::nullopt);
+  }
 };
 
 }  // namespace tidemark::detail
