@@ -147,29 +147,6 @@ TEST_F(capture_switches, start_their_counts_anew_only_with_no_block_in_use) {
   EXPECT_FALSE(memory.is_frozen());
 }
 
-// S1.34
-TEST_F(capture_switches, are_one_whatever_handle_they_are_seen_through) {
-  auto const shared = std::make_shared<capture_switch>(&upstream);
-  auto const clone = shared;
-  const std::pmr::polymorphic_allocator<std::byte> allocator{clone.get()};
-  const std::pmr::polymorphic_allocator<std::byte> copy = allocator;
-  clone->freeze();
-  EXPECT_TRUE(shared->is_frozen());
-  clone->install_arena(arena);
-  EXPECT_TRUE(shared->has_arena());
-  std::byte* const block =
-      allocator.resource() == copy.resource() ? std::pmr::polymorphic_allocator{copy}.allocate(10) : nullptr;
-  EXPECT_TRUE(arena.owns(block));
-  EXPECT_EQ(shared->stats().used_bytes, 10u);
-  shared->deallocate(block, 10, 1);
-  EXPECT_EQ(shared->clear_arena(), &arena);
-  EXPECT_FALSE(clone->has_arena());
-  shared->unfreeze().release();
-  EXPECT_FALSE(clone->is_frozen());
-  EXPECT_TRUE(clone->is_equal(*shared));
-  EXPECT_FALSE(clone->is_equal(memory));
-}
-
 // ---- frozen or not, with an arena or without --------------------------------------------------------------
 
 // S1.10
@@ -244,17 +221,6 @@ TEST_F(capture_switches, refuse_an_arena_that_another_switch_knows) {
   EXPECT_STREQ(
       error.what(),
       "capture_switch 'program': cannot install graph_arena 'step': it is known to capture_switch 'first'");
-  EXPECT_FALSE(memory.has_arena());
-  expect_sound();
-}
-
-// S1.9
-TEST_F(capture_switches, refuse_an_arena_that_another_thread_has_installed) {
-  std::thread{[&] { memory.install_arena(arena); }}.join();
-  const std::logic_error error = test::caught<std::logic_error>([&] { memory.install_arena(arena); });
-  EXPECT_STREQ(
-      error.what(),
-      "capture_switch 'program': cannot install graph_arena 'step': another thread has it installed");
   EXPECT_FALSE(memory.has_arena());
   expect_sound();
 }
@@ -355,22 +321,6 @@ TEST_F(capture_switches, know_a_block_of_an_arena_after_the_capture_as_long_as_t
   expect_sound();
   expect_no_report();
 }  // the upstream would tell of a block that is not its own
-
-// S1.13
-TEST_F(capture_switches, never_reuse_a_block_of_an_arena_from_a_cache_below) {
-  reuse_cache cache{&upstream};
-  capture_switch cached{&cache};
-  cached.install_arena(arena);
-  cached.freeze();
-  void* const inside = cached.allocate(1000, 256);
-  cached.clear_arena();
-  cached.unfreeze().release();
-  cached.deallocate(inside, 1000, 256);
-  EXPECT_EQ(cache.stats().cached_bytes, 0u) << "freed after the capture, and in no free list";
-  void* const after = cached.allocate(1000, 256);
-  EXPECT_NE(after, inside);
-  cached.deallocate(after, 1000, 256);
-}
 
 TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them) {
   {
@@ -499,23 +449,6 @@ TEST_F(capture_switches, give_baked_blocks_to_one_holder) {
   EXPECT_EQ(moved.size(), 0u);
   moved.release();
   EXPECT_EQ(baked_blocks{}.size(), 0u);
-  expect_sound();
-}
-
-TEST_F(capture_switches, whose_upstream_fails_in_a_capture_pass_that_on_with_nothing_changed) {
-  memory.freeze();
-  upstream.fail_from = upstream.calls;
-  const std::vector<std::uint64_t> before = state(memory);
-  EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
-  EXPECT_EQ(state(memory), before);
-  EXPECT_EQ(memory.stats().refused, 1u);
-  void* const block = memory.allocate(100);
-  memory.deallocate(block, 100);
-  upstream.fail_from = upstream.calls;
-  EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
-  EXPECT_EQ(memory.stats().refused, 2u);
-  EXPECT_EQ(memory.unfreeze().size(), 1u);
-  EXPECT_EQ(upstream.outstanding, 0u);
   expect_sound();
 }
 
@@ -657,20 +590,6 @@ TEST_F(capture_switches, serve_two_captures_at_once_each_of_its_own_arena) {
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   expect_sound();
   expect_no_report();
-}
-
-// S1.31
-TEST_F(capture_switches, ignore_null_frozen_or_not) {
-  test::recording_resource upstream;
-  capture_switch memory{&upstream};
-  const test::violation_recorder violations;
-  memory.deallocate(nullptr, 8);
-  memory.freeze();
-  memory.deallocate(nullptr, 8);
-  memory.deallocate(nullptr, 8);
-  (void)memory.unfreeze();
-  EXPECT_EQ(memory.stats().deallocations, 0u);
-  EXPECT_TRUE(violations.reports().empty());
 }
 
 }  // namespace

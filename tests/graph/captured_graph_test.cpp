@@ -291,19 +291,6 @@ TEST_F(captures, end_graph_then_inputs_then_outputs_then_arena_then_baked_blocks
 }
 
 // S1.17
-TEST_F(captures, end_in_this_order_also_where_another_graph_takes_their_place) {
-  event_log first_log, second_log;
-  noting_resource first_memory{first_log, "arena"}, second_memory{second_log, "arena"};
-  replaying_backend first_backend{&first_log}, second_backend{&second_log};
-  auto graph = probed_graph(first_log, first_backend, nullptr, first_memory);
-  first_log.clear();
-  graph = probed_graph(second_log, second_backend, nullptr, second_memory);
-  EXPECT_EQ(first_log, (event_log{"graph ends", "inputs ends", "outputs ends", "arena ends"}));
-  EXPECT_EQ(second_log, (event_log{"begin", "end"})) << "which lives";
-  EXPECT_TRUE(graph);
-}
-
-// S1.17
 TEST_F(captures, give_what_inputs_and_outputs_have_in_the_arena_back_before_it_ends) {
   {
     auto arena = new_arena();
@@ -817,69 +804,50 @@ struct failing_captures : captures {
 };
 
 // S1.16
-TEST_F(failing_captures, at_their_beginning_have_not_begun) {
+TEST_F(failing_captures, end_at_the_step_that_fails) {
+  const auto expect_failure = [&]<class Error>(std::type_identity<Error>, event_log const& calls, auto last) {
+    EXPECT_THROW((void)capture_of(last), Error);
+    expect_undone(calls);
+    log.clear();
+    before = unique_block{&memory, 64};
+  };
+  const auto enqueue = [&](std::pmr::memory_resource&) { noting.enqueue([] {}); };
   noting.begin_throws = true;
-  EXPECT_THROW((void)good_capture(), replaying_backend::begin_error);
-  EXPECT_TRUE(before) << "the body was not called";
-  expect_undone({"begin"});
-}
-
-// S1.16
-TEST_F(failing_captures, in_their_body_are_abandoned) {
-  EXPECT_THROW((void)capture_of([&](std::pmr::memory_resource&) {
-                 noting.enqueue([] {});
-                 throw std::runtime_error{"body"};
-               }),
-               std::runtime_error);
-  expect_undone({"begin", "abandon"});
-}
-
-// S1.16
-TEST_F(failing_captures, at_their_end_are_over) {
+  expect_failure(std::type_identity<replaying_backend::begin_error>{}, {"begin"}, enqueue);
   noting.end_throws = true;
-  EXPECT_THROW((void)good_capture(), replaying_backend::end_error);
-  expect_undone({"begin", "end"});
-}
-
-// S1.16
-TEST_F(failing_captures, with_nothing_in_them_are_over) {
-  EXPECT_THROW((void)capture_of([](std::pmr::memory_resource&) {}), empty_capture);
-  expect_undone({"begin", "end"});
-}
-
-TEST_F(failing_captures, of_a_backend_that_gives_no_graph_are_over) {
+  expect_failure(std::type_identity<replaying_backend::end_error>{}, {"begin", "end"}, enqueue);
   noting.end_is_null = true;
-  try {
-    (void)good_capture();
-    FAIL();
-  } catch (std::logic_error const& error) {
-    EXPECT_STREQ(error.what(), "capture: the backend's end() returned null, and no graph");
-  }
-  expect_undone({"begin", "end"});
-}
-
-// S1.16
-TEST_F(failing_captures, of_another_layout_are_abandoned) {
+  expect_failure(std::type_identity<std::logic_error>{}, {"begin", "end"}, enqueue);
+  expect_failure(std::type_identity<empty_capture>{}, {"begin", "end"}, [](std::pmr::memory_resource&) {});
+  const event_log abandoned{"begin", "abandon"};
+  expect_failure(std::type_identity<std::runtime_error>{}, abandoned, [&](std::pmr::memory_resource& given) {
+    enqueue(given);
+    throw std::runtime_error{"body"};
+  });
+  expect_failure(std::type_identity<out_of_memory>{}, abandoned,
+                 [](std::pmr::memory_resource& given) { (void)given.allocate(1024); });
+  expect_failure(std::type_identity<std::logic_error>{}, abandoned,
+                 [&](std::pmr::memory_resource&) { memory.install_arena(other); });
   EXPECT_THROW((void)capture_of(std::make_unique<graph_arena>(graph_layout{.bytes = 1024, .allocations = 9},
                                                               &arena_memory),
-                                [&](std::pmr::memory_resource&) { noting.enqueue([] {}); }),
+                                enqueue),
                layout_mismatch);
-  expect_undone({"begin", "abandon"});
+  expect_undone(abandoned);
 }
 
 // S1.16
-TEST_F(failing_captures, in_too_small_an_arena_are_abandoned) {
-  EXPECT_THROW((void)capture_of([](std::pmr::memory_resource& given) { (void)given.allocate(1024); }),
-               out_of_memory);
-  expect_undone({"begin", "abandon"});
-}
-
-// S1.16
-TEST_F(failing_captures, that_install_a_second_arena_are_abandoned) {
-  EXPECT_THROW((void)capture_of([&](std::pmr::memory_resource&) { memory.install_arena(other); }),
-               std::logic_error);
-  EXPECT_EQ(other.stats().allocations, 0u);
-  expect_undone({"begin", "abandon"});
+TEST_F(failing_captures, do_not_begin_where_the_switch_is_frozen_or_has_an_arena) {
+  memory.freeze();
+  EXPECT_THROW((void)good_capture(), std::logic_error);
+  EXPECT_TRUE(memory.is_frozen());
+  EXPECT_FALSE(memory.has_arena());
+  memory.unfreeze().release();
+  memory.install_arena(other);
+  log.clear();
+  EXPECT_THROW((void)good_capture(), std::logic_error);
+  EXPECT_FALSE(memory.is_frozen());
+  EXPECT_EQ(memory.clear_arena(), &other);
+  expect_undone({});
 }
 
 // S1.16
@@ -902,23 +870,6 @@ TEST_F(failing_captures, inside_another_capture_leave_that_as_it_is) {
   expect_nothing_left();
 }
 
-TEST_F(failing_captures, of_a_switch_that_is_frozen_do_not_begin_and_leave_it_frozen) {
-  memory.freeze();
-  EXPECT_THROW((void)good_capture(), std::logic_error);
-  EXPECT_TRUE(memory.is_frozen());
-  EXPECT_FALSE(memory.has_arena());
-  memory.unfreeze().release();
-  expect_undone({});
-}
-
-TEST_F(failing_captures, of_a_switch_with_an_arena_do_not_begin_and_leave_it_installed) {
-  memory.install_arena(other);
-  EXPECT_THROW((void)good_capture(), std::logic_error);
-  EXPECT_FALSE(memory.is_frozen());
-  EXPECT_EQ(memory.clear_arena(), &other);
-  expect_undone({});
-}
-
 TEST_F(failing_captures, without_an_arena_do_not_begin) {
   EXPECT_STREQ(test::caught<std::invalid_argument>([&] {
                  (void)capture_of(nullptr, [](std::pmr::memory_resource&) {});
@@ -926,21 +877,6 @@ TEST_F(failing_captures, without_an_arena_do_not_begin) {
                "capture: the arena is null");
   EXPECT_EQ(log, (event_log{"inputs ends", "outputs ends"}));
   expect_idle();
-}
-
-TEST_F(failing_captures, are_not_those_whose_body_ends_the_freeze_itself) {
-  // No way to fail: the capture goes on without arena, or without being frozen, and ends as it should.
-  {
-    auto graph = capture_of([&](std::pmr::memory_resource& given) {
-      memory.clear_arena();
-      memory.unfreeze().release();
-      const unique_block from_upstream{&given, 10};
-      EXPECT_TRUE(upstream.holds(from_upstream.data()));
-      noting.enqueue([] {});
-    });
-    EXPECT_FALSE(memory.is_frozen());
-  }
-  expect_nothing_left();
 }
 
 /// Of which it matters that it is the very one.
@@ -1041,34 +977,6 @@ TEST_F(captures, are_launched_by_two_threads_one_after_the_other) {
 }
 
 // S1.15
-TEST_F(captures, of_two_threads_through_one_switch_have_each_their_own_arena) {
-  test::locked_resource shared{&upstream};
-  capture_switch both{&shared};
-  std::latch both_inside{2};
-  const auto capture_on_this_thread = [&] {
-    replaying_backend own_backend;
-    auto graph = capture_with(
-        own_backend, &both, std::make_unique<graph_arena>(64 * KiB, &shared), unique_block{&both, 16},
-        unique_block{&both, 16},
-        [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
-          both_inside.arrive_and_wait();
-          for (int i = 0; i < 100; ++i) given.deallocate(given.allocate(100), 100);
-          step_on(own_backend)(both, in, out);
-        },
-        nullptr);
-    EXPECT_EQ(graph.arena().stats().allocations, 102u);
-    put(graph.inputs(), {1, 2, 3, 4});
-    graph.launch();
-    EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
-  };
-  std::thread second{capture_on_this_thread};
-  capture_on_this_thread();
-  second.join();
-  EXPECT_EQ(both.stats().used_blocks, 0u);
-  both.check_invariants();
-}
-
-// S1.15
 TEST_F(captures, let_another_thread_give_blocks_of_the_arena_back_while_the_body_allocates) {
   constexpr int blocks = 1000;
   auto graph = capture_with(
@@ -1155,18 +1063,6 @@ TEST_F(host_captures, freeze_a_switch_as_others_do) {
     EXPECT_EQ(graph.outputs(), std::vector<int>{2});
   }
   expect_nothing_left();
-}
-
-// S1.21
-TEST_F(host_captures, expect_the_rehearsed_layout_too) {
-  std::vector<int> in{1, 2, 3}, out;
-  const graph_layout layout =
-      rehearse([&](std::pmr::memory_resource& given) { doubling()(given, in, out); }, &upstream);
-  const auto graph = capture(host, std::make_unique<graph_arena>(layout, &upstream), in, out, doubling());
-  EXPECT_EQ(graph.arena().layout(), layout);
-  EXPECT_THROW((void)capture(host, std::make_unique<graph_arena>(layout, &upstream), std::vector<int>(2, 1),
-                             out, doubling()),
-               layout_mismatch);
 }
 
 }  // namespace

