@@ -201,23 +201,6 @@ TEST(foreign_resource_calls, a_request_of_0_bytes_allocates_one) {
             (calls{{"allocate", 1, 8}, {"allocate", 1, 8}, {"deallocate", 1, 8}, {"deallocate", 1, 8}}));
 }
 
-TEST(foreign_resource_calls, a_source_may_be_const_where_its_functions_are) {
-  struct const_source {
-    logged_memory* notes;
-    void* allocate(std::size_t bytes, std::size_t align) const {
-      return notes->take({"allocate", bytes, align});
-    }
-    void deallocate(void* block, std::size_t bytes, std::size_t align) const {
-      notes->give(block, {"deallocate", bytes, align});
-    }
-  };
-  logged_memory notes;
-  const_source const source{&notes};
-  foreign_resource memory{source};
-  memory.deallocate(memory.allocate(8, 8), 8, 8);
-  EXPECT_EQ(notes.calls.size(), 2u);
-}
-
 // ---- what they leave out ----------------------------------------------------------------------------------
 
 /// A resource as RMM's pools are: 0 bytes are null, and nothing is aligned to more than 256.
@@ -303,37 +286,6 @@ TEST(foreign_resource_upstream, a_pool_lies_on_a_pool_of_thrust) {
   EXPECT_GT(blocks.stats().held_bytes, 0u);
 }
 
-TEST(foreign_resource_upstream, a_pool_lies_on_a_source_of_either_generation) {
-  older_source older;
-  logged_memory notes;
-  newer_source newer{&notes};
-  foreign_resource of_older{older};
-  foreign_resource of_newer{newer};
-  {
-    pool first{{.upstream = &of_older}}, second{{.upstream = &of_newer}};
-    expect_usable(first);
-    expect_usable(second);
-    EXPECT_GT(older.notes.live_blocks, 0u);
-    EXPECT_GT(notes.live_blocks, 0u);
-  }
-  EXPECT_EQ(older.notes.live_blocks, 0u);
-  EXPECT_EQ(notes.live_blocks, 0u);
-}
-
-TEST(foreign_resource_upstream, an_adaptor_counts_what_comes_by_way_of_cccl_and_back) {
-  pool blocks;
-  cuda_resource handle{blocks};
-  synchronous_ref<::cuda::mr::host_accessible> ref{handle};
-  foreign_resource upstream{ref};
-  statistics_resource counted{&upstream};
-  void* const block = counted.allocate(1000, 64);
-  EXPECT_EQ(blocks.stats().used_blocks, 1u);
-  EXPECT_EQ(counted.stats().used_bytes, 1000u);
-  counted.deallocate(block, 1000, 64);
-  EXPECT_EQ(blocks.stats().used_blocks, 0u);
-  expect_usable(counted);
-}
-
 // A.6
 TEST(foreign_resource_upstream, exceptions_of_a_source_pass_through_and_the_arena_stays_usable) {
   older_source source;
@@ -393,15 +345,6 @@ TEST(foreign_resource_equality, is_also_that_of_the_streams) {
   EXPECT_FALSE(for_any == for_stream);
   EXPECT_FALSE((for_any == foreign_resource{source, nullptr}));
   EXPECT_TRUE((for_stream == foreign_resource{source, stream}));
-}
-
-TEST(foreign_resource_equality, resources_of_other_classes_are_unequal) {
-  older_source older;
-  thrust_source thrust;
-  const foreign_resource a{older};
-  const foreign_resource b{thrust};
-  EXPECT_FALSE(a == b);
-  EXPECT_FALSE(a == *std::pmr::new_delete_resource());
 }
 
 }  // namespace

@@ -210,15 +210,6 @@ TEST_F(policies, on_a_resource_of_any_type_and_on_a_named_stream_give_the_same_r
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
 }
 
-TEST_F(policies, are_values_that_serve_many_calls) {
-  machine_arena step = make_arena();
-  machine_arena data = make_arena();
-  const auto on_step = par(step);
-  const auto copy = on_step;
-  for (int i = 0; i < 3; ++i) run_all(data, copy, 100);
-  EXPECT_GT(step.stats().peak_bytes, 0u);
-}
-
 // ---- where temporaries come from ----
 
 // A.4
@@ -257,22 +248,6 @@ TEST_F(policies, allocate_nothing_from_the_system_once_the_arena_is_warm) {
 }
 
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA  // chunks of a resource are written by the host
-
-// A.5
-TEST_F(policies, allocate_nothing_from_the_upstream_once_the_arena_is_warm) {
-  statistics_resource upstream;
-  upstream_arena step{&upstream};
-  machine_arena data = make_arena();
-  run_all(data, par(step), 5000);
-  step.reset();
-  const std::uint64_t allocations = upstream.stats().allocations;
-  EXPECT_GE(allocations, 1u);
-  for (int round = 0; round < 5; ++round) {
-    upstream_arena::scope scope{step};
-    run_all(data, par(step), 5000);
-  }
-  EXPECT_EQ(upstream.stats().allocations, allocations);
-}
 
 TEST_F(policies, have_no_use_for_a_stream_without_cuda) {
   machine_arena step = make_arena();
@@ -387,18 +362,6 @@ TEST_F(policies, pass_on_that_the_memory_of_a_limit_is_exhausted) {
   limited.set_limit(16 * MiB);
   thrust::copy(numbers.begin(), numbers.end(), here.begin());
   algorithms{here, numbers, par(limited, stream())}.stable_partition();
-}
-
-TEST_F(policies, pass_on_that_a_range_that_was_lent_is_too_small) {
-  constexpr std::size_t bytes = 8 * KiB;
-  machine_arena data = make_arena();
-  void* const lent = data.allocate(bytes, 256);
-  borrowed_machine_arena step{borrowed_machine_memory{lent, bytes}};
-  const std::vector<int> numbers = mixed(20'000);
-  vector here(numbers.begin(), numbers.end(), &data);
-  EXPECT_THROW(thrust::stable_partition(par(step, stream()), here.begin(), here.end(), is_even{}),
-               out_of_memory);
-  EXPECT_EQ(step.position(), 0u);
 }
 
 /// A resource whose memory is for the work of one stream.

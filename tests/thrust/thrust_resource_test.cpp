@@ -64,14 +64,6 @@ TEST(thrust_resources, raise_alignments_to_256_in_allocate_and_deallocate) {
   EXPECT_EQ(memory.deallocations, memory.allocations);
 }
 
-TEST(thrust_resources, raise_the_alignment_that_is_thrusts_default) {
-  logging_resource memory;
-  thrust_resource<std::pmr::memory_resource> handle{&memory};
-  handle.deallocate(handle.allocate(10), 10);
-  EXPECT_EQ(memory.allocations, (noted{{10, 256}}));
-  EXPECT_EQ(memory.deallocations, (noted{{10, 256}}));
-}
-
 TEST(thrust_resources, pass_on_what_the_resource_throws) {
   limit_resource limited{1000};
   thrust_resource handle{&limited};
@@ -127,17 +119,6 @@ TEST(thrust_resources, free_blocks_of_a_resource_that_cannot_throw) {
   EXPECT_TRUE(warning_recorder::reports().empty());
 }
 
-TEST(thrust_resources, of_vectors_warn_where_the_resource_throws_on_return) {
-  const warning_recorder warnings;
-  logging_resource memory;
-  {
-    const device_vector<int> numbers(10, &memory);
-    memory.deallocate_throws = true;
-  }
-  EXPECT_EQ(warning_recorder::count(warning_kind::refused_return), 1u);
-  EXPECT_EQ(memory.deallocations, memory.allocations);
-}
-
 // ---- equality ----
 
 // A.1 A.14
@@ -166,20 +147,6 @@ TEST(thrust_resources, say_by_is_equal_of_the_base_whether_they_are_equal) {
 }
 
 // ---- what Thrust does with them ----
-
-TEST(thrust_resources, serve_thrusts_own_allocator) {
-  logging_resource memory, other_memory;
-  thrust_resource<logging_resource> handle{&memory}, other{&other_memory};
-  using allocator = thrust::mr::allocator<double, thrust_resource<logging_resource>>;
-  {
-    const thrust::device_vector<double, allocator> numbers(10, 2.5, allocator{&handle});
-    EXPECT_EQ(numbers[9], 2.5);
-    EXPECT_EQ(memory.allocations, (noted{{80, 256}}));
-  }
-  EXPECT_EQ(memory.deallocations, (noted{{80, 256}}));
-  EXPECT_TRUE(allocator{&handle} == allocator{&handle});
-  EXPECT_FALSE(allocator{&handle} == allocator{&other});
-}
 
 // A.1
 TEST(thrust_resources, serve_thrusts_policy_by_their_address) {
@@ -219,31 +186,6 @@ TEST(thrust_resources, are_what_a_pool_of_thrusts_is_on) {
     EXPECT_GE(counted.stats().allocations, 1u);
   }
   EXPECT_EQ(counted.stats().used_blocks, 0u);
-}
-
-TEST(thrust_resources, are_what_a_pool_of_thrusts_is_on_whose_records_are_elsewhere) {
-  statistics_resource counted;
-  thrust_resource handle{&counted};
-  thrust::mr::new_delete_resource records;
-  {
-    thrust::mr::disjoint_unsynchronized_pool_resource<decltype(handle), thrust::mr::new_delete_resource> pool{
-        &handle, &records};
-    use(pool);
-    thrust::mr::disjoint_synchronized_pool_resource<decltype(handle), thrust::mr::new_delete_resource> locked{
-        &handle, &records};
-    use(locked);
-    EXPECT_GE(counted.stats().allocations, 2u);
-  }
-  EXPECT_EQ(counted.stats().used_blocks, 0u);
-}
-
-TEST(thrust_resources, go_through_thrusts_erasure) {
-  logging_resource memory;
-  thrust_resource<logging_resource> handle{&memory};
-  thrust::mr::polymorphic_adaptor_resource<thrust::device_ptr<void>> erased{&handle};
-  erased.deallocate(erased.allocate(100, 8), 100, 8);
-  EXPECT_EQ(memory.allocations, (noted{{100, 256}}));
-  EXPECT_EQ(memory.deallocations, (noted{{100, 256}}));
 }
 
 }  // namespace

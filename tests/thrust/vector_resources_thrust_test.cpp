@@ -112,9 +112,6 @@ TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
   EXPECT_EQ(blocks.stats().used_blocks, 1u);
 }
 
-#if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA  // such a pool writes into its memory
-#endif
-
 // ---- epochs ----
 
 TEST_F(vectors_on, an_epoch_resource_serve_inside_and_outside_of_epochs) {
@@ -149,23 +146,6 @@ TEST_F(vectors_on, an_epoch_resource_outlive_the_epoch_if_they_are_kept) {
   EXPECT_EQ(memory.stats().late, 0u);
 }
 
-TEST_F(vectors_on, an_epoch_resource_that_end_after_their_epoch_free_nothing_twice) {
-  const violation_recorder violations;  // level 2 reports what is late
-  machine_pool blocks = make_pool();
-  epoch_resource memory{&blocks};
-  {
-    device_vector<int> hidden{&memory};
-    {
-      epoch turn{memory};
-      hidden.resize(100);
-    }
-    EXPECT_EQ(memory.stats().reclaimed, 1u);
-  }
-  EXPECT_EQ(memory.stats().late, 1u);
-  (void)memory.release_quarantine();
-  EXPECT_EQ(blocks.stats().used_blocks, 0u);
-}
-
 // ---- captures ----
 
 struct times_two {
@@ -184,25 +164,6 @@ TEST_F(vectors_on, a_graph_arena_never_get_an_address_twice) {
   const device_vector<int> third(100, &graph);
   EXPECT_EQ(static_cast<std::byte const*>(static_cast<void const*>(thrust::raw_pointer_cast(third.data()))),
             static_cast<std::byte const*>(before) + 1024);
-}
-
-TEST_F(vectors_on, a_graph_arena_are_made_in_a_capture_of_what_was_rehearsed) {
-  const auto body = [](std::pmr::memory_resource& temporaries, device_vector<int>& in,
-                       device_vector<int>& out) {
-    const device_vector<int> copy(in, &temporaries);
-    device_vector<int> sorted(copy.size(), &temporaries);
-    thrust::transform(par(temporaries), copy.begin(), copy.end(), sorted.begin(), times_two{});
-    thrust::sort(par(temporaries), sorted.begin(), sorted.end(), ::cuda::std::greater<int>{});
-    thrust::inclusive_scan(par(temporaries), sorted.begin(), sorted.end(), out.begin());
-  };
-  device_vector<int> in({3, 1, 2}, &memory()), out(3, &memory());
-  const graph_layout layout = rehearse([&](auto& temporaries) { body(temporaries, in, out); }, &memory());
-  host_backend host;
-  auto made = capture(host, std::make_unique<graph_arena>(layout, &memory()), std::move(in),
-                      device_vector<int>(3, &memory()), body);
-  EXPECT_EQ(numbers_in(made.outputs()), (std::vector<int>{6, 10, 12}));
-  EXPECT_EQ(made.arena().stats().used_blocks, 0u);
-  EXPECT_EQ(made.arena().high_water_bytes(), made.arena().stats().reserved_bytes);
 }
 
 // A.7
@@ -290,39 +251,6 @@ TEST_F(vectors_on, an_acquisition_of_a_workspace_are_there_again_the_next_time) 
     EXPECT_EQ(counted.stats().allocations, allocations);
   }
   EXPECT_EQ(allocations, 1u);
-}
-
-// ---- alignment ----
-
-template <std::size_t Bytes, std::size_t Align = 1>
-struct bytes_of {
-  alignas(Align) unsigned char bytes[Bytes];
-};
-
-template <class T, class R>
-void expect_aligned_blocks(R& resource) {
-  for (std::size_t n = 1; n < 5; ++n) {
-    const device_vector<T> one(n, &resource), other(n, &resource);
-    for (auto const* const elements : {&one, &other}) {
-      const auto address = reinterpret_cast<std::uintptr_t>(thrust::raw_pointer_cast(elements->data()));
-      EXPECT_EQ(address % std::max<std::size_t>(256, alignof(T)), 0u) << sizeof(T) << ' ' << alignof(T);
-    }
-  }
-}
-
-template <class R>
-void expect_every_type_aligned(R& resource) {
-  expect_aligned_blocks<char>(resource);
-  expect_aligned_blocks<bytes_of<3>>(resource);
-  expect_aligned_blocks<double>(resource);
-  expect_aligned_blocks<bytes_of<100>>(resource);
-  expect_aligned_blocks<bytes_of<64, 64>>(resource);
-  expect_aligned_blocks<bytes_of<512, 512>>(resource);
-}
-
-TEST_F(vectors_on, an_arena_start_at_multiples_of_256_bytes_whatever_their_elements) {
-  machine_arena step = make_arena();
-  expect_every_type_aligned(step);
 }
 
 // ---- equality ----

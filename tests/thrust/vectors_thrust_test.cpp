@@ -61,25 +61,11 @@ TYPED_TEST(vectors, of_n_elements_have_them_all_made) {
   EXPECT_EQ(numbers_in(elements), std::vector<int>(100, 0));
   EXPECT_TRUE(step.owns(this->address_of(elements)));
   EXPECT_GE(step.position(), 400u);
-}
-
-TYPED_TEST(vectors, of_n_copies_of_a_value_hold_them) {
-  auto step = this->make_step();
-  const typename TestFixture::vector elements(100, 7, &step);
-  EXPECT_EQ(numbers_in(elements), std::vector<int>(100, 7));
-}
-
-TYPED_TEST(vectors, of_a_list_hold_it) {
-  auto step = this->make_step();
-  const typename TestFixture::vector elements({1, 2, 3}, &step);
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 3));
-}
-
-TYPED_TEST(vectors, of_a_range_of_the_host_hold_it) {
-  auto step = this->make_step();
-  const std::vector<typename TestFixture::vector::value_type> numbers{1, 2, 3, 4};
-  const typename TestFixture::vector elements(numbers.begin(), numbers.end(), &step);
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 4));
+  using vector = typename TestFixture::vector;
+  EXPECT_EQ(numbers_in(vector(100, 7, &step)), std::vector<int>(100, 7));
+  EXPECT_EQ(numbers_in(vector({1, 2, 3}, &step)), numbers_from_to(1, 3));
+  const std::vector<typename vector::value_type> numbers{1, 2, 3, 4};  // of the host
+  EXPECT_EQ(numbers_in(vector(numbers.begin(), numbers.end(), &step)), numbers_from_to(1, 4));
 }
 
 TYPED_TEST(vectors, of_no_elements_allocate_nothing) {
