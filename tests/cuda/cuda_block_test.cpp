@@ -94,15 +94,6 @@ TYPED_TEST(cuda_block_resource, is_one_call_of_the_driver_each_way) {
   EXPECT_EQ(this->device_.outstanding, 0u);
 }
 
-TYPED_TEST(cuda_block_resource, blocks_of_zero_bytes_differ_and_null_is_ignored) {
-  void* const one = this->memory_.allocate(0);
-  void* const other = this->memory_.allocate(0);
-  EXPECT_NE(one, other);
-  this->memory_.deallocate(one, 0);
-  this->memory_.deallocate(other, 0);
-  EXPECT_EQ(calls_of(this->device_, [&] { this->memory_.deallocate(nullptr, 0); }), call_names{});
-}
-
 TYPED_TEST(cuda_block_resource, no_memory_is_out_of_memory_and_nothing_is_counted_but_the_refusal) {
   void* const held = this->memory_.allocate(1000);
   const resource_stats before = this->memory_.stats();

@@ -224,19 +224,6 @@ TEST_F(cuda_rules, a_cache_keeps_a_block_that_captured_work_uses_as_long_as_the_
   cache.deallocate(meanwhile, unit);
 }
 
-TEST_F(cuda_rules, a_cache_keeps_a_block_that_captured_work_of_its_own_stream_uses_if_the_stream_is_named) {
-  device_cache cache{{.stream = stream}, device};
-  void* const block = cache.allocate(unit);
-  stream.synchronize();
-  in_capture_of(stream, [&] {
-    use(stream, block, unit, "captured");
-    cache.deallocate(block, unit, 256, stream);
-  });
-  EXPECT_EQ(cache.stats().used_bytes, unit);
-  EXPECT_EQ(cache.release_captured(), unit);
-  EXPECT_EQ(cache.stats().cached_bytes, unit) << "ready, because it was of the cache's own stream";
-}
-
 TEST_F(cuda_rules, a_cache_keeps_what_the_legacy_stream_used_until_it_may_look_at_it) {
   gpu::stream_handle const blocking = device.create_blocking_stream();
   {
@@ -319,21 +306,6 @@ TEST_F(cuda_rules, an_update_returns_blocks_of_the_graph_before_behind_its_launc
     EXPECT_EQ(graph.update(kernels_on(device, stream, kernels)), kernels == 1);
     EXPECT_EQ(plain.stats().used_blocks, 1u);
   }
-}
-
-TEST_F(cuda_rules, an_executable_that_an_update_replaces_is_destroyed_when_nothing_captures) {
-  gpu::device_resource plain{{}, device};
-  auto graph = capture(stream, std::make_unique<graph_arena>(unit, &plain), 0, 0,
-                       kernels_on(device, stream, 1), {.driver = &device});
-  gpu::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
-  own.begin();
-  EXPECT_FALSE(graph.update(kernels_on(device, stream, 2)));
-  EXPECT_TRUE(graph.update(kernels_on(device, stream, 2)));
-  EXPECT_EQ(device.count("cuGraphExecDestroy"), 0u);
-  EXPECT_EQ(device.retired().size(), 1u);
-  EXPECT_EQ(device.launch_kernel(other, {.name = "k", .reads = {}, .writes = {}}), status::success);
-  const std::unique_ptr<graph_instance> made = own.end();
-  EXPECT_EQ(device.retired().size(), 0u);
 }
 
 TEST_F(cuda_rules, an_update_leaves_a_capture_of_others_alone_where_it_is_in_place) {

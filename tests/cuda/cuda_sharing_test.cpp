@@ -33,6 +33,7 @@
 
 #include "caught.hpp"
 #include "device_calls.hpp"
+#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
 #include "fake_units.hpp"
@@ -168,17 +169,6 @@ TEST(cuda_peers, a_device_that_cannot_be_one_is_rejected_with_a_sentence) {
   EXPECT_FALSE(machine.contexts().contains(2)) << "no context of a peer is made";
 }
 
-TEST(cuda_peers, one_that_fails_to_get_access_leaves_nothing_committed) {
-  fake_device machine{devices(2)};
-  gpu::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
-  const byte_range range = space.reserve(1, 2 * unit);
-  machine.fail_next("cuMemSetAccess", status::invalid_device);
-  EXPECT_FALSE(space.commit(range));
-  EXPECT_STREQ(space.refusal(), "CUDA_ERROR_INVALID_DEVICE");
-  EXPECT_EQ(machine.outstanding, 0u);
-  EXPECT_EQ(machine.mapped_bytes(), 0u);
-}
-
 TEST(cuda_peers, work_of_a_peer_is_awaited_before_memory_is_used_again_or_unmapped) {
   for (const bool ordered : {true, false}) {
     fake_device machine{devices(2)};
@@ -198,24 +188,6 @@ TEST(cuda_peers, work_of_a_peer_is_awaited_before_memory_is_used_again_or_unmapp
     EXPECT_EQ(machine.current_device(now), status::success);
     EXPECT_EQ(now, 0);
   }
-}
-
-TEST(cuda_peers, a_scope_of_an_arena_ends_behind_a_stream_of_a_peer) {
-  fake_device machine{devices(2)};
-  const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
-  device_arena step{{.reserve = 8 * unit, .name = "step"},
-                    gpu::virtual_memory_options{.device = 0, .stream = own, .accessible_from = {1}},
-                    machine};
-  for (int i = 0; i < 3; ++i) {
-    device_arena::scope scope{step};
-    void* const block = step.allocate(2 * unit, 256);
-    const byte_range used{reinterpret_cast<std::uintptr_t>(block), 2 * unit};
-    write(machine, 0, own, used);
-    ASSERT_EQ(gpu::put_behind(machine, peer, own), status::success);
-    write(machine, 1, peer, used);
-    scope.end_after(peer.get());
-  }
-  machine.run_all();
 }
 
 // ---- the order of streams of two devices ------------------------------------------------------------------
@@ -622,14 +594,11 @@ TEST(cuda_import, of_a_descriptor_of_something_else_is_an_error_of_the_driver) {
 TEST(cuda_import, while_its_stream_is_capturing_is_a_logic_error_and_the_capture_goes_on) {
   exporting from;
   const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 1));
-  gpu::graph_handle graph = nullptr;
-  ASSERT_EQ(from.machine.begin_capture(from.own, gpu::capture_mode::global), status::success);
+  const test::empty_capture graph{from.machine, from.own};
   EXPECT_EQ(message_of<std::logic_error>(
                 [&] { const gpu::imported_memory shared(exported, {.stream = from.own}, from.machine); }),
             "gpu::imported_memory: import while its stream is capturing");
   EXPECT_NO_THROW((gpu::imported_memory{exported, {}, from.machine})) << "for another stream";
-  ASSERT_EQ(from.machine.end_capture(from.own, graph), status::success);
-  EXPECT_EQ(from.machine.destroy_graph(graph), status::success);
 }
 
 TEST(cuda_import, destroyed_while_its_stream_is_capturing_stays_mapped_with_a_violation) {
@@ -697,21 +666,6 @@ struct fake_sharing : ::testing::Test {
   gpu::shareable_handle shared;
   gpu::physical_handle imported = 0;
 };
-
-TEST_F(fake_sharing, memory_is_exported_only_in_the_way_that_it_was_asked_for) {
-  for (const handle_type as : {handle_type::none, handle_type::file_descriptor, handle_type::fabric}) {
-    const gpu::physical_handle memory = created(as);
-    for (const handle_type wanted : {handle_type::none, handle_type::file_descriptor, handle_type::fabric}) {
-      const bool can = as == wanted && as != handle_type::none;
-      EXPECT_EQ(machine.export_handle(memory, wanted, shared), can ? status::success : status::invalid_value);
-      if (!can) continue;
-      EXPECT_EQ(shared.type, wanted);
-      close_descriptor();
-    }
-    EXPECT_EQ(machine.release(memory), status::success);
-    EXPECT_EQ(machine.export_handle(memory, as, shared), status::invalid_value) << "released";
-  }
-}
 
 }  // namespace
 }  // namespace tidemark

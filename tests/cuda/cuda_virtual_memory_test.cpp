@@ -10,9 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -24,6 +26,7 @@
 
 #include "caught.hpp"
 #include "device_calls.hpp"
+#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 #include "seeds.hpp"
@@ -60,9 +63,15 @@ static_assert(std::is_nothrow_move_constructible_v<gpu::virtual_memory> &&
               std::is_nothrow_move_assignable_v<gpu::virtual_memory> &&
               !std::is_copy_constructible_v<gpu::virtual_memory>);
 
+/// A space with no memory yet.
+struct cuda_virtual_memory : ::testing::Test {
+  fake_device device{in_units()};
+  gpu::virtual_memory space{{}, device};
+};
+
 // ---- construction ----
 
-TEST(cuda_virtual_memory, the_devices_granularity_is_its_own_and_a_chunk_is_as_large_as_the_device) {
+TEST(cuda_virtual_memory_setups, the_devices_granularity_is_its_own_and_a_chunk_is_as_large_as_the_device) {
   fake_device device{{.capacity_bytes = 10 * unit + 1, .granularity_bytes = unit}};
   const gpu::virtual_memory space{{}, device};
   EXPECT_EQ(space.granularity(), unit);
@@ -71,7 +80,7 @@ TEST(cuda_virtual_memory, the_devices_granularity_is_its_own_and_a_chunk_is_as_l
   EXPECT_EQ(space.stream(), nullptr);
 }
 
-TEST(cuda_virtual_memory, a_context_that_finds_no_memory_is_out_of_memory) {
+TEST(cuda_virtual_memory_setups, a_context_that_finds_no_memory_is_out_of_memory) {
   for (std::size_t n = 0;; ++n) {
     fake_device device{in_units()};
     device.fail_from = n;
@@ -87,9 +96,7 @@ TEST(cuda_virtual_memory, a_context_that_finds_no_memory_is_out_of_memory) {
 
 // ---- the calls ----
 
-TEST(cuda_virtual_memory, reserving_allocates_addresses_in_units_and_no_memory) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, reserving_allocates_addresses_in_units_and_no_memory) {
   byte_range range;
   EXPECT_EQ(calls_of(device, [&] { range = space.reserve(1, 3 * unit + 1); }),
             joined({first_calls, {"cuMemAddressReserve"}}));
@@ -100,9 +107,7 @@ TEST(cuda_virtual_memory, reserving_allocates_addresses_in_units_and_no_memory) 
   EXPECT_EQ(space.reserve(5 * unit, 1).size, 5 * unit) << "the larger of the two";
 }
 
-TEST(cuda_virtual_memory, reserves_nothing_beyond_the_address_space) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, reserves_nothing_beyond_the_address_space) {
   EXPECT_TRUE(space.reserve(SIZE_MAX, 1).empty());
   EXPECT_TRUE(space.reserve(1, SIZE_MAX - unit).empty());
   device.fail_next("cuMemAddressReserve");
@@ -111,7 +116,8 @@ TEST(cuda_virtual_memory, reserves_nothing_beyond_the_address_space) {
                "the driver has no addresses left: reserve less, or raise RLIMIT_AS (ulimit -v)");
 }
 
-TEST(cuda_virtual_memory, reserves_half_of_the_addresses_that_are_refused_each_time_down_to_the_least) {
+TEST(cuda_virtual_memory_setups,
+     reserves_half_of_the_addresses_that_are_refused_each_time_down_to_the_least) {
   for (std::size_t refusals = 0; refusals <= 4; ++refusals) {
     fake_device device{in_units()};
     gpu::virtual_memory space{{}, device};
@@ -123,15 +129,13 @@ TEST(cuda_virtual_memory, reserves_half_of_the_addresses_that_are_refused_each_t
   }
 }
 
-TEST(cuda_virtual_memory, a_reservation_refused_for_another_reason_is_an_error_of_the_driver) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, a_reservation_refused_for_another_reason_is_an_error_of_the_driver) {
   device.fail_next("cuMemAddressReserve", status::not_supported);
   EXPECT_THROW((void)space.reserve(1, unit), cuda_error);
   EXPECT_EQ(device.reserved_bytes(), 0u);
 }
 
-TEST(cuda_virtual_memory, handles_grow_to_a_quarter_of_what_lies_before_them) {
+TEST(cuda_virtual_memory_setups, handles_grow_to_a_quarter_of_what_lies_before_them) {
   for (auto const& [handle_bytes, handles] :
        {std::pair<std::size_t, std::size_t>{0, 8 + 4 + 4 + 4}, {4 * unit, 8 + 4 + 4 + 8}, {unit, 64}}) {
     fake_device device{in_units()};
@@ -144,7 +148,7 @@ TEST(cuda_virtual_memory, handles_grow_to_a_quarter_of_what_lies_before_them) {
   }
 }
 
-TEST(cuda_virtual_memory, the_largest_handle_is_of_64_mib_by_default) {
+TEST(cuda_virtual_memory_setups, the_largest_handle_is_of_64_mib_by_default) {
   fake_device device{{.capacity_bytes = 4 * GiB}};
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 4 * GiB);
@@ -154,9 +158,7 @@ TEST(cuda_virtual_memory, the_largest_handle_is_of_64_mib_by_default) {
   EXPECT_EQ(device.count("cuMemCreate") - before, 16u);
 }
 
-TEST(cuda_virtual_memory, handles_begin_at_multiples_of_their_size_and_end_with_the_commit) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, handles_begin_at_multiples_of_their_size_and_end_with_the_commit) {
   const byte_range range = space.reserve(1, 64 * unit);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 33, 13))); }),
             joined({first_calls, times(1 + 1 + 1 + 1 + 1, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}))
@@ -164,9 +166,7 @@ TEST(cuda_virtual_memory, handles_begin_at_multiples_of_their_size_and_end_with_
   EXPECT_EQ(device.physical_bytes(), 13 * unit);
 }
 
-TEST(cuda_virtual_memory, where_there_is_no_large_handle_smaller_ones_are_tried) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, where_there_is_no_large_handle_smaller_ones_are_tried) {
   const byte_range range = space.reserve(1, 64 * unit);
   device.fail_in("cuMemCreate", 0, status::out_of_memory, 2);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 32, 8))); }),
@@ -183,9 +183,7 @@ TEST(cuda_virtual_memory, where_there_is_no_large_handle_smaller_ones_are_tried)
       << "another error is not about the size";
 }
 
-TEST(cuda_virtual_memory, decommitting_waits_once_and_unmaps_by_one_call) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, decommitting_waits_once_and_unmaps_by_one_call) {
   const byte_range range = space.reserve(1, 10 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 5)));
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 2, 3))); }),
@@ -195,9 +193,7 @@ TEST(cuda_virtual_memory, decommitting_waits_once_and_unmaps_by_one_call) {
   ASSERT_TRUE(space.commit(units_of(range, 2, 1))) << "the addresses are still ours";
 }
 
-TEST(cuda_virtual_memory, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_one_by_one) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_one_by_one) {
   const byte_range range = space.reserve(1, 16 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 10)));
   device.fail_next("cuMemUnmap", status::invalid_value);
@@ -208,9 +204,7 @@ TEST(cuda_virtual_memory, mappings_that_the_driver_does_not_unmap_at_once_are_un
   EXPECT_EQ(device.physical_bytes(), 6 * unit);
 }
 
-TEST(cuda_virtual_memory, a_handle_that_is_partly_decommitted_is_held_and_committed_without_a_call) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, a_handle_that_is_partly_decommitted_is_held_and_committed_without_a_call) {
   const byte_range range = space.reserve(1, 64 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 40)));  // the last handle is of 8 units
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 34, 6))); }),
@@ -227,7 +221,7 @@ TEST(cuda_virtual_memory, a_handle_that_is_partly_decommitted_is_held_and_commit
 
 // ---- commits of as much as there is ----
 
-TEST(cuda_virtual_memory, a_commit_of_some_keeps_what_suffices_and_maps_nothing_twice) {
+TEST(cuda_virtual_memory_setups, a_commit_of_some_keeps_what_suffices_and_maps_nothing_twice) {
   fake_device device{in_units(43)};
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
@@ -249,7 +243,7 @@ TEST(cuda_virtual_memory, a_commit_of_some_keeps_what_suffices_and_maps_nothing_
   EXPECT_TRUE(device.accessible(range.data(), 40 * unit));
 }
 
-TEST(cuda_virtual_memory, a_commit_of_some_is_of_all_where_there_is_memory) {
+TEST(cuda_virtual_memory_setups, a_commit_of_some_is_of_all_where_there_is_memory) {
   fake_device device{in_units(43)};
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
@@ -260,10 +254,12 @@ TEST(cuda_virtual_memory, a_commit_of_some_is_of_all_where_there_is_memory) {
   EXPECT_EQ(device.physical_bytes(), 32 * unit);
 }
 
-TEST(cuda_virtual_memory, a_commit_of_some_that_fails_anywhere_changes_nothing) {
+TEST(cuda_virtual_memory_setups, a_commit_that_fails_anywhere_changes_nothing_and_can_be_tried_again) {
   const std::size_t once = 1, always = fake_device::never;
-  for (auto const& [failure, count] :
-       {std::pair{status::out_of_memory, once}, {status::out_of_memory, always}, {status::unknown, always}}) {
+  for (auto const& [failure, count, least] : {std::tuple{status::out_of_memory, once, 2 * unit},
+                                              {status::out_of_memory, always, 2 * unit},
+                                              {status::unknown, always, 2 * unit},
+                                              {status::unknown, once, 3 * unit}}) {
     for (std::size_t n = 0;; ++n) {
       SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
       ASSERT_LT(n, 40u);
@@ -275,21 +271,20 @@ TEST(cuda_virtual_memory, a_commit_of_some_that_fails_anywhere_changes_nothing) 
       device.failure = failure;
       device.fail_count = count;
       const std::size_t before = device.calls;
-      const std::size_t committed = space.commit(units_of(range, 32, 20), 2 * unit);
+      const std::size_t committed = space.commit(units_of(range, 32, least == 3 * unit ? 3 : 20), least);
       const bool done = device.calls - before <= n;
       device.fail_from = fake_device::never;
-      EXPECT_TRUE(committed == 0 || committed >= 2 * unit);
+      EXPECT_TRUE(committed == 0 || committed >= least);
       EXPECT_EQ(device.physical_bytes(), 32 * unit + committed);
       EXPECT_EQ(device.mapped_bytes(), 32 * unit + committed);
       EXPECT_TRUE(device.accessible(range.data(), 32 * unit + committed));
       if (done) break;
+      EXPECT_TRUE(space.commit(units_of(range, 32, 3)));
     }
   }
 }
 
-TEST(cuda_virtual_memory, releasing_frees_addresses_and_mapped_memory) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, releasing_frees_addresses_and_mapped_memory) {
   const byte_range range = space.reserve(1, 10 * unit), other = space.reserve(1, 10 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 2)) && space.commit(units_of(range, 5, 1)));
   EXPECT_EQ(calls_of(device, [&] { space.release(range); }), joined({first_calls,
@@ -302,7 +297,7 @@ TEST(cuda_virtual_memory, releasing_frees_addresses_and_mapped_memory) {
       << "without memory there is nothing to wait for, and a run without a gap is unmapped by one call";
 }
 
-TEST(cuda_virtual_memory, moving_takes_ranges_along_and_assigning_frees_its_own) {
+TEST(cuda_virtual_memory_setups, moving_takes_ranges_along_and_assigning_frees_its_own) {
   fake_device device{in_units()};
   gpu::virtual_memory first{{}, device};
   const byte_range range = first.reserve(1, 4 * unit);
@@ -319,7 +314,7 @@ TEST(cuda_virtual_memory, moving_takes_ranges_along_and_assigning_frees_its_own)
 
 // ---- waiting ----
 
-TEST(cuda_virtual_memory, work_on_the_stream_has_ended_when_memory_is_unmapped) {
+TEST(cuda_virtual_memory_setups, work_on_the_stream_has_ended_when_memory_is_unmapped) {
   fake_device device{in_units()};
   const gpu::stream work{device}, other{device};
   gpu::virtual_memory space{work.get(), device};
@@ -335,9 +330,7 @@ TEST(cuda_virtual_memory, work_on_the_stream_has_ended_when_memory_is_unmapped) 
   device.run_all();
 }
 
-TEST(cuda_virtual_memory, if_the_stream_cannot_be_waited_for_nothing_is_unmapped) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, if_the_stream_cannot_be_waited_for_nothing_is_unmapped) {
   const byte_range range = space.reserve(1, 2 * unit);
   ASSERT_TRUE(space.commit(range));
   device.fail_next("cuStreamSynchronize", status::illegal_address);
@@ -349,7 +342,7 @@ TEST(cuda_virtual_memory, if_the_stream_cannot_be_waited_for_nothing_is_unmapped
   EXPECT_EQ(device.count("cuMemUnmap"), 0u);
 }
 
-TEST(cuda_virtual_memory, all_is_done_on_its_own_device_whichever_is_current) {
+TEST(cuda_virtual_memory_setups, all_is_done_on_its_own_device_whichever_is_current) {
   fake_device device{in_units(64, 2)};
   gpu::virtual_memory space{{.device = 1}, device};
   const byte_range range = space.reserve(1, 4 * unit);
@@ -374,45 +367,9 @@ TEST(cuda_virtual_memory, all_is_done_on_its_own_device_whichever_is_current) {
   device.run_all();
 }
 
-TEST(cuda_virtual_memory, the_device_is_the_one_that_was_current_when_it_was_made) {
-  fake_device device{in_units(64, 2)};
-  EXPECT_EQ(device.make_current(1), status::success);
-  gpu::virtual_memory space{{}, device};
-  EXPECT_EQ(device.make_current(0), status::success);
-  EXPECT_EQ(space.device(), 1);
-  const byte_range range = space.reserve(1, unit);
-  ASSERT_TRUE(space.commit(range));
-  EXPECT_TRUE(device.accessible(range.data(), range.size, 1));
-}
-
 // ---- each call fails once ----
 
-TEST(cuda_virtual_memory, a_commit_that_fails_anywhere_changes_nothing) {
-  for (std::size_t n = 0;; ++n) {
-    SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
-    ASSERT_LT(n, 20u);
-    fake_device device{in_units()};
-    gpu::virtual_memory space{{}, device};
-    const byte_range range = space.reserve(1, 8 * unit);
-    ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
-    device.fail_from = device.calls + n;
-    const bool committed = space.commit(units_of(range, 2, 3)) != 0;
-    device.fail_from = fake_device::never;
-    if (committed) {
-      EXPECT_EQ(n, 2 + 3 * 2 + 1u);
-      break;
-    }
-    EXPECT_EQ(device.physical_bytes(), 2 * unit);
-    EXPECT_EQ(device.mapped_bytes(), 2 * unit);
-    EXPECT_TRUE(device.accessible(range.data(), 2 * unit));
-    EXPECT_TRUE(space.commit(units_of(range, 2, 3))) << "and it can be tried again";
-    EXPECT_TRUE(device.accessible(range.data(), 5 * unit));
-  }
-}
-
-TEST(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_by_the_next) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_by_the_next) {
   const byte_range range = space.reserve(1, 8 * unit);
   device.fail_next("cuMemSetAccess");
   device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one,
@@ -427,7 +384,7 @@ TEST(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_by
   EXPECT_EQ(device.outstanding, 0u);
 }
 
-TEST(cuda_virtual_memory, a_decommit_that_fails_maps_the_same_memory_again) {
+TEST(cuda_virtual_memory_setups, a_decommit_that_fails_maps_the_same_memory_again) {
   for (std::size_t n = 0; n < 3; ++n) {
     fake_device device{in_units()};
     gpu::virtual_memory space{{}, device};
@@ -449,7 +406,7 @@ TEST(cuda_virtual_memory, a_decommit_that_fails_maps_the_same_memory_again) {
   }
 }
 
-TEST(cuda_virtual_memory, memory_that_cannot_be_mapped_again_either_is_mapped_by_resume) {
+TEST(cuda_virtual_memory_setups, memory_that_cannot_be_mapped_again_either_is_mapped_by_resume) {
   for (char const* failing : {"cuMemMap", "cuMemSetAccess"}) {
     fake_device device{in_units()};
     gpu::virtual_memory space{{}, device};
@@ -470,9 +427,7 @@ TEST(cuda_virtual_memory, memory_that_cannot_be_mapped_again_either_is_mapped_by
   }
 }
 
-TEST(cuda_virtual_memory, a_handle_that_is_not_released_at_once_is_used_again_or_released_later) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, a_handle_that_is_not_released_at_once_is_used_again_or_released_later) {
   const byte_range range = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
   device.fail_next("cuMemRelease", status::unknown);
@@ -487,7 +442,7 @@ TEST(cuda_virtual_memory, a_handle_that_is_not_released_at_once_is_used_again_or
   EXPECT_EQ(device.outstanding, 0u);
 }
 
-TEST(cuda_virtual_memory, memory_that_could_not_be_released_is_freed_by_the_next_call) {
+TEST(cuda_virtual_memory_setups, memory_that_could_not_be_released_is_freed_by_the_next_call) {
   for (char const* failing : {"cuCtxGetDevice", "cuStreamIsCapturing", "cuStreamSynchronize", "cuMemUnmap",
                               "cuMemRelease", "cuMemAddressFree"}) {
     SCOPED_TRACE(failing);
@@ -505,7 +460,7 @@ TEST(cuda_virtual_memory, memory_that_could_not_be_released_is_freed_by_the_next
   }
 }
 
-TEST(cuda_virtual_memory, memory_that_the_driver_does_not_free_at_the_end_is_reported) {
+TEST(cuda_virtual_memory_setups, memory_that_the_driver_does_not_free_at_the_end_is_reported) {
   const test::warning_recorder warnings;
   fake_device device{in_units()};
   byte_range range;
@@ -523,7 +478,7 @@ TEST(cuda_virtual_memory, memory_that_the_driver_does_not_free_at_the_end_is_rep
   give_back_what_was_lost(device, range, 3);
 }
 
-TEST(cuda_virtual_memory, nothing_is_reported_by_a_driver_that_shuts_down) {
+TEST(cuda_virtual_memory_setups, nothing_is_reported_by_a_driver_that_shuts_down) {
   const test::warning_recorder warnings;
   fake_device device{in_units()};
   byte_range range;
@@ -544,22 +499,22 @@ class cuda_virtual_memory_capture : public ::testing::Test {
  protected:
   cuda_virtual_memory_capture() {
     EXPECT_TRUE(space_.commit(units_of(range_, 0, 2)));
-    EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
+    begin_capture();
   }
+  void begin_capture() { capture_.emplace(device_, stream_); }
   /// The capture has survived, and has seen none of what was first_calls.
   void end_capture() {
     EXPECT_EQ(device_.calls_during_capture(),
               times(device_.calls_during_capture().size(), {"cuCtxGetDevice"}))
         << "which is the one question that is first_calls besides";
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
-    EXPECT_EQ(device_.destroy_graph(graph), status::success);
+    capture_.reset();
   }
 
   fake_device device_{in_units()};
   gpu::stream stream_{device_};
   gpu::virtual_memory space_{stream_.get(), device_};
   byte_range range_ = space_.reserve(1, 8 * unit);
+  std::optional<test::empty_capture> capture_;
 };
 
 // K.6
@@ -571,42 +526,27 @@ TEST_F(cuda_virtual_memory_capture, maps_memory_and_leaves_the_capture_valid) {
   EXPECT_TRUE(device_.accessible(other.data(), 4 * unit));
   EXPECT_EQ(device_.physical_bytes(), 7 * unit) << "nothing of the probe is left";
   EXPECT_EQ(device_.reserved_bytes(), 12 * unit);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
-  EXPECT_EQ(device_.destroy_graph(graph), status::success);
-}
-
-// K.7
-TEST_F(cuda_virtual_memory_capture, probes_the_driver_once_for_all_captures_of_a_process) {
-  EXPECT_TRUE(space_.commit(units_of(range_, 2, 1)));
-  EXPECT_TRUE(space_.commit(units_of(range_, 3, 1)));
-  gpu::virtual_memory other{stream_.get(), device_};
-  EXPECT_TRUE(other.commit(other.reserve(1, unit)));
-  EXPECT_EQ(device_.count("cuStreamBeginCapture"), 2u) << "one capture is the test's, one the probe's";
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
-  EXPECT_EQ(device_.destroy_graph(graph), status::success);
 }
 
 // K.7
 // A refused call would end the capture: the probe finds out what the driver does, and ends only its own.
-TEST(cuda_virtual_memory, maps_nothing_in_captures_if_the_driver_refuses_and_leaves_the_capture_valid) {
+TEST(cuda_virtual_memory_setups,
+     maps_nothing_in_captures_if_the_driver_refuses_and_leaves_the_capture_valid) {
   for (auto const& refusals : {test::stricter_refusals(), test::refusals_of_own_mappings()}) {
     fake_device device{{.capacity_bytes = 64 * unit, .granularity_bytes = unit, .refusals = refusals}};
     const gpu::stream stream{device};
     gpu::virtual_memory space{stream.get(), device};
     const byte_range range = space.reserve(1, 8 * unit);
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::global), status::success);
-    for (int twice = 0; twice < 2; ++twice) {
-      EXPECT_FALSE(space.commit(units_of(range, 0, 1)));
-      EXPECT_STREQ(space.refusal(), "a stream is capturing, and the driver maps no memory meanwhile");
-      EXPECT_TRUE(space.reserve(1, unit).empty());
-      EXPECT_STREQ(space.refusal(), "a stream is capturing, and the driver maps no memory meanwhile");
+    {
+      const test::empty_capture graph{device, stream};
+      for (int twice = 0; twice < 2; ++twice) {
+        EXPECT_FALSE(space.commit(units_of(range, 0, 1)));
+        EXPECT_STREQ(space.refusal(), "a stream is capturing, and the driver maps no memory meanwhile");
+        EXPECT_TRUE(space.reserve(1, unit).empty());
+        EXPECT_STREQ(space.refusal(), "a stream is capturing, and the driver maps no memory meanwhile");
+      }
+      EXPECT_EQ(device.count("cuStreamBeginCapture"), 2u);
     }
-    EXPECT_EQ(device.count("cuStreamBeginCapture"), 2u);
-    EXPECT_EQ(device.end_capture(stream, graph), status::success);
-    EXPECT_EQ(device.destroy_graph(graph), status::success);
     EXPECT_TRUE(space.commit(units_of(range, 0, 1)));
     EXPECT_EQ(device.physical_bytes(), unit) << "nothing of the probe is left";
   }
@@ -624,7 +564,7 @@ TEST_F(cuda_virtual_memory_capture, refuses_to_suspend_and_to_resume) {
   EXPECT_FALSE(space_.is_suspended());
   end_capture();
   space_.suspend();
-  EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
+  begin_capture();
   EXPECT_STREQ(test::caught<std::logic_error>([&] { space_.resume(); }).what(),
                "gpu::virtual_memory: resume while its stream is capturing");
   EXPECT_TRUE(space_.is_suspended());
@@ -645,7 +585,7 @@ TEST_F(cuda_virtual_memory_capture, waits_once_for_all_that_was_released_in_it) 
   end_capture();
   const byte_range other = space_.reserve(1, 4 * unit);
   ASSERT_TRUE(space_.commit(other));
-  EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
+  begin_capture();
   space_.release(range_);
   space_.release(other);
   end_capture();
@@ -670,12 +610,9 @@ TEST_F(cuda_virtual_memory_capture, of_another_stream_is_not_disturbed_whatever_
   end_capture();
   gpu::virtual_memory other{{}, device_};
   const byte_range range = other.reserve(1, 4 * unit);
-  EXPECT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), status::success);
+  begin_capture();
   EXPECT_TRUE(other.commit(range));
   EXPECT_TRUE(other.decommit(range));
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device_.end_capture(stream_, graph), status::success);
-  EXPECT_EQ(device_.destroy_graph(graph), status::success);
 }
 
 TEST_F(cuda_virtual_memory_capture, in_which_it_is_destroyed_is_misuse_and_keeps_the_memory) {
@@ -696,9 +633,7 @@ TEST_F(cuda_virtual_memory_capture, in_which_it_is_destroyed_is_misuse_and_keeps
 
 // ---- suspend and resume ----
 
-TEST(cuda_virtual_memory, suspending_frees_all_memory_and_keeps_the_addresses) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, suspending_frees_all_memory_and_keeps_the_addresses) {
   const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 2, 2)));
   const test::noting_work user{device, nullptr, units_of(range, 0, 3)};
@@ -711,9 +646,7 @@ TEST(cuda_virtual_memory, suspending_frees_all_memory_and_keeps_the_addresses) {
   EXPECT_EQ(device.reserved_bytes(), 16 * unit);
 }
 
-TEST(cuda_virtual_memory, resuming_maps_as_much_at_the_same_addresses) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, resuming_maps_as_much_at_the_same_addresses) {
   const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 0, 1)) &&
               space.commit(units_of(other, 2, 2)));
@@ -732,18 +665,7 @@ TEST(cuda_virtual_memory, resuming_maps_as_much_at_the_same_addresses) {
   EXPECT_EQ(device.physical_bytes(), 6 * unit);
 }
 
-TEST(cuda_virtual_memory, suspending_and_resuming_twice_is_doing_it_once) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
-  ASSERT_TRUE(space.commit(space.reserve(1, unit)));
-  EXPECT_EQ(calls_of(device, [&] { space.resume(); }), call_names{});
-  space.suspend();
-  EXPECT_EQ(calls_of(device, [&] { space.suspend(); }), call_names{});
-}
-
-TEST(cuda_virtual_memory, while_it_is_suspended_it_commits_nothing_and_freed_memory_stays_free) {
-  fake_device device{in_units()};
-  gpu::virtual_memory space{{}, device};
+TEST_F(cuda_virtual_memory, while_it_is_suspended_it_commits_nothing_and_freed_memory_stays_free) {
   const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 4)) && space.commit(units_of(other, 0, 2)));
   space.suspend();
@@ -759,18 +681,7 @@ TEST(cuda_virtual_memory, while_it_is_suspended_it_commits_nothing_and_freed_mem
   EXPECT_TRUE(device.accessible(range.data(), unit));
 }
 
-TEST(cuda_virtual_memory, suspended_memory_is_freed_at_the_end_without_a_wait) {
-  fake_device device{in_units()};
-  {
-    gpu::virtual_memory space{{}, device};
-    ASSERT_TRUE(space.commit(space.reserve(1, 3 * unit)));
-    space.suspend();
-  }
-  EXPECT_EQ(device.reserved_bytes(), 0u);
-  EXPECT_EQ(device.count("cuStreamSynchronize"), 1u);
-}
-
-TEST(cuda_virtual_memory, a_suspend_that_fails_keeps_the_memory_and_its_contents) {
+TEST(cuda_virtual_memory_setups, a_suspend_that_fails_keeps_the_memory_and_its_contents) {
   // The run of one range is refused, and then one of its handles.
   for (auto const& [run, n] : {std::pair<std::size_t, std::size_t>{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}}) {
     SCOPED_TRACE(::testing::Message() << "unmapping " << run << " and " << n << " fails");
@@ -790,7 +701,7 @@ TEST(cuda_virtual_memory, a_suspend_that_fails_keeps_the_memory_and_its_contents
   }
 }
 
-TEST(cuda_virtual_memory, a_resume_that_fails_anywhere_leaves_it_suspended_and_allocates_nothing) {
+TEST(cuda_virtual_memory_setups, a_resume_that_fails_anywhere_leaves_it_suspended_and_allocates_nothing) {
   for (std::size_t n = 0;; ++n) {
     SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
     ASSERT_LT(n, 30u);
@@ -816,7 +727,7 @@ TEST(cuda_virtual_memory, a_resume_that_fails_anywhere_leaves_it_suspended_and_a
   }
 }
 
-TEST(cuda_virtual_memory, a_resume_beyond_the_device_memory_is_out_of_memory_with_numbers) {
+TEST(cuda_virtual_memory_setups, a_resume_beyond_the_device_memory_is_out_of_memory_with_numbers) {
   fake_device device{in_units(8)};
   gpu::virtual_memory space{{}, device}, other{{}, device};
   const byte_range range = space.reserve(1, 16 * unit);
@@ -926,7 +837,7 @@ class virtual_memory_model {
   std::array<bool, units> committed_{};
 };
 
-TEST(cuda_virtual_memory, random_programs_have_the_memory_that_they_committed) {
+TEST(cuda_virtual_memory_setups, random_programs_have_the_memory_that_they_committed) {
   for (const bool refuses : {false, true}) {
     test::run_for_seeds(
         [&](std::uint64_t seed, auto&& run) {
@@ -941,21 +852,7 @@ TEST(cuda_virtual_memory, random_programs_have_the_memory_that_they_committed) {
 
 // ---- events ----
 
-TEST(cuda_virtual_memory, unmapping_waits_for_an_event_that_the_stream_waits_for) {
-  fake_device device{in_units()};
-  const gpu::stream mine{device}, other{device};
-  gpu::virtual_memory space{mine.get(), device};
-  const byte_range range = space.reserve(1, 4 * unit);
-  ASSERT_TRUE(space.commit(range));
-  const test::noting_work user{device, other, range};
-  const gpu::event used{other, device};
-  space.wait_before_reuse(used);
-  EXPECT_FALSE(user.has_run) << "the calling thread does not wait";
-  EXPECT_TRUE(space.decommit(range));
-  EXPECT_TRUE(user.had_memory);
-}
-
-TEST(cuda_virtual_memory, where_the_stream_cannot_wait_the_calling_thread_does) {
+TEST(cuda_virtual_memory_setups, where_the_stream_cannot_wait_the_calling_thread_does) {
   fake_device device{in_units()};
   const gpu::stream other{device};
   gpu::virtual_memory space{{}, device};

@@ -19,6 +19,7 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda.hpp>
 
+#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 
@@ -170,11 +171,10 @@ TEST_F(device_budget_test, a_cache_whose_stream_is_capturing_is_left_out) {
   device_cache keeps{{.stream = other, .max_cached_bytes = 0}, device};
   keeps.deallocate(keeps.allocate(40 * unit), 40 * unit);
   gpu::device_resource plain{{}, device};
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(other, gpu::capture_mode::thread_local_), status::success);
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "");
-  EXPECT_EQ(device.end_capture(other, graph), status::success) << "it is not disturbed";
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  {
+    const test::empty_capture graph{device, other};
+    EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "");
+  }
   EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(40 * unit), 40 * unit); }), "");
 }
 
@@ -271,13 +271,12 @@ TEST_F(device_budget_test, what_waits_for_the_end_of_a_capture_is_held) {
   void* const one = cache.allocate(10 * unit);
   void* const two = cache.allocate(10 * unit);
   budget.set_limit(25 * unit);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::thread_local_), status::success);
-  cache.deallocate(one, 10 * unit);
-  cache.deallocate(two, 10 * unit);  // one of them is too many, and cannot go
-  EXPECT_EQ(budget.held_bytes(), 20 * unit);
-  EXPECT_EQ(device.end_capture(stream, graph), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  {
+    const test::empty_capture graph{device, stream};
+    cache.deallocate(one, 10 * unit);
+    cache.deallocate(two, 10 * unit);  // one of them is too many, and cannot go
+    EXPECT_EQ(budget.held_bytes(), 20 * unit);
+  }
   void* const next = cache.allocate(unit);
   EXPECT_EQ(budget.held_bytes(), 20 * unit) << "the driver's pool serves it from what it retains";
   EXPECT_EQ(device.used_bytes(), 20 * unit);
@@ -322,12 +321,11 @@ TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later)
   gpu::memory_pool pool{{}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
   async.deallocate(async.allocate(10 * unit), 10 * unit);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::thread_local_), status::success);
-  EXPECT_FALSE(budget.trim_pools());
-  EXPECT_EQ(budget.held_bytes(), 10 * unit);
-  EXPECT_EQ(device.end_capture(stream, graph), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  {
+    const test::empty_capture graph{device, stream};
+    EXPECT_FALSE(budget.trim_pools());
+    EXPECT_EQ(budget.held_bytes(), 10 * unit);
+  }
   EXPECT_TRUE(budget.trim_pools());
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
@@ -352,12 +350,11 @@ TEST_F(device_budget_test, a_request_is_refused_if_memory_that_a_pool_retains_wo
   gpu::device_resource plain{{}, device};
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   budget.set_limit(12 * unit);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(stream, gpu::capture_mode::thread_local_), status::success);
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(4 * unit); }), "") << "the pool cannot be trimmed";
-  EXPECT_EQ(budget.held_bytes(), 10 * unit) << "nothing is counted";
-  EXPECT_EQ(device.end_capture(stream, graph), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  {
+    const test::empty_capture graph{device, stream};
+    EXPECT_NE(refusal_of([&] { (void)plain.allocate(4 * unit); }), "") << "the pool cannot be trimmed";
+    EXPECT_EQ(budget.held_bytes(), 10 * unit) << "nothing is counted";
+  }
   EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(4 * unit), 4 * unit); }), "");
 }
 
@@ -415,15 +412,6 @@ TEST_F(device_budget_test, a_subscription_ends_when_its_callback_does_not_run_an
   own = budget.on_exhausted([&] { return own.reset(), true; });
   EXPECT_TRUE(budget.relieve());
   EXPECT_FALSE(budget.relieve());
-}
-
-TEST_F(device_budget_test, relieve_returns_what_all_caches_keep) {
-  EXPECT_FALSE(budget.relieve());
-  device_cache one{{.stream = stream}, device}, two{{.stream = other}, device};
-  one.deallocate(one.allocate(unit), unit);
-  two.deallocate(two.allocate(unit), unit);
-  EXPECT_TRUE(budget.relieve());
-  EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
 TEST_F(device_budget_test, a_request_that_the_driver_refuses_counts_nothing) {

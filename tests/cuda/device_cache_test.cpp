@@ -25,6 +25,7 @@
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include "caught.hpp"
+#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "recording_supply.hpp"
 #include "thread_storm.hpp"
@@ -80,40 +81,12 @@ TEST_F(device_cache_test, a_step_that_repeats_makes_no_call_of_the_driver) {
 }
 
 // S1.25
-TEST_F(device_cache_test, a_block_comes_back_to_exactly_its_size_and_no_other) {
-  device_cache cache{{.stream = stream}, device};
-  void* const block = cache.allocate(1000);
-  cache.deallocate(block, 1000);
-  void* const longer = cache.allocate(1001);
-  void* const shorter = cache.allocate(999);
-  EXPECT_NE(longer, block);
-  EXPECT_NE(shorter, block);
-  EXPECT_EQ(cache.allocate(1000), block);
-  cache.deallocate(longer, 1001);
-  cache.deallocate(shorter, 999);
-  cache.deallocate(block, 1000);
-}
-
-// S1.25
 TEST_F(device_cache_test, reuses_the_first_freed_block_of_a_size_first) {
   device_cache cache{{.stream = stream}, device};
   const std::vector<void*> blocks = take(cache, 3, 512);
   give(cache, {blocks[1], blocks[0], blocks[2]}, 512);
   EXPECT_EQ(take(cache, 3, 512), (std::vector<void*>{blocks[1], blocks[0], blocks[2]}));
   give(cache, blocks, 512);
-}
-
-// S1.26
-TEST_F(device_cache_test, of_64_blocks_of_a_size_the_65th_lets_the_oldest_go_to_the_driver) {
-  device_cache cache{{.stream = stream}, device};
-  const std::vector<void*> blocks = take(cache, 65, 512);
-  give(cache, {blocks.begin(), blocks.begin() + 64}, 512);
-  EXPECT_EQ(frees(), 0u);
-  give(cache, {blocks[64]}, 512);
-  EXPECT_EQ(frees(), 1u);
-  const std::vector<void*> kept = take(cache, 64, 512);
-  EXPECT_EQ(kept, (std::vector<void*>{blocks.begin() + 1, blocks.end()}));
-  give(cache, kept, 512);
 }
 
 // ---- limits -----------------------------------------------------------------------------------------------
@@ -195,43 +168,35 @@ TEST_F(device_cache_test, the_limit_is_1_gib_if_the_driver_does_not_tell_the_siz
 }
 
 TEST_F(device_cache_test, made_while_its_stream_is_capturing_it_has_a_limit_of_1_gib) {
-  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::relaxed), gpu::status::success);
+  const test::empty_capture graph{device, stream};
   {
     const device_cache cache{{.stream = stream}, device};
     EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
     EXPECT_EQ(device.count("cuMemGetInfo"), 0u);
   }
-  gpu::graph_handle graph = nullptr;
-  ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
-  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
 }
 
 // S1.27
-TEST_F(device_cache_test, the_environment_sets_the_limit_in_mib_and_an_option_overrides_it) {
-  const setting set{"3"};
-  const device_cache cache{{.stream = stream}, device};
-  EXPECT_EQ(cache.options().max_cached_bytes, 3 * MiB);
-  const device_cache told{{.stream = stream, .max_cached_bytes = 5}, device};
-  EXPECT_EQ(told.options().max_cached_bytes, 5u);
-}
-
-// S1.27
-TEST_F(device_cache_test, more_mib_than_fit_are_as_good_as_all) {
-  const setting set{"99999999999999999999"};
-  const device_cache cache{{.stream = stream}, device};
-  EXPECT_EQ(cache.options().max_cached_bytes, std::numeric_limits<std::size_t>::max());
-}
-
-// S1.27
-TEST_F(device_cache_test, a_setting_that_is_no_number_is_warned_of_and_ignored) {
+TEST_F(device_cache_test,
+       the_environment_sets_the_limit_in_mib_unless_it_is_no_number_and_an_option_overrides_it) {
   gpu::memory_info info;
   ASSERT_EQ(device.memory(info), gpu::status::success);
-  for (char const* text : {"1GiB", "-1", "lots", "1.5"}) {
+  const std::size_t all = std::numeric_limits<std::size_t>::max(), by_default = info.total_bytes / 4;
+  for (auto const& [text, limit] : {std::pair{"3", 3 * MiB},
+                                    {"99999999999999999999", all},
+                                    {"1GiB", by_default},
+                                    {"-1", by_default},
+                                    {"lots", by_default},
+                                    {"1.5", by_default}}) {
+    SCOPED_TRACE(text);
     const setting set{text};
     const test::warning_recorder recorder;
     const device_cache cache{{.stream = stream}, device};
-    EXPECT_EQ(cache.options().max_cached_bytes, info.total_bytes / 4);
-    ASSERT_EQ(recorder.count(warning_kind::refused_setting), 1u) << text;
+    EXPECT_EQ(cache.options().max_cached_bytes, limit);
+    const device_cache told{{.stream = stream, .max_cached_bytes = 5}, device};
+    EXPECT_EQ(told.options().max_cached_bytes, 5u);
+    ASSERT_EQ(recorder.count(warning_kind::refused_setting), limit == by_default ? 1u : 0u);
+    if (limit != by_default) continue;
     EXPECT_EQ(recorder.reports()[0].resource, setting::name);
     EXPECT_NE(recorder.reports()[0].message.find(text), std::string::npos);
   }
@@ -248,12 +213,6 @@ TEST_F(device_cache_test, collect_gives_memory_back_to_the_device_and_with_force
   give(cache, take(cache, 3, 1 * MiB), 1 * MiB);
   EXPECT_EQ(cache.collect(true), 3 * MiB);
   EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 0u);
-}
-
-// S1.30
-TEST_F(device_cache_test, the_release_threshold_of_its_pool_is_an_option) {
-  const device_cache cache{{.stream = stream, .release_threshold_bytes = 7 * MiB}, device};
-  EXPECT_EQ(device.release_threshold(cache.pool()), 7 * MiB);
 }
 
 // ---- other streams ----------------------------------------------------------------------------------------
@@ -327,28 +286,6 @@ TEST_F(device_cache_test, a_request_makes_one_query_for_each_stream_with_pending
     EXPECT_EQ(device.count("cuEventQuery"), before + static_cast<std::size_t>(streams));
   }
   give(cache, taken, 4096);
-}
-
-TEST_F(device_cache_test, a_deallocation_makes_one_query_while_the_first_of_a_stream_is_not_done) {
-  device_cache cache{{.stream = stream}, device};
-  const std::vector<void*> blocks = take(cache, 100, 4096);
-  cache.deallocate(blocks[0], 4096, 256, other);
-  for (std::size_t i = 1; i < blocks.size(); ++i) cache.deallocate(blocks[i], 4096, 256, other);
-  EXPECT_EQ(device.count("cuEventQuery"), 99u);
-}
-
-TEST_F(device_cache_test, a_stream_that_is_behind_keeps_no_other_streams_block_pending) {
-  device_cache cache{{.stream = stream}, device};
-  const gpu::stream quick{device};
-  const std::vector<void*> blocks = take(cache, 3, 4096);
-  for (std::size_t i = 0; i < 2; ++i) cache.deallocate(blocks[i], 4096, 256, other);
-  cache.deallocate(blocks[2], 4096, 256, quick);
-  device.run(quick);
-  EXPECT_EQ(cache.allocate(4096), blocks[2]);
-  device.run(other);
-  EXPECT_EQ(cache.allocate(4096), blocks[0]);
-  EXPECT_EQ(cache.allocate(4096), blocks[1]);
-  give(cache, blocks, 4096);
 }
 
 TEST_F(device_cache_test, events_of_one_stream_have_one_order_and_of_no_other) {
@@ -445,25 +382,15 @@ TEST_F(device_cache_test, where_waiting_for_an_event_is_refused_its_stream_waits
 TEST_F(device_cache_test, a_stream_in_a_capture_gets_no_event_of_the_caches) {
   device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
-  ASSERT_EQ(device.begin_capture(other, gpu::capture_mode::relaxed), gpu::status::success);
-  cache.deallocate(block, 4096, 256, other);
-  cache.deallocate(cache.allocate(4096), 4096);  // which would ask an event
-  gpu::graph_handle graph = nullptr;
-  ASSERT_EQ(device.end_capture(other, graph), gpu::status::success) << "the capture is valid";
+  {
+    const test::empty_capture graph{device, other};
+    cache.deallocate(block, 4096, 256, other);
+    cache.deallocate(cache.allocate(4096), 4096);  // which would ask an event
+  }
   EXPECT_EQ(device.count("cuEventRecord"), 0u);
   EXPECT_EQ(cache.collect(true), 4096u) << "of the block that the capture has not seen";
   EXPECT_EQ(cache.release_captured(), 4096u);
   EXPECT_EQ(cache.collect(true), 4096u);
-  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
-}
-
-TEST_F(device_cache_test, its_destructor_waits_for_what_is_pending) {
-  {
-    device_cache cache{{.stream = stream}, device};
-    cache.deallocate(cache.allocate(4096), 4096, 256, other);
-  }
-  EXPECT_EQ(device.count("cuEventSynchronize"), 1u);
-  EXPECT_EQ(device.outstanding, 0u);
 }
 
 // ---- whatever device is current ---------------------------------------------------------------------------
@@ -572,14 +499,6 @@ TEST_F(device_cache_ladder, where_that_was_not_enough_it_throws_out_of_memory_wi
   cache.deallocate(held, 600 * MiB);
 }
 
-TEST_F(device_cache_ladder, another_refusal_is_a_cuda_error_and_nothing_is_drained) {
-  give(cache, take(cache, 2, 1 * MiB), 1 * MiB);
-  device.fail_next("cuMemAllocFromPoolAsync", gpu::status::not_supported);
-  EXPECT_THROW((void)cache.allocate(2 * MiB), cuda_error);
-  EXPECT_EQ(cache.stats().cached_bytes, 2 * MiB);
-  EXPECT_EQ(cache.stats().refused, 1u);
-}
-
 // S1.29
 TEST_F(device_cache_ladder, goes_on_where_one_of_its_steps_is_refused) {
   for (char const* call : {"cuStreamSynchronize", "cuMemPoolTrimTo"}) {
@@ -616,16 +535,11 @@ TEST_F(device_cache_ladder, of_an_upstream_of_the_users_has_no_pool_to_trim) {
 struct device_cache_capture : device_cache_test {
   device_cache cache{{.stream = stream, .max_blocks_per_size = 1}, device};
 
-  void begin() { ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success); }
-  /// Ends the capture, which must be valid.
-  void end() {
-    gpu::graph_handle graph = nullptr;
-    ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
-    std::size_t nodes = 1;
-    EXPECT_EQ(device.node_count(graph, nodes), gpu::status::success);
-    EXPECT_EQ(nodes, 0u) << "nothing of the cache is in the graph";
-    EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
-  }
+  std::optional<test::empty_capture> capture;
+
+  void begin() { capture.emplace(device, stream); }
+  /// Ends the capture, which must be valid, and nothing of the cache is in the graph.
+  void end() { capture.reset(); }
 };
 
 // K.6
@@ -643,21 +557,6 @@ TEST_F(device_cache_capture, a_miss_maps_memory_that_is_not_the_graphs_and_goes_
   EXPECT_EQ(cache.collect(true), 3000u);
   EXPECT_EQ(device.mapped_bytes(), 0u);
   EXPECT_EQ(device.reserved_bytes(), 0u);
-}
-
-// K.7
-TEST_F(device_cache_test, a_miss_in_a_capture_throws_if_the_driver_maps_no_memory_then) {
-  test::fake_device stricter{{.granularity_bytes = 64 * KiB, .refusals = test::stricter_refusals()}};
-  const gpu::stream captured{stricter};
-  device_cache cache{{.stream = captured}, stricter};
-  cache.deallocate(cache.allocate(1000), 1000);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(stricter.begin_capture(captured, gpu::capture_mode::global), gpu::status::success);
-  const out_of_memory error = test::caught<out_of_memory>([&] { (void)cache.allocate(2000); });
-  EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
-  EXPECT_EQ(cache.stats().cached_bytes, 1000u) << "nothing is drained";
-  EXPECT_EQ(stricter.end_capture(captured, graph), gpu::status::success) << "the capture is as it was";
-  EXPECT_EQ(stricter.destroy_graph(graph), gpu::status::success);
 }
 
 TEST_F(device_cache_capture, the_ladder_of_an_upstream_of_the_users_is_left_too) {
@@ -716,22 +615,9 @@ TEST_F(device_cache_capture, destroyed_in_one_it_says_what_is_lost) {
   ASSERT_EQ(recorder.count(violation_kind::open_capture), 1u);
   EXPECT_NE(recorder.reports()[0].message.find("2000 bytes"), std::string::npos)
       << recorder.reports()[0].message;
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(stream, graph), gpu::status::success) << "it is not disturbed";
-  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
+  end();
   for (void* block : lost)
     EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(block), stream), gpu::status::success);
-}
-
-TEST_F(device_cache_capture, destroyed_in_one_it_waits_for_nothing) {
-  test::recording_resource below;
-  {
-    device_cache gone{{.stream = stream, .upstream = &below, .upstream_is_ordered = true}, device};
-    gone.deallocate(gone.allocate(1000), 1000, 256, other);
-    begin();
-  }
-  EXPECT_EQ(device.count("cuEventSynchronize"), 0u);
-  end();
 }
 
 TEST_F(device_cache_capture, destroyed_in_one_it_says_what_an_upstream_that_no_stream_orders_loses) {
@@ -777,51 +663,6 @@ TEST_F(device_cache_test, a_copied_handle_sees_the_same_blocks_and_counts) {
   EXPECT_EQ(cache.stats().hits, 1u);
   EXPECT_TRUE(one == copy && copy == rebound);
   cache.deallocate(block, 4000);
-}
-
-// S1.31
-TEST_F(device_cache_test, nothing_given_back_is_nothing) {
-  device_cache cache{{.stream = stream}, device};
-  cache.deallocate(nullptr, 0);
-  cache.deallocate(nullptr, 0, 256, other);
-  EXPECT_EQ(cache.stats().deallocations, 0u);
-  EXPECT_EQ(device.count("cuEventCreate"), 0u);
-}
-
-// S1.31
-TEST_F(device_cache_test, a_request_of_0_bytes_gets_a_block_of_its_own) {
-  device_cache cache{{.stream = stream}, device};
-  void* const first = cache.allocate(0);
-  void* const second = cache.allocate(0);
-  EXPECT_NE(first, nullptr);
-  EXPECT_NE(first, second);
-  EXPECT_EQ(cache.stats().used_bytes, 0u);
-  give(cache, {first, second}, 0);
-}
-
-TEST_F(device_cache_test, may_stand_on_any_resource) {
-  gpu::device_resource blocks{device};
-  {
-    device_cache cache{{.stream = stream, .upstream = &blocks}, device};
-    EXPECT_EQ(cache.upstream_resource(), &blocks);
-    give(cache, take(cache, 2, 1000), 1000);
-    EXPECT_EQ(device.count("cuMemAlloc"), 2u);
-    EXPECT_EQ(device.count("cuMemPoolCreate"), 0u);
-  }
-  EXPECT_EQ(device.count("cuMemFree"), 2u);
-}
-
-TEST_F(device_cache_test, level_2_reports_what_may_not_be_given_back) {
-  if (check_level < 2) GTEST_SKIP() << "found at level 2";
-  device_cache cache{{.stream = stream}, device};
-  void* const block = cache.allocate(512);
-  const test::violation_recorder recorder;
-  cache.deallocate(block, 511);
-  cache.deallocate(static_cast<char*>(block) + 256, 256);
-  cache.deallocate(block, 512);
-  cache.deallocate(block, 512);
-  EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 3u);
-  EXPECT_EQ(cache.stats().cached_bytes, 512u);
 }
 
 // ---- failing calls ----------------------------------------------------------------------------------------
@@ -899,53 +740,6 @@ TEST(device_cache_failures, each_failing_call_in_turn_is_harmless) {
       if (::testing::Test::HasFailure()) return;
     }
   }
-}
-
-TEST(device_cache_failures, a_driver_that_refuses_everything_for_a_while_is_survived) {
-  fake_device device{{.capacity_bytes = 200'000}};
-  const gpu::stream stream{device}, other{device};
-  device_cache_options options = small_cache;
-  options.stream = stream;
-  device_cache cache{options, device};
-  for (const gpu::status failure : {gpu::status::out_of_memory, gpu::status::unknown}) {
-    EXPECT_TRUE(run_program(cache, device, other));
-    device.failure = failure;
-    device.fail_from = device.calls;
-    device.fail_count = test::supply::never;
-    EXPECT_FALSE(run_program(cache, device, other));
-    device.fail_from = test::supply::never;
-  }
-  EXPECT_TRUE(run_program(cache, device, other));
-  EXPECT_GT(device.count("cuMemPoolTrimTo"), 2u) << "without the ladder this shows less";
-}
-
-// S1.38
-TEST_F(device_cache_test, an_upstream_that_throws_anything_leaves_it_usable) {
-  struct throwing_resource final : std::pmr::memory_resource {
-    explicit throwing_resource(std::pmr::memory_resource& below) : upstream{below} {}
-    std::pmr::memory_resource& upstream;
-    bool broken = false;
-
-   private:
-    void* do_allocate(std::size_t bytes, std::size_t align) override {
-      if (broken) throw 42;
-      return upstream.allocate(bytes, align);
-    }
-    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-      upstream.deallocate(block, bytes, align);
-    }
-    bool do_is_equal(memory_resource const& against) const noexcept override { return this == &against; }
-  };
-  test::recording_resource below;
-  throwing_resource upstream{below};
-  device_cache cache{{.stream = stream, .upstream = &upstream}, device};
-  cache.deallocate(cache.allocate(100), 100);
-  upstream.broken = true;
-  EXPECT_THROW((void)cache.allocate(200), int);
-  EXPECT_EQ(cache.stats().refused, 1u);
-  EXPECT_EQ(cache.stats().cached_bytes, 100u);
-  upstream.broken = false;
-  give(cache, {cache.allocate(200)}, 200);
 }
 
 TEST(device_cache_threads, lose_nothing_and_never_share_a_block) {

@@ -28,6 +28,7 @@
 
 #include "caught.hpp"
 #include "device_calls.hpp"
+#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
@@ -97,16 +98,6 @@ struct device_pool_test : ::testing::Test {
     pool.check_invariants();
   }
 };
-
-TEST_F(device_pool_test, reuses_the_last_freed_block_of_a_class_first) {
-  device_pool pool{with(), device};
-  const std::vector<void*> blocks = take(pool, 3, 3000);
-  give(pool, blocks, 3000);
-  EXPECT_EQ(pool.allocate(2561), blocks[2]) << "of the same class, which is 3 KiB";
-  EXPECT_EQ(pool.allocate(3072), blocks[1]);
-  EXPECT_NE(pool.allocate(2560), blocks[0]);
-  EXPECT_NE(pool.allocate(3073), blocks[0]);
-}
 
 TEST_F(device_pool_test, maps_memory_only_where_blocks_lie) {
   device_pool pool{with(), device};
@@ -203,30 +194,6 @@ TEST_F(device_pool_test, reserves_more_addresses_where_the_first_are_used_up) {
   EXPECT_EQ(device.reserved_bytes(), 2 * heap_unit + 512 * MiB);
   give(pool, {first, second}, 2 * heap_unit);
   EXPECT_EQ(pool.allocate(2 * heap_unit), first);
-}
-
-TEST_F(device_pool_test, blocks_of_zero_bytes_are_distinct_and_null_is_nothing) {
-  device_pool pool{with(), device};
-  const std::vector<void*> blocks = take(pool, 3, 0);
-  EXPECT_EQ((std::set<void*>{blocks.begin(), blocks.end()}).size(), 3u);
-  give(pool, blocks, 0);
-  pool.deallocate(nullptr, 0);
-  pool.deallocate_after(nullptr, 0, 256, gpu::event_handle{});
-  pool.deallocate_after(nullptr, 0, 256, gpu::stream_handle{});
-  EXPECT_EQ(pool.stats().deallocations, 3u);
-}
-
-TEST_F(device_pool_test, aligns_to_any_power_of_two) {
-  device_pool pool{with(), device};
-  (void)pool.allocate(3000);
-  for (std::size_t align = 1; align <= 8 * MiB; align *= 2) {
-    void* const block = pool.allocate(5000, align);
-    write(block, 5000);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % align, 0u) << align;
-    pool.check_invariants();
-    if (align % 3 == 1) pool.deallocate(block, 5000, align);
-  }
-  stream.synchronize();
 }
 
 // ---- random programs --------------------------------------------------------------------------------------
@@ -447,14 +414,6 @@ TEST_F(device_pool_test, deallocate_after_a_stream_lets_its_own_wait_for_what_is
   pool.deallocate(block, 4096);
 }
 
-TEST_F(device_pool_test, deallocate_after_its_own_stream_makes_no_event) {
-  device_pool pool{with(), device};
-  void* const block = pool.allocate(4096);
-  pool.deallocate_after(block, 4096, 256, stream);
-  EXPECT_EQ(device.count("cuEventCreate"), 0u);
-  EXPECT_EQ(pool.stats().used_blocks, 0u);
-}
-
 TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_does) {
   for (char const* call : {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}) {
     SCOPED_TRACE(call);
@@ -472,21 +431,17 @@ TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_do
 // K.6
 TEST_F(device_pool_test, grows_in_a_capture_by_memory_that_is_not_the_graphs) {
   device_pool own{with(), device};
-  gpu::graph_handle graph = nullptr;
-  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success);
-  void* const small = own.allocate(1000);
-  void* const large = own.allocate(20 * MiB);
-  EXPECT_TRUE(device.accessible(small, 1000));
-  EXPECT_TRUE(device.accessible(large, 20 * MiB));
-  own.deallocate(large, 20 * MiB);
-  EXPECT_TRUE(device.accessible(large, 20 * MiB)) << "nothing is unmapped in a capture";
-  ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
-  std::size_t nodes = 1;
-  EXPECT_EQ(device.node_count(graph, nodes), gpu::status::success);
-  EXPECT_EQ(nodes, 0u) << "nothing of the pool is in the graph";
-  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
-  void* const after = own.allocate(20 * MiB);
-  own.deallocate(after, 20 * MiB);
+  void *small = nullptr, *large = nullptr;
+  {
+    const test::empty_capture graph{device, stream};
+    small = own.allocate(1000);
+    large = own.allocate(20 * MiB);
+    EXPECT_TRUE(device.accessible(small, 1000));
+    EXPECT_TRUE(device.accessible(large, 20 * MiB));
+    own.deallocate(large, 20 * MiB);
+    EXPECT_TRUE(device.accessible(large, 20 * MiB)) << "nothing is unmapped in a capture";
+  }
+  own.deallocate(own.allocate(20 * MiB), 20 * MiB);
   own.deallocate(small, 1000);
   own.check_invariants();
 }
@@ -494,13 +449,12 @@ TEST_F(device_pool_test, grows_in_a_capture_by_memory_that_is_not_the_graphs) {
 TEST_F(device_pool_test, memory_that_a_capture_kept_from_its_limit_goes_back_when_it_was_used_again) {
   device_pool pool{with({.max_cached_bytes = 4 * heap_unit}), device};
   void* block = pool.allocate(10 * heap_unit);
-  gpu::graph_handle graph = nullptr;
-  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success);
-  pool.deallocate(block, 10 * heap_unit);
-  EXPECT_LE(pool.stats().cached_bytes, 4 * heap_unit);
-  EXPECT_EQ(pool.stats().held_bytes, 10 * heap_unit) << "nothing is unmapped in a capture";
-  ASSERT_EQ(device.end_capture(stream, graph), gpu::status::success);
-  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
+  {
+    const test::empty_capture graph{device, stream};
+    pool.deallocate(block, 10 * heap_unit);
+    EXPECT_LE(pool.stats().cached_bytes, 4 * heap_unit);
+    EXPECT_EQ(pool.stats().held_bytes, 10 * heap_unit) << "nothing is unmapped in a capture";
+  }
   block = pool.allocate(10 * heap_unit);
   pool.deallocate(block, 10 * heap_unit);
   EXPECT_LE(pool.stats().held_bytes, 4 * heap_unit);
@@ -512,11 +466,10 @@ TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses)
   device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   const test::warning_recorder recorder;
-  ASSERT_EQ(device.begin_capture(other, gpu::capture_mode::global), gpu::status::success);
-  pool.deallocate_after(block, 4096, 256, other);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(other, graph), gpu::status::success) << "the capture is as it was";
-  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
+  {
+    const test::empty_capture graph{device, other};
+    pool.deallocate_after(block, 4096, 256, other);
+  }
   EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
   EXPECT_EQ(pool.stats().used_blocks, 1u);
   EXPECT_NE(pool.allocate(4096), block);
@@ -528,13 +481,10 @@ TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for
   device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   const test::noting_work reader{device, other};
-  ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::global), gpu::status::success);
+  const test::empty_capture graph{device, stream};
   pool.deallocate_after(block, 4096, 256, other);
   EXPECT_TRUE(reader.has_run);
   EXPECT_EQ(pool.stats().used_blocks, 0u);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(stream, graph), gpu::status::success);
-  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
 }
 
 // ---- running out and failing ------------------------------------------------------------------------------
@@ -730,18 +680,6 @@ TEST_F(device_pool_test, a_large_block_that_is_not_its_own_is_reported_at_every_
   EXPECT_EQ(pool.stats().used_blocks, 0u);
   pool.deallocate(large, 10 * MiB);
   EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 4u);
-}
-
-TEST_F(device_pool_test, level_2_reports_a_second_thread_unless_ownership_was_released) {
-  if (check_level < 2) GTEST_SKIP() << "found at level 2";
-  device_pool pool{with(), device};
-  give(pool, {pool.allocate(1000)}, 1000);
-  const test::violation_recorder recorder;
-  std::thread{[&] { give(pool, {pool.allocate(1000)}, 1000); }}.join();
-  EXPECT_EQ(recorder.count(violation_kind::wrong_thread), 2u);
-  pool.release_thread_ownership();
-  std::thread{[&] { give(pool, {pool.allocate(1000)}, 1000); }}.join();
-  EXPECT_EQ(recorder.count(violation_kind::wrong_thread), 2u);
 }
 
 // ---- chunks of an upstream --------------------------------------------------------------------------------

@@ -77,12 +77,6 @@ TEST_F(fake_order, reads_do_not_race_and_neither_do_other_bytes) {
   EXPECT_TRUE(races([&] { write(other, part(0, 1)); })) << "behind the other's read";
 }
 
-TEST_F(fake_order, work_of_one_stream_is_ordered) {
-  write(one, part(0, 100));
-  read(one, part(0, 100));
-  write(one, part(0, 100));
-}
-
 TEST_F(fake_order, a_wait_for_an_event_orders_what_is_before_the_record_and_behind_the_wait) {
   write(one, part(0, 100));
   const gpu::event point{one, device};
@@ -217,11 +211,6 @@ TEST_F(fake_order, a_blocking_stream_and_the_legacy_one_wait_for_each_other) {
   EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "that one does not";
   EXPECT_EQ(device.synchronize(), status::success);
   EXPECT_EQ(device.destroy_stream(blocking), status::success);
-}
-
-TEST_F(fake_order, a_legacy_stream_has_two_handles) {
-  write(nullptr, part(0, 100));
-  write(gpu::legacy_stream, part(0, 100));
 }
 
 TEST_F(fake_order, the_default_stream_of_a_thread_is_its_own) {

@@ -93,17 +93,6 @@ TEST_F(growth_in_captures, memory_that_was_freed_during_it_goes_with_relief_and_
 }
 
 // K.6
-TEST_F(growth_in_captures, the_trim_of_a_pool_frees_what_was_freed_during_it) {
-  device_pool pool{{.stream = stream}, device};
-  {
-    const empty_capture graph{device, stream};
-    pool.deallocate(pool.allocate(1 * MiB), 1 * MiB);
-  }
-  (void)pool.trim();
-  EXPECT_EQ(device.physical_bytes(), 0u);
-}
-
-// K.6
 TEST_F(growth_in_captures, a_request_that_fails_leaves_no_memory_no_addresses_and_a_valid_capture) {
   const test::violation_recorder recorder;
   device_cache cache{{.stream = stream}, device};

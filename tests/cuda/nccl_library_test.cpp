@@ -79,10 +79,6 @@ TEST(nccl_library, has_a_name_and_a_text_for_every_result) {
   EXPECT_STREQ(none.error_string(nccl_status{77}), "NCCL has no text for it");
 }
 
-TEST(nccl_library, is_loaded_when_it_is_first_used_and_once) {
-  EXPECT_EQ(&gpu::system_nccl(), &gpu::system_nccl());
-}
-
 // R.11
 TEST(nccl_library, makes_arenas_and_registrars_say_that_it_is_not_installed) {
   test::fake_device device;

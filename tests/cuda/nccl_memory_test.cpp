@@ -24,6 +24,7 @@
 
 #include "caught.hpp"
 #include "device_calls.hpp"
+#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "fake_nccl.hpp"
 #include "violation_recorder.hpp"
@@ -134,16 +135,15 @@ TEST_F(nccl_memory_of_a_stream, puts_its_stream_behind_an_event_and_behind_a_str
 TEST_F(nccl_memory_of_a_stream, allocates_nothing_during_a_capture_and_frees_after_it) {
   nccl_memory space = this->space();
   const byte_range block = space.reserve(1, 1 * MiB);
-  ASSERT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), gpu::status::success);
-  EXPECT_TRUE(space.reserve(1, 1 * MiB).empty());
-  EXPECT_STREQ(space.refusal(), "a stream is capturing");
-  space.release(block);
-  EXPECT_EQ(nccl_.count("ncclMemFree"), 0u);
-  gpu::graph_handle graph = nullptr;
-  ASSERT_EQ(device_.end_capture(stream_, graph), gpu::status::success) << "the capture was disturbed";
+  {
+    const test::empty_capture graph{device_, stream_};
+    EXPECT_TRUE(space.reserve(1, 1 * MiB).empty());
+    EXPECT_STREQ(space.refusal(), "a stream is capturing");
+    space.release(block);
+    EXPECT_EQ(nccl_.count("ncclMemFree"), 0u);
+  }
   EXPECT_FALSE(space.reserve(1, 1 * MiB).empty());
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
-  EXPECT_EQ(device_.destroy_graph(graph), gpu::status::success);
 }
 
 TEST_F(nccl_memory_of_a_stream, reports_an_end_during_a_capture) {
@@ -270,10 +270,6 @@ TEST_F(nccl_memory_of_a_stream, throws_another_error_of_nccl) {
   const nccl_error error = test::caught<nccl_error>([&] { (void)space.reserve(1, 1 * MiB); });
   EXPECT_STREQ(error.what(), "ncclMemAlloc: ncclInternalError (an error in NCCL)");
   EXPECT_EQ(device_.budget(0).held_bytes(), 0u);
-}
-
-TEST_F(nccl_memory_of_a_stream, refuses_the_default_stream_of_a_thread) {
-  EXPECT_THROW((nccl_memory{{.stream = gpu::per_thread_stream}, nccl_, device_}), std::invalid_argument);
 }
 
 // ---- arenas

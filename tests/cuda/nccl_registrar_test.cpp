@@ -178,15 +178,6 @@ TYPED_TEST(nccl_registrar_of, throws_for_no_communicator_and_for_the_default_str
                std::invalid_argument);
 }
 
-TYPED_TEST(nccl_registrar_of, says_which_error_of_the_driver_came) {
-  nccl_memory memory = this->memory();
-  TypeParam registrar = this->registrar();
-  const byte_range range = memory.reserve(1, 1 * MiB);
-  this->device_.fail_next("cuCtxGetDevice", gpu::status::illegal_state);
-  EXPECT_FALSE(registrar.on_commit(range));
-  EXPECT_STREQ(registrar.refusal(), "CUDA_ERROR_ILLEGAL_STATE");
-}
-
 TYPED_TEST(nccl_registrar_of, leaves_registrations_to_a_driver_that_shuts_down) {
   nccl_memory memory = this->memory();
   TypeParam registrar = this->registrar();
