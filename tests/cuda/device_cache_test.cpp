@@ -264,7 +264,6 @@ TEST_F(device_cache_test, events_are_used_again) {
   }
   EXPECT_LE(device.count("cuEventCreate"), 6u);
   EXPECT_EQ(device.count("cuEventRecord"), 300u);
-  EXPECT_EQ(cache.events(), device.count("cuEventCreate"));
 }
 
 TEST_F(device_cache_test, a_request_makes_one_query_for_each_stream_with_pending_blocks) {

@@ -23,7 +23,7 @@
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/resources/detail/device_classes.hpp>
+#include <tidemark/cuda/resources/detail/heap_slabs.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include "caught.hpp"

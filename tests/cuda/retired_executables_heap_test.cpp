@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include <tidemark/cuda/driver/detail/retired_executables.hpp>
+#include <tidemark/cuda/driver/detail/captures.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
 #include "counting_new.hpp"

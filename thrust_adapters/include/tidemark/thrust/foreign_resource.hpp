@@ -13,7 +13,6 @@
 
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/cuda/driver/detail/stream_ordered.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/thrust/detail/deallocate_or_warn.hpp>

@@ -3,11 +3,24 @@
 
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 
-#include "driver_errors.hpp"
+namespace tidemark::gpu {
 
-namespace tidemark::gpu::detail {
+reuse_fence event::as_fence() && {
+  static constexpr reuse_fence::functions calls{
+      .done = [](void* state) noexcept { return static_cast<event*>(state)->done(); },
+      .wait =
+          [](void* state) noexcept {
+            auto const& guard = static_cast<event*>(state)->handle_;
+            (void)detail::wait_for(guard.calls(), guard.get());
+          },
+      .destroy = [](void* state) noexcept { delete static_cast<event*>(state); }};
+  return {calls, new event{std::move(*this)}};
+}
+
+namespace detail {
 
 status wait_for(driver& driver, event_handle event) noexcept {
   const relaxed_mode waiting{driver};
@@ -36,22 +49,6 @@ status wait_behind(driver& driver, stream_handle stream, stream_handle last_used
   return wait_for(driver, last_used_on);
 }
 
-bool put_behind(driver& driver, stream_handle stream, event_handle event, char const* resource,
-                std::size_t bytes) noexcept {
-  const status waited = wait_behind(driver, stream, event);
-  if (waited == status::success) return true;
-  report_lost(driver, resource, "cuEventSynchronize", waited, bytes);
-  return false;
-}
-
-bool put_behind(driver& driver, stream_handle stream, stream_handle last_used_on, char const* resource,
-                std::size_t bytes) noexcept {
-  const status waited = wait_behind(driver, stream, last_used_on);
-  if (waited == status::success) return true;
-  report_lost(driver, resource, "cuStreamSynchronize", waited, bytes);
-  return false;
-}
-
 void require_waited(driver& driver, char const* resource, status waited) noexcept {
   if (waited == status::success) return;
   tidemark::detail::report_violation(
@@ -61,4 +58,5 @@ void require_waited(driver& driver, char const* resource, status waited) noexcep
       resource, driver.error_name(waited));
 }
 
-}  // namespace tidemark::gpu::detail
+}  // namespace detail
+}  // namespace tidemark::gpu

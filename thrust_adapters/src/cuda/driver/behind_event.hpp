@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include <tidemark/cuda/driver/driver.hpp>
+
+#include "driver_errors.hpp"
 
 namespace tidemark::gpu::detail {
 
@@ -22,12 +25,17 @@ namespace tidemark::gpu::detail {
 /// ended. @pre the stream's device is current.
 [[nodiscard]] status wait_for(driver& driver, stream_handle last_used_on) noexcept;
 
-/// As `wait_behind`. @return whether it succeeded; if not, a warning says that so many bytes of `resource`
-/// are lost. @pre the stream's device is current.
-[[nodiscard]] bool put_behind(driver& driver, stream_handle stream, event_handle event, char const* resource,
-                              std::size_t bytes) noexcept;
-[[nodiscard]] bool put_behind(driver& driver, stream_handle stream, stream_handle last_used_on,
-                              char const* resource, std::size_t bytes) noexcept;
+/// As `wait_behind` an event or a stream. @return whether it succeeded; if not, a warning says that so many bytes of
+/// `resource` are lost. @pre the stream's device is current.
+template <class Handle>
+[[nodiscard]] bool put_behind(driver& driver, stream_handle stream, Handle last_use, char const* resource,
+                              std::size_t bytes) noexcept {
+  const status waited = wait_behind(driver, stream, last_use);
+  if (waited == status::success) return true;
+  constexpr bool is_event = std::is_same_v<Handle, event_handle>;
+  report_lost(driver, resource, is_event ? "cuEventSynchronize" : "cuStreamSynchronize", waited, bytes);
+  return false;
+}
 
 /// Reports a violation (`violation_kind::open_capture`) if the wait at the end of a scope has failed.
 void require_waited(driver& driver, char const* resource, status waited) noexcept;

@@ -8,7 +8,6 @@
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
-#include <tidemark/cuda/driver/detail/unique_handle.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/graph/graph_errors.hpp>

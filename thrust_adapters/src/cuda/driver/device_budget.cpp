@@ -21,8 +21,8 @@ thread_local bool is_asking = false;
 device_budget::relief_pause::relief_pause() noexcept : before_{std::exchange(is_asking, true)} {}
 device_budget::relief_pause::~relief_pause() { is_asking = before_; }
 
-device_budget::subscription device_budget::subscribe(std::function<bool()> call, giver kind) {
-  auto made = std::make_shared<entry>(std::move(call), kind);
+device_budget::subscription device_budget::add_member(std::function<bool()> give_back, giver kind) {
+  auto made = std::make_shared<entry>(std::move(give_back), kind);
   const std::scoped_lock lock{mutex_};
   entries_.push_back(made);
   subscription result;

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
@@ -56,6 +58,24 @@ void report_lost(driver& driver, char const* resource, char const* call, status 
       warning_kind::refused_return, resource,
       "%s: %zu bytes are lost, because the driver did not free them: %s: %s (%s)", resource, bytes, call,
       driver.error_name(result), driver.error_string(result));
+}
+
+void report_lost_in_capture(char const* resource, std::size_t bytes) noexcept {
+  tidemark::detail::report_violation(violation_kind::open_capture, resource,
+                                     "%s: destroyed while its stream is capturing: %zu bytes are lost, "
+                                     "because a wait for their work would invalidate the capture",
+                                     resource, bytes);
+}
+
+byte_range reserve_addresses(driver& driver, std::size_t least_bytes, std::size_t most_bytes,
+                             std::size_t unit_bytes) {
+  return tidemark::detail::reserve_by_halves(least_bytes, most_bytes, [&](std::size_t bytes) -> byte_range {
+    byte_range reserved;
+    const status result = driver.reserve(tidemark::detail::align_up(bytes, unit_bytes), unit_bytes, reserved);
+    if (result == status::out_of_memory) return {};
+    require_success(driver, "cuMemAddressReserve", result);
+    return reserved;
+  });
 }
 
 }  // namespace tidemark::gpu::detail

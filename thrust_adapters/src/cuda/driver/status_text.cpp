@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of results without a driver.
+// Names of results without a driver, and the exception that has them.
 #include <algorithm>
+#include <cstdio>
 #include <iterator>
 
+#include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
-namespace tidemark::gpu {
+namespace tidemark {
+namespace gpu {
 namespace {
 
 struct text {
@@ -62,4 +65,12 @@ text const& of(status result) noexcept {
 char const* driver::error_name(status result) noexcept { return of(result).name; }
 char const* driver::error_string(status result) noexcept { return of(result).string; }
 
-}  // namespace tidemark::gpu
+}  // namespace gpu
+
+cuda_error::cuda_error(gpu::driver& driver, char const* call, gpu::status result) noexcept
+    : status_{result}, name_{driver.error_name(result)}, string_{driver.error_string(result)} {
+  std::snprintf(call_, sizeof call_, "%s", call);
+  std::snprintf(message_, sizeof message_, "%s: %s (%s)", call_, name_, string_);
+}
+
+}  // namespace tidemark

@@ -89,6 +89,9 @@ auto const& entry_of(char const* name) noexcept {
   return found;
 }
 
+// The toolkit's headers define some names as macros of versioned ones; `#function` is the name as written.
+#define TIDEMARK_ENTRY(function) entry_of<function>(#function)  // NOLINT(cppcoreguidelines-macro-usage)
+
 CUmemAllocationProp pinned_as(memory_properties const& wanted) noexcept {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -118,8 +121,7 @@ struct access_list {
 class real_driver final : public driver {
  public:
   status device_count(int& count) noexcept override {
-    const status begun = initialize();
-    return begun == status::success ? entry_of<cuDeviceGetCount>("cuDeviceGetCount")(&count) : begun;
+    return in_any_context(TIDEMARK_ENTRY(cuDeviceGetCount), &count);
   }
   status make_current(device_number device) noexcept override {
     if (device < 0 || static_cast<std::size_t>(device) >= primary_.size()) return status::invalid_device;
@@ -127,8 +129,7 @@ class real_driver final : public driver {
     CUcontext context = known.load(std::memory_order_acquire);
     if (context == nullptr) {
       status made = initialize();
-      if (made == status::success)
-        made = entry_of<cuDevicePrimaryCtxRetain>("cuDevicePrimaryCtxRetain")(&context, device);
+      if (made == status::success) made = TIDEMARK_ENTRY(cuDevicePrimaryCtxRetain)(&context, device);
       if (made != status::success) return made;
       known.store(context, std::memory_order_release);  // retained until the process ends
     }
@@ -139,77 +140,69 @@ class real_driver final : public driver {
     context_handle context = nullptr;
     const status asked = current_context(context);
     if (asked != status::success) return asked;
-    if (context != nullptr) return entry_of<cuCtxGetDevice>("cuCtxGetDevice")(&device);
+    if (context != nullptr) return TIDEMARK_ENTRY(cuCtxGetDevice)(&device);
     device = 0;
     return status::success;
   }
   status current_context(context_handle& context) noexcept override {
     const status begun = initialize();
     if (begun != status::success) return begun;
-    return into<CUcontext>(context,
-                           [](CUcontext* now) { return entry_of<cuCtxGetCurrent>("cuCtxGetCurrent")(now); });
+    return into<CUcontext>(context, [](CUcontext* now) { return TIDEMARK_ENTRY(cuCtxGetCurrent)(now); });
   }
   status set_context(context_handle context) noexcept override {
-    return entry_of<cuCtxSetCurrent>("cuCtxSetCurrent")(context);
+    return TIDEMARK_ENTRY(cuCtxSetCurrent)(context);
   }
   status can_access_peer(device_number device, device_number owner, bool& can) noexcept override {
-    const status begun = initialize();
-    if (begun != status::success) return begun;
-    int answer = 0;
-    const status asked = entry_of<cuDeviceCanAccessPeer>("cuDeviceCanAccessPeer")(&answer, device, owner);
-    if (asked == status::success) can = answer != 0;
-    return asked;
+    return into<int>(can, [&](int* answer) {
+      return in_any_context(TIDEMARK_ENTRY(cuDeviceCanAccessPeer), answer, device, owner);
+    });
   }
-  status synchronize() noexcept override {
-    return in_context(entry_of<cuCtxSynchronize>("cuCtxSynchronize"));
-  }
+  status synchronize() noexcept override { return in_context(TIDEMARK_ENTRY(cuCtxSynchronize)); }
   status memory(memory_info& info) noexcept override {
     return into<memory_info>(info, [&](memory_info* now) {
-      return in_context(entry_of<cuMemGetInfo>("cuMemGetInfo"), &now->free_bytes, &now->total_bytes);
+      return in_context(TIDEMARK_ENTRY(cuMemGetInfo), &now->free_bytes, &now->total_bytes);
     });
   }
 
   status granularity(memory_properties const& wanted, std::size_t& bytes) noexcept override {
     const CUmemAllocationProp properties = pinned_as(wanted);
-    return in_any_context(entry_of<cuMemGetAllocationGranularity>("cuMemGetAllocationGranularity"), &bytes,
-                          &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    return in_any_context(TIDEMARK_ENTRY(cuMemGetAllocationGranularity), &bytes, &properties,
+                          CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   }
   status reserve(std::size_t bytes, std::size_t align, byte_range& range) noexcept override {
     CUdeviceptr first = 0;
-    const status result =
-        in_any_context(entry_of<cuMemAddressReserve>("cuMemAddressReserve"), &first, bytes, align, 0, 0);
+    const status result = in_any_context(TIDEMARK_ENTRY(cuMemAddressReserve), &first, bytes, align, 0, 0);
     if (result == status::success) range = {first, bytes};
     return result;
   }
   status free_reservation(byte_range range) noexcept override {
-    return in_any_context(entry_of<cuMemAddressFree>("cuMemAddressFree"), range.begin, range.size);
+    return in_any_context(TIDEMARK_ENTRY(cuMemAddressFree), range.begin, range.size);
   }
   status create(memory_properties const& wanted, std::size_t bytes,
                 physical_handle& handle) noexcept override {
     const CUmemAllocationProp properties = pinned_as(wanted);
-    return in_any_context(entry_of<cuMemCreate>("cuMemCreate"), &handle, bytes, &properties, 0);
+    return in_any_context(TIDEMARK_ENTRY(cuMemCreate), &handle, bytes, &properties, 0);
   }
   status release(physical_handle handle) noexcept override {
-    return in_any_context(entry_of<cuMemRelease>("cuMemRelease"), handle);
+    return in_any_context(TIDEMARK_ENTRY(cuMemRelease), handle);
   }
   status map(byte_range range, physical_handle handle) noexcept override {
-    return in_any_context(entry_of<cuMemMap>("cuMemMap"), range.begin, range.size, 0, handle, 0);
+    return in_any_context(TIDEMARK_ENTRY(cuMemMap), range.begin, range.size, 0, handle, 0);
   }
   status unmap(byte_range range) noexcept override {
-    return in_any_context(entry_of<cuMemUnmap>("cuMemUnmap"), range.begin, range.size);
+    return in_any_context(TIDEMARK_ENTRY(cuMemUnmap), range.begin, range.size);
   }
   status allow_access(byte_range range, device_set devices) noexcept override {
     const access_list access{devices};
-    return in_any_context(entry_of<cuMemSetAccess>("cuMemSetAccess"), range.begin, range.size,
-                          access.entries.data(), access.count);
+    return in_any_context(TIDEMARK_ENTRY(cuMemSetAccess), range.begin, range.size, access.entries.data(),
+                          access.count);
   }
   status export_handle(physical_handle handle, handle_type type, shareable_handle& shared) noexcept override {
     shareable_handle made{.type = type};
     void* const to =
         type == handle_type::fabric ? static_cast<void*>(made.fabric.data()) : &made.file_descriptor;
-    const status result =
-        in_any_context(entry_of<cuMemExportToShareableHandle>("cuMemExportToShareableHandle"), to, handle,
-                       static_cast<CUmemAllocationHandleType>(type), 0);
+    const status result = in_any_context(TIDEMARK_ENTRY(cuMemExportToShareableHandle), to, handle,
+                                         static_cast<CUmemAllocationHandleType>(type), 0);
     if (result == status::success) shared = made;
     return result;
   }
@@ -218,35 +211,30 @@ class real_driver final : public driver {
     // A file descriptor is passed as the pointer itself.
     auto* const number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shared.file_descriptor));
     return into<CUmemGenericAllocationHandle>(handle, [&](CUmemGenericAllocationHandle* imported) {
-      return in_any_context(entry_of<cuMemImportFromShareableHandle>("cuMemImportFromShareableHandle"),
-                            imported,
+      return in_any_context(TIDEMARK_ENTRY(cuMemImportFromShareableHandle), imported,
                             shared.type == handle_type::fabric ? static_cast<void*>(fabric.data()) : number,
                             static_cast<CUmemAllocationHandleType>(shared.type));
     });
   }
 
   status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
-    return into<CUdeviceptr>(block, [&](CUdeviceptr* first) {
-      return in_context(entry_of<cuMemAlloc>("cuMemAlloc"), first, bytes);
-    });
+    return into<CUdeviceptr>(
+        block, [&](CUdeviceptr* first) { return in_context(TIDEMARK_ENTRY(cuMemAlloc), first, bytes); });
   }
-  status free(std::uintptr_t block) noexcept override {
-    return in_context(entry_of<cuMemFree>("cuMemFree"), block);
-  }
+  status free(std::uintptr_t block) noexcept override { return in_context(TIDEMARK_ENTRY(cuMemFree), block); }
   status allocate_managed(std::size_t bytes, std::uintptr_t& block) noexcept override {
     return into<CUdeviceptr>(block, [&](CUdeviceptr* first) {
-      return in_context(entry_of<cuMemAllocManaged>("cuMemAllocManaged"), first, bytes, CU_MEM_ATTACH_GLOBAL);
+      return in_context(TIDEMARK_ENTRY(cuMemAllocManaged), first, bytes, CU_MEM_ATTACH_GLOBAL);
     });
   }
   status allocate_pinned(std::size_t bytes, std::uintptr_t& block) noexcept override {
     void* first = nullptr;
-    const status result =
-        in_context(entry_of<cuMemHostAlloc>("cuMemHostAlloc"), &first, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    const status result = in_context(TIDEMARK_ENTRY(cuMemHostAlloc), &first, bytes, CU_MEMHOSTALLOC_PORTABLE);
     if (result == status::success) block = reinterpret_cast<std::uintptr_t>(first);
     return result;
   }
   status free_pinned(std::uintptr_t block) noexcept override {
-    return in_context(entry_of<cuMemFreeHost>("cuMemFreeHost"), reinterpret_cast<void*>(block));
+    return in_context(TIDEMARK_ENTRY(cuMemFreeHost), reinterpret_cast<void*>(block));
   }
 
   status create_pool(memory_properties const& wanted, pool_handle& pool) noexcept override {
@@ -255,130 +243,122 @@ class real_driver final : public driver {
     properties.handleTypes = static_cast<CUmemAllocationHandleType>(wanted.exported_as);
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = wanted.device;
-    return in_any_context(entry_of<cuMemPoolCreate>("cuMemPoolCreate"), &pool, &properties);
+    return in_any_context(TIDEMARK_ENTRY(cuMemPoolCreate), &pool, &properties);
   }
   status destroy_pool(pool_handle pool) noexcept override {
-    return in_any_context(entry_of<cuMemPoolDestroy>("cuMemPoolDestroy"), pool);
+    return in_any_context(TIDEMARK_ENTRY(cuMemPoolDestroy), pool);
   }
   status set_release_threshold(pool_handle pool, std::size_t bytes) noexcept override {
     cuuint64_t threshold = bytes;
-    return in_any_context(entry_of<cuMemPoolSetAttribute>("cuMemPoolSetAttribute"), pool,
-                          CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+    return in_any_context(TIDEMARK_ENTRY(cuMemPoolSetAttribute), pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                          &threshold);
   }
   status pool_reserved_bytes(pool_handle pool, std::size_t& bytes) noexcept override {
     return into<cuuint64_t>(bytes, [&](cuuint64_t* reserved) {
-      return in_any_context(entry_of<cuMemPoolGetAttribute>("cuMemPoolGetAttribute"), pool,
-                            CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved);
+      return in_any_context(TIDEMARK_ENTRY(cuMemPoolGetAttribute), pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                            reserved);
     });
   }
   status set_pool_access(pool_handle pool, device_set devices) noexcept override {
     const access_list access{devices};
-    return in_any_context(entry_of<cuMemPoolSetAccess>("cuMemPoolSetAccess"), pool, access.entries.data(),
-                          access.count);
+    return in_any_context(TIDEMARK_ENTRY(cuMemPoolSetAccess), pool, access.entries.data(), access.count);
   }
   status trim_pool(pool_handle pool, std::size_t keep_bytes) noexcept override {
-    return in_any_context(entry_of<cuMemPoolTrimTo>("cuMemPoolTrimTo"), pool, keep_bytes);
+    return in_any_context(TIDEMARK_ENTRY(cuMemPoolTrimTo), pool, keep_bytes);
   }
   status allocate_async(std::size_t bytes, pool_handle pool, stream_handle stream,
                         std::uintptr_t& block) noexcept override {
     return into<CUdeviceptr>(block, [&](CUdeviceptr* first) {
-      return in_context(entry_of<cuMemAllocFromPoolAsync>("cuMemAllocFromPoolAsync"), first, bytes, pool,
-                        stream);
+      return in_context(TIDEMARK_ENTRY(cuMemAllocFromPoolAsync), first, bytes, pool, stream);
     });
   }
   status free_async(std::uintptr_t block, stream_handle stream) noexcept override {
-    return in_context(entry_of<cuMemFreeAsync>("cuMemFreeAsync"), block, stream);
+    return in_context(TIDEMARK_ENTRY(cuMemFreeAsync), block, stream);
   }
 
   status create_stream(stream_handle& stream) noexcept override {
-    return in_context(entry_of<cuStreamCreate>("cuStreamCreate"), &stream, CU_STREAM_NON_BLOCKING);
+    return in_context(TIDEMARK_ENTRY(cuStreamCreate), &stream, CU_STREAM_NON_BLOCKING);
   }
   status destroy_stream(stream_handle stream) noexcept override {
-    return in_context(entry_of<cuStreamDestroy>("cuStreamDestroy"), stream);
+    return in_context(TIDEMARK_ENTRY(cuStreamDestroy), stream);
   }
   status context_of(stream_handle stream, context_handle& context) noexcept override {
-    return into<CUcontext>(context, [&](CUcontext* found) {
-      return in_context(entry_of<cuStreamGetCtx>("cuStreamGetCtx"), stream, found);
-    });
+    return into<CUcontext>(
+        context, [&](CUcontext* found) { return in_context(TIDEMARK_ENTRY(cuStreamGetCtx), stream, found); });
   }
   status synchronize(stream_handle stream) noexcept override {
-    return in_context(entry_of<cuStreamSynchronize>("cuStreamSynchronize"), stream);
+    return in_context(TIDEMARK_ENTRY(cuStreamSynchronize), stream);
   }
   status wait(stream_handle stream, event_handle event) noexcept override {
-    return in_context(entry_of<cuStreamWaitEvent>("cuStreamWaitEvent"), stream, event, 0);
+    return in_context(TIDEMARK_ENTRY(cuStreamWaitEvent), stream, event, 0);
   }
   status create_event(event_handle& event) noexcept override {
-    return in_context(entry_of<cuEventCreate>("cuEventCreate"), &event, CU_EVENT_DISABLE_TIMING);
+    return in_context(TIDEMARK_ENTRY(cuEventCreate), &event, CU_EVENT_DISABLE_TIMING);
   }
   status destroy_event(event_handle event) noexcept override {
-    return in_context(entry_of<cuEventDestroy>("cuEventDestroy"), event);
+    return in_context(TIDEMARK_ENTRY(cuEventDestroy), event);
   }
   status record(event_handle event, stream_handle stream) noexcept override {
-    return in_context(entry_of<cuEventRecord>("cuEventRecord"), event, stream);
+    return in_context(TIDEMARK_ENTRY(cuEventRecord), event, stream);
   }
   status query(event_handle event) noexcept override {
-    return in_context(entry_of<cuEventQuery>("cuEventQuery"), event);
+    return in_context(TIDEMARK_ENTRY(cuEventQuery), event);
   }
   status synchronize(event_handle event) noexcept override {
-    return in_context(entry_of<cuEventSynchronize>("cuEventSynchronize"), event);
+    return in_context(TIDEMARK_ENTRY(cuEventSynchronize), event);
   }
   status launch_on_host(stream_handle stream, void (*function)(void*), void* argument) noexcept override {
-    return in_context(entry_of<cuLaunchHostFunc>("cuLaunchHostFunc"), stream, function, argument);
+    return in_context(TIDEMARK_ENTRY(cuLaunchHostFunc), stream, function, argument);
   }
 
   status begin_capture(stream_handle stream, capture_mode mode) noexcept override {
-    return in_context(entry_of<cuStreamBeginCapture>("cuStreamBeginCapture"), stream,
-                      static_cast<CUstreamCaptureMode>(mode));
+    return in_context(TIDEMARK_ENTRY(cuStreamBeginCapture), stream, static_cast<CUstreamCaptureMode>(mode));
   }
   status end_capture(stream_handle stream, graph_handle& graph) noexcept override {
     return into<CUgraph>(graph, [&](CUgraph* captured) {
-      return in_context(entry_of<cuStreamEndCapture>("cuStreamEndCapture"), stream, captured);
+      return in_context(TIDEMARK_ENTRY(cuStreamEndCapture), stream, captured);
     });
   }
   status is_capturing(stream_handle stream, bool& capturing) noexcept override {
     CUstreamCaptureStatus now{};
-    const status result = in_context(entry_of<cuStreamIsCapturing>("cuStreamIsCapturing"), stream, &now);
+    const status result = in_context(TIDEMARK_ENTRY(cuStreamIsCapturing), stream, &now);
     if (result == status::success) capturing = now != CU_STREAM_CAPTURE_STATUS_NONE;
     return result;
   }
   status exchange_capture_mode(capture_mode& mode) noexcept override {
-    const status begun = initialize();
-    if (begun != status::success) return begun;
     auto exchanged = static_cast<CUstreamCaptureMode>(mode);
-    const status result =
-        entry_of<cuThreadExchangeStreamCaptureMode>("cuThreadExchangeStreamCaptureMode")(&exchanged);
+    const status result = in_any_context(TIDEMARK_ENTRY(cuThreadExchangeStreamCaptureMode), &exchanged);
     if (result == status::success) mode = static_cast<capture_mode>(exchanged);
     return result;
   }
   status node_count(graph_handle graph, std::size_t& nodes) noexcept override {
-    return in_context(entry_of<cuGraphGetNodes>("cuGraphGetNodes"), graph, nullptr, &nodes);
+    return in_context(TIDEMARK_ENTRY(cuGraphGetNodes), graph, nullptr, &nodes);
   }
   status instantiate(graph_handle graph, executable_handle& executable) noexcept override {
-    return in_context(entry_of<cuGraphInstantiateWithFlags>("cuGraphInstantiateWithFlags"), &executable,
-                      graph, 0);
+    return in_context(TIDEMARK_ENTRY(cuGraphInstantiateWithFlags), &executable, graph, 0);
   }
   status update(executable_handle executable, graph_handle graph) noexcept override {
     CUgraphExecUpdateResultInfo difference{};  // must not be null
-    return in_context(entry_of<cuGraphExecUpdate>("cuGraphExecUpdate"), executable, graph, &difference);
+    return in_context(TIDEMARK_ENTRY(cuGraphExecUpdate), executable, graph, &difference);
   }
   status launch(executable_handle executable, stream_handle stream) noexcept override {
-    return in_context(entry_of<cuGraphLaunch>("cuGraphLaunch"), executable, stream);
+    return in_context(TIDEMARK_ENTRY(cuGraphLaunch), executable, stream);
   }
   status destroy_executable(executable_handle executable) noexcept override {
-    return in_context(entry_of<cuGraphExecDestroy>("cuGraphExecDestroy"), executable);
+    return in_context(TIDEMARK_ENTRY(cuGraphExecDestroy), executable);
   }
   status destroy_graph(graph_handle graph) noexcept override {
-    return in_context(entry_of<cuGraphDestroy>("cuGraphDestroy"), graph);
+    return in_context(TIDEMARK_ENTRY(cuGraphDestroy), graph);
   }
 
   char const* error_name(status result) noexcept override {
     char const* text = nullptr;
-    (void)entry_of<cuGetErrorName>("cuGetErrorName")(static_cast<CUresult>(result), &text);
+    (void)TIDEMARK_ENTRY(cuGetErrorName)(static_cast<CUresult>(result), &text);
     return text != nullptr ? text : driver::error_name(result);
   }
   char const* error_string(status result) noexcept override {
     char const* text = nullptr;
-    (void)entry_of<cuGetErrorString>("cuGetErrorString")(static_cast<CUresult>(result), &text);
+    (void)TIDEMARK_ENTRY(cuGetErrorString)(static_cast<CUresult>(result), &text);
     return text != nullptr ? text : driver::error_string(result);
   }
 
@@ -386,7 +366,7 @@ class real_driver final : public driver {
   // After a fork the child's first other call reports that the driver is not initialised there.
   status initialize() noexcept {
     if (is_initialized_.load(std::memory_order_acquire)) return status::success;
-    const status begun = entry_of<cuInit>("cuInit")(0);
+    const status begun = TIDEMARK_ENTRY(cuInit)(0);
     if (begun == status::success) is_initialized_.store(true, std::memory_order_release);
     return begun;
   }
@@ -415,7 +395,7 @@ class real_driver final : public driver {
   static status into(Out& out, Call call) noexcept {
     Result made{};
     const status result = call(&made);
-    if (result == status::success) out = made;
+    if (result == status::success) out = static_cast<Out>(made);
     return result;
   }
 

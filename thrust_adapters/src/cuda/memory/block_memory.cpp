@@ -4,14 +4,53 @@
 #include <algorithm>
 #include <limits>
 
+#include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
+#include <tidemark/cuda/memory/block_resource.hpp>
 
 #include "../driver/behind_event.hpp"
 #include "../driver/driver_errors.hpp"
-#include "driver_block.hpp"
 
 namespace tidemark::gpu {
+namespace {
+
+using detail::on_device, detail::outcome;
+
+/// A kind's name in messages, and its calls with their names.
+struct block_calls {
+  char const* name;
+  char const* allocating;
+  status (driver::*allocate)(std::size_t, std::uintptr_t&) noexcept;
+  char const* freeing;
+  status (driver::*free)(std::uintptr_t) noexcept;
+};
+
+constexpr block_calls calls_by_kind[] = {
+    {"device memory", "cuMemAlloc", &driver::allocate, "cuMemFree", &driver::free},
+    {"pinned memory", "cuMemHostAlloc", &driver::allocate_pinned, "cuMemFreeHost", &driver::free_pinned},
+    {"managed memory", "cuMemAllocManaged", &driver::allocate_managed, "cuMemFree", &driver::free}};
+template <block_kind Kind>
+constexpr block_calls calls_of = calls_by_kind[static_cast<int>(Kind)];
+
+/// A block of a device.
+[[nodiscard]] outcome allocate_block(block_calls const& calls, driver& driver, device_number device,
+                                     std::size_t bytes, std::uintptr_t& block) noexcept {
+  const on_device here{driver, device};
+  if (here.result() != status::success) return {here.result(), calls.allocating};
+  return {(driver.*calls.allocate)(bytes, block), calls.allocating};
+}
+/// Frees it, also during a capture.
+[[nodiscard]] outcome free_block(block_calls const& calls, driver& driver, device_number device,
+                                 std::uintptr_t block) noexcept {
+  // The driver knows the block by its address even if its device could not be made current.
+  const on_device here{driver, device};
+  return {(driver.*calls.free)(block), calls.freeing};
+}
+
+}  // namespace
+
+// ---- as an arena's memory ------------------------------------------------------------------------------------
 
 template <block_kind Kind>
 byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
@@ -23,15 +62,14 @@ byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_
     require_success(*driver_, "cuCtxGetDevice", found);
   }
   std::uintptr_t first = 0;
-  const auto take = [&]() -> detail::outcome {
+  const auto take = [&]() -> outcome {
     device_budget::claim claim{driver_->budget(device_), Kind != block_kind::pinned ? bytes : 0};
     if (Kind != block_kind::pinned && !claim.is_allowed()) return {status::out_of_memory, ""};
-    const detail::outcome taken =
-        detail::allocate_block(detail::calls_of<Kind>, *driver_, device_, bytes, first);
+    const outcome taken = gpu::allocate_block(calls_of<Kind>, *driver_, device_, bytes, first);
     if (taken.good()) claim.keep();
     return taken;
   };
-  detail::outcome taken = take();
+  outcome taken = take();
   if (taken.result == status::out_of_memory && Kind != block_kind::pinned &&
       driver_->budget(device_).relieve())
     taken = take();
@@ -44,28 +82,61 @@ byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_
 template <block_kind Kind>
 void basic_block_memory<Kind>::release(byte_range range) noexcept {
   block_ = {};
-  const detail::outcome freed = detail::free_block(detail::calls_of<Kind>, *driver_, device_, range.begin);
+  const outcome freed = gpu::free_block(calls_of<Kind>, *driver_, device_, range.begin);
   if (freed.good()) {
     if (Kind != block_kind::pinned) driver_->budget(device_).give(range.size);
     return;
   }
-  detail::report_lost(*driver_, detail::calls_of<Kind>.name, freed.call, freed.result, range.size);
+  detail::report_lost(*driver_, calls_of<Kind>.name, freed.call, freed.result, range.size);
 }
 
 template <block_kind Kind>
 void basic_block_memory<Kind>::wait_before_reuse(event_handle event) noexcept {
-  detail::require_waited(*driver_, detail::calls_of<Kind>.name, detail::wait_for(*driver_, event));
+  detail::require_waited(*driver_, calls_of<Kind>.name, detail::wait_for(*driver_, event));
 }
 
 template <block_kind Kind>
 void basic_block_memory<Kind>::wait_before_reuse(stream_handle last_used_on) noexcept {
   if (device_ < 0) return;  // there was no block to use
-  const detail::on_device here{*driver_, device_};
-  detail::require_waited(*driver_, detail::calls_of<Kind>.name, detail::wait_for(*driver_, last_used_on));
+  const on_device here{*driver_, device_};
+  detail::require_waited(*driver_, calls_of<Kind>.name, detail::wait_for(*driver_, last_used_on));
 }
 
 template class basic_block_memory<block_kind::device>;
 template class basic_block_memory<block_kind::pinned>;
 template class basic_block_memory<block_kind::managed>;
+
+// ---- as a resource -------------------------------------------------------------------------------------------
+
+template <block_kind Kind>
+block_resource<Kind>::block_resource(block_resource_options const& options, driver& driver)
+    : driver_resource{"block_resource",
+                      options.name != nullptr ? options.name : calls_of<Kind>.name,
+                      options.device,
+                      driver,
+                      Kind == block_kind::pinned ? counting::none : counting::counted,
+                      check_level >= 1} {}
+
+template <block_kind Kind>
+outcome block_resource<Kind>::allocate_block(std::size_t bytes, std::uintptr_t& block) noexcept {
+  return gpu::allocate_block(calls_of<Kind>, *driver_, device(), bytes, block);
+}
+
+template <block_kind Kind>
+outcome block_resource<Kind>::free_block(std::uintptr_t block, std::size_t) noexcept {
+  return gpu::free_block(calls_of<Kind>, *driver_, device(), block);
+}
+
+// The driver has no number for memory that is not the device's.
+template <block_kind Kind>
+std::size_t block_resource<Kind>::largest_bytes() const noexcept {
+  if constexpr (Kind != block_kind::device) return exhaustion_report::unknown_bytes;
+  const on_device here{*driver_, device()};
+  return here.result() == status::success ? detail::free_bytes(*driver_) : exhaustion_report::unknown_bytes;
+}
+
+template class block_resource<block_kind::device>;
+template class block_resource<block_kind::pinned>;
+template class block_resource<block_kind::managed>;
 
 }  // namespace tidemark::gpu

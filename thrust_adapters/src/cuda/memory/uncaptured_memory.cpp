@@ -80,13 +80,14 @@ outcome uncaptured_memory::allocate_mapped(std::size_t bytes, std::uintptr_t& bl
   const std::size_t size = tidemark::detail::align_up(bytes, default_alignment);
   block = allocate_in_chunk(size);
   if (block != 0) return {};
-  if (!maps_all_ && !driver_->maps_during_captures(device())) {
+  const auto refuse = [&](char const* because) {
     throw out_of_memory{{.resource = name(),
                          .requested_bytes = bytes,
                          .alignment = default_alignment,
                          .largest_bytes = exhaustion_report::unknown_bytes,
-                         .because = "a stream is capturing, and the driver maps no memory meanwhile"}};
-  }
+                         .because = because}};
+  };
+  if (!maps_all_ && !driver_->maps_during_captures(device())) refuse(no_mapping_in_captures);
   std::size_t wanted = size;
   if (!maps_all_) {
     const std::scoped_lock lock{chunks_mutex_};
@@ -99,13 +100,7 @@ outcome uncaptured_memory::allocate_mapped(std::size_t bytes, std::uintptr_t& bl
       virtual_memory{virtual_memory_options{.device = device(), .stream = stream_}, *driver_});
   const byte_range range = added.space.reserve(size, wanted);
   const std::size_t committed = range.empty() ? 0 : added.space.commit(range, size);
-  if (committed == 0) {
-    throw out_of_memory{{.resource = name(),
-                         .requested_bytes = bytes,
-                         .alignment = default_alignment,
-                         .largest_bytes = exhaustion_report::unknown_bytes,
-                         .because = added.space.refusal()}};
-  }
+  if (committed == 0) refuse(added.space.refusal());
   added.range = {range.begin, committed};
   added.used_bytes = size;
   added.live_blocks = 1;

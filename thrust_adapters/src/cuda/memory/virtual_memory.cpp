@@ -69,17 +69,9 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
   if (whole_) return reserve_whole(least_bytes, wanted_bytes);
   ranges_.reserve(ranges_.size() + 1);
   const std::size_t least = tidemark::detail::align_up(std::max<std::size_t>(least_bytes, 1), unit_bytes_);
-  const byte_range range =
-      tidemark::detail::reserve_by_halves(least, wanted_bytes, [&](std::size_t bytes) -> byte_range {
-        byte_range reserved;
-        const status result =
-            driver_->reserve(tidemark::detail::align_up(bytes, unit_bytes_), unit_bytes_, reserved);
-        if (result == status::out_of_memory) return {};
-        require_success(*driver_, "cuMemAddressReserve", result);
-        return reserved;
-      });
+  const byte_range range = detail::reserve_addresses(*driver_, least, wanted_bytes, unit_bytes_);
   if (range.empty()) {
-    refusal_ = "the driver has no addresses left: reserve less, or raise RLIMIT_AS (ulimit -v)";
+    refusal_ = detail::no_addresses;
     return {};
   }
   ranges_.emplace_back(*driver_, *budget_, memory_, accessible_from_, unit_bytes_, handle_bytes_max_, range);
@@ -299,7 +291,7 @@ bool virtual_memory::is_ready(detail::on_device const& here) noexcept {
 void virtual_memory::set_refusal(status result) noexcept {
   // The default stream returns `implicit` if a capturing stream waits for it.
   if (result == status::capture_unsupported || result == status::capture_implicit) {
-    refusal_ = "a stream is capturing, and the driver maps no memory meanwhile";
+    refusal_ = detail::no_mapping_in_captures;
   } else if (result != status::out_of_memory) {
     refusal_ = driver_->error_name(result);
   } else {
@@ -376,10 +368,7 @@ void virtual_memory::free_all() noexcept {
     addresses += range.range().size;
   }
   if (allowed.result == status::capture_unsupported) {
-    tidemark::detail::report_violation(violation_kind::open_capture, device_memory_name,
-                                       "%s: destroyed while its stream is capturing: %zu bytes are lost, "
-                                       "because a wait for their work would invalidate the capture",
-                                       device_memory_name, bytes);
+    detail::report_lost_in_capture(device_memory_name, bytes);
   } else {
     detail::report_lost(*driver_, bytes != 0 ? device_memory_name : "addresses of a device", freed.call,
                         freed.result, bytes != 0 ? bytes : addresses);

@@ -41,14 +41,8 @@ nccl_memory::~nccl_memory() {
   std::size_t bytes = 0;
   for (block const& left : blocks_) bytes += left.range.size;
   if (bytes == 0) return;
-  if (freed.result != status::capture_isolation) {
-    detail::report_lost(*driver_, nccl_memory_name, freed.call, freed.result, bytes);
-    return;
-  }
-  tidemark::detail::report_violation(violation_kind::open_capture, nccl_memory_name,
-                                     "%s: destroyed while its stream is capturing: %zu bytes are lost, "
-                                     "because a wait for their work would invalidate the capture",
-                                     nccl_memory_name, bytes);
+  if (freed.result == status::capture_isolation) detail::report_lost_in_capture(nccl_memory_name, bytes);
+  else detail::report_lost(*driver_, nccl_memory_name, freed.call, freed.result, bytes);
 }
 
 byte_range nccl_memory::reserve(std::size_t least_bytes, std::size_t wanted_bytes) {

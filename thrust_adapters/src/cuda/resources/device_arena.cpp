@@ -2,11 +2,14 @@
 // The arenas of the device part, instantiated once for all its users.
 #include <tidemark/cuda/resources/device_arena.hpp>
 
+#include <tidemark/cuda/resources/device_planned_arena.hpp>
+
 namespace tidemark {
 
 template class detail::arena_state<gpu::virtual_memory>;
 template class detail::arena_state<gpu::device_memory>;
 template class detail::arena_state<gpu::pinned_memory>;
 template class detail::arena_state<gpu::managed_memory>;
+template class basic_planned_arena<gpu::virtual_memory>;
 
 }  // namespace tidemark

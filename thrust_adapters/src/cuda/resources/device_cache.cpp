@@ -9,7 +9,6 @@
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
-#include <tidemark/cuda/resources/detail/ordered_upstream.hpp>
 #include <tidemark/pool/byte_cap.hpp>
 
 #include "../driver/driver_errors.hpp"

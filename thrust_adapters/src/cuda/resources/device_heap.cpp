@@ -15,10 +15,10 @@
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/memory/detail/whole_allocations.hpp>
-#include <tidemark/cuda/resources/detail/ordered_upstream.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 
 #include "../driver/driver_errors.hpp"
+#include "completed_options.hpp"
 
 namespace tidemark::gpu::detail {
 namespace {
@@ -45,11 +45,6 @@ constexpr int places_tried = 16;
 constexpr int marks_after_need = 16;
 constexpr std::size_t least_units_per_mark = 8;
 constexpr std::size_t max_chunk_bytes = 64 * MiB;
-
-constexpr char const* no_mapping_in_captures =
-    "a stream is capturing, and the driver maps no memory meanwhile";
-constexpr char const* no_addresses =
-    "the driver has no addresses left: reserve less, or raise RLIMIT_AS (ulimit -v)";
 
 }  // namespace
 
@@ -350,14 +345,7 @@ device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_
 bool device_heap::add_reservation(std::size_t bytes) {
   if (bytes > std::numeric_limits<std::size_t>::max() / 2) return false;
   const std::size_t most = (keeps_addresses_ ? 1 : addresses_per_byte_of_memory) * total_bytes_;
-  const byte_range range = tidemark::detail::reserve_by_halves(
-      align_up(bytes, unit_bytes_), most, [&](std::size_t wanted) -> byte_range {
-        byte_range reserved;
-        const status result = driver_->reserve(align_up(wanted, unit_bytes_), unit_bytes_, reserved);
-        if (result == status::out_of_memory) return {};
-        require_success(*driver_, "cuMemAddressReserve", result);
-        return reserved;
-      });
+  const byte_range range = reserve_addresses(*driver_, align_up(bytes, unit_bytes_), most, unit_bytes_);
   if (range.empty()) return false;
   try {
     ranges_.add(range, false);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/cuda/resources/detail/ordered_upstream.hpp>
-
-#include <tidemark/cuda/driver/detail/stream_ordered.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/cuda/memory/async_resource.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
 #include <tidemark/cuda/resources/device_cache.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
+
+#include "completed_options.hpp"
 
 namespace tidemark::gpu::detail {
 namespace {

@@ -86,6 +86,17 @@ class device_budget {
   /// pool.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
 
+ private:
+  // Ends a subscription or the membership of a pool.
+  struct ender {
+    device_budget* of;
+    template <class Ended>
+    void operator()(Ended const* ended) const noexcept {
+      of->end(ended);
+    }
+  };
+
+ public:
   /// Order of relief: resources, users of the driver's pools and the pools, callbacks.
   enum class giver { resource, pool_user, callback };
 
@@ -103,10 +114,6 @@ class device_budget {
       giver kind;
       tidemark::detail::callback_gate gate = {};
     };
-    struct ender {
-      device_budget* of;
-      void operator()(entry const* ended) const noexcept { of->end(ended); }
-    };
     std::unique_ptr<entry const, ender> entry_;
   };
 
@@ -117,7 +124,7 @@ class device_budget {
   /// called without locks of tidemark's, but for those of the resources below which memory runs out.
   /// @throws std::bad_alloc.
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
-    return subscribe(std::move(callback), giver::callback);
+    return add_member(std::move(callback), giver::callback);
   }
   /// Asks resources, trims the driver's pools and asks callbacks, in that order, but for `asking`. @return
   /// whether any may have freed something. Waits for work on the streams of caches and pools.
@@ -143,9 +150,7 @@ class device_budget {
   /// A resource that gives memory back, or a user of pools that makes its blocks free. Asked before
   /// callbacks.
   /// @throws std::bad_alloc.
-  [[nodiscard]] subscription add_member(std::function<bool()> give_back, giver kind = giver::resource) {
-    return subscribe(std::move(give_back), kind);
-  }
+  [[nodiscard]] subscription add_member(std::function<bool()> give_back, giver kind = giver::resource);
   /// All memory of a pool counts as long as this lives. Movable; a moved-from membership is empty.
   class pool_membership {
    public:
@@ -153,10 +158,6 @@ class device_budget {
 
    private:
     friend device_budget;
-    struct ender {
-      device_budget* of;
-      void operator()(detail::counted_pool const* ended) const noexcept { of->end(ended); }
-    };
     std::unique_ptr<detail::counted_pool const, ender> pool_;
   };
   /// @throws std::bad_alloc.
@@ -206,7 +207,6 @@ class device_budget {
 
  private:
   using entry = subscription::entry;
-  [[nodiscard]] subscription subscribe(std::function<bool()> call, giver kind);
   void end(entry const* ended) noexcept;
   void end(detail::counted_pool const* ended) noexcept;
   [[nodiscard]] static bool enter(entry& next) noexcept;

@@ -8,8 +8,7 @@
 #include <cstdint>
 
 #include <tidemark/core/byte_range.hpp>
-#include <tidemark/cuda/driver/detail/capture_probe.hpp>
-#include <tidemark/cuda/driver/detail/retired_executables.hpp>
+#include <tidemark/cuda/driver/detail/captures.hpp>
 #include <tidemark/cuda/driver/device_budget.hpp>
 #include <tidemark/cuda/driver/device_set.hpp>
 

@@ -6,7 +6,6 @@
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
-#include <tidemark/cuda/driver/detail/unique_handle.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
 namespace tidemark::gpu {

@@ -50,4 +50,18 @@ inline stream_handle const per_thread_stream = reinterpret_cast<stream_handle>(2
 /// Thread-safety: any thread. Not for fast paths: ten calls to the driver, twelve for two devices.
 [[nodiscard]] status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept;
 
+namespace detail {
+
+/// A second base of resources whose class a cache or pool above them cannot name, such as templates over the
+/// types of other libraries.
+class stream_ordered {
+ public:
+  /// Whether what is deallocated goes to later work of that stream only.
+  [[nodiscard]] virtual bool is_ordered_by(stream_handle stream) const noexcept = 0;
+
+ protected:
+  ~stream_ordered() = default;
+};
+
+}  // namespace detail
 }  // namespace tidemark::gpu

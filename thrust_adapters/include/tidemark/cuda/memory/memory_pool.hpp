@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include <tidemark/cuda/driver/detail/unique_handle.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
 namespace tidemark::gpu {

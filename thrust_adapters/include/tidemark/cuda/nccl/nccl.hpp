@@ -8,9 +8,12 @@
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/cuda/driver/device_set.hpp>
-#include <tidemark/cuda/nccl/detail/nccl_functions.hpp>
 
-namespace tidemark::gpu {
+// NCCL's own opaque structures.
+struct ncclComm;
+struct ncclWindow_vidmem;
+
+namespace tidemark::gpu {  // NOLINT(modernize-concat-nested-namespaces)
 
 /// A communicator, as `ncclComm_t`.
 using nccl_communicator = ::ncclComm*;
@@ -87,6 +90,24 @@ class nccl {
  private:
   static constexpr nccl_status none = nccl_status::not_installed;
 };
+
+namespace detail {
+
+/// Pointers to the functions of nccl.h, with `int` for `ncclResult_t`. tests/cuda/nccl compares them with the
+/// header. Null: not loaded.
+struct nccl_functions {
+  int (*mem_alloc)(void**, std::size_t) = nullptr;
+  int (*mem_free)(void*) = nullptr;
+  int (*comm_cu_device)(::ncclComm*, int*) = nullptr;
+  int (*comm_get_async_error)(::ncclComm*, int*) = nullptr;
+  int (*comm_register)(::ncclComm*, void*, std::size_t, void**) = nullptr;
+  int (*comm_deregister)(::ncclComm*, void*) = nullptr;
+  int (*comm_window_register)(::ncclComm*, void*, std::size_t, ::ncclWindow_vidmem**, int) = nullptr;
+  int (*comm_window_deregister)(::ncclComm*, ::ncclWindow_vidmem*) = nullptr;
+  char const* (*get_error_string)(int) = nullptr;
+};
+
+}  // namespace detail
 
 /// NCCL as a shared library, which is loaded when this object is made and stays loaded until the process
 /// ends. Without it all calls return `not_installed`, and `error_string` says why. Where a program has loaded

@@ -175,8 +175,6 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard]] gpu::stream_handle stream() const noexcept { return options_.stream; }
   /// The name in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
-  /// Events that were made so far, to guard pending blocks: as many as were pending at once.
-  [[nodiscard]] std::size_t events() const noexcept { return returns_.events().size(); }
 
   /// Reports a violation if an invariant does not hold. O(kept blocks). @pre no other thread is using the
   /// cache.

@@ -11,7 +11,7 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/detail/driver_resource.hpp>
-#include <tidemark/cuda/memory/detail/waiting_blocks.hpp>
+#include <tidemark/cuda/memory/detail/waiting_upstream.hpp>
 #include <tidemark/cuda/memory/memory_pool.hpp>
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 
