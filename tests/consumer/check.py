@@ -146,6 +146,7 @@ def debian(build, source, folder):
             if not (root / "usr" / need).exists() if "/" in need else need not in re.split(r"[ ,]+", depends):
                 faults.append(f"{name} lacks {need}")
         faults += [f"{name} is not below /usr: {file}" for file in files if root / "usr" not in file.parents]
+        faults += [f"{name} has a wheel for Python: {file}" for file in files if file.suffix == ".whl"]
         faults += [f"{name} names a folder of this build in {file}" for file in files
                    if any(path in file.read_bytes() for path in built_with)]
     if faults:
