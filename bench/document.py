@@ -182,8 +182,10 @@ def section(topic, about, report, charts):
     results = [result for result in report["results"] if result["topic"] == topic]
     lines = [f"## {topic.replace('_', ' ').capitalize()}", "", about, ""]
     if topic in report.get("later", {}):
-        lines += ["Measured later than the others: {date}, {repetitions} repetitions of {seconds:g} s, tidemark {tidemark}.".format(
-            **report["later"][topic]), ""]
+        # A note, such as that the code has changed, is of these results: it goes when the topic is measured anew.
+        when = report["later"][topic]
+        said = "Measured later than the others: {date}, {repetitions} repetitions of {seconds:g} s, tidemark {tidemark}. {note}"
+        lines += [said.format(**{"note": ""} | when).rstrip(), ""]
     kinds = [("", "ratios", lambda path: draw_ratios(results, path)),
              ("_sizes", "times by size", lambda path: draw_sizes(topic, report["medians_ns"], path))]
     if topic == "programs":  # each on so many memories that a bar for each ratio would fill a page
