@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conan 2: `conan create . -s compiler.cppstd=20` builds tidemark and packages it. It has no requirements. The package is found by its own
-CMake files, so that modules come along where compiler and generator have them."""
+CMake files, so that modules come along where compiler and generator have them. The option `planner` adds the package in
+planner/, with tidemark-plan where the machine has CLI11."""
 import pathlib
 import re
 
@@ -19,10 +20,10 @@ class Tidemark(ConanFile):
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
     options = {"shared": [True, False], "fPIC": [True, False], "modules": [True, False], "mpi": [True, False],
-               "thrust": [True, False]}
-    default_options = {"shared": False, "fPIC": True, "modules": False, "mpi": False, "thrust": False}
+               "thrust": [True, False], "planner": [True, False]}
+    default_options = {"shared": False, "fPIC": True, "modules": False, "mpi": False, "thrust": False, "planner": False}
     exports_sources = ("CMakeLists.txt", "LICENSE", "cmake/*", "pmr/*", "thrust_adapters/*", "adapters/*", "modules/*",
-                       "tools/*", "packaging/debian/*")
+                       "tools/*", "planner/*", "packaging/debian/*")
     implements = ["auto_shared_fpic"]
 
     def set_version(self):
@@ -42,9 +43,9 @@ class Tidemark(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self, generator="Ninja")
         # What Conan did not bring is not taken from the machine by chance.
-        for switch in "BUILD_TESTS", "BUILD_EXAMPLES", "PLANNER", "TORCH", "NUMPY", "DLPACK":
+        for switch in "BUILD_TESTS", "BUILD_EXAMPLES", "TORCH", "NUMPY", "DLPACK":
             toolchain.cache_variables[f"TIDEMARK_{switch}"] = False
-        for switch in "modules", "mpi", "thrust":
+        for switch in "modules", "mpi", "thrust", "planner":
             toolchain.cache_variables[f"TIDEMARK_{switch.upper()}"] = bool(self.options.get_safe(switch))
         toolchain.user_presets_path = False  # the sources stay as they are
         toolchain.generate()
@@ -62,5 +63,8 @@ class Tidemark(ConanFile):
         self.cpp_info.set_property("cmake_find_mode", "none")  # tidemark-config.cmake is the package's own
         self.cpp_info.builddirs = ["lib/cmake/tidemark"]
         self.cpp_info.libs = ["tidemark_cuda", "tidemark"]
+        if self.options.planner:
+            self.cpp_info.builddirs.append("lib/cmake/tidemark-planner")
+            self.cpp_info.libs.insert(0, "tidemark_planner")
         if self.settings.os in ("Linux", "FreeBSD"):
             self.cpp_info.system_libs = ["pthread", "dl"]

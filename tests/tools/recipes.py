@@ -33,10 +33,11 @@ def vcpkg():
     if manifest["version-semver"] != version or manifest["name"] != port.name:
         sys.exit(f"the port is of {manifest['name']} {manifest['version-semver']}, and this is tidemark {version}")
     calls = ["vcpkg_check_features", "vcpkg_cmake_configure", "vcpkg_cmake_install", "vcpkg_cmake_config_fixup",
-             "vcpkg_fixup_pkgconfig", "vcpkg_install_copyright"]
+             "vcpkg_copy_tools", "vcpkg_fixup_pkgconfig", "vcpkg_install_copyright"]
     with tempfile.TemporaryDirectory() as folder:
-        script = "".join(f'function({call})\n  message(STATUS "{call};${{ARGN}}")\nendfunction()\n' for call in calls)
-        script += f'set(CURRENT_PACKAGES_DIR "{folder}/packages")\ninclude("{port}/portfile.cmake")\n'
+        script = "cmake_minimum_required(VERSION 3.28)\n"  # as vcpkg's own script has it
+        script += "".join(f'function({call})\n  message(STATUS "{call};${{ARGN}}")\nendfunction()\n' for call in calls)
+        script += f'set(FEATURES {" ".join(manifest["features"])})\nset(CURRENT_PACKAGES_DIR "{folder}/packages")\ninclude("{port}/portfile.cmake")\n'
         (pathlib.Path(folder) / "port.cmake").write_text(script)
         done = subprocess.run(["cmake", "-P", f"{folder}/port.cmake"], capture_output=True, text=True)
     if done.returncode != 0:
