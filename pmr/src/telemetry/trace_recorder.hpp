@@ -17,7 +17,7 @@
 #include <system_error>
 
 #include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/usage_counter.hpp>
+#include <tidemark/core/resource_stats.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
 
 namespace tidemark {

@@ -12,7 +12,7 @@
 #include <tidemark/arena/arena_push.hpp>
 #include <tidemark/arena/detail/arena_state.hpp>
 #include <tidemark/core/address_space.hpp>
-#include <tidemark/core/detail/call_site.hpp>
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/named_range.hpp>

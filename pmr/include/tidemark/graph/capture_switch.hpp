@@ -16,7 +16,6 @@
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/std_atomics.hpp>
-#include <tidemark/core/detail/usage_counter.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/resource_stats.hpp>
 #include <tidemark/graph/baked_blocks.hpp>

@@ -16,7 +16,6 @@
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/late_reports.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/violation.hpp>

@@ -9,11 +9,8 @@
 #include <utility>
 
 #include <tidemark/core/detail/block_ledger.hpp>
-#include <tidemark/core/detail/block_report.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/core/detail/invariant_check.hpp>
-#include <tidemark/core/detail/late_reports.hpp>
-#include <tidemark/core/detail/require.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/cuda/resources/detail/device_heap.hpp>

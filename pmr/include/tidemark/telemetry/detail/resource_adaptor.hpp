@@ -13,7 +13,6 @@
 
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/block_ledger.hpp>
-#include <tidemark/core/detail/block_report.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>

@@ -11,7 +11,7 @@
 #include <memory_resource>
 #include <source_location>
 
-#include <tidemark/core/detail/call_site.hpp>
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/cuda/driver/device_budget.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
