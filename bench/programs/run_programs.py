@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the programs of this folder, each on each memory in a process of its own: `mimalloc` is malloc, preloaded.
 
-usage: run_programs_bench --table
+usage: run_programs_bench --table [--small]
            prints one table, of a few steps of each program
        run_programs_bench --benchmark_filter=REGEX [--small]
            prints what Google Benchmark would print: a step of `programs/PROGRAM/MEMORY/real_time`, with page faults and the
@@ -108,12 +108,12 @@ def print_benchmarks(pattern, options):
 
 # ---- as a person does ----------------------------------------------------------------------------------------------
 
-def best_of_two(program):
+def best_of_two(program, size):
     """Milliseconds of a step and MB at the peak by memory, interleaved so that all meet the same load."""
     runs = {}
     for _ in range(2):
         for memory in [*MALLOCS, programs()[program]["ours"]]:
-            result = run(program, memory, "--short")
+            result = run(program, memory, size)
             if result:
                 runs.setdefault(memory, []).append(result)
     if len({result["checksum"] for results in runs.values() for result in results}) != 1:
@@ -122,11 +122,11 @@ def best_of_two(program):
                      max(result["peak_bytes"] for result in results) / 1e6) for memory, results in runs.items()}
 
 
-def print_table():
+def print_table(size):
     print(f"{'a step, in ms':13} {'malloc':>8} {'the best of mimalloc, jemalloc, tcmalloc':>41} {'tidemark':>16} {'times as fast as':>19}"
           f"  {'peak MB':>11}\n{'':13} {'':>8} {'':>41} {'':>16} {'malloc':>9} {'best':>9}  malloc -> ours")
     for program, row in programs().items():
-        of = best_of_two(program)
+        of = best_of_two(program, size)
         best = min((memory for memory in of if memory in PRELOADED), key=lambda memory: of[memory][0], default=None)
         own, own_peak = of[row["ours"]]
         peer = f"{of[best][0]:.2f} on {best}" if best else "none is installed"
@@ -147,7 +147,7 @@ def main():
     if wrong:
         parser.error(f"there is no option {wrong[0]}")
     if options.table:
-        print_table()
+        print_table("--small" if options.small else "--short")
     elif options.benchmark_list_tests:
         print("\n".join(name for name, *_ in benchmarks()))
     else:

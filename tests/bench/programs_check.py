@@ -86,7 +86,7 @@ def allocation_has_a_share_of_the_time():
 
 
 def the_table_has_a_row_for_each_program():
-    status, output, errors = run(sys.executable, SCRIPT, "--table")
+    status, output, errors = run(sys.executable, SCRIPT, "--table", "--small")
     expect(status == 0, errors)
     rows = re.findall(r"^(\w+) +\d+\.\d+ .* \d+\.\d+ +(\w+) +\d+\.\d+ +(?:\d+\.\d+)?  \d+ -> \d+$", output, re.M)
     expect([row[0] for row in rows] == programs(), f"{output}")
