@@ -10,7 +10,6 @@
 #include <memory_resource>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include <tidemark/epoch/detail/address_table.hpp>

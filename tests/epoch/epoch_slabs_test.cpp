@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
@@ -20,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/arena/arena.hpp>
 #include <tidemark/epoch/buffer.hpp>
 #include <tidemark/epoch/epoch.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
@@ -260,21 +258,6 @@ TEST_F(epoch_slabs, whose_memory_the_upstream_allocated_again_are_its_blocks) {
   blocks.check_invariants();
 }
 
-TEST_F(epoch_slabs, give_all_back_before_their_upstream_is_rewound) {
-  arena steps{{.reserve = 64 * MiB}};
-  epoch_resource on_arena{{.max_quarantine_bytes = 0}, &steps};
-  for (int step = 0; step < 100; ++step) {
-    const arena::scope all{steps};
-    {
-      const epoch e{on_arena};
-      for (int i = 0; i < 500; ++i) std::memset(on_arena.allocate(48), step, 48);
-    }
-    on_arena.deallocate(on_arena.allocate(100), 100);
-    on_arena.check_invariants();
-  }
-  EXPECT_EQ(on_arena.stats().late, 0u);
-}
-
 TEST_F(epoch_slabs, need_no_chunk_where_the_upstream_has_memory_for_the_block_alone) {
   {
     epoch e{memory};
@@ -318,21 +301,6 @@ TEST_F(epoch_slabs, of_open_epochs_go_back_with_the_resource) {
   shorter.reset();
   EXPECT_EQ(violation_recorder::count(violation_kind::scope_outlived), 1u);
   EXPECT_EQ(upstream.outstanding, 0u);
-}
-
-TEST_F(epoch_slabs, of_epochs_that_end_out_of_order_go_back_with_the_last) {
-  const violation_recorder recorder;
-  epoch outer{memory};
-  (void)take(100, 64);
-  epoch inner{memory};
-  (void)take(100, 64);
-  (void)outer.end();
-  EXPECT_GT(upstream.outstanding, 0u);
-  EXPECT_EQ(memory.stats().reclaimed, 0u);
-  (void)inner.end();
-  EXPECT_EQ(upstream.outstanding, 0u);
-  EXPECT_EQ(memory.stats().reclaimed, 200u);
-  memory.check_invariants();
 }
 
 TEST_F(epoch_slabs, survive_bookkeeping_memory_that_fails) {

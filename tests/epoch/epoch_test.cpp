@@ -14,7 +14,6 @@
 #include <new>
 #include <numeric>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <span>
 #include <stdexcept>

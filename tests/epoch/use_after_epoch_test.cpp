@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <memory_resource>
 #include <stdexcept>
 #include <string>
 #include <vector>

@@ -72,25 +72,15 @@ TEST(bit_view, agrees_with_a_vector_of_bool_at_every_length) {
           break;
         default:
           bits.view.fill(value), std::fill(model.begin(), model.end(), value);
+          if (size % 64 != 0) {
+            const std::uint64_t used = (std::uint64_t{1} << size % 64) - 1;
+            ASSERT_EQ(bits.view.words().back(), value ? used : 0) << "the unused bits are 0";
+          }
       }
       spoil_unused_bits(bits.view, random());
       expect_same(bits.view, model);
       ASSERT_TRUE(bits.kept_to_its_words()) << size;
     }
-  }
-}
-
-TEST(bit_view, leaves_the_unused_bits_0_when_it_writes_all) {
-  for (std::size_t size = 1; size <= 200; ++size) {
-    const owned_bits bits{size};
-    if (size % 64 == 0) continue;
-    const std::uint64_t used = (std::uint64_t{1} << size % 64) - 1;
-    spoil_unused_bits(bits.view, garbage);
-    bits.view.fill(true);
-    ASSERT_EQ(bits.view.words().back(), used) << size;
-    spoil_unused_bits(bits.view, garbage);
-    bits.view.fill(false);
-    ASSERT_EQ(bits.view.words().back(), 0u) << size;
   }
 }
 
@@ -102,7 +92,6 @@ TEST(bit_view, of_no_bits_is_all_and_none) {
   EXPECT_EQ(none.count(), 0u);
   EXPECT_TRUE(none.words().empty());
   none.fill(true);
-  EXPECT_TRUE(none == bit_view<>{});
 }
 
 TEST(bit_view, of_1000_bits_takes_16_words) {
@@ -152,28 +141,6 @@ TEST(bit_view, a_bit_is_assigned_the_value_of_another_and_stays_itself) {
   EXPECT_TRUE(bits.view[1]);
 }
 
-TEST(bit_view, equals_one_of_the_same_bits_whatever_is_behind_them) {
-  for (std::size_t size = 1; size <= 200; ++size) {
-    const owned_bits a{size};
-    const owned_bits b{size};
-    a.view[size / 2] = b.view[size / 2] = true;
-    spoil_unused_bits(a.view, garbage);
-    ASSERT_TRUE(a.view == b.view) << size;
-    for (const std::size_t i : {size - 1, std::size_t{0}}) {
-      b.view[i] = !b.view[i];
-      ASSERT_FALSE(a.view == b.view) << size;
-      b.view[i] = !b.view[i];
-    }
-  }
-}
-
-TEST(bit_view, does_not_equal_one_of_another_shape) {
-  const owned_bits a{64};
-  const owned_bits b{65};
-  EXPECT_FALSE(a.view == b.view);
-  EXPECT_FALSE(a.view.reshape(8, 8) == a.view.reshape(4, 16));
-}
-
 TEST(bit_view, reshapes_to_any_extents_of_as_many_bits) {
   const owned_bits bits{30};
   const bit_view<2> table = bits.view.reshape(5, 6);
@@ -204,7 +171,6 @@ TEST(bit_view, checks_its_generation_before_each_access) {
   EXPECT_EQ(test::asked_by([&] { (void)bits.count(); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)bits.any(); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)bits.all(); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { (void)(bits == bits); }), "bit[100]");
   EXPECT_EQ(test::asked_by([&] { (void)bits.reshape(10, 10)(0, 0); }), "bit[10, 10]");
   EXPECT_EQ(words, (std::array<std::uint64_t, 2>{})) << "nothing may be written then";
 }

@@ -125,14 +125,6 @@ TEST(tensor_view, elements_are_in_the_order_of_memory_in_both_layouts) {
   }
 }
 
-TEST(tensor_view, of_elements_to_be_read_only_is_made_of_one_that_may_write) {
-  std::vector<double> numbers(6);
-  const tensor_view<double, 2, column_major> view{numbers.data(), {2, 3}};
-  const tensor_view<double const, 2, column_major> read = view;
-  EXPECT_EQ(&read(1, 2), &view(1, 2));
-  EXPECT_EQ(read.extents(), view.extents());
-}
-
 TEST(tensor_view, of_rank_1_becomes_a_span) {
   std::vector<double> numbers(5);
   const tensor_view<double, 1> view{numbers.data(), {5}};
@@ -176,13 +168,9 @@ TEST(tensor_view, reshapes_to_any_extents_of_as_many_elements) {
   EXPECT_EQ(reshaped.extents(), (std::array<std::size_t, 3>{2, 3, 4}));
   EXPECT_EQ(reshaped.data(), view.data());
   EXPECT_EQ(view.reshape(std::array{3, 8}).extents(), (std::array<std::size_t, 2>{3, 8}));
-}
-
-TEST(tensor_view, keeps_its_layout_when_reshaped) {
-  std::vector<double> numbers(24);
-  const tensor_view<double, 2, column_major> view{numbers.data(), {4, 6}};
-  const tensor_view<double, 2, column_major> reshaped = view.reshape(3, 8);
-  EXPECT_EQ(&reshaped(1, 2), &numbers[7]);
+  const tensor_view<double, 2, column_major> columns{numbers.data(), {4, 6}};
+  const tensor_view<double const, 2, column_major> read = columns.reshape(3, 8);
+  EXPECT_EQ(&read(1, 2), &numbers[7]);
 }
 
 TEST(tensor_view, of_one_element_reshapes_to_rank_0_and_back) {

@@ -83,13 +83,10 @@ TYPED_TEST(acquisitions, have_slots_of_their_own_for_each_type) {
     elements.emplace_back(one.element);
     EXPECT_EQ(one.slot_count, 1u) << one.element;
   });
-  std::vector<std::string> const fixed{"float64",   "float32",    "int64", "int32",
-                                       "complex64", "complex128", "bool",  "bits"};
-  ASSERT_EQ(elements.size(), 10u);
-  EXPECT_TRUE(std::equal(fixed.begin(), fixed.end(), elements.begin()));
-  std::ranges::sort(elements);
-  EXPECT_TRUE(std::ranges::binary_search(elements, "uint64"));
-  EXPECT_TRUE(std::ranges::binary_search(elements, "int16"));
+  std::ranges::sort(elements.begin() + 8,
+                    elements.end());  // the others come in the order in which a process met them
+  EXPECT_EQ(elements, (std::vector<std::string>{"float64", "float32", "int64", "int32", "complex64",
+                                                "complex128", "bool", "bits", "int16", "uint64"}));
 }
 
 template <class T>
@@ -408,17 +405,10 @@ TYPED_TEST(acquisitions, of_trues_and_falses_write_each_bit) {
 
 // ---- texts ----
 
-// S4.66
-TYPED_TEST(acquisitions, leave_an_empty_workspace_with_a_line_of_text) {
-  const std::string level = TypeParam::checked ? "1" : "0";
-  const std::string line = "workspace 'test': checks " + level + ", 0 types, 0 slots (0 active), 0 B";
-  EXPECT_EQ(this->ws.describe(), line);
-  EXPECT_EQ(this->ws.report(), line);
-}
-
 // S4.66 S4.67
 TYPED_TEST(acquisitions, are_seen_in_texts) {
   const std::string level = TypeParam::checked ? "1" : "0";
+  EXPECT_EQ(this->ws.report(), "workspace 'test': checks " + level + ", 0 types, 0 slots (0 active), 0 B");
   {
     typename TypeParam::template scope<> scope{this->ws};
     (void)take<float>(scope, 1024);

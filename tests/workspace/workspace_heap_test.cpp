@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <memory_resource>
 #include <new>
 #include <numeric>
@@ -341,37 +340,6 @@ TYPED_TEST(workspace_heap, looking_for_what_escapes_allocates_nothing) {
       (void)inner.returning(nested);
     }
   });
-}
-
-// S4.54
-TYPED_TEST(workspace_heap, an_exception_that_leaves_scopes_costs_its_own_allocation_and_no_other) {
-  const auto caught = [](auto&& thrower) {
-    try {
-      thrower();
-    } catch (int) {
-    }
-  };
-  const auto bare = [] { throw 1; };
-  const auto within = [&] {
-    typename TestFixture::scope outer{this->ws};
-    (void)outer.template acquire<double>(100);
-    with_workspace(this->ws, [](auto& scope) {
-      (void)scope.template acquire<double>(100);
-      throw 1;
-    });
-  };
-  caught(bare);
-  caught(within);
-  const counts warm = this->now();
-  for (int i = 0; i < 100; ++i) caught(bare);
-  const counts bare_ones = this->now();
-  for (int i = 0; i < 100; ++i) caught(within);
-  const counts after = this->now();
-  EXPECT_EQ(after.news - bare_ones.news, bare_ones.news - warm.news);
-  EXPECT_EQ(after.mallocs - bare_ones.mallocs, bare_ones.mallocs - warm.mallocs);
-  EXPECT_EQ(after.upstream, warm.upstream);
-  EXPECT_EQ(after.bookkeeping, warm.bookkeeping);
-  EXPECT_EQ(this->ws.stats().active_slots, 0u);
 }
 
 // S4.1

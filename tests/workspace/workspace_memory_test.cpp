@@ -17,8 +17,6 @@
 #include <string>
 
 #include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/reuse_fence.hpp>
-#include <tidemark/core/units.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 #include <tidemark/workspace/extras/dlpack.hpp>

@@ -4,15 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <numeric>
 
 #include <tidemark/workspace/extras/dlpack.hpp>
-#include <tidemark/workspace/extras/random.hpp>
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 
-#include "caught.hpp"
-#include "made_up_memory.hpp"
 #include "recording_supply.hpp"
 #include "workspace_levels.hpp"
 

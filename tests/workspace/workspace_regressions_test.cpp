@@ -10,19 +10,14 @@
 #include <memory_resource>
 #include <new>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <vector>
 
-#include <tidemark/core/units.hpp>
 #include <tidemark/workspace/extras/dlpack.hpp>
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 
 #include "recording_supply.hpp"
-#include "unseen_write.hpp"
-#include "warning_recorder.hpp"
 #include "workspace_levels.hpp"
 
 namespace tidemark::test {

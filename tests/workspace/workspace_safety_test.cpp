@@ -176,18 +176,6 @@ TEST(workspace_poison_of, a_slot_reaches_as_far_as_its_newest_request) {
   EXPECT_EQ(read_unseen(bytes, beyond), 1) << "that was not allocated since";
 }
 
-// S4.46
-TEST(workspace_poison_of, checkpoints_and_resets_is_the_same) {
-  checked_workspace ws;
-  ws.checkpoint();
-  double const* first = ws.fill(7.0, 3).data();
-  ws.rewind();
-  EXPECT_TRUE(is_poison(read_late(first, 2)));
-  double const* second = ws.fill(7.0, 3).data();
-  ws.reset();
-  EXPECT_TRUE(is_poison(read_late(second, 2)));
-}
-
 // Views that outlive their memory.
 
 std::string stale_text(std::string const& what, unsigned acquired, unsigned ended) {

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <memory>
 #include <memory_resource>
 #include <random>
 #include <span>
@@ -23,7 +22,6 @@
 
 #include "caught.hpp"
 #include "recording_supply.hpp"
-#include "thread_storm.hpp"
 #include "workspace_levels.hpp"
 
 namespace tidemark::test {
@@ -236,21 +234,6 @@ TYPED_TEST(sweeps, compact_by_the_largest_request_of_the_period_not_by_the_newes
 }
 
 // S4.39
-TYPED_TEST(sweeps, an_upstream_that_fails_during_compaction_leaves_the_slot_as_it_was) {
-  this->leave_a_slot_to_compact();
-  this->upstream.fail_from = this->upstream.calls;
-  tick_workspace_sweeps();
-  this->open_a_scope();
-  EXPECT_EQ(this->upstream.calls, this->upstream.fail_from + 1) << "it was asked, and refused";
-  EXPECT_EQ(this->held_bytes(), TestFixture::wide_bytes);
-  this->ws.check_invariants();
-  this->use(1, 1);
-  tick_workspace_sweeps();
-  this->open_a_scope();
-  EXPECT_EQ(this->held_bytes(), 2 * sizeof(double)) << "the next tick succeeds";
-}
-
-// S4.39
 TYPED_TEST(sweeps, an_upstream_that_throws_anything_during_compaction_is_contained) {
   struct strange_upstream final : std::pmr::memory_resource {
     bool throws = false;
@@ -274,33 +257,6 @@ TYPED_TEST(sweeps, an_upstream_that_throws_anything_during_compaction_is_contain
   strange.throws = true;
   EXPECT_NO_THROW(open_a_scope(on_it));
   EXPECT_EQ(on_it.stats().held_bytes, TestFixture::wide_bytes);
-}
-
-// S4.39
-TYPED_TEST(sweeps, workspaces_come_and_go_while_another_thread_ticks) {
-  std::atomic<bool> done{false};
-  std::atomic<int> ticks{0};
-  std::thread clock{[&] {
-    while (!done.load()) {
-      tick_workspace_sweeps();
-      ++ticks;
-      std::this_thread::yield();
-    }
-  }};
-  on_threads([&](std::size_t thread) {
-    for (std::size_t i = 0; i < 500 || ticks.load() < 100; ++i) {
-      TypeParam own{std::pmr::new_delete_resource()};
-      for (std::size_t n : {std::size_t{7}, std::size_t{1}, thread + 2}) {
-        typename TypeParam::template scope<> scope{own};
-        auto numbers = scope.template acquire<double>(n);
-        numbers[n - 1] = 1;
-        (void)scope.template acquire<int>(n);
-      }
-      own.check_invariants();
-    }
-  });
-  done = true;
-  clock.join();
 }
 
 // S4.37

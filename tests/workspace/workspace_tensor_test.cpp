@@ -8,7 +8,6 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
-#include <memory_resource>
 #include <new>
 #include <numeric>
 #include <set>
@@ -21,7 +20,6 @@
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 
-#include "made_up_memory.hpp"
 #include "warning_recorder.hpp"
 #include "workspace_levels.hpp"
 

@@ -23,7 +23,6 @@
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>
 #include <tidemark/workspace/workspace.hpp>
 
-#include "recording_supply.hpp"
 #include "thread_storm.hpp"
 #include "violation_recorder.hpp"
 #include "workspace_levels.hpp"
@@ -304,33 +303,6 @@ TEST_F(leases, are_taken_and_ended_by_many_threads_at_once) {
     }
   });
   EXPECT_LE(upstream.calls, 64u * storm_threads) << "as many workspaces as threads, and few calls for each";
-}
-
-// The forms of scopes in which a function does not say what it acquires from.
-
-template <class Workspace>
-double sum_of_squares(Workspace& ws, std::size_t n) {
-  auto x = ws.template acquire<double>(n);  // whoever calls has a scope
-  auto y = ws.template acquire<float>(n);
-  std::iota(x.begin(), x.end(), 0.0);
-  for (std::size_t i = 0; i < n; ++i) y(i) = static_cast<float>(x(i) * x(i));
-  return std::accumulate(y.begin(), y.end(), 0.0);
-}
-
-// S4.59
-TEST_F(this_threads, workspace_is_found_by_functions_called_in_a_nameless_scope) {
-  on_another_thread([&] {
-    workspace& ws = this_thread_workspace();
-    std::size_t warm = 0;
-    for (int i = 0; i < 10; ++i) {
-      const double sum = with_workspace(
-          ws, [&] { return sum_of_squares(this_thread_workspace(), 10) + sum_of_indices(10); });
-      EXPECT_EQ(sum, 285 + 45);
-      EXPECT_EQ(ws.stats().active_slots, 0u);
-      if (i == 0) warm = upstream.calls;
-    }
-    EXPECT_EQ(upstream.calls, warm);
-  });
 }
 
 // Coroutines.

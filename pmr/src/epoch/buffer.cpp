@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/epoch/buffer.hpp>
+#include <tidemark/epoch/buffer_view.hpp>
 
 #include <stdexcept>
 #include <string>

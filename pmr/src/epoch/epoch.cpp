@@ -3,14 +3,15 @@
 
 #include <utility>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
 
 namespace tidemark {
 
-epoch::epoch(char const* name, epoch_resource& resource)
+epoch::epoch(epoch_resource& resource, char const* name)
     : resource_{resource},
       group_{resource.group_of_this_thread()},
-      name_{name},
+      name_{detail::name_or(name, "epoch")},
       depth_{group_.open(name_)},  // cannot fail if it is the first
       range_{detail::range_kind::epoch, name_} {}
 

@@ -93,10 +93,6 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
   return *record;
 }
 
-void* epoch_resource::allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align) {
-  return allocate_in(group, bytes, align).data();
-}
-
 void* epoch_resource::allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align) {
   const std::size_t index = class_of(bytes, align), block_bytes = small_classes_.bytes(index);
   try {
@@ -109,7 +105,7 @@ void* epoch_resource::allocate_small(detail::block_group& group, std::size_t byt
   } catch (std::bad_alloc const&) {
     group.request_no_chunk();
   }
-  return allocate_tracked(group, bytes, align);
+  return allocate_in(group, bytes, align).data();
 }
 
 void epoch_resource::add_chunk(detail::block_group& group) {

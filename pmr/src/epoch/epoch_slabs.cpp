@@ -86,9 +86,7 @@ void epoch_slabs::add_chunk(byte_range added, block_group& holder) noexcept {
   first.chunk_memory = added;
   first.chunk_slabs = static_cast<std::uint32_t>(range_count(added));
   first.chunk_spare = 0;
-  first.previous_chunk = nullptr;
   first.next_chunk = chunks_;
-  if (first.next_chunk != nullptr) first.next_chunk->previous_chunk = &first;
   chunks_ = &first;
   // The first one lies on top of the list.
   for (std::size_t i = first.chunk_slabs; i-- > 0;) {
@@ -101,13 +99,12 @@ void epoch_slabs::add_chunk(byte_range added, block_group& holder) noexcept {
 }
 
 byte_range epoch_slabs::remove_chunk(bool also_used) noexcept {
-  epoch_slab* first = chunks_;
+  epoch_slab *first = chunks_, *before = nullptr;
   while (first != nullptr && !also_used && first->chunk_spare != first->chunk_slabs)
-    first = first->next_chunk;
+    before = std::exchange(first, first->next_chunk);
   if (first == nullptr) return {};
-  if (first->previous_chunk != nullptr) first->previous_chunk->next_chunk = first->next_chunk;
+  if (before != nullptr) before->next_chunk = first->next_chunk;
   else chunks_ = first->next_chunk;
-  if (first->next_chunk != nullptr) first->next_chunk->previous_chunk = first->previous_chunk;
   for (std::size_t i = 0; i < first->chunk_slabs; ++i) {
     epoch_slab& slab = *table_.find(first->address + i * epoch_slab::range_bytes);
     if (slab.use.load(std::memory_order_relaxed) == epoch_slab::range_use::spare) remove(slab, spare_);

@@ -4,7 +4,6 @@
 // bench/instructions.
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <memory_resource>
 #include <numeric>
 #include <string_view>

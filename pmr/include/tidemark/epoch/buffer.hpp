@@ -69,7 +69,9 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   }
   buffer(buffer&& other) noexcept : base{std::exchange(other.storage_, {}), other.size_} {}
   buffer& operator=(buffer&& other) noexcept {
-    buffer{std::move(other)}.swap(*this);
+    buffer taken{std::move(other)};
+    std::swap(this->storage_, taken.storage_);
+    std::swap(this->size_, taken.size_);
     return *this;
   }
   ~buffer() { (void)this->storage_.release(); }
@@ -121,12 +123,6 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
 
   /// The resource; null if it has none.
   [[nodiscard]] epoch_resource* resource() const noexcept { return this->storage_.resource(); }
-
-  void swap(buffer& other) noexcept {
-    std::swap(this->storage_, other.storage_);
-    std::swap(this->size_, other.size_);
-  }
-  friend void swap(buffer& a, buffer& b) noexcept { a.swap(b); }
 
  private:
   friend class buffer_group;

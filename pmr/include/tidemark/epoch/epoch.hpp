@@ -13,7 +13,6 @@
 #include <utility>
 
 #include <tidemark/core/detail/leads_to_memory.hpp>
-#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/diagnose/detail/named_range.hpp>
 #include <tidemark/epoch/detail/block_group.hpp>
@@ -90,8 +89,7 @@ class [[nodiscard]] epoch {
  public:
   /// Opens an epoch. @param name in messages; must outlive the resource. @throws std::bad_alloc; no epoch is
   /// opened.
-  [[nodiscard]] explicit epoch(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, char const* name = "epoch")
-      : epoch{detail::name_or(name, "epoch"), resource} {}
+  [[nodiscard]] explicit epoch(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, char const* name = "epoch");
   epoch(epoch const&) = delete;
   epoch& operator=(epoch const&) = delete;
   /// `end()`, if that was not called.
@@ -134,7 +132,6 @@ class [[nodiscard]] epoch {
   [[nodiscard]] epoch_resource& resource() const noexcept { return resource_; }
 
  private:
-  epoch(char const* name, epoch_resource& resource);  // a name that is not null
   bool keep_block(detail::storage const& storage) noexcept;
   bool keep_block(void const* address) noexcept;
 

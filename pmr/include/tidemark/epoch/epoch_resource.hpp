@@ -11,7 +11,6 @@
 #include <deque>
 #include <memory>
 #include <memory_resource>
-#include <mutex>
 #include <new>
 #include <vector>
 
@@ -236,13 +235,13 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   }
   [[nodiscard]] void* allocate_in_epoch(detail::block_group& group, std::size_t bytes, std::size_t align) {
     if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
-    if (!is_small(bytes, align)) return allocate_tracked(group, bytes, align);
+    if (!is_small(bytes, align)) return allocate_in(group, bytes, align).data();
     if (void* const block = group.take_small(class_of(bytes, align), bytes)) [[likely]]
       return block;
     return allocate_small(group, bytes, align);
   }
   // Allocates from a slab that becomes the group's, or, if the upstream has no memory for a chunk, as
-  // `allocate_tracked`.
+  // `allocate_in`.
   [[nodiscard]] void* allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align);
   [[nodiscard]] bool is_late_small(detail::epoch_slab const& range, void* block, std::size_t bytes,
                                    std::size_t align) const noexcept {
@@ -259,7 +258,6 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard]] TIDEMARK_COLD void* allocate_again(std::size_t bytes, std::size_t align);
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);
-  [[nodiscard]] void* allocate_tracked(detail::block_group& group, std::size_t bytes, std::size_t align);
   [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align);
   void forget_previous(void* block) noexcept;
   [[nodiscard]] bool untrack(void* block, std::size_t bytes, std::size_t align) noexcept;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -132,12 +131,6 @@ class TIDEMARK_POINTER bit_view
   [[nodiscard]] constexpr bool all() const noexcept(!Generation::checks) {
     return std::ranges::all_of(whole_words(), [](word_type word) { return word == ~word_type{0}; }) &&
            last_bits() == used_mask();
-  }
-  /// Whether both have the same extents and the same bits. @throws as `words` of either.
-  [[nodiscard]] friend constexpr bool operator==(bit_view const& a,
-                                                 bit_view const& b) noexcept(!Generation::checks) {
-    return std::ranges::equal(a.whole_words(), b.whole_words()) && a.extents() == b.extents() &&
-           a.size() == b.size() && a.last_bits() == b.last_bits();
   }
 
  private:

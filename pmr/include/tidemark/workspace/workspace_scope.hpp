@@ -11,7 +11,6 @@
 #include <memory>
 #include <ranges>
 #include <source_location>
-#include <stdexcept>
 #include <tuple>
 #include <type_traits>
 #include <utility>

@@ -175,7 +175,6 @@ struct epoch_slab {
   epoch_slab* previous = nullptr;              // in its list
   epoch_slab* next = nullptr;
   epoch_slab* chunk = nullptr;  // the first slab of its chunk, which has the members below
-  epoch_slab* previous_chunk = nullptr;
   epoch_slab* next_chunk = nullptr;
   byte_range chunk_memory{};
   std::uint32_t chunk_slabs = 0, chunk_spare = 0;
