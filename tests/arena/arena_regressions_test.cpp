@@ -75,21 +75,6 @@ TEST(regressions, a_large_block_between_small_ones_takes_little_more_than_itself
   EXPECT_LE(upstream.outstanding, 1 * MiB + 4 * KiB + 16 * KiB);
 }
 
-// S0.15
-TEST(regressions, a_batch_that_crosses_a_chunk_boundary_makes_no_system_call_once_warm) {
-  test::recording_os os;
-  arena a{virtual_memory{{}, os}, {.reserve = 1 * MiB}};
-  (void)a.allocate(900 * KiB);  // the batch begins near the end of a chunk
-  const auto batch = [&] {
-    const arena::scope scope{a};
-    for (int i = 0; i < 24; ++i) (void)a.allocate(256 * KiB);
-  };
-  batch();
-  const std::size_t calls = os.calls + os.releases + os.advices;
-  for (int i = 0; i < 100; ++i) batch();
-  EXPECT_EQ(os.calls + os.releases + os.advices, calls);
-}
-
 // The mark was taken without memory, so that its address tells no chunk; the rewind stayed in the later one,
 // which a deallocation then left below the scope.
 TEST(regressions, a_mark_of_an_arena_without_memory_leads_to_its_first_chunk) {

@@ -131,7 +131,7 @@ TEST(arena_scope, move_assignment_first_rewinds_its_own_region) {
 }
 
 // S0.19
-TEST(arena_scope, move_assignment_on_the_same_arena_begins_again) {
+TEST(arena_scope, move_assignment_on_the_same_arena_begins_again_and_to_itself_changes_nothing) {
   const violation_recorder recorder;
   arena a;
   (void)a.allocate(32);
@@ -141,17 +141,12 @@ TEST(arena_scope, move_assignment_on_the_same_arena_begins_again) {
     scope = arena::scope{a};
     EXPECT_EQ(a.position(), 32u);
   }
-  EXPECT_TRUE(recorder.reports().empty());
-}
-
-TEST(arena_scope, self_move_assignment_changes_nothing) {
-  arena a;
-  arena::scope scope{a};
   (void)a.allocate(64);
   arena::scope& same = scope;
   scope = std::move(same);
   EXPECT_TRUE(scope);
-  EXPECT_EQ(a.position(), 64u);
+  EXPECT_EQ(a.position(), 96u);
+  EXPECT_TRUE(recorder.reports().empty());
 }
 
 // S0.20
@@ -172,23 +167,6 @@ TEST(arena_scope, nested_scopes_unwind_in_order_also_during_exceptions) {
   };
   EXPECT_THROW(descend(descend, 0), std::runtime_error);
   EXPECT_EQ(positions, std::vector<std::size_t>(11, 0));
-  EXPECT_EQ(a.position(), 0u);
-}
-
-// S0.28
-TEST(arena_scope, nested_save_and_restore_inside_a_batch) {
-  arena a;
-  for (int batch = 0; batch < 100; ++batch) {
-    arena::scope step{a};
-    const std::span<float> gradient = step.push_array<float>(100);
-    {
-      arena::scope optimizer{a};
-      const std::span<float> temporary = optimizer.push_array<float>(100);
-      temporary[0] = 1;
-    }
-    EXPECT_EQ(gradient[0], 0.0f);
-    EXPECT_EQ(a.position(), 400u);
-  }
   EXPECT_EQ(a.position(), 0u);
 }
 

@@ -17,30 +17,18 @@
 #include <cstddef>
 #include <thread>
 
+#include "trapped_scopes.hpp"
+
 namespace tidemark {
 namespace {
 
-constexpr arena_options trapping{.name = "trapping", .trap = {.one_in = 1, .reserve = 1 * MiB}};
-constexpr char const* report = "arena 'trapping': use of 0x[0-9a-f]+ after it was rewound over";
+using test::in_a_scope;
+using test::read;
+using test::trapping;
 
-#if defined(__clang__)
-[[clang::no_sanitize("address", "memory", "thread", "undefined")]]
-#else
-[[gnu::no_sanitize_address]]
-#endif
-[[gnu::noinline]] char read(void const* address) {
-  return *static_cast<char const volatile*>(address);
-}
+constexpr char const* report = test::late_use;
+
 void fault() { (void)read(reinterpret_cast<void const*>(16)); }
-
-void* in_a_scope(arena& a) {
-  void* block = nullptr;
-  {
-    arena::scope scope{a};
-    block = scope.allocate(1);
-  }
-  return block;
-}
 
 using details_handler = void (*)(int, siginfo_t*, void*);
 void set_action(details_handler handler, int flags) {
@@ -73,18 +61,59 @@ struct fault_chain : testing::Test {
 };
 using fault_chain_death = fault_chain;
 
-TEST_F(fault_chain_death, calls_a_one_shot_handler_once_and_then_ends) {
-  const auto once = [](int, siginfo_t*, void*) {
-    handler_calls = handler_calls + 1;
-    if (handler_calls > 1) _exit(1);
-  };
-  const auto run = [&] {
-    set_action(once, static_cast<int>(SA_RESETHAND));
-    arena a{trapping};
-    (void)in_a_scope(a);
-    fault();  // the handler returns, the fault comes again, and the default action ends the process
-  };
-  EXPECT_EXIT(run(), ends_by_segv, "^$");
+// What a program does before it has an arena that traps, how it ends, and the code of its end: 0 stands for the signal.
+struct ending {
+  char const* what;
+  void (*prepare)();
+  void (*end)();
+  int code;
+};
+void fault_while_it_is_blocked() {
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGSEGV);
+  sigprocmask(SIG_BLOCK, &blocked, nullptr);
+  fault();
+}
+void count_calls_of_a_one_shot_handler(int, siginfo_t*, void*) {
+  handler_calls = handler_calls + 1;
+  if (handler_calls > 1)
+    _exit(1);  // it returns, the fault comes again, and the default action ends the process
+}
+void fault_three_times(int, siginfo_t*, void*) {
+  handler_calls = handler_calls + 1;
+  if (handler_calls == 3) _exit(42);
+  fault();
+}
+const ending endings[] = {
+    {"a one-shot handler",
+     [] { set_action(count_calls_of_a_one_shot_handler, static_cast<int>(SA_RESETHAND)); }, fault, 0},
+    {"a handler that defers faults", [] { set_action([](int, siginfo_t*, void*) { fault(); }, 0); }, fault,
+     0},
+    {"a handler that defers none", [] { set_action(fault_three_times, SA_NODEFER); }, fault, 42},
+    {"a signal that is blocked", [] { set_action([](int, siginfo_t*, void*) { _exit(1); }, 0); },
+     fault_while_it_is_blocked, 0},
+    {"the default action", [] { signal(SIGSEGV, SIG_DFL); }, fault, 0},
+    {"the default action of a sent signal", [] { signal(SIGSEGV, SIG_DFL); }, [] { kill(getpid(), SIGSEGV); },
+     0},
+    {"the default action of a raised signal", [] { signal(SIGSEGV, SIG_DFL); }, [] { raise(SIGSEGV); }, 0},
+    {"a fault that is ignored", [] { signal(SIGSEGV, SIG_IGN); }, fault, 0},
+};
+
+TEST_F(fault_chain_death, ends_as_without_an_arena_that_traps) {
+  for (ending const& each : endings) {
+    const auto run = [&] {
+      each.prepare();
+      arena a{trapping};
+      (void)in_a_scope(a);
+      each.end();
+      _exit(1);
+    };
+    const auto ends = [&](int status) {
+      return each.code == 0 ? ends_by_segv(status) : testing::ExitedWithCode(each.code)(status);
+    };
+    EXPECT_EXIT(run(), ends, "^$") << each.what;
+  }
 }
 
 TEST_F(fault_chain_death, resets_a_one_shot_handler_of_a_signal_that_was_sent) {
@@ -144,45 +173,6 @@ TEST_F(fault_chain_death, takes_no_more_of_an_alternate_stack_than_a_small_handl
   EXPECT_EXIT(run(), testing::ExitedWithCode(42), "^$");
 }
 
-TEST_F(fault_chain_death, nests_faults_of_a_handler_that_defers_none) {
-  const auto nest = [](int, siginfo_t*, void*) {
-    handler_calls = handler_calls + 1;
-    if (handler_calls == 3) _exit(42);
-    fault();
-  };
-  const auto run = [&] {
-    set_action(nest, SA_NODEFER);
-    arena a{trapping};
-    (void)in_a_scope(a);
-    fault();
-  };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(42), "^$");
-}
-
-TEST_F(fault_chain_death, ends_at_a_fault_in_a_handler_that_defers_them) {
-  const auto run = [] {
-    set_action([](int, siginfo_t*, void*) { fault(); }, 0);
-    arena a{trapping};
-    (void)in_a_scope(a);
-    fault();
-  };
-  EXPECT_EXIT(run(), ends_by_segv, "^$");
-}
-
-TEST_F(fault_chain_death, ends_at_a_fault_while_the_signal_is_blocked) {
-  const auto run = [] {
-    set_action([](int, siginfo_t*, void*) { _exit(1); }, 0);
-    arena a{trapping};
-    (void)in_a_scope(a);
-    sigset_t blocked;
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGSEGV);
-    sigprocmask(SIG_BLOCK, &blocked, nullptr);
-    fault();
-  };
-  EXPECT_EXIT(run(), ends_by_segv, "^$");
-}
-
 TEST_F(fault_chain_death, blocks_the_signals_of_the_handlers_mask_in_it) {
   const auto run = [] {
     struct sigaction action{};
@@ -201,29 +191,6 @@ TEST_F(fault_chain_death, blocks_the_signals_of_the_handlers_mask_in_it) {
     fault();
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(42), "^$");
-}
-
-TEST_F(fault_chain_death, ends_by_the_default_action_at_a_fault_and_at_a_sent_signal) {
-  const auto run = [](void (*end)()) {
-    signal(SIGSEGV, SIG_DFL);
-    arena a{trapping};
-    (void)in_a_scope(a);
-    end();
-    _exit(1);
-  };
-  EXPECT_EXIT(run(fault), ends_by_segv, "^$");
-  EXPECT_EXIT(run([] { kill(getpid(), SIGSEGV); }), ends_by_segv, "^$");
-  EXPECT_EXIT(run([] { raise(SIGSEGV); }), ends_by_segv, "^$");
-}
-
-TEST_F(fault_chain_death, ends_at_a_fault_that_the_program_ignores) {
-  const auto run = [] {
-    signal(SIGSEGV, SIG_IGN);
-    arena a{trapping};
-    (void)in_a_scope(a);
-    fault();
-  };
-  EXPECT_EXIT(run(), ends_by_segv, "^$");
 }
 
 #if defined(__linux__)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tidemark/diagnose/detail/device_marks.hpp>
@@ -57,65 +58,67 @@ TEST_F(device_marks_of_a_chunk, a_block_of_no_bytes_does_not_count) {
   marks.on_free(1000);
 }
 
-TEST_F(device_marks_of_a_chunk, taking_back_closes_the_regions_at_the_cursor_and_above) {
-  come(1000, 2000);
-  for (std::uintptr_t block = 1000; block < 1500; block += 100) on_allocate(block, 50);
-  tool.calls.clear();
-  marks.on_free(1200);
-  EXPECT_EQ(tool.regions(), (regions_type{{1000, 50}, {1100, 50}}));
-  EXPECT_EQ(tool.calls, (calls_type{"close_regions 3"}));
+// What is told of blocks that are freed at an address and above.
+struct taken_back {
+  char const* what;
+  std::vector<std::uintptr_t> heap_ends;  // the first heap begins at 1000
+  std::vector<std::pair<std::uintptr_t, std::size_t>> blocks;
+  std::uintptr_t from;
+  regions_type regions;
+  calls_type calls;
+};
+std::vector<std::pair<std::uintptr_t, std::size_t>> blocks_every(std::size_t step, std::uintptr_t last,
+                                                                 std::size_t bytes) {
+  std::vector<std::pair<std::uintptr_t, std::size_t>> blocks;
+  for (std::uintptr_t first = 1000; first < last; first += step) blocks.emplace_back(first, bytes);
+  return blocks;
 }
+const taken_back cases_of_taking_back[] = {
+    {"closes the regions at the cursor and above",
+     {2000},
+     blocks_every(100, 1500, 50),
+     1200,
+     {{1000, 50}, {1100, 50}},
+     {"close_regions 3"}},
+    {"resets a heap of which nothing is left in one call",
+     {2000},
+     blocks_every(10, 2000, 5),
+     1000,
+     {},
+     {"reset_heap"}},
+    {"resets heaps that are left and closes regions of the one that is not",
+     {2000, 3000, 4000},
+     blocks_every(250, 4000, 100),
+     1500,
+     {{1000, 100}, {1250, 100}},
+     {"close_regions 2", "reset_heap", "reset_heap"}},
+    {"resets a heap that begins where the last kept block ends",
+     {2000, 3000},
+     {{1000, 1000}, {2000, 10}, {2100, 10}},
+     2000,
+     {{1000, 1000}},
+     {"reset_heap"}},
+    {"skips heaps without allocations", {2000, 3000}, {{1000, 100}}, 1000, {}, {"reset_heap"}},
+    {"takes several calls for more regions than fit in one",
+     {2000},
+     blocks_every(5, 2000, 5),
+     1005,
+     {{1000, 5}},
+     {"close_regions 64", "close_regions 64", "close_regions 64", "close_regions 7"}},
+};
 
-TEST_F(device_marks_of_a_chunk, taking_back_all_resets_the_heap_in_one_call) {
-  come(1000, 2000);
-  for (std::uintptr_t block = 1000; block < 2000; block += 10) on_allocate(block, 5);
-  tool.calls.clear();
-  marks.on_free(1000);
-  EXPECT_TRUE(tool.regions().empty());
-  EXPECT_EQ(tool.calls, (calls_type{"reset_heap"}));
-}
-
-TEST_F(device_marks_of_a_chunk,
-       taking_back_resets_heaps_that_are_left_and_closes_regions_of_the_one_that_is_not) {
-  come(1000, 2000);
-  come(2000, 3000);
-  come(3000, 4000);
-  for (std::uintptr_t block = 1000; block < 4000; block += 250) on_allocate(block, 100);
-  tool.calls.clear();
-  marks.on_free(1500);
-  EXPECT_EQ(tool.regions(), (regions_type{{1000, 100}, {1250, 100}}));
-  EXPECT_EQ(tool.calls, (calls_type{"close_regions 2", "reset_heap", "reset_heap"}));
-}
-
-TEST_F(device_marks_of_a_chunk, taking_back_resets_a_heap_that_begins_where_the_last_kept_block_ends) {
-  come(1000, 2000);
-  come(2000, 3000);
-  on_allocate(1000, 1000);
-  on_allocate(2000, 10);
-  on_allocate(2100, 10);
-  tool.calls.clear();
-  marks.on_free(2000);
-  EXPECT_EQ(tool.regions(), (regions_type{{1000, 1000}}));
-  EXPECT_EQ(tool.calls, (calls_type{"reset_heap"}));
-}
-
-TEST_F(device_marks_of_a_chunk, taking_back_skips_heaps_without_allocations) {
-  come(1000, 2000);
-  come(2000, 3000);
-  on_allocate(1000, 100);
-  tool.calls.clear();
-  marks.on_free(1000);
-  EXPECT_EQ(tool.calls, (calls_type{"reset_heap"}));
-}
-
-TEST_F(device_marks_of_a_chunk, taking_back_more_regions_than_fit_in_a_call_takes_several) {
-  come(1000, 2000);
-  for (std::uintptr_t block = 1000; block < 2000; block += 5) on_allocate(block, 5);
-  tool.calls.clear();
-  marks.on_free(1005);
-  EXPECT_EQ(tool.regions(), (regions_type{{1000, 5}}));
-  EXPECT_EQ(tool.calls,
-            (calls_type{"close_regions 64", "close_regions 64", "close_regions 64", "close_regions 7"}));
+TEST_F(device_marks_of_a_chunk, taking_back_takes_as_few_calls_as_it_can) {
+  for (taken_back const& each : cases_of_taking_back) {
+    SCOPED_TRACE(each.what);
+    std::uintptr_t begin = 1000;
+    for (std::uintptr_t end : each.heap_ends) come(std::exchange(begin, end), end);
+    for (auto const& [block, bytes] : each.blocks) on_allocate(block, bytes);
+    tool.calls.clear();
+    marks.on_free(each.from);
+    EXPECT_EQ(tool.regions(), each.regions);
+    EXPECT_EQ(tool.calls, each.calls);
+    TearDown();
+  }
 }
 
 TEST_F(device_marks_of_a_chunk, a_block_of_which_a_part_is_taken_back_is_shorter) {

@@ -65,32 +65,6 @@ TEST_F(marked_arena, tells_of_blocks_of_every_way_to_allocate) {
   EXPECT_EQ(tool.regions(), (regions_type{{slow, 10}, {tried, 20}, {pushed, 20}, {virtually, 30}}));
 }
 
-TEST_F(marked_arena, leaves_a_block_alone_that_is_not_reclaimed) {
-  void* const block = arena.allocate(100);
-  (void)arena.allocate(100);
-  arena.deallocate(block, 100);
-  EXPECT_TRUE(tool.may_touch(address(block)));
-}
-
-TEST_F(marked_arena, takes_the_part_of_a_block_back_that_is_popped) {
-  const std::uintptr_t block = address(arena.allocate(1024));
-  arena.pop(256);
-  EXPECT_EQ(tool.regions(), (regions_type{{block, 768}}));
-  const std::uintptr_t next = address(arena.allocate(256));
-  EXPECT_EQ(next, block + 768);
-  EXPECT_EQ(tool.regions(), (regions_type{{block, 768}, {next, 256}}));
-}
-
-TEST_F(marked_arena, changes_the_region_of_a_block_that_is_expanded) {
-  void* const block = arena.allocate(100);
-  ASSERT_TRUE(arena.expand(block, 100, 2000));
-  EXPECT_EQ(tool.regions(), (regions_type{{address(block), 2000}}));
-  ASSERT_TRUE(arena.expand(block, 2000, 10));
-  EXPECT_EQ(tool.regions(), (regions_type{{address(block), 10}}));
-  ASSERT_FALSE(arena.expand(block, 10, 2 * lent_bytes));
-  EXPECT_EQ(tool.regions(), (regions_type{{address(block), 10}}));
-}
-
 TEST_F(marked_arena, resets_its_heap_when_it_is_reset) {
   for (int i = 0; i < 100; ++i) (void)arena.allocate(100);
   tool.calls.clear();
@@ -124,12 +98,6 @@ TEST_F(marked_stepwise_arena, is_a_heap_for_each_step_of_memory) {
   EXPECT_EQ(tool.heaps(), (heaps_type{{first, 8 * KiB, "step"}}));
   (void)arena.allocate(10'000);
   EXPECT_EQ(tool.heaps(), (heaps_type{{first, 8 * KiB, "step"}, {first + 8 * KiB, 8 * KiB, "step"}}));
-}
-
-TEST_F(marked_stepwise_arena, splits_a_block_that_lies_in_two_steps) {
-  const std::uintptr_t first = address(arena.allocate(8 * KiB - 256));
-  const std::uintptr_t second = address(arena.allocate(1000));
-  EXPECT_EQ(tool.regions(), (regions_type{{first, 8 * KiB - 256}, {second, 256}, {second + 256, 744}}));
 }
 
 TEST_F(marked_stepwise_arena, closes_heaps_before_their_memory_is_trimmed) {
@@ -169,18 +137,6 @@ TEST_F(marked_stepwise_arena, closes_heaps_before_it_is_suspended_and_opens_them
   EXPECT_EQ(tool.heaps().size(), arena.stats().chunks) << "each chunk's memory comes at once";
   arena.resume();
   EXPECT_EQ(tool.heaps().size(), arena.stats().chunks);
-}
-
-TEST_F(marked_stepwise_arena, tells_of_blocks_that_changed_while_it_was_suspended_when_it_resumes) {
-  const std::uintptr_t first = address(arena.allocate(1000));
-  const arena_mark mark = arena.mark();
-  (void)arena.allocate(10'000);
-  arena.suspend();
-  arena.rewind(mark);
-  const std::uintptr_t second = address(arena.allocate(500));
-  EXPECT_TRUE(tool.regions().empty());
-  arena.resume();
-  EXPECT_EQ(tool.regions(), (regions_type{{first, 1000}, {second, 500}}));
 }
 
 TEST_F(marked_stepwise_arena, opens_heaps_again_where_it_could_not_be_suspended) {

@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,13 +20,14 @@
 
 #include <tidemark/tidemark.hpp>
 
+#include "contains.hpp"
 #include "resource_users.hpp"
-#include "thread_storm.hpp"
 #include "violation_recorder.hpp"
 
 namespace {
 
 using namespace tidemark;
+using test::contains;
 using test::keep;
 
 using floats = std::pmr::vector<float>;
@@ -44,10 +44,6 @@ using floats = std::pmr::vector<float>;
 struct alignas(64) aligned {
   char bytes[64];
 };
-
-bool contains(std::string const& text, std::string const& part) {
-  return text.find(part) != std::string::npos;
-}
 
 struct watched_new : ::testing::Test {
   arena step;
@@ -198,24 +194,6 @@ TEST_F(watched_new, counts_nothing_that_resources_take_from_the_heap_and_for_the
 }
 
 // T.21
-TEST_F(watched_new, counts_nothing_inside_the_expected_resource_of_a_program) {
-  test::users_own_resource own;
-  const expect_resource expected{&own};
-  const floats with_argument(100, &own);
-  EXPECT_EQ(expected.missed_blocks(), 0u) << expected.report();
-}
-
-// T.21
-TEST_F(watched_new, counts_nothing_that_an_allowance_allows) {
-  const expect_resource expected{&step};
-  {
-    const expect_resource::allowance here;
-    use_the_heap(100);
-  }
-  EXPECT_EQ(expected.missed_blocks(), 0u);
-}
-
-// T.21
 TEST_F(watched_new, counts_nothing_for_its_own_scopes_and_reports) {
   const expect_resource outer{&step};
   {
@@ -232,21 +210,6 @@ TEST_F(watched_new, counts_a_thread_where_it_is_started_and_nothing_that_it_does
   std::thread{[] { use_the_heap(1'000'000); }}.join();
   EXPECT_EQ(expected.missed_blocks(), 1u) << expected.report();  // what the thread is to run
   EXPECT_LT(expected.missed_bytes(), 1000u);
-}
-
-// T.21
-TEST_F(watched_new, threads_count_each_for_itself) {
-  std::array<std::uint64_t, test::storm_threads> counted{};
-  test::on_threads([&](std::size_t thread) {
-    arena of_thread;
-    for (std::size_t round = 0; round < 100; ++round) {
-      const expect_resource expected{&of_thread};
-      for (std::size_t i = 0; i <= thread; ++i) use_the_heap(10);
-      counted[thread] += expected.missed_blocks();
-    }
-  });
-  for (std::size_t thread = 0; thread < counted.size(); ++thread)
-    EXPECT_EQ(counted[thread], 100 * (thread + 1));
 }
 
 // T.21
