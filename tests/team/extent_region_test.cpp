@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,6 +93,14 @@ class watched_region {
     for (std::size_t i = first_page(claimed.range); i < last_page(claimed.range); ++i) in_use_[i] = false;
     region_.give_back(claimed.range);
   }
+  void take_all_back() {
+    region_.begin_rewind();
+    for (std::size_t i = 0; i < buffer_pages; ++i) {
+      if (in_use_[i]) region_.give_back({reinterpret_cast<std::uintptr_t>(buffer.data()) + i * page, page});
+      in_use_[i] = false;
+    }
+    region_.end_rewind();
+  }
   region_type& region() { return region_; }
   /// For the end of a program: an invariant that does not hold.
   std::string broken() {
@@ -119,133 +128,112 @@ class watched_region {
   std::vector<bool> was_used_ = std::vector<bool>(buffer_pages);
 };
 
-void expect_no_failure(explored const& result, std::size_t least_schedules) {
+/// Pages of memory, of a chunk and of a step, and whether the region may have further chunks.
+struct region_sizes {
+  std::size_t pages = buffer_pages, chunk_pages = buffer_pages, step_pages = 1;
+  bool growable = true;
+};
+using operations = std::function<void(watched_region&)>;
+
+/// No schedule of the threads breaks a rule, and in the end this many pages are in use; 0: any number.
+void expect_no_failure(
+    region_sizes sizes, operations before, std::vector<operations> threads, std::size_t used_pages,
+    std::size_t least_schedules, test::exploration_options const& how = {},
+    std::function<std::string(watched_region&)> after = [](watched_region&) { return ""; }) {
+  const auto make = [&] {
+    const auto region =
+        std::make_shared<watched_region>(sizes.pages, sizes.chunk_pages, sizes.step_pages, sizes.growable);
+    if (before) before(*region);
+    program made{{}, [=] {
+                   if (used_pages != 0 && region->used_pages() != used_pages)
+                     return std::string{"another number of pages is in use"};
+                   std::string const broken = region->broken();
+                   return broken.empty() ? after(*region) : broken;
+                 }};
+    for (operations const& thread : threads) made.threads.push_back([=] { thread(*region); });
+    return made;
+  };
+  explored const result = explore(make, how);
   EXPECT_EQ(result.failure, "");
   EXPECT_TRUE(result.complete);
   EXPECT_GE(result.schedules, least_schedules);
   ::testing::Test::RecordProperty("schedules", std::to_string(result.schedules));
 }
 
+operations claims(std::vector<std::array<std::size_t, 2>> sizes) {
+  return [=](watched_region& region) {
+    for (auto const& [least, wanted] : sizes) (void)region.claim(least, wanted);
+  };
+}
+void commit_ahead(watched_region& region) { region.give_back(region.claim(1, 1)); }
+
 // G.3
 TEST(extent_region, gives_extents_that_do_not_overlap_while_it_grows) {
-  const auto make = [] {
-    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 2);
-    const auto thread = [region] {
-      (void)region->claim(1, 1);
-      (void)region->claim(1, 2);
-    };
-    return program{{thread, thread}, [region] {
-                     return region->used_pages() == 6 ? region->broken() : "a claim is smaller than wanted";
-                   }};
-  };
-  expect_no_failure(explore(make), 20);
+  const operations thread = claims({{1, 1}, {1, 2}});
+  expect_no_failure({.step_pages = 2}, nullptr, {thread, thread}, 6, 20);
 }
 
 // G.3
 TEST(extent_region, gives_extents_that_do_not_overlap_by_memory_orders_taken_at_their_word) {
-  const auto make = [] {
-    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 4);
-    const auto thread = [region] {
-      (void)region->claim(1, 1);
-      (void)region->claim(1, 1);
-    };
-    return program{{thread, thread}, [region] { return region->broken(); }};
-  };
-  expect_no_failure(explore(make, {.weak_orders = true}), 20);
+  const operations thread = claims({{1, 1}, {1, 1}});
+  expect_no_failure({.step_pages = 4}, nullptr, {thread, thread}, 4, 20, {.weak_orders = true});
 }
 
 // G.3
 TEST(extent_region, serves_three_threads_from_committed_memory) {
-  const auto make = [] {
-    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 16);
-    region->give_back(region->claim(1, 1));  // commits
-    const auto thread = [region] { (void)region->claim(2, 2); };
-    return program{{thread, thread, thread},
-                   [region] { return region->used_pages() == 6 ? region->broken() : "a claim was refused"; }};
-  };
-  expect_no_failure(explore(make), 50);
+  const operations thread = claims({{2, 2}});
+  expect_no_failure({.step_pages = 16}, commit_ahead, {thread, thread, thread}, 6, 50);
 }
 
 // G.3
 TEST(extent_region, chains_chunks_while_threads_claim) {
-  const auto make = [] {
-    const auto region = std::make_shared<watched_region>(buffer_pages, 4, 2);
-    const auto thread = [region] {
-      (void)region->claim(2, 2);
-      (void)region->claim(3, 3);
-    };
-    return program{{thread, thread}, [region] {
-                     return region->used_pages() == 10 ? region->broken() : "a claim was refused";
-                   }};
-  };
-  expect_no_failure(explore(make), 20);
+  const operations thread = claims({{2, 2}, {3, 3}});
+  expect_no_failure({.chunk_pages = 4, .step_pages = 2}, nullptr, {thread, thread}, 10, 20);
 }
 
 // G.3
 TEST(extent_region, reuses_what_is_given_back_while_others_claim) {
-  const auto make = [] {
-    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 8);
-    region->give_back(region->claim(1, 1));
-    const auto borrower = [region] {
-      const extent first = region->claim(1, 1);
-      const extent second = region->claim(1, 1);
-      region->give_back(first);
-      region->give_back(second);
-    };
-    const auto keeper = [region] {
-      (void)region->claim(1, 1);
-      (void)region->claim(2, 2);
-    };
-    return program{{borrower, keeper},
-                   [region] { return region->used_pages() == 3 ? region->broken() : "a claim was refused"; }};
+  const operations borrower = [](watched_region& region) {
+    const extent first = region.claim(1, 1);
+    const extent second = region.claim(1, 1);
+    region.give_back(first);
+    region.give_back(second);
   };
-  expect_no_failure(explore(make), 50);
+  expect_no_failure({.step_pages = 8}, commit_ahead, {borrower, claims({{1, 1}, {2, 2}})}, 3, 50);
 }
 
 // G.3
 TEST(extent_region, gives_no_page_for_fresh_that_was_given_back_by_memory_orders_taken_at_their_word) {
-  const auto make = [] {
-    const auto region = std::make_shared<watched_region>(buffer_pages, buffer_pages, 8);
-    region->give_back(region->claim(1, 1));
-    (void)region->claim(2, 2);
-    const auto borrower = [region] { region->give_back(region->claim(1, 1)); };
-    const auto keeper = [region] { (void)region->claim(2, 2); };
-    return program{{borrower, keeper}, [region] { return region->broken(); }};
+  const operations before = [](watched_region& region) {
+    commit_ahead(region);
+    (void)region.claim(2, 2);
   };
-  expect_no_failure(explore(make, {.weak_orders = true}), 20);
+  expect_no_failure({.step_pages = 8}, before, {commit_ahead, claims({{2, 2}})}, 4, 20,
+                    {.weak_orders = true});
 }
 
 // G.3
 TEST(extent_region, refuses_one_thread_and_serves_the_other) {
-  const auto make = [] {
-    const auto region = std::make_shared<watched_region>(4, buffer_pages, 1);
-    const auto large = [region] { test::require(region->claim(5, 5).empty(), "there is no memory for it"); };
-    const auto small = [region] {
-      for (int i = 0; i < 2; ++i) test::require(!region->claim(1, 2).empty(), "there is memory for it");
-    };
-    return program{{large, small}, [region] { return region->broken(); }};
+  const operations large = [](watched_region& region) {
+    test::require(region.claim(5, 5).empty(), "there is no memory for it");
   };
-  expect_no_failure(explore(make), 5);
+  const operations small = [](watched_region& region) {
+    for (int i = 0; i < 2; ++i) test::require(!region.claim(1, 2).empty(), "there is memory for it");
+  };
+  expect_no_failure({.pages = 4}, nullptr, {large, small}, 0, 5);
 }
 
 // G.3
 TEST(extent_region, takes_all_back_and_serves_the_next_step_from_what_is_committed) {
-  const auto make = [] {
-    const auto region = std::make_shared<watched_region>(8, 8, 1, false);
-    const auto held = std::make_shared<std::vector<extent>>();
-    const auto thread = [region, held] {
-      for (int i = 0; i < 2; ++i) held->push_back(region->claim(1, 2));
-    };
-    return program{{thread, thread}, [region, held]() -> std::string {
-                     region->region().begin_rewind();
-                     for (extent const each : *held) region->give_back(each);
-                     region->region().end_rewind();
-                     if (std::string formula = region->broken(); !formula.empty()) return formula;
-                     if (region->region().claimed_bytes() != 0) return "all was taken back";
-                     return region->claim(8, 8).empty() ? "the next step has all of it" : "";
-                   }};
+  const operations thread = claims({{1, 2}, {1, 2}});
+  const auto next_step = [](watched_region& region) {
+    region.take_all_back();
+    if (std::string formula = region.broken(); !formula.empty()) return formula;
+    if (region.region().claimed_bytes() != 0) return std::string{"all was taken back"};
+    return std::string{region.claim(8, 8).empty() ? "the next step has all of it" : ""};
   };
-  expect_no_failure(explore(make), 20);
+  expect_no_failure({.pages = 8, .chunk_pages = 8, .growable = false}, nullptr, {thread, thread}, 0, 20, {},
+                    next_step);
 }
 
 }  // namespace
