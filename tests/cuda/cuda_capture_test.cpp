@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <stdexcept>
@@ -39,44 +40,41 @@
 namespace tidemark::test {
 namespace {
 
+constexpr std::size_t four = 4;
+constexpr std::size_t four_ints = four * sizeof(int);
+
 /// What the work on the stream is given: it must live as long as the graph.
 struct addition {
+  static void set_tens(void* of) {
+    auto const& [in, tens, out, factor] = *static_cast<addition*>(of);
+    for (std::size_t i = 0; i < four; ++i) tens[i] = factor * static_cast<int>(i + 1);
+  }
+  static void add(void* of) {
+    auto const& [in, tens, out, factor] = *static_cast<addition*>(of);
+    for (std::size_t i = 0; i < four; ++i) out[i] = in[i] + tens[i];
+  }
+
   int const* in;
   int* tens;
   int* out;
   int factor = 10;
 };
 
-constexpr std::size_t four = 4;
-constexpr std::size_t four_ints = four * sizeof(int);
-
 /// One stream of a fake device, and memory that work on it can touch.
 class cuda_capture : public ::testing::Test {
  protected:
-  /// out = in + factor * (1, 2, 3, 4), by way of a temporary.
-  auto step(int factor = 10) {
-    return [this, factor](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
-      addition& work = works_.emplace_back(std::make_unique<addition>()).operator*();
-      work = {in.as<int>().data(), static_cast<int*>(memory.allocate(four_ints)), out.as<int>().data(),
-              factor};
-      put_on_stream(
-          [](void* of) {
-            auto const& added = *static_cast<addition*>(of);
-            for (std::size_t i = 0; i < four; ++i) added.tens[i] = added.factor * static_cast<int>(i + 1);
-          },
-          work);
-      put_on_stream(
-          [](void* of) {
-            auto const& [from, tens, to, factor_of_tens] = *static_cast<addition*>(of);
-            (void)factor_of_tens;
-            for (std::size_t i = 0; i < four; ++i) to[i] = from[i] + tens[i];
-          },
-          work);
-      memory.deallocate(work.tens, four_ints);
+  /// out = in + factor * (1, 2, 3, 4), by way of a temporary; so many times.
+  auto step(int factor = 10, int times = 1) {
+    return [=, this](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
+      for (int i = 0; i < times; ++i) {
+        addition& work = *works_.emplace_back(std::make_unique<addition>());
+        work = {in.as<int>().data(), static_cast<int*>(memory.allocate(four_ints)), out.as<int>().data(),
+                factor};
+        for (auto* const function : {&addition::set_tens, &addition::add})
+          gpu::require_success(device_, "cuLaunchHostFunc", device_.launch_on_host(stream_, function, &work));
+        memory.deallocate(work.tens, four_ints);
+      }
     };
-  }
-  void put_on_stream(void (*function)(void*), addition& work) {
-    gpu::require_success(device_, "cuLaunchHostFunc", device_.launch_on_host(stream_, function, &work));
   }
 
   std::unique_ptr<graph_arena> an_arena(std::size_t of_bytes = 4 * KiB) {
@@ -156,33 +154,29 @@ TEST_F(cuda_capture, a_body_that_puts_nothing_on_the_stream_is_an_empty_capture)
   expect_as_before();
 }
 
-TEST_F(cuda_capture, a_call_that_ends_the_capture_is_reported_when_it_is_over) {
-  const cuda_error error = test::caught<cuda_error>([&] {
-    (void)capture_of(an_arena(), a_block(), a_block(),
-                     [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
-                       step()(arena, in, out);
-                       EXPECT_EQ(device_.synchronize(stream_.get()), gpu::status::capture_unsupported);
-                     });
-  });
-  EXPECT_EQ(error.status(), gpu::status::capture_invalidated);
-  EXPECT_STREQ(error.call(), "cuStreamEndCapture");
-  expect_as_before();
-}
-
-TEST_F(cuda_capture, a_stream_that_was_forked_and_not_joined_is_reported) {
+TEST_F(cuda_capture, what_ends_the_capture_is_reported_when_it_is_over) {
   gpu::stream other{device_};
   gpu::event fork{device_};
-  const cuda_error error = test::caught<cuda_error>([&] {
-    (void)capture_of(an_arena(), a_block(), a_block(),
-                     [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
-                       step()(arena, in, out);
-                       fork.record(stream_);
-                       other.wait(fork);
-                       EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), gpu::status::success);
-                     });
-  });
-  EXPECT_EQ(error.status(), gpu::status::capture_unjoined);
-  expect_as_before();
+  const auto wait = [&] { EXPECT_EQ(device_.synchronize(stream_.get()), gpu::status::capture_unsupported); };
+  const auto fork_and_never_join = [&] {
+    fork.record(stream_);
+    other.wait(fork);
+    EXPECT_EQ(device_.launch_on_host(other, [](void*) {}, nullptr), gpu::status::success);
+  };
+  for (auto const& [ending, status] :
+       {std::pair<std::function<void()>, gpu::status>{wait, gpu::status::capture_invalidated},
+        {fork_and_never_join, gpu::status::capture_unjoined}}) {
+    const cuda_error error = test::caught<cuda_error>([&] {
+      (void)capture_of(an_arena(), a_block(), a_block(),
+                       [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
+                         step()(arena, in, out);
+                         ending();
+                       });
+    });
+    EXPECT_EQ(error.status(), status);
+    EXPECT_STREQ(error.call(), "cuStreamEndCapture");
+    expect_as_before();
+  }
 }
 
 TEST_F(cuda_capture, a_capture_inside_a_capture_of_the_same_stream_is_rejected) {
@@ -308,17 +302,13 @@ TEST_F(cuda_capture, an_update_to_a_graph_of_the_same_nodes_changes_the_executab
 
 TEST_F(cuda_capture, an_update_to_a_graph_of_other_nodes_makes_a_new_executable_and_ends_the_old_one) {
   auto graph = a_graph();
-  const auto twice = [&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
-    step(7)(memory, in, out);
-    step(100)(memory, in, out);
-  };
   const std::size_t instantiated = device_.count("cuGraphInstantiate");
-  EXPECT_FALSE(graph.update(twice));
+  EXPECT_FALSE(graph.update(step(100, 2)));
   EXPECT_EQ(device_.count("cuGraphExecUpdate"), 1u);
   EXPECT_EQ(device_.count("cuGraphInstantiate"), instantiated + 1);
   EXPECT_EQ(device_.count("cuGraphExecDestroy"), 1u);
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
-  EXPECT_TRUE(graph.update(twice)) << "of the new one's nodes";
+  EXPECT_TRUE(graph.update(step(100, 2))) << "of the new one's nodes";
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
 }
 
@@ -336,11 +326,7 @@ TEST_F(cuda_capture, a_launch_from_before_an_update_does_what_was_captured_then)
     auto graph = a_graph();
     std::ranges::fill(graph.inputs().as<int>(), 1);
     graph.launch();
-    EXPECT_EQ(graph.update([&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
-      step(100)(memory, in, out);
-      if (!same_nodes) step(100)(memory, in, out);
-    }),
-              same_nodes);
+    EXPECT_EQ(graph.update(step(100, same_nodes ? 1 : 2)), same_nodes);
     EXPECT_NE(device_.pending(stream_), 0u) << "an update waits for nothing";
     device_.run(stream_);
     EXPECT_EQ(graph.outputs().as<int>()[3], 41);
@@ -357,10 +343,7 @@ TEST_F(cuda_capture, an_update_behind_a_launch_without_an_event_waits_where_the_
   graph.launch();
   EXPECT_TRUE(graph.update(step(100)));
   EXPECT_NE(device_.pending(stream_), 0u) << "launches of one executable are ordered";
-  EXPECT_FALSE(graph.update([&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
-    step(100)(memory, in, out);
-    step(100)(memory, in, out);
-  }));
+  EXPECT_FALSE(graph.update(step(100, 2)));
   EXPECT_EQ(device_.pending(stream_), 0u);
 }
 
@@ -387,10 +370,6 @@ TEST_F(cuda_capture, an_update_whose_body_throws_leaves_the_graph_as_it_was) {
 
 TEST_F(cuda_capture, every_call_to_the_driver_that_fails_in_an_update_leaves_the_graph_as_it_was) {
   for (const bool same_nodes : {true, false}) {
-    const auto body = [&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
-      step(100)(memory, in, out);
-      if (!same_nodes) step(100)(memory, in, out);
-    };
     std::size_t thrown = 0;
     bool is_over = false;
     for (std::size_t i = 0; !is_over; ++i) {
@@ -401,7 +380,7 @@ TEST_F(cuda_capture, every_call_to_the_driver_that_fails_in_an_update_leaves_the
       device_.fail_from = first + i;
       device_.failure = gpu::status::unknown;
       try {
-        (void)graph.update(body);
+        (void)graph.update(step(100, same_nodes ? 1 : 2));
         is_over = device_.calls <= first + i;
         device_.fail_from = supply::never;
         EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));

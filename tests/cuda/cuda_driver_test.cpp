@@ -122,23 +122,12 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
     EXPECT_NE(results[i], status::not_ready) << i;  // which would make somebody wait for ever
   }
   EXPECT_NE(device.current_device(current), status::success);
-  EXPECT_EQ(count, 7);
-  EXPECT_EQ(current, 7);
-  EXPECT_EQ(info.free_bytes, 7u);
-  EXPECT_EQ(info.total_bytes, 7u);
-  EXPECT_EQ(bytes, 7u);
+  EXPECT_TRUE(count == 7 && current == 7 && bytes == 7 && physical == 7 && block == 7);
+  EXPECT_TRUE(info.free_bytes == 7 && info.total_bytes == 7);
   EXPECT_EQ(range, (byte_range{.begin = 7, .size = 7}));
-  EXPECT_EQ(physical, 7u);
-  EXPECT_EQ(block, 7u);
-  EXPECT_EQ(pool, nullptr);
-  EXPECT_EQ(stream, nullptr);
-  EXPECT_EQ(event, nullptr);
-  EXPECT_EQ(graph, nullptr);
-  EXPECT_EQ(executable, nullptr);
-  EXPECT_EQ(context, nullptr);
+  EXPECT_TRUE(pool == nullptr && stream == nullptr && event == nullptr && context == nullptr);
+  EXPECT_TRUE(graph == nullptr && executable == nullptr && !capturing && !can);
   EXPECT_EQ(shared, gpu::shareable_handle{});
-  EXPECT_FALSE(capturing);
-  EXPECT_FALSE(can);
 }
 
 TEST_F(cuda_system_driver, it_has_a_name_and_a_text_for_every_status) {

@@ -121,22 +121,6 @@ TEST(cuda_peers, a_commit_grants_access_to_all_devices_by_one_call) {
   EXPECT_TRUE(machine.accessible(range.data(), 3 * unit, 2));
 }
 
-TEST(cuda_peers, a_kernel_of_a_device_without_access_is_found_and_loses_the_context) {
-  for (const bool granted : {true, false}) {
-    fake_device machine{devices(2, true)};
-    const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
-    gpu::virtual_memory space{
-        {.device = 0, .stream = own, .accessible_from = granted ? device_set{1} : device_set{}}, machine};
-    const byte_range range = space.reserve(1, 2 * unit);
-    ASSERT_TRUE(space.commit(range));
-    write(machine, 1, peer, range);
-    const std::string found = failures_of([&] { machine.run(peer); });
-    EXPECT_EQ(found.find("its memory is not there") == std::string::npos, granted) << found;
-    machine.recover();
-    space.wait_before_reuse(peer.get());
-  }
-}
-
 TEST(cuda_peers, have_access_again_after_a_resume_and_after_a_suspend_that_failed) {
   fake_device machine{devices(2)};
   gpu::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
@@ -298,11 +282,13 @@ struct exporting {
   byte_range range;
 };
 
-TEST(cuda_export, returns_the_handles_behind_a_part_and_where_it_lies_in_them) {
-  exporting from;
+struct cuda_export : ::testing::Test, exporting {};
+using cuda_import = cuda_export;
+
+TEST_F(cuda_export, returns_the_handles_behind_a_part_and_where_it_lies_in_them) {
   // From inside unit 33 to the first byte of unit 36, in handles of 8 units: 32 to 39.
-  const byte_range part{from.range.begin + 33 * unit + 512, 3 * unit - 511};
-  const gpu::exported_memory exported = from.space->export_memory(part);
+  const byte_range part{range.begin + 33 * unit + 512, 3 * unit - 511};
+  const gpu::exported_memory exported = space->export_memory(part);
   EXPECT_EQ(exported.exported_as, handle_type::file_descriptor);
   EXPECT_EQ(exported.offset, unit + 512);
   EXPECT_EQ(exported.size, part.size);
@@ -311,7 +297,7 @@ TEST(cuda_export, returns_the_handles_behind_a_part_and_where_it_lies_in_them) {
   EXPECT_EQ(exported.handles[0].size, 8 * unit);
   EXPECT_GE(exported.handles[0].descriptor.get(), 0);
 
-  const gpu::exported_memory all = from.space->export_memory(units_of(from.range, 0, 40));
+  const gpu::exported_memory all = space->export_memory(units_of(range, 0, 40));
   EXPECT_EQ(all.offset, 0u);
   ASSERT_EQ(all.handles.size(), 17u);
   std::size_t next = 0;
@@ -320,10 +306,10 @@ TEST(cuda_export, returns_the_handles_behind_a_part_and_where_it_lies_in_them) {
     next += each.size;
   }
   EXPECT_EQ(next, 40 * unit);
-  EXPECT_TRUE(from.machine.accessible(from.range.data(), 40 * unit)) << "it stays mapped here";
+  EXPECT_TRUE(machine.accessible(range.data(), 40 * unit)) << "it stays mapped here";
 }
 
-TEST(cuda_export, of_fabric_opens_no_file) {
+TEST_F(cuda_export, of_fabric_opens_no_file) {
   exporting from{handle_type::fabric};
   const int before = open_files();
   const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 1));
@@ -332,7 +318,7 @@ TEST(cuda_export, of_fabric_opens_no_file) {
   EXPECT_NE(exported.handles.at(0).fabric, (std::array<std::byte, 64>{}));
 }
 
-TEST(cuda_export, of_memory_that_was_not_asked_for_so_is_a_logic_error_without_a_call) {
+TEST_F(cuda_export, of_memory_that_was_not_asked_for_so_is_a_logic_error_without_a_call) {
   exporting from{handle_type::none};
   EXPECT_EQ(calls_of(from.machine,
                      [&] {
@@ -344,35 +330,33 @@ TEST(cuda_export, of_memory_that_was_not_asked_for_so_is_a_logic_error_without_a
             call_names{});
 }
 
-TEST(cuda_export, of_what_is_not_all_committed_is_rejected) {
-  exporting from;
-  ASSERT_TRUE(from.space->decommit(units_of(from.range, 34, 6)));  // of a handle that stays held
-  const byte_range inside{from.range.begin + 10, 10};
+TEST_F(cuda_export, of_what_is_not_all_committed_is_rejected) {
+  ASSERT_TRUE(space->decommit(units_of(range, 34, 6)));  // of a handle that stays held
+  const byte_range inside{range.begin + 10, 10};
   for (const byte_range part :
-       {units_of(from.range, 33, 2), units_of(from.range, 39, 2), units_of(from.range, 63, 2),
-        byte_range{inside.begin, 0}, byte_range{16, 16}, byte_range{inside.begin, SIZE_MAX}}) {
-    EXPECT_EQ(message_of<std::invalid_argument>([&] { (void)from.space->export_memory(part); }),
+       {units_of(range, 33, 2), units_of(range, 39, 2), units_of(range, 63, 2), byte_range{inside.begin, 0},
+        byte_range{16, 16}, byte_range{inside.begin, SIZE_MAX}}) {
+    EXPECT_EQ(message_of<std::invalid_argument>([&] { (void)space->export_memory(part); }),
               "gpu::virtual_memory: export_memory of " + std::to_string(part.size) +
                   " bytes that are not all committed");
   }
-  EXPECT_EQ(from.space->export_memory(inside).offset, 10u);
-  EXPECT_EQ(from.space->export_memory(units_of(from.range, 32, 2)).handles.at(0).size, 8 * unit);
+  EXPECT_EQ(space->export_memory(inside).offset, 10u);
+  EXPECT_EQ(space->export_memory(units_of(range, 32, 2)).handles.at(0).size, 8 * unit);
 
-  from.space->suspend();
-  EXPECT_EQ(message_of<std::logic_error>([&] { (void)from.space->export_memory(inside); }),
+  space->suspend();
+  EXPECT_EQ(message_of<std::logic_error>([&] { (void)space->export_memory(inside); }),
             "gpu::virtual_memory: export_memory while it is suspended");
 }
 
-TEST(cuda_export, that_fails_anywhere_leaves_no_descriptor_open) {
-  exporting from;
+TEST_F(cuda_export, that_fails_anywhere_leaves_no_descriptor_open) {
   const int before = open_files();
   for (std::size_t n = 0;; ++n) {
     SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
     ASSERT_LT(n, 40u);
-    from.machine.fail_from = from.machine.calls + n;
-    from.machine.failure = status::not_permitted;
+    machine.fail_from = machine.calls + n;
+    machine.failure = status::not_permitted;
     try {
-      const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 40));
+      const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 40));
       EXPECT_EQ(open_files(), before + static_cast<int>(exported.handles.size()));
       break;
     } catch (cuda_error const& error) {
@@ -380,23 +364,19 @@ TEST(cuda_export, that_fails_anywhere_leaves_no_descriptor_open) {
       EXPECT_EQ(open_files(), before);
     }
   }
-  from.machine.fail_from = fake_device::never;
+  machine.fail_from = fake_device::never;
   EXPECT_EQ(open_files(), before);
 }
 
-TEST(cuda_export, disturbs_no_capture) {
-  exporting from;
-  const gpu::stream elsewhere = stream_of(from.machine, 0);
-  gpu::graph_handle graph = nullptr;
-  for (const gpu::stream_handle capturing : {from.own.get(), elsewhere.get()}) {
-    ASSERT_EQ(from.machine.begin_capture(capturing, gpu::capture_mode::global), status::success);
-    EXPECT_EQ(from.space->export_memory(units_of(from.range, 0, 2)).handles.size(), 2u);
-    ASSERT_EQ(from.machine.end_capture(capturing, graph), status::success);
-    EXPECT_EQ(from.machine.destroy_graph(graph), status::success);
+TEST_F(cuda_export, disturbs_no_capture) {
+  const gpu::stream elsewhere = stream_of(machine, 0);
+  for (const gpu::stream_handle capturing : {own.get(), elsewhere.get()}) {
+    const test::empty_capture graph{machine, capturing};
+    EXPECT_EQ(space->export_memory(units_of(range, 0, 2)).handles.size(), 2u);
   }
 }
 
-TEST(cuda_export, a_block_of_an_arena_is_exported_through_its_space) {
+TEST_F(cuda_export, a_block_of_an_arena_is_exported_through_its_space) {
   fake_device machine{devices(1)};
   device_arena weights{{.reserve = 8 * unit, .name = "weights"},
                        gpu::virtual_memory_options{.exported_as = handle_type::file_descriptor},
@@ -415,7 +395,7 @@ static_assert(std::is_nothrow_move_constructible_v<gpu::imported_memory> &&
               std::is_nothrow_move_assignable_v<gpu::imported_memory> &&
               !std::is_copy_constructible_v<gpu::imported_memory>);
 
-TEST(cuda_import, maps_the_same_memory_at_other_addresses) {
+TEST_F(cuda_import, maps_the_same_memory_at_other_addresses) {
   for (const handle_type as : {handle_type::file_descriptor, handle_type::fabric}) {
     exporting from{as, true};
     const byte_range part{from.range.begin + 33 * unit + 512, 3 * unit};
@@ -435,30 +415,10 @@ TEST(cuda_import, maps_the_same_memory_at_other_addresses) {
   }
 }
 
-TEST(cuda_import, work_of_both_sides_on_the_same_memory_needs_an_order) {
-  for (const bool ordered : {true, false}) {
-    exporting from;
-    const gpu::stream importers = stream_of(from.machine, 0);
-    const byte_range part = units_of(from.range, 33, 3);
-    const gpu::imported_memory shared{
-        from.space->export_memory(part), {.device = 0, .stream = importers}, from.machine};
-    write(from.machine, 0, from.own, units_of(part, 0, 2));
-    write(from.machine, 0, importers, units_of(shared.range(), 2, 1));  // other bytes
-    if (ordered) {
-      ASSERT_EQ(gpu::put_behind(from.machine, importers, from.own), status::success);
-    }
-    const std::string found =
-        failures_of([&] { write(from.machine, 0, importers, units_of(shared.range(), 1, 1)); });
-    EXPECT_EQ(found.find("race") == std::string::npos, ordered) << found;
-  }
-}
-
-TEST(cuda_import, makes_three_calls_for_each_handle_and_grants_access_once) {
-  exporting from;
-  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 3));
+TEST_F(cuda_import, makes_three_calls_for_each_handle_and_grants_access_once) {
+  const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 3));
   const call_names begun{"cuCtxGetDevice", "cuStreamIsCapturing"};
-  EXPECT_EQ(calls_of(from.machine,
-                     [&] { const gpu::imported_memory shared(exported, {.device = 0}, from.machine); }),
+  EXPECT_EQ(calls_of(machine, [&] { const gpu::imported_memory shared(exported, {.device = 0}, machine); }),
             joined({begun,
                     {"cuMemAddressReserve"},
                     times(3, {"cuMemImportFromShareableHandle", "cuMemMap", "cuMemRelease"}),
@@ -467,7 +427,7 @@ TEST(cuda_import, makes_three_calls_for_each_handle_and_grants_access_once) {
                     {"cuStreamSynchronize", "cuMemUnmap", "cuMemAddressFree"}}));
 }
 
-TEST(cuda_import, keeps_the_memory_whatever_the_exporter_does) {
+TEST_F(cuda_import, keeps_the_memory_whatever_the_exporter_does) {
   exporting from{handle_type::file_descriptor, true};
   const byte_range part = units_of(from.range, 32, 8);
   const gpu::imported_memory shared{from.space->export_memory(part), {}, from.machine};
@@ -485,77 +445,57 @@ TEST(cuda_import, keeps_the_memory_whatever_the_exporter_does) {
   EXPECT_EQ(there[5], 55);
 }
 
-TEST(cuda_import, an_open_descriptor_keeps_the_memory_for_a_later_import) {
-  exporting from{handle_type::file_descriptor, true};
-  const byte_range part = units_of(from.range, 32, 8);
-  static_cast<unsigned char volatile*>(part.data())[5] = 55;
-  gpu::exported_memory exported = from.space->export_memory(part);
-  from.space.reset();
-  EXPECT_EQ(from.machine.physical_bytes(), 8 * unit);
-  {
-    const gpu::imported_memory shared{exported, {}, from.machine};
-    EXPECT_EQ(static_cast<unsigned char volatile*>(shared.range().data())[5], 55);
-    exported.handles.clear();
-    EXPECT_EQ(from.machine.physical_bytes(), 8 * unit) << "mapped";
-  }
-  EXPECT_EQ(from.machine.physical_bytes(), 0u);
-}
-
-TEST(cuda_import, is_accessible_from_the_devices_of_the_options_and_no_other) {
-  exporting from;
-  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 2));
-  const gpu::imported_memory by_own{exported, {.device = 0}, from.machine},
-      by_peer{exported, {.device = 1}, from.machine},
-      by_both{exported, {.device = 1, .accessible_from = {0}}, from.machine};
+TEST_F(cuda_import, is_accessible_from_the_devices_of_the_options_and_no_other) {
+  const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 2));
+  const gpu::imported_memory by_own{exported, {.device = 0}, machine},
+      by_peer{exported, {.device = 1}, machine},
+      by_both{exported, {.device = 1, .accessible_from = {0}}, machine};
   const auto can = [&](gpu::imported_memory const& memory, gpu::device_number device) {
-    return from.machine.accessible(memory.range().data(), memory.range().size, device);
+    return machine.accessible(memory.range().data(), memory.range().size, device);
   };
   EXPECT_TRUE(can(by_own, 0) && !can(by_own, 1));
   EXPECT_TRUE(!can(by_peer, 0) && can(by_peer, 1));
   EXPECT_TRUE(can(by_both, 0) && can(by_both, 1));
 }
 
-TEST(cuda_import, that_fails_anywhere_leaves_nothing) {
-  exporting from;
-  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 6));
-  const std::size_t reserved = from.machine.reserved_bytes(), mapped = from.machine.mapped_bytes();
+TEST_F(cuda_import, that_fails_anywhere_leaves_nothing) {
+  const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 6));
+  const std::size_t reserved = machine.reserved_bytes(), mapped = machine.mapped_bytes();
   const int files = open_files();
   for (std::size_t n = 0;; ++n) {
     SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
     ASSERT_LT(n, 60u);
-    from.machine.fail_from = from.machine.calls + n;
+    machine.fail_from = machine.calls + n;
     bool made = false;
     try {
-      const gpu::imported_memory shared{exported, {}, from.machine};
-      from.machine.fail_from = fake_device::never;
+      const gpu::imported_memory shared{exported, {}, machine};
+      machine.fail_from = fake_device::never;
       made = true;
     } catch (out_of_memory const&) {
-      from.machine.fail_from = fake_device::never;
+      machine.fail_from = fake_device::never;
     } catch (cuda_error const&) {
-      from.machine.fail_from = fake_device::never;
+      machine.fail_from = fake_device::never;
     }
-    EXPECT_EQ(from.machine.reserved_bytes(), reserved);
-    EXPECT_EQ(from.machine.mapped_bytes(), mapped);
-    EXPECT_EQ(from.machine.physical_bytes(), 40 * unit);
+    EXPECT_EQ(machine.reserved_bytes(), reserved);
+    EXPECT_EQ(machine.mapped_bytes(), mapped);
+    EXPECT_EQ(machine.physical_bytes(), 40 * unit);
     EXPECT_EQ(open_files(), files);
     if (made) break;
   }
 }
 
-TEST(cuda_import, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_one_by_one) {
-  exporting from;
-  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 3));
-  from.machine.fail_next("cuMemUnmap", status::invalid_value);
+TEST_F(cuda_import, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_one_by_one) {
+  const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 3));
+  machine.fail_next("cuMemUnmap", status::invalid_value);
   {
-    const gpu::imported_memory shared{exported, {}, from.machine};
+    const gpu::imported_memory shared{exported, {}, machine};
   }
-  EXPECT_EQ(from.machine.count("cuMemUnmap"), 1u + 3u);
-  EXPECT_EQ(from.machine.mapped_bytes(), 40 * unit);
+  EXPECT_EQ(machine.count("cuMemUnmap"), 1u + 3u);
+  EXPECT_EQ(machine.mapped_bytes(), 40 * unit);
 }
 
-TEST(cuda_import, of_numbers_that_no_export_gives_is_rejected_without_a_call) {
-  exporting from;
-  const gpu::exported_memory good = from.space->export_memory(units_of(from.range, 0, 2));
+TEST_F(cuda_import, of_numbers_that_no_export_gives_is_rejected_without_a_call) {
+  const gpu::exported_memory good = space->export_memory(units_of(range, 0, 2));
   using change = std::function<void(gpu::exported_memory&)>;
   for (auto const& [message, spoil] : std::vector<std::pair<std::string, change>>{
            {"the memory was exported neither as file descriptors nor as fabric",
@@ -567,84 +507,76 @@ TEST(cuda_import, of_numbers_that_no_export_gives_is_rejected_without_a_call) {
            {"the exported range does not lie in its handles", [](auto& of) { of.size = 0; }},
            {"the exported range does not lie in its handles", [](auto& of) { of.offset = SIZE_MAX; }},
            {"the exported range does not lie in its handles", [](auto& of) { of.size += 1; }}}) {
-    gpu::exported_memory received = from.space->export_memory(units_of(from.range, 0, 2));
+    gpu::exported_memory received = space->export_memory(units_of(range, 0, 2));
     spoil(received);
-    EXPECT_EQ(calls_of(from.machine,
+    EXPECT_EQ(calls_of(machine,
                        [&] {
-                         EXPECT_EQ(message_of<std::invalid_argument>([&] {
-                                     const gpu::imported_memory shared(received, {}, from.machine);
-                                   }),
+                         EXPECT_EQ(message_of<std::invalid_argument>(
+                                       [&] { const gpu::imported_memory shared(received, {}, machine); }),
                                    "gpu::imported_memory: " + message);
                        }),
               call_names{});
   }
-  EXPECT_THROW((gpu::imported_memory{good, {.stream = gpu::per_thread_stream}, from.machine}),
+  EXPECT_THROW((gpu::imported_memory{good, {.stream = gpu::per_thread_stream}, machine}),
                std::invalid_argument);
 }
 
-TEST(cuda_import, of_a_descriptor_of_something_else_is_an_error_of_the_driver) {
-  exporting from;
-  gpu::exported_memory received = from.space->export_memory(units_of(from.range, 0, 1));
+TEST_F(cuda_import, of_a_descriptor_of_something_else_is_an_error_of_the_driver) {
+  gpu::exported_memory received = space->export_memory(units_of(range, 0, 1));
   received.handles[0].descriptor = file_descriptor{::open("/dev/null", O_RDWR)};
-  EXPECT_THROW((gpu::imported_memory{received, {}, from.machine}), cuda_error);
+  EXPECT_THROW((gpu::imported_memory{received, {}, machine}), cuda_error);
   received.handles[0].descriptor = file_descriptor{};
-  EXPECT_THROW((gpu::imported_memory{received, {}, from.machine}), cuda_error);
+  EXPECT_THROW((gpu::imported_memory{received, {}, machine}), cuda_error);
 }
 
-TEST(cuda_import, while_its_stream_is_capturing_is_a_logic_error_and_the_capture_goes_on) {
-  exporting from;
-  const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 1));
-  const test::empty_capture graph{from.machine, from.own};
+TEST_F(cuda_import, while_its_stream_is_capturing_is_a_logic_error_and_the_capture_goes_on) {
+  const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 1));
+  const test::empty_capture graph{machine, own};
   EXPECT_EQ(message_of<std::logic_error>(
-                [&] { const gpu::imported_memory shared(exported, {.stream = from.own}, from.machine); }),
+                [&] { const gpu::imported_memory shared(exported, {.stream = own}, machine); }),
             "gpu::imported_memory: import while its stream is capturing");
-  EXPECT_NO_THROW((gpu::imported_memory{exported, {}, from.machine})) << "for another stream";
+  EXPECT_NO_THROW((gpu::imported_memory{exported, {}, machine})) << "for another stream";
 }
 
-TEST(cuda_import, destroyed_while_its_stream_is_capturing_stays_mapped_with_a_violation) {
+TEST_F(cuda_import, destroyed_while_its_stream_is_capturing_stays_mapped_with_a_violation) {
   test::violation_recorder violations;
-  exporting from;
   byte_range mapped;
   gpu::graph_handle graph = nullptr;
   {
-    const gpu::imported_memory shared{
-        from.space->export_memory(units_of(from.range, 0, 1)), {.stream = from.own}, from.machine};
+    const gpu::imported_memory shared{space->export_memory(units_of(range, 0, 1)), {.stream = own}, machine};
     mapped = shared.range();
-    ASSERT_EQ(from.machine.begin_capture(from.own, gpu::capture_mode::global), status::success);
+    ASSERT_EQ(machine.begin_capture(own, gpu::capture_mode::global), status::success);
   }
   EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
-  EXPECT_TRUE(from.machine.accessible(mapped.data(), mapped.size));
-  ASSERT_EQ(from.machine.end_capture(from.own, graph), status::success);
-  EXPECT_EQ(from.machine.destroy_graph(graph), status::success);
-  EXPECT_EQ(from.machine.unmap(mapped), status::success);
-  EXPECT_EQ(from.machine.free_reservation(mapped), status::success);
+  EXPECT_TRUE(machine.accessible(mapped.data(), mapped.size));
+  ASSERT_EQ(machine.end_capture(own, graph), status::success);
+  EXPECT_EQ(machine.destroy_graph(graph), status::success);
+  EXPECT_EQ(machine.unmap(mapped), status::success);
+  EXPECT_EQ(machine.free_reservation(mapped), status::success);
 }
 
-TEST(cuda_import, that_the_driver_does_not_unmap_is_lost_with_a_warning) {
+TEST_F(cuda_import, that_the_driver_does_not_unmap_is_lost_with_a_warning) {
   test::warning_recorder warnings;
-  exporting from;
   byte_range mapped;
   {
-    const gpu::imported_memory shared{
-        from.space->export_memory(units_of(from.range, 0, 1)), {}, from.machine};
+    const gpu::imported_memory shared{space->export_memory(units_of(range, 0, 1)), {}, machine};
     mapped = shared.range();
-    from.machine.fail_in("cuMemUnmap", 0, status::unknown, 2);
+    machine.fail_in("cuMemUnmap", 0, status::unknown, 2);
   }
   EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u);
-  EXPECT_EQ(from.machine.unmap(mapped), status::success);
-  EXPECT_EQ(from.machine.free_reservation(mapped), status::success);
+  EXPECT_EQ(machine.unmap(mapped), status::success);
+  EXPECT_EQ(machine.free_reservation(mapped), status::success);
 }
 
-TEST(cuda_import, moving_takes_the_mapping_along_and_assigning_frees_its_own) {
-  exporting from;
-  gpu::imported_memory first{from.space->export_memory(units_of(from.range, 0, 1)), {}, from.machine};
-  const byte_range range = first.range();
+TEST_F(cuda_import, moving_takes_the_mapping_along_and_assigning_frees_its_own) {
+  gpu::imported_memory first{space->export_memory(units_of(range, 0, 1)), {}, machine};
+  const byte_range there = first.range();
   gpu::imported_memory second{std::move(first)};
   EXPECT_TRUE(first.range().empty());  // NOLINT(bugprone-use-after-move)
-  gpu::imported_memory third{from.space->export_memory(units_of(from.range, 1, 2)), {}, from.machine};
+  gpu::imported_memory third{space->export_memory(units_of(range, 1, 2)), {}, machine};
   third = std::move(second);
-  EXPECT_EQ(third.range(), range);
-  EXPECT_EQ(from.machine.mapped_bytes(), 41 * unit);
+  EXPECT_EQ(third.range(), there);
+  EXPECT_EQ(machine.mapped_bytes(), 41 * unit);
 }
 
 // ---- the fake itself --------------------------------------------------------------------------------------

@@ -606,15 +606,6 @@ TEST_F(cuda_virtual_memory_capture,
   EXPECT_FALSE(other.decommit(range));
 }
 
-TEST_F(cuda_virtual_memory_capture, of_another_stream_is_not_disturbed_whatever_its_mode) {
-  end_capture();
-  gpu::virtual_memory other{{}, device_};
-  const byte_range range = other.reserve(1, 4 * unit);
-  begin_capture();
-  EXPECT_TRUE(other.commit(range));
-  EXPECT_TRUE(other.decommit(range));
-}
-
 TEST_F(cuda_virtual_memory_capture, in_which_it_is_destroyed_is_misuse_and_keeps_the_memory) {
   const test::violation_recorder violations;
   {

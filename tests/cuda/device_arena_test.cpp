@@ -225,26 +225,6 @@ TEST(device_arena, grows_in_a_capture_by_a_commit_and_by_a_chunk) {
   }
 }
 
-TEST(device_arena, in_a_capture_gives_no_memory_back_before_its_end) {
-  fake_device device{in_units()};
-  const gpu::stream stream{device};
-  device_arena step{{.reserve = 2 * unit, .retain = 0}, stream, device};
-  (void)step.allocate(unit);
-  const arena_mark mark = step.mark();
-  void* const captured = step.allocate(2 * unit);
-  {
-    const test::empty_capture graph{device, stream};
-    step.rewind(mark);  // leaves a chunk, and may retain none
-    EXPECT_EQ(step.trim(), 0u);
-    EXPECT_TRUE(device.accessible(captured, 2 * unit));
-  }
-  EXPECT_EQ(step.stats().chunks, 1u);
-  EXPECT_EQ(device.reserved_bytes(), 4 * unit);
-  (void)step.allocate(3 * unit);
-  EXPECT_EQ(device.reserved_bytes(), 5 * unit) << "it went with the first call after the capture";
-  EXPECT_EQ(device.physical_bytes(), step.stats().committed_bytes);
-}
-
 // ---- end_after ----
 
 TEST(device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_behind_it) {
@@ -262,22 +242,6 @@ TEST(device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_beh
   device.run(mine);
   EXPECT_TRUE(reader.has_run && writer.has_run);
   EXPECT_LT(reader.turn, writer.turn);
-}
-
-TEST(device_arena, a_scope_ended_after_a_stream_in_its_own_capture_captures_the_order) {
-  const test::violation_recorder violations;
-  fake_device device{in_units()};
-  const gpu::stream mine{device}, other{device};
-  device_arena step{small_arena, mine, device};
-  device_arena::scope scope{step};
-  (void)scope.allocate(unit);
-  {
-    const test::empty_capture graph{device, mine};
-    const gpu::event forked{mine, device};
-    ASSERT_EQ(device.wait(other, forked), gpu::status::success);
-    scope.end_after(other);
-  }
-  EXPECT_EQ(violations.count(violation_kind::open_capture), 0u);
 }
 
 TEST(device_arena, a_scope_ended_after_a_stream_that_alone_is_capturing_is_a_violation) {

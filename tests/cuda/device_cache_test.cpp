@@ -394,52 +394,32 @@ TEST_F(device_cache_test, a_stream_in_a_capture_gets_no_event_of_the_caches) {
 
 // ---- whatever device is current ---------------------------------------------------------------------------
 
-struct device_cache_elsewhere : ::testing::Test {
+TEST(device_cache_elsewhere, polls_and_waits_for_events_with_its_own_device_current) {
   fake_device device{{.devices = 2}};
-  test::recording_resource upstream;
-
-  device_cache_elsewhere() { EXPECT_EQ(device.make_current(1), gpu::status::success); }
-  void leave() { ASSERT_EQ(device.make_current(0), gpu::status::success); }
-  [[nodiscard]] gpu::device_number current() {
-    gpu::device_number now = -1;
-    EXPECT_EQ(device.current_device(now), gpu::status::success);
-    return now;
+  EXPECT_EQ(device.make_current(1), gpu::status::success);
+  {
+    const gpu::stream other{device};
+    gpu::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
+    const std::optional<reuse_fence> fence = stock.record(other);
+    ASSERT_TRUE(fence);
+    ASSERT_EQ(device.make_current(0), gpu::status::success);
+    struct poll {
+      fake_device& device;
+      reuse_fence const& asked;
+      gpu::device_number on = -1;
+    } polled{device, *fence};
+    stock.query(
+        [](void* state) noexcept {
+          auto& of = *static_cast<poll*>(state);
+          EXPECT_FALSE(of.asked.done());
+          EXPECT_EQ(of.device.current_device(of.on), gpu::status::success);
+        },
+        &polled);
+    EXPECT_EQ(polled.on, 1);
+    device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
+    fence->wait();  // the default stream waits instead
+    EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0, which is current again";
   }
-  static void work(void* done) { *static_cast<bool*>(done) = true; }
-};
-
-TEST_F(device_cache_elsewhere, polls_an_event_with_its_own_device_current) {
-  const gpu::stream other{device};
-  gpu::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
-  std::optional<reuse_fence> fence = stock.record(other);
-  ASSERT_TRUE(fence);
-  leave();
-  struct poll {
-    device_cache_elsewhere& test;
-    reuse_fence const& asked;
-    gpu::device_number on = -1;
-  } polled{*this, *fence};
-  stock.query(
-      [](void* state) noexcept {
-        auto& of = *static_cast<poll*>(state);
-        EXPECT_FALSE(of.asked.done());
-        of.on = of.test.current();
-      },
-      &polled);
-  EXPECT_EQ(polled.on, 1);
-  EXPECT_EQ(current(), 0);
-}
-
-TEST_F(device_cache_elsewhere,
-       where_waiting_for_an_event_is_refused_the_default_stream_that_waits_is_its_own) {
-  const gpu::stream other{device};
-  gpu::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
-  const std::optional<reuse_fence> fence = stock.record(other);
-  ASSERT_TRUE(fence);
-  leave();
-  device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
-  fence->wait();
-  EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0";
   EXPECT_EQ(device.make_current(1), gpu::status::success);
   EXPECT_EQ(device.pending(nullptr), 1u);
 }
@@ -647,99 +627,7 @@ TEST_F(device_cache_test, requests_that_are_refused_leave_no_room_for_their_retu
 
 // ---- what it shares ---------------------------------------------------------------------------------------
 
-// S1.34
-TEST_F(device_cache_test, a_copied_handle_sees_the_same_blocks_and_counts) {
-  device_cache cache{{.stream = stream}, device};
-  std::pmr::polymorphic_allocator<float> one{&cache};
-  std::pmr::polymorphic_allocator<float> copy{one};
-  std::pmr::polymorphic_allocator<double> const rebound{copy};
-  device_cache* const pointer = &cache;
-  float* const block = one.allocate(1000);
-  EXPECT_EQ(pointer->stats().used_bytes, 4000u);
-  copy.deallocate(block, 1000);
-  EXPECT_EQ(cache.stats().cached_bytes, 4000u);
-  EXPECT_EQ(pointer->allocate(4000), block);
-  EXPECT_EQ(cache.stats().hits, 1u);
-  EXPECT_TRUE(one == copy && copy == rebound);
-  cache.deallocate(block, 4000);
-}
-
-// ---- failing calls ----------------------------------------------------------------------------------------
-
-/// What a program does in a while: hits, misses, other streams, limits, the ladder. @return whether every
-/// request was served.
-bool run_program(device_cache& cache, fake_device& device, gpu::stream_handle other) {
-  struct held {
-    void* block;
-    std::size_t bytes, align;
-  };
-  std::vector<held> live;
-  std::mt19937 random{11};
-  bool all_served = true;
-  const auto give_one = [&](std::size_t i) {
-    std::swap(live[i], live.back());
-    const held gone = live.back();
-    live.pop_back();
-    if (random() % 4 == 0) cache.deallocate(gone.block, gone.bytes, gone.align, other);
-    else cache.deallocate(gone.block, gone.bytes, gone.align);
-  };
-  for (int i = 0; i < 40; ++i) {
-    const std::size_t bytes = 4000 * (1 + random() % 5), align = random() % 8 == 0 ? 1024 : 256;
-    try {
-      live.push_back({cache.allocate(bytes, align), bytes, align});
-    } catch (std::bad_alloc const&) {
-      all_served = false;
-    } catch (cuda_error const&) {
-      all_served = false;
-    }
-    if (live.size() > 8) give_one(random() % live.size());
-    if (i % 16 == 0) device.run(other);
-    if (i % 15 == 7) (void)cache.collect(i % 2 == 0);
-  }
-  while (!live.empty()) give_one(0);
-  cache.check_invariants();
-  EXPECT_EQ(cache.stats().used_blocks, 0u);
-  return all_served;
-}
-
-constexpr device_cache_options small_cache{.max_blocks_per_size = 2, .max_cached_bytes = 60'000};
-
-TEST(device_cache_failures, each_failing_call_in_turn_is_harmless) {
-  for (const gpu::status failure : {gpu::status::out_of_memory, gpu::status::unknown}) {
-    for (std::size_t n = 0;; ++n) {
-      SCOPED_TRACE(::testing::Message() << "call " << n << " fails with " << static_cast<int>(failure));
-      ASSERT_LT(n, 10'000u);
-      fake_device device{{.capacity_bytes = 200'000}};
-      const gpu::stream stream{device}, other{device};
-      device.failure = failure;
-      const std::size_t failing = device.calls + n;
-      device.fail_from = failing;
-      bool came_there = false;
-      device_cache_options options = small_cache;
-      options.stream = stream;
-      bool failed = false;
-      try {
-        device_cache cache{options, device};
-        failed = !run_program(cache, device, other);
-        came_there = device.calls > failing;
-        device.fail_from = test::supply::never;
-        EXPECT_TRUE(run_program(cache, device, other)) << "usable once the driver works again";
-      } catch (std::bad_alloc const&) {
-        EXPECT_EQ(failure, gpu::status::out_of_memory);
-        came_there = failed = true;
-      } catch (cuda_error const&) {
-        EXPECT_EQ(failure, gpu::status::unknown);
-        came_there = failed = true;
-      }
-      EXPECT_EQ(device.outstanding, 0u);
-      if (!came_there) {
-        EXPECT_FALSE(failed);
-        break;
-      }
-      if (::testing::Test::HasFailure()) return;
-    }
-  }
-}
+// ---- threads ----------------------------------------------------------------------------------------------
 
 TEST(device_cache_threads, lose_nothing_and_never_share_a_block) {
   fake_device device{{.touchable = true}};

@@ -592,52 +592,6 @@ TEST_F(device_pool_test, each_failing_record_in_turn_is_harmless) {
   }
 }
 
-TEST(device_pool_failures, each_failing_call_of_the_driver_in_turn_is_harmless) {
-  for (const gpu::status failure : {gpu::status::out_of_memory, gpu::status::unknown}) {
-    for (std::size_t n = 0;; ++n) {
-      SCOPED_TRACE(::testing::Message() << "call " << n << " fails with " << static_cast<int>(failure));
-      ASSERT_LT(n, 1000u);
-      fake_device device;
-      const gpu::stream stream{device}, other{device};
-      const std::size_t failing = device.calls + n;
-      device.failure = failure;
-      device.fail_from = failing;
-      bool served = true;
-      try {
-        device_pool pool{{.stream = stream, .max_cached_bytes = 4 * heap_unit}, device};
-        std::vector<std::pair<void*, std::size_t>> live;
-        for (std::size_t i = 0; i < 40; ++i) {
-          const std::size_t bytes = i % 10 == 0 ? 40 * MiB : 1000 * (i % 7);
-          try {
-            live.emplace_back(pool.allocate(bytes), bytes);
-            if (i % 5 == 3) {
-              const gpu::event done{other, device};
-              pool.deallocate_after(live.back().first, bytes, 256, done);
-              live.pop_back();
-            }
-          } catch (std::bad_alloc const&) {
-            served = false;
-          } catch (cuda_error const&) {
-            served = false;
-          }
-          pool.check_invariants();
-        }
-        for (auto const& [block, bytes] : live) pool.deallocate(block, bytes);
-        EXPECT_EQ(pool.stats().used_blocks, 0u);
-      } catch (std::bad_alloc const&) {
-        served = false;
-      } catch (cuda_error const&) {
-        served = false;
-      }
-      EXPECT_EQ(device.outstanding, 0u);
-      if (device.calls <= failing) {
-        EXPECT_TRUE(served);
-        break;
-      }
-    }
-  }
-}
-
 // ---- misuse -----------------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, level_2_reports_what_may_not_be_given_back_and_does_nothing) {

@@ -50,6 +50,28 @@ struct fake_order : ::testing::Test {
   void read(gpu::stream_handle on, byte_range range, char const* name = "reader") {
     EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {range}, .writes = {}}), status::success);
   }
+  /// The graph of what `body` puts on stream `one`.
+  gpu::graph_handle captured(std::function<void()> const& body) {
+    gpu::graph_handle graph = nullptr;
+    EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
+    body();
+    EXPECT_EQ(device.end_capture(one, graph), status::success);
+    return graph;
+  }
+  gpu::executable_handle executable_of(gpu::graph_handle graph) {
+    gpu::executable_handle executable = nullptr;
+    EXPECT_EQ(device.instantiate(graph, executable), status::success);
+    EXPECT_EQ(device.destroy_graph(graph), status::success);
+    return executable;
+  }
+  /// Puts one branch on stream `one` and the other on `other`, which are joined.
+  void fork(std::function<void()> const& branches) {
+    const gpu::event fork{one, device};
+    EXPECT_EQ(device.wait(other, fork), status::success);
+    branches();
+    const gpu::event join{other, device};
+    EXPECT_EQ(device.wait(one, join), status::success);
+  }
   bool races(std::function<void()> const& body) {
     return failures_of(body).find("race: ") != std::string::npos;
   }
@@ -160,12 +182,7 @@ TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
 TEST_F(fake_order, nothing_is_launched_on_memory_that_was_freed_in_stream_order) {
   std::uintptr_t block = 0;
   EXPECT_EQ(device.allocate_async(1000, pool, one, block), status::success);
-  gpu::graph_handle graph = nullptr;
-  gpu::executable_handle executable = nullptr;
-  EXPECT_EQ(device.begin_capture(one, gpu::capture_mode::thread_local_), status::success);
-  write(one, {block, 1000});
-  EXPECT_EQ(device.end_capture(one, graph), status::success);
-  EXPECT_EQ(device.instantiate(graph, executable), status::success);
+  const gpu::executable_handle executable = executable_of(captured([&] { write(one, {block, 1000}); }));
   EXPECT_EQ(device.launch(executable, one), status::success);
   EXPECT_EQ(device.free_async(block, one), status::success);
   EXPECT_NE(failures_of([&] { write(one, {block, 1}); }).find("was freed"), std::string::npos);
@@ -173,7 +190,6 @@ TEST_F(fake_order, nothing_is_launched_on_memory_that_was_freed_in_stream_order)
       failures_of([&] { EXPECT_EQ(device.launch(executable, one), status::success); }).find("was freed"),
       std::string::npos);
   EXPECT_EQ(device.destroy_executable(executable), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
   device.run_all();
 }
 
@@ -255,30 +271,22 @@ TEST_F(fake_order, the_legacy_stream_cannot_be_used_while_a_blocking_one_capture
 // ---- graphs -----------------------------------------------------------------------------------------------
 
 TEST_F(fake_order, branches_of_a_graph_race_where_nothing_orders_them) {
-  const gpu::event fork{device}, join{device};
   for (bool same : {true, false}) {
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
-    EXPECT_EQ(device.record(fork, one), status::success);
-    EXPECT_EQ(device.wait(other, fork), status::success);
-    write(one, part(0, 100));
-    const std::string found = failures_of([&] { write(other, part(same ? 0 : 100, 100)); });
-    EXPECT_EQ(found.find("race in a graph") != std::string::npos, same);
-    EXPECT_EQ(device.record(join, other), status::success);
-    EXPECT_EQ(device.wait(one, join), status::success);
-    read(one, part(0, 200), "behind both");
-    EXPECT_EQ(device.end_capture(one, graph), status::success);
+    const gpu::graph_handle graph = captured([&] {
+      fork([&] {
+        write(one, part(0, 100));
+        const std::string found = failures_of([&] { write(other, part(same ? 0 : 100, 100)); });
+        EXPECT_EQ(found.find("race in a graph") != std::string::npos, same);
+      });
+      read(one, part(0, 200), "behind both");
+    });
     EXPECT_EQ(device.destroy_graph(graph), status::success);
   }
 }
 
 TEST_F(fake_order, each_launch_of_a_graph_is_ordered_like_a_kernel) {
-  gpu::graph_handle graph = nullptr;
-  gpu::executable_handle executable = nullptr;
-  EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
-  write(one, part(0, 100), "captured");
-  EXPECT_EQ(device.end_capture(one, graph), status::success);
-  EXPECT_EQ(device.instantiate(graph, executable), status::success);
+  const gpu::executable_handle executable =
+      executable_of(captured([&] { write(one, part(0, 100), "captured"); }));
   write(other, part(0, 100), "beside it");
   EXPECT_TRUE(races([&] { EXPECT_EQ(device.launch(executable, one), status::success); }));
   EXPECT_EQ(device.synchronize(), status::success);
@@ -291,7 +299,6 @@ TEST_F(fake_order, each_launch_of_a_graph_is_ordered_like_a_kernel) {
   EXPECT_NE(failures_of([&] { device.run_all(); }), "");
   device.recover();
   EXPECT_EQ(device.destroy_executable(executable), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
 }
 
 TEST_F(fake_order, branches_of_a_graph_run_in_different_orders) {
@@ -304,20 +311,17 @@ TEST_F(fake_order, branches_of_a_graph_run_in_different_orders) {
   const auto note = [](void* of) {
     static_cast<turn*>(of)->taken->push_back(static_cast<turn*>(of)->number);
   };
-  const gpu::event fork{device}, join{device};
-  gpu::graph_handle graph = nullptr;
-  gpu::executable_handle executable = nullptr;
-  EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
-  EXPECT_EQ(device.launch_on_host(one, note, &turns[0]), status::success);
-  EXPECT_EQ(device.record(fork, one), status::success);
-  EXPECT_EQ(device.wait(other, fork), status::success);
-  EXPECT_EQ(device.launch_on_host(one, note, &turns[1]), status::success);
-  EXPECT_EQ(device.launch_on_host(other, note, &turns[2]), status::success);
-  EXPECT_EQ(device.record(join, other), status::success);
-  EXPECT_EQ(device.wait(one, join), status::success);
-  EXPECT_EQ(device.launch_on_host(one, note, &turns[3]), status::success);
-  EXPECT_EQ(device.end_capture(one, graph), status::success);
-  EXPECT_EQ(device.instantiate(graph, executable), status::success);
+  const auto put = [&](gpu::stream_handle on, int number) {
+    EXPECT_EQ(device.launch_on_host(on, note, &turns[number]), status::success);
+  };
+  const gpu::executable_handle executable = executable_of(captured([&] {
+    put(one, 0);
+    fork([&] {
+      put(one, 1);
+      put(other, 2);
+    });
+    put(one, 3);
+  }));
   std::set<std::vector<int>> orders;
   for (int i = 0; i < 32; ++i) {
     taken.clear();
@@ -327,7 +331,6 @@ TEST_F(fake_order, branches_of_a_graph_run_in_different_orders) {
   }
   EXPECT_EQ(orders, (std::set<std::vector<int>>{{0, 1, 2, 3}, {0, 2, 1, 3}}));
   EXPECT_EQ(device.destroy_executable(executable), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
 }
 
 // ---- contexts ---------------------------------------------------------------------------------------------

@@ -299,21 +299,6 @@ TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_step_that_repeats) {
 }
 
 // R.10
-TEST_F(nccl_memory_of_a_stream, reuses_memory_behind_the_work_of_another_stream) {
-  const gpu::stream other{device_};
-  nccl_arena step{nccl_memory{{.stream = stream_}, nccl_, device_}, arena_options{.reserve = 1 * MiB}};
-  for (int i = 0; i < 3; ++i) {
-    nccl_arena::scope scope{step};
-    void* const block = step.allocate(1000);
-    write(block, 1000, stream_);
-    ASSERT_EQ(gpu::put_behind(device_, other, stream_), gpu::status::success);
-    write(block, 1000, other);
-    scope.end_after(other.get());
-  }
-  step.release();
-}
-
-// R.10
 TEST_F(nccl_memory_of_a_stream, holds_a_plan_in_one_block) {
   device_pool fallback{{.stream = stream_}, device_};
   basic_planned_arena<nccl_memory> memory{

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -29,6 +30,7 @@
 
 #include "caught.hpp"
 #include "device_calls.hpp"
+#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
 #include "fake_nccl.hpp"
@@ -74,102 +76,94 @@ class nccl_registrar_of : public testing::Test {
   bool has(void const* block, std::size_t bytes) const { return nccl_.has(communicator_, block, bytes); }
 };
 
+// A registrar and a range of memory.
+template <class Registrar>
+class nccl_range_of : public nccl_registrar_of<Registrar> {
+ protected:
+  nccl_memory memory_ = this->memory();
+  Registrar registrar_ = this->registrar();
+  byte_range range_ = memory_.reserve(1, 1 * MiB);
+};
+
 using registrars = testing::Types<nccl_registrar, nccl_window_registrar>;
 TYPED_TEST_SUITE(nccl_registrar_of, registrars);
+TYPED_TEST_SUITE(nccl_range_of, registrars);
 
 // ---- by itself
 
 // R.12
-TYPED_TEST(nccl_registrar_of, registers_a_range_and_deregisters_it) {
-  nccl_memory memory = this->memory();
-  TypeParam registrar = this->registrar();
-  EXPECT_EQ(registrar.communicator(), this->communicator_);
-  const byte_range first = memory.reserve(1, 1 * MiB), second = memory.reserve(1, 1 * MiB);
-  EXPECT_TRUE(registrar.on_commit(first));
-  EXPECT_TRUE(registrar.on_commit(second));
+TYPED_TEST(nccl_range_of, registers_a_range_and_deregisters_it) {
+  EXPECT_EQ(this->registrar_.communicator(), this->communicator_);
+  const byte_range first = this->range_, second = this->memory_.reserve(1, 1 * MiB);
+  EXPECT_TRUE(this->registrar_.on_commit(first));
+  EXPECT_TRUE(this->registrar_.on_commit(second));
   EXPECT_TRUE(this->has(first.data(), first.size));
   EXPECT_EQ(this->nccl_.registrations(this->communicator_), 2u);
-  EXPECT_TRUE(registrar.on_decommit(first));
+  EXPECT_TRUE(this->registrar_.on_decommit(first));
   EXPECT_FALSE(this->has(first.data(), 1));
   EXPECT_TRUE(this->has(second.data(), second.size));
-  EXPECT_FALSE(registrar.on_decommit(first));
-  EXPECT_STREQ(registrar.refusal(), "it is not registered");
-  TypeParam moved{std::move(registrar)};
+  EXPECT_FALSE(this->registrar_.on_decommit(first));
+  EXPECT_STREQ(this->registrar_.refusal(), "it is not registered");
+  TypeParam moved{std::move(this->registrar_)};
   EXPECT_TRUE(moved.on_decommit(second));
 }
 
 // R.12
-TYPED_TEST(nccl_registrar_of, changes_nothing_when_nccl_refuses_and_says_why) {
-  nccl_memory memory = this->memory();
-  TypeParam registrar = this->registrar();
-  const byte_range range = memory.reserve(1, 1 * MiB);
+TYPED_TEST(nccl_range_of, changes_nothing_when_nccl_refuses_and_says_why) {
   this->nccl_.fail_next(this->registering, nccl_status::invalid_usage);
-  EXPECT_FALSE(registrar.on_commit(range));
-  EXPECT_STREQ(registrar.refusal(), "ncclInvalidUsage");
-  EXPECT_TRUE(registrar.on_commit(range));
-  EXPECT_STREQ(registrar.refusal(), "");
+  EXPECT_FALSE(this->registrar_.on_commit(this->range_));
+  EXPECT_STREQ(this->registrar_.refusal(), "ncclInvalidUsage");
+  EXPECT_TRUE(this->registrar_.on_commit(this->range_));
+  EXPECT_STREQ(this->registrar_.refusal(), "");
   this->nccl_.fail_next(this->deregistering, nccl_status::remote_error);
-  EXPECT_FALSE(registrar.on_decommit(range));
-  EXPECT_STREQ(registrar.refusal(), "ncclRemoteError");
-  EXPECT_TRUE(this->has(range.data(), range.size));
-  EXPECT_TRUE(registrar.on_decommit(range));
+  EXPECT_FALSE(this->registrar_.on_decommit(this->range_));
+  EXPECT_STREQ(this->registrar_.refusal(), "ncclRemoteError");
+  EXPECT_TRUE(this->has(this->range_.data(), this->range_.size));
+  EXPECT_TRUE(this->registrar_.on_decommit(this->range_));
 }
 
 // R.12
-TYPED_TEST(nccl_registrar_of, waits_for_the_stream_before_a_range_goes) {
-  nccl_memory memory = this->memory();
-  TypeParam registrar = this->registrar();
-  const byte_range range = memory.reserve(1, 1 * MiB);
-  ASSERT_TRUE(registrar.on_commit(range));
-  const test::noting_work collective{this->device_, this->stream_, range};
+TYPED_TEST(nccl_range_of, waits_for_the_stream_before_a_range_goes) {
+  ASSERT_TRUE(this->registrar_.on_commit(this->range_));
+  const test::noting_work collective{this->device_, this->stream_, this->range_};
   this->device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
-  EXPECT_FALSE(registrar.on_decommit(range));
-  EXPECT_STREQ(registrar.refusal(), "CUDA_ERROR_UNKNOWN");
-  EXPECT_TRUE(registrar.on_decommit(range));
+  EXPECT_FALSE(this->registrar_.on_decommit(this->range_));
+  EXPECT_STREQ(this->registrar_.refusal(), "CUDA_ERROR_UNKNOWN");
+  EXPECT_TRUE(this->registrar_.on_decommit(this->range_));
   EXPECT_TRUE(collective.has_run);
 }
 
 // R.12
-TYPED_TEST(nccl_registrar_of, makes_no_call_of_nccl_during_a_capture) {
-  nccl_memory memory = this->memory();
-  TypeParam registrar = this->registrar();
-  const byte_range first = memory.reserve(1, 1 * MiB), second = memory.reserve(1, 1 * MiB);
-  ASSERT_TRUE(registrar.on_commit(first));
-  ASSERT_EQ(this->device_.begin_capture(this->stream_, gpu::capture_mode::global), gpu::status::success);
-  EXPECT_FALSE(registrar.on_commit(second));
-  EXPECT_STREQ(registrar.refusal(), "a stream is capturing");
-  EXPECT_FALSE(registrar.on_decommit(first));
-  EXPECT_STREQ(registrar.refusal(), "a stream is capturing");
-  gpu::graph_handle graph = nullptr;
-  ASSERT_EQ(this->device_.end_capture(this->stream_, graph), gpu::status::success)
-      << "the capture was disturbed";
-  EXPECT_EQ(this->device_.destroy_graph(graph), gpu::status::success);
+TYPED_TEST(nccl_range_of, makes_no_call_of_nccl_during_a_capture) {
+  const byte_range first = this->range_, second = this->memory_.reserve(1, 1 * MiB);
+  ASSERT_TRUE(this->registrar_.on_commit(first));
+  {
+    const test::empty_capture graph{this->device_, this->stream_};
+    EXPECT_FALSE(this->registrar_.on_commit(second));
+    EXPECT_STREQ(this->registrar_.refusal(), "a stream is capturing");
+    EXPECT_FALSE(this->registrar_.on_decommit(first));
+    EXPECT_STREQ(this->registrar_.refusal(), "a stream is capturing");
+  }
   EXPECT_EQ(this->nccl_.count(this->registering), 1u);
-  EXPECT_TRUE(registrar.on_decommit(first));
+  EXPECT_TRUE(this->registrar_.on_decommit(first));
 }
 
 // R.12
-TYPED_TEST(nccl_registrar_of, waits_until_a_communicator_that_does_not_block_has_ended_the_call) {
-  nccl_memory memory = this->memory();
-  TypeParam registrar = this->registrar();
-  const byte_range range = memory.reserve(1, 1 * MiB);
+TYPED_TEST(nccl_range_of, waits_until_a_communicator_that_does_not_block_has_ended_the_call) {
   this->nccl_.polls = 3;
-  EXPECT_TRUE(registrar.on_commit(range));
+  EXPECT_TRUE(this->registrar_.on_commit(this->range_));
   EXPECT_EQ(this->nccl_.count("ncclCommGetAsyncError"), 3u);
-  EXPECT_TRUE(this->has(range.data(), range.size));
-  EXPECT_TRUE(registrar.on_decommit(range));
+  EXPECT_TRUE(this->has(this->range_.data(), this->range_.size));
+  EXPECT_TRUE(this->registrar_.on_decommit(this->range_));
 }
 
 // R.12
-TYPED_TEST(nccl_registrar_of, gives_up_a_call_in_progress_when_its_communicator_fails) {
-  nccl_memory memory = this->memory();
-  TypeParam registrar = this->registrar();
-  const byte_range range = memory.reserve(1, 1 * MiB);
+TYPED_TEST(nccl_range_of, gives_up_a_call_in_progress_when_its_communicator_fails) {
   this->nccl_.polls = 3;
   this->nccl_.end_of_call = nccl_status::remote_error;
-  EXPECT_FALSE(registrar.on_commit(range));
+  EXPECT_FALSE(this->registrar_.on_commit(this->range_));
   EXPECT_EQ(this->nccl_.count("ncclCommGetAsyncError"), 3u);
-  EXPECT_STREQ(registrar.refusal(), "ncclRemoteError");
+  EXPECT_STREQ(this->registrar_.refusal(), "ncclRemoteError");
 }
 
 TYPED_TEST(nccl_registrar_of, throws_for_no_communicator_and_for_the_default_stream_of_a_thread) {
@@ -178,13 +172,10 @@ TYPED_TEST(nccl_registrar_of, throws_for_no_communicator_and_for_the_default_str
                std::invalid_argument);
 }
 
-TYPED_TEST(nccl_registrar_of, leaves_registrations_to_a_driver_that_shuts_down) {
-  nccl_memory memory = this->memory();
-  TypeParam registrar = this->registrar();
-  const byte_range range = memory.reserve(1, 1 * MiB);
-  ASSERT_TRUE(registrar.on_commit(range));
+TYPED_TEST(nccl_range_of, leaves_registrations_to_a_driver_that_shuts_down) {
+  ASSERT_TRUE(this->registrar_.on_commit(this->range_));
   this->device_.fail_next("cuCtxGetDevice", gpu::status::deinitialized);
-  EXPECT_TRUE(registrar.on_decommit(range));
+  EXPECT_TRUE(this->registrar_.on_decommit(this->range_));
   EXPECT_EQ(this->nccl_.count(this->deregistering), 0u);
   this->nccl_.forget_registrations();
 }
@@ -435,60 +426,48 @@ TEST_F(nccl_ranks, fail_the_test_where_their_windows_differ) {
 
 // ---- the fake itself
 
-TEST(fake_nccl, finds_memory_that_is_registered_twice_or_is_not_there) {
+struct fake_nccl_of_a_stream : testing::Test {
+  /// Whether the fake fails the test in `body` with these words.
+  static bool is_found(char const* words, std::function<void()> const& body) {
+    return test::failures_of(body).find(words) != std::string::npos;
+  }
+
   fake_device device;
-  const gpu::stream stream{device};
+  gpu::stream stream{device};
   fake_nccl nccl{device};
+  nccl_communicator communicator = nccl.communicator(stream);
   nccl_memory memory{{.stream = stream}, nccl, device};
-  nccl_registrar registrar{nccl.communicator(stream), stream, nccl, device};
-  const byte_range range = memory.reserve(1, 1 * MiB);
+  nccl_registrar registrar{communicator, stream, nccl, device};
+  byte_range range = memory.reserve(1, 1 * MiB);
+};
+
+TEST_F(fake_nccl_of_a_stream, finds_memory_that_is_registered_twice_or_is_not_there) {
+  const byte_range inside{range.begin + 4096, 4096};
   ASSERT_TRUE(registrar.on_commit(range));
-  EXPECT_NE(test::failures_of([&] {
-              EXPECT_TRUE(registrar.on_commit({range.begin + 4096, 4096}));
-            }).find("registered twice"),
-            std::string::npos);
-  EXPECT_TRUE(registrar.on_decommit({range.begin + 4096, 4096}));
-  EXPECT_NE(test::failures_of([&] {
-              EXPECT_FALSE(registrar.on_commit({4096, 4096}));
-            }).find("registers memory that is not there"),
-            std::string::npos);
+  EXPECT_TRUE(is_found("registered twice", [&] { EXPECT_TRUE(registrar.on_commit(inside)); }));
+  EXPECT_TRUE(registrar.on_decommit(inside));
+  EXPECT_TRUE(is_found("registers memory that is not there",
+                       [&] { EXPECT_FALSE(registrar.on_commit({4096, 4096})); }));
   EXPECT_TRUE(registrar.on_decommit(range));
 }
 
-TEST(fake_nccl, finds_memory_that_goes_while_it_is_registered) {
-  fake_device device;
-  const gpu::stream stream{device};
-  fake_nccl nccl{device};
-  nccl_memory memory{{.stream = stream}, nccl, device};
-  nccl_registrar registrar{nccl.communicator(stream), stream, nccl, device};
-  const byte_range range = memory.reserve(1, 1 * MiB);
+TEST_F(fake_nccl_of_a_stream, finds_memory_that_goes_while_it_is_registered) {
   ASSERT_TRUE(registrar.on_commit(range));
-  EXPECT_NE(test::failures_of([&] { memory.release(range); }).find("freed while it is registered"),
-            std::string::npos);
-  EXPECT_NE(test::failures_of([&] {
-              EXPECT_TRUE(registrar.on_decommit(range));
-            }).find("its memory went before it was deregistered"),
-            std::string::npos);
+  EXPECT_TRUE(is_found("freed while it is registered", [&] { memory.release(range); }));
+  EXPECT_TRUE(is_found("its memory went before it was deregistered",
+                       [&] { EXPECT_TRUE(registrar.on_decommit(range)); }));
 }
 
-TEST(fake_nccl, finds_a_deregistration_that_is_wrong_or_too_early) {
-  fake_device device;
-  const gpu::stream stream{device};
-  fake_nccl nccl{device};
-  const nccl_communicator communicator = nccl.communicator(stream);
-  nccl_memory memory{{.stream = stream}, nccl, device};
-  const byte_range range = memory.reserve(1, 1 * MiB);
+TEST_F(fake_nccl_of_a_stream, finds_a_deregistration_that_is_wrong_or_too_early) {
   void* handle = nullptr;
   ASSERT_EQ(nccl.register_buffer(communicator, range, handle), nccl_status::success);
   const test::noting_work work{device, stream, range};
-  EXPECT_NE(test::failures_of([&] {
-              EXPECT_EQ(nccl.deregister_buffer(communicator, handle), nccl_status::success);
-            }).find("deregistered while work may use it"),
-            std::string::npos);
-  EXPECT_NE(test::failures_of([&] {
-              EXPECT_EQ(nccl.deregister_buffer(communicator, handle), nccl_status::invalid_usage);
-            }).find("deregistered what is not registered"),
-            std::string::npos);
+  EXPECT_TRUE(is_found("deregistered while work may use it", [&] {
+    EXPECT_EQ(nccl.deregister_buffer(communicator, handle), nccl_status::success);
+  }));
+  EXPECT_TRUE(is_found("deregistered what is not registered", [&] {
+    EXPECT_EQ(nccl.deregister_buffer(communicator, handle), nccl_status::invalid_usage);
+  }));
   device.run(stream);
 }
 

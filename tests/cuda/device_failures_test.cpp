@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: a cache and a pool on a small fake device run a program of hits, misses, other streams, limits and
+// returned memory. Each call of the driver fails once: for want of memory, and for another reason, which the
+// conformance suite does not have.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <functional>
+#include <new>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <tidemark/core/units.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda/resources/device_cache.hpp>
+#include <tidemark/cuda/resources/device_pool.hpp>
+
+#include "fake_device.hpp"
+
+namespace tidemark {
+namespace {
+
+using test::fake_device;
+
+void give_behind(device_cache& to, void* block, std::size_t bytes, std::size_t align, gpu::stream_handle by) {
+  to.deallocate(block, bytes, align, by);
+}
+void give_behind(device_pool& to, void* block, std::size_t bytes, std::size_t align, gpu::stream_handle by) {
+  to.deallocate_after(block, bytes, align, by);
+}
+void return_some(device_cache& from, bool all) { (void)from.collect(all); }
+void return_some(device_pool& from, bool all) { (void)from.trim(all ? 0 : 2 * MiB); }
+
+using size_choice = std::function<std::size_t(std::size_t random)>;
+
+/// What a program does in a while. @return whether every request was served.
+template <class Resource>
+bool run_program(Resource& memory, fake_device& device, gpu::stream_handle other,
+                 size_choice const& size_of) {
+  struct held {
+    void* block;
+    std::size_t bytes, align;
+  };
+  std::vector<held> live;
+  std::mt19937 random{11};
+  bool all_served = true;
+  const auto give_one = [&](std::size_t i) {
+    std::swap(live[i], live.back());
+    const held gone = live.back();
+    live.pop_back();
+    if (random() % 4 == 0) give_behind(memory, gone.block, gone.bytes, gone.align, other);
+    else memory.deallocate(gone.block, gone.bytes, gone.align);
+  };
+  for (int i = 0; i < 40; ++i) {
+    const std::size_t bytes = size_of(random()), align = random() % 8 == 0 ? 1024 : 256;
+    try {
+      live.push_back({memory.allocate(bytes, align), bytes, align});
+    } catch (std::bad_alloc const&) {
+      all_served = false;
+    } catch (cuda_error const&) {
+      all_served = false;
+    }
+    if (live.size() > 8) give_one(random() % live.size());
+    if (i % 16 == 0) device.run(other);
+    if (i % 15 == 7) return_some(memory, i % 2 == 0);
+  }
+  while (!live.empty()) give_one(0);
+  memory.check_invariants();
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+  return all_served;
+}
+
+template <class Resource, class Options>
+void expect_each_failing_call_harmless(std::size_t capacity_bytes, Options options,
+                                       size_choice const& size_of) {
+  for (const gpu::status failure : {gpu::status::out_of_memory, gpu::status::unknown}) {
+    for (std::size_t n = 0;; ++n) {
+      SCOPED_TRACE(::testing::Message() << "call " << n << " fails with " << static_cast<int>(failure));
+      ASSERT_LT(n, 10'000u);
+      fake_device device{{.capacity_bytes = capacity_bytes}};
+      const gpu::stream stream{device}, other{device};
+      options.stream = stream;
+      device.failure = failure;
+      const std::size_t failing = device.calls + n;
+      device.fail_from = failing;
+      bool came_there = true, failed = true;
+      try {
+        Resource memory{options, device};
+        failed = !run_program(memory, device, other, size_of);
+        came_there = device.calls > failing;
+        device.fail_from = fake_device::never;
+        EXPECT_TRUE(run_program(memory, device, other, size_of)) << "usable once the driver works again";
+      } catch (std::bad_alloc const&) {
+        EXPECT_EQ(failure, gpu::status::out_of_memory);
+      } catch (cuda_error const&) {
+        EXPECT_EQ(failure, gpu::status::unknown);
+      }
+      EXPECT_EQ(device.outstanding, 0u);
+      if (!came_there) EXPECT_FALSE(failed);
+      if (!came_there || ::testing::Test::HasFailure()) break;
+    }
+  }
+}
+
+TEST(device_failures, each_failing_call_of_a_cache_in_turn_is_harmless) {
+  expect_each_failing_call_harmless<device_cache>(
+      200'000, device_cache_options{.max_blocks_per_size = 2, .max_cached_bytes = 60'000},
+      [](std::size_t random) { return 4000 * (1 + random % 5); });
+}
+
+TEST(device_failures, each_failing_call_of_a_pool_in_turn_is_harmless) {
+  expect_each_failing_call_harmless<device_pool>(
+      1 * GiB, device_pool_options{.max_cached_bytes = 8 * MiB},
+      [](std::size_t random) { return random % 10 == 0 ? 40 * MiB : 1000 * (random % 7); });
+}
+
+}  // namespace
+}  // namespace tidemark
