@@ -123,6 +123,27 @@ TEST_P(torch_steps, have_a_plan_for_each_kind) {
   EXPECT_EQ(torch.stat("planned_steps"), is("planned") ? 4u : 0u);
 }
 
+// The steps of one stream repeat, and those of the other do not.
+TEST_P(torch_steps, count_steps_of_each_stream) {
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(torch.begin_step(0), nullptr);
+    torch.raw_delete(torch.malloc(4 * MiB, main));
+    torch.raw_delete(torch.malloc((1 + 3 * i) * MiB, side));
+  }
+  EXPECT_EQ(torch.end_step(), nullptr);
+  void* const outside = torch.malloc(1 * MiB, side);
+  const std::uint64_t on = is("planned") ? 1 : 0;
+  EXPECT_EQ(torch.stat("steps"), 12 * on);
+  EXPECT_EQ(torch.stat("planned_steps"), 5 * on);
+  EXPECT_EQ(torch.stat("partly_planned_steps"), 0u);
+  EXPECT_EQ(torch.stat("unplanned_steps"), 7 * on);
+  EXPECT_EQ(torch.stat("planned_allocations"), 5 * on);
+  EXPECT_EQ(torch.stat("fallback_allocations"), 7 * on);
+  EXPECT_EQ(torch.stat("outside_allocations"), 1 * on);
+  EXPECT_GT(torch.stat("misses") + 1, on) << "of the stream whose steps do not repeat";
+  torch.raw_delete(outside);
+}
+
 // L.8
 TEST_P(torch_steps, may_begin_before_the_first_block) {
   EXPECT_EQ(torch.begin_step(0), nullptr);

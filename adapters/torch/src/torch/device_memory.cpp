@@ -276,10 +276,14 @@ std::string device_memory::statistics() const {
   for (auto const& [stream, memory] : streams_) {
     const stream_counts one = memory.counts();
     all.cached_bytes += one.cached_bytes;
-    all.steps = std::max(all.steps, one.steps);
-    all.planned_steps = std::max(all.planned_steps, one.planned_steps);
+    all.steps += one.steps;
+    all.planned_steps += one.planned_steps;
+    all.partly_planned_steps += one.partly_planned_steps;
+    all.unplanned_steps += one.unplanned_steps;
     all.planned_allocations += one.planned_allocations;
     all.fallback_allocations += one.fallback_allocations;
+    all.outside_allocations += one.outside_allocations;
+    all.misses += one.misses;
   }
   std::size_t pending_bytes = 0;
   for (void* const block : waiting_) pending_bytes += blocks_.at(block).bytes;
@@ -301,8 +305,12 @@ std::string device_memory::statistics() const {
   add("segment_bytes", segments_.used_bytes());
   add("steps", all.steps);
   add("planned_steps", all.planned_steps);
+  add("partly_planned_steps", all.partly_planned_steps);
+  add("unplanned_steps", all.unplanned_steps);
   add("planned_allocations", all.planned_allocations);
   add("fallback_allocations", all.fallback_allocations);
+  add("outside_allocations", all.outside_allocations);
+  add("misses", all.misses);
   return text + "}";
 }
 

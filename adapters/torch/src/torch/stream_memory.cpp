@@ -79,8 +79,12 @@ stream_counts stream_memory::counts() const noexcept {
     const planned_arena_stats stats = planned_->stats();
     counts.steps = stats.steps;
     counts.planned_steps = stats.planned_steps;
+    counts.partly_planned_steps = stats.partly_planned_steps;
+    counts.unplanned_steps = stats.unplanned_steps;
     counts.planned_allocations = stats.planned_allocations;
-    counts.fallback_allocations = stats.fallback_allocations + stats.outside_allocations;
+    counts.fallback_allocations = stats.fallback_allocations;
+    counts.outside_allocations = stats.outside_allocations;
+    counts.misses = stats.misses;
   }
   return counts;
 }

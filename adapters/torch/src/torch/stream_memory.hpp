@@ -28,10 +28,11 @@ struct memory_place {
   std::string name;  ///< in the trace
 };
 
-/// What a stream's memory has done. The words are those of all statistics.
+/// Statistics of one stream, with the words of `planned_arena_stats`.
 struct stream_counts {
   std::size_t cached_bytes = 0;
-  std::uint64_t steps = 0, planned_steps = 0, planned_allocations = 0, fallback_allocations = 0;
+  std::uint64_t steps = 0, planned_steps = 0, partly_planned_steps = 0, unplanned_steps = 0;
+  std::uint64_t planned_allocations = 0, fallback_allocations = 0, outside_allocations = 0, misses = 0;
 };
 
 /// Memory for the work of one stream: a heap, with plans if they were chosen.
