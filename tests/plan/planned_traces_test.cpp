@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -149,11 +150,12 @@ TEST(planned_traces, a_transformer_of_one_kind_runs_by_the_plan_of_its_longest_s
   EXPECT_EQ(steps.back().from_fallback, 0u) << "the fourth step was longer";
 }
 
+/// When blocks that outlive their step are deallocated: the last is the end of the next step.
+enum class outliving { end_with_their_step, end_before_the_next, end_at_its_first_request, end_late };
+
 /// Recorded steps, 60 in turn, with a pool as the fallback: what is held by what is live at most.
 class repeated_steps {
  public:
-  enum class outliving { end_with_their_step, end_before_the_next, end_at_its_first_request, end_late };
-
   template <class Pool>
   double held_share(std::string const& name, std::vector<std::size_t> const& kinds, outliving end) {
     const std::string path = std::string{TIDEMARK_TRACES "/"} + name;
@@ -165,6 +167,7 @@ class repeated_steps {
     most_live_ = live_ = 0;
     for (std::size_t i = 0; i < 60; ++i) {
       const std::size_t kind = kinds[i % kinds.size()];
+      const bool is_small = steps[kind].last_event - steps[kind].first_event < 128;
       std::optional<planned_arena::step> step{std::in_place, memory, kind};
       if (end == outliving::end_at_its_first_request) free_earlier(memory, earlier_.size());
       for (std::size_t k = steps[kind].first_event; k <= steps[kind].last_event; ++k) {
@@ -172,7 +175,7 @@ class repeated_steps {
         if (event.allocates) take(memory, event);
         else if (blocks_.contains(event.block)) give_back(memory, event);
         else free_earlier(memory, 1);
-        if (i > 5 && k % 128 == 0)
+        if (i > 5 && (is_small || k % 128 == 0))
           most_held = std::max(most_held, memory.stats().committed_bytes + below.stats().held_bytes);
       }
       if (end == outliving::end_late) free_earlier(memory, earlier_.size());
@@ -213,20 +216,47 @@ class repeated_steps {
   std::size_t live_ = 0, most_live_ = 0;
 };
 
+using step_kinds = std::vector<std::size_t>;
+constexpr std::array prompt{outliving::end_with_their_step, outliving::end_before_the_next,
+                            outliving::end_at_its_first_request};
+
+/// Expects that steps hold at most `limit` times the bytes that are live at most.
+template <class Pool>
+void expect_held(char const* trace, step_kinds const& kinds, outliving end, double limit) {
+  EXPECT_LE(repeated_steps{}.held_share<Pool>(trace, kinds, end), limit)
+      << trace << ' ' << testing::PrintToString(kinds) << ", " << static_cast<int>(end);
+}
+
 // P.40
 TEST(planned_traces, hold_the_memory_of_a_repeated_step_once) {
-  using outliving = repeated_steps::outliving;
-  for (std::vector<std::size_t> const& kinds : {std::vector<std::size_t>{0}, {1}, {3}, {1, 2}, {0, 3}}) {
-    for (outliving end : {outliving::end_with_their_step, outliving::end_before_the_next,
-                          outliving::end_at_its_first_request, outliving::end_late}) {
-      // What the optimizer of the first step allocates is there twice.
-      if (end == outliving::end_late && kinds[0] == 0) continue;
-      repeated_steps steps;
-      EXPECT_LE(steps.held_share<pool>("torch_gpt", kinds, end), 1.02)
-          << testing::PrintToString(kinds) << ", " << static_cast<int>(end);
-      EXPECT_LE(steps.held_share<synchronized_pool>("torch_gpt", kinds, end), 1.02)
-          << testing::PrintToString(kinds) << ", " << static_cast<int>(end);
+  for (std::size_t kind = 0; kind < 5; ++kind) {
+    for (outliving end : prompt) {
+      expect_held<pool>("torch_gpt", {kind}, end, 1.02);
+      expect_held<synchronized_pool>("torch_gpt", {kind}, end, 1.02);
     }
+    // Blocks that outlive their step have bytes for two steps. In step 0 they are the optimizer's state, which a
+    // program allocates once: no program repeats this step, and lets the state end late.
+    expect_held<pool>("torch_gpt", {kind}, outliving::end_late, kind == 0 ? 1.39 : 1.02);
+  }
+}
+
+// P.40
+TEST(planned_traces, hold_the_memory_of_two_repeated_steps_in_turn_once) {
+  for (step_kinds const& kinds : {step_kinds{1, 2}, {1, 3}, {1, 4}, {2, 3}, {2, 4}, {3, 4}, {0, 3}}) {
+    for (outliving end : prompt) expect_held<pool>("torch_gpt", kinds, end, 1.02);
+    // The optimizer's state of step 0 lives through step 3, and is in the way of its plan.
+    expect_held<pool>("torch_gpt", kinds, outliving::end_late, kinds[0] == 0 ? 1.08 : 1.02);
+  }
+  expect_held<synchronized_pool>("torch_gpt", {1, 2}, outliving::end_late, 1.02);
+}
+
+// P.40
+TEST(planned_traces, hold_the_memory_of_a_small_repeated_step_up_to_pages) {
+  for (std::size_t kind : {0U, 1U, 50U}) {
+    // Steps of 65 KB, and of 87 KB with the state of the optimizer: memory is committed in pages of 4 KiB.
+    for (outliving end : prompt) expect_held<pool>("torch_mlp", {kind}, end, kind == 0 ? 1.05 : 1.02);
+    // Blocks that outlive their step have bytes for two steps, each a multiple of 256.
+    expect_held<pool>("torch_mlp", {kind}, outliving::end_late, 1.21);
   }
 }
 
