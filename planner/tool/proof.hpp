@@ -13,7 +13,7 @@ namespace tidemark::tools {
 
 /// Why no plan is lower.
 struct plan_proof {
-  std::string log;          ///< as docs/planner.md describes it, "Proofs"; empty: there is none
+  std::string log;          ///< as planner/docs/planner.md describes it, "Proofs"; empty: there is none
   std::uint64_t cases = 0;  ///< that were looked at
   bool too_large = false;   ///< more blocks than it is for; else a limit came first where there is no proof
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// planner/docs/planner.md, "Stages".
+// planner/docs/planner.md, "Orders".
 // The bytes that are taken, by section: a segment tree over the sections, each node with sorted ranges of
 // offsets. The lowest gap for a buffer is found by reading the ranges of the O(log n) nodes that its lifespan
 // meets side by side, from below: the offset rises past each range in the way until all of them leave room.
