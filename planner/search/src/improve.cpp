@@ -47,20 +47,21 @@ void take_turns(solver_context& context, bool exact) {
   const endless_stage ejection = eject_high_ones(context);
   const endless_stage search = height_search(context);
   // The search of few buffers has most answers that any stage has, and soon.
-  const bool is_small = context.instance().buffers.size() <= 2048;
-  bool search_pays = true, promotion_pays = true, ejection_pays = true;
-  const auto run = [&](endless_stage const& stage, char const* name, std::uint64_t nodes, bool& pays) {
-    if (!stage || context.done()) return;
+  const bool search_is_first = context.instance().buffers.size() <= 2048;
+  bool promotion_pays = true, ejection_pays = true;
+  const auto run = [&](endless_stage const& stage, char const* name, std::uint64_t nodes) {
+    if (!stage || context.done()) return false;
     const offset_type before = context.best().height;
     context.enter_stage(name);
-    stage(pays ? nodes : nodes / 4);
-    pays = context.best().height < before;
+    stage(nodes);
+    return context.best().height < before;
   };
   for (std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2; !context.done(); nodes *= 2) {
-    if (is_small && (exact || nodes <= max_inexact_nodes)) run(search, "search", nodes, search_pays = true);
-    run(promotion, "promotion", nodes * 4, promotion_pays);
-    run(ejection, "ejection", nodes * 2, ejection_pays);
-    if (!is_small && (exact || nodes <= max_inexact_nodes)) run(search, "search", nodes, search_pays = true);
+    const bool has_search = exact || nodes <= max_inexact_nodes;
+    if (has_search && search_is_first) run(search, "search", nodes);
+    promotion_pays = run(promotion, "promotion", promotion_pays ? nodes * 4 : nodes);
+    ejection_pays = run(ejection, "ejection", ejection_pays ? nodes * 2 : nodes / 2);
+    if (has_search && !search_is_first) run(search, "search", nodes);
   }
 }
 

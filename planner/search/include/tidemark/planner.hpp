@@ -84,7 +84,8 @@ struct result : memory_plan {
 ///    where these get too full, and blocks that came too high move ahead;
 ///  - "ejection", where blocks that lie too high are taken out and put back where they are least in the way;
 ///  - "search": backtracking searches for a plan of a given height, that of the bound first; of 256 blocks at
-///    most also by which of two is the lower one. The three take turns, each time for longer.
+///    most also by which of two is the lower one. The three take turns, each time for longer; the search has the
+///    first turn of up to 2,048 blocks, else the last.
 ///
 /// Three kinds of problems have no "promotion": those whose conflicts are given as pairs, those with more than 2^22
 /// conflicts between another block and one that is fixed and not always live, and those that alignments make longer
