@@ -61,10 +61,10 @@ struct fork_list {
     one.newer_ = one.older_ = nullptr;
   }
   // The newest first: a resource mostly calls upstreams that are older, with its lock held.
-  bool lock_all(fork_attempt attempt) noexcept {
+  bool lock_all(std::chrono::nanoseconds patience) noexcept {
     std::size_t locked = 0;
     for (unlocked = newest; unlocked != nullptr && locked++ < max_locked; unlocked = unlocked->older_) {
-      if (unlocked->lock_for_fork(attempt)) continue;
+      if (unlocked->lock_for_fork(patience)) continue;
       unlock_all(false);
       return false;
     }
@@ -127,18 +127,18 @@ byte_range stack_of_this_thread() noexcept {
 void fork_list::prepare() noexcept {
   using namespace std::chrono_literals;
   if (participants.forked_without_locks) return;
-  const fork_attempt::clock::time_point end = fork_attempt::clock::now() + total_patience;
+  using clock = std::chrono::steady_clock;
+  const clock::time_point end = clock::now() + total_patience;
   std::chrono::nanoseconds patience = 1ms;
   do {
-    fork_attempt attempt{patience, end};
-    if (attempt.take(participants.lock)) {
-      has_locks = participants.lock_all(attempt);
+    if (lock_within(patience, participants.lock)) {
+      has_locks = participants.lock_all(patience);
       if (has_locks) return;
       participants.lock.unlock();
     }
     std::this_thread::sleep_for(100us);
     patience = std::min<std::chrono::nanoseconds>(2 * patience, 1s);
-  } while (fork_attempt::clock::now() < end);
+  } while (clock::now() < end);
 }
 
 void fork_list::after_in_parent() noexcept {

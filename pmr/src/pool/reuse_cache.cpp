@@ -46,7 +46,7 @@ reuse_cache::reuse_cache(reuse_cache_options const& options)
       kept_{options_.max_cached_bytes, options_.max_blocks_per_size, options_.bookkeeping},
       counts_{.name = options_.name} {
   if (options_.relief.call == nullptr)
-    pressure_ = detail::on_memory_pressure_of(this, [this] { respond_to_pressure(); });
+    pressure_ = detail::call_under_pressure(this, [this] { respond_to_pressure(); });
   const std::scoped_lock lock{mutex_};
   mutex_.adapt_with(*this);
 }

@@ -35,7 +35,7 @@ void synchronized_pool::attach() {
   publish();
   peak_cached_bytes_ = depot_.cached_bytes();
   update_share();
-  pressure_ = detail::on_memory_pressure_of(this, [this] { request_trim(0); });
+  pressure_ = detail::call_under_pressure(this, [this] { request_trim(0); });
   const std::scoped_lock lock{store_mutex_};
   store_mutex_.adapt_with(*this);  // last: a child looks into the whole pool
 }

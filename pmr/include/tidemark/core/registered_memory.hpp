@@ -17,6 +17,15 @@
 
 namespace tidemark {
 
+namespace detail {
+/// The event of an `ordered_space`; void for other spaces.
+template <class Space>
+auto event_type_of() {
+  if constexpr (ordered_space<Space>) return std::type_identity<typename Space::event_type>{};
+  else return std::type_identity<void>{};
+}
+}  // namespace detail
+
 /// What has to know memory before it can use it: a network adapter, a window of MPI, a communicator of NCCL.
 ///
 /// | call | meaning |
@@ -72,10 +81,7 @@ class registered_memory : public committed_ranges, public refusals_only {
     return traits;
   }();
   /// That of the space; void if it orders nothing.
-  using event_type = decltype([] {
-    if constexpr (ordered_space<Space>) return std::type_identity<typename Space::event_type>{};
-    else return std::type_identity<void>{};
-  }())::type;
+  using event_type = decltype(detail::event_type_of<Space>())::type;
   /// The first chunk is no larger where nothing else is said, because it may be pinned.
   static constexpr std::size_t max_default_chunk_bytes = 64 * MiB;
 

@@ -10,16 +10,6 @@
 
 namespace tidemark {
 
-class pressure_subscription;
-
-namespace detail {
-
-/// As `on_memory_pressure`, for an object: a child forgets the callback if the object was on the stack of a
-/// thread that does not exist there.
-[[nodiscard]] pressure_subscription on_memory_pressure_of(void const* object, std::function<void()> callback);
-
-}  // namespace detail
-
 /// A callback is called as long as its subscription lives. Movable; a moved-from subscription has no
 /// callback. The destructor waits for a call on another thread, unless that call waits in the same way for a
 /// callback of this thread: of two callbacks that end each other's subscriptions, the later one does not
@@ -29,8 +19,7 @@ class [[nodiscard]] pressure_subscription {
   [[nodiscard]] pressure_subscription() noexcept = default;
 
  private:
-  friend pressure_subscription detail::on_memory_pressure_of(void const* object,
-                                                             std::function<void()> callback);
+  friend pressure_subscription on_memory_pressure(std::function<void()> callback);
   detail::pressure_handle callback_;
 };
 

@@ -87,7 +87,7 @@ class pool final : public detail::basic_pool<detail::pool_blocks> {
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options().upstream; }
 
  private:
-  pressure_subscription pressure_;
+  detail::pressure_handle pressure_;
 };
 
 }  // namespace tidemark

@@ -245,7 +245,7 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   detail::fork_safe<> ledger_mutex_;  // level 2 only; one of its own, so that a violation handler may look
   detail::block_ledger ledger_;       // level 2 only
 
-  pressure_subscription pressure_;
+  detail::pressure_handle pressure_;
 };
 
 }  // namespace tidemark

@@ -267,7 +267,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   mutable detail::fork_safe<detail::adaptive_mutex> store_mutex_;  // for the store
   detail::block_store<detail::depot> store_;
 
-  pressure_subscription pressure_;
+  detail::pressure_handle pressure_;
 };
 
 }  // namespace tidemark

@@ -20,33 +20,18 @@
 
 namespace tidemark::detail {
 
-/// One round of taking the locks of all participants. A lock that stays taken for some time ends it: its
-/// holder may be waiting for one that the fork has. So locks need no common order.
-class fork_attempt {
- public:
-  using clock = std::chrono::steady_clock;
-
-  /// @param patience for each lock
-  /// @param end of the patience for all of them
-  fork_attempt(std::chrono::nanoseconds patience, clock::time_point end) noexcept
-      : patience_{patience}, end_{end} {}
-
-  /// Takes a lock, or gives up.
-  template <class Mutex>
-  [[nodiscard]] bool take(Mutex& mutex) noexcept {
+/// Takes a lock, or gives up after a while: its holder may be waiting for a lock that a fork has. So locks need no
+/// common order.
+template <class Mutex>
+[[nodiscard]] bool lock_within(std::chrono::nanoseconds patience, Mutex& mutex) noexcept {
+  if (mutex.try_lock()) return true;
+  const auto end = std::chrono::steady_clock::now() + patience;
+  do {
+    std::this_thread::sleep_for(std::chrono::microseconds{20});
     if (mutex.try_lock()) return true;
-    const auto end = (std::min)(clock::now() + patience_, end_);
-    do {
-      std::this_thread::sleep_for(std::chrono::microseconds{20});
-      if (mutex.try_lock()) return true;
-    } while (clock::now() < end);
-    return false;
-  }
-
- private:
-  std::chrono::nanoseconds patience_;
-  clock::time_point end_;
-};
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
 
 /// Sets how long a fork waits for locks in all, before it continues without them: 10 s. For tests.
 /// @return what it was. Not while another thread forks.
@@ -86,8 +71,8 @@ class fork_participant {
 
  private:
   friend struct fork_list;
-  /// Takes all of the object's locks, or none.
-  [[nodiscard]] virtual bool lock_for_fork(fork_attempt& attempt) noexcept = 0;
+  /// Takes all of the object's locks within this time, or none.
+  [[nodiscard]] virtual bool lock_for_fork(std::chrono::nanoseconds patience) noexcept = 0;
   virtual void unlock_after_fork(bool is_child) noexcept = 0;
   /// In a child, once all locks are free: cleans up after the threads that do not exist there. There is one
   /// thread, so that no lock need be taken; the forking thread may hold some.
@@ -142,9 +127,9 @@ class fork_safe final : fork_participant {
  private:
   static constexpr bool has_owner = requires(Mutex& mutex) { mutex.native_handle(); };
 
-  bool lock_for_fork(fork_attempt& attempt) noexcept override {
+  bool lock_for_fork(std::chrono::nanoseconds patience) noexcept override {
     is_forking_threads_ = is_held_by_this_thread();
-    return is_forking_threads_ || (is_taken_ = attempt.take(mutex_));
+    return is_forking_threads_ || (is_taken_ = lock_within(patience, mutex_));
   }
   void unlock_after_fork(bool is_child) noexcept override {
     if constexpr (has_owner)
