@@ -194,28 +194,6 @@ TEST(address_space, memory_that_is_not_zero_when_fresh_is_always_zeroed) {
 
 // ---- upstream_memory ----
 
-TEST(upstream_memory, that_is_a_devices_is_computed_with_and_never_touched) {
-  test::made_up_memory device;
-  test::recording_resource upstream{&device};
-  {
-    upstream_device_arena a{&upstream};
-    for (int i = 0; i < 100; ++i) {
-      const arena_mark mark = a.mark();
-      for (int j = 0; j < 100; ++j) {
-        void* const block = a.allocate(100'000, 4);
-        ASSERT_TRUE(test::made_up_memory::is_made_up(block));
-        ASSERT_EQ(reinterpret_cast<std::uintptr_t>(block) % 256, 0u);
-      }
-      EXPECT_EQ(a.push_array<float>(1000, uninitialized).size(), 1000u);
-      a.check_invariants();
-      a.rewind(mark);
-    }
-    EXPECT_GE(a.stats().chunks, 3u);
-    EXPECT_EQ(a.stats().committed_bytes, upstream.outstanding);
-  }
-  EXPECT_EQ(upstream.outstanding, 0u);
-}
-
 TEST(upstream_memory, of_a_device_comes_in_chunks_that_begin_with_2_mib_or_as_configured) {
   test::made_up_memory device;
   test::recording_resource upstream{&device};
@@ -225,16 +203,6 @@ TEST(upstream_memory, of_a_device_comes_in_chunks_that_begin_with_2_mib_or_as_co
   upstream_device_arena b{std::size_t{8 * MiB}, &upstream};
   (void)b.allocate(1);
   EXPECT_EQ(upstream.outstanding, 10 * MiB);
-}
-
-TEST(upstream_memory, takes_nothing_before_the_first_need) {
-  test::recording_resource upstream;
-  upstream_arena a{&upstream};
-  EXPECT_EQ(upstream.calls, 0u);
-  a.reset();
-  a.release();
-  EXPECT_EQ(a.position(), 0u);
-  EXPECT_EQ(upstream.calls, 0u);
 }
 
 TEST(upstream_memory, uses_the_first_buffer_before_the_upstream) {

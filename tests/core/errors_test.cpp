@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <limits>
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
@@ -17,33 +17,18 @@
 namespace tidemark {
 namespace {
 
-TEST(out_of_memory, says_everything_in_one_sentence) {
-  const out_of_memory error{{"step", 1000, 64, 10, 20, 30, 5}};
-  EXPECT_STREQ(
-      error.what(),
-      "step: out of memory: 1000 bytes aligned to 64 requested, 10 used of 20 committed and 30 reserved; the "
-      "largest that would fit is 5 bytes");
-}
-
-TEST(out_of_memory, says_why_memory_was_refused_where_that_is_not_for_want_of_it) {
-  const out_of_memory error{{.resource = "step",
-                             .requested_bytes = 1000,
-                             .alignment = 64,
-                             .largest_bytes = 5,
-                             .because = "it is suspended"}};
-  EXPECT_STREQ(error.what(),
-               "step: out of memory: 1000 bytes aligned to 64 requested, 0 used of 0 committed and 0 "
-               "reserved; the largest that would fit is 5 bytes; it is suspended");
-}
-
-TEST(out_of_memory, omits_what_would_fit_where_that_is_unknown) {
-  const out_of_memory error{{.resource = "pinned",
-                             .requested_bytes = 1000,
-                             .alignment = 64,
-                             .largest_bytes = std::numeric_limits<std::size_t>::max()}};
-  EXPECT_STREQ(error.what(),
-               "pinned: out of memory: 1000 bytes aligned to 64 requested, 0 used of 0 committed and 0 "
-               "reserved");
+TEST(out_of_memory, says_everything_that_is_known_in_one_sentence) {
+  constexpr std::size_t unknown = exhaustion_report::unknown_bytes;
+  const std::pair<exhaustion_report, char const*> reports[] = {
+      {{"step", 1000, 64, 10, 20, 30, 5},
+       "10 used of 20 committed and 30 reserved; the largest that would fit is 5 bytes"},
+      {{"step", 1000, 64, 0, 0, 0, 5, 0, "it is suspended"},
+       "0 used of 0 committed and 0 reserved; the largest that would fit is 5 bytes; it is suspended"},
+      {{"step", 1000, 64, 0, 0, 0, unknown}, "0 used of 0 committed and 0 reserved"}};
+  for (auto const& [report, text] : reports) {
+    EXPECT_EQ(std::string{out_of_memory{report}.what()},
+              std::string{"step: out of memory: 1000 bytes aligned to 64 requested, "} + text);
+  }
 }
 
 TEST(out_of_memory, is_a_bad_alloc_that_copies_without_throwing) {

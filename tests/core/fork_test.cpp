@@ -212,7 +212,7 @@ TEST_F(fork, a_child_forks_again_while_pools_come_and_go) {
 }
 
 // Passes everything to a resource that is named later.
-class named_later final : public std::pmr::memory_resource {
+class named_later final : public detail::distinct_resource {
  public:
   std::pmr::memory_resource* target = nullptr;
 
@@ -221,7 +221,6 @@ class named_later final : public std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     target->deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
 TEST_F(fork, needs_no_order_among_the_locks_of_resources) {
@@ -243,7 +242,7 @@ TEST_F(fork, needs_no_order_among_the_locks_of_resources) {
 }
 
 // Forks in the middle of a call, and its child again.
-class forking_resource final : public std::pmr::memory_resource {
+class forking_resource final : public detail::distinct_resource {
  public:
   int forks = 0;  // in the next call, each in the child of the one before
   // Ends a child, with the outcome of its own, and says whether that of the parent ended well.
@@ -267,7 +266,6 @@ class forking_resource final : public std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     std::pmr::new_delete_resource()->deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   bool is_in_child_ = false;
   pid_t child_ = 0;

@@ -265,7 +265,7 @@ TEST(heap, a_reuse_cache_allocates_nothing_for_its_records_once_warm) {
 // ---- epochs -----------------------------------------------------------------------------------------------
 
 /// An upstream that allocates nothing: blocks of 64 bytes, the last that came back first.
-class static_resource final : public std::pmr::memory_resource {
+class static_resource final : public detail::distinct_resource {
  public:
   static_resource() {
     for (std::size_t i = 0; i < free_.size(); ++i) free_[i] = room_[i].data();
@@ -276,7 +276,6 @@ class static_resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t, std::size_t) override { return free_.at(outstanding++); }
   void do_deallocate(void* block, std::size_t, std::size_t) override { free_.at(--outstanding) = block; }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   alignas(64) std::array<std::array<std::byte, 64>, 1000> room_{};
   std::array<void*, 1000> free_{};

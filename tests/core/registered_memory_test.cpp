@@ -274,26 +274,6 @@ TEST(registered_memory, has_every_block_in_one_registration_whatever_fails) {
 }
 
 // R.3
-TEST(registered_memory, registers_the_buffer_of_an_upstream_and_its_chunks) {
-  alignas(16) static std::byte buffer[4 * KiB];
-  test::recording_resource upstream;
-  registrations known;
-  using space_type = registered_memory<upstream_memory, recording_registrar<>>;
-  basic_arena<space_type> lines{
-      space_type{upstream_memory{buffer, sizeof buffer, &upstream}, recording_registrar<>{known}}, {}};
-  void* const first = lines.allocate(100);
-  EXPECT_EQ(first, buffer);
-  EXPECT_TRUE(known.has(first, 100));
-  EXPECT_EQ(upstream.calls, 0u);
-  EXPECT_TRUE(known.has(lines.allocate(8 * KiB), 8 * KiB));
-  EXPECT_EQ(known.registered, 2u);
-  EXPECT_EQ(lines.upstream_resource(), &upstream);
-  lines.release();
-  known.fail_from = known.calls;
-  EXPECT_TRUE(known.has(lines.allocate(100), 100)) << "the buffer is offered again";
-}
-
-// R.3
 TEST(registered_memory, registers_the_chunks_of_a_shared_arena_for_all_threads) {
   recording_os os;
   registrations known;

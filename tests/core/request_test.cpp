@@ -5,10 +5,12 @@
 
 #include <bit>
 #include <cstddef>
+#include <initializer_list>
 #include <limits>
 #include <memory_resource>
 #include <new>
 #include <string>
+#include <utility>
 
 #include <tidemark/compat.hpp>
 #include <tidemark/graph.hpp>
@@ -25,7 +27,7 @@ using namespace tidemark;
 
 constexpr std::size_t max_bytes = std::numeric_limits<std::ptrdiff_t>::max();
 
-class watchful_upstream final : public std::pmr::memory_resource {
+class watchful_upstream final : public detail::distinct_resource {
  public:
   std::size_t calls_above = 0;  // for more than PTRDIFF_MAX bytes
   std::size_t calls = 0;
@@ -40,7 +42,6 @@ class watchful_upstream final : public std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     std::pmr::new_delete_resource()->deallocate(block, bytes, align);
   }
-  bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
 };
 
 class requests : public ::testing::Test {
@@ -59,6 +60,12 @@ class requests : public ::testing::Test {
     EXPECT_EQ(upstream.calls_above, 0u);
     resource.deallocate(resource.allocate(64), 64);  // it goes on
   }
+  // The same of a resource that is made for it.
+  template <class Resource, class... Arguments>
+  void reject_all_by(Arguments&&... arguments) {
+    Resource resource{std::forward<Arguments>(arguments)...};
+    reject_all(resource);
+  }
   watchful_upstream upstream;
 };
 
@@ -66,37 +73,6 @@ TEST_F(requests, above_ptrdiff_max_are_rejected_by_unique_block) {
   for (const std::size_t bytes : {max_bytes + 1, 0 - std::size_t{1}})
     EXPECT_THROW((void)(unique_block{&upstream, bytes}), out_of_memory);
   EXPECT_EQ(upstream.calls, 0u);
-}
-
-TEST_F(requests, above_ptrdiff_max_are_rejected_by_adaptors) {
-  {
-    statistics_resource adaptor{&upstream};
-    reject_all(adaptor);
-    EXPECT_NE(adaptor.stats().refused, 0u);
-  }
-  {
-    tracking_resource adaptor{&upstream};
-    reject_all(adaptor);
-  }
-  {
-    limit_resource adaptor{std::numeric_limits<std::size_t>::max(), &upstream};
-    reject_all(adaptor);
-    EXPECT_EQ(adaptor.stats().used_bytes, 0u);
-  }
-  {
-    expect_no_upstream adaptor{&upstream};
-    reject_all(adaptor);
-  }
-  {
-    trace_log log{{.csv = ::testing::TempDir() + "/request_test.csv"}};
-    trace_resource adaptor{log, &upstream};
-    reject_all(adaptor);
-  }
-  {
-    test_resource adaptor{&upstream};
-    reject_all(adaptor);
-  }
-  EXPECT_EQ(upstream.calls_above, 0u);
 }
 
 TEST_F(requests, above_ptrdiff_max_are_rejected_by_the_watched_default_resource) {
@@ -112,24 +88,29 @@ TEST_F(requests, above_ptrdiff_max_are_rejected_by_the_watched_default_resource)
   EXPECT_EQ(upstream.calls_above, 0u);
 }
 
-TEST_F(requests, above_ptrdiff_max_are_rejected_by_pools_and_caches) {
+TEST_F(requests, above_ptrdiff_max_are_rejected_by_resources_on_an_upstream) {
+  trace_log log{{.csv = ::testing::TempDir() + "/request_test.csv"}};
+  reject_all_by<statistics_resource>(&upstream);
+  reject_all_by<tracking_resource>(&upstream);
+  reject_all_by<limit_resource>(std::numeric_limits<std::size_t>::max(), &upstream);
+  reject_all_by<expect_no_upstream>(&upstream);
+  reject_all_by<trace_resource>(log, &upstream);
+  reject_all_by<test_resource>(&upstream);
+  reject_all_by<pool>(&upstream);
+  reject_all_by<synchronized_pool>(&upstream);
+  reject_all_by<reuse_cache>(&upstream);
+  reject_all_by<capture_switch>(&upstream);
+  reject_all_by<upstream_arena>(&upstream);
+  reject_all_by<upstream_device_arena>(&upstream);
+}
+
+TEST_F(requests, of_the_largest_alignment_are_rejected_by_pools) {
   std::size_t const volatile align = std::bit_floor(std::numeric_limits<std::size_t>::max());
-  {
-    pool resource{&upstream};
-    reject_all(resource);
-    std::pmr::memory_resource& erased = resource;
-    EXPECT_THROW((void)erased.allocate(64, align), std::bad_alloc);
-  }
-  {
-    synchronized_pool resource{&upstream};
-    reject_all(resource);
-    std::pmr::memory_resource& erased = resource;
-    EXPECT_THROW((void)erased.allocate(64, align), std::bad_alloc);
-  }
-  {
-    reuse_cache resource{&upstream};
-    reject_all(resource);
-  }
+  pool alone{&upstream};
+  synchronized_pool shared{&upstream};
+  for (std::pmr::memory_resource* const each :
+       std::initializer_list<std::pmr::memory_resource*>{&alone, &shared})
+    EXPECT_THROW((void)each->allocate(64, align), std::bad_alloc);
   EXPECT_EQ(upstream.calls_above, 0u);
 }
 
@@ -145,36 +126,22 @@ TEST_F(requests, above_ptrdiff_max_are_rejected_by_epochs) {
   EXPECT_EQ(upstream.calls_above, 0u);
 }
 
-TEST_F(requests, above_ptrdiff_max_are_rejected_by_planned_arenas_and_switches) {
-  {
-    planned_arena resource{&upstream};
-    reject_all(resource);
-    for (int i = 0; i < 4; ++i) {
-      const planned_arena::step step{resource};
-      reject_all(resource);
-    }
-  }
-  capture_switch resource{&upstream};
+TEST_F(requests, above_ptrdiff_max_are_rejected_by_planned_arenas) {
+  planned_arena resource{&upstream};
   reject_all(resource);
-  EXPECT_EQ(upstream.calls_above, 0u);
+  for (int i = 0; i < 4; ++i) {
+    const planned_arena::step step{resource};
+    reject_all(resource);
+  }
 }
 
-TEST_F(requests, above_ptrdiff_max_are_rejected_by_arenas) {
-  {
-    upstream_arena resource{&upstream};
-    reject_all(resource);
-    EXPECT_THROW((void)resource.push_array<double>(max_bytes / sizeof(double) + 1), std::bad_alloc);
-  }
-  {
-    upstream_device_arena resource{&upstream};
-    reject_all(resource);
-  }
-  {
-    upstream_device_arena resource{{.reserve = std::numeric_limits<std::size_t>::max()}, &upstream};
-    try {
-      (void)resource.allocate(64);
-    } catch (std::bad_alloc const&) {
-    }
+TEST_F(requests, above_ptrdiff_max_of_an_arena_are_not_passed_on) {
+  upstream_arena host{&upstream};
+  EXPECT_THROW((void)host.push_array<double>(max_bytes / sizeof(double) + 1), std::bad_alloc);
+  upstream_device_arena device{{.reserve = std::numeric_limits<std::size_t>::max()}, &upstream};
+  try {
+    (void)device.allocate(64);
+  } catch (std::bad_alloc const&) {
   }
   EXPECT_EQ(upstream.calls_above, 0u);
 }

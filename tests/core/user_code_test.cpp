@@ -24,6 +24,7 @@
 
 #include <tidemark/tidemark.hpp>
 
+#include "calling_upstream.hpp"
 #include "report_recorder.hpp"
 #include "unseen_write.hpp"
 #include "violation_recorder.hpp"
@@ -78,23 +79,6 @@ class once {
  private:
   std::function<void()> action_;
   std::atomic<int> calls_{0};
-};
-
-// Calls a function before it allocates and before it frees.
-class calling_upstream final : public std::pmr::memory_resource {
- public:
-  std::function<void()> call = [] {};
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    call();
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    call();
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
 class user_code : public ::testing::Test {
@@ -210,13 +194,6 @@ struct slow_callback {
     while (!entered) std::this_thread::yield();
   }
 };
-
-TEST_F(pressure_callbacks, have_returned_once_another_thread_has_ended_the_subscription) {
-  slow_callback slow;
-  slow.subscription = {};
-  EXPECT_TRUE(slow.returned);
-  slow.signals.join();
-}
 
 TEST_F(pressure_callbacks, end_each_others_subscriptions_in_a_circle_of_threads) {
   for (const std::size_t n : {std::size_t{2}, std::size_t{3}}) {
@@ -395,24 +372,6 @@ TEST_F(fences, are_asked_by_one_thread_at_a_time_and_stay_pending_meanwhile) {
   fence.call = [] {};
 }
 
-TEST_F(fences, of_one_order_are_asked_one_after_the_other_though_the_first_uses_the_cache) {
-  calling_fence first, second;
-  reuse_cache cache{std::pmr::new_delete_resource()};
-  first.comes_in = second.comes_in = this;
-  std::array<void*, 2> blocks{cache.allocate(512), cache.allocate(512)};
-  cache.deallocate_after(blocks[0], 512, 16, first.make());
-  cache.deallocate_after(blocks[1], 512, 16, second.make());
-  first.call = [&] { cache.deallocate(cache.allocate(1024), 1024); };
-  first.is_done = true;
-  EXPECT_EQ(cache.allocate(512), blocks[0]);
-  EXPECT_EQ(second.calls[0], 0);
-  second.is_done = true;
-  EXPECT_EQ(cache.allocate(512), blocks[1]);
-  cache.deallocate(blocks[0], 512);
-  cache.deallocate(blocks[1], 512);
-  cache.check_invariants();
-}
-
 TEST_F(fences, are_asked_by_many_threads_of_one_cache) {
   reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = std::pmr::new_delete_resource()}};
   std::array<calling_fence, 64> all;
@@ -458,9 +417,9 @@ TEST_F(user_code, relief_uses_its_cache) {
                      .upstream = &limited}};
   relief.cache = &cache;
   cache.deallocate(cache.allocate(600), 600);
-  limited.call = [&] {
-    limited.call = [] {};
-    throw std::bad_alloc{};
+  bool is_refused = false;
+  limited.on_allocate = [&] {
+    if (!std::exchange(is_refused, true)) throw std::bad_alloc{};
   };
   cache.deallocate(cache.allocate(700), 700);
   EXPECT_EQ(relief.calls, 1);
@@ -670,12 +629,12 @@ struct upstreams : user_code {
 TEST_F(upstreams, that_use_each_other_resource_are_served) {
   calling_upstream upstream;
   bool is_calling = false;
-  upstream.call = [&] {
+  upstream.on_each([&] {
     if (std::exchange(is_calling, true)) return;
     use_each_kind();
     (void)signal_memory_pressure();
     is_calling = false;
-  };
+  });
   {
     synchronized_pool memory{{}, &upstream};
     allocate_three_sizes(memory);
@@ -706,16 +665,16 @@ TEST_F(upstreams, that_call_their_synchronized_pool_are_reported_at_once) {
   for (auto const& call : calls) {
     recorder.reports().clear();
     bool is_calling = false;
-    upstream.call = [&] {
+    upstream.on_each([&] {
       if (!std::exchange(is_calling, true)) call();
-    };
+    });
     void* const block = memory.allocate(8 << 20);
     EXPECT_TRUE(is_calling);
     ASSERT_EQ(recorder.reports().size(), 1u);
     EXPECT_EQ(recorder.reports().front().kind, violation_kind::reentry);
     EXPECT_NE(recorder.reports().front().message.find("is called by the pool's own upstream"),
               std::string::npos);
-    upstream.call = [] {};
+    upstream.on_each([] {});
     memory.deallocate(block, 8 << 20);
     memory.clear();
   }
@@ -729,10 +688,10 @@ template <class Resource>
 void expect_reentry_is_reported(violation_recorder& recorder) {
   calling_upstream upstream;
   Resource memory{&upstream};
-  upstream.call = [&] { (void)memory.allocate(64); };
+  upstream.on_each([&] { (void)memory.allocate(64); });
   EXPECT_THROW((void)memory.allocate(64), std::system_error);
   EXPECT_EQ(recorder.count(violation_kind::reentry), 1u);
-  upstream.call = [] {};
+  upstream.on_each([] {});
   allocate_three_sizes(memory);
 }
 TEST_F(upstreams, that_call_a_standard_pool_are_reported_at_once) {
@@ -745,7 +704,7 @@ TEST_F(upstreams, that_call_their_test_resource_are_reported_at_once) {
 TEST_F(upstreams, for_records_that_call_their_reuse_cache_are_reported_at_once) {
   calling_upstream bookkeeping;
   reuse_cache memory{{.upstream = std::pmr::new_delete_resource(), .bookkeeping = &bookkeeping}};
-  bookkeeping.call = [&] { (void)memory.stats().used_bytes; };
+  bookkeeping.on_each([&] { (void)memory.stats().used_bytes; });
   // `stats` throws nothing, so that the program ends behind the report.
   EXPECT_DEATH(
       {
@@ -753,7 +712,7 @@ TEST_F(upstreams, for_records_that_call_their_reuse_cache_are_reported_at_once) 
         memory.deallocate(memory.allocate(64), 64);
       },
       "is called by its own upstream, bookkeeping resource or callback");
-  bookkeeping.call = [] {};
+  bookkeeping.on_each([] {});
 }
 #endif
 

@@ -118,7 +118,7 @@ TEST(virtual_memory, does_without_the_alignment_that_a_small_or_the_last_range_h
 // ---- upstreams
 
 // Addresses only, as a device's memory.
-class device_of final : public std::pmr::memory_resource {
+class device_of final : public detail::distinct_resource {
  public:
   explicit device_of(std::size_t bytes) : left_{bytes}, bytes_{bytes} {}
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
@@ -130,14 +130,13 @@ class device_of final : public std::pmr::memory_resource {
     return reinterpret_cast<void*>(std::exchange(next_, next_ + (bytes + 255) / 256 * 256));
   }
   void do_deallocate(void*, std::size_t bytes, std::size_t) override { left_ += bytes; }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::size_t left_, bytes_;
   std::uintptr_t next_ = std::uintptr_t{1} << 40;
 };
 
 // Memory of the host, this much.
-class host_of final : public std::pmr::memory_resource {
+class host_of final : public detail::distinct_resource {
  public:
   explicit host_of(std::size_t bytes) : left_{bytes} {}
   std::size_t calls = 0;
@@ -153,7 +152,6 @@ class host_of final : public std::pmr::memory_resource {
     left_ += bytes;
     std::pmr::new_delete_resource()->deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::size_t left_;
 };
@@ -217,7 +215,7 @@ TYPED_TEST(wanted_sizes, are_tried_a_few_times_only) {
 }
 
 struct broken_upstream_error {};
-class broken_upstream final : public std::pmr::memory_resource {
+class broken_upstream final : public detail::distinct_resource {
  public:
   std::size_t calls = 0;
 
@@ -227,7 +225,6 @@ class broken_upstream final : public std::pmr::memory_resource {
     throw broken_upstream_error{};
   }
   void do_deallocate(void*, std::size_t, std::size_t) override {}
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
 TYPED_TEST(wanted_sizes, are_not_halved_where_the_upstream_throws_another_error) {
