@@ -94,6 +94,8 @@ class element_access {
 /// O(1) and looks up the storage's state; take `span()` for a loop. Thread-safety: that of a pointer.
 template <class T>
 class TIDEMARK_POINTER buffer_view : public detail::element_access<buffer_view<T>, T> {
+  using base = detail::element_access<buffer_view, T>;
+
  public:
   /// Of nothing.
   buffer_view() = default;
@@ -106,11 +108,11 @@ class TIDEMARK_POINTER buffer_view : public detail::element_access<buffer_view<T
 
  private:
   friend class buffer<T>;
-  friend detail::element_access<buffer_view, T>;
+  friend base;
   static constexpr char const* role = "view";
 
   buffer_view(detail::storage const& storage, T* data, std::size_t size) noexcept
-      : detail::element_access<buffer_view, T>{storage, size}, data_{data} {}
+      : base{storage, size}, data_{data} {}
 
   [[nodiscard]] T* first_element() const noexcept { return data_; }
   [[nodiscard]] buffer_view part(std::size_t offset, std::size_t count) const {
