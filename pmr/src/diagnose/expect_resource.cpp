@@ -1,21 +1,266 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/diagnose/expect_resource.hpp>
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <forward_list>
+#include <memory>
 #include <mutex>
+#include <new>
+#include <source_location>
+#include <span>
 #include <stdexcept>
+#include <string_view>
+#include <tuple>
 #include <utility>
+#include <vector>
 
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/new_watch.hpp>
 
-#include "missed_blocks.hpp"
+#include "call_stack.hpp"
+#include "code_symbols.hpp"
+
+// Not by <cxxabi.h>: among other libraries' headers a program may have the one of another C++ library.
+// NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming): the ABI's name
+extern "C" char* __cxa_demangle(char const* name, char* buffer, std::size_t* bytes, int* status);
 
 namespace tidemark {
+namespace detail {
+
+constinit thread_local missed_blocks* innermost_scope = nullptr;
+
+namespace {
+
+constinit thread_local std::size_t allowances = 0;          // that live on this thread
+constinit thread_local bool operator_new_was_seen = false;  // while there was one
+
+// The vtable of std::pmr::memory_resource, in the Itanium ABI: two destructors, then do_allocate.
+std::uintptr_t allocate_function_of(std::pmr::memory_resource const* resource) noexcept {
+  std::uintptr_t const* vtable = nullptr;
+  std::memcpy(static_cast<void*>(&vtable), static_cast<void const*>(resource), sizeof vtable);
+  return vtable[2];
+}
+
+std::string count_text(std::uint64_t blocks, std::uint64_t bytes) {
+  return std::to_string(blocks) + (blocks == 1 ? " block of " : " blocks of ") + std::to_string(bytes) +
+         " bytes";
+}
+
+// "load(model&) at trainer(+0x1a2b)"
+std::string code_text(code_place const& place) {
+  std::string text;
+  if (place.function != nullptr) {
+    const std::unique_ptr<char, decltype(&std::free)> name{
+        __cxa_demangle(place.function, nullptr, nullptr, nullptr), &std::free};
+    text = std::string{name != nullptr ? name.get() : place.function} + " at ";
+  }
+  if (place.module != nullptr) {
+    const std::string_view path = place.module;
+    text += path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+  }
+  char offset[32];
+  std::snprintf(offset, sizeof offset, "(+0x%zx)", static_cast<std::size_t>(place.offset));
+  return text + offset;
+}
+
+}  // namespace
+
+/// What a scope has counted, and the link to the thread's next outer scope.
+///
+/// Invariants: `blocks_` is the sum of `blocks` over `places_[0, place_count_)` and `further_`; `bytes_`
+/// likewise; `reported_blocks_ <= blocks_`.
+/// One thread at a time.
+class missed_blocks {
+ public:
+  missed_blocks(std::pmr::memory_resource const* expected, char const* name) noexcept
+      : expected_{expected}, expected_allocate_{allocate_function_of(expected)}, name_{name} {}
+
+  /// Counts a block, unless it is the business of the expected or another resource.
+  /// @param from the resource that served it; null: `operator new`
+  void on_allocate(std::size_t bytes, std::pmr::memory_resource const* from,
+                   call_stack const& stack) noexcept {
+    if (from == expected_ || is_of_a_resource(stack)) return;
+    place here;
+    here.is_of_new = from == nullptr;
+    if (allocation_site const* const site = allocation_site::innermost()) {
+      here.label = site->label();
+      here.site = site->where();
+    }
+    fill_calls(here, stack);
+    counts& missed = counts_of(here);
+    ++missed.blocks, missed.bytes += bytes;
+    ++blocks_, bytes_ += bytes;
+  }
+
+  [[nodiscard]] std::uint64_t blocks() const noexcept { return blocks_; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] char const* name() const noexcept { return name_; }
+  /// Blocks that were missed since the caller last looked.
+  [[nodiscard]] std::uint64_t unseen_blocks() const noexcept { return blocks_ - seen_blocks_; }
+  void mark_seen() noexcept { seen_blocks_ = blocks_; }
+
+  /// @throws std::bad_alloc.
+  std::string report(bool default_resource_is_watched) const {
+    std::vector<place const*> order;
+    order.reserve(place_count_);
+    for (place const& of : std::span{places_}.first(place_count_)) order.push_back(&of);
+    std::ranges::sort(order, [](place const* a, place const* b) {
+      return std::tuple{b->missed.bytes, b->missed.blocks, a} <
+             std::tuple{a->missed.bytes, a->missed.blocks, b};
+    });
+    std::string text = std::string{"expect_resource '"} + name_ + "': ";
+    text += (blocks_ == 0 ? "no block" : count_text(blocks_, bytes_)) + std::string{" came from elsewhere\n"};
+    bool is_stripped = false;
+    for (place const* of : order) {
+      text += "  " + count_text(of->missed.blocks, of->missed.bytes);
+      text += of->is_of_new ? " from operator new" : " from the default resource";
+      if (of->site.line() != 0)
+        text += std::string{", at "} + of->site.file_name() + ':' + std::to_string(of->site.line());
+      if (of->label[0] != '\0') text += std::string{" ("} + of->label + ')';
+      text += '\n';
+      for (std::uintptr_t const call : of->calls) {
+        if (call == 0) break;
+        const code_place code = find_code(call);
+        text += "    " + code_text(code) + '\n';
+        if (code.function == nullptr) is_stripped = true;
+      }
+    }
+    if (further_.blocks != 0)
+      text += "  " + count_text(further_.blocks, further_.bytes) + " from further places\n";
+    if (is_stripped)
+      text +=
+          "  functions have no names, so that what resources take for themselves may be among these blocks\n";
+    if (!operator_new_is_watched)
+      text += "  operator new was not watched: include <tidemark/diagnose/watched_new.hpp> in one source\n";
+    if (!default_resource_is_watched)
+      text += "  the default resource is no longer watched: the program has set another in this scope\n";
+    return text;
+  }
+  /// Reports all as a violation.
+  void report_violation() const noexcept {
+    place const& most = *std::ranges::max_element(std::span{places_}.first(place_count_), {},
+                                                  [](place const& of) { return of.missed.bytes; });
+    std::string where;
+    try {
+      where = most.calls[0] != 0 ? code_text(find_code(most.calls[0])) : "a place that is not known";
+    } catch (std::bad_alloc const&) {
+      where.clear();  // there is no memory to say where
+    }
+    detail::report_violation(violation_kind::missed_resource, name_,
+                             "expect_resource '%s': %llu block%s of %llu bytes came from elsewhere, %llu of "
+                             "these bytes from %s in %s",
+                             name_, static_cast<unsigned long long>(blocks_), blocks_ == 1 ? "" : "s",
+                             static_cast<unsigned long long>(bytes_),
+                             static_cast<unsigned long long>(most.missed.bytes),
+                             most.is_of_new ? "operator new" : "the default resource", where.c_str());
+  }
+
+  missed_blocks* outer = nullptr;  ///< the thread's next outer scope
+  bool operator_new_is_watched = false;
+  int exceptions_at_begin = 0;  ///< that were in flight
+
+ private:
+  struct counts {
+    std::uint64_t blocks = 0, bytes = 0;
+  };
+  // Blocks that a report has in one entry.
+  struct place {
+    bool is_of_new = false;  // else of the default resource
+    char const* label = "";
+    std::source_location site{};  // NOLINT(readability-redundant-member-init): line() == 0: not known
+    std::array<std::uintptr_t, expect_resource::max_frames> calls{};  // 0 behind the last
+    counts missed;
+  };
+  // What is known of addresses of code: the name of each is looked up once.
+  struct known_code {
+    std::uintptr_t address = 0;
+    code_owner owner{};
+  };
+
+  code_owner owner_at(std::uintptr_t address) noexcept {
+    known_code& entry = known_[(address ^ address >> 10) % known_.size()];
+    if (entry.address != address) entry = {address, owner_of(address)};
+    return entry.owner;
+  }
+  bool is_of_a_resource(call_stack const& stack) noexcept {
+    const auto is_expected = [this](stack_frame const& frame) {
+      return frame.function == expected_allocate_;
+    };
+    if (std::ranges::any_of(stack.frames(), is_expected)) return true;
+    for (stack_frame const& frame : stack.frames()) {
+      const code_owner owner = owner_at(frame.call);
+      if (owner != code_owner::standard) return owner == code_owner::resource;
+    }
+    return false;
+  }
+  void fill_calls(place& to, call_stack const& stack) noexcept {
+    std::size_t n = 0;
+    for (stack_frame const& frame : stack.frames()) {
+      const code_owner owner = owner_at(frame.call);
+      const bool is_programs = owner == code_owner::program || owner == code_owner::main;
+      if (is_programs) to.calls[n++] = frame.call;
+      if (owner == code_owner::main || n == to.calls.size()) return;
+    }
+  }
+  counts& counts_of(place const& sought) noexcept {
+    for (place& known : std::span{places_}.first(place_count_)) {
+      if (known.calls == sought.calls && known.is_of_new == sought.is_of_new && known.label == sought.label &&
+          known.site.file_name() == sought.site.file_name() && known.site.line() == sought.site.line())
+        return known.missed;
+    }
+    if (place_count_ == places_.size()) return further_;
+    return (places_[place_count_++] = sought).missed;
+  }
+
+  std::pmr::memory_resource const* expected_;
+  std::uintptr_t expected_allocate_;  // where its do_allocate begins
+  char const* name_;
+  std::uint64_t blocks_ = 0, bytes_ = 0;
+  std::uint64_t seen_blocks_ = 0;
+  std::size_t place_count_ = 0;
+  counts further_;  // at places for which there was no room
+  std::array<place, expect_resource::max_places> places_;
+  std::array<known_code, 1024> known_;
+};
+
+namespace {
+
+// Counts in the calling thread's scopes, unless an allowance lives. From null: `operator new`.
+void count_missed(std::size_t bytes, std::pmr::memory_resource const* from,
+                  void const* return_address) noexcept {
+  if (allowances != 0) return;
+  const expect_resource::allowance recording;  // may allocate records of modules
+  const call_stack stack{return_address};
+  for (missed_blocks* scope = innermost_scope; scope != nullptr; scope = scope->outer)
+    scope->on_allocate(bytes, from, stack);
+}
+
+bool is_operator_new_watched() noexcept {
+  const expect_resource::allowance here;
+  operator_new_was_seen = false;
+  // Through a pointer, because a compiler may leave out a call whose result is not used.
+  void* (*volatile const allocate)(std::size_t, std::nothrow_t const&) = &::operator new;
+  ::operator delete(allocate(1, std::nothrow));
+  return operator_new_was_seen;
+}
+
+}  // namespace
+
+void on_operator_new(std::size_t bytes, void const* caller) noexcept {
+  operator_new_was_seen = true;
+  count_missed(bytes, nullptr, caller);
+}
+
+}  // namespace detail
 
 using detail::innermost_scope;
 
@@ -146,5 +391,8 @@ std::string expect_resource::report() const {
   missed_->mark_seen();
   return missed_->report(watch_list::instance().is_watching());
 }
+
+expect_resource::allowance::allowance() noexcept { ++detail::allowances; }
+expect_resource::allowance::~allowance() { --detail::allowances; }
 
 }  // namespace tidemark

@@ -59,10 +59,9 @@ class arena_push {
   /// A `T` constructed from `arguments`, which needs no destructor (see `make`). Without arguments a trivial
   /// `T` is all zero bytes, which for a pointer to member is not null.
   template <class T, class... Arguments>
-    requires(detail::needs_no_destructor<T> || never_destroys) &&
-            std::constructible_from<T, Arguments...>
-            [[nodiscard]] T* push(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
-              requires(on_host)
+    requires std::constructible_from<T, Arguments...>
+  [[nodiscard]] T* push(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
+    requires(on_host && (detail::needs_no_destructor<T> || never_destroys))
   {
     if constexpr (sizeof...(Arguments) == 0 && std::is_trivially_default_constructible_v<T>) {
       return static_cast<T*>(push_bytes(sizeof(T), alignof(T)));
@@ -90,10 +89,9 @@ class arena_push {
 
   /// `n` contiguous `T()`, where `n` may be 0; trivial ones are all zero bytes. They need no destructors.
   template <class T>
-    requires(detail::needs_no_destructor<T> || never_destroys) &&
-            std::constructible_from<T>
-            [[nodiscard]] std::span<T> push_array(std::size_t n) TIDEMARK_LIFETIMEBOUND
-              requires(on_host)
+    requires std::constructible_from<T>
+  [[nodiscard]] std::span<T> push_array(std::size_t n) TIDEMARK_LIFETIMEBOUND
+    requires(on_host && (detail::needs_no_destructor<T> || never_destroys))
   {
     if constexpr (std::is_trivially_default_constructible_v<T>) {
       return {static_cast<T*>(push_bytes(array_bytes<T>(n), alignof(T))), n};

@@ -38,15 +38,12 @@ struct frame_memory {
   static_assert((Alignment & (Alignment - 1)) == 0 && Alignment >= alignof(void*),
                 "the alignment of frames must be a power of two, and that of a pointer at least");
 
-  static constexpr std::size_t resource_offset(std::size_t bytes) noexcept {
-    return align_up(bytes, alignof(std::pmr::memory_resource*));
-  }
   static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
-    return resource_offset(bytes) + sizeof(std::pmr::memory_resource*);
+    return align_up(bytes, alignof(std::pmr::memory_resource*)) + sizeof(std::pmr::memory_resource*);
   }
   static std::pmr::memory_resource** resource_behind(void* frame, std::size_t bytes) noexcept {
-    return reinterpret_cast<std::pmr::memory_resource**>(static_cast<std::byte*>(frame) +
-                                                         resource_offset(bytes));
+    void* const end = static_cast<std::byte*>(frame) + block_bytes(bytes);
+    return static_cast<std::pmr::memory_resource**>(end) - 1;
   }
 
   [[nodiscard]] static void* allocate(std::size_t bytes, frame_resource memory) {

@@ -36,10 +36,10 @@ namespace tidemark::detail {
 
 class rewind_trap;
 
-// In place of members that an address space does not need. Two types: nvcc 13.0 runs out of memory where a class has
-// two [[no_unique_address]] members of one empty type.
-struct no_asides {};
-struct no_trap {};
+// In place of a member that an address space does not need. Of each member a type of its own: nvcc 13.0 runs out of
+// memory where a class has two [[no_unique_address]] members of one empty type.
+template <class Member>
+struct absent {};
 
 // A growing arena tries at most this many kept chunks, so that growth is O(1).
 inline constexpr int max_kept_chunks_tried = 16;
@@ -291,8 +291,8 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   arena_options options_;
   AddressSpace space_;
   [[no_unique_address]] std::conditional_t<has_gaps, alignment_gaps, no_alignment_gaps> gaps_;
-  [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, no_asides> asides_;
-  [[no_unique_address]] std::conditional_t<can_trap, std::unique_ptr<rewind_trap>, no_trap> trap_;
+  [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, absent<aside_blocks>> asides_;
+  [[no_unique_address]] std::conditional_t<can_trap, std::unique_ptr<rewind_trap>, absent<rewind_trap>> trap_;
 };
 
 // Bytes of the newest block at or above this address have not been touched.
