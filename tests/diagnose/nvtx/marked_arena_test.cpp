@@ -65,23 +65,6 @@ TEST_F(marked_arena, tells_of_blocks_of_every_way_to_allocate) {
   EXPECT_EQ(tool.regions(), (regions_type{{slow, 10}, {tried, 20}, {pushed, 20}, {virtually, 30}}));
 }
 
-TEST_F(marked_arena, resets_its_heap_when_it_is_reset) {
-  for (int i = 0; i < 100; ++i) (void)arena.allocate(100);
-  tool.calls.clear();
-  arena.reset();
-  EXPECT_EQ(tool.calls, (std::vector<std::string>{"reset_heap"}));
-  EXPECT_TRUE(tool.regions().empty());
-}
-
-TEST_F(marked_arena, closes_its_heap_when_it_gives_its_memory_back_and_opens_one_when_it_goes_on) {
-  (void)arena.allocate(100);
-  arena.release();
-  EXPECT_TRUE(tool.heaps().empty());
-  const std::uintptr_t block = address(arena.allocate(100));
-  EXPECT_EQ(tool.heaps(), (heaps_type{{lent_first, lent_bytes, "step"}}));
-  EXPECT_EQ(tool.regions(), (regions_type{{block, 100}}));
-}
-
 TEST(marked_host_arena, tells_of_nothing_because_other_tools_watch_the_host) {
   strict_tool tool;
   {
