@@ -6,6 +6,7 @@
 #include <memory>
 #include <memory_resource>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include <tidemark/graph/capture_switch.hpp>
@@ -14,6 +15,31 @@
 #include <tidemark/graph/graph_backend.hpp>
 
 namespace tidemark {
+
+namespace detail {
+
+/// Captures by the backend that `make` returns, which a pointer leaves its owner; a std::unique_ptr makes it the
+/// graph's.
+template <class Inputs, class Outputs, class Body, class MakeBackend>
+[[nodiscard]] captured_graph<Inputs, Outputs> capture_by(MakeBackend make, capture_switch* memory,
+                                                         std::unique_ptr<graph_arena>& arena, Inputs& inputs,
+                                                         Outputs& outputs, Body& body, graph_stream stream) {
+  // Variables, and then members, so that all ends in its order whatever throws: it is the caller's compiler
+  // that decides in which order arguments end.
+  auto memory_of_graph = std::move(arena);
+  Outputs written(std::move(outputs));
+  Inputs read(std::move(inputs));
+  auto backend = make();
+  if (memory_of_graph == nullptr) throw std::invalid_argument{"capture: the arena is null"};
+  using graph = captured_graph<Inputs, Outputs>;
+  auto made = std::make_unique<typename graph::parts>(memory, std::move(memory_of_graph), std::move(written),
+                                                      std::move(read), stream);
+  (void)graph::record(*made, *backend, body);
+  if constexpr (!std::is_pointer_v<decltype(backend)>) made->backend = std::move(backend);
+  return graph{std::move(made)};
+}
+
+}  // namespace detail
 
 /// Runs `body(memory, inputs, outputs)` once while `backend` records it, and returns the graph with all that
 /// it refers to. For CUDA, and for the host, there are shorter forms below and in cuda/driver/capture.hpp.
@@ -34,17 +60,7 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                            std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                            Outputs outputs, Body&& body,
                                                            graph_stream stream) {
-  // Variables, and then members, so that all ends in its order whatever throws: it is the caller's compiler
-  // that decides in which order arguments end.
-  auto memory_of_graph = std::move(arena);
-  Outputs written(std::move(outputs));
-  Inputs read(std::move(inputs));
-  if (memory_of_graph == nullptr) throw std::invalid_argument{"capture: the arena is null"};
-  using parts = captured_graph<Inputs, Outputs>::parts;
-  auto made = std::make_unique<parts>(memory, std::move(memory_of_graph), std::move(written), std::move(read),
-                                      stream);
-  (void)captured_graph<Inputs, Outputs>::record(*made, backend, body);
-  return captured_graph<Inputs, Outputs>{std::move(made)};
+  return detail::capture_by([&] { return &backend; }, memory, arena, inputs, outputs, body, stream);
 }
 /// The same by a backend that the graph owns from now on: `captured_graph::update(body)` captures with it.
 /// @throws as above; std::invalid_argument if `backend` is null.
@@ -54,36 +70,12 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                            std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                            Outputs outputs, Body&& body,
                                                            graph_stream stream) {
-  // Variables here, too: see above.
-  auto memory_of_graph = std::move(arena);
-  Outputs written(std::move(outputs));
-  Inputs read(std::move(inputs));
-  if (backend == nullptr) throw std::invalid_argument{"capture: the backend is null"};
-  auto made = capture_with(*backend, memory, std::move(memory_of_graph), std::move(read), std::move(written),
-                           std::forward<Body>(body), stream);
-  made.parts_->backend = std::move(backend);
-  return made;
+  const auto given = [&] {
+    if (backend == nullptr) throw std::invalid_argument{"capture: the backend is null"};
+    return std::move(backend);
+  };
+  return detail::capture_by(given, memory, arena, inputs, outputs, body, stream);
 }
-
-namespace detail {
-
-// The same by a `Backend` made of these arguments: behind the parts, so that they end in their order if it
-// throws.
-template <class Backend, class Inputs, class Outputs, class Body, class... Arguments>
-[[nodiscard]] captured_graph<Inputs, Outputs> capture_with_own(capture_switch* memory,
-                                                               std::unique_ptr<graph_arena> arena,
-                                                               Inputs inputs, Outputs outputs, Body&& body,
-                                                               graph_stream stream,
-                                                               Arguments const&... arguments) {
-  auto memory_of_graph = std::move(arena);
-  Outputs written(std::move(outputs));
-  Inputs read(std::move(inputs));
-  std::unique_ptr<graph_backend> backend = std::make_unique<Backend>(arguments...);
-  return capture_with(std::move(backend), memory, std::move(memory_of_graph), std::move(read),
-                      std::move(written), std::forward<Body>(body), stream);
-}
-
-}  // namespace detail
 
 /// Runs the body at once, on the host: `launch` does nothing, and `is_replay_capable()` is false. The graph
 /// has a backend of its own, as these have no state, and `update` runs its body at once, too.
@@ -91,16 +83,16 @@ template <class Backend, class Inputs, class Outputs, class Body, class... Argum
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, std::unique_ptr<graph_arena> arena,
                                                       Inputs inputs, Outputs outputs, Body&& body) {
-  return detail::capture_with_own<host_backend>(nullptr, std::move(arena), std::move(inputs),
-                                                std::move(outputs), std::forward<Body>(body), nullptr);
+  return detail::capture_by([] { return std::make_unique<host_backend>(); }, nullptr, arena, inputs, outputs,
+                            body, nullptr);
 }
 /// The same, where the body allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, capture_switch& memory,
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body) {
-  return detail::capture_with_own<host_backend>(&memory, std::move(arena), std::move(inputs),
-                                                std::move(outputs), std::forward<Body>(body), nullptr);
+  return detail::capture_by([] { return std::make_unique<host_backend>(); }, &memory, arena, inputs, outputs,
+                            body, nullptr);
 }
 
 }  // namespace tidemark

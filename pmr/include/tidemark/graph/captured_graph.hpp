@@ -37,6 +37,16 @@ struct undone_by {
 
 }  // namespace detail
 
+template <class Inputs, class Outputs>
+class captured_graph;
+
+namespace detail {
+template <class Inputs, class Outputs, class Body, class MakeBackend>
+captured_graph<Inputs, Outputs> capture_by(MakeBackend make, capture_switch* memory,
+                                           std::unique_ptr<graph_arena>& arena, Inputs& inputs,
+                                           Outputs& outputs, Body& body, graph_stream stream);
+}  // namespace detail
+
 /// A body that can be captured: called once, with where its temporaries are to lie, its inputs and its
 /// outputs.
 template <class Body, class Inputs, class Outputs>
@@ -141,12 +151,10 @@ class captured_graph {
   [[nodiscard]] explicit operator bool() const noexcept { return parts_ != nullptr; }
 
  private:
-  template <class In, class Out, capturable<In, Out> Body>
-  friend captured_graph<In, Out> capture_with(graph_backend&, capture_switch*, std::unique_ptr<graph_arena>,
-                                              In, Out, Body&&, graph_stream);
-  template <class In, class Out, capturable<In, Out> Body>
-  friend captured_graph<In, Out> capture_with(std::unique_ptr<graph_backend>, capture_switch*,
-                                              std::unique_ptr<graph_arena>, In, Out, Body&&, graph_stream);
+  template <class In, class Out, class Body, class MakeBackend>
+  friend captured_graph<In, Out> detail::capture_by(MakeBackend, capture_switch*,
+                                                    std::unique_ptr<graph_arena>&, In&, Out&, Body&,
+                                                    graph_stream);
 
   // On the heap, so that references to inputs and outputs stay good when the graph is moved.
   struct parts {

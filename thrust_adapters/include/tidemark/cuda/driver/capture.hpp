@@ -84,9 +84,8 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  return detail::capture_with_own<gpu::capture_backend>(nullptr, std::move(arena), std::move(inputs),
-                                                        std::move(outputs), std::forward<Body>(body), stream,
-                                                        stream, options);
+  return detail::capture_by([&] { return std::make_unique<gpu::capture_backend>(stream, options); }, nullptr,
+                            arena, inputs, outputs, body, stream);
 }
 /// The same for a body that allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
@@ -94,9 +93,8 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  return detail::capture_with_own<gpu::capture_backend>(&memory, std::move(arena), std::move(inputs),
-                                                        std::move(outputs), std::forward<Body>(body), stream,
-                                                        stream, options);
+  return detail::capture_by([&] { return std::make_unique<gpu::capture_backend>(stream, options); }, &memory,
+                            arena, inputs, outputs, body, stream);
 }
 
 }  // namespace tidemark
