@@ -18,16 +18,21 @@
 #include "file_call_faults.hpp"
 #include "recording_registrar.hpp"
 #include "recording_supply.hpp"
+#include "subject_traits.hpp"
 
 namespace tidemark::test {
+
+/// What of an arena a failed request must not change.
+inline std::vector<std::size_t> visible(arena_stats const& stats) {
+  return {stats.used_bytes, stats.peak_bytes, stats.committed_bytes, stats.reserved_bytes, stats.chunks};
+}
 
 /// What the arenas' subjects share.
 template <class Arena>
 class arena_subject {
  public:
   using arena_type = Arena;
-  static constexpr std::size_t largest = 64 * MiB;
-  static constexpr std::size_t capacity = 0;
+  static constexpr std::size_t largest = 64 * MiB, capacity = 0;
 
   template <class... Arguments>
   explicit arena_subject(Arguments&&... arguments) : arena_{std::forward<Arguments>(arguments)...} {}
@@ -35,10 +40,7 @@ class arena_subject {
   Arena& resource() { return arena_; }
   void recycle() { arena_.reset(); }
   void check() const { arena_.check_invariants(); }
-  [[nodiscard]] std::vector<std::size_t> state() const {
-    const arena_stats stats = arena_.stats();
-    return {stats.used_bytes, stats.peak_bytes, stats.committed_bytes, stats.reserved_bytes, stats.chunks};
-  }
+  [[nodiscard]] std::vector<std::size_t> state() const { return visible(arena_.stats()); }
 
  private:
   Arena arena_;
@@ -145,8 +147,7 @@ class registered_arena_subject : public arena_subject<basic_arena<registered_vir
 class borrowed_arena_subject {
  public:
   using arena_type = borrowed_arena;
-  static constexpr std::size_t capacity = 8 * MiB;
-  static constexpr std::size_t largest = 4 * MiB;
+  static constexpr std::size_t capacity = 8 * MiB, largest = 4 * MiB;
 
   template <class Supply>
   explicit borrowed_arena_subject(Supply&)
@@ -168,8 +169,7 @@ class borrowed_arena_subject {
 /// A file of fixed size in memory, whose every system call may fail.
 struct shared_memory_arena_subject : arena_subject<basic_arena<shared_memory>> {
   using supply_type = file_call_faults;
-  static constexpr std::size_t capacity = 8 * MiB;
-  static constexpr std::size_t largest = 4 * MiB;
+  static constexpr std::size_t capacity = 8 * MiB, largest = 4 * MiB;
   explicit shared_memory_arena_subject(supply_type&) try
       : arena_subject{shared_memory{}, arena_options{.reserve = capacity, .commit_step = 4 * KiB}} {
   } catch (std::system_error const&) {
@@ -186,8 +186,7 @@ struct file_calls_for_memory : file_call_faults {
 class process_arena_subject {
  public:
   using supply_type = file_calls_for_memory;
-  static constexpr std::size_t capacity = 8 * MiB;
-  static constexpr std::size_t largest = 4 * MiB;
+  static constexpr std::size_t capacity = 8 * MiB, largest = 4 * MiB;
 
   explicit process_arena_subject(supply_type&) try
       : arena_{process_arena_options{.reserve = capacity, .commit_step = 4 * KiB}} {
@@ -198,10 +197,7 @@ class process_arena_subject {
   process_arena& resource() { return arena_; }
   void recycle() { EXPECT_TRUE(arena_.try_reset()); }
   void check() const { arena_.check_invariants(); }
-  [[nodiscard]] std::vector<std::size_t> state() const {
-    const arena_stats stats = arena_.stats();
-    return {stats.used_bytes, stats.peak_bytes, stats.committed_bytes, stats.reserved_bytes, stats.chunks};
-  }
+  [[nodiscard]] std::vector<std::size_t> state() const { return visible(arena_.stats()); }
 
  private:
   process_arena arena_;
@@ -209,12 +205,8 @@ class process_arena_subject {
 
 /// An arena for a team of threads, of which there is one. With chunks and extents so small that most
 /// allocations of the tests cross one, and many blocks are set aside.
-class shared_arena_subject {
+class shared_arena_subject : public subject_traits<64 * MiB, 0, recording_os> {
  public:
-  using supply_type = recording_os;
-  static constexpr std::size_t largest = 64 * MiB;
-  static constexpr std::size_t capacity = 0;
-
   explicit shared_arena_subject(supply_type& os) : shared_arena_subject{os, {}} {}
 
   shared_arena& resource() { return arena_; }

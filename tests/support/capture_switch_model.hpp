@@ -162,8 +162,7 @@ class switch_model {
     // What goes to the upstream may be someone else's from then on.
     const bool goes_at_once = of.arena == nullptr && of.capture == 0 && !frozen_;
     if (goes_at_once) contents_.remove(first);
-    tell("memory.deallocate(", block_at{first}, ", ", of.bytes, ", ", of.align, ");");
-    switch_.deallocate(first, of.bytes, of.align);
+    tell_deallocate("memory", switch_, first, of.bytes, of.align);
     if (of.arena != nullptr) {
       EXPECT_EQ(of.arena->stats().used_blocks, in_use - 1);
       late += !frozen_ || of.arena != installed_ ? 1 : 0;

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <random>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace tidemark::test {
 
@@ -34,5 +36,14 @@ class choices {
   std::mt19937_64 random_{};
   std::span<std::uint8_t const>* input_ = nullptr;
 };
+
+/// Element `i`, which the last one replaces.
+template <class Element>
+Element take_out(std::vector<Element>& from, std::size_t i) {
+  std::swap(from[i], from.back());
+  Element const taken = from.back();
+  from.pop_back();
+  return taken;
+}
 
 }  // namespace tidemark::test

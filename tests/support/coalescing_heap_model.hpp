@@ -84,9 +84,7 @@ class coalescing_heap_model {
     held_.push_back({block, bytes});
   }
   void free_one(std::size_t i) {
-    const block chosen = held_[i];
-    held_[i] = held_.back();
-    held_.pop_back();
+    const block chosen = take_out(held_, i);
     blocks_.remove(chosen.first);
     tell("heap.deallocate(", block_at{chosen.first}, ", ", chosen.bytes, ");");
     heap_.deallocate(chosen.first, chosen.bytes);

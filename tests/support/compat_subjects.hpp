@@ -10,15 +10,13 @@
 #include <tidemark/core/units.hpp>
 
 #include "recording_supply.hpp"
+#include "subject_traits.hpp"
 
 namespace tidemark::test {
 
 template <class Resource>
-class compat_subject {
+class compat_subject : public subject_traits<8 * MiB> {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 8 * MiB;
-  static constexpr std::size_t capacity = 0;
   // What is larger, or aligned to more, goes straight back to the upstream.
   static constexpr std::size_t max_reused_bytes = 16 * KiB, max_reused_align = 256;
 
@@ -27,8 +25,6 @@ class compat_subject {
       : upstream_{upstream}, resource_{buffer..., &upstream} {}
 
   Resource& resource() { return resource_; }
-  void recycle() {}  // freed blocks are there at once
-  void check() const {}
   // They have no statistics: all that is to be seen of them is what they hold.
   [[nodiscard]] std::vector<std::size_t> state() const { return {upstream_.outstanding}; }
 
@@ -46,8 +42,7 @@ struct compat_buffer {
 /// On a buffer, because it gives all other memory back when it begins anew.
 struct compat_monotonic_subject : private compat_buffer,
                                   public compat_subject<compat::monotonic_buffer_resource> {
-  static constexpr std::size_t max_reused_bytes = 0;
-  static constexpr std::size_t max_reused_align = 0;
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   explicit compat_monotonic_subject(supply_type& upstream)
       : compat_subject{upstream, static_cast<void*>(bytes.data()), bytes.size()} {}
   void recycle() { resource().release(); }

@@ -25,8 +25,7 @@ using touchable_device = touchable_device_of<64 * MiB>;
 /// A device's memory in one range.
 struct device_arena_subject : arena_subject<device_arena> {
   using supply_type = touchable_device;
-  static constexpr std::size_t largest = 16 * MiB;
-  static constexpr std::size_t capacity = 64 * MiB;
+  static constexpr std::size_t largest = 16 * MiB, capacity = 64 * MiB;
   explicit device_arena_subject(supply_type& supply, arena_options const& options = {})
       : arena_subject{options, gpu::virtual_memory_options{}, supply.device} {}
 };
@@ -35,8 +34,7 @@ struct device_arena_subject : arena_subject<device_arena> {
 /// granules.
 struct chunked_device_arena_subject : arena_subject<device_arena> {
   using supply_type = touchable_device;
-  static constexpr std::size_t largest = 16 * MiB;
-  static constexpr std::size_t capacity = 64 * MiB;
+  static constexpr std::size_t largest = 16 * MiB, capacity = 64 * MiB;
   explicit chunked_device_arena_subject(supply_type& supply)
       : arena_subject{arena_options{.reserve = 64 * KiB},
                       gpu::virtual_memory_options{.handle_bytes = 32 * KiB}, supply.device} {}
@@ -46,8 +44,7 @@ struct chunked_device_arena_subject : arena_subject<device_arena> {
 template <class Arena>
 struct block_arena_subject : arena_subject<Arena> {
   using supply_type = touchable_device;
-  static constexpr std::size_t capacity = 8 * MiB;
-  static constexpr std::size_t largest = 4 * MiB;
+  static constexpr std::size_t capacity = 8 * MiB, largest = 4 * MiB;
   explicit block_arena_subject(supply_type& supply) : arena_subject<Arena>{capacity, supply.device} {}
 };
 using pinned_arena_subject = block_arena_subject<pinned_arena>;
@@ -63,8 +60,7 @@ struct touchable_nccl : touchable_device {
 /// Blocks of NCCL, so small that many allocations of the tests cross one.
 struct nccl_arena_subject : arena_subject<basic_arena<gpu::nccl_memory>> {
   using supply_type = touchable_nccl;
-  static constexpr std::size_t largest = 4 * MiB;
-  static constexpr std::size_t capacity = 64 * MiB;
+  static constexpr std::size_t largest = 4 * MiB, capacity = 64 * MiB;
   explicit nccl_arena_subject(supply_type& supply)
       : arena_subject{gpu::nccl_memory{{.stream = supply.stream}, supply.nccl, supply.device},
                       arena_options{.reserve = 64 * KiB}} {}
@@ -74,8 +70,7 @@ struct nccl_arena_subject : arena_subject<basic_arena<gpu::nccl_memory>> {
 using nccl_window_memory = registered_memory<gpu::nccl_memory, gpu::nccl_window_registrar>;
 struct nccl_window_arena_subject : arena_subject<basic_arena<nccl_window_memory>> {
   using supply_type = touchable_nccl;
-  static constexpr std::size_t largest = 4 * MiB;
-  static constexpr std::size_t capacity = 64 * MiB;
+  static constexpr std::size_t largest = 4 * MiB, capacity = 64 * MiB;
   explicit nccl_window_arena_subject(supply_type& supply)
       : arena_subject{
             nccl_window_memory{
@@ -87,26 +82,16 @@ struct nccl_window_arena_subject : arena_subject<basic_arena<nccl_window_memory>
 /// A block of the driver for each allocation. The limit is that of pinned memory, which is the host's: a fake
 /// device has no end of it.
 template <class Resource>
-class block_resource_subject {
+class block_resource_subject : public subject_traits<512 * KiB, 1 * MiB, touchable_device> {
  public:
-  using supply_type = touchable_device;
-  static constexpr std::size_t capacity = 1 * MiB;
-  static constexpr std::size_t largest = 512 * KiB;
-  static constexpr std::size_t max_reused_bytes = 0;  // nothing is kept
-  static constexpr std::size_t max_reused_align = 0;
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   static constexpr std::size_t failing_rounds = 60;  // each makes a call, which makes a mapping of the host
 
-  explicit block_resource_subject(supply_type& supply)
-      : blocks_{supply.device}, limited_{capacity, &blocks_} {}
+  explicit block_resource_subject(touchable_device& supply)
+      : blocks_{supply.device}, limited_{1 * MiB, &blocks_} {}
 
   std::pmr::memory_resource& resource() { return limited_; }
-  void recycle() {}
-  void check() const {}
-  [[nodiscard]] std::vector<std::size_t> state() const {
-    const resource_stats stats = blocks_.stats();
-    return {stats.allocations, stats.deallocations, stats.used_blocks,
-            stats.peak_blocks, stats.used_bytes,    stats.peak_bytes};
-  }
+  [[nodiscard]] std::vector<std::size_t> state() const { return counts_of(blocks_.stats()); }
 
  private:
   Resource blocks_;

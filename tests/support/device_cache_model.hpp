@@ -120,9 +120,7 @@ class device_cache_model {
     const std::size_t align = random_() % 8 == 0 ? 512 : 256;
     const reuse_cache_stats before = cache_.stats();
     try {
-      tell("void* ", new_block{}, " = cache.allocate(", bytes, ", ", align, ");");
-      void* const first = cache_.allocate(bytes, align);
-      name_block(first);
+      void* const first = tell_allocate("cache", cache_, bytes, align);
       works_.blocks.add(first, bytes, align);  // overlaps no block that a work still uses
       held_.push_back({first, bytes, align});
     } catch (std::bad_alloc const&) {
@@ -135,9 +133,7 @@ class device_cache_model {
   }
 
   void free_one(std::size_t i) {
-    const held_block gone = held_[i];
-    held_[i] = held_.back();
-    held_.pop_back();
+    const held_block gone = take_out(held_, i);
     const std::uint64_t how = random_() % 4;
     if (how < 2) {
       tell("use(", block_at{gone.first}, ", streams[", how, "]); cache.deallocate(", block_at{gone.first},
@@ -232,9 +228,7 @@ class pool_behind_events {
     }
   }
   void free_one(std::size_t i) {
-    const held_block gone = held_[i];
-    held_[i] = held_.back();
-    held_.pop_back();
+    const held_block gone = take_out(held_, i);
     if (random_() % 2 == 0) {
       tell("use(", block_at{gone.first}, ", other); pool.deallocate_after(", block_at{gone.first}, ", ",
            gone.bytes, ", ", gone.align, ", gpu::event{other});");

@@ -18,17 +18,17 @@
 #include <tidemark/cuda/resources/device_pools.hpp>
 
 #include "recording_supply.hpp"
+#include "subject_traits.hpp"
 #include "touchable_device.hpp"
 
 namespace tidemark::test {
 
 /// What the subjects here have in common: a device that runs out.
 template <std::size_t CapacityBytes>
-class subject_of_a_device_of {
+class subject_of_a_device_of
+    : public subject_traits<CapacityBytes / 4, CapacityBytes, touchable_device_of<CapacityBytes>> {
  public:
   using supply_type = touchable_device_of<CapacityBytes>;
-  static constexpr std::size_t largest = CapacityBytes / 4;
-  static constexpr std::size_t capacity = CapacityBytes;
   static constexpr std::size_t failing_rounds =
       60;  // for each call that fails once, on a device that is slow
 
@@ -45,19 +45,12 @@ using subject_of_a_device = subject_of_a_device_of<1 * MiB>;
 /// The driver's stream-ordered allocator.
 class async_resource_subject : public subject_of_a_device {
  public:
-  static constexpr std::size_t max_reused_bytes = 0;  // nothing is kept
-  static constexpr std::size_t max_reused_align = 0;
-
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // nothing is kept
   explicit async_resource_subject(supply_type& supply) : subject_of_a_device{supply} {}
 
   gpu::async_resource& resource() { return blocks_; }
   void recycle() { device_.run(stream_); }
-  void check() const {}
-  [[nodiscard]] std::vector<std::size_t> state() const {
-    const resource_stats stats = blocks_.stats();
-    return {stats.allocations, stats.deallocations, stats.used_blocks,
-            stats.peak_blocks, stats.used_bytes,    stats.peak_bytes};
-  }
+  [[nodiscard]] std::vector<std::size_t> state() const { return counts_of(blocks_.stats()); }
 
  private:
   gpu::memory_pool pool_{{}, device_};
@@ -73,15 +66,8 @@ class device_cache_subject : public subject_of_a_device {
 
   device_cache& resource() { return cache_; }
   void recycle() { device_.run(stream_); }
-  void check() const {
-    if (++checks_ % 32 == 0) cache_.check_invariants();
-  }
-  // Without what is kept: a request that fails gives that back before it asks again.
-  [[nodiscard]] std::vector<std::size_t> state() const {
-    const reuse_cache_stats stats = cache_.stats();
-    return {stats.allocations, stats.deallocations, stats.used_blocks,
-            stats.peak_blocks, stats.used_bytes,    stats.peak_bytes};
-  }
+  void check() const { check_one_of(32, cache_); }
+  [[nodiscard]] std::vector<std::size_t> state() const { return counts_of(cache_.stats()); }
 
  protected:
   [[nodiscard]] device_cache_options with_stream(device_cache_options options) const {
@@ -90,15 +76,11 @@ class device_cache_subject : public subject_of_a_device {
   }
 
   device_cache cache_;
-
- private:
-  mutable std::size_t checks_ = 0;
 };
 
 /// So little may be kept that blocks go to the driver all the time.
 struct tight_device_cache_subject : device_cache_subject {
-  static constexpr std::size_t max_reused_bytes = 0;
-  static constexpr std::size_t max_reused_align = 0;
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   explicit tight_device_cache_subject(supply_type& supply)
       : device_cache_subject{supply, {.max_blocks_per_size = 2, .max_cached_bytes = 8 * KiB}} {}
 };
@@ -106,9 +88,8 @@ struct tight_device_cache_subject : device_cache_subject {
 /// Each block is deallocated while another stream uses it, whose work runs some calls later.
 class shared_device_cache_subject : public device_cache_subject {
  public:
-  static constexpr std::size_t max_reused_bytes = 0;  // a round may begin while work of the last one goes on
-  static constexpr std::size_t max_reused_align = 0;
-
+  static constexpr std::size_t max_reused_bytes = 0,
+                               max_reused_align = 0;  // a round may begin while work of the last goes on
   explicit shared_device_cache_subject(supply_type& supply) : device_cache_subject{supply} {}
 
   std::pmr::memory_resource& resource() { return shared_; }
@@ -149,10 +130,7 @@ class device_pool_subject : public subject_of_a_device_of<4 * MiB> {
       : subject_of_a_device_of{supply}, pool_{with_stream(options), device_} {}
 
   device_pool& resource() { return pool_; }
-  void recycle() {}
-  void check() {
-    if (++checks_ % 32 == 0) pool_.check_invariants();
-  }
+  void check() const { check_one_of(32, pool_); }
   // Without idle memory, which a refused request may create or return.
   [[nodiscard]] std::vector<std::size_t> state() const {
     const pool_stats stats = pool_.stats();
@@ -168,8 +146,6 @@ class device_pool_subject : public subject_of_a_device_of<4 * MiB> {
     options.stream = stream_;
     return options;
   }
-
-  std::size_t checks_ = 0;
 };
 
 /// The pools of many streams: each block is deallocated while another stream uses it, whose work runs some calls
@@ -222,29 +198,22 @@ class device_pools_subject : public subject_of_a_device_of<4 * MiB> {
 /// So little may be kept that slabs go back all the time; each time that nothing is in use, the rest
 /// does.
 struct tight_device_pool_subject : device_pool_subject {
-  static constexpr std::size_t max_reused_bytes = 0;
-  static constexpr std::size_t max_reused_align = 0;
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   explicit tight_device_pool_subject(supply_type& supply)
       : device_pool_subject{supply, {.max_cached_bytes = 12 * KiB}} {}
   void recycle() { pool_.clear(); }
 };
 
 /// The pool on memory of the host, which fails at chosen requests.
-class hosted_device_pool_subject {
+class hosted_device_pool_subject : public subject_traits<8 * MiB> {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 8 * MiB;
-  static constexpr std::size_t capacity = 0;
   static constexpr std::size_t max_reused_bytes = 40'000;
   static constexpr std::size_t max_reused_align = 256;
 
   explicit hosted_device_pool_subject(supply_type& upstream) : pool_{{.upstream = &upstream}, device_} {}
 
   device_pool& resource() { return pool_; }
-  void recycle() {}
-  void check() {
-    if (++checks_ % 32 == 0) pool_.check_invariants();
-  }
+  void check() const { check_one_of(32, pool_); }
   [[nodiscard]] std::vector<std::size_t> state() const {
     const pool_stats stats = pool_.stats();
     return {stats.allocations, stats.deallocations, stats.used_bytes, stats.requested_bytes};
@@ -253,7 +222,6 @@ class hosted_device_pool_subject {
  private:
   fake_device device_;
   device_pool pool_;
-  std::size_t checks_ = 0;
 };
 
 }  // namespace tidemark::test

@@ -64,20 +64,15 @@ class epoch_slabs_model {
   void allocate() {
     const std::size_t bytes = random_() % (random_() % 8 == 0 ? 3000 : 200);
     const std::size_t align = std::size_t{1} << random_() % (random_() % 8 == 0 ? 12 : 5);
-    tell("void* ", new_block{}, " = memory.allocate(", bytes, ", ", align, ");");
-    void* const first = memory_.allocate(bytes, align);
-    name_block(first);
+    void* const first = tell_allocate("memory", memory_, bytes, align);
     blocks_.add(first, bytes, align);
     held_.push_back({first, bytes, align, epochs_.size(), false});
     allocations_ += epochs_.empty() ? 0 : 1;
   }
   void free_one(std::size_t i) {
-    const block chosen = held_[i];
-    held_[i] = held_.back();
-    held_.pop_back();
+    const block chosen = take_out(held_, i);
     blocks_.remove(chosen.first);
-    tell("memory.deallocate(", block_at{chosen.first}, ", ", chosen.bytes, ", ", chosen.align, ");");
-    memory_.deallocate(chosen.first, chosen.bytes, chosen.align);
+    tell_deallocate("memory", memory_, chosen.first, chosen.bytes, chosen.align);
     freed_when_kept += chosen.depth == 0 ? 1 : 0;
   }
   void keep_one(std::size_t i) {

@@ -12,6 +12,7 @@
 #include <tidemark/pool/pool.hpp>
 
 #include "recording_supply.hpp"
+#include "subject_traits.hpp"
 #include "telemetry_subjects.hpp"
 
 namespace tidemark::test {
@@ -23,12 +24,8 @@ inline std::vector<std::size_t> visible_state(epoch_resource const& memory) {
 }
 
 /// Everything goes straight through; but the tables are not empty, so that each address is looked up.
-class epoch_resource_subject : private adaptor_ground {
+class epoch_resource_subject : public subject_traits<8 * MiB>, private adaptor_ground {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 8 * MiB;
-  static constexpr std::size_t capacity = 0;
-
   explicit epoch_resource_subject(supply_type& supply) : adaptor_ground{&supply}, memory_{upstream()} {
     const epoch e{memory_};
     (void)memory_.allocate(1);
@@ -47,35 +44,25 @@ class epoch_resource_subject : private adaptor_ground {
 };
 
 /// Everything is tracked, by records alone: the upstream is rewound while the epoch is open.
-class open_epoch_subject : private adaptor_ground {
+class open_epoch_subject : public subject_traits<8 * MiB>, private adaptor_ground {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 8 * MiB;
-  static constexpr std::size_t capacity = 0;
-
   explicit open_epoch_subject(supply_type& supply)
       : adaptor_ground{&supply}, memory_{{.host_memory = false}, upstream()}, epoch_{memory_, "subject"} {}
 
   epoch_resource& resource() { return memory_; }
   using adaptor_ground::recycle;
   // O(blocks of the epoch): not after every step.
-  void check() const {
-    if (++checks_ % 32 == 0) memory_.check_invariants();
-  }
+  void check() const { check_one_of(32, memory_); }
   [[nodiscard]] std::vector<std::size_t> state() const { return visible_state(memory_); }
 
  private:
   epoch_resource memory_;
   epoch epoch_;
-  mutable std::size_t checks_ = 0;
 };
 
 /// Everything is tracked, small blocks in slabs, and freed memory is soon used again.
-class epoch_on_pool_subject {
+class epoch_on_pool_subject : public subject_traits<8 * MiB> {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 8 * MiB;
-  static constexpr std::size_t capacity = 0;
   static constexpr std::size_t max_reused_bytes = 16 * KiB;
   static constexpr std::size_t max_reused_align = 256;
 
@@ -83,17 +70,13 @@ class epoch_on_pool_subject {
       : pool_{&upstream}, memory_{{.max_quarantine_bytes = 0}, &pool_}, epoch_{memory_} {}
 
   epoch_resource& resource() { return memory_; }
-  void recycle() {}
-  void check() const {
-    if (++checks_ % 32 == 0) memory_.check_invariants();
-  }
+  void check() const { check_one_of(32, memory_); }
   [[nodiscard]] std::vector<std::size_t> state() const { return visible_state(memory_); }
 
  private:
   pool pool_;
   epoch_resource memory_;
   epoch epoch_;
-  mutable std::size_t checks_ = 0;
 };
 
 }  // namespace tidemark::test

@@ -84,6 +84,13 @@ class fake_calls : public supply {
     return by_number ? failure : gpu::status::success;
   }
 
+  /// What `look` returns under the lock.
+  template <class Look>
+  auto locked(Look look) const {
+    const std::scoped_lock held{mutex_};
+    return look();
+  }
+
   mutable std::mutex mutex_;  // of all that the device is
 
  private:

@@ -51,9 +51,9 @@ struct fake_node {
   void (*function)(void*) = nullptr;
   void* argument = nullptr;
   std::shared_ptr<fake_kernel const> kernel = {};
-  std::shared_ptr<fake_graph_block> block;  ///< that is allocated or freed
-  std::size_t place = 0;                    ///< its own in the capture
-  fake_places behind = {};                  ///< that come before it
+  std::shared_ptr<fake_graph_block> block = {};  ///< that is allocated or freed
+  std::size_t place = 0;                         ///< its own in the capture
+  fake_places behind = {};                       ///< that come before it
 };
 
 struct fake_graph {

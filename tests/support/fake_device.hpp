@@ -100,73 +100,56 @@ class fake_device : public gpu::driver, public fake_calls {
       if (on == nullptr || on->device != current()) return status::invalid_handle;
       auto launched = std::make_shared<fake_kernel const>(std::move(kernel));
       if (on->capture != nullptr)
-        return captures_.add(*on,
-                             {.what = fake_node::kind::kernel, .kernel = std::move(launched), .block = {}});
-      const status refused = before_work(*on);
-      if (refused != status::success) return refused;
+        return captures_.add(*on, {.what = fake_node::kind::kernel, .kernel = std::move(launched)});
+      if (const status refused = before_work(*on); refused != status::success) return refused;
       accesses_.touch(*launched, now_on(*on));
-      on->queue.push_back({.what = fake_work::kind::kernel,
-                           .kernel = std::move(launched),
-                           .moment = {},
-                           .done = {},
-                           .keeps = {}});
+      on->queue.push_back({.what = fake_work::kind::kernel, .kernel = std::move(launched)});
       return status::success;
     });
   }
   /// A stream as `cudaStreamCreate` makes it, which waits for the legacy default stream, and that for it.
   [[nodiscard]] gpu::stream_handle create_blocking_stream() {
-    const std::scoped_lock held{mutex_};
-    return streams_.create_stream(current(), true);
+    return locked([&] { return streams_.create_stream(current(), true); });
   }
   /// From here on each thread knows what the others have done: they have met, by a barrier or a join.
   void threads_meet() {
-    const std::scoped_lock held{mutex_};
-    streams_.threads_meet();
+    locked([&] { streams_.threads_meet(); });
   }
   /// What memory, or a pool of it, was last asked for.
   [[nodiscard]] gpu::memory_properties last_wanted() const {
-    const std::scoped_lock held{mutex_};
-    return last_wanted_;
+    return locked([&] { return last_wanted_; });
   }
   /// Devices for which a context was made, by whatever call.
   [[nodiscard]] std::set<gpu::device_number> contexts() const {
-    const std::scoped_lock held{mutex_};
-    return contexts_;
+    return locked([&] { return contexts_; });
   }
   /// From here on every call returns this: what an error of work does to its context.
   void lose(status error) {
-    const std::scoped_lock held{mutex_};
-    lost_ = error;
+    locked([&] { lost_ = error; });
   }
   /// The device is as if nothing had been lost, so that a test can clear up.
   void recover() {
-    const std::scoped_lock held{mutex_};
-    lost_ = status::success;
+    locked([&] { lost_ = status::success; });
   }
 
   /// Bytes that a pool of the driver's holds of the device, in blocks and free.
   [[nodiscard]] std::size_t pool_reserved_bytes(gpu::pool_handle pool) const {
-    const std::scoped_lock held{mutex_};
-    return pools_.reserved_bytes(pool);
+    return locked([&] { return pools_.reserved_bytes(pool); });
   }
   [[nodiscard]] std::size_t release_threshold(gpu::pool_handle pool) const {
-    const std::scoped_lock held{mutex_};
-    return pools_.threshold_bytes(pool);
+    return locked([&] { return pools_.threshold_bytes(pool); });
   }
   /// Bytes of a device's memory that were handed out and not taken back, free memory of pools among them.
   [[nodiscard]] std::size_t used_bytes(gpu::device_number device = 0) const {
-    const std::scoped_lock held{mutex_};
-    return memory_.used(device);
+    return locked([&] { return memory_.used(device); });
   }
   /// Bytes of the block that begins there; 0 if none does.
   [[nodiscard]] std::size_t block_bytes_at(std::uintptr_t first) const {
-    const std::scoped_lock held{mutex_};
-    return memory_.bytes_of(first);
+    return locked([&] { return memory_.bytes_of(first); });
   }
   /// Bytes of addresses that are reserved.
   [[nodiscard]] std::size_t reserved_bytes() const {
-    const std::scoped_lock held{mutex_};
-    return memory_.reserved_bytes();
+    return locked([&] { return memory_.reserved_bytes(); });
   }
   /// Bytes of physical memory, mapped or not.
   [[nodiscard]] std::size_t physical_bytes() {
@@ -176,8 +159,7 @@ class fake_device : public gpu::driver, public fake_calls {
   }
   /// Bytes of addresses with memory behind them.
   [[nodiscard]] std::size_t mapped_bytes() const {
-    const std::scoped_lock held{mutex_};
-    return memory_.mapped_bytes();
+    return locked([&] { return memory_.mapped_bytes(); });
   }
   /// Whether work on a device may touch all of these bytes.
   [[nodiscard]] bool accessible(void const* first, std::size_t bytes, gpu::device_number device = 0) const {
@@ -312,11 +294,8 @@ class fake_device : public gpu::driver, public fake_calls {
       accesses_.end(bytes_at(block), "cuMemFree", streams_.of_thread());
       if (pools_.deallocate(block, nullptr) || captures_.free_block(block)) return status::success;
       if (pools_.freeing_plain(block)) return status::invalid_value;
-      if (!memory_.holds(block_kind::device, block) && !memory_.holds(block_kind::managed, block))
-        return status::invalid_value;
-      const bool freed =
-          memory_.deallocate(block_kind::device, block) || memory_.deallocate(block_kind::managed, block);
-      return freed ? status::success : status::invalid_value;
+      return value(memory_.deallocate(block_kind::device, block) ||
+                   memory_.deallocate(block_kind::managed, block));
     });
   }
   status allocate_managed(std::size_t bytes, std::uintptr_t& block) noexcept override {
@@ -329,7 +308,7 @@ class fake_device : public gpu::driver, public fake_calls {
     return give_back("cuMemFreeHost", [&] {
       if (block == 0) return status::success;
       accesses_.end(bytes_at(block), "cuMemFreeHost", streams_.of_thread());
-      return memory_.deallocate(block_kind::pinned, block) ? status::success : status::invalid_value;
+      return value(memory_.deallocate(block_kind::pinned, block));
     });
   }
 
@@ -367,29 +346,23 @@ class fake_device : public gpu::driver, public fake_calls {
   }
   status allocate_async(std::size_t bytes, gpu::pool_handle pool, gpu::stream_handle stream,
                         std::uintptr_t& block) noexcept override {
-    return call("cuMemAllocFromPoolAsync", [&] {
-      const auto on = streams_.stream(stream, current());
-      if (on == nullptr) return status::invalid_handle;
+    return call_on("cuMemAllocFromPoolAsync", stream, [&](auto const& on) {
       if (!pools_.exists(pool)) return refused_on(*on, status::invalid_value);
       if (on->capture != nullptr) {
         const status result = captures_.allocate(*on, pools_.device(pool), bytes, block);
         if (result == status::success) accesses_.appear({block, bytes});
         return result;
       }
-      const status refused = before_work(*on);
-      if (refused != status::success) return refused;
+      if (const status refused = before_work(*on); refused != status::success) return refused;
       const status result = pools_.allocate(bytes, pool, *on, block);
       if (result == status::success) accesses_.begin({block, bytes}, "cuMemAllocFromPoolAsync", now_on(*on));
       return result;
     });
   }
   status free_async(std::uintptr_t block, gpu::stream_handle stream) noexcept override {
-    return give_back("cuMemFreeAsync", [&] {
-      const auto on = streams_.stream(stream, current());
-      if (on == nullptr) return status::invalid_handle;
+    return give_back_on("cuMemFreeAsync", stream, [&](auto const& on) {
       if (on->capture != nullptr) return captures_.deallocate(*on, block);
-      const status refused = before_work(*on);
-      if (refused != status::success) return refused;
+      if (const status refused = before_work(*on); refused != status::success) return refused;
       accesses_.free(bytes_at(block), "cuMemFreeAsync", on->known);
       if (pools_.deallocate(block, on.get()) || captures_.free_block(block)) return status::success;
       if (!memory_.holds(block_kind::device, block) || pools_.freeing_plain(block))
@@ -418,9 +391,7 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status context_of(gpu::stream_handle stream, gpu::context_handle& context) noexcept override {
-    return call("cuStreamGetCtx", [&] {
-      const auto on = streams_.stream(stream, current());
-      if (on == nullptr) return status::invalid_handle;
+    return call_on("cuStreamGetCtx", stream, [&](auto const& on) {
       context = fake_device::context_of(on->device);
       return status::success;
     });
@@ -444,8 +415,7 @@ class fake_device : public gpu::driver, public fake_calls {
       fake_event const* const behind = streams_.event(event);
       if (on == nullptr || behind == nullptr) return status::invalid_handle;
       if (on->capture != nullptr || behind->capture != nullptr) return fake_captures::wait(on, *behind);
-      const status refused = before_work(*on);
-      if (refused != status::success) return refused;
+      if (const status refused = before_work(*on); refused != status::success) return refused;
       if (behind->last != nullptr) fake_streams::wait(*on, behind->last);
       return status::success;
     });
@@ -468,8 +438,7 @@ class fake_device : public gpu::driver, public fake_calls {
       if (on == nullptr || recorded == nullptr || on->device != recorded->device)
         return status::invalid_handle;
       if (on->capture != nullptr) return fake_captures::record(*recorded, *on);
-      const status refused = before_work(*on);
-      if (refused != status::success) return refused;
+      if (const status refused = before_work(*on); refused != status::success) return refused;
       recorded->capture = nullptr;
       recorded->last = fake_streams::record(on);
       return status::success;
@@ -500,23 +469,14 @@ class fake_device : public gpu::driver, public fake_calls {
   }
   status launch_on_host(gpu::stream_handle stream, void (*function)(void*),
                         void* argument) noexcept override {
-    return call("cuLaunchHostFunc", [&] {
-      const auto on = streams_.stream(stream, current());
-      if (on == nullptr) return status::invalid_handle;
+    return call_on("cuLaunchHostFunc", stream, [&](auto const& on) {
       if (function == nullptr) return refused_on(*on, status::invalid_value);
       if (on->capture != nullptr)
-        return fake_captures::add(*on, {.what = fake_node::kind::host_function,
-                                        .function = function,
-                                        .argument = argument,
-                                        .block = {}});
-      const status refused = before_work(*on);
-      if (refused != status::success) return refused;
-      on->queue.push_back({.what = fake_work::kind::host_function,
-                           .function = function,
-                           .argument = argument,
-                           .moment = {},
-                           .done = {},
-                           .keeps = {}});
+        return fake_captures::add(
+            *on, {.what = fake_node::kind::host_function, .function = function, .argument = argument});
+      if (const status refused = before_work(*on); refused != status::success) return refused;
+      on->queue.push_back(
+          {.what = fake_work::kind::host_function, .function = function, .argument = argument});
       return status::success;
     });
   }
@@ -540,9 +500,7 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status is_capturing(gpu::stream_handle stream, bool& capturing) noexcept override {
-    return call("cuStreamIsCapturing", [&] {
-      const auto on = streams_.stream(stream, current());
-      if (on == nullptr) return status::invalid_handle;
+    return call_on("cuStreamIsCapturing", stream, [&](auto const& on) {
       if (captures_.disturbed_by(*on)) return status::capture_implicit;
       capturing = on->capture != nullptr;
       return status::success;
@@ -569,9 +527,7 @@ class fake_device : public gpu::driver, public fake_calls {
     return call("cuGraphExecUpdate", [&] { return captures_.update(executable, graph); });
   }
   status launch(gpu::executable_handle executable, gpu::stream_handle stream) noexcept override {
-    return call("cuGraphLaunch", [&] {
-      const auto on = streams_.stream(stream, current());
-      if (on == nullptr) return status::invalid_handle;
+    return call_on("cuGraphLaunch", stream, [&](auto const& on) {
       if (on->capture == nullptr) {
         const status refused = before_work(*on);
         if (refused != status::success) return refused;
@@ -631,34 +587,18 @@ class fake_device : public gpu::driver, public fake_calls {
   /// Whether a call makes a context for a thread that has none: those do not that name a device, or memory of
   /// one.
   static bool needs_context(std::string_view name) {
-    constexpr std::string_view without[] = {"cuMemAddressReserve",
-                                            "cuMemAddressFree",
-                                            "cuMemCreate",
-                                            "cuMemRelease",
-                                            "cuMemMap",
-                                            "cuMemUnmap",
-                                            "cuMemSetAccess",
-                                            "cuMemExportToShareableHandle",
-                                            "cuMemImportFromShareableHandle",
-                                            "cuDeviceCanAccessPeer",
-                                            "cuMemPoolSetAccess",
-                                            "cuMemGetAllocationGranularity",
-                                            "cuMemPoolCreate",
-                                            "cuMemPoolDestroy",
-                                            "cuMemPoolSetAttribute",
-                                            "cuMemPoolGetAttribute",
-                                            "cuMemPoolTrimTo"};
-    return !is_of_contexts(name) && std::ranges::find(without, name) == std::end(without);
+    constexpr std::string_view of_current[] = {
+        "cuMemGetInfo",   "cuMemAlloc",    "cuMemFree",      "cuMemAllocManaged",
+        "cuMemHostAlloc", "cuMemFreeHost", "cuMemFreeAsync", "cuMemAllocFromPoolAsync"};
+    if (name.starts_with("cuMem")) return std::ranges::find(of_current, name) != std::end(of_current);
+    return !is_of_contexts(name) && name != "cuDeviceCanAccessPeer";
   }
   status allocate(block_kind kind, std::size_t bytes, std::uintptr_t& block) {
     const status result = memory_.allocate(kind, current(), bytes, block);
     if (result == status::success) accesses_.appear({block, bytes});
     return result;
   }
-  [[nodiscard]] byte_range bytes_at(std::uintptr_t block) const {
-    const std::size_t bytes = memory_.bytes_of(block);
-    return {block, bytes};
-  }
+  [[nodiscard]] byte_range bytes_at(std::uintptr_t block) const { return {block, memory_.bytes_of(block)}; }
   void run_kernel(fake_kernel const& kernel, gpu::device_number on) {
     const auto touch = [&](byte_range range, bool writes) {
       if (!memory_.accessible(range, on)) {
@@ -681,6 +621,20 @@ class fake_device : public gpu::driver, public fake_calls {
   template <class Body>
   status give_back(char const* name, Body body) noexcept {
     return carry_out(name, false, body);
+  }
+  // The same of a stream, which there must be.
+  template <class Body>
+  status call_on(char const* name, gpu::stream_handle stream, Body body) noexcept {
+    return call(name, [&] { return on_stream(stream, body); });
+  }
+  template <class Body>
+  status give_back_on(char const* name, gpu::stream_handle stream, Body body) noexcept {
+    return give_back(name, [&] { return on_stream(stream, body); });
+  }
+  template <class Body>
+  status on_stream(gpu::stream_handle stream, Body& body) {
+    const auto on = streams_.stream(stream, current());
+    return on == nullptr ? status::invalid_handle : body(on);
   }
   template <class Body>
   status carry_out(char const* name, bool can_fail, Body body) noexcept {

@@ -102,8 +102,7 @@ class fake_nccl final : public gpu::nccl, public supply {
   }
 
   status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
-    const status planned = note("ncclMemAlloc");
-    if (planned != status::success) return planned;
+    if (const status planned = note("ncclMemAlloc"); planned != status::success) return planned;
     if (this_one_fails()) return status::unhandled_cuda_error;
     gpu::device_number device = 0;
     std::size_t granularity = 0;
@@ -132,8 +131,7 @@ class fake_nccl final : public gpu::nccl, public supply {
     return status::success;
   }
   status free(std::uintptr_t block) noexcept override {
-    const status planned = note("ncclMemFree");
-    if (planned != status::success) return planned;
+    if (const status planned = note("ncclMemFree"); planned != status::success) return planned;
     const auto found = blocks_.find(block);
     if (found == blocks_.end()) return status::invalid_argument;
     const byte_range range{block, found->second};
@@ -147,15 +145,13 @@ class fake_nccl final : public gpu::nccl, public supply {
   }
 
   status device_of(gpu::nccl_communicator communicator, gpu::device_number& device) noexcept override {
-    const status planned = note("ncclCommCuDevice");
-    if (planned != status::success) return planned;
+    if (const status planned = note("ncclCommCuDevice"); planned != status::success) return planned;
     if (communicator == nullptr) return status::invalid_argument;
     device = rank_of(communicator).device;
     return status::success;
   }
   status progress(gpu::nccl_communicator communicator, status& now) noexcept override {
-    const status planned = note("ncclCommGetAsyncError");
-    if (planned != status::success) return planned;
+    if (const status planned = note("ncclCommGetAsyncError"); planned != status::success) return planned;
     rank& of = rank_of(communicator);
     if (of.polls_left > 0 && --of.polls_left > 0) {
       now = status::in_progress;
@@ -235,8 +231,7 @@ class fake_nccl final : public gpu::nccl, public supply {
   }
   template <class Body>
   status begin_registration(char const* name, gpu::nccl_communicator communicator, Body body) {
-    const status planned = note(name);
-    if (planned != status::success) return planned;
+    if (const status planned = note(name); planned != status::success) return planned;
     if (this_one_fails()) return failure;
     if (polls == 0) return body();
     rank& of = rank_of(communicator);

@@ -120,7 +120,7 @@ class fake_pools {
       found->second.freed_on = on == nullptr ? nowhere : on->identity;
       found->second.freed_as = ++frees_;
       live_bytes_ -= found->second.bytes;
-      if (on != nullptr) on->queue.push_back({.moment = {}, .done = found->second.free_has_run, .keeps = {}});
+      if (on != nullptr) on->queue.push_back({.done = found->second.free_has_run});
       return true;
     }
     return false;
@@ -128,7 +128,7 @@ class fake_pools {
   /// Frees a block of the ordinary kind when a stream has come there. @pre it is such a block.
   void deallocate_plain(std::uintptr_t first, fake_stream& on) {
     plain_.push_back({.first = first, .free_has_run = std::make_shared<bool>(false)});
-    on.queue.push_back({.moment = {}, .done = plain_.back().free_has_run, .keeps = {}});
+    on.queue.push_back({.done = plain_.back().free_has_run});
   }
   /// Whether an ordinary block waits for its free to run.
   [[nodiscard]] bool freeing_plain(std::uintptr_t first) const {

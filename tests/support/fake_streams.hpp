@@ -50,9 +50,9 @@ struct fake_work {
   void (*function)(void*) = nullptr;               ///< of a host function
   void* argument = nullptr;                        ///< of a host function
   std::shared_ptr<fake_kernel const> kernel = {};  ///< of that kind
-  std::shared_ptr<fake_moment> moment;             ///< that a record reaches, or a wait waits for
-  std::shared_ptr<bool> done;                      ///< of another kind: set when it has run
-  std::shared_ptr<void const> keeps;               ///< lives until the work has run
+  std::shared_ptr<fake_moment> moment = {};        ///< that a record reaches, or a wait waits for
+  std::shared_ptr<bool> done = {};                 ///< of another kind: set when it has run
+  std::shared_ptr<void const> keeps = {};          ///< lives until the work has run
 };
 
 /// Places in a capture: what a stream's next node comes behind.
@@ -76,9 +76,9 @@ struct fake_stream {
 
 struct fake_event {
   gpu::device_number device = 0;
-  std::shared_ptr<fake_moment> last;      ///< null: recorded nowhere, or in a capture
-  std::shared_ptr<fake_capture> capture;  ///< that it was last recorded in
-  fake_places behind;                     ///< in that capture
+  std::shared_ptr<fake_moment> last = {};      ///< null: recorded nowhere, or in a capture
+  std::shared_ptr<fake_capture> capture = {};  ///< that it was last recorded in
+  fake_places behind = {};                     ///< in that capture
 };
 
 /// The queues. What waits for an event runs the event's stream up to there first; since a record is queued
@@ -141,7 +141,7 @@ class fake_streams {
 
   gpu::event_handle create_event(gpu::device_number device) {
     auto* const handle = reinterpret_cast<gpu::event_handle>(next_fake_handle());
-    events_.emplace(handle, fake_event{.device = device, .last = {}, .capture = {}, .behind = {}});
+    events_.emplace(handle, fake_event{.device = device});
     return handle;
   }
   /// The event; null if there is none.
@@ -189,12 +189,12 @@ class fake_streams {
   /// A record on the stream.
   static std::shared_ptr<fake_moment> record(std::shared_ptr<fake_stream> const& on) {
     auto moment = std::make_shared<fake_moment>(fake_moment{.on = on, .reached = false, .known = on->known});
-    on->queue.push_back({.what = fake_work::kind::record, .moment = moment, .done = {}, .keeps = {}});
+    on->queue.push_back({.what = fake_work::kind::record, .moment = moment});
     return moment;
   }
   static void wait(fake_stream& on, std::shared_ptr<fake_moment> moment) {
     on.known.join(moment->known);
-    on.queue.push_back({.what = fake_work::kind::wait, .moment = std::move(moment), .done = {}, .keeps = {}});
+    on.queue.push_back({.what = fake_work::kind::wait, .moment = std::move(moment)});
   }
 
   /// Runs the stream's work and what that waits for: all of it, or up to a moment.

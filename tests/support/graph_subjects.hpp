@@ -13,23 +13,18 @@
 #include <tidemark/graph/rehearse.hpp>
 
 #include "recording_supply.hpp"
+#include "subject_traits.hpp"
 
 namespace tidemark::test {
 
 /// A graph arena on memory that it owns. It uses nothing again by itself: what is recycled is all of it.
-class graph_arena_subject {
+class graph_arena_subject : public subject_traits<1 * MiB, 8 * MiB> {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 1 * MiB;
-  static constexpr std::size_t capacity = 8 * MiB;
-
   explicit graph_arena_subject(supply_type& upstream) : arena_{capacity, &upstream} {}
 
   graph_arena& resource() { return arena_; }
   void recycle() { arena_.reset(); }
-  void check() const {
-    if (++checks_ % 256 == 0) arena_.check_invariants();  // O(range)
-  }
+  void check() const { check_one_of(256, arena_); }
   [[nodiscard]] std::vector<std::size_t> state() const { return state_of(arena_); }
 
   static std::vector<std::size_t> state_of(graph_arena const& arena) {
@@ -41,7 +36,6 @@ class graph_arena_subject {
 
  private:
   graph_arena arena_;
-  mutable std::size_t checks_ = 0;
 };
 
 inline std::vector<std::size_t> state_of(capture_switch const& memory) {
@@ -65,12 +59,8 @@ class switch_ground {
 };
 
 /// A switch outside of captures.
-class capture_switch_subject : private switch_ground {
+class capture_switch_subject : public subject_traits<64 * MiB>, private switch_ground {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 64 * MiB;
-  static constexpr std::size_t capacity = 0;
-
   explicit capture_switch_subject(supply_type& supply) : switch_ground{&supply}, switch_{upstream()} {}
 
   capture_switch& resource() { return switch_; }
@@ -83,12 +73,9 @@ class capture_switch_subject : private switch_ground {
 };
 
 /// A switch in a capture that has an arena.
-class frozen_switch_subject {
+class frozen_switch_subject
+    : public subject_traits<graph_arena_subject::largest, graph_arena_subject::capacity> {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = graph_arena_subject::largest;
-  static constexpr std::size_t capacity = graph_arena_subject::capacity;
-
   explicit frozen_switch_subject(supply_type& supply)
       : arena_{capacity, &supply}, switch_{std::pmr::null_memory_resource()} {
     switch_.install_arena(arena_);
@@ -102,7 +89,7 @@ class frozen_switch_subject {
   void recycle() { arena_.reset(); }
   void check() const {
     switch_.check_invariants();
-    if (++checks_ % 256 == 0) arena_.check_invariants();  // O(range)
+    check_one_of(256, arena_);
   }
   [[nodiscard]] std::vector<std::size_t> state() const {
     std::vector<std::size_t> both = state_of(switch_);
@@ -113,17 +100,12 @@ class frozen_switch_subject {
  private:
   graph_arena arena_;
   capture_switch switch_;  // knows nothing to hand out but the arena's
-  mutable std::size_t checks_ = 0;
 };
 
 /// A switch in a capture that has no arena. What it allocates goes back when the graph ends, which is when it
 /// is recycled.
-class baking_switch_subject : private switch_ground {
+class baking_switch_subject : public subject_traits<64 * MiB>, private switch_ground {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 64 * MiB;
-  static constexpr std::size_t capacity = 0;
-
   explicit baking_switch_subject(supply_type& supply) : switch_ground{&supply}, switch_{upstream()} {
     switch_.freeze();
   }
@@ -137,28 +119,20 @@ class baking_switch_subject : private switch_ground {
     recycle_ground();
     switch_.freeze();
   }
-  void check() const {
-    if (++checks_ % 16 == 0) switch_.check_invariants();  // O(all that is kept)
-  }
+  void check() const { check_one_of(16, switch_); }
   [[nodiscard]] std::vector<std::size_t> state() const { return state_of(switch_); }
 
  private:
   capture_switch switch_;
-  mutable std::size_t checks_ = 0;
 };
 
 /// A rehearsal whose blocks can be used.
-class rehearsal_subject : private switch_ground {
+class rehearsal_subject : public subject_traits<64 * MiB>, private switch_ground {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 64 * MiB;
-  static constexpr std::size_t capacity = 0;
-
   explicit rehearsal_subject(supply_type& supply) : switch_ground{&supply}, rehearsal_{upstream()} {}
 
   rehearsal& resource() { return rehearsal_; }
   void recycle() { recycle_ground(); }
-  void check() const {}
   [[nodiscard]] std::vector<std::size_t> state() const {
     const graph_layout layout = rehearsal_.layout();
     return {layout.bytes, layout.alignment, layout.allocations, layout.hash};

@@ -98,24 +98,12 @@ inline std::vector<row> any_plan(random_choice& choose, bool places_differ) {
 
 /// A number such as breaks rules, or nearly so.
 inline std::uint64_t near(std::uint64_t was, std::vector<row>& rows, column at, random_choice& choose) {
-  switch (choose.below(8)) {
-    case 0:
-      return 0;
-    case 1:
-      return was + 1;
-    case 2:
-      return was - 1;
-    case 3:
-      return choose.one_of(2) ? was * 2 : was / 2;
-    case 4:
-      return std::uint64_t{1} << choose.below(choose.one_of(8) ? 64 : 14);
-    case 5:
-      return was + 16 * (1 + choose.below(40));
-    case 6:
-      return choose.one_of(8) ? 0 - (std::uint64_t{1} << choose.below(64)) : was - 16 * choose.below(40);
-    default:
-      return choose.in(rows)[at];
-  }
+  const std::uint64_t power = std::uint64_t{1} << choose.below(choose.one_of(8) ? 64 : 14);
+  const std::uint64_t below = choose.one_of(8) ? 0 - power : was - 16 * choose.below(40);
+  return std::array<std::uint64_t, 8>{0,       was + 1,
+                                      was - 1, choose.one_of(2) ? was * 2 : was / 2,
+                                      power,   was + 16 * (1 + choose.below(40)),
+                                      below,   choose.in(rows)[at]}[choose.below(8)];
 }
 
 inline void tamper(std::vector<row>& rows, random_choice& choose) {
@@ -247,9 +235,7 @@ class plan_file_model {
     std::size_t align = std::min<std::size_t>(life.alignment, 64 * KiB);
     if (choose_.one_of(8)) align = std::size_t{1} << choose_.below(13);
     const std::uint64_t before = arena_->stats().planned_allocations;
-    tell("void* ", new_block{}, " = arena->allocate(", bytes, ", ", align, ");");
-    void* const first = arena_->allocate(bytes, align);
-    name_block(first);
+    void* const first = tell_allocate("(*arena)", *arena_, bytes, align);
     blocks_.add(first, bytes, align);
     if (plan_.outlives(places.front()))
       live_.push_back(
@@ -276,8 +262,7 @@ class plan_file_model {
     live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(i));
     if (gone.step != steps_) ++sums_.live_through_steps;
     blocks_.remove(gone.first);
-    tell("arena->deallocate(", block_at{gone.first}, ", ", gone.bytes, ", ", gone.align, ");");
-    arena_->deallocate(gone.first, gone.bytes, gone.align);
+    tell_deallocate("(*arena)", *arena_, gone.first, gone.bytes, gone.align);
   }
 
   void end_step() {

@@ -43,19 +43,7 @@ inline constexpr std::size_t between_steps = 2'000'000;  // after that
 inline constexpr std::size_t never = 1'000'000;          // so many steps later
 
 /// What a step does to its pattern.
-enum class deviation {
-  none,
-  smaller,
-  larger,
-  swapped,
-  left_out,
-  added,
-  late,
-  early,
-  kept,
-  cut_short,
-  empty,
-};
+enum class deviation { none, smaller, larger, swapped, left_out, added, late, early, kept, cut_short, empty };
 inline constexpr std::size_t deviations = 11;
 
 inline wish any_wish(choices& random, std::size_t n) {
@@ -85,40 +73,17 @@ inline void deviate(pattern& step, deviation how, choices& random) {
     if (below(8) != 0) continue;
     wish& one = step[i];
     const auto at = step.begin() + static_cast<std::ptrdiff_t>(i);
-    switch (how) {
-      case deviation::smaller:
-        one.bytes = below(one.bytes + 1);
-        break;
-      case deviation::larger:
-        one.bytes += 1 + below(800);
-        break;
-      case deviation::swapped:
-        if (i + 1 < step.size()) std::swap(one, step[i + 1]);
-        break;
-      case deviation::left_out:
-        step.erase(at);
-        break;
-      case deviation::added:
-        step.insert(at, any_wish(random, i));
-        break;
-      case deviation::late:
-        one.end = below(4) == 0 ? between_steps : one.end + 1 + below(12);
-        break;
-      case deviation::early:
-        one.end = i + 1, one.steps_later = 0;
-        break;
-      case deviation::kept:
-        one.steps_later += 1 + below(3);
-        break;
-      case deviation::cut_short:
-        step.resize(i);
-        break;
-      case deviation::empty:
-        step.clear();
-        break;
-      case deviation::none:
-        return;
-    }
+    if (how == deviation::none) return;
+    if (how == deviation::smaller) one.bytes = below(one.bytes + 1);
+    else if (how == deviation::larger) one.bytes += 1 + below(800);
+    else if (how == deviation::swapped && i + 1 < step.size()) std::swap(one, step[i + 1]);
+    else if (how == deviation::left_out) step.erase(at);
+    else if (how == deviation::added) step.insert(at, any_wish(random, i));
+    else if (how == deviation::late) one.end = below(4) == 0 ? between_steps : one.end + 1 + below(12);
+    else if (how == deviation::early) one.end = i + 1, one.steps_later = 0;
+    else if (how == deviation::kept) one.steps_later += 1 + below(3);
+    else if (how == deviation::cut_short) step.resize(i);
+    else if (how == deviation::empty) step.clear();
   }
 }
 
@@ -395,8 +360,7 @@ class planned_model {
     live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(i));  // in order, as programs are
     if (check_level >= 2 && gone.planned && below(200) == 0) free_wrongly(gone);
     blocks_.remove(gone.block);
-    tell("arena->deallocate(", block_at{gone.block}, ", ", gone.bytes, ", ", gone.align, ");");
-    arena_->deallocate(gone.block, gone.bytes, gone.align);
+    tell_deallocate("(*arena)", *arena_, gone.block, gone.bytes, gone.align);
   }
 
   // As another size, and from inside: both are reported, and change nothing.

@@ -12,27 +12,23 @@
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "recording_supply.hpp"
+#include "subject_traits.hpp"
 #include "telemetry_subjects.hpp"
 
 namespace tidemark::test {
 
 /// A planned arena whose memory and fallback are a supply's. The fallback is an arena, so that its memory can
 /// be used again without asking the supply.
-class planned_ground : private adaptor_ground {
+class planned_ground : public subject_traits<8 * MiB>, private adaptor_ground {
  public:
-  using supply_type = recording_resource;
   using arena_type = basic_planned_arena<upstream_memory>;
-  static constexpr std::size_t largest = 8 * MiB;
-  static constexpr std::size_t capacity = 0;
 
   explicit planned_ground(supply_type& supply)
       : adaptor_ground{&supply}, memory_{options_on(upstream()), &supply} {}
 
   arena_type& resource() { return memory_; }
   void recycle() { adaptor_ground::recycle(); }
-  void check() const {
-    if (++checks_ % 64 == 0) memory_.check_invariants();  // O(blocks)
-  }
+  void check() const { check_one_of(64, memory_); }
   /// But for the memory behind plans, which a dropped plan returns whatever the fallback does
   /// then.
   [[nodiscard]] std::vector<std::size_t> state() const {
@@ -58,7 +54,6 @@ class planned_ground : private adaptor_ground {
   }
 
   arena_type memory_;
-  mutable std::size_t checks_ = 0;
 };
 
 /// No step is open: everything goes to the fallback.

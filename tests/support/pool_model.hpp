@@ -57,9 +57,7 @@ class pool_model {
                                           : random_() % 100'000;
     const std::size_t align = std::size_t{1} << random_() % (random_() % 16 == 0 ? 10 : 5);
     const pool_stats before = pool().stats();
-    tell("void* ", new_block{}, " = memory.allocate(", bytes, ", ", align, ");");
-    void* const first = pool().allocate(bytes, align);
-    name_block(first);
+    void* const first = tell_allocate("memory", pool(), bytes, align);
     const pool_stats after = pool().stats();
     ++allocations_;
     const std::size_t block_bytes = after.used_bytes - before.used_bytes;
@@ -86,12 +84,9 @@ class pool_model {
   }
 
   void free_one(std::size_t i) {
-    const block chosen = held_[i];
-    held_[i] = held_.back();
-    held_.pop_back();
+    const block chosen = take_out(held_, i);
     blocks_.remove(chosen.first);
-    tell("memory.deallocate(", block_at{chosen.first}, ", ", chosen.bytes, ", ", chosen.align, ");");
-    pool().deallocate(chosen.first, chosen.bytes, chosen.align);
+    tell_deallocate("memory", pool(), chosen.first, chosen.bytes, chosen.align);
     ++deallocations_;
     used_bytes_ -= chosen.block_bytes;
     requested_bytes_ -= chosen.bytes;

@@ -10,15 +10,13 @@
 #include <tidemark/pool/synchronized_pool.hpp>
 
 #include "recording_supply.hpp"
+#include "subject_traits.hpp"
 
 namespace tidemark::test {
 
 template <class Pool>
-class basic_pool_subject {
+class basic_pool_subject : public subject_traits<8 * MiB> {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 8 * MiB;
-  static constexpr std::size_t capacity = 0;
   static constexpr std::size_t max_reused_bytes = 40'000;
   static constexpr std::size_t max_reused_align = 256;
 
@@ -26,11 +24,8 @@ class basic_pool_subject {
   basic_pool_subject(supply_type& upstream, pool_options const& options) : pool_{options, &upstream} {}
 
   Pool& resource() { return pool_; }
-  void recycle() {}  // freed blocks are there at once
   // O(cached blocks), where an arena's check is O(chunks): not after every step.
-  void check() const {
-    if (++checks_ % 32 == 0) pool_.check_invariants();
-  }
+  void check() const { check_one_of(32, pool_); }
   // Without what is cached: a request that fails gives that back before it asks again.
   [[nodiscard]] std::vector<std::size_t> state() const {
     const pool_stats stats = pool_.stats();
@@ -40,7 +35,6 @@ class basic_pool_subject {
 
  private:
   Pool pool_;
-  mutable std::size_t checks_ = 0;
 };
 
 struct pool_subject : basic_pool_subject<pool> {

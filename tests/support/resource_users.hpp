@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory_resource>
+#include <type_traits>
 
 #include <tidemark/tidemark.hpp>
 
@@ -49,115 +50,64 @@ inline void keep(void const* memory) { asm volatile("" : : "r"(memory) : "memory
 /// it. Null: the default resource.
 template <class Body>
 void for_each_user_of_an_upstream(Body body) {
-  const auto with = [](std::pmr::memory_resource* named, auto use) {
-    use(named != nullptr ? named : std::pmr::get_default_resource());
+  const auto with = [&](char const* name, auto use) {
+    body(name, [use](std::pmr::memory_resource* named) {
+      use(named != nullptr ? named : std::pmr::get_default_resource());
+    });
   };
-  body("arena", [](std::pmr::memory_resource*) {
-    arena memory;
+  const auto made = [&]<class Resource>(char const* name, std::type_identity<Resource>) {
+    with(name, [](auto* upstream) {
+      Resource memory{upstream};
+      use_resource(memory);
+    });
+  };
+  const auto alone = [&]<class Resource>(char const* name, std::type_identity<Resource>) {
+    with(name, [](auto*) {
+      Resource memory;
+      use_resource(memory);
+    });
+  };
+  alone("arena", std::type_identity<arena>{});
+  alone("shared_arena", std::type_identity<shared_arena>{});
+  made("pool", std::type_identity<pool>{});
+  made("synchronized_pool", std::type_identity<synchronized_pool>{});
+  made("compat::unsynchronized_pool_resource", std::type_identity<compat::unsynchronized_pool_resource>{});
+  made("compat::monotonic_buffer_resource", std::type_identity<compat::monotonic_buffer_resource>{});
+  made("tracking_resource", std::type_identity<tracking_resource>{});
+  made("test_resource", std::type_identity<test_resource>{});
+  made("statistics_resource", std::type_identity<statistics_resource>{});
+  made("std::pmr::monotonic_buffer_resource", std::type_identity<std::pmr::monotonic_buffer_resource>{});
+  made("std::pmr::unsynchronized_pool_resource",
+       std::type_identity<std::pmr::unsynchronized_pool_resource>{});
+  made("std::pmr::synchronized_pool_resource", std::type_identity<std::pmr::synchronized_pool_resource>{});
+  with("upstream_arena", [](auto* upstream) {
+    upstream_arena memory{upstream};
+    use_resource(memory);
+    arena_mark const mark = memory.mark();
+    use_resource(memory);
+    memory.rewind(mark);
+  });
+  with("reuse_cache", [](auto* upstream) {
+    reuse_cache memory{{.upstream = upstream}};
     use_resource(memory);
   });
-  body("upstream_arena", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      upstream_arena memory{upstream};
-      use_resource(memory);
-      arena_mark const mark = memory.mark();
-      use_resource(memory);
-      memory.rewind(mark);
-    });
-  });
-  body("shared_arena", [](std::pmr::memory_resource*) {
-    shared_arena memory;
+  with("epoch_resource", [](auto* upstream) {
+    epoch_resource memory{upstream};
+    epoch step{memory, "step"};
     use_resource(memory);
+    (void)memory.allocate(100);  // the epoch's end frees it
   });
-  body("pool", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      pool memory{upstream};
+  with("planned_arena", [](auto* upstream) {
+    planned_arena memory{{.fallback = upstream}};
+    for (int i = 0; i < 3; ++i) {
+      planned_arena::step step{memory};
       use_resource(memory);
-    });
+    }
   });
-  body("synchronized_pool", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      synchronized_pool memory{upstream};
-      use_resource(memory);
-    });
-  });
-  body("reuse_cache", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      reuse_cache memory{{.upstream = upstream}};
-      use_resource(memory);
-    });
-  });
-  body("epoch_resource", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      epoch_resource memory{upstream};
-      epoch step{memory, "step"};
-      use_resource(memory);
-      (void)memory.allocate(100);  // the epoch's end frees it
-    });
-  });
-  body("planned_arena", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      planned_arena memory{{.fallback = upstream}};
-      for (int i = 0; i < 3; ++i) {
-        planned_arena::step step{memory};
-        use_resource(memory);
-      }
-    });
-  });
-  body("compat::unsynchronized_pool_resource", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      compat::unsynchronized_pool_resource memory{upstream};
-      use_resource(memory);
-    });
-  });
-  body("compat::monotonic_buffer_resource", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      compat::monotonic_buffer_resource memory{upstream};
-      use_resource(memory);
-    });
-  });
-  body("tracking_resource", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      tracking_resource memory{upstream};
-      use_resource(memory);
-    });
-  });
-  body("test_resource", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      test_resource memory{{}, upstream};
-      use_resource(memory);
-    });
-  });
-  body("statistics_resource", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      statistics_resource memory{upstream};
-      use_resource(memory);
-    });
-  });
-  body("workspace", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      workspace memory{{.upstream = upstream}};
-      workspace::scope scope{memory};
-      (void)scope.template acquire<double>(1000);
-    });
-  });
-  body("std::pmr::monotonic_buffer_resource", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      std::pmr::monotonic_buffer_resource memory{upstream};
-      use_resource(memory);
-    });
-  });
-  body("std::pmr::unsynchronized_pool_resource", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      std::pmr::unsynchronized_pool_resource memory{upstream};
-      use_resource(memory);
-    });
-  });
-  body("std::pmr::synchronized_pool_resource", [=](std::pmr::memory_resource* named) {
-    with(named, [](auto* upstream) {
-      std::pmr::synchronized_pool_resource memory{upstream};
-      use_resource(memory);
-    });
+  with("workspace", [](auto* upstream) {
+    workspace memory{{.upstream = upstream}};
+    workspace::scope scope{memory};
+    (void)scope.template acquire<double>(1000);
   });
 }
 

@@ -67,9 +67,7 @@ class reuse_model {
     const std::size_t bytes = 64 * (random_() % 8);
     const std::size_t align = random_() % 4 == 0 ? 64 : 16;
     const reuse_cache_stats before = cache_.stats();
-    tell("void* ", new_block{}, " = cache.allocate(", bytes, ", ", align, ");");
-    void* const first = cache_.allocate(bytes, align);
-    name_block(first);
+    void* const first = tell_allocate("cache", cache_, bytes, align);
     const auto fits = [&](auto const& entry) {
       return entry.second.bytes == bytes && entry.second.align == align;
     };
@@ -99,14 +97,11 @@ class reuse_model {
   }
 
   void free_one(std::size_t i) {
-    const block chosen = held_[i];
-    held_[i] = held_.back();
-    held_.pop_back();
+    const block chosen = take_out(held_, i);
     kept_block& kept = kept_[chosen.first] = {chosen.bytes, chosen.align, nullptr, ++deallocations_};
     if (random_() % 3 == 0) {
       blocks_.remove(chosen.first);
-      tell("cache.deallocate(", block_at{chosen.first}, ", ", chosen.bytes, ", ", chosen.align, ");");
-      cache_.deallocate(chosen.first, chosen.bytes, chosen.align);
+      tell_deallocate("cache", cache_, chosen.first, chosen.bytes, chosen.align);
     } else {
       kept.fence = std::make_unique<event>();
       kept.fence->wait_completes = false;

@@ -18,6 +18,7 @@
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include "recording_supply.hpp"
+#include "subject_traits.hpp"
 
 namespace tidemark::test {
 
@@ -79,38 +80,22 @@ class made_up_device {
 };
 
 /// The cache, deallocated in without fences.
-class reuse_subject {
+class reuse_subject : public subject_traits<8 * MiB> {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 8 * MiB;
-  static constexpr std::size_t capacity = 0;
-
   explicit reuse_subject(supply_type& upstream) : reuse_subject{{.upstream = &upstream}} {}
   explicit reuse_subject(reuse_cache_options const& options) : cache_{options} {}
 
   reuse_cache& resource() { return cache_; }
-  void recycle() {}
-  void check() const {
-    if (++checks_ % 32 == 0) cache_.check_invariants();
-  }
-  // Without what is kept: a request that fails gives that back before it asks again.
-  [[nodiscard]] std::vector<std::size_t> state() const {
-    const reuse_cache_stats stats = cache_.stats();
-    return {stats.allocations, stats.deallocations, stats.used_blocks,
-            stats.peak_blocks, stats.used_bytes,    stats.peak_bytes};
-  }
+  void check() const { check_one_of(32, cache_); }
+  [[nodiscard]] std::vector<std::size_t> state() const { return counts_of(cache_.stats()); }
 
  protected:
   reuse_cache cache_;
-
- private:
-  mutable std::size_t checks_ = 0;
 };
 
 /// So little may be kept that blocks go to the upstream all the time.
 struct tight_reuse_subject : reuse_subject {
-  static constexpr std::size_t max_reused_bytes = 0;
-  static constexpr std::size_t max_reused_align = 0;
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   explicit tight_reuse_subject(supply_type& upstream)
       : reuse_subject{{.max_cached_bytes = 8 * KiB, .max_blocks_per_size = 2, .upstream = &upstream}} {}
 };

@@ -17,6 +17,7 @@
 
 #include "logged_upstream.hpp"
 #include "recording_supply.hpp"
+#include "subject_traits.hpp"
 
 namespace tidemark::test {
 
@@ -48,12 +49,8 @@ class adaptor_ground {
 };
 
 template <class Adaptor>
-class adaptor_subject : private adaptor_ground {
+class adaptor_subject : public subject_traits<64 * MiB>, private adaptor_ground {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 64 * MiB;
-  static constexpr std::size_t capacity = 0;
-
   template <class... Arguments>
   explicit adaptor_subject(supply_type& supply, Arguments... arguments)
       : adaptor_ground{&supply}, adaptor_{arguments..., upstream()} {}
@@ -84,17 +81,12 @@ struct test_subject : adaptor_subject<test_resource> {
 };
 
 /// What stands in the place of the default resource in a scope of `expect_resource`.
-class watching_subject : private adaptor_ground {
+class watching_subject : public subject_traits<64 * MiB>, private adaptor_ground {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = 64 * MiB;
-  static constexpr std::size_t capacity = 0;
-
   explicit watching_subject(supply_type& supply) : adaptor_ground{&supply}, set_{upstream()} {}
 
   std::pmr::memory_resource& resource() { return *watching_; }
   void recycle() { adaptor_ground::recycle(); }
-  void check() const {}
   [[nodiscard]] std::vector<std::size_t> state() const { return {}; }
 
  private:
@@ -107,8 +99,7 @@ class watching_subject : private adaptor_ground {
 /// A limit that the tests reach.
 class reached_limit_subject {
  public:
-  static constexpr std::size_t capacity = 64 * KiB;
-  static constexpr std::size_t largest = 4 * KiB;
+  static constexpr std::size_t capacity = 64 * KiB, largest = 4 * KiB;
 
   template <class Supply>
   explicit reached_limit_subject(Supply&) {}

@@ -81,6 +81,20 @@ struct block_at {
   }
 };
 
+/// Allocates a block of what a line calls `name`, and tells it.
+template <class Resource>
+void* tell_allocate(char const* name, Resource& memory, std::size_t bytes, std::size_t align) {
+  tell("void* ", new_block{}, " = ", name, ".allocate(", bytes, ", ", align, ");");
+  void* const block = memory.allocate(bytes, align);
+  name_block(block);
+  return block;
+}
+template <class Resource>
+void tell_deallocate(char const* name, Resource& memory, void* block, std::size_t bytes, std::size_t align) {
+  tell(name, ".deallocate(", block_at{block}, ", ", bytes, ", ", align, ");");
+  memory.deallocate(block, bytes, align);
+}
+
 /// Tells each call of a resource.
 class told_resource final : public std::pmr::memory_resource {
  public:
@@ -88,14 +102,10 @@ class told_resource final : public std::pmr::memory_resource {
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
-    tell("void* ", new_block{}, " = memory.allocate(", bytes, ", ", align, ");");
-    void* const block = upstream_.allocate(bytes, align);
-    name_block(block);
-    return block;
+    return tell_allocate("memory", upstream_, bytes, align);
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    tell("memory.deallocate(", block_at{block}, ", ", bytes, ", ", align, ");");
-    upstream_.deallocate(block, bytes, align);
+    tell_deallocate("memory", upstream_, block, bytes, align);
   }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 

@@ -13,12 +13,8 @@
 namespace tidemark::test {
 
 /// An arena below, so that memory is used again, as the suite demands; its chunks come from the supply.
-class traced_arena_subject {
+class traced_arena_subject : public subject_traits<upstream_arena_subject::largest> {
  public:
-  using supply_type = recording_resource;
-  static constexpr std::size_t largest = upstream_arena_subject::largest;
-  static constexpr std::size_t capacity = 0;
-
   explicit traced_arena_subject(supply_type& upstream) : below_{upstream} {}
 
   trace_resource& resource() { return traced_; }
@@ -29,10 +25,8 @@ class traced_arena_subject {
   }
   // Without `refused`, which a failed call is there to change.
   [[nodiscard]] std::vector<std::size_t> state() const {
-    const resource_stats stats = traced_.stats();
     std::vector<std::size_t> all = below_.state();
-    all.insert(all.end(), {stats.allocations, stats.deallocations, stats.used_blocks, stats.peak_blocks,
-                           stats.used_bytes, stats.peak_bytes, stats.total_bytes});
+    for (const std::size_t count : visible(traced_.stats())) all.push_back(count);
     return all;
   }
 

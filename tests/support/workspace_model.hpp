@@ -18,6 +18,7 @@
 #include <memory_resource>
 #include <span>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -99,29 +100,16 @@ class workspace_model {
 
   // ---- what is done ----
 
-  template <class Source>
+  using types = std::tuple<double, float, std::int64_t, std::int32_t, std::complex<float>,
+                           std::complex<double>, numbered<0>, numbered<3>, numbered<5>>;
+
+  template <class Source, std::size_t Type = 0>
   std::span<std::byte> acquire_from(Source& source, std::size_t type, std::size_t n) {
-    switch (type) {
-      case 0:
-        return bytes_of(take<double>(source, n));
-      case 1:
-        return bytes_of(take<float>(source, n));
-      case 2:
-        return bytes_of(take<std::int64_t>(source, n));
-      case 3:
-        return bytes_of(take<std::int32_t>(source, n));
-      case 4:
-        return bytes_of(take<std::complex<float>>(source, n));
-      case 5:
-        return bytes_of(take<std::complex<double>>(source, n));
-      case 6:
-        return bytes_of(take<numbered<0>>(source, n));
-      case 7:
-        return bytes_of(take<numbered<3>>(source, n));
-      case 8:
-        return bytes_of(take<numbered<5>>(source, n));
-      default:
-        return std::as_writable_bytes(source.bits(n).words());
+    if constexpr (Type == std::tuple_size_v<types>) {
+      return std::as_writable_bytes(source.bits(n).words());
+    } else {
+      if (type != Type) return acquire_from<Source, Type + 1>(source, type, n);
+      return bytes_of(take<std::tuple_element_t<Type, types>>(source, n));
     }
   }
   static std::span<std::byte> bytes_of(auto view) { return std::as_writable_bytes(view.elements()); }
