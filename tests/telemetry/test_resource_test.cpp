@@ -128,32 +128,22 @@ TEST_F(test_guards, a_byte_written_behind_a_block_is_reported_at_its_deallocatio
 }
 
 // T.10
-TEST_F(test_guards, a_byte_written_before_a_block_is_reported_with_a_negative_offset) {
-  void* block = resource.allocate(64);
-  write_unseen(block, -16, 1);
-  resource.deallocate(block, 64);
-  ASSERT_EQ(overruns(), 1u);
-  EXPECT_TRUE(contains(last(), "a byte before the block was written, at offset -16,")) << last();
-}
-
-// T.10
-TEST_F(test_guards, the_first_and_the_last_guard_byte_are_watched) {
-  for (std::ptrdiff_t offset :
-       {std::ptrdiff_t{-1}, std::ptrdiff_t{-16}, std::ptrdiff_t{5}, std::ptrdiff_t{20}}) {
+TEST_F(test_guards, are_watched_from_the_first_byte_to_the_last_on_both_sides) {
+  for (const std::ptrdiff_t offset : {-16, -1, 5, 20}) {
     void* block = resource.allocate(5);
     write_unseen(block, offset, 0);
     const std::size_t before = overruns();
     resource.deallocate(block, 5);
     EXPECT_EQ(overruns(), before + 1) << offset;
+    EXPECT_TRUE(contains(last(), std::string{"a byte "} + (offset < 0 ? "before" : "behind") +
+                                     " the block was written, at offset " + std::to_string(offset) + ","))
+        << last();
   }
-}
-
-TEST_F(test_guards, both_sides_are_reported) {
   void* block = resource.allocate(64);
   write_unseen(block, -1, 1);
   write_unseen(block, 64, 1);
   resource.deallocate(block, 64);
-  EXPECT_EQ(overruns(), 2u);
+  EXPECT_EQ(overruns(), 6u) << "one on each side";
 }
 
 // T.10
@@ -429,23 +419,6 @@ TEST_F(fail_each, runs_the_body_once_more_than_it_allocates) {
   EXPECT_TRUE(recorder.reports().empty());
 }
 
-TEST_F(fail_each, a_body_without_allocations_runs_once) {
-  EXPECT_EQ(fail_each_allocation(resource, [] {}), 0u);
-}
-
-TEST_F(fail_each, a_body_may_survive_its_failures) {
-  int survived = 0;
-  const std::size_t failures = fail_each_allocation(resource, [&] {
-    try {
-      resource.deallocate(resource.allocate(8), 8);
-    } catch (std::bad_alloc const&) {
-      ++survived;
-    }
-  });
-  EXPECT_EQ(failures, 1u);
-  EXPECT_EQ(survived, 1);
-}
-
 // T.9
 TEST_F(fail_each, a_leak_in_a_failure_path_is_reported_with_its_run_and_site) {
   unsigned line = 0;
@@ -465,12 +438,6 @@ TEST_F(fail_each, a_leak_in_a_failure_path_is_reported_with_its_run_and_site) {
       0u)
       << last();
   EXPECT_TRUE(contains(last(), "test_resource_test.cpp:" + std::to_string(line))) << last();
-}
-
-TEST_F(fail_each, a_leak_in_the_run_without_a_failure_is_reported_too) {
-  fail_each_allocation(resource, [&] { (void)resource.allocate(8); });
-  ASSERT_EQ(recorder.reports().size(), 1u);
-  EXPECT_TRUE(contains(last(), "run 2, in which nothing failed: leak: 1 block")) << last();
 }
 
 TEST_F(fail_each, blocks_that_were_live_before_are_not_a_leak) {

@@ -36,49 +36,64 @@ using values = std::vector<std::size_t>;
 
 constexpr std::chrono::hours never_again{1000};  // as an interval of counters
 
+/// The rows of the CSV of what `body(log)` does.
+template <class Body>
+std::string csv_of(Body body) {
+  trace_files files;
+  {
+    trace_log log{{.csv = files.csv()}};
+    body(log);
+  }
+  return text_of(files.csv());
+}
+
+/// The points of the Chrome trace of what `body(traced, log)` does with a resource.
+template <class Body>
+values drawn_with(std::chrono::nanoseconds interval, Body body) {
+  trace_files files;
+  {
+    trace_log log{{.chrome = files.chrome(), .counter_interval = interval}};
+    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
+    body(traced, log);
+  }
+  return files.counter("heap");
+}
+
 // ---- the CSV ----
 
 // T.13
 TEST(trace_resource, writes_the_recorded_format) {
-  trace_files files;
-  {
-    trace_log log{{.csv = files.csv()}};
-    trace_resource traced{log};
-    void* const first = traced.allocate(100);
-    void* const second = traced.allocate(0);
-    traced.deallocate(first, 100);
-    void* const third = traced.allocate(7, 64);
-    traced.deallocate(third, 7, 64);
-    traced.deallocate(second, 0);
-  }
-  EXPECT_EQ(text_of(files.csv()),
+  EXPECT_EQ(csv_of([](trace_log& log) {
+              trace_resource traced{log};
+              void* const first = traced.allocate(100);
+              void* const second = traced.allocate(0);
+              traced.deallocate(first, 100);
+              void* const third = traced.allocate(7, 64);
+              traced.deallocate(third, 7, 64);
+              traced.deallocate(second, 0);
+            }),
             "op,id,bytes,thread\na,0,100,0\na,1,0,0\nf,0,0,0\na,2,7,0\nf,2,0,0\nf,1,0,0\n");
 }
 
 TEST(trace_resource, numbers_blocks_over_all_resources_of_a_log) {
-  trace_files files;
-  {
-    trace_log log{{.csv = files.csv()}};
-    trace_resource one{log}, other{log};
-    void* const first = one.allocate(1);
-    void* const second = other.allocate(2);
-    one.deallocate(first, 1);
-    other.deallocate(second, 2);
-  }
-  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,1,0\na,1,2,0\nf,0,0,0\nf,1,0,0\n");
+  EXPECT_EQ(csv_of([](trace_log& log) {
+              trace_resource one{log}, other{log};
+              void* const first = one.allocate(1);
+              void* const second = other.allocate(2);
+              one.deallocate(first, 1);
+              other.deallocate(second, 2);
+            }),
+            "op,id,bytes,thread\na,0,1,0\na,1,2,0\nf,0,0,0\nf,1,0,0\n");
 }
 
 TEST(trace_resource, numbers_threads_by_first_appearance_and_no_thread_twice) {
-  trace_files files;
-  {
-    trace_log log{{.csv = files.csv()}};
-    trace_resource traced{log};
-    std::vector<void*> blocks;
-    // One after the other, so that the system gives their identities to the next.
-    for (int i = 0; i < 3; ++i) std::thread{[&] { blocks.push_back(traced.allocate(8)); }}.join();
-    for (void* block : blocks) traced.deallocate(block, 8);
-  }
-  EXPECT_EQ(text_of(files.csv()),
+  EXPECT_EQ(csv_of([](trace_log& log) {
+              trace_resource traced{log};
+              std::vector<void*> blocks;
+              // One after the other, so that the system gives their identities to the next.
+              for (int i = 0; i < 3; ++i) std::thread{[&] { blocks.push_back(traced.allocate(8)); }}.join();
+              for (void* block : blocks) traced.deallocate(block, 8);
+            }),
             "op,id,bytes,thread\na,0,8,0\na,1,8,1\na,2,8,2\nf,0,0,3\nf,1,0,3\nf,2,0,3\n");
 }
 
@@ -213,27 +228,24 @@ TEST(trace_resource, an_unknown_pointer_is_passed_on_and_not_written) {
 
 // T.5
 TEST(trace_resource, blocks_that_an_arena_rewound_over_end_when_their_memory_is_reused) {
-  trace_files files;
-  {
-    trace_log log{{.csv = files.csv()}};
-    arena step;
-    trace_resource traced{log, &step};
-    (void)traced.allocate(64);  // 0 stays
-    const arena_mark mark = step.mark();
-    (void)traced.allocate(32);  // 1
-    (void)traced.allocate(32);  // 2
-    (void)traced.allocate(64);  // 3, of which the middle is allocated again
-    step.rewind(mark);
-    (void)traced.allocate(96);  // 4 lies on 1 and 2, and on the first half of 3
-    EXPECT_EQ(traced.stats().used_bytes, 160u);
-    traced.check_invariants();
-    step.rewind(mark);
-    (void)traced.allocate(16);  // 5 lies on the beginning of 4
-    (void)traced.allocate(16);  // 6 lies on nothing that is left
-    traced.check_invariants();
-    log.close();
-  }
-  EXPECT_EQ(text_of(files.csv()),
+  EXPECT_EQ(csv_of([](trace_log& log) {
+              arena step;
+              trace_resource traced{log, &step};
+              (void)traced.allocate(64);  // 0 stays
+              const arena_mark mark = step.mark();
+              (void)traced.allocate(32);  // 1
+              (void)traced.allocate(32);  // 2
+              (void)traced.allocate(64);  // 3, of which the middle is allocated again
+              step.rewind(mark);
+              (void)traced.allocate(96);  // 4 lies on 1 and 2, and on the first half of 3
+              EXPECT_EQ(traced.stats().used_bytes, 160u);
+              traced.check_invariants();
+              step.rewind(mark);
+              (void)traced.allocate(16);  // 5 lies on the beginning of 4
+              (void)traced.allocate(16);  // 6 lies on nothing that is left
+              traced.check_invariants();
+              log.close();
+            }),
             "op,id,bytes,thread\na,0,64,0\na,1,32,0\na,2,32,0\na,3,64,0\n"
             "f,1,0,0\nf,2,0,0\nf,3,0,0\na,4,96,0\nf,4,0,0\na,5,16,0\na,6,16,0\n");
 }
@@ -249,30 +261,26 @@ class descending_resource final : public std::pmr::memory_resource {
 };
 
 TEST(trace_resource, blocks_that_touch_do_not_end_each_other) {
-  trace_files files;
-  {
-    trace_log log{{.csv = files.csv()}};
-    descending_resource upstream;
-    trace_resource traced{log, &upstream};
-    for (int i = 0; i < 3; ++i) (void)traced.allocate(16);
-  }
-  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,16,0\na,1,16,0\na,2,16,0\n");
+  EXPECT_EQ(csv_of([](trace_log& log) {
+              descending_resource upstream;
+              trace_resource traced{log, &upstream};
+              for (int i = 0; i < 3; ++i) (void)traced.allocate(16);
+            }),
+            "op,id,bytes,thread\na,0,16,0\na,1,16,0\na,2,16,0\n");
 }
 
 TEST(trace_resource, a_block_inside_a_reclaimed_one_ends_it) {
-  trace_files files;
-  {
-    trace_log log{{.csv = files.csv()}};
-    arena step;
-    trace_resource traced{log, &step};
-    const arena_mark mark = step.mark();
-    (void)traced.allocate(64);
-    step.rewind(mark);
-    (void)step.allocate(32);  // not traced
-    (void)traced.allocate(0);
-    traced.check_invariants();
-  }
-  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,64,0\nf,0,0,0\na,1,0,0\n");
+  EXPECT_EQ(csv_of([](trace_log& log) {
+              arena step;
+              trace_resource traced{log, &step};
+              const arena_mark mark = step.mark();
+              (void)traced.allocate(64);
+              step.rewind(mark);
+              (void)step.allocate(32);  // not traced
+              (void)traced.allocate(0);
+              traced.check_invariants();
+            }),
+            "op,id,bytes,thread\na,0,64,0\nf,0,0,0\na,1,0,0\n");
 }
 
 TEST(trace_resource, uses_the_default_resource_by_default_and_never_for_itself) {
@@ -293,55 +301,48 @@ TEST(trace_resource, uses_the_default_resource_by_default_and_never_for_itself) 
 // ---- counters of the Chrome trace ----
 
 TEST(trace_resource, draws_every_change_of_live_bytes_with_an_interval_of_0) {
-  trace_files files;
-  {
-    trace_log log{{.chrome = files.chrome(), .counter_interval = {}}};
-    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
-    void* const first = traced.allocate(100);
-    void* const second = traced.allocate(20);
-    traced.deallocate(first, 100);
-    traced.deallocate(second, 20);
-  }
-  EXPECT_EQ(files.counter("heap"), (values{0, 100, 120, 20, 0}));
+  EXPECT_EQ(drawn_with({},
+                       [](trace_resource& traced, trace_log&) {
+                         void* const first = traced.allocate(100);
+                         void* const second = traced.allocate(20);
+                         traced.deallocate(first, 100);
+                         traced.deallocate(second, 20);
+                       }),
+            (values{0, 100, 120, 20, 0}));
 }
 
 // T.14
 TEST(trace_resource, keeps_the_peak_and_the_last_of_points_that_it_leaves_out) {
-  trace_files files;
-  {
-    trace_log log{{.chrome = files.chrome(), .counter_interval = never_again}};
-    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
-    for (std::size_t bytes : {100u, 900u, 300u}) traced.deallocate(traced.allocate(bytes), bytes);
-    void* const left = traced.allocate(70);
-    log.close();
-    traced.deallocate(left, 70);
-  }
-  EXPECT_EQ(files.counter("heap"), (values{0, 900, 70}));
+  EXPECT_EQ(drawn_with(never_again,
+                       [](trace_resource& traced, trace_log& log) {
+                         for (std::size_t bytes : {100u, 900u, 300u})
+                           traced.deallocate(traced.allocate(bytes), bytes);
+                         void* const left = traced.allocate(70);
+                         log.close();
+                         traced.deallocate(left, 70);
+                       }),
+            (values{0, 900, 70}));
 }
 
 TEST(trace_resource, draws_one_point_where_the_last_is_the_highest) {
-  trace_files files;
-  {
-    trace_log log{{.chrome = files.chrome(), .counter_interval = never_again}};
-    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
-    traced.deallocate(traced.allocate(5), 5);
-    void* const left = traced.allocate(70);
-    log.close();
-    traced.deallocate(left, 70);
-  }
-  EXPECT_EQ(files.counter("heap"), (values{0, 70}));
+  EXPECT_EQ(drawn_with(never_again,
+                       [](trace_resource& traced, trace_log& log) {
+                         traced.deallocate(traced.allocate(5), 5);
+                         void* const left = traced.allocate(70);
+                         log.close();
+                         traced.deallocate(left, 70);
+                       }),
+            (values{0, 70}));
 }
 
 TEST(trace_resource, draws_pending_points_before_the_next_point) {
-  trace_files files;
-  {
-    trace_log log{{.chrome = files.chrome(), .counter_interval = std::chrono::milliseconds{200}}};
-    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
-    traced.deallocate(traced.allocate(900), 900);
-    std::this_thread::sleep_for(std::chrono::milliseconds{250});
-    traced.deallocate(traced.allocate(40), 40);
-  }
-  EXPECT_EQ(files.counter("heap"), (values{0, 900, 0, 40, 0}));
+  EXPECT_EQ(drawn_with(std::chrono::milliseconds{200},
+                       [](trace_resource& traced, trace_log&) {
+                         traced.deallocate(traced.allocate(900), 900);
+                         std::this_thread::sleep_for(std::chrono::milliseconds{250});
+                         traced.deallocate(traced.allocate(40), 40);
+                       }),
+            (values{0, 900, 0, 40, 0}));
 }
 
 TEST(trace_resource, shares_no_counter_with_another_of_its_name) {
