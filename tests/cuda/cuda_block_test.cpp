@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -14,7 +13,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/units.hpp>
@@ -26,7 +24,6 @@
 #include "caught.hpp"
 #include "device_calls.hpp"
 #include "fake_device.hpp"
-#include "thread_storm.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
@@ -70,16 +67,8 @@ class cuda_block_memory : public ::testing::Test {
 template <block_kind Kind>
 using of = std::integral_constant<block_kind, Kind>;
 using kinds = ::testing::Types<of<block_kind::device>, of<block_kind::pinned>, of<block_kind::managed>>;
-struct names_of_kinds {
-  template <class Kind>
-  static std::string GetName(int) {
-    return Kind::value == block_kind::device   ? "device"
-           : Kind::value == block_kind::pinned ? "pinned"
-                                               : "managed";
-  }
-};
-TYPED_TEST_SUITE(cuda_block_resource, kinds, names_of_kinds);
-TYPED_TEST_SUITE(cuda_block_memory, kinds, names_of_kinds);
+TYPED_TEST_SUITE(cuda_block_resource, kinds);
+TYPED_TEST_SUITE(cuda_block_memory, kinds);
 
 // ---- block_resource ----
 

@@ -16,20 +16,14 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/capture.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
-#include <tidemark/cuda/memory/virtual_memory.hpp>
-#include <tidemark/cuda/resources/device_arena.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/graph/graph_arena.hpp>
 #include <tidemark/graph/graph_errors.hpp>
-#include <tidemark/graph/rehearse.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include "caught.hpp"
@@ -112,22 +106,6 @@ class cuda_capture : public ::testing::Test {
   std::vector<std::unique_ptr<addition>> works_;
   gpu::stream stream_{device_};
 };
-
-// S1.18
-TEST_F(cuda_capture, a_thousand_replays_are_right_at_addresses_that_stay) {
-  auto graph = a_graph();
-  void const* const in = graph.inputs().data();
-  void const* const out = graph.outputs().data();
-  int const* const temporary = works_.back()->tens;
-  for (int i = 0; i < 1000; ++i) {
-    ASSERT_EQ(replayed(graph, {i, i, i, i}), (std::vector<int>{i + 10, i + 20, i + 30, i + 40}));
-    EXPECT_EQ(temporary[3], 40) << "temporaries lie where they lay, and are written by each replay";
-  }
-  EXPECT_EQ(graph.launch_count(), 1000u);
-  EXPECT_EQ(graph.inputs().data(), in);
-  EXPECT_EQ(graph.outputs().data(), out);
-  EXPECT_TRUE(graph.arena().owns(temporary));
-}
 
 TEST_F(cuda_capture, the_arena_calls_nothing_while_the_stream_captures) {
   unique_block out = a_block();
@@ -217,16 +195,6 @@ TEST_F(cuda_capture, every_failing_call_to_the_driver_changes_nothing) {
   // Not told of are a record behind a launch that runs, and what the end of a graph asks: the current device,
   // and the event. Where these fail the end waits for the device.
   EXPECT_GE(thrown + 3, calls);
-}
-
-TEST_F(cuda_capture, the_end_of_a_graph_waits_for_its_last_launch) {
-  {
-    auto graph = a_graph();
-    graph.launch();
-    EXPECT_NE(device_.pending(stream_), 0u);
-  }
-  EXPECT_EQ(device_.pending(stream_), 0u);
-  EXPECT_EQ(host_.outstanding, 0u);
 }
 
 TEST_F(cuda_capture, a_launch_behind_which_no_event_can_be_recorded_is_waited_for) {
@@ -476,28 +444,6 @@ TEST(cuda_capture_devices, a_graph_of_another_device_than_the_current_one_is_wai
     EXPECT_EQ(devices.current_device(now), gpu::status::success);
     EXPECT_EQ(now, 0) << "the current device is as it was";
   }
-}
-
-TEST_F(cuda_capture, a_scope_that_ends_behind_an_event_in_a_capture_waits_and_does_not_disturb_it) {
-  gpu::stream other{device_};
-  device_arena memory{gpu::virtual_memory{gpu::virtual_memory_options{.stream = stream_}, device_},
-                      arena_options{.reserve = 16 * MiB, .name = "step"}};
-  (void)memory.allocate(256);  // so that memory is there
-  bool ran = false;
-  auto captured =
-      capture_of(an_arena(), a_block(), a_block(),
-                 [&](std::pmr::memory_resource& temporaries, unique_block& in, unique_block& out) {
-                   device_arena::scope scope{memory};
-                   (void)memory.allocate(256);
-                   EXPECT_EQ(device_.launch_on_host(
-                                 other, [](void* done) { *static_cast<bool*>(done) = true; }, &ran),
-                             gpu::status::success);
-                   const gpu::event used{other, device_};
-                   scope.end_after(used);
-                   EXPECT_TRUE(ran);
-                   step()(temporaries, in, out);
-                 });
-  EXPECT_EQ(replayed(captured, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
 }
 
 TEST_F(cuda_capture, a_fence_of_an_event_is_waited_for_in_a_capture_too) {

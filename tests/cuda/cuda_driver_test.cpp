@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,11 +15,9 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/pool/reuse_cache.hpp>
 
 #include "caught.hpp"
 #include "fake_device.hpp"
-#include "recording_supply.hpp"
 
 namespace tidemark {
 namespace {

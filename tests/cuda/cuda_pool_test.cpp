@@ -5,12 +5,10 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/units.hpp>

@@ -20,9 +20,7 @@
 
 #include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/cuda/memory/async_resource.hpp>

@@ -45,44 +45,35 @@ using gpu::stream_bound;
 
 // ---- what types tell --------------------------------------------------------------------------------------
 
-static_assert(stream_bound<device_arena> && stream_bound<device_pool> && stream_bound<device_cache> &&
-                  stream_bound<gpu::async_resource>,
+template <class... Resources>
+constexpr bool have_a_stream = (stream_bound<Resources> && ...);
+template <class... Resources>
+constexpr bool have_no_stream = (!stream_bound<Resources> && ...);
+template <memory_access Access, class... Resources>
+constexpr bool are_accessed_by = ((memory_access_of<Resources> == Access) && ...);
+
+static_assert(have_a_stream<device_arena, device_pool, device_cache, gpu::async_resource>,
               "these hand out at once what was deallocated, to work of their one stream");
-static_assert(!stream_bound<arena> && !stream_bound<pool> && !stream_bound<graph_arena>,
+static_assert(have_no_stream<arena, pool, graph_arena>,
               "memory of the host, and of a graph, is of no stream");
-static_assert(!stream_bound<pinned_arena> && !stream_bound<managed_arena> &&
-                  !stream_bound<basic_arena<gpu::device_memory>> && !stream_bound<gpu::device_resource>,
-              "the driver's blocks are for the work of any stream");
-static_assert(!stream_bound<std::pmr::memory_resource> && !stream_bound<statistics_resource>,
+static_assert(
+    have_no_stream<pinned_arena, managed_arena, basic_arena<gpu::device_memory>, gpu::device_resource>,
+    "the driver's blocks are for the work of any stream");
+static_assert(have_no_stream<std::pmr::memory_resource, statistics_resource>,
               "a resource behind an interface, or below an adaptor, may have a stream, and does not tell");
 
-static_assert(memory_access_of<arena> == memory_access::host &&
-              memory_access_of<borrowed_arena> == memory_access::host &&
-              memory_access_of<upstream_arena> == memory_access::host);
-static_assert(memory_access_of<borrowed_device_arena> == memory_access::device &&
-              memory_access_of<upstream_device_arena> == memory_access::device &&
-              memory_access_of<device_arena> == memory_access::device &&
-              memory_access_of<basic_arena<gpu::device_memory>> == memory_access::device);
-static_assert(memory_access_of<pinned_arena> == memory_access::host_and_device &&
-                  memory_access_of<managed_arena> == memory_access::host_and_device,
-              "their address spaces say so");
-static_assert(memory_access_of<gpu::device_resource> == memory_access::device &&
-              memory_access_of<gpu::pinned_resource> == memory_access::host_and_device &&
-              memory_access_of<gpu::managed_resource> == memory_access::host_and_device);
-static_assert(memory_access_of<device_pool> == memory_access::device &&
-                  memory_access_of<device_cache> == memory_access::device &&
-                  memory_access_of<gpu::async_resource> == memory_access::device,
+static_assert(are_accessed_by<memory_access::host, arena, borrowed_arena, upstream_arena, pool,
+                              synchronized_pool, epoch_resource, test_resource>,
+              "most of these write into their memory");
+static_assert(are_accessed_by<memory_access::device, borrowed_device_arena, upstream_device_arena,
+                              device_arena, basic_arena<gpu::device_memory>, gpu::device_resource,
+                              device_pool, device_cache, gpu::async_resource>,
               "whatever these are put on, they are made for memory that the host leaves alone");
-static_assert(memory_access_of<pool> == memory_access::host &&
-                  memory_access_of<synchronized_pool> == memory_access::host &&
-                  memory_access_of<epoch_resource> == memory_access::host &&
-                  memory_access_of<test_resource> == memory_access::host,
-              "these write into their memory");
-static_assert(memory_access_of<graph_arena> == memory_access::unknown &&
-                  memory_access_of<reuse_cache> == memory_access::unknown &&
-                  memory_access_of<capture_switch> == memory_access::unknown &&
-                  memory_access_of<statistics_resource> == memory_access::unknown &&
-                  memory_access_of<std::pmr::memory_resource> == memory_access::unknown,
+static_assert(are_accessed_by<memory_access::host_and_device, pinned_arena, managed_arena,
+                              gpu::pinned_resource, gpu::managed_resource>,
+              "their address spaces say so");
+static_assert(are_accessed_by<memory_access::unknown, graph_arena, reuse_cache, capture_switch,
+                              statistics_resource, std::pmr::memory_resource>,
               "these leave memory alone, so that it may be anybody's");
 
 // ---- which stream -----------------------------------------------------------------------------------------

@@ -314,22 +314,6 @@ TEST(cuda_virtual_memory_setups, moving_takes_ranges_along_and_assigning_frees_i
 
 // ---- waiting ----
 
-TEST(cuda_virtual_memory_setups, work_on_the_stream_has_ended_when_memory_is_unmapped) {
-  fake_device device{in_units()};
-  const gpu::stream work{device}, other{device};
-  gpu::virtual_memory space{work.get(), device};
-  const byte_range range = space.reserve(1, 4 * unit);
-  ASSERT_TRUE(space.commit(range));
-  const test::noting_work user{device, work, range}, elsewhere{device, other, range};
-  EXPECT_TRUE(space.decommit(units_of(range, 3, 1)));
-  EXPECT_TRUE(user.had_memory);
-  const test::noting_work late{device, work, units_of(range, 0, 3)};
-  EXPECT_FALSE(elsewhere.has_run) << "other streams are not waited for";
-  space.release(range);
-  EXPECT_TRUE(late.had_memory);
-  device.run_all();
-}
-
 TEST_F(cuda_virtual_memory, if_the_stream_cannot_be_waited_for_nothing_is_unmapped) {
   const byte_range range = space.reserve(1, 2 * unit);
   ASSERT_TRUE(space.commit(range));

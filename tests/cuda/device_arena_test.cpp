@@ -9,16 +9,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/pool/reuse_cache.hpp>
 
 #include "caught.hpp"
 #include "device_calls.hpp"

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
 #include <tidemark/cuda.hpp>
 
 #include "empty_capture.hpp"

@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 

@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 

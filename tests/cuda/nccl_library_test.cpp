@@ -29,20 +29,15 @@ TEST(nccl_library, returns_not_installed_from_every_call_where_it_cannot_be_load
   nccl_status now = nccl_status::timeout;
   void* handle = &block;
   gpu::nccl_window window = nullptr;
-  EXPECT_EQ(absent.allocate(100, block), nccl_status::not_installed);
-  EXPECT_EQ(absent.free(block), nccl_status::not_installed);
-  EXPECT_EQ(absent.device_of(nullptr, device), nccl_status::not_installed);
-  EXPECT_EQ(absent.progress(nullptr, now), nccl_status::not_installed);
-  EXPECT_EQ(absent.register_buffer(nullptr, {}, handle), nccl_status::not_installed);
-  EXPECT_EQ(absent.deregister_buffer(nullptr, handle), nccl_status::not_installed);
-  EXPECT_EQ(absent.register_window(nullptr, {}, gpu::nccl_window_flags::none, window),
-            nccl_status::not_installed);
-  EXPECT_EQ(absent.deregister_window(nullptr, window), nccl_status::not_installed);
-  EXPECT_EQ(block, 7u);
-  EXPECT_EQ(device, 7);
-  EXPECT_EQ(now, nccl_status::timeout);
-  EXPECT_EQ(handle, &block);
-  EXPECT_EQ(window, nullptr);
+  for (const nccl_status each :
+       {absent.allocate(100, block), absent.free(block), absent.device_of(nullptr, device),
+        absent.progress(nullptr, now), absent.register_buffer(nullptr, {}, handle),
+        absent.deregister_buffer(nullptr, handle),
+        absent.register_window(nullptr, {}, gpu::nccl_window_flags::none, window),
+        absent.deregister_window(nullptr, window)})
+    EXPECT_EQ(each, nccl_status::not_installed);
+  EXPECT_TRUE(block == 7 && device == 7 && now == nccl_status::timeout) << "nothing is set";
+  EXPECT_TRUE(handle == &block && window == nullptr);
 }
 
 // R.11
