@@ -4,6 +4,7 @@
     install BUILD PREFIX                              installs a build, and moves it to another folder afterwards
     run WORK SOURCE GENERATOR COMPILER TARGET EXPECTED [OPTION...]    builds and runs a program; options are CMake's
     run_first ...                                     the same in an empty folder, after building all that is built by default
+    build WORK SOURCE GENERATOR COMPILER TARGET [OPTION...]           configures in an empty folder, and builds a target
     refuse WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]         CMake must stop with this sentence
     warn WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]           CMake must go on, and say this sentence;
                                                                       several have | between them
@@ -76,6 +77,12 @@ def run_program(work, source, generator, compiler, target, expected, *options, b
 def run_first(work, *arguments):
     shutil.rmtree(work, ignore_errors=True)
     run_program(work, *arguments, built="all")
+
+
+def build_target(work, source, generator, compiler, target, *options):
+    shutil.rmtree(work, ignore_errors=True)
+    configure(work, source, generator, compiler, *options)
+    run("cmake", "--build", work, "--target", target, "--parallel", 2)
 
 
 def listen(stops, work, source, generator, compiler, message, *options):
@@ -206,7 +213,7 @@ def needs_exceptions(compiler, *include):
 
 
 how, *arguments = sys.argv[1:]
-cases = {"install": install, "run": run_program, "run_first": run_first, "refuse": lambda *all: listen(True, *all),
+cases = {"install": install, "run": run_program, "run_first": run_first, "build": build_target, "refuse": lambda *all: listen(True, *all),
          "warn": lambda *all: listen(False, *all), "lacks_objects": lacks_objects, "pkg_config": pkg_config, "debian": debian, "conan": conan,
          "needs_exceptions": needs_exceptions}
 cases[how](*arguments)

@@ -6,6 +6,9 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/tidemark.hpp>
+#ifdef WITH_PLANNER
+#include <tidemark/planner.hpp>
+#endif
 
 namespace {
 
@@ -29,6 +32,11 @@ bool reaches_this_threads_variables() {
 }  // namespace
 
 int main() {
+#ifdef WITH_PLANNER
+  const std::vector<tidemark::lifetime> blocks{{.lower = 0, .upper = 2, .size = 10},
+                                               {.lower = 1, .upper = 3, .size = 20}};
+  if (tidemark::planner::find_plan(blocks, {.alignment = 1}).height != 30) return 1;
+#endif
   tidemark::arena step{{.reserve = 64 * tidemark::MiB, .name = "step"}};
   tidemark::arena::scope scope{step};
   std::pmr::vector<std::pmr::string> v({"a string that is too long to be stored in place"}, &step);
