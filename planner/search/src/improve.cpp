@@ -40,8 +40,8 @@ void place_the_others(result& made, std::span<Block const> blocks, std::size_t a
 void take_turns(solver_context& context, bool exact) {
   // Of the first turn; each turn doubles them.
   constexpr std::uint64_t min_nodes = 512;
-  // A search that is not to be exact goes no further than this.
-  constexpr std::uint64_t max_inexact_nodes = std::uint64_t{1} << 14U;
+  // The longest turn of the search.
+  const std::uint64_t max_search_nodes = exact ? ~std::uint64_t{0} : std::uint64_t{1} << 14U;
   const endless_stage promotion =
       skyline_layout::pays(context.instance()) ? promote_high_ones(context) : endless_stage{};
   const endless_stage ejection = eject_high_ones(context);
@@ -57,11 +57,10 @@ void take_turns(solver_context& context, bool exact) {
     return context.best().height < before;
   };
   for (std::uint64_t nodes = min_nodes + context.instance().buffers.size() * 2; !context.done(); nodes *= 2) {
-    const bool has_search = exact || nodes <= max_inexact_nodes;
-    if (has_search && search_is_first) run(search, "search", nodes);
+    if (search_is_first && nodes <= max_search_nodes) run(search, "search", nodes);
     promotion_pays = run(promotion, "promotion", promotion_pays ? nodes * 4 : nodes);
     ejection_pays = run(ejection, "ejection", ejection_pays ? nodes * 2 : nodes / 2);
-    if (has_search && !search_is_first) run(search, "search", nodes);
+    if (!search_is_first && nodes <= max_search_nodes) run(search, "search", nodes);
   }
 }
 
