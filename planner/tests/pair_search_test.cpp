@@ -170,7 +170,7 @@ TEST(pair_search, keeps_the_steps_of_a_proof) {
 }
 
 // P.42
-TEST(pair_search, gives_up_after_so_many_cases) {
+TEST(pair_search, gives_up_after_max_cases) {
   std::size_t cut = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     searched search{some_blocks(seed, false)};

@@ -87,7 +87,7 @@ TEST(plan_seeds, overlapping_phases_with_gaps_fit_with_each) {
 
 // P.36
 TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
-  // No search comes to the bound of this one within so many nodes, and without the ladder it stays at 1.065.
+  // No search comes to the bound of this one within the limit of nodes, and without the ladder it stays at 1.065.
   const blocks step =
       hard_step({.shape = step_shape::overlapping, .buffers = 350, .has_gaps = true, .seed = 7});
   const planner::result made = planner::find_plan(step, search_of(0, 400'000, 0));

@@ -179,7 +179,7 @@ TEST(skyline_layout, over_the_fullest_section_holds_the_capacity_only) {
   EXPECT_EQ(nodes(), blocks.size());
 }
 
-/// Expects that it goes back, and takes so many times the steps that it takes without at most.
+/// Expects that it goes back, and takes at most `most` times the steps that it takes without.
 void expect_going_back_ends(std::vector<lifetime> const& blocks, std::size_t max_tried, std::uint64_t most) {
   layout_of tested{blocks};
   EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 0));

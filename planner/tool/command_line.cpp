@@ -125,17 +125,16 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
          "ends the search; fractions are fine (default: 1; none with --capacity or --node-limit)")
       ->type_name("SECONDS");
   std::size_t nodes = 0, seed = 0;
-  CLI::Option* const node_limit =
-      add_number(app, "--node-limit", nodes,
-                 "ends the search when it has placed so many blocks: always with the same plan");
+  CLI::Option* const node_limit = add_number(
+      app, "--node-limit", nodes, "ends the search when it has placed N blocks: always with the same plan");
   node_limit->type_name("N");
   add_number(
       app, "--alignment", command.options.alignment,
       "of every offset, beside that of its row (default: 1, as MiniMalloc reads such files; planned_arena\n"
       "has 256)")
       ->type_name("BYTES");
-  CLI::Option* const capacity = add_number(app, "--capacity", command.options.capacity,
-                                           "searches until the plan fits into so many bytes");
+  CLI::Option* const capacity =
+      add_number(app, "--capacity", command.options.capacity, "searches until the plan fits into BYTES");
   capacity->type_name("BYTES");
   add_number(app, "--seed", seed, "of the random choices of the search (default: 0)")->type_name("N");
   bool leaves_out_exact = false;

@@ -25,7 +25,7 @@ struct byte_unit {
 /// 12.3 ms
 [[nodiscard]] std::string duration_text(std::chrono::nanoseconds time);
 
-/// A number with so many decimals.
+/// A number with `decimals` decimals.
 [[nodiscard]] std::string decimal_text(double number, int decimals);
 
 }  // namespace tidemark::tools

@@ -77,7 +77,7 @@ struct outcome {
   std::string failed;  // the choices of the first program that fails
 };
 
-/// All programs of so many choices behind a first step of `first`, each run from its beginning.
+/// All programs of `length` choices behind a first step of `first`, each run from its beginning.
 outcome run_every_program(std::vector<std::size_t> const& first, std::size_t length) {
   outcome all;
   std::vector<std::size_t> choices(length, 0);

@@ -105,8 +105,8 @@ typedef struct tidemark_plan_options {
   uint64_t struct_size;   /**< sizeof(tidemark_plan_options) */
   uint64_t alignment;     /**< of every offset and of the height, besides the blocks' own; a power of two */
   uint64_t time_limit_ns; /**< ends the search then, or some milliseconds later; or TIDEMARK_PLAN_NO_LIMIT */
-  uint64_t node_limit;    /**< ends it when so many blocks were placed, too; or TIDEMARK_PLAN_NO_LIMIT */
-  /** A plan of at most so many bytes ends it; 0: one that cannot be lower. Where none fits, it goes on until
+  uint64_t node_limit;    /**< ends it after this many placed blocks, too; or TIDEMARK_PLAN_NO_LIMIT */
+  /** A plan of at most this many bytes ends it; 0: one that cannot be lower. Where none fits, it goes on until
    *  the plan is known to be the lowest, or to the limits: `on_progress` can end it when `proven_bound` is above the
    *  capacity. */
   uint64_t capacity;

@@ -118,7 +118,7 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
     fixed: where blocks must lie; None for one whose offset the plan chooses.
     time_limit: seconds, after which the search ends with the best plan so far; 1 unless another limit is given. 0 leaves
         the first order; math.inf is no limit.
-    node_limit: ends it when so many blocks were placed. Without a time limit the plan is then always the same.
+    node_limit: ends it when this many blocks were placed. Without a time limit the plan is then always the same.
     capacity: bytes; a plan that needs no more ends the search, which else has no time limit unless one is given. Where
         none fits, it goes on until the plan is known to be the lowest, which may be never: `progress` can raise when
         `proven_bound` is above the capacity.

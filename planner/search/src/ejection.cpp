@@ -79,7 +79,7 @@ class ejector {
     restore_weights();
   }
 
-  /// Goes on for about as long as it takes to place so many buffers in layouts that are made anew.
+  /// Goes on for about as long as it takes to place `nodes` buffers in layouts that are made anew.
   void eject(std::uint64_t nodes) {
     const std::uint64_t end = steps_ + nodes * node_steps;
     bool goes_on = true;

@@ -67,7 +67,7 @@ bool exact_search::may_visit(node const& at) {
          depth_ < max_depth;
 }
 
-/// Whether two that have the same sections would lie on each other in the wrong order.
+/// True if two buffers with the same sections would lie on each other in the wrong order.
 bool exact_search::stacked_wrongly(unplaced each) const {
   ranked const& shape = ranked_[each.rank];
   stack_top const& top = stack_tops_[shape.stack_group];
@@ -93,8 +93,8 @@ bool exact_search::section_holds_with(std::uint32_t section, std::uint32_t rank)
          lowest_[rank] + left_[section] <= height_;
 }
 
-/// Whether the section has one left that is low enough for all that is left in it. The one that was found
-/// last is tested first; mostly it still is.
+/// True if the section has an unplaced buffer that is low enough for all unplaced buffers in it. The buffer that was
+/// found last is tested first; mostly it still is low enough.
 bool exact_search::section_holds(std::uint32_t section, node const& at) {
   if (left_[section] == 0 || section_holds_with(section, witness_[section])) return true;
   for (std::size_t k = at.begin; k < at.end; ++k) {
@@ -105,7 +105,7 @@ bool exact_search::section_holds(std::uint32_t section, node const& at) {
   return false;
 }
 
-/// Whether all sections of a node hold. The one that failed last is tested first.
+/// True if all sections of a node hold. The section that failed last is tested first.
 bool exact_search::sections_hold(node const& at) {
   if (has_section(at.sections, suspect_) && !section_holds(suspect_, at)) return false;
   for (std::uint32_t section = at.sections.begin; section < at.sections.end; ++section) {
@@ -266,7 +266,7 @@ outcome exact_search::place(node const& at, unplaced next) {
 /// Solves what is left, as one part or several.
 outcome exact_search::solve_without(node const& at, node const& child, ranked const& placed) {
   ++depth_;
-  // What is at the edge of the node's sections is one part less, and no cut.
+  // Sections at the edge of the node's that become free are one part less, and no cut.
   bool splits = left_[at.sections.begin] == 0 || left_[at.sections.end - 1] == 0;
   for (std::uint32_t s = placed.lifespan.begin + 1; s < placed.lifespan.end; ++s)
     splits |= --crossing_[s] == 0;

@@ -15,8 +15,8 @@ namespace tidemark::planner::detail {
 
 /// Looks for layouts of a given height of buffers with lifetimes. `impossible` is proven.
 ///
-/// Of all layouts of the height the one is looked for that is least, comparing the offsets of the buffers in
-/// their order. So:
+/// The search looks for the least layout of the height, comparing the offsets of the buffers in their order. Each
+/// layout that it visits keeps two rules:
 ///  - each lies at 0, at its fixed offset or on another one;
 ///  - of buffers that are alike the first is lower, and so is the first of two that are live in the same
 ///    sections and lie on each other.
@@ -46,10 +46,10 @@ class exact_search {
 
   explicit exact_search(solver_context& context);
 
-  /// Visits at most so many nodes, and tries buffers in that order.
+  /// Visits at most `max_nodes` nodes, and tries buffers in the order `by`.
   outcome probe(way which, order const& by, offset_type height, std::uint64_t max_nodes);
 
-  /// Of the layout that was found.
+  /// The offsets of the layout that was found.
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
@@ -66,7 +66,7 @@ class exact_search {
     std::uint32_t rank = 0;
     friend auto operator<=>(unplaced const&, unplaced const&) = default;
   };
-  /// What is left of a node: a range of the stack, all in these sections, which are connected.
+  /// The unplaced buffers of a node: a range of the stack. All lie in `sections`, which are connected.
   struct node {
     std::size_t begin = 0;
     std::size_t end = 0;

@@ -30,7 +30,7 @@ class order_tree {
   using node_number = std::uint32_t;
   using leaf_numbers = std::span<leaf_number const>;
 
-  /// Where some leaves were, as is known once those that were beside them lie somewhere.
+  /// The place of removed leaves, which is known once the leaves that were beside them have places.
   struct place {
     std::vector<leaf_number> removed;  ///< in the order in which they lay, or backwards
     std::vector<leaf_number>
@@ -38,7 +38,7 @@ class order_tree {
     std::size_t before_n =
         0;  ///< the first of these lie before them in the order of `removed`, the others behind
   };
-  /// What there was at a time.
+  /// The state of the tree at a time, for `undo`.
   struct mark {
     std::size_t log = 0;
     std::size_t nodes = 0;
@@ -55,13 +55,13 @@ class order_tree {
   [[nodiscard]] std::optional<place> replace(leaf_numbers removed, leaf_numbers added,
                                              std::span<offset_type const> sizes);
 
-  /// Whether there are orders in which they lie beside each other. @pre some leaves of the tree
+  /// True if they lie beside each other in some order. @pre some leaves of the tree
   [[nodiscard]] bool can_replace(leaf_numbers removed) { return can_replace_below(count_removed(removed)); }
 
   /// Keeps the orders without a leaf. @pre it is not the only one
   void remove(leaf_number leaf);
 
-  /// Whether some order has the leaves with a number beside each other, but for those with lower numbers.
+  /// True if some order has the leaves with a number beside each other, but for leaves with lower numbers.
   /// @param numbers by leaf
   [[nodiscard]] bool can_gather(std::span<std::uint32_t const> numbers, std::uint32_t number) {
     gathered_.clear();
@@ -79,7 +79,7 @@ class order_tree {
   [[nodiscard]] mark now() const noexcept { return {log_.size(), nodes_.size(), freed_.size(), top_}; }
   /// @pre nothing was forgotten since
   void undo(mark to);
-  /// What was done cannot be undone any more, and takes no memory.
+  /// Makes all changes final: they cannot be undone any more, and take no memory.
   void forget();
 
   /// How many nodes were looked at since the last `restart`.
@@ -97,7 +97,7 @@ class order_tree {
     node_number parent = no_node;
     nodes children;
   };
-  /// Of the last replacement in which a node was around removed leaves.
+  /// Counts of the last replacement in which a node was around removed leaves.
   struct tally {
     std::uint32_t round = 0;
     std::uint32_t waiting_n = 0;  // children around removed leaves that were not looked at yet
@@ -105,12 +105,12 @@ class order_tree {
     std::uint32_t full_n = 0;     // children below which all are removed
     std::uint32_t partial_n = 0;  // children below which some are
   };
-  /// What a node at one side of the removed leaves comes apart into: from the outside in, and from the inside out.
+  /// The parts of a node at one side of the removed leaves: from the outside in, and from the inside out.
   struct side {
     nodes kept;
     nodes full;
   };
-  /// Where those that are gathered can lie among the leaves below a node that are not ignored.
+  /// The possible places of gathered leaves among the leaves below a node that are not ignored.
   enum class gathered : std::uint8_t { ignored, none, all, at_an_end, inside, apart };
 
   [[nodiscard]] node_number new_node(kind is);

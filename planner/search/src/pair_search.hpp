@@ -39,9 +39,9 @@ class relation {
 
 /// Looks for layouts of a given height by pairs: which of two buffers in conflict is the lower one.
 ///
-/// A case says so of some pairs. What follows from it is found by rules, until they contradict each other or
-/// nothing changes. Then the case is split in two, at the pair that has the least room. Where no pair is left,
-/// each buffer as low as it can be is a layout.
+/// A case has decided some pairs. Rules find its consequences, until two contradict each other or nothing
+/// changes. Then the case is split in two, at the pair that has the least room. If no pair is left, each buffer as
+/// low as it can be is a layout.
 ///
 /// For lifetimes, whether fixed and aligned or not, of few buffers: a case takes n^2 bits, and the rules
 /// O(k^2) steps for each section of k buffers in which something changed, each time that it did.
@@ -62,14 +62,14 @@ class pair_search {
     return !instance.graph && instance.buffers.size() <= max_buffers;
   }
 
-  /// Looks at so many cases at most; they are the nodes of the context. Where a limit of the context ends it,
-  /// the answer is `unknown`.
+  /// Looks at `max_cases` cases at most; they are the nodes of the context. The answer is `unknown` if a limit of
+  /// the context ends it.
   /// @param proof null, or gets the steps of the search: if the answer is `impossible`, why it is. The search
   ///   ends with `unknown` when it has 2^21 steps
   /// @pre `is_for` the problem
   outcome probe(offset_type height, std::uint64_t max_cases, std::vector<step>* proof = nullptr);
 
-  /// Of the layout that was found.
+  /// The offsets of the layout that was found.
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
@@ -82,7 +82,7 @@ class pair_search {
   /// A key of a buffer and its number: buffers by their keys, the largest first.
   using ranking = std::vector<std::pair<offset_type, std::uint32_t>>;
 
-  /// What is known.
+  /// The facts that are known in a case.
   ///
   /// head + size + tail <= height for each buffer, head is a multiple of its alignment, and so is
   /// height - tail - size.
@@ -95,7 +95,7 @@ class pair_search {
     known_case known;
     std::optional<step> added;  // the last pair, from which nothing was followed yet; none: of the first case
   };
-  /// What some buffers that lie on each other take at least, of those at multiples of an alignment or more.
+  /// The least bytes that buffers on each other take, of those at multiples of an alignment or more.
   class pile {
    public:
     explicit pile(offset_type align) : align_{align} {}

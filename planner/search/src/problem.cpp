@@ -83,7 +83,7 @@ void find_sections(problem& instance) {
   instance.section_count = static_cast<std::uint32_t>(loads.size());
 }
 
-/// How much the buffers that are aligned to so much or more take at the moment when it is most: all of them but the
+/// How much the buffers that are aligned to `align` or more take at the moment when it is most: all of them but the
 /// highest up to the next multiple of it.
 offset_type padded_load(problem const& instance, offset_type align) {
   const auto padded = [&](buffer const& each) { return align_up(each.size, align); };

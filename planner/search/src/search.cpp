@@ -62,7 +62,7 @@ class prober {
   static constexpr std::size_t max_rising_buffers = 128;
   static constexpr std::size_t rising_orders = 3;  // that begin with the load
   static constexpr unsigned shuffles = 4, rungs = 4;
-  // A case of pairs takes about as long as placing so many.
+  // A case of pairs takes about as long as placing this many buffers.
   static constexpr std::uint64_t buffers_of_a_case = 16;
 
   /// By pairs: half way to the target, and just below the best, which is what a proof needs.

@@ -22,7 +22,7 @@ constexpr std::uint64_t raises_per_step = 2;        // mostly it is fewer
 
 // A decision that was taken back was no more than 102 before the last one, in the steps that were measured.
 constexpr std::size_t max_decisions = 1024;
-// Once it got so many decisions farther, the limit was held.
+// The limit was held once it got this many decisions farther.
 constexpr std::uint32_t farther = 50;
 
 }  // namespace

@@ -15,10 +15,10 @@
 namespace tidemark::planner::detail {
 namespace {
 
-/// Of the offset that is a multiple of all alignments, 0.
+/// The alignment of offset 0, which is a multiple of all alignments.
 constexpr std::uint8_t max_align_bits = 64;
 
-/// Of the largest power of two that divides an offset.
+/// The exponent of the largest power of two that divides an offset.
 std::uint8_t bits_of(offset_type offset) { return static_cast<std::uint8_t>(std::countr_zero(offset)); }
 
 /// Each buffer within the sections is over all of these: there are none.
@@ -209,7 +209,7 @@ void skyline_layout::remove(std::uint32_t rank, offset_type wakes_at) {
   if (over_fullest_) use_up_one(past_.steps_left);
 }
 
-/// What waits for the level can be next.
+/// Buffers that wait for the level can be next.
 void skyline_layout::wake(offset_type level) {
   for (; !waiting_.empty(); waiting_.pop()) {
     const auto [wakes_at, rank] = waiting_.top();
@@ -222,8 +222,8 @@ void skyline_layout::wake(offset_type level) {
   }
 }
 
-/// Where a plateau is raised over a fixed buffer, bytes are counted as waste that are part of the load. All of
-/// them are taken out at once, so that it never seems too much.
+/// Counts bytes of the load as waste when a plateau is raised over a fixed buffer. All of these bytes are taken out at
+/// once, so that the waste never seems too large.
 void skyline_layout::take_out_fixed_below(offset_type level) {
   for (; fixed_passed_ < fixed_by_offset_.size(); ++fixed_passed_) {
     buffer const& passed = instance_->buffers[fixed_by_offset_[fixed_passed_]];
@@ -253,8 +253,8 @@ offset_type skyline_layout::room_at(offset_type level) const {
 }
 
 /// The rank of the next buffer on a plateau. Over the fullest section padding is taken into account: were what is
-/// aligned further to wait for its level, most of it would come last. Where none can lie over that section, bytes are
-/// wasted there in any case.
+/// aligned further to wait for its level, most of it would come last. If no buffer can lie over the fullest
+/// section, bytes are wasted there in any case.
 std::uint32_t skyline_layout::next_on(section_range sections, offset_type level) {
   const offset_type room = room_at(level);
   if (over_fullest_) {
@@ -290,8 +290,8 @@ void skyline_layout::search(std::size_t node, query const& asked) {
   search(earlier ^ 1U, asked);
 }
 
-/// Of those that have all their sections within `sections`, are no larger than the room, and were not tried: the least
-/// alignment. None: that of 0.
+/// The least alignment of the buffers that have all their sections within `sections`, are no larger than the room, and
+/// were not tried; that of 0 if there is no such buffer.
 std::uint8_t skyline_layout::least_align_bits(section_range sections, offset_type room) {
   std::uint8_t least = max_align_bits;
   while (least != 0) {

@@ -50,7 +50,7 @@ class solver_context {
     if (nodes_ < options_->node_limit && steps_ < next_check_steps_) return true;
     return check_limits();
   }
-  /// Counts a block that was placed in so many steps. @return as `count_steps` does.
+  /// Counts a block that was placed in `steps` steps. @return as `count_steps` does.
   [[nodiscard]] bool count_node(std::uint64_t steps) {
     ++nodes_;
     return count_steps(steps + node_steps);
@@ -68,8 +68,8 @@ class solver_context {
  private:
   using clock = problem::clock;
 
-  // The clock is read after so many steps, mostly some tens of microseconds. A node may take as many as
-  // there are blocks, and counts for so many more.
+  // The clock is read after this many steps, mostly some tens of microseconds. A node may take as many steps
+  // as there are blocks, and counts as these.
   static constexpr std::uint64_t check_steps = 1U << 14U;
   static constexpr std::uint64_t node_steps = check_steps / 256;
 

@@ -18,7 +18,7 @@ void place_along_time(solver_context& context);
 /// Places the buffers in a few orders, each in the lowest gap. Does nothing for a graph, or for very many buffers.
 void place_in_orders(solver_context& context);
 
-/// A stage that can go on without end: it returns when it has placed so many buffers, or when the search is
+/// A stage that can go on without end: it returns when it has placed the given number of buffers, or when the search is
 /// done. Empty: the problem is too large for it.
 using endless_stage = std::function<void(std::uint64_t max_nodes)>;
 

@@ -47,7 +47,7 @@ class time_search {
     return is_for(instance) && instance.buffers.size() <= 2048;
   }
 
-  /// Visits at most so many moments. @return never `impossible` @pre `goes_back` for the problem
+  /// Visits at most `max_nodes` moments. @return never `impossible` @pre `goes_back` for the problem
   outcome probe(offset_type height, std::uint64_t max_nodes);
 
   /// Goes over the moments once, and gives up where what is born fits into what just died in no way that is tried.
@@ -81,7 +81,7 @@ class time_search {
   struct exchange {
     leaves gaps;
     order births;
-    offset_type part = 0;  // of the last of the gaps only so many bytes; 0: all
+    offset_type part = 0;  // bytes that are taken of the last of the gaps; 0: all
   };
   /// A way to place what is born at a moment: mostly one exchange.
   using choice = std::vector<exchange>;

@@ -32,7 +32,7 @@ struct hard_step_options {
   std::uint64_t moments = 4096;  ///< many, where no two cuts are to be at one moment
 };
 
-/// A hard step of 1,024 units fits into so many bytes, and has so many live at some moment.
+/// A hard step of 1,024 units fits into this many bytes, and has as many live at some moment.
 inline constexpr std::size_t hard_step_capacity = 1 * MiB;
 
 namespace hard_step_detail {

@@ -28,7 +28,7 @@ constexpr std::size_t requests_ahead = 4, max_doublings = 5;
 constexpr std::uint64_t min_requests_per_miss = 8;
 // A step follows no plan from this many requests on that resemble none of the plan, if they are more than
 // half.
-constexpr std::uint64_t strangers_to_give_up = 4;
+constexpr std::uint64_t unknown_requests_to_give_up = 4;
 // Steps are compared with the plan if they have at most this many requests more or less.
 constexpr std::size_t max_difference = 256;
 // A request that the plan does not have is planned if such a step comes again within this many steps.
@@ -190,8 +190,8 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   ++fallback_allocations_;
   fallback_bytes_ += bytes;
   if (kind_->plan != nullptr) ++misses_;
-  if (server_ == server::plan && step_strangers_ >= strangers_to_give_up &&
-      2 * step_strangers_ > now_ - begin_) {
+  if (server_ == server::plan && step_unknown_ >= unknown_requests_to_give_up &&
+      2 * step_unknown_ > now_ - begin_) {
     server_ = server::given_up;
     region_.keep_only(used_bytes_end());  // the fallback needs it
     update_fast_path();
@@ -207,7 +207,7 @@ void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t&
   if (found == no_request) {
     found = plan_->cursor();
     if (displaced || misses_in_a_row_ != 0 || !plan_->fits(found, bytes, align)) {
-      ++step_strangers_;
+      ++step_unknown_;
       // An extra request, or the next one in another size: the following requests show which.
       ++misses_in_a_row_;
       update_fast_path();
@@ -313,7 +313,7 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
   if (!is_recorded_) --kind_->rest_steps;
   is_refused_ = has_missing_slots_ = false;
   misses_in_a_row_ = 0;
-  step_strangers_ = step_conflicts_ = step_fallback_ = 0;
+  step_unknown_ = step_conflicts_ = step_fallback_ = 0;
   if (foreign_.live() != 0) foreign_.find_in_way_of(*plan_);
   server_ = server::fallback;
   if (kind_->plan != nullptr)

@@ -125,7 +125,7 @@ class planned_core {
   bool has_missing_slots_ = false;     // a request of this step found all of its slots taken by earlier steps
   bool has_warned_ = false;            // that there is no range
   std::size_t misses_in_a_row_ = 0;    // of this step, now
-  std::uint64_t step_strangers_ = 0;   // requests of this step that resemble none of the plan's next
+  std::uint64_t step_unknown_ = 0;     // requests of this step that resemble none of the plan's next
   std::uint64_t step_conflicts_ = 0;   // requests of this step whose bytes had another block
   std::uint64_t step_fallback_ = 0;    // requests of this step to the fallback
   request_time begin_ = 0;             // of the step
