@@ -340,18 +340,5 @@ TEST(upstream_memory, chunks_double_one_by_one_whatever_size_a_large_request_mad
   EXPECT_EQ(upstream.outstanding, 4 * KiB + 1 * MiB + 16 * KiB);
 }
 
-TEST(upstream_memory, chunks_that_come_and_go_do_not_grow_without_end) {
-  test::recording_resource upstream;
-  upstream_arena a{&upstream};
-  (void)a.allocate(100);
-  for (int i = 0; i < 100; ++i) {
-    const arena_mark mark = a.mark();
-    (void)a.allocate(4 * KiB);
-    a.rewind(mark);
-    (void)a.trim();
-  }
-  EXPECT_EQ(upstream.largest, 8 * KiB);
-}
-
 }  // namespace
 }  // namespace tidemark

@@ -346,6 +346,26 @@ TEST(registered_memory, warns_of_lost_memory_after_the_lock_of_a_shared_arena) {
   team.check_invariants();
 }
 
+#if defined(__GLIBC__)
+TEST(registered_memory, reports_a_registrar_that_allocates_from_its_shared_arena) {
+  using called_memory = registered_memory<virtual_memory, obeying_registrar>;
+  test::violation_recorder violations;
+  obeying_registrar::orders orders;
+  basic_shared_arena<called_memory> team{called_memory{virtual_memory{}, obeying_registrar{&orders}},
+                                         arena_options{.reserve = 1 * MiB}};
+  int calls = 0;
+  orders.on_commit = [&] {
+    if (++calls == 1) EXPECT_THROW((void)team.allocate(2 * MiB), std::system_error);
+  };
+  (void)team.allocate(2 * MiB);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(violations.count(violation_kind::reentry), 1u);
+  (void)team.allocate(2 * MiB);
+  EXPECT_EQ(calls, 2);
+  team.check_invariants();
+}
+#endif
+
 // R.3
 TEST(registered_memory, registers_a_whole_plan_once) {
   recording_os os;

@@ -571,22 +571,6 @@ TEST_F(handlers, use_the_capture_switch_that_reports) {
   (void)memory.unfreeze();
 }
 
-TEST_F(handlers, use_the_capture_switch_that_reports_a_block_deallocated_twice) {
-  capture_switch memory{
-      {.without_arena = frozen_policy::forward, .upstream = std::pmr::new_delete_resource()}};
-  memory.freeze();
-  void* const block = memory.allocate(64);
-  memory.deallocate(block, 64);
-  const auto handle = [&] {
-    std::thread{[&] {
-      allocate_three_sizes(memory);
-      (void)memory.stats();
-    }}.join();
-  };
-  EXPECT_EQ(reports(handle, [&] { memory.deallocate(block, 64); }), 1);
-  (void)memory.unfreeze();
-}
-
 TEST_F(handlers, use_the_epoch_resource_that_reports) {
   if (check_level < 2) GTEST_SKIP() << "level 2 finds it";
   epoch_resource memory;

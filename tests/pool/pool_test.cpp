@@ -281,27 +281,6 @@ TEST(pool, of_large_blocks_over_the_limit_the_least_that_is_enough_is_returned) 
   memory.check_invariants();
 }
 
-TEST(pool, trim_returns_the_least_large_block_that_is_enough) {
-  recording_resource upstream;
-  pool memory{nine_filled_classes(), &upstream};
-  const std::size_t outstanding = upstream.outstanding;
-  void* const a = memory.allocate(40'000);
-  void* const b = memory.allocate(1'000'000);
-  memory.deallocate(b, 1'000'000);
-  memory.deallocate(a, 40'000);
-  const std::size_t all_bytes = memory.stats().cached_bytes;
-  const std::size_t small_bytes = memory.trim(all_bytes - 1);
-  EXPECT_GE(small_bytes, 40'000u);
-  EXPECT_LT(small_bytes, 40'100u);
-  EXPECT_EQ(memory.stats().cached_bytes, all_bytes - small_bytes);
-  EXPECT_EQ(memory.trim(277'504u), all_bytes - small_bytes - 277'504u);
-  EXPECT_EQ(upstream.outstanding, outstanding);
-  memory.deallocate(memory.allocate(40'000), 40'000);
-  memory.clear();
-  EXPECT_EQ(memory.stats().held_bytes, 0u);
-  memory.check_invariants();
-}
-
 // S2.5
 TEST(pool, what_a_live_block_keeps_from_going_back_is_set_aside_and_used_before_the_upstream_is_called) {
   recording_resource upstream;
@@ -554,6 +533,19 @@ TEST(pool, trim_gives_cached_memory_back_down_to_its_target) {
   memory.trim();
   EXPECT_EQ(memory.stats().cached_bytes, 0u);
   EXPECT_EQ(memory.stats().held_bytes, 0u);
+  memory.check_invariants();
+}
+
+// S2.10
+TEST(pool, never_caches_more_than_it_may) {
+  recording_resource upstream;
+  pool memory{nine_classes(100'000), &upstream};
+  blocks live{memory, 20'000, 64};
+  EXPECT_GT(upstream.outstanding, 1'280'000u);
+  live.free_all();
+  EXPECT_LE(memory.stats().cached_bytes, 100'000u);
+  EXPECT_LE(memory.stats().peak_cached_bytes, 100'000u);
+  EXPECT_LT(upstream.outstanding, 150'000u) << "the rest really went back";
   memory.check_invariants();
 }
 
