@@ -577,25 +577,5 @@ TEST_F(cuda_import, moving_takes_the_mapping_along_and_assigning_frees_its_own) 
   EXPECT_EQ(machine.mapped_bytes(), 41 * unit);
 }
 
-// ---- the fake itself --------------------------------------------------------------------------------------
-
-/// One unit of memory that can be exported, or not.
-struct fake_sharing : ::testing::Test {
-  gpu::physical_handle created(handle_type as) {
-    gpu::physical_handle handle = 0;
-    EXPECT_EQ(machine.create({0, as}, unit, handle), status::success);
-    return handle;
-  }
-
-  void close_descriptor() const {
-    if (shared.type != handle_type::file_descriptor) return;
-    EXPECT_EQ(::close(shared.file_descriptor), 0);
-  }
-
-  fake_device machine{devices(2)};
-  gpu::shareable_handle shared;
-  gpu::physical_handle imported = 0;
-};
-
 }  // namespace
 }  // namespace tidemark

@@ -44,16 +44,6 @@ constexpr std::size_t heap_unit = 2 * MiB;
 
 // ---- classes ----------------------------------------------------------------------------------------------
 
-TEST(device_classes, are_multiples_of_256_and_from_2_kib_on_four_for_each_power_of_two) {
-  std::vector<std::size_t> sizes;
-  for (std::size_t bytes = 256; bytes <= 2 * KiB; bytes += 256) sizes.push_back(bytes);
-  for (std::size_t power = 2 * KiB; power < classes::max_bytes; power *= 2) {
-    for (std::size_t step = 1; step <= 4; ++step) sizes.push_back(power + step * power / 4);
-  }
-  ASSERT_EQ(sizes.size(), gpu::detail::device_class_count);
-  for (std::size_t i = 0; i < sizes.size(); ++i) EXPECT_EQ(classes::bytes(i), sizes[i]);
-}
-
 TEST(device_classes, a_request_gets_the_least_class_that_is_large_enough) {
   EXPECT_EQ(classes::index_of(0), 0u);
   std::size_t last = 0;

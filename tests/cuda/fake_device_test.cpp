@@ -217,6 +217,7 @@ const refused_call refused_memory_calls[] = {
     {"export memory that was made for no export",
      [](auto& w) { return w.device.export_handle(w.handle, gpu::handle_type::fabric, w.shared); },
      wrong_value},
+    {"make no device current", [](auto& w) { return w.device.make_current(1); }, status::invalid_device},
     {"release an unknown handle", [](auto& w) { return w.device.release(77); }, wrong_value},
     {"release twice", [](auto& w) { return w.device.release(w.released); }, wrong_value},
     {"map a part of a handle", [](auto& w) { return w.device.map(w.part(5, 1), w.handle); }, wrong_value},
@@ -554,21 +555,6 @@ TEST_F(fake_stream, work_runs_only_when_the_test_runs_it_and_in_order) {
   EXPECT_EQ(order, (std::vector{1, 2, 3}));
 }
 
-TEST_F(fake_stream, its_work_and_its_events_outlive_it) {
-  int runs = 0;
-  gpu::event point{device};
-  {
-    const gpu::stream queue{device};
-    EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-    point.record(queue);
-  }
-  EXPECT_EQ(runs, 0);
-  EXPECT_EQ(device.query(point), status::not_ready);
-  EXPECT_EQ(device.synchronize(), status::success);
-  EXPECT_EQ(runs, 1);
-  EXPECT_EQ(device.query(point), status::success);
-}
-
 TEST_F(fake_stream, a_function_of_the_host_runs_without_the_lock_and_must_not_call_the_driver) {
   struct seen {
     fake_device& device;
@@ -589,26 +575,6 @@ TEST_F(fake_stream, a_function_of_the_host_runs_without_the_lock_and_must_not_ca
 }
 
 // ---- captures ----
-
-TEST_F(fake_capture, work_becomes_nodes_and_does_not_run) {
-  int runs = 0;
-  const gpu::stream queue{device};
-  bool capturing = true;
-  EXPECT_EQ(device.is_capturing(queue, capturing), status::success);
-  EXPECT_FALSE(capturing);
-  const gpu::graph_handle graph = captured(queue, [&] {
-    EXPECT_EQ(device.is_capturing(queue, capturing), status::success);
-    EXPECT_TRUE(capturing);
-    EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-    EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::success);
-  });
-  EXPECT_EQ(device.is_capturing(queue, capturing), status::success);
-  EXPECT_FALSE(capturing);
-  queue.synchronize();
-  EXPECT_EQ(runs, 0);
-  EXPECT_EQ(nodes(graph), 2u);
-  destroy(graph);
-}
 
 /// What calls are made with.
 struct call_site {
@@ -694,12 +660,10 @@ void expect_refusals(std::vector<test::fake_refusal> const& table) {
             EXPECT_EQ(device.exchange_capture_mode(exchanged), status::success);
           };
           here ? make() : in_another_thread(make);
-          const auto which = [&] {
-            return name + " " + std::to_string(static_cast<int>(mode)) +
-                   std::to_string(static_cast<int>(own)) + (here ? " own" : " other");
-          };
-          EXPECT_EQ(first == status::capture_unsupported, refused) << which();
-          EXPECT_EQ(second == status::capture_invalidated, refused) << which();
+          SCOPED_TRACE(::testing::Message()
+                       << name << static_cast<int>(mode) << static_cast<int>(own) << here);
+          EXPECT_EQ(first == status::capture_unsupported, refused);
+          EXPECT_EQ(second == status::capture_invalidated, refused);
           EXPECT_EQ(device.end_capture(queue, graph),
                     refused ? status::capture_invalidated : status::success);
           if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
@@ -864,25 +828,6 @@ TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
   destroy(executable);
   destroy(graph);
   EXPECT_EQ(device.destroy_pool(from), status::success);
-}
-
-// ---- devices ----
-
-TEST(fake_devices, each_thread_has_its_own_current_one) {
-  fake_device device{{.devices = 3}};
-  int count = 0;
-  gpu::device_number now = 9;
-  EXPECT_EQ(device.device_count(count), status::success);
-  EXPECT_EQ(count, 3);
-  EXPECT_EQ(device.make_current(3), status::invalid_device);
-  EXPECT_EQ(device.make_current(-1), status::invalid_device);
-  EXPECT_EQ(device.make_current(2), status::success);
-  EXPECT_EQ(device.current_device(now), status::success);
-  EXPECT_EQ(now, 2);
-  in_another_thread([&] {
-    EXPECT_EQ(device.current_device(now), status::success);
-    EXPECT_EQ(now, 0);
-  });
 }
 
 // ---- counts and failures ----

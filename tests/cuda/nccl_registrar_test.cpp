@@ -180,53 +180,52 @@ TYPED_TEST(nccl_range_of, leaves_registrations_to_a_driver_that_shuts_down) {
   this->nccl_.forget_registrations();
 }
 
-// R.12
-TEST(nccl_registrar, has_nothing_to_deregister_where_the_environment_turns_it_off) {
+/// A registrar of buffers, whose NCCL a test may change.
+struct fake_nccl_of_a_stream : testing::Test {
+  /// Whether the fake fails the test in `body` with these words.
+  static bool is_found(char const* words, std::function<void()> const& body) {
+    return test::failures_of(body).find(words) != std::string::npos;
+  }
+
   fake_device device;
-  const gpu::stream stream{device};
+  gpu::stream stream{device};
   fake_nccl nccl{device};
-  nccl.registers_buffers = false;
+  nccl_communicator communicator = nccl.communicator(stream);
   nccl_memory memory{{.stream = stream}, nccl, device};
-  nccl_registrar registrar{nccl.communicator(stream), stream, nccl, device};
-  const byte_range range = memory.reserve(1, 1 * MiB);
+  nccl_registrar registrar{communicator, stream, nccl, device};
+  byte_range range = memory.reserve(1, 1 * MiB);
+};
+
+// R.12
+TEST_F(fake_nccl_of_a_stream, has_nothing_to_deregister_where_the_environment_turns_it_off) {
+  nccl.registers_buffers = false;
   EXPECT_TRUE(registrar.on_commit(range));
   EXPECT_TRUE(registrar.on_decommit(range));
   EXPECT_EQ(nccl.count("ncclCommDeregister"), 0u);
 }
 
 // R.12
-TEST(nccl_window_registrar, refuses_memory_for_which_nccl_makes_no_window) {
-  fake_device device;
-  const gpu::stream stream{device};
-  fake_nccl nccl{device};
+TEST_F(fake_nccl_of_a_stream, has_no_window_for_some_memory) {
   nccl.has_windows = false;
-  nccl_memory memory{{.stream = stream}, nccl, device};
-  nccl_window_registrar registrar{nccl.communicator(stream), stream, nccl, device};
-  const byte_range range = memory.reserve(1, 1 * MiB);
-  EXPECT_FALSE(registrar.on_commit(range));
-  EXPECT_STREQ(registrar.refusal(),
+  nccl_window_registrar windows{communicator, stream, nccl, device};
+  EXPECT_FALSE(windows.on_commit(range));
+  EXPECT_STREQ(windows.refusal(),
                "NCCL made no window: it has none on this machine, NCCL_WIN_ENABLE is 0, or a group of calls "
                "is open");
-  EXPECT_EQ(registrar.window_of(range.data()), nccl_window_position{});
+  EXPECT_EQ(windows.window_of(range.data()), nccl_window_position{});
 }
 
-TEST(nccl_window_registrar, passes_its_flags_on) {
+TEST_F(fake_nccl_of_a_stream, is_passed_the_flags_of_windows) {
   using gpu::nccl_window_flags;
-  fake_device device;
-  const gpu::stream stream{device};
-  fake_nccl nccl{device};
-  const nccl_communicator communicator = nccl.communicator(stream);
-  nccl_memory memory{{.stream = stream}, nccl, device};
-  const byte_range range = memory.reserve(1, 1 * MiB);
-  nccl_window_registrar symmetric{communicator, stream, nccl, device};
-  ASSERT_TRUE(symmetric.on_commit(range));
-  EXPECT_EQ(nccl.last_flags(), nccl_window_flags::symmetric);
-  ASSERT_TRUE(symmetric.on_decommit(range));
   constexpr auto both = nccl_window_flags::symmetric_strict_ordering;
+  nccl_window_registrar symmetric{communicator, stream, nccl, device};
   nccl_window_registrar ordered{communicator, stream, both, nccl, device};
-  ASSERT_TRUE(ordered.on_commit(range));
-  EXPECT_EQ(nccl.last_flags(), both);
-  ASSERT_TRUE(ordered.on_decommit(range));
+  for (auto const& [windows, flags] :
+       {std::pair{&symmetric, nccl_window_flags::symmetric}, {&ordered, both}}) {
+    ASSERT_TRUE(windows->on_commit(range));
+    EXPECT_EQ(nccl.last_flags(), flags);
+    ASSERT_TRUE(windows->on_decommit(range));
+  }
 }
 
 // ---- arenas
@@ -425,21 +424,6 @@ TEST_F(nccl_ranks, fail_the_test_where_their_windows_differ) {
 }
 
 // ---- the fake itself
-
-struct fake_nccl_of_a_stream : testing::Test {
-  /// Whether the fake fails the test in `body` with these words.
-  static bool is_found(char const* words, std::function<void()> const& body) {
-    return test::failures_of(body).find(words) != std::string::npos;
-  }
-
-  fake_device device;
-  gpu::stream stream{device};
-  fake_nccl nccl{device};
-  nccl_communicator communicator = nccl.communicator(stream);
-  nccl_memory memory{{.stream = stream}, nccl, device};
-  nccl_registrar registrar{communicator, stream, nccl, device};
-  byte_range range = memory.reserve(1, 1 * MiB);
-};
 
 TEST_F(fake_nccl_of_a_stream, finds_memory_that_is_registered_twice_or_is_not_there) {
   const byte_range inside{range.begin + 4096, 4096};
