@@ -612,5 +612,18 @@ TEST(device_cache_threads, lose_nothing_and_never_share_a_block) {
   EXPECT_EQ(device.outstanding, 0u);
 }
 
+// S1.34
+TEST_F(device_cache_test, copies_of_an_allocator_see_the_same_blocks_and_counts) {
+  device_cache cache{{.stream = stream}, device};
+  std::pmr::polymorphic_allocator<float> one{&cache};
+  const std::pmr::polymorphic_allocator<double> rebound{one};
+  float* const block = one.allocate(1000);
+  std::pmr::polymorphic_allocator<float>{rebound}.deallocate(block, 1000);
+  EXPECT_EQ(cache.stats().cached_bytes, 4000u);
+  EXPECT_EQ(cache.allocate(4000), block);
+  EXPECT_TRUE(one == rebound);
+  cache.deallocate(block, 4000);
+}
+
 }  // namespace
 }  // namespace tidemark
