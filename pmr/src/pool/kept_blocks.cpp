@@ -81,7 +81,7 @@ bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_
     add_ready(record, leaving);
   } else {
     record.fence = std::move(fence);
-    record.order = order != nullptr ? order : &record;
+    record.order = order;
     pending_.push_back(record);
     of_size->pending.push_back(record);
     pending_bytes_ += bytes;

@@ -32,7 +32,7 @@ struct kept_block {
   std::size_t bytes = 0;              // as requested
   std::size_t align = 0;              // as requested
   reuse_fence fence;                  // empty: ready
-  void const* order = nullptr;        // the fence's, or this record's address: then it is in no other's order
+  void const* order = nullptr;        // the fence's, which is queried once
   bool is_queried = false;            // a thread asks the fence, without the lock: the block stays
   blocks_of_size* of_size = nullptr;  // of its size and alignment; may be gone once the block has left it
   links in_all;                       // pending, leaving or spare
@@ -61,6 +61,12 @@ class kept_list {
     (around.next != nullptr ? (around.next->*Links).previous : back_) = around.previous;
     --size_;
   }
+  /// The first becomes the last. @pre not empty.
+  void rotate() noexcept {
+    kept_block& first = *front_;
+    remove(first);
+    push_back(first);
+  }
   /// Takes over all of `other`, behind its own.
   void append(kept_list& other) noexcept {
     if (other.empty()) return;
@@ -82,18 +88,18 @@ using kept_chain = kept_list<&kept_block::in_all>;
 
 /// How many more fences one call may query, so that it queries none twice.
 struct pending_looks {
-  std::size_t fences;
-  std::size_t queues;  // whose first fence was not found to be not done
+  std::size_t in_all;     // fences
+  std::size_t of_queues;  // queues whose first fence was not found to be not done
+  std::size_t of_others;  // fences without an order
 };
 
-/// Blocks behind fences: a queue for each order of fences, of which only the first is queried. A fence without
-/// an order has a queue of its own. Queues are queried in turn.
+/// Blocks behind fences: a queue for each order of fences, of which only the first is queried, and a list of
+/// those without an order, which take turns. Queues and list are queried alternately.
 ///
-/// Invariants: no queue is empty; no two have one order; a block is in the queue of its order; `size() == sum
-/// over queues`.
+/// Invariants: no queue is empty; no two have one order; a block in a queue has a fence of that order, one in
+/// the list has a fence without; `size() == sum over all`.
 ///
-/// Complexity: O(queues) to add and to remove a block: the streams that have blocks here, which are few, and
-/// the fences without an order.
+/// Complexity: O(queues) to add and to remove a block, which are the streams that have blocks here: few.
 template <kept_block::links kept_block::* Links>
 class pending_blocks {
  public:
@@ -109,7 +115,8 @@ class pending_blocks {
   /// @pre there is room for it.
   void push_back(kept_block& block) noexcept {
     ++size_;
-    auto found = std::ranges::find(queues_, block.order, &queue::order);
+    if (block.order == nullptr) return others_.push_back(block);
+    auto found = find(block.order);
     if (found == queues_.end())
       found = queues_.insert(queues_.end(), queue{.order = block.order, .blocks = {}});
     found->blocks.push_back(block);
@@ -117,7 +124,8 @@ class pending_blocks {
   /// @pre it is here, with its fence.
   void remove(kept_block& block) noexcept {
     --size_;
-    const auto found = std::ranges::find(queues_, block.order, &queue::order);
+    if (block.order == nullptr) return others_.remove(block);
+    const auto found = find(block.order);
     found->blocks.remove(block);
     if (!found->blocks.empty()) return;
     const auto index = static_cast<std::size_t>(found - queues_.begin());
@@ -126,29 +134,44 @@ class pending_blocks {
     if (turn_ == queues_.size()) turn_ = 0;
   }
 
-  /// For one call that queries this many fences at most.
-  [[nodiscard]] pending_looks looks(std::size_t at_most) const noexcept { return {at_most, queues_.size()}; }
+  /// For one call that queries so many fences at most.
+  [[nodiscard]] pending_looks looks(std::size_t at_most) const noexcept {
+    return {.in_all = at_most, .of_queues = queues_.size(), .of_others = others_.size()};
+  }
   /// The next block whose fence is to be asked, marked as queried; null if `left` allows no more queries.
   /// Other fences each time. The caller asks the fence without a lock and calls `end_query`.
   [[nodiscard]] kept_block* begin_query(pending_looks& left) noexcept {
-    // Other threads may have emptied queues since the last query.
-    for (; left.fences > 0 && left.queues > 0 && !queues_.empty(); --left.queues) {
-      kept_block& first = *queues_[turn_].blocks.front();
-      if (!first.is_queried) {
-        --left.fences;
-        first.is_queried = true;
-        return &first;
+    while (left.in_all > 0 && (left.of_queues > 0 || left.of_others > 0)) {
+      --left.in_all;
+      is_turn_of_queues_ = !is_turn_of_queues_;
+      const bool of_queue = left.of_queues > 0 && (is_turn_of_queues_ || left.of_others == 0);
+      // Other threads may have emptied either since the last query.
+      if (of_queue ? queues_.empty() : others_.empty()) {
+        (of_queue ? left.of_queues : left.of_others) = 0;
+        continue;
       }
-      turn_ = (turn_ + 1) % queues_.size();  // another thread queries it
+      kept_block& first = *(of_queue ? queues_[turn_].blocks : others_).front();
+      if (!of_queue) {
+        --left.of_others;
+        others_.rotate();
+      } else if (first.is_queried) {  // by another thread
+        --left.of_queues;
+        turn_ = (turn_ + 1) % queues_.size();
+      }
+      if (first.is_queried) continue;
+      first.is_queried = true;
+      return &first;
     }
     return nullptr;
   }
   /// A query has ended. Removes the block if its fence is done. @pre `begin_query` has returned the block.
   void end_query(kept_block& block, bool is_done, pending_looks& left) noexcept {
     block.is_queried = false;
-    const auto found = std::ranges::find(queues_, block.order, &queue::order);
-    if (!is_done) turn_ = static_cast<std::size_t>(found - queues_.begin() + 1) % queues_.size();
-    if (!is_done || found->blocks.size() == 1) left.queues -= std::min<std::size_t>(left.queues, 1);
+    if (block.order != nullptr) {
+      const auto found = find(block.order);
+      if (!is_done) turn_ = static_cast<std::size_t>(found - queues_.begin() + 1) % queues_.size();
+      if (!is_done || found->blocks.size() == 1) left.of_queues -= std::min<std::size_t>(left.of_queues, 1);
+    }
     if (is_done) remove(block);
   }
   /// In a child: no thread queries a fence there. O(blocks).
@@ -158,33 +181,29 @@ class pending_blocks {
   /// Any block that no thread queries, of each queue the first one, removed without a query; null if there is
   /// none.
   [[nodiscard]] kept_block* take_any() noexcept {
-    for (queue const& each : queues_) {
-      kept_block* found = each.blocks.front();
-      while (found != nullptr && found->is_queried) found = list::after(*found);
-      if (found == nullptr) continue;
-      remove(*found);
-      return found;
-    }
-    return nullptr;
+    kept_block* found = first_unqueried(others_);
+    for (auto of = queues_.begin(); found == nullptr && of != queues_.end(); ++of)
+      found = first_unqueried(of->blocks);
+    if (found != nullptr) remove(*found);
+    return found;
   }
 
   /// Calls `visit` with each block. O(blocks).
   template <class Visit>
   void for_each(Visit visit) const {
-    for (queue const& each : queues_) {
-      for (kept_block* block = each.blocks.front(); block != nullptr; block = list::after(*block))
-        visit(*block);
-    }
+    for_each_of(others_, visit);
+    for (queue const& each : queues_) for_each_of(each.blocks, visit);
   }
   /// Whether the invariants hold. O(blocks * queues).
   [[nodiscard]] bool is_valid() const noexcept {
-    std::size_t blocks = 0;
+    std::size_t blocks = others_.size();
     bool valid = turn_ == 0 || turn_ < queues_.size();
+    for_each_of(others_, [&](kept_block const& block) { valid = valid && block.order == nullptr; });
     for (queue const& each : queues_) {
       blocks += each.blocks.size();
-      valid = valid && !each.blocks.empty() && std::ranges::count(queues_, each.order, &queue::order) == 1;
-      for (kept_block* block = each.blocks.front(); block != nullptr; block = list::after(*block))
-        valid = valid && block->order == each.order;
+      valid = valid && !each.blocks.empty() && each.order != nullptr &&
+              std::ranges::count(queues_, each.order, &queue::order) == 1;
+      for_each_of(each.blocks, [&](kept_block const& block) { valid = valid && block.order == each.order; });
     }
     return valid && blocks == size_;
   }
@@ -196,9 +215,24 @@ class pending_blocks {
     list blocks;  // the first was added first
   };
 
+  [[nodiscard]] auto find(void const* order) noexcept {
+    return std::ranges::find(queues_, order, &queue::order);
+  }
+  [[nodiscard]] static kept_block* first_unqueried(list const& blocks) noexcept {
+    kept_block* block = blocks.front();
+    while (block != nullptr && block->is_queried) block = list::after(*block);
+    return block;
+  }
+  template <class Visit>
+  static void for_each_of(list const& blocks, Visit visit) {
+    for (kept_block* block = blocks.front(); block != nullptr; block = list::after(*block)) visit(*block);
+  }
+
   std::pmr::vector<queue> queues_;
-  std::size_t size_ = 0;  // in all
-  std::size_t turn_ = 0;  // the queue whose first fence is queried next
+  list others_;                     // without an order: the first is the next whose fence is queried
+  std::size_t size_ = 0;            // in all
+  std::size_t turn_ = 0;            // the queue whose first fence is queried next
+  bool is_turn_of_queues_ = false;  // and not of the others, when a fence was queried last
 };
 
 /// Size and alignment of blocks; ordered by bytes first.
