@@ -388,9 +388,8 @@ TEST_F(outlived_frames, are_reported_where_a_pool_ends_or_is_released) {
     recorder.reports().clear();
   };
   expect_reports_of([] { return std::make_unique<pool>(pool_options{.name = "blocks"}); }, "pool 'blocks'");
-  expect_reports_of(
-      [] { return std::make_unique<synchronized_pool>(pool_options{.name = "blocks"}); },
-      "synchronized_pool 'blocks'");
+  expect_reports_of([] { return std::make_unique<synchronized_pool>(pool_options{.name = "blocks"}); },
+                    "synchronized_pool 'blocks'");
 }
 
 TEST_F(outlived_frames, are_reported_where_the_arena_below_their_pool_is_rewound) {
