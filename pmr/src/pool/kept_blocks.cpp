@@ -8,19 +8,19 @@ namespace tidemark::detail {
 
 // Twice as many as were left are let in before the next sweep, so that sweeps cost O(1) for each new size.
 blocks_of_size& kept_blocks::size_entry(kept_size wanted) {
-  const auto found = sizes_.find(wanted);
-  if (found != sizes_.end()) return found->second;
+  if (blocks_of_size* const found = find(wanted)) return *found;
   if (sizes_.size() >= max_sizes_) {
     std::erase_if(sizes_, [](auto const& entry) { return entry.second.empty(); });
+    recent_.fill({});
     max_sizes_ = std::max(max_empty_sizes, 2 * sizes_.size());
   }
   return sizes_[wanted];
 }
 
 kept_block* kept_blocks::take_ready(std::size_t bytes, std::size_t align) noexcept {
-  const auto found = sizes_.find({bytes, align});
-  if (found == sizes_.end()) return nullptr;
-  kept_block* const next = found->second.ready.front();
+  blocks_of_size* const of_size = find({bytes, align});
+  if (of_size == nullptr) return nullptr;
+  kept_block* const next = of_size->ready.front();
   if (next != nullptr) remove_ready(*next);
   return next;
 }
@@ -42,20 +42,15 @@ kept_block* kept_blocks::take_done(pending_blocks<Links>& from, pending_looks& l
 
 kept_block* kept_blocks::take(std::size_t bytes, std::size_t align, held_lock& lock) noexcept {
   if (kept_block* const ready = take_ready(bytes, align)) return ready;
-  const auto found = sizes_.find({bytes, align});
-  if (found == sizes_.end()) return nullptr;
-  auto& pending = found->second.pending;
+  blocks_of_size* const of_size = find({bytes, align});
+  if (of_size == nullptr) return nullptr;
+  auto& pending = of_size->pending;
   pending_looks looks = pending.looks(max_looks);
   kept_block* const done = take_done(pending, looks, lock);
   if (done == nullptr) return nullptr;
   pending_.remove(*done);
   pending_bytes_ -= done->bytes;
   return done;
-}
-
-bool kept_blocks::has_pending(std::size_t bytes, std::size_t align) const noexcept {
-  const auto found = sizes_.find({bytes, align});
-  return found != sizes_.end() && !found->second.pending.empty();
 }
 
 bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_fence& fence,

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory_resource>
@@ -262,8 +264,9 @@ struct blocks_of_size {
 /// block's fence is empty, a pending one's is not; both lists of a size have blocks of that size; no size with
 /// a ready block is larger than `largest_ready_`; those of `pending_blocks`.
 ///
-/// Complexity: O(log(sizes)) where not said otherwise; O(orders) for each block that becomes pending or is no
-/// longer; O(sizes) at most for a block that leaves for others. One thread at a time.
+/// Complexity: O(1) for a size among the last ones, else O(log(sizes)), where not said otherwise; O(orders) for
+/// each block that becomes pending or is no longer; O(sizes) at most for a block that leaves for others. One
+/// thread at a time.
 class kept_blocks {
  public:
   /// At most so many fences are queried for one request.
@@ -315,7 +318,10 @@ class kept_blocks {
   [[nodiscard]] bool has_pending() const noexcept { return !pending_.empty(); }
   /// As `pending_blocks::forget_queries`.
   void forget_queries() noexcept { pending_.forget_queries(); }
-  [[nodiscard]] bool has_pending(std::size_t bytes, std::size_t align) const noexcept;
+  [[nodiscard]] bool has_pending(std::size_t bytes, std::size_t align) noexcept {
+    blocks_of_size const* const of_size = find({bytes, align});
+    return of_size != nullptr && !of_size->pending.empty();
+  }
 
   /// Records whose blocks have been reused or returned, for use again. @pre their fences are empty.
   void recycle(kept_chain& done) noexcept { spare_.append(done); }
@@ -331,6 +337,25 @@ class kept_blocks {
  private:
   using sizes = std::pmr::map<kept_size, blocks_of_size>;
 
+  /// The entry of a size that was asked for lately, found in O(1).
+  struct recent_size {
+    kept_size size;
+    blocks_of_size* entry = nullptr;
+  };
+  static constexpr std::size_t recent_sizes = 256;
+
+  [[nodiscard]] recent_size& recent(kept_size wanted) noexcept {
+    // Multiplicative hashing (Knuth, TAOCP 6.4) by the golden ratio: the highest 8 bits.
+    return recent_[(std::uint64_t{wanted.bytes} * 0x9e37'79b9'7f4a'7c15U) >> 56U];
+  }
+  [[nodiscard]] blocks_of_size* find(kept_size wanted) noexcept {
+    recent_size& last = recent(wanted);
+    if (last.entry != nullptr && last.size == wanted) return last.entry;
+    const auto found = sizes_.find(wanted);
+    if (found == sizes_.end()) return nullptr;
+    last = {wanted, &found->second};
+    return last.entry;
+  }
   [[nodiscard]] blocks_of_size& size_entry(kept_size wanted);
   template <kept_block::links kept_block::* Links>
   [[nodiscard]] kept_block* take_done(pending_blocks<Links>& from, pending_looks& left,
@@ -345,9 +370,10 @@ class kept_blocks {
   std::pmr::deque<kept_block> records_;  // a deque, because it grows without moving them
   kept_chain spare_;
   pending_blocks<&kept_block::in_all> pending_;
-  sizes sizes_;                              // also some of which nothing is kept any more
-  kept_size largest_ready_{};                // no larger size has a ready block
-  std::size_t max_sizes_ = max_empty_sizes;  // at this many, empty ones are forgotten
+  sizes sizes_;                                        // also some of which nothing is kept any more
+  std::array<recent_size, recent_sizes> recent_ = {};  // entries of sizes_
+  kept_size largest_ready_{};                          // no larger size has a ready block
+  std::size_t max_sizes_ = max_empty_sizes;            // at this many, empty ones are forgotten
   std::size_t ready_bytes_ = 0;
   std::size_t peak_ready_bytes_ = 0;
   std::size_t pending_bytes_ = 0;
