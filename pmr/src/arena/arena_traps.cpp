@@ -110,6 +110,8 @@ class rewind_trap {
   std::uint64_t system_calls_ = 0;
 };
 
+void trap_deleter::operator()(rewind_trap* trap) const noexcept { delete trap; }
+
 // A scope begins to be trapped: the next turn is drawn. Uniform in [1, 2 n - 1], so n on average. By SplitMix64 (Steele,
 // Lea, Flood 2014). A forked process goes on with other numbers than its parent, and than what else that forks.
 void rewind_trap::draw() noexcept {

@@ -25,8 +25,7 @@ arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
   options_.commit_step = round_up(options_.commit_step, granularity);
   if (options_.trap.one_in != 0) {
-    if constexpr (can_trap)
-      trap_ = std::make_unique<typename decltype(trap_)::element_type>(options_.trap, name());
+    if constexpr (can_trap) trap_.reset(new typename decltype(trap_)::element_type{options_.trap, name()});
     else
       report_warning(warning_kind::refused_setting, name(),
                      "arena '%s': its scopes are not trapped, because its memory is not of virtual_memory",

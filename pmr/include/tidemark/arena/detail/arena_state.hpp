@@ -35,6 +35,11 @@ class basic_arena_scope;
 namespace tidemark::detail {
 
 class rewind_trap;
+// A deleter, because nvcc instantiates the destructor of an arena where the class is incomplete.
+struct trap_deleter {
+  void operator()(rewind_trap* trap) const noexcept;
+};
+using trap_pointer = std::unique_ptr<rewind_trap, trap_deleter>;
 
 // In place of a member that an address space does not need. Of each member a type of its own: nvcc 13.0 runs out of
 // memory where a class has two [[no_unique_address]] members of one empty type.
@@ -292,7 +297,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   AddressSpace space_;
   [[no_unique_address]] std::conditional_t<has_gaps, alignment_gaps, no_alignment_gaps> gaps_;
   [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, absent<aside_blocks>> asides_;
-  [[no_unique_address]] std::conditional_t<can_trap, std::unique_ptr<rewind_trap>, absent<rewind_trap>> trap_;
+  [[no_unique_address]] std::conditional_t<can_trap, trap_pointer, absent<rewind_trap>> trap_;
 };
 
 // Bytes of the newest block at or above this address have not been touched.
