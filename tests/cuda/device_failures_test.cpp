@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache and a pool on a small fake device run a program of hits, misses, other streams, limits and
+// Strategy: a cache, a pool and the pools of streams on a small fake device run a program of hits, misses, other streams, limits and
 // returned memory. Each call of the driver fails once: for want of memory, and for another reason, which the
 // conformance suite does not have.
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/cuda/resources/device_cache.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda/resources/device_pools.hpp>
 
 #include "fake_device.hpp"
 
@@ -24,14 +25,40 @@ namespace {
 
 using test::fake_device;
 
+/// `device_pools` as the memory of one stream.
+class pools_of_one_stream {
+ public:
+  struct options {
+    gpu::stream_handle stream = nullptr;
+  };
+  pools_of_one_stream(options const& chosen, gpu::driver& driver)
+      : pools_{{.max_cached_bytes = 8 * MiB}, driver}, stream_{chosen.stream} {}
+
+  void* allocate(std::size_t bytes, std::size_t align) { return pools_.allocate(bytes, align, stream_); }
+  void deallocate(void* block, std::size_t bytes, std::size_t align) {
+    deallocate_after(block, bytes, align, stream_);
+  }
+  void deallocate_after(void* block, std::size_t bytes, std::size_t align, gpu::stream_handle by) {
+    pools_.deallocate(block, bytes, align, by);
+  }
+  void trim() { (void)pools_.trim(); }
+  void check_invariants() const { pools_.check_invariants(); }
+  [[nodiscard]] device_pools_stats stats() const { return pools_.stats(); }
+
+ private:
+  device_pools pools_;
+  gpu::stream_handle stream_;
+};
+
 void give_behind(device_cache& to, void* block, std::size_t bytes, std::size_t align, gpu::stream_handle by) {
   to.deallocate(block, bytes, align, by);
 }
-void give_behind(device_pool& to, void* block, std::size_t bytes, std::size_t align, gpu::stream_handle by) {
+void give_behind(auto& to, void* block, std::size_t bytes, std::size_t align, gpu::stream_handle by) {
   to.deallocate_after(block, bytes, align, by);
 }
 void return_some(device_cache& from, bool all) { (void)from.collect(all); }
 void return_some(device_pool& from, bool all) { (void)from.trim(all ? 0 : 2 * MiB); }
+void return_some(pools_of_one_stream& from, bool) { from.trim(); }
 
 using size_choice = std::function<std::size_t(std::size_t random)>;
 
@@ -113,6 +140,12 @@ TEST(device_failures, each_failing_call_of_a_cache_in_turn_is_harmless) {
 TEST(device_failures, each_failing_call_of_a_pool_in_turn_is_harmless) {
   expect_each_failing_call_harmless<device_pool>(
       1 * GiB, device_pool_options{.max_cached_bytes = 8 * MiB},
+      [](std::size_t random) { return random % 10 == 0 ? 40 * MiB : 1000 * (random % 7); });
+}
+
+TEST(device_failures, each_failing_call_of_the_pools_of_streams_in_turn_is_harmless) {
+  expect_each_failing_call_harmless<pools_of_one_stream>(
+      1 * GiB, pools_of_one_stream::options{},
       [](std::size_t random) { return random % 10 == 0 ? 40 * MiB : 1000 * (random % 7); });
 }
 

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -163,6 +165,88 @@ TEST_F(device_pools_test, a_block_that_is_not_live_is_reported_and_null_is_ignor
   EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
+TEST_F(device_pools_test, a_block_is_freed_once_also_while_it_waits) {
+  void* const block = used_on_two(1000);
+  memory.deallocate(block, 1000, 256, two);
+  const test::violation_recorder violations;
+  memory.deallocate(block, 1000, 256, two);
+  memory.deallocate(block, 1000, 256, one);
+  EXPECT_EQ(violations.count(violation_kind::bad_deallocate), 2u);
+  EXPECT_EQ(memory.stats().pending_bytes, 1000u);
+}
+
+TEST_F(device_pools_test, a_block_that_waits_is_not_given_while_its_stream_is_capturing) {
+  void* const block = used_on_two(3 * MiB);
+  memory.deallocate(block, 3 * MiB, 256, two);
+  gpu::graph_handle graph = nullptr;
+  ASSERT_EQ(device.begin_capture(one, gpu::capture_mode::thread_local_), status::success);
+  EXPECT_EQ(memory.trim(), 0u);
+  EXPECT_EQ(memory.stats().pending_bytes, 3 * MiB);
+  EXPECT_NE(memory.allocate(3 * MiB, 256, one), block) << "the second stream still uses it";
+  EXPECT_EQ(device.end_capture(one, graph), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  EXPECT_GT(memory.trim(), 0u);
+  EXPECT_EQ(memory.stats().pending_bytes, 0u);
+}
+
+TEST_F(device_pools_test, a_full_device_serves_a_block_that_waited) {
+  void* const first = memory.allocate(256 * KiB, 256, one);
+  void* const second = memory.allocate(256 * KiB, 256, one);
+  const std::size_t room = 64 * MiB - memory.stats().held_bytes;
+  void* const rest = memory.allocate(room, 256, two);
+  use(two, first, 256 * KiB);
+  memory.deallocate(first, 256 * KiB, 256, two);
+  EXPECT_EQ(memory.allocate(256 * KiB, 256, one), first) << "after a wait, though no memory was returned";
+  for (void* each : {first, second}) memory.deallocate(each, 256 * KiB, 256, one);
+  memory.deallocate(rest, room, 256, two);
+}
+
+TEST_F(device_pools_test, two_streams_that_fill_the_device_at_once_are_served_in_turn) {
+  std::vector<std::jthread> threads;
+  for (gpu::stream const* stream : {&one, &two}) {
+    threads.emplace_back([&, stream] {
+      for (int i = 0; i < 30; ++i) {
+        void* block = nullptr;
+        while (block == nullptr) {
+          try {
+            block = memory.allocate(40 * MiB, 256, *stream);
+          } catch (std::bad_alloc const&) {  // the other thread has its block
+            std::this_thread::yield();
+          }
+        }
+        memory.deallocate(block, 40 * MiB, 256, i % 2 == 0 ? one : two);
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(memory.stats().used_blocks, 0u);
+}
+
+TEST_F(device_pools_test, streams_are_forgotten_while_others_are_trimmed) {
+  std::atomic<bool> ends = false;
+  std::jthread trims{[&] {
+    while (!ends) {
+      (void)memory.trim();
+      memory.check_invariants();
+    }
+  }};
+  for (int i = 0; i < 200; ++i) {
+    gpu::stream const brief{device};
+    memory.deallocate(memory.allocate(1000, 256, brief), 1000, 256, i % 2 == 0 ? brief : two);
+    memory.forget(brief);
+  }
+  ends = true;
+  trims.join();
+  EXPECT_EQ(memory.streams(), 0u);
+}
+
+TEST_F(device_pools_test, a_stream_orders_its_resource_as_an_upstream) {
+  auto const* const of_one = dynamic_cast<gpu::detail::stream_ordered const*>(memory.on(one));
+  ASSERT_NE(of_one, nullptr);
+  EXPECT_TRUE(of_one->is_ordered_by(one));
+  EXPECT_FALSE(of_one->is_ordered_by(two));
+}
+
 TEST_F(device_pools_test, a_block_freed_in_a_capture_stays_live_until_its_graph_has_ended) {
   void* const block = memory.allocate(1000, 256, one);
   one.synchronize();
@@ -213,7 +297,8 @@ TEST_F(device_pools_test, a_heap_keeps_as_much_idle_memory_as_its_limit_allows) 
   device_pools limited{{.max_cached_bytes = 4 * MiB}, device};
   void* const block = limited.allocate(32 * MiB, 256, one);
   limited.deallocate(block, 32 * MiB, 256, one);
-  EXPECT_EQ(limited.stats().cached_bytes, 4 * MiB);
+  EXPECT_LE(limited.stats().cached_bytes, 4 * MiB);
+  EXPECT_GT(limited.stats().cached_bytes, 0u);
 }
 
 TEST_F(device_pools_test, a_request_without_memory_changes_nothing) {

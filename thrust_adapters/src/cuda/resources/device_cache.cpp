@@ -156,7 +156,7 @@ bool device_cache::give_back() noexcept {
 
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
                               gpu::stream_handle last_used_on) noexcept {
-  if (block != nullptr) returns_.sort({block, bytes, align}, last_used_on);
+  if (block != nullptr) returns_.take_back({block, bytes, align}, last_used_on);
 }
 
 std::size_t device_cache::release_captured() noexcept { return returns_.release_held(true); }

@@ -48,7 +48,7 @@ constexpr std::size_t max_chunk_bytes = 64 * MiB;
 
 }  // namespace
 
-device_heap::device_heap(device_pool_options const& options, driver& driver, bool is_shared)
+device_heap::device_heap(device_pool_options const& options, driver& driver, bool posts_trims)
     : driver_{&driver},
       device_{options.device},
       stream_{options.stream},
@@ -83,7 +83,7 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
     }
   }
   if (complete.upstream != nullptr) upstream_ = ordered_upstream(waiting_, complete, driver);
-  if (!keeps_addresses_ && !is_shared)
+  if (!keeps_addresses_ && posts_trims)
     gives_back_ = budget_->add_member([this] { return post_trim(), false; });
 }
 
@@ -132,7 +132,7 @@ void* device_heap::take_slow(std::size_t bytes, std::size_t align) {
 }
 
 void device_heap::give_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept {
-  if (is_freed(block, bytes, align, result)) return;
+  if (finish_give(block, bytes, align, result)) return;
   tidemark::detail::report_violation(violation_kind::bad_deallocate, name_,
                                      "device_pool '%s': %zu bytes are deallocated at %p, where no block of "
                                      "that size is live: a double free, "
@@ -140,8 +140,9 @@ void device_heap::give_slow(void* block, std::size_t bytes, std::size_t align, f
                                      name_, bytes, block);
 }
 
-// @param result of `give`
-bool device_heap::is_freed(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept {
+// @param result of `give`. @return false, with nothing done, if no such block is live.
+bool device_heap::finish_give(void* block, std::size_t bytes, std::size_t align,
+                              free_result result) noexcept {
   if (result == free_result::listed) return true;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   const bool trims = pending_.take(block_alignment);

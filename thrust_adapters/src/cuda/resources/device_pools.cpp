@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/resources/device_pools.hpp>
 
-#include <deque>
+#include <iterator>
+#include <list>
 #include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
 #include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/cuda/resources/detail/device_heap.hpp>
 #include <tidemark/cuda/resources/detail/stream_returns.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/pool/detail/basic_pool.hpp>
 
 #include "../driver/driver_errors.hpp"
 #include "completed_options.hpp"
@@ -47,12 +49,14 @@ device_pool_options of_stream(device_pools_options const& all, gpu::stream_handl
 }  // namespace
 
 /// The heap of one stream, and the resource that stands for it.
-class device_pools::stream_heap final : public detail::forwarding_resource<stream_heap> {
+class device_pools::stream_heap final : public detail::forwarding_resource<stream_heap>,
+                                        public gpu::detail::stream_ordered {
  public:
   stream_heap(device_pools& all, gpu::stream_handle stream)
       : all_{&all},
         stream_{stream},
-        heap_{of_stream(all.options_, stream), *all.driver_, true},
+        trim_times_{all.options_.max_cached_bytes},
+        heap_{of_stream(all.options_, stream), *all.driver_, false},
         returns_{*all.driver_,
                  all.options_.device,
                  stream,
@@ -69,91 +73,77 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
                   .context = this}} {}
   stream_heap(stream_heap const&) = delete;
   stream_heap& operator=(stream_heap const&) = delete;
-  ~stream_heap() override {
-    (void)release_captured();
-    wait_for_pending();
-    if constexpr (detail::records_blocks) detail::report_lost_blocks(kind, name(), ledger_, 0, false);
-  }
+  ~stream_heap() override = default;
 
   // As a resource.
-  void* allocate(std::size_t bytes, std::size_t align) {
-    return all_->allocate(bytes, align, stream_, detail::call_site{});
-  }
+  void* allocate(std::size_t bytes, std::size_t align) { return all_->allocate(bytes, align, stream_); }
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
     all_->deallocate(block, bytes, align, stream_);
   }
+  [[nodiscard]] bool is_ordered_by(gpu::stream_handle stream) const noexcept override {
+    return gpu::is_same_stream(stream, stream_);
+  }
 
-  [[nodiscard]] void* take(std::size_t bytes, std::size_t align, detail::call_site where) {
-    detail::late_reports late;
-    const detail::late_warnings late_too;
-    const gpu::device_budget::relief_pause asks_nobody;
+  [[nodiscard]] void* take(std::size_t bytes, std::size_t align) {
+    const detail::late_warnings late;
+    const gpu::device_budget::relief_pause no_relief;
     const std::scoped_lock lock{mutex_};
-    void* block = heap_.take(bytes, align);
-    if (block == nullptr) {
-      give_passed(late);
-      block = heap_.take_slow(bytes, align);
-    }
-    if constexpr (detail::records_blocks) {
-      try {
-        ledger_.add(detail::pooled_block(block, bytes, align, ledger_, where));
-      } catch (...) {
-        (void)heap_.try_give(block, bytes, align);
-        throw;
-      }
-    }
+    if (void* const block = heap_.take(bytes, align)) return block;
+    give_passed();
+    void* const block = heap_.take_slow(bytes, align);
+    if (heap_.cached_bytes() > all_->options_.max_cached_bytes) trim_to(all_->options_.max_cached_bytes);
     return block;
   }
-
-  [[nodiscard]] bool owns(void const* block) const noexcept {
-    const std::scoped_lock lock{mutex_};
-    return heap_.owns(block);
-  }
   void take_back(gpu::detail::returned_block const& block, gpu::stream_handle last_used_on) noexcept {
-    returns_.sort(block, last_used_on);
+    returns_.take_back(block, last_used_on);
+  }
+  void give(gpu::detail::returned_block const& each) noexcept {
+    const detail::late_warnings late;
+    const std::scoped_lock lock{mutex_};
+    give_locked(each);
   }
 
   std::size_t trim() noexcept {
-    const detail::late_warnings late;
     (void)returns_.release_held(false);
-    wait_for_pending();
-    const gpu::device_budget::relief_pause asks_nobody;
     const std::scoped_lock lock{mutex_};
+    wait_for_pending();
     return heap_.release_free(0);
   }
   std::size_t release_captured() noexcept { return returns_.release_held(true); }
+  /// Live blocks, after a wait for those that wait for other streams.
+  [[nodiscard]] std::size_t blocks_after_wait() noexcept {
+    (void)returns_.release_held(false);
+    const std::scoped_lock lock{mutex_};
+    wait_for_pending();
+    return used_blocks() + pending_blocks_;
+  }
+  /// Waits for the stream, unless it is capturing.
+  void wait() noexcept {
+    const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
+    if (!is_capturing()) (void)all_->driver_->synchronize(stream_);
+  }
 
   void add_to(device_pools_stats& sum) const noexcept {
     const std::scoped_lock lock{mutex_};
     const detail::block_counts counts = heap_.counts();
     sum.allocations += counts.allocations;
     sum.deallocations += counts.deallocations;
-    sum.used_blocks += counts.allocations - counts.deallocations - pending_blocks_;
+    sum.used_blocks += used_blocks();
     sum.requested_bytes += heap_.requested_bytes() - pending_bytes_;
     sum.pending_bytes += pending_bytes_;
     sum.cached_bytes += heap_.cached_bytes();
     sum.held_bytes += heap_.held_bytes();
   }
-  void check_invariants() const noexcept {
-    char const* broken = nullptr;
-    {
-      const std::scoped_lock lock{mutex_};
-      broken = heap_.broken_invariant();
-      std::size_t blocks = 0, bytes = 0;
-      for (auto const& [order, queue] : pending_) {
-        blocks += queue.size();
-        for (pending_block const& each : queue) bytes += each.block.bytes;
-      }
-      if (broken == nullptr && (blocks != pending_blocks_ || bytes != pending_bytes_))
-        broken = "pending_bytes == sum over blocks that wait";
+  [[nodiscard]] char const* broken_invariant() const noexcept {
+    const std::scoped_lock lock{mutex_};
+    std::size_t blocks = 0, bytes = 0;
+    for (auto const& [order, queue] : pending_) {
+      blocks += queue.size();
+      for (pending_block const& each : queue) bytes += each.block.bytes;
     }
-    detail::invariant_check{kind, name()}.report(broken);
-  }
-  /// Live blocks, after a wait for those that wait.
-  [[nodiscard]] std::size_t blocks_after_wait() noexcept {
-    wait_for_pending();
-    device_pools_stats now;
-    add_to(now);
-    return now.used_blocks;
+    if (blocks != pending_blocks_ || bytes != pending_bytes_)
+      return "pending_bytes == sum over blocks that wait";
+    return heap_.broken_invariant();
   }
 
  private:
@@ -161,85 +151,86 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     gpu::detail::returned_block block;
     reuse_fence fence;
   };
-  using pending_blocks = std::map<void const*, std::deque<pending_block>>;  // by the order of their fences
+  using queue = std::list<pending_block>;
 
-  [[nodiscard]] char const* name() const noexcept { return all_->options_.name; }
+  [[nodiscard]] bool is_capturing() const noexcept {
+    return gpu::detail::capture_state_of(*all_->driver_, stream_) != gpu::detail::capture_state::none;
+  }
+  [[nodiscard]] std::size_t used_blocks() const noexcept {
+    return heap_.counts().allocations - heap_.counts().deallocations - pending_blocks_;
+  }
 
-  void give(gpu::detail::returned_block const& each) noexcept {
-    detail::late_reports late;
-    const detail::late_warnings late_too;
-    const std::scoped_lock lock{mutex_};
-    give_locked(late, each);
+  // What follows needs the lock.
+
+  // The record of live blocks has checked the size.
+  void give_locked(gpu::detail::returned_block const& each) noexcept {
+    (void)heap_.try_give(each.block, each.bytes, each.align);
+    if (heap_.cached_bytes() >
+        trim_times_.due_at(heap_.cached_bytes(), heap_.live_bytes(), heap_.stranded_block_bytes()))
+      trim_to(trim_times_.target_bytes());
   }
-  void give_locked(detail::late_reports& late, gpu::detail::returned_block const& each) noexcept {
-    if constexpr (detail::records_blocks) {
-      if (!ledger_.remove(late, kind, name(), each.block, each.bytes, each.align)) return;
-    }
-    if (!heap_.try_give(each.block, each.bytes, each.align)) {
-      late.add(
-          violation_kind::bad_deallocate, name(),
-          "device_pools '%s': %zu bytes are deallocated at %p, where no block of that size is live: a double "
-          "free, a wrong size or a foreign pointer",
-          name(), each.bytes, each.block);
-    }
-    const std::size_t most = all_->options_.max_cached_bytes;
-    if (heap_.cached_bytes() > most) (void)heap_.release_free(most);
+  void trim_to(std::size_t target_bytes) noexcept {
+    (void)heap_.release_free(target_bytes);
+    heap_.strand(target_bytes);
+    trim_times_.trimmed(heap_.live_bytes());
   }
-  void give_behind(gpu::detail::returned_block const& each, reuse_fence fence) noexcept {
-    try {
-      const std::scoped_lock lock{mutex_};
-      pending_[fence.order()].push_back({each, std::move(fence)});
-      ++pending_blocks_;
-      pending_bytes_ += each.bytes;
-    } catch (std::bad_alloc const&) {  // the fence was not moved
-      fence.wait();
-      give(each);
-    }
-  }
-  void give_first(detail::late_reports& late, std::deque<pending_block>& queue) noexcept {
-    const gpu::detail::returned_block each = queue.front().block;
-    queue.pop_front();
-    --pending_blocks_;
-    pending_bytes_ -= each.bytes;
-    give_locked(late, each);
-  }
-  // Gives what other streams no longer use. Of one stream, events pass in their order.
-  void give_passed(detail::late_reports& late) noexcept {
-    if (pending_blocks_ == 0) return;
-    std::pair<stream_heap*, detail::late_reports*> state{this, &late};
+  // Gives what other streams no longer use. Of one stream, events pass in their order. Does nothing while the
+  // stream is capturing.
+  void give_passed() noexcept {
+    if (pending_.empty()) return;
     returns_.events().query(
-        [](void* of) noexcept {
-          auto& [self, reports] = *static_cast<decltype(state)*>(of);
-          for (auto& [order, queue] : self->pending_) {
-            while (!queue.empty() && queue.front().fence.done()) self->give_first(*reports, queue);
+        [](void* heap) noexcept {
+          auto& self = *static_cast<stream_heap*>(heap);
+          for (auto at = self.pending_.begin(); at != self.pending_.end();) {
+            queue& blocks = at->second;
+            while (!blocks.empty() && blocks.front().fence.done()) {
+              const gpu::detail::returned_block each = blocks.front().block;
+              blocks.pop_front();
+              --self.pending_blocks_;
+              self.pending_bytes_ -= each.bytes;
+              self.give_locked(each);
+            }
+            at = blocks.empty() ? self.pending_.erase(at) : std::next(at);
           }
         },
-        &state);
+        this);
   }
   void wait_for_pending() noexcept {
-    pending_blocks waiting;
-    {
+    const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
+    if (pending_.empty() || is_capturing()) return;
+    for (auto const& [order, blocks] : pending_) blocks.back().fence.wait();
+    give_passed();
+  }
+
+  // Takes the lock. A record that cannot be made costs a wait.
+  void give_behind(gpu::detail::returned_block const& each, reuse_fence fence) noexcept {
+    try {
+      queue one;
+      one.push_back({.block = each, .fence = {}});
       const std::scoped_lock lock{mutex_};
-      waiting.swap(pending_);
+      queue& blocks = pending_[fence.order()];
+      one.front().fence = std::move(fence);
+      blocks.splice(blocks.end(), one);
+      ++pending_blocks_;
+      pending_bytes_ += each.bytes;
+      return;
+    } catch (std::bad_alloc const&) {
     }
-    for (auto& [order, queue] : waiting) {
-      for (pending_block const& each : queue) each.fence.wait();
-    }
-    detail::late_reports late;
-    const std::scoped_lock lock{mutex_};
-    for (auto& [order, queue] : waiting) {
-      while (!queue.empty()) give_first(late, queue);
-    }
+    const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
+    if (is_capturing())
+      return gpu::detail::report_lost(*all_->driver_, all_->options_.name, "cuEventSynchronize",
+                                      gpu::status::capture_unsupported, each.bytes);
+    fence.wait();
+    give(each);
   }
 
   device_pools* all_;
   gpu::stream_handle stream_;
-  mutable detail::fork_safe<>
-      mutex_;  // for the heap, the ledger and what waits; the driver is called under it
+  mutable detail::fork_safe<> mutex_;  // for what follows, but for `returns_`; the driver is called under it
+  detail::trim_policy trim_times_;
   gpu::detail::device_heap heap_;
-  detail::block_ledger ledger_;  // where `records_blocks`
   gpu::detail::stream_returns returns_;
-  pending_blocks pending_;
+  std::map<void const*, queue> pending_;  // by the order of their fences; no queue is empty
   std::size_t pending_blocks_ = 0, pending_bytes_ = 0;
 };
 
@@ -248,100 +239,125 @@ device_pools::device_pools(device_pools_options const& options, gpu::driver& dri
   gives_back_ = driver.budget(options_.device).add_member([this] { return trim() != 0; });
 }
 
-device_pools::~device_pools() { gives_back_ = {}; }
-
-device_pools::stream_heap* device_pools::find(gpu::stream_handle stream) const noexcept {
-  const std::scoped_lock lock{mutex_};
-  const auto found = heaps_.find(key_of(stream));
-  return found != heaps_.end() ? found->second.get() : nullptr;
+// A block of one stream may be used by another one.
+device_pools::~device_pools() {
+  gives_back_ = {};
+  for_each_heap([](stream_heap& each) {
+    each.wait();
+    (void)each.blocks_after_wait();
+  });
 }
 
 device_pools::stream_heap& device_pools::of(gpu::stream_handle stream) {
-  if (stream_heap* const found = find(stream)) return *found;
-  auto made = std::make_shared<stream_heap>(*this, key_of(stream));
+  const auto known = [&] {
+    const std::scoped_lock lock{mutex_};
+    const auto found = heaps_.find(key_of(stream));
+    return found != heaps_.end() ? found->second.get() : nullptr;
+  };
+  if (stream_heap* const found = known()) return *found;
+  auto made = std::make_unique<stream_heap>(*this, key_of(stream));
   const std::scoped_lock lock{mutex_};
   return *heaps_.try_emplace(key_of(stream), std::move(made)).first->second;
 }
 
-void* device_pools::allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream,
-                             detail::call_site where) {
+void* device_pools::allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream) {
   if constexpr (check_level >= 2) detail::require_power_of_two(kind, options_.name, align);
   stream_heap& from = of(stream);
-  try {
-    return from.take(bytes, align, where);
-  } catch (std::bad_alloc const&) {
-    const std::size_t trimmed = trim();
-    if (!driver_->budget(options_.device).relieve(&gives_back_) && trimmed == 0) throw;
+  const auto try_take = [&]() -> void* {
+    try {
+      return from.take(bytes, align);
+    } catch (std::bad_alloc const&) {
+      return nullptr;
+    }
+  };
+  void* block = try_take();
+  if (block == nullptr) {
+    (void)trim();
+    (void)driver_->budget(options_.device).relieve(&gives_back_);
+    block = from.take(bytes, align);
   }
-  return from.take(bytes, align, where);
-}
-
-// Most blocks come back on their own stream.
-device_pools::stream_heap* device_pools::owner_of(void const* block,
-                                                  gpu::stream_handle last_used_on) const noexcept {
-  stream_heap* owner = find(last_used_on);
-  if (owner != nullptr && owner->owns(block)) return owner;
-  owner = nullptr;
-  for_each_heap([&](stream_heap& each) {
-    if (owner == nullptr && each.owns(block)) owner = &each;
-  });
-  return owner;
+  try {
+    const std::scoped_lock lock{mutex_};
+    live_.emplace(block, live_block{&from, bytes, align});
+  } catch (...) {
+    from.give({block, bytes, align});
+    throw;
+  }
+  return block;
 }
 
 void device_pools::deallocate(void* block, std::size_t bytes, std::size_t align,
                               gpu::stream_handle last_used_on) noexcept {
   if (block == nullptr) return;
-  if (stream_heap* const owner = owner_of(block, last_used_on))
-    return owner->take_back({block, bytes, align}, last_used_on);
+  stream_heap* owner = nullptr;
+  {
+    const std::scoped_lock lock{mutex_};
+    const auto found = live_.find(block);
+    if (found != live_.end() && found->second.bytes == bytes && found->second.align == align) {
+      owner = found->second.of;
+      live_.erase(found);
+    }
+  }
+  if (owner != nullptr) return owner->take_back({block, bytes, align}, last_used_on);
   detail::report_violation(
       violation_kind::bad_deallocate, options_.name,
-      "device_pools '%s': %zu bytes are deallocated at %p, where no block of that size is live: a "
-      "double free, a wrong size or a foreign pointer",
-      options_.name, bytes, block);
+      "device_pools '%s': %zu bytes aligned to %zu are deallocated at %p, where no such block is "
+      "live: a double free, a wrong size or a foreign pointer",
+      options_.name, bytes, align, block);
 }
 
 std::pmr::memory_resource* device_pools::on(gpu::stream_handle stream) { return &of(stream); }
 
 void device_pools::forget(gpu::stream_handle stream) {
-  stream_heap* const found = find(stream);
-  if (found == nullptr) return;
-  if (const std::size_t blocks = found->blocks_after_wait(); blocks != 0) {
+  const detail::late_warnings late;
+  const std::scoped_lock alone{maintenance_};
+  stream_heap* ending = nullptr;
+  {
+    const std::scoped_lock lock{mutex_};
+    const auto found = heaps_.find(key_of(stream));
+    if (found == heaps_.end()) return;
+    ending = found->second.get();
+  }
+  if (const std::size_t blocks = ending->blocks_after_wait(); blocks != 0) {
     throw std::logic_error{"device_pools '" + std::string{options_.name} + "': forget while " +
                            std::to_string(blocks) +
                            " blocks of the stream are in use, or of a graph (release_captured)"};
   }
-  std::shared_ptr<stream_heap> gone;  // ends without the lock
+  std::unique_ptr<stream_heap> gone;  // ends without the lock
   const std::scoped_lock lock{mutex_};
   gone = std::move(heaps_.extract(key_of(stream)).mapped());
 }
 
-// Each is held on to while it is called, so that another thread may forget its stream.
+// Heaps may be added meanwhile. @pre `maintenance_` is held, so that none is removed.
 template <class Call>
 void device_pools::for_each_heap(Call call) const noexcept {
-  std::shared_ptr<stream_heap> next;
-  for (gpu::stream_handle last = nullptr;; call(*next)) {
-    const std::shared_ptr<stream_heap> before = std::move(next);  // may end here, and not under the lock
+  auto at = heaps_.end();
+  const auto next = [&] {
     const std::scoped_lock lock{mutex_};
-    const auto found = before == nullptr ? heaps_.begin() : heaps_.upper_bound(last);
-    if (found == heaps_.end()) return;
-    last = found->first;
-    next = found->second;
-  }
+    at = at == heaps_.end() ? heaps_.begin() : std::next(at);
+    return at != heaps_.end();
+  };
+  while (next()) call(*at->second);
 }
 
 std::size_t device_pools::trim() noexcept {
+  const detail::late_warnings late;
+  const std::scoped_lock alone{maintenance_};
   std::size_t bytes = 0;
   for_each_heap([&](stream_heap& each) { bytes += each.trim(); });
   return bytes;
 }
 
 std::size_t device_pools::release_captured() noexcept {
+  const detail::late_warnings late;
+  const std::scoped_lock alone{maintenance_};
   std::size_t bytes = 0;
   for_each_heap([&](stream_heap& each) { bytes += each.release_captured(); });
   return bytes;
 }
 
 device_pools_stats device_pools::stats() const noexcept {
+  const std::scoped_lock alone{maintenance_};
   device_pools_stats all{.name = options_.name};
   for_each_heap([&](stream_heap const& each) { each.add_to(all); });
   return all;
@@ -353,7 +369,14 @@ std::size_t device_pools::streams() const noexcept {
 }
 
 void device_pools::check_invariants() const noexcept {
-  for_each_heap([](stream_heap const& each) { each.check_invariants(); });
+  char const* broken = nullptr;
+  {
+    const std::scoped_lock alone{maintenance_};
+    for_each_heap([&](stream_heap const& each) {
+      if (broken == nullptr) broken = each.broken_invariant();
+    });
+  }
+  detail::invariant_check{kind, options_.name}.report(broken);
 }
 
 }  // namespace tidemark

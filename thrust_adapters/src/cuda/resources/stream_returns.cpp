@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/resources/detail/stream_returns.hpp>
 
-#include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include <tidemark/core/violation.hpp>
@@ -13,7 +13,7 @@
 
 namespace tidemark::gpu::detail {
 
-void stream_returns::sort(returned_block const& block, stream_handle last_used_on) noexcept {
+void stream_returns::take_back(returned_block const& block, stream_handle last_used_on) noexcept {
   const auto free_now = [&] { receiver_.free_now(receiver_.context, block); };
   const bool is_own = is_same_stream(last_used_on, stream_);
   const bool is_legacy = is_same_stream(last_used_on, nullptr);  // which is never captured
@@ -52,35 +52,24 @@ void stream_returns::hold(returned_block const& block, bool is_captured) noexcep
 
 // What the legacy stream used comes behind an event of that, if no capture forbids it still.
 std::size_t stream_returns::release_held(bool captured_too) noexcept {
-  std::size_t left = [&] {
+  std::pmr::vector<held_block> taken{held_.get_allocator()};
+  {
     const std::scoped_lock lock{mutex_};
-    return held_.size();
-  }();
+    if (held_.empty()) return 0;
+    taken.swap(held_);
+  }
   std::size_t bytes = 0;
-  for (; left != 0; --left) {  // those held meanwhile are left
-    const std::optional<held_block> next = next_held(captured_too);
-    if (!next) break;
-    if (!next->is_captured) {
-      sort(next->block, legacy_stream);
-      continue;
+  for (held_block const& each : taken) {
+    if (!each.is_captured) {
+      take_back(each.block, legacy_stream);  // which may hold it again
+    } else if (!captured_too) {
+      hold(each.block, true);
+    } else {
+      bytes += each.block.bytes;
+      receiver_.free_now(receiver_.context, each.block);
     }
-    bytes += next->block.bytes;
-    receiver_.free_now(receiver_.context, next->block);
   }
   return bytes;
-}
-
-std::optional<stream_returns::held_block> stream_returns::next_held(bool captured_too) noexcept {
-  const on_device here{*driver_, device_};
-  const bool legacy_too = capture_state_of(*driver_, nullptr) == capture_state::none;
-  const std::scoped_lock lock{mutex_};
-  const auto found = std::ranges::find_if(
-      held_, [&](held_block const& each) { return each.is_captured ? captured_too : legacy_too; });
-  if (found == held_.end()) return std::nullopt;
-  const held_block next = *found;
-  *found = held_.back();
-  held_.pop_back();
-  return next;
 }
 
 }  // namespace tidemark::gpu::detail

@@ -9,9 +9,8 @@
 #include <map>
 #include <memory>
 #include <memory_resource>
-#include <source_location>
+#include <unordered_map>
 
-#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/cuda/driver/device_budget.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
@@ -28,8 +27,8 @@ struct device_pools_options {
   char const* name = "device_pools";
 };
 
-/// A snapshot of all streams' heaps. Whenever no call is going on, `allocations - deallocations` is
-/// `used_blocks` and the blocks that wait for other streams, whose bytes are `pending_bytes`.
+/// A snapshot of all streams' heaps. Blocks that wait for other streams are those of `pending_bytes`; whenever no
+/// call is going on, `allocations - deallocations == used_blocks + blocks that wait`.
 struct device_pools_stats {
   char const* name = "";            ///< the pools' name
   std::uint64_t allocations = 0;    ///< blocks allocated
@@ -41,7 +40,7 @@ struct device_pools_stats {
   std::size_t held_bytes = 0;       ///< memory of the device
 };
 
-/// One allocator for all streams of a device: each stream has a `device_pool`'s heap.
+/// One allocator for all streams of a device: each stream has the heap of a `device_pool`.
 ///
 /// ```cpp
 /// device_pools memory{{.name = "tensors"}};
@@ -53,18 +52,15 @@ struct device_pools_stats {
 /// memory.deallocate(y, 4096, 256, copies);       // free for `compute` when the copy is done
 /// std::pmr::memory_resource* of_copies = memory.on(copies);  // the same for what takes a resource
 /// ```
-/// A block returns to the heap of the stream that it was allocated for, as in PyTorch's allocator: another
-/// stream would have to wait for it. A block that a stream frees during its capture is in the graph: it stays
-/// live until `release_captured`. For graphs, `device_pool_options::keeps_addresses` is the better choice.
+/// A block returns to the heap of the stream that it was allocated for. docs/cuda.md describes captures and a full
+/// device.
 ///
-/// If the device has no memory, idle memory of all streams is returned, other resources are asked
-/// (`gpu::device_budget`), and the request is tried once more.
-///
-/// Invariants: each live block lies in the heap of one stream; those of `device_pools_stats` and of the heaps.
-/// Complexity: that of `device_pool`, and O(log(streams)); to deallocate on another stream O(streams). A request
-/// that finds no small block at once makes one query for each stream that blocks wait for.
-/// Thread-safety: any thread, except construction and destruction; `forget` needs that no thread uses that
-/// stream's memory. A lock for each stream; no callback, handler or other resource is called under a lock.
+/// Invariants, checked by `check_invariants()`: each live block is recorded with its heap; those of
+/// `device_pools_stats` and of `gpu::detail::device_heap`.
+/// Complexity: that of `device_pool`, O(log(streams)), and O(1) expected for the record. A request that finds no small
+/// block at once queries an event for each stream that blocks wait for.
+/// Thread-safety: any thread, except construction and destruction. Each heap has a lock, under which the driver is
+/// called; no callback and no handler is. `trim`, `forget` and `stats` wait for each other.
 class device_pools {
  public:
   /// As `options` say. @param driver the calls to use; must outlive this object. @throws as `device_pool`.
@@ -72,17 +68,18 @@ class device_pools {
                         gpu::driver& driver = gpu::default_driver());
   device_pools(device_pools const&) = delete;
   device_pools& operator=(device_pools const&) = delete;
-  /// Returns all memory, also that of live blocks, after a wait for the streams.
+  /// Returns all memory, also that of live blocks, after a wait for the streams that have a heap and for those that
+  /// blocks wait for, except streams that are capturing.
   ~device_pools();
 
   /// A block for work that is put on `stream` from now on. @throws as `device_pool::allocate`, and, for a
   /// stream that is new, as its constructor. No block is allocated then.
-  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream,
-                               detail::call_site where = std::source_location::current());
+  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream);
   /// Takes back a block that work on `last_used_on` uses, which may be any stream of the device. If no event
   /// can be recorded there, the calling thread waits for that stream; if that fails, the block stays live: a
-  /// warning (`refused_return`). Null: does nothing. An address outside of all heaps, or a block that level 2
-  /// knows not to be live: a violation (`bad_deallocate`), with nothing done.
+  /// warning (`refused_return`). A limit of idle memory may make it wait for the block's stream. Null: does nothing. A
+  /// block that is not live, or was allocated with another size or alignment: a violation (`bad_deallocate`), with
+  /// nothing done.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   gpu::stream_handle last_used_on) noexcept;
 
@@ -91,8 +88,8 @@ class device_pools {
   [[nodiscard]] std::pmr::memory_resource* on(gpu::stream_handle stream);
 
   /// Returns the memory of a stream. Call it before the stream is destroyed. It waits for the stream, and for
-  /// those that blocks wait for. Does nothing for a stream that is not known.
-  /// @throws std::logic_error if blocks of it are live, or in a graph, with nothing changed.
+  /// those that blocks wait for. Does nothing for a stream that is not known. @pre no other thread uses that stream's
+  /// memory. @throws std::logic_error if blocks of it are live, or in a graph, with nothing changed.
   void forget(gpu::stream_handle stream);
 
   /// Returns idle memory of all streams, after a wait for those that may still use it. Streams that are
@@ -114,16 +111,22 @@ class device_pools {
  private:
   class stream_heap;
 
-  [[nodiscard]] stream_heap* find(gpu::stream_handle stream) const noexcept;
+  struct live_block {
+    stream_heap* of;
+    std::size_t bytes, align;
+  };
+
   [[nodiscard]] stream_heap& of(gpu::stream_handle stream);
-  [[nodiscard]] stream_heap* owner_of(void const* block, gpu::stream_handle last_used_on) const noexcept;
   template <class Call>
   void for_each_heap(Call call) const noexcept;
 
   gpu::driver* driver_;
   device_pools_options options_;
-  mutable detail::fork_safe<> mutex_;  // for what follows; no heap's lock is taken under it
-  std::map<gpu::stream_handle, std::shared_ptr<stream_heap>> heaps_;
+  mutable detail::fork_safe<>
+      maintenance_;                    // while heaps are waited for, read or removed; taken before the others
+  mutable detail::fork_safe<> mutex_;  // for what follows; no other lock is taken under it
+  std::map<gpu::stream_handle, std::unique_ptr<stream_heap>> heaps_;
+  std::unordered_map<void*, live_block> live_;
   gpu::device_budget::subscription gives_back_;
 };
 

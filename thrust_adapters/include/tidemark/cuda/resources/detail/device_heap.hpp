@@ -104,9 +104,9 @@ class device_heap {
   static constexpr std::size_t default_alignment = device_classes::granule_bytes;
 
   /// @param options complete, except for an upstream
-  /// @param is_shared whether the owner returns memory itself when the device is full, under its lock; if not,
-  /// the device's budget posts trims. @throws cuda_error, out_of_memory.
-  device_heap(device_pool_options const& options, driver& driver, bool is_shared = false);
+  /// @param posts_trims whether the device's budget posts a trim when the device is full; if not, the owner returns
+  /// memory itself. @throws cuda_error, out_of_memory.
+  device_heap(device_pool_options const& options, driver& driver, bool posts_trims = true);
   device_heap(device_heap const&) = delete;
   device_heap& operator=(device_heap const&) = delete;
   ~device_heap();
@@ -133,11 +133,7 @@ class device_heap {
   /// Frees a block. @return false, with nothing done, if no block of that size is live there. A small block
   /// that is free already may not be noticed.
   [[nodiscard]] bool try_give(void* block, std::size_t bytes, std::size_t align) noexcept {
-    return is_freed(block, bytes, align, give(block, bytes, align));
-  }
-  /// Whether the address is in a live range.
-  [[nodiscard]] bool owns(void const* block) const noexcept {
-    return ranges_.live_at(reinterpret_cast<std::uintptr_t>(block)) != nullptr;
+    return finish_give(block, bytes, align, give(block, bytes, align));
   }
   void set_watermark(std::size_t) noexcept {}  // only slow calls change `cached_bytes`
   /// Posts a trim to the thread that uses the heap, which does it in its next call. Any thread.
@@ -207,8 +203,8 @@ class device_heap {
     return ranges_.returnable_bytes() + spare_.size() * unit_bytes_;
   }
 
-  bool is_freed(void* block, std::size_t bytes, std::size_t align,
-                tidemark::detail::free_result result) noexcept;
+  bool finish_give(void* block, std::size_t bytes, std::size_t align,
+                   tidemark::detail::free_result result) noexcept;
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] heap_range& take_range(std::size_t bytes, std::size_t align);
   [[nodiscard]] heap_range* try_take_range(std::size_t bytes, std::size_t align, char const*& refusal);

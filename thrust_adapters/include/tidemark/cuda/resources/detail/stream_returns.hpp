@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <memory_resource>
-#include <optional>
 #include <vector>
 
 #include <tidemark/core/detail/fork_participant.hpp>
@@ -21,7 +20,7 @@ struct returned_block {
   std::size_t bytes, align;
 };
 
-/// Who gets the blocks. The functions are called without a lock.
+/// Receiver of the blocks. The functions are called without a lock.
 struct block_receiver {
   /// Later work of the stream may use the block.
   void (*free_now)(void* context, returned_block const& block) noexcept;
@@ -30,7 +29,7 @@ struct block_receiver {
   void* context;
 };
 
-/// Sorts the blocks that are deallocated to the memory of one stream, by the stream that used them last:
+/// Takes blocks back for the memory of one stream, according to the stream that used them last:
 ///
 /// - the own stream: the block is free at once, because later work comes behind;
 /// - another stream: the block is free behind an event of that stream;
@@ -39,7 +38,7 @@ struct block_receiver {
 /// - the legacy stream beside a capture of a blocking stream, where no event may be recorded: held until a
 ///   later `release_held`.
 ///
-/// Complexity: O(1); `release_held` O(held blocks^2). Thread-safety: any thread.
+/// Complexity: O(1); `release_held` O(held blocks). Thread-safety: any thread.
 class stream_returns {
  public:
   /// @param device of all streams
@@ -57,9 +56,9 @@ class stream_returns {
 
   /// Passes a block on, or holds it. If no event can be recorded the calling thread waits for `last_used_on`;
   /// if that fails, the block stays live: a warning (`refused_return`).
-  void sort(returned_block const& block, stream_handle last_used_on) noexcept;
+  void take_back(returned_block const& block, stream_handle last_used_on) noexcept;
 
-  /// Passes on each block that a capture held, if `captured_too`, and sorts the others again. @pre the graphs
+  /// Passes on each block that a capture held, if `captured_too`, and takes the others back again. @pre the graphs
   /// have ended, if `captured_too`. @return bytes that captures held.
   std::size_t release_held(bool captured_too) noexcept;
 
@@ -73,7 +72,6 @@ class stream_returns {
   };
 
   void hold(returned_block const& block, bool is_captured) noexcept;
-  [[nodiscard]] std::optional<held_block> next_held(bool captured_too) noexcept;
 
   driver* driver_;
   device_number device_;
