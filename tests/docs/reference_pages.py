@@ -88,7 +88,7 @@ TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)+'|"((?:[^"\\\n]|\\.)
 VARIES = re.compile(r"%[-.\d]*(?:ll|z|t)?[a-zA-Z]|…|\n")
 # Files whose texts are not messages of their own: words for statuses of CUDA and NCCL, which stand behind the call that failed, and
 # a report of several lines, which has a page.
-NO_MESSAGES = {"status_text.cpp", "nccl_error.cpp", "missed_blocks.cpp"}
+NO_MESSAGES = {"status_text.cpp", "nccl_error.cpp", "expect_resource.cpp"}
 # What messages begin with or name: kinds of memory, places, calls.
 NAMES = {"a coroutine's frame", "opening of a scope", "a step begins", "workspace scope", "device memory", "pinned memory", "managed memory",
          "imported memory", "registered memory", "memory of NCCL", "addresses of a device"}
