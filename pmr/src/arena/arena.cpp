@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arenas that the library instantiates once for all its users; the one on virtual memory is in arena_traps.cpp.
+// The arenas that the library instantiates once for all its users; the one on virtual memory is in
+// arena_traps.cpp.
 #include <tidemark/arena/arena.hpp>
 
 namespace tidemark {

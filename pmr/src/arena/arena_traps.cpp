@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an arena on virtual memory traps scopes: slow paths that are taken where its options say so. A trapped scope has
-// a chunk of its own, a slice of other addresses, from its first allocation on. Its end is then a rewind over a chunk,
-// which is a slow path in any arena; there the slice loses its memory.
+// How an arena on virtual memory traps scopes: slow paths that are taken where its options say so. A trapped
+// scope has a chunk of its own, a slice of other addresses, from its first allocation on. Its end is then a
+// rewind over a chunk, which is a slow path in any arena; there the slice loses its memory.
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 
 namespace tidemark::detail {
 
-/// Slices of one reservation, each for one scope, taken upwards: `region.begin <= next <= region.end()`. Below `next`
-/// lie the slices in use and, without memory and inaccessible, those of scopes that have ended. When none is in use and
-/// no room is left, `next` goes back to the beginning.
+/// Slices of one reservation, each for one scope, taken upwards: `region.begin <= next <= region.end()`.
+/// Below `next` lie the slices in use and, without memory and inaccessible, those of scopes that have ended.
+/// When none is in use and no room is left, `next` goes back to the beginning.
 ///
-/// The turns are those of GWP-ASan: after each trapped scope a random number of rewinds, `one_in` on average. The
-/// places of the last rewinds are in a log that the handler of the fault may read at any time.
+/// The turns are those of GWP-ASan: after each trapped scope a random number of rewinds, `one_in` on average.
+/// The places of the last rewinds are in a log that the handler of the fault may read at any time.
 /// Thread-safety: as its arena.
 class rewind_trap {
  public:
@@ -112,8 +112,9 @@ class rewind_trap {
 
 void trap_deleter::operator()(rewind_trap* trap) const noexcept { delete trap; }
 
-// A scope begins to be trapped: the next turn is drawn. Uniform in [1, 2 n - 1], so n on average. By SplitMix64 (Steele,
-// Lea, Flood 2014). A forked process goes on with other numbers than its parent, and than what else that forks.
+// A scope begins to be trapped: the next turn is drawn. Uniform in [1, 2 n - 1], so n on average. By
+// SplitMix64 (Steele, Lea, Flood 2014). A forked process goes on with other numbers than its parent, and than
+// what else that forks.
 void rewind_trap::draw() noexcept {
   if (options_.one_in <= 1) return;
   std::uint64_t mixed = random_ += 0x9e3779b97f4a7c15;
@@ -200,8 +201,9 @@ void* rewind_trap::allocate_in_slice(arena_type& arena, std::size_t bytes, std::
   return nullptr;
 }
 
-// Retires all slices above the current chunk, which the arena went back to from `newest`. Chunks behind it keep their
-// addresses and lose their memory: `allocate_beyond` would enter one that has some, without a look at what is due.
+// Retires all slices above the current chunk, which the arena went back to from `newest`. Chunks behind it
+// keep their addresses and lose their memory: `allocate_beyond` would enter one that has some, without a look
+// at what is due.
 void rewind_trap::retire_slices(arena_type& arena, chunk_record& newest) noexcept {
   chunk_record& current = *arena.chunk_;
   for (chunk_record* left = &newest; left != &current;) {

@@ -30,7 +30,8 @@ double waste(sums const& below, sums const& all) {
 }
 
 // The sizes of this many classes with the least waste; sizes rise in `up_to`, from 0 for no request. The last
-// class of more sizes begins no earlier than that of fewer, because costs of this kind are Monge.
+// class of more sizes begins no earlier than that of fewer, because costs of this kind are Monge
+// (a class over more sizes never gains from a larger one; Galil and Park, 1992).
 std::vector<std::size_t> classes_of_least_waste(std::vector<sums> const& up_to, std::size_t count) {
   constexpr double infinite = std::numeric_limits<double>::infinity();
   std::vector<double> best(up_to.size(), infinite);  // least waste of the sizes up to each

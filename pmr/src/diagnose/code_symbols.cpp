@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loader of Linux and macOS knows, and on Linux the symbol tables of files. On Windows names of functions are in
-// files of the debugger's, which this does not read.
+// What the loader of Linux and macOS knows, and on Linux the symbol tables of files. On Windows names of
+// functions are in files of the debugger's, which this does not read.
 #include "code_symbols.hpp"
 
 #include <algorithm>
@@ -64,9 +64,9 @@ class mapped_file {
   std::span<std::byte const> bytes_;
 };
 
-// The functions of a program or library: the table that a linker writes for debuggers, or else the one for the loader.
-// Without -rdynamic most functions of a program are in the first alone. The file may be another by now than the one that
-// is loaded; then names may be wrong, and nothing worse.
+// The functions of a program or library: the table that a linker writes for debuggers, or else the one for
+// the loader. Without -rdynamic most functions of a program are in the first alone. The file may be another
+// by now than the one that is loaded; then names may be wrong, and nothing worse.
 struct symbol_table {
   // Of a file in the format ELF; empty if it is something else, or cannot be read.
   explicit symbol_table(char const* path) noexcept {
@@ -88,8 +88,8 @@ struct symbol_table {
     }
   }
 
-  // The mangled name of the function that has the address in it, as the file numbers addresses; null: there is no such
-  // symbol. Lives as long as the process.
+  // The mangled name of the function that has the address in it, as the file numbers addresses; null: there
+  // is no such symbol. Lives as long as the process.
   [[nodiscard]] char const* function_at(std::uintptr_t address) const noexcept {
     for (ElfW(Sym) const& symbol : symbols) {
       const bool is_function = (symbol.st_info & 0xf) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `find_code`: names of functions, from the symbol tables of the files that are loaded; `owner_of`: whose a function
-/// is. Owns nothing.
+/// `find_code`: names of functions, from the symbol tables of the files that are loaded; `owner_of`: whose a
+/// function is. Owns nothing.
 #pragma once
 
 #include <cstdint>

@@ -266,8 +266,8 @@ using detail::innermost_scope;
 
 namespace {
 
-// Stands in the place of the default resource while a scope is open: passes every request on to what was the default
-// resource, and counts in the scopes of the calling thread. Thread-safety: as the upstream.
+// Stands in the place of the default resource while a scope is open: passes every request on to what was the
+// default resource, and counts in the scopes of the calling thread. Thread-safety: as the upstream.
 struct watching_resource final : std::pmr::memory_resource {
   explicit watching_resource(std::pmr::memory_resource* watched) noexcept : upstream{watched} {}
 
@@ -296,8 +296,8 @@ struct watching_resource final : std::pmr::memory_resource {
 
 struct watch_list {
   detail::fork_safe<> mutex;
-  // One for each resource that was ever the default. None is destroyed: containers keep its address beyond the scope, so
-  // it may have no state that ends with a scope.
+  // One for each resource that was ever the default. None is destroyed: containers keep its address beyond
+  // the scope, so it may have no state that ends with a scope.
   std::forward_list<watching_resource> watchers;
   std::size_t open_scopes = 0;
 
@@ -316,8 +316,8 @@ struct watch_list {
     return &watchers.emplace_front(upstream);
   }
 
-  // One more scope is open. Another thread may set a default resource at any moment: what it sets is watched then.
-  // Throws std::bad_alloc, with nothing changed.
+  // One more scope is open. Another thread may set a default resource at any moment: what it sets is watched
+  // then. Throws std::bad_alloc, with nothing changed.
   void watch() {
     const std::scoped_lock lock{mutex};
     std::pmr::memory_resource* current = std::pmr::get_default_resource();

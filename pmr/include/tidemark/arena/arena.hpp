@@ -140,8 +140,8 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
   }
   /// Changes the size of the newest block in place, under the conditions of `deallocate`.
   /// @return whether it did; if not, nothing has changed. Grown bytes are uninitialised.
-  /// @pre `allocate` of this class returned the block. libstdc++ gives `std::pmr::memory_resource::allocate` the
-  /// attribute `alloc_size`, and compilers take the size of its blocks for final.
+  /// @pre `allocate` of this class returned the block. libstdc++ gives `std::pmr::memory_resource::allocate`
+  /// the attribute `alloc_size`, and compilers take the size of its blocks for final.
   [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept {
     return state::expand(block, old_bytes, new_bytes);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `arena_options`: how an arena takes and keeps memory; `arena_stats`: what it holds, in numbers; `arena_mark`: a
-/// position in it. They own nothing.
+/// `arena_options`: how an arena takes and keeps memory; `arena_stats`: what it holds, in numbers;
+/// `arena_mark`: a position in it. They own nothing.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,12 @@ enum class exhaustion_policy {
   abort,            ///< report a violation, which aborts by default; if the handler returns, throw
 };
 
-/// Selects the scopes of an `arena` that are trapped. The use of a pointer into a trapped scope after its end is
-/// a fault, and is reported as by `report_use_after_rewind`. docs/diagnose.md, "Use after rewind", has the costs.
+/// Selects the scopes of an `arena` that are trapped. The use of a pointer into a trapped scope after its end
+/// is a fault, and is reported as by `report_use_after_rewind`. docs/diagnose.md, "Use after rewind", has the
+/// costs.
 struct trap_options {
-  /// One scope in this many rewinds, on average, is trapped, chosen at random as GWP-ASan chooses. 1 traps every
-  /// scope, for tests; 0 traps none and costs nothing.
+  /// One scope in this many rewinds, on average, is trapped, chosen at random as GWP-ASan chooses. 1 traps
+  /// every scope, for tests; 0 traps none and costs nothing.
   std::uint32_t one_in = 0;
   /// Address space for trapped scopes, besides that of the arena. Once it is used up, its first addresses are
   /// used again, and late uses of the scopes that had them are not found.

@@ -150,8 +150,8 @@ template <address_space S>
 
 namespace tidemark::detail {
 
-/// `reserve_by_halves` from an upstream: `unit_bytes` bytes for each unit, and `extra_bytes` besides. A `std::bad_alloc`
-/// refuses more than `needed`.
+/// `reserve_by_halves` from an upstream: `unit_bytes` bytes for each unit, and `extra_bytes` besides. A
+/// `std::bad_alloc` refuses more than `needed`.
 /// @throws what the upstream throws for `needed`, and every other exception
 [[nodiscard]] inline byte_range allocate_by_halves(std::pmr::memory_resource& upstream, std::size_t needed,
                                                    std::size_t wanted, std::size_t unit_bytes,

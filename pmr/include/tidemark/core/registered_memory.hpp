@@ -73,7 +73,8 @@ concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range 
 template <address_space Space, memory_registrar Registrar>
 class registered_memory : public committed_ranges, public refusals_only {
  public:
-  /// Those of the space, but ranges are committed as a whole. Few registrations, however large an arena grows.
+  /// Those of the space, but ranges are committed as a whole. Few registrations, however large an arena
+  /// grows.
   static constexpr space_traits traits = [] {
     space_traits traits = Space::traits;
     traits.commits = traits.suspends = false;

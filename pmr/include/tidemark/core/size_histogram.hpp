@@ -35,8 +35,9 @@ class size_histogram {
   /// most `largest_bytes` of (block size - request) is the least there is; larger requests are left to the
   /// upstream. Nothing, which stands for the default classes, if there was no such request.
   ///
-  /// The optimum, by dynamic programming over the distinct sizes, rounded up to multiples of 16:
-  /// O(max_count * sizes^2) at most.
+  /// The optimum, by dynamic programming over the distinct sizes, rounded up to multiples of 16 (Galil and
+  /// Park, "Dynamic programming with convexity, concavity and sparsity", 1992): O(max_count * sizes^2) at
+  /// most.
   /// @param max_count from 1 to 96. @throws std::invalid_argument otherwise.
   [[nodiscard]] std::vector<std::size_t> suggest_size_classes(std::size_t max_count = 9,
                                                               std::size_t largest_bytes = 16 * KiB) const;

@@ -28,8 +28,8 @@ namespace tidemark {
 /// final; `deallocate` reclaims the newest block; records of chunks after the first lie in the heap and not
 /// in the chunks, since memory may be a device's; a chunk is requested with the alignment of 16 always, and
 /// larger by what a block aligned to more needs; sizes of chunks double from one to the next, however large a
-/// request made one, and a chunk that the upstream refuses is tried in half the size; a request that no memory has room for throws `out_of_memory` without asking the
-/// upstream.
+/// request made one, and a chunk that the upstream refuses is tried in half the size; a request that no
+/// memory has room for throws `out_of_memory` without asking the upstream.
 ///
 /// ```cpp
 /// std::byte buffer[4096];
@@ -81,9 +81,10 @@ class basic_upstream_memory : public committed_ranges {
     requires HostAccessible
       : basic_upstream_memory{buffer, bytes, std::pmr::get_default_resource()} {}
 
-  /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream or, if
-  /// that throws `std::bad_alloc`, of half as much each time, down to `least_bytes`.
-  /// @throws whatever the upstream throws for `least_bytes`, and every other exception; nothing has changed then.
+  /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream
+  /// or, if that throws `std::bad_alloc`, of half as much each time, down to `least_bytes`.
+  /// @throws whatever the upstream throws for `least_bytes`, and every other exception; nothing has changed
+  /// then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
     if (least_bytes <= room_in(unused_buffer_))
       return detail::without_stale_frames(std::exchange(unused_buffer_, {}));

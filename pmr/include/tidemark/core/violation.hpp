@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reports of what may not throw: violations, which are misuse, and warnings. Each has one process-wide
-/// handler, which is called on the thread that found the matter and must not throw.
+/// handler, which is called on the thread that found the matter and must not throw. `invariant_check` reports
+/// a broken invariant; `late_reports` and `late_warnings` report after a lock is released.
 ///
 /// ```cpp
 /// set_violation_handler([](violation const& found) { log_and_exit(found.message); });
@@ -44,7 +45,8 @@ enum class violation_kind {
   frame_outlived,   ///< a coroutine's memory was freed before its frame was destroyed (level 2)
   rewind_in_destructor,  ///< a destructor that an arena runs rewinds, resets or releases that arena
   ended_scope_use,       ///< an ended, moved-from or default-made scope was used (level 2)
-  use_after_rewind,  ///< memory was used after its arena had rewound over it (`trap_options`); in a signal handler
+  use_after_rewind,  ///< memory was used after its arena had rewound over it (`trap_options`); in a signal
+                     ///< handler
   reentry,           ///< a resource was called by the upstream that it was calling
   stale_view,        ///< a view of a checked workspace was used after its memory was freed; an exception by
                      ///< default, which is thrown after a handler as well

@@ -37,8 +37,8 @@ struct virtual_memory_options {
 /// space.release(range);
 /// ```
 /// It owns no memory itself: who reserves a range releases it. Ranges start at a multiple of 2 MiB, so that a
-/// huge page can back their first bytes; at any page where a limit leaves no addresses for that. One thread at a
-/// time; two objects may be used by two threads.
+/// huge page can back their first bytes; at any page where a limit leaves no addresses for that. One thread
+/// at a time; two objects may be used by two threads.
 class virtual_memory : public refusals_only {
  public:
   static constexpr space_traits traits{.fresh_is_zero = true, .commits = true};
@@ -49,9 +49,9 @@ class virtual_memory : public refusals_only {
   /// @param os the calls to use; must outlive this object and all ranges taken from it.
   explicit virtual_memory(virtual_memory_options options = {}, os_memory& os = default_os_memory()) noexcept;
 
-  /// Reserves the larger of the two, rounded up to the granularity. If the system refuses that, half as much each
-  /// time, down to `least_bytes`; under `RLIMIT_AS` at most an eighth, and under `RLIMIT_MEMLOCK` half, of the
-  /// bytes that the limit leaves, but `least_bytes`.
+  /// Reserves the larger of the two, rounded up to the granularity. If the system refuses that, half as much
+  /// each time, down to `least_bytes`; under `RLIMIT_AS` at most an eighth, and under `RLIMIT_MEMLOCK` half,
+  /// of the bytes that the limit leaves, but `least_bytes`.
   /// @return an empty range if there is no address space left. O(log(wanted_bytes / least_bytes)) calls.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) noexcept;
   /// Puts memory behind a part of a range or, if the system refuses that, behind its first `least_bytes`.
@@ -68,8 +68,8 @@ class virtual_memory : public refusals_only {
   /// The page size, or 2 MiB where huge pages are requested.
   [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
 
-  /// The limit of the system that refused the last `reserve` or `commit`, and how to change it, in words that live
-  /// as long as the program; empty if none is known. Reads /proc.
+  /// The limit of the system that refused the last `reserve` or `commit`, and how to change it, in words that
+  /// live as long as the program; empty if none is known. Reads /proc.
   [[nodiscard]] char const* refusal() const noexcept;
 
  private:

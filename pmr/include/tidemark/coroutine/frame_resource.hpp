@@ -21,8 +21,8 @@ namespace tidemark {
 /// for (int square : squares(std::allocator_arg, scope, 10)) …
 /// ```
 /// At level 2 it is also the place of that call, which reports of frames that outlive their memory name;
-/// below level 2 it is one pointer. Copies refer to the same resource, which must outlive the frame. O(1). Any
-/// thread.
+/// below level 2 it is one pointer. Copies refer to the same resource, which must outlive the frame. O(1).
+/// Any thread.
 class TIDEMARK_POINTER frame_resource {
  public:
   /// @param memory null: the default resource

@@ -17,14 +17,13 @@ namespace tidemark {
 
 namespace detail {
 
-// Records of the frames that are alive: at level 2 they show frames whose memory is freed before the frames are destroyed.
-// One table for the process, by address, because a frame may lie in a pool that lies in an arena. The records
-// come from operator new and are reused. Any thread.
-
+// Level 2 records the live frames, to find frames whose memory is freed before the frames are destroyed. The
+// process has one table, ordered by address, because a frame may lie in a pool that lies in an arena. The
+// records come from operator new and are reused. Any thread.
+//
 // A resource that does not report the memory it frees, such as std::pmr::monotonic_buffer_resource, leaves
 // stale records of the frames in it. The table drops a stale record when a new frame, an arena or a pool
 // obtains the memory.
-
 /// Allocates a frame's block and records it. @throws what the resource throws, or std::bad_alloc; nothing has
 /// changed then.
 [[nodiscard]] void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, std::size_t align,
@@ -98,8 +97,8 @@ struct frame_memory {
 /// for (int square : squares(std::allocator_arg, scope, 10)) …   // no call of operator new
 /// ```
 /// Members and lambdas: `std::allocator_arg` is their first argument too, behind the object.
-/// `FrameAlignment` is that of the frame. Both clang and g++ align what is in a frame only as far as the frame
-/// itself is: if the promise, an argument or a local has `alignas(64)`, derive from `pmr_promise<64>`.
+/// `FrameAlignment` is that of the frame. Both clang and g++ align what is in a frame only as far as the
+/// frame itself is: if the promise, an argument or a local has `alignas(64)`, derive from `pmr_promise<64>`.
 ///
 /// A frame's block is the frame and one pointer, to its resource, which gets back exactly what it gave. A
 /// frame that the compiler elides allocates nothing.

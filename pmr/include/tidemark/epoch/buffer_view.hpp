@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `buffer_view`: some elements of a `buffer`. Owns nothing.
+/// `buffer_view`: some elements of a `buffer`; `element_access`: the base of both. Own nothing.
 #pragma once
 
 #include <cstddef>

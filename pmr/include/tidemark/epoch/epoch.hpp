@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `epoch`: reclaims at its end what was allocated since its opening, except what is kept.
+/// `epoch`: reclaims at its end what was allocated since its opening, except what is kept; `keepable`: what
+/// can be kept.
 #pragma once
 
 #include <concepts>

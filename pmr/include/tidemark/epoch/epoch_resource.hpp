@@ -191,7 +191,8 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     while (group != nullptr && group->resource() != this) group = group->outer_on_thread;
     return group;
   }
-  // The address may have a record that a group holds, that was reclaimed, or that was kept with handles on it.
+  // The address may have a record that a group holds, that was reclaimed, or that was kept with handles on
+  // it.
   [[nodiscard]] bool must_look_up(void const* block) const noexcept {
     return check_level >= 2 || filter_.count(detail::address_of(block)) != 0;
   }

@@ -18,8 +18,8 @@ namespace tidemark {
 
 namespace detail {
 
-/// Captures by the backend that `make` returns, which a pointer leaves its owner; a std::unique_ptr makes it the
-/// graph's.
+/// Captures with the backend that `make()` returns. A `std::unique_ptr` becomes the graph's; a plain pointer
+/// stays the caller's.
 template <class Inputs, class Outputs, class Body, class MakeBackend>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture_by(MakeBackend make, capture_switch* memory,
                                                          std::unique_ptr<graph_arena>& arena, Inputs& inputs,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `capture_switch`: the resource that programs allocate through that capture graphs. The memory stays the
-/// upstream's, or the graph arena's.
+/// upstream's, or the graph arena's. `special_count`: the number of its records, read without its lock.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `graph_arena`: memory whose addresses get baked into a graph. It owns what it took of an upstream, alone
-/// or with other arenas; a range that was lent to it stays the lender's.
+/// or with other arenas; a range that was lent to it stays the lender's. `rewound_arena`: an arena while a
+/// graph is captured anew.
 #pragma once
 
 #include <cstddef>

@@ -107,19 +107,20 @@ struct reuse_cache_stats {
 /// void* next = tensors.allocate(4096, 256);         // `gradient` if the event is done, and not before
 /// ```
 /// A block that is *ready*, deallocated without a fence or behind one that was found to be done, goes to the
-/// next request of its size: the one that has been ready for longest first. A block that is *pending*, behind a
-/// fence not found to be done, goes nowhere, not to the upstream either. Fences are
+/// next request of its size: the one that has been ready for longest first. A block that is *pending*, behind
+/// a fence not found to be done, goes nowhere, not to the upstream either. Fences are
 /// queried when a request finds no ready block (those of its size, at most 32), in `collect` (all), and,
 /// where the limit is below 1 GiB or as much is kept, in each deallocation (2 of any size); each time
 /// others, so that none is passed over for long, in whatever order they become done. Of fences with one order
 /// (`reuse_fence::order`), such as events of one stream, only the first is queried, and the next if that is
 /// done.
 ///
-/// Ready blocks are kept up to `max_cached_bytes` bytes and `max_blocks_per_size` blocks of a size. Beyond, the
-/// largest go to the upstream, which are the fewest, and no more than need be; of a size always the oldest. A block that alone exceeds the limit goes
-/// itself. Pending blocks do not count and stay; one that is found to be done counts from then on. Where the
-/// upstream throws std::bad_alloc, `collect()`, and then `collect(true)`, make room, and it is called again
-/// each time; or `reuse_cache_options::relief` does, and it is called once more.
+/// Ready blocks are kept up to `max_cached_bytes` bytes and `max_blocks_per_size` blocks of a size. Beyond,
+/// the largest go to the upstream, which are the fewest, and no more than need be; of a size always the
+/// oldest. A block that alone exceeds the limit goes itself. Pending blocks do not count and stay; one that
+/// is found to be done counts from then on. Where the upstream throws std::bad_alloc, `collect()`, and then
+/// `collect(true)`, make room, and it is called again each time; or `reuse_cache_options::relief` does, and
+/// it is called once more.
 ///
 /// Under memory pressure (`signal_memory_pressure`) a cache without a `relief` of its own does `collect()`:
 /// at once if the upstream is `std::pmr::new_delete_resource()` or `global_pool()`, which are for any thread;
@@ -130,10 +131,10 @@ struct reuse_cache_stats {
 /// - `cached_bytes <= max_cached_bytes` and `ready blocks of a size <= max_blocks_per_size`, where these are
 ///   not 0
 ///
-/// Complexity: allocate and deallocate O(1) for a size among the last requested ones, else O(log(sizes)), above
-/// the upstream's and at most 32 fences', plus what goes to the upstream, and O(orders) for a block that becomes
-/// pending or is no longer. A request queries as many fences as its size's pending blocks have orders, and those
-/// without. Records are allocated as more blocks are kept than ever before, none once warm.
+/// Complexity: allocate and deallocate O(1) for a size among the last requested ones, else O(log(sizes)),
+/// above the upstream's and at most 32 fences', plus what goes to the upstream, and O(orders) for a block
+/// that becomes pending or is no longer. A request queries as many fences as its size's pending blocks have
+/// orders, and those without. Records are allocated as more blocks are kept than ever before, none once warm.
 /// Thread-safety: any thread, any function, except construction, destruction and `check_invariants()`. One
 /// lock guards the records, and is held while the bookkeeping resource is called. The upstream, the relief
 /// and fences are called without it: threads hit while one waits, all may call back, and the upstream must be

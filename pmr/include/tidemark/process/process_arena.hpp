@@ -64,8 +64,8 @@ struct process_arena_options {
 class process_arena final : public detail::forwarding_resource<process_arena>,
                             public arena_push<process_arena, shared_memory> {
  public:
-  /// @throws what `shared_memory::reserve` throws, std::system_error also where the system has no addresses for
-  /// so large a file; out_of_memory.
+  /// @throws what `shared_memory::reserve` throws, std::system_error also where the system has no addresses
+  /// for so large a file; out_of_memory.
   explicit process_arena(process_arena_options const& options = {});
   /// A wrong form: does not compile, and says which form is right.
   template <class Argument>

@@ -65,10 +65,10 @@ struct shared_memory_options {
 /// space.release(range);                          // views keep the memory; the name is gone
 /// ```
 /// One range at a time, which is the whole file; a second one is refused with an empty range. The file is
-/// sealed: no process can make it smaller, so that a view never loses memory that it has mapped, and other processes
-/// can only ever read. The kernel then refuses to take single pages back, so memory goes with the whole range. `commit`
-/// allocates the file's memory at once: where the system has none, that is a refusal here and no SIGBUS at a
-/// first touch.
+/// sealed: no process can make it smaller, so that a view never loses memory that it has mapped, and other
+/// processes can only ever read. The kernel then refuses to take single pages back, so memory goes with the
+/// whole range. `commit` allocates the file's memory at once: where the system has none, that is a refusal
+/// here and no SIGBUS at a first touch.
 ///
 /// As all address spaces it frees nothing at its end: who reserves a range releases it. The kernel does, if
 /// the process ends in whatever way: the memory goes when the last view of it has gone too.
@@ -85,8 +85,8 @@ class shared_memory {
   /// As `options` say; there is no file before the first `reserve`.
   explicit shared_memory(shared_memory_options options = {});
 
-  /// Makes a file of the larger of the two, in whole pages, and maps it. If the system refuses the size, half as
-  /// much each time, down to `least_bytes`, as `virtual_memory::reserve`.
+  /// Makes a file of the larger of the two, in whole pages, and maps it. If the system refuses the size, half
+  /// as much each time, down to `least_bytes`, as `virtual_memory::reserve`.
   /// @return an empty range if there is one already, or no object is so large.
   /// @throws shared_memory_error (`addresses_taken`) if something lies at the address of the options;
   /// std::system_error if a call fails, which names the limit that refused it. Nothing has changed then.

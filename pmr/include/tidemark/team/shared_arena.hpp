@@ -30,7 +30,8 @@
 
 namespace tidemark {
 
-/// `shared_arena::scope`: takes the position of all threads when it is made, and rewinds to it when it is destroyed.
+/// `shared_arena::scope`: takes the position of all threads when it is made, and rewinds to it when it is
+/// destroyed.
 ///
 /// ```cpp
 /// shared_arena::scope step{team};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `team_options`: how a shared arena divides its memory among threads; `shared_arena_stats`: what it holds, in numbers;
-/// `shared_arena_mark`: a position of all threads in it. They own nothing.
+/// `team_options`: how a shared arena divides its memory among threads; `shared_arena_stats`: what it holds,
+/// in numbers; `shared_arena_mark`: a position of all threads in it. They own nothing.
 #pragma once
 
 #include <cstddef>

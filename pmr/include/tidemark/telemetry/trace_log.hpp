@@ -60,10 +60,10 @@ struct trace_log_options {
 /// of that file is lost, and `error()` and `close()` report it; if neither was called, the destructor
 /// reports `violation_kind::lost_output`.
 ///
-/// Invariants: every block has its own number, and every thread. Complexity: O(log live blocks + log threads) an event. Thread-safe. It must outlive
-/// its resources and slices. In a forked child it is closed, and only the parent writes what is buffered.
-/// Its records come from `operator new`; a program whose `operator new` allocates from a traced resource
-/// deadlocks.
+/// Invariant: each block and each thread has a number of its own. Complexity: O(log live blocks + log
+/// threads) an event. Thread-safe. It must outlive its resources and slices. In a forked child it is closed,
+/// and only the parent writes what is buffered. Its records come from `operator new`; a program whose
+/// `operator new` allocates from a traced resource deadlocks.
 class trace_log {
  public:
   /// Creates or truncates the files, and writes their first lines.
@@ -87,7 +87,7 @@ class trace_log {
   friend trace_resource;
   friend trace_slice;
 
-  class recorder;  // does the work, with the log's mutex held
+  class recorder;  // files, tracks and threads, behind one mutex
   struct track;    // a traced resource
   struct thread;
 

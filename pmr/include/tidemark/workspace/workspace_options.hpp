@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Options, statistics and summaries of a `workspace`, which its parts share.
+/// Options, statistics and summaries of a `workspace`, which its parts share; the sweeper, a thread of the
+/// process.
 #pragma once
 
 #include <chrono>
@@ -101,9 +102,9 @@ struct trim_summary {
 
 /// When a slot is larger than it need be.
 struct compact_options {
-  double factor = 10.0;               ///< if it is so many times as large as its recent requests …
-  std::size_t least_bytes = 1 * MiB;  ///< … and so many bytes would be freed,
-  double headroom = 1.5;              ///< it shrinks to so many times its recent requests, rounded up
+  double factor = 10.0;               ///< if it is at least `factor` times as large as its recent requests …
+  std::size_t least_bytes = 1 * MiB;  ///< … and at least `least_bytes` would be freed,
+  double headroom = 1.5;              ///< it shrinks to `headroom` times its recent requests, rounded up
 };
 
 /// What `compact` did.
@@ -117,7 +118,7 @@ struct compact_summary {
 /// How often workspaces are swept, and how much is freed.
 struct sweep_options {
   std::chrono::nanoseconds interval = std::chrono::seconds{30};  ///< between ticks; more than 0
-  unsigned trim_every = 10;         ///< each tick compacts, and each one of so many trims; 0: no tick trims
+  unsigned trim_every = 10;         ///< each tick compacts, every `trim_every`-th one trims; 0: no tick trims
   compact_options compaction = {};  ///< when a slot is too large
 };
 

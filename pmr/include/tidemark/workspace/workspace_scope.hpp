@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `workspace::scope` and `with_workspace`: what is acquired in a scope is free again after it. Own nothing.
+/// `workspace::scope` and `with_workspace`: what is acquired in a scope is free again after it.
+/// `escape_search`: finds what a scope's result refers to. They own nothing.
 #pragma once
 
 #include <concepts>
@@ -221,8 +222,8 @@ class [[nodiscard]] basic_workspace<Checks>::scope
   /// `value`, as it is; level 1 searches it first. To be returned: `return scope.returning(sum);`
   ///
   /// The search finds pointers, spans and other contiguous ranges, views, tensor headers, and tuples,
-  /// optionals, variants, unique pointers and ranges of such, at any depth; `detail::escape_search` has the list.
-  /// A class of your own is not searched, nor what a lambda has captured, unless a function shows its
+  /// optionals, variants, unique pointers and ranges of such, at any depth; `detail::escape_search` has the
+  /// list. A class of your own is not searched, nor what a lambda has captured, unless a function shows its
   /// members:
   /// ```cpp
   /// template <class Visit>

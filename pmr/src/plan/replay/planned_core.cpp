@@ -61,9 +61,10 @@ planned_arena_options completed(planned_arena_options options, bool host_accessi
   return options;
 }
 
-// Finds which requests of the plan those of a step are: the pairs of the least cost. A pair costs nothing if it
-// resembles, and 3 if it is of another size; a request that one of the two lacks costs 2. As the edit distance of two
-// texts (Wagner and Fischer 1974), near the diagonal. @return requests that the plan does not have
+// Finds which requests of the plan those of a step are: the pairs of the least cost. A pair costs nothing if
+// it resembles, and 3 if it is of another size; a request that one of the two lacks costs 2. As the edit
+// distance of two texts (Wagner and Fischer 1974), near the diagonal. @return requests that the plan does not
+// have
 std::size_t pair_with_plan(std::span<recorded_request> step, learned_step const& plan) {
   std::size_t begin = 0, end = step.size(), plan_end = plan.size();
   const std::size_t difference = std::max(end, plan_end) - std::min(end, plan_end);
@@ -101,9 +102,9 @@ std::size_t pair_with_plan(std::span<recorded_request> step, learned_step const&
   return extra;
 }
 
-// Adds a step to what was learned: requests of the plan that the step lacks become optional, and the others get the
-// larger size. If a block was in another's way, blocks also get the longer lifetime. @return whether the plan is to be
-// made anew
+// Adds a step to what was learned: requests of the plan that the step lacks become optional, and the others
+// get the larger size. If a block was in another's way, blocks also get the longer lifetime. @return whether
+// the plan is to be made anew
 bool add_to_learned(std::span<recorded_request const> step, bool has_conflicts, learned_step& learned,
                     plan_replayer& plan) {
   bool is_more = false;
@@ -226,8 +227,8 @@ void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t&
   return nullptr;
 }
 
-// True if an extra request seems to have the slot of this one: then the request of the plan that comes next is
-// that behind it.
+// True if an extra request seems to have the slot of this one: then the request of the plan that comes next
+// is that behind it.
 bool planned_core::is_displaced(std::size_t bytes) const noexcept {
   const std::size_t last = plan_->cursor() - 1;
   if (plan_->cursor() == 0 || misses_in_a_row_ != 0) return false;

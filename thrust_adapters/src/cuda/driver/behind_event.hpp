@@ -25,8 +25,8 @@ namespace tidemark::gpu::detail {
 /// ended. @pre the stream's device is current.
 [[nodiscard]] status wait_for(driver& driver, stream_handle last_used_on) noexcept;
 
-/// As `wait_behind` an event or a stream. @return whether it succeeded; if not, a warning says that so many bytes of
-/// `resource` are lost. @pre the stream's device is current.
+/// As `wait_behind` an event or a stream. @return whether it succeeded; if not, a warning says that so many
+/// bytes of `resource` are lost. @pre the stream's device is current.
 template <class Handle>
 [[nodiscard]] bool put_behind(driver& driver, stream_handle stream, Handle last_use, char const* resource,
                               std::size_t bytes) noexcept {

@@ -24,8 +24,8 @@ inline constexpr char const* no_mapping_in_captures =
 inline constexpr char const* no_addresses =
     "the driver has no addresses left: reserve less, or raise RLIMIT_AS (ulimit -v)";
 
-/// Addresses of `most_bytes`, or of half as many each time the driver has no more, down to `least_bytes`, which are
-/// multiples of `unit_bytes`; empty if there are none. @throws cuda_error of any other error.
+/// Addresses of `most_bytes`, or of half as many each time the driver has no more, down to `least_bytes`,
+/// which are multiples of `unit_bytes`; empty if there are none. @throws cuda_error of any other error.
 [[nodiscard]] byte_range reserve_addresses(driver& driver, std::size_t least_bytes, std::size_t most_bytes,
                                            std::size_t unit_bytes);
 

@@ -173,8 +173,8 @@ void arena_state<AddressSpace>::bound(chunk_record& chunk) const noexcept {
   if (&chunk != &first_) chunk.end = chunk.begin + (std::min)(chunk.range.size, room_left());
 }
 
-// A range with room for a block. A range that holds the block's bytes only may begin at a wrong address for it:
-// then a larger one follows.
+// A range with room for a block. A range that holds the block's bytes only may begin at a wrong address for
+// it: then a larger one follows.
 template <class AddressSpace>
 byte_range arena_state<AddressSpace>::reserve_range(std::size_t bytes, std::size_t align) {
   const std::size_t padded_bytes = bytes + (align > block_granule ? align - block_granule : 0);
@@ -237,8 +237,8 @@ auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
 }
 
 // Commits in steps until `last` has memory behind it; false without memory, also for its records.
-// Commits what is needed if the system refuses a whole step. The space limits how far ahead a commit goes, so that
-// no allocation of a large arena takes long.
+// Commits what is needed if the system refuses a whole step. The space limits how far ahead a commit goes, so
+// that no allocation of a large arena takes long.
 template <class AddressSpace>
 bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
   if (!chunk.marks.reserve()) return false;
@@ -266,7 +266,8 @@ bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
   return true;
 }
 
-// Returns the memory of a chunk at `first` and above, and keeps the addresses. False if the system does not take it.
+// Returns the memory of a chunk at `first` and above, and keeps the addresses. False if the system does not
+// take it.
 template <class AddressSpace>
 bool arena_state<AddressSpace>::decommit(chunk_record& chunk, std::uintptr_t first) noexcept {
   const std::size_t bytes = chunk.committed - first;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Records of an arena: its chunks, the destructors to run, blocks in ranges of their own, and the rewinds that ended
-/// marks.
+/// Records of an arena: its chunks, the destructors to run, blocks in ranges of their own, and the rewinds
+/// that ended marks.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 
 namespace tidemark::detail {
 
-/// Marks host memory for sanitizers and Valgrind, as `device_marks` does for device memory. It stores nothing,
-/// because these tools record each byte.
+/// Marks host memory for sanitizers and Valgrind, as `device_marks` does for device memory. It stores
+/// nothing, because these tools record each byte.
 /// @tparam OnHost false for memory that the host must not touch and no tool watches: nothing is reported
 /// @tparam Fills whether level 2 overwrites freed bytes, so that a late read is seen
 template <bool OnHost, bool Fills = OnHost>
@@ -105,7 +105,8 @@ struct aside_block {
   std::uintptr_t floor;  // the arena's, before
 };
 
-/// The blocks of an arena that are set aside: on the memory of a shared arena alone (team/detail/extent_memory.hpp).
+/// The blocks of an arena that are set aside: on the memory of a shared arena alone
+/// (team/detail/extent_memory.hpp).
 struct aside_blocks {
   // `deallocate` searches at most this many records, newest first.
   static constexpr int max_tried = 64;
@@ -173,8 +174,8 @@ class rewind_history {
     std::uint64_t serial;
   };
 
-  // Not inlined, so that `expect_resource` sees whose allocation it is. Not cold: a batch across chunks, with a
-  // mark before it, then takes six instructions more.
+  // Not inlined, so that `expect_resource` sees whose allocation it is. Not cold: a batch across chunks, with
+  // a mark before it, then takes six instructions more.
   [[gnu::noinline]] void make_room() { rewinds_.reserve(std::max<std::size_t>(8, 2 * rewinds_.size())); }
 
   std::vector<rewind> rewinds_;

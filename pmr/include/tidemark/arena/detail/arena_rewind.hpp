@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How an arena goes back: rewinds over chunks, scopes that need care, destructors, trims. See arena_state.hpp
-/// for the class.
+/// How an arena goes back: rewinds over chunks, scopes that need care, destructors, trims. See
+/// arena_state.hpp for the class.
 #pragma once
 
 #include <algorithm>

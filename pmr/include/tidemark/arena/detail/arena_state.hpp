@@ -41,8 +41,8 @@ struct trap_deleter {
 };
 using trap_pointer = std::unique_ptr<rewind_trap, trap_deleter>;
 
-// In place of a member that an address space does not need. Of each member a type of its own: nvcc 13.0 runs out of
-// memory where a class has two [[no_unique_address]] members of one empty type.
+// In place of a member that an address space does not need. Each member has a type of its own: nvcc 13.0 runs
+// out of memory where a class has two [[no_unique_address]] members of one empty type.
 template <class Member>
 struct absent {};
 
@@ -64,9 +64,9 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
   return add_saturating(size, step - 1) / step * step;
 }
 
-/// State and private functions of a `basic_arena`. It is the only base with data members, so that both have one
-/// address. Growth is in arena_growth.hpp, rewinds are in arena_rewind.hpp, trapped scopes in arena_traps.cpp, blocks
-/// with extents of their own in team/detail/extent_memory.hpp.
+/// State and private functions of a `basic_arena`. It is the only base with data members, so that both have
+/// one address. Growth is in arena_growth.hpp, rewinds are in arena_rewind.hpp, trapped scopes in
+/// arena_traps.cpp, blocks with extents of their own in team/detail/extent_memory.hpp.
 ///
 /// Invariants, checked by `check_invariants()`; `chunk` is the current one:
 /// - `chunk.begin <= marked <= floor <= cursor <= end == chunk.committed <= chunk.end`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `brief_lock`: a lock that one thread nearly always finds free; `adaptive_mutex`: a mutex for which a thread
-/// waits awake for a moment before it sleeps.
+/// `brief_lock`: a lock that one thread nearly always finds free; `adaptive_mutex`: a mutex for which a
+/// thread waits awake for a moment before it sleeps.
 #pragma once
 
 #include <atomic>

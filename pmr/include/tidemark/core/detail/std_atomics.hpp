@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `std_atomics`: what code without locks that threads run together synchronises with; counts that threads
-/// share; `single_writer`: a number that one thread writes.
+/// `std_atomics`: what code without locks that threads run together synchronises with; `steps`, `add_shared`,
+/// `add_shared_within`: counts that threads share; `single_writer`: a number that one thread writes.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ struct std_atomics {
   template <class T>
   using atomic = std::atomic<T>;
 
-  /// Whether no second thread was ever started, as far as the C library tells (glibc >= 2.32). It is true again
-  /// at most after all others were joined, so that a reader of true needs no lock prefix.
+  /// Whether no second thread was ever started, as far as the C library tells (glibc >= 2.32). It is true
+  /// again at most after all others were joined, so that a reader of true needs no lock prefix.
   [[nodiscard]] static bool is_single_threaded() noexcept {
 #if __has_include(<sys/single_threaded.h>)
     return __libc_single_threaded != 0;

@@ -18,10 +18,10 @@ struct thread_slot {
   unsigned long long owner = 0;
   void* part = nullptr;
 };
-/// The calling thread's table of slots. The slot in front of the first one has the mask of the table in place of an
-/// owner: the part of object `n` is in the slot `n & mask` bytes behind the first one. Numbers are multiples of the
-/// size of a slot, so that they need no shift. The table grows up to 16 slots for each part, so that parts seldom
-/// meet in one slot, which then has the part that was used last.
+/// The calling thread's table of slots. The slot in front of the first one has the mask of the table in place
+/// of an owner: the part of object `n` is in the slot `n & mask` bytes behind the first one. Numbers are
+/// multiples of the size of a slot, so that they need no shift. The table grows up to 16 slots for each part,
+/// so that parts seldom meet in one slot, which then has the part that was used last.
 extern constinit thread_local thread_slot* thread_slots;
 
 /// What threads that have a part of an object keep of it: they may outlive it.
@@ -62,7 +62,8 @@ using owner_anchor = basic_owner_anchor<std_sync>;
                                                               owner_anchor::end_function end_part);
 /// The calling thread's part of the object; null if it has none. O(objects that the thread has parts of).
 [[nodiscard]] void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept;
-/// The thread has a part, and a table of slots, until it ends or gives the part up. @param number of the object.
+/// The thread has a part, and a table of slots, until it ends or gives the part up. @param number of the
+/// object.
 /// @throws std::bad_alloc; nothing has changed then. O(objects that the thread has parts of).
 void add_thread_part(std::shared_ptr<owner_anchor> anchor, unsigned long long number, void* part);
 /// The thread has no part any more, if it had one; the object is not told.

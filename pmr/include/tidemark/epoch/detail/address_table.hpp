@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `address_table` finds the record of an address, and owns the records; `counting_filter` tells whether an address
-/// may have one.
+/// `address_table` finds the record of an address, and owns the records; `counting_filter` tells whether an
+/// address may have one.
 #pragma once
 
 #include <array>

@@ -97,8 +97,8 @@ class epoch_slabs {
     end_use(slab);
     return slab.chunk->chunk_spare == slab.chunk->chunk_slabs;
   }
-  /// Ends the innermost epoch: slabs with kept blocks become those of the epoch around it, or kept. Adds what it did
-  /// to `sum`.
+  /// Ends the innermost epoch: slabs with kept blocks become those of the epoch around it, or kept. Adds what
+  /// it did to `sum`.
   void end(std::size_t depth, char const* name, epoch_summary& sum) noexcept;
   /// Removes a chunk all of whose slabs are spare, or any chunk if `also_used`: its ranges are the
   /// upstream's.

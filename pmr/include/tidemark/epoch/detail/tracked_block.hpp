@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `tracked_block`: what an `epoch_resource` knows of one address. Nothing of it is stored in the block
-/// itself.
+/// itself. `reclaim_log`: the latest blocks that ended, for messages.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `basic_pool`: what `pool` and `device_pool` have in common: limits, trims, statistics and checks. Its free
-/// lists own the memory.
+/// lists own the memory. `trim_policy`: when a pool trims, and how far.
 #pragma once
 
 #include <algorithm>

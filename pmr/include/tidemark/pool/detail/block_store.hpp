@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `block_store`: the memory of a pool: slabs of blocks of the size classes, a heap for blocks beyond them,
-/// and blocks that are not cached. It owns all three.
+/// and blocks that are not cached. It owns all three. `pool_blocks`: a `block_cache` on it, for pools on a
+/// host.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `chain_stack`: whole lists of free blocks of one size; `depot`: such lists of all sizes that threads leave
-/// for each other. Own no memory.
+/// `chain_stack`: whole lists of free blocks of one size; `depot_bin`: a `chain_stack` behind a lock;
+/// `depot`: such lists of all sizes that threads leave for each other. Own no memory.
 #pragma once
 
 #include <array>

@@ -136,7 +136,7 @@ class pending_blocks {
     if (turn_ == queues_.size()) turn_ = 0;
   }
 
-  /// For one call that queries so many fences at most.
+  /// For one call that queries at most `at_most` fences.
   [[nodiscard]] pending_looks looks(std::size_t at_most) const noexcept {
     return {.in_all = at_most, .of_queues = queues_.size(), .of_others = others_.size()};
   }
@@ -269,10 +269,10 @@ struct blocks_of_size {
 /// thread at a time.
 class kept_blocks {
  public:
-  /// At most so many fences are queried for one request.
+  /// Maximum number of fences queried for one request.
   static constexpr std::size_t max_looks = 32;
-  /// So many sizes of which no block is kept are remembered, so that a size that comes and goes does not
-  /// allocate each time.
+  /// At most `max_empty_sizes` sizes without a kept block are remembered, so that a size that comes and
+  /// goes does not allocate each time.
   static constexpr std::size_t max_empty_sizes = 4096;
 
   /// @param max_cached_bytes, max_blocks_per_size limits; 0: without limit

@@ -33,9 +33,9 @@ class slab_store {
   slab_store& operator=(slab_store const&) = delete;
   ~slab_store() { release(); }
 
-  /// Takes a slab from the upstream, of the size that suits the class or with `blocks_wanted` blocks if that is
-  /// not 0, and with `max_bytes` bytes at most; half as many blocks each time the upstream refuses them, down to
-  /// one. Its blocks are uncarved.
+  /// Takes a slab from the upstream, of the size that suits the class or with `blocks_wanted` blocks if that
+  /// is not 0, and with `max_bytes` bytes at most; half as many blocks each time the upstream refuses them,
+  /// down to one. Its blocks are uncarved.
   /// @pre the class has no uncarved blocks. @return its bytes. @throws what the upstream throws; nothing has
   /// changed then.
   std::size_t add_slab(std::size_t index, std::size_t blocks_wanted, std::size_t max_bytes);
@@ -48,8 +48,8 @@ class slab_store {
 
   /// Returns slabs of a class whose blocks are all free, until `bytes_wanted` are gone. `list` holds all free
   /// blocks of the class except the uncarved and the stranded ones. Those of other slabs stay in the list, in
-  /// their order. O(length + slabs), with a search for the slab, O(log(slabs)), where two blocks in a row are not
-  /// of one slab.
+  /// their order. O(length + slabs), with a search for the slab, O(log(slabs)), where two blocks in a row are
+  /// not of one slab.
   /// @return blocks that are neither listed nor uncarved any more, here and below.
   std::size_t release_free_slabs(std::size_t index, block_chain& list, std::size_t bytes_wanted) noexcept;
   /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside), with

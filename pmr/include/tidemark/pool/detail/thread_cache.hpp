@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `thread_cache`: the free blocks that one thread has of one `synchronized_pool`, which owns them.
+/// `cache_share`: the bytes it may keep; `heap_block_cache`: its blocks of the heap.
 #pragma once
 
 #include <algorithm>

@@ -44,7 +44,8 @@ struct descriptor_path {
 };
 [[nodiscard]] bool resize_file(int file, std::size_t bytes) noexcept;
 [[nodiscard]] std::int64_t file_size(int file) noexcept;
-/// No process can change the size from now on, or the seals, and only mappings that exist can be written through.
+/// No process can change the size from now on, or the seals, and only mappings that exist can be written
+/// through.
 [[nodiscard]] bool seal_file(int file) noexcept;
 /// Whether no process can make it smaller.
 [[nodiscard]] bool is_sealed(int file) noexcept;

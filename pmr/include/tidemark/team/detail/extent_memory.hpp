@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `extent_memory`: the address space of one thread's part of a shared arena, and how that part sets large blocks aside.
+/// `extent_memory`: the address space of one thread's part of a shared arena, and how that part sets large
+/// blocks aside.
 #pragma once
 
 #include <algorithm>
@@ -158,8 +159,8 @@ class extent_memory : public committed_ranges {
 
 // ---- blocks of a thread's part that are set aside, as members of its arena's state
 
-// The record of a block is that of a destructor, which returns the range: so marks, scopes and rewinds need not know of
-// it.
+// The record of a block is that of a destructor, which returns the range: so marks, scopes and rewinds need
+// not know of it.
 template <class Arena>
 void* aside_blocks::add(Arena& arena, std::size_t bytes, std::size_t align, space_refusal& refused) {
   ++arena.system_calls_;

@@ -35,9 +35,9 @@ struct extent {
 
 /// Memory that any number of threads claim extents of, and one takes all back from.
 ///
-/// A claim adds to `next` of the current chunk, by one compare-exchange: an addition that cannot pass `committed`, so
-/// that a claim that fails has changed nothing for the others. Only what needs more memory, or finds extents that
-/// were given back, takes the lock.
+/// A claim adds to `next` of the current chunk, by one compare-exchange: an addition that cannot pass
+/// `committed`, so that a claim that fails has changed nothing for the others. Only what needs more memory,
+/// or finds extents that were given back, takes the lock.
 ///
 /// Invariants, of each chunk:
 /// - `begin <= next <= committed <= end`, and `next - begin` is a multiple of the granule
@@ -47,8 +47,8 @@ struct extent {
 /// - its free extents are sorted by address and do not touch each other, but between `begin_rewind` and
 ///   `end_rewind`
 ///
-/// `claim` and `give_back`: any thread. All else: while no other thread uses the region. O(chunks), and `give_back`
-/// O(free extents), unless a function says otherwise.
+/// `claim` and `give_back`: any thread. All else: while no other thread uses the region. O(chunks), and
+/// `give_back` O(free extents), unless a function says otherwise.
 template <class AddressSpace, class Sync = std_sync>
 class extent_region {
   static_assert(address_space<AddressSpace>, "a region's memory must come from an address_space");
@@ -59,7 +59,8 @@ class extent_region {
   /// The least that extents are multiples of: a page of most machines.
   static constexpr std::size_t min_granule = 4 * KiB;
 
-  /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a chunk
+  /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a
+  /// chunk
   extent_region(AddressSpace& space, mutex_type& mutex, arena_options const& options, std::size_t chunk_bytes,
                 std::size_t retain_bytes)
       : space_{&space},
@@ -85,8 +86,8 @@ class extent_region {
     return claim_slow(least, wanted, refused);
   }
 
-  /// Gives back whole granules of an extent, which any thread may claim from now on. Without memory for a record they
-  /// are lost until `release`. Their bytes must not be touched any more.
+  /// Gives back whole granules of an extent, which any thread may claim from now on. Without memory for a
+  /// record they are lost until `release`. Their bytes must not be touched any more.
   void give_back(byte_range range) noexcept {
     poison(range.begin, range.size);
     const std::scoped_lock lock{*mutex_};
@@ -118,8 +119,8 @@ class extent_region {
     if (!chunks_.empty()) make_current(*chunks_.front());
   }
 
-  /// Returns what is committed more than `keep_bytes` above the last extents: whole chunks, but for the first, and
-  /// pages. @return bytes returned
+  /// Returns what is committed more than `keep_bytes` above the last extents: whole chunks, but for the
+  /// first, and pages. @return bytes returned
   std::size_t trim(std::size_t keep_bytes) noexcept {
     const std::size_t committed_before = committed_bytes_;
     std::size_t kept_bytes = 0;
@@ -236,8 +237,8 @@ class extent_region {
     return {{first, bytes}, std::clamp(touched, first, first + bytes)};
   }
 
-  // Free extents first, then the current chunk, then any that has room, then a new one, which other threads see when
-  // it has served this claim.
+  // Free extents first, then the current chunk, then any that has room, then a new one, which other threads
+  // see when it has served this claim.
   TIDEMARK_COLD extent claim_slow(std::size_t least, std::size_t wanted, space_refusal& refused) {
     const late_warnings late;
     const std::scoped_lock lock{*mutex_};
@@ -264,8 +265,8 @@ class extent_region {
     return claimed;
   }
 
-  // With memory committed for it. Other threads may claim what was committed before this one does: then more is
-  // committed. Where not all can be had, the least is tried.
+  // With memory committed for it. Other threads may claim what was committed before this one does: then more
+  // is committed. Where not all can be had, the least is tried.
   extent claim_from(chunk_record& chunk, std::size_t least, std::size_t wanted, space_refusal& refused) {
     for (;;) {
       const std::uintptr_t first = chunk.next.load(std::memory_order_relaxed);
@@ -296,8 +297,8 @@ class extent_region {
   }
 
   static bool is_below(byte_range a, byte_range b) noexcept { return a.begin < b.begin; }
-  // Merges free extents, which are sorted, with their neighbours. If one is the last of the chunk, the next claim
-  // begins where it did. Its bytes are not fresh: `touched` says so before a claim can find them.
+  // Merges free extents, which are sorted, with their neighbours. If one is the last of the chunk, the next
+  // claim begins where it did. Its bytes are not fresh: `touched` says so before a claim can find them.
   void merge_free(chunk_record& chunk) noexcept {
     std::vector<byte_range>& free = chunk.free;
     if (free.empty()) return;

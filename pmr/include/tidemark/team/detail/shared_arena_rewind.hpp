@@ -221,8 +221,8 @@ void basic_shared_arena<AddressSpace>::require_rewindable(live_mark const* mark,
   }
 }
 
-// Of all threads, before any memory is freed: an object of one may use what another allocated. By index, because one
-// that allocates on this thread may add a part.
+// Of all threads, before any memory is freed: an object of one may use what another allocated. By index,
+// because one that allocates on this thread may add a part.
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::run_destructors(live_mark const* mark) noexcept {
   for (std::size_t i = 0; i < parts_.size(); ++i) {

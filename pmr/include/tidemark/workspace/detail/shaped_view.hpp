@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `shaped_view`: what `tensor_view` and `bit_view` have in common: the elements' names, extents, the generation of
-/// the memory, and the shape. Records of generations belong to the process.
+/// `shaped_view`: what `tensor_view` and `bit_view` have in common: the elements' names, extents, the
+/// generation of the memory, and the shape. Records of generations belong to the process.
 #pragma once
 
 #include <array>

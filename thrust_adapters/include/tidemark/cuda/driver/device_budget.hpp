@@ -46,10 +46,10 @@ struct counted_pool {
 /// Where the device has no more memory, or the limit is reached, the resource that allocates first returns
 /// what it keeps itself. Then every `device_pools` of the device, and every `device_cache` whose memory and
 /// records are its own, return what they keep, pending blocks after a wait, and a trim is posted to every
-/// `device_pool`, whose thread does it in its next call. Then the driver's pools are trimmed, after a wait for the streams of the resources
-/// that allocate from them. Then the callbacks are called, and caches and the driver's pools are drained once
-/// more; then the request is tried once more. Arenas, plans and plain resources do the same from the second
-/// step on.
+/// `device_pool`, whose thread does it in its next call. Then the driver's pools are trimmed, after a wait
+/// for the streams of the resources that allocate from them. Then the callbacks are called, and
+/// `device_pools`, caches and the driver's pools are drained once more; then the request is tried once more.
+/// Arenas, plans and plain resources do the same from the second step on.
 ///
 /// Resources whose stream is capturing are left out. A capture must not begin on a stream while another
 /// thread waits for it here, because the wait would invalidate the capture. Near the limit, or with a full

@@ -142,7 +142,8 @@ class nccl_library final : public nccl {
   char why_not_[256] = "";
 };
 
-/// `libnccl.so.2`, loaded with the first call of this function. Destroyed only when the library is unloaded. Thread-safe.
+/// `libnccl.so.2`, loaded with the first call of this function. Destroyed only when the library is unloaded.
+/// Thread-safe.
 [[nodiscard]] nccl& system_nccl() noexcept;
 
 }  // namespace tidemark::gpu

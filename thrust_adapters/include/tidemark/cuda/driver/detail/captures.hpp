@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a driver knows of captures: `capture_probe`, whether it maps memory meanwhile; `retired_executables`, graphs
-/// that are to be destroyed when nothing captures, which it owns until then.
+/// What a driver knows of captures: `capture_probe`, whether it maps memory meanwhile; `retired_executables`,
+/// graphs that are to be destroyed when nothing captures, which it owns until then.
 #pragma once
 
 #include <atomic>

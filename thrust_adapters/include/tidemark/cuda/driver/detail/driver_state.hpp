@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// State of the driver: the current device, captures, and the end of work; and `unique_handle`, which owns what
-/// its handle is for.
+/// State of the driver: the current device, captures, and the end of work; and `unique_handle`, which owns
+/// what its handle is for.
 #pragma once
 
 #include <functional>
@@ -100,8 +100,8 @@ struct outcome {
 enum class capture_state {
   none,         ///< calls on it disturb no capture
   capturing,    ///< work on it becomes part of a graph; a wait for it ends the capture
-  untouchable,  ///< a call on it may end a capture: the legacy default stream beside a blocking stream that is
-                ///< capturing, or an error of which the driver does not say what it means
+  untouchable,  ///< a call on it may end a capture: the legacy default stream beside a blocking stream that
+                ///< is capturing, or an error of which the driver does not say what it means
 };
 
 /// Asks for it. A device that is lost captures nothing. @pre the stream's device is current.
