@@ -189,7 +189,7 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
  private:
   friend graph_arena;
   friend baked_blocks;
-  friend detail::rewound_arena;
+  friend class detail::rewound_arena;
   [[nodiscard]] TIDEMARK_COLD void* allocate_specially(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* allocate_baked(detail::capture_record& record, std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_specially(void* block, std::size_t bytes, std::size_t align);

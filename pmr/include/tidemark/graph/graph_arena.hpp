@@ -230,7 +230,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
 
  private:
   friend capture_switch;
-  friend detail::rewound_arena;
+  friend class detail::rewound_arena;
   using granule_count = std::uint32_t;
   struct free_memory {
     void operator()(granule_count* memory) const noexcept { std::free(memory); }
