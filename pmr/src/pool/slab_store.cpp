@@ -62,7 +62,7 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
     slabs_.swap(grown);
   }
   blocks = bytes / block_bytes;
-  const slab added{first, blocks, index, blocks, 0, nullptr, 0, false};
+  const slab added{.first = first, .blocks = blocks, .index = index, .uncarved = blocks};
   slabs_.insert(std::ranges::upper_bound(slabs_, first, {}, &slab::first), added);
   its_class.carving = first;
   its_class.blocks += blocks;
@@ -103,31 +103,64 @@ block_chain slab_store::take_stranded(std::size_t index, std::size_t max_bytes) 
   return chain;
 }
 
-slab_store::slab& slab_store::slab_of(free_block const* block, slab* guess) noexcept {
-  const std::uintptr_t address = address_of(block);
-  return guess != nullptr && address - guess->first < bytes_of(*guess) ? *guess : *find(address);
+// Blocks of one slab in a row stay linked as they are.
+slab_store::slab* slab_store::group_by_slab(free_block* list) noexcept {
+  slab* first_met = nullptr;
+  slab** end_of_met = &first_met;
+  slab* its_slab = nullptr;
+  for (free_block* block = list; block != nullptr; block = next_of(block)) {
+    if (its_slab == nullptr || address_of(block) - its_slab->first >= bytes_of(*its_slab)) {
+      its_slab = find(address_of(block));
+      if (its_slab->listed == 0) {
+        its_slab->first_listed = block;
+        *end_of_met = its_slab;
+        end_of_met = &its_slab->next_met;
+      } else {
+        link(its_slab->last_listed, block);  // NOLINT(readability-suspicious-call-argument): it is the next
+      }
+    }
+    its_slab->last_listed = block;
+    ++its_slab->listed;
+  }
+  return first_met;
+}
+
+free_block* slab_store::joined(slab* met) noexcept {
+  free_block* list = nullptr;
+  free_block* last = nullptr;
+  for (slab* s = met; s != nullptr; s = std::exchange(s->next_met, nullptr)) {
+    s->listed = 0;
+    if (s->leaving) continue;
+    if (last == nullptr) list = s->first_listed;
+    else link(last, s->first_listed);  // NOLINT(readability-suspicious-call-argument): it is the next
+    last = s->last_listed;
+  }
+  if (last != nullptr) link(last, nullptr);
+  return list;
 }
 
 std::size_t slab_store::release_free_slabs(std::size_t index, block_chain& list,
                                            std::size_t bytes_wanted) noexcept {
-  slab* of = nullptr;
-  for (free_block* block = list.first; block != nullptr; block = next_of(block)) {
-    of = &slab_of(block, of);
-    ++of->listed;
-  }
+  size_class& its_class = of_class_[index];
+  slab* const met = group_by_slab(list.first);
   std::size_t blocks_gone = 0, bytes_gone = 0;  // bytes with stranded blocks
-  bool is_listed = false;                       // some blocks that leave
-  for (slab& s : slabs_) {
-    if (s.index != index) continue;
-    if (bytes_gone < bytes_wanted && s.listed + s.uncarved + s.stranded == s.blocks) {
-      s.leaving = true;
-      is_listed = is_listed || s.listed > 0;
-      blocks_gone += s.listed + s.uncarved;
-      bytes_gone += bytes_of(s);
-    }
-    s.listed = 0;
+  const auto consider = [&](slab& s) {
+    const bool is_enough = bytes_gone >= bytes_wanted;
+    if (is_enough || s.leaving || s.listed + s.uncarved + s.stranded != s.blocks) return;
+    s.leaving = true;
+    list.blocks -= s.listed;
+    blocks_gone += s.listed + s.uncarved;
+    bytes_gone += bytes_of(s);
+  };
+  if (slab* const carving = find(its_class.carving); carving != nullptr && carving->index == index)
+    consider(*carving);
+  if (std::exchange(its_class.may_be_free, false)) {
+    for (slab& s : slabs_)
+      if (s.index == index) consider(s);
+    its_class.may_be_free = bytes_gone >= bytes_wanted;  // then some were not considered
   }
-  if (is_listed) remove_leaving(list);
+  for (slab* s = met; s != nullptr; s = s->next_met) consider(*s);
+  list.first = joined(met);
   if (bytes_gone == 0) return 0;
   std::erase_if(slabs_, [&](slab const& s) {
     if (!s.leaving) return false;
@@ -135,28 +168,6 @@ std::size_t slab_store::release_free_slabs(std::size_t index, block_chain& list,
     return true;
   });
   return blocks_gone;
-}
-
-// Writes a link only where blocks between two leave.
-void slab_store::remove_leaving(block_chain& list) noexcept {
-  slab* of = nullptr;
-  free_block* last = nullptr;  // of those that stay
-  bool has_left = false;       // a block behind it
-  for (free_block *block = std::exchange(list.first, nullptr), *next = nullptr; block != nullptr;
-       block = next) {
-    next = next_of(block);
-    of = &slab_of(block, of);
-    if (of->leaving) {
-      has_left = true;
-      --list.blocks;
-      continue;
-    }
-    if (last == nullptr) list.first = block;
-    else if (has_left) link(last, block);  // NOLINT(readability-suspicious-call-argument): it is the next
-    has_left = false;
-    last = block;
-  }
-  if (last != nullptr) link(last, nullptr);
 }
 
 std::size_t slab_store::set_aside(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept {
@@ -175,6 +186,8 @@ std::size_t slab_store::set_aside(std::size_t index, block_chain& list, std::siz
   its_slab.stranded_list = first;
   its_slab.stranded += blocks;
   of_class_[index].stranding = its_slab.first;
+  // Other threads may have freed the last of its blocks since the trim looked for such slabs.
+  if (its_slab.stranded + its_slab.uncarved == its_slab.blocks) of_class_[index].may_be_free = true;
   return blocks;
 }
 
@@ -232,6 +245,9 @@ char const* slab_store::broken_invariant() const noexcept {
       ++listed;
     }
     if (listed != s.stranded) return "stranded == length of the stranded list";
+    if (s.uncarved + s.stranded == s.blocks && find(of_class_[s.index].carving) != &s &&
+        !of_class_[s.index].may_be_free)
+      return "a slab without live and listed blocks is being carved, or its class may be free";
     held += bytes_of(s);
     stranded += s.stranded * classes_.bytes(s.index);
     uncarved += s.uncarved * classes_.bytes(s.index);

@@ -23,7 +23,8 @@ namespace tidemark::detail {
 /// yet.
 ///
 /// Invariants: slabs are sorted by address and do not overlap; `uncarved + stranded <= blocks` in each;
-/// `held_bytes() == sum of blocks * block size`.
+/// `held_bytes() == sum of blocks * block size`; a slab with `uncarved + stranded == blocks` is the slab that is being
+/// carved, or a trim looks for it (`may_be_free`).
 ///
 /// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. One thread at a time.
 class slab_store {
@@ -47,13 +48,14 @@ class slab_store {
   [[nodiscard]] block_chain take_stranded(std::size_t index, std::size_t max_bytes) noexcept;
 
   /// Returns slabs of a class whose blocks are all free, until `bytes_wanted` are gone. `list` holds all free
-  /// blocks of the class except the uncarved and the stranded ones. Those of other slabs stay in the list, in
-  /// their order. O(length + slabs), with a search for the slab, O(log(slabs)), where two blocks in a row are
-  /// not of one slab.
+  /// blocks of the class except the uncarved and the stranded ones. Those of other slabs stay in the list, slab by
+  /// slab in the order in which the list had the first block of each, and in their own order within a slab.
+  /// O(length), with a search for the slab, O(log(slabs)), where two blocks in a row are not of one slab; and O(slabs)
+  /// if a slab is returned.
   /// @return blocks that are neither listed nor uncarved any more, here and below.
   std::size_t release_free_slabs(std::size_t index, block_chain& list, std::size_t bytes_wanted) noexcept;
   /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside), with
-  /// searches as above.
+  /// searches as above, few for a list that a trim has grouped by slab.
   std::size_t strand(std::size_t index, block_chain& list, std::size_t bytes_wanted) noexcept;
 
   /// Returns everything to the upstream, also live blocks.
@@ -74,17 +76,22 @@ class slab_store {
     std::size_t blocks;
     std::size_t index;  // of the class
     std::size_t uncarved;
-    std::size_t stranded;
-    free_block* stranded_list;
-    // Only during release_free_slabs, otherwise 0 and false:
-    std::size_t listed;  // blocks found in the list
-    bool leaving;        // all are free and it is returned
+    std::size_t stranded = 0;
+    free_block* stranded_list = nullptr;
+    // Only during release_free_slabs, otherwise 0, false and null:
+    std::size_t listed = 0;    // blocks found in the list
+    bool leaving = false;      // all are free and it is returned
+    slab* next_met = nullptr;  // the slab whose first block comes next in the list
+    // Only while blocks are listed:
+    free_block* first_listed = nullptr;
+    free_block* last_listed = nullptr;
   };
   struct size_class {
     std::uintptr_t carving = 0;  // an address in the slab that has uncarved blocks
     std::size_t blocks = 0;      // in all slabs
     std::size_t stranded = 0;
     std::uintptr_t stranding = 0;  // an address in the slab that blocks were stranded in last
+    bool may_be_free = false;      // a slab without listed blocks may be all free
   };
 
   [[nodiscard]] std::size_t bytes_of(slab const& s) const noexcept {
@@ -94,10 +101,10 @@ class slab_store {
   [[nodiscard]] slab* find(std::uintptr_t address) noexcept {
     return const_cast<slab*>(static_cast<slab_store const*>(this)->find(address));
   }
-  /// The slab of a block; `guess`, or null, saves the search where it is right.
-  [[nodiscard]] slab& slab_of(free_block const* block, slab* guess) noexcept;
-  /// Takes the blocks of leaving slabs out of a list.
-  void remove_leaving(block_chain& list) noexcept;
+  /// Links the blocks of each slab in a list. @return the slab met first; null if none.
+  [[nodiscard]] slab* group_by_slab(free_block* list) noexcept;
+  /// Makes one list of the blocks of slabs that stay.
+  [[nodiscard]] static free_block* joined(slab* met) noexcept;
   /// Sets the first blocks of a list aside, `max_blocks` at most, those of one slab. @return how many.
   std::size_t set_aside(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept;
   void return_to_upstream(slab const& s) noexcept;
