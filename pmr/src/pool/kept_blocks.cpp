@@ -2,6 +2,7 @@
 #include <tidemark/pool/detail/kept_blocks.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace tidemark::detail {
@@ -9,12 +10,13 @@ namespace tidemark::detail {
 // Twice as many as were left are let in before the next sweep, so that sweeps cost O(1) for each new size.
 blocks_of_size& kept_blocks::size_entry(kept_size wanted) {
   if (blocks_of_size* const found = find(wanted)) return *found;
-  if (sizes_.size() >= max_sizes_) {
-    std::erase_if(sizes_, [](auto const& entry) { return entry.second.empty(); });
+  if (ready_sizes_.size() + other_sizes_.size() >= max_sizes_) {
+    for (sizes* const of : {&ready_sizes_, &other_sizes_})
+      std::erase_if(*of, [](auto const& entry) { return entry.second.empty(); });
     recent_.fill({});
-    max_sizes_ = std::max(max_empty_sizes, 2 * sizes_.size());
+    max_sizes_ = std::max(max_empty_sizes, 2 * (ready_sizes_.size() + other_sizes_.size()));
   }
-  return sizes_[wanted];
+  return other_sizes_[wanted];
 }
 
 kept_block* kept_blocks::take_ready(std::size_t bytes, std::size_t align) noexcept {
@@ -101,7 +103,7 @@ void kept_blocks::remove_pending(kept_block& block) noexcept {
 }
 
 void kept_blocks::take_out_ready(kept_chain& leaving) noexcept {
-  for (auto& [size, of_size] : sizes_) {
+  for (auto& [size, of_size] : ready_sizes_) {
     while (!of_size.ready.empty()) evict(*of_size.ready.front(), leaving);
   }
 }
@@ -128,7 +130,8 @@ void kept_blocks::add_ready(kept_block& block, kept_chain& leaving) noexcept {
     return;
   }
   blocks_of_size& of_size = *block.of_size;
-  largest_ready_ = std::max(largest_ready_, kept_size{block.bytes, block.align});
+  if (!std::exchange(of_size.is_ready_size, true))
+    ready_sizes_.insert(other_sizes_.extract(kept_size{block.bytes, block.align}));
   of_size.ready.push_back(block);
   ready_bytes_ += block.bytes;
   if (max_blocks_per_size_ != 0 && of_size.ready.size() > max_blocks_per_size_)
@@ -147,34 +150,48 @@ void kept_blocks::evict(kept_block& block, kept_chain& leaving) noexcept {
   leaving.push_back(block);
 }
 
-// The oldest of the largest size. A hit does not look for the next size: this does.
+// The oldest of the largest size. A hit leaves its size in `ready_sizes_`, even if that was the size's last block:
+// this removes the size, once at most for each block that becomes ready.
 kept_block& kept_blocks::next_to_leave() noexcept {
-  auto of = sizes_.upper_bound(largest_ready_);
-  do --of;
-  while (of->second.ready.empty());
-  largest_ready_ = of->first;
-  return *of->second.ready.front();
+  auto largest = std::prev(ready_sizes_.end());
+  for (; largest->second.ready.empty(); largest = std::prev(ready_sizes_.end())) {
+    largest->second.is_ready_size = false;
+    other_sizes_.insert(ready_sizes_.extract(largest));
+  }
+  return *largest->second.ready.front();
 }
 
 char const* kept_blocks::broken_invariant() const noexcept {
   std::size_t ready_bytes = 0, pending_bytes = 0, ready = 0, pending = 0;
   bool belongs = true, fences_fit = true;
-  for (auto const& [size, of_size] : sizes_) {
-    const auto check = [&](kept_block const& block, bool has_fence) {
-      belongs = belongs && kept_size{block.bytes, block.align} == size && block.of_size == &of_size;
-      fences_fit = fences_fit && block.fence.empty() != has_fence;
-      (has_fence ? pending_bytes : ready_bytes) += block.bytes;
+  for (sizes const* const of : {&ready_sizes_, &other_sizes_}) {
+    for (auto const& [size, of_size] : *of) {
+      const auto check = [&](kept_block const& block, bool has_fence) {
+        belongs = belongs && kept_size{block.bytes, block.align} == size && block.of_size == &of_size;
+        fences_fit = fences_fit && block.fence.empty() != has_fence;
+        (has_fence ? pending_bytes : ready_bytes) += block.bytes;
+      };
+      for (kept_block const* block = of_size.ready.front(); block != nullptr;
+           block = kept_list<&kept_block::in_size>::after(*block))
+        check(*block, false);
+      of_size.pending.for_each([&](kept_block const& block) { check(block, true); });
+      if (!of_size.pending.is_valid()) return "a pending block is in its size's queue of its fence's order";
+      if (max_blocks_per_size_ != 0 && of_size.ready.size() > max_blocks_per_size_)
+        return "blocks of a size <= max_blocks_per_size";
+      if (of_size.is_ready_size != (of == &ready_sizes_) ||
+          (!of_size.ready.empty() && !of_size.is_ready_size))
+        return "a size with a ready block is in ready_sizes";
+      ready += of_size.ready.size();
+      pending += of_size.pending.size();
+    }
+  }
+  for (auto const& [size, entry] : recent_) {
+    const auto has_entry = [&](sizes const& of) {
+      const auto found = of.find(size);
+      return found != of.end() && &found->second == entry;
     };
-    for (kept_block const* block = of_size.ready.front(); block != nullptr;
-         block = kept_list<&kept_block::in_size>::after(*block))
-      check(*block, false);
-    of_size.pending.for_each([&](kept_block const& block) { check(block, true); });
-    if (!of_size.pending.is_valid()) return "a pending block is in its size's queue of its fence's order";
-    if (max_blocks_per_size_ != 0 && of_size.ready.size() > max_blocks_per_size_)
-      return "blocks of a size <= max_blocks_per_size";
-    if (!of_size.ready.empty() && size > largest_ready_) return "no larger size has a ready block";
-    ready += of_size.ready.size();
-    pending += of_size.pending.size();
+    if (entry != nullptr && !has_entry(ready_sizes_) && !has_entry(other_sizes_))
+      return "recent: entry == nullptr || entry == &sizes.at(size)";
   }
   if (!belongs) return "the lists of a size have blocks of that size and alignment";
   if (!fences_fit) return "a ready block has no fence, and a pending block has a fence";

@@ -132,9 +132,10 @@ struct reuse_cache_stats {
 ///   not 0
 ///
 /// Complexity: allocate and deallocate O(1) for a size among the last requested ones, else O(log(sizes)),
-/// above the upstream's and at most 32 fences', plus what goes to the upstream, and O(orders) for a block
-/// that becomes pending or is no longer. A request queries as many fences as its size's pending blocks have
-/// orders, and those without. Records are allocated as more blocks are kept than ever before, none once warm.
+/// above the upstream's and at most 32 fences', plus what goes to the upstream, amortised O(log(sizes)) for a
+/// block that leaves over the limit, and O(orders) for a block that becomes pending or is no longer. A request
+/// queries as many fences as its size's pending blocks have orders, and those without. Records are allocated
+/// as more blocks are kept than ever before, none once warm.
 /// Thread-safety: any thread, any function, except construction, destruction and `check_invariants()`. One
 /// lock guards the records, and is held while the bookkeeping resource is called. The upstream, the relief
 /// and fences are called without it: threads hit while one waits, all may call back, and the upstream must be

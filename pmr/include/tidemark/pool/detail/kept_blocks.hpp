@@ -251,6 +251,7 @@ struct blocks_of_size {
 
   kept_list<&kept_block::in_size> ready;  // the oldest first
   pending_blocks<&kept_block::in_size> pending;
+  bool is_ready_size = false;  // `kept_blocks::ready_sizes_` has this entry
 
   [[nodiscard]] bool empty() const noexcept { return ready.empty() && pending.empty(); }
 };
@@ -261,12 +262,13 @@ struct blocks_of_size {
 ///
 /// Invariants: each record is in exactly one of the lists ready, pending, spare, or a chain of the caller's;
 /// `ready_bytes() == sum over ready <= max_cached_bytes`, `pending_bytes() == sum over pending`; a ready
-/// block's fence is empty, a pending one's is not; both lists of a size have blocks of that size; no size with
-/// a ready block is larger than `largest_ready_`; those of `pending_blocks`.
+/// block's fence is empty, a pending one's is not; both lists of a size have blocks of that size; a size with
+/// a ready block is in `ready_sizes_`; for each of `recent_`, which takes 6 KiB of the object,
+/// `entry == nullptr || entry == &sizes.at(size)`, with the sizes of both maps; those of `pending_blocks`.
 ///
 /// Complexity: O(1) for a size among the last ones, else O(log(sizes)), where not said otherwise; O(orders) for
-/// each block that becomes pending or is no longer; O(sizes) at most for a block that leaves for others. One
-/// thread at a time.
+/// each block that becomes pending or is no longer; amortised O(log(sizes)) for a block that leaves for others.
+/// One thread at a time.
 class kept_blocks {
  public:
   /// Maximum number of fences queried for one request.
@@ -282,7 +284,8 @@ class kept_blocks {
         max_blocks_per_size_{max_blocks_per_size},
         records_{bookkeeping},
         pending_{bookkeeping},
-        sizes_{bookkeeping} {}
+        ready_sizes_{bookkeeping},
+        other_sizes_{bookkeeping} {}
   /// The lock of the caller, which is released while a fence is asked.
   using held_lock = std::unique_lock<fork_safe<>>;
 
@@ -351,10 +354,13 @@ class kept_blocks {
   [[nodiscard]] blocks_of_size* find(kept_size wanted) noexcept {
     recent_size& last = recent(wanted);
     if (last.entry != nullptr && last.size == wanted) return last.entry;
-    const auto found = sizes_.find(wanted);
-    if (found == sizes_.end()) return nullptr;
-    last = {wanted, &found->second};
-    return last.entry;
+    for (sizes* const of : {&ready_sizes_, &other_sizes_}) {
+      const auto found = of->find(wanted);
+      if (found == of->end()) continue;
+      last = {wanted, &found->second};
+      return last.entry;
+    }
+    return nullptr;
   }
   [[nodiscard]] blocks_of_size& size_entry(kept_size wanted);
   template <kept_block::links kept_block::* Links>
@@ -370,9 +376,9 @@ class kept_blocks {
   std::pmr::deque<kept_block> records_;  // a deque, because it grows without moving them
   kept_chain spare_;
   pending_blocks<&kept_block::in_all> pending_;
-  sizes sizes_;                                        // also some of which nothing is kept any more
-  std::array<recent_size, recent_sizes> recent_ = {};  // entries of sizes_
-  kept_size largest_ready_{};                          // no larger size has a ready block
+  sizes ready_sizes_;                                  // all with a ready block, and some that had one
+  sizes other_sizes_;                                  // also some of which nothing is kept any more
+  std::array<recent_size, recent_sizes> recent_ = {};  // entries of both maps, which do not move in memory
   std::size_t max_sizes_ = max_empty_sizes;            // at this many, empty ones are forgotten
   std::size_t ready_bytes_ = 0;
   std::size_t peak_ready_bytes_ = 0;
