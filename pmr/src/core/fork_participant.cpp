@@ -60,11 +60,12 @@ struct fork_list {
     if (one.older_ != nullptr) one.older_->newer_ = one.newer_;
     one.newer_ = one.older_ = nullptr;
   }
-  // The newest first: a resource mostly calls upstreams that are older, with its lock held.
-  bool lock_all(std::chrono::nanoseconds patience) noexcept {
+  // The newest first: a resource mostly calls upstreams that are older, with its lock held. Waits this long for each
+  // participant, and until `end` for all.
+  bool lock_all(std::chrono::nanoseconds patience, fork_clock::time_point end) noexcept {
     std::size_t locked = 0;
     for (unlocked = newest; unlocked != nullptr && locked++ < max_locked; unlocked = unlocked->older_) {
-      if (unlocked->lock_for_fork(patience)) continue;
+      if (unlocked->lock_for_fork(std::min(fork_clock::now() + patience, end))) continue;
       unlock_all(false);
       return false;
     }
@@ -127,18 +128,17 @@ byte_range stack_of_this_thread() noexcept {
 void fork_list::prepare() noexcept {
   using namespace std::chrono_literals;
   if (participants.forked_without_locks) return;
-  using clock = std::chrono::steady_clock;
-  const clock::time_point end = clock::now() + total_patience;
+  const fork_clock::time_point end = fork_clock::now() + total_patience;
   std::chrono::nanoseconds patience = 1ms;
   do {
-    if (lock_within(patience, participants.lock)) {
-      has_locks = participants.lock_all(patience);
+    if (lock_until(std::min(fork_clock::now() + patience, end), participants.lock)) {
+      has_locks = participants.lock_all(patience, end);
       if (has_locks) return;
       participants.lock.unlock();
     }
     std::this_thread::sleep_for(100us);
     patience = std::min<std::chrono::nanoseconds>(2 * patience, 1s);
-  } while (clock::now() < end);
+  } while (fork_clock::now() < end);
 }
 
 void fork_list::after_in_parent() noexcept {

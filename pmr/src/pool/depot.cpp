@@ -16,17 +16,17 @@ std::size_t depot::listed_bytes() const noexcept {
   return sum;
 }
 
-bool depot::bin_locks::try_lock() noexcept {
-  for (std::size_t i = 0; i < of->bins_.size(); ++i) {
-    if (of->bins_[i].mutex().try_lock()) continue;
-    while (i-- > 0) of->bins_[i].mutex().unlock();
+bool depot::lock_for_fork(fork_clock::time_point deadline) noexcept {
+  for (std::size_t i = 0; i < bins_.size(); ++i) {
+    if (lock_until(deadline, bins_[i].mutex())) continue;
+    while (i-- > 0) bins_[i].mutex().unlock();
     return false;
   }
   return true;
 }
 
-void depot::bin_locks::unlock() noexcept {
-  for (depot_bin& each : of->bins_) each.mutex().unlock();
+void depot::unlock_after_fork(bool /*is_child*/) noexcept {
+  for (depot_bin& each : bins_) each.mutex().unlock();
 }
 
 }  // namespace tidemark::detail

@@ -6,12 +6,9 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <chrono>
-#include <memory>
 #include <mutex>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include <tidemark/core/detail/brief_lock.hpp>
@@ -20,16 +17,17 @@
 
 namespace tidemark::detail {
 
-/// Takes a lock, or gives up after a while: its holder may be waiting for a lock that a fork has. So locks need no
+using fork_clock = std::chrono::steady_clock;
+
+/// Takes a lock, or gives up at the deadline: its holder may be waiting for a lock that a fork has. So locks need no
 /// common order.
 template <class Mutex>
-[[nodiscard]] bool lock_within(std::chrono::nanoseconds patience, Mutex& mutex) noexcept {
+[[nodiscard]] bool lock_until(fork_clock::time_point deadline, Mutex& mutex) noexcept {
   if (mutex.try_lock()) return true;
-  const auto end = std::chrono::steady_clock::now() + patience;
   do {
     std::this_thread::sleep_for(std::chrono::microseconds{20});
     if (mutex.try_lock()) return true;
-  } while (std::chrono::steady_clock::now() < end);
+  } while (fork_clock::now() < deadline);
   return false;
 }
 
@@ -71,8 +69,8 @@ class fork_participant {
 
  private:
   friend struct fork_list;
-  /// Takes all of the object's locks within this time, or none.
-  [[nodiscard]] virtual bool lock_for_fork(std::chrono::nanoseconds patience) noexcept = 0;
+  /// Takes all of the object's locks, or none at the deadline.
+  [[nodiscard]] virtual bool lock_for_fork(fork_clock::time_point deadline) noexcept = 0;
   virtual void unlock_after_fork(bool is_child) noexcept = 0;
   /// In a child, once all locks are free: cleans up after the threads that do not exist there. There is one
   /// thread, so that no lock need be taken; the forking thread may hold some.
@@ -94,7 +92,6 @@ template <class Mutex = std::mutex>
 class fork_safe final : fork_participant {
  public:
   fork_safe() noexcept { join(); }
-  explicit fork_safe(Mutex mutex) noexcept : mutex_{mutex} { join(); }
   fork_safe(fork_safe const&) = delete;
   fork_safe& operator=(fork_safe const&) = delete;
   ~fork_safe() { leave(); }
@@ -127,9 +124,9 @@ class fork_safe final : fork_participant {
  private:
   static constexpr bool has_owner = requires(Mutex& mutex) { mutex.native_handle(); };
 
-  bool lock_for_fork(std::chrono::nanoseconds patience) noexcept override {
+  bool lock_for_fork(fork_clock::time_point deadline) noexcept override {
     is_forking_threads_ = is_held_by_this_thread();
-    return is_forking_threads_ || (is_taken_ = lock_within(patience, mutex_));
+    return is_forking_threads_ || (is_taken_ = lock_until(deadline, mutex_));
   }
   void unlock_after_fork(bool is_child) noexcept override {
     if constexpr (has_owner)

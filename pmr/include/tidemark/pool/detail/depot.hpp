@@ -129,9 +129,12 @@ struct depot_sync : std_atomics {
 using depot_bin = basic_depot_bin<depot_sync>;
 
 /// A `depot_bin` for each size class, and the count of what is cached in no thread's cache. Thread-safe.
-class depot {
+class depot : fork_participant {
  public:
-  explicit depot(size_classes const& classes) noexcept : classes_{classes} {}
+  explicit depot(size_classes const& classes) noexcept : classes_{classes} { join(); }
+  depot(depot const&) = delete;
+  depot& operator=(depot const&) = delete;
+  ~depot() { leave(); }
 
   /// Leaves a chain. Its bytes are the caller's to count, here and below. O(1).
   void put(std::size_t index, block_chain chain) noexcept { bins_[index].put(chain); }
@@ -157,18 +160,14 @@ class depot {
   std::size_t set_share_bytes(std::size_t bytes) noexcept { return share_bytes_.exchange(bytes); }
 
  private:
-  /// The locks of all bins, which a fork takes.
-  struct bin_locks {
-    depot* of;
-    [[nodiscard]] bool try_lock() noexcept;
-    void unlock() noexcept;
-  };
+  // The locks of all bins. Waits for each while it holds those before it.
+  bool lock_for_fork(fork_clock::time_point deadline) noexcept override;
+  void unlock_after_fork(bool is_child) noexcept override;
 
   size_classes const& classes_;
   std::array<depot_bin, size_classes::max_count> bins_;
   std::atomic<std::size_t> cached_bytes_{0};
   std::atomic<std::size_t> share_bytes_{0};
-  fork_safe<bin_locks> locks_{bin_locks{this}};
 };
 
 }  // namespace tidemark::detail
