@@ -101,8 +101,10 @@ class extent_region {
     }
     free_bytes_.fetch_add(range.size, std::memory_order_relaxed);
     if (is_rewinding_) return;
-    std::rotate(std::upper_bound(free.begin(), free.end() - 1, range, is_below), free.end() - 1, free.end());
-    merge_free(chunk);
+    const auto at = std::upper_bound(free.begin(), free.end() - 1, range, is_below);
+    std::rotate(at, free.end() - 1, free.end());
+    merge_free(free, at - (at != free.begin() ? 1 : 0), at + (free.end() - at > 1 ? 2 : 1));
+    lower_next(chunk);
   }
 
   /// Many extents are about to be given back.
@@ -112,7 +114,8 @@ class extent_region {
     is_rewinding_ = false;
     for (std::unique_ptr<chunk_record>& chunk : chunks_) {
       std::ranges::sort(chunk->free, is_below);
-      merge_free(*chunk);
+      merge_free(chunk->free, chunk->free.begin(), chunk->free.end());
+      lower_next(*chunk);
     }
     for (std::size_t i = chunks_.size(); i-- > 1 && committed_bytes_ > retain_bytes_;)
       if (is_empty(*chunks_[i])) drop(i);
@@ -297,27 +300,30 @@ class extent_region {
   }
 
   static bool is_below(byte_range a, byte_range b) noexcept { return a.begin < b.begin; }
-  // Merges free extents, which are sorted, with their neighbours. If one is the last of the chunk, the next
-  // claim begins where it did. Its bytes are not fresh: `touched` says so before a claim can find them.
-  void merge_free(chunk_record& chunk) noexcept {
-    std::vector<byte_range>& free = chunk.free;
-    if (free.empty()) return;
-    std::size_t kept = 0;
-    for (std::size_t i = 1; i < free.size(); ++i) {
-      if (free[kept].end() == free[i].begin) free[kept].size += free[i].size;
-      else free[++kept] = free[i];
+  // Merges those of the free extents [first, end) that touch. They are sorted.
+  static void merge_free(std::vector<byte_range>& free, std::vector<byte_range>::iterator first,
+                         std::vector<byte_range>::iterator end) noexcept {
+    if (first == end) return;
+    auto kept = first;
+    for (auto each = first + 1; each != end; ++each) {
+      if (kept->end() == each->begin) kept->size += each->size;
+      else *++kept = *each;
     }
-    free.resize(kept + 1);
+    free.erase(kept + 1, end);
+  }
+  // If a free extent is the last of the chunk, the next claim begins where it did. Its bytes are not fresh:
+  // `touched` says so before a claim can find them.
+  void lower_next(chunk_record& chunk) noexcept {
     std::uintptr_t next = chunk.next.load(std::memory_order_relaxed);
-    const byte_range last = free.back();
-    if (last.end() != next) return;
+    if (chunk.free.empty() || chunk.free.back().end() != next) return;
+    const byte_range last = chunk.free.back();
     chunk.touched.store((std::max)(chunk.touched.load(std::memory_order_relaxed), next),
                         std::memory_order_relaxed);
     if (!chunk.next.compare_exchange_strong(next, last.begin, std::memory_order_acq_rel,
                                             std::memory_order_relaxed))
       return;  // a thread has claimed more in between
     free_bytes_.fetch_sub(last.size, std::memory_order_relaxed);
-    free.pop_back();
+    chunk.free.pop_back();
   }
 
   void make_current(chunk_record& chunk) noexcept { current_.store(&chunk, std::memory_order_release); }
