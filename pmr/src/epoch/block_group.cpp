@@ -53,22 +53,18 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
       block->store(now.as(block_status::tracked));
     }
   }
-  if (slabs_.has_frame()) {
-    epoch_summary all = sum;
-    slabs_.end(depth, ending.name, all);
-    sum = all;
-  }
+  summary = sum;
+  if (slabs_.has_frame()) slabs_.end(depth, ending.name, summary);
   frames_.pop_back();
   slabs_.set_depth(frames_.size());
-  reclaimed_.add(sum.reclaimed);
-  promoted_.add(sum.promoted);
-  held_bytes_.subtract(sum.reclaimed_bytes);
+  reclaimed_.add(summary.reclaimed);
+  promoted_.add(summary.promoted);
+  held_bytes_.subtract(summary.reclaimed_bytes);
   if (depth == 1) {
-    let_go_.add(sum.promoted);
-    held_bytes_.subtract(sum.promoted_bytes);
+    let_go_.add(summary.promoted);
+    held_bytes_.subtract(summary.promoted_bytes);
     requests_chunks_ = true;
   }
-  summary = sum;
   return std::span{log_}.subspan(kept_end_);
 }
 
