@@ -229,7 +229,8 @@ baked_blocks capture_switch::unfreeze() noexcept {
 
 bool capture_switch::is_frozen() const noexcept {
   const std::scoped_lock lock{mutex_};
-  return frozen_record() != nullptr;
+  detail::capture_record const* const own = own_record();
+  return own != nullptr && own->frozen;
 }
 
 void capture_switch::install_arena(graph_arena& arena) {
@@ -286,12 +287,16 @@ switched_blocks& capture_switch::baked_by(detail::capture_record& record) {
   return *record.baked;
 }
 
-detail::capture_record* capture_switch::own_record() const noexcept {
+detail::capture_record const* capture_switch::own_record() const noexcept {
   const auto found = records_.find(detail::this_thread_number());
   return found != records_.end() ? &found->second : nullptr;
 }
 
-detail::capture_record* capture_switch::frozen_record() const noexcept {
+detail::capture_record* capture_switch::own_record() noexcept {
+  return const_cast<detail::capture_record*>(std::as_const(*this).own_record());
+}
+
+detail::capture_record* capture_switch::frozen_record() noexcept {
   detail::capture_record* const own = own_record();
   return own != nullptr && own->frozen ? own : nullptr;
 }

@@ -204,8 +204,9 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
 
   // With mutex_ held:
   // The calling thread's record, or null; and the same if it has frozen the switch.
-  [[nodiscard]] detail::capture_record* own_record() const noexcept;
-  [[nodiscard]] detail::capture_record* frozen_record() const noexcept;
+  [[nodiscard]] detail::capture_record const* own_record() const noexcept;
+  [[nodiscard]] detail::capture_record* own_record() noexcept;
+  [[nodiscard]] detail::capture_record* frozen_record() noexcept;
   // What the graph of a capture is to hold on to, made if there is none. @throws std::bad_alloc.
   [[nodiscard]] detail::switched_blocks& baked_by(detail::capture_record& record);
   void end_idle_records() noexcept;
@@ -219,9 +220,9 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   detail::usage_counter counter_;
   detail::special_count special_;      // records, baked sets and known arenas
   mutable detail::fork_safe<> mutex_;  // for what follows, and for the arenas known
-  mutable std::map<unsigned long long, detail::capture_record> records_;  // by the thread's number
-  std::list<detail::switched_blocks> baked_;               // of captures that go on, and of graphs
-  std::map<graph_arena*, detail::switched_usage> arenas_;  // installed once, and not ended
+  std::map<unsigned long long, detail::capture_record> records_;  // by the thread's number
+  std::list<detail::switched_blocks> baked_;                      // of captures that go on, and of graphs
+  std::map<graph_arena*, detail::switched_usage> arenas_;         // installed once, and not ended
 };
 
 }  // namespace tidemark
