@@ -93,7 +93,8 @@ std::size_t signal_pressure() {
   for (unsigned long long number = 0; (next = list.next_behind(number, last)) != nullptr;) {
     number = next->number;
     if (!next->gate.enter()) continue;
-    const std::lock_guard leaves{next->gate, std::adopt_lock};
+    const std::unique_ptr<callback_gate, void (*)(callback_gate*)> leaves{
+        &next->gate, [](callback_gate* gate) { gate->unlock(); }};
     next->call();
     ++called;
   }

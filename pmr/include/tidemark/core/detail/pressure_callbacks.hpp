@@ -61,8 +61,7 @@ class callback_gate {
     unlock();
     return false;
   }
-  /// The callback has returned: the end of a `std::lock_guard` that adopts the gate. @pre this thread has
-  /// entered.
+  /// The callback has returned, or has thrown. @pre this thread has entered.
   void unlock() noexcept {
     runner_.store(0);
     runner_.notify_all();
