@@ -28,7 +28,7 @@ void misuse(tensor_view<double, 2>& table, tensor_view<double const, 2>& read, b
 #elif CASE == 9   // message: (no matching|constraints|does not satisfy)
   tensor_view<double, 2, row_major, int> nonsense;
 #elif CASE == 10  // message: (no match|no matching|does not match|unsatisfied|not satisfied)
-  bits.set(3);
+  bits(3) = true;
 #elif CASE == 11  // message: (nodiscard|discard|unused|ignoring)
   table.reshape(12);
 #elif CASE == 12  // message: DLPack has codes for bool, integers, float, double
