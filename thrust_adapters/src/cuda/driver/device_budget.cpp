@@ -130,8 +130,8 @@ bool device_budget::ask(giver kind, entry const* but) noexcept {
   bool any = false;
   for (std::shared_ptr<entry> const& each : asked) {
     if (each.get() == but || each->kind != kind || !enter(*each)) continue;
-    const std::lock_guard leaves{each->gate, std::adopt_lock};
     any = each->call() || any;
+    each->gate.unlock();
   }
   return any;
 }
