@@ -89,7 +89,7 @@ workspace_core::workspace_core(workspace_options const& options, bool checked)
       pooling_{pooling_is_compiled_in && options.pooling},
       others_{options_.bookkeeping},
       fences_{options_.bookkeeping} {
-  for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i].element = fixed_elements[i];
+  for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i].element = fixed_elements::infos[i];
 }
 
 workspace_core::~workspace_core() {

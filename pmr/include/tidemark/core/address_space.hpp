@@ -14,6 +14,7 @@
 #include <new>
 
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/config.hpp>
 
 namespace tidemark {
 

@@ -227,8 +227,8 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   }
   template <class T>
   [[nodiscard]] detail::slot_list* find() noexcept {
-    constexpr std::size_t place = detail::fixed_place<T>;
-    if constexpr (place < detail::fixed_elements.size()) return &core_.fixed(place);
+    constexpr std::size_t place = detail::fixed_elements::place<T>;
+    if constexpr (place < detail::fixed_elements::infos.size()) return &core_.fixed(place);
     else return core_.find_other(detail::other_type<T>());
   }
 

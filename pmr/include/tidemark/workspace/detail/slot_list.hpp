@@ -3,7 +3,6 @@
 /// `slot_list`: the slots that a workspace has for one element type.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <complex>
 #include <concepts>
@@ -54,19 +53,20 @@ template <>
 inline constexpr element_info element_of<bit_word>{
     "bits", sizeof(bit_word), alignof(bit_word), &poison_value<bit_word>, sizeof(bit_word), 64};
 
-/// Element types that have a list at a fixed place in every workspace.
-inline constexpr std::array<element_info const*, 8> fixed_elements{&element_of<double>,
-                                                                   &element_of<float>,
-                                                                   &element_of<std::int64_t>,
-                                                                   &element_of<std::int32_t>,
-                                                                   &element_of<std::complex<float>>,
-                                                                   &element_of<std::complex<double>>,
-                                                                   &element_of<bool>,
-                                                                   &element_of<bit_word>};
-/// The place of a type; `fixed_elements.size()` of any other.
-template <class T>
-inline constexpr auto fixed_place =
-    static_cast<std::size_t>(std::ranges::find(fixed_elements, &element_of<T>) - fixed_elements.begin());
+/// Element types that have a list at a fixed place in every workspace. The place of another type is their number.
+template <class... Types>
+struct element_types {
+  static constexpr std::array<element_info const*, sizeof...(Types)> infos{&element_of<Types>...};
+  // By types, because GCC 12 at -O0 compares no addresses of variables in a constant.
+  template <class T>
+  static constexpr std::size_t place = [] {
+    std::size_t before = 0;
+    (void)((std::same_as<T, Types> || (static_cast<void>(++before), false)) || ...);
+    return before;
+  }();
+};
+using fixed_elements = element_types<double, float, std::int64_t, std::int32_t, std::complex<float>,
+                                     std::complex<double>, bool, bit_word>;
 
 /// Memory for one acquisition at a time.
 ///

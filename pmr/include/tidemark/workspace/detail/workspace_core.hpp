@@ -326,7 +326,7 @@ class workspace_core {
   saved_count* log_end_ = nullptr;                       // … end here
   saved_count* log_limit_ = nullptr;                     // … and have room up to here
   std::uint64_t served_tick_ = sweep_ticks.load(std::memory_order_relaxed);
-  std::array<slot_list, fixed_elements.size()> fixed_;
+  std::array<slot_list, fixed_elements::infos.size()> fixed_;
   workspace_options options_;  // with the resources that null stood for
   std::size_t held_bytes_ = 0;
   std::uint64_t outermost_scope_ = 0;  // its number; 0: no scope is open, or places are not noted
