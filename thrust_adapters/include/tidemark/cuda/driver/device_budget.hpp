@@ -133,9 +133,11 @@ class device_budget {
   /// resources that allocate under a lock, which then ask without it. A local variable.
   class relief_pause {
    public:
+    /// Until its end, no request of this thread asks.
     relief_pause() noexcept;
     relief_pause(relief_pause const&) = delete;
     relief_pause& operator=(relief_pause const&) = delete;
+    /// What was the case before holds again.
     ~relief_pause();
 
    private:
