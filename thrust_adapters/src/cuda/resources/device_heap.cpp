@@ -30,14 +30,15 @@ using tidemark::detail::free_result;
 constexpr std::size_t block_alignment = device_classes::granule_bytes;
 // Many times the device's memory, because blocks move to new addresses as free ranges get short.
 constexpr std::size_t addresses_per_byte_of_memory = 8;
-// New memory is created rather than moved up to this share more than live blocks ever had, and rather than waited for
-// up to the second.
+// New memory is created rather than moved up to this share more than live blocks ever had, and rather than
+// waited for up to the second.
 constexpr std::size_t slack_before_moves = 128, slack_before_waits = 64;
-// Moves are limited to a quarter of a second at 60 µs each. Each time that live blocks double, the limit is set anew, but
-// to no more than one in 100 allocations above the first. A wait for the stream counts as 256 moves.
+// Moves are limited to a quarter of a second at 60 µs each. Each time that live blocks double, the limit is
+// set anew, but to no more than one in 100 allocations above the first. A wait for the stream counts as 256
+// moves.
 constexpr std::uint64_t max_moves = 4096, moves_per_wait = 256, allocations_per_move = 100;
-// Without moves, blocks go to ranges with memory first up to this share more than live blocks ever had. Beyond, they go
-// where best fit puts them, so that a step that repeats finds memory at the same places.
+// Without moves, blocks go to ranges with memory first up to this share more than live blocks ever had.
+// Beyond, they go where best fit puts them, so that a step that repeats finds memory at the same places.
 constexpr std::size_t slack_before_best_fit = 16;
 // Free ranges that lack memory and are looked at for one block.
 constexpr int places_tried = 16;
@@ -433,7 +434,8 @@ void device_heap::create(std::size_t units, char const*& refusal) {
   }
 }
 
-// Ranges that lack memory come first, because they serve no block at once, and large ranges before small ones.
+// Ranges that lack memory come first, because they serve no block at once, and large ranges before small
+// ones.
 template <class Take>
 std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {
   std::size_t taken = 0;

@@ -27,8 +27,8 @@ struct device_pools_options {
   char const* name = "device_pools";
 };
 
-/// A snapshot of all streams' heaps. Blocks that wait for other streams are those of `pending_bytes`; whenever no
-/// call is going on, `allocations - deallocations == used_blocks + blocks that wait`.
+/// A snapshot of all streams' heaps. Blocks that wait for other streams are those of `pending_bytes`;
+/// whenever no call is going on, `allocations - deallocations == used_blocks + blocks that wait`.
 struct device_pools_stats {
   char const* name = "";            ///< the pools' name
   std::uint64_t allocations = 0;    ///< blocks allocated
@@ -52,15 +52,15 @@ struct device_pools_stats {
 /// memory.deallocate(y, 4096, 256, copies);       // free for `compute` when the copy is done
 /// std::pmr::memory_resource* of_copies = memory.on(copies);  // the same for what takes a resource
 /// ```
-/// A block returns to the heap of the stream that it was allocated for. docs/cuda.md describes captures and a full
-/// device.
+/// A block returns to the heap of the stream that it was allocated for. docs/cuda.md describes captures and a
+/// full device.
 ///
 /// Invariants, checked by `check_invariants()`: each live block is recorded with its heap; those of
 /// `device_pools_stats` and of `gpu::detail::device_heap`.
-/// Complexity: that of `device_pool`, O(log(streams)), and O(1) expected for the record. A request that finds no small
-/// block at once queries an event for each stream that blocks wait for.
-/// Thread-safety: any thread, except construction and destruction. Each heap has a lock, under which the driver is
-/// called; no callback and no handler is. `trim`, `forget` and `stats` wait for each other.
+/// Complexity: that of `device_pool`, O(log(streams)), and O(1) expected for the record. A request that finds
+/// no small block at once queries an event for each stream that blocks wait for.
+/// Thread-safety: any thread, except construction and destruction. Each heap has a lock, under which the
+/// driver is called; no callback and no handler is. `trim`, `forget` and `stats` wait for each other.
 class device_pools {
  public:
   /// As `options` say. @param driver the calls to use; must outlive this object. @throws as `device_pool`.
@@ -68,8 +68,8 @@ class device_pools {
                         gpu::driver& driver = gpu::default_driver());
   device_pools(device_pools const&) = delete;
   device_pools& operator=(device_pools const&) = delete;
-  /// Returns all memory, also that of live blocks, after a wait for the streams that have a heap and for those that
-  /// blocks wait for, except streams that are capturing.
+  /// Returns all memory, also that of live blocks, after a wait for the streams that have a heap and for
+  /// those that blocks wait for, except streams that are capturing.
   ~device_pools();
 
   /// A block for work that is put on `stream` from now on. @throws as `device_pool::allocate`, and, for a
@@ -77,19 +77,20 @@ class device_pools {
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream);
   /// Takes back a block that work on `last_used_on` uses, which may be any stream of the device. If no event
   /// can be recorded there, the calling thread waits for that stream; if that fails, the block stays live: a
-  /// warning (`refused_return`). A limit of idle memory may make it wait for the block's stream. Null: does nothing. A
-  /// block that is not live, or was allocated with another size or alignment: a violation (`bad_deallocate`), with
-  /// nothing done.
+  /// warning (`refused_return`). A limit of idle memory may make it wait for the block's stream. Null: does
+  /// nothing. A block that is not live, or was allocated with another size or alignment: a violation
+  /// (`bad_deallocate`), with nothing done.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   gpu::stream_handle last_used_on) noexcept;
 
   /// The memory of one stream as a resource: what it allocates is for that stream, and what it deallocates,
-  /// of whatever stream, was last used there. It lives until `forget`. @throws as `device_pool`'s constructor.
+  /// of whatever stream, was last used there. It lives until `forget`. @throws as `device_pool`'s
+  /// constructor.
   [[nodiscard]] std::pmr::memory_resource* on(gpu::stream_handle stream);
 
   /// Returns the memory of a stream. Call it before the stream is destroyed. It waits for the stream, and for
-  /// those that blocks wait for. Does nothing for a stream that is not known. @pre no other thread uses that stream's
-  /// memory. @throws std::logic_error if blocks of it are live, or in a graph, with nothing changed.
+  /// those that blocks wait for. Does nothing for a stream that is not known. @pre no other thread uses that
+  /// stream's memory. @throws std::logic_error if blocks of it are live, or in a graph, with nothing changed.
   void forget(gpu::stream_handle stream);
 
   /// Returns idle memory of all streams, after a wait for those that may still use it. Streams that are

@@ -91,7 +91,8 @@ class stream_marks {
 /// the stream has passed.
 ///
 /// Memory of an upstream comes in chunks, which stay where they are and go back when they are wholly free.
-/// Devices without virtual memory management get chunks of cuMemAlloc, as do programs under compute-sanitizer.
+/// Devices without virtual memory management get chunks of cuMemAlloc, as do programs under
+/// compute-sanitizer.
 ///
 /// Invariants: those of `heap_ranges` and `heap_slabs`; every unit that touches a live block has memory;
 /// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + set aside` are the idle ones.
@@ -104,8 +105,8 @@ class device_heap {
   static constexpr std::size_t default_alignment = device_classes::granule_bytes;
 
   /// @param options complete, except for an upstream
-  /// @param posts_trims whether the device's budget posts a trim when the device is full; if not, the owner returns
-  /// memory itself. @throws cuda_error, out_of_memory.
+  /// @param posts_trims whether the device's budget posts a trim when the device is full; if not, the owner
+  /// returns memory itself. @throws cuda_error, out_of_memory.
   device_heap(device_pool_options const& options, driver& driver, bool posts_trims = true);
   device_heap(device_heap const&) = delete;
   device_heap& operator=(device_heap const&) = delete;

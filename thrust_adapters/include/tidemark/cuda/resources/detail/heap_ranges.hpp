@@ -118,8 +118,8 @@ class heap_ranges {
     return index_.lower_bound({true, bytes, 0, nullptr});
   }
   [[nodiscard]] free_index::const_iterator end() const noexcept { return index_.end(); }
-  /// Calls `visit` with free ranges until it returns false: those that lack memory and then the others, each from
-  /// the largest on. `visit` may call `set_missing` of the range.
+  /// Calls `visit` with free ranges until it returns false: those that lack memory and then the others, each
+  /// from the largest on. `visit` may call `set_missing` of the range.
   template <class Visit>
   void visit_largest_first(Visit visit) {
     for (auto at = index_.end(); at != index_.begin();) {
@@ -134,8 +134,8 @@ class heap_ranges {
   [[nodiscard]] static std::uintptr_t place_in(heap_range const& range, std::size_t bytes,
                                                std::size_t align) noexcept;
 
-  /// Makes a live range of a part of a free one. @pre the range has memory from its begin to the end of the part;
-  /// `prepare()` and `reserve_pages` were called.
+  /// Makes a live range of a part of a free one. @pre the range has memory from its begin to the end of the
+  /// part; `prepare()` and `reserve_pages` were called.
   heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) noexcept;
   /// Makes a live range free. @return the range that it is part of then.
   heap_range& give(heap_range& live) noexcept;

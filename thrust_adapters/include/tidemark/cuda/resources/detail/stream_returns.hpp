@@ -58,8 +58,8 @@ class stream_returns {
   /// if that fails, the block stays live: a warning (`refused_return`).
   void take_back(returned_block const& block, stream_handle last_used_on) noexcept;
 
-  /// Passes on each block that a capture held, if `captured_too`, and takes the others back again. @pre the graphs
-  /// have ended, if `captured_too`. @return bytes that captures held.
+  /// Passes on each block that a capture held, if `captured_too`, and takes the others back again. @pre the
+  /// graphs have ended, if `captured_too`. @return bytes that captures held.
   std::size_t release_held(bool captured_too) noexcept;
 
   [[nodiscard]] event_stock& events() noexcept { return events_; }
