@@ -18,8 +18,8 @@
 #include <tidemark/cuda/memory/async_resource.hpp>
 #include <tidemark/cuda/memory/memory_pool.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
-#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "made_up_addresses.hpp"
 #include "warning_recorder.hpp"

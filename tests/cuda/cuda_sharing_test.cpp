@@ -29,9 +29,9 @@
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 #include <tidemark/cuda/resources/device_arena.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
 #include "device_calls.hpp"
-#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
 #include "fake_units.hpp"

@@ -24,9 +24,9 @@
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
 #include "device_calls.hpp"
-#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 #include "seeds.hpp"

@@ -18,7 +18,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/cuda.hpp>
 
-#include "empty_capture.hpp"
+#include "captures.hpp"
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 

@@ -22,8 +22,8 @@
 #include <tidemark/cuda/memory/block_resource.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
-#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "recording_supply.hpp"
 #include "thread_storm.hpp"
@@ -271,7 +271,7 @@ TEST_F(device_cache_test, a_request_makes_one_query_for_each_stream_with_pending
 }
 
 TEST_F(device_cache_test, events_of_one_stream_have_one_order_and_of_no_other) {
-  gpu::detail::event_stock stock{device, 0, stream, std::pmr::new_delete_resource()};
+  gpu::detail::event_stock stock{device, 0, stream, "cache", std::pmr::new_delete_resource()};
   std::vector<reuse_fence> fences;
   for (gpu::stream_handle on : {other.get(), other.get(), gpu::stream_handle{}, stream.get()}) {
     std::optional<reuse_fence> fence = stock.record(on);
@@ -301,7 +301,7 @@ TEST_F(device_cache_test, without_an_event_the_thread_waits_for_that_stream) {
 
 TEST_F(device_cache_test, without_host_memory_for_an_event_there_is_no_fence_and_no_event_is_left) {
   test::recording_resource bookkeeping;
-  gpu::detail::event_stock stock{device, 0, stream, &bookkeeping};
+  gpu::detail::event_stock stock{device, 0, stream, "cache", &bookkeeping};
   bookkeeping.fail_from = bookkeeping.calls;
   bookkeeping.fail_count = test::supply::never;
   std::vector<reuse_fence> fences;
@@ -361,7 +361,7 @@ TEST(device_cache_elsewhere, polls_and_waits_for_events_with_its_own_device_curr
   EXPECT_EQ(device.make_current(1), gpu::status::success);
   {
     const gpu::stream other{device};
-    gpu::detail::event_stock stock{device, 1, nullptr, std::pmr::new_delete_resource()};
+    gpu::detail::event_stock stock{device, 1, nullptr, "cache", std::pmr::new_delete_resource()};
     const std::optional<reuse_fence> fence = stock.record(other);
     ASSERT_TRUE(fence);
     ASSERT_EQ(device.make_current(0), gpu::status::success);

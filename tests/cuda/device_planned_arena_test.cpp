@@ -13,8 +13,8 @@
 #include <tidemark/cuda/driver/stream.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 
+#include "captures.hpp"
 #include "device_calls.hpp"
-#include "empty_capture.hpp"
 #include "fake_device.hpp"
 
 namespace tidemark {

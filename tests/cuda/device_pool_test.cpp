@@ -23,9 +23,9 @@
 #include <tidemark/cuda/resources/detail/heap_slabs.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
 #include "device_calls.hpp"
-#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"

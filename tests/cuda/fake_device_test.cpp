@@ -3,6 +3,7 @@
 // each documented rule once, broken and kept, and that a refused call changes nothing. What a capture refuses
 // goes through all modes and both sides of a thread.
 #include "fake_device.hpp"
+#include "captures.hpp"
 #include "fake_failures.hpp"
 #include "fake_units.hpp"
 
@@ -92,17 +93,9 @@ struct on_fake_device : ::testing::Test {
     EXPECT_EQ(device.launch_on_host(on, &step::run, &what), status::success);
   }
   gpu::graph_handle captured(gpu::stream_handle on, std::function<void()> const& body) {
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device.begin_capture(on, capture_mode::global), status::success);
-    body();
-    EXPECT_EQ(device.end_capture(on, graph), status::success);
-    return graph;
+    return test::captured(device, on, capture_mode::global, body);
   }
-  gpu::executable_handle instantiated(gpu::graph_handle graph) {
-    gpu::executable_handle executable = nullptr;
-    EXPECT_EQ(device.instantiate(graph, executable), status::success);
-    return executable;
-  }
+  gpu::executable_handle instantiated(gpu::graph_handle graph) { return test::instantiated(device, graph); }
   std::size_t nodes(gpu::graph_handle graph) {
     std::size_t count = 0;
     EXPECT_EQ(device.node_count(graph, count), status::success);

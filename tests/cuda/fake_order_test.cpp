@@ -15,6 +15,7 @@
 #include <tidemark/cuda/driver/event.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 
+#include "captures.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
 #include "fake_units.hpp"
@@ -51,15 +52,10 @@ struct fake_order : ::testing::Test {
   }
   /// The graph of what `body` puts on stream `one`.
   gpu::graph_handle captured(std::function<void()> const& body) {
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
-    body();
-    EXPECT_EQ(device.end_capture(one, graph), status::success);
-    return graph;
+    return test::captured(device, one, capture_mode::relaxed, body);
   }
   gpu::executable_handle executable_of(gpu::graph_handle graph) {
-    gpu::executable_handle executable = nullptr;
-    EXPECT_EQ(device.instantiate(graph, executable), status::success);
+    const gpu::executable_handle executable = test::instantiated(device, graph);
     EXPECT_EQ(device.destroy_graph(graph), status::success);
     return executable;
   }

@@ -14,7 +14,7 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda.hpp>
 
-#include "empty_capture.hpp"
+#include "captures.hpp"
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 #include "violation_recorder.hpp"

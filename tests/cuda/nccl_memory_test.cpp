@@ -21,9 +21,9 @@
 #include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
 #include "device_calls.hpp"
-#include "empty_capture.hpp"
 #include "fake_device.hpp"
 #include "fake_nccl.hpp"
 #include "violation_recorder.hpp"

@@ -81,7 +81,7 @@ void event_stock::wait(entry const& awaited) const noexcept {
   status waited = driver_->synchronize(awaited.event);
   if (shows_end_of_work(waited)) return;
   waited = driver_->wait(stream_, awaited.event);
-  if (!shows_end_of_work(waited)) require_waited(*driver_, "device_cache", waited);
+  if (!shows_end_of_work(waited)) require_waited(*driver_, name_, waited);
 }
 
 }  // namespace tidemark::gpu::detail

@@ -340,21 +340,17 @@ void device_pools::for_each_heap(Call call) const noexcept {
   while (next()) call(*at->second);
 }
 
-std::size_t device_pools::trim() noexcept {
+std::size_t device_pools::sum_of(std::size_t (stream_heap::*call)() noexcept) noexcept {
   const detail::late_warnings late;
   const std::scoped_lock alone{maintenance_};
   std::size_t bytes = 0;
-  for_each_heap([&](stream_heap& each) { bytes += each.trim(); });
+  for_each_heap([&](stream_heap& each) { bytes += (each.*call)(); });
   return bytes;
 }
 
-std::size_t device_pools::release_captured() noexcept {
-  const detail::late_warnings late;
-  const std::scoped_lock alone{maintenance_};
-  std::size_t bytes = 0;
-  for_each_heap([&](stream_heap& each) { bytes += each.release_captured(); });
-  return bytes;
-}
+std::size_t device_pools::trim() noexcept { return sum_of(&stream_heap::trim); }
+
+std::size_t device_pools::release_captured() noexcept { return sum_of(&stream_heap::release_captured); }
 
 device_pools_stats device_pools::stats() const noexcept {
   const std::scoped_lock alone{maintenance_};

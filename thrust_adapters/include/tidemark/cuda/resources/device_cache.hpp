@@ -102,13 +102,14 @@ struct device_cache_options {
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache`.
 ///
-/// Complexity: that of `reuse_cache`: O(log(sizes)), and O(streams) for each block that another stream used.
-/// Events of one stream are done in order, and only the first of a stream is queried: a request that finds no
-/// ready block makes one query for each stream with pending blocks of its size, 32 at most, and a few other
-/// calls of the driver in all. Thread-safety: any thread, any function, except construction, destruction and
-/// `check_invariants()`. No lock is held while the driver is called, but that events are queried under the
-/// lock of the records, so that to look and to take is one step; a query takes about a microsecond and waits
-/// for nothing. Level 2 checks what `reuse_cache` does.
+/// Complexity: that of `reuse_cache`, and O(streams) for each block that another stream used. Events of one
+/// stream are done in order, and only the first of a stream is queried: a request that finds no ready block
+/// makes one query for each stream with pending blocks of its size, 32 at most, and a few other calls of the
+/// driver in all.
+/// Thread-safety: any thread, any function, except construction, destruction and `check_invariants()`. No lock
+/// is held while the driver is called, except that events are queried under the lock of the records, so that
+/// to look and to take is one step; a query takes about a microsecond and waits for nothing. Level 2 checks
+/// what `reuse_cache` does.
 class device_cache final : public detail::forwarding_resource<device_cache> {
  public:
   /// Alignment of every block, at least.

@@ -55,8 +55,8 @@ struct device_pools_stats {
 /// A block returns to the heap of the stream that it was allocated for. docs/cuda.md describes captures and a
 /// full device.
 ///
-/// Invariants, checked by `check_invariants()`: each live block is recorded with its heap; those of
-/// `device_pools_stats` and of `gpu::detail::device_heap`.
+/// Invariants: each live block is recorded with its heap; those of `gpu::detail::device_heap`, and
+/// `pending_bytes == sum over blocks that wait`, which `check_invariants()` checks.
 /// Complexity: that of `device_pool`, O(log(streams)), and O(1) expected for the record. A request that finds
 /// no small block at once queries an event for each stream that blocks wait for.
 /// Thread-safety: any thread, except construction and destruction. Each heap has a lock, under which the
@@ -120,6 +120,7 @@ class device_pools {
   [[nodiscard]] stream_heap& of(gpu::stream_handle stream);
   template <class Call>
   void for_each_heap(Call call) const noexcept;
+  [[nodiscard]] std::size_t sum_of(std::size_t (stream_heap::*call)() noexcept) noexcept;
 
   gpu::driver* driver_;
   device_pools_options options_;

@@ -32,10 +32,11 @@ class event_stock {
  public:
   /// @param device of all streams
   /// @param stream that reuses the blocks
+  /// @param name of the resource, in messages
   /// @param bookkeeping memory for records; it is called under this object's lock and must not call back
-  event_stock(driver& driver, device_number device, stream_handle stream,
+  event_stock(driver& driver, device_number device, stream_handle stream, char const* name,
               std::pmr::memory_resource* bookkeeping)
-      : driver_{&driver}, device_{device}, stream_{stream}, entries_{bookkeeping} {}
+      : driver_{&driver}, device_{device}, stream_{stream}, name_{name}, entries_{bookkeeping} {}
   event_stock(event_stock const&) = delete;
   event_stock& operator=(event_stock const&) = delete;
   /// @pre all fences are destroyed.
@@ -68,6 +69,7 @@ class event_stock {
   driver* driver_;
   device_number device_;
   stream_handle stream_;
+  char const* name_;
   mutable tidemark::detail::fork_safe<> mutex_;  // for what follows; the driver is not called under it
   std::pmr::deque<entry> entries_;               // a deque, because fences point to them
   entry* free_ = nullptr;

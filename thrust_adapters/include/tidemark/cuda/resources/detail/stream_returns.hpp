@@ -51,7 +51,7 @@ class stream_returns {
         stream_{stream},
         name_{name},
         receiver_{receiver},
-        events_{driver, device, stream, bookkeeping},
+        events_{driver, device, stream, name, bookkeeping},
         held_{bookkeeping} {}
 
   /// Passes a block on, or holds it. If no event can be recorded the calling thread waits for `last_used_on`;

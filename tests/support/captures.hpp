@@ -1,16 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture that a resource must neither invalidate nor add to.
+// Captures on the fake device: graphs of work, and a capture that a resource must neither invalidate nor add to.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <functional>
 
 #include <tidemark/cuda/driver/driver.hpp>
 
 #include "fake_device.hpp"
 
 namespace tidemark::test {
+
+/// The graph of what `body` puts on a stream.
+inline gpu::graph_handle captured(fake_device& device, gpu::stream_handle on, gpu::capture_mode mode,
+                                  std::function<void()> const& body) {
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.begin_capture(on, mode), gpu::status::success);
+  body();
+  EXPECT_EQ(device.end_capture(on, graph), gpu::status::success);
+  return graph;
+}
+inline gpu::executable_handle instantiated(fake_device& device, gpu::graph_handle graph) {
+  gpu::executable_handle executable = nullptr;
+  EXPECT_EQ(device.instantiate(graph, executable), gpu::status::success);
+  return executable;
+}
 
 /// Captures a stream as long as it lives. Expects a valid graph without nodes at its end.
 class empty_capture {
