@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the benchmarks, ours and the peers' in random order, and prints each beside its target.
 
-A ratio is the peer's value over ours in one repetition: above 1, ours is better. Times depend on the machine and its load,
-ratios hardly. bench/targets.json has the rows: what of ours, beside which peer, in which metric, and what is wanted:
-a ratio, at most so much, or at most so many nanoseconds more than the peer. A target is met if the whole 95 % interval of
-the row's median meets it, not met if none of it does, else undecided. Writes results.json into the build folder.
+A ratio is the peer's value over ours in one repetition: above 1, ours is better. Times depend on the machine's load,
+ratios hardly. bench/main_rows.json has the forty rows that are measured by default and shown in docs/benchmarks.md;
+bench/targets.json has all others. A row names a benchmark of ours, a peer (of several peers the best counts), a metric
+and a target: a ratio, a limit, or a limit of nanoseconds more than the peer. A target is met if the whole 95 % interval
+of the row's median meets it, not met if no part of it does, and undecided otherwise. Writes results.json into the build folder.
 """
 import argparse
 import json
@@ -49,7 +50,8 @@ def misuse(sentence):
 def read_options():
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, help=argparse.SUPPRESS)
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="only these topics (default: all)")
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="all rows of these topics (default: the forty main rows)")
+    parser.add_argument("--all", action="store_true", help="all rows of all topics; takes more than an hour")
     parser.add_argument("--filter", default="", help="only rows whose topic or name matches this regular expression")
     parser.add_argument("--repetitions", type=int, default=9, help="runs of each benchmark (default 9)")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of a run (default 0.1)")
@@ -60,13 +62,14 @@ def read_options():
     parser.add_argument("--steps", type=pathlib.Path, action="append", default=[],
                         help="the steps of that trace (docs/traces.md), for a planned arena; with several traces one for each")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met (undecided is no error)")
-    parser.add_argument("--document", action="store_true", help="write docs/benchmarks.md and its charts as well; with topics, these anew")
+    parser.add_argument("--document", action="store_true",
+                        help="write docs/benchmarks.md and its charts; with --all, docs/benchmarks/all_rows.csv")
     options = parser.parse_args()
     if options.repetitions < 1 or options.seconds < 0 or not 0 <= options.plan_seconds < math.inf:
         misuse("--repetitions is 1 or more, --seconds and --plan-seconds 0 or more")
-    if options.document and (options.filter or options.trace):
-        misuse("--document is of whole topics, and of no trace that others do not have: without --filter and --trace")
-    known = json.loads((here / "targets.json").read_text())
+    if options.document and (options.topics or options.filter or options.trace):
+        misuse("--document takes no TOPIC, --filter or --trace: its rows are always the same")
+    known = sorted({*topics_in("main_rows.json"), *topics_in("targets.json")})
     for topic in options.topics:
         if topic not in known:
             misuse(f"there is no topic '{topic}'; there are {', '.join(known)}")
@@ -87,17 +90,22 @@ def read_options():
 
 # ---- which rows ----------------------------------------------------------------------------------------------------
 
+def topics_in(file):
+    return json.loads((here / file).read_text())
+
+
 def rows_wanted(options):
-    """The rows of targets.json, those of traces once for each trace, as a list by topic."""
+    """The rows to measure, as a list by topic; rows of traces appear once for each trace."""
     traces = traces_of(options)
+    files = ["targets.json"] if options.all else ["main_rows.json", "targets.json"] if options.topics else ["main_rows.json"]
     wanted = {}
-    for topic, entry in json.loads((here / "targets.json").read_text()).items():
+    for topic, entry in (item for file in files for item in topics_in(file).items()):
         if options.topics and topic not in options.topics:
             continue
         rows = [row for pattern in entry["targets"] for row in of_each_trace(pattern, traces)]
         rows = [row for row in rows if re.search(options.filter, topic) or re.search(options.filter, row["name"])]
         if rows:
-            wanted[topic] = rows
+            wanted.setdefault(topic, []).extend(rows)
     return wanted
 
 
@@ -131,8 +139,10 @@ def of_each_trace(row, traces):
 
 
 def names_of(row):
-    """The benchmarks that a row takes: of ours, and of the peer."""
-    return [[row[side].replace("{}", str(size)) for size in row.get("of", [""])] for side in ("ours", "peer") if side in row]
+    """The benchmarks of a row as a list for each side: ours, then each peer."""
+    peers = row.get("peer", [])
+    sides = [row["ours"], *([peers] if isinstance(peers, str) else peers)]
+    return [[side.replace("{}", str(size)) for size in row.get("of", [""])] for side in sides]
 
 
 def compared_together(rows):
@@ -261,7 +271,7 @@ def verdict(interval, least=-math.inf, most=math.inf):
 
 
 def judge(topic, row, ours, peer=None):
-    """A row of the results. `ours` and `peer` have a value of each repetition; there may be no peer."""
+    """A row of the results. `ours` and `peer` have a value of each repetition; `peer` may be empty."""
     ratios = [its / own for own, its in zip(ours, peer, strict=True)] if peer and all(ours) else None
     if row.get("at_most") is not None:
         measured, target, limits = ours, f"<= {row['at_most']:g}", {"most": row["at_most"]}
@@ -273,7 +283,7 @@ def judge(topic, row, ours, peer=None):
     else:
         measured, target, limits = ratios or ours, None, None
     names = ("ours_ns", "peer_ns") if row["metric"] == "time" else ("ours", "peer")
-    medians = [rounded(values and statistics.median(values)) for values in (ours, peer, ratios, measured)]
+    medians = [rounded(statistics.median(values) if values else None) for values in (ours, peer, ratios, measured)]
     interval = interval_of_median(measured)
     interval = interval and [rounded(end) for end in interval]  # a geometric mean is a last digit off, on either side of a target
     return {"topic": topic, "name": row["name"], "metric": row["metric"], names[0]: medians[0], names[1]: medians[1],
@@ -287,14 +297,20 @@ def results_of(wanted, samples, footprints, errors):
     for topic, rows in wanted.items():
         for row in rows:
             known = footprints if row["metric"] == "footprint" else samples
-            missing = [name for side in names_of(row) for name in side if name not in known]
+            ours, *peers = names_of(row)
+            there = [peer for peer in peers if all(name in known for name in peer)]
+            missing = [name for name in ours if name not in known] or ([] if there or not peers else peers[0])
             if missing:
                 why = "; ".join(errors.get(name, f"{name} is not in this build") for name in missing)
                 left_out.append(f"left out: {row['name']}: {why}")
                 continue
             of = known.get if row["metric"] == "footprint" else lambda name: [value(row["metric"], run) for run in samples[name]]
-            sides = [[mean(sizes) for sizes in zip(*map(of, side), strict=True)] for side in names_of(row)]
-            results.append(judge(topic, row, *sides))
+            own, *others = ([mean(sizes) for sizes in zip(*map(of, side), strict=True)] for side in (ours, *there))
+            best = min(range(len(others)), key=lambda i: statistics.median(others[i]), default=None)
+            results.append(judge(topic, row, own, best is not None and others[best]))
+            if len(peers) > 1:
+                parts = zip(ours[0].split("/"), there[best][0].split("/"))
+                results[-1]["best_peer"] = next(its for own_part, its in parts if own_part != its)
     return results, left_out
 
 
@@ -330,7 +346,7 @@ def main():
     options = read_options()
     wanted = rows_wanted(options)
     if not wanted:
-        sys.exit(f"no topic and no row of bench/targets.json matches '{options.filter}'")
+        sys.exit(f"no topic and no row matches '{options.filter}'")
     samples, errors, context = measure(options, wanted)
     footprints, refused = measure_footprints(options, wanted)
     results, left_out = results_of(wanted, samples, footprints, errors | refused)
@@ -340,18 +356,10 @@ def main():
     for line in ([f"left out: {missing}"] if missing else []) + left_out:
         print(line)
     report = {"machine": machine(options) | {"date": context.get("date", "")[:10], "load": context.get("load_avg")},
-              "versions": versions(context), "results": results, "left_out": left_out,
-              "medians_ns": {name: rounded(statistics.median(map(nanoseconds, runs))) for name, runs in sorted(samples.items())}}
-    counted = options.build / "instructions.json"
-    if counted.exists():
-        instructions = json.loads(counted.read_text())
-        if instructions.get("tidemark") == report["versions"]["tidemark"]:
-            report["instructions"] = instructions
-    path = options.build / "results.json"
-    path.write_text(json.dumps(report, indent=1) + "\n")
+              "versions": versions(context), "results": results, "left_out": left_out}
+    (options.build / "results.json").write_text(json.dumps(report, indent=1) + "\n")
     if options.document:
-        docs = here.parent / "docs"
-        document.write(document.with_topics(docs, report, wanted) if options.topics else report, docs)
+        (document.write_all_rows if options.all else document.write)(report, here.parent / "docs")
     unmet = any(result["verdict"] == "not met" for result in results) or bool(errors or refused) or not results
     sys.exit(1 if options.strict and unmet else 0)
 

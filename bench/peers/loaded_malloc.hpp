@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory_resource>
 #include <new>
 #include <string>
@@ -73,16 +74,26 @@ struct mimalloc_calls {
     return is_of_malloc(align) ? malloc(bytes) : malloc_aligned(bytes, align);
   }
   void deallocate(void* block, std::size_t, std::size_t) const { free(block); }
-  [[nodiscard]] std::string version_text() const {  // 209 is 2.0.9
-    const int number = version();
-    return std::to_string(number / 100) + '.' + std::to_string(number / 10 % 10) + '.' +
-           std::to_string(number % 10);
+  [[nodiscard]] std::string version_text() const {  // 209 is 2.0.9, 30403 is 3.4.3
+    const int number = version(), base = number < 10'000 ? 10 : 100;
+    return std::to_string(number / (base * base)) + '.' + std::to_string(number / base % base) + '.' +
+           std::to_string(number % base);
   }
 
   void* (*malloc)(std::size_t);
   void* (*malloc_aligned)(std::size_t, std::size_t);
   void (*free)(void*);
   int (*version)();
+};
+
+/// The newest mimalloc, which Debian does not have: a wheel of PyPI. It has a type of its own because
+/// `loaded_malloc` keeps one library for each type of calls.
+struct mimalloc_3_calls : mimalloc_calls {
+  using mimalloc_calls::mimalloc_calls;
+  [[nodiscard]] static char const* file() {
+    char const* const path = std::getenv("TIDEMARK_MIMALLOC_3");  // ./run bench sets it
+    return path != nullptr ? path : "libmimalloc.so.3";
+  }
 };
 
 struct jemalloc_calls {

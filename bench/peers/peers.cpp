@@ -90,6 +90,7 @@ struct found_peers {
     all.push_back({"malloc", true, std::string{"glibc "} + gnu_get_libc_version(),
                    [] { return one_of_all(std::pmr::new_delete_resource()); }});
     load<mimalloc_calls>("mimalloc", "libmimalloc.so.2");
+    load<mimalloc_3_calls>("mimalloc3", mimalloc_3_calls::file());
     load<jemalloc_calls>("jemalloc", "libjemalloc.so.2");
     load<tcmalloc_calls>("tcmalloc", "libtcmalloc_minimal.so.4");
     const std::string libstdcxx = "libstdc++ " + std::to_string(__GLIBCXX__);

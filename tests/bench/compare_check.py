@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of ./run bench: every benchmark runs, targets.json names none that is not there, and rows are judged as said.
+"""Checks of ./run bench: every benchmark runs, the files of rows name no benchmark that does not exist, and rows are judged as
+documented.
 
 usage: compare_check.py BUILD-DIRECTORY CASE
 
 What is judged is told by a made-up program, so that no verdict here depends on how fast a machine is.
 """
-import fnmatch
 import json
 import os
 import pathlib
@@ -51,15 +51,16 @@ def expect(condition, what):
         sys.exit(f"FAILED: {what}")
 
 
-def run_compare(folder, targets, rows, *options):
-    """bench/compare.py with these targets, in a copy of bench/, on a program that reports these rows."""
+def run_compare(folder, targets, rows, *options, others=()):
+    """bench/compare.py with these main rows and others, in a copy of bench/, on a program that reports these benchmarks."""
     bench, made_up = folder / "bench", folder / "build"
     (made_up / "bench").mkdir(parents=True)
     bench.mkdir()
     for file in ("compare.py", "document.py", "environment.py", "footprint.py"):
         (bench / file).write_text((root / "bench" / file).read_text())
         (bench / file).chmod(0o755)
-    (bench / "targets.json").write_text(json.dumps({"made_up": {"about": "Made up.", "targets": targets}}))
+    (bench / "main_rows.json").write_text(json.dumps({"made_up": {"title": "Made up", "about": "Made up.", "targets": targets}}))
+    (bench / "targets.json").write_text(json.dumps({"made_up": {"targets": list(others)}}))
     (made_up / "bench/rows.json").write_text(json.dumps(rows))
     (made_up / "bench/ran.json").write_text("[]")
     (made_up / "bench/tidemark_bench").write_text(FAKE_PROGRAM)
@@ -106,13 +107,13 @@ def every_benchmark_runs(_):
                               env=environment.with_peers()).stdout.split()
     names |= {f"{subject}/footprint/{trace}" for subject in subjects for trace in compare.RECORDED}
     may_be_missing = OF_PEERS if missing else ()
-    options = type("options", (), {"topics": [], "filter": "", "trace": []})
-    for rows in compare.rows_wanted(options).values():
+    options = [type("options", (), {"topics": [], "filter": "", "trace": [], "all": every}) for every in (False, True)]
+    for rows in (rows for each in options for rows in compare.rows_wanted(each).values()):
         for some in compare.compared_together(rows):
             expect(len({"/threads:" in name for name in some}) == 1, f"one process runs with and without threads: {sorted(some)}")
         for name in (name for row in rows for side in compare.names_of(row) for name in side):
             expect(name in names or name.startswith(may_be_missing),
-                   f"targets.json names '{name}', which there is no benchmark of")
+                   f"a row names '{name}', and there is no such benchmark")
 
 
 def hard_plans_are_counted_by_percentile(_):
@@ -150,29 +151,31 @@ def rows_are_judged_by_their_targets(folder):
                {"name": "too many ns", "ours": "b", "peer": "a", "metric": "time", "at_most": 9},
                {"name": "counted", "ours": "a", "metric": "calls", "at_most": 0},
                {"name": "no target", "ours": "a", "peer": "b", "metric": "time", "ratio": None},
+               {"name": "best", "ours": "a", "peer": ["noisy", "b", "gone"], "metric": "time", "ratio": 2.0},
                {"name": "sizes", "ours": "ours/{}", "peer": "peer/{}", "of": [1, 2], "metric": "time", "ratio": 3.9},
                {"name": "noisy", "ours": "a", "peer": "noisy", "metric": "time", "ratio": 2.0},
                {"name": "not there", "ours": "a", "peer": "gone", "metric": "time", "ratio": 1.0}]
     rows = {"a": {"cpu_time": 5.0, "calls": 0}, "b": {"cpu_time": 900.0, "items_per_second": 1e8},
-            "ours/1": {"cpu_time": 2.0}, "peer/1": {"cpu_time": 4.0}, "noisy": {"cpu_time": [9.0, 11.0]},
+            "ours/1": {"cpu_time": 2.0}, "peer/1": {"cpu_time": 4.0}, "noisy": {"cpu_time": [9.0, 11.5]},
             "ours/2/iterations:3": {"cpu_time": 2.0}, "peer/2": {"cpu_time": 16.0}}
     done, report = run_compare(folder, targets, rows, "--repetitions=4")
     expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr}")
     verdicts = {row["name"]: row["verdict"] for row in report["results"]}
     expect(verdicts == {"twice as fast": "met", "thrice as fast": "not met", "adds enough": "met", "adds too much": "not met",
-                        "few ns": "met", "too many ns": "not met", "counted": "met", "no target": None, "sizes": "met",
+                        "few ns": "met", "too many ns": "not met", "counted": "met", "no target": None, "best": "met", "sizes": "met",
                         "noisy": "undecided"}, verdicts)
-    first, adds, sizes, noisy = (report["results"][place] for place in (0, 2, 8, 9))
+    first, adds, best, sizes, noisy = (report["results"][place] for place in (0, 2, 8, 9, 10))
     expect((first["ours_ns"], first["peer_ns"], first["ratio"], first["target"]) == (5.0, 10.0, 2.0, "2 x"), first)
     expect((first["measured"], first["interval"], first["pairs"]) == (2.0, [2.0, 2.0], 4), first)
     expect((adds["measured"], adds["interval"], adds["ratio"]) == (5.0, [5.0, 5.0], 0.5), adds)
+    expect((best["best_peer"], best["ratio"]) == ("b", 2.0), f"the best of several peers is not compared: {best}")
     expect((sizes["ours_ns"], sizes["peer_ns"], sizes["ratio"]) == (2.0, 8.0, 4.0), f"no geometric mean: {sizes}")
-    expect((noisy["measured"], noisy["interval"]) == (2.0, [1.8, 2.2]), noisy)
+    expect((noisy["measured"], noisy["interval"]) == (2.05, [1.8, 2.3]), noisy)
     expect(report["machine"]["date"] == "2026-01-02" and report["versions"]["mimalloc"] == "9.9", "machine or versions")
     expect("left out: not there: gone" in done.stdout, done.stdout)
     expect("left out: jemalloc is not installed" in done.stdout, done.stdout)
-    expect("5 of 9 targets are met, 1 are undecided, 3 are not met" in done.stdout, done.stdout)
-    expect("1.80 to 2.20" in done.stdout, done.stdout)
+    expect("6 of 10 targets are met, 1 are undecided, 3 are not met" in done.stdout, done.stdout)
+    expect("1.80 to 2.30" in done.stdout, done.stdout)
     for row in report["results"]:
         expect(row["name"] in done.stdout, f"the table lacks {row['name']}")
 
@@ -241,9 +244,13 @@ def a_filter_takes_topics_and_names(folder):
         expect([row["name"] for row in report["results"]] == names, report)
     _, report = run_compare(folder / "topic", targets, medians, "made_up")
     expect([row["name"] for row in report["results"]] == ["one", "other"], report)
+    other = [{"name": "of all", "ours": "b", "peer": "a", "metric": "time", "ratio": 0.1}]
+    for options, names in (((), ["one", "other"]), (("--all",), ["of all"]), (("made_up",), ["one", "other", "of all"])):
+        _, report = run_compare(folder / f"with{len(options)}{len(names)}", targets, medians, *options, others=other)
+        expect([row["name"] for row in report["results"]] == names, f"{options}: {report}")
     done, report = run_compare(folder / "none", targets, medians, "--filter", "nothing")
     expect(done.returncode == 1 and report is None, "a filter that matches nothing is no error")
-    expect(done.stderr == "no topic and no row of bench/targets.json matches 'nothing'\n", done.stderr)
+    expect(done.stderr == "no topic and no row matches 'nothing'\n", done.stderr)
 
 
 def rejects_wrong_options(folder):
@@ -255,7 +262,7 @@ def rejects_wrong_options(folder):
             (("--plan-seconds", "nan"), "--repetitions is 1 or more, --seconds and --plan-seconds 0 or more"),
             (("armies",), "there is no topic 'armies'; there are "),
             (("--filter", "("), "--filter '(' is no regular expression: "),
-            (("--document", "--filter", "arena"), "--document is of whole topics, ")]):
+            (("--document", "--filter", "arena"), "--document takes no TOPIC, --filter or --trace")]):
         done, report = run_compare(folder / str(number), [], {}, *options)
         expect(done.returncode == 2 and report is None, f"{options}: exit status {done.returncode}")
         expect(done.stderr.startswith(sentence) and done.stderr.count("\n") == 1, done.stderr)
@@ -291,79 +298,48 @@ def the_page_is_written_from_the_results(folder):
     expect(page == (root / "docs/benchmarks.md").read_text(),
            "docs/benchmarks.md is not what bench/document.py writes from docs/benchmarks/results.json")
     charts = re.findall(r"\]\(benchmarks/([a-z_]+\.svg)\)", page)
-    expect(len(charts) >= 10, f"the page shows {len(charts)} charts only")
-    expect(page.rindex(".svg)") < page.index("\n## Not met\n"), "the page has the long table of what is not met before its charts")
+    topics = json.loads((root / "bench/main_rows.json").read_text())
+    expect(charts == [f"{topic}.svg" for topic in topics], f"the page shows {charts}")
+    expect(sum(len(entry["targets"]) for entry in topics.values()) == 40, "there are not forty main rows")
     for chart in charts:
         xml.etree.ElementTree.parse(folder / "benchmarks" / chart)
         expect((root / "docs/benchmarks" / chart).is_file(), f"docs/benchmarks/{chart} is missing")
-    topics = json.loads((root / "bench/targets.json").read_text())
-    for topic in topics:
-        expect(f"\n## {topic.replace('_', ' ').capitalize()}\n" in page, f"the page has no topic {topic}")
+    measured = {(row["topic"], row["name"]) for row in json.loads((root / "docs/benchmarks/results.json").read_text())["results"]}
+    for topic, entry in topics.items():
+        for row in entry["targets"]:
+            expect((topic, row["name"]) in measured, f"the page lacks {topic}: {row['name']}")
+            expect(not {"ratio", "at_most", "adds_at_most"}.isdisjoint(row), f"{topic}: {row['name']} has no target")
 
 
-def the_page_tells_intervals_and_reasons(folder):
-    """Of results with intervals, and of those that were recorded without: no interval is made up for them."""
-    topic, entry = next((topic, entry) for topic, entry in json.loads((root / "bench/targets.json").read_text()).items()
-                        if entry.get("why"))
-    pattern, why = next(iter(entry["why"].items()))
-    result = {"topic": topic, "metric": "time", "ours_ns": 5.0, "peer_ns": 10.0, "ratio": 2.0, "measured": 2.0, "pairs": 9,
-              "target": "3 x"}
-    explained = result | {"name": pattern.replace("*", "8 B"), "interval": [1.9, 2.1], "verdict": "not met"}
-    report = {"machine": {"repetitions": 9, "seconds": 0.1, "processor": "made up", "cores": 2, "system": "Linux", "kernel": "6",
-                          "date": "2026-01-02", "load": [0.5]},
-              "versions": {"tidemark": "0"}, "left_out": [], "medians_ns": {},
-              "results": [explained, result | {"name": "new", "interval": [1.9, 3.1], "verdict": "undecided"},
-                          result | {"name": "fast", "interval": [3.0, 3.1], "verdict": "met", "pairs": 2}]}
-    old = result | {"name": "old", "interval": None, "pairs": None, "verdict": "not met"}
-    for name, results in (("with", []), ("without", [old])):
-        (folder / name).mkdir()
-        document.write(report | {"results": report["results"] + results}, folder / name)
-    page, older = ((folder / name / "benchmarks.md").read_text() for name in ("with", "without"))
-    listed = f"| {topic} | {explained['name']} | 2.00 x | 1.90 to 2.10 | 3 x | {why} |"
-    for part in ("1 of 3 targets are met, 1 are undecided, 1 are not met", listed, "| 1.90 to 3.10 | 3 x | undecided |", "| fast (2 runs) | time |",
-                 "| new | time |"):
-        expect(part in page, f"the page lacks {part}:\n{page}")
-    expect("were recorded before" not in page, page)
-    for part in ("1 of these verdicts were recorded before", f"| {topic} | old | 2.00 x |  | 3 x | no reason known yet |"):
-        expect(part in older, f"the page of old results lacks {part}:\n{older}")
+def made_up_report(*results):
+    result = {"topic": "plan", "metric": "time", "ours_ns": 5.0, "peer_ns": 10.0, "ratio": 2.0, "measured": 2.0, "pairs": 9,
+              "target": "3 x", "interval": [1.9, 2.1], "verdict": "not met"}
+    return {"machine": {"repetitions": 9, "seconds": 0.1, "processor": "made up", "cores": 2, "system": "Linux", "kernel": "6",
+                        "date": "2026-01-02", "load": [0.5]},
+            "versions": {"tidemark": "0", "mimalloc": "2.0.9", "other": "1"}, "left_out": ["left out: gone: no peer"],
+            "results": [result | more for more in results]}
 
 
-def a_topic_is_written_anew_beside_the_others(folder):
-    result = {"metric": "time", "ours_ns": 5.0, "peer_ns": 10.0, "ratio": 2.0, "measured": 2.0, "pairs": 9, "target": "1 x",
-              "interval": [1.9, 2.1], "verdict": "met"}
-    row = "pool, trace of then"
-    report = {"machine": {"repetitions": 9, "seconds": 0.1, "processor": "made up", "cores": 2, "system": "Linux", "kernel": "6",
-                          "date": "2026-01-02", "load": [0.5]},
-              "versions": {"tidemark": "old"}, "left_out": [f"left out: {row}: no peer", "left out: arena of then: no peer"], "medians_ns": {},
-              "results": [result | {"topic": topic, "name": f"{topic} of then"} for topic in ("arena", "pool")]}
-    document.write(report, folder)
-    later = report | {"machine": report["machine"] | {"date": "2026-03-04"}, "versions": {"tidemark": "new"},
-                      "results": [result | {"topic": "pool", "name": "pool of now"}], "left_out": [f"left out: {row}: no peer"]}
-    for _ in range(2):
-        document.write(document.with_topics(folder, later, {"pool": [{"name": row}]}), folder)
+def the_page_shows_intervals_peers_and_reasons(folder):
+    topic, row = next((topic, row) for topic, entry in json.loads((root / "bench/main_rows.json").read_text()).items()
+                      for row in entry["targets"] if "why" in row)
+    document.write(made_up_report({"topic": topic, "name": row["name"]},
+                                  {"name": "new", "interval": [1.9, 3.1], "verdict": "undecided", "best_peer": "tcmalloc"},
+                                  {"name": "limited", "target": "<= 3", "verdict": "met"}), folder)
     page = (folder / "benchmarks.md").read_text()
-    for part in ("| arena of then |", "| pool of now |", "later than the others: 2026-03-04, 9 repetitions of 0.1 s, tidemark new."):
+    for part in ("1 of 3 targets are met, 1 are undecided, 1 are not met", f"- **{topic}: {row['name']}** (2.00 x, target 3 x): {row['why']}",
+                 "| plan | new (tcmalloc) | time | 5.00 | 10.00 | 2.00 x | 1.90 to 3.10 | 3 x | undecided |", "| <= 3 | met |",
+                 "mimalloc 2.0.9 (2022), other 1", "- gone: no peer"):
         expect(part in page, f"the page lacks {part}:\n{page}")
-    expect((page.count(f"- {row}: no peer"), page.count("- arena of then: no peer")) == (1, 1), page)
-    expect("pool of then" not in page and page.count("later than the others") == 1, page)
-    noted = json.loads((folder / "benchmarks/results.json").read_text())
-    noted["later"]["pool"]["note"] = "The pool has changed since."
-    document.write(noted, folder)
-    expect("tidemark new. The pool has changed since.\n" in (folder / "benchmarks.md").read_text(), "the note on a topic is missing")
-    document.write(document.with_topics(folder, later, {"pool": [{"name": row}]}), folder)
-    expect("has changed since" not in (folder / "benchmarks.md").read_text(), "a topic that was measured anew has the old note")
 
 
-def every_reason_is_that_of_a_row_with_a_target(_):
-    """And a row has one reason, or none."""
-    for topic, entry in json.loads((root / "bench/targets.json").read_text()).items():
-        judged = [row["name"] for row in entry["targets"] if not {"ratio", "at_most", "adds_at_most"}.isdisjoint(
-            key for key, value in row.items() if value is not None)]
-        for pattern in entry.get("why", {}):
-            expect(fnmatch.filter(judged, pattern), f"{topic}: there is a reason for '{pattern}', and no such row with a target")
-        for name in judged:
-            reasons = [pattern for pattern in entry.get("why", {}) if fnmatch.fnmatchcase(name, pattern)]
-            expect(len(reasons) <= 1, f"{topic}: '{name}' has the reasons of {reasons}")
+def all_rows_are_a_table_of_values(folder):
+    (folder / "benchmarks").mkdir()
+    document.write_all_rows(made_up_report({"name": "one, two"}, {"name": "alone", "interval": None, "target": None}), folder)
+    head, first, second = (folder / "benchmarks/all_rows.csv").read_text().splitlines()
+    expect(head == (root / "docs/benchmarks/all_rows.csv").read_text().split("\n")[0], head)
+    expect(first == 'plan,"one, two",time,5.0,10.0,2.0,1.9,2.1,3 x,not met,2026-01-02,0', first)
+    expect(second == "plan,alone,time,5.0,10.0,2.0,,,,not met,2026-01-02,0", second)
 
 
 CASES = [every_benchmark_runs, hard_plans_are_counted_by_percentile, long_benchmarks_run_in_few_repetitions,
@@ -372,7 +348,7 @@ CASES = [every_benchmark_runs, hard_plans_are_counted_by_percentile, long_benchm
          strict_makes_an_unmet_target_an_error, a_filter_takes_topics_and_names, rejects_wrong_options,
          a_benchmark_that_fails_leaves_its_rows_out_with_the_reason,
          a_peer_that_cannot_be_loaded_is_left_out_with_a_line, the_page_is_written_from_the_results,
-         the_page_tells_intervals_and_reasons, a_topic_is_written_anew_beside_the_others, every_reason_is_that_of_a_row_with_a_target]
+         the_page_shows_intervals_peers_and_reasons, all_rows_are_a_table_of_values]
 
 case = next(case for case in CASES if case.__name__ == sys.argv[2])
 with tempfile.TemporaryDirectory() as scratch:
