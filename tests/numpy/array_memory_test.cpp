@@ -4,9 +4,11 @@
 #include "array_memory.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -45,6 +47,41 @@ TEST(mapping_cache, cuts_a_large_mapping_for_a_small_request_and_merges_it_again
   EXPECT_EQ(cache.allocate(8 * MiB), all);
   EXPECT_EQ(cache.stats().misses, 1u);
   cache.deallocate(all);
+}
+
+std::size_t touched_pages(mapping* of) {
+  std::vector<unsigned char> states(of->bytes / (4 * KiB));
+  EXPECT_EQ(mincore(of, of->bytes, states.data()), 0);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(states, [](unsigned char state) { return (state & 1) != 0; }));
+}
+
+TEST(mapping_cache, returns_the_pages_of_a_fresh_mapping_of_which_few_were_touched) {
+  mapping_cache cache{64 * MiB};
+  mapping* const first = cache.allocate(16 * MiB);
+  *byte(first, 5 * MiB + 512 * KiB) = 1;
+  *byte(first, 11 * MiB + 512 * KiB) = 1;
+  for (int i = 0; i < 2; ++i) {
+    cache.deallocate(first);
+    ASSERT_EQ(cache.allocate(16 * MiB), first);
+    EXPECT_EQ(*byte(first, 5 * MiB + 512 * KiB), 0);
+    EXPECT_LE(first->dirty_bytes, 4 * KiB);
+    EXPECT_EQ(touched_pages(first), 2u);  // the header's and the one that was just read
+  }
+  cache.deallocate(first);
+}
+
+TEST(mapping_cache, keeps_the_pages_of_a_mapping_of_which_many_were_touched) {
+  mapping_cache cache{64 * MiB};
+  mapping* const first = cache.allocate(16 * MiB);
+  std::memset(first + 1, 1, 8 * MiB);
+  for (int i = 0; i < 2; ++i) {  // the second time it is not fresh
+    cache.deallocate(first);
+    ASSERT_EQ(cache.allocate(16 * MiB), first);
+    EXPECT_EQ(first->dirty_bytes, first->bytes);
+    EXPECT_GE(touched_pages(first), 2048u);
+  }
+  cache.deallocate(first);
 }
 
 // N.2

@@ -44,6 +44,28 @@ std::size_t bytes_needed(std::size_t bytes) noexcept {
   return detail::align_up(std::max(bytes + sizeof(mapping), mapping_cache::min_bytes), page_bytes());
 }
 
+// Returns the pages behind the first one if few of them were touched: they read as 0 again. It samples, since
+// the state of each page of 64 MiB takes 0.1 ms to read. Returning many touched pages takes longer than to
+// clear them.
+bool return_sparse_pages([[maybe_unused]] mapping* of) noexcept {
+#if defined(__linux__)
+  constexpr std::size_t samples = 8;
+  if (of->bytes < min_aligned_bytes || of->dirty_bytes > page_bytes())
+    return false;  // not fresh when allocated
+  auto* const begin = reinterpret_cast<std::byte*>(of);
+  const std::size_t stride = of->bytes / samples & ~(page_bytes() - 1);
+  std::size_t touched = 0;
+  for (std::size_t i = 1; i < samples; ++i) {
+    unsigned char state = 1;
+    if (mincore(begin + i * stride, page_bytes(), &state) != 0) return false;
+    touched += state & 1U;
+  }
+  return touched == 0 && madvise(begin + page_bytes(), of->bytes - page_bytes(), MADV_DONTNEED) == 0;
+#else
+  return false;
+#endif
+}
+
 mapping* at(mapping* first, std::size_t offset) noexcept {
   return reinterpret_cast<mapping*>(reinterpret_cast<std::byte*>(first) + offset);
 }
@@ -230,7 +252,7 @@ void mapping_cache::deallocate(mapping* gone) noexcept {
   const std::scoped_lock lock{mutex_};
   ++deallocations_;
   unuse(gone);
-  gone->dirty_bytes = gone->bytes;
+  gone->dirty_bytes = return_sparse_pages(gone) ? page_bytes() : gone->bytes;
   release(gone);
   unmap_oldest_to(max_cached_bytes_);
 }
