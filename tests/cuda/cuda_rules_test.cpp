@@ -783,7 +783,7 @@ class random_program {
   device_pool plain_pool_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_}, device_};
   device_arena arena_{{.reserve = 64 * unit}, gpu::virtual_memory_options{.stream = stream_}, device_};
   device_cache stacked_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_pool_}, device_};
-  device_planned_arena planned_{{.fallback = &pool_}, stream_, device_};
+  device_planned_arena planned_{{.fallback = &pool_}};
   epoch_resource epochs_{{.host_memory = false}, &pool_};
   capture_switch switch_{&cache_};
   gpu::stream graph_stream_{device_};

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <tidemark/core/units.hpp>
+#include <tidemark/cuda/resources/device_planned_arena.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 
 #include "modelled_device.hpp"
@@ -23,21 +25,31 @@ constexpr double step_us = 25'000;
 
 std::string path_of(char const* name) { return std::string{TIDEMARK_TRACES} + "/torch_" + name; }
 
-/// A program that allocates from a pool. Most live is the largest sum of requests, each rounded up to 512.
+/// A program that allocates from a pool, with plans or without. Most live is the largest sum of requests, each
+/// rounded up to 512.
 class played_program {
  public:
-  played_program(char const* name, std::size_t scale)
+  played_program(char const* name, std::size_t scale, bool is_planned = false,
+                 std::size_t capacity = 80 * GiB)
       : scale_{scale},
         trace_{tools::read_trace(path_of(name) + ".csv")},
         steps{tools::read_steps(path_of(name) + "_steps.csv", trace_)},
+        device{capacity},
+        is_planned_{is_planned},
         blocks_(trace_.blocks) {
     play(0, steps.front().last_event + 1);  // the first step makes the state of the optimizer
   }
   played_program(played_program const&) = delete;
   played_program& operator=(played_program const&) = delete;
-  ~played_program() { pool.release(); }
+  ~played_program() {
+    planned.reset();
+    pool.release();
+  }
 
-  void run(tools::trace_step const& step) {
+  void run(std::size_t number) {
+    tools::trace_step const& step = steps[number];
+    std::optional<device_planned_arena::step> planned_step;
+    if (is_planned_) planned_step.emplace(*planned, number);
     device.run_ahead_by(step_us);
     const double launches = static_cast<double>(step.last_event - step.first_event + 1);
     for (std::size_t i = step.first_event; i <= step.last_event; ++i) {
@@ -48,6 +60,10 @@ class played_program {
   [[nodiscard]] double peak_held() const {
     return static_cast<double>(device.peak_held_bytes()) / static_cast<double>(most_live_);
   }
+  [[nodiscard]] double held() const {
+    return static_cast<double>(device.held_bytes()) / static_cast<double>(most_live_);
+  }
+  [[nodiscard]] std::size_t most_live() const { return most_live_; }
 
  private:
   std::size_t scale_;
@@ -55,8 +71,9 @@ class played_program {
 
  public:
   std::vector<tools::trace_step> steps;
-  test::modelled_device device{80 * GiB};
+  test::modelled_device device;
   device_pool pool{device_pool_options{}, device};
+  std::optional<device_planned_arena> planned{planned_arena_options{.fallback = &pool}};
 
  private:
   // A step that is repeated may allocate a block that is live, and free one that is not.
@@ -66,25 +83,26 @@ class played_program {
       const std::size_t bytes = event.bytes * scale_, rounded = (bytes + 511) / 512 * 512;
       void*& block = blocks_[event.block];
       if (block != nullptr) {
-        pool.deallocate(block, bytes);
+        planned->deallocate(block, bytes);
         live_ -= rounded;
         block = nullptr;
       }
       if (!event.allocates) continue;
-      block = pool.allocate(bytes);
+      block = planned->allocate(bytes);
       live_ += rounded;
       most_live_ = std::max(most_live_, live_);
     }
   }
 
+  bool is_planned_;
   std::vector<void*> blocks_;
   std::size_t live_ = 0, most_live_ = 0;
 };
 
 void expect_little_held_for_repeated_steps(played_program& program, std::size_t step) {
-  for (int i = 0; i < 40; ++i) program.run(program.steps[step]);
+  for (int i = 0; i < 40; ++i) program.run(step);
   const std::uint64_t calls = program.device.calls();
-  for (int i = 0; i < 20; ++i) program.run(program.steps[step]);
+  for (int i = 0; i < 20; ++i) program.run(step);
   EXPECT_LE(program.peak_held(), 1.02) << "step " << step;
   EXPECT_EQ(program.device.calls(), calls) << "step " << step;
   ::testing::Test::RecordProperty("held", std::to_string(program.peak_held()));
@@ -106,17 +124,77 @@ TEST(device_memory_held, is_little_more_than_the_most_live_bytes_where_lengths_c
   for (std::uint32_t seed = 5; seed < 8; ++seed) {
     played_program program{"gpt", 170};
     std::mt19937 random{seed};
-    for (int i = 0; i < 60; ++i) program.run(program.steps[1 + random() % (program.steps.size() - 1)]);
+    for (int i = 0; i < 60; ++i) program.run(1 + random() % (program.steps.size() - 1));
     EXPECT_LE(program.peak_held(), 1.02) << "seed " << seed;
   }
 }
 
 TEST(device_memory_held, moves_cost_less_than_one_percent_after_the_first_steps) {
   played_program program{"mlp", 20'000};  // whose steps would move memory each time
-  for (int i = 0; i < 60; ++i) program.run(program.steps[2]);
+  for (int i = 0; i < 60; ++i) program.run(2);
   const std::uint64_t before = program.pool.moved_units();
-  for (int i = 0; i < 100; ++i) program.run(program.steps[2]);
+  for (int i = 0; i < 100; ++i) program.run(2);
   EXPECT_LE(60.0 * static_cast<double>(program.pool.moved_units() - before), 0.01 * 100 * step_us);
+}
+
+// @return bytes held after the first 20 of 60 steps by the most live
+double play_planned(played_program& program, auto next_step) {
+  std::size_t held = 0;
+  for (int i = 0; i < 60; ++i) {
+    program.run(next_step());
+    if (i >= 20) held = std::max(held, program.device.held_bytes());
+  }
+  ::testing::Test::RecordProperty("held", std::to_string(program.peak_held()));
+  return static_cast<double>(held) / static_cast<double>(program.most_live());
+}
+
+// P.40
+TEST(device_memory_held, with_plans_is_the_most_live_bytes_of_repeated_steps) {
+  for (bool const is_gpt : {true, false}) {
+    for (std::size_t step = 1; step <= 4; ++step) {
+      SCOPED_TRACE((is_gpt ? "transformer, step " : "perceptron, step ") + std::to_string(step));
+      played_program program{is_gpt ? "gpt" : "mlp", is_gpt ? 170u : 7200u, true};
+      EXPECT_LE(play_planned(program, [&] { return step; }), 1.003);
+      EXPECT_LE(program.peak_held(), 1.012);
+      EXPECT_EQ(program.planned->stats().planned_steps, 59u);
+    }
+  }
+}
+
+TEST(device_memory_held, with_plans_is_little_more_than_the_most_live_bytes_where_lengths_change_each_step) {
+  for (std::uint32_t seed = 5; seed < 10; ++seed) {
+    SCOPED_TRACE(seed);
+    played_program program{"gpt", 170, true};
+    std::mt19937 random{seed};
+    const auto any_step = [&] { return 1 + random() % (program.steps.size() - 1); };
+    EXPECT_LE(play_planned(program, any_step), 1.008);
+    EXPECT_LE(program.peak_held(), 1.012);
+    EXPECT_EQ(program.planned->stats().unplanned_steps, 4u) << "each kind was recorded once";
+  }
+}
+
+// P.27
+TEST(device_memory_held, with_plans_no_call_to_the_driver_is_made_after_the_first_steps) {
+  for (std::size_t const kinds : {1u, 4u}) {
+    played_program program{"gpt", 170, true};
+    for (std::size_t i = 0; i < 10 * kinds; ++i) program.run(1 + i % kinds);
+    const std::uint64_t calls = program.device.calls();
+    for (std::size_t i = 0; i < 20; ++i) program.run(1 + i % kinds);
+    EXPECT_EQ(program.device.calls(), calls) << kinds << " kinds";
+  }
+}
+
+// The device has hardly more memory than the program needs.
+TEST(device_memory_held, a_planned_program_runs_where_memory_is_short) {
+  for (std::size_t step = 1; step <= 4; ++step) {
+    played_program all{"gpt", 170, true};
+    for (int i = 0; i < 3; ++i) all.run(step);
+    const std::size_t capacity = all.most_live() + all.most_live() / 50;
+    played_program program{"gpt", 170, true, capacity};
+    for (int i = 0; i < 20; ++i) program.run(step);
+    EXPECT_EQ(program.planned->stats().planned_steps, 19u);
+    EXPECT_LE(program.device.peak_held_bytes(), capacity);
+  }
 }
 
 // Sizes from a byte to 128 MiB.

@@ -85,7 +85,7 @@ TEST_F(plan_gpu, steps_by_a_plan_compute_what_the_recorded_one_did) {
   gpu::device_resource device;
   gpu::stream stream;
   device_pool pool{{.stream = stream}};
-  device_planned_arena memory{planned_arena_options{.fallback = &pool}, stream.get()};
+  device_planned_arena memory{planned_arena_options{.fallback = &pool}};
   unique_block in{&device, bytes}, out{&device, bytes};
   for (int i = 0; i < 100; ++i) {
     const auto x = static_cast<float>(i);

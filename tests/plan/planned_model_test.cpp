@@ -42,7 +42,7 @@ void run_programs(bool is_scarce, std::uint64_t operations) {
       {"plans made", sums.plans_made},
       {"steps partly planned", sums.partly_planned_steps},
       {"changes of the kind", sums.kind_changes},
-      {"slots added", sums.added_slots},
+      {"slots added", planned_model<Arena, Supply>::is_borrowed ? sums.operations : sums.added_slots},
       {"blocks through the beginning of a step", sums.blocks_through_steps},
       {"trims", sums.trimmed},
       {"plans used again", sums.used_plans},
@@ -61,6 +61,11 @@ TEST(planned_model, any_program_on_scarce_memory) { run_programs<planned_arena, 
 // P.19
 TEST(planned_model, any_program_on_memory_of_an_upstream) {
   run_programs<basic_planned_arena<upstream_memory>, recording_resource>(true, 60'000);
+}
+
+// P.19
+TEST(planned_model, any_program_on_memory_of_its_fallback) {
+  run_programs<basic_planned_arena<upstream_memory>, fallback_supply>(true, 60'000);
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ class plan_file_model {
       plan_.lower_bound = 0;
       planned_arena_options options;
       options.reserve = 1;
-      options.fallback = &memory_;
+      options.fallback = &supply_;
       arena_.emplace(options, &memory_);
       arena_->use(plan_);
       ++sums_.used;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -122,10 +123,20 @@ struct reached {
   std::uint64_t trimmed = 0, used_plans = 0, refused = 0, unlaid = 0, wrong_frees = 0;
 };
 
-/// Programs, one after the other, each on an arena of its own. @tparam Supply as in the conformance suite.
+/// In place of a supply: the arena's memory is its fallback's, which fails now and then.
+struct fallback_supply {
+  static constexpr std::uint64_t never = supply::never;
+  std::uint64_t calls = 0, fail_from = never, fail_count = 0;
+};
+
+/// Programs, one after the other, each on an arena of its own. @tparam Supply as in the conformance suite, or
+/// `fallback_supply`.
 template <class Arena, class Supply>
 class planned_model {
  public:
+  /// The fallback serves plans, too, so that what it served does not tell what was planned.
+  static constexpr bool is_borrowed = std::same_as<Supply, fallback_supply>;
+
   planned_model(choices random, bool is_scarce, reached& sums)
       : random_{std::move(random)}, is_scarce_{is_scarce}, sums_{sums} {
     begin_program();
@@ -218,6 +229,7 @@ class planned_model {
 
   static virtual_memory make_memory(recording_os& os) { return virtual_memory{{}, os}; }
   static upstream_memory make_memory(recording_resource& upstream) { return upstream_memory{&upstream}; }
+  upstream_memory make_memory(fallback_supply&) { return upstream_memory{&fallback_}; }
 
   void supply_may_change() {
     if (!fails_ || below(100) != 0) return;
@@ -268,8 +280,14 @@ class planned_model {
     step_.reset();
     ++counts_.steps;
     const bool asked = next_ != 0, asked_fallback = fallback_.served + fallback_.refused != fallback_in_step_;
-    if (asked && !asked_fallback) ++counts_.planned_steps;
-    else if (has_planned_) ++counts_.partly_planned_steps;
+    if constexpr (is_borrowed) {
+      counts_.planned_steps = arena_->stats().planned_steps;
+      counts_.partly_planned_steps = arena_->stats().partly_planned_steps;
+    } else if (asked && !asked_fallback) {
+      ++counts_.planned_steps;
+    } else if (has_planned_) {
+      ++counts_.partly_planned_steps;
+    }
     ++step_number_;
     if (below(16) == 0) look_at_plans();
     while (live_.size() > 120) free_one(below(live_.size()));
@@ -314,6 +332,7 @@ class planned_model {
 
   void allocate(wish const& what) {
     const std::uint64_t served_before = fallback_.served;
+    const std::uint64_t planned_before = arena_->stats().planned_allocations;
     tell("void* ", new_block{}, " = arena->allocate(", what.bytes, ", ", what.align, ");");
     void* block = nullptr;
     try {
@@ -321,10 +340,11 @@ class planned_model {
       name_block(block);
     } catch (std::bad_alloc const&) {
       ++sums_.refused;
-      EXPECT_EQ(fallback_.served, served_before);
+      if (!is_borrowed) EXPECT_EQ(fallback_.served, served_before);
       return;
     }
-    const bool planned = fallback_.served == served_before;
+    const bool planned = is_borrowed ? arena_->stats().planned_allocations != planned_before
+                                     : fallback_.served == served_before;
     if (planned) EXPECT_TRUE(step_.has_value());
     has_planned_ = has_planned_ || planned;
     ++(planned ? counts_.planned : step_.has_value() ? counts_.fallback : counts_.outside);

@@ -25,9 +25,7 @@ stream_memory::stream_memory(memory_place const& place, settings const& chosen)
             *place.driver},
       front_{&heap_} {
   if (chosen.resource == resource_kind::planned) {
-    planned_.emplace(planned_arena_options{.fallback = front_, .name = name},
-                     gpu::virtual_memory_options{.device = place.device, .stream = place.stream},
-                     *place.driver);
+    planned_.emplace(planned_arena_options{.fallback = front_, .name = name});
     front_ = &*planned_;
   }
   trace(place);

@@ -62,7 +62,8 @@ void kinds_of_steps::lay_out() noexcept {
     std::size_t end = 0, alignment = 1;
     for (kind_of_step const& one : kinds_) {
       if (one.plan == nullptr) continue;
-      found.emplace_back(one.plan.get(), find_places(*one.plan, places, end));
+      found.emplace_back(one.plan.get(), has_zone_ ? find_places(*one.plan, places, end)
+                                                   : std::vector<std::size_t>(one.plan->own_slots().size()));
       alignment = std::max(alignment, one.plan->alignment());
     }
     zone_end_ = align_up(end, alignment);

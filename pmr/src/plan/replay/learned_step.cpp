@@ -66,7 +66,9 @@ learned_step learn(step_recorder& recorder, learned_step const& before) {
     const bool is_known = made.request < before.size() && one.upper <= before.size();
     const std::uint64_t upper = is_known ? places[one.upper] : 0;
     one.add(made.bytes, made.align);
-    one.upper = made.died != 0 ? std::max(upper, made.died - step.front().born) : step.size() + 1;
+    // A block that dies before the next step's first request needs its bytes to the end of this step.
+    const std::uint64_t lived = std::min<std::uint64_t>(made.died - step.front().born, step.size());
+    one.upper = made.died != 0 ? std::max(upper, lived) : step.size() + 1;
     // Two are live at once if the block of the step before lived on until this block was there.
     const auto overlapping = earlier.lower_bound({made.bytes, made.born + 1});
     if (made.died == 0 && overlapping != earlier.end() && overlapping->first == made.bytes) {

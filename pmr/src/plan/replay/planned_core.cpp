@@ -39,6 +39,8 @@ constexpr std::size_t max_loose_steps = 2;
 constexpr std::size_t max_rest_doublings = 6;
 // The fallback is trimmed when it has served more than this part of the plan's height.
 constexpr std::size_t fallback_share = 64;
+// Blocks that die between steps lie in a borrowed region if that saves more than this part of its height.
+constexpr std::size_t early_share = 128;
 
 std::string message(planned_arena_options const& options, char const* what) {
   return std::string{planned_kind} + " '" + options.name + "': " + what;
@@ -158,7 +160,10 @@ planned_core::planned_core(planned_region& region, bool host_accessible, planned
     : region_{region},
       options_{completed(options, host_accessible)},
       host_accessible_{host_accessible},
-      kinds_{options_.max_kinds} {}
+      is_borrowed_{region.upstream() == options_.fallback},
+      kinds_{options_.max_kinds, !is_borrowed_} {
+  if (is_borrowed_) options_.max_slots = 1;  // slots of blocks that outlive a step have no bytes
+}
 
 planned_core::~planned_core() {
   if (step_ == nullptr) return;
@@ -187,8 +192,10 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   is_refused_ = false;
   if (is_recorded_) recorder_.on_allocate(block, {now_, 0, bytes, align, request});
   ++now_;
-  ++step_fallback_;
   ++fallback_allocations_;
+  if (is_borrowed_ && request != no_request && plan_->outlives(static_cast<std::uint32_t>(request)))
+    return block;  // by the plan
+  ++step_fallback_;
   fallback_bytes_ += bytes;
   if (kind_->plan != nullptr) ++misses_;
   if (server_ == server::plan && step_unknown_ >= unknown_requests_to_give_up &&
@@ -219,6 +226,7 @@ void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t&
   update_fast_path();
   request = found;
   plan_->advance_to(found + 1);
+  if (is_borrowed_ && plan_->outlives(static_cast<std::uint32_t>(found))) return nullptr;
   if (!plan_->fits(found, bytes, align)) return nullptr;
   plan_replayer::slot* const slot = plan_->clear_slot(
       found, [&](plan_replayer::slot const& one) { return !foreign_.overlap(one.address, one.max_bytes); });
@@ -269,7 +277,7 @@ void planned_core::deallocate_out_of_order(void* block, std::size_t bytes, std::
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   if (!region_.range().contains(address)) {
     if (block == nullptr) return;
-    if (is_recorded_) recorder_.on_deallocate(block, bytes, now_);
+    if (is_recorded_ || (is_borrowed_ && last_kind_ != nullptr)) recorder_.on_deallocate(block, bytes, now_);
     has_returned_ = true;
     options_.fallback->deallocate(block, bytes, align);
     return;
@@ -292,7 +300,8 @@ void planned_core::deallocate_foreign(void* block, std::size_t bytes) noexcept {
   }
   if (host_accessible_) poison(address, found->max_bytes);
   // Only where the slot has bytes of its own: of another it would say that its predecessors are clear.
-  if (last_kind_ != nullptr && found->born >= last_begin_ && last_kind_->plan->outlives(found->index))
+  if (!is_borrowed_ && last_kind_ != nullptr && found->born >= last_begin_ &&
+      last_kind_->plan->outlives(found->index))
     last_kind_->plan->set_died(found->index, now_);
   if (is_recorded_) recorder_.on_deallocate_earlier(found->bytes, now_);
   foreign_.remove(*found);
@@ -310,6 +319,7 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
   begin_ = ++now_;  // later than what was deallocated since the last request
   plan_->begin(begin_);
   if (kind_->plan == nullptr) static_cast<void>(must_rest(*kind_));
+  if (is_borrowed_ && last_kind_ == nullptr) recorder_.clear();
   is_recorded_ = kind_->rest_steps == 0;
   if (!is_recorded_) --kind_->rest_steps;
   is_refused_ = has_missing_slots_ = false;
@@ -327,6 +337,7 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
 void planned_core::switch_to(std::uint64_t kind) {
   kind_of_step* to = kind_ != nullptr && kind_->kind == kind ? kind_ : kinds_.find(kind);
   if (to == nullptr) {
+    if (last_kind_ != nullptr && last_kind_->plan == nullptr) look_back();
     leave_plan();
     kind_ = last_kind_ = nullptr;  // which may go
     to = &kinds_.add(kind);
@@ -356,13 +367,16 @@ bool planned_core::is_held() const noexcept {
 void planned_core::hold_plan() {
   server_ = server::fallback;
   try {
-    const bool is_unused = foreign_.live() == 0 && plan_->used_blocks() == 0;
-    if (region_.hold(plan_->height(), plan_->alignment(), is_unused)) server_ = server::plan;
+    const bool is_movable = is_unused();
+    const std::size_t bytes = is_borrowed_ ? highest_plan() : plan_->height();
+    if (is_borrowed_ && is_movable && region_.committed_bytes() < bytes) region_.keep_only(0);
+    if (region_.hold(is_movable ? bytes : plan_->height(), plan_->alignment(), is_movable))
+      server_ = server::plan;
   } catch (...) {
     // The fallback may have some.
   }
   // Once: each step would say the same.
-  if (region_.range().empty() && !std::exchange(has_warned_, true)) {
+  if (server_ != server::plan && region_.range().empty() && !std::exchange(has_warned_, true)) {
     char const* const why = region_.refusal();
     report_warning(
         warning_kind::refused_memory, options_.name,
@@ -396,22 +410,35 @@ void planned_core::end_step() noexcept {
   } catch (...) {
     // No memory to plan with, or more than a plan can have: the next step tries again.
   }
-  recorder_.clear();
+  last_kind_ = is_looked_back_at(requests) ? kind_ : nullptr;
   is_recorded_ = false;
-  last_kind_ = server_ == server::plan && !plan_->own_slots().empty() ? kind_ : nullptr;
+  if (!is_borrowed_ || last_kind_ == nullptr) recorder_.clear();
+  else recorder_.end_step();  // `look_back` reads it
   last_begin_ = begin_;
-  if (trims_due_ != 0) trim_fallback();
+  if (trims_due_ != 0 && (is_planned || !is_borrowed_)) trim_fallback();
+  if (is_borrowed_ && is_unused()) region_.keep_only(0);
   server_ = server::fallback;
   update_fast_path();
+}
+
+// True if the first request of the next step shows more of the step that ends now: which blocks that outlived
+// it are dead. @param requests of the step
+bool planned_core::is_looked_back_at(std::uint64_t requests) const noexcept {
+  if (!is_borrowed_) return server_ == server::plan && !plan_->own_slots().empty();
+  if (requests == 0) return false;
+  if (kind_->plan == nullptr) return is_recorded_ && server_ == server::fallback;
+  return server_ == server::plan && plan_ != &no_plan_;  // the plan is the same still
 }
 
 // ---- learning ------------------------------------------------------------------------------------------
 
 void planned_core::learn_from_step() {
+  if (is_borrowed_ && kind_->plan == nullptr) return;  // `look_back` knows more
   if (kind_->plan == nullptr) plan_anew(*kind_, learn(recorder_), begin_);
   else if (server_ == server::plan || server_ == server::given_up) learn_from_replay();
   else return;  // without memory for the plan the fallback needs its own
-  if (kind_->plan == nullptr || fallback_bytes_ <= kind_->plan->height() / fallback_share) return;
+  if (is_borrowed_ || kind_->plan == nullptr || fallback_bytes_ <= kind_->plan->height() / fallback_share)
+    return;
   fallback_bytes_ = 0;
   trims_due_ = options_.max_slots;
 }
@@ -478,9 +505,26 @@ void planned_core::add_second_slot(std::size_t bytes, request_time died) noexcep
 
 // Blocks that outlive their step have bytes of their own. At the first request of the next step those that
 // are dead by then are seen, such as gradients that a step frees first of all: they need their bytes to the
-// step's end only.
+// step's end only. In a borrowed region the first plan of a kind is made then: to place it anew takes long.
 void planned_core::look_back() {
   kind_of_step& kind = *std::exchange(last_kind_, nullptr);
+  try {
+    learned_step learned = is_borrowed_ ? learn_deaths(kind) : learn_early_deaths(kind);
+    kind.early_steps = learned.empty() ? 0 : kind.early_steps + 1;
+    if (!learned.empty() && (kind.early_steps >= max_loose_steps || kind.plans_made <= 1)) {
+      plan_anew(kind, std::move(learned), last_begin_);
+      plan_ = kind_->plan != nullptr ? kind_->plan.get() : &no_plan_;
+      plan_->begin(begin_);
+      if (kind_->plan != nullptr) server_ = server::not_yet_held;
+    }
+  } catch (...) {
+    // No memory to plan with: the plan is as it was.
+  }
+  if (is_borrowed_) recorder_.clear();  // this step is recorded next
+}
+
+// @return empty if no block died early
+learned_step planned_core::learn_early_deaths(kind_of_step const& kind) const {
   const std::size_t requests = kind.learned.size();
   learned_step learned;
   for (std::uint32_t i : kind.plan->own_slots()) {
@@ -491,27 +535,55 @@ void planned_core::look_back() {
     learned[kind.plan->request_of(i)].upper =
         is_exact ? std::min<std::uint64_t>(slot.died - last_begin_, requests) : requests;
   }
-  kind.early_steps = learned.empty() ? 0 : kind.early_steps + 1;
-  if (learned.empty() || (kind.early_steps < max_loose_steps && kind.plans_made != 1)) return;
-  try {
-    plan_anew(kind, std::move(learned), last_begin_);
-    plan_ = kind_->plan != nullptr ? kind_->plan.get() : &no_plan_;
-    plan_->begin(begin_);
-    if (kind_->plan != nullptr) server_ = server::not_yet_held;
-  } catch (...) {
-    // No memory to plan with: the plan is as it was.
+  return learned;
+}
+
+// The same of a borrowed region, in which a block that lives on holds all of it: the region has blocks that
+// die between steps only if that saves memory, and if no such block was ever live at the next step's first
+// request. @return empty if nothing changes
+learned_step planned_core::learn_deaths(kind_of_step& kind) {
+  const bool is_first = kind.plan == nullptr;
+  learned_step early = is_first ? learn(recorder_) : kind.learned, late = early;
+  const std::size_t requests = early.size();
+  bool has_early = false, has_late = false;
+  std::size_t position = 0;
+  const bool is_exact = begin_ - last_begin_ - 1 == requests;
+  for (recorded_request const& made : recorder_.requests()) {
+    const std::size_t n = is_first ? position++ : made.request;
+    if (made.died == 0 || n == no_request || (is_first ? !made.outlived : early[n].upper <= requests))
+      continue;
+    early[n].upper =
+        made.outlived || !is_exact ? requests : std::max<std::uint64_t>(made.died - last_begin_, n + 1);
+    late[n].upper = requests + 1;
+    has_early = true;
   }
+  for (foreign_block const& block : foreign_.all()) {
+    if (is_first || !block.live() || block.born < last_begin_) continue;
+    late[kind.plan->request_of(block.index)].upper = requests + 1;
+    has_late = kind.keeps_outliving = true;
+  }
+  if (has_early && !kind.keeps_outliving) {
+    const std::size_t height = plan_beside(early, kind, last_begin_).height;
+    if (plan_beside(late, kind, last_begin_).height > height + height / early_share) return early;
+    kind.keeps_outliving = true;
+  }
+  return is_first || has_late ? late : learned_step{};
+}
+
+step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step const& kind,
+                                    request_time begin) const {
+  const std::vector<byte_range> foreign = obstacles(begin);
+  return plan_of(learned, {.alignment = options_.alignment,
+                           .replans = std::max<std::size_t>(kind.plans_made, 1) - 1,
+                           .obstacles = foreign,
+                           .zone_end = kinds_.zone_end(),
+                           .max_slots = options_.max_slots});
 }
 
 // @param begin of the step that shows it @throws std::bad_alloc, and what `make_plan` throws, with the plan
 // as it was.
 void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_time begin) {
-  const std::vector<byte_range> foreign = obstacles(begin);
-  step_plan made = plan_of(learned, {.alignment = options_.alignment,
-                                     .replans = std::max<std::size_t>(kind.plans_made, 1) - 1,
-                                     .obstacles = foreign,
-                                     .zone_end = kinds_.zone_end(),
-                                     .max_slots = options_.max_slots});
+  step_plan made = plan_beside(learned, kind, begin);
   keep(kind, std::move(made));
   kind.learned = std::move(learned);
   for (std::size_t i = 0; i < kind.learned.size(); ++i)
@@ -521,11 +593,14 @@ void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_t
   kind.has_rested = false;
   ++kind.plans_made;
   ++plans_made_;
-  std::size_t highest = used_bytes_end();
-  for (kind_of_step const& one : kinds_.all()) {
-    if (one.plan != nullptr) highest = std::max(highest, one.plan->height());
-  }
-  region_.keep_only(highest);
+  region_.keep_only(std::max(used_bytes_end(), highest_plan()));
+}
+
+std::size_t planned_core::highest_plan() const noexcept {
+  std::size_t highest = 0;
+  for (kind_of_step const& one : kinds_.all())
+    highest = std::max(highest, one.plan != nullptr ? one.plan->height() : 0);
+  return highest;
 }
 
 // Foreign blocks that have outlived a whole step may live for long: a new plan lies beside them.
@@ -547,6 +622,10 @@ void planned_core::keep(kind_of_step& kind, step_plan made) {
   auto plan = std::make_unique<plan_replayer>(std::move(made));
   leave_plan();  // plans are moved, their blocks are not
   last_kind_ = nullptr;
+  if (is_borrowed_) {
+    recorder_.clear();  // its requests are those of the plan before
+    trims_due_ = 1;
+  }
   kind.plan = std::move(plan);
   kinds_.lay_out();
 }

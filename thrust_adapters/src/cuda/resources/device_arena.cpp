@@ -10,6 +10,6 @@ template class detail::arena_state<gpu::virtual_memory>;
 template class detail::arena_state<gpu::device_memory>;
 template class detail::arena_state<gpu::pinned_memory>;
 template class detail::arena_state<gpu::managed_memory>;
-template class basic_planned_arena<gpu::virtual_memory>;
+template class basic_planned_arena<upstream_device_memory>;
 
 }  // namespace tidemark

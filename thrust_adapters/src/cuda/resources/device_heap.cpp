@@ -31,19 +31,20 @@ constexpr std::size_t block_alignment = device_classes::granule_bytes;
 // Many times the device's memory, because blocks move to new addresses as free ranges get short.
 constexpr std::size_t addresses_per_byte_of_memory = 8;
 // New memory is created rather than moved up to this share more than live blocks ever had, and rather than
-// waited for up to the second.
-constexpr std::size_t slack_before_moves = 128, slack_before_waits = 64;
+// waited for up to the second, unless that is less than the block needs.
+constexpr std::size_t slack_before_moves = 96, slack_before_waits = 64;
 // Moves are limited to a quarter of a second at 60 µs each. Each time that live blocks double, the limit is
 // set anew, but to no more than one in 100 allocations above the first. A wait for the stream counts as 256
 // moves.
 constexpr std::uint64_t max_moves = 4096, moves_per_wait = 256, allocations_per_move = 100;
 // Without moves, blocks go to ranges with memory first up to this share more than live blocks ever had.
-// Beyond, they go where best fit puts them, so that a step that repeats finds memory at the same places.
+// Beyond, they go where best fit puts them, so that a step that repeats finds memory at the same places. A
+// block that lacks more than this share gets it by moves beyond the limit.
 constexpr std::size_t slack_before_best_fit = 16;
 // Free ranges that lack memory and are looked at for one block.
 constexpr int places_tried = 16;
 // The next blocks may need memory too: marks behind the next frees tell what may move then.
-constexpr int marks_after_need = 16;
+constexpr int marks_after_need = 8;
 constexpr std::size_t least_units_per_mark = 8;
 constexpr std::size_t max_chunk_bytes = 64 * MiB;
 
@@ -226,11 +227,12 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
   ranges_.prepare();
   heap_range* const ready = ranges_.best_fit(bytes, align);
   if (ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready)))
-    return &cut(*ready, bytes, align);
+    return &cut(*ready, heap_ranges::place_in(*ready, bytes, align), bytes);
   if (upstream_ != nullptr) {
     const std::size_t padded = add_saturating(bytes, align - block_alignment);
     if (padded > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
-    heap_range& taken = cut(add_chunk(padded), bytes, align);
+    heap_range& chunk = add_chunk(padded);
+    heap_range& taken = cut(chunk, heap_ranges::place_in(chunk, bytes, align), bytes);
     ++misses_;
     return &taken;
   }
@@ -241,10 +243,10 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
   // A range with memory may have been passed over for a smaller one without.
   const auto take_ready = [&]() -> heap_range* {
     heap_range* const fits = ranges_.best_fit(bytes, align);
-    return fits != nullptr ? &cut(*fits, bytes, align) : nullptr;
+    return fits != nullptr ? &cut(*fits, heap_ranges::place_in(*fits, bytes, align), bytes) : nullptr;
   };
   placement to = cheapest_place(bytes, align);
-  if (to.range != nullptr && to.missing == 0) return &cut(*to.range, bytes, align);
+  if (to.range != nullptr && to.missing == 0) return &cut(*to.range, to.begin, bytes);
   const on_device here{*driver_, device_};
   require_memory(*driver_, "cudaSetDevice", here.result(), name_);
   if (to.range == nullptr) {
@@ -266,13 +268,12 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
     return take_ready();
   }
   require_success(*driver_, mapped.call, mapped.result);
-  heap_range& taken = cut(*to.range, bytes, align);
+  heap_range& taken = cut(*to.range, to.begin, bytes);
   ++misses_;
   return &taken;
 }
 
-heap_range& device_heap::cut(heap_range& from, std::size_t bytes, std::size_t align) {
-  const std::uintptr_t begin = heap_ranges::place_in(from, bytes, align);
+heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) {
   heap_ranges::reserve_pages(*from.region, begin + bytes);
   cut_bytes_ += bytes;
   peak_cut_bytes_ = std::max(peak_cut_bytes_, cut_bytes_);
@@ -281,7 +282,9 @@ heap_range& device_heap::cut(heap_range& from, std::size_t bytes, std::size_t al
     moves_allowed_ =
         max_moves + std::min(moves_ + waits_ * moves_per_wait, counts().allocations / allocations_per_move);
   }
-  heap_range& taken = ranges_.cut(from, begin, bytes);
+  const std::size_t missing_before =
+      from.missing_bytes == 0 ? 0 : place_at(from, from.begin, begin - from.begin).missing * unit_bytes_;
+  heap_range& taken = ranges_.cut(from, begin, bytes, missing_before);
   set_aside_bytes_ = std::min(set_aside_bytes_, idle_bytes());
   return taken;
 }
@@ -318,22 +321,51 @@ bool device_heap::fits_a_smaller_range(std::size_t bytes, std::size_t align,
          heap_ranges::place_in(*smallest->range, bytes, align) != 0;
 }
 
+device_heap::placement device_heap::place_at(heap_range& range, std::uintptr_t begin,
+                                             std::size_t bytes) const noexcept {
+  heap_region const& region = *range.region;
+  placement here{.range = &range,
+                 .begin = begin,
+                 .first = (begin - region.addresses.begin) / unit_bytes_,
+                 .last = align_up(begin + bytes - region.addresses.begin, unit_bytes_) / unit_bytes_};
+  const std::size_t known = std::clamp(region.units.size(), here.first, here.last);
+  const auto units = region.units.begin();
+  here.missing = here.last - known +
+                 static_cast<std::size_t>(std::count(units + static_cast<std::ptrdiff_t>(here.first),
+                                                     units + static_cast<std::ptrdiff_t>(known), 0u));
+  return here;
+}
+
+// The place in a free range with the fewest units without memory, and the lowest of these: its begin, or the
+// begin of a unit. No range, if the block does not fit.
+device_heap::placement device_heap::cheapest_place_in(heap_range& range, std::size_t bytes,
+                                                      std::size_t align) const noexcept {
+  const std::uintptr_t lowest = heap_ranges::place_in(range, bytes, align);
+  if (lowest == 0) return {};
+  heap_region const& region = *range.region;
+  placement best = place_at(range, lowest, bytes);
+  const std::size_t units = align_up(bytes, unit_bytes_) / unit_bytes_;
+  const auto lacks = [&](std::size_t unit) { return unit >= region.units.size() || region.units[unit] == 0; };
+  std::size_t first = align_up(range.begin - region.addresses.begin, unit_bytes_) / unit_bytes_;
+  if (best.missing == 0 || align > unit_bytes_ || first >= region.units.size()) return best;
+  std::uintptr_t begin = region.addresses.begin + first * unit_bytes_;
+  if (begin > range.end() || bytes > range.end() - begin) return best;
+  std::size_t missing = place_at(range, begin, bytes).missing, fewest = best.missing;
+  for (std::uintptr_t at = begin;;) {
+    if (missing < fewest) fewest = missing, begin = at;
+    missing += std::size_t{lacks(first + units)} - std::size_t{lacks(first)};
+    at += unit_bytes_;
+    if (++first >= region.units.size() || at > range.end() || bytes > range.end() - at) break;
+  }
+  return fewest < best.missing ? place_at(range, begin, bytes) : best;
+}
+
 // Fewest units without memory first, then the smallest range. The largest free range is always among them.
 device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_t align) const noexcept {
   placement best;
   const auto consider = [&](heap_range* range) {
-    const std::uintptr_t begin = heap_ranges::place_in(*range, bytes, align);
-    if (begin == 0) return;
-    heap_region const& region = *range->region;
-    placement here{.range = range,
-                   .first = (range->begin - region.addresses.begin) / unit_bytes_,
-                   .last = align_up(begin + bytes - region.addresses.begin, unit_bytes_) / unit_bytes_};
-    const std::size_t known = std::clamp(region.units.size(), here.first, here.last);
-    const auto units = region.units.begin();
-    here.missing = here.last - known +
-                   static_cast<std::size_t>(std::count(units + static_cast<std::ptrdiff_t>(here.first),
-                                                       units + static_cast<std::ptrdiff_t>(known), 0u));
-    if (best.range == nullptr || here.missing < best.missing) best = here;
+    const placement here = cheapest_place_in(*range, bytes, align);
+    if (here.range != nullptr && (best.range == nullptr || here.missing < best.missing)) best = here;
   };
   int tries = prefers_memory() ? places_tried : 1;
   for (auto at = ranges_.lacking(bytes); at != ranges_.end() && --tries >= 0; ++at) {
@@ -394,15 +426,18 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
   const auto create_within = [&](std::size_t slack) {
     const std::size_t wanted = (most + slack) / unit_bytes_ + 2, held = held_bytes_ / unit_bytes_;
-    if (wanted > held) create(std::min(lacks(), wanted - held), refusal);
+    if (wanted >= held + lacks()) create(lacks(), refusal);
   };
   create_within(most / slack_before_moves);
   if (lacks() == 0) return true;
-  if (may_unmap && may_move(lacks())) {
+  const auto must_move = [&](std::uint64_t moves) {
+    return may_move(moves) || lacks() * unit_bytes_ > most / slack_before_best_fit;
+  };
+  if (may_unmap && must_move(lacks())) {
     marks_.query();
     move_idle();
     create_within(most / slack_before_waits);
-    if (lacks() != 0 && may_move(lacks() + moves_per_wait) &&
+    if (lacks() != 0 && must_move(lacks() + moves_per_wait) &&
         ranges_.returnable_bytes() >= lacks() * unit_bytes_)
       wait_and_move();
   }
@@ -442,8 +477,11 @@ std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Tak
   ranges_.visit_largest_first([&](heap_range& range) {
     if (range.region->is_chunk) return true;
     auto [first, last] = ranges_.whole_units(range);
-    if (&range == but.range) first = std::max(first, but.last);
-    taken += unmap_idle_of(range, first, last, units - taken, take);
+    if (&range == but.range) {
+      taken += unmap_idle_of(range, first, std::min(last, but.first), units - taken, take);
+      first = std::max(first, but.last);
+    }
+    if (taken < units) taken += unmap_idle_of(range, first, last, units - taken, take);
     return taken < units;
   });
   return taken;

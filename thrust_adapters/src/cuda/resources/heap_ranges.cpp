@@ -75,7 +75,8 @@ heap_range* heap_ranges::best_fit(std::size_t bytes, std::size_t align) const no
   return at != index_.end() && !at->lacks_memory ? at->range : nullptr;
 }
 
-heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) noexcept {
+heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
+                             std::size_t missing_before) noexcept {
   unlist(from);
   heap_region& region = *from.region;
   const auto insert = [&](std::uintptr_t first, std::size_t size, heap_range* before, heap_range* after) {
@@ -94,10 +95,15 @@ heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t
   const std::size_t padding = begin - from.begin, rest = from.bytes - padding - bytes;
   if (rest != 0) {
     heap_range& behind = *insert(begin + bytes, rest, &from, from.after);
-    behind.missing_bytes = std::exchange(from.missing_bytes, 0);
+    behind.missing_bytes = from.missing_bytes - missing_before;
     list(behind);
   }
-  if (padding != 0) list(*insert(from.begin, padding, from.before, &from));
+  if (padding != 0) {
+    heap_range& before = *insert(from.begin, padding, from.before, &from);
+    before.missing_bytes = missing_before;
+    list(before);
+  }
+  from.missing_bytes = 0;
   from.begin = begin;
   from.bytes = bytes;
   region.pages[region.page_of(begin)] = &from;

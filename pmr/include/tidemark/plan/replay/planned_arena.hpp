@@ -78,6 +78,13 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
   explicit basic_planned_arena(planned_arena_options const& options, Memory&&... memory)
       : region_{AddressSpace(std::forward<Memory>(memory)...), options.reserve},
         core_{region_, AddressSpace::traits.host_accessible, options} {}
+  /// An arena that plans in the memory of its fallback: a plan's memory is one block of the fallback, during
+  /// a step. @throws as above.
+  explicit basic_planned_arena(planned_arena_options const& options)
+    requires(std::constructible_from<AddressSpace, std::pmr::memory_resource*> &&
+             !std::default_initializable<AddressSpace>)
+      : region_{AddressSpace(options.fallback), 0},
+        core_{region_, AddressSpace::traits.host_accessible, options} {}
   /// With the default options.
   basic_planned_arena()
     requires std::default_initializable<AddressSpace> && (AddressSpace::traits.host_accessible)

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `device_planned_arena`: a planned arena on the memory of a device. It owns the memory that it plans.
+/// `device_planned_arena`: a planned arena in the memory of a `device_pool`.
 #pragma once
 
-#include <tidemark/cuda/memory/virtual_memory.hpp>
+#include <tidemark/core/upstream_memory.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 namespace tidemark {
 
-/// A planned arena on the memory of a device, which the host must not touch.
+/// A planned arena in the memory of its fallback, which is a device's and which the host must not touch.
 ///
 /// ```cpp
 /// device_pool blocks{{.stream = stream}};
-/// device_planned_arena memory{{.fallback = &blocks, .name = "step"}, stream};
+/// device_planned_arena memory{{.fallback = &blocks, .name = "step"}};
 /// for (batch const& b : batches) {
 ///   device_planned_arena::step step{memory, b.length};
 ///   train(b, memory, stream);                  // the first of a length is recorded, the others are planned
 /// }
 /// ```
-/// One resource, one stream, as for a `device_arena`: work that uses a block is on the arena's stream when
-/// the block is deallocated, so that the next one in the same bytes comes behind it. The fallback must be
-/// ordered by the same stream (`device_pool`, `device_cache`), and is always named.
+/// A plan's memory is one block of the fallback, from the first request of a step to its end. Blocks that
+/// outlive their step, and requests that deviate from the plan, lie in the fallback, too. So the fallback
+/// holds the long-lived blocks and the larger of a plan and one unplanned step.
 ///
-/// The driver is called when a plan needs more memory than there is, and when one is given up, whose
-/// memory is then unmapped after a wait for the stream; a step that runs by its plan makes no call. While
-/// the stream is capturing the arena maps memory as ever, and unmaps none.
-using device_planned_arena = basic_planned_arena<gpu::virtual_memory>;
+/// Blocks are ordered by the stream of the fallback (`device_pool`, `device_cache`): work that uses a block is
+/// on that stream when the block is deallocated. A step that runs by its plan makes no call to the driver once
+/// the fallback holds its memory. For a step in a captured graph use a `device_pool` with `keeps_addresses`.
+using device_planned_arena = basic_planned_arena<upstream_device_memory>;
 
-extern template class basic_planned_arena<gpu::virtual_memory>;
+extern template class basic_planned_arena<upstream_device_memory>;
 
 }  // namespace tidemark

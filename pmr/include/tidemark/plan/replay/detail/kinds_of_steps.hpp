@@ -30,18 +30,20 @@ struct kind_of_step {
   std::size_t rest_steps = 0;             // steps to come that are not recorded
   bool has_rested = false;                // since the last plan was made
   bool was_matched = false;               // a step has followed the plan, and needed most of it
+  bool keeps_outliving = false;           // blocks that were live at the end of their step are never planned
 };
 
 /// Kinds of steps, the one used last first. One thread at a time.
 ///
 /// Slots with bytes of their own lie below all others, in a zone that all plans have in common: a block that
 /// outlives a step of one kind is in the way of no other kind. The n-th slot of a size and alignment has the
-/// same place in each plan.
+/// same place in each plan. Without a zone these slots have no bytes, and their blocks lie elsewhere.
 ///
 /// Invariant: `size <= max_kinds`; each plan has the requests of `learned`.
 class kinds_of_steps {
  public:
-  explicit kinds_of_steps(std::size_t max_kinds) noexcept : max_kinds_{max_kinds} {}
+  kinds_of_steps(std::size_t max_kinds, bool has_zone) noexcept
+      : max_kinds_{max_kinds}, has_zone_{has_zone} {}
 
   /// A kind that becomes the one used last; null if it is not known.
   [[nodiscard]] kind_of_step* find(std::uint64_t kind) noexcept;
@@ -57,6 +59,7 @@ class kinds_of_steps {
 
  private:
   std::size_t max_kinds_;
+  bool has_zone_;
   std::size_t zone_end_ = 0;
   std::list<kind_of_step> kinds_;  // by use
 };

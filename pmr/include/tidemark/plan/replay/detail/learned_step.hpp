@@ -28,6 +28,7 @@ struct recorded_request {
   std::size_t bytes = 0;
   std::size_t align = 1;
   std::size_t request = no_request;  // the request of the plan that it is
+  bool outlived = false;             // it was live at the end of its step
 };
 
 /// Records the blocks of one step: those of the fallback when they are allocated and deallocated, those that
@@ -49,13 +50,20 @@ class step_recorder {
   void on_deallocate(void const* block, std::size_t bytes, std::uint64_t now) noexcept;
   /// A block of an earlier step is deallocated in this step.
   void on_deallocate_earlier(std::size_t bytes, std::uint64_t now) noexcept;
+  /// The step ends; deaths are still recorded, until `clear()`.
+  void end_step() noexcept {
+    for (recorded_request& made : requests_) made.outlived = made.died == 0;
+  }
   /// A block that a plan served. @throws std::bad_alloc
   void add(recorded_request const& made) { requests_.push_back(made); }
   /// Sizes of blocks of earlier steps that died in this step, and when.
   [[nodiscard]] std::vector<std::pair<std::size_t, std::uint64_t>> const& earlier() const noexcept {
     return earlier_;
   }
-  /// The requests in the order of their births. @throws std::bad_alloc if the record is not complete.
+  /// The requests so far. Those of the fallback come first, in the order of their births.
+  [[nodiscard]] std::span<recorded_request const> requests() const noexcept { return requests_; }
+  /// The requests in the order of their births; later deaths are not recorded. @throws std::bad_alloc if the
+  /// record is not complete.
   [[nodiscard]] std::span<recorded_request> in_order();
 
  private:

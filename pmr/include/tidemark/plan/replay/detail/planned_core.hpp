@@ -31,6 +31,10 @@ inline constexpr char const* planned_kind = "planned_arena";  // in messages
 /// While foreign blocks are in the way, the fast path allocates nothing: the slow path compares each slot
 /// with them.
 ///
+/// If the region's memory comes from the fallback, the region is *borrowed*: one block of the fallback from
+/// the first request of a planned step to its end, or to the death of its last block. Blocks that outlive
+/// their step then lie in the fallback, too, and their slots have no bytes.
+///
 /// Invariants, checked by `check_invariants()`: those of `plan_replayer`, `kinds_of_steps` and
 /// `planned_arena_stats`; foreign blocks are sorted, and neither they nor the current plan's live slots
 /// overlap; all lie in committed memory.
@@ -99,14 +103,21 @@ class planned_core {
   void learn_from_replay();
   void plan_again(kind_of_step& kind, learned_step const& before);
   void add_second_slot(std::size_t bytes, request_time died) noexcept;
+  [[nodiscard]] bool is_looked_back_at(std::uint64_t requests) const noexcept;
   void look_back();
+  [[nodiscard]] learned_step learn_early_deaths(kind_of_step const& kind) const;
+  [[nodiscard]] learned_step learn_deaths(kind_of_step& kind);
+  [[nodiscard]] step_plan plan_beside(learned_step const& learned, kind_of_step const& kind,
+                                      request_time begin) const;
   void plan_anew(kind_of_step& kind, learned_step learned, request_time begin);
   [[nodiscard]] std::vector<byte_range> obstacles(request_time begin_of_step) const;
   void keep(kind_of_step& kind, step_plan made);
   void trim_fallback() noexcept;
+  [[nodiscard]] bool is_unused() const noexcept { return foreign_.live() == 0 && plan_->used_blocks() == 0; }
   template <class Visit>
   void each_block_in_use(Visit visit) const;
   [[nodiscard]] std::size_t used_bytes_end() const noexcept;
+  [[nodiscard]] std::size_t highest_plan() const noexcept;
 
   plan_replayer* plan_ = &no_plan_;  // the current one
   request_time now_ = 1;             // the number of the next request, of all steps
@@ -114,6 +125,7 @@ class planned_core {
   planned_region& region_;
   planned_arena_options options_;
   bool host_accessible_;
+  bool is_borrowed_;  // the region is one block of the fallback, during a step
   kinds_of_steps kinds_;
   kind_of_step* kind_ = nullptr;  // of the open step, or of the one before; null before the first
   foreign_blocks foreign_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <utility>
 
 #include <tidemark/core/address_space.hpp>
@@ -30,6 +31,8 @@ class planned_region {
   [[nodiscard]] virtual bool hold(std::size_t bytes, std::size_t align, bool movable) = 0;
   /// Decommits memory above the first `bytes` bytes, where the kind of memory can; all, where that is 0.
   virtual void keep_only(std::size_t bytes) noexcept = 0;
+  /// The resource that the memory comes from; null if it comes from no resource.
+  [[nodiscard]] virtual std::pmr::memory_resource* upstream() const noexcept = 0;
   /// Why the address space refused the last range, where it says so; else empty.
   [[nodiscard]] virtual char const* refusal() const noexcept = 0;
   /// The address from which on blocks lie. @pre something is held
@@ -97,6 +100,10 @@ class region_of final : public planned_region {
     }
   }
 
+  [[nodiscard]] std::pmr::memory_resource* upstream() const noexcept override {
+    if constexpr (requires { space_.upstream_resource(); }) return space_.upstream_resource();
+    return nullptr;
+  }
   [[nodiscard]] char const* refusal() const noexcept override { return refusal_of(space_); }
 
   [[nodiscard]] Space const& space() const noexcept { return space_; }

@@ -209,7 +209,7 @@ class device_heap {
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] heap_range& take_range(std::size_t bytes, std::size_t align);
   [[nodiscard]] heap_range* try_take_range(std::size_t bytes, std::size_t align, char const*& refusal);
-  [[nodiscard]] heap_range& cut(heap_range& from, std::size_t bytes, std::size_t align);
+  [[nodiscard]] heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes);
   void give_range(heap_range& live) noexcept;
   void free_slab(heap_slab& slab) noexcept;
   void free_empty_slabs() noexcept;
@@ -217,12 +217,16 @@ class device_heap {
 
   struct placement {
     heap_range* range = nullptr;
+    std::uintptr_t begin = 0;         // of the block
     std::size_t first = 0, last = 0;  // units that need memory are among these
     std::size_t missing = 0;          // units of those without memory
   };
   [[nodiscard]] bool prefers_memory() const noexcept;
   [[nodiscard]] bool fits_a_smaller_range(std::size_t bytes, std::size_t align,
                                           heap_range const& ready) const noexcept;
+  [[nodiscard]] placement place_at(heap_range& range, std::uintptr_t begin, std::size_t bytes) const noexcept;
+  [[nodiscard]] placement cheapest_place_in(heap_range& range, std::size_t bytes,
+                                            std::size_t align) const noexcept;
   [[nodiscard]] placement cheapest_place(std::size_t bytes, std::size_t align) const noexcept;
   [[nodiscard]] bool add_reservation(std::size_t bytes);
   [[nodiscard]] heap_range& add_chunk(std::size_t bytes);

@@ -134,9 +134,10 @@ class heap_ranges {
   [[nodiscard]] static std::uintptr_t place_in(heap_range const& range, std::size_t bytes,
                                                std::size_t align) noexcept;
 
-  /// Makes a live range of a part of a free one. @pre the range has memory from its begin to the end of the
-  /// part; `prepare()` and `reserve_pages` were called.
-  heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) noexcept;
+  /// Makes a live range of a part of a free one. @param missing_before bytes of the units before the part
+  /// without memory. @pre the part has memory; `prepare()` and `reserve_pages` were called.
+  heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
+                  std::size_t missing_before) noexcept;
   /// Makes a live range free. @return the range that it is part of then.
   heap_range& give(heap_range& live) noexcept;
   /// Records memory that came or went behind a free range.
