@@ -240,6 +240,22 @@ TEST_P(torch_resources, counts_what_it_did) {
   EXPECT_GT(torch.stat("held_bytes"), 0u);
 }
 
+TEST_P(torch_resources, reports_the_words_of_pytorch) {
+  void* const first = torch.malloc(3 * MiB, main);
+  torch.raw_delete(torch.malloc(8 * MiB, main));
+  torch.reset_fn();
+  EXPECT_EQ(torch.stat("allocated_bytes.all.current"), 3 * MiB);
+  EXPECT_EQ(torch.stat("allocated_bytes.all.peak"), 11 * MiB);
+  EXPECT_EQ(torch.stat("reserved_bytes.all.current"), held_bytes());
+  EXPECT_LT(torch.stat("reserved_bytes.all.current"), 11 * MiB);
+  EXPECT_GE(torch.stat("reserved_bytes.all.peak"), 11 * MiB);
+  EXPECT_EQ(torch.stat("allocation.all.allocated"), 2u);
+  EXPECT_EQ(torch.stat("allocation.all.freed"), 1u);
+  EXPECT_EQ(torch.stat("allocation.all.current"), 1u);
+  EXPECT_EQ(torch.stat("num_ooms"), 0u);
+  torch.raw_delete(first);
+}
+
 // L.7
 TEST_P(torch_resources, keeps_devices_apart) {
   test::fake_device two{{.capacity_bytes = 64 * MiB, .granularity_bytes = 64 * KiB, .devices = 2}};

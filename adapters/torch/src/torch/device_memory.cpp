@@ -95,6 +95,7 @@ void* device_memory::allocate_from(stream_memory& memory, capture_pool* pool, st
   ++allocations_;
   used_bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+  peak_held_bytes_ = std::max(peak_held_bytes_, driver_->budget(device_).held_bytes());
   return block;
 }
 
@@ -299,7 +300,18 @@ std::string device_memory::statistics() const {
   add("peak_bytes", peak_bytes_);
   add("pending_bytes", pending_bytes);
   add("cached_bytes", all.cached_bytes);
-  add("held_bytes", driver_->budget(device_).held_bytes());
+  const std::size_t held_bytes = driver_->budget(device_).held_bytes();
+  add("held_bytes", held_bytes);
+  add("peak_held_bytes", peak_held_bytes_);
+  // The words of `torch.cuda.memory_stats`.
+  add("allocated_bytes.all.current", used_bytes_);
+  add("allocated_bytes.all.peak", peak_bytes_);
+  add("reserved_bytes.all.current", held_bytes);
+  add("reserved_bytes.all.peak", peak_held_bytes_);
+  add("allocation.all.allocated", allocations_);
+  add("allocation.all.freed", deallocations_);
+  add("allocation.all.current", blocks_.size());
+  add("num_ooms", refused_);
   add("streams", streams_.size());
   add("capture_pools", pools_.size());
   add("segment_bytes", segments_.used_bytes());
