@@ -80,11 +80,11 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
         core_{region_, AddressSpace::traits.host_accessible, options} {}
   /// An arena that plans in the memory of its fallback: a plan's memory is one block of the fallback, during
   /// a step. @throws as above.
+  // A template, because compilers mangle the constraints of other members differently.
+  template <class Space = AddressSpace>
+    requires(std::constructible_from<Space, std::pmr::memory_resource*> && !std::default_initializable<Space>)
   explicit basic_planned_arena(planned_arena_options const& options)
-    requires(std::constructible_from<AddressSpace, std::pmr::memory_resource*> &&
-             !std::default_initializable<AddressSpace>)
-      : region_{AddressSpace(options.fallback), 0},
-        core_{region_, AddressSpace::traits.host_accessible, options} {}
+      : region_{Space(options.fallback), 0}, core_{region_, Space::traits.host_accessible, options} {}
   /// With the default options.
   basic_planned_arena()
     requires std::default_initializable<AddressSpace> && (AddressSpace::traits.host_accessible)
