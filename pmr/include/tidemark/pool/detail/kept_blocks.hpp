@@ -240,7 +240,8 @@ class pending_blocks {
 /// Size and alignment of blocks; ordered by bytes first.
 struct kept_size {
   std::size_t bytes, align;
-  friend auto operator<=>(kept_size const&, kept_size const&) = default;
+  auto operator<=>(kept_size const&) const = default;
+  bool operator==(kept_size const&) const = default;  // named, because nvcc warns of an implicit one
 };
 
 /// The kept blocks of one size and alignment.
