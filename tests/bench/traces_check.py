@@ -112,7 +112,7 @@ def every_allocator_plays_every_recorded_trace():
                   [f"planned_arena/trace/{trace}" for trace in STEPPED]))
     on_threads = [name for name in names if "threads:" in name]
     shared = [name for name in allocators if name in
-              ("synchronized_pool", "std_synchronized_pool", "malloc", "mimalloc", "jemalloc", "tcmalloc")]
+              ("synchronized_pool", "std_synchronized_pool", "malloc", "mimalloc", "mimalloc3", "jemalloc", "tcmalloc")]
     expect("on threads", sorted(on_threads),
            sorted(f"{allocator}/trace/lld_link/threads:own/real_time" for allocator in shared))
 
