@@ -134,9 +134,11 @@ def table(results):
 
 
 def unmet(results, topics):
-    """The rows whose target is not met or undecided, with the reasons."""
+    """The rows whose target is not met, with the reasons, and undecided rows with a known reason."""
+    unknown = {"not met": "The cause is not known yet."}
     rows = [(result, reason) for result in results if result["verdict"] != "met"
-            for row in topics[result["topic"]]["targets"] if row["name"] == result["name"] and (reason := row.get("why"))]
+            for row in topics[result["topic"]]["targets"] if row["name"] == result["name"]
+            and (reason := row.get("why", unknown.get(result["verdict"])))]
     return "".join(f"- **{result['topic']}: {result['name']}** ({measured(result)}, target {result['target']}): {reason}\n"
                    for result, reason in rows)
 

@@ -134,7 +134,7 @@ def print_table(size):
         times = f"{of[best][0] / own:.2f}" if best else ""
         print(f"{program:13} {of['malloc'][0]:8.2f} {peer:>23} {own:8.2f} {row['ours']:>7} {of['malloc'][0] / own:9.2f} {times:>9}"
               f"  {of['malloc'][1]:.0f} -> {own_peak:.0f}")
-    print("The same code and the same result on each. Why each is as it is: docs/benchmarks.md, \"Programs\"")
+    print("The same code and the same result on each. docs/benchmarks.md, \"Programs\", has more peers.")
 
 
 def main():
