@@ -303,14 +303,14 @@ std::string device_memory::statistics() const {
   const std::size_t held_bytes = driver_->budget(device_).held_bytes();
   add("held_bytes", held_bytes);
   add("peak_held_bytes", peak_held_bytes_);
-  // The words of `torch.cuda.memory_stats`.
-  add("allocated_bytes.all.current", used_bytes_);
+  // The words of `torch.cuda.memory_stats`, in which a block that waits for other streams is freed.
+  add("allocated_bytes.all.current", used_bytes_ - pending_bytes);
   add("allocated_bytes.all.peak", peak_bytes_);
   add("reserved_bytes.all.current", held_bytes);
-  add("reserved_bytes.all.peak", peak_held_bytes_);
+  add("reserved_bytes.all.peak", std::max(peak_held_bytes_, held_bytes));
   add("allocation.all.allocated", allocations_);
-  add("allocation.all.freed", deallocations_);
-  add("allocation.all.current", blocks_.size());
+  add("allocation.all.freed", deallocations_ + waiting_.size());
+  add("allocation.all.current", blocks_.size() - waiting_.size());
   add("num_ooms", refused_);
   add("streams", streams_.size());
   add("capture_pools", pools_.size());
