@@ -97,7 +97,7 @@ def topics_in(file):
 def rows_wanted(options):
     """The rows to measure, as a list by topic; rows of traces appear once for each trace."""
     traces = traces_of(options)
-    files = ["targets.json"] if options.all else ["main_rows.json", "targets.json"] if options.topics else ["main_rows.json"]
+    files = ["main_rows.json", "targets.json"] if options.all or options.topics else ["main_rows.json"]
     wanted = {}
     for topic, entry in (item for file in files for item in topics_in(file).items()):
         if options.topics and topic not in options.topics:

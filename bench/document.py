@@ -38,7 +38,7 @@ Charts show each row divided by its target: a bar to the right of 1 meets the ta
 | tidemark | {tidemark} |
 | peers | {peers} |
 
-[All other rows](benchmarks/all_rows.csv) are measured by `./run bench --all`. `./run bench TOPIC` measures one topic,
+[The table of all rows](benchmarks/all_rows.csv) is measured by `./run bench --all`; its date is in each row. `./run bench TOPIC` measures one topic,
 `--trace FILE` adds a recorded trace, and `--instructions` counts instructions, which do not depend on the machine's load.
 """
 
@@ -162,7 +162,7 @@ def write(report, folder):
             draw(results, charts / f"{topic}.svg")
             text += f"\n## {entry['title']}\n\n{entry['about']}\n\n![{topic}: rows by their targets](benchmarks/{topic}.svg)\n"
     text += "\n## Device\n\nDevice memory is measured on a GPU ([gpu.md](gpu.md)) and on a modelled device ([cuda.md](cuda.md)).\n"
-    text += "\n## The forty rows\n\nOf several peers the best is compared; its name is in parentheses.\n\n" + table(report["results"])
+    text += "\n## The forty rows\n\nIf a row has several peers, the best is compared, and its name is in parentheses.\n\n" + table(report["results"])
     if report["left_out"]:
         text += "\nNot measured in this run:\n\n" + "".join(f"- {line.removeprefix('left out: ')}\n" for line in report["left_out"])
     reasons = unmet(report["results"], topics)

@@ -22,7 +22,7 @@ struct peer {
   std::shared_ptr<std::pmr::memory_resource> (*make)();
 };
 
-/// Those that are there: "malloc", which is the C library's through operator new, "mimalloc", "mimalloc3", "jemalloc",
+/// The installed allocators: "malloc", which is the C library's through operator new, "mimalloc", "mimalloc3", "jemalloc",
 /// "tcmalloc", "std_pool", "std_synchronized_pool", "boost_pool" and "foonathan_pool".
 [[nodiscard]] std::vector<peer> const& peers();
 

@@ -245,8 +245,8 @@ def a_filter_takes_topics_and_names(folder):
     _, report = run_compare(folder / "topic", targets, medians, "made_up")
     expect([row["name"] for row in report["results"]] == ["one", "other"], report)
     other = [{"name": "of all", "ours": "b", "peer": "a", "metric": "time", "ratio": 0.1}]
-    for options, names in (((), ["one", "other"]), (("--all",), ["of all"]), (("made_up",), ["one", "other", "of all"])):
-        _, report = run_compare(folder / f"with{len(options)}{len(names)}", targets, medians, *options, others=other)
+    for options, names in (((), ["one", "other"]), (("--all",), ["one", "other", "of all"]), (("made_up",), ["one", "other", "of all"])):
+        _, report = run_compare(folder / f"with {options}", targets, medians, *options, others=other)
         expect([row["name"] for row in report["results"]] == names, f"{options}: {report}")
     done, report = run_compare(folder / "none", targets, medians, "--filter", "nothing")
     expect(done.returncode == 1 and report is None, "a filter that matches nothing is no error")
@@ -323,11 +323,14 @@ def made_up_report(*results):
 def the_page_shows_intervals_peers_and_reasons(folder):
     topic, row = next((topic, row) for topic, entry in json.loads((root / "bench/main_rows.json").read_text()).items()
                       for row in entry["targets"] if "why" in row)
-    document.write(made_up_report({"topic": topic, "name": row["name"]},
+    other_topic, other = next((topic, row) for topic, entry in json.loads((root / "bench/main_rows.json").read_text()).items()
+                              for row in entry["targets"] if "why" not in row)
+    document.write(made_up_report({"topic": topic, "name": row["name"]}, {"topic": other_topic, "name": other["name"]},
                                   {"name": "new", "interval": [1.9, 3.1], "verdict": "undecided", "best_peer": "tcmalloc"},
                                   {"name": "limited", "target": "<= 3", "verdict": "met"}), folder)
     page = (folder / "benchmarks.md").read_text()
-    for part in ("1 of 3 targets are met, 1 are undecided, 1 are not met", f"- **{topic}: {row['name']}** (2.00 x, target 3 x): {row['why']}",
+    for part in ("1 of 4 targets are met, 1 are undecided, 2 are not met",
+                 f"- **{other_topic}: {other['name']}** (2.00 x, target 3 x): The cause is not known yet.", f"- **{topic}: {row['name']}** (2.00 x, target 3 x): {row['why']}",
                  "| plan | new (tcmalloc) | time | 5.00 | 10.00 | 2.00 x | 1.90 to 3.10 | 3 x | undecided |", "| <= 3 | met |",
                  "mimalloc 2.0.9 (2022), other 1", "- gone: no peer"):
         expect(part in page, f"the page lacks {part}:\n{page}")

@@ -400,6 +400,21 @@ TEST(registered_memory, registers_a_whole_plan_once) {
 }
 
 // R.3
+TEST(registered_memory, registers_a_plan_in_memory_of_its_fallback_once) {
+  test::recording_resource upstream;
+  registrations known;
+  using registered_upstream = registered_memory<upstream_memory, recording_registrar<>>;
+  basic_planned_arena<registered_upstream> memory{
+      {.fallback = &upstream}, upstream_memory{&upstream}, recording_registrar<>{known}};
+  for (int i = 0; i < 5; ++i) {
+    const decltype(memory)::step step{memory};
+    memory.deallocate(memory.allocate(20'000), 20'000);
+  }
+  EXPECT_EQ(known.registered, 1u);
+  EXPECT_EQ(memory.stats().planned_steps, 4u);
+}
+
+// R.3
 TEST(registered_memory, serves_a_graph_arena_with_a_range_that_is_registered) {
   recording_os os;
   registrations known;

@@ -219,7 +219,7 @@ class captured_graphs {
     outputs_ += output;
     deallocate(hidden, small);
   }
-  /// Bytes held by those of all outputs and of the largest graph.
+  /// Held bytes, divided by the bytes of all outputs and of the largest graph.
   [[nodiscard]] double held() const {
     return static_cast<double>(device.held_bytes()) / static_cast<double>(outputs_ + largest_);
   }

@@ -28,7 +28,7 @@ class simulated_allocator {
   /// @return the address of a block.
   [[nodiscard]] virtual std::uintptr_t allocate(std::size_t bytes) = 0;
   virtual void deallocate(std::uintptr_t block) = 0;
-  /// Bytes taken from the device. None of these allocators returns memory without being asked to.
+  /// Bytes taken from the device. These allocators return memory on request only.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
 
  protected:

@@ -59,7 +59,8 @@ struct mapping_cache_stats {
 /// A request takes the least mapping that is large enough, of those in the bins that it looks at, and leaves
 /// what it does not need, if that is an eighth of it and `min_bytes`. If all are too small, the largest grows
 /// that has half of what is needed, or else the system maps new pages. Where more is free than may be, the
-/// mappings that have been free for longest are unmapped.
+/// mappings that have been free for longest are unmapped. A mapping of 4 MiB or more that was new returns
+/// its pages when it becomes free if few of them were touched, and is as good as new.
 ///
 /// *Slack* is what live mappings have beyond what was requested. Invariants, where n is `max_cached_bytes`:
 /// - `cached_bytes + slack_bytes <= n`, or nothing is cached: so much is mapped at most beside what is in use

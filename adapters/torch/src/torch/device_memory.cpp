@@ -95,7 +95,6 @@ void* device_memory::allocate_from(stream_memory& memory, capture_pool* pool, st
   ++allocations_;
   used_bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, used_bytes_);
-  peak_held_bytes_ = std::max(peak_held_bytes_, driver_->budget(device_).held_bytes());
   return block;
 }
 
@@ -302,12 +301,11 @@ std::string device_memory::statistics() const {
   add("cached_bytes", all.cached_bytes);
   const std::size_t held_bytes = driver_->budget(device_).held_bytes();
   add("held_bytes", held_bytes);
-  add("peak_held_bytes", peak_held_bytes_);
   // The words of `torch.cuda.memory_stats`, in which a block that waits for other streams is freed.
   add("allocated_bytes.all.current", used_bytes_ - pending_bytes);
   add("allocated_bytes.all.peak", peak_bytes_);
   add("reserved_bytes.all.current", held_bytes);
-  add("reserved_bytes.all.peak", std::max(peak_held_bytes_, held_bytes));
+  add("reserved_bytes.all.peak", driver_->budget(device_).peak_bytes());
   add("allocation.all.allocated", allocations_);
   add("allocation.all.freed", deallocations_ + waiting_.size());
   add("allocation.all.current", blocks_.size() - waiting_.size());

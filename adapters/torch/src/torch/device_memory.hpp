@@ -136,7 +136,7 @@ class device_memory {
   std::optional<std::int64_t> step_;      // the kind of the open step; empty: none is open
 
   std::uint64_t allocations_ = 0, deallocations_ = 0, refused_ = 0;
-  std::size_t used_bytes_ = 0, peak_bytes_ = 0, peak_held_bytes_ = 0;
+  std::size_t used_bytes_ = 0, peak_bytes_ = 0;
 };
 
 }  // namespace tidemark::torch

@@ -81,9 +81,15 @@ bool device_budget::take(std::size_t bytes, detail::counted_pool* of) noexcept {
     if (counted > limit || bytes > limit - counted) return false;
   } while (!counted_.compare_exchange_weak(counted, counted + bytes, std::memory_order_relaxed));
   if (of != nullptr) of->live_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  if (keep_limit()) return true;
-  give(bytes, of);
-  return false;
+  if (!keep_limit()) {
+    give(bytes, of);
+    return false;
+  }
+  counted += bytes;
+  std::size_t peak = peak_bytes();
+  while (peak < counted && !peak_.compare_exchange_weak(peak, counted, std::memory_order_relaxed)) {
+  }
+  return true;
 }
 
 // Users first: the driver frees only memory behind whose last use it has been waited. They may have ended

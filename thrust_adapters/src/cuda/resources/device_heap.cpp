@@ -352,7 +352,10 @@ device_heap::placement device_heap::cheapest_place_in(heap_range& range, std::si
   if (begin > range.end() || bytes > range.end() - begin) return best;
   std::size_t missing = place_at(range, begin, bytes).missing, fewest = best.missing;
   for (std::uintptr_t at = begin;;) {
-    if (missing < fewest) fewest = missing, begin = at;
+    if (missing < fewest) {
+      fewest = missing;
+      begin = at;
+    }
     missing += std::size_t{lacks(first + units)} - std::size_t{lacks(first)};
     at += unit_bytes_;
     if (++first >= region.units.size() || at > range.end() || bytes > range.end() - at) break;
@@ -430,14 +433,14 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   };
   create_within(most / slack_before_moves);
   if (lacks() == 0) return true;
-  const auto must_move = [&](std::uint64_t moves) {
+  const auto is_worth_moves = [&](std::uint64_t moves) {
     return may_move(moves) || lacks() * unit_bytes_ > most / slack_before_best_fit;
   };
-  if (may_unmap && must_move(lacks())) {
+  if (may_unmap && is_worth_moves(lacks())) {
     marks_.query();
     move_idle();
     create_within(most / slack_before_waits);
-    if (lacks() != 0 && must_move(lacks() + moves_per_wait) &&
+    if (lacks() != 0 && is_worth_moves(lacks() + moves_per_wait) &&
         ranges_.returnable_bytes() >= lacks() * unit_bytes_)
       wait_and_move();
   }

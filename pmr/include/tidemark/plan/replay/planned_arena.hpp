@@ -78,8 +78,8 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
   explicit basic_planned_arena(planned_arena_options const& options, Memory&&... memory)
       : region_{AddressSpace(std::forward<Memory>(memory)...), options.reserve},
         core_{region_, AddressSpace::traits.host_accessible, options} {}
-  /// An arena that plans in the memory of its fallback: a plan's memory is one block of the fallback, during
-  /// a step. @throws as above.
+  /// An arena that plans in the memory of its fallback: a plan's memory is one block of the fallback, from the
+  /// first request of a step to its end. `reserve` has no effect, and `max_slots` is 1. @throws as above.
   // A template, because compilers mangle the constraints of other members differently.
   template <class Space = AddressSpace>
     requires(std::constructible_from<Space, std::pmr::memory_resource*> && !std::default_initializable<Space>)

@@ -33,7 +33,8 @@ struct planned_arena_options {
   char const* name = "planned_arena";
 };
 
-/// A snapshot of a planned arena.
+/// A snapshot of a planned arena. If it plans in the memory of its fallback, blocks that outlive their step
+/// count as `fallback_allocations`, and as served by the plan.
 ///
 /// `steps == planned_steps + partly_planned_steps + unplanned_steps`,
 /// `allocations == planned_allocations + fallback_allocations + outside_allocations`,

@@ -85,6 +85,8 @@ class device_budget {
   /// Bytes that are held now, with memory that pools of the driver's retain. A call of the driver for each
   /// pool.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
+  /// The most bytes that were held so far, without memory that pools of the driver's retained.
+  [[nodiscard]] std::size_t peak_bytes() const noexcept { return peak_.load(std::memory_order_relaxed); }
 
  private:
   // Ends a subscription or the membership of a pool.
@@ -217,6 +219,7 @@ class device_budget {
 
   std::atomic<std::size_t> limit_ = unlimited;
   std::atomic<std::size_t> counted_ = 0;         // without memory that pools of the driver's retain
+  std::atomic<std::size_t> peak_ = 0;            // of `counted_`
   mutable tidemark::detail::fork_safe<> mutex_;  // for what follows; no callback is called under it
   std::list<std::shared_ptr<entry>> entries_;
   std::list<std::shared_ptr<detail::counted_pool>> pools_;

@@ -18,9 +18,9 @@ namespace tidemark {
 ///   train(b, memory, stream);                  // the first of a length is recorded, the others are planned
 /// }
 /// ```
-/// A plan's memory is one block of the fallback, from the first request of a step to its end. Blocks that
-/// outlive their step, and requests that deviate from the plan, lie in the fallback, too. So the fallback
-/// holds the long-lived blocks and the larger of a plan and one unplanned step.
+/// A plan's memory is one block of the fallback, from the first request of a step to its end. The fallback
+/// serves blocks that outlive their step, and requests that deviate from the plan. It holds the long-lived
+/// blocks and the larger of a plan and one unplanned step.
 ///
 /// Blocks are ordered by the stream of the fallback (`device_pool`, `device_cache`): work that uses a block is
 /// on that stream when the block is deallocated. A step that runs by its plan makes no call to the driver once

@@ -60,7 +60,7 @@ class step_recorder {
   [[nodiscard]] std::vector<std::pair<std::size_t, std::uint64_t>> const& earlier() const noexcept {
     return earlier_;
   }
-  /// The requests so far. Those of the fallback come first, in the order of their births.
+  /// The requests so far: first the requests that the fallback served, in the order of their births.
   [[nodiscard]] std::span<recorded_request const> requests() const noexcept { return requests_; }
   /// The requests in the order of their births; later deaths are not recorded. @throws std::bad_alloc if the
   /// record is not complete.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -12,6 +13,7 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/upstream_memory.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark::detail {
@@ -31,7 +33,8 @@ class planned_region {
   [[nodiscard]] virtual bool hold(std::size_t bytes, std::size_t align, bool movable) = 0;
   /// Decommits memory above the first `bytes` bytes, where the kind of memory can; all, where that is 0.
   virtual void keep_only(std::size_t bytes) noexcept = 0;
-  /// The resource that the memory comes from; null if it comes from no resource.
+  /// The resource of `upstream_memory`, each range of which is one block of it; null for other memory, which
+  /// may be slow to return (`registered_memory`).
   [[nodiscard]] virtual std::pmr::memory_resource* upstream() const noexcept = 0;
   /// Why the address space refused the last range, where it says so; else empty.
   [[nodiscard]] virtual char const* refusal() const noexcept = 0;
@@ -101,8 +104,9 @@ class region_of final : public planned_region {
   }
 
   [[nodiscard]] std::pmr::memory_resource* upstream() const noexcept override {
-    if constexpr (requires { space_.upstream_resource(); }) return space_.upstream_resource();
-    return nullptr;
+    if constexpr (std::same_as<Space, upstream_memory> || std::same_as<Space, upstream_device_memory>)
+      return space_.upstream_resource();
+    else return nullptr;
   }
   [[nodiscard]] char const* refusal() const noexcept override { return refusal_of(space_); }
 

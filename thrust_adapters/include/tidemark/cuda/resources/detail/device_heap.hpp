@@ -97,7 +97,8 @@ class stream_marks {
 /// Invariants: those of `heap_ranges` and `heap_slabs`; every unit that touches a live block has memory;
 /// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + set aside` are the idle ones.
 ///
-/// Complexity: O(1) up to 1 MiB, else O(log(free ranges) + units of the block). One thread at a time.
+/// Complexity: O(1) up to 1 MiB, else O(log(free ranges) + units of the block); a block that no range with
+/// memory serves, O(units of 17 free ranges) besides. One thread at a time.
 class device_heap {
  public:
   static constexpr char const* kind = "device_pool";
