@@ -48,6 +48,8 @@ class basic_shared_arena;
 /// Complexity: O(1) except for growth, unless a function says otherwise. Not thread-safe: the first thread to
 /// use the arena owns it until `release_thread_ownership()`. Level 2 reports use by another thread.
 /// @tparam AddressSpace source of the memory: see `arena`, `borrowed_arena`, `upstream_arena` below.
+// Members with a requires-clause are templates, because clang mangles a constraint and GCC does not, and
+// programs link code of both. The library never contains a member template.
 template <class AddressSpace>
 class basic_arena final : public detail::arena_state<AddressSpace>,
                           public arena_push<basic_arena<AddressSpace>, AddressSpace> {
@@ -100,6 +102,7 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
   /// @param align a power of two. @throws out_of_memory, or the upstream's exception. @throws
   /// std::invalid_argument if `align` is not a power of two; only level 2 always detects that. Nothing has
   /// changed on a throw.
+  // Without gnu::alloc_size, because compilers would treat the size as constant, and `expand` changes it.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     if constexpr (check_level >= 2) this->before_allocate(align);

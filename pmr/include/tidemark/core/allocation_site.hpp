@@ -73,6 +73,7 @@ namespace tidemark::detail {
 
 /// The place of a call: `void rewind(call_site where = std::source_location::current())`. Below level 2 it is
 /// empty and costs nothing, unless built with AddressSanitizer.
+// Two classes, because the empty one must not have the data member.
 #if TIDEMARK_CHECKS >= 2 || TIDEMARK_ASAN
 class call_site {
  public:

@@ -65,8 +65,8 @@ struct violation {
 using violation_handler = void (*)(violation const&);
 
 /// Replaces the handler. Null restores the default, which prints the message to the standard error stream and
-/// aborts. The default does not abort for a leak of a pool, and leaves a stale view to the exception.
-/// Thread-safe. @return the previous handler
+/// aborts. The default does not abort for a leak of a pool or a use after rewind, and leaves a stale view to
+/// the exception. Thread-safe. @return the previous handler
 violation_handler set_violation_handler(violation_handler handler) noexcept;
 
 /// The current handler, never null. Thread-safe.
