@@ -33,8 +33,7 @@ struct fork_list {
   fork_participant* newest = nullptr;
   fork_participant* unlocked = nullptr;  // during a fork: the newest participant with untaken locks
   bool has_handlers = false;
-  bool forked_without_locks =
-      false;  // true in a child that was forked without locks: locks of other threads stay taken
+  bool forked_without_locks = false;  // in a child: locks of other threads stay taken
 
   void add(fork_participant& one) noexcept {
     const std::scoped_lock guard{lock};
