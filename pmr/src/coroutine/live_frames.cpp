@@ -31,8 +31,8 @@ using frame_map = std::pmr::map<std::uintptr_t, live_frame>;
 std::atomic<std::size_t> live_count{0};
 
 // Finds a frame that begins or ends in this range. A frame that only surrounds the range does not count: a
-// local of a coroutine may be a buffer with frames or an arena in it. Of nested frames that reach into the
-// range from below, it finds only the innermost.
+// local of a coroutine may be a buffer with frames or an arena in it. It finds only
+// the innermost of nested frames that reach into the range from below.
 frame_map::iterator find_in(frame_map& live, std::uintptr_t first, std::uintptr_t last) {
   const auto found = live.lower_bound(first);
   if (found != live.begin()) {

@@ -104,7 +104,7 @@ class nvtx_tool final : public listening_tool {
     heap.typeSpecificDesc = &range;
     heap.messageType = NVTX_MESSAGE_TYPE_ASCII;
     heap.message.ascii = name;
-    // Without a tool the result is null or the value of NVTX_MEM_HEAP_HANDLE_NO_TOOL. That macro does not
+    // Without a tool the result is null or the value of NVTX_MEM_HEAP_HANDLE_NO_TOOL. The macro does not
     // compile in toolkit 13.0.
     const auto id = reinterpret_cast<heap_id>(nvtxMemHeapRegister(domain(), &heap));
     return id != ~heap_id{0} ? id : 0;

@@ -126,8 +126,7 @@ void pass_on(handled_signal& signal, siginfo_t* info, void* context) noexcept {
 
 void on_fault(int number, siginfo_t* info, void* context) noexcept {
   const int error = errno;
-  if (info->si_code > 0)
-    report_use_after_rewind(info->si_addr, instruction_of(context));  // otherwise it was sent
+  if (info->si_code > 0) report_use_after_rewind(info->si_addr, instruction_of(context));  // else it was sent
   for (handled_signal& signal : handled) {
     if (signal.number != number) continue;
     errno = error;
