@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA toolkit of the device part. Several can be on one machine, one of them in the folders that compilers and
-# linkers search by themselves: so which one is used is said here, and tests/gpu checks that all of it is that one.
+# Selects the CUDA toolkit of the device part. A machine may have several toolkits, one of them in the folders
+# that compilers and linkers search by default. tests/gpu checks that all parts come from the selected
+# toolkit.
 set(TIDEMARK_CUDA_VERSION_MIN 13.0 CACHE STRING "Oldest CUDA toolkit to build with")
 
 if(CMAKE_CUDA_COMPILER MATCHES "/")
@@ -8,7 +9,7 @@ if(CMAKE_CUDA_COMPILER MATCHES "/")
     message(FATAL_ERROR "tidemark: there is no ${CMAKE_CUDA_COMPILER}. Preset cuda-latest takes the toolkit of the "
       "folder that TIDEMARK_CUDA_LATEST_ROOT in the environment names (with bin/nvcc in it); ./run test fetches one.")
   endif()
-  # CMake would start anew by itself, and lose what the preset says on the way.
+  # Stops here, because CMake would restart by itself and lose the preset's settings.
   if(TIDEMARK_CUDA_COMPILER_BEFORE AND NOT CMAKE_CUDA_COMPILER STREQUAL TIDEMARK_CUDA_COMPILER_BEFORE)
     message(FATAL_ERROR "tidemark: ${CMAKE_BINARY_DIR} was configured with ${TIDEMARK_CUDA_COMPILER_BEFORE}, and is "
       "now to use ${CMAKE_CUDA_COMPILER}: remove that folder, or configure it with --fresh")

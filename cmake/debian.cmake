@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian packages by CPack: `cpack --config BUILD/CPackConfig.cmake -G DEB`. libtidemark-dev has headers, module sources,
-# libraries and the files of CMake and pkg-config, tidemark-tools the programs. What is for Python is in neither.
+# Debian packages by CPack: `cpack --config BUILD/CPackConfig.cmake -G DEB`. libtidemark-dev has headers,
+# module sources, libraries, and files for CMake and pkg-config. tidemark-tools has the programs. Python files
+# are in neither.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_PACKAGE_NAME tidemark)

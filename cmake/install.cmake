@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CMake package: libraries, headers and the *sources* of the module interfaces. Compiled interfaces are never
-# installed: they fit one compiler with one set of flags, and each importer makes its own.
+# The CMake package: libraries, headers and the *sources* of the module interfaces. Compiled interfaces are
+# not installed: they fit one compiler with one set of flags, so each importer compiles its own.
 if(NOT TIDEMARK_INSTALL)
   return()
 endif()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# What Debian's packages are made of; what belongs to neither is for Python.
+# Component of the Debian development package. Components of neither package are for Python.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME tidemark_dev)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tidemark)
@@ -22,7 +22,7 @@ if(TIDEMARK_MPI)
   install(TARGETS tidemark_mpi_headers EXPORT tidemark_targets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
 install(EXPORT tidemark_targets NAMESPACE tidemark:: FILE tidemark-targets.cmake DESTINATION ${package_dir})
-# A file of their own, because a project whose compiler has no modules must not read it.
+# A separate file, because a project whose compiler has no modules must not read it.
 if(TIDEMARK_MODULES)
   set(module_targets tidemark tidemark_cuda)
   if(TIDEMARK_THRUST)
@@ -36,13 +36,13 @@ if(TIDEMARK_MODULES)
   install(EXPORT tidemark_module_targets NAMESPACE tidemark:: FILE tidemark-module-targets.cmake
     DESTINATION ${package_dir} CXX_MODULES_DIRECTORY modules)
 endif()
-# What is installed finds the libraries where they are installed along with it.
+# Lets installed libraries find the libraries installed beside them.
 if(BUILD_SHARED_LIBS AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF" AND NOT DEFINED CMAKE_INSTALL_RPATH)
   set_target_properties(tidemark_cuda_headers PROPERTIES INSTALL_RPATH "$ORIGIN")
 endif()
 install(PROGRAMS tools/tidemark-report TYPE BIN COMPONENT tidemark_tools)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-if(PROJECT_IS_TOP_LEVEL)  # for Debian's packages alone: a whole installation has the licence above
+if(PROJECT_IS_TOP_LEVEL)  # only for Debian packages: a full installation has the licence above
   install(FILES packaging/debian/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libtidemark-dev EXCLUDE_FROM_ALL)
   install(FILES packaging/debian/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tidemark-tools COMPONENT tidemark_tools
     EXCLUDE_FROM_ALL)
@@ -53,12 +53,12 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tidemark-config-version.c
 install(FILES ${PROJECT_BINARY_DIR}/tidemark-config.cmake ${PROJECT_BINARY_DIR}/tidemark-config-version.cmake
   cmake/tidemark-importers.cmake DESTINATION ${package_dir})
 
-# For builds that know no CMake: the folders are found from where the file lies. A static library brings what it needs
-# along in Libs, because there is no shared one beside it that would.
+# pkg-config files for builds without CMake. The folders are relative to the file. A static library lists its
+# dependencies in Libs, because no shared library brings them along.
 file(RELATIVE_PATH pkg_config_up /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" pkg_config_up "${pkg_config_up}")
-# A file of `name` for the library `library`, which requires the packages `requires`. `needs` are the linker's options for
-# what it calls, and `variables` lines that both may use.
+# Installs the file `name` for the library `library`, which requires the packages `requires`. `needs` has
+# linker options for the library's dependencies. `variables` has lines that both may use.
 function(tidemark_install_pkg_config name library description requires needs variables cflags)
   set(libs "-L\${libdir} -l${library}")
   set(private "${needs}")
@@ -75,7 +75,7 @@ if(CMAKE_DL_LIBS)
 endif()
 set(dlpack_variable)
 set(dlpack_cflags)
-if(dlpack_include)  # a path of this machine, which --define-variable=dlpack_includedir=... replaces on another
+if(dlpack_include)  # a local path; override it elsewhere with --define-variable=dlpack_includedir=...
   set(dlpack_variable "dlpack_includedir=${dlpack_include}\n")
   set(dlpack_cflags "-isystem \${dlpack_includedir} ")
 endif()

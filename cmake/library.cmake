@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # The two libraries of the host part, and the two of the device part:
-#   tidemark::headers   the headers and the compiled code behind them, for those who include (nvcc among them)
-#   tidemark::tidemark  the modules on top, for those who import
+#   tidemark::headers   the headers and their compiled code, for targets that include (also with nvcc)
+#   tidemark::tidemark  the modules, for targets that import
 #   tidemark::cuda_headers, tidemark::cuda  the same for devices
-# The adapters are headers and modules: tidemark::thrust_headers, tidemark::thrust; tidemark::mpi_headers, tidemark::mpi.
-# BUILD_SHARED_LIBS makes those with compiled code shared libraries. The modules' have only initializers, which a program
-# may have twice, and are always static.
+# The adapters are headers and modules: tidemark::thrust_headers, tidemark::thrust; tidemark::mpi_headers,
+# tidemark::mpi.
+# BUILD_SHARED_LIBS makes libraries with compiled code shared. Module libraries are always static: they have
+# only initializers, which a program may have twice.
 
-# In another project a library is built when something links it, and not otherwise. What is installed is always built.
+# Inside another project a library is built only if a target links it. Installed libraries are always built.
 set(built_when_linked OFF)
 if(NOT PROJECT_IS_TOP_LEVEL AND NOT TIDEMARK_INSTALL)
   set(built_when_linked ON)
 endif()
 
-# What all libraries have in common. Their symbols are visible, even if a surrounding project hides its own.
+# Common properties of all libraries. Symbols are visible even if a surrounding project hides its own.
 function(tidemark_set_up_library target export_name output_name)
   set_target_properties(${target} PROPERTIES
     EXPORT_NAME ${export_name} OUTPUT_NAME ${output_name} EXCLUDE_FROM_ALL ${built_when_linked}
@@ -64,12 +65,14 @@ list(REMOVE_ITEM modules ${cuda_modules} ${thrust_modules} ${mpi_modules})
 
 find_package(Threads REQUIRED)
 
-# Where the sources were is not told to those who install the library. (An option of the modules' would be installed itself.)
+# Hides the source folder from users of the installed library. (A module target's option would itself be
+# installed.)
 set(without_folder $<$<COMPILE_LANG_AND_ID:CXX,Clang,GNU>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
-# A shared object that defines a unique symbol, which g++ makes of inline variables and templates, is never unloaded.
+# Avoids unique symbols, which g++ makes of inline variables and templates: a shared object that defines one
+# is never unloaded.
 set(unloadable $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
 add_library(tidemark_headers ${sources})
-if(WIN32)  # <windows.h> defines much that others do not expect
+if(WIN32)  # <windows.h> defines macros that break other sources
   set(windows_sources ${sources})
   list(FILTER windows_sources INCLUDE REGEX "/windows_[a-z_]+\\.cpp$")
   set_source_files_properties(${windows_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -83,18 +86,18 @@ target_sources(tidemark_headers PUBLIC
   BASE_DIRS ${PROJECT_SOURCE_DIR}/pmr/include ${TIDEMARK_GENERATED_INCLUDE}
   FILES ${headers} ${TIDEMARK_GENERATED_INCLUDE}/tidemark/core/config.hpp)
 target_compile_features(tidemark_headers PUBLIC cxx_std_20)
-# The package looks for it again, because where it is here says nothing of where it is there.
+# A build path only, because the package searches for DLPack on each machine.
 target_include_directories(tidemark_headers SYSTEM PUBLIC $<BUILD_INTERFACE:${dlpack_include}>)
 if(TIDEMARK_VALGRIND AND NOT TIDEMARK_VALGRIND_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
   target_include_directories(tidemark_headers SYSTEM PUBLIC $<BUILD_INTERFACE:${TIDEMARK_VALGRIND_INCLUDE_DIR}>)
 endif()
 target_link_libraries(tidemark_headers PUBLIC Threads::Threads PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-target_link_libraries(tidemark_headers PRIVATE ${CMAKE_DL_LIBS})  # for names of functions, and the tool of NVTX
+target_link_libraries(tidemark_headers PRIVATE ${CMAKE_DL_LIBS})  # for function names and for NVTX tools
 if(TIDEMARK_NVTX)
   target_include_directories(tidemark_headers SYSTEM PRIVATE ${TIDEMARK_NVTX_INCLUDE_DIR})
 endif()
 
-# The device part knows no type of the toolkit, but for the real driver and the annotations for its tools.
+# The device part uses no type of the toolkit, except in the real driver and in the annotations for its tools.
 set(cuda_root ${PROJECT_SOURCE_DIR}/thrust_adapters)
 file(GLOB_RECURSE cuda_headers CONFIGURE_DEPENDS ${cuda_root}/include/*.hpp)
 set(thrust_headers ${cuda_headers})
@@ -114,13 +117,13 @@ set_target_properties(tidemark_cuda_headers PROPERTIES VERIFY_INTERFACE_HEADER_S
 target_sources(tidemark_cuda_headers PUBLIC
   FILE_SET HEADERS BASE_DIRS ${cuda_root}/include FILES ${cuda_headers})
 target_link_libraries(tidemark_cuda_headers PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-target_link_libraries(tidemark_cuda_headers PRIVATE ${CMAKE_DL_LIBS})  # it loads the driver and NCCL at run time
+target_link_libraries(tidemark_cuda_headers PRIVATE ${CMAKE_DL_LIBS})  # loads the driver and NCCL at run time
 if(TIDEMARK_CUDA)  # for <cuda.h>
   target_include_directories(tidemark_cuda_headers SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 endif()
 
-# The adapters for Thrust, CCCL and RMM: headers alone, with CCCL's own. Which of Thrust's device systems they are for is
-# said where they are included (THRUST_DEVICE_SYSTEM).
+# The header-only adapters for Thrust, CCCL and RMM, with CCCL's headers. THRUST_DEVICE_SYSTEM of the
+# including target selects Thrust's device system.
 if(TIDEMARK_THRUST)
   add_library(tidemark_thrust_headers INTERFACE)
   add_library(tidemark::thrust_headers ALIAS tidemark_thrust_headers)
@@ -128,14 +131,14 @@ if(TIDEMARK_THRUST)
   target_sources(tidemark_thrust_headers INTERFACE
     FILE_SET HEADERS BASE_DIRS ${cuda_root}/include FILES ${thrust_headers})
   target_link_libraries(tidemark_thrust_headers INTERFACE tidemark_cuda_headers)
-  # For CCCL before 3.1; later ones take no notice.
+  # For CCCL before 3.1; later versions ignore it.
   target_compile_definitions(tidemark_thrust_headers INTERFACE LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
-  # The package looks for them again, because where they are here says nothing of where they are there.
+  # Build paths only, because the package searches for these folders on each machine.
   target_include_directories(tidemark_thrust_headers SYSTEM INTERFACE
     "$<BUILD_INTERFACE:${TIDEMARK_CCCL_INCLUDE_DIR};${TIDEMARK_CUDART_INCLUDE_DIR}>")
 endif()
 
-# MPI's own target is found again by the package.
+# The package finds MPI's own target again.
 if(TIDEMARK_MPI)
   set(mpi_root ${PROJECT_SOURCE_DIR}/adapters/mpi/include)
   file(GLOB_RECURSE mpi_headers CONFIGURE_DEPENDS ${mpi_root}/*.hpp)
@@ -146,7 +149,7 @@ if(TIDEMARK_MPI)
   target_link_libraries(tidemark_mpi_headers INTERFACE tidemark_headers MPI::MPI_CXX)
 endif()
 
-# Inside another project the targets that would import are known when all of it was read.
+# Inside another project the importing targets are known once the whole project is read.
 if(NOT TIDEMARK_MODULES)
   if(NOT PROJECT_IS_TOP_LEVEL)
     set(stubs tidemark::tidemark tidemark::cuda)
@@ -168,7 +171,7 @@ set_target_properties(tidemark PROPERTIES CXX_SCAN_FOR_MODULES ON)
 target_sources(tidemark PUBLIC
   FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${modules})
 target_link_libraries(tidemark PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-# CMake compiles an importer's copy of our interfaces with -c and --precompile; clang warns about the first.
+# CMake compiles an importer's copy of our interfaces with -c and --precompile; clang warns about -c.
 target_compile_options(tidemark INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
 
@@ -182,7 +185,7 @@ target_link_libraries(tidemark_cuda PUBLIC tidemark_cuda_headers PRIVATE $<BUILD
 target_compile_options(tidemark_cuda INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
 
-# An importer's Thrust and the module's must be for the same device system; so the module says which.
+# Sets the device system in the module target, because an importer's Thrust must use the same one.
 if(TIDEMARK_THRUST)
   add_library(tidemark_thrust STATIC)
   add_library(tidemark::thrust ALIAS tidemark_thrust)
@@ -210,7 +213,7 @@ if(TIDEMARK_MPI)
     $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
 endif()
 
-# Inside another project the interfaces take the dialect of the targets that import them, once all of these are known.
+# Inside another project the interfaces adopt the importing targets' dialect, once all targets are known.
 if(NOT PROJECT_IS_TOP_LEVEL)
   set(module_targets tidemark tidemark_cuda)
   if(TIDEMARK_THRUST)

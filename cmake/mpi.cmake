@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# MPI, whichever implementation CMake finds (MPI_CXX_COMPILER and MPI_HOME say which). Its C interface alone is used.
+# Uses the MPI that CMake finds (set MPI_CXX_COMPILER or MPI_HOME to select), and only its C interface.
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI QUIET COMPONENTS CXX)
 option(TIDEMARK_MPI "Memory for programs on MPI (needs an MPI with persistent collectives)" ${MPI_CXX_FOUND})

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# The package tidemark_numpy, for one Python: Debian's, whichever python3 is first on the path.
+# The package tidemark_numpy for one Python: Debian's, whatever python3 is first on the path.
 set(TIDEMARK_NUMPY_PYTHON /usr/bin/python3 CACHE FILEPATH "The Python that tidemark_numpy is for, which has NumPy >= 1.22")
 mark_as_advanced(TIDEMARK_NUMPY_PYTHON)
 set(numpy_facts)
 set(numpy_default OFF)
-# A Python that was not built with a sanitizer cannot load what was; presets of the device test the device.
+# Off with sanitizers, because an ordinary Python cannot load sanitized code. Off for device presets, which
+# test the device.
 if(PROJECT_IS_TOP_LEVEL AND NOT TIDEMARK_SANITIZE AND NOT TIDEMARK_CUDA)
   set(numpy_default ON)
 endif()

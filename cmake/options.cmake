@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What can be chosen when tidemark is configured. What code depends on goes into <tidemark/core/config.hpp>.
+# Configuration options of tidemark. Options that affect code go into <tidemark/core/config.hpp>.
 
 include(cmake/tidemark-importers.cmake)
 tidemark_find_why_not_to_import(no_modules)
@@ -31,7 +31,7 @@ option(TIDEMARK_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TIDEMARK_PLANNER "Build the package in planner/: the search for lower plans, tidemark-plan (needs CLI11), and both in C and Python" OFF)
 option(TIDEMARK_BUILD_BENCH "Build the benchmarks" OFF)
 option(TIDEMARK_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
-# These hide their symbols by a version script, as ELF linkers have it.
+# On for ELF only, because these libraries hide their symbols by a version script.
 set(hidden_default OFF)
 if(PROJECT_IS_TOP_LEVEL AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
   set(hidden_default ON)
@@ -40,7 +40,7 @@ option(TIDEMARK_TORCH "libtidemark_torch.so, an allocator that PyTorch loads" ${
 option(TIDEMARK_MODULES "Build the modules; without, tidemark::headers is all there is" ${modules_default})
 option(TIDEMARK_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 
-# DLPack's own structures where its header is there and recent enough to be used: before 0.5 the members had other names.
+# Uses DLPack's own structures if its header exists and is recent enough: before 0.5 members had other names.
 include(CheckCXXSourceCompiles)
 find_path(TIDEMARK_DLPACK_INCLUDE_DIR dlpack/dlpack.h DOC "Folder that has dlpack/dlpack.h in it")
 mark_as_advanced(TIDEMARK_DLPACK_INCLUDE_DIR)
@@ -67,7 +67,7 @@ if(NOT TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
     "(Debian's libdlpack-dev)")
 endif()
 set(TIDEMARK_DLPACK_VALUE 0)
-set(dlpack_include)  # the option by which a compiler finds it, if it needs one
+set(dlpack_include)  # compiler option for its folder, if needed
 if(TIDEMARK_DLPACK)
   set(TIDEMARK_DLPACK_VALUE 1)
   if(NOT TIDEMARK_DLPACK_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
@@ -75,7 +75,7 @@ if(TIDEMARK_DLPACK)
   endif()
 endif()
 
-# NVTX comes with the CUDA toolkit, wherever that is, and is headers only. Tests want to know too whether it is there.
+# NVTX is headers only and comes with the CUDA toolkit. Tests also use this result.
 get_filename_component(nvcc_folder "$ENV{CUDACXX}" DIRECTORY)
 find_path(TIDEMARK_NVTX_INCLUDE_DIR nvtx3/nvToolsExtMem.h
   HINTS ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ${nvcc_folder}/.. ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda
@@ -93,8 +93,8 @@ if(TIDEMARK_VALGRIND AND NOT TIDEMARK_VALGRIND_INCLUDE_DIR)
     "set TIDEMARK_VALGRIND_INCLUDE_DIR to the folder that valgrind is in, or leave the option off")
 endif()
 
-# One dialect for every target, because a module's interface and its importers must agree. Inside another project
-# the dialect is that project's.
+# One dialect for every target, because a module interface and its importers must agree. Inside another
+# project its dialect applies.
 if(PROJECT_IS_TOP_LEVEL)
   if(NOT DEFINED CMAKE_CXX_STANDARD)
     set(CMAKE_CXX_STANDARD 20)
@@ -102,7 +102,7 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_CXX_EXTENSIONS OFF)
 endif()
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
-# Scanning costs more than compiling: only targets that import turn it on.
+# Off by default, because scanning costs more than compiling: only importing targets turn it on.
 set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
@@ -125,7 +125,8 @@ if(NOT TIDEMARK_MODULES)
   message(STATUS "tidemark: there is no tidemark::tidemark here, because ${no_modules}")
 endif()
 
-# Sanitizers change the ABI of the standard library's containers and of ours: all targets or none.
+# Applied to all targets or to no target, because sanitizers change the ABI of the standard containers and of
+# ours.
 if(TIDEMARK_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TIDEMARK_SANITIZE}>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>
@@ -133,7 +134,7 @@ if(TIDEMARK_SANITIZE)
   add_link_options(-fsanitize=${TIDEMARK_SANITIZE})
 endif()
 
-# Valgrind 3.19, Debian 12's, cannot read the DWARF 5 that clang writes.
+# Valgrind 3.19 of Debian 12 cannot read clang's DWARF 5.
 if(TIDEMARK_VALGRIND)
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fdebug-default-version=4>)
 endif()

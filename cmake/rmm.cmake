@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# RMM, as its wheels hold it: what is tested and measured with it links `tidemark_rmm`, which is there if it was found. Its
-# own package wants a newer CMake. RMM brings the CCCL that it was built with, which is newer than a toolkit's and has to
-# be found first: link it before all others, and to files that are compiled for the host.
+# RMM from its wheels. Its tests and benchmarks link `tidemark_rmm`, which exists only if RMM was found. RMM's
+# own package needs a newer CMake. RMM includes its own CCCL, which is newer than a toolkit's and must be
+# found first: link `tidemark_rmm` before all other targets, and only to sources compiled for the host.
 include_guard(GLOBAL)
 set(TIDEMARK_RMM_ROOT "" CACHE PATH "RMM, for tests and measurements: the folder of its include and lib")
 if(NOT TIDEMARK_RMM_ROOT)

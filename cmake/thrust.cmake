@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Thrust, CUB and libcu++ are one package of headers, CCCL, which comes with the toolkit or by itself. The last part of it
-# that is requested here includes a header of the CUDA runtime.
+# Thrust, CUB and libcu++ form one package of headers, CCCL, from the toolkit or on its own. CCCL includes a
+# header of the CUDA runtime.
 find_path(TIDEMARK_CCCL_INCLUDE_DIR thrust/mr/memory_resource.h
   HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ${nvcc_folder}/.. ENV CUDA_HOME ENV CUDA_PATH
   PATHS /usr/local/cuda
@@ -10,7 +10,7 @@ find_path(TIDEMARK_CUDART_INCLUDE_DIR cuda_runtime_api.h
   PATHS /usr/local/cuda
   PATH_SUFFIXES include DOC "Folder that has cuda_runtime_api.h in it")
 mark_as_advanced(TIDEMARK_CCCL_INCLUDE_DIR TIDEMARK_CUDART_INCLUDE_DIR)
-# The number of a release of CCCL, as 3000001, by the folder of its headers; 0 before it was one package.
+# Version of the CCCL in a folder of headers, as 3000001; 0 for versions before the common package.
 function(tidemark_cccl_version folder result)
   set(version 0)
   if(EXISTS "${folder}/cuda/std/__cccl/version.h")
@@ -44,10 +44,10 @@ endif()
 set(TIDEMARK_THRUST_DEVICE_SYSTEM ${thrust_system} CACHE STRING "What the module tidemark.thrust takes for Thrust's device system")
 set_property(CACHE TIDEMARK_THRUST_DEVICE_SYSTEM PROPERTY STRINGS CPP OMP TBB CUDA)
 
-# Thrust's own functions do what UndefinedBehaviorSanitizer reports: in CCCL 3.0 an element is read through an object that
-# is not there and has no members (x[i]), a pool's records lie at odd addresses, an empty range at null is moved, and elements
-# are destroyed where no memory is (tests/thrust/thrust_faults_test.cpp). So that check is switched off, in the
-# functions of Thrust and of libcu++ that Thrust calls alone.
+# Disables checks of UndefinedBehaviorSanitizer in functions of Thrust and of libcu++, because Thrust's own
+# functions fail them. CCCL 3.0 reads an element through a missing object without members (x[i]) and places a
+# pool's records at odd addresses. It also moves an empty range at null, and destroys elements without memory
+# (tests/thrust/thrust_faults_test.cpp).
 if(TIDEMARK_THRUST AND TIDEMARK_SANITIZE MATCHES "undefined" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   set(ignored "[{null,object-size,alignment,pointer-overflow}]\n")
   foreach(folder IN LISTS TIDEMARK_CCCL_INCLUDE_DIR TIDEMARK_CCCL_DIRS)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles the module interfaces in the dialect of the targets that import them. A compiler refuses an interface that was
-# compiled in another one, and an interface is compiled once for each call of find_package or add_subdirectory. So at the
-# end of the folder that called, when its targets are known, the interfaces take over what these have in common.
+# Compiles the module interfaces in the dialect of the targets that import them, because a compiler rejects an
+# interface of another dialect. An interface is compiled once per call of find_package or add_subdirectory. At
+# the end of the calling folder its targets are known, and the interfaces adopt their common dialect.
 
 # Stores in `result` the targets that are defined in a folder or below it.
 function(tidemark_find_targets folder result)
@@ -39,8 +39,8 @@ function(tidemark_find_libraries target result)
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
-# Appends to `result` those compile options of a target's property that a compiler wants to be the same for an interface
-# and its importers. A generator expression is one option of the list, though it may have semicolons in it.
+# Appends to `result` the compile options of a target's property that an interface and its importers must
+# share. A generator expression is one option of the list, even if it contains semicolons.
 function(tidemark_append_dialect_options target property result)
   get_target_property(parts ${target} ${property})
   if(NOT parts)
@@ -66,8 +66,8 @@ function(tidemark_append_dialect_options target property result)
   set(${result} "${${result}}" PARENT_SCOPE)
 endfunction()
 
-# Stores in `result` the standard that CMake will choose for a target that links `libraries`: a number, or nothing for the
-# compiler's own. A requested feature counts where the compiler's own is older.
+# Stores in `result` the standard that CMake chooses for a target that links `libraries`: a number, or nothing
+# for the compiler's default. A requested feature counts if the compiler's default is older.
 function(tidemark_find_standard target libraries result)
   get_target_property(standard ${target} CXX_STANDARD)
   get_target_property(features ${target} COMPILE_FEATURES)
@@ -89,8 +89,8 @@ function(tidemark_find_standard target libraries result)
   set(${result} "${standard}" PARENT_SCOPE)
 endfunction()
 
-# Gives `modules`, targets with module interfaces, the dialect of the targets below a folder that link them.
-# `options_property` is the property that has the interfaces' compile options.
+# Sets the dialect of `modules`, targets with module interfaces, to that of the targets below a folder that
+# link them. `options_property` is the property with the interfaces' compile options.
 function(tidemark_take_dialect_of_importers folder modules options_property)
   tidemark_find_targets("${folder}" targets)
   list(REMOVE_ITEM targets ${modules})
@@ -136,7 +136,8 @@ function(tidemark_take_dialect_of_importers folder modules options_property)
   endforeach()
 endfunction()
 
-# Stores in `result` why nothing can be imported here, or nothing if it can: what is missing in compiler, CMake or generator.
+# Stores in `result` the reason why nothing can be imported here: a limit of the compiler, CMake or generator.
+# Stores nothing if importing works.
 function(tidemark_find_why_not_to_import result)
   set(why)
   if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
@@ -158,7 +159,7 @@ install it, remove the build folder, and call cmake again")
   set(${result} "${why}" PARENT_SCOPE)
 endfunction()
 
-# Stores in `result` what to do in place of linking a module target.
+# Stores in `result` the alternative to linking a module target.
 function(tidemark_find_headers_of stub result)
   string(REGEX REPLACE "^tidemark::" "" part ${stub})
   if(part STREQUAL "tidemark")
@@ -168,14 +169,14 @@ function(tidemark_find_headers_of stub result)
   endif()
 endfunction()
 
-# Defines `stubs` as targets that stand for module targets which are not there. At the end of a folder, when its targets
-# are known, CMake stops with a sentence if one of them links a stub. GLOBAL, if given, is add_library's.
+# Defines `stubs` as targets that replace missing module targets. CMake stops with a message at the end of a
+# folder if one of its targets links a stub. GLOBAL is passed on to add_library.
 function(tidemark_refuse_importers folder stubs why)
   foreach(stub IN LISTS stubs)
     if(NOT TARGET ${stub})
       add_library(${stub} INTERFACE IMPORTED ${ARGN})
       tidemark_find_headers_of(${stub} cure)
-      # A name of no target, which CMake prints where what follows did not see the link.
+      # Not the name of a target: CMake prints it if the function below missed the link.
       set_property(TARGET ${stub} PROPERTY INTERFACE_LINK_LIBRARIES "${stub}: ${why}: ${cure}")
     endif()
   endforeach()
@@ -183,7 +184,7 @@ function(tidemark_refuse_importers folder stubs why)
     "cmake_language(DEFER DIRECTORY [[${folder}]] CALL tidemark_stop_at_importers [[${folder}]] [[${stubs}]] [[${why}]])")
 endfunction()
 
-# Stops with a sentence if a target below a folder links one of `stubs`.
+# Stops with a message if a target below a folder links one of `stubs`.
 function(tidemark_stop_at_importers folder stubs why)
   tidemark_find_targets("${folder}" targets)
   foreach(target IN LISTS targets)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every part uses: where memory comes from, errors and reports of misuse, sizes, ownership of one
+/// Parts that every component uses: memory sources, errors, reports of misuse, sizes, and ownership of one
 /// block.
 module;
 
@@ -15,7 +15,7 @@ using tidemark::GiB;
 using tidemark::KiB;
 using tidemark::MiB;
 
-// Where memory comes from
+// Memory sources
 using tidemark::address_space;
 using tidemark::basic_borrowed_memory;
 using tidemark::basic_upstream_memory;
@@ -35,7 +35,7 @@ using tidemark::upstream_memory;
 using tidemark::virtual_memory;
 using tidemark::virtual_memory_options;
 
-// The operating system's calls
+// Calls of the operating system
 using tidemark::default_os_memory;
 using tidemark::entropy_seed;
 using tidemark::file_descriptor;
@@ -58,10 +58,10 @@ using tidemark::warning;
 using tidemark::warning_handler;
 using tidemark::warning_kind;
 
-// One block
+// Ownership of one block
 using tidemark::unique_block;
 
-// When memory may be used again
+// Reuse after other work
 using tidemark::reuse_fence;
 
 // Statistics

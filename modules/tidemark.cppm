@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// All of the host library: scoped memory for numerical C++.
+/// The whole host library: scoped memory for numerical C++.
 export module tidemark;
 
 export import tidemark.arena;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// CUDA: where device memory comes from, arenas and pools of it, streams and events, and the driver's calls.
+/// CUDA: sources of device memory, arenas and pools, streams and events, and the driver's calls.
 module;
 
 #include <tidemark/cuda.hpp>
@@ -59,7 +59,7 @@ using tidemark::gpu::system_driver;
 // Captures
 using tidemark::gpu::capture_backend;
 
-// Where memory comes from
+// Memory sources
 using tidemark::gpu::async_resource;
 using tidemark::gpu::async_resource_options;
 using tidemark::gpu::basic_block_memory;

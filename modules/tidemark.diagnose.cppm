@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finders of misuse: trapped rewinds, and allocations from an unexpected resource.
+/// Detectors of misuse: trapped rewinds, and allocations from an unexpected resource.
 module;
 
 #include <tidemark/diagnose.hpp>

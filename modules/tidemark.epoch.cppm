@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Epochs: everything of a phase dies at its end, except what is kept.
+/// Epochs: the end of an epoch frees all its allocations except those that the program keeps.
 module;
 
 #include <tidemark/epoch.hpp>
@@ -26,7 +26,7 @@ using tidemark::buffer_view;
 using tidemark::buffer_group;
 using tidemark::release_then;
 
-// Use after the end
+// Use after an epoch
 using tidemark::epoch_detector;
 using tidemark::named_operand;
 using tidemark::require_live;

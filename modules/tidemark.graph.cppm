@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Graphs: memory whose addresses stay where they are, and what is captured with it.
+/// Graphs: captured work, and memory whose addresses never change.
 module;
 
 #include <tidemark/graph.hpp>
@@ -21,7 +21,7 @@ using tidemark::rehearsal;
 using tidemark::rehearse;
 using tidemark::rehearse_plan;
 
-// What programs allocate through that capture
+// Allocation during captures
 using tidemark::baked_blocks;
 using tidemark::capture_switch;
 using tidemark::capture_switch_options;

@@ -9,16 +9,16 @@ export module tidemark.mpi;
 
 export namespace tidemark::mpi {
 
-// Where memory comes from
+// Memory sources
 using tidemark::mpi::mpi_memory;
 using tidemark::mpi::shared_window_memory;
 
-// Memory that peers put into and get from
+// Memory for puts and gets of peers
 using tidemark::mpi::displacement;
 using tidemark::mpi::dynamic_window;
 using tidemark::mpi::window_registrar;
 
-// Plans of several ranks
+// Plans across ranks
 using tidemark::mpi::layout_comparison;
 using tidemark::mpi::persistent_allreduce;
 using tidemark::mpi::same_layout;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Plans: where the blocks of a step that repeats lie, so that it needs the least memory there is.
+/// Plans: offsets for the blocks of a repeated step that keep its memory small, and arenas that follow them.
 module;
 
 #include <tidemark/plan.hpp>
@@ -20,7 +20,7 @@ using tidemark::plan_block;
 using tidemark::plan_conflict;
 using tidemark::require_valid;
 
-// Steps that run by them
+// Steps that follow plans
 using tidemark::basic_planned_arena;
 using tidemark::load_step_plan;
 using tidemark::planned_arena;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pools: reuse by size class, on one thread or many, or by exact size behind fences; and what is done when
-/// memory gets short.
+/// Pools: reuse by size class, on one thread or many, or by exact size behind fences; and responses to memory
+/// pressure.
 module;
 
 #include <tidemark/pool.hpp>
@@ -28,7 +28,7 @@ using tidemark::reuse_cache_stats;
 using tidemark::reuse_query_scope;
 using tidemark::reuse_relief;
 
-// Limits that users set
+// Limits
 using tidemark::byte_cap;
 using tidemark::byte_cap_from_environment;
 using tidemark::mib_cap_from_environment;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Telemetry: adaptors that count, limit, record and test the requests for memory.
+/// Telemetry: adaptors that count, limit, trace and check allocations.
 module;
 
 #include <tidemark/telemetry.hpp>
@@ -22,7 +22,7 @@ using tidemark::expect_no_upstream;
 using tidemark::limit_resource;
 using tidemark::statistics_resource;
 
-// Adaptors that know every block
+// Adaptors that record every block
 using tidemark::fail_each_allocation;
 using tidemark::test_resource;
 using tidemark::test_resource_options;

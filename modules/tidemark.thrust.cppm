@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Thrust, CCCL and RMM: their containers and algorithms on resources of tidemark, and the way back. For
-/// translation units of a host compiler; .cu files include <tidemark/thrust.hpp>.
+/// Thrust, CCCL and RMM: their containers and algorithms on tidemark's resources, and their resources in
+/// tidemark. For translation units of a host compiler; .cu files include <tidemark/thrust.hpp>.
 module;
 
 #include <tidemark/thrust.hpp>
@@ -19,12 +19,12 @@ using tidemark::universal_vector;
 using tidemark::par_nosync;
 using tidemark::par;
 
-// Handles on resources
+// Handles to resources
 using tidemark::cuda_resource;
 using tidemark::thrust_allocator;
 using tidemark::thrust_resource;
 
-// Resources of others
+// Resources of other libraries
 using tidemark::foreign_resource;
 using tidemark::raw_memory_source;
 using tidemark::stream_ordered_source;

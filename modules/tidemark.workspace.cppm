@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Workspaces: typed temporaries that are there again the next time, and the views that stand for them.
+/// Workspaces: typed temporaries that the next run reuses, and the views that refer to them.
 module;
 
 #include <tidemark/workspace.hpp>
@@ -33,7 +33,7 @@ using tidemark::this_thread_workspace;
 using tidemark::workspace_binding;
 using tidemark::workspace_lease;
 
-// Giving memory back
+// Release of memory
 using tidemark::compact_options;
 using tidemark::compact_summary;
 using tidemark::disable_workspace_sweeps;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
+/// @file
 /// `tidemark::compat`: classes with the names, constructors and rules of the standard's memory resources.
-/// Each owns the memory it took from its upstream.
+/// Each resource owns the memory that it took from its upstream.
 ///
-/// A program changes to them by a `using`, and to `pool`, `synchronized_pool` and `upstream_arena`, which do
-/// more, class by class when it likes. docs/compat.md lists every difference to the standard.
+/// A program switches to these classes by a `using`. It can then move class by class to `pool`,
+/// `synchronized_pool` and `upstream_arena`, which do more. docs/compat.md lists every difference from the
+/// standard.
 ///
 /// ```cpp
 /// namespace pmr = tidemark::compat;  // was: namespace pmr = std::pmr;
@@ -27,8 +29,8 @@ struct no_mutex {
   void unlock() noexcept {}
 };
 
-/// The lists and the store of a `pool`, with the interface of the standard's and a mutex that is locked in
-/// each call. All memory is the upstream's, and construction allocates nothing.
+/// A `pool`'s lists and store behind the interface of the standard's pool resources. Each call locks the
+/// mutex. All memory comes from the upstream; construction allocates nothing.
 template <class Mutex>
 class standard_pool : public distinct_resource {
  public:
@@ -36,8 +38,8 @@ class standard_pool : public distinct_resource {
   explicit standard_pool(std::pmr::memory_resource* upstream) : standard_pool{{}, upstream} {}
   explicit standard_pool(std::pmr::pool_options const& options)
       : standard_pool{options, std::pmr::get_default_resource()} {}
-  /// @param options a limit of 0 stands for the default: blocks of 16 KiB, 2^16 blocks a chunk. A limit that
-  /// is too large stands for the largest: blocks of 1 MiB, 2^16 blocks a chunk.
+  /// @param options a limit of 0 selects the default: blocks of 16 KiB, 2^16 blocks a chunk. A limit that is
+  /// too large selects the maximum: blocks of 1 MiB, 2^16 blocks a chunk.
   /// @pre `upstream` is not null and outlives the resource.
   standard_pool(std::pmr::pool_options const& options, std::pmr::memory_resource* upstream)
       : options_{standard_limits(options)},
@@ -46,24 +48,25 @@ class standard_pool : public distinct_resource {
         store_{lists_.classes(), lists_, standard_slabs(options_, upstream), most, 0} {
     lists_.set_watermark(most);
   }
-  /// Returns everything to the upstream, also live blocks; the resource can be used as before. So does the
-  /// destructor. O(chunks + large blocks).
+  /// Returns all memory to the upstream, including live blocks. The resource can be used afterwards. The
+  /// destructor does the same. O(chunks + large blocks).
   void release() {
     const std::scoped_lock lock{mutex_};
     store_.release();
     lists_.forget();
   }
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
-  /// The limits that hold, neither of them 0.
+  /// The effective limits; both are nonzero.
   [[nodiscard]] std::pmr::pool_options options() const noexcept { return options_; }
 
  protected:
-  /// @throws what the upstream throws; nothing has changed then.
+  /// @throws the upstream's exception, with nothing changed.
   [[nodiscard]] void* do_allocate(std::size_t bytes, std::size_t align) override {
     const std::scoped_lock lock{mutex_};
     if (void* const block = lists_.take(bytes, align)) return block;
     if (bytes > most / 8 || align > most / 8) {
-      // The upstream refuses what no memory has room for: the standard's resources throw only its exceptions.
+      // Asks the upstream for an impossible block, because the standard's resources throw only the upstream's
+      // exceptions.
       bytes = most;
       align = most / 2 + 1;
       upstream_->deallocate(upstream_->allocate(bytes, align), bytes, align);
@@ -98,23 +101,24 @@ class standard_pool : public distinct_resource {
 
 namespace tidemark::compat {
 
-/// `std::pmr::unsynchronized_pool_resource` with the blocks of a `pool`, which has statistics and keeps large
-/// blocks. One thread at a time.
+/// `std::pmr::unsynchronized_pool_resource` with the blocks of a `pool`. Use `pool` itself for statistics and
+/// for keeping large blocks. Not thread-safe: one thread at a time.
 class unsynchronized_pool_resource : public detail::standard_pool<detail::no_mutex> {
  public:
   using standard_pool::standard_pool;
 };
 
-/// `std::pmr::synchronized_pool_resource` with the blocks of a `pool` and a mutex, so that it has blocks of 8
-/// bytes and can be released at any time. `synchronized_pool`, which has a cache for each thread, is faster.
-/// Any thread, any function, except construction and destruction, also in a child that is forked.
+/// `std::pmr::synchronized_pool_resource` with the blocks of a `pool` and a mutex. It serves blocks of 8
+/// bytes and can be released at any time. `synchronized_pool` is faster, because it has a cache per thread.
+/// Thread-safe, except construction and destruction. A forked child can use it.
 class synchronized_pool_resource : public detail::standard_pool<detail::fork_safe<>> {
  public:
   using standard_pool::standard_pool;
 };
 
-/// `std::pmr::monotonic_buffer_resource`, unchanged: an `upstream_arena`, which has marks, scopes and reuse
-/// besides, keeps records in the heap, and its chunks double. One thread at a time.
+/// `std::pmr::monotonic_buffer_resource`, unchanged. Not an `upstream_arena`, because an arena keeps records
+/// in the heap and doubles its chunks; but an arena adds marks, scopes and reuse. Not thread-safe: one thread
+/// at a time.
 class monotonic_buffer_resource : public std::pmr::monotonic_buffer_resource {
  public:
   using std::pmr::monotonic_buffer_resource::monotonic_buffer_resource;

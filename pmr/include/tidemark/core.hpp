@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every part uses: where memory comes from, errors and reports of misuse, sizes, ownership of one
+/// Parts that every component uses: memory sources, errors, reports of misuse, sizes, and ownership of one
 /// block.
 #pragma once
 

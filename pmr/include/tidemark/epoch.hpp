@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Epochs: what is allocated in one goes with it, except what is kept.
+/// Epochs: the end of an epoch frees all its allocations except those that the program keeps.
 #pragma once
 
 #include <tidemark/epoch/buffer.hpp>

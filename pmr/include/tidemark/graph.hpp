@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory of captured graphs, which stays where it is.
+/// Memory of captured graphs, whose addresses never change.
 #pragma once
 
 #include <tidemark/graph/baked_blocks.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pools: reuse by size class, on one thread or many, or by exact size behind fences; and what is done when
-/// memory gets short.
+/// Pools: reuse by size class, on one thread or many, or by exact size behind fences; and responses to memory
+/// pressure.
 #pragma once
 
 #include <tidemark/pool/byte_cap.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory of several processes: arenas that other processes read, and shared memory.
+/// Memory shared between processes: arenas that other processes read, and shared memory.
 #pragma once
 
 #include <tidemark/process/process_arena.hpp>

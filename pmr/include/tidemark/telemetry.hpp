@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Adaptors over any memory resource, which count, limit, trace and check.
+/// Adaptors over any memory resource that count, limit, trace and check allocations.
 #pragma once
 
 #include <tidemark/telemetry/expect_no_upstream.hpp>

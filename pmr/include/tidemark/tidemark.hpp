@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// All of the host library, for translation units that include instead of `import tidemark;`.
+/// The whole host library, for translation units that use `#include` instead of `import tidemark;`.
 #pragma once
 
 #include <tidemark/arena.hpp>

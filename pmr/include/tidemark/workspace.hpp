@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Workspaces: memory of a function that runs again, which then allocates nothing.
+/// Workspaces: memory for a function that runs repeatedly and allocates nothing after its first runs.
 #pragma once
 
 #include <tidemark/workspace/bit_view.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arenas that the library instantiates once for all its users; the one on virtual memory is in
-// arena_traps.cpp.
+// Arenas that the library instantiates once for all its users. arena_traps.cpp has the arena on virtual
+// memory.
 #include <tidemark/arena/arena.hpp>
 
 namespace tidemark {

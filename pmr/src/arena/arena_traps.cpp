@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an arena on virtual memory traps scopes: slow paths that are taken where its options say so. A trapped
-// scope has a chunk of its own, a slice of other addresses, from its first allocation on. Its end is then a
-// rewind over a chunk, which is a slow path in any arena; there the slice loses its memory.
+// Trapped scopes of an arena on virtual memory: slow paths that run only if the options enable traps. A
+// trapped scope has a chunk of its own, a slice of separate addresses, from its first allocation on. The end
+// of the scope is then a rewind over a chunk, which is a slow path in any arena; it decommits the slice.
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 
 namespace tidemark::detail {
 
-/// Slices of one reservation, each for one scope, taken upwards: `region.begin <= next <= region.end()`.
-/// Below `next` lie the slices in use and, without memory and inaccessible, those of scopes that have ended.
-/// When none is in use and no room is left, `next` goes back to the beginning.
+/// Slices of one reservation, taken upwards, each for one scope: `region.begin <= next <= region.end()`.
+/// Below `next` lie the used slices and the slices of ended scopes, which are inaccessible and have no
+/// memory. `next` returns to the beginning when no slice is used and no room is left.
 ///
-/// The turns are those of GWP-ASan: after each trapped scope a random number of rewinds, `one_in` on average.
-/// The places of the last rewinds are in a log that the handler of the fault may read at any time.
-/// Thread-safety: as its arena.
+/// Sampling as in GWP-ASan: a random number of rewinds after each trapped scope, `one_in` on average. A log
+/// holds the places of the last rewinds; the fault handler may read the log at any time. Thread-safety: as
+/// its arena.
 class rewind_trap {
  public:
   using arena_type = arena_state<virtual_memory>;
@@ -29,7 +29,7 @@ class rewind_trap {
   /// @throws std::bad_alloc.
   rewind_trap(trap_options const& options, char const* name)
       : options_{options}, log_{&open_log(options, name)} {
-    // Another one in each process and arena, so that together they look everywhere.
+    // A different seed in each process and arena, so that together they cover all scopes.
     random_ = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
               (reinterpret_cast<std::uintptr_t>(this) << 20);
     draw();
@@ -38,20 +38,20 @@ class rewind_trap {
   rewind_trap& operator=(rewind_trap const&) = delete;
   ~rewind_trap() { give_trap_log_back(*log_); }
 
-  /// Whether the next scope is to be trapped.
+  /// True if the next scope is to be trapped.
   [[nodiscard]] bool is_due() const noexcept { return rewinds_to_go_ == 0; }
   void count_rewind() noexcept { rewinds_to_go_ -= rewinds_to_go_ != 0 ? 1 : 0; }
   [[nodiscard]] void* allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept;
   void retire_slices(arena_type& arena, chunk_record& newest) noexcept;
 
-  /// Takes the region from a space; without success no scope will be trapped.
+  /// Reserves the region from a space. On failure no scope is trapped.
   void reserve(virtual_memory& space) noexcept {
     ++system_calls_;
     region_ = space.reserve(1, options_.reserve);
     next_ = highest_ = region_.begin;
     log_->set_region(region_);
   }
-  /// Returns the region. @pre no scope has a slice. @return the part of it that ever had memory
+  /// Returns the region. @pre no scope has a slice. @return the part of the region that ever had memory
   byte_range release(virtual_memory& space) noexcept {
     const byte_range used{region_.begin, highest_ - region_.begin};
     if (!region_.empty()) {
@@ -64,7 +64,7 @@ class rewind_trap {
     return used;
   }
 
-  /// Adds its own numbers to an arena's.
+  /// Adds the trap's counters to an arena's statistics.
   void add_to(arena_stats& stats) const noexcept {
     stats.reserved_bytes += region_.size;
     stats.committed_bytes += lost_bytes_;
@@ -73,14 +73,14 @@ class rewind_trap {
     stats.untrapped_scopes = untrapped_;
     stats.trap_reuses = reuses_;
   }
-  /// Formula of an invariant that does not hold, or null.
+  /// Formula of a broken invariant; null if all hold.
   [[nodiscard]] char const* broken_invariant() const noexcept {
     if (next_ < region_.begin || next_ > region_.end()) return "region.begin <= next <= region.end";
     return lost_bytes_ > next_ - region_.begin ? "lost <= next - region.begin" : nullptr;
   }
 
  private:
-  // The log last: a constructor that throws gives no log back.
+  // Takes the log last, because a constructor that throws returns no log.
   static trap_log& open_log(trap_options const& options, char const* name) {
     if (options.handle_signals) handle_faults();
     return take_trap_log(name);
@@ -88,7 +88,7 @@ class rewind_trap {
   void draw() noexcept;
   [[nodiscard]] byte_range take(virtual_memory& space, std::size_t bytes) noexcept;
   [[nodiscard]] bool retire(virtual_memory& space, chunk_record const& slice) noexcept;
-  // A part of a scope cannot be trapped. That is counted once, when the scope's first slice ends.
+  // Marks a scope that is trapped only in part. It is counted once, when its first slice ends.
   static void mark_untrapped(chunk_record& slice) noexcept {
     chunk_record* first = &slice;
     while (!first->begins_scope) first = first->previous;
@@ -98,12 +98,12 @@ class rewind_trap {
   trap_options options_;
   std::uint64_t random_;
   std::uint64_t rewinds_to_go_ = 0;  // 0: a scope is due
-  trap_log* log_;                    // never freed: a fault may come at any time
-  byte_range region_;                // there while the arena has its first chunk
-  std::uintptr_t next_ = 0;          // addresses of the region at or above are fresh
-  std::uintptr_t highest_ = 0;       // no slice has ended above
+  trap_log* log_;                    // never freed, because a fault may come at any time
+  byte_range region_;                // empty while the arena has no first chunk
+  std::uintptr_t next_ = 0;          // region addresses at or above are fresh
+  std::uintptr_t highest_ = 0;       // no slice has ended above this address
   std::size_t slices_ = 0;           // in use, or lost
-  std::size_t lost_bytes_ = 0;       // the system would not take them back, so they are accessible still
+  std::size_t lost_bytes_ = 0;       // still accessible, because the system refused to decommit them
   std::uint64_t trapped_ = 0;
   std::uint64_t untrapped_ = 0;
   std::uint64_t reuses_ = 0;
@@ -112,9 +112,9 @@ class rewind_trap {
 
 void trap_deleter::operator()(rewind_trap* trap) const noexcept { delete trap; }
 
-// A scope begins to be trapped: the next turn is drawn. Uniform in [1, 2 n - 1], so n on average. By
-// SplitMix64 (Steele, Lea, Flood 2014). A forked process goes on with other numbers than its parent, and than
-// what else that forks.
+// Draws the number of rewinds until the next trapped scope: uniform in [1, 2 n - 1], so n on average. Uses
+// SplitMix64 (Steele, Lea, Flood 2014). The process id makes the numbers differ between a parent and its
+// forked children.
 void rewind_trap::draw() noexcept {
   if (options_.one_in <= 1) return;
   std::uint64_t mixed = random_ += 0x9e3779b97f4a7c15;
@@ -125,7 +125,7 @@ void rewind_trap::draw() noexcept {
   rewinds_to_go_ = 1 + mixed % (2 * std::uint64_t{options_.one_in} - 1);
 }
 
-// Addresses without memory, whole pages; an empty range if there are none.
+// Takes whole pages of addresses without memory; an empty range if no addresses are left.
 byte_range rewind_trap::take(virtual_memory& space, std::size_t bytes) noexcept {
   if (bytes > region_.size) return {};
   const std::size_t size = align_up(bytes, space.granularity());
@@ -141,30 +141,31 @@ byte_range rewind_trap::take(virtual_memory& space, std::size_t bytes) noexcept 
   return slice;
 }
 
-// A slice was rewound over: makes its memory inaccessible, for good if that succeeds, and records who called.
+// Retires a slice that was rewound over: records the caller and makes the memory inaccessible. On success it
+// stays inaccessible.
 bool rewind_trap::retire(virtual_memory& space, chunk_record const& slice) noexcept {
-  const std::size_t granularity = space.granularity();  // a slice that is bounded need not end with a page
+  const std::size_t granularity = space.granularity();  // a bounded slice may end inside a page
   const std::uintptr_t last = align_up(std::min(slice.touched, slice.committed), granularity);
   const std::size_t bytes = slice.committed - slice.begin;
   ++system_calls_;
   if (!space.decommit({slice.begin, align_up(bytes, granularity)})) {
     lost_bytes_ += bytes;
-    return false;  // and the slice stays in use, because its bytes are not zero
+    return false;  // the slice stays in use, because its bytes are not zero
   }
   --slices_;
   if (next_ == align_up(slice.end, granularity))
-    next_ = last;  // the newest: what it did not touch is fresh still
+    next_ = last;  // the newest slice: its untouched part is still fresh
   rewind_place by{};
   const call_stack stack{__builtin_return_address(0), by.size()};
   std::ranges::transform(stack.frames(), by.begin(), &stack_frame::call);
   log_->rewinds.add(slice.begin, last, by);
-  // A fault that was not a late use has put the earlier action back.
+  // Reinstalls the handler: a fault other than a late use restores the earlier action.
   if (options_.handle_signals) handle_faults();
   return true;
 }
 
-// A block in a new slice: twice as large as the one that is full, if the current chunk is one. Null without
-// addresses, memory or a record; then ordinary memory serves the scope.
+// Allocates a block in a new slice, which is twice as large as the full slice that it continues. Returns null
+// without addresses, memory or a record; ordinary memory then serves the scope.
 void* rewind_trap::allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept {
   const std::size_t size = arena.block_bytes(bytes);
   const std::size_t least = size + (align > arena.default_alignment ? align : 0);
@@ -201,9 +202,9 @@ void* rewind_trap::allocate_in_slice(arena_type& arena, std::size_t bytes, std::
   return nullptr;
 }
 
-// Retires all slices above the current chunk, which the arena went back to from `newest`. Chunks behind it
-// keep their addresses and lose their memory: `allocate_beyond` would enter one that has some, without a look
-// at what is due.
+// Retires all slices between `newest` and the current chunk, to which the arena has rewound. Chunks behind
+// the current chunk keep their addresses and lose their memory, because `allocate_beyond` enters a chunk with
+// memory without a check for a due trap.
 void rewind_trap::retire_slices(arena_type& arena, chunk_record& newest) noexcept {
   chunk_record& current = *arena.chunk_;
   for (chunk_record* left = &newest; left != &current;) {
@@ -214,7 +215,7 @@ void rewind_trap::retire_slices(arena_type& arena, chunk_record& newest) noexcep
       left->marks.on_decommit(left->begin, left->committed);
       if (!retire(arena.space_, *left)) mark_untrapped(*left);
       if (left->begins_scope) ++(left->is_untrapped ? untrapped_ : trapped_);
-      poison(left->begin, bytes);  // a sanitizer says more than a fault
+      poison(left->begin, bytes);  // a sanitizer's report says more than a fault
       left->unlink();
       arena.keep_record(*left);
     }

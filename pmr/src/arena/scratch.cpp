@@ -32,16 +32,16 @@ struct scratch_memory {
   detail::pressure_handle trims;
 };
 struct arena_list {
-  std::list<scratch_memory> all;  // a list, because arenas do not move
-  ~arena_list() {                 // on another thread when the library is unloaded
+  std::list<scratch_memory> all;  // a list, because arenas cannot move
+  ~arena_list() {                 // runs on another thread when the library is unloaded
     for (scratch_memory& each : all) {
-      each.trims.reset();  // first: waits for a thread that trims the arena, and lends the ownership
+      each.trims.reset();  // first: waits for a trimming thread that lends the ownership
       each.memory.release_thread_ownership();
     }
   }
 };
 
-// The calling thread's arenas. Destructors of other thread_local objects may still ask for scratch memory.
+// The calling thread's arenas. Destructors of other thread_local objects may still request scratch memory.
 using thread_arenas = detail::thread_specific<arena_list>;
 
 }  // namespace

@@ -18,7 +18,7 @@ allocation_site::allocation_site(char const* label, std::source_location where) 
   innermost_site = this;
 }
 
-// Usually the innermost; those on the heap may end in another order.
+// Usually the innermost site; sites on the heap may end in another order.
 allocation_site::~allocation_site() {
   allocation_site** link = &innermost_site;
   while (*link != nullptr && *link != this) link = &(*link)->outer_;

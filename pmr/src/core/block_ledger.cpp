@@ -34,7 +34,7 @@ std::optional<live_block> block_ledger::remove(late_reports& late, char const* k
   if (found != live_.end()) {
     const live_block known = found->second;
     if (known.bytes == bytes && known.align == align) {
-      freed_.insert(live_.extract(found));  // moves the record, because nothing may be allocated here
+      freed_.insert(live_.extract(found));  // moves the record, because this function may not allocate
       if (freed_.size() > max_freed) {
         freed_before_.clear();
         freed_before_.swap(freed_);
@@ -101,7 +101,7 @@ void report_leak(late_reports& late, char const* kind, char const* resource, blo
   std::size_t n = 0, bytes = 0;
   for (live_block const& block : leaked) ++n, bytes += block.bytes;
   if (n == 0) return;
-  // The oldest blocks are the ones to look at first. No list of all, because nothing may be allocated here.
+  // Lists only the oldest blocks, which matter most, because this function may not allocate.
   std::array<live_block, 4> oldest;
   const auto age = [](live_block const& block) { return std::pair{block.number, block.address}; };
   std::ranges::partial_sort_copy(leaked, oldest, {}, age, age);
@@ -131,7 +131,7 @@ void report_lost_blocks(char const* kind, char const* resource, block_ledger con
                         std::size_t frames, [[maybe_unused]] bool on_host) noexcept {
 #if TIDEMARK_ASAN
   for (live_block const& block : std::views::values(ledger.live())) {
-    // The address is stored, so that the call stays, and inverted, so that it is no pointer to the block.
+    // Storing the address keeps the call. Its inversion keeps LeakSanitizer from finding the block.
     if (on_host) [[maybe_unused]]
       std::uintptr_t const volatile lost =
           ~reinterpret_cast<std::uintptr_t>(std::malloc(std::max<std::size_t>(block.bytes, 1)));

@@ -11,7 +11,7 @@ void basic_brief_lock<std_atomics>::wait() noexcept {
   constexpr int looks_before_sleep = 64;
   constexpr std::chrono::microseconds sleep{50};
   for (int looks = 0;; ++looks) {
-    // Reads until it is free, because each exchange takes the cache line away from the holder.
+    // Reads until the lock is free, because each exchange takes the cache line from the holder.
     if (!is_taken() && try_lock()) return;
     if (looks < looks_before_sleep) std::this_thread::yield();
     else std::this_thread::sleep_for(sleep);
@@ -20,7 +20,7 @@ void basic_brief_lock<std_atomics>::wait() noexcept {
 
 namespace {
 
-// Says that a loop waits: the core gives its other thread precedence, and saves power.
+// Tells the core that a loop waits: it favours its other thread and saves power.
 void relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -31,7 +31,7 @@ void relax() noexcept {
 
 }  // namespace
 
-// 50 pauses are 1 to 3 microseconds, about what it costs to sleep and be woken.
+// 50 pauses take 1 to 3 microseconds, about the cost of a sleep and wake-up.
 void adaptive_mutex::wait() {
   for (int i = 0; i < 50; ++i) {
     relax();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where memory comes from if the options do not say.
+// Default upstream of resources whose options name none.
 #pragma once
 
 #include <memory_resource>

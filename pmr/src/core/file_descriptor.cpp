@@ -5,7 +5,7 @@
 
 namespace tidemark {
 
-// An error cannot be repaired: the number is free even then.
+// Ignores errors: the number is free even then.
 file_descriptor::~file_descriptor() {
   if (number_ >= 0) (void)::close(number_);
 }

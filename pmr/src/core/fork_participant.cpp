@@ -17,23 +17,23 @@
 #include <tidemark/core/violation.hpp>
 
 #if defined(__GLIBC__)
-// Set by the dynamic linker, or at the start of a static program: where the process's first stack begins.
+// Beginning of the process's first stack, set by the dynamic linker or at the start of a static program.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name
 extern "C" void* __libc_stack_end;
 #endif
 
 namespace tidemark::detail {
 
-/// All participants, and what a fork does with them. Never destroyed, and there before everything else: it
-/// has neither a constructor to run nor a destructor.
+/// All participants, and their treatment at a fork. Available before everything else and never destroyed,
+/// because it has neither a constructor to run nor a destructor.
 ///
 /// Invariants: `!newest || !newest->newer_`, and those of `fork_participant`, while `lock` is free.
 struct fork_list {
-  brief_lock lock;  // held while a fork goes on
+  brief_lock lock;  // held during a fork
   fork_participant* newest = nullptr;
-  fork_participant* unlocked = nullptr;  // in a fork: the newest whose locks it has not taken
+  fork_participant* unlocked = nullptr;  // during a fork: the newest participant with untaken locks
   bool has_handlers = false;
-  bool forked_without_locks = false;  // this process was; locks that others had never come free in it
+  bool forked_without_locks = false;  // in a child: locks of other threads stay taken
 
   void add(fork_participant& one) noexcept {
     const std::scoped_lock guard{lock};
@@ -49,8 +49,8 @@ struct fork_list {
   }
 
  private:
-  // ThreadSanitizer ends programs in which a thread has more than 128 mutexes at once. It does not support
-  // forks of programs with threads anyway.
+  // ThreadSanitizer ends programs in which one thread holds more than 128 mutexes. It does not support forks
+  // of programs with threads anyway.
   static constexpr std::size_t max_locked =
       thread_sanitizer_is_on ? 32 : std::numeric_limits<std::size_t>::max();
 
@@ -60,8 +60,8 @@ struct fork_list {
     if (one.older_ != nullptr) one.older_->newer_ = one.newer_;
     one.newer_ = one.older_ = nullptr;
   }
-  // The newest first: a resource mostly calls upstreams that are older, with its lock held. Waits this long for each
-  // participant, and until `end` for all.
+  // Locks the newest participants first, because a resource mostly calls older upstreams with its lock held.
+  // Waits up to `patience` for each participant, and until `end` for all.
   bool lock_all(std::chrono::nanoseconds patience, fork_clock::time_point end) noexcept {
     std::size_t locked = 0;
     for (unlocked = newest; unlocked != nullptr && locked++ < max_locked; unlocked = unlocked->older_) {
@@ -93,14 +93,14 @@ constinit fork_list participants;
 constinit std::chrono::nanoseconds total_patience = std::chrono::seconds{10};
 constinit thread_local bool has_locks = false;  // this thread is in a fork that has taken all locks
 
-// The calling thread's stack. Empty where the C library does not know it, and for the process's first one:
-// that stays as it is in a child of another thread, while those of threads are used again.
+// The calling thread's stack. Empty if the C library does not know it, and for the process's first stack. A
+// child of another thread never reuses the first stack, but reuses the stacks of threads.
 byte_range stack_of_this_thread() noexcept {
 #if defined(__linux__)
 #if defined(__GLIBC__)
-  // The first stack is recognised by its place, because in a child every thread that forked has the process's
-  // number. Linux keeps more than this free of mappings below its beginning, which mostly suffices to know it
-  // without a call of the C library, which reads a file.
+  // Recognises the first stack by its address, because in a child every forking thread has the process's
+  // number. Linux keeps more than `sure_bytes` below its beginning free of mappings. This test mostly avoids
+  // the call of the C library, which reads a file.
   constexpr std::uintptr_t sure_bytes = std::uintptr_t{8} << 20U;
   const auto first_stack = reinterpret_cast<std::uintptr_t>(__libc_stack_end);
   if (first_stack - reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) < sure_bytes) return {};
@@ -122,9 +122,9 @@ byte_range stack_of_this_thread() noexcept {
 
 }  // namespace
 
-// Nothing is held between two rounds, so that the holder of a lock that is waited for gets on. Each round is
-// more patient, because a holder may just take long. A lock that stays taken, such as one that the forking
-// thread itself holds in a handler of signals, ends this: what the program does then needs no lock of ours.
+// Holds no lock between two rounds, so that holders of awaited locks can proceed. Each round waits longer,
+// because a holder may be slow. A lock that stays taken ends the attempt, for example one that the forking
+// thread holds in a signal handler. The program then needs no lock of ours.
 void fork_list::prepare() noexcept {
   using namespace std::chrono_literals;
   if (participants.forked_without_locks) return;
@@ -149,7 +149,7 @@ void fork_list::after_in_parent() noexcept {
 
 void fork_list::after_in_child() noexcept {
   if (!std::exchange(has_locks, false)) {
-    participants.forked_without_locks = true;  // what other threads were changing may not even be looked at
+    participants.forked_without_locks = true;  // other threads may have left the data inconsistent
     return;
   }
   participants.unlock_all(true);
@@ -162,12 +162,12 @@ std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexc
   return std::exchange(total_patience, total);
 }
 
-// The field is part of glibc's ABI, as static initialisers of its mutexes have it. It is only written where
-// it was the forking thread's number.
+// The field is part of glibc's ABI, because static initialisers of its mutexes contain it. It is written only
+// if it was the forking thread's number.
 bool is_held_by_this_thread([[maybe_unused]] pthread_mutex_t const& mutex) noexcept {
 #if defined(__GLIBC__)
   const int owner = __atomic_load_n(&mutex.__data.__owner, __ATOMIC_RELAXED);
-  return owner != 0 && owner == gettid();  // without the system call while the mutex is free
+  return owner != 0 && owner == gettid();  // no system call while the mutex is free
 #else
   return false;
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of Linux and macOS.
+// Implements `os_memory` for Linux and macOS.
 #if !defined(_WIN32)
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ namespace {
 class posix_memory final : public os_memory {
  public:
   void* reserve(std::size_t bytes, std::size_t align) noexcept override {
-    // mmap aligns to pages only: take more, and give back what sticks out on both sides.
+    // mmap aligns to pages only: maps more, and unmaps the excess on both sides.
     const std::size_t slack = align > page_size() ? align - page_size() : 0;
     if (bytes + slack < bytes) return nullptr;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -35,10 +35,10 @@ class posix_memory final : public os_memory {
   }
   bool decommit(void* first, std::size_t bytes) noexcept override {
 #if defined(__linux__)
-    // In this order: pages that are gone need no second walk, and advice about huge pages stays.
+    // This order avoids a second walk over the pages, and keeps advice about huge pages.
     return madvise(first, bytes, MADV_DONTNEED) == 0 && mprotect(first, bytes, PROT_NONE) == 0;
 #else
-    // Elsewhere MADV_DONTNEED promises nothing: a fresh mapping in its place drops the pages for sure.
+    // MADV_DONTNEED guarantees nothing on other systems; a new mapping at the same place drops the pages.
     return mmap(first, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 #endif
   }
@@ -55,7 +55,7 @@ class posix_memory final : public os_memory {
 #if defined(MADV_POPULATE_WRITE)
     if (madvise(first, bytes, MADV_POPULATE_WRITE) == 0) return true;
 #endif
-    // Kernels before 5.14: touch every page. A write of 0 to a byte that reads as 0 changes nothing.
+    // Kernels before 5.14: touches every page. Writing 0 to a byte that reads as 0 changes nothing.
     for (std::size_t offset = 0; offset < bytes; offset += page_size()) {
       static_cast<char volatile*>(first)[offset] = 0;
     }

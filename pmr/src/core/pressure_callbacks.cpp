@@ -13,8 +13,8 @@ namespace tidemark::detail {
 
 struct pressure_callback {
   std::function<void()> call;
-  unsigned long long stack_owner;  // `stack_owner_of` the object that the callback belongs to
-  unsigned long long number = 0;   // of the subscription
+  unsigned long long stack_owner;  // `stack_owner_of` the callback's object
+  unsigned long long number = 0;   // number of the subscription
   callback_gate gate = {};
 };
 
@@ -24,8 +24,8 @@ using callback_pointer = std::shared_ptr<pressure_callback>;
 
 struct subscriber_list {
   subscriber_list() noexcept { mutex.adapt_with(*this); }
-  // Callbacks of pools that were on the stacks of threads that do not exist here are not called, and kept,
-  // because they may own something.
+  // Callbacks of objects on the stacks of threads that the child lacks are not called. They are kept, because
+  // they may own something.
   void adapt_to_child() noexcept {
     for (auto each = callbacks.begin(); each != callbacks.end();) {
       const auto next = std::next(each);
@@ -34,20 +34,20 @@ struct subscriber_list {
       each = next;
     }
   }
-  // The first callback behind a number, up to another one; null if there is none.
+  // The first callback with a number in (number, last]; null if none.
   [[nodiscard]] callback_pointer next_behind(unsigned long long number, unsigned long long last) noexcept {
     const std::scoped_lock lock{mutex};
     const auto found = callbacks.upper_bound(number);
     return found != callbacks.end() && found->first <= last ? found->second : nullptr;
   }
 
-  std::map<unsigned long long, callback_pointer> callbacks;  // by the number of the subscription
+  std::map<unsigned long long, callback_pointer> callbacks;  // by number of the subscription
   std::map<unsigned long long, callback_pointer> lost;
   unsigned long long newest = 0;  // number of the last subscription
-  fork_safe<> mutex;              // for all; no callback is called under it
+  fork_safe<> mutex;              // guards all fields; never held during a callback
 };
 
-// Pools with static storage duration unsubscribe at any time of the program's end.
+// Never destroyed, because pools with static storage duration may unsubscribe late in the program's end.
 subscriber_list& subscribers() {
   static auto& list = *new until_unload<subscriber_list>;
   return list.value;
@@ -55,14 +55,14 @@ subscriber_list& subscribers() {
 
 }  // namespace
 
-// The function is destroyed here, and behind its call only if that cannot be waited for.
+// Destroys the function here, or after its call if waiting for the call is impossible.
 void pressure_ender::operator()(pressure_callback* ended) const noexcept {
   subscriber_list& list = subscribers();
   callback_pointer last;
   {
     const std::scoped_lock lock{list.mutex};
     const auto found = list.callbacks.find(ended->number);
-    if (found == list.callbacks.end()) return;  // of a thread that does not exist in this child
+    if (found == list.callbacks.end()) return;  // of a thread that this child lacks
     last = std::move(found->second);
     list.callbacks.erase(found);
   }
@@ -80,7 +80,7 @@ pressure_handle call_under_pressure(void const* object, std::function<void()> ca
 }
 
 std::size_t signal_pressure() {
-  thread_local bool is_signalling = false;  // on this thread
+  thread_local bool is_signalling = false;  // of this thread
   if (std::exchange(is_signalling, true)) return 0;
   const std::unique_ptr<bool, void (*)(bool*)> ends{&is_signalling, [](bool* signals) { *signals = false; }};
   subscriber_list& list = subscribers();
@@ -108,7 +108,7 @@ fork_safe<>& idle_memory_mutex() noexcept {
 
 namespace {
 
-// A thread in `callback_gate::wait`, on its stack.
+// A thread in `callback_gate::wait`; lies on that thread's stack.
 struct waiting_thread {
   unsigned long long number;
   callback_gate const* gate;
@@ -131,7 +131,7 @@ struct waiting_threads {
   }
 
   waiting_thread* first = nullptr;
-  fork_safe<> mutex;  // for the list
+  fork_safe<> mutex;  // guards the list
 };
 
 waiting_threads& all_waiting() noexcept {
@@ -141,7 +141,7 @@ waiting_threads& all_waiting() noexcept {
 
 }  // namespace
 
-// The last thread of a circle finds it, because it looks and joins the list under one lock.
+// The last thread of a cycle detects the cycle, because a thread checks and joins the list under one lock.
 bool callback_gate::wait() const noexcept {
   const unsigned long long self = this_thread_number();
   unsigned long long runner = runner_.load();
@@ -158,7 +158,7 @@ bool callback_gate::wait() const noexcept {
   for (;;) {
     while ((runner = runner_.load()) != 0) runner_.wait(runner);
     const std::scoped_lock lock{threads.mutex};
-    if (runner_.load() != 0) continue;  // a thread has entered again, and may have found this one in the list
+    if (runner_.load() != 0) continue;  // a thread may have entered again and found this thread in the list
     threads.remove(waiting);
     return true;
   }

@@ -35,7 +35,7 @@ std::span<std::size_t const> size_classes::default_sizes() noexcept { return siz
 size_classes::size_classes(char const* pool, std::span<std::size_t const> sizes,
                            std::size_t min_block_bytes) {
   if (sizes.empty()) {
-    // Made once: a pool that lives for a function should not take microseconds for it.
+    // Made once, because a short-lived pool should not spend microseconds on its classes.
     static const size_classes of_one_word{"", default_sizes()};
     static const size_classes of_two_words{"", default_sizes().subspan(1)};
     *this = min_block_bytes <= granule_bytes ? of_one_word : of_two_words;
@@ -60,8 +60,8 @@ size_classes::size_classes(char const* pool, std::span<std::size_t const> sizes,
   fill_table();
 }
 
-// The last class of the table is aligned as `new` is, if one is: so the default alignment is on the fast
-// path.
+// Ends the table at the last class with the alignment of `new`, if any. The default alignment is then on the
+// fast path.
 void size_classes::fill_table() noexcept {
   constexpr std::size_t alignment_of_new = 16;
   std::size_t last = count_ - 1;
@@ -78,7 +78,7 @@ void size_classes::fill_table() noexcept {
     while (alignment(index) < std::min(alignment_of(bytes), fast_alignment_)) ++index;
     table_[i] = static_cast<std::uint8_t>(index);
   }
-  // Larger alignments are served as well if no block is larger for it.
+  // Extends the fast path to larger alignments that need no larger blocks.
   const auto serves = [&](std::size_t align) {
     for (std::size_t bytes = align; bytes <= table_end_; bytes += align) {
       if (alignment(table_[bytes / granule_bytes - 1]) < align) return false;

@@ -14,29 +14,29 @@ namespace {
 
 using detail::size_classes;
 
-// A request may be aligned to 16, as it is by default.
+// The default alignment of requests is 16.
 constexpr std::size_t min_class_bytes = 16;
 
-// Of the requests up to a size.
+// Sums over the requests up to a size.
 struct sums {
   std::size_t size = 0;
   std::uint64_t requests = 0, bytes = 0;
 };
 
-// Of one class for the sizes above `below` up to `all`. A double, because products may exceed 64 bits.
+// Waste of one class for sizes above `below` up to `all`. A double, because products may exceed 64 bits.
 double waste(sums const& below, sums const& all) {
   return static_cast<double>(all.size) * static_cast<double>(all.requests - below.requests) -
          static_cast<double>(all.bytes - below.bytes);
 }
 
-// The sizes of this many classes with the least waste; sizes rise in `up_to`, from 0 for no request. The last
-// class of more sizes begins no earlier than that of fewer, because costs of this kind are Monge
-// (a class over more sizes never gains from a larger one; Galil and Park, 1992).
+// Sizes of `count` classes with the least waste. The sizes in `up_to` rise, beginning with 0 for no request.
+// With more sizes the last class begins at the same size or a larger one, because the costs are Monge: a
+// class over more sizes never gains from a larger one (Galil and Park, 1992).
 std::vector<std::size_t> classes_of_least_waste(std::vector<sums> const& up_to, std::size_t count) {
   constexpr double infinite = std::numeric_limits<double>::infinity();
   std::vector<double> best(up_to.size(), infinite);  // least waste of the sizes up to each
   best[0] = 0;
-  // Where the last class begins, for each number of classes.
+  // Begin of the last class, for each number of classes.
   std::vector<std::vector<std::size_t>> cut(count, std::vector<std::size_t>(up_to.size()));
   for (std::vector<std::size_t>& begin : cut) {
     std::vector<double> next(up_to.size(), infinite);

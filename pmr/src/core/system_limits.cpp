@@ -19,9 +19,9 @@ namespace tidemark::detail {
 namespace {
 
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
-// An eighth each: twenty arenas under a limit of 300 MiB leave a sixth of it to stacks and to malloc.
+// An eighth per range: twenty arenas under a limit of 300 MiB leave a sixth of it to stacks and malloc.
 constexpr std::size_t address_shares = 8;
-// Locked memory is there for the arena that asks first, and few programs lock more than one.
+// Half per range: the first arena gets most locked memory, because few programs lock more than one.
 constexpr std::size_t locked_shares = 2;
 
 std::size_t limit_of(decltype(RLIMIT_AS) which) noexcept {
@@ -29,7 +29,7 @@ std::size_t limit_of(decltype(RLIMIT_AS) which) noexcept {
   return ::getrlimit(which, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : unlimited;
 }
 
-// Calls `read` with each part of a file of the system.
+// Calls `read` with each part of a /proc file.
 template <class Read>
 void read_parts(char const* path, Read read) noexcept {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -47,7 +47,8 @@ std::size_t number_in(std::string_view text) noexcept {
   return number;
 }
 
-// A line of /proc/self/status, such as "VmSize:", which counts KiB. All of them lie in its first part.
+// Value of a line of /proc/self/status in bytes, such as "VmSize:", which counts KiB. All lines lie in the
+// file's first part.
 std::size_t bytes_in_status(std::string_view line) noexcept {
   std::size_t bytes = 0;
   read_parts("/proc/self/status", [&](std::string_view part) {
@@ -65,7 +66,7 @@ std::size_t left_of(decltype(RLIMIT_AS) which, std::string_view line) noexcept {
   return limit > used ? limit - used : 0;
 }
 
-// One call may add two mappings, where it changes the middle of one.
+// True at the limit of mappings. One call may add two mappings if it changes the middle of a mapping.
 bool has_all_mappings() noexcept {
   std::size_t most = 0, mappings = 0;
   read_parts("/proc/sys/vm/max_map_count", [&](std::string_view part) {
@@ -82,7 +83,7 @@ bool has_all_mappings() noexcept {
 
 }  // namespace
 
-// mmap says EAGAIN of locked memory, and ENOMEM of all else.
+// mmap fails with EAGAIN for locked memory, and with ENOMEM for all other limits.
 char const* limit_behind(refused_call const& call) noexcept {
   if (call.error == EAGAIN)
     return "RLIMIT_MEMLOCK is reached, and mlockall(MCL_FUTURE) locks all new memory: raise it (ulimit -l)";

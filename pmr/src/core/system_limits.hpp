@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The limits of the system on a process's memory: which one refused a call, and how much it leaves. Owns
+/// System limits on a process's memory: the limit that refused a call, and the memory that it leaves. Owns
 /// nothing.
 #pragma once
 
@@ -10,15 +10,15 @@
 
 namespace tidemark::detail {
 
-/// The limit that refused a call just now and how to change it, in words that live as long as the program;
-/// empty if none is known. Reads /proc; allocates nothing.
+/// The limit behind a call that was just refused, and how to change it; empty if unknown. The text lives as
+/// long as the program. Reads /proc; allocates nothing.
 [[nodiscard]] char const* limit_behind(refused_call const& call) noexcept;
 
-/// The most bytes that a range should have after a larger one was refused: a share of the bytes that the limit
-/// leaves, because threads, malloc and other arenas need addresses too. SIZE_MAX where no limit is known.
+/// Maximum bytes of a range after a larger range was refused: a share of the bytes left by the limit.
+/// Threads, malloc and other arenas need addresses too. SIZE_MAX if no limit is known.
 [[nodiscard]] std::size_t fair_share_bytes(refused_call const& call) noexcept;
 
-/// The size above which a file may not be made: the kernel ends a process that tries.
+/// Maximum size of a new file, in bytes. The kernel kills a process that exceeds it.
 [[nodiscard]] std::size_t max_file_bytes() noexcept;
 
 }  // namespace tidemark::detail

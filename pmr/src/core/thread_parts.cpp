@@ -14,21 +14,21 @@
 namespace tidemark::detail {
 
 namespace {
-constexpr std::array<thread_slot, 2> no_slots{};  // a table of one slot, and its mask
+constexpr std::array<thread_slot, 2> no_slots{};  // a table with one slot, after its mask
 }
 
 constinit thread_local thread_slot* thread_slots = const_cast<thread_slot*>(&no_slots[1]);
 
 namespace {
 
-/// All parts of a thread; when it ends, it gives them up.
+/// All parts of a thread; ends the parts when the thread ends.
 class parts_of_thread {
  public:
   parts_of_thread() { thread_slots = &table_[1]; }
   parts_of_thread(parts_of_thread const&) = delete;
   parts_of_thread& operator=(parts_of_thread const&) = delete;
   ~parts_of_thread() {
-    // Not on the thread that destroys the parts of another one.
+    // Unless another thread destroys the parts of this one.
     if (thread_slots == &table_[1]) thread_slots = const_cast<thread_slot*>(&no_slots[1]);
     for (entry const& each : entries_) each.anchor->end(each.part);
   }
@@ -37,7 +37,7 @@ class parts_of_thread {
     const auto found = std::ranges::find(entries_, anchor, &entry::anchor);
     return found != entries_.end() ? found->part : nullptr;
   }
-  // What belongs to objects that are gone is dropped before more memory is taken.
+  // Drops entries of destroyed objects before it grows the list.
   void add(std::shared_ptr<owner_anchor> anchor, unsigned long long number, void* part) {
     if (entries_.size() == entries_.capacity())
       std::erase_if(entries_, [](entry const& each) { return each.anchor->is_abandoned(); });
@@ -59,8 +59,8 @@ class parts_of_thread {
   [[nodiscard]] thread_slot& slot_of(unsigned long long number) noexcept {
     return table_[1 + (number & table_.front().owner) / sizeof(thread_slot)];
   }
-  // Grows the table until no two parts meet, it has 8 to 16 slots for each part, or there is no memory. Objects that
-  // were made one after the other need no more slots than there are objects.
+  // Grows the table until no two parts share a slot, it has 8 to 16 slots per part, or memory is lacking.
+  // Objects made in sequence need only as many slots as objects.
   void grow_table() noexcept {
     const std::size_t parts = std::bit_ceil(entries_.size());
     bool meets = true;
@@ -85,7 +85,7 @@ class parts_of_thread {
   }
 
   std::vector<entry> entries_;
-  std::vector<thread_slot> table_ = std::vector<thread_slot>(2);  // the mask, and the slots behind it
+  std::vector<thread_slot> table_ = std::vector<thread_slot>(2);  // the mask, then the slots
 };
 
 using thread_entries = thread_specific<parts_of_thread>;

@@ -15,10 +15,10 @@
 
 namespace tidemark::detail {
 
-/// The objects of all threads, and the key whose destructor each thread calls at its end.
+/// The objects of all threads, and the key whose destructor runs at each thread's end.
 ///
-/// Invariant: an entry's objects belong to the thread that exists and bears its name, if the value of its key
-/// is not null; otherwise to one that has ended, whose name it bears again. Any thread.
+/// Invariant: if the value of its key is not null, an entry's objects belong to the live thread with its id;
+/// otherwise to an ended thread with that id. Thread-safe.
 class thread_registry {
  public:
   /// @throws std::bad_alloc if the process has no keys left.
@@ -32,11 +32,11 @@ class thread_registry {
     return made.value;
   }
 
-  // A destructor of another key may come here in the last round of the thread's end, when none of this key
-  // comes any more. The next thread that bears this thread's name destroys the objects.
+  // A destructor of another key may call this in the last round of the thread's end, after this key's last
+  // call. The next thread with the same id then destroys the objects.
   void add(std::unique_ptr<thread_object> object) {
     const bool is_known = is_detached_ || pthread_getspecific(key_) != nullptr;
-    std::unique_ptr<thread_object> left;  // destroyed without the lock
+    std::unique_ptr<thread_object> left;  // destroyed after the unlock
     const std::scoped_lock lock{mutex_};
     entry& own = threads_[pthread_self()];
     if (!is_known) {
@@ -48,16 +48,16 @@ class thread_registry {
     own.newest = std::move(object);
   }
 
-  // Then the objects of all other threads are destroyed, which may make objects for this thread.
+  // Destroys the objects of all other threads, which may make objects for this thread.
   void detach() noexcept {
-    is_detached_ = true;  // first: the program may make a new key of the same number
+    is_detached_ = true;  // first: the program may make a new key with the same number
     pthread_key_delete(key_);
     wait_for_ending_threads();
     for (auto object = take_any(); object != nullptr; object = take_any()) object.reset();
   }
 
-  // Other threads may have been changing their objects, so that these are never looked at. Kept, as they own
-  // memory.
+  // Marks the objects of other threads as lost, because those threads may have been changing them. They are
+  // kept, because they own memory.
   void adapt_to_child() noexcept {
     for (auto& [thread, each] : threads_)
       each.is_lost = each.is_lost || !pthread_equal(thread, pthread_self());
@@ -76,7 +76,7 @@ class thread_registry {
   static void end_thread(void* registry) {
     auto& self = *static_cast<thread_registry*>(registry);
     self.ending_.fetch_add(1, std::memory_order_acquire);
-    self.set_known(registry);  // the thread is known until all its objects are destroyed
+    self.set_known(registry);  // the thread stays known until all its objects are destroyed
     for (auto object = self.take_own(); object != nullptr; object = self.take_own()) object.reset();
     self.set_known(nullptr);
     self.ending_.fetch_sub(1, std::memory_order_release);
@@ -85,8 +85,8 @@ class thread_registry {
   void set_known(void const* value) const noexcept {
     if (!is_detached_) pthread_setspecific(key_, value);
   }
-  // For threads that the threads library lets call `end_thread`. It tells of no thread that is about to call
-  // it, or about to return to the library: these have some instructions left, and a moment to execute them.
+  // Waits for threads inside `end_thread`. The threads library does not reveal threads that are about to call
+  // it or to return from it. These have a few instructions left, and get a moment to execute them.
   void wait_for_ending_threads() const noexcept {
     constexpr std::chrono::microseconds moment{500};
     do std::this_thread::sleep_for(moment);
@@ -103,7 +103,7 @@ class thread_registry {
     while (each != threads_.end() && each->second.is_lost) ++each;
     return take(each);
   }
-  // The newest object of a thread, which is forgotten if it has none.
+  // Takes the newest object of a thread, and forgets a thread without objects.
   std::unique_ptr<thread_object> take(thread_map::iterator of) noexcept {
     if (of == threads_.end()) return nullptr;
     std::unique_ptr<thread_object> newest = std::move(of->second.newest);
@@ -114,8 +114,8 @@ class thread_registry {
 
   pthread_key_t key_{};
   std::atomic<bool> is_detached_{false};
-  std::atomic<int> ending_{0};  // threads that destroy their objects at this moment
-  fork_safe<> mutex_;           // for the next
+  std::atomic<int> ending_{0};  // threads that are destroying their objects
+  fork_safe<> mutex_;           // guards threads_
   thread_map threads_;
 };
 

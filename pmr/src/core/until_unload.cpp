@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a shared object. The loader of an ELF system calls functions in this order:
+// End of a shared object. The loader of an ELF system calls functions in this order:
 //   dlclose:             begin_unload, destructors of static objects (exit_watch), end_unload
 //   end of the process:  destructors of static objects (exit_watch), begin_unload, end_unload
-// exit_watch sees which of them it is.
+// exit_watch tells the two cases apart.
 #include <tidemark/core/detail/until_unload.hpp>
 
 #if __has_include(<gnu/libc-version.h>)
@@ -16,14 +16,14 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 
 #if defined(__GLIBC__)
-// Weak: absent in a program that is linked statically, which unloads nothing.
+// Weak: absent in statically linked programs, which unload nothing.
 #pragma weak dladdr1
 #pragma weak dlopen
 #endif
 
 namespace tidemark::detail {
 
-/// Participants, the newest first. Never destroyed but by `end_unload`.
+/// Participants, newest first. Destroyed only by `end_unload`.
 struct unload_list {
   fork_safe<brief_lock> lock;
   unload_participant* newest = nullptr;
@@ -47,8 +47,8 @@ struct unload_list {
     one.newer_ = one.older_ = nullptr;
   }
 
-  // No other thread runs code of this shared object. A participant that detaches may make others, and so may
-  // one that is destroyed.
+  // @pre no other thread runs code of this shared object. Participants that are detached or destroyed may
+  // make new participants.
   void end() noexcept {
     for (unload_participant* one = newest; one != nullptr; one = one->older_) one->stop_threads();
     for (unload_participant* one = newest; one != nullptr; one = one->older_) one->detach();
@@ -67,8 +67,9 @@ constinit bool unload_has_begun = false;
 constinit bool process_has_ended = false;
 constinit bool has_participants = false;
 
-// At the end of the process. A static object of the program may still call dlclose, which then must not unmap
-// code that other threads run: the object becomes one that is never unloaded. The program itself has no name.
+// Runs at the end of the process. A static object of the program may still call dlclose, which must not unmap
+// code that other threads run. The shared object is therefore marked as never unloaded. The program itself
+// has no name.
 void keep_loaded() noexcept {
 #if defined(__GLIBC__)
   Dl_info own{};
@@ -88,8 +89,8 @@ struct exit_watch {
 
 [[gnu::destructor]] void begin_unload() noexcept { unload_has_begun = true; }
 
-// The last function of the object that the loader calls: those with a number come after all others, and the
-// least number is the last.
+// The last function of the object that the loader calls: numbered functions come after all others, and the
+// least number is last.
 [[gnu::destructor(101)]] void end_unload() noexcept {
   if (process_has_ended || !has_participants) return;
   unload_list::instance().end();

@@ -17,14 +17,14 @@
 namespace tidemark {
 namespace {
 
-// In a signal handler, which goes on to what the signal does.
+// Runs in a signal handler, which then continues with the signal's earlier action.
 void print_in_signal_handler(violation const& report) noexcept {
   for (std::string_view part :
        {std::string_view{"tidemark: "}, std::string_view{report.message}, std::string_view{"\n"}})
     if (::write(STDERR_FILENO, part.data(), part.size()) < 0) return;
 }
 
-// With the calls that led there, where a sanitizer can print them.
+// Also prints the call stack if a sanitizer can.
 void print(violation const& report) {
   std::fprintf(stderr, "tidemark: %s\n", report.message);
 #if TIDEMARK_ASAN
@@ -124,7 +124,7 @@ void late_reports::report_all() noexcept {
 
 namespace {
 
-constinit thread_local late_warnings* keeper = nullptr;  // the outermost one of this thread
+constinit thread_local late_warnings* keeper = nullptr;  // outermost object of this thread
 
 }  // namespace
 

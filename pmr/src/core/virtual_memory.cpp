@@ -27,8 +27,8 @@ byte_range virtual_memory::reserve(std::size_t least_bytes, std::size_t wanted_b
   return range.empty() ? range : detail::without_stale_frames(range);
 }
 
-// A system that aligns a range takes up to 2 MiB more for a moment. Where these are refused, a small range goes
-// without, and so does the last one that is tried.
+// A system that aligns a range briefly takes up to 2 MiB more. If that is refused, a small range and the last
+// attempt go without the alignment.
 byte_range virtual_memory::reserve_exactly(std::size_t bytes, bool is_last) noexcept {
   const std::size_t rounded = detail::align_up(bytes, granularity_);
   errno = 0;

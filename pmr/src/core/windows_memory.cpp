@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of Windows.
+// Implements `os_memory` for Windows.
 #if defined(_WIN32)
 
 #define NOMINMAX
@@ -28,8 +28,8 @@ SYSTEM_INFO const& system_info() noexcept {
 
 class windows_memory final : public os_memory {
  public:
-  // The system aligns to 64 KiB and does not return a part of a reservation: what sticks out stays reserved, which costs
-  // address space only, until `release`.
+  // The system aligns to 64 KiB and cannot release a part of a reservation. The excess stays reserved until
+  // `release`, which costs address space only.
   void* reserve(std::size_t bytes, std::size_t align) noexcept override {
     const std::size_t natural = system_info().dwAllocationGranularity;
     const std::size_t slack = align > natural ? align - natural : 0;
@@ -42,7 +42,7 @@ class windows_memory final : public os_memory {
     return ::VirtualAlloc(first, bytes, MEM_COMMIT, PAGE_READWRITE) != nullptr;
   }
   bool decommit(void* first, std::size_t bytes) noexcept override {
-    if (bytes == 0) return true;  // to the system this is all of the reservation
+    if (bytes == 0) return true;  // 0 would mean the whole reservation
     return ::VirtualFree(first, bytes, MEM_DECOMMIT) != 0;
   }
   bool release(void* first, std::size_t) noexcept override {
@@ -50,7 +50,7 @@ class windows_memory final : public os_memory {
     return ::VirtualQuery(first, &found, sizeof found) != 0 &&
            ::VirtualFree(found.AllocationBase, 0, MEM_RELEASE) != 0;
   }
-  // Large pages need a privilege and are committed when they are reserved.
+  // Unsupported, because large pages need a privilege and are committed at reservation.
   bool advise_huge_pages(void*, std::size_t, bool) noexcept override { return false; }
   bool prefault(void* first, std::size_t bytes) noexcept override {
     for (std::size_t offset = 0; offset < bytes; offset += page_size()) {

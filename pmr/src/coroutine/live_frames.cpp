@@ -26,13 +26,13 @@ struct live_frame {
 
 using frame_map = std::pmr::map<std::uintptr_t, live_frame>;
 
-// `records().live.size()`: resources take no lock while it is 0. Relaxed, because the freeing thread knows of
-// a frame in the memory by the order that makes freeing it right.
+// `records().live.size()`: resources take no lock while it is 0. Relaxed, because a thread that frees memory
+// correctly is already ordered after the frames in it.
 std::atomic<std::size_t> live_count{0};
 
-// A frame that begins or ends in this range. One that only lies around it is not of it: a local of a
-// coroutine may be a buffer, with frames or an arena on it. Of frames that reach into the range from
-// before, and lie in each other, only the innermost is seen.
+// Finds a frame that begins or ends in this range. A frame that only surrounds the range does not count: a
+// local of a coroutine may be a buffer with frames or an arena in it. It finds only
+// the innermost of nested frames that reach into the range from below.
 frame_map::iterator find_in(frame_map& live, std::uintptr_t first, std::uintptr_t last) {
   const auto found = live.lower_bound(first);
   if (found != live.begin()) {
@@ -89,7 +89,7 @@ struct frame_records final : frame_table {
     }
     return reported;
   }
-  // With the lock held, as the next one.
+  // @pre the lock is held, here and in `count_live`.
   template <class Find>
   void forget_each(Find find) noexcept {
     for (auto found = find(live); found != live.end(); found = find(live)) live.erase(found);
@@ -100,10 +100,10 @@ struct frame_records final : frame_table {
   fork_safe<> mutex;
   std::pmr::unsynchronized_pool_resource nodes{std::pmr::new_delete_resource()};
   frame_map live{&nodes};
-  std::uint64_t frames = 0;  // recorded so far
+  std::uint64_t frames = 0;  // number recorded so far
 };
 
-// Frames may be destroyed after all static objects.
+// Never destroyed, because frames may be destroyed after all static objects.
 frame_records& records() {
   static auto& made = *new until_unload<frame_records>;
   return made.value;
@@ -113,7 +113,7 @@ frame_records& records() {
 
 void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, std::size_t align,
                         std::source_location where) {
-  std::optional<allocation_site> here;  // for the reports of resources that know their blocks
+  std::optional<allocation_site> here;  // for reports of resources that record their blocks
   if (where.line() != 0) here.emplace("a coroutine's frame", where);
   frame_records& frames = records();  // first, because making it may throw
   void* const frame = memory.allocate(bytes, align);

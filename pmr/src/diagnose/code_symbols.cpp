@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loader of Linux and macOS knows, and on Linux the symbol tables of files. On Windows names of
-// functions are in files of the debugger's, which this does not read.
+// Uses the loader of Linux and macOS, and on Linux also the symbol tables of files. On Windows function names
+// are in debugger files, which this file does not read.
 #include "code_symbols.hpp"
 
 #include <algorithm>
@@ -39,10 +39,10 @@ namespace {
 
 #if __has_include(<link.h>)
 
-// A file in memory. All offsets are compared with its size, because it may be any file by now.
+// A mapped file. All offsets are compared with its size, because the file may have been replaced.
 class mapped_file {
  public:
-  // It stays mapped as long as the process lives: names are read from it.
+  // Stays mapped for the life of the process, because names are read from it.
   explicit mapped_file(char const* path) noexcept {
     const file_descriptor file{::open(path, O_RDONLY | O_CLOEXEC)};
     struct stat status{};
@@ -52,7 +52,7 @@ class mapped_file {
     if (mapped != MAP_FAILED) bytes_ = {static_cast<std::byte const*>(mapped), bytes};
   }
 
-  // What stands at an offset; empty if it reaches beyond the end.
+  // `n` objects at an offset; empty if they reach beyond the end.
   template <class T>
   [[nodiscard]] std::span<T const> at(std::uint64_t offset, std::uint64_t n) const noexcept {
     if (offset > bytes_.size() || offset % alignof(T) != 0) return {};
@@ -64,11 +64,11 @@ class mapped_file {
   std::span<std::byte const> bytes_;
 };
 
-// The functions of a program or library: the table that a linker writes for debuggers, or else the one for
-// the loader. Without -rdynamic most functions of a program are in the first alone. The file may be another
-// by now than the one that is loaded; then names may be wrong, and nothing worse.
+// The functions of a program or library, from the linker's table for debuggers or else the loader's table.
+// Without -rdynamic only the first table has most functions of a program. The file may differ from the loaded
+// one by now; names may then be wrong, with no other effect.
 struct symbol_table {
-  // Of a file in the format ELF; empty if it is something else, or cannot be read.
+  // Reads an ELF file; empty if the file is not ELF or cannot be read.
   explicit symbol_table(char const* path) noexcept {
     const mapped_file file{path};
     const auto header = file.at<ElfW(Ehdr)>(0, 1);
@@ -88,8 +88,8 @@ struct symbol_table {
     }
   }
 
-  // The mangled name of the function that has the address in it, as the file numbers addresses; null: there
-  // is no such symbol. Lives as long as the process.
+  // The mangled name of the function that contains the address, as numbered in the file; null without such a
+  // symbol. The name lives as long as the process.
   [[nodiscard]] char const* function_at(std::uintptr_t address) const noexcept {
     for (ElfW(Sym) const& symbol : symbols) {
       const bool is_function = (symbol.st_info & 0xf) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
@@ -101,10 +101,10 @@ struct symbol_table {
 
   std::span<ElfW(Sym) const> symbols;
   std::span<char const> names;       // ends with a zero
-  bool is_at_fixed_address = false;  // the addresses of the file are those in memory: it cannot lie elsewhere
+  bool is_at_fixed_address = false;  // addresses in the file equal those in memory
 };
 
-#else  // the loader's own table has to do
+#else  // uses only the loader's own table
 
 struct symbol_table {
   explicit symbol_table(char const*) noexcept {}
@@ -122,7 +122,7 @@ struct module {
   symbol_table symbols;
 };
 
-// Scopes may be open while the program ends.
+// Never destroyed, because scopes may be open while the program ends.
 struct module_list {
   fork_safe<> mutex;
   std::forward_list<module> modules;
@@ -139,7 +139,7 @@ struct module_list {
   }
 };
 
-// Of the program the loader knows what it was called as, which is no path once the folder was changed.
+// For the program, the loader knows only its invocation name, which is no path after a change of directory.
 std::string path_of(Dl_info const& found) {
 #if __has_include(<link.h>)
   Dl_info program{};
@@ -155,7 +155,8 @@ std::string path_of(Dl_info const& found) {
 
 }  // namespace
 
-// With dladdr and not dl_iterate_phdr, whose lock a child finds taken if another thread forked it inside.
+// Uses dladdr instead of dl_iterate_phdr, whose lock a child finds taken after a fork by another thread
+// inside it.
 code_place find_code(std::uintptr_t address) noexcept {
   Dl_info found{};
   if (::dladdr(reinterpret_cast<void const*>(address), &found) == 0 || found.dli_fname == nullptr)
@@ -166,7 +167,7 @@ code_place find_code(std::uintptr_t address) noexcept {
     const std::uintptr_t offset = in.symbols.is_at_fixed_address ? address : address - begin;
     char const* const function = in.symbols.function_at(offset);
     return {in.path.c_str(), offset, function != nullptr ? function : found.dli_sname};
-  } catch (std::exception const&) {  // there is no memory for a record of the module
+  } catch (std::exception const&) {  // no memory for a record of the module
     return {.offset = address};
   }
 }
@@ -201,12 +202,12 @@ bool is_system_library(char const* path) noexcept {
   return begins_with_one_of(file, names);
 }
 
-// Of names as the Itanium ABI mangles them, without _ZN.
+// Name prefixes as mangled by the Itanium ABI, without _ZN.
 constexpr string_view standard_names[] = {"St", "Sa",         "Sb",           "Ss", "Si", "So",
                                           "Sd", "9__gnu_cxx", "10__cxxabiv1", "nw", "na"};
 constexpr string_view standard_resources[] = {"25monotonic_buffer_resource", "28unsynchronized_pool_resource",
                                               "26synchronized_pool_resource", "15__pool_resource"};
-// They run what their caller passes: constructors and bodies.
+// Functions that run their caller's code: constructors and bodies.
 constexpr string_view running_callers_code[] = {
     "10arena_pushI", "10with_epochI",   "14with_workspaceI",     "8rehearseI",
     "7captureI",     "12capture_withI", "20fail_each_allocation"};
@@ -219,7 +220,7 @@ code_owner owner_by_name(string_view name) noexcept {
   };
   if (name == "main") return code_owner::main;
   if (!skip("_Z")) return code_owner::program;
-  while (skip("Z")) continue;  // what is local to a function has the function's name in front
+  while (skip("Z")) continue;  // the name of a local entity begins with its function's name
   if (skip("N"))
     while (skip("K") || skip("V") || skip("R") || skip("O")) continue;
   if (skip("8tidemark"))

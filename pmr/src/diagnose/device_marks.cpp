@@ -21,7 +21,7 @@ std::vector<device_marks::heap>::const_iterator device_marks::first_heap_above(
   return std::ranges::upper_bound(heaps_, address, {}, &heap::last);
 }
 
-// Bytes of a block that lie in it.
+// Bytes of a block that lie in this heap.
 std::size_t device_marks::heap::part_of(std::uintptr_t block, std::size_t bytes) const noexcept {
   const std::uintptr_t from = std::max(first, block), to = std::min(last, block + bytes);
   return from < to ? to - from : 0;
@@ -85,7 +85,7 @@ void device_marks::resize(block_record& known, std::size_t bytes) noexcept {
   }
 }
 
-// A heap of which nothing is left is reset, in one call however many its regions are.
+// Resets a heap that becomes empty, which takes one call for any number of regions.
 void device_marks::close(std::uintptr_t from) noexcept {
   const auto gone = std::ranges::lower_bound(blocks_, from, {}, &block_record::first);
   std::uintptr_t kept_end = 0;

@@ -29,7 +29,8 @@
 #include "call_stack.hpp"
 #include "code_symbols.hpp"
 
-// Not by <cxxabi.h>: among other libraries' headers a program may have the one of another C++ library.
+// Declared here instead of by <cxxabi.h>, because a program's include path may lead to another C++ library's
+// header.
 // NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming): the ABI's name
 extern "C" char* __cxa_demangle(char const* name, char* buffer, std::size_t* bytes, int* status);
 
@@ -40,10 +41,10 @@ constinit thread_local missed_blocks* innermost_scope = nullptr;
 
 namespace {
 
-constinit thread_local std::size_t allowances = 0;          // that live on this thread
-constinit thread_local bool operator_new_was_seen = false;  // while there was one
+constinit thread_local std::size_t allowances = 0;          // live allowances on this thread
+constinit thread_local bool operator_new_was_seen = false;  // set during an allowance
 
-// The vtable of std::pmr::memory_resource, in the Itanium ABI: two destructors, then do_allocate.
+// Reads the vtable of std::pmr::memory_resource, in the Itanium ABI: two destructors, then do_allocate.
 std::uintptr_t allocate_function_of(std::pmr::memory_resource const* resource) noexcept {
   std::uintptr_t const* vtable = nullptr;
   std::memcpy(static_cast<void*>(&vtable), static_cast<void const*>(resource), sizeof vtable);
@@ -74,18 +75,18 @@ std::string code_text(code_place const& place) {
 
 }  // namespace
 
-/// What a scope has counted, and the link to the thread's next outer scope.
+/// Counts of a scope, and the link to the thread's next outer scope.
 ///
 /// Invariants: `blocks_` is the sum of `blocks` over `places_[0, place_count_)` and `further_`; `bytes_`
 /// likewise; `reported_blocks_ <= blocks_`.
-/// One thread at a time.
+/// Not thread-safe: one thread at a time.
 class missed_blocks {
  public:
   missed_blocks(std::pmr::memory_resource const* expected, char const* name) noexcept
       : expected_{expected}, expected_allocate_{allocate_function_of(expected)}, name_{name} {}
 
-  /// Counts a block, unless it is the business of the expected or another resource.
-  /// @param from the resource that served it; null: `operator new`
+  /// Counts a block, unless a resource allocated it for itself.
+  /// @param from resource that served the block; null: `operator new`
   void on_allocate(std::size_t bytes, std::pmr::memory_resource const* from,
                    call_stack const& stack) noexcept {
     if (from == expected_ || is_of_a_resource(stack)) return;
@@ -104,7 +105,7 @@ class missed_blocks {
   [[nodiscard]] std::uint64_t blocks() const noexcept { return blocks_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] char const* name() const noexcept { return name_; }
-  /// Blocks that were missed since the caller last looked.
+  /// Blocks missed since the caller last looked.
   [[nodiscard]] std::uint64_t unseen_blocks() const noexcept { return blocks_ - seen_blocks_; }
   void mark_seen() noexcept { seen_blocks_ = blocks_; }
 
@@ -145,7 +146,7 @@ class missed_blocks {
       text += "  the default resource is no longer watched: the program has set another in this scope\n";
     return text;
   }
-  /// Reports all as a violation.
+  /// Reports all counts as one violation.
   void report_violation() const noexcept {
     place const& most = *std::ranges::max_element(std::span{places_}.first(place_count_), {},
                                                   [](place const& of) { return of.missed.bytes; });
@@ -153,7 +154,7 @@ class missed_blocks {
     try {
       where = most.calls[0] != 0 ? code_text(find_code(most.calls[0])) : "a place that is not known";
     } catch (std::bad_alloc const&) {
-      where.clear();  // there is no memory to say where
+      where.clear();  // no memory for the place
     }
     detail::report_violation(violation_kind::missed_resource, name_,
                              "expect_resource '%s': %llu block%s of %llu bytes came from elsewhere, %llu of "
@@ -166,21 +167,21 @@ class missed_blocks {
 
   missed_blocks* outer = nullptr;  ///< the thread's next outer scope
   bool operator_new_is_watched = false;
-  int exceptions_at_begin = 0;  ///< that were in flight
+  int exceptions_at_begin = 0;  ///< exceptions in flight at the beginning
 
  private:
   struct counts {
     std::uint64_t blocks = 0, bytes = 0;
   };
-  // Blocks that a report has in one entry.
+  // Blocks that share one entry of a report.
   struct place {
-    bool is_of_new = false;  // else of the default resource
+    bool is_of_new = false;  // otherwise from the default resource
     char const* label = "";
-    std::source_location site{};  // NOLINT(readability-redundant-member-init): line() == 0: not known
-    std::array<std::uintptr_t, expect_resource::max_frames> calls{};  // 0 behind the last
+    std::source_location site{};  // NOLINT(readability-redundant-member-init): line() == 0 if unknown
+    std::array<std::uintptr_t, expect_resource::max_frames> calls{};  // 0 after the last call
     counts missed;
   };
-  // What is known of addresses of code: the name of each is looked up once.
+  // Owners of code addresses, cached so that each name is looked up once.
   struct known_code {
     std::uintptr_t address = 0;
     code_owner owner{};
@@ -222,23 +223,23 @@ class missed_blocks {
   }
 
   std::pmr::memory_resource const* expected_;
-  std::uintptr_t expected_allocate_;  // where its do_allocate begins
+  std::uintptr_t expected_allocate_;  // first address of its do_allocate
   char const* name_;
   std::uint64_t blocks_ = 0, bytes_ = 0;
   std::uint64_t seen_blocks_ = 0;
   std::size_t place_count_ = 0;
-  counts further_;  // at places for which there was no room
+  counts further_;  // at places beyond max_places
   std::array<place, expect_resource::max_places> places_;
   std::array<known_code, 1024> known_;
 };
 
 namespace {
 
-// Counts in the calling thread's scopes, unless an allowance lives. From null: `operator new`.
+// Counts a block in the calling thread's scopes, unless an allowance lives. Null `from` means `operator new`.
 void count_missed(std::size_t bytes, std::pmr::memory_resource const* from,
                   void const* return_address) noexcept {
   if (allowances != 0) return;
-  const expect_resource::allowance recording;  // may allocate records of modules
+  const expect_resource::allowance recording;  // the count may allocate records of modules
   const call_stack stack{return_address};
   for (missed_blocks* scope = innermost_scope; scope != nullptr; scope = scope->outer)
     scope->on_allocate(bytes, from, stack);
@@ -247,7 +248,7 @@ void count_missed(std::size_t bytes, std::pmr::memory_resource const* from,
 bool is_operator_new_watched() noexcept {
   const expect_resource::allowance here;
   operator_new_was_seen = false;
-  // Through a pointer, because a compiler may leave out a call whose result is not used.
+  // Calls through a pointer, because a compiler may omit a call whose result is unused.
   void* (*volatile const allocate)(std::size_t, std::nothrow_t const&) = &::operator new;
   ::operator delete(allocate(1, std::nothrow));
   return operator_new_was_seen;
@@ -266,8 +267,8 @@ using detail::innermost_scope;
 
 namespace {
 
-// Stands in the place of the default resource while a scope is open: passes every request on to what was the
-// default resource, and counts in the scopes of the calling thread. Thread-safety: as the upstream.
+// Replaces the default resource while a scope is open. Forwards every request to the previous default
+// resource, and counts it in the calling thread's scopes. Thread-safety: as the upstream.
 struct watching_resource final : std::pmr::memory_resource {
   explicit watching_resource(std::pmr::memory_resource* watched) noexcept : upstream{watched} {}
 
@@ -286,7 +287,7 @@ struct watching_resource final : std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     upstream->deallocate(block, bytes, align);
   }
-  // Also the upstream, whose blocks it may deallocate and the other way round.
+  // Equal to the upstream too, because each may deallocate the other's blocks.
   [[nodiscard]] bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
     return this == &other || *upstream == other;
   }
@@ -296,8 +297,8 @@ struct watching_resource final : std::pmr::memory_resource {
 
 struct watch_list {
   detail::fork_safe<> mutex;
-  // One for each resource that was ever the default. None is destroyed: containers keep its address beyond
-  // the scope, so it may have no state that ends with a scope.
+  // One watcher for each resource that was ever the default. Watchers are never destroyed and have no state
+  // of a scope, because containers keep their address beyond the scope.
   std::forward_list<watching_resource> watchers;
   std::size_t open_scopes = 0;
 
@@ -316,8 +317,8 @@ struct watch_list {
     return &watchers.emplace_front(upstream);
   }
 
-  // One more scope is open. Another thread may set a default resource at any moment: what it sets is watched
-  // then. Throws std::bad_alloc, with nothing changed.
+  // Counts one more open scope. Another thread may set a default resource at any moment; that resource is
+  // then watched. Throws std::bad_alloc, with nothing changed.
   void watch() {
     const std::scoped_lock lock{mutex};
     std::pmr::memory_resource* current = std::pmr::get_default_resource();
@@ -328,14 +329,14 @@ struct watch_list {
     }
     ++open_scopes;
   }
-  // One scope less. After the last the default resource is what it was, unless the program has set another.
+  // Counts one scope less. The last scope restores the default resource, unless the program has set another.
   void unwatch() noexcept {
     const std::scoped_lock lock{mutex};
     if (--open_scopes != 0) return;
     watching_resource* const current = find(std::pmr::get_default_resource());
     if (current == nullptr) return;
     std::pmr::memory_resource* const before = std::pmr::set_default_resource(current->upstream);
-    if (before != current) std::pmr::set_default_resource(before);  // another thread has set it just now
+    if (before != current) std::pmr::set_default_resource(before);  // another thread has just set it
   }
   [[nodiscard]] bool is_watching() noexcept {
     const std::scoped_lock lock{mutex};
@@ -357,14 +358,14 @@ expect_resource::expect_resource(std::pmr::memory_resource const* expected, char
   missed_->operator_new_is_watched = detail::is_operator_new_watched();
 }
 
-// Usually the innermost; those on the heap may end in another order.
+// Usually the innermost scope; scopes on the heap may end in another order.
 expect_resource::~expect_resource() {
   const allowance own_records;
   watch_list::instance().unwatch();
   detail::missed_blocks** link = &innermost_scope;
   while (*link != nullptr && *link != missed_.get()) link = &(*link)->outer;
   if (*link == nullptr) {
-    // Its thread may be writing to the records.
+    // Keeps the records, because the scope's thread may be writing to them.
     detail::missed_blocks const* const left = missed_.release();
     detail::report_violation(violation_kind::wrong_thread, left->name(),
                              "expect_resource '%s': the scope is ended by another thread than began it",

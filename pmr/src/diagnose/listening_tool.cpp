@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that includes NVTX, whose functions are static inlines that no module may see.
+// The only file that includes NVTX, whose static inline functions must not be visible to modules.
 #include <tidemark/diagnose/detail/listening_tool.hpp>
 
 #if TIDEMARK_NVTX
 
-// The analyzer of clang-tidy finds fault with how NVTX loads a tool, which is not ours.
+// clang-tidy's analyzer reports errors in NVTX's loader, which is not our code.
 #if defined(__clang_analyzer__)
 #define NVTX_DISABLE  // NOLINT(readability-identifier-naming): NVTX has chosen it
 #endif
@@ -21,10 +21,10 @@
 namespace tidemark::detail {
 namespace {
 
-// Memory of a device has been seen: there is CUDA.
+// True once device memory exists, and with it CUDA.
 constinit std::atomic<bool> device_memory_was_seen{false};
 
-// compute-sanitizer forbids calls of NVTX before CUDA is initialised, and crashes at one.
+// compute-sanitizer crashes at a call of NVTX before CUDA is initialised.
 bool is_compute_sanitizer() noexcept {
   static const bool is = [] {
     char const* const tool = std::getenv("NVTX_INJECTION64_PATH");  // NOLINT(concurrency-mt-unsafe): once
@@ -49,7 +49,7 @@ struct tool_domain {
   ~tool_domain() { nvtxDomainDestroy(handle); }
 };
 
-// Ranges may end in destructors of static objects.
+// Never destroyed, because ranges may end in destructors of static objects.
 nvtxDomainHandle_t domain() noexcept {
   static auto& made = *new until_unload<tool_domain>;
   return made.value.handle;
@@ -57,7 +57,7 @@ nvtxDomainHandle_t domain() noexcept {
 
 void const* pointer(std::uintptr_t address) noexcept { return reinterpret_cast<void const*>(address); }
 
-// One of the structs with which functions of the extension for memory are called.
+// Makes an argument of the functions of NVTX's memory extension.
 template <class Struct>
 Struct make_struct() noexcept {
   Struct made{};
@@ -77,7 +77,7 @@ nvtxMemHeapHandle_t handle(listening_tool::heap_id heap) noexcept {
   return reinterpret_cast<nvtxMemHeapHandle_t>(heap);
 }
 
-// compute-sanitizer takes the names in its reports of leaks from this call, and refuses it for a heap.
+// compute-sanitizer takes the names in its leak reports from this call, and refuses the call for a heap.
 void name_region(std::uintptr_t first, char const* name) noexcept {
   nvtxMemRegionNameDesc_t named{};
   named.regionRefType = NVTX_MEM_REGION_REF_TYPE_POINTER;
@@ -104,7 +104,7 @@ class nvtx_tool final : public listening_tool {
     heap.typeSpecificDesc = &range;
     heap.messageType = NVTX_MESSAGE_TYPE_ASCII;
     heap.message.ascii = name;
-    // Without a tool the result is null, or what NVTX_MEM_HEAP_HANDLE_NO_TOOL stands for, which does not
+    // Without a tool the result is null or the value of NVTX_MEM_HEAP_HANDLE_NO_TOOL. The macro does not
     // compile in toolkit 13.0.
     const auto id = reinterpret_cast<heap_id>(nvtxMemHeapRegister(domain(), &heap));
     return id != ~heap_id{0} ? id : 0;
@@ -171,7 +171,7 @@ constinit std::atomic<bool> ranges_are_heard{true};
 listening_tool& current_tool() noexcept { return *tool.load(std::memory_order_acquire); }
 
 listening_tool* set_current_tool(listening_tool* replacement) noexcept {
-  ranges_are_heard.store(true, std::memory_order_relaxed);  // the next range finds out again
+  ranges_are_heard.store(true, std::memory_order_relaxed);  // the next range checks for a tool again
   return tool.exchange(replacement != nullptr ? replacement : &nvtx, std::memory_order_acq_rel);
 }
 

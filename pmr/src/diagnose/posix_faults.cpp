@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults on Linux and macOS. The handler is async-signal-safe: it makes system calls, and takes no lock.
+// Fault handler for Linux and macOS. It is async-signal-safe: it makes system calls and takes no lock.
 #if !defined(_WIN32)
 
 #include <signal.h>
@@ -22,8 +22,8 @@
 
 #include "trap_log.hpp"
 
-// A note in the ELF file, by which another shared object that contains the library finds the signals of this
-// one: as the distance from the note's last word. The type is another one where `handled_signal` changes.
+// An ELF note, by which another shared object with the library finds this object's signals. It stores their
+// distance from the note's last word. Change its type whenever `handled_signal` changes.
 #if defined(__ELF__) && defined(__LP64__)
 #define TIDEMARK_SIGNALS_NOTE 1
 asm(".pushsection .note.tidemark,\"a\",%note\n"
@@ -44,11 +44,11 @@ struct handled_signal {
   std::atomic<handler_state> state{handler_state::absent};
   struct sigaction before{};  // the program's action, unless absent
 };
-// macOS raises SIGBUS where a page is there and inaccessible.
+// macOS raises SIGBUS if a page exists but is inaccessible.
 #if defined(__APPLE__)
 constinit handled_signal handled[] = {{SIGSEGV}, {SIGBUS}};
 #else
-// Under a name for the note; only this shared object sees it.
+// Named for the note; hidden outside this shared object.
 [[gnu::visibility("hidden")]] extern handled_signal handled[1] __asm__("tidemark_handled_signals");
 [[gnu::used]] constinit handled_signal handled[1] = {{SIGSEGV}};
 #endif
@@ -80,9 +80,8 @@ struct sigaction current_action(int number) noexcept {
   return now;
 }
 
-// The handler runs on the stack on which the earlier one would run: an alternate stack may be as small as
-// that one needs. SA_RESTART is the earlier one's as well, because the kernel looks at the first handler's
-// flag.
+// Runs the handler on the stack of the earlier handler, because an alternate stack may be only large enough
+// for that. Copies SA_RESTART from the earlier handler, because the kernel uses the first handler's flag.
 void install(handled_signal& signal) noexcept {
   struct sigaction const now = current_action(signal.number);
   if (!is_ours(now)) signal.before = now;
@@ -94,7 +93,7 @@ void install(handled_signal& signal) noexcept {
   ::sigaction(signal.number, &ours, nullptr);
 }
 
-// The signal is blocked in the handler, so that it comes when that returns.
+// Sends the signal, which arrives when the handler returns, because the handler blocks it.
 void send_again(int number, [[maybe_unused]] siginfo_t* info) noexcept {
 #if defined(__linux__)
   ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::syscall(SYS_gettid), number, info);
@@ -103,24 +102,23 @@ void send_again(int number, [[maybe_unused]] siginfo_t* info) noexcept {
 #endif
 }
 
-// Puts the earlier action back. The kernel then delivers the signal to it, with its own flags, mask and
-// stack: a fault happens again when this handler returns, and a signal that was sent is sent again.
+// Restores the earlier action. The kernel then delivers the signal to that action, with its own flags, mask
+// and stack. A fault happens again when this handler returns; a signal that was sent is sent again.
 void pass_on(handled_signal& signal, siginfo_t* info, void* context) noexcept {
   struct sigaction const before = signal.before;
   const bool was_sent = info->si_code <= 0;
   if (was_sent && before.sa_handler == SIG_IGN) return;
   const bool is_current = is_ours(current_action(signal.number));
-  // A later handler of the program called this one, as it would call any earlier one, and stays installed.
+  // A later handler of the program has called this one as its earlier handler, and stays installed.
   if (!is_current && is_function(before) && signal.state.load() == handler_state::installed) {
     if ((before.sa_flags & SA_SIGINFO) != 0) before.sa_sigaction(signal.number, info, context);
     else before.sa_handler(signal.number);
     return;
   }
-  // Otherwise another thread has just put it back.
+  // Otherwise another thread has just restored the earlier action.
   if (is_current || !is_function(before)) {
     ::sigaction(signal.number, &before, nullptr);
-    auto installed =
-        handler_state::installed;  // not over `changing`, of a thread that installs it or unloads
+    auto installed = handler_state::installed;  // not `changing`: another thread installs or unloads
     signal.state.compare_exchange_strong(installed, handler_state::absent, std::memory_order_release);
   }
   if (was_sent) send_again(signal.number, info);
@@ -147,8 +145,8 @@ struct signals_note {
 };
 constexpr signals_note own_note{{9, 8, 1}, "tidemark", {}};
 
-// In each loaded object that contains the library and whose earlier action is this one's handler, the action
-// before that takes its place.
+// In each loaded object that contains the library and whose earlier action is this one's handler, replaces
+// that action by this object's earlier action.
 int skip_in(dl_phdr_info* object, std::size_t, void* leaving) noexcept {
   auto const& own = *static_cast<handled_signal const*>(leaving);
   for (auto const* each = object->dlpi_phdr; each != object->dlpi_phdr + object->dlpi_phnum; ++each) {
@@ -173,10 +171,11 @@ int skip_in(dl_phdr_info* object, std::size_t, void* leaving) noexcept {
 #endif
 
 struct fault_handler {
-  // Puts the earlier action back where the handler is in force, or where another copy of the library would.
+  // Restores the earlier action if the handler is installed. Otherwise removes the handler from other copies
+  // of the library, which might restore it.
   void detach() noexcept {
     for (handled_signal& signal : handled) {
-      signal.state.store(handler_state::changing);  // no thread installs it any more
+      signal.state.store(handler_state::changing);  // no thread can install it any more
       if (is_ours(current_action(signal.number))) ::sigaction(signal.number, &signal.before, nullptr);
 #if defined(TIDEMARK_SIGNALS_NOTE)
       else ::dl_iterate_phdr(skip_in, &signal);

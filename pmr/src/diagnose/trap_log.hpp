@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `trap_log`: where trapped scopes were rewound, as the handler of a fault may read at any time.
+/// `trap_log`: places of rewinds over trapped scopes, readable by the fault handler at any time.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 
 namespace tidemark::detail {
 
-/// The functions that called, the innermost first; then 0.
+/// The calling functions, innermost first, then 0.
 using rewind_place = std::array<std::uintptr_t, 12>;
 
-/// The last rewinds of one arena over trapped scopes. One thread writes; any may read meanwhile, also in a
-/// signal handler: an entry that is being written counts as missing. Who sees a field of an entry written
-/// sees that its version is another, because each is released and acquired.
+/// The last rewinds of one arena over trapped scopes. One thread writes; any thread may read meanwhile, also
+/// in a signal handler. An entry that is being written counts as missing. A reader that sees a new field also
+/// sees the new version, because each field is released and acquired.
 template <class Sync, std::size_t Entries, class Place>
 class rewind_records {
  public:
@@ -36,8 +36,8 @@ class rewind_records {
     count_.store(number + 1, std::memory_order_release);
   }
 
-  /// Who rewound last over an address. @return false, with `by` unspecified, if that is not on record any
-  /// more
+  /// Finds the last rewind over an address. @return false, with `by` unspecified, if the rewind is no longer
+  /// recorded
   [[nodiscard]] bool find(std::uintptr_t address, Place& by) const noexcept {
     const std::uint64_t count = count_.load(std::memory_order_acquire);
     for (std::uint64_t age = 1; age <= std::min<std::uint64_t>(count, Entries); ++age) {
@@ -52,7 +52,7 @@ class rewind_records {
     return false;
   }
 
-  /// Forgets all.
+  /// Forgets all rewinds.
   void clear() noexcept { count_.store(0, std::memory_order_relaxed); }
 
  private:
@@ -60,7 +60,7 @@ class rewind_records {
   using atomic = typename Sync::template atomic<T>;
 
   struct entry {
-    atomic<std::uint32_t> version{0};  // odd while it is written
+    atomic<std::uint32_t> version{0};  // odd during a write
     atomic<std::uintptr_t> begin{0};
     atomic<std::uintptr_t> end{0};
     std::array<atomic<std::uintptr_t>, std::tuple_size_v<Place>> place{};
@@ -70,25 +70,25 @@ class rewind_records {
   std::array<entry, Entries> entries_{};
 };
 
-/// What the handler of a fault knows of one arena.
+/// Data about one arena for the fault handler.
 struct trap_log {
   using name_text = std::array<char, 64>;
 
-  std::atomic<bool> is_taken{false};     // by an arena
-  std::atomic<std::uintptr_t> begin{0};  // of the addresses of its trapped scopes
-  std::atomic<std::size_t> size{0};      // 0: there are none
-  std::array<std::atomic<char>, std::tuple_size_v<name_text>> name{};  // copied: the arena's may be gone
+  std::atomic<bool> is_taken{false};     // an arena uses the log
+  std::atomic<std::uintptr_t> begin{0};  // first address of the trapped scopes
+  std::atomic<std::size_t> size{0};      // bytes of these addresses; 0: no region
+  std::array<std::atomic<char>, std::tuple_size_v<name_text>> name{};  // a copy: the arena's name may be gone
   rewind_records<std_atomics, 256, rewind_place> rewinds;
-  trap_log* next = nullptr;  // made before; never changes
+  trap_log* next = nullptr;  // an older log; constant
 
-  // Each field is released and acquired: who sees the beginning of another region sees its size or 0.
+  // Each field is released and acquired: a reader that sees another region's beginning sees its size or 0.
   [[nodiscard]] bool contains(std::uintptr_t address) const noexcept {
     const std::size_t bytes = size.load(std::memory_order_acquire);
     return address - begin.load(std::memory_order_acquire) < bytes &&
            size.load(std::memory_order_relaxed) == bytes;
   }
 
-  // The beginning stays as it is where there is no region, so that it is never 0 beside a size.
+  // Keeps `begin` if the region is empty, so that `begin` is never 0 with a nonzero size.
   void set_region(byte_range region) noexcept {
     size.store(0, std::memory_order_release);
     if (region.empty()) return;
@@ -110,12 +110,12 @@ struct trap_log {
   }
 };
 
-/// A log for an arena. @throws std::bad_alloc.
+/// Takes a log for an arena. @throws std::bad_alloc.
 [[nodiscard]] trap_log& take_trap_log(char const* name);
-/// Another arena may take it.
+/// Returns the log, which another arena may then take.
 void give_trap_log_back(trap_log& log) noexcept;
-/// Handles the signals of faults from now on, until one is passed on to the program's earlier action. Does
-/// nothing while they are handled. @throws std::bad_alloc, only at the first call.
+/// Installs the handler for fault signals, until a fault is passed on to the program's earlier action. Does
+/// nothing while it is installed. @throws std::bad_alloc, only at the first call.
 void handle_faults();
 
 }  // namespace tidemark::detail

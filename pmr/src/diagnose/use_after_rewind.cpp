@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said at a fault. All of it is async-signal-safe: it takes no lock, allocates nothing, and calls
-// _dl_find_object, of which glibc says it. The system's handler is in posix_faults.cpp or windows_faults.cpp.
+// The report of a fault. It is async-signal-safe: it takes no lock, allocates nothing, and calls only
+// _dl_find_object, which glibc documents as safe. posix_faults.cpp and windows_faults.cpp have the handlers.
 #include <tidemark/diagnose/use_after_rewind.hpp>
 
 #if __has_include(<link.h>)
@@ -21,8 +21,8 @@ namespace tidemark {
 namespace detail {
 namespace {
 
-// Logs are freed only when the library is unloaded, so that a handler may walk the list at any time, but
-// taken again: there are as many as there were arenas that trapped at once.
+// Logs are freed only when the library is unloaded, so that a handler may walk the list at any time. They are
+// reused: their number is the largest number of trapping arenas at once.
 constinit std::atomic<trap_log*> newest_log{nullptr};
 
 struct all_logs {
@@ -31,7 +31,7 @@ struct all_logs {
   }
 };
 
-/// A text of bounded length: what is too much is left out.
+/// A text of bounded length; drops the excess.
 class signal_text {
  public:
   signal_text& operator<<(std::string_view part) noexcept {
@@ -49,7 +49,7 @@ class signal_text {
     } while (number != 0);
     return *this << "0x" << std::string_view{digits + first, sizeof digits - first};
   }
-  /// An address of code, as addr2line takes it where that is known.
+  /// A code address, in addr2line's form if known.
   signal_text& code(std::uintptr_t address) noexcept {
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
     dl_find_object found{};
@@ -100,14 +100,15 @@ void give_trap_log_back(trap_log& log) noexcept {
 
 namespace {
 
-// A function of its own: a fault that is not reported needs little stack, which may be a host's small one.
+// A separate function: a fault without a report needs little stack, because a host's signal stack may be
+// small.
 [[gnu::noinline]] bool report(detail::trap_log const& log, std::uintptr_t used,
                               void const* instruction) noexcept {
   const detail::trap_log::name_text copied_name = log.copy_name();
   char const* const name = copied_name.data();
   detail::rewind_place by{};
   const bool is_known = log.rewinds.find(used, by);
-  if (!log.contains(used)) return false;  // its arena has ended meanwhile, and the log may be another's
+  if (!log.contains(used)) return false;  // its arena has ended, and another arena may use the log
   detail::signal_text text;
   text << "arena '" << std::string_view{name} << "': use of " << used;
   text << (is_known ? " after it was rewound over"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults on Windows. The handler takes no lock and allocates nothing, as on other systems.
+// Fault handler for Windows. It takes no lock and allocates nothing, as on other systems.
 #if defined(_WIN32)
 
 #define NOMINMAX
@@ -13,7 +13,7 @@
 namespace tidemark::detail {
 namespace {
 
-// The program's own handlers come next, and then the system ends the process.
+// Continues with the program's own handlers; then the system ends the process.
 LONG CALLBACK on_fault(EXCEPTION_POINTERS* fault) noexcept {
   EXCEPTION_RECORD const& record = *fault->ExceptionRecord;
   if (record.ExceptionCode == EXCEPTION_ACCESS_VIOLATION && record.NumberParameters >= 2)

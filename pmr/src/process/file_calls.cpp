@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Newer than the headers of some distributions: since Linux 4.17, 5.1 and 6.3.
+// Missing in the headers of some distributions: since Linux 4.17, 5.1 and 6.3.
 #if !defined(MAP_FIXED_NOREPLACE)
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -62,7 +62,7 @@ void throw_addresses_taken(std::string const& who, byte_range range) {
 #if defined(__linux__)
 namespace {
 
-// Whether a call is to be made; if not, errno says why.
+// True if the call should be made; otherwise errno has the injected error.
 bool may_call(char const* call) noexcept {
   const file_call_hook hook = before_each_call.load(std::memory_order_relaxed);
   const int error = hook != nullptr ? hook(call) : 0;
@@ -130,7 +130,7 @@ byte_range map_file(int file, std::size_t bytes, std::uintptr_t address, page_ac
   if (mapping == MAP_FAILED) return {};
   const byte_range range{reinterpret_cast<std::uintptr_t>(mapping), bytes};
   if (address == 0 || range.begin == address) return range;
-  unmap(range);  // a kernel before 4.17 took the address for a hint
+  unmap(range);  // a kernel before 4.17 treated the address as a hint
   errno = EEXIST;
   return {};
 }
@@ -146,7 +146,7 @@ bool allocate_file(int file, std::size_t offset, std::size_t bytes) noexcept {
   int result = 0;
   do {
     result = ::fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);  // a signal: the kernel has undone what was done so far
+  } while (result != 0 && errno == EINTR);  // after a signal the kernel has undone its work
   return result == 0;
 }
 
@@ -171,7 +171,7 @@ bool replace_link(char const* path, char const* target) noexcept try {
     errno = EEXIST;
     return false;
   }
-  // Two steps, because a link cannot be changed; by a name that nothing else has.
+  // Creates a link with a fresh name and renames it, because a link cannot be changed.
   std::uint64_t random = 0;
   if (!system_memory().entropy(&random, sizeof random)) return false;
   const std::string fresh = std::string{path} + "." + std::to_string(random);

@@ -70,13 +70,13 @@ std::uint64_t process_arena::publish(void const* root, std::size_t bytes, std::u
     throw std::invalid_argument(std::string{"process arena '"} + name() +
                                 "': publish of an object that does not lie in it");
   }
-  // Above all that is published, so that `deallocate`, which reclaims the newest block, reclaims none of it.
+  // Lies above all published objects. `deallocate` reclaims only the newest block, and thus none of them.
   auto* const made = arena_.push<detail::publication>();
   *made = {.generation = generation_ + 1,
            .root = detail::address_of(root),
            .root_type = type,
            .end = detail::address_of(made) + sizeof(detail::publication)};
-  // Whoever reads the offset reads all that was written before, here and by the program.
+  // A reader of the offset sees all earlier writes, of this function and of the program.
   header_->newest.store(offset_of(made), std::memory_order_release);
   return ++generation_;
 }
@@ -92,7 +92,7 @@ bool process_arena::try_reset() noexcept {
   shared_memory const& space = arena_.space();
   if (!space.try_exclude_views()) return false;
   header_->newest.store(0, std::memory_order_release);
-  arena_.rewind(begin_);  // a mark that stays valid
+  arena_.rewind(begin_);  // this mark stays valid
   space.admit_views();
   return true;
 }
@@ -102,7 +102,7 @@ bool process_arena::try_reset_for(std::chrono::nanoseconds patience) noexcept {
   const auto now = clock::now();
   const auto until = now + std::min<std::chrono::nanoseconds>(patience, clock::time_point::max() - now);
   while (!try_reset()) {
-    // The kernel waits for a lock without a limit only.
+    // Polls, because the kernel offers no lock with a time limit.
     if (clock::now() >= until) return false;
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(patience, std::chrono::milliseconds{1}));
   }

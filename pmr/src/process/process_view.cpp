@@ -20,7 +20,7 @@ using enum shared_memory_refusal;
   throw shared_memory_error{reason, name + ": " + why};
 }
 
-// The header's first part, by a read and not a mapping, because only it says where to map.
+// Reads the header's first part instead of mapping it, because only the header says where to map.
 process_format checked_format(int file, std::string const& name, process_view_options options) {
   process_format format{};
   const std::int64_t read = detail::read_file(file, &format, sizeof format);

@@ -22,9 +22,10 @@ namespace {
 using detail::lock_byte;
 using detail::page_access;
 
-// Addresses that processes of a 48-bit system have free: above the program and its heap, which lie below
-// 0x5656'0000'0000 unless the system moves them further; below libraries and stacks, which grow down from the
-// top; and the program's for AddressSanitizer, ThreadSanitizer (since LLVM 18) and MemorySanitizer.
+// Addresses that processes of a 48-bit system have free. They lie above the program and its heap, which are
+// below 0x5656'0000'0000 unless the system moves them further. They lie below libraries and stacks, which
+// grow down from the top. AddressSanitizer, ThreadSanitizer (since LLVM 18) and MemorySanitizer leave them to
+// the program.
 constexpr byte_range usually_free{0x5700'0000'0000u, 0x0300'0000'0000u};
 constexpr std::size_t place_alignment = 2 * MiB;
 constexpr int max_places_tried = 8;
@@ -44,7 +45,7 @@ byte_range shared_memory::reserve(std::size_t least_bytes, std::size_t wanted_by
   const std::size_t bytes = std::max(least_bytes, wanted_bytes);
   if (file_.get() >= 0 || bytes >= std::numeric_limits<std::size_t>::max() / 2) return {};
   const std::size_t least = detail::align_up(std::max<std::size_t>(least_bytes, 1), granularity_);
-  // A file of more would end the process.
+  // The kernel would kill the process for a larger file.
   const std::size_t wanted = std::min(bytes, detail::align_down(detail::max_file_bytes(), granularity_));
 
   file_descriptor file = detail::create_memory_file(options_.name);
@@ -64,7 +65,7 @@ byte_range shared_memory::reserve(std::size_t least_bytes, std::size_t wanted_by
       },
       [&] { return detail::fair_share_bytes(refused); });
   if (range.empty()) throw_refused(refused);
-  // After the mapping, which could not be written through otherwise.
+  // After the mapping, because a later mapping could not be written through.
   if (!detail::seal_file(file.get())) {
     const int error = errno;
     detail::unmap(range);
@@ -84,7 +85,7 @@ void shared_memory::throw_refused(detail::refused_call const& refused) const {
   detail::throw_file_error(text);
 }
 
-// Empty, with errno set, if the system refuses it.
+// Returns an empty range, with errno set, if the system refuses.
 byte_range shared_memory::map(int file, std::size_t bytes) const {
   const auto map_at = [&](std::uintptr_t address) {
     return detail::map_file(file, bytes, address, page_access::none);
@@ -108,7 +109,7 @@ std::size_t shared_memory::commit(byte_range part, std::size_t least_bytes) noex
   return detail::commit_at_least(part, least_bytes, [this](byte_range taken) {
     if (!detail::protect(taken, page_access::read_write)) return false;
     if (detail::allocate_file(file_.get(), taken.begin - range_.begin, taken.size)) return true;
-    (void)detail::protect(taken, page_access::none);  // if it fails too, the pages are still not used
+    (void)detail::protect(taken, page_access::none);  // harmless if it fails: the pages stay unused
     return false;
   });
 }
@@ -141,7 +142,7 @@ bool shared_memory::try_exclude_views() const noexcept {
 
 void shared_memory::admit_views() const noexcept { detail::unlock(file_.get(), lock_byte::views); }
 
-// ---- the view of another process
+// ---- the view in another process
 
 shared_memory_view::shared_memory_view(int file, std::uintptr_t address, std::string const& name) {
   const std::string who = name + ": ";

@@ -9,8 +9,8 @@
 namespace tidemark {
 namespace {
 
-// Not below 0: a frame may deallocate older blocks, and a thread between two steps of one call may have
-// left the frame's beginning a little high.
+// Saturates at 0. A frame may deallocate older blocks, and a thread between two steps of a call may have
+// raised the frame's starting value.
 template <class Number>
 void subtract(Number& value, Number base) noexcept {
   value = value > base ? value - base : 0;
@@ -66,7 +66,7 @@ void statistics_resource::record(size_histogram& sizes, std::size_t bytes) noexc
   try {
     sizes.record(bytes);
   } catch (std::bad_alloc const&) {
-    return;  // the block was allocated: only the histogram lacks it
+    return;  // the block is allocated; only the histogram lacks it
   }
 }
 

@@ -54,7 +54,7 @@ test_resource::~test_resource() {
 
 // ---- blocks and their guards ----
 
-// A multiple of the alignment, so that the block behind it is aligned.
+// A multiple of the alignment, so that the block after it is aligned.
 std::size_t test_resource::front_bytes(std::size_t align) const noexcept {
   return align <= max_guard_bytes ? detail::align_up(options_.guard_bytes, align) : 0;
 }
@@ -96,7 +96,7 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
     fill_and_poison(first, begin, guard_fill);
     fill_and_poison(begin, end, fresh_fill);
     fill_and_poison(end, first + all_bytes, guard_fill);
-    detail::unpoison(begin, bytes);  // for sanitizers the fill is not initialised memory
+    detail::unpoison(begin, bytes);  // sanitizers must treat the fill as uninitialised memory
     counter_.on_allocate(bytes);
     return block;
   } catch (...) {
@@ -112,7 +112,7 @@ void* test_resource::allocate_from_upstream(detail::late_reports& late, std::siz
     return upstream_resource()->allocate(bytes, align);
   } catch (std::bad_alloc const&) {
     if (quarantine_.empty()) throw;
-    shrink_quarantine(late, 0);  // the code under test must not run out of memory because of the quarantine
+    shrink_quarantine(late, 0);  // the quarantine must not cause an out-of-memory error in the tested code
   }
   return upstream_resource()->allocate(bytes, align);
 }
@@ -131,8 +131,8 @@ void test_resource::deallocate(void* block, std::size_t bytes, std::size_t align
   check_outside(late, whole);
   fill_and_poison(whole.block, whole.block + bytes, detail::freed_fill);
   const std::size_t all_bytes = whole.last - whole.first;
-  // A larger block would only displace all others. A block of 0 bytes would never leave, because the limit
-  // is in bytes.
+  // A larger block would displace all others. A block of 0 bytes would never leave, because the limit is in
+  // bytes.
   if (all_bytes == 0 || all_bytes > options_.quarantine_bytes) return free_padded(whole);
   shrink_quarantine(late, options_.quarantine_bytes - all_bytes);
   quarantine_.splice(quarantine_.end(), freed);
@@ -201,7 +201,7 @@ class test_resource::failing_run {
   [[nodiscard]] bool failed() const noexcept { return resource_.injected_failures() != failures_before_; }
 
   // Reports a leak if more than `max_blocks` blocks are live. @return `max_blocks` of the next run.
-  // @param thrown text of the exception that passes through; null: there is none.
+  // @param thrown text of the exception that passes through; null without an exception.
   std::size_t report_leak(std::size_t max_blocks, char const* thrown = nullptr) const noexcept {
     const std::size_t blocks = resource_.counter_.used_blocks();
     if (blocks <= max_blocks) return max_blocks;
@@ -218,7 +218,7 @@ class test_resource::failing_run {
     return blocks;
   }
 
-  // @throws std::logic_error if it is no longer the n-th request that fails.
+  // @throws std::logic_error if the failing request is no longer the n-th.
   void check_order() const {
     const std::scoped_lock lock{resource_.mutex_};
     if (resource_.last_failing_ == requests_before_ + n_) return;  // every other call sets another number
@@ -287,7 +287,8 @@ bool test_resource::check_freed(detail::late_reports& late, padded_block const& 
          outside;
 }
 
-// Reports the first byte that is not `fill`, and repairs the range, so that each is reported once.
+// Reports the first byte that differs from `fill`, and repairs the range, so that each error is reported
+// once.
 bool test_resource::check_range(detail::late_reports& late, padded_block const& whole, std::uintptr_t first,
                                 std::uintptr_t last, unsigned char fill, char const* what) noexcept {
   detail::unpoison(first, last - first);

@@ -27,17 +27,17 @@ using detail::address_of;
 
 std::error_code last_error() noexcept { return {errno != 0 ? errno : EIO, std::generic_category()}; }
 
-/// A number as text, in place.
+/// A number as text, stored inside the object.
 class digits_of {
  public:
   explicit digits_of(std::uint64_t number) noexcept
       : end_{std::to_chars(text_, text_ + sizeof text_, number).ptr} {}
-  /// As microseconds with three decimals.
+  /// Microseconds with three decimals.
   explicit digits_of(std::chrono::nanoseconds time) noexcept
       : digits_of{static_cast<std::uint64_t>(time.count() / 1000)} {
     char* const point = end_;
     end_ = std::to_chars(point, text_ + sizeof text_, 1000 + time.count() % 1000).ptr;
-    *point = '.';  // for the 1
+    *point = '.';  // replaces the leading 1
   }
   operator std::string_view() const noexcept { return {text_, end_}; }
 
@@ -57,7 +57,7 @@ std::size_t utf8_length(std::string_view text) noexcept {
     if ((byte(i) & 0xC0) != 0x80) return 0;
     code = code << 6 | (byte(i) & 0x3F);
   }
-  constexpr std::uint32_t least[] = {0x80, 0x800, 0x1'0000};  // less has a shorter sequence
+  constexpr std::uint32_t least[] = {0x80, 0x800, 0x1'0000};  // smaller codes have a shorter sequence
   const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
   return code < least[length - 2] || code > 0x10'FFFF || surrogate ? 0 : length;
 }
@@ -98,7 +98,7 @@ detail::trace_file::trace_file(std::string path) : path_{std::move(path)} {
   errno = 0;
   file_.reset(std::fopen(path_.c_str(), "we"));  // "e": child processes do not inherit it
   if (file_ == nullptr) throw std::system_error(last_error(), "trace_log: cannot open " + path_);
-  // The C library would write its buffer in the middle of a record.
+  // Disables the C library's buffer, which would be written in the middle of a record.
   std::setvbuf(file_.get(), nullptr, _IONBF, 0);
 }
 
@@ -151,17 +151,17 @@ trace_log::recorder::recorder(trace_log_options const& options)
   }
   csv_ = detail::trace_file{options.csv};
   chrome_ = detail::trace_file{options.chrome};
-  // Two names may be one file, which is known only when it exists. A device may be named twice.
+  // Two names may be one file, which is known only once it exists. A device may be named twice.
   std::error_code none;
   if (options.csv == options.chrome || (std::filesystem::is_regular_file(options.csv, none) &&
                                         std::filesystem::equivalent(options.csv, options.chrome, none))) {
     throw std::invalid_argument("trace_log: CSV and Chrome trace are both to be written to " + options.csv);
   }
   csv_.append({"op,id,bytes,thread\n"});
-  // This event is always the first, so that all others can begin with a comma.
+  // Always the first event, so that all others can begin with a comma.
   chrome_.append(
       {R"([{"ph":"M","name":"process_name","pid":)", process_id_, R"(,"args":{"name":"tidemark"}})"});
-  // At once, so that the constructor reports files that cannot be written.
+  // Flushes now, so that the constructor reports files that cannot be written.
   csv_.flush();
   chrome_.flush();
   throw_if_failed();
@@ -222,7 +222,7 @@ void trace_log::recorder::record_allocation(track& on, void const* block, std::s
   const std::scoped_lock lock{mutex_};
   thread const& by = this_thread();
   const std::uintptr_t begin = address_of(block);
-  // Blocks that overlap the new one were reclaimed by the upstream, such as a rewound arena.
+  // Ends overlapped blocks: an upstream such as a rewound arena has reclaimed them.
   auto next = on.live.lower_bound(begin);
   if (next != on.live.begin()) {
     const auto below = std::prev(next);
@@ -243,7 +243,7 @@ void trace_log::recorder::record_deallocation(track& on, void const* block) noex
   try {
     record_end(on, found, this_thread());
   } catch (std::bad_alloc const&) {
-    // There is no memory to number a new thread: the files would be wrong from here on.
+    // Without memory to number a new thread, the files would be wrong from here on.
     csv_.fail(std::errc::not_enough_memory);
     chrome_.fail(std::errc::not_enough_memory);
     record_end(on, found, thread{});
@@ -267,7 +267,7 @@ trace_log::thread& trace_log::recorder::this_thread() {
   if (const auto found = threads_.find(identity); found != threads_.end()) return found->second;
   std::string name;
   if (chrome_.is_open()) {
-    char system_name[64] = "";  // mostly the program's; may be empty
+    char system_name[64] = "";  // usually the program's name; may be empty
     (void)pthread_getname_np(pthread_self(), system_name, sizeof system_name);
     name = json_string("thread " + std::to_string(threads_.size()) + ": " + system_name);
   }
@@ -289,7 +289,7 @@ trace_log::thread& trace_log::recorder::begin_slice(std::string_view name) {
 
 void trace_log::recorder::end_slice(thread& on) noexcept {
   const std::scoped_lock lock{mutex_};
-  // 0: the log was closed, which ended it.
+  // 0 if the closing of the log has ended the slice.
   if (on.open_slices != 0) write_slice_end(on);
 }
 
@@ -357,7 +357,7 @@ void trace_log::recorder::throw_if_failed() const {
     throw std::system_error(failed->error(), "trace_log: cannot write " + failed->path());
 }
 
-// ---- what programs call -----------------------------------------------------------------------------------
+// ---- public functions -------------------------------------------------------------------------------------
 
 trace_log::trace_log(trace_log_options options) : recorder_{std::make_unique<recorder>(options)} {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a `trace_log` consists of: its files, its tracks and its threads. Owns the files.
+/// Parts of a `trace_log`: its files, its tracks and its threads. Owns the files.
 #pragma once
 
 #include <chrono>
@@ -23,30 +23,30 @@
 namespace tidemark {
 namespace detail {
 
-/// One of a trace's files, written where nothing may be thrown or allocated.
+/// One file of a trace. Its functions neither throw nor allocate, except the constructor.
 ///
-/// The parts of one call are never split, so that the file ends with a whole record at any time, also if
-/// the program is killed. After an error nothing more is written. Thread-safety: one thread at a time.
+/// The parts of one call are never split, so the file ends with a whole record at any time, even if the
+/// program is killed. Nothing is written after an error. Not thread-safe: one thread at a time.
 class trace_file {
  public:
-  /// Creates or truncates the file. An empty path is no file: all calls are ignored, and there is no error.
+  /// Creates or truncates the file. An empty path means no file: all calls do nothing, without an error.
   /// @throws std::system_error with a sentence that names the file.
   explicit trace_file(std::string path = {});
 
-  /// Whether records are still written.
+  /// True while records are written.
   [[nodiscard]] bool is_open() const noexcept { return file_ != nullptr && !error_; }
   /// Appends the parts as one record. Allocates nothing. O(bytes).
   void append(std::initializer_list<std::string_view> parts) noexcept;
   /// Writes the buffer to the operating system.
   void flush() noexcept;
-  /// Flushes and closes.
+  /// Flushes and closes the file.
   void close() noexcept;
-  /// Closes without writing the buffer: in a child, because the parent writes it.
+  /// Closes the file without writing the buffer. For a child, because the parent writes the buffer.
   void abandon() noexcept;
-  /// Sets the error, if there is none yet.
+  /// Sets the error unless an earlier error is set.
   void fail(std::errc reason) noexcept;
 
-  /// The first error, if there was one.
+  /// The first error, if any.
   [[nodiscard]] std::error_code error() const noexcept { return error_; }
   [[nodiscard]] std::string const& path() const noexcept { return path_; }
 
@@ -60,7 +60,7 @@ class trace_file {
   void write(char const* text, std::size_t bytes) noexcept;
 
   std::string path_;
-  std::unique_ptr<std::FILE, closes> file_;  // null: there is no file, or it was closed
+  std::unique_ptr<std::FILE, closes> file_;  // null: no file, or closed
   std::unique_ptr<char[]> buffer_;
   std::size_t used_ = 0;  // bytes in the buffer, <= buffer_bytes
   std::error_code error_;
@@ -72,7 +72,7 @@ struct traced_block {
 };
 using traced_blocks = std::map<std::uintptr_t, traced_block>;
 
-// A value of a counter.
+// A value of a counter at a time.
 struct trace_point {
   std::chrono::nanoseconds time{};  // since the log was made
   std::size_t bytes = 0;
@@ -84,22 +84,22 @@ struct trace_point {
 struct trace_log::track {
   std::string name;                // as given
   std::string json_name;           // quoted, and unique in the log
-  detail::usage_counter& counter;  // the resource's
-  detail::traced_blocks live{};    // by address; no two overlap
+  detail::usage_counter& counter;  // counter of the resource
+  detail::traced_blocks live{};    // by address; disjoint
 
-  // The counter in the Chrome trace: at most one window of points is pending.
-  std::chrono::nanoseconds written{};  // time of the last point that was written at once
-  detail::trace_point highest{};       // of the pending points
-  detail::trace_point last{};          // of the pending points
+  // State of the counter in the Chrome trace: at most one window of points is pending.
+  std::chrono::nanoseconds written{};  // time of the last point written immediately
+  detail::trace_point highest{};       // highest pending point
+  detail::trace_point last{};          // last pending point
   bool has_pending = false;
 };
 
 struct trace_log::thread {
   std::uint64_t number = 0;     // from 0, by first appearance
-  std::size_t open_slices = 0;  // begun and not ended
+  std::size_t open_slices = 0;  // begun but not ended
 };
 
-/// Writes what happens to the files. Thread-safe.
+/// Writes events to the files. Thread-safe.
 class trace_log::recorder {
  public:
   explicit recorder(trace_log_options const& options);
@@ -122,7 +122,7 @@ class trace_log::recorder {
   using duration = std::chrono::nanoseconds;  // since the log was made
   using live_blocks = detail::traced_blocks;
 
-  // The mutex must be held.
+  // @pre of the following functions: the mutex is held.
   [[nodiscard]] duration now() const noexcept;
   thread& this_thread();
   live_blocks::iterator record_end(track& on, live_blocks::iterator block, thread const& by) noexcept;
@@ -135,17 +135,17 @@ class trace_log::recorder {
   [[nodiscard]] detail::trace_file const* failed_file() const noexcept;
   void throw_if_failed() const;
 
-  mutable detail::fork_safe<> mutex_;  // guards all below
+  mutable detail::fork_safe<> mutex_;  // guards all fields below
   detail::trace_file csv_;
   detail::trace_file chrome_;
   duration counter_interval_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::string process_id_;                        // as text: every event of the Chrome trace has it
-  std::uint64_t next_id_ = 0;                     // of the next block
-  std::list<track> tracks_;                       // a list, because resources point to theirs
-  std::map<unsigned long long, thread> threads_;  // by number; a map, because slices point to theirs
-  bool closed_ = false;                           // by `close`
-  mutable bool error_reported_ = false;           // by `close` or `error`
+  std::string process_id_;                        // as text, because every Chrome event has it
+  std::uint64_t next_id_ = 0;                     // id of the next block
+  std::list<track> tracks_;                       // a list, because resources point to elements
+  std::map<unsigned long long, thread> threads_;  // by number; a map, because slices point to elements
+  bool closed_ = false;                           // set by `close`
+  mutable bool error_reported_ = false;           // set by `close` or `error`
 };
 
 }  // namespace tidemark

@@ -29,8 +29,8 @@ namespace tidemark {
 template <class AddressSpace>
 class basic_shared_arena;
 
-/// A bump allocator that can go back to any earlier position: the memory of one step, one request, one frame.
-/// Use it where many allocations die together. A `std::pmr::memory_resource` too.
+/// A bump allocator that can rewind to any earlier position. Use it for allocations that die together: one
+/// step, one request, one frame. It is a `std::pmr::memory_resource`.
 ///
 /// ```cpp
 /// arena step{{.reserve = 1 * GiB, .name = "step"}};
@@ -40,16 +40,16 @@ class basic_shared_arena;
 ///   std::pmr::vector<int> indices{&step};                 // std::pmr containers as well
 /// }
 /// ```
-/// Memory is reserved as one range and committed in steps; further chunks are chained when it is full.
-/// `push`, `push_array`, `push_bytes` and `make` are those of `arena_push`.
+/// The arena reserves one range of addresses and commits it in steps. It chains further chunks when a chunk
+/// is full. `push`, `push_array`, `push_bytes` and `make` come from `arena_push`.
 ///
-/// Invariants: those of `detail::arena_state`, checked by `check_invariants()`.
+/// Invariants: see `detail::arena_state`; `check_invariants()` checks them.
 ///
-/// Complexity: O(1) but for growth, unless a function says otherwise. Thread-safety: one thread at a time.
-/// The first to use it owns it until `release_thread_ownership()`; level 2 reports use by another.
-/// @tparam AddressSpace where memory comes from: see `arena`, `borrowed_arena`, `upstream_arena` below.
-// Members with a requires-clause are templates although they need not be: clang mangles a constraint and GCC
-// does not, and code of both is linked together. A member template is never in the library.
+/// Complexity: O(1) except for growth, unless a function says otherwise. Not thread-safe: the first thread to
+/// use the arena owns it until `release_thread_ownership()`. Level 2 reports use by another thread.
+/// @tparam AddressSpace source of the memory: see `arena`, `borrowed_arena`, `upstream_arena` below.
+// Members with a requires-clause are templates, because clang mangles a constraint and GCC does not, and
+// programs link code of both. The library never contains a member template.
 template <class AddressSpace>
 class basic_arena final : public detail::arena_state<AddressSpace>,
                           public arena_push<basic_arena<AddressSpace>, AddressSpace> {
@@ -58,23 +58,23 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
  public:
   using scope = basic_arena_scope<AddressSpace>;
 
-  /// Alignment of a block by default, and the least that every block has, but for `upstream_arena`.
+  /// Default alignment of a block. It is also the least alignment of every block, except in `upstream_arena`.
   static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
-  /// Blocks begin and end at multiples of this: `default_alignment`, but for `upstream_arena` 1.
+  /// Blocks begin and end at multiples of this: `default_alignment`, or 1 in `upstream_arena`.
   static constexpr std::size_t block_granule = AddressSpace::traits.block_granule;
 
   /// An arena on virtual memory: `arena{{.reserve = 64 * MiB, .name = "step"}}`.
-  /// @throws out_of_memory, as all constructors, if the first chunk cannot be reserved.
+  /// @throws out_of_memory if the first chunk cannot be reserved. All constructors do.
   template <class Options = arena_options>
     requires std::same_as<Options, arena_options> && std::same_as<AddressSpace, virtual_memory>
   explicit basic_arena(Options options)
       : basic_arena(virtual_memory{{options.huge_pages, options.prefault}}, options) {}
-  /// An arena on `AddressSpace(arguments...)`, which may be none, with the default options.
+  /// An arena on `AddressSpace(arguments...)` with the default options. The arguments may be empty.
   template <class... Arguments>
     requires std::constructible_from<AddressSpace, Arguments...>
   explicit(sizeof...(Arguments) == 1) basic_arena(Arguments&&... arguments)
       : basic_arena(AddressSpace(std::forward<Arguments>(arguments)...), arena_options{}) {}
-  /// An arena on `space`, whose own options for huge pages and prefaulting hold.
+  /// An arena on `space`. The space's own options for huge pages and prefaulting apply.
   basic_arena(AddressSpace space, arena_options options) : state(std::move(space), options) {}
   /// An arena on `AddressSpace(memory...)`: `device_arena{{.reserve = 1 * GiB, .name = "step"}, stream}`.
   template <class Options = arena_options, class... Memory>
@@ -82,7 +82,7 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
              std::constructible_from<AddressSpace, Memory...>
   explicit basic_arena(Options options, Memory&&... memory)
       : basic_arena(AddressSpace(std::forward<Memory>(memory)...), options) {}
-  /// A wrong form: does not compile, and says which form is right.
+  /// Rejects a wrong form at compile time; the message names the right form.
   template <class Argument>
     requires(!std::constructible_from<AddressSpace, Argument> &&
              (std::integral<Argument> || std::convertible_to<Argument, std::pmr::memory_resource*>))
@@ -92,15 +92,17 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
                   "a{&upstream} for an arena on another resource");
   }
 
-  /// Runs the destructors of `make`. Reports a violation if a scope is still open, and makes it inert.
-  /// A destructor of `make` that rewinds, resets or releases the same arena is reported, and changes nothing.
+  /// Runs the destructors of objects from `make`. Reports a violation if a scope is still open, and makes the
+  /// scope inert. Also reports a destructor that rewinds, resets or releases this arena; the call has no
+  /// effect.
   ~basic_arena() override { this->end(); }
 
-  /// Uninitialised memory.
-  /// @param bytes may be 0: the block differs from all others, like one of 1 byte.
-  /// @param align a power of two. @throws out_of_memory, or the upstream's exception; std::invalid_argument
-  /// if `align` is not a power of two, which only level 2 always notices. Nothing has changed then.
-  // Without gnu::alloc_size: compilers would take the size for final, and `expand` changes it.
+  /// Allocates uninitialised memory.
+  /// @param bytes may be 0: the block then has a distinct address, like a block of 1 byte.
+  /// @param align a power of two. @throws out_of_memory, or the upstream's exception. @throws
+  /// std::invalid_argument if `align` is not a power of two; only level 2 always detects that. Nothing has
+  /// changed on a throw.
+  // Without gnu::alloc_size, because compilers would treat the size as constant, and `expand` changes it.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     if constexpr (check_level >= 2) this->before_allocate(align);
@@ -111,7 +113,7 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     }
     return this->allocate_beyond(bytes, align);
   }
-  /// `allocate`, but null where that would throw.
+  /// As `allocate`, but returns null instead of throwing.
   [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align = default_alignment) noexcept
       TIDEMARK_LIFETIMEBOUND {
     try {
@@ -123,8 +125,8 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     }
   }
 
-  /// Frees a block if it is the newest and no mark was taken and no scope opened since; does nothing
-  /// otherwise, nor for null. Level 2 reports pointers that the arena does not hold.
+  /// Frees the block if it is the newest block and no mark or scope began after it. Otherwise does nothing.
+  /// Ignores null. Level 2 reports pointers that the arena does not hold.
   void deallocate(void* block, std::size_t bytes,
                   [[maybe_unused]] std::size_t align = default_alignment) noexcept {
     if constexpr (check_level >= 2) this->before_deallocate(block, bytes);
@@ -139,14 +141,14 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     if (this->cursor_ == this->chunk_->begin) this->leave_empty_chunk();
   }
   /// Changes the size of the newest block in place, under the conditions of `deallocate`.
-  /// @return whether it did; if not, nothing has changed. Grown bytes are uninitialised.
-  /// @pre `allocate` of this class returned the block. libstdc++ gives `std::pmr::memory_resource::allocate`
-  /// the attribute `alloc_size`, and compilers take the size of its blocks for final.
+  /// @return true on success; otherwise nothing has changed. Added bytes are uninitialised.
+  /// @pre `allocate` of this class returned the block. `std::pmr::memory_resource::allocate` of libstdc++ has
+  /// the attribute `alloc_size`, so compilers treat the size of its blocks as constant.
   [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept {
     return state::expand(block, old_bytes, new_bytes);
   }
 
-  /// The present position. Amortised O(1). @throws std::bad_alloc if it cannot be recorded.
+  /// The current position. Amortised O(1). @throws std::bad_alloc if the mark cannot be recorded.
   [[nodiscard]] arena_mark mark() {
     this->before_use("mark");
     const arena_mark mark = this->mark_here();
@@ -155,13 +157,13 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     return mark;
   }
 
-  /// Frees everything allocated since `mark` was taken, also what was allocated in scopes, and ends later
-  /// marks. The mark stays valid.
-  /// @throws std::invalid_argument, with nothing changed, if the mark is of another arena, lies ahead, was
-  /// rewound over since it was taken, or lies below an open scope.
+  /// Frees everything allocated since `mark` was taken, including scopes' allocations, and ends later marks.
+  /// `mark` stays valid.
+  /// @throws std::invalid_argument, with nothing changed, if the mark is from another arena, lies ahead, was
+  /// rewound over, or lies below an open scope.
   void rewind(arena_mark const& mark) {
     this->before_use("rewind");
-    // It is the newest mark, and nothing above it has to end: only the cursor moves.
+    // The newest mark with nothing above it to end: only the cursor moves.
     if (this->is_floor(mark)) [[likely]] {
       if (!this->is_high_known()) [[unlikely]]
         return this->rewind_to_floor();
@@ -171,30 +173,31 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     }
   }
 
-  /// Frees the last `bytes` bytes, rounded up as `allocate` rounds, but nothing older than the innermost open
+  /// Frees the last `bytes` bytes, rounded up as in `allocate`. Frees nothing older than the innermost open
   /// scope.
   void pop(std::size_t bytes) noexcept { state::pop(bytes); }
   /// Frees everything and keeps the memory for reuse. @throws std::logic_error if a scope is open.
   void reset() { (void)this->free_all("reset"); }
-  /// Frees everything and returns all memory; the arena can be used again. @throws as `reset`.
+  /// Frees everything and returns all memory. The arena can be used again. @throws as `reset`.
   void release() {
     if (this->free_all("release")) this->return_all();
   }
 
-  /// Returns committed memory that lies more than `keep_bytes` above the position: whole chunks first,
-  /// then pages of the current chunk, where the address space commits. Also while scopes are open.
+  /// Returns committed memory more than `keep_bytes` above the position. Whole chunks go first, then pages of
+  /// the current chunk if the address space commits in pages. Allowed while scopes are open.
   /// @return bytes returned. O(chunks).
   std::size_t trim(std::size_t keep_bytes = 0) noexcept { return state::trim(keep_bytes); }
 
-  /// Returns all memory to the system and keeps addresses, marks, scopes and the position. The contents
-  /// are lost, and touching the blocks faults. Until `resume` the arena cannot grow. Device memory only. Does
-  /// nothing if it is suspended. @throws what the address space throws; nothing has changed then.
+  /// Returns all memory to the system, and keeps addresses, marks, scopes and the position. The contents are
+  /// lost; touching a block faults. The arena cannot grow until `resume`. Does nothing if the arena is
+  /// suspended. Device memory only.
+  /// @throws the address space's exception, with nothing changed.
   template <class Space = AddressSpace>
     requires ordered_space<Space> && (Space::traits.suspends)
   void suspend() {
     this->before_use("suspend");
     if (!this->space_.can_suspend())
-      return this->space_.suspend();  // throws; a tool may accept no heap again
+      return this->space_.suspend();  // throws; a tool might not accept a heap twice
     this->mark_all(false);
     try {
       this->space_.suspend();
@@ -203,8 +206,8 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
       throw;
     }
   }
-  /// Puts uninitialised memory behind the same addresses again, but for what `trim` gave up, if it is
-  /// suspended. @throws what the address space throws; it is still suspended then.
+  /// Backs the same addresses with uninitialised memory again, except memory that `trim` returned. Does
+  /// nothing if the arena is not suspended. @throws the address space's exception; the arena stays suspended.
   template <class Space = AddressSpace>
     requires ordered_space<Space> && (Space::traits.suspends)
   void resume() {
@@ -213,37 +216,37 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     this->space_.resume();
     if (was_suspended) this->mark_all(true);
   }
-  /// Whether it is suspended.
+  /// True while the arena is suspended.
   template <class Space = AddressSpace>
     requires ordered_space<Space> && (Space::traits.suspends)
   [[nodiscard]] bool is_suspended() const noexcept {
     return this->space_.is_suspended();
   }
-  /// Bytes allocated, padding included: one offset through all chunks.
+  /// Bytes allocated, including padding: one offset through all chunks.
   [[nodiscard]] std::size_t position() const noexcept { return state::position(); }
-  /// A snapshot in numbers. O(1).
+  /// A snapshot of the counters. O(1).
   [[nodiscard]] arena_stats stats() const noexcept { return state::stats(); }
   /// The name in messages.
   [[nodiscard]] char const* name() const noexcept { return state::name(); }
-  /// Whether `address` lies in allocated memory. O(chunks).
+  /// True if `address` lies in allocated memory. O(chunks).
   [[nodiscard]] bool owns(void const* address) const noexcept { return state::owns(address); }
-  /// The next thread to use the arena will own it.
+  /// Gives up ownership: the next thread to use the arena owns it.
   void release_thread_ownership() noexcept { this->owner_.release(); }
-  /// The stream that the memory is for, where it is for one.
+  /// The stream of the memory, if the address space has a stream.
   template <class Space = AddressSpace>
     requires ordered_space<Space> && (Space::traits.has_stream)
   [[nodiscard]] auto stream() const noexcept {
     return this->space_.stream();
   }
-  /// The address space, for what it says of its memory.
+  /// The address space, for queries about its memory.
   [[nodiscard]] AddressSpace const& space() const noexcept { return this->space_; }
-  /// The resource that chunks come from, where there is one.
+  /// The resource that chunks come from, if the address space has one.
   template <class Space = AddressSpace>
     requires requires(Space const& space) { space.upstream_resource(); }
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept {
     return this->space_.upstream_resource();
   }
-  /// Reports a violation for every invariant of the class comment that does not hold. O(chunks).
+  /// Reports a violation for every broken invariant of the class comment. O(chunks).
   void check_invariants() const noexcept { state::check_invariants(); }
 
  private:
@@ -252,19 +255,19 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
   template <class Self, class Space>
   friend class arena_push;
   template <class Space>
-  friend class basic_shared_arena;  // whose threads' parts are arenas, which it rewinds together
+  friend class basic_shared_arena;  // rewinds its threads' arenas together
   basic_arena& push_target() noexcept { return *this; }
 };
 
-/// An arena on virtual memory: the one to use on the host.
+/// An arena on virtual memory: the default choice on the host.
 using arena = basic_arena<virtual_memory>;
 /// An arena on one range that the caller owns.
 using borrowed_arena = basic_arena<borrowed_memory>;
-/// An arena on one range that the caller owns and the host must not touch: allocates addresses only.
+/// An arena on one range that the caller owns and the host must not touch. It allocates addresses only.
 using borrowed_device_arena = basic_arena<borrowed_device_memory>;
 /// An arena on chunks of another resource, like `std::pmr::monotonic_buffer_resource`.
 using upstream_arena = basic_arena<upstream_memory>;
-/// An arena on chunks of another resource, whose memory the host must not touch: allocates addresses only.
+/// An arena on chunks of another resource, whose memory the host must not touch. It allocates addresses only.
 using upstream_device_arena = basic_arena<upstream_device_memory>;
 
 extern template class detail::arena_state<virtual_memory>;

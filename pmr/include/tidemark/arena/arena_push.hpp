@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `arena_push`: objects, arrays and bytes in an arena, through the arena or a scope. Owns nothing.
+/// `arena_push`: creates objects, arrays and bytes in an arena, through the arena or a scope. Owns nothing.
 #pragma once
 
 #include <algorithm>
@@ -24,40 +24,42 @@ namespace tidemark {
 template <class AddressSpace>
 class basic_arena;
 
-/// Tag: skip the zeroing of pushed memory. Bytes that were used before are then visible in it.
+/// Tag: skips the zeroing of pushed memory, which may then show bytes of earlier blocks.
 struct uninitialized_t {
   explicit uninitialized_t() = default;
 };
 inline constexpr uninitialized_t uninitialized{};
 
-/// Tag: push a `T` whose destructor does something, and never run that destructor.
+/// Tag: pushes a `T` with a non-trivial destructor and never runs the destructor.
 struct no_destructor_t {
   explicit no_destructor_t() = default;
 };
 inline constexpr no_destructor_t no_destructor{};
 
 namespace detail {
-/// Nothing is lost where no destructor of a `T` runs. Otherwise use `make`, or `push` with `no_destructor`.
+/// True if skipping the destructor of `T` loses nothing. Otherwise use `make`, or `push` with
+/// `no_destructor`.
 template <class T>
 concept needs_no_destructor = std::is_trivially_destructible_v<T>;
 }  // namespace detail
 
-/// The typed allocations of `basic_arena` and of its scopes, which derive from it. They throw what
-/// `basic_arena::allocate` throws, also where `n * sizeof(T)` overflows, and what constructors of `T` throw;
-/// nothing has changed then. O(bytes constructed or zeroed); fresh memory is zero already. One thread at a
-/// time.
-/// @tparam Self an arena on `AddressSpace`, or a scope on one, which must be open
+/// Typed allocations of `basic_arena` and its scopes, which derive from this class.
+///
+/// The functions throw the exceptions of `basic_arena::allocate`, also if `n * sizeof(T)` overflows, and
+/// those of `T`'s constructors. Nothing has changed then. O(bytes constructed or zeroed); fresh memory is
+/// already zero. Not thread-safe: one thread at a time.
+/// @tparam Self an arena on `AddressSpace`, or an open scope on one
 template <class Self, class AddressSpace>
 class arena_push {
   using arena_type = basic_arena<AddressSpace>;
   static constexpr bool on_host = AddressSpace::traits.host_accessible;
-  // Memory that other processes read: a destructor would run over objects that they may be reading.
+  // Other processes read this memory: a destructor could run over an object that they are reading.
   static constexpr bool never_destroys = AddressSpace::traits.seen_by_others;
   static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
 
  public:
   /// A `T` constructed from `arguments`, which needs no destructor (see `make`). Without arguments a trivial
-  /// `T` is all zero bytes, which for a pointer to member is not null.
+  /// `T` is all zero bytes; a pointer to member is then not null.
   template <class T, class... Arguments>
     requires std::constructible_from<T, Arguments...>
   [[nodiscard]] T* push(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
@@ -70,8 +72,8 @@ class arena_push {
     }
   }
 
-  /// A `T` constructed from `arguments`, whose destructor will not run: for containers all of whose memory is
-  /// the arena's.
+  /// A `T` constructed from `arguments`, whose destructor never runs. Use it for containers that allocate
+  /// only from the arena.
   template <class T, class... Arguments>
     requires std::constructible_from<T, Arguments...>
   [[nodiscard]] T* push(no_destructor_t, Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
@@ -87,7 +89,7 @@ class arena_push {
     return static_cast<T*>(target().allocate(sizeof(T), alignof(T)));
   }
 
-  /// `n` contiguous `T()`, where `n` may be 0; trivial ones are all zero bytes. They need no destructors.
+  /// `n` contiguous `T()` that need no destructors; `n` may be 0. Trivial ones are all zero bytes.
   template <class T>
     requires std::constructible_from<T>
   [[nodiscard]] std::span<T> push_array(std::size_t n) TIDEMARK_LIFETIMEBOUND
@@ -100,7 +102,7 @@ class arena_push {
     }
   }
 
-  /// `n` contiguous `T()` whose destructors will not run.
+  /// `n` contiguous `T()` whose destructors never run.
   template <class T>
     requires std::constructible_from<T>
   [[nodiscard]] std::span<T> push_array(std::size_t n, no_destructor_t) TIDEMARK_LIFETIMEBOUND
@@ -133,9 +135,9 @@ class arena_push {
     return target().allocate(bytes, align);
   }
 
-  /// A `T` constructed from `arguments` whose destructor runs when the arena is rewound over it, reset or
-  /// destroyed, in the reverse order of construction. Destructors must not throw. The result may be
-  /// discarded: what the destructor does may be all that is wanted.
+  /// A `T` constructed from `arguments`. Its destructor runs when the arena is rewound over it, reset or
+  /// destroyed, in reverse order of construction. Destructors must not throw. The result may be discarded,
+  /// because the destructor's effect may be the purpose.
   template <class T, class... Arguments>
     requires std::constructible_from<T, Arguments...>
   T* make(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
@@ -158,12 +160,12 @@ class arena_push {
   }
 
  private:
-  // Zeroing a block of a page dirties one page of fresh memory at most.
+  // At most one page: zeroing a whole block then dirties at most one fresh page.
   static constexpr std::size_t max_whole_zeroing = 4 * KiB;
 
   arena_type& target() { return static_cast<Self*>(this)->push_target(); }
 
-  // Rewinds to where the arena was when it was made, unless `arena` is null by then.
+  // Rewinds the arena to its position at construction, unless `arena` has been set to null.
   struct rollback {
     [[nodiscard]] explicit rollback(arena_type& to) noexcept
         : arena{&to}, chunk{to.chunk_}, cursor{to.cursor_} {}
@@ -209,7 +211,8 @@ class arena_push {
     const std::uintptr_t address = detail::address_of(first);
     const std::uintptr_t fresh = to.fresh_from(address);
     if (address < fresh) {
-      // Of a large block only what is not fresh; a small one whole: a few stores if its size is known.
+      // A small block is zeroed whole: a few stores if its size is constant. A large block keeps its fresh
+      // part.
       std::memset(first, 0,
                   bytes <= max_whole_zeroing ? bytes : std::min<std::size_t>(bytes, fresh - address));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `arena::scope`: frees what is allocated on an arena between its opening and its end. Owns no memory.
+/// `arena::scope`: frees the allocations made on an arena between its opening and its end. Owns no memory.
 #pragma once
 
 #include <concepts>
@@ -23,8 +23,8 @@ namespace detail {
 struct scratch_access;
 }
 
-/// `arena::scope`, `device_arena::scope` and so on: takes an arena's position when it is made, and rewinds to
-/// it when it is destroyed.
+/// `arena::scope`, `device_arena::scope` and so on: saves an arena's position at construction, and rewinds to
+/// it at destruction.
 ///
 /// ```cpp
 /// {
@@ -32,14 +32,14 @@ struct scratch_access;
 ///   auto row = scope.push_array<double>(n);   // the same as step.push_array<double>(n)
 /// }                                           // and here it is gone
 /// ```
-/// Scopes on one arena end in the reverse order of their opening. Ending an outer one first is reported as a
-/// violation; then its memory lives until the inner one ends. Level 2 also reports allocations through an
-/// outer scope while an inner one is open: the inner scope's end would free them earlier than their owner
-/// expects.
+/// Scopes on one arena end in the reverse order of their opening. Ending an outer scope first is a violation;
+/// its memory then lives until the inner scope ends. Level 2 also reports allocations through an outer scope
+/// while an inner scope is open, because the inner scope's end would free them early.
 ///
-/// The arena must outlive it. Move-only; a moved-from, ended or default-made scope is inert: it rewinds
-/// nothing, and nothing may be allocated through it, which level 2 reports. `push`, `push_array`,
-/// `push_bytes` and `make` are those of `arena_push`. Opening and ending are O(1). One thread at a time.
+/// The arena must outlive the scope. Scopes are move-only. A moved-from, ended or default-constructed scope
+/// is inert: it rewinds nothing, and level 2 reports an allocation through it. `push`, `push_array`,
+/// `push_bytes` and `make` come from `arena_push`. Opening and ending are O(1). Not thread-safe: one thread
+/// at a time.
 template <class AddressSpace>
 class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<AddressSpace>, AddressSpace> {
  public:
@@ -53,15 +53,15 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
       : opened_{}, where_{where} {
     open(arena);
   }
-  /// Opens a scope on `*arena`, or makes an inert one of null.
+  /// Opens a scope on `*arena`, or makes an inert scope if `arena` is null.
   [[nodiscard]] explicit basic_arena_scope(arena_type* arena,
                                            detail::call_site where = std::source_location::current()) noexcept
       : opened_{}, where_{where} {
     if (arena != nullptr) open(*arena);
   }
   [[nodiscard]] basic_arena_scope(basic_arena_scope&& other) noexcept : opened_{} { take(other); }
-  /// Ends this scope, then takes over `other`. `scope = arena::scope{step}` on the arena that `scope` is open
-  /// on gives a scope that begins where the old one began.
+  /// Ends this scope, then takes over `other`. `scope = arena::scope{step}` on the same arena yields a scope
+  /// that begins where the old scope began.
   basic_arena_scope& operator=(basic_arena_scope&& other) noexcept {
     if (this == &other) return *this;
     if (arena_ != nullptr && other.opened_.outer == this && arena_->innermost() == &other &&
@@ -69,7 +69,7 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
       arena_type& arena = *arena_;
       basic_arena_scope* const outer = opened_.outer;
       other.end();
-      opened_.outer = this;  // a scratch arena must not seem to be idle in between
+      opened_.outer = this;  // a scratch arena must not look idle in between
       arena.close(*this);
       range_ = {};
       open_inside(outer, arena);
@@ -81,18 +81,17 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   }
   ~basic_arena_scope() { end(); }
 
-  /// Ends the scope now. Does nothing to an inert one.
+  /// Ends the scope now. Does nothing to an inert scope.
   void end() noexcept {
     if (arena_ != nullptr) std::exchange(arena_, nullptr)->close(*this);
     range_ = {};
   }
 
-  /// Ends the scope now, while work on another stream still uses its memory: the stream of the arena, and
-  /// with it all later work that may use the memory, waits for `event`. Device memory only. Does nothing to
-  /// an inert scope.
-  /// @param event behind that work, as `cudaEvent_t`, which was not recorded in a capture: waiting for it
-  /// would end that; or the stream that has the work, as `cudaStream_t`, in a capture too if the arena's
-  /// stream is in the same one. `nullptr` is ambiguous and does not compile.
+  /// Ends the scope while work on another stream still uses its memory. The arena's stream waits for `event`,
+  /// and so does all later work that may use the memory. Device memory only. Does nothing to an inert scope.
+  /// @param event a `cudaEvent_t` recorded after that work and outside a capture, because waiting for it
+  /// would end the capture. Or the work's `cudaStream_t`, which may be capturing if the arena's stream is in
+  /// the same capture. `nullptr` is ambiguous and does not compile.
   template <class Event, ordered_space Space = AddressSpace>
     requires requires(Space& space, Event const& event) { space.wait_before_reuse(event); }
   void end_after(Event const& event) noexcept {
@@ -102,16 +101,16 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
     end();
   }
 
-  /// Whether it is open.
+  /// True if the scope is open.
   [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
-  /// The arena, for `std::pmr` containers. @pre it is open; level 2 reports a violation, then throws
-  /// std::logic_error, as does every allocation through it.
+  /// The arena, for `std::pmr` containers. @pre the scope is open. Otherwise level 2 reports a violation and
+  /// throws std::logic_error, as does every allocation through the scope.
   [[nodiscard]] arena_type& arena() const noexcept(check_level < 2) {
     require_open();
     return *arena_;
   }
 
-  /// As `basic_arena::allocate`. @pre it is open.
+  /// As `basic_arena::allocate`. @pre the scope is open.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align = arena_type::default_alignment)
       TIDEMARK_LIFETIMEBOUND {
     return push_target().allocate(bytes, align);
@@ -122,10 +121,10 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   friend detail::arena_state<AddressSpace>;
   friend detail::scratch_access;
   template <class Space>
-  friend class basic_shared_arena;  // whose messages name the place of an open scope
+  friend class basic_shared_arena;  // its messages name the place of an open scope
   friend arena_push<basic_arena_scope, AddressSpace>;
 
-  // On a scratch arena, whose state is to be read only once the arena is claimed.
+  // Opens a scope on a scratch arena, whose state may be read only after the arena is claimed.
   template <std::same_as<detail::scratch_access> Opener>
   basic_arena_scope(Opener opener, arena_type& arena,
                     detail::call_site where = std::source_location::current()) noexcept
@@ -178,9 +177,9 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
     return *arena_;
   }
 
-  // What the arena was like at the opening.
+  // The arena's state at the opening.
   struct state {
-    basic_arena_scope* outer;                  // the innermost open scope
+    basic_arena_scope* outer;                  // the innermost scope open at that time
     std::uintptr_t cursor;                     // where this scope begins
     detail::arena_chunk<AddressSpace>* chunk;  // the chunk that `cursor` is in
     std::uintptr_t floor;

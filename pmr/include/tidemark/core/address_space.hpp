@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `address_space`, `ordered_space`, `reporting_space`: concepts of where an arena's memory comes from; and
-/// memory whose wanted size is a wish.
+/// `address_space`, `ordered_space`, `reporting_space`: concepts for the memory sources of arenas; and
+/// reservations that shrink when refused.
 #pragma once
 
 #include <algorithm>
@@ -20,21 +20,21 @@ namespace tidemark {
 
 struct exhaustion_report;
 
-/// Constants by which address spaces differ. Sizes in bytes; alignments are powers of two.
+/// Constants that distinguish address spaces. Sizes are in bytes; alignments are powers of two.
 struct space_traits {
   bool host_accessible = true;                ///< the host may touch the memory
   bool device_accessible = !host_accessible;  ///< work on a device may touch the memory
-  bool fresh_is_zero = false;                 ///< bytes read as zero after they were committed
-  bool commits = false;                       ///< false: a reserved range is committed already
-  bool reserves_at_once = true;               ///< an arena reserves when it is constructed
+  bool fresh_is_zero = false;                 ///< bytes read as zero after a commit
+  bool commits = false;                       ///< false: a reserved range is already committed
+  bool reserves_at_once = true;               ///< an arena reserves its first range at construction
   bool seen_by_others = false;                ///< other processes may read freed memory
   bool has_stream = false;                    ///< an `ordered_space` with `stream()`
   bool suspends = false;                      ///< an `ordered_space` with `suspend()`
-  bool sets_aside = false;  ///< `detail::extent_memory` alone: large blocks get ranges of their own
+  bool sets_aside = false;  ///< `detail::extent_memory` only: large blocks get ranges of their own
   std::size_t block_alignment = host_accessible ? 16 : 256;  ///< default alignment of blocks
   std::size_t block_granule = block_alignment;               ///< blocks begin and end at multiples of it
-  std::size_t chunk_growth = 1;                              ///< each chunk is this many times the one before
-  /// Most bytes that an arena commits beyond its need: where commits are slow.
+  std::size_t chunk_growth = 1;                              ///< size ratio of a chunk to its predecessor
+  /// Maximum bytes that an arena commits beyond its need. Limit it if commits are slow.
   std::size_t max_commit_ahead_bytes = (std::numeric_limits<std::size_t>::max)();
 };
 
@@ -46,8 +46,8 @@ constexpr bool are_valid(space_traits const& traits) noexcept {
 }
 }  // namespace detail
 
-/// A source of memory for arenas: reserves addresses, commits memory behind them, takes both back.
-/// docs/address_spaces.md documents each call. Thread-safety: one thread at a time, as the arena.
+/// A source of memory for arenas: reserves addresses, commits memory behind them, and takes both back.
+/// docs/address_spaces.md documents each call. Not thread-safe: one thread at a time, as the arena.
 template <class S>
 concept address_space = std::movable<S> && requires(S& space, byte_range range, std::size_t bytes) {
   requires std::same_as<decltype(S::traits), space_traits const>;
@@ -60,8 +60,8 @@ concept address_space = std::movable<S> && requires(S& space, byte_range range, 
   { space.granularity() } noexcept -> std::same_as<std::size_t>;
 };
 
-/// An address space whose memory is reused in the order of other work: `wait_before_reuse`, and as its traits
-/// say `stream`, `suspend` and `resume`.
+/// An address space whose memory is reused in the order of other work. Has `wait_before_reuse`, and `stream`,
+/// `suspend` and `resume` if its traits say so.
 template <class S>
 concept ordered_space =
     address_space<S> &&
@@ -74,7 +74,7 @@ concept ordered_space =
       { read.is_suspended() } noexcept -> std::same_as<bool>;
     });
 
-/// An address space that reports: why it refused memory, and misuse before each use of its arena.
+/// An address space that reports the cause of a refusal, and misuse before each use of its arena.
 template <class S>
 concept reporting_space =
     address_space<S> && requires(S const& space, char const* text, exhaustion_report& report) {
@@ -84,33 +84,33 @@ concept reporting_space =
       { space.touched() } noexcept -> std::same_as<std::uintptr_t>;
     };
 
-/// Base of an address space whose ranges are committed when they are reserved.
+/// Base of an address space whose ranges are committed at reservation.
 struct committed_ranges {
-  /// All of the part: its memory is there.
+  /// Returns the size of the whole part, which is already committed.
   [[nodiscard]] std::size_t commit(byte_range part, std::size_t = 0) noexcept { return part.size; }
-  /// False: memory is returned with its range.
+  /// Returns false, because memory is returned with its range only.
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
 };
 
-/// Base of a `reporting_space` that reports by `refusal()` alone.
+/// Base of a `reporting_space` that implements only `refusal()`.
 struct refusals_only {
   /// Checks nothing.
   void before_use(char const*, char const*) const noexcept {}
   /// Changes nothing.
   void complete(exhaustion_report&) const noexcept {}
-  /// 0: each range is fresh.
+  /// Returns 0: each range is fresh.
   [[nodiscard]] std::uintptr_t touched() const noexcept { return 0; }
 };
 
 namespace detail {
 
-/// Takes `wanted` units or, if they are refused, half as many each time, down to `needed`.
+/// Takes `wanted` units; on refusal halves the number each time, down to `needed`.
 ///
-/// @param needed units of which fewer are of no use; a unit is a byte, or a block of the caller
-/// @param wanted units tried first; `needed` if that is more
-/// @param take called with a number of units: a range, or an empty one if that many are refused
-/// @param share called once, after the first refusal: the most units to try from then on, except `needed`
-/// @return what `take` returned last. @throws what `take` throws. O(log(wanted / needed)) calls
+/// @param needed smallest useful number of units; a unit is a byte, or a block of the caller
+/// @param wanted number of units to try first; at least `needed` are tried
+/// @param take called with a number of units; returns a range, or an empty range on refusal
+/// @param share called once, after the first refusal; returns the most units to try then, except for `needed`
+/// @return the last result of `take`. @throws the exception of `take`. O(log(wanted / needed)) calls
 template <class Take, class Share>
 [[nodiscard]] byte_range reserve_by_halves(std::size_t needed, std::size_t wanted, Take take, Share share) {
   std::size_t units = (std::max)(needed, wanted);
@@ -128,7 +128,7 @@ template <class Take>
   return reserve_by_halves(needed, wanted, take, [] { return (std::numeric_limits<std::size_t>::max)(); });
 }
 
-/// Commits a part or, if that is refused, its first `least_bytes`: `take` commits exactly one range.
+/// Commits a part; if refused, commits its first `least_bytes`. `take` commits exactly one range.
 /// @return bytes committed; 0 without memory
 template <class Take>
 [[nodiscard]] std::size_t commit_at_least(byte_range part, std::size_t least_bytes, Take take) noexcept {
@@ -136,10 +136,10 @@ template <class Take>
   return least_bytes < part.size && take(byte_range{part.begin, least_bytes}) ? least_bytes : 0;
 }
 
-/// The call of an address space that was refused: `reserve` or `commit`.
+/// The kind of call that an address space refused: `reserve` or `commit`.
 enum class space_refusal { none, addresses, memory };
 
-/// Why a space refused memory, in words that live as long as the space; empty if it does not say.
+/// The space's reason for a refusal; empty if unknown. The text lives as long as the space.
 template <address_space S>
 [[nodiscard]] char const* refusal_of(S const& space) noexcept {
   if constexpr (reporting_space<S>) return space.refusal();
@@ -151,9 +151,9 @@ template <address_space S>
 
 namespace tidemark::detail {
 
-/// `reserve_by_halves` from an upstream: `unit_bytes` bytes for each unit, and `extra_bytes` besides. A
-/// `std::bad_alloc` refuses more than `needed`.
-/// @throws what the upstream throws for `needed`, and every other exception
+/// `reserve_by_halves` from an upstream: `unit_bytes` bytes per unit, plus `extra_bytes`. A `std::bad_alloc`
+/// counts as a refusal of more than `needed`.
+/// @throws the upstream's exception for `needed`, and every other exception
 [[nodiscard]] inline byte_range allocate_by_halves(std::pmr::memory_resource& upstream, std::size_t needed,
                                                    std::size_t wanted, std::size_t unit_bytes,
                                                    std::size_t align, std::size_t extra_bytes = 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `allocation_site`: names the allocations of containers; `detail::call_site`: the place of a call. Owns
+/// `allocation_site`: labels the allocations of containers; `detail::call_site`: the place of a call. Owns
 /// nothing.
 #pragma once
 
@@ -15,41 +15,41 @@
 
 namespace tidemark {
 
-/// Names the allocations of this thread as long as it lives, for `tracking_resource` and `test_resource`.
+/// Labels this thread's allocations for `tracking_resource` and `test_resource` while it lives.
 ///
-/// A pmr container allocates somewhere inside the standard library, which is no help in a report of
-/// leaks. Put one where your code says what it is doing.
+/// A pmr container allocates inside the standard library, so its call site does not help in a leak report.
+/// Place an `allocation_site` at the relevant place in your code.
 ///
 /// ```cpp
 /// allocation_site here{"loading weights"};
 /// std::pmr::vector<float> weights(n, &tracked);  // if it leaks: "from model.cpp:12 (loading weights)"
 /// ```
-/// They nest: the innermost counts. An allocation through a resource's own `allocate` has the place of that
+/// Sites nest; the innermost counts. An allocation through a resource's own `allocate` is recorded at that
 /// call, with the innermost label.
 ///
-/// Complexity: O(1). Thread-safety: concerns the thread that made it, and must be destroyed by it.
+/// Complexity: O(1). Thread-safety: affects only its own thread, which must destroy it.
 class [[nodiscard]] allocation_site {
  public:
-  /// @param label what the memory is for; must live as long as the blocks, as a literal does
-  /// @param where this place in the source, unless you pass another
+  /// @param label purpose of the memory; must live as long as the blocks, as a literal does
+  /// @param where place in the source; defaults to the caller
   [[nodiscard]] explicit allocation_site(
       char const* label = "", std::source_location where = std::source_location::current()) noexcept;
   allocation_site(allocation_site const&) = delete;
   allocation_site& operator=(allocation_site const&) = delete;
   ~allocation_site();
 
-  /// The calling thread's innermost, or null.
+  /// The calling thread's innermost site, or null.
   [[nodiscard]] static allocation_site const* innermost() noexcept;
 
-  /// What the memory is for.
+  /// Purpose of the memory.
   [[nodiscard]] char const* label() const noexcept { return label_; }
-  /// The place in the source.
+  /// Place in the source.
   [[nodiscard]] std::source_location where() const noexcept { return where_; }
 
  private:
   char const* label_;
   std::source_location where_;
-  allocation_site* outer_;  // the one that was innermost before
+  allocation_site* outer_;  // the previous innermost site
 };
 
 static_assert(!std::is_move_constructible_v<allocation_site>,
@@ -57,37 +57,37 @@ static_assert(!std::is_move_constructible_v<allocation_site>,
 
 /// A block in `leaks()` of `tracking_resource` and `test_resource`.
 struct live_block {
-  void const* address = nullptr;  ///< its first byte
+  void const* address = nullptr;  ///< first byte
   std::size_t bytes = 0;          ///< as requested
   std::size_t align = 0;          ///< as requested
-  /// where it was requested; `line() == 0`: not known
-  // The braces are not redundant: without them, initialisers that leave it out draw a warning.
+  /// place of the request; `line() == 0` if unknown
+  // The braces are needed: without them, initialisers that omit this field cause a warning.
   std::source_location site{};  // NOLINT(readability-redundant-member-init)
-  char const* label = "";       ///< what it is for; empty: not known
-  std::uint64_t number = 0;     ///< it was the resource's n-th request, from 1, refused ones included
+  char const* label = "";       ///< purpose; empty if unknown
+  std::uint64_t number = 0;     ///< number of the request at the resource, from 1, including refused requests
 };
 
 }  // namespace tidemark
 
 namespace tidemark::detail {
 
-/// The place of a call: `void rewind(call_site where = std::source_location::current())`. Below level 2 it
-/// is empty and costs nothing, unless AddressSanitizer looks on.
-// A class for each, so that no member is there where it is empty.
+/// The place of a call: `void rewind(call_site where = std::source_location::current())`. Below level 2 it is
+/// empty and costs nothing, unless built with AddressSanitizer.
+// Two classes, because the empty one must not have the data member.
 #if TIDEMARK_CHECKS >= 2 || TIDEMARK_ASAN
 class call_site {
  public:
   constexpr call_site() noexcept = default;
   constexpr call_site(std::source_location where) noexcept : where_{where} {}
 
-  /// The place; line 0: not known.
+  /// The place; line 0 if unknown.
   [[nodiscard]] std::source_location location() const noexcept { return where_; }
   /// " at main.cpp:12", for a message.
   [[nodiscard]] std::string text() const {
     if (where_.line() == 0) return "";
     return std::string(" at ") + where_.file_name() + ':' + std::to_string(where_.line());
   }
-  /// ", opened at main.cpp:12", for a message about a scope; empty if the place is not known.
+  /// ", opened at main.cpp:12", for a message about a scope; empty if the place is unknown.
   [[nodiscard]] std::string opened() const {
     const std::string at = text();
     return at.empty() ? at : ", opened" + at;
@@ -109,11 +109,11 @@ class call_site {
 #endif
 
 /// "; they were opened at main.cpp:12 and at main.cpp:14", for a message about two scopes; empty if a place
-/// is not known.
+/// is unknown.
 [[nodiscard]] TIDEMARK_COLD std::string opened_text(call_site outer, call_site inner);
 
-/// Reports the use of a scope that was ended or moved from, or was never opened. @throws std::logic_error
-/// with the same message, if the violation handler returns.
+/// Reports the use of an inert scope: ended, moved from, or never opened. @throws std::logic_error with the
+/// same message if the violation handler returns.
 [[noreturn]] TIDEMARK_COLD void throw_not_open(char const* owner, call_site opened);
 
 }  // namespace tidemark::detail

@@ -12,32 +12,32 @@
 
 namespace tidemark {
 
-/// An `address_space` over one range that is already committed and stays the caller's: a buffer on the stack,
-/// a shared mapping, a block of device memory. It never touches the range itself, so that a made-up range
-/// will do to test code for a device. The caller keeps the range alive as long as anything taken from it is
-/// in use.
+/// An `address_space` over one committed range that stays the caller's: a buffer on the stack, a shared
+/// mapping, a block of device memory. It never touches the range, so tests of device code may pass an
+/// invented range. The caller keeps the range alive while memory from it is in use.
 ///
 /// ```cpp
 /// alignas(64) static std::byte buffer[64 * KiB];
 /// borrowed_arena step{borrowed_memory{buffer, sizeof buffer}};
 /// ```
-/// @tparam HostAccessible whether the host may touch the range. Where it may not, blocks start at multiples
-/// of 256 bytes, as device code expects, and an arena allocates uninitialised memory only. One thread at a
-/// time.
+/// @tparam HostAccessible true if the host may touch the range. Otherwise blocks start at multiples of 256
+/// bytes, as device code expects, and an arena allocates uninitialised memory only.
+///
+/// Not thread-safe: one thread at a time.
 template <bool HostAccessible>
 class basic_borrowed_memory : public committed_ranges {
  public:
   static constexpr space_traits traits{.host_accessible = HostAccessible};
 
-  /// Borrows `bytes` bytes from `first` on; null: no memory.
+  /// Borrows `bytes` bytes from `first` on. Null means no memory.
   basic_borrowed_memory(void* first, std::size_t bytes) noexcept
       : range_{reinterpret_cast<std::uintptr_t>(first), first != nullptr ? bytes : 0} {}
-  /// Borrows `range`. The host has no memory at address 0; a made-up device may have some.
+  /// Borrows `range`. The host has no memory at address 0, but an invented device may have.
   explicit basic_borrowed_memory(byte_range range) noexcept
       : range_{HostAccessible && range.begin == 0 ? byte_range{} : range} {}
 
-  /// The whole range, the first time and again after its release, if it holds
-  /// `least_bytes`; else an empty one.
+  /// Returns the whole range on the first call, and again after each release. Returns an empty range if the
+  /// range is smaller than `least_bytes`.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t) noexcept {
     if (least_bytes > range_.size) return {};
     return detail::without_stale_frames(std::exchange(range_, {}));
@@ -47,7 +47,7 @@ class basic_borrowed_memory : public committed_ranges {
   [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
  private:
-  byte_range range_;  // empty while an arena has it
+  byte_range range_;  // empty while an arena holds it
 };
 
 /// Borrowed memory that the host may touch.

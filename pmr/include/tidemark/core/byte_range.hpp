@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `byte_range`: where memory lies, host or device. Owns nothing.
+/// `byte_range`: a range of host or device addresses. Owns nothing.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,17 @@
 
 namespace tidemark {
 
-/// A half-open range of addresses `[begin, end())`. Addresses are integers because tidemark also computes
-/// with addresses that the host must never touch.
+/// A half-open range of addresses `[begin, end())`. Addresses are integers, because tidemark also computes
+/// with addresses that the host must not touch.
 struct byte_range {
   std::uintptr_t begin = 0;  ///< first address
   std::size_t size = 0;      ///< bytes; 0: no memory
 
   /// One past the last address.
   [[nodiscard]] constexpr std::uintptr_t end() const noexcept { return begin + size; }
-  /// Whether there is no memory in it.
+  /// True if the size is 0.
   [[nodiscard]] constexpr bool empty() const noexcept { return size == 0; }
-  /// Whether `address` lies in it.
+  /// True if `address` lies in the range.
   [[nodiscard]] constexpr bool contains(std::uintptr_t address) const noexcept {
     return address - begin < size;
   }

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `file_descriptor`: a file descriptor with one owner. Owns it.
+/// `file_descriptor`: owns a file descriptor.
 #pragma once
 
 #include <utility>
 
 namespace tidemark {
 
-/// A file descriptor that is closed at the end. Memory that it refers to, such as a `shared_memory` or what
-/// a device's driver exported, stays allocated while a descriptor of it is open, in whatever process.
+/// Closes its file descriptor at destruction. Memory behind a descriptor, such as a `shared_memory` or a
+/// device driver's export, stays allocated while any process has a descriptor of it open.
 ///
-/// To send it to another process is the program's matter: as `SCM_RIGHTS` of a Unix socket, by `pidfd_getfd`,
-/// or by a fork. Move-only; a moved-from one is empty. Thread-safety: one thread at a time.
+/// The program transfers descriptors itself: as `SCM_RIGHTS` of a Unix socket, by `pidfd_getfd`, or by a
+/// fork. Move-only; a moved-from object is empty. Not thread-safe: one thread at a time.
 class file_descriptor {
  public:
-  /// None.
+  /// An empty object.
   file_descriptor() noexcept = default;
-  /// Takes ownership, as of one that a socket has received; a negative number is none.
+  /// Takes ownership of a descriptor, for example received on a socket. A negative number means no
+  /// descriptor.
   explicit file_descriptor(int number) noexcept : number_{number} {}
   file_descriptor(file_descriptor&& other) noexcept : number_{std::exchange(other.number_, -1)} {}
   file_descriptor& operator=(file_descriptor&& other) noexcept {
@@ -24,12 +25,12 @@ class file_descriptor {
     std::swap(number_, moved.number_);
     return *this;
   }
-  /// Closes it, if there is one.
+  /// Closes the descriptor, if any.
   ~file_descriptor();
 
-  /// Its number; -1 if there is none.
+  /// The descriptor's number; -1 if empty.
   [[nodiscard]] int get() const noexcept { return number_; }
-  /// Gives up ownership. @return its number; -1 if there is none.
+  /// Gives up ownership. @return the descriptor's number; -1 if empty.
   [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `os_memory`: the calls tidemark makes to the operating system, in one replaceable table, and a call that
-/// was refused.
+/// `os_memory`: a replaceable table of tidemark's calls to the operating system; and the record of a refused
+/// call.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,12 @@
 
 namespace tidemark {
 
-/// The operating system's memory calls. Derive from it to count them, to make the n-th one fail, or to place
-/// memory elsewhere; give it to a `virtual_memory`, or to `set_default_os_memory` for the whole process.
+/// The operating system's memory calls. Derive from this class to count calls, to fail the n-th call, or to
+/// place memory elsewhere. Pass the object to a `virtual_memory`, or to `set_default_os_memory` for the whole
+/// process.
 ///
-/// Every function may be called from any thread, throws nothing and reports failure by its result.
-/// Sizes are multiples of `page_size()`, ranges are (parts of) what `reserve` returned.
+/// Thread-safe: any thread may call any function. Functions throw nothing and report failure by their result.
+/// Sizes are multiples of `page_size()`; ranges are parts of results of `reserve`.
 class os_memory {
  public:
   os_memory() = default;
@@ -21,52 +22,53 @@ class os_memory {
   os_memory& operator=(os_memory const&) = delete;
   virtual ~os_memory() = default;
 
-  /// Takes `bytes` of address space without memory behind it, the first a multiple of `align` (a power of two
-  /// not below the page size). @return null without address space.
+  /// Reserves `bytes` of addresses without memory, starting at a multiple of `align`. `align` is a power of
+  /// two and at least the page size. @return null without address space.
   [[nodiscard]] virtual void* reserve(std::size_t bytes, std::size_t align) noexcept = 0;
-  /// Makes a part readable and writable. Bytes never committed since they were reserved or decommitted read
-  /// as 0.
+  /// Makes a part readable and writable. Bytes read as 0 until they are first written after a reservation or
+  /// decommit.
   [[nodiscard]] virtual bool commit(void* first, std::size_t bytes) noexcept = 0;
   /// Returns the memory behind a part and keeps its addresses. Its contents are lost.
   [[nodiscard]] virtual bool decommit(void* first, std::size_t bytes) noexcept = 0;
-  /// Returns the whole of a reservation, addresses and memory.
+  /// Returns a whole reservation, addresses and memory.
   virtual bool release(void* first, std::size_t bytes) noexcept = 0;
-  /// Asks for transparent huge pages behind a part (`wanted`) or rules them out. A hint: may fail harmlessly.
+  /// Requests transparent huge pages behind a part, or prevents them if not `wanted`. A hint: may fail
+  /// harmlessly.
   virtual bool advise_huge_pages(void* first, std::size_t bytes, bool wanted) noexcept = 0;
-  /// Puts pages behind a committed part now instead of at the first touch. May fail harmlessly.
+  /// Backs a committed part with pages now, not at first touch. May fail harmlessly.
   virtual bool prefault(void* first, std::size_t bytes) noexcept = 0;
-  /// Bytes in a page: a power of two, always the same.
+  /// Bytes in a page: a constant power of two.
   [[nodiscard]] virtual std::size_t page_size() noexcept = 0;
-  /// Fills `bytes` bytes with randomness fit for seeds.
+  /// Fills `bytes` bytes with randomness suitable for seeds.
   [[nodiscard]] virtual bool entropy(void* first, std::size_t bytes) noexcept = 0;
 };
 
-/// The real calls of this operating system (Linux, macOS, Windows). One object for the process. Thread-safe.
+/// The real calls of this operating system (Linux, macOS, Windows). One object per process. Thread-safe.
 [[nodiscard]] os_memory& system_memory() noexcept;
 
-/// The table that a `virtual_memory` uses unless it is given another: `system_memory()` until replaced.
+/// The table that a `virtual_memory` uses by default: `system_memory()` until replaced.
 [[nodiscard]] os_memory& default_os_memory() noexcept;
 
-/// Replaces the default table; null stands for `system_memory()`. The table must outlive all memory taken
-/// through it; arenas that exist keep the one they began with. Thread-safe. @return the table before.
+/// Replaces the default table. Null selects `system_memory()`. The table must outlive all memory taken
+/// through it; existing arenas keep their table. Thread-safe. @return the previous table.
 os_memory* set_default_os_memory(os_memory* table) noexcept;
 
-/// A seed for a random generator from the operating system's entropy, by way of the default table.
-/// @throws std::runtime_error if the system gives none.
+/// A seed for a random generator from the operating system's entropy, through the default table.
+/// @throws std::runtime_error if the system provides no entropy.
 [[nodiscard]] std::uint64_t entropy_seed();
 
 }  // namespace tidemark
 
 namespace tidemark::detail {
 
-/// A call of the system that was refused memory or addresses.
+/// A system call that was refused memory or addresses.
 struct refused_call {
-  int error = 0;           ///< errno; 0: the call does not say
-  std::size_t bytes = 0;   ///< that it was for
-  bool is_commit = false;  ///< of memory behind reserved addresses, and not of addresses
+  int error = 0;           ///< errno; 0 if the call sets none
+  std::size_t bytes = 0;   ///< size of the request
+  bool is_commit = false;  ///< true for memory behind reserved addresses, false for addresses
 };
 
-/// Returns the pages of the heap that no block needs, with glibc; elsewhere it does nothing. O(free blocks).
+/// Returns unused pages of the heap to the system, with glibc; does nothing elsewhere. O(free blocks).
 void trim_heap() noexcept;
 
 }  // namespace tidemark::detail

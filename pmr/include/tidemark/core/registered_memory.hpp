@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `registered_memory`: an address space that tells a registrar of memory before it is used and before it
-/// goes. It owns the registrar, and its memory is that of the address space below it.
+/// `registered_memory`: an address space that registers memory before its use and deregisters it before its
+/// end. Owns the registrar. The memory belongs to the address space below.
 #pragma once
 
 #include <algorithm>
@@ -26,17 +26,17 @@ auto event_type_of() {
 }
 }  // namespace detail
 
-/// What has to know memory before it can use it: a network adapter, a window of MPI, a communicator of NCCL.
+/// A component that must know memory before it can use it: a network adapter, an MPI window, an NCCL
+/// communicator.
 ///
 /// | call | meaning |
 /// |---|---|
-/// | `on_commit(range)` | memory is there: registers it; false, with nothing changed, if it cannot |
-/// | `on_decommit(range)` | the memory of an earlier `on_commit` goes: deregisters it; false if it cannot |
-/// | `refusal()` | why the last of these calls failed, in words that live as long as the program |
+/// | `on_commit(range)` | memory was committed: registers it; false, with nothing changed, on failure |
+/// | `on_decommit(range)` | memory of an earlier `on_commit` ends: deregisters it; false on failure |
+/// | `refusal()` | cause of the last failure; the text lives as long as the program |
 ///
-/// It is called by one thread at a time, and only when an arena takes or returns memory. A constant
-/// `is_collective` says that other ranks must make the same calls: then no smaller range is tried after a
-/// refusal.
+/// One thread at a time calls it, and only when an arena takes or returns memory. A constant `is_collective`
+/// means that other ranks must make the same calls; no smaller range is tried then after a refusal.
 template <class R>
 concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range range) {
   { registrar.on_commit(range) } noexcept -> std::same_as<bool>;
@@ -44,10 +44,10 @@ concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range 
   { std::as_const(registrar).refusal() } noexcept -> std::convertible_to<char const*>;
 };
 
-/// An `address_space` whose memory is registered once, when it is taken, and deregistered before it goes.
+/// An `address_space` that registers memory once, when it is taken, and deregisters it before its end.
 ///
-/// Registering a buffer costs far more than sending it, and a cache of registrations breaks when memory is
-/// unmapped below it. An arena knows when memory comes and goes, and gives the same addresses in each step:
+/// Registration costs far more than sending, and a cache of registrations breaks if memory below it is
+/// unmapped. An arena knows when memory comes and goes, and reuses the same addresses in each step:
 ///
 /// ```cpp
 /// basic_arena<registered_memory<virtual_memory, mpi::window_registrar>> step{
@@ -57,53 +57,52 @@ concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range 
 ///   exchange(step.push_array<double>(n));   // registered since the first step
 /// }
 /// ```
-/// A range is committed as a whole and is one registration, because networks want a buffer within one: so a
-/// block never lies in two. An arena's chunk is a range; `arena_options::reserve` is the size of the first.
-/// Pages that no block has touched take no memory unless the registrar pins them, as adapters do.
+/// A range is committed and registered as a whole, so a block never lies in two registrations. An arena's
+/// chunk is a range; `arena_options::reserve` is the size of the first. Untouched pages take no memory unless
+/// the registrar pins them, as network adapters do.
 ///
-/// With `basic_shared_arena` the extents of all threads lie in registered chunks. With `basic_planned_arena`
-/// the whole plan is one registration; blocks that are not planned are the fallback's and not registered:
-/// those of the recorded step, and of one that departs from its plan. A new plan that is larger gets a new
-/// registration. A `graph_arena` takes its range from an arena on registered memory. Fast paths are those of
-/// any arena.
+/// In a `basic_shared_arena`, all threads' extents lie in registered chunks. In a `basic_planned_arena`, the
+/// plan is one registration; a larger plan gets a new one. The fallback's blocks are not registered, as in
+/// the recorded step and in a step that departs from its plan. A `graph_arena` takes its range from an arena
+/// on registered memory.
 ///
-/// If the registrar refuses, the memory goes back, and the arena is as before: its `out_of_memory` says why.
-/// If it will not deregister, the memory is not returned, since the network may still write to it: it is lost
-/// until the process ends, and a warning (`refused_return`) says so. One thread at a time.
+/// The memory goes back if the registrar refuses; the arena is unchanged, and its `out_of_memory` names the
+/// cause. Memory that cannot be deregistered is lost until the process ends, because the network may still
+/// write to it; a warning (`refused_return`) reports it. Not thread-safe: one thread at a time.
 template <address_space Space, memory_registrar Registrar>
 class registered_memory : public committed_ranges, public refusals_only {
  public:
-  /// Those of the space, but ranges are committed as a whole. Few registrations, however large an arena
-  /// grows.
+  /// The traits of the space, but ranges are committed as a whole. Chunks at least double, so that a large
+  /// arena needs few registrations.
   static constexpr space_traits traits = [] {
     space_traits traits = Space::traits;
     traits.commits = traits.suspends = false;
     traits.chunk_growth = (std::max)(traits.chunk_growth, std::size_t{2});
     return traits;
   }();
-  /// That of the space; void if it orders nothing.
+  /// Event type of the space; void if it is not an `ordered_space`.
   using event_type = decltype(detail::event_type_of<Space>())::type;
-  /// The first chunk is no larger where nothing else is said, because it may be pinned.
+  /// Maximum default size of the first chunk, because it may be pinned.
   static constexpr std::size_t max_default_chunk_bytes = 64 * MiB;
 
-  /// Memory of `space` that `registrar` knows.
+  /// Memory of `space`, registered with `registrar`.
   registered_memory(Space space,
                     Registrar registrar) noexcept(std::is_nothrow_move_constructible_v<Space> &&
                                                   std::is_nothrow_move_constructible_v<Registrar>)
       : space_{std::move(space)}, registrar_{std::move(registrar)} {}
-  /// Memory of a default `Space` that `registrar` knows.
+  /// Memory of a default `Space`, registered with `registrar`.
   explicit registered_memory(Registrar registrar)
     requires std::default_initializable<Space>
       : registered_memory{Space{}, std::move(registrar)} {}
 
-  /// Reserves, commits and registers a range; if it is refused, one of half the size each time, down to
-  /// `least_bytes`. A collective registrar gets the wanted size or none.
-  /// @return an empty range, with nothing changed, without memory or for the reason in `refusal`.
-  /// @throws what the space throws; nothing has changed then.
+  /// Reserves, commits and registers a range. Halves the size on each refusal, down to `least_bytes`. A
+  /// collective registrar gets only the wanted size.
+  /// @return an empty range, with nothing changed, on failure; `refusal` has the cause.
+  /// @throws the space's exception, with nothing changed.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
     if constexpr (requires { requires Registrar::is_collective; }) {
       const std::size_t bytes = (std::max)(least_bytes, wanted_bytes);
-      return take(bytes, bytes);  // other ranks would try nothing smaller
+      return take(bytes, bytes);  // other ranks would not try a smaller size
     } else {
       return detail::reserve_by_halves(least_bytes, wanted_bytes,
                                        [&](std::size_t bytes) { return take(least_bytes, bytes); });
@@ -129,29 +128,29 @@ class registered_memory : public committed_ranges, public refusals_only {
   }
   [[nodiscard]] std::size_t granularity() const noexcept { return space_.granularity(); }
 
-  /// Why the last `reserve` failed, in words: the registrar's, or the space's; empty if neither says.
+  /// Cause of the last failed `reserve`, from the registrar or the space; empty if unknown.
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
-  /// Ranges registered now.
+  /// Number of ranges currently registered.
   [[nodiscard]] std::size_t registrations() const noexcept { return registrations_; }
-  /// Bytes in them.
+  /// Bytes in the registered ranges.
   [[nodiscard]] std::size_t registered_bytes() const noexcept { return registered_bytes_; }
-  /// What knows the memory.
+  /// The registrar.
   [[nodiscard]] Registrar const& registrar() const noexcept { return registrar_; }
-  /// Where the memory comes from.
+  /// The underlying address space.
   [[nodiscard]] Space const& space() const noexcept { return space_; }
-  /// The stream that the memory is for, where it is for one.
+  /// The stream of the memory, if the space has a stream.
   template <ordered_space S = Space>
     requires(S::traits.has_stream)
   [[nodiscard]] auto stream() const noexcept {
     return space_.stream();
   }
-  /// The resource that ranges come from, where there is one.
+  /// The resource that ranges come from, if the space has one.
   template <class S = Space>
     requires requires(S const& space) { space.upstream_resource(); }
   [[nodiscard]] auto upstream_resource() const noexcept {
     return space_.upstream_resource();
   }
-  /// Later work on the stream waits for what the argument says, where the memory is a device's.
+  /// Makes later work on the stream wait for the event or stream `before`. For device memory.
   template <class Before, ordered_space S = Space>
     requires requires(S& space, Before const& before) { space.wait_before_reuse(before); }
   void wait_before_reuse(Before const& before) noexcept(
@@ -176,7 +175,7 @@ class registered_memory : public committed_ranges, public refusals_only {
     refusal_ = detail::refusal_of(space_);
     return {};
   }
-  // Registers a range, or returns it.
+  // Registers a range; on failure returns it to the space.
   bool registers(byte_range range) noexcept {
     if (!registrar_.on_commit(range)) {
       refusal_ = registrar_.refusal();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `reuse_fence`: something that is done at some time, after which a block may be used again. Owns what it
-/// asks.
+/// `reuse_fence`: the end of work after which a block may be reused. Owns its state.
 #pragma once
 
 #include <memory>
@@ -9,11 +8,9 @@
 
 namespace tidemark {
 
-/// Tells whether work that still uses a block has ended: an event recorded on a device's stream, a counter, a
-/// flag.
-///
-/// Two pointers and no allocation: functions for one kind of fence, and the state of this one. What the
-/// functions do with the state is theirs; a fence is moved about, never copied, and calls `destroy` once.
+/// Reports the end of the work that still uses a block. Its state is an event on a device's stream, a counter
+/// or a flag. A fence holds two pointers and allocates nothing: the functions of its kind, and its state. It
+/// is moved, never copied, and calls `destroy` once.
 ///
 /// ```cpp
 /// constexpr reuse_fence::functions event_functions{  // of(event) is the pointer as a cudaEvent_t
@@ -22,49 +19,49 @@ namespace tidemark {
 ///     .destroy = [](void* event) noexcept { (void)cudaEventDestroy(of(event)); }};
 /// cache.deallocate_after(block, bytes, 256, reuse_fence{event_functions, event});
 /// ```
-/// Once done, a fence stays done. One that cannot tell any more, since its device is lost, must say that it
-/// is done: nothing on that device uses the block then, and a waiting thread would do so for ever. Several
-/// blocks may wait for one event, if its state counts the fences that share it.
+/// A fence stays done once it is done. A fence must report done if its device is lost, because a waiting
+/// thread would otherwise wait for ever; no work on that device uses the block then. Several blocks may share
+/// one event if its state counts the fences.
 ///
-/// Invariant: a fence without functions is done, and has nothing to destroy; moved-from fences are such.
+/// Invariant: a fence without functions is done and has nothing to destroy; this includes moved-from fences.
 ///
-/// Complexity: that of the functions. Thread-safety: one thread at a time; any, one after the other.
+/// Complexity: that of the functions. One thread at a time; different threads may call one after the other.
 class reuse_fence {
  public:
-  /// What one kind of fence does. All functions may be called on any thread, must not throw, and may use the
-  /// cache that the fence was given to: a cache calls them without a lock.
+  /// Functions of one kind of fence. They may run on any thread and must not throw. They may use the cache
+  /// that holds the fence, because a cache calls them without a lock.
   struct functions {
-    /// Whether the work has ended. @pre It is quick: a request waits for it.
+    /// Returns true if the work has ended. @pre the call is quick, because a request waits for it.
     bool (*done)(void* state) noexcept;
-    /// Returns when it has ended, at once where it has. May take long.
+    /// Returns when the work has ended. May take long.
     void (*wait)(void* state) noexcept;
-    /// Ends the state, also if the end of the work was not noticed. Null: nothing is to be done.
+    /// Destroys the state, also if the end of the work was never observed. Null: nothing to destroy.
     void (*destroy)(void* state) noexcept;
-    /// What the fence comes in the order of, such as its event's stream: of fences with one order, those
-    /// given to a cache later are done later. A cache then asks only the first of them. It must be the same
-    /// as long as the fence lives, and is compared, not used. Null, or a null order: it comes in none. A
-    /// wrong order costs delay, never a wrong reuse: each fence is asked before its block is used.
+    /// Order of the fence, such as its event's stream: of the fences with one order, later ones finish later.
+    /// A cache then polls only the first of them. The order is constant while the fence lives, and is only
+    /// compared. Null, or a null result: no order. A wrong order delays reuse but is never unsafe, because a
+    /// cache checks each fence before it reuses the block.
     void const* (*order)(void* state) noexcept = nullptr;
   };
 
   /// A fence that is done.
   constexpr reuse_fence() noexcept = default;
-  /// @param calls of this kind of fence; must outlive the fence
-  /// @param state what they are called with; the fence's own from here on
+  /// @param calls functions of this kind of fence; must outlive the fence
+  /// @param state argument of the functions; the fence takes ownership
   reuse_fence(functions const& calls, void* state) noexcept : calls_{&calls, destroyer{state}} {}
-  /// Whether there is nothing to ask: then it is done.
+  /// True if the fence has no functions; it is then done.
   [[nodiscard]] bool empty() const noexcept { return calls_ == nullptr; }
-  /// Whether the work has ended.
+  /// True if the work has ended.
   [[nodiscard]] bool done() const noexcept { return empty() || calls_->done(state()); }
-  /// What it comes in the order of; null: nothing.
+  /// The order of the fence; null if it has no order.
   [[nodiscard]] void const* order() const noexcept {
     return empty() || calls_->order == nullptr ? nullptr : calls_->order(state());
   }
-  /// Returns when it has.
+  /// Returns when the work has ended.
   void wait() const noexcept {
     if (!empty()) calls_->wait(state());
   }
-  /// Destroys the state; the fence is empty then.
+  /// Destroys the state; the fence is empty afterwards.
   void reset() noexcept { calls_.reset(); }
 
  private:
@@ -76,7 +73,7 @@ class reuse_fence {
   };
   [[nodiscard]] void* state() const noexcept { return calls_.get_deleter().state; }
 
-  std::unique_ptr<functions const, destroyer> calls_;  // not owned: what it owns is the state
+  std::unique_ptr<functions const, destroyer> calls_;  // not owned: it owns the state
 };
 
 static_assert(!std::is_copy_constructible_v<reuse_fence>, "a state is destroyed once");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `upstream_memory`: chunks from any `std::pmr::memory_resource`, and the gaps that alignments leave there.
+/// `upstream_memory`: chunks from any `std::pmr::memory_resource`; and the alignment gaps between blocks.
 #pragma once
 
 #include <algorithm>
@@ -20,40 +20,40 @@
 
 namespace tidemark {
 
-/// An `address_space` that takes chunks from an upstream resource, after an optional first buffer. With it
-/// `upstream_arena` takes the place of `std::pmr::monotonic_buffer_resource`: the same constructors,
-/// `release()` and `upstream_resource()`, and besides marks, scopes and reuse of what was rewound.
+/// An `address_space` that takes chunks from an upstream resource, after an optional first buffer.
+/// `upstream_arena` replaces `std::pmr::monotonic_buffer_resource` with it: same constructors, `release()`
+/// and `upstream_resource()`, plus marks, scopes and reuse.
 ///
-/// On purpose it differs from the standard's class, which `compat::monotonic_buffer_resource` is: it is
-/// final; `deallocate` reclaims the newest block; records of chunks after the first lie in the heap and not
-/// in the chunks, since memory may be a device's; a chunk is requested with the alignment of 16 always, and
-/// larger by what a block aligned to more needs; sizes of chunks double from one to the next, however large a
-/// request made one, and a chunk that the upstream refuses is tried in half the size; a request that no
-/// memory has room for throws `out_of_memory` without asking the upstream.
+/// Intended differences from the standard's class (`compat::monotonic_buffer_resource` has none):
+/// - it is final, and `deallocate` reclaims the newest block;
+/// - records of later chunks lie in the heap, because the memory may be a device's;
+/// - a chunk is requested with alignment 16, and is larger if a block needs more alignment;
+/// - chunk sizes double, whatever the request; a refused chunk is tried again in half the size;
+/// - an impossible request throws `out_of_memory` without a call of the upstream.
 ///
 /// ```cpp
 /// std::byte buffer[4096];
 /// upstream_arena lines{buffer, sizeof buffer, std::pmr::get_default_resource()};
 /// ```
-/// With `upstream_device_arena` the memory is a device's, which the host must not touch: of a `device_pool`,
-/// or of RMM. An arena returns chunks in `trim`, in `release` and at its end, and does not know of work that
-/// uses them: its upstream does, or such work has ended.
+/// `upstream_device_arena` uses device memory that the host must not touch, for example of a `device_pool` or
+/// of RMM. An arena returns chunks in `trim`, `release` and its destructor, and does not track work on them.
+/// The upstream must track it, or the work must have ended.
 ///
-/// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. Its exceptions pass through
-/// unchanged. Upstream and buffer must outlive this object. One thread at a time.
-/// @tparam HostAccessible whether the host may touch the upstream's memory. Where it may not, the upstream is
-/// always named, blocks start at multiples of 256 bytes, as device code expects, and an arena allocates
+/// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. Its exceptions pass through.
+/// Upstream and buffer must outlive this object. Not thread-safe: one thread at a time.
+/// @tparam HostAccessible true if the host may touch the upstream's memory. Otherwise the upstream must be
+/// named, blocks start at multiples of 256 bytes, as device code expects, and an arena allocates
 /// uninitialised memory only.
 template <bool HostAccessible>
 class basic_upstream_memory : public committed_ranges {
  public:
-  // As the standard's resource: no call before the first need. The host's memory, and with it a first buffer,
-  // is used to the byte.
+  // As in the standard's resource, the first call is made at first need. Host memory, including a first
+  // buffer, is used to the byte.
   static constexpr space_traits traits{.host_accessible = HostAccessible,
                                        .reserves_at_once = false,
                                        .block_granule = HostAccessible ? 1 : 256,
                                        .chunk_growth = 2};
-  /// The first chunk, where nothing else is said: for a device what its driver takes from the system at once.
+  /// Default size of the first chunk; for a device, the amount that its driver takes from the system at once.
   static constexpr std::size_t min_chunk_bytes = HostAccessible ? 4 * KiB : 2 * MiB;
 
   /// Chunks from the default resource.
@@ -62,29 +62,28 @@ class basic_upstream_memory : public committed_ranges {
       : basic_upstream_memory{std::pmr::get_default_resource()} {}
   /// Chunks from `upstream`.
   explicit basic_upstream_memory(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
-  /// The first chunk of at least `first_bytes`, all from `upstream`.
+  /// Chunks from `upstream`, the first of at least `first_bytes`.
   explicit basic_upstream_memory(std::size_t first_bytes, std::pmr::memory_resource* upstream) noexcept
       : upstream_{upstream}, first_bytes_{first_bytes} {}
   /// The same, from the default resource.
   explicit basic_upstream_memory(std::size_t first_bytes) noexcept
     requires HostAccessible
       : basic_upstream_memory{first_bytes, std::pmr::get_default_resource()} {}
-  /// First `buffer`, which stays the caller's, then chunks from `upstream`. Null: no buffer, and a first
-  /// chunk of at least `bytes`.
+  /// Uses `buffer` first, which stays the caller's, then chunks from `upstream`. A null buffer means no
+  /// buffer and a first chunk of at least `bytes`.
   basic_upstream_memory(void* buffer, std::size_t bytes, std::pmr::memory_resource* upstream) noexcept
       : upstream_{upstream},
         buffer_{reinterpret_cast<std::uintptr_t>(buffer), buffer != nullptr ? bytes : 0},
         unused_buffer_{buffer_},
         first_bytes_{bytes} {}
-  /// First `buffer`, then chunks from the default resource.
+  /// Uses `buffer` first, then chunks from the default resource.
   basic_upstream_memory(void* buffer, std::size_t bytes) noexcept
     requires HostAccessible
       : basic_upstream_memory{buffer, bytes, std::pmr::get_default_resource()} {}
 
-  /// The buffer, if it is unused and holds `least_bytes`; else a chunk of `wanted_bytes` from the upstream
-  /// or, if that throws `std::bad_alloc`, of half as much each time, down to `least_bytes`.
-  /// @throws whatever the upstream throws for `least_bytes`, and every other exception; nothing has changed
-  /// then.
+  /// Returns the buffer if it is unused and has `least_bytes`; otherwise a chunk of `wanted_bytes` from the
+  /// upstream. Halves the size at each `std::bad_alloc`, down to `least_bytes`.
+  /// @throws the upstream's exception for `least_bytes`, and every other exception; nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
     if (least_bytes <= room_in(unused_buffer_))
       return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
@@ -99,7 +98,7 @@ class basic_upstream_memory : public committed_ranges {
       upstream_->deallocate(range.data(), range.size, traits.block_alignment);
     }
   }
-  /// The constructor's argument, or the size of the buffer; `min_chunk_bytes` at least.
+  /// The constructor's size or the buffer's size, but at least `min_chunk_bytes`.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept {
     return (std::max)({min_chunk_bytes, first_bytes_, buffer_.size});
   }
@@ -109,7 +108,7 @@ class basic_upstream_memory : public committed_ranges {
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
 
  private:
-  // Bytes of a range when both its ends are rounded inwards, to whole granules.
+  // Bytes in a range after rounding both ends inwards to whole granules.
   static std::size_t room_in(byte_range range) noexcept {
     const std::uintptr_t first = detail::align_up(range.begin, traits.block_granule);
     const std::uintptr_t last = detail::align_down(range.end(), traits.block_granule);
@@ -118,7 +117,7 @@ class basic_upstream_memory : public committed_ranges {
 
   std::pmr::memory_resource* upstream_;
   byte_range buffer_{};         // the caller's first buffer
-  byte_range unused_buffer_{};  // the same while no chunk is made of it, else empty
+  byte_range unused_buffer_{};  // the buffer while no chunk uses it, otherwise empty
   std::size_t first_bytes_ = 0;
 };
 
@@ -135,28 +134,28 @@ static_assert(!std::is_default_constructible_v<upstream_device_memory>, "the def
 
 namespace tidemark::detail {
 
-/// The newest blocks of a chunk that their alignment moved away from the block before, so that freeing one
-/// makes the block before the newest again. `max_gaps` of them are known; older ones are forgotten, and
-/// the bytes in front of those come back with the next rewind.
+/// The newest blocks of a chunk with alignment padding before them. Freeing such a block makes the preceding
+/// block the newest again. The class remembers the newest `max_gaps` paddings. The bytes of older paddings
+/// come back with the next rewind.
 ///
 /// Invariant: `block` rises from gap to gap, and the newest is below the arena's cursor. One thread at a
-/// time. Arenas whose blocks all begin and end at multiples of one alignment have no gaps to speak of.
+/// time. Not needed by arenas whose blocks begin and end at multiples of one alignment.
 class alignment_gaps {
  public:
   static constexpr std::size_t max_gaps = 16;
 
-  /// A block was allocated at `block`, and the one before ended at `end`.
+  /// Records a block at `block` whose predecessor ended at `end`.
   void add(std::uintptr_t block, std::uintptr_t end) noexcept {
     if (block == end) return;
     gaps_[next_++ % max_gaps] = {block, end};
     count_ = (std::min)(count_ + 1, max_gaps);
   }
-  /// Forgets the blocks at `cursor` and above.
+  /// Forgets the blocks at or above `cursor`.
   void forget(std::uintptr_t cursor) noexcept {
     for (; count_ > 0 && newest().block >= cursor; --count_) --next_;
   }
   void clear() noexcept { count_ = 0; }
-  /// Where the block before `block` ended, if that is known; else `block`.
+  /// End of the block before `block` if known; otherwise `block`.
   [[nodiscard]] std::uintptr_t end_before(std::uintptr_t block) const noexcept {
     return count_ > 0 && newest().block == block ? newest().end : block;
   }
@@ -167,12 +166,12 @@ class alignment_gaps {
   };
   [[nodiscard]] gap const& newest() const noexcept { return gaps_[(next_ - 1) % max_gaps]; }
 
-  std::array<gap, max_gaps> gaps_;  // in turn
-  std::size_t next_ = 0;            // of the next gap; wraps
-  std::size_t count_ = 0;           // that are known
+  std::array<gap, max_gaps> gaps_;  // a ring buffer
+  std::size_t next_ = 0;            // index of the next gap; wraps
+  std::size_t count_ = 0;           // number of known gaps
 };
 
-/// The same for arenas that have none.
+/// The same interface for arenas without gaps.
 struct no_alignment_gaps {
   static void add(std::uintptr_t, std::uintptr_t) noexcept {}
   static void forget(std::uintptr_t) noexcept {}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reports of what may not throw: violations, which are misuse, and warnings. Each has one process-wide
-/// handler, which is called on the thread that found the matter and must not throw. `invariant_check` reports
-/// a broken invariant; `late_reports` and `late_warnings` report after a lock is released.
+/// Reports of errors that may not throw: violations are misuse, the others are warnings. Each kind has one
+/// process-wide handler. The handler runs on the thread that detects the error, and must not throw.
+/// `invariant_check` reports a broken invariant; `late_reports` and `late_warnings` report after a lock is
+/// released.
 ///
 /// ```cpp
 /// set_violation_handler([](violation const& found) { log_and_exit(found.message); });
@@ -18,104 +19,104 @@
 
 namespace tidemark {
 
-/// How much this tidemark checks: 1 what costs no instruction on the fast paths of the host's resources, or
-/// is known from records that are there anyway; 2 everything. docs/design.md, "Checks", has the list.
+/// Amount of checking. 1: checks that add no instruction to the fast paths of host resources, or that use
+/// existing records. 2: all checks. docs/design.md, "Checks", lists them.
 inline constexpr int check_level = TIDEMARK_CHECKS;
 
 // ---- violations
 
-/// What kind of misuse was found.
+/// Kind of a misuse.
 enum class violation_kind {
-  scope_order,      ///< a scope was ended while a scope inside it was still open
-  scope_outlived,   ///< a resource was destroyed while a scope on it was still open
-  outer_scope_use,  ///< an allocation through an outer scope with an inner one open (level 2; workspaces 1)
-  bad_deallocate,   ///< a pointer was deallocated that the resource does not hold, or with another size
+  scope_order,      ///< a scope ended while a scope inside it was open
+  scope_outlived,   ///< a resource was destroyed while a scope on it was open
+  outer_scope_use,  ///< an allocation through an outer scope with an inner scope open (level 2; workspaces 1)
+  bad_deallocate,   ///< a pointer that the resource does not hold was deallocated, or its size was wrong
   wrong_thread,     ///< a one-thread resource was used by a second thread (level 2; workspaces 1)
   invariant,        ///< a data structure's invariant does not hold (level 2)
   exhausted,        ///< memory ran out in a resource whose policy is to abort
-  overrun,          ///< bytes outside a block, or of a freed one, were written (`test_resource`)
-  leak,             ///< blocks were not deallocated before their resource was destroyed; printed, without
-                    ///< an abort, of pools
-  upstream_use,     ///< an upstream was used that was to be left alone (`expect_no_upstream`)
+  overrun,          ///< bytes outside a block, or of a freed block, were written (`test_resource`)
+  leak,             ///< blocks were still allocated when their resource was destroyed; printed, without
+                    ///< an abort, for pools
+  upstream_use,     ///< an upstream was used that should have been left alone (`expect_no_upstream`)
   missed_resource,  ///< blocks came from elsewhere, and the caller has not checked (`expect_resource`)
   late_deallocate,  ///< a block was deallocated after its epoch had reclaimed it (level 2)
   use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`, `buffer[i]`)
-  open_capture,     ///< something ended in a stream's capture that must not, or cannot be waited for there
+  open_capture,     ///< an operation that a stream's capture forbids, or cannot be waited for in it
   lost_output,      ///< a file could not be written, and the caller has not checked (`trace_log`)
   frame_outlived,   ///< a coroutine's memory was freed before its frame was destroyed (level 2)
   rewind_in_destructor,  ///< a destructor that an arena runs rewinds, resets or releases that arena
-  ended_scope_use,       ///< an ended, moved-from or default-made scope was used (level 2)
+  ended_scope_use,       ///< an ended, moved-from or default-constructed scope was used (level 2)
   use_after_rewind,  ///< memory was used after its arena had rewound over it (`trap_options`); in a signal
                      ///< handler
   reentry,           ///< a resource was called by the upstream that it was calling
   stale_view,        ///< a view of a checked workspace was used after its memory was freed; an exception by
-                     ///< default, which is thrown after a handler as well
+                     ///< default, also thrown after a handler
 };
 
-/// One violation. Its texts live as long as the call of the handler.
+/// One violation. Its texts live until the handler returns.
 struct violation {
-  violation_kind kind;   ///< what was found
-  char const* resource;  ///< the name of the resource it was found in
-  char const* message;   ///< one sentence that names what and where
+  violation_kind kind;   ///< kind of the misuse
+  char const* resource;  ///< name of the resource concerned
+  char const* message;   ///< one sentence that names the misuse and its place
 };
 
-/// Receives violations. It may end the program, or return: then the misused call does nothing, or the least
-/// harmful thing that its documentation names.
+/// Receives violations. The handler may end the program or return. If it returns, the misused call does
+/// nothing, or the least harmful action that its documentation names.
 using violation_handler = void (*)(violation const&);
 
-/// Replaces the handler. Null: the default, which prints the message to the standard error stream and aborts,
-/// but for a leak of a pool, after which it goes on, and for a stale view, which it leaves to the exception.
-/// Thread-safe. @return the handler before
+/// Replaces the handler. Null restores the default, which prints the message to the standard error stream and
+/// aborts. The default does not abort for a leak of a pool or a use after rewind, and leaves a stale view to
+/// the exception. Thread-safe. @return the previous handler
 violation_handler set_violation_handler(violation_handler handler) noexcept;
 
-/// The handler in force, never null. Thread-safe.
+/// The current handler, never null. Thread-safe.
 [[nodiscard]] violation_handler get_violation_handler() noexcept;
 
 // ---- warnings
 
-/// What a warning is about.
+/// Kind of a warning.
 enum class warning_kind {
-  many_slots,       ///< a workspace has 512, 1024, 2048 … slots of a type: is a scope missing around a loop?
-  skipped_rewind,   ///< a scope ended while checkpoints or scopes inside it were open, and ended them too
-  refused_setting,  ///< a setting was out of range, and its default holds instead
-  refused_return,   ///< a driver or registrar would not let memory go, which is lost until the process ends
-  refused_memory,   ///< an address space gave no range, so a resource works as well as it can without
+  many_slots,       ///< a workspace has 512, 1024, 2048 … slots of a type; a loop may lack a scope
+  skipped_rewind,   ///< a scope ended while checkpoints or scopes inside it were open, and ended them
+  refused_setting,  ///< a setting was out of range; its default is used
+  refused_return,   ///< a driver or registrar did not free memory, which is lost until the process ends
+  refused_memory,   ///< an address space gave no range; the resource works without it as well as it can
 };
 
-/// One warning. Its texts live as long as the call of the handler.
+/// One warning. Its texts live until the handler returns.
 struct warning {
-  warning_kind kind;     ///< what it is about
-  char const* resource;  ///< the name of the resource, or of the setting
-  char const* message;   ///< one sentence that names what and where
+  warning_kind kind;     ///< kind of the warning
+  char const* resource;  ///< name of the resource or of the setting
+  char const* message;   ///< one sentence that names the problem and its place
 };
 
 /// Receives warnings.
 using warning_handler = void (*)(warning const&);
 
-/// Replaces the handler. Null, which holds at the start: warnings are dropped, because the library prints
-/// nothing on its own. Thread-safe. @return the handler before
+/// Replaces the handler. Null, the initial state, drops warnings, because the library prints nothing on its
+/// own. Thread-safe. @return the previous handler
 warning_handler set_warning_handler(warning_handler handler) noexcept;
 
-/// The handler in force; null if warnings are dropped. Thread-safe.
+/// The current handler; null if warnings are dropped. Thread-safe.
 [[nodiscard]] warning_handler get_warning_handler() noexcept;
 
 namespace detail {
 
-/// Formats the message (printf style, cut at 511 characters) and calls the handler in force.
+/// Formats the message (printf style, cut at 511 characters) and calls the current handler.
 [[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(3, 4)]] void report_violation(violation_kind kind,
                                                                            char const* resource,
                                                                            char const* format, ...) noexcept;
 
-/// What the default handler does: prints the message and aborts, prints it only, or nothing, because the
+/// Action of the default handler: prints the message and aborts; only prints; or does nothing, because the
 /// caller throws the message.
 enum class by_default { aborts, goes_on, is_not_called };
-/// The same, for a report after which the program may go on by default.
+/// The same, for a report after which the default handler may let the program continue.
 [[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(4, 5)]] void report_violation(by_default then,
                                                                            violation_kind kind,
                                                                            char const* resource,
                                                                            char const* format, ...) noexcept;
 
-/// The same for a warning, if there is a handler.
+/// The same for a warning. Does nothing without a handler.
 [[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(3, 4)]] void report_warning(warning_kind kind,
                                                                          char const* resource,
                                                                          char const* format, ...) noexcept;
@@ -127,32 +128,32 @@ namespace tidemark::detail {
 
 /// Checks the invariants of one resource: `require(cursor <= end, "cursor <= end")`.
 struct invariant_check {
-  char const* kind;  ///< of resource
-  char const* name;  ///< the resource's
+  char const* kind;  ///< kind of the resource
+  char const* name;  ///< name of the resource
 
-  /// Reports a violation with the formula, unless it holds.
+  /// Reports a violation with the formula unless it holds.
   void operator()(bool holds, char const* formula) const noexcept {
     if (!holds) report(formula);
   }
-  /// Reports a violation if there is a broken invariant. @param broken its formula, or null
+  /// Reports a violation for a broken invariant. @param broken the formula, or null if all hold
   void report(char const* broken) const noexcept {
     if (broken == nullptr) return;
     report_violation(violation_kind::invariant, name, "%s '%s': broken invariant: %s", kind, name, broken);
   }
 };
 
-/// Keeps violations until it ends, and reports them then. Declared in front of a lock it reports after the
-/// lock is released, so that the handler may use the resource, on this thread or on others.
+/// Collects violations and reports them in its destructor. Declare it before a lock: it then reports after
+/// the unlock, so the handler may use the resource on any thread.
 ///
 /// ```cpp
 /// late_reports late;
 /// const std::scoped_lock lock{mutex_};
 /// if (!ledger_.remove(late, "pool", name(), block, bytes, align)) return;
 /// ```
-/// The first violation needs no memory. A further one is reported at once if there is no memory for it.
+/// The first violation needs no memory. A further violation is reported at once if memory is lacking.
 class late_reports {
  public:
-  /// @param then what the default handler does after each report
+  /// @param then action of the default handler after each report
   explicit late_reports(by_default then = by_default::aborts) noexcept : then_{then} {}
   late_reports(late_reports const&) = delete;
   late_reports& operator=(late_reports const&) = delete;
@@ -161,7 +162,7 @@ class late_reports {
       report_all();
   }
 
-  /// As `report_violation`, later. @param resource must live until this ends
+  /// As `report_violation`, but delayed. @param resource must live until this object ends
   [[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(4, 5)]] void add(violation_kind kind, char const* resource,
                                                                 char const* format, ...) noexcept;
 
@@ -181,11 +182,11 @@ class late_reports {
   entry* last_ = &first_;
 };
 
-/// Keeps the warnings that its thread reports until it ends, and reports them then. Declared in front of a
-/// lock under which address spaces are called, because they report warnings by themselves.
+/// Collects its thread's warnings and reports them in its destructor. Declare it before a lock under which
+/// address spaces are called, because address spaces report warnings themselves.
 ///
-/// An inner one keeps nothing, because the lock of the outer one is still held. A warning is reported at once
-/// if there is no memory for it. A local variable of one thread.
+/// A nested object collects nothing, because the outer lock is still held. A warning is reported at once if
+/// memory for it is lacking. Use it as a local variable of one thread.
 class late_warnings {
  public:
   late_warnings() noexcept;
@@ -193,8 +194,8 @@ class late_warnings {
   late_warnings& operator=(late_warnings const&) = delete;
   ~late_warnings();
 
-  /// The handler of the calling thread's warnings: keeps them while there is one of this class, else
-  /// `in_force`.
+  /// The handler of the calling thread's warnings: a collecting one while an object of this class lives,
+  /// otherwise `in_force`.
   [[nodiscard]] static warning_handler handler_or(warning_handler in_force) noexcept;
 
  private:

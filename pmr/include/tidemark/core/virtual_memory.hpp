@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `virtual_memory`: the operating system's memory, reserved large and committed in steps.
+/// `virtual_memory`: memory of the operating system, reserved in large ranges and committed in steps.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,22 @@
 
 namespace tidemark {
 
-/// Whether transparent huge pages back a range.
+/// Use of transparent huge pages behind a range.
 enum class huge_page_policy {
-  system,  ///< as the system is set up
-  advise,  ///< ask for them; commits then go in steps of 2 MiB
-  avoid,   ///< rule them out
+  system,  ///< the system's setting
+  advise,  ///< requests them; commits then go in steps of 2 MiB
+  avoid,   ///< prevents them
 };
 
-/// How a `virtual_memory` treats what it commits.
+/// How a `virtual_memory` backs its commits.
 struct virtual_memory_options {
-  /// Whether to ask the system for huge pages.
+  /// Use of huge pages; `system` leaves the choice to the system.
   huge_page_policy huge_pages = huge_page_policy::system;
-  bool prefault = false;  ///< put pages behind memory when it is committed, not at first touch
+  bool prefault = false;  ///< backs memory with pages at the commit, not at first touch
 };
 
-/// An `address_space` of the operating system's pages. Reserving costs address space only, so reserve large.
+/// An `address_space` of the operating system's pages. A reservation costs address space only, so reserve
+/// generously.
 ///
 /// ```cpp
 /// virtual_memory space;
@@ -36,40 +37,42 @@ struct virtual_memory_options {
 /// // the first 64 KiB can be used, and read as zero
 /// space.release(range);
 /// ```
-/// It owns no memory itself: who reserves a range releases it. Ranges start at a multiple of 2 MiB, so that a
-/// huge page can back their first bytes; at any page where a limit leaves no addresses for that. One thread
-/// at a time; two objects may be used by two threads.
+/// It owns no memory: the caller releases each range. Ranges start at a multiple of 2 MiB, so that a huge
+/// page can back their first bytes. A range starts at any page if a limit leaves no addresses for that.
+///
+/// One thread at a time; different threads may use different objects.
 class virtual_memory : public refusals_only {
  public:
   static constexpr space_traits traits{.fresh_is_zero = true, .commits = true};
 
-  /// Alignment of reserved ranges: the size of a huge page on x86-64 and (with 4 KiB pages) on AArch64.
+  /// Alignment of reserved ranges, in bytes: a huge page on x86-64 and, with 4 KiB pages, on AArch64.
   static constexpr std::size_t range_alignment = 2 * MiB;
 
-  /// @param os the calls to use; must outlive this object and all ranges taken from it.
+  /// @param os the system calls to use; must outlive this object and all its ranges.
   explicit virtual_memory(virtual_memory_options options = {}, os_memory& os = default_os_memory()) noexcept;
 
-  /// Reserves the larger of the two, rounded up to the granularity. If the system refuses that, half as much
-  /// each time, down to `least_bytes`; under `RLIMIT_AS` at most an eighth, and under `RLIMIT_MEMLOCK` half,
-  /// of the bytes that the limit leaves, but `least_bytes`.
-  /// @return an empty range if there is no address space left. O(log(wanted_bytes / least_bytes)) calls.
+  /// Reserves the larger of the two sizes, rounded up to the granularity. Halves the size on each refusal,
+  /// down to `least_bytes`. Tries at most an eighth of the bytes left by `RLIMIT_AS`, and half of those left
+  /// by `RLIMIT_MEMLOCK`, but always at least `least_bytes`.
+  /// @return an empty range if no address space is left. O(log(wanted_bytes / least_bytes)) calls.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) noexcept;
-  /// Puts memory behind a part of a range or, if the system refuses that, behind its first `least_bytes`.
-  /// @pre the part's ends, and `least_bytes` below its size, are multiples of the granularity.
+  /// Commits a part of a range; if refused, commits its first `least_bytes`.
+  /// @pre the part's ends are multiples of the granularity, and so is `least_bytes` if it is below the part's
+  /// size.
   /// @return bytes committed; 0, with nothing changed, without memory
   [[nodiscard]] std::size_t commit(
       byte_range part, std::size_t least_bytes = (std::numeric_limits<std::size_t>::max)()) noexcept;
-  /// Returns the memory behind a part; once committed again it reads as zero. @pre as `commit`.
+  /// Returns the memory behind a part, which reads as zero once committed again. @pre as `commit`.
   [[nodiscard]] bool decommit(byte_range part) noexcept;
   /// Returns a whole range.
   void release(byte_range range) noexcept;
-  /// 1 GiB: address space is nearly free, and an arena that stays within one chunk is one range.
+  /// 1 GiB: address space is nearly free, and an arena within one chunk is one range.
   [[nodiscard]] static constexpr std::size_t chunk_bytes() noexcept { return 1 * GiB; }
-  /// The page size, or 2 MiB where huge pages are requested.
+  /// The page size, or 2 MiB if huge pages are requested.
   [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
 
-  /// The limit of the system that refused the last `reserve` or `commit`, and how to change it, in words that
-  /// live as long as the program; empty if none is known. Reads /proc.
+  /// The system limit behind the last refused `reserve` or `commit`, and how to change it; empty if unknown.
+  /// The text lives as long as the program. Reads /proc.
   [[nodiscard]] char const* refusal() const noexcept;
 
  private:
@@ -78,7 +81,7 @@ class virtual_memory : public refusals_only {
   os_memory* os_;
   virtual_memory_options options_;
   std::size_t granularity_;
-  detail::refused_call refused_;  // the last call that failed
+  detail::refused_call refused_;  // the last failed call
 };
 
 static_assert(reporting_space<virtual_memory>);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `frame_resource`: the resource that a coroutine's frame comes from, as an argument. Owns nothing.
+/// `frame_resource`: argument that selects the resource of a coroutine's frame. Owns nothing.
 #pragma once
 
 #include <concepts>
@@ -13,19 +13,19 @@
 
 namespace tidemark {
 
-/// The argument behind `std::allocator_arg` of a coroutine whose promise is a `pmr_promise`: made of a
-/// resource, an allocator of `std::pmr` or an open scope of an arena, in the call of the coroutine.
+/// The argument after `std::allocator_arg` of a coroutine whose promise is a `pmr_promise`. Made in the
+/// coroutine's call from a resource, a `std::pmr` allocator or an open arena scope.
 ///
 /// ```cpp
 /// generator<int> squares(std::allocator_arg_t, frame_resource memory, int n);
 /// for (int square : squares(std::allocator_arg, scope, 10)) …
 /// ```
-/// At level 2 it is also the place of that call, which reports of frames that outlive their memory name;
-/// below level 2 it is one pointer. Copies refer to the same resource, which must outlive the frame. O(1).
-/// Any thread.
+/// At level 2 it also records the place of the call, which reports of frames that outlive their memory name.
+/// Below level 2 it is one pointer. Copies refer to the same resource, which must outlive the frame. O(1).
+/// Thread-safe.
 class TIDEMARK_POINTER frame_resource {
  public:
-  /// @param memory null: the default resource
+  /// @param memory null selects the default resource
   frame_resource(std::pmr::memory_resource* memory TIDEMARK_LIFETIMEBOUND,
                  detail::call_site where = std::source_location::current()) noexcept
       : memory_{memory != nullptr ? memory : std::pmr::get_default_resource()}, where_{where} {}
@@ -38,8 +38,8 @@ class TIDEMARK_POINTER frame_resource {
   frame_resource(std::pmr::polymorphic_allocator<T> const& allocator,
                  detail::call_site where = std::source_location::current()) noexcept
       : memory_{allocator.resource()}, where_{where} {}
-  /// The arena of a scope. @pre the scope is open, and no scope inside it is: an arena has one position, and
-  /// the end of the inner scope would free the frame.
+  /// Frames from the arena of a scope. @pre the scope is open and innermost: an arena has one position, so
+  /// the end of an inner scope would free the frame.
   template <class Scope>
     requires requires(Scope const& scope) {
       { scope.arena() } -> std::convertible_to<std::pmr::memory_resource&>;
@@ -50,7 +50,7 @@ class TIDEMARK_POINTER frame_resource {
 
   /// The resource, never null.
   [[nodiscard]] std::pmr::memory_resource* resource() const noexcept { return memory_; }
-  /// The place of the call; line 0 if it is not known, as it never is below level 2.
+  /// The place of the call; line 0 if unknown, and always 0 below level 2.
   [[nodiscard]] std::source_location where() const noexcept { return where_.location(); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `pmr_promise`: the base of a promise whose coroutine's frames come from a `std::pmr::memory_resource`.
+/// `pmr_promise`: base of a promise whose coroutine frames come from a `std::pmr::memory_resource`.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +17,21 @@ namespace tidemark {
 
 namespace detail {
 
-// Level 2 records the live frames, to find frames whose memory is freed before the frames are destroyed. The
-// process has one table, ordered by address, because a frame may lie in a pool that lies in an arena. The
-// records come from operator new and are reused. Any thread.
+// Level 2 records the live frames, to detect frames whose memory is freed first. The process has one table,
+// ordered by address, because a frame may lie in a pool that lies in an arena. The records come from operator
+// new and are reused. Thread-safe.
 //
 // A resource that does not report the memory it frees, such as std::pmr::monotonic_buffer_resource, leaves
-// stale records of the frames in it. The table drops a stale record when a new frame, an arena or a pool
-// obtains the memory.
-/// Allocates a frame's block and records it. @throws what the resource throws, or std::bad_alloc; nothing has
-/// changed then.
+// stale records. The table drops a stale record when a new frame, an arena or a pool obtains the memory.
+/// Allocates a frame's block and records it. @throws the resource's exception, or std::bad_alloc, with
+/// nothing changed.
 [[nodiscard]] void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, std::size_t align,
                                       std::source_location where);
-/// Removes the record of a frame that is destroyed. @return false if there is no record: its memory was freed
+/// Removes the record of a frame that is destroyed. @return false without a record, because the memory was
+/// freed
 [[nodiscard]] bool forget_frame(void const* frame) noexcept;
 
-/// Allocates and frees frames, each with its resource behind it. `bytes` is the frame's size.
+/// Allocates and frees frames, each followed by its resource. `bytes` is the frame's size.
 template <std::size_t Alignment>
 struct frame_memory {
   static_assert((Alignment & (Alignment - 1)) == 0 && Alignment >= alignof(void*),
@@ -63,12 +63,12 @@ struct frame_memory {
   }
   static void deallocate(void* frame, std::size_t bytes) noexcept {
     if constexpr (check_level >= 2) {
-      if (!forget_frame(frame)) return;  // its memory is gone, and that was reported
+      if (!forget_frame(frame)) return;  // its memory was freed and reported
     }
     (*resource_behind(frame, bytes))->deallocate(frame, block_bytes(bytes), Alignment);
   }
 
-  /// The argument behind `std::allocator_arg`. What is not a `frame_resource` does not know the call.
+  /// Converts the argument after `std::allocator_arg`. Only a `frame_resource` knows the place of the call.
   template <class Memory>
   static frame_resource from(Memory& memory) noexcept {
     if constexpr (std::is_same_v<std::remove_const_t<Memory>, frame_resource>) {
@@ -84,9 +84,9 @@ struct frame_memory {
 
 }  // namespace detail
 
-/// A promise type that derives from it has its coroutine's frames on the resource that follows
-/// `std::allocator_arg` among the coroutine's first arguments, as those of `std::generator`: a
-/// `frame_resource`, or what one is made of. Without, they are on the default resource.
+/// Base of a promise type whose frames come from the resource after `std::allocator_arg`, as in
+/// `std::generator`. The two are the coroutine's first arguments. The resource is a `frame_resource`, or
+/// converts to one. Without these arguments, frames come from the default resource.
 ///
 /// ```cpp
 /// struct promise_type : pmr_promise<> { … };
@@ -96,30 +96,29 @@ struct frame_memory {
 /// arena::scope scope{step};
 /// for (int square : squares(std::allocator_arg, scope, 10)) …   // no call of operator new
 /// ```
-/// Members and lambdas: `std::allocator_arg` is their first argument too, behind the object.
-/// `FrameAlignment` is that of the frame. Both clang and g++ align what is in a frame only as far as the
-/// frame itself is: if the promise, an argument or a local has `alignas(64)`, derive from `pmr_promise<64>`.
+/// In members and lambdas the two arguments follow the object. `FrameAlignment` is the alignment of the
+/// frame. Both clang and g++ align a frame's contents only as far as the frame: derive from `pmr_promise<64>`
+/// if the promise, an argument or a local has `alignas(64)`.
 ///
-/// A frame's block is the frame and one pointer, to its resource, which gets back exactly what it gave. A
-/// frame that the compiler elides allocates nothing.
+/// A block holds the frame and a pointer to its resource, which gets back exactly what it gave. A frame that
+/// the compiler elides allocates nothing.
 ///
-/// Level 2 knows the live frames. If their memory is freed before them, it reports
-/// `violation_kind::frame_outlived` with the place where the coroutine was called. The handler may destroy
-/// the coroutine, whose memory is still there. Later it must be neither resumed nor destroyed;
-/// AddressSanitizer reports that.
+/// Level 2 tracks live frames. If their memory is freed first, it reports `violation_kind::frame_outlived`
+/// with the place of the coroutine's call. The handler may destroy the coroutine, because the memory still
+/// exists. Afterwards the coroutine must be neither resumed nor destroyed; AddressSanitizer reports such a
+/// use.
 ///
-/// Watched are arenas of every kind and their scopes, `shared_arena`, `pool`, `synchronized_pool` and
-/// `epoch_resource`, also where a frame lies in a resource that lies in one of them. Not watched are
-/// `planned_arena`, `graph_arena`, workspaces, those of `compat`, of std and of others: a frame that is
-/// leaked there is not reported, and is forgotten where an arena, a pool or another frame gets its memory.
-/// An `epoch_resource` that gets it first reports it as one of its own.
+/// Tracked are all arenas and their scopes, `shared_arena`, `pool`, `synchronized_pool` and `epoch_resource`,
+/// and resources inside them. Not tracked are `planned_arena`, `graph_arena`, workspaces, and the resources
+/// of `compat`, of std and of others. A frame leaked there is not reported. Its record is dropped when an
+/// arena, a pool or another frame gets its memory; an `epoch_resource` reports the frame as its own then.
 ///
-/// Exceptions: what the resource throws leaves the call of the coroutine; nothing has changed then. If the
-/// promise has `get_return_object_on_allocation_failure`, derive from `nothrow_pmr_promise`.
-/// Complexity: that of the resource, and at level 2 O(log live frames) under a lock. Thread-safety: that of
-/// the resource, which is used where the coroutine is called and where its frame is destroyed.
-// Always inlined: g++ 12 takes a template of `operator new` and `operator delete` for a mismatch
-// (-Wmismatched-new-delete), and warns in the program. clang wants `noexcept` without a condition.
+/// Exceptions: the resource's exception leaves the coroutine's call, with nothing changed. Derive from
+/// `nothrow_pmr_promise` if the promise has `get_return_object_on_allocation_failure`.
+/// Complexity: that of the resource, plus O(log live frames) under a lock at level 2. Thread-safety: that of
+/// the resource, which is used at the coroutine's call and at the frame's destruction.
+// Always inlined, because g++ 12 takes templates of `operator new` and `operator delete` for a mismatch
+// (-Wmismatched-new-delete), and warns in the program. clang needs `noexcept` without a condition.
 template <std::size_t FrameAlignment = alignof(std::max_align_t)>
 class pmr_promise {
   using frames = detail::frame_memory<FrameAlignment>;
@@ -148,9 +147,9 @@ class pmr_promise {
   }
 };
 
-/// `pmr_promise` for a promise with `get_return_object_on_allocation_failure`, whose result the call of the
-/// coroutine returns where the resource throws anything. Nothing has changed then.
-/// @pre the promise has that function: without it, a frame that is not there is used.
+/// `pmr_promise` for a promise with `get_return_object_on_allocation_failure`. The coroutine's call returns
+/// the result of that function if the resource throws. Nothing has changed then.
+/// @pre the promise has that function; otherwise a missing frame is used.
 template <std::size_t FrameAlignment = alignof(std::max_align_t)>
 class nothrow_pmr_promise : public pmr_promise<FrameAlignment> {
   using frames = detail::frame_memory<FrameAlignment>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `expect_resource`: reports blocks of a scope that came from the heap instead. Owns its records.
+/// `expect_resource`: reports a scope's blocks that came from the heap instead of a resource. Owns its
+/// records.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ namespace detail {
 class missed_blocks;
 }  // namespace detail
 
-/// Finds the blocks that this thread should have allocated from one resource and did not: a container
+/// Detects blocks of this thread that should have come from one resource and did not: from a container
 /// without an allocator argument, a copy, a string of the wrong type.
 ///
 /// ```cpp
@@ -25,70 +26,69 @@ class missed_blocks;
 /// std::pmr::vector<float> gradient(1000);                       // forgot &step
 /// EXPECT_EQ(expected.missed_blocks(), 0u) << expected.report();  // 1 block of 4000 bytes from the default …
 /// ```
-/// While a scope is open, a resource that watches stands in the place of the default resource, and passes
-/// every request on. `operator new` is watched too where one source of the program includes
-/// `<tidemark/diagnose/watched_new.hpp>`; the report says if it is not. docs/containers.md shows which code
-/// misses its arena, and what the report says of it.
+/// While a scope is open, a watching resource replaces the default resource and forwards every request.
+/// `operator new` is watched too if one source of the program includes `<tidemark/diagnose/watched_new.hpp>`;
+/// the report says if not. docs/containers.md shows which code misses its arena, and how the report looks.
 ///
-/// Not missed, and not counted:
+/// Not counted as missed:
 /// - blocks of other threads;
-/// - what a default resource serves that is the expected one itself;
-/// - what is allocated inside the expected resource's `do_allocate`;
-/// - what any resource of tidemark or of `std::pmr` takes from its upstream, and what they allocate for their
-///   records: the innermost function on the stack that is not of the standard library is theirs. That takes
-///   the names of functions, so a program whose symbols are stripped shows such blocks as its own;
-/// - what is allocated while an `allowance` lives.
+/// - blocks of a default resource that is the expected resource itself;
+/// - allocations inside the expected resource's `do_allocate`;
+/// - blocks that a resource of tidemark or `std::pmr` takes from its upstream or allocates for its records.
+///   The innermost function on the stack outside the standard library identifies such blocks. This needs
+///   function names, so a program with stripped symbols reports these blocks as its own;
+/// - allocations while an `allowance` lives.
 ///
-/// A container that was made with the default resource before the scope does not use the one that watches:
-/// what it allocates shows as `operator new`. Such a container and one made inside compare as equal in one
-/// direction only, so that a move assignment between them may copy.
+/// A container made with the default resource before the scope does not use the watching resource, and its
+/// allocations appear as `operator new`. Such a container and a container made inside the scope compare equal
+/// in one direction only. A move assignment between them may therefore copy.
 ///
-/// At its end a scope reports `violation_kind::missed_resource` if blocks were missed since
-/// `missed_blocks()`, `missed_bytes()` or `report()` was last called, unless an exception is ending it.
+/// A scope reports `violation_kind::missed_resource` at its end if blocks were missed since the last call of
+/// `missed_blocks()`, `missed_bytes()` or `report()`. It does not report if an exception ends it.
 ///
-/// Scopes nest: a missed block counts in every open scope of the thread. Blocks that the scope saw may be
-/// deallocated at any time, inside or after it.
+/// Scopes nest: a missed block counts in every open scope of the thread. Blocks of a scope may be deallocated
+/// at any time, inside or after it.
 ///
-/// Invariants: `missed_bytes()` is the sum over all missed blocks; each is counted at one of at most
-/// `max_places` places, or among the further ones.
+/// Invariants: `missed_bytes()` is the sum over all missed blocks. Each block is counted at one of at most
+/// `max_places` places, or in the remainder.
 ///
-/// Complexity: a missed block takes a walk of the stack, some microseconds, and no memory; the first at a
-/// place also the search for its functions' names. Where no scope is open on the thread an allocation from
-/// the resource that watches, or from a watched `operator new`, takes one comparison more. Thread-safety: any
-/// number of threads may have scopes; one is used by the thread that made it, and ended by it.
+/// Complexity: a missed block takes a stack walk, some microseconds, and no memory. The first block at a
+/// place also looks up the names of its functions. Without an open scope on the thread, an allocation from
+/// the watching resource or a watched `operator new` takes one extra comparison. Thread-safety: any number of
+/// threads may have scopes; the thread that made a scope uses and ends it.
 class [[nodiscard]] expect_resource {
  public:
-  /// Places that a report tells apart; blocks of further ones are counted together.
+  /// Places that a report distinguishes; blocks of further places are counted together.
   static constexpr std::size_t max_places = 256;
-  /// Functions that a report names for each place: the innermost that are the program's own.
+  /// Functions that a report names per place: the innermost functions of the program itself.
   static constexpr std::size_t max_frames = 4;
 
   /// Begins a scope.
-  /// @param expected where the thread's memory should come from; must outlive this object
-  /// @param name in the report; must outlive this object
+  /// @param expected resource that the thread should use; must outlive this object
+  /// @param name used in the report; must outlive this object
   /// @throws std::invalid_argument if `expected` is null; std::bad_alloc. Nothing has changed then.
   [[nodiscard]] explicit expect_resource(std::pmr::memory_resource const* expected,
                                          char const* name = "expect_resource");
   expect_resource(expect_resource const&) = delete;
   expect_resource& operator=(expect_resource const&) = delete;
-  /// Ends the scope. On another thread `violation_kind::wrong_thread` is reported, and the records stay in
-  /// memory, because the thread that began it may be writing to them.
+  /// Ends the scope. Ending it on another thread reports `violation_kind::wrong_thread` and keeps the
+  /// records, because the thread that began the scope may be writing to them.
   ~expect_resource();
 
   /// Blocks that came from the default resource or `operator new` so far.
   [[nodiscard]] std::uint64_t missed_blocks() const noexcept;
-  /// Their bytes, as requested.
+  /// Bytes of these blocks, as requested.
   [[nodiscard]] std::uint64_t missed_bytes() const noexcept;
 
-  /// Where they came from, the most bytes first, a line for each place and each function: with module and
-  /// offset, as `addr2line -e` takes them, and the innermost `allocation_site`. O(places · symbols).
+  /// Sources of the missed blocks, most bytes first: a line for each place and each function, with module and
+  /// offset for `addr2line -e`, and the innermost `allocation_site`. O(places · symbols).
   /// @throws std::bad_alloc.
   [[nodiscard]] std::string report() const;
 
-  /// What this thread allocates is meant to come from elsewhere as long as one lives. They nest.
+  /// Marks this thread's allocations as intended while it lives. Allowances nest.
   class [[nodiscard]] allowance {
    public:
-    /// From here on, until it is destroyed.
+    /// Begins the allowance; its destructor ends it.
     [[nodiscard]] allowance() noexcept;
     allowance(allowance const&) = delete;
     allowance& operator=(allowance const&) = delete;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Replaces `operator new`, so that `expect_resource` sees what comes from it. Include it in one source of a
-/// program, and in no library: the program decides what its `operator new` is.
+/// Replaces `operator new`, so that `expect_resource` sees its blocks. Include it in one source of a program
+/// and in no library, because the program chooses its `operator new`.
 ///
-/// All forms are replaced, and take memory from `malloc` and `posix_memalign`. Besides, an allocation
-/// compares one thread_local pointer with null. A second source that includes this does not link. Under
-/// ThreadSanitizer and MemorySanitizer, which have their own `operator new`, nothing is replaced, and reports
+/// All forms are replaced, and take memory from `malloc` and `posix_memalign`. An allocation also compares
+/// one thread_local pointer with null. A second source that includes this header does not link.
+/// ThreadSanitizer and MemorySanitizer have their own `operator new`: nothing is replaced then, and reports
 /// say that it was not watched.
-// Not in <tidemark/diagnose.hpp>, because it defines functions that a program may define once.
+// Not in <tidemark/diagnose.hpp>, because it defines functions that a program may define only once.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ namespace tidemark::detail {
 
 inline constexpr std::align_val_t new_alignment{alignof(std::max_align_t)};
 
-/// Memory of the C library, or null.
+/// Allocates memory of the C library; null on failure.
 [[nodiscard]] inline void* allocate_for_new(std::size_t bytes, std::size_t align) noexcept {
   bytes = std::max<std::size_t>(bytes, 1);  // malloc(0) may be null
   if (align <= alignof(std::max_align_t)) return std::malloc(bytes);
@@ -39,7 +39,7 @@ inline constexpr std::align_val_t new_alignment{alignof(std::max_align_t)};
   return ::posix_memalign(&block, align, bytes) == 0 ? block : nullptr;
 }
 
-/// What `operator new` is required to do: calls the new-handler until there is memory.
+/// Implements `operator new`: calls the new-handler until memory is available.
 [[nodiscard]] inline void* watched_new(std::size_t bytes, void const* caller,
                                        std::align_val_t aligned = new_alignment) {
   const auto align = static_cast<std::size_t>(aligned);
@@ -65,7 +65,7 @@ inline constexpr std::align_val_t new_alignment{alignof(std::max_align_t)};
 
 }  // namespace tidemark::detail
 
-// Each is a function of its own, or the address that it returns to were another's.
+// Each operator is a separate function, so that its return address is its own.
 // NOLINTBEGIN(misc-definitions-in-headers): one source includes this
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   return tidemark::detail::watched_new(bytes, __builtin_return_address(0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `process_arena`: an arena whose containers other processes read in place. Owns its memory until it is
-/// destroyed and all views of it have ended.
+/// `process_arena`: an arena whose containers other processes read in place. Its memory lives until the arena
+/// is destroyed and all views have ended.
 #pragma once
 
 #include <chrono>
@@ -24,18 +24,18 @@ namespace tidemark {
 
 extern template class detail::arena_state<shared_memory>;
 
-/// How a `process_arena` takes memory, and where others find it. All sizes in bytes.
+/// How a `process_arena` takes memory, and where other processes find it. All sizes are in bytes.
 struct process_arena_options {
-  std::size_t reserve = 1 * GiB;       ///< address space in every process, and the most that it can hold
+  std::size_t reserve = 1 * GiB;       ///< address space in every process, and the arena's capacity
   std::size_t commit_step = 64 * KiB;  ///< memory is taken in multiples of this
   std::uintptr_t address = 0;          ///< as in `shared_memory_options`
-  std::uint32_t layout_version = 0;    ///< change it when types that it holds change their members
+  std::uint32_t layout_version = 0;    ///< change it when stored types change their members
   std::string path{};                  ///< for `link()`
-  char const* name = "process arena";  ///< in messages; must outlive the arena and its exceptions
+  char const* name = "process arena";  ///< used in messages; must outlive the arena and its exceptions
 };
 
-/// One process fills it with containers, others read them in place, by the same addresses, with a
-/// `process_view`. A `std::pmr::memory_resource`.
+/// An arena that one process fills with containers. Other processes read them in place, at the same
+/// addresses, by a `process_view`. It is a `std::pmr::memory_resource`.
 ///
 /// ```cpp
 /// process_arena memory{{.path = "/dev/shm/prices"}};
@@ -44,30 +44,29 @@ struct process_arena_options {
 /// memory.publish(*prices);  // generation 1: complete, and never changed from here on
 /// memory.link();            // others: process_view{"/dev/shm/prices"}.root<std::pmr::map<…>>()
 /// ```
-/// A generation is what `publish` makes visible: its root, and all that it refers to. The next one takes
-/// memory of its own behind it, so that views of older ones stay true, until `try_reset` frees all of them,
-/// which it does only while there is no view. A published object must not be changed, and not be destroyed:
-/// containers of a generation end with their memory.
+/// `publish` makes a generation visible: its root and all that the root refers to. The next generation uses
+/// memory after it, so that views of older generations stay valid. `try_reset` frees all generations, but
+/// only without views. A published object must not be changed or destroyed: containers of a generation end
+/// with their memory.
 ///
-/// What is published may have pointers to other objects in the arena, and the `memory_resource*` of
-/// containers, which is meaningless to others: they have `const` access, which does not use it. It must have
-/// no pointers to anything else: no virtual functions, no function pointers, no `std::string_view` of a
-/// literal.
+/// Published objects may have pointers to other objects in the arena, and the `memory_resource*` of
+/// containers. The latter is meaningless to readers, whose `const` access does not use it. Other pointers are
+/// forbidden: no virtual functions, no function pointers, no `std::string_view` of a literal.
 ///
-/// If the process ends, in whatever way and at whatever moment, views keep the newest generation that was
-/// published. Readers that are killed hold nothing up. See docs/process.md. Linux only.
+/// Views keep the newest published generation, however and whenever the writer ends. Killed readers block
+/// nothing. See docs/process.md. Linux only.
 ///
-/// Invariants, checked by `check_invariants()`: those of an arena, and of the header:
+/// Invariants, checked by `check_invariants()`: those of an arena, and of the header
 /// - `newest == 0`, or it is the offset of the publication of `generation()`, below the position
 ///
-/// Thread-safety: one thread at a time. A forked child may only destroy it.
+/// Not thread-safe: one thread at a time. A forked child may only destroy it.
 class process_arena final : public detail::forwarding_resource<process_arena>,
                             public arena_push<process_arena, shared_memory> {
  public:
-  /// @throws what `shared_memory::reserve` throws, std::system_error also where the system has no addresses
-  /// for so large a file; out_of_memory.
+  /// @throws the exceptions of `shared_memory::reserve`, including std::system_error if the system lacks
+  /// addresses for the file; out_of_memory.
   explicit process_arena(process_arena_options const& options = {});
-  /// A wrong form: does not compile, and says which form is right.
+  /// Rejects a wrong form at compile time; the message names the right form.
   template <class Argument>
     requires std::integral<Argument> || std::convertible_to<Argument, std::pmr::memory_resource*>
   explicit process_arena(Argument) : process_arena{process_arena_options{}} {
@@ -75,53 +74,55 @@ class process_arena final : public detail::forwarding_resource<process_arena>,
                   "a process_arena takes options: write process_arena a{{.reserve = 64 * MiB}}");
   }
 
-  /// Uninitialised memory, as `basic_arena::allocate`.
+  /// Allocates uninitialised memory, as `basic_arena::allocate`.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     return arena_.allocate(bytes, align);
   }
-  /// Frees a block if it is the newest and nothing was published since; does nothing otherwise.
+  /// Frees a block if it is the newest and nothing was published since. Does nothing otherwise.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     arena_.deallocate(block, bytes, align);
   }
-  /// Not here: a destructor would run over objects that others may be reading.
+  /// Deleted, because a destructor could run over objects that other processes are reading.
   template <class T, class... Arguments>
   T* make(Arguments&&...) = delete;
 
   /// Makes `root`, and all that it refers to, the newest generation. O(1).
-  /// @param root lies in the arena
-  /// @return the number of the generation, one more than that of the last.
-  /// @throws std::invalid_argument if it does not lie in the arena; out_of_memory. Nothing is published then.
+  /// @param root an object in the arena
+  /// @return number of the generation, one more than the last.
+  /// @throws std::invalid_argument if `root` is not in the arena; out_of_memory. Nothing is published then.
   template <class T>
   std::uint64_t publish(T const& root) {
     static_assert(std::is_object_v<T> && !std::is_polymorphic_v<T>,
                   "an object with virtual functions points into its own program, and not into shared memory");
     return publish(std::addressof(root), sizeof(T), detail::type_layout<T>());
   }
-  /// The number of generations published so far, also by earlier resets.
+  /// Number of generations published so far, including before resets.
   [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
 
   /// A read-only descriptor of the memory, for `process_view` in another process. @throws std::system_error
   [[nodiscard]] file_descriptor export_file() const { return arena_.space().export_file(); }
-  /// Gives the memory the path of the options, as `shared_memory::link` does, until the arena is destroyed.
-  /// @throws std::logic_error if nothing is published: what has a name is complete; std::system_error.
+  /// Links the path of the options to the memory, as `shared_memory::link` does, until the arena is
+  /// destroyed.
+  /// @throws std::logic_error if nothing is published, because linked memory must be complete;
+  /// std::system_error.
   void link() const;
 
-  /// Frees all generations, and keeps the memory for the next ones, if there is no view.
-  /// @return whether it did; if not, nothing has changed.
+  /// Frees all generations and keeps the memory for the next ones, if there is no view.
+  /// @return true on success; otherwise nothing has changed.
   [[nodiscard]] bool try_reset() noexcept;
-  /// Tries it again and again, for so long.
+  /// Repeats `try_reset` for at most `patience`. @return as `try_reset`.
   [[nodiscard]] bool try_reset_for(std::chrono::nanoseconds patience) noexcept;
 
-  /// A snapshot in numbers. O(1).
+  /// A snapshot of the counters. O(1).
   [[nodiscard]] arena_stats stats() const noexcept { return arena_.stats(); }
   /// The name in messages.
   [[nodiscard]] char const* name() const noexcept { return arena_.name(); }
-  /// Whether `address` lies in allocated memory.
+  /// True if `address` lies in allocated memory.
   [[nodiscard]] bool owns(void const* address) const noexcept { return arena_.owns(address); }
-  /// The next thread to use the arena will own it.
+  /// Gives up ownership: the next thread to use the arena owns it.
   void release_thread_ownership() noexcept { arena_.release_thread_ownership(); }
-  /// Reports a violation for every invariant of the class comment that does not hold.
+  /// Reports a violation for every broken invariant of the class comment.
   void check_invariants() const noexcept;
 
  private:
@@ -134,8 +135,8 @@ class process_arena final : public detail::forwarding_resource<process_arena>,
 
   basic_arena<shared_memory> arena_;
   detail::process_header* header_;  // the arena's first block
-  arena_mark begin_;                // behind the header
-  std::uint64_t generation_ = 0;    // newest published
+  arena_mark begin_;                // after the header
+  std::uint64_t generation_ = 0;    // newest published generation
 };
 
 }  // namespace tidemark

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `shared_memory`: memory that other processes can map at the same address. Owns the file behind it.
-/// `shared_memory_error`: why such memory is refused.
+/// `shared_memory_error`: the reason why such memory is refused.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,27 @@
 
 namespace tidemark {
 
-/// Why memory that processes share is refused.
+/// Reason why shared memory is refused.
 enum class shared_memory_refusal {
   addresses_taken,  ///< something else lies at its addresses in this process
   not_sealed,       ///< the file could be made smaller under its views
-  busy,             ///< its writer frees it at this moment: try again
-  unpublished,      ///< no generation is published in it yet: try again later
-  damaged,          ///< it is no process arena, or is truncated, or its header contradicts itself
+  busy,             ///< its writer is freeing it: try again
+  unpublished,      ///< it has no published generation yet: try again later
+  damaged,          ///< it is not a process arena, is truncated, or has an inconsistent header
   newer_version,    ///< its header is of a later version of tidemark
-  other_layout,     ///< its writer lays types out differently, or has another layout version
+  other_layout,     ///< its writer has another layout of types, or another layout version
   other_root,       ///< its root is of another type
 };
 
-/// Thrown where memory that processes share is refused. Nothing is mapped or locked then. A system call that
-/// fails throws a `std::system_error` instead.
+/// Thrown if shared memory is refused. Nothing is mapped or locked then. A failed system call throws a
+/// `std::system_error` instead.
 class shared_memory_error final : public std::runtime_error {
  public:
-  /// With the reason, and a sentence that says it.
+  /// Stores the reason, and a sentence that explains it.
   shared_memory_error(shared_memory_refusal reason, std::string const& sentence)
       : std::runtime_error{sentence}, reason_{reason} {}
 
-  /// Why, for a program that tries again or goes on without.
+  /// The reason, for a program that retries or continues without the memory.
   [[nodiscard]] shared_memory_refusal reason() const noexcept { return reason_; }
 
  private:
@@ -47,15 +47,15 @@ class shared_memory_error final : public std::runtime_error {
 
 /// How a `shared_memory` is made.
 struct shared_memory_options {
-  /// Where it lies, a multiple of the page size; 0: at a random place that processes rarely use for anything
-  /// else, so that the others have it free too.
+  /// Address, a multiple of the page size. 0 selects a random address in a region that processes rarely use,
+  /// so that it is free in other processes too.
   std::uintptr_t address = 0;
-  std::string path{};                  ///< for `link()`; empty: the memory has no name
-  char const* name = "shared memory";  ///< in messages and /proc/PID/maps; must outlive the object
+  std::string path{};                  ///< for `link()`; empty: no name
+  char const* name = "shared memory";  ///< used in messages and /proc/PID/maps; must outlive the object
 };
 
-/// An `address_space` in a file of its own, which lives in memory (`memfd_create`). Other processes map it at
-/// the same address with a `shared_memory_view`, and pointers in it are valid there.
+/// An `address_space` in a memory file of its own (`memfd_create`). Other processes map it at the same
+/// address by a `shared_memory_view`; pointers in it are valid there.
 ///
 /// ```cpp
 /// shared_memory space{{.path = "/dev/shm/prices"}};
@@ -64,61 +64,59 @@ struct shared_memory_options {
 /// space.link();                                  // or send(socket, space.export_file().get())
 /// space.release(range);                          // views keep the memory; the name is gone
 /// ```
-/// One range at a time, which is the whole file; a second one is refused with an empty range. The file is
-/// sealed: no process can make it smaller, so that a view never loses memory that it has mapped, and other
-/// processes can only ever read. The kernel then refuses to take single pages back, so memory goes with the
-/// whole range. `commit` allocates the file's memory at once: where the system has none, that is a refusal
-/// here and no SIGBUS at a first touch.
+/// Holds one range at a time, which is the whole file; a second range is refused as empty. The file is
+/// sealed: no process can shrink it, so a view never loses mapped memory, and other processes can only read.
+/// The kernel then takes no single pages back, so memory is returned with the whole range. `commit` allocates
+/// the file's memory at once: lack of memory is a refusal here, and not a SIGBUS at first touch.
 ///
-/// As all address spaces it frees nothing at its end: who reserves a range releases it. The kernel does, if
-/// the process ends in whatever way: the memory goes when the last view of it has gone too.
+/// The destructor frees nothing, as in all address spaces: the caller releases each range. However the
+/// process ends, the kernel frees the memory after the last view.
 ///
-/// A forked child has the memory as well, and could write to it: it must not use the object, except to
-/// destroy it. It counts as the writer, for `shared_memory_view::writer_is_alive`, until it ends or executes
-/// another program. Linux only, with /proc; elsewhere `reserve` throws.
+/// A forked child also has the memory and could write to it. It must not use the object, except to destroy
+/// it. It counts as the writer for `shared_memory_view::writer_is_alive`, until it ends or executes another
+/// program. Linux only, with /proc; elsewhere `reserve` throws.
 ///
-/// Move-only. Thread-safety: one thread at a time.
+/// Move-only. Not thread-safe: one thread at a time.
 class shared_memory {
  public:
   static constexpr space_traits traits{.fresh_is_zero = true, .commits = true, .seen_by_others = true};
 
-  /// As `options` say; there is no file before the first `reserve`.
+  /// Stores the options; the first `reserve` creates the file.
   explicit shared_memory(shared_memory_options options = {});
 
-  /// Makes a file of the larger of the two, in whole pages, and maps it. If the system refuses the size, half
-  /// as much each time, down to `least_bytes`, as `virtual_memory::reserve`.
-  /// @return an empty range if there is one already, or no object is so large.
-  /// @throws shared_memory_error (`addresses_taken`) if something lies at the address of the options;
-  /// std::system_error if a call fails, which names the limit that refused it. Nothing has changed then.
+  /// Creates and maps a file of the larger size, in whole pages. Halves the size on each refusal, down to
+  /// `least_bytes`, as `virtual_memory::reserve`.
+  /// @return an empty range if a range exists already, or if no object can be that large.
+  /// @throws shared_memory_error (`addresses_taken`) if the address of the options is taken;
+  /// std::system_error if a call fails, with the limit that refused it. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
-  /// Allocates memory behind a part of the range or, if that is refused, behind its first `least_bytes`.
+  /// Allocates memory behind a part of the range; if refused, behind its first `least_bytes`.
   /// @pre and @return as `virtual_memory::commit`.
   [[nodiscard]] std::size_t commit(
       byte_range part, std::size_t least_bytes = (std::numeric_limits<std::size_t>::max)()) noexcept;
-  /// False: the kernel takes no pages out of a file whose writes are sealed.
+  /// Returns false: the kernel takes no pages out of a file whose writes are sealed.
   [[nodiscard]] static constexpr bool decommit(byte_range) noexcept { return false; }
-  /// Unmaps the range and closes the file; its name goes too. Views keep the memory.
+  /// Unmaps the range, closes the file and removes its link. Views keep the memory.
   void release(byte_range range) noexcept;
   /// 1 GiB.
   [[nodiscard]] static constexpr std::size_t chunk_bytes() noexcept { return 1 * GiB; }
   /// The page size.
   [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
 
-  /// A read-only file descriptor for another process, which outlives this object. Only descriptors from here
-  /// are for others: one that shared the open file description of this object would keep its locks.
-  /// @pre a range is reserved. @throws std::system_error if it cannot be opened.
+  /// A read-only descriptor for another process, which outlives this object. Give others only such
+  /// descriptors: a descriptor that shares this object's open file description would keep its locks.
+  /// @pre a range is reserved. @throws std::system_error if the file cannot be opened.
   [[nodiscard]] file_descriptor export_file() const;
   /// Makes the path of the options a symbolic link to the file, in one step: another process finds the whole
-  /// memory there or nothing. An older link is replaced. When this process ends, in whatever way, the link
-  /// leads nowhere, or to a file that a view refuses. Processes of the same user, with the same /proc, can
-  /// open it.
+  /// memory there or nothing. Replaces an older link. When this process has ended, the link leads nowhere, or
+  /// to a file that a view refuses. Processes of the same user with the same /proc can open it.
   /// @pre a range is reserved. @throws std::logic_error without a path; std::system_error, with nothing
   /// changed, also if something other than a symbolic link has that name.
   void link() const;
 
-  /// Keeps views out until `admit_views`. @return false, and nothing has changed, while there is a view.
+  /// Keeps views out until `admit_views`. @return false, with nothing changed, while there is a view.
   [[nodiscard]] bool try_exclude_views() const noexcept;
-  /// The opposite.
+  /// Admits views again.
   void admit_views() const noexcept;
 
  private:
@@ -127,8 +125,8 @@ class shared_memory {
 
   shared_memory_options options_;
   std::size_t granularity_;
-  file_descriptor file_;   // of the range; empty: there is none
-  byte_range range_ = {};  // meaningful with a file
+  file_descriptor file_;   // file of the range; empty without a range
+  byte_range range_ = {};  // valid while there is a file
 };
 
 static_assert(address_space<shared_memory>);

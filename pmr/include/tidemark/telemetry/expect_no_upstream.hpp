@@ -14,10 +14,8 @@
 
 namespace tidemark {
 
-/// Passes every request on, and reports each allocation in a quiet period: shows that a program allocates
-/// nothing after its warm-up.
-///
-/// Put it between a pool, an arena or a cache and its upstream.
+/// Forwards every request, and reports each allocation in a quiet period. It verifies that a program
+/// allocates nothing after its warm-up. Put it between a pool, an arena or a cache and its upstream.
 ///
 /// ```cpp
 /// expect_no_upstream below{std::pmr::new_delete_resource(), "below the pool"};
@@ -26,26 +24,24 @@ namespace tidemark {
 /// auto quiet = below.expect_none();              // until the end of the scope
 /// for (int i = 0; i < 1000; ++i) step(pool);     // reports upstream_use if the pool allocates
 /// ```
-/// An allocation while any `quiet_period` is open, on any thread, is reported as
-/// `violation_kind::upstream_use`. If the handler returns, the allocation is served and counted in
-/// `unexpected()`. `deallocate` is always allowed, because it neither fails nor waits for memory; to forbid
-/// it too, compare `stats().deallocations`.
+/// An allocation on any thread while a `quiet_period` is open is reported as `violation_kind::upstream_use`.
+/// If the handler returns, the allocation is served and counted in `unexpected()`. `deallocate` is always
+/// allowed, because it neither fails nor waits for memory. Compare `stats().deallocations` to forbid it too.
 ///
 /// Invariant: `unexpected() <= stats().allocations + stats().refused`.
 ///
-/// Complexity: O(1) besides the upstream's. Thread-safety: any thread, if the upstream allows it.
-/// Exceptions: those of the upstream; only `refused`, and in a quiet period `unexpected()`, have changed
-/// then.
+/// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is. Exceptions: the upstream's; only
+/// `refused`, and in a quiet period `unexpected()`, have changed then.
 class expect_no_upstream final : public detail::resource_adaptor<expect_no_upstream> {
  public:
-  /// @param upstream where memory comes from; must outlive this object
-  /// @param name in messages and statistics; must outlive this object
+  /// @param upstream source of the memory; must outlive this object
+  /// @param name used in messages and statistics; must outlive this object
   /// @throws std::invalid_argument if `upstream` is null.
   explicit expect_no_upstream(std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                               char const* name = "expect_no_upstream")
       : resource_adaptor{"expect_no_upstream", upstream, name} {}
 
-  /// Allocations are reported during its lifetime. Periods may overlap in any order and on any threads.
+  /// Allocations during its lifetime are reported. Periods may overlap in any order and on any threads.
   class [[nodiscard]] quiet_period {
    public:
     quiet_period(quiet_period const&) = delete;
@@ -63,19 +59,19 @@ class expect_no_upstream final : public detail::resource_adaptor<expect_no_upstr
     }
 
     expect_no_upstream* below_;
-    std::uint64_t before_;  // unexpected() at the beginning
+    std::uint64_t before_;  // `unexpected()` at the beginning
   };
 
   /// Begins a period without allocations. It must end before this object.
   [[nodiscard]] quiet_period expect_none() noexcept { return quiet_period{*this}; }
 
-  /// Allocations in quiet periods so far, failed ones included.
+  /// Allocations in quiet periods so far, including failed ones.
   [[nodiscard]] std::uint64_t unexpected() const noexcept {
     return unexpected_.load(std::memory_order_relaxed);
   }
 
-  /// Memory from the upstream. In a quiet period it is reported first.
-  /// @throws what the upstream throws; only `refused` and `unexpected()` have changed then.
+  /// Allocates memory from the upstream. Reports it first in a quiet period.
+  /// @throws the upstream's exception; only `refused` and `unexpected()` have changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (quiet_periods_.load(std::memory_order_relaxed) != 0) [[unlikely]]
@@ -86,8 +82,8 @@ class expect_no_upstream final : public detail::resource_adaptor<expect_no_upstr
  private:
   TIDEMARK_COLD void report(std::size_t bytes, std::size_t align) noexcept;
 
-  std::atomic<std::size_t> quiet_periods_{0};  // open now
-  std::atomic<std::uint64_t> unexpected_{0};   // allocations in any of them so far
+  std::atomic<std::size_t> quiet_periods_{0};  // currently open
+  std::atomic<std::uint64_t> unexpected_{0};   // allocations in quiet periods so far
 };
 
 static_assert(!std::is_move_constructible_v<expect_no_upstream::quiet_period>,

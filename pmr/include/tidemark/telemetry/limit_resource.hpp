@@ -15,9 +15,9 @@
 
 namespace tidemark {
 
-/// Rejects requests that would exceed a number of bytes in use: a budget for a part of a program.
+/// Rejects requests that would exceed a limit of bytes in use: a budget for a part of a program.
 ///
-/// Use it where one user of memory must not starve the others, or to test code with little memory.
+/// Use it if one user of memory must not starve the others, or to test code with little memory.
 ///
 /// ```cpp
 /// limit_resource budget{64 * MiB, &pool, "cache"};
@@ -25,25 +25,25 @@ namespace tidemark {
 /// cached.resize(32 * MiB);                       // throws out_of_memory: 128 MiB; `cached` is unchanged
 /// ```
 /// Invariants: `used_bytes <= claimed`; `claimed <= limit` since the last `set_limit`, or `claimed` only
-/// falls until that holds. `claimed` are the requested bytes that the upstream has allocated or is about
-/// to allocate, so that it never exceeds the limit. Bytes that an upstream adds by rounding up are not
-/// counted. A wrong size in `deallocate` makes the budget wrong; `tracking_resource` finds such calls.
-/// Blocks that an upstream reclaims itself, such as a rewound arena, stay counted.
+/// falls until that holds. `claimed` is the number of requested bytes that the upstream has allocated or is
+/// about to allocate, so it never exceeds the limit. Bytes that an upstream adds by rounding are not counted.
+/// A wrong size in `deallocate` makes the budget wrong; `tracking_resource` detects it. Blocks that an
+/// upstream such as a rewound arena reclaims itself stay counted.
 ///
-/// Complexity: O(1) besides the upstream's. Thread-safety: any thread, if the upstream allows it; the limit
-/// is exact among threads. Exceptions: out_of_memory, or the upstream's; only `refused` has changed then.
+/// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is; the limit is exact among threads.
+/// Exceptions: out_of_memory, or the upstream's; only `refused` has changed then.
 class limit_resource final : public detail::resource_adaptor<limit_resource> {
  public:
-  /// @param limit_bytes most bytes in use at once
-  /// @param upstream where memory comes from; must outlive this object
-  /// @param name in messages and statistics; must outlive this object and its exceptions
+  /// @param limit_bytes maximum bytes in use
+  /// @param upstream source of the memory; must outlive this object
+  /// @param name used in messages and statistics; must outlive this object and its exceptions
   /// @throws std::invalid_argument if `upstream` is null.
   explicit limit_resource(std::size_t limit_bytes,
                           std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                           char const* name = "limit")
       : resource_adaptor{"limit_resource", upstream, name}, limit_bytes_{limit_bytes} {}
 
-  /// A wrong form: does not compile, and says which form is right.
+  /// Rejects a wrong form at compile time; the message names the right form.
   template <std::convertible_to<std::pmr::memory_resource*> Upstream, class... Rest>
     requires(!std::integral<Upstream>)
   explicit limit_resource(Upstream, Rest...) : limit_resource{std::size_t{0}} {
@@ -51,8 +51,8 @@ class limit_resource final : public detail::resource_adaptor<limit_resource> {
                   "a limit_resource takes the limit first: write limit_resource budget{64 * MiB, &upstream}");
   }
 
-  /// Memory from the upstream.
-  /// @throws out_of_memory if more than `limit_bytes()` would be in use; what the upstream throws. Only
+  /// Allocates memory from the upstream.
+  /// @throws out_of_memory if more than `limit_bytes()` would be in use; the upstream's exception. Only
   /// `refused` has changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
@@ -66,7 +66,7 @@ class limit_resource final : public detail::resource_adaptor<limit_resource> {
     }
   }
 
-  /// Returns a block to the upstream. Null: nothing happens.
+  /// Returns a block to the upstream. Ignores null.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) return;
     counter_.on_deallocate(bytes);
@@ -75,16 +75,16 @@ class limit_resource final : public detail::resource_adaptor<limit_resource> {
       upstream_resource()->deallocate(block, bytes, align);
     } else {
       upstream_resource()->deallocate(block, bytes, align);
-      unclaim(bytes);  // last: another thread may claim the bytes only when the upstream has the block
+      unclaim(bytes);  // last: another thread may claim the bytes only after the upstream has the block
     }
   }
 
-  /// Most bytes in use at once.
+  /// Maximum bytes in use.
   [[nodiscard]] std::size_t limit_bytes() const noexcept {
     return limit_bytes_.load(std::memory_order_relaxed);
   }
 
-  /// Sets the limit. If more is in use, blocks stay and requests are rejected until enough is deallocated.
+  /// Sets the limit. If more is in use, blocks stay, and requests are rejected until enough is deallocated.
   void set_limit(std::size_t bytes) noexcept { limit_bytes_.store(bytes, std::memory_order_relaxed); }
 
  private:
@@ -92,7 +92,8 @@ class limit_resource final : public detail::resource_adaptor<limit_resource> {
   [[noreturn]] TIDEMARK_COLD void throw_over_limit(std::size_t bytes, std::size_t align);
 
   std::atomic<std::size_t> limit_bytes_;
-  // Not `used_bytes`, which rises only after the upstream has allocated, so that failures are not in peaks.
+  // Not `used_bytes`, which rises only after the upstream has allocated. Failed requests thus leave peaks
+  // unchanged.
   std::atomic<std::size_t> claimed_bytes_{0};
 };
 

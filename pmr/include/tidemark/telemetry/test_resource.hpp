@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `test_resource`: a memory resource for tests of code that takes one. Owns freed blocks in its quarantine.
+/// `test_resource`: a memory resource for tests. Owns freed blocks in its quarantine.
 #pragma once
 
 #include <cstddef>
@@ -20,48 +20,47 @@ namespace tidemark {
 
 class test_resource;
 
-/// Runs `body` with its 1st allocation from `resource` failing, then its 2nd, and so on, until a run in
-/// which nothing failed: shows that `body` survives each failure and leaks nothing.
+/// Runs `body` repeatedly: in the n-th run its n-th allocation from `resource` fails, until a run has no
+/// failure. It verifies that `body` survives each failure and leaks nothing.
 ///
-/// A std::bad_alloc that leaves `body` in a run with a failure is ignored; every other exception passes
-/// through. More live blocks after a run than before the first are reported once as `violation_kind::leak`,
-/// with the number of the run. If an exception passes through, that report comes first and has its text,
-/// because a handler that aborts would hide it.
+/// A std::bad_alloc from `body` in a run with a failure is ignored; every other exception passes through. If
+/// more blocks are live after a run than before the first, one `violation_kind::leak` with the number of the
+/// run is reported. The report comes before an exception that passes through and has its text, because a
+/// handler that aborts would hide the exception.
 /// @param body copyable. It must do the same each time and be the only user of `resource` meanwhile. It must
 /// not call `fail_allocation`, `fail_allocations_from`, `stop_failing` or this function.
-/// @param max_runs most runs of `body`.
-/// @return the number of runs with a failure, which is that of `body`'s allocations. No request fails any
-/// more.
-/// @throws std::logic_error if there was still a failure in run `max_runs`, or if `body` has changed which
-/// request fails.
+/// @param max_runs maximum runs of `body`.
+/// @return the number of runs with a failure, which equals the number of `body`'s allocations. No request is
+/// set to fail afterwards.
+/// @throws std::logic_error if run `max_runs` still had a failure, or if `body` has changed which request
+/// fails.
 /// O(n) runs for n allocations.
 std::size_t fail_each_allocation(test_resource& resource, std::function<void()> const& body,
                                  std::uint64_t max_runs = 10'000);
 
-/// How a `test_resource` is made.
+/// Options of a `test_resource`. Sizes are in bytes.
 struct test_resource_options {
-  /// Guard bytes before and behind each block, 4 KiB at most; before it as many as its alignment needs, and
-  /// none if that is more than 4 KiB.
+  /// Guard bytes before and after each block, at most 4 KiB. The guard before a block is rounded up to the
+  /// block's alignment, and is absent for alignments above 4 KiB.
   std::size_t guard_bytes = 16;
-  /// Most bytes of freed blocks in quarantine, which finds late writes. 0: there is no quarantine.
+  /// Maximum bytes of freed blocks in quarantine, which exposes late writes. 0: no quarantine.
   std::size_t quarantine_bytes = 64 * KiB;
-  /// In messages and statistics; must outlive the resource and its exceptions.
+  /// Used in messages and statistics; must outlive the resource and its exceptions.
   char const* name = "test";
 };
 
 /// Reports misuse of memory to a test, and makes allocations fail.
 ///
-/// Give it to the code under test. Every misuse is reported to the violation handler, at every check level:
-/// - a write before or behind a block, or after its deallocation: `violation_kind::overrun`, with the
-/// offset
-///   of the first changed byte, when the block is deallocated, leaves the quarantine, in `check_guards()` and
-///   at destruction
+/// Pass it to the code under test. It reports every misuse to the violation handler, at every check level:
+/// - a write before or after a block, or after its deallocation: `violation_kind::overrun` with the offset of
+///   the first changed byte. Detected at deallocation, when the block leaves the quarantine, in
+///   `check_guards()` and at destruction
 /// - a double free, another size or alignment, an interior or foreign pointer:
 ///   `violation_kind::bad_deallocate`; nothing else happens then
 /// - live blocks at destruction: one `violation_kind::leak`; they are then returned to the upstream
 ///
-/// New memory holds 0xCD and freed memory 0xDD, so that reads of unwritten memory see no zeros.
-/// AddressSanitizer, MemorySanitizer and Valgrind know guards, fresh and freed blocks, and report at once.
+/// New memory holds 0xCD and freed memory 0xDD, so reads of unwritten memory see no zeros. AddressSanitizer,
+/// MemorySanitizer and Valgrind know guards, fresh and freed blocks, and report at once.
 ///
 /// ```cpp
 /// test_resource memory;
@@ -69,26 +68,26 @@ struct test_resource_options {
 ///   parse("1 + 2", &memory);          // must neither crash nor leak
 /// });
 /// ```
-/// If the handler returns, the program goes on, and each corrupted place is reported once. The method of
-/// `fail_each_allocation` is that of BDE's bslma_testallocator; the fill bytes are those of MSVC's debug
-/// heap.
+/// If the handler returns, the program continues, and each corrupted place is reported once.
+/// `fail_each_allocation` uses the method of BDE's bslma_testallocator; the fill bytes are those of MSVC's
+/// debug heap.
 ///
 /// Invariants:
-/// - `leaks().size() == stats().used_blocks`, and their bytes sum up to `stats().used_bytes`
+/// - `leaks().size() == stats().used_blocks`, and their bytes sum to `stats().used_bytes`
 /// - `quarantined_bytes() <= options.quarantine_bytes`
 ///
-/// Complexity: O(log live blocks + bytes). Thread-safety: any thread, if the upstream allows it: one mutex
-/// guards all; "the n-th allocation" counts those of all threads. The handler is called
-/// without the mutex and may use the resource. A forked child may use it too; blocks of other threads are
-/// leaks if they end there. Exceptions: see `allocate`.
+/// Complexity: O(log live blocks + bytes). Thread-safe if the upstream is: one mutex guards all state, and
+/// "the n-th allocation" counts all threads. The handler is called without the mutex and may use the
+/// resource. A forked child may use it too; blocks of other threads become leaks if it ends there.
+/// Exceptions: see `allocate`.
 class test_resource final : public detail::ledger_adaptor<test_resource> {
  public:
   static constexpr unsigned char guard_fill = 0xFD;  ///< content of guards
-  static constexpr unsigned char fresh_fill = 0xCD;  ///< content of new blocks
-  /// The most that `test_resource_options::guard_bytes` may be.
+  static constexpr unsigned char fresh_fill = 0xCD;  ///< content of fresh blocks
+  /// Maximum of `test_resource_options::guard_bytes`.
   static constexpr std::size_t max_guard_bytes = 4 * KiB;
 
-  /// @param upstream where memory comes from; must outlive this object
+  /// @param upstream source of the memory; must outlive this object
   /// @throws std::invalid_argument if `upstream` is null or `guard_bytes` too large.
   explicit test_resource(test_resource_options const& options,
                          std::pmr::memory_resource* upstream = std::pmr::get_default_resource());
@@ -99,55 +98,54 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
   /// Checks everything, reports live blocks, and returns all memory to the upstream.
   ~test_resource() override;
 
-  /// Memory filled with `fresh_fill`, recorded as allocated at `site`; null: at the innermost
-  /// `allocation_site`.
+  /// Allocates memory filled with `fresh_fill`. Records it at `site`, or at the innermost `allocation_site`
+  /// for null.
   /// @param align a power of two.
-  /// @throws out_of_memory if the request was configured to fail, or if block and guards exceed
-  /// `PTRDIFF_MAX`; what the upstream throws, after the quarantine was emptied for it; std::bad_alloc if
-  /// there is no memory for the record; std::invalid_argument if `align` is not a power of two. Only
-  /// `refused` has changed then.
-  // Without gnu::alloc_size: compilers would reject the writes behind a block that tests make on purpose.
+  /// @throws out_of_memory if the request was set to fail, or if block and guards exceed `PTRDIFF_MAX`; the
+  /// upstream's exception, after the quarantine was emptied for the request; std::bad_alloc without memory
+  /// for the record; std::invalid_argument if `align` is not a power of two. Only `refused` has changed then.
+  // Without gnu::alloc_size, because compilers would reject the deliberate writes of tests behind a block.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = alignof(std::max_align_t),
       std::optional<std::source_location> site = std::source_location::current());
 
-  /// Puts a block into the quarantine, or reports a wrong deallocation. Null: nothing happens.
+  /// Puts a block into the quarantine, or reports a wrong deallocation. Ignores null.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t));
 
   // ---- failing on demand ----
 
-  /// Only the n-th request from now fails; 1 is the next one. Replaces what was set before.
+  /// Makes only the n-th request from now fail; 1 is the next request. Replaces the previous setting.
   /// @throws std::invalid_argument if `n` is 0.
   void fail_allocation(std::uint64_t n);
-  /// The n-th request from now fails, and all after it. @throws std::invalid_argument if `n` is 0.
+  /// Makes the n-th request from now and all later ones fail. @throws std::invalid_argument if `n` is 0.
   void fail_allocations_from(std::uint64_t n);
-  /// No request is configured to fail any more.
+  /// Makes no request fail any more.
   void stop_failing() noexcept;
-  /// Requests so far that failed by configuration.
+  /// Requests that were made to fail so far.
   [[nodiscard]] std::uint64_t injected_failures() const noexcept;
 
   // ---- checks ----
 
-  /// Checks the guards of all live blocks and the contents of the quarantine, and reports late and stray
+  /// Checks the guards of all live blocks and the contents of the quarantine, and reports stray and late
   /// writes. @return the number of corrupted blocks.
   std::size_t check_guards() noexcept;
   /// Checks the quarantine and returns its blocks to the upstream.
   void empty_quarantine() noexcept;
-  /// Bytes in quarantine, guards included.
+  /// Bytes in quarantine, including guards.
   [[nodiscard]] std::size_t quarantined_bytes() const noexcept;
-  /// Its options.
+  /// The options.
   [[nodiscard]] test_resource_options const& options() const noexcept { return options_; }
 
  private:
   friend std::size_t fail_each_allocation(test_resource& resource, std::function<void()> const& body,
                                           std::uint64_t max_runs);
-  class failing_run;  // one run of it
+  class failing_run;  // one run of `fail_each_allocation`
 
-  // A block with its guards, as the upstream allocated it.
+  // A block with its guards, as returned by the upstream.
   struct padded_block {
-    std::uintptr_t first = 0;  // of the guard before it
-    std::uintptr_t block = 0;  // of the user's bytes
-    std::uintptr_t last = 0;   // behind the guard after it
+    std::uintptr_t first = 0;  // first byte of the guard before the block
+    std::uintptr_t block = 0;  // first of the user's bytes
+    std::uintptr_t last = 0;   // one past the guard after the block
     live_block entry{};
   };
   using padded_blocks = std::list<padded_block>;
@@ -165,12 +163,12 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
 
   test_resource_options options_;
   padded_blocks spare_;       // one node for each live block, because deallocation must not allocate
-  padded_blocks quarantine_;  // freed blocks, the oldest first
+  padded_blocks quarantine_;  // freed blocks, oldest first
   std::size_t quarantined_bytes_ = 0;
-  std::uint64_t requests_ = 0;           // so far, failed ones included
-  std::uint64_t first_failing_ = 1;      // number of the first request that is configured to fail
-  std::uint64_t last_failing_ = 0;       // number of the last one; less than the first: no request fails
-  std::uint64_t injected_failures_ = 0;  // so far
+  std::uint64_t requests_ = 0;           // total so far, including failed requests
+  std::uint64_t first_failing_ = 1;      // number of the first request that is set to fail
+  std::uint64_t last_failing_ = 0;       // number of the last such request; below the first: no request fails
+  std::uint64_t injected_failures_ = 0;  // total so far
 };
 
 }  // namespace tidemark

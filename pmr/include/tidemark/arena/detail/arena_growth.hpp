@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How an arena takes memory: chunks, commits, exhaustion. See arena_state.hpp for the class.
+/// Arena growth: chunks, commits, exhaustion. See arena_state.hpp for the class.
 #pragma once
 
 #include <algorithm>
@@ -56,9 +56,9 @@ void arena_state<AddressSpace>::end() noexcept {
   if (free_all("release")) return_all();
 }
 
-// Serves the block from the next chunk if that is kept from an earlier batch and has memory behind the block,
-// and the current one is full: what `grow` and `enter` do, less what is not needed then. The peak needs no
-// update, because the position does not fall. A size that wraps becomes 0, and no room is less than that.
+// Serves the block from the next chunk if the current chunk is full and the next is kept and committed. This
+// shortens `grow` and `enter`. The peak needs no update, because the position does not fall. A size that
+// wraps becomes 0: the current chunk then does not count as full.
 template <class AddressSpace>
 void* arena_state<AddressSpace>::allocate_beyond(std::size_t bytes, std::size_t align) {
   chunk_record& left = *chunk_;
@@ -71,7 +71,7 @@ void* arena_state<AddressSpace>::allocate_beyond(std::size_t bytes, std::size_t 
     if (left.touched < cursor_) left.touched = cursor_;
     left.floor = floor_;
     next->base = position;
-    enter_at(*next, next->begin, false);  // an arena that traps keeps chunks without memory
+    enter_at(*next, next->begin, false);  // a trapping arena keeps no chunk with memory
     return bump(next->begin, bytes);
   }
   return allocate_slow(bytes, align);
@@ -84,8 +84,8 @@ void* arena_state<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t al
   throw_out_of_memory(bytes, align, refused);
 }
 
-// A block from the current chunk, a kept one or a new one; null if there is no memory, with nothing changed.
-// Where the system gives no memory for a chunk, one behind it may have some still.
+// Returns a block from the current chunk, a kept chunk or a new chunk. Returns null, with nothing changed,
+// without memory. A chunk behind a failed one may still have memory, so the search goes on.
 template <class AddressSpace>
 void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refusal& refused) {
   require_power_of_two("arena", name(), align);
@@ -121,7 +121,7 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
     refused = refusal::addresses;
     return nullptr;
   }
-  if (added == chunk_)  // there are addresses for trapped scopes now
+  if (added == chunk_)  // addresses for trapped scopes now exist
     if (void* const trapped = allocate_if_due(bytes, align)) return trapped;
   if (is_trapping()) bound(*added);
   const std::uintptr_t block = place(added->begin, added->end, size, align);
@@ -134,7 +134,7 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   return bump(block, bytes);
 }
 
-// A trapped scope's first block; null if none is due here.
+// Returns the first block of a trapped scope; null if no trapped scope is due.
 template <class AddressSpace>
 void* arena_state<AddressSpace>::allocate_if_due(std::size_t bytes, std::size_t align) noexcept {
   if constexpr (can_trap)
@@ -143,38 +143,38 @@ void* arena_state<AddressSpace>::allocate_if_due(std::size_t bytes, std::size_t 
   return nullptr;
 }
 
-// Whether the next block is the first after a mark or of a scope.
+// True if the next block is the first after a mark or in a scope.
 template <class AddressSpace>
 bool arena_state<AddressSpace>::begins_scope() const noexcept {
   if (cursor_ != floor_) return false;
   const bool is_scopes_chunk = innermost() != nullptr && innermost()->opened_.chunk == chunk_;
   if (chunk_->begins_scope && cursor_ == chunk_->begin)
-    return is_scopes_chunk;  // emptied, and the scope goes on
+    return is_scopes_chunk;  // emptied while the scope is open
   return cursor_ == marked_ || (is_scopes_chunk && innermost()->opened_.cursor == cursor_);
 }
 
-// Whether there may be a chunk behind the current one. An arena that does not grow has one behind a slice
-// only, if a scope had to leave its slices, with no more room in all than its first chunk has.
+// True if a chunk may follow the current chunk. In an arena that cannot grow, a chunk follows only a slice,
+// when a scope outgrows its slices. The total room stays that of the first chunk.
 template <class AddressSpace>
 bool arena_state<AddressSpace>::may_go_on() const noexcept {
   return options_.growable || chunks_ == 0 || chunk_ != &first_;
 }
 
-// Bytes that the arena may allocate still, wherever it finds them.
+// Bytes that the arena may still allocate, in any chunk.
 template <class AddressSpace>
 std::size_t arena_state<AddressSpace>::room_left() const noexcept {
   if (options_.growable || chunks_ == 0) return (std::numeric_limits<std::size_t>::max)();
   return (first_.end - first_.begin) - position();
 }
 
-// Lets a chunk that is entered next end where the arena has no room left.
+// Shortens a chunk that is entered next to the room left in the arena.
 template <class AddressSpace>
 void arena_state<AddressSpace>::bound(chunk_record& chunk) const noexcept {
   if (&chunk != &first_) chunk.end = chunk.begin + (std::min)(chunk.range.size, room_left());
 }
 
-// A range with room for a block. A range that holds the block's bytes only may begin at a wrong address for
-// it: then a larger one follows.
+// Reserves a range with room for a block. A range of exactly the block's size may begin at a misaligned
+// address; then a larger range is reserved.
 template <class AddressSpace>
 byte_range arena_state<AddressSpace>::reserve_range(std::size_t bytes, std::size_t align) {
   const std::size_t padded_bytes = bytes + (align > block_granule ? align - block_granule : 0);
@@ -192,8 +192,8 @@ byte_range arena_state<AddressSpace>::reserve_range(std::size_t bytes, std::size
   return {};
 }
 
-// A new chunk right behind the current one, with room for a block; null if there is no memory. The size of
-// those to come grows by one step, however large this one had to be.
+// Adds a chunk with room for a block behind the current chunk; null without memory. The size of later chunks
+// grows by one step, whatever the size of this chunk.
 template <class AddressSpace>
 auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) -> chunk_record* {
   const bool is_first = chunk_ == &first_ && first_.range.empty();
@@ -212,9 +212,9 @@ auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   chunk_record& chunk = is_first ? first_ : *record.release();
   chunk.range = range;
   next_chunk_bytes_ = multiply_saturating(next_chunk_bytes_, AddressSpace::traits.chunk_growth);
-  // A block at address 0 would look like none, and some device might have one.
+  // A block at address 0 would look like null, and a device might have such a block.
   chunk.begin = align_up(std::max<std::uintptr_t>(range.begin, 1), block_granule);
-  // The top 4 GiB of addresses are left out, so that the fast path's sums cannot wrap.
+  // Excludes the top 4 GiB of addresses: sums on the fast path cannot wrap.
   constexpr std::uintptr_t last = (std::numeric_limits<std::uintptr_t>::max)() - 4 * max_fast_request;
   chunk.end = (std::max)(chunk.begin, align_down((std::min)(range.end(), last), block_granule));
   chunk.committed = AddressSpace::traits.commits ? chunk.begin : chunk.end;
@@ -236,9 +236,9 @@ auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   return &chunk;
 }
 
-// Commits in steps until `last` has memory behind it; false without memory, also for its records.
-// Commits what is needed if the system refuses a whole step. The space limits how far ahead a commit goes, so
-// that no allocation of a large arena takes long.
+// Commits memory in steps up to `last`. Returns false without memory, also without memory for the marks.
+// Commits only the needed bytes if the system refuses a whole step. The space limits how far a commit runs
+// ahead, so that an allocation in a large arena stays quick.
 template <class AddressSpace>
 bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
   if (!chunk.marks.reserve()) return false;
@@ -248,7 +248,7 @@ bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
   const std::size_t needed = round_up(last - chunk.begin, step);
   const std::size_t wanted =
       (std::max)(needed, (chunk.committed - chunk.begin) + (std::max)(step, round_up(ahead, step)));
-  // Whole units of the space, although a chunk that is bounded need not end with one.
+  // Whole units of the space, although a bounded chunk may end inside a unit.
   const auto units_up_to = [&](std::size_t bytes) {
     const std::uintptr_t end = chunk.begin + (std::min)(bytes, chunk.end - chunk.begin);
     return align_up(end, space_.granularity()) - chunk.committed;
@@ -266,8 +266,7 @@ bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
   return true;
 }
 
-// Returns the memory of a chunk at `first` and above, and keeps the addresses. False if the system does not
-// take it.
+// Returns the memory of a chunk from `first` on and keeps the addresses. Returns false if the system refuses.
 template <class AddressSpace>
 bool arena_state<AddressSpace>::decommit(chunk_record& chunk, std::uintptr_t first) noexcept {
   const std::size_t bytes = chunk.committed - first;
@@ -283,7 +282,7 @@ bool arena_state<AddressSpace>::decommit(chunk_record& chunk, std::uintptr_t fir
   return true;
 }
 
-// Goes on in a chunk behind the current one; kept chunks that it skips stay kept, behind it.
+// Continues in a chunk behind the current chunk. Kept chunks in between stay kept, behind it.
 template <class AddressSpace>
 void arena_state<AddressSpace>::enter(chunk_record& chunk) noexcept {
   const std::size_t base = position();
@@ -298,7 +297,7 @@ void arena_state<AddressSpace>::enter(chunk_record& chunk) noexcept {
   enter_at(chunk, chunk.begin);
 }
 
-// Reports to tools that all chunks have memory, with the blocks in it, or have none.
+// Reports to tools that all chunks gain or lose their memory, including their blocks.
 template <class AddressSpace>
 void arena_state<AddressSpace>::mark_all(bool has_memory) noexcept {
   for (chunk_record* chunk = &first_; chunk != nullptr; chunk = chunk->next)
@@ -306,7 +305,7 @@ void arena_state<AddressSpace>::mark_all(bool has_memory) noexcept {
     else chunk->marks.on_decommit(chunk->begin, chunk->committed);
 }
 
-// An empty record of a chunk; null without memory for it.
+// Returns an empty chunk record; null without memory.
 template <class AddressSpace>
 auto arena_state<AddressSpace>::take_record() noexcept -> chunk_record* {
   if (spare_ == nullptr) return new (std::nothrow) chunk_record{};
@@ -315,7 +314,7 @@ auto arena_state<AddressSpace>::take_record() noexcept -> chunk_record* {
   return record;
 }
 
-// Keeps the record of a chunk that is gone, to be taken again.
+// Keeps the record of a dropped chunk for reuse.
 template <class AddressSpace>
 void arena_state<AddressSpace>::keep_record(chunk_record& chunk) noexcept {
   std::destroy_at(&chunk);
@@ -323,7 +322,7 @@ void arena_state<AddressSpace>::keep_record(chunk_record& chunk) noexcept {
   spare_ = &chunk;
 }
 
-// Returns a chunk that is not in use to where it came from.
+// Returns an unused chunk to its source.
 template <class AddressSpace>
 void arena_state<AddressSpace>::drop(chunk_record& chunk) noexcept {
   if (chunk.range.empty()) return;
@@ -367,7 +366,7 @@ bool arena_state<AddressSpace>::expand(void* block, std::size_t old_bytes, std::
 template <class AddressSpace>
 void arena_state<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align,
                                                     refusal refused) const {
-  // The largest block that held memory has room for; committed memory if the system just refused to commit.
+  // The largest block that fits in held memory. Counts committed memory only if a commit just failed.
   const auto room = [=](chunk_record const& chunk, std::uintptr_t from) -> std::size_t {
     const std::uintptr_t end = refused == refusal::memory ? chunk.committed : chunk.end;
     const std::uintptr_t block = place(from, end, 0, align);

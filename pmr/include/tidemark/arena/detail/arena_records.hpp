@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Records of an arena: its chunks, the destructors to run, blocks in ranges of their own, and the rewinds
-/// that ended marks.
+/// Records of an arena: chunks, pending destructors, blocks in ranges of their own, and rewinds that ended
+/// marks.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 
 namespace tidemark::detail {
 
-/// Marks host memory for sanitizers and Valgrind, as `device_marks` does for device memory. It stores
-/// nothing, because these tools record each byte.
-/// @tparam OnHost false for memory that the host must not touch and no tool watches: nothing is reported
-/// @tparam Fills whether level 2 overwrites freed bytes, so that a late read is seen
+/// Marks host memory for sanitizers and Valgrind, as `device_marks` marks device memory. Stores nothing,
+/// because these tools record each byte.
+/// @tparam OnHost false for memory that the host must not touch and no tool watches; then nothing is reported
+/// @tparam Fills true if level 2 overwrites freed bytes, which exposes late reads
 template <bool OnHost, bool Fills = OnHost>
 struct byte_marks {
   [[nodiscard]] static constexpr bool reserve() noexcept { return true; }
@@ -50,27 +50,28 @@ struct byte_marks {
   }
 };
 
-/// One range of an arena. Records lie beside the memory and never in it, because memory may be a device's.
-/// `begin <= committed <= end`, `begin <= touched <= end`, and `[begin, end)` lies in `range`.
+/// One range of an arena. Records lie beside the memory and never in it, because the memory may be a
+/// device's. Invariants: `begin <= committed <= end`, `begin <= touched <= end`, and `[begin, end)` lies in
+/// `range`.
 template <class AddressSpace>
 struct arena_chunk {
   static constexpr bool on_host = AddressSpace::traits.host_accessible;
-  // Memory that others see may be freed here while they read it: at the arena's end.
+  // Not memory that other processes see: they may still read it while the arena's end frees it.
   static constexpr bool fills = on_host && !AddressSpace::traits.seen_by_others;
   using marks_type = std::conditional_t<on_host || !TIDEMARK_NVTX, byte_marks<on_host, fills>, device_marks>;
 
   byte_range range;              // as `reserve` returned it
-  std::uintptr_t begin = 0;      // first address of a block: `range` rounded inwards to the block alignment
+  std::uintptr_t begin = 0;      // first address of a block: start of `range`, rounded up to `block_granule`
   std::uintptr_t end = 0;        // one past the last
   std::uintptr_t committed = 0;  // memory is behind [begin, committed)
-  std::uintptr_t touched = 0;    // bytes at or above are fresh; `end` where fresh memory is not known to be 0
-  std::size_t base = 0;          // position of `begin`; meaningful up to and including the current chunk
-  std::uintptr_t floor = 0;      // the arena's floor when it went on to the next chunk
+  std::uintptr_t touched = 0;    // bytes at or above are fresh; `end` if fresh memory may be nonzero
+  std::size_t base = 0;          // position of `begin`; valid up to and including the current chunk
+  std::uintptr_t floor = 0;      // the arena's floor when it moved on to the next chunk
   bool begins_scope = false;     // the first slice of a trapped scope
-  bool is_untrapped = false;     // part of the trapped scope that begins here could not be trapped
+  bool is_untrapped = false;     // part of the trapped scope that begins here is untrapped
   arena_chunk* previous = nullptr;
   arena_chunk* next = nullptr;
-  [[no_unique_address]] marks_type marks;  // tells tools which bytes may be used
+  [[no_unique_address]] marks_type marks;  // tells tools which bytes are usable
 
   /// True for a slice of a trapped scope, which has no range of its own.
   [[nodiscard]] bool is_slice() const noexcept { return range.empty() && begin != 0; }
@@ -94,18 +95,18 @@ struct arena_finalizer {
   std::size_t end_position;  // position right after the object and all that its constructor allocated
 };
 
-/// A block that lies in a range of its own, beside the chunks, until it is deallocated or the arena is
-/// rewound to below its record, which lies in the arena.
+/// A block in a range of its own, beside the chunks. It lives until it is deallocated or the arena is rewound
+/// to below its record, which lies in the arena.
 struct aside_block {
   arena_finalizer finalizer;  // returns the range
   void* arena;
-  byte_range range;  // empty: deallocated
+  byte_range range;  // empty once deallocated
   std::size_t bytes;
   aside_block* previous;
-  std::uintptr_t floor;  // the arena's, before
+  std::uintptr_t floor;  // the arena's previous floor
 };
 
-/// The blocks of an arena that are set aside: on the memory of a shared arena alone
+/// The set-aside blocks of an arena. Only the memory of a shared arena sets blocks aside
 /// (team/detail/extent_memory.hpp).
 struct aside_blocks {
   // `deallocate` searches at most this many records, newest first.
@@ -113,7 +114,7 @@ struct aside_blocks {
 
   aside_block* newest = nullptr;
   aside_block* ended =
-      nullptr;  // of a rewind that is going on: their ranges are returned after all destructors
+      nullptr;                 // ended by the running rewind; their ranges are returned after all destructors
   std::size_t held_bytes = 0;  // sum over blocks
   std::size_t peak_bytes = 0;
 
@@ -133,35 +134,37 @@ struct aside_blocks {
 
 /// The rewinds of an arena that ended marks.
 ///
-/// A mark (position p, serial s) is live as long as no later rewind went below p, that is
-/// `p <= min{ r.position : r in rewinds, r.serial > s }`. Of the rewinds only the suffix minima matter, so
-/// `rewinds_` is strictly increasing in `position` and in `serial`, and the first entry with a serial above s
-/// holds that minimum. A rewind that ends no mark is not recorded; so there are at most as many entries as
-/// there were marks at distinct positions below the current one, and in a loop, where positions recur, a few.
+/// A mark (position p, serial s) is live as long as no later rewind went below p: `p <= min{ r.position : r
+/// in rewinds, r.serial > s }`. Only the suffix minima of the rewinds matter. `rewinds_` is therefore
+/// strictly increasing in `position` and in `serial`, and the first entry with a serial above s holds that
+/// minimum.
+///
+/// A rewind that ends no mark is not recorded. The number of entries is at most the number of marks at
+/// distinct positions below the current position. A loop needs few entries, because its positions recur.
 class rewind_history {
  public:
-  /// The serial that a mark taken now carries.
+  /// The serial of a mark taken now.
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
 
   /// No live mark lies above this position.
   [[nodiscard]] std::size_t newest_mark() const noexcept { return newest_mark_; }
 
-  /// A mark is taken. Makes room, so that `rewound_to` never needs any.
+  /// Records a mark. Reserves room so that `rewound_to` never allocates.
   /// @throws std::bad_alloc with nothing changed.
   void marked_at(std::size_t position) {
     if (rewinds_.size() == rewinds_.capacity()) make_room();
     newest_mark_ = (std::max)(newest_mark_, position);
   }
 
-  /// The arena was rewound. Amortised O(1).
+  /// Records a rewind. Amortised O(1).
   void rewound_to(std::size_t position) noexcept {
     if (newest_mark_ <= position) return;
     newest_mark_ = position;
     while (!rewinds_.empty() && rewinds_.back().position >= position) rewinds_.pop_back();
-    rewinds_.push_back({position, ++serial_});  // never reallocates: one entry a mark, see marked_at
+    rewinds_.push_back({position, ++serial_});  // never reallocates: one entry per mark at most
   }
 
-  /// Whether a mark is live. O(1) if no mark ended since it was taken.
+  /// True if a mark is live. O(1) if no mark has ended since it was taken.
   [[nodiscard]] bool is_live(std::size_t position, std::uint64_t serial) const noexcept {
     if (serial == serial_) return true;
     const auto later = std::ranges::upper_bound(rewinds_, serial, {}, &rewind::serial);
@@ -174,8 +177,8 @@ class rewind_history {
     std::uint64_t serial;
   };
 
-  // Not inlined, so that `expect_resource` sees whose allocation it is. Not cold: a batch across chunks, with
-  // a mark before it, then takes six instructions more.
+  // Not inlined, so that `expect_resource` sees the allocation's caller. Not cold, because a batch across
+  // chunks after a mark would then take six more instructions.
   [[gnu::noinline]] void make_room() { rewinds_.reserve(std::max<std::size_t>(8, 2 * rewinds_.size())); }
 
   std::vector<rewind> rewinds_;

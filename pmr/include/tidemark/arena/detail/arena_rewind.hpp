@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How an arena goes back: rewinds over chunks, scopes that need care, destructors, trims. See
-/// arena_state.hpp for the class.
+/// Arena rewinds: over chunks, at the end of scopes, with destructors; and trims. See arena_state.hpp for the
+/// class.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace tidemark::detail {
 
-// Position of the innermost open scope's beginning; 0 without one.
+// Position of the beginning of the innermost open scope; 0 if no scope is open.
 template <class AddressSpace>
 std::size_t arena_state<AddressSpace>::scope_floor() const noexcept {
   if (innermost() == nullptr) return 0;
@@ -24,15 +24,15 @@ std::size_t arena_state<AddressSpace>::scope_floor() const noexcept {
   return position_in(chunk, (std::max)(innermost()->opened_.cursor, chunk.begin));
 }
 
-// Upper bound of the live marks in the last chunk in use; its beginning without marks.
+// Upper bound of the live marks in the last used chunk; its beginning if it has no marks.
 template <class AddressSpace>
 inline std::uintptr_t arena_state<AddressSpace>::highest_mark_in(chunk_record const& chunk) const noexcept {
   return chunk.begin + ((std::max)(history_.newest_mark(), chunk.base) - chunk.base);
 }
 
-// Runs the destructors of `make` above a position. All memory stays meanwhile: a destructor may use blocks
-// that were allocated later, and may allocate. The floor is raised to the cursor, so that each rewind by a
-// destructor takes the slow path, which rejects it unless it ends at or above the cursor of now.
+// Runs the destructors of `make` above a position. All memory stays allocated meanwhile, because a destructor
+// may use later blocks and may allocate. The floor rises to the cursor, so that a rewind by a destructor
+// takes the slow path. The slow path rejects a target below the present cursor.
 template <class AddressSpace>
 void arena_state<AddressSpace>::run_destructors(std::size_t target) noexcept {
   if (finalizers_ == nullptr || finalizers_->end_position <= target) return;
@@ -46,7 +46,7 @@ void arena_state<AddressSpace>::run_destructors(std::size_t target) noexcept {
   destroying_from_ = outer;
 }
 
-// Whether the arena may go back to a position: not below an object whose destructor is running.
+// True if the arena may rewind to a position; false below an object whose destructor is running.
 template <class AddressSpace>
 bool arena_state<AddressSpace>::may_rewind_to(std::size_t target) const noexcept {
   if (target >= destroying_from_) return true;
@@ -57,7 +57,7 @@ bool arena_state<AddressSpace>::may_rewind_to(std::size_t target) const noexcept
   return false;
 }
 
-// An arena that traps keeps `high_` where it is, so that the comparison with it leads here after each rewind.
+// A trapping arena leaves `high_` unchanged: the comparison with it then leads here after each rewind.
 template <class AddressSpace>
 void arena_state<AddressSpace>::raise_high() noexcept {
   if (!is_trapping()) {
@@ -89,7 +89,7 @@ void arena_state<AddressSpace>::count_rewind() noexcept {
   }
 }
 
-// Goes back to `cursor` in a chunk that is in use. `cursor` may be that of a chunk that was empty then.
+// Rewinds to `cursor` in a used chunk. `cursor` may be 0 from a time when the chunk had no memory.
 template <class AddressSpace>
 void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   cursor = (std::max)(cursor, chunk.begin);
@@ -114,7 +114,7 @@ void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
   if constexpr (check_level >= 2) check_invariants();
 }
 
-// Frees all blocks. @return false, with nothing changed, if a destructor that the arena runs calls it
+// Frees all blocks. @return false, with nothing changed, inside a destructor that the arena runs
 // @throws std::logic_error if a scope is open
 template <class AddressSpace>
 bool arena_state<AddressSpace>::free_all(char const* operation) {
@@ -140,7 +140,7 @@ void arena_state<AddressSpace>::drop_beyond_retain() noexcept {
   }
 }
 
-// An earlier chunk becomes the current one, at `cursor`; those behind it are kept.
+// Makes an earlier chunk current, at `cursor`. The chunks behind it are kept.
 template <class AddressSpace>
 void arena_state<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   peak_ = peak();
@@ -158,9 +158,10 @@ void arena_state<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
       trap_->retire_slices(*this, newest);
 }
 
-// The last block of the current chunk was freed: continues where the chunk before it was left. A mark that
-// was taken here leads there, too: it is the same position. A scope that was opened here has to find its
-// chunk again. The first slice of a scope stays, because what the scope allocates now is to be trapped too.
+// Continues where the previous chunk was left, because the last block of the current chunk was freed. A mark
+// taken here has the same position there. Stays in the chunk if a scope was opened here, because the scope
+// must find its chunk again. Also stays in the first slice of a scope, because the scope's next allocations
+// must be trapped too.
 template <class AddressSpace>
 void arena_state<AddressSpace>::leave_empty_chunk() noexcept {
   chunk_record* const before = chunk_->previous;
@@ -169,7 +170,7 @@ void arena_state<AddressSpace>::leave_empty_chunk() noexcept {
     return;
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
-  floor_ = (std::max)(before->floor, marked_);  // as it was when the chunk was left
+  floor_ = (std::max)(before->floor, marked_);  // as when the chunk was left
 }
 
 template <class AddressSpace>
@@ -180,7 +181,7 @@ void arena_state<AddressSpace>::rewind_slow(arena_mark const& mark) {
   rewind_far(mark);
 }
 
-// Why the arena cannot be rewound to a mark; null if it can.
+// Reason why the arena cannot rewind to a mark; null if it can.
 template <class AddressSpace>
 char const* arena_state<AddressSpace>::why_not_rewind(arena_mark const& mark) const noexcept {
   if (mark.arena_ != id_) return "is of another arena, or older than its last release()";
@@ -190,15 +191,15 @@ char const* arena_state<AddressSpace>::why_not_rewind(arena_mark const& mark) co
   return nullptr;
 }
 
-// Goes back to a live mark, wherever it lies.
+// Rewinds to a live mark in any chunk.
 template <class AddressSpace>
 void arena_state<AddressSpace>::rewind_far(arena_mark const& mark) noexcept {
-  // The end of a chunk and the beginning of the next are one position: the address tells which was meant.
+  // The end of a chunk and the start of the next have one position; the address distinguishes them.
   chunk_record* chunk = chunk_;
   chunk_record* const deepest = &deepest_chunk();
-  if (chunk != deepest && mark.position_ < deepest->next->base) chunk = deepest;  // mostly, and then at once
+  if (chunk != deepest && mark.position_ < deepest->next->base) chunk = deepest;  // the most common case
   while (chunk->base > mark.position_) chunk = chunk->previous;
-  // A mark that was taken before the arena had memory has no address: it is the earliest.
+  // A mark taken before the arena had memory has no address: it belongs to the earliest chunk.
   const auto is_at = [&](chunk_record const& at) {
     return at.begin + (mark.position_ - at.base) == mark.cursor_;
   };
@@ -227,14 +228,14 @@ void arena_state<AddressSpace>::pop(std::size_t bytes) noexcept {
   rewind_to(*chunk, chunk->begin + (target - chunk->base));
 }
 
-// Returns the memory of an arena that has nothing allocated.
+// Returns the memory of an arena without allocations.
 template <class AddressSpace>
 void arena_state<AddressSpace>::return_all() noexcept {
   while (first_.next != nullptr) drop(*first_.next);
   peak_ = peak();
   drop(first_);
   while (spare_ != nullptr) delete std::exchange(spare_, spare_->next);
-  id_ = next_identity();  // marks hold addresses that other chunks may get
+  id_ = next_identity();  // old marks hold addresses that other chunks may get
 }
 
 template <class AddressSpace>
@@ -269,7 +270,7 @@ template <class AddressSpace>
 void arena_state<AddressSpace>::close_slow(scope& closing) noexcept {
   if (innermost() == &closing) {
     if (can_trap && !is_trapping() && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk)
-      lower_cursor(floor_);  // from a new height
+      lower_cursor(floor_);  // from a new highest cursor
     else rewind_to(*closing.opened_.chunk, closing.opened_.cursor);
     floor_ = (std::max)(closing.opened_.floor, marked_);
     set_innermost(closing.opened_.outer);
@@ -280,7 +281,7 @@ void arena_state<AddressSpace>::close_slow(scope& closing) noexcept {
                    opened_text(closing.where_, innermost()->where_).c_str());
   scope* inner = innermost();
   while (inner->opened_.outer != &closing) inner = inner->opened_.outer;
-  inner->opened_ = closing.opened_;  // the inner scope will rewind what the outer one would have rewound
+  inner->opened_ = closing.opened_;  // the inner scope now rewinds for both
 }
 
 }  // namespace tidemark::detail

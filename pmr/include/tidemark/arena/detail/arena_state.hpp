@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `arena_state`: the state of an arena, the steps of its fast path, and its numbers and invariants. Owns the
-/// arena's memory.
+/// `arena_state`: the state of an arena, its fast path, statistics and invariants. Owns the arena's memory.
 #pragma once
 
 #include <algorithm>
@@ -35,45 +34,45 @@ class basic_arena_scope;
 namespace tidemark::detail {
 
 class rewind_trap;
-// A deleter, because nvcc instantiates the destructor of an arena where the class is incomplete.
+// A custom deleter, because nvcc instantiates an arena's destructor where `rewind_trap` is incomplete.
 struct trap_deleter {
   void operator()(rewind_trap* trap) const noexcept;
 };
 using trap_pointer = std::unique_ptr<rewind_trap, trap_deleter>;
 
-// In place of a member that an address space does not need. Each member has a type of its own: nvcc 13.0 runs
-// out of memory where a class has two [[no_unique_address]] members of one empty type.
+// Replaces a member that an address space does not need. Each member has a type of its own, because nvcc 13.0
+// runs out of memory on two [[no_unique_address]] members of one empty type.
 template <class Member>
 struct absent {};
 
-// A growing arena tries at most this many kept chunks, so that growth is O(1).
+// A growing arena tries at most this many kept chunks: growth is then O(1).
 inline constexpr int max_kept_chunks_tried = 16;
 
-// No request above this can be served, and sums of two requests do not wrap.
+// Upper limit of a request, in bytes. The sum of two requests cannot wrap.
 inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::max)() / 4;
 
-/// Where a block of `bytes` lies in [from, end); 0 if it does not fit.
+/// First address in [from, end) for a block of `bytes`; 0 if the block does not fit.
 [[nodiscard]] inline std::uintptr_t place(std::uintptr_t from, std::uintptr_t end, std::size_t bytes,
                                           std::size_t align) noexcept {
   const std::uintptr_t block = align_up(from, align);
   return block >= from && block <= end && end - block >= bytes ? block : 0;
 }
 
-/// `size` rounded up to a multiple of `step`, which need not be a power of two; saturates.
+/// `size` rounded up to a multiple of `step`; saturates. `step` need not be a power of two.
 [[nodiscard]] constexpr std::size_t round_up(std::size_t size, std::size_t step) noexcept {
   return add_saturating(size, step - 1) / step * step;
 }
 
-/// State and private functions of a `basic_arena`. It is the only base with data members, so that both have
-/// one address. Growth is in arena_growth.hpp, rewinds are in arena_rewind.hpp, trapped scopes in
-/// arena_traps.cpp, blocks with extents of their own in team/detail/extent_memory.hpp.
+/// State and private functions of a `basic_arena`. No other base has data members, so both have one address.
+/// Growth is in arena_growth.hpp, rewinds in arena_rewind.hpp, trapped scopes in arena_traps.cpp, blocks with
+/// extents of their own in team/detail/extent_memory.hpp.
 ///
-/// Invariants, checked by `check_invariants()`; `chunk` is the current one:
+/// Invariants, checked by `check_invariants()`; `chunk` is the current chunk:
 /// - `chunk.begin <= marked <= floor <= cursor <= end == chunk.committed <= chunk.end`
 /// - `chunk.begin <= high`, and `cursor`, `floor` are multiples of `block_granule`
-/// - `position() == chunk.base + (cursor - chunk.begin)`, and bases do not decrease along the chunks in use
+/// - `position() == chunk.base + (cursor - chunk.begin)`, and bases do not decrease along the used chunks
 /// - bytes at or above `max(cursor, high, dirty)` have not been touched since they were committed
-/// - while a trapped scope is due, `end` is 0 instead; in an arena that traps, `high == chunk.begin`
+/// - `end == 0` while a trapped scope is due; `high == chunk.begin` in an arena that traps
 template <class AddressSpace>
 class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   static_assert(address_space<AddressSpace>, "an arena's memory must come from an address_space");
@@ -96,7 +95,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
 
   // ---- the fast path
 
-  // Below this neither `block + bytes` nor `cursor + align` can wrap, so the fast path compares once.
+  // Up to this size neither `block + bytes` nor `cursor + align` can wrap: the fast path compares once.
   static constexpr std::size_t max_fast_request = std::size_t{1} << 30;
   static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
     return align_up(bytes + (bytes == 0), block_granule);
@@ -106,7 +105,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
       return align_up(cursor_, align);
     return cursor_;
   }
-  // Allocates a block that lies in the committed part of the current chunk.
+  // Allocates a block in the committed part of the current chunk.
   void* bump(std::uintptr_t block, std::size_t bytes) noexcept {
     gaps_.add(block, cursor_);
     cursor_ = block + block_bytes(bytes);
@@ -119,7 +118,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     return address >= floor_ && address + block_bytes(bytes) == cursor_;
   }
   arena_mark mark_here() const noexcept { return {id_, history_.serial(), position(), cursor_}; }
-  // Whether a mark is the newest one, with nothing above it that has to end.
+  // True for the newest mark if nothing above it has to end.
   bool is_floor(arena_mark const& mark) const noexcept {
     return mark.cursor_ == floor_ && mark.serial_ == history_.serial() && mark.arena_ == id_ &&
            mark.position_ == position_in(*chunk_, floor_);
@@ -134,14 +133,15 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     gaps_.forget(cursor);
     cursor_ = cursor;
   }
-  // Goes to a chunk in which nothing is marked.
+  // Moves to a chunk in which nothing is marked.
   void enter_at(chunk_record& chunk, std::uintptr_t cursor, bool may_trap = can_trap) noexcept {
     gaps_.clear();
     floor_ = marked_ = high_ = cursor;
     dirty_ = chunk.touched;
     set_cursor(chunk, cursor, may_trap);
   }
-  // The only place that sets the chunk and its end. The fast path finds no room while a trapped scope is due.
+  // Only place that sets the chunk and its end. A due trap sets the end to 0: the fast path then finds no
+  // room.
   void set_cursor(chunk_record& chunk, std::uintptr_t cursor, bool may_trap = can_trap) noexcept {
     chunk_ = &chunk;
     cursor_ = cursor;
@@ -157,21 +157,21 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     if (innermost() == &closing && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk &&
         is_high_known()) [[likely]] {
       lower_cursor(floor_);
-      floor_ = (std::max)(closing.opened_.floor, marked_);  // a mark taken where the scope begins lives on
+      floor_ = (std::max)(closing.opened_.floor, marked_);  // keeps a mark taken at the scope's beginning
       set_innermost(closing.opened_.outer);
     } else {
       close_slow(closing);
     }
   }
 
-  // Atomic, because another thread claims a scratch arena that has no open scope.
-  // Its compare-exchange only reads while a scope is open, but ThreadSanitizer takes that for a write.
+  // Atomic, because another thread may claim a scratch arena without an open scope. The
+  // compare-exchange only reads while a scope is open, but ThreadSanitizer counts it as a write.
   [[nodiscard]] scope* innermost() const noexcept {
     if constexpr (thread_sanitizer_is_on) return __atomic_load_n(&innermost_, __ATOMIC_RELAXED);
     else return innermost_;
   }
   void set_innermost(scope* open) noexcept { __atomic_store_n(&innermost_, open, __ATOMIC_RELEASE); }
-  // In place of an open scope while another thread trims the arena.
+  // Stands for an open scope while another thread trims the arena.
   static scope* claimed() noexcept { return reinterpret_cast<scope*>(std::uintptr_t{1}); }
   [[nodiscard]] bool replace_no_scope(scope* by) noexcept {
     scope* none = nullptr;
@@ -232,7 +232,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   // ---- rewinds
 
   std::size_t scope_floor() const noexcept;
-  // The chunk that no rewind may leave downwards.
+  // The chunk that no rewind may leave downwards: the innermost scope's chunk, or the first.
   chunk_record& deepest_chunk() noexcept {
     return innermost() != nullptr ? *innermost()->opened_.chunk : first_;
   }
@@ -257,7 +257,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     if constexpr (can_trap) return trap_ != nullptr;
     return false;
   }
-  // Never while trapping: then `high_` does not rise, so that each rewind takes a slow path, which counts it.
+  // False while trapping: `high_` then does not rise, so each rewind takes a slow path that counts it.
   bool is_high_known() const noexcept { return !can_trap || cursor_ <= high_; }
   void raise_high() noexcept;
   TIDEMARK_COLD void rewind_to_floor() noexcept;
@@ -269,26 +269,27 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   void bound(chunk_record& chunk) const noexcept;
   void* allocate_if_due(std::size_t bytes, std::size_t align) noexcept;
 
-  // The order: what allocation and scopes need is in one cache line with the vtable's pointer, and fields
-  // that a scope writes are not beside those that the next one reads (one wide load of both would stall).
+  // Field order: allocation and scopes use one cache line, shared with the vtable pointer. Fields that a
+  // scope writes are not adjacent to fields that the next scope reads, because one wide load of both would
+  // stall.
   std::uintptr_t cursor_ = 0;              // the next block begins here
   std::uintptr_t end_ = 0;                 // end of the committed part of the current chunk
-  std::uintptr_t floor_ = 0;               // newest mark, scope or `make`: deallocate stays above
+  std::uintptr_t floor_ = 0;               // newest mark, scope or `make`; deallocate frees only above
   scope* innermost_ = nullptr;             // open scope that ends first
-  std::uintptr_t high_ = 0;                // highest cursor left behind since `chunk_` was entered
-  chunk_record* chunk_ = &first_;          // the chunk that cursor_ is in
-  std::uintptr_t marked_ = 0;              // no live mark lies above in `chunk_`
+  std::uintptr_t high_ = 0;                // highest abandoned cursor since `chunk_` was entered
+  chunk_record* chunk_ = &first_;          // the chunk of cursor_
+  std::uintptr_t marked_ = 0;              // no live mark in `chunk_` lies above
   std::uintptr_t dirty_ = 0;               // bytes below may have been written on earlier visits
   arena_finalizer* finalizers_ = nullptr;  // newest `make`
-  rewind_history history_;                 // which marks are live
-  std::uint64_t id_;                       // identity in marks; no other arena has it
-  chunk_record first_{};                   // empty until memory is reserved; others are allocated
-  chunk_record* spare_ = nullptr;          // records without memory, until `release`
+  rewind_history history_;                 // tells which marks are live
+  std::uint64_t id_;                       // identity in marks, unique to this arena
+  chunk_record first_{};                   // empty until memory is reserved; other records are allocated
+  chunk_record* spare_ = nullptr;          // records without memory, kept until `release`
   std::size_t next_chunk_bytes_;           // chunk size * growth ^ (chunks held)
-  std::size_t peak_ = 0;                   // highest position, as far as `chunk_` does not tell it
+  std::size_t peak_ = 0;                   // highest position in earlier chunks or visits
   std::size_t committed_bytes_ = 0;        // of all chunks
   std::size_t reserved_bytes_ = 0;         // of all chunks
-  std::size_t destroying_from_ = 0;        // position at which destructors began to run; 0: none run
+  std::size_t destroying_from_ = 0;        // position when destructors began to run; 0: none runs
   std::size_t chunks_ = 0;                 // with memory
   std::uint64_t system_calls_ = 0;         // of space_
   std::uint64_t allocations_ = 0;          // counted at level 2
@@ -300,7 +301,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   [[no_unique_address]] std::conditional_t<can_trap, trap_pointer, absent<rewind_trap>> trap_;
 };
 
-// Bytes of the newest block at or above this address have not been touched.
+// Address from which the newest block's bytes are untouched.
 template <class AddressSpace>
 inline std::uintptr_t arena_state<AddressSpace>::fresh_from(std::uintptr_t block) const noexcept {
   if constexpr (sets_aside)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Arithmetic on addresses and sizes, which must be multiples of a power of two, and hashes. Owns nothing.
+/// Arithmetic on addresses and sizes with power-of-two alignments, and hashes. Owns nothing.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ static_assert(sizeof(std::size_t) == sizeof(std::uintptr_t), "tidemark computes 
   return reinterpret_cast<std::uintptr_t>(memory);
 }
 
-/// A multiplicative hash, whose upper bits are the best: 2^64 by the golden ratio (Knuth, "The Art of
-/// Computer Programming" 3, 6.4).
+/// A multiplicative hash with 2^64 divided by the golden ratio (Knuth, "The Art of Computer Programming" 3,
+/// 6.4). Its upper bits are the best.
 [[nodiscard]] constexpr std::uint64_t fibonacci_hash(std::uint64_t key) noexcept {
   return key * 0x9E37'79B9'7F4A'7C15u;
 }
@@ -32,20 +32,20 @@ static_assert(sizeof(std::size_t) == sizeof(std::uintptr_t), "tidemark computes 
   return value & ~(align - 1);
 }
 
-/// `a + b`, or the largest size where that does not fit.
+/// `a + b`, or the largest size on overflow.
 [[nodiscard]] constexpr std::size_t add_saturating(std::size_t a, std::size_t b) noexcept {
   return a > (std::numeric_limits<std::size_t>::max)() - b ? (std::numeric_limits<std::size_t>::max)()
                                                            : a + b;
 }
 
-/// `a * b`, or the largest size where that does not fit.
+/// `a * b`, or the largest size on overflow.
 [[nodiscard]] constexpr std::size_t multiply_saturating(std::size_t a, std::size_t b) noexcept {
   return b != 0 && a > (std::numeric_limits<std::size_t>::max)() / b
              ? (std::numeric_limits<std::size_t>::max)()
              : a * b;
 }
 
-inline constexpr std::uint64_t fnv_basis = 0xCBF2'9CE4'8422'2325u;  ///< the hash of nothing
+inline constexpr std::uint64_t fnv_basis = 0xCBF2'9CE4'8422'2325u;  ///< hash of the empty string
 inline constexpr std::uint64_t fnv_prime = 0x100'0000'01B3u;
 
 /// Continues a hash with the characters of a text.
@@ -53,7 +53,7 @@ inline constexpr std::uint64_t fnv_prime = 0x100'0000'01B3u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * fnv_prime;
   return hash;
 }
-/// Continues a hash with the bytes of a number, the lowest first.
+/// Continues a hash with the bytes of a number, lowest byte first.
 [[nodiscard]] constexpr std::uint64_t fnv_more(std::uint64_t hash, std::uint64_t value) noexcept {
   for (int shift = 0; shift < 64; shift += 8) hash = (hash ^ (value >> shift & 0xFF)) * fnv_prime;
   return hash;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `brief_lock`: a lock that one thread nearly always finds free; `adaptive_mutex`: a mutex for which a
-/// thread waits awake for a moment before it sleeps.
+/// `brief_lock`: a lock that is nearly always free for its main user. `adaptive_mutex`: a mutex that spins
+/// briefly before it sleeps.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@
 
 namespace tidemark::detail {
 
-/// A mutex for a thread's own data, which others lock seldom and briefly.
+/// A mutex for a thread's own data, which other threads lock seldom and briefly.
 ///
-/// Taking and giving it up are one atomic exchange and one plain store, about 2 ns; a `std::mutex` takes two
-/// exchanges, in functions of another library, and 6 ns. A thread that finds it taken retries a few times and
-/// then sleeps between retries, so that the holder gets on even where it has the lower priority. Meets the
-/// requirements of `std::scoped_lock`.
+/// Lock and unlock are one atomic exchange and one plain store, about 2 ns. A `std::mutex` needs two
+/// exchanges in functions of another library, and 6 ns. A thread that finds the lock taken retries a few
+/// times, then sleeps between retries, so that a holder of lower priority can proceed. Meets the requirements
+/// of `std::scoped_lock`.
 ///
-/// Any thread.
+/// Thread-safe.
 template <class Sync>
 class basic_brief_lock {
  public:
@@ -32,7 +32,7 @@ class basic_brief_lock {
       wait();
   }
   [[nodiscard]] bool try_lock() noexcept { return !taken_.exchange(true, std::memory_order_acquire); }
-  /// Whether somebody has it, a moment ago.
+  /// True if the lock was held at the time of the load.
   [[nodiscard]] bool is_taken() const noexcept { return taken_.load(std::memory_order_relaxed); }
   void unlock() noexcept { taken_.store(false, std::memory_order_release); }
 
@@ -45,11 +45,11 @@ using brief_lock = basic_brief_lock<std_atomics>;
 template <>
 TIDEMARK_COLD void basic_brief_lock<std_atomics>::wait() noexcept;
 
-/// A `std::mutex` that is held for less time than it takes to sleep and to be woken. As
-/// `PTHREAD_MUTEX_ADAPTIVE_NP`, which a `std::mutex` cannot be made. Meets the requirements of
+/// A `std::mutex` for critical sections shorter than a sleep and a wake-up. Equivalent to
+/// `PTHREAD_MUTEX_ADAPTIVE_NP`, a kind that `std::mutex` does not offer. Meets the requirements of
 /// `std::scoped_lock`.
 ///
-/// Any thread.
+/// Thread-safe.
 class adaptive_mutex {
  public:
   using native_handle_type = std::mutex::native_handle_type;

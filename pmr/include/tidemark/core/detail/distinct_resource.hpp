@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `distinct_resource`: the base of resources that equal only themselves, and `forwarding_resource`: of those
-/// whose virtual functions are their `allocate` and `deallocate`.
+/// `distinct_resource`: base of resources that equal only themselves. `forwarding_resource`: base of
+/// resources whose virtual functions call their `allocate` and `deallocate`.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace tidemark::detail {
 
-/// A memory resource that equals only itself. It cannot be copied, because users hold its address.
+/// A memory resource that equals only itself. Not copyable, because users hold its address.
 class distinct_resource : public std::pmr::memory_resource {
  public:
   distinct_resource() = default;
   distinct_resource(distinct_resource const&) = delete;
   distinct_resource& operator=(distinct_resource const&) = delete;
 
-  /// Returns memory that no block needs to where it came from, in resources that keep such memory.
+  /// Returns unused memory to its source. Does nothing in resources that keep no unused memory.
   virtual void release_unused() noexcept {}
 
  protected:
@@ -26,7 +26,7 @@ class distinct_resource : public std::pmr::memory_resource {
   }
 };
 
-/// A distinct resource that is used through `std::pmr` as directly.
+/// A distinct resource whose `std::pmr` interface forwards to the derived class.
 /// @tparam Resource the derived class, which has `allocate` and `deallocate`
 template <class Resource>
 class forwarding_resource : public distinct_resource {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `fork_participant`: an object whose locks `fork()` takes, so that a child finds them free and what they
-/// guard whole. `std_sync`: the atomics and locks of production. Owns nothing.
+/// `fork_participant`: an object whose locks `fork()` takes. A child then finds the locks free and the
+/// guarded data consistent. `std_sync`: the production atomics and locks. Owns nothing.
 #pragma once
 
 #include <pthread.h>
@@ -19,8 +19,8 @@ namespace tidemark::detail {
 
 using fork_clock = std::chrono::steady_clock;
 
-/// Takes a lock, or gives up at the deadline: its holder may be waiting for a lock that a fork has. So locks need no
-/// common order.
+/// Takes a lock, or gives up at the deadline, because its holder may wait for a lock of the fork. Locks
+/// therefore need no common order.
 template <class Mutex>
 [[nodiscard]] bool lock_until(fork_clock::time_point deadline, Mutex& mutex) noexcept {
   if (mutex.try_lock()) return true;
@@ -31,30 +31,31 @@ template <class Mutex>
   return false;
 }
 
-/// Sets how long a fork waits for locks in all, before it continues without them: 10 s. For tests.
-/// @return what it was. Not while another thread forks.
+/// Sets how long a fork waits for locks in total before it continues without them; the default is 10 s. For
+/// tests.
+/// @return the previous value. Not thread-safe: no other thread may fork meanwhile.
 std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexcept;
 
 /// Reports a violation. @throws std::system_error
 [[noreturn]] TIDEMARK_COLD void refuse_reentry();
-/// Whether the calling thread holds the mutex, if the C library tells.
+/// True if the calling thread holds the mutex. False if the C library cannot tell.
 [[nodiscard]] bool is_held_by_this_thread(pthread_mutex_t const& mutex) noexcept;
-/// In a child: makes the calling thread the owner of a mutex that it held when it forked. The C library knows
-/// the owner by the number that the thread had in the parent.
+/// Makes the calling thread the owner of a mutex that it held when it forked. For the child: the C library
+/// identifies the owner by the thread's number in the parent.
 void hold_in_child(pthread_mutex_t& mutex) noexcept;
 
-/// An object that any thread may use, also in a child that was forked while other threads used it.
+/// An object that any thread may use, also in a child forked while other threads used it.
 ///
-/// Before a fork the locks of all participants are taken, so that no other thread is changing what they
-/// guard; after it they are unlocked in the parent and in the child. Objects on the stacks of threads that do
-/// not exist in the child are forgotten there, because that memory is reused.
+/// A fork takes the locks of all participants first, so that no other thread changes the guarded data. It
+/// unlocks them in the parent and in the child. The child forgets objects on the stacks of threads that it
+/// lacks, because that memory is reused.
 ///
-/// A derived class calls `join` when it can be locked, and `leave` first of all in its destructor: an object
-/// whose memory is reused without a destructor stays in the list, and breaks the next fork.
+/// A derived class calls `join` when it can be locked, and `leave` first in its destructor. An object whose
+/// memory is reused without a destructor stays in the list, and breaks the next fork.
 ///
 /// Invariants: `is_listed_ == (reachable from fork_list::newest)`; `is_listed_ || (!newer_ && !older_)`;
 /// `!older_ || older_->newer_ == this`.
-/// Thread-safe; O(1), no allocation but what the first one of a process costs.
+/// Thread-safe. O(1). Allocates nothing after the first object of a process.
 class fork_participant {
  public:
   fork_participant(fork_participant const&) = delete;
@@ -64,7 +65,7 @@ class fork_participant {
   fork_participant() noexcept = default;
   ~fork_participant() = default;
   void join() noexcept;
-  /// Waits for a fork that is going on. Calling it again does nothing.
+  /// Waits for a running fork. A second call does nothing.
   void leave() noexcept;
 
  private:
@@ -72,8 +73,8 @@ class fork_participant {
   /// Takes all of the object's locks, or none at the deadline.
   [[nodiscard]] virtual bool lock_for_fork(fork_clock::time_point deadline) noexcept = 0;
   virtual void unlock_after_fork(bool is_child) noexcept = 0;
-  /// In a child, once all locks are free: cleans up after the threads that do not exist there. There is one
-  /// thread, so that no lock need be taken; the forking thread may hold some.
+  /// Cleans up in a child after threads that do not exist there, once all locks are free. The child has one
+  /// thread, so no lock is needed; the forking thread may hold some.
   virtual void adapt_to_child() noexcept {}
 
   fork_participant* newer_ = nullptr;
@@ -82,10 +83,10 @@ class fork_participant {
   bool is_listed_ = false;
 };
 
-/// A mutex that is a participant of its own.
+/// A mutex that is its own participant.
 ///
-/// A lock that the forking thread holds itself, because it forks inside a call of an upstream, is left alone:
-/// that thread continues in the child, owns the lock there, and unlocks it.
+/// A fork leaves a lock alone that the forking thread holds, as when it forks inside a call of an upstream.
+/// The thread continues in the child, owns the lock there, and unlocks it.
 ///
 /// Invariant: `!(is_taken_ && is_forking_threads_)`.
 template <class Mutex = std::mutex>
@@ -96,29 +97,29 @@ class fork_safe final : fork_participant {
   fork_safe& operator=(fork_safe const&) = delete;
   ~fork_safe() { leave(); }
 
-  /// Reports a violation and throws std::system_error if the calling thread holds the mutex, where the C
-  /// library tells: a resource is called by the upstream that it calls.
+  /// Locks the mutex. If the calling thread already holds it and the C library can tell, reports a violation
+  /// and throws std::system_error: an upstream has called the resource that calls it.
   void lock() {
     if (is_held_by_this_thread()) [[unlikely]]
       refuse_reentry();
     mutex_.lock();
   }
   [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
-  /// True if the calling thread holds the mutex, and may not lock it once more.
+  /// True if the calling thread holds the mutex and must not lock it again.
   [[nodiscard]] bool is_held_by_this_thread() noexcept {
     if constexpr (has_owner) return detail::is_held_by_this_thread(*mutex_.native_handle());
     return false;
   }
   void unlock() { mutex_.unlock(); }
 
-  /// From now on `object.adapt_to_child()` is called in a child. @pre the mutex is locked, or no other thread
-  /// can fork yet.
+  /// Registers `object.adapt_to_child()`, to be called in a child. @pre the mutex is locked, or no other
+  /// thread can fork yet.
   template <class Object>
   void adapt_with(Object& object) noexcept {
     object_ = &object;
     adapt_ = [](void* of) noexcept { static_cast<Object*>(of)->adapt_to_child(); };
   }
-  /// To be called first in the destructor of an object that adapts: forks ignore the mutex from now on.
+  /// Call it first in the destructor of an adapting object: later forks ignore the mutex.
   using fork_participant::leave;
 
  private:
@@ -139,20 +140,19 @@ class fork_safe final : fork_participant {
 
   Mutex mutex_;
   bool is_taken_ = false;            // by a fork
-  bool is_forking_threads_ = false;  // a fork has left it to its thread
+  bool is_forking_threads_ = false;  // a fork has left the mutex to the forking thread
   void* object_ = nullptr;
   void (*adapt_)(void*) noexcept = nullptr;
 };
 
-/// The number of the calling thread if the address is on its stack, and that stack is one that is used again
-/// when the thread is gone; otherwise 0, also on the stack of another thread. At a thread's first call some
-/// microseconds.
+/// The calling thread's number if the address is on its stack and that stack is reused after the thread ends.
+/// Otherwise 0, also for the stack of another thread. Takes some microseconds at a thread's first call.
 [[nodiscard]] unsigned long long stack_owner_of(void const* address) noexcept;
-/// In a child: whether the thread that `stack_owner_of` returned does not exist there. @pre called by the
-/// thread that forked, before it makes others.
+/// True in a child if the thread that `stack_owner_of` returned does not exist there. @pre called by the
+/// thread that forked, before it starts others.
 [[nodiscard]] bool is_lost(unsigned long long stack_owner) noexcept;
 
-/// The policy of code that takes locks as well.
+/// Policy for code that also takes locks.
 struct std_sync : std_atomics {
   using mutex = fork_safe<>;
 };

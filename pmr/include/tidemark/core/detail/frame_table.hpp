@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reports of coroutine frames whose memory is freed: resources call these functions at level 2, and part
-/// `coroutine`, which knows the live frames, answers them.
+/// Reports of coroutine frames whose memory is freed. Resources call these functions at level 2; the part
+/// `coroutine`, which tracks live frames, implements them.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace tidemark::detail {
 
-/// The table of live frames, as resources see it. Any thread.
+/// The table of live frames as seen by resources. Thread-safe.
 class frame_table {
  public:
-  /// Reports `violation_kind::frame_outlived` for each live frame in this memory, and forgets the frame.
-  /// O(log live frames) if the memory holds no frame. A frame that extends beyond `last` is not in the memory.
+  /// Reports `violation_kind::frame_outlived` for each live frame in this memory, and forgets the frame. A
+  /// frame that extends beyond `last` does not count. O(log live frames) if the memory holds no frame.
   virtual void report_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
                          char const* resource) noexcept = 0;
   /// The same for all live frames that `memory` allocated. O(live frames).
@@ -32,20 +32,21 @@ class frame_table {
   ~frame_table() = default;
 };
 
-/// Calls `table` from now on. The functions below do nothing before the first call.
+/// Directs the functions below to `table`. They do nothing before the first call.
 void install_frame_table(frame_table& table) noexcept;
 
-/// This memory is freed. @param kind, resource the resource that frees it, for the message: `arena 'step': …`
+/// Reports frames in memory that is freed. @param kind, resource the freeing resource, for the message:
+/// `arena 'step': …`
 void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
                       char const* resource) noexcept;
-/// All memory of this resource is freed. @return the number of frames reported
+/// Reports all frames of a resource that frees all its memory. @return the number of frames reported
 std::size_t report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
                              char const* resource) noexcept;
-/// A resource has obtained this memory.
+/// Forgets stale records in memory that a resource has obtained.
 void forget_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept;
-/// This resource was constructed.
+/// Forgets stale records of an earlier resource at this address. Called at construction.
 void forget_frames_of(std::pmr::memory_resource const& memory) noexcept;
-/// The range that an address space passes to its arena.
+/// The range that an address space passes to its arena, without stale records.
 [[nodiscard]] inline byte_range without_stale_frames(byte_range range) noexcept {
   if constexpr (check_level >= 2) forget_frames_in(range.begin, range.end());
   return range;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Kinds of things that lead to memory: what keeping and the search for escapes look through.
+/// Concepts of types that lead to memory: keeping and the search for escapes look through them.
 #pragma once
 
 #include <ranges>
@@ -12,13 +12,13 @@ namespace tidemark::detail {
 /// Raw pointers, into a block or to its start.
 template <class T>
 concept raw_pointer = std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>;
-/// `std::unique_ptr`, `std::shared_ptr`, `std::optional`: they lead to what they point to.
+/// `std::unique_ptr`, `std::shared_ptr`, `std::optional`: lead to their pointee.
 template <class T>
 concept points_to_one = !raw_pointer<T> && !std::ranges::range<T> && requires(T const& thing) {
   { static_cast<bool>(thing) };
   *thing;
 };
-template <class T>  // not std::tuple_size_v, which is an error where there is no size
+template <class T>  // std::tuple_size_v is an error for a type without a size
 concept tuple_like = !std::ranges::range<T> && requires {
   std::tuple_size<T>::value;  // NOLINT(modernize-type-traits)
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `size_classes`: the sizes that a pool keeps blocks of, and which of them serves a request. Owns nothing.
+/// `size_classes`: the block sizes of a pool, and the class for a request. Owns nothing.
 #pragma once
 
 #include <algorithm>
@@ -15,24 +15,24 @@ namespace tidemark::detail {
 
 /// A sorted list of block sizes.
 ///
-/// Invariants: `bytes(0) < bytes(1) < ... <= max_block_bytes`, each a multiple of `granule_bytes`;
-/// `table_[i]` is the least class of at least `n = (i + 1) * granule_bytes` bytes whose alignment is that of
-/// `n`, or 16 if that is less, or 8 if no class is aligned to 16.
+/// Invariants: `bytes(0) < bytes(1) < ... <= max_block_bytes`, each a multiple of `granule_bytes`. With `n =
+/// (i + 1) * granule_bytes`, `table_[i]` is the least class of at least `n` bytes whose alignment is the
+/// smaller of `n`'s alignment and 16; 8 replaces 16 if no class has alignment 16.
 class size_classes {
  public:
   static constexpr std::size_t max_count = 96;
   static constexpr std::size_t granule_bytes = 8;
   static constexpr std::size_t max_block_bytes = 1 * GiB;
-  static constexpr std::size_t max_table_bytes = 16 * KiB;  // beyond it the class is searched, not looked up
-  static constexpr std::size_t max_alignment = 256;         // of a vector for a device
+  static constexpr std::size_t max_table_bytes = 16 * KiB;  // larger requests search for their class
+  static constexpr std::size_t max_alignment = 256;         // alignment of a vector on a device
   static constexpr std::size_t none = max_count;
 
-  /// The classes that a pool has if it is told of none: each multiple of 8 bytes up to 64, then eight to each
-  /// doubling up to 16 KiB. So less than a ninth of a block above 64 bytes is waste, a fifth where it is to
-  /// be aligned to 16; and each multiple of an alignment fits a block of that alignment as well as any.
+  /// Default classes of a pool: each multiple of 8 bytes up to 64, then eight per doubling up to 16 KiB. In a
+  /// block above 64 bytes, less than a ninth is waste, or a fifth with alignment 16. Each multiple of an
+  /// alignment gets a block of that alignment at no extra cost.
   [[nodiscard]] static std::span<std::size_t const> default_sizes() noexcept;
 
-  /// @param sizes none: the default ones that are no smaller than `min_block_bytes`.
+  /// @param sizes empty: the default classes of at least `min_block_bytes`.
   /// @throws std::invalid_argument, naming the pool and the size, if the invariants do not hold.
   size_classes(char const* pool, std::span<std::size_t const> sizes,
                std::size_t min_block_bytes = granule_bytes);
@@ -40,24 +40,22 @@ class size_classes {
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   [[nodiscard]] std::size_t bytes(std::size_t i) const noexcept { return bytes_[i]; }
   [[nodiscard]] std::size_t largest_bytes() const noexcept { return bytes_[count_ - 1]; }
-  /// What the addresses of blocks are multiples of: as many powers of two as are in the size, up to
-  /// `max_alignment`.
+  /// Alignment of the blocks: the largest power of two that divides the size, up to `max_alignment`.
   [[nodiscard]] std::size_t alignment(std::size_t i) const noexcept { return alignment_of(bytes_[i]); }
 
-  /// The offset of the last byte of a block of `bytes`, rounded up to `align`. Of 0 bytes the largest there
-  /// is.
+  /// Offset of the last byte of a block of `bytes`, rounded up to `align`. The largest value for 0 bytes.
   [[nodiscard]] static constexpr std::size_t last_offset(std::size_t bytes, std::size_t align) noexcept {
     return (bytes - 1) | (align - 1);
   }
-  /// The end of the offsets that `index_at` may be called with.
+  /// Upper bound (exclusive) of the offsets that `index_at` accepts.
   [[nodiscard]] std::size_t table_end() const noexcept { return table_end_; }
-  /// The largest alignment that `index_at` serves.
+  /// Largest alignment that `index_at` serves.
   [[nodiscard]] std::size_t fast_alignment() const noexcept { return fast_alignment_; }
   /// The least class for `last == last_offset(bytes, align)`. @pre `last < table_end() && align <=
   /// fast_alignment()`. O(1).
   [[nodiscard]] std::size_t index_at(std::size_t last) const noexcept { return table_[last / granule_bytes]; }
-  /// The class that `index_at` finds, or if it may not be called the least whose blocks have that size and
-  /// alignment; `none` if there is none. O(classes).
+  /// The class of `index_at`. If `index_at` does not apply, the least class with that size and alignment, or
+  /// `none`. O(classes).
   [[nodiscard]] std::size_t index_of(std::size_t bytes, std::size_t align) const noexcept;
 
  private:

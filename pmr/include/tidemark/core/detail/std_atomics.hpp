@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `std_atomics`: what code without locks that threads run together synchronises with; `steps`, `add_shared`,
-/// `add_shared_within`: counts that threads share; `single_writer`: a number that one thread writes.
+/// `std_atomics`: the atomics of lock-free code. `steps`, `add_shared`, `add_shared_within`: counts that
+/// threads share. `single_writer`: a number that one thread writes.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@
 
 namespace tidemark::detail {
 
-/// The atomics of production. Such code is a template over this policy, so that tests pass one that tries
-/// every schedule instead (`tests/support/interleavings.hpp`, decision 44).
+/// The production atomics. Lock-free code is a template over this policy. Tests pass a policy that tries
+/// every schedule (`tests/support/interleavings.hpp`, decision 44).
 struct std_atomics {
   template <class T>
   using atomic = std::atomic<T>;
 
-  /// Whether no second thread was ever started, as far as the C library tells (glibc >= 2.32). It is true
-  /// again at most after all others were joined, so that a reader of true needs no lock prefix.
+  /// True if no second thread was ever started, as far as the C library tells (glibc >= 2.32). Becomes true
+  /// again only after all other threads were joined, so a caller that reads true needs no lock prefix.
   [[nodiscard]] static bool is_single_threaded() noexcept {
 #if __has_include(<sys/single_threaded.h>)
     return __libc_single_threaded != 0;
@@ -31,12 +31,12 @@ struct std_atomics {
   }
 };
 
-/// Steps on counts. Relaxed: a count orders nothing but itself.
-/// @tparam Shared false while there is one thread: two plain moves in place of a locked instruction. Still
-/// atomic loads and stores, so that threads that start later read them without a race.
+/// Operations on counts. Relaxed: a count orders no other memory.
+/// @tparam Shared false while there is one thread: two plain moves replace a locked instruction. They are
+/// atomic loads and stores, so that later threads read the counts without a race.
 template <bool Shared>
 struct steps {
-  /// Adds `n`; unsigned, so that adding `0 - n` takes `n` away. @return the sum.
+  /// Adds `n`. Unsigned: adding `0 - n` subtracts `n`. @return the sum.
   template <class Count>
   static Count::value_type add(Count& count, typename Count::value_type n) noexcept {
     if constexpr (Shared) return count.fetch_add(n, std::memory_order_relaxed) + n;
@@ -44,14 +44,14 @@ struct steps {
     count.store(sum, std::memory_order_relaxed);
     return sum;
   }
-  /// The peak is at least `value` afterwards.
+  /// Raises the peak to at least `value`.
   template <class Count>
   static void raise(Count& peak, std::size_t value) noexcept {
     std::size_t seen = peak.load(std::memory_order_relaxed);
     while (value > seen && !replace(peak, seen, value)) {
     }
   }
-  /// Adds `n`, unless the sum would exceed `limit`: then nothing changes. @return whether it was added.
+  /// Adds `n` unless the sum would exceed `limit`; nothing changes then. @return true if added.
   template <class Count>
   static bool add_within(Count& count, std::size_t n, std::size_t limit) noexcept {
     std::size_t seen = count.load(std::memory_order_relaxed);
@@ -70,7 +70,7 @@ struct steps {
   }
 };
 
-/// `count(steps)` with the steps for as many threads as there are.
+/// Calls `count(steps)` with the steps for one thread or for several.
 template <class Sync = std_atomics, class Count>
 auto with_steps(Count count) noexcept {
   return Sync::is_single_threaded() ? count(steps<false>{}) : count(steps<true>{});
@@ -87,16 +87,16 @@ inline bool add_shared_within(std::atomic<std::size_t>& count, std::size_t n, st
   return with_steps([&](auto steps) { return steps.add_within(count, n, limit); });
 }
 
-/// A number that one thread writes and any may read. Costs that thread what a plain number does.
+/// A number that one thread writes and any thread may read. Costs the writer as little as a plain number.
 ///
-/// Who reads a number knows what its writer knew when it wrote it: of numbers that go up one after the other,
-/// read in the reverse order, none is behind a later one.
+/// A reader sees everything that the writer did before the write. Numbers that are incremented in order and
+/// read in reverse order are therefore never inconsistent.
 template <class T, class Sync = std_atomics>
 class single_writer {  // NOLINT(performance-trivially-destructible): it is, but not through a module
  public:
   [[nodiscard]] T value() const noexcept { return value_.load(std::memory_order_acquire); }
   void set(T value) noexcept { value_.store(value, std::memory_order_release); }
-  /// Adds, and returns the sum. Unsigned numbers may wrap.
+  /// Adds `more` and returns the sum. Unsigned numbers may wrap.
   T add(T more) noexcept {
     const T sum = value_.load(std::memory_order_relaxed) + more;
     set(sum);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Numbers that tell threads and resources apart; `thread_ownership`: which thread may use a resource that is
-/// for one thread at a time; `call_overlap`: finds calls of several threads at once on such a resource.
+/// Unique numbers for threads and resources. `thread_ownership`: the thread that may use a one-thread
+/// resource. `call_overlap`: detects overlapping calls of several threads on such a resource.
 #pragma once
 
 #include <atomic>
@@ -11,19 +11,19 @@
 
 namespace tidemark::detail {
 
-/// A number that no other thread of this process has, or had. Never 0.
+/// A number unique among all past and present threads of this process. Never 0.
 [[nodiscard]] unsigned long long this_thread_number() noexcept;
 
-/// A number that no other call in this process gets, from 1 on.
+/// A number that no other call in this process returns, from 1 on.
 [[nodiscard]] unsigned long long next_identity() noexcept;
 
-/// The thread that owns a resource: the first to use it, until the ownership is released.
+/// The thread that owns a resource: the first user, until the ownership is released.
 class thread_ownership {
  public:
-  /// The next thread to use the resource will own it.
+  /// Gives up ownership: the next thread to use the resource owns it.
   void release() noexcept { owner_ = 0; }
 
-  /// Lets the calling thread use the resource for its owner while the result lives.
+  /// Lends the resource to the calling thread while the result lives.
   [[nodiscard]] auto lend() noexcept {
     struct loan {
       [[nodiscard]] loan(thread_ownership& of) noexcept : ownership{of}, owner{std::exchange(of.owner_, 0)} {}
@@ -37,7 +37,7 @@ class thread_ownership {
   }
 
   /// Reports a violation if another thread owns the resource.
-  /// @param kind of resource, @param name its name, @param operation what the calling thread does with it
+  /// @param kind kind of the resource, @param name its name, @param operation the attempted operation
   void require_owner(char const* kind, char const* name, char const* operation) noexcept {
     const unsigned long long thread = this_thread_number();
     if (owner_ == 0) owner_ = thread;
@@ -48,19 +48,19 @@ class thread_ownership {
   }
 
  private:
-  unsigned long long owner_ = 0;  // 0: the next user's
+  unsigned long long owner_ = 0;  // 0: not owned
 };
 
-/// The thread that is in a call of a resource. Unlike `thread_ownership` it lets threads take turns. Only
-/// level 2 looks at it; below that a call compiles to nothing.
+/// The thread inside a call of a resource. Threads may take turns, unlike with `thread_ownership`. Checked at
+/// level 2 only; below that a call compiles to nothing.
 ///
-/// Relaxed, so that it puts no call before another: a data race stays one, which ThreadSanitizer reports.
+/// Relaxed, so that it orders no calls: a data race stays a race, which ThreadSanitizer reports.
 class call_overlap {
  public:
-  /// A call, from its construction to its destruction. A thread may make calls inside a call.
+  /// A call, from construction to destruction. Calls may nest on one thread.
   class call {
    public:
-    /// Reports a violation if another thread is in a call now. @param operation what the calling thread does
+    /// Reports a violation if another thread is inside a call. @param operation the attempted operation
     [[nodiscard]] call([[maybe_unused]] call_overlap& of, [[maybe_unused]] char const* kind,
                        [[maybe_unused]] char const* name, [[maybe_unused]] char const* operation) noexcept {
       if constexpr (check_level >= 2) {
@@ -84,11 +84,11 @@ class call_overlap {
     }
 
    private:
-    call_overlap* entered_ = nullptr;  // null: the call is inside another
+    call_overlap* entered_ = nullptr;  // null: nested inside another call
   };
 
  private:
-  std::atomic<unsigned long long> thread_ = 0;  // its number; 0: no call is going on
+  std::atomic<unsigned long long> thread_ = 0;  // number of the thread; 0 outside all calls
 };
 
 }  // namespace tidemark::detail

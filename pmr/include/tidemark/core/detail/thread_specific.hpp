@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `thread_specific`: one object for each thread, which outlives the thread's other thread_local objects.
+/// `thread_specific`: one object per thread, which outlives the thread's other thread_local objects.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace tidemark::detail {
 
-/// An object that belongs to one thread. Destroyed by that thread when it ends, or by another one: when the
-/// library is unloaded, or when the thread made the object so late in its end that it could not destroy it.
+/// An object that belongs to one thread, which destroys it at its end. Another thread destroys it when the
+/// library is unloaded, or if the object was made too late in its thread's end.
 class thread_object {
  public:
   thread_object() = default;
@@ -19,24 +19,24 @@ class thread_object {
 
  private:
   friend class thread_registry;
-  std::unique_ptr<thread_object> older_;  // of the same thread
+  std::unique_ptr<thread_object> older_;  // object of the same thread
 };
 
-/// The calling thread owns the object from now on. @throws std::bad_alloc; the object is destroyed then.
+/// Makes the calling thread the owner of the object. @throws std::bad_alloc; the object is destroyed then.
 void give_to_this_thread(std::unique_ptr<thread_object> object);
 
-/// One `T` for each thread that uses one, made at its first use and destroyed when the thread ends.
+/// One `T` for each thread that uses it, made at first use and destroyed at the thread's end.
 ///
-/// A plain pointer, and owned by a key of the threads library, because destructors of other thread_local
-/// objects may still use it: they run before the key's, and in any order. A thread_local object with a
-/// destructor would also keep a shared object loaded as long as the thread exists. The main thread's `T` is
-/// destroyed only if the library is unloaded.
+/// A plain pointer refers to the object, and a key of the threads library owns it. Destructors of other
+/// thread_local objects may therefore still use it: they run before the key's destructor, in any order. A
+/// thread_local object with a destructor would also keep a shared object loaded as long as the thread exists.
+/// The main thread's `T` is destroyed only if the library is unloaded.
 template <class T>
 class thread_specific {
  public:
-  /// This thread's, or null before its first use and after its end.
+  /// The calling thread's object; null before its first use and after its end.
   [[nodiscard]] static T* find() noexcept { return this_threads; }
-  /// This thread's. @throws std::bad_alloc.
+  /// The calling thread's object, made at first use. @throws std::bad_alloc.
   [[nodiscard]] static T& get() {
     if (this_threads == nullptr) {
       auto made = std::make_unique<owned>();

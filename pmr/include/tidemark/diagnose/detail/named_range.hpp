@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `named_range`: the life of a scope or an epoch, as profilers show it. Owns nothing.
+/// `named_range`: the lifetime of a scope or an epoch, for profilers. Owns nothing.
 #pragma once
 
 #include <utility>
@@ -12,15 +12,15 @@ namespace tidemark::detail {
 
 #if TIDEMARK_NVTX
 
-/// Reports a range to the tool, from its construction to its end. Move-only; moved from, it is empty.
+/// Reports a range to the tool, from construction to destruction. Move-only; a moved-from range is empty.
 ///
-/// Each range ends by the number that its beginning returned. So scopes that end out of order, on another
-/// thread or never leave all others as they are, which a stack of ranges for each thread would not.
-// Not [[nodiscard]], because nvcc 13.0 would warn of each assignment.
+/// Each range ends by the number that its beginning returned. Scopes that end out of order, on another thread
+/// or never therefore do not affect other ranges; a stack of ranges per thread would not allow that.
+// Not [[nodiscard]], because nvcc 13.0 would warn about each assignment.
 class named_range {
  public:
   named_range() noexcept = default;
-  /// Begins one. @param name a text that ends in 0, and is read now.
+  /// Begins a range. @param name a null-terminated text, read during the call.
   [[nodiscard]] named_range(range_kind kind, char const* name) noexcept {
     if (ranges_are_heard.load(std::memory_order_relaxed)) id_ = current_tool().begin_range(kind, name);
   }
@@ -32,7 +32,7 @@ class named_range {
   }
   ~named_range() { end(); }
 
-  /// Ends it, if there is one.
+  /// Ends the range, if any.
   void end() noexcept {
     if (id_ != 0) current_tool().end_range(std::exchange(id_, 0));
   }
@@ -43,7 +43,7 @@ class named_range {
 
 #else
 
-/// There is no tool to tell.
+/// Replaces `named_range` in builds without NVTX.
 struct named_range {
   constexpr named_range() noexcept = default;
   constexpr named_range(range_kind, char const*) noexcept {}

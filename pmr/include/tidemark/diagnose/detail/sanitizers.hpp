@@ -2,9 +2,9 @@
 /// @file
 /// Tells AddressSanitizer, MemorySanitizer and Valgrind which bytes of a chunk may be touched. Owns nothing.
 ///
-/// A chunk's bytes are poisoned when they are committed, unpoisoned block by block as they are allocated, and
-/// poisoned again as they are freed. Which tools there are is fixed in config.hpp and not found out here,
-/// because part of the arena is inlined into the program and part is in the library, and both must agree.
+/// A chunk's bytes are poisoned at the commit, unpoisoned at the allocation of their block, and poisoned
+/// again at its free. config.hpp fixes the set of tools; this header does not detect tools. Part of the arena
+/// is inlined into the program and part is in the library, and both must agree.
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,13 @@
 
 namespace tidemark::detail {
 
-/// Rewound bytes read as this at check level 2, so that a late read is seen: the pattern of MSVC's debug
-/// heap.
+/// Fill byte of rewound memory at check level 2, which exposes late reads: the pattern of MSVC's debug heap.
 inline constexpr unsigned char freed_fill = 0xDD;
 
-/// Whether there is any such tool; if not, the functions below are empty.
+/// True if any of these tools is enabled; otherwise the functions below are empty.
 inline constexpr bool tools_are_notified = TIDEMARK_ASAN + TIDEMARK_MSAN + TIDEMARK_VALGRIND > 0;
 
-/// These bytes may not be touched until they are unpoisoned.
+/// Forbids access to these bytes until they are unpoisoned.
 inline void poison([[maybe_unused]] std::uintptr_t first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if TIDEMARK_ASAN
   __asan_poison_memory_region(reinterpret_cast<void*>(first), bytes);
@@ -44,7 +43,7 @@ inline void poison([[maybe_unused]] std::uintptr_t first, [[maybe_unused]] std::
 #endif
 }
 
-/// These bytes may be touched and are uninitialised.
+/// Allows access to these bytes, which are uninitialised.
 inline void unpoison([[maybe_unused]] std::uintptr_t first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if TIDEMARK_ASAN
   __asan_unpoison_memory_region(reinterpret_cast<void*>(first), bytes);
@@ -57,7 +56,7 @@ inline void unpoison([[maybe_unused]] std::uintptr_t first, [[maybe_unused]] std
 #endif
 }
 
-/// Unpoisoned bytes are known to be zero although they were not written.
+/// Declares unpoisoned bytes as zero although they were not written.
 inline void mark_defined([[maybe_unused]] std::uintptr_t first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if TIDEMARK_MSAN
   __msan_unpoison(reinterpret_cast<void*>(first), bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The bases of all adaptors: an upstream, a name, and counts; and a record of each live block, where that is
-/// needed. They own no memory but the records.
+/// Bases of all adaptors: `resource_adaptor` has an upstream, a name and counters; `ledger_adaptor` also
+/// records each live block. They own no memory except the records.
 #pragma once
 
 #include <cstddef>
@@ -23,29 +23,29 @@ namespace tidemark::detail {
 
 [[noreturn]] TIDEMARK_COLD void throw_null_upstream(char const* kind, char const* name);
 
-/// The base of the resources that pass requests on to another.
+/// Base of the resources that forward requests to an upstream.
 ///
-/// Upstream and name must outlive it. Thread-safety: any thread, if the upstream allows it.
+/// Upstream and name must outlive it. Thread-safe if the upstream is.
 /// @tparam Adaptor the derived class, which has its own `allocate`, and its own `deallocate` if it needs one
 template <class Adaptor>
 class resource_adaptor : public forwarding_resource<Adaptor> {
  public:
-  /// Returns a block to the upstream. Null: nothing happens.
+  /// Returns a block to the upstream. Ignores null.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) return;
     counter_.on_deallocate(bytes);
     upstream_->deallocate(block, bytes, align);
   }
 
-  /// The resource that memory comes from, never null.
+  /// The upstream, never null.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
   /// The name in messages and statistics.
   [[nodiscard]] char const* name() const noexcept { return name_; }
-  /// A snapshot of all counts since construction. O(1).
+  /// A snapshot of all counters since construction. O(1).
   [[nodiscard]] resource_stats stats() const noexcept { return counter_.stats(name_); }
 
  protected:
-  /// @param kind the class's name, for messages, and the name for null
+  /// @param kind the class's name, used in messages and as the default name
   /// @throws std::invalid_argument if `upstream` is null.
   resource_adaptor(char const* kind, std::pmr::memory_resource* upstream, char const* name)
       : kind_{kind}, name_{name_or(name, kind)}, upstream_{upstream} {
@@ -53,8 +53,9 @@ class resource_adaptor : public forwarding_resource<Adaptor> {
   }
   ~resource_adaptor() override = default;
 
-  /// A block from the upstream, counted after `record(block)`. @throws what the upstream or `record` throws;
-  /// out_of_memory for more than PTRDIFF_MAX bytes. Only `refused` has changed then.
+  /// Allocates a block from the upstream, calls `record(block)` and counts the block. @throws the exception
+  /// of the upstream or of `record`; out_of_memory for more than PTRDIFF_MAX bytes. Only `refused` has
+  /// changed then.
   template <class Record>
   [[nodiscard, gnu::returns_nonnull]] void* allocate_counted(std::size_t bytes, std::size_t align,
                                                              Record const& record) {
@@ -82,12 +83,12 @@ class resource_adaptor : public forwarding_resource<Adaptor> {
   std::pmr::memory_resource* upstream_;
 };
 
-/// A resource adaptor whose derived class records each block and where it was allocated.
-/// @tparam Adaptor the derived class. Its `allocate` takes a site, or none through `std::pmr`.
+/// A resource adaptor whose derived class records each block and its site.
+/// @tparam Adaptor the derived class. Its `allocate` takes a site; `std::pmr` calls pass no site.
 template <class Adaptor>
 class ledger_adaptor : public resource_adaptor<Adaptor> {
  public:
-  /// The live blocks, the oldest first. O(n log n). @throws std::bad_alloc.
+  /// Live blocks, oldest first. O(n log n). @throws std::bad_alloc.
   [[nodiscard]] std::vector<live_block> leaks() const {
     const std::scoped_lock lock{mutex_};
     return live_blocks(ledger_);
