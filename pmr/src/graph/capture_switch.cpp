@@ -183,7 +183,7 @@ void capture_switch::release(switched_blocks& baked) noexcept {
     const std::scoped_lock lock{mutex_};
     leaving.swap(baked);
     baked_.remove_if([&](switched_blocks const& other) { return &other == &baked; });
-    std::erase_if(leaving, [this](auto const& entry) { return is_baked(entry.first); });  // other graphs hold
+    std::erase_if(leaving, [this](auto const& entry) { return is_baked(entry.first); });  // in other graphs
     // On a frozen thread, the blocks wait for the end of its capture.
     if (detail::capture_record* const record = frozen_record()) {
       std::erase_if(leaving, [](auto const& entry) { return entry.second.in_use; });

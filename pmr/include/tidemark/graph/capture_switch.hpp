@@ -208,8 +208,7 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   // std::bad_alloc
   [[nodiscard]] detail::switched_blocks& baked_by(detail::capture_record& record);
   void end_idle_records() noexcept;
-  // Of several arenas at one address, returns the thread's own arena, or else an arena with a block in use
-  // there.
+  // If several arenas contain the address: the thread's own arena, else an arena with a block in use there.
   [[nodiscard]] graph_arena* arena_at(std::uintptr_t address) const noexcept;
   [[nodiscard]] bool is_baked(std::uintptr_t address) const noexcept;
   void count_special() noexcept;
