@@ -69,7 +69,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   /// Alignment of requests without an alignment argument.
   static constexpr std::size_t default_alignment = FreeLists::default_alignment;
 
-  /// Allocates a block. O(1); a miss is O(slabs).
+  /// Allocates a block.
   /// @param bytes may be 0; the block then takes the smallest class and has its own address
   /// @param align a power of two
   /// @throws whatever the upstream throws, after one retry with all free memory returned; std::bad_alloc for

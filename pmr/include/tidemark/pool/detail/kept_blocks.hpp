@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which blocks a reuse cache keeps, and in what order they leave. Owns its records, not the blocks.
+/// `kept_blocks`: the blocks that a reuse cache keeps, and the order in which they leave. Owns its records,
+/// not the blocks.
 #pragma once
 
 #include <algorithm>
@@ -22,9 +23,9 @@ namespace tidemark::detail {
 
 struct blocks_of_size;
 
-/// The record of a block, beside it and not in it: the block may be where the host cannot write.
+/// The record of a block. It lies beside the block, because the host may be unable to write the block.
 struct kept_block {
-  /// A place in a list.
+  /// Position in a list.
   struct links {
     kept_block* previous = nullptr;
     kept_block* next = nullptr;
@@ -33,15 +34,15 @@ struct kept_block {
   void* block = nullptr;
   std::size_t bytes = 0;              // as requested
   std::size_t align = 0;              // as requested
-  reuse_fence fence;                  // empty: ready
-  void const* order = nullptr;        // the fence's, which is queried once
-  bool is_queried = false;            // a thread asks the fence, without the lock: the block stays
-  blocks_of_size* of_size = nullptr;  // of its size and alignment; may be gone once the block has left it
-  links in_all;                       // pending, leaving or spare
-  links in_size;                      // ready or pending: in one of `of_size`
+  reuse_fence fence;                  // empty if ready
+  void const* order = nullptr;        // the fence's order, read once
+  bool is_queried = false;            // a thread queries the fence without the lock; the block must stay
+  blocks_of_size* of_size = nullptr;  // its size and alignment; may dangle once the block has left the entry
+  links in_all;                       // in the pending, leaving or spare list
+  links in_size;                      // in the ready or pending list of `of_size`
 };
 
-/// A list through one pair of links of the blocks: it allocates nothing and each step is O(1).
+/// An intrusive list through one pair of links. It allocates nothing, and each step is O(1).
 template <kept_block::links kept_block::* Links>
 class kept_list {
  public:
@@ -56,20 +57,20 @@ class kept_list {
     back_ = &block;
     ++size_;
   }
-  /// @pre it is in this list.
+  /// @pre the block is in this list
   void remove(kept_block& block) noexcept {
     const kept_block::links around = block.*Links;
     (around.previous != nullptr ? (around.previous->*Links).next : front_) = around.next;
     (around.next != nullptr ? (around.next->*Links).previous : back_) = around.previous;
     --size_;
   }
-  /// The first becomes the last. @pre not empty.
+  /// Moves the first block to the end. @pre not empty
   void rotate() noexcept {
     kept_block& first = *front_;
     remove(first);
     push_back(first);
   }
-  /// Takes over all of `other`, behind its own.
+  /// Moves all blocks of `other` to the end of this list.
   void append(kept_list& other) noexcept {
     if (other.empty()) return;
     (other.front_->*Links).previous = back_;
@@ -85,23 +86,23 @@ class kept_list {
   std::size_t size_ = 0;
 };
 
-/// Blocks in the order in which they were added, or leave.
+/// Blocks in the order in which they were added, or in which they leave.
 using kept_chain = kept_list<&kept_block::in_all>;
 
-/// How many more fences one call may query, so that it queries none twice.
+/// Remaining queries of one call, so that the call queries no fence twice.
 struct pending_looks {
   std::size_t in_all;     // fences
-  std::size_t of_queues;  // queues whose first fence was not found to be not done
+  std::size_t of_queues;  // queues whose first fence was not yet found unfinished
   std::size_t of_others;  // fences without an order
 };
 
-/// Blocks behind fences: a queue for each order of fences, of which only the first is queried, and a list of
-/// those without an order, which take turns. Queues and list are queried alternately.
+/// Blocks behind fences. Each order of fences has a queue, of which only the first fence is queried. Fences
+/// without an order are in a list, and are queried in rotation. Queues and list are queried alternately.
 ///
-/// Invariants: no queue is empty; no two have one order; a block in a queue has a fence of that order, one in
-/// the list has a fence without; `size() == sum over all`.
+/// Invariants: no queue is empty; queues have distinct orders; a fence is in the queue of its order, or in
+/// the list if it has no order; `size() == sum over queues and list`.
 ///
-/// Complexity: O(queues) to add and to remove a block, which are the streams that have blocks here: few.
+/// Complexity: O(queues) to add and to remove a block. Queues are few: the streams that have blocks here.
 template <kept_block::links kept_block::* Links>
 class pending_blocks {
  public:
@@ -110,11 +111,11 @@ class pending_blocks {
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// Makes room for a block of whatever order. @throws what the bookkeeping resource throws.
+  /// Makes room for a block of any order. @throws whatever the bookkeeping resource throws
   void reserve_one() {
     if (queues_.size() == queues_.capacity()) queues_.reserve(2 * queues_.size() + 1);
   }
-  /// @pre there is room for it.
+  /// @pre `reserve_one()` was called
   void push_back(kept_block& block) noexcept {
     ++size_;
     if (block.order == nullptr) return others_.push_back(block);
@@ -123,7 +124,7 @@ class pending_blocks {
       found = queues_.insert(queues_.end(), queue{.order = block.order, .blocks = {}});
     found->blocks.push_back(block);
   }
-  /// @pre it is here, with its fence.
+  /// @pre the block is here, with its fence
   void remove(kept_block& block) noexcept {
     --size_;
     if (block.order == nullptr) return others_.remove(block);
@@ -136,12 +137,12 @@ class pending_blocks {
     if (turn_ == queues_.size()) turn_ = 0;
   }
 
-  /// For one call that queries at most `at_most` fences.
+  /// Returns the queries of one call, at most `at_most`.
   [[nodiscard]] pending_looks looks(std::size_t at_most) const noexcept {
     return {.in_all = at_most, .of_queues = queues_.size(), .of_others = others_.size()};
   }
-  /// The next block whose fence is to be asked, marked as queried; null if `left` allows no more queries.
-  /// Other fences each time. The caller asks the fence without a lock and calls `end_query`.
+  /// Returns the next block to query, marked as queried; null if `left` allows no more queries. Successive
+  /// calls choose other fences. The caller queries the fence without a lock, then calls `end_query`.
   [[nodiscard]] kept_block* begin_query(pending_looks& left) noexcept {
     while (left.in_all > 0 && (left.of_queues > 0 || left.of_others > 0)) {
       --left.in_all;
@@ -156,7 +157,7 @@ class pending_blocks {
       if (!of_queue) {
         --left.of_others;
         others_.rotate();
-      } else if (first.is_queried) {  // by another thread
+      } else if (first.is_queried) {  // another thread queries this fence
         --left.of_queues;
         turn_ = (turn_ + 1) % queues_.size();
       }
@@ -166,7 +167,7 @@ class pending_blocks {
     }
     return nullptr;
   }
-  /// A query has ended. Removes the block if its fence is done. @pre `begin_query` has returned the block.
+  /// Ends a query, and removes the block if its fence is done. @pre `begin_query` returned the block
   void end_query(kept_block& block, bool is_done, pending_looks& left) noexcept {
     block.is_queried = false;
     if (block.order != nullptr) {
@@ -176,12 +177,12 @@ class pending_blocks {
     }
     if (is_done) remove(block);
   }
-  /// In a child: no thread queries a fence there. O(blocks).
+  /// Clears the marks of queries in a forked child, because no other thread runs there. O(blocks).
   void forget_queries() noexcept {
     for_each([](kept_block& block) { block.is_queried = false; });
   }
-  /// Any block that no thread queries, of each queue the first one, removed without a query; null if there is
-  /// none.
+  /// Removes and returns a block that no thread queries, without a query; null if there is none. Blocks of a
+  /// queue leave in order.
   [[nodiscard]] kept_block* take_any() noexcept {
     kept_block* found = first_unqueried(others_);
     for (auto of = queues_.begin(); found == nullptr && of != queues_.end(); ++of)
@@ -190,13 +191,13 @@ class pending_blocks {
     return found;
   }
 
-  /// Calls `visit` with each block. O(blocks).
+  /// Calls `visit` for each block. O(blocks).
   template <class Visit>
   void for_each(Visit visit) const {
     for_each_of(others_, visit);
     for (queue const& each : queues_) for_each_of(each.blocks, visit);
   }
-  /// Whether the invariants hold. O(blocks * queues).
+  /// True if the invariants hold. O(blocks * queues).
   [[nodiscard]] bool is_valid() const noexcept {
     std::size_t blocks = others_.size();
     bool valid = turn_ == 0 || turn_ < queues_.size();
@@ -214,7 +215,7 @@ class pending_blocks {
   using list = kept_list<Links>;
   struct queue {
     void const* order;
-    list blocks;  // the first was added first
+    list blocks;  // in order of addition
   };
 
   [[nodiscard]] auto find(void const* order) noexcept {
@@ -231,54 +232,55 @@ class pending_blocks {
   }
 
   std::pmr::vector<queue> queues_;
-  list others_;                     // without an order: the first is the next whose fence is queried
-  std::size_t size_ = 0;            // in all
-  std::size_t turn_ = 0;            // the queue whose first fence is queried next
-  bool is_turn_of_queues_ = false;  // and not of the others, when a fence was queried last
+  list others_;                     // fences without an order, the next to query first
+  std::size_t size_ = 0;            // of queues and list
+  std::size_t turn_ = 0;            // index of the next queue to query
+  bool is_turn_of_queues_ = false;  // true if the last turn was a queue's, false if the list's
 };
 
-/// Size and alignment of blocks; ordered by bytes first.
+/// Size and alignment of blocks, ordered by bytes first.
 struct kept_size {
   std::size_t bytes, align;
   auto operator<=>(kept_size const&) const = default;
-  bool operator==(kept_size const&) const = default;  // named, because nvcc warns of an implicit one
+  bool operator==(kept_size const&) const =
+      default;  // explicit, because nvcc warns about the implicit operator
 };
 
 /// The kept blocks of one size and alignment.
 struct blocks_of_size {
-  using allocator_type = std::pmr::polymorphic_allocator<>;  // so that a map passes its own on
+  using allocator_type = std::pmr::polymorphic_allocator<>;  // makes maps pass their allocator on
 
   explicit blocks_of_size(allocator_type bookkeeping) : pending{bookkeeping.resource()} {}
 
-  kept_list<&kept_block::in_size> ready;  // the oldest first
+  kept_list<&kept_block::in_size> ready;  // oldest first
   pending_blocks<&kept_block::in_size> pending;
-  bool is_ready_size = false;  // `kept_blocks::ready_sizes_` has this entry
+  bool is_ready_size = false;  // true if the entry is in `kept_blocks::ready_sizes_`
 
   [[nodiscard]] bool empty() const noexcept { return ready.empty() && pending.empty(); }
 };
 
-/// Blocks by exact size and alignment, ready or behind a fence. Calls no upstream, and of a fence only
-/// `done`, with the caller's lock released: blocks that leave are put into a chain of the caller's, and
-/// fences that are done are moved to the caller. A block whose fence is asked stays where it is meanwhile.
+/// Blocks by exact size and alignment, ready or behind a fence. It never calls the upstream, and calls only
+/// `done` of fences, with the caller's lock released. Blocks that leave go to a chain of the caller, and
+/// finished fences move to the caller. A block stays while its fence is queried.
 ///
-/// Invariants: each record is in exactly one of the lists ready, pending, spare, or a chain of the caller's;
+/// Invariants: each record is in exactly one list: ready, pending, spare, or a chain of the caller;
 /// `ready_bytes() == sum over ready <= max_cached_bytes`, `pending_bytes() == sum over pending`; a ready
-/// block's fence is empty, a pending one's is not; both lists of a size have blocks of that size; a size with
-/// a ready block is in `ready_sizes_`; for each of `recent_`, which takes 6 KiB of the object,
-/// `entry == nullptr || entry == &sizes.at(size)`, with the sizes of both maps; those of `pending_blocks`.
+/// block has no fence, a pending block has a fence; the lists of a size have blocks of this size; a size with
+/// a ready block is in `ready_sizes_`; `entry == nullptr || entry == &sizes.at(size)` for each of `recent_`
+/// (6 KiB); those of `pending_blocks`.
 ///
-/// Complexity: O(1) for a size among the last ones, else O(log(sizes)), where not said otherwise; O(orders) for
-/// each block that becomes pending or is no longer; amortised O(log(sizes)) for a block that leaves for others.
-/// One thread at a time.
+/// Complexity, unless stated otherwise: O(1) for a recent size, otherwise O(log(sizes)); O(orders) for a
+/// block that becomes pending or stops being pending; amortised O(log(sizes)) for a block that leaves over
+/// the limit. One thread at a time.
 class kept_blocks {
  public:
   /// Maximum number of fences queried for one request.
   static constexpr std::size_t max_looks = 32;
-  /// At most `max_empty_sizes` sizes without a kept block are remembered, so that a size that comes and
-  /// goes does not allocate each time.
+  /// Maximum remembered sizes without a kept block, so that a size that comes and goes does not allocate each
+  /// time.
   static constexpr std::size_t max_empty_sizes = 4096;
 
-  /// @param max_cached_bytes, max_blocks_per_size limits; 0: without limit
+  /// @param max_cached_bytes, max_blocks_per_size limits; 0: no limit
   kept_blocks(std::size_t max_cached_bytes, std::size_t max_blocks_per_size,
               std::pmr::memory_resource* bookkeeping)
       : max_cached_bytes_{max_cached_bytes},
@@ -287,47 +289,48 @@ class kept_blocks {
         pending_{bookkeeping},
         ready_sizes_{bookkeeping},
         other_sizes_{bookkeeping} {}
-  /// The lock of the caller, which is released while a fence is asked.
+  /// The caller's lock, which is released while a fence is queried.
   using held_lock = std::unique_lock<fork_safe<>>;
 
   kept_blocks(kept_blocks const&) = delete;
   kept_blocks& operator=(kept_blocks const&) = delete;
 
-  /// Of the ready blocks of exactly this size and alignment the one that has been ready for longest.
-  /// @return its record, to be given to `recycle`, or null.
+  /// Removes the oldest ready block of exactly this size and alignment.
+  /// @return its record, to be passed to `recycle`; null if no block is ready
   [[nodiscard]] kept_block* take_ready(std::size_t bytes, std::size_t align) noexcept;
 
-  /// The same, or else the first block whose fence turns out to be done: of each order it queries the first
-  /// one of this size, and `max_looks` fences at most, other ones each time.
+  /// Like `take_ready`, but otherwise takes a block whose fence is found done. Queries the first fence of
+  /// each order of this size, at most `max_looks` fences, in rotation.
   [[nodiscard]] kept_block* take(std::size_t bytes, std::size_t align, held_lock& lock) noexcept;
 
   /// Keeps a block, behind `fence` unless that is empty.
-  /// @param order the fence's
-  /// @param leaving what must go for it, perhaps itself, is added here
-  /// @return false, with nothing changed, if there is no memory for the record.
+  /// @param order the order of the fence
+  /// @param leaving receives blocks that exceed the limits, possibly this block
+  /// @return false if there is no memory for the record; nothing has changed then
   [[nodiscard]] bool keep(void* block, std::size_t bytes, std::size_t align, reuse_fence& fence,
                           void const* order, kept_chain& leaving) noexcept;
 
-  /// Queries as many pending fences as `fences` has room for, the first of each order and other ones each
-  /// time. Those that are done are moved there, and their blocks become ready.
+  /// Queries at most `fences.size()` pending fences: the first of each order, in rotation. Finished fences
+  /// move to `fences`, and their blocks become ready.
   void look(std::span<reuse_fence> fences, kept_chain& leaving, held_lock& lock) noexcept;
 
-  /// Adds to `leaving` what is ready, of each size the oldest first. O(blocks + sizes).
+  /// Moves all ready blocks to `leaving`, the oldest of each size first. O(blocks + sizes).
   void take_out_ready(kept_chain& leaving) noexcept;
-  /// Adds to `leaving` what is pending, with the fences, and without a query. O(blocks).
+  /// Moves all pending blocks to `leaving`, with their fences, without a query. O(blocks).
   void take_out_pending(kept_chain& leaving) noexcept;
-  /// The same, but only what has a fence that is done, of each order up to the first that is not. O(blocks).
+  /// Moves pending blocks with finished fences to `leaving`, of each order up to the first unfinished fence.
+  /// O(blocks).
   void take_out_done(kept_chain& leaving, held_lock& lock) noexcept;
 
   [[nodiscard]] bool has_pending() const noexcept { return !pending_.empty(); }
-  /// As `pending_blocks::forget_queries`.
+  /// Like `pending_blocks::forget_queries`.
   void forget_queries() noexcept { pending_.forget_queries(); }
   [[nodiscard]] bool has_pending(std::size_t bytes, std::size_t align) noexcept {
     blocks_of_size const* const of_size = find({bytes, align});
     return of_size != nullptr && !of_size->pending.empty();
   }
 
-  /// Records whose blocks have been reused or returned, for use again. @pre their fences are empty.
+  /// Stores records of blocks that were reused or returned, for reuse. @pre their fences are empty
   void recycle(kept_chain& done) noexcept { spare_.append(done); }
   void recycle(kept_block& done) noexcept { spare_.push_back(done); }
 
@@ -335,13 +338,13 @@ class kept_blocks {
   [[nodiscard]] std::size_t peak_ready_bytes() const noexcept { return peak_ready_bytes_; }
   [[nodiscard]] std::size_t pending_bytes() const noexcept { return pending_bytes_; }
 
-  /// The first invariant that does not hold, or null. O(records).
+  /// Returns the first broken invariant; null if all hold. O(records).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
   using sizes = std::pmr::map<kept_size, blocks_of_size>;
 
-  /// The entry of a size that was asked for lately, found in O(1).
+  /// Cache of the entry of a recently requested size, found in O(1).
   struct recent_size {
     kept_size size;
     blocks_of_size* entry = nullptr;
@@ -367,20 +370,20 @@ class kept_blocks {
   template <kept_block::links kept_block::* Links>
   [[nodiscard]] kept_block* take_done(pending_blocks<Links>& from, pending_looks& left,
                                       held_lock& lock) noexcept;
-  void remove_pending(kept_block& block) noexcept;  // which is out of the list of all
+  void remove_pending(kept_block& block) noexcept;  // @pre the block is removed from `pending_`
   void add_ready(kept_block& block, kept_chain& leaving) noexcept;
   void remove_ready(kept_block& block) noexcept;
   void evict(kept_block& block, kept_chain& leaving) noexcept;
   [[nodiscard]] kept_block& next_to_leave() noexcept;
 
   std::size_t max_cached_bytes_, max_blocks_per_size_;
-  std::pmr::deque<kept_block> records_;  // a deque, because it grows without moving them
+  std::pmr::deque<kept_block> records_;  // a deque, because growth must not move records
   kept_chain spare_;
   pending_blocks<&kept_block::in_all> pending_;
-  sizes ready_sizes_;                                  // all with a ready block, and some that had one
-  sizes other_sizes_;                                  // also some of which nothing is kept any more
-  std::array<recent_size, recent_sizes> recent_ = {};  // entries of both maps, which do not move in memory
-  std::size_t max_sizes_ = max_empty_sizes;            // at this many, empty ones are forgotten
+  sizes ready_sizes_;                                  // all sizes with a ready block, and some that had one
+  sizes other_sizes_;                                  // all other sizes, some without kept blocks
+  std::array<recent_size, recent_sizes> recent_ = {};  // entries of both maps, whose addresses are stable
+  std::size_t max_sizes_ = max_empty_sizes;            // at this number of sizes, empty sizes are erased
   std::size_t ready_bytes_ = 0;
   std::size_t peak_ready_bytes_ = 0;
   std::size_t pending_bytes_ = 0;
