@@ -7,7 +7,7 @@
 
 namespace tidemark::detail {
 
-// Twice as many as were left are let in before the next sweep, so that sweeps cost O(1) for each new size.
+// A sweep lets the number of sizes double before the next sweep, so sweeps cost O(1) for each new size.
 blocks_of_size& kept_blocks::size_entry(kept_size wanted) {
   if (blocks_of_size* const found = find(wanted)) return *found;
   if (ready_sizes_.size() + other_sizes_.size() >= max_sizes_) {
@@ -27,8 +27,8 @@ kept_block* kept_blocks::take_ready(std::size_t bytes, std::size_t align) noexce
   return next;
 }
 
-// The next block of a list whose fence is done, out of that list and not of the other one; null if `left`
-// allows no more queries.
+// Removes and returns the next block of a list whose fence is done; the other list still has the block. Null
+// if `left` allows no more queries.
 template <kept_block::links kept_block::* Links>
 kept_block* kept_blocks::take_done(pending_blocks<Links>& from, pending_looks& left,
                                    held_lock& lock) noexcept {
@@ -65,7 +65,7 @@ bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_
       pending_.reserve_one();
     }
     if (spare_.empty()) spare_.push_back(records_.emplace_back());
-  } catch (...) {  // whatever the bookkeeping resource throws
+  } catch (...) {  // any exception of the bookkeeping resource
     return false;
   }
   kept_block& record = *spare_.front();
@@ -123,7 +123,7 @@ void kept_blocks::take_out_done(kept_chain& leaving, held_lock& lock) noexcept {
   }
 }
 
-// A block that alone is more than may be kept goes itself: to drive out all others first would keep nothing.
+// A block larger than the limit leaves itself, because evicting all others would keep nothing.
 void kept_blocks::add_ready(kept_block& block, kept_chain& leaving) noexcept {
   if (max_cached_bytes_ != 0 && block.bytes > max_cached_bytes_) {
     leaving.push_back(block);
@@ -150,8 +150,8 @@ void kept_blocks::evict(kept_block& block, kept_chain& leaving) noexcept {
   leaving.push_back(block);
 }
 
-// The oldest of the largest size. A hit leaves its size in `ready_sizes_`, even if that was the size's last block:
-// this removes the size, once at most for each block that becomes ready.
+// Returns the oldest block of the largest size. A hit leaves its size in `ready_sizes_`, even without ready
+// blocks. This function removes such sizes, at most once for each block that becomes ready.
 kept_block& kept_blocks::next_to_leave() noexcept {
   auto largest = std::prev(ready_sizes_.end());
   for (; largest->second.ready.empty(); largest = std::prev(ready_sizes_.end())) {

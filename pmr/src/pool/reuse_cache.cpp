@@ -19,11 +19,11 @@
 namespace tidemark {
 namespace {
 
-// How many fences a deallocation queries where there is a limit. More than the one it may add, so that
-// pending blocks get fewer, whose sizes are not requested any more.
+// Number of fences that a deallocation queries if there is a limit. A deallocation adds at most one pending
+// block, so the number of pending blocks falls, also of sizes that are no longer requested.
 constexpr std::size_t looks_per_deallocation = 2;
-// A small limit is kept closely: fences are queried in each deallocation. A large one, as by default, is only
-// looked at once as much is kept. Without a limit nothing is won by knowing sooner that a block is ready.
+// Under a small limit each deallocation queries fences. Under a large limit, as by default, queries begin
+// once as many bytes are kept. Without a limit early knowledge of a ready block has no benefit.
 std::size_t look_from_bytes(reuse_cache_options const& options) noexcept {
   if (options.max_blocks_per_size != 0) return 0;
   const std::size_t limit = options.max_cached_bytes;
@@ -60,7 +60,7 @@ void reuse_cache::respond_to_pressure() noexcept {
 reuse_cache::~reuse_cache() {
   pressure_ = {};
   mutex_.leave();
-  // Blocks of threads that are not there in a child are no leaks of its.
+  // In a child, blocks of missing threads are not leaks.
   if (check_level >= 2 && !is_in_child_) detail::report_leak("reuse_cache", name(), ledger_);
   (void)collect(true);
 }
@@ -82,9 +82,9 @@ void* reuse_cache::take_kept(std::size_t bytes, std::size_t align) noexcept {
   return take_done(bytes, align);
 }
 
-// Locks anew, because what surrounds the queries may take long.
+// Locks anew, because `query_scope` may take long.
 void* reuse_cache::take_done(std::size_t bytes, std::size_t align) noexcept {
-  reuse_fence finished;  // before the lock, so that it is destroyed after it
+  reuse_fence finished;  // declared before the lock, and so destroyed after it
   void* block = nullptr;
   query([&]() noexcept {
     std::unique_lock lock{mutex_};
@@ -127,7 +127,7 @@ void* reuse_cache::take_new(std::size_t bytes, std::size_t align) {
 }
 
 void* reuse_cache::ask_upstream(std::size_t bytes, std::size_t align) {
-  // No resource has so much; called all the same, one would be flushed for nothing.
+  // No resource has this many bytes; calling the upstream would only flush the cache.
   if (bytes > detail::max_block_bytes) throw std::bad_alloc{};
   for (int refusals = 1;; ++refusals) {
     try {
@@ -138,7 +138,8 @@ void* reuse_cache::ask_upstream(std::size_t bytes, std::size_t align) {
   }
 }
 
-// What is kept may be what the upstream lacks: first what costs no wait, then all of it.
+// Kept blocks may be the memory that the upstream lacks. First returns blocks without waiting, then all
+// blocks.
 bool reuse_cache::make_room(int refusals) noexcept {
   if (options_.relief.call != nullptr) return refusals == 1 && options_.relief.call(options_.relief.context);
   if (refusals > 2) return false;
@@ -170,7 +171,7 @@ void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_
   detail::kept_chain leaving;
   void const* const order = fence.order();
   bool is_kept = false, must_look = false;
-  // With `mutex_` held.
+  // Needs `mutex_`.
   const auto keep = [&]() noexcept {
     ++counts_.deallocations;
     --counts_.used_blocks;
@@ -182,7 +183,7 @@ void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_
     must_look = kept_.has_pending() && kept_.ready_bytes() + kept_.pending_bytes() >= look_from_bytes_;
     if (!must_look) keep();
   }
-  if (must_look) {  // before it is kept: what is found to be done has been free for longer
+  if (must_look) {  // before `keep`, because blocks found done have been free for longer
     query([&]() noexcept {
       std::unique_lock lock{mutex_};
       kept_.look(finished, leaving, lock);

@@ -20,9 +20,8 @@ namespace tidemark {
 
 class buffer_group;
 
-/// An array of fixed length in a block of an `epoch_resource`. The destructor deallocates the block. If the
-/// epoch ends first and does not keep the block, the end of the epoch reclaims it. The buffer is then empty,
-/// and safe to use and to destroy.
+/// An array of fixed length in a block of an `epoch_resource`. The destructor deallocates the block. A buffer
+/// is empty, and safe to use and to destroy, once its epoch has reclaimed the block.
 ///
 /// ```cpp
 /// epoch e{memory};
@@ -30,11 +29,9 @@ class buffer_group;
 /// std::ranges::fill(x.span(), 2.0F);
 /// e.end();                              // x.size() == 0, x.data() == nullptr
 /// ```
-/// Elements are trivially copyable, because the end of an epoch runs no destructors. On memory that the host
-/// must not touch, call only the functions marked "any memory". A buffer of length 0 has no block.
-///
-/// Each access is O(1), takes no lock, and checks the state of the block. Use `span()` in a loop. `x[i]` on
-/// an empty or reclaimed buffer reports a violation and aborts.
+/// Elements are trivially copyable. On memory that the host must not touch, call only the functions marked
+/// "any memory". A buffer of length 0 has no block. Each access is O(1), takes no lock, and checks the state
+/// of the block. Use `span()` in a loop.
 ///
 /// Move-only. The resource must outlive the buffer. Thread-safety: that of a container. In addition, the
 /// epoch may end on another thread during `size`, `release` or destruction; the block is deallocated exactly

@@ -82,12 +82,9 @@ void for_each_block(T const& thing, Keep const& keep) {
 /// survive that epoch. A block kept by the outermost epoch becomes an ordinary block, and its owner
 /// deallocates it. Epochs of other threads and other resources are independent.
 ///
-/// Epochs on one resource end in reverse order of opening. An outer epoch ended too early is a violation; it
-/// then ends with the last epoch inside it. An epoch ended on another thread is a violation; it stays open
-/// until the resource is destroyed.
-///
-/// The resource must outlive the epoch. Opening is O(1), with at most one lock for the outermost epoch;
-/// ending is O(blocks). Only the opening thread may use an epoch.
+/// Epochs on one resource end in reverse order of opening, on the thread that opened them (see `end`). The
+/// resource must outlive the epoch. Opening is O(1), with at most one lock for the outermost epoch; ending is
+/// O(blocks). Thread-safety: only the opening thread may use an epoch.
 class [[nodiscard]] epoch {
  public:
   /// Opens an epoch. @param name used in messages; must outlive the resource. @throws std::bad_alloc; no
@@ -122,7 +119,9 @@ class [[nodiscard]] epoch {
     return kept;
   }
 
-  /// Ends the epoch now. A second call does nothing; level 2 reports it. O(blocks).
+  /// Ends the epoch now. O(blocks). A second call does nothing; level 2 reports it. Reports a violation if an
+  /// inner epoch is open; the epoch then ends with the last epoch inside it. Reports a violation on another
+  /// thread; the epoch then stays open until the resource is destroyed.
   epoch_summary end() noexcept;
 
   /// True until the epoch is ended.

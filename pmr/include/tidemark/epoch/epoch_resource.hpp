@@ -41,7 +41,7 @@ struct epoch_options {
   bool host_memory = true;
   /// Source of host memory for records; null: `std::pmr::new_delete_resource()`. Records take 48 bytes for
   /// each address ever tracked by a record, up to 64 bytes in tables, and 650 bytes for each 16 KiB that were
-  /// ever a slab.
+  /// ever a slab. The resource itself takes 12 KiB.
   std::pmr::memory_resource* bookkeeping = nullptr;
   /// Source of the blocks; null: `std::pmr::get_default_resource()`.
   std::pmr::memory_resource* upstream = nullptr;
@@ -94,18 +94,17 @@ struct epoch_stats {
 /// }
 /// ```
 /// Blocks have no header and are never touched, so the upstream may be device memory (see `epoch_options`).
-/// The upstream must not be rewound or cleared while an epoch is open or small blocks are kept.
 ///
 /// Invariants, checked by `check_invariants()`: the formulas of `epoch_stats` and `detail::block_group`.
 ///
-/// The object takes 12 KiB. Each call is O(1) expected, amortised; the end of an epoch is O(its blocks).
-///
-/// Thread-safety: any thread, if the upstream allows it, but not during construction and destruction. An
-/// epoch belongs to its thread. A forked child has the same rights. In the child, epochs of other threads
-/// never end, and a `buffer_group` that another thread used during the fork must not be used.
+/// Each call is O(1) expected, amortised; the end of an epoch is O(its blocks). Thread-safety: any thread, if
+/// the upstream allows it, but not during construction and destruction. An epoch belongs to its thread. A
+/// forked child has the same rights. In the child, epochs of other threads never end, and a `buffer_group`
+/// that another thread used during the fork must not be used.
 class epoch_resource final : public detail::forwarding_resource<epoch_resource> {
  public:
-  /// @param upstream source of memory; null: as `epoch_options::upstream`. Must outlive the resource.
+  /// @param upstream source of memory; null: as `epoch_options::upstream`. Must outlive the resource. Must
+  /// not be rewound or cleared while an epoch is open or small blocks are kept.
   explicit epoch_resource(std::pmr::memory_resource* upstream = nullptr)
       : epoch_resource{epoch_options{}, upstream} {}
   /// Uses `options`, and `upstream` unless it is null. @throws whatever the bookkeeping resource throws

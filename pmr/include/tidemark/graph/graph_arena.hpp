@@ -87,8 +87,7 @@ struct graph_arena_mark {
 ///   bytes and ends at or below the next block
 /// - `used_bytes == g * sum of granules`, `used_blocks == number of granules[i] != 0`
 ///
-/// Host memory: 4 bytes for each 256 bytes of the range, committed only in pages that describe block starts,
-/// and about 300 bytes for each request of a plan. Thread-safety: one thread at a time.
+/// Thread-safety: one thread at a time.
 class graph_arena final : public detail::forwarding_resource<graph_arena> {
  public:
   /// Minimum alignment of every block.
@@ -98,7 +97,9 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   static constexpr std::size_t max_bytes = detail::monotone_layout::max_bytes;
 
   /// Creates an arena on a range that the caller keeps alive. The bounds are rounded inwards to multiples of
-  /// 256. @throws std::bad_alloc if there is no host memory for the bookkeeping
+  /// 256. The bookkeeping takes 4 bytes of host memory for each 256 bytes of the range, committed only in
+  /// pages that describe block starts. A plan takes about 300 bytes for each request. @throws std::bad_alloc
+  /// if there is no host memory for the bookkeeping
   explicit graph_arena(byte_range range, graph_arena_options const& options = {});
   /// Allocates `bytes`, rounded up to a multiple of 256, from `upstream`; null: the default resource.
   /// @throws whatever the upstream throws; out_of_memory if `bytes > max_bytes`; std::bad_alloc as above. All

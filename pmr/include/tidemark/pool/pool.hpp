@@ -20,7 +20,7 @@ extern template class detail::basic_pool<detail::pool_blocks>;
 ///
 /// Use it for blocks of a few sizes, such as nodes of containers or tensors of a training loop. An `arena` is
 /// faster for blocks freed together; `synchronized_pool` serves several threads. `pool` replaces
-/// `std::pmr::unsynchronized_pool_resource`, and has its constructors, `release()` and `upstream_resource()`.
+/// `std::pmr::unsynchronized_pool_resource`.
 ///
 /// ```cpp
 /// pool nodes{{.max_cached_bytes = 64 * MiB, .name = "nodes"}};
@@ -29,17 +29,14 @@ extern template class detail::basic_pool<detail::pool_blocks>;
 /// nodes.deallocate(tensor, 4096);  // the next allocate(4096) returns the same address
 /// ```
 /// Blocks of the size classes have no header and come from slabs. Larger blocks are cut from chunks
-/// (`pool_options::keep_large_blocks`), except that blocks aligned to more than 256 bytes go to the upstream.
-///
-/// Differences from the standard's class (see `compat::unsynchronized_pool_resource`): `pool` is final;
-/// construction may allocate, also from the heap; slabs grow slowly, and their records lie in a block of their
-/// own; `options()` and braces mean `tidemark::pool_options`; impossible sizes never reach the upstream.
+/// (`pool_options::keep_large_blocks`). Blocks aligned to more than 256 bytes come directly from the
+/// upstream, unless a class has this alignment.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats`, and for each class `blocks in slabs ==
 /// live + listed + uncarved + stranded`.
 ///
-/// Complexity: allocate and deallocate O(1), misses O(slabs), trims O(cached blocks * log(slabs)), amortised
-/// by `trim_policy`. Thread-safety: one thread at a time, which level 2 checks; the first user owns the pool
+/// Allocate and deallocate are O(1), misses O(slabs), and trims O(cached blocks * log(slabs)), amortised by
+/// `trim_policy`. Thread-safety: one thread at a time, which level 2 checks; the first user owns the pool
 /// until `release_thread_ownership()`. Any thread may signal pressure.
 class pool final : public detail::basic_pool<detail::pool_blocks> {
  public:
@@ -60,6 +57,11 @@ class pool final : public detail::basic_pool<detail::pool_blocks> {
   /// are the default classes from 16 bytes, and then doubles, up to `largest_required_pool_block` (16 KiB if
   /// 0, at most 1 MiB). Slabs have at most `max_blocks_per_chunk` blocks. Larger blocks go directly to the
   /// upstream. @throws as above
+  ///
+  /// `pool` has the constructors, `release()` and `upstream_resource()` of the standard's class. It differs
+  /// as follows (`compat::unsynchronized_pool_resource` does not): `pool` is final; construction may
+  /// allocate, also from the heap; slabs grow slowly, and their records lie in a block of their own;
+  /// `options()` and braces mean `tidemark::pool_options`; impossible sizes never reach the upstream.
   explicit pool(std::derived_from<std::pmr::pool_options> auto const& options)
       : pool{detail::from_standard(options)} {}
   /// Uses the standard's options and `upstream`. @throws as above

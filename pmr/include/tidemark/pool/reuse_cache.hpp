@@ -86,7 +86,9 @@ struct reuse_cache_stats {
   std::size_t cached_bytes = 0;       ///< bytes of free blocks that are ready to be allocated
   std::size_t peak_cached_bytes = 0;  ///< most bytes cached at once
   std::size_t pending_bytes = 0;      ///< bytes of free blocks whose fence was not yet found done
-  std::size_t held_bytes = 0;         ///< bytes taken from the upstream and not yet returned
+  /// Bytes taken from the upstream and not yet returned. In a forked child, also blocks that other threads
+  /// were returning.
+  std::size_t held_bytes = 0;
 };
 
 /// Keeps deallocated blocks, and reuses them for requests of exactly their size and alignment once the work
@@ -113,8 +115,7 @@ struct reuse_cache_stats {
 ///
 /// Thread-safety: any thread, except for construction, destruction and `check_invariants()`. The upstream,
 /// the relief and fences are called without a lock, and may call back. With several threads the upstream must
-/// be thread-safe. A forked child has the same rights. In the child, `held_bytes` includes blocks that other
-/// threads were returning, and level 2 reports no leaks.
+/// be thread-safe. A forked child has the same rights.
 class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
  public:
   /// Alignment of requests without an alignment argument.
@@ -134,7 +135,7 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
         "a reuse_cache takes its limit as an option: write reuse_cache c{{.max_cached_bytes = 64 * MiB}}");
   }
   /// Waits for all fences, and returns all kept blocks to the upstream. Live blocks can no longer be
-  /// deallocated; level 2 reports them (`violation_kind::leak`).
+  /// deallocated; level 2 reports them (`violation_kind::leak`), except in a forked child.
   ~reuse_cache() override;
 
   /// Reuses a kept block of exactly this size and alignment, or allocates from the upstream. If no block of

@@ -34,26 +34,25 @@ namespace tidemark {
 /// `pool` for any number of threads. Each thread has a cache in front of a shared depot, so few calls take a
 /// lock. Any thread may free a block.
 ///
-/// Replaces `std::pmr::synchronized_pool_resource`. It differs as `pool` does from its counterpart, and its
-/// caches stay with their threads; `compat::synchronized_pool_resource` is the standard's class. `pool` is
-/// faster for one thread.
+/// Replaces `std::pmr::synchronized_pool_resource`, and differs from it as `pool` does from its counterpart;
+/// also, caches stay with their threads. `pool` is faster for one thread.
 ///
 /// ```cpp
 /// synchronized_pool messages;
 /// std::jthread producer{[&] { queue.push(messages.allocate(256)); }};
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
-/// A thread caches `max_thread_cache_bytes` at most (see `detail::cache_share`), and passes surplus blocks to
-/// the depot and the heap. Their surplus goes to the upstream. Trims and memory pressure reach the caches of
-/// other threads in their next calls. A thread that ends leaves its cache to the others.
+/// A thread caches at most `max_thread_cache_bytes` (see `detail::cache_share`), and passes surplus blocks to
+/// the depot and the heap. Their surplus goes to the upstream. A block larger than a sixteenth of a thread's
+/// share (256 KiB at most) is not cached, and takes a lock. Trims and memory pressure reach the caches of
+/// other threads in their next calls.
 ///
 /// Invariants: those of `pool_stats`, while no call is active and once all threads have seen pending trims
 /// and changed shares.
 ///
 /// Complexity: as `pool`. Thread-safety: any thread, except for construction, destruction and `release()`.
-/// The upstream is called under a lock and need not be thread-safe. A forked child has the same rights. In
-/// the child, caches of missing threads stay counted as cached, and their memory is unusable until
-/// `release()`.
+/// The upstream is called under a lock and need not be thread-safe. A forked child has the same rights (see
+/// `thread_count`).
 class synchronized_pool final : public detail::forwarding_resource<synchronized_pool> {
  public:
   /// Alignment of requests without an alignment argument.
@@ -157,7 +156,9 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   /// The name used in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
 
-  /// Number of threads that have a cache.
+  /// Number of threads that have a cache. A thread that ends leaves its cache to the others. In a forked
+  /// child, caches of missing threads stay counted as cached, and their memory is unusable until `release()`
+  /// or destruction.
   [[nodiscard]] std::size_t thread_count() const noexcept;
 
   /// As `pool::check_invariants`. @pre no other thread uses the pool

@@ -28,6 +28,7 @@ class trim_policy {
   explicit trim_policy(std::size_t max_cached_bytes) noexcept : max_cached_bytes_{max_cached_bytes} {}
 
   /// Bytes that a trim at the limit leaves cached: half of the limit, so that trims are rare.
+  /// The limit therefore causes at most one trim for each half limit of deallocated bytes.
   [[nodiscard]] std::size_t target_bytes() const noexcept { return max_cached_bytes_ / 2; }
   /// Records a trim, and the live bytes at the trim.
   void trimmed(std::size_t live_bytes) noexcept { live_at_trim_ = live_bytes; }

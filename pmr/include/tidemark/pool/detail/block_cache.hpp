@@ -17,7 +17,7 @@
 
 namespace tidemark::detail {
 
-/// Requested trims that are not done yet. Of several trims, the lowest target counts. Any thread.
+/// Requested trims that are not done yet. The lowest target counts. Any thread.
 template <class Sync>
 class basic_trim_requests {
  public:

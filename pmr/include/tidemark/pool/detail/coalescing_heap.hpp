@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `coalescing_heap`: blocks beyond a pool's size classes. Owns chunks taken from an upstream.
+///
+/// A chunk is a sequence of live and free ranges, each preceded by a tag of 16 bytes. Free ranges lie in
+/// bins, four to each doubling of the size, in LIFO order. A request tries some ranges of its own bin, then
+/// the first range of the next larger bin (good fit of TLSF: Masmano et al., "TLSF: a new dynamic memory
+/// allocator for real-time systems", 2004).
 #pragma once
 
 #include <array>
@@ -17,11 +22,6 @@ namespace tidemark::detail {
 
 /// A heap with boundary tags (Knuth, "The Art of Computer Programming" 1, 2.5). The rest of a chunk after a
 /// cut serves requests of any size, and free neighbours are merged.
-///
-/// A chunk is a sequence of live and free ranges, each preceded by a tag of 16 bytes. Free ranges lie in
-/// bins, four to each doubling of the size, in LIFO order. A request tries some ranges of its own bin, then
-/// the first range of the next larger bin (good fit of TLSF: Masmano et al., "TLSF: a new dynamic memory
-/// allocator for real-time systems", 2004).
 ///
 /// A chunk returns to the upstream when all of it is free. To keep a limit, chunks are also *stranded*: their
 /// free ranges are counted apart, and used only if no other range fits.
