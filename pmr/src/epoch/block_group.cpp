@@ -25,7 +25,7 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
   const frame ending = frames_.back();
   const std::size_t depth = frames_.size();
   kept_end_ = ending.first;
-  // Sums of this loop alone, so that they stay in registers: it is most of what an epoch costs.
+  // Local sums stay in registers, because this loop is most of the cost of an epoch.
   epoch_summary sum;
   const std::span<tracked_block*> log{log_};
   for (std::size_t i = ending.first; i < log.size(); ++i) {
@@ -115,7 +115,7 @@ void* block_group::take_small_of_spare(std::size_t index, std::size_t bytes, std
   slabs_.reserve_frame(depth);
   {
     const std::scoped_lock guard{lock_};
-    // One for each slab, so that looking at all of them is paid for.
+    // One deallocation for each slab pays for looking at all slabs.
     if (uncollected_ > slabs_.held_slabs()) {
       slabs_.collect();
       uncollected_ = 0;
@@ -139,7 +139,7 @@ void block_group::add_chunk(byte_range added) noexcept {
 
 byte_range block_group::remove_chunk(bool also_used) noexcept {
   const std::scoped_lock guard{lock_};
-  if (slabs_.held_slabs() > 0) return {};  // they are for the epoch that is open
+  if (slabs_.held_slabs() > 0) return {};  // an open epoch needs the chunks
   return slabs_.remove_chunk(also_used);
 }
 
@@ -151,7 +151,7 @@ void block_group::make_spare(epoch_slab& slab) noexcept {
 block_group::small_result block_group::deallocate_small_from_outside(epoch_slab& slab, void* block,
                                                                      std::size_t index) noexcept {
   const std::scoped_lock guard{lock_};
-  // It may have lost its blocks, or become another group's, since the caller looked.
+  // The slab may have lost its blocks, or changed its group, since the caller looked.
   const auto use = slab.use.load(std::memory_order_acquire);
   const bool has_blocks = use == epoch_slab::range_use::held || use == epoch_slab::range_use::kept;
   if (!has_blocks || slab.holder.load(std::memory_order_relaxed) != this) return small_result::late;
@@ -180,12 +180,12 @@ bool block_group::keep_small(epoch_slab& slab, std::uintptr_t address, std::size
   return i != epoch_slab::none && slab.is_live(i) && slab.keep(i);
 }
 
-// Closes the gaps in the innermost frame first, so that a long epoch in which blocks come and go takes no
-// more room than the blocks that are there at once.
+// First closes the gaps in the innermost frame. A long epoch with many short-lived blocks then needs no more
+// room than its live blocks.
 void block_group::make_room() {
   constexpr std::size_t min_places = 64;
   {
-    const std::scoped_lock guard{lock_};  // a block that leaves meanwhile has its place in another log
+    const std::scoped_lock guard{lock_};  // a block that leaves meanwhile gets its position in another log
     std::size_t end = frames_.back().first;
     for (std::size_t i = end; i < log_.size(); ++i) {
       tracked_block* const block = log_[i];
@@ -195,7 +195,7 @@ void block_group::make_room() {
     }
     log_.resize(end);
   }
-  // Without the lock: only this thread looks into the log, and the bookkeeping memory runs foreign code.
+  // Without the lock: only this thread reads the log, and the bookkeeping resource runs user code.
   if (2 * log_.size() >= log_.capacity()) log_.reserve(std::max(min_places, 2 * log_.capacity()));
 }
 
@@ -206,7 +206,7 @@ std::size_t block_group::size() const noexcept {
 }
 
 void block_group::add_to(epoch_stats& stats) const noexcept {
-  // Backwards in time, so that no difference falls below 0.
+  // Read in reverse order of the events, so that no difference is negative.
   const std::uint64_t let_go = let_go_.value() + let_go_outside_.value();
   const std::uint64_t deallocations = deallocations_.value() + gone_outside_.value();
   const std::uint64_t reclaimed = reclaimed_.value();

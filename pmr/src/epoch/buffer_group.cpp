@@ -10,11 +10,11 @@ namespace tidemark {
 
 buffer_group::buffer_group(epoch_resource& resource, char const* name)
     : resource_{resource}, group_{resource.acquire_group()}, name_{detail::name_or(name, "buffer_group")} {
-  (void)group_.open(name_, true);  // cannot fail: it is the first frame
+  (void)group_.open(name_, true);  // cannot fail for the first frame
 }
 
 buffer_group::~buffer_group() {
-  if (group_.resource() == nullptr) return;  // the resource has reported it, and closed it
+  if (group_.resource() == nullptr) return;  // the destroyed resource has reported and closed the group
   (void)resource_.end_frame(group_);
   group_.trust();
   resource_.release_group(group_);
@@ -22,7 +22,7 @@ buffer_group::~buffer_group() {
 
 epoch_summary buffer_group::close() noexcept {
   const epoch_summary summary = resource_.end_frame(group_);
-  (void)group_.open(name_, true);  // cannot fail: there was a frame
+  (void)group_.open(name_, true);  // cannot fail, because a frame was open before
   return summary;
 }
 

@@ -12,7 +12,7 @@ epoch::epoch(epoch_resource& resource, char const* name)
     : resource_{resource},
       group_{resource.group_of_this_thread()},
       name_{detail::name_or(name, "epoch")},
-      depth_{group_.open(name_)},  // cannot fail if it is the first
+      depth_{group_.open(name_)},  // cannot fail for the first frame
       range_{detail::range_kind::epoch, name_} {}
 
 epoch_summary epoch::end() noexcept {
@@ -25,7 +25,7 @@ epoch_summary epoch::end() noexcept {
     }
     return {};
   }
-  if (group_.resource() == nullptr) return {};  // the resource has reported it, and ended it
+  if (group_.resource() == nullptr) return {};  // the destroyed resource has reported and ended the epoch
   if (resource_.own_group() != &group_) {
     detail::report_violation(violation_kind::wrong_thread, resource_.name(),
                              "epoch_resource '%s': epoch \"%s\" was ended on a thread that did not open it",

@@ -17,10 +17,10 @@
 namespace tidemark {
 namespace {
 
-// Not the default resource: that may be this one.
 epoch_options completed(epoch_options options, std::pmr::memory_resource* upstream) {
   options.upstream = detail::or_default(upstream != nullptr ? upstream : options.upstream);
   options.name = detail::name_or(options.name, epoch_options{}.name);
+  // Not the default resource, because that may be this resource.
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
   return options;
 }
@@ -56,7 +56,7 @@ epoch_resource::~epoch_resource() {
       while (group->depth() != 0) (void)end_frame(*group);
       return_chunks(*group, true);
     }
-    group.release()->forget_resource();  // it stays: a thread's list or a buffer group leads to it
+    group.release()->forget_resource();  // never freed: a thread's list or a buffer group points to it
   }
   (void)release_quarantine();
 }
@@ -109,7 +109,7 @@ void* epoch_resource::allocate_small(detail::block_group& group, std::size_t byt
 }
 
 void epoch_resource::add_chunk(detail::block_group& group) {
-  // A chunk of two units contains a range that begins at a multiple of its size.
+  // A chunk of two units contains at least one aligned range.
   constexpr std::size_t unit = detail::epoch_slab::range_bytes;
   const byte_range added = detail::allocate_by_halves(*options_.upstream, 2, group.next_chunk_bytes() / unit,
                                                       unit, alignof(std::max_align_t));
@@ -133,7 +133,8 @@ void epoch_resource::deallocate_by_range(void* block, std::size_t bytes, std::si
   const auto use = slab == nullptr ? range_use::upstreams : slab->use.load(std::memory_order_acquire);
   if (use == range_use::upstreams) {
     const bool is_late = slab != nullptr && is_late_small(*slab, block, bytes, align);
-    // Or it was late, and another epoch has the range since the load above.
+    // The second load rules out that another epoch took the range meanwhile and cleared the mark of a late
+    // block.
     if (!is_late && (slab == nullptr || slab->use.load(std::memory_order_acquire) == use)) {
       if (!must_look_up(block) || untrack(block, bytes, align))
         options_.upstream->deallocate(block, bytes, align);
@@ -182,7 +183,7 @@ void epoch_resource::return_chunks(detail::block_group& group, bool also_used) n
   }
 }
 
-// @param by null: it was deallocated twice
+// @param by null: the block was deallocated twice
 void epoch_resource::report_late(void* block, char const* by) const noexcept {
   detail::report_violation(violation_kind::late_deallocate, name(),
                            "epoch_resource '%s': block %p was deallocated after '%s' had reclaimed it",
@@ -194,7 +195,7 @@ void* epoch_resource::allocate_again(std::size_t bytes, std::size_t align) {
   return options_.upstream->allocate(bytes, align);
 }
 
-// The upstream has allocated the address again: its previous generation is over.
+// The upstream has allocated the address again, so the previous generation of the block has ended.
 void epoch_resource::forget_previous(void* block) noexcept {
   forget_reclaimed_small(block);
   if (!must_look_up(block)) return;
@@ -204,14 +205,14 @@ void epoch_resource::forget_previous(void* block) noexcept {
   if (before.status() == detail::block_status::reclaimed && epoch_detector()) {
     ended_generations_.add(*record, before.generation() - 1, record->last_ending());
   }
-  (void)end_generation(*record, before.generation());  // of a held block: the upstream had reclaimed it
+  (void)end_generation(*record, before.generation());  // ends a held block: the upstream reclaimed it
   if constexpr (check_level >= 2) record->bytes.store(0, std::memory_order_relaxed);
 }
 
 bool epoch_resource::remove(detail::tracked_block& block, detail::block_state before,
                             detail::block_state then) noexcept {
   detail::block_group* const holder = block.holder.load(std::memory_order_relaxed);
-  // Groups live as long as the resource, so that this one exists although another thread may use it by now.
+  // Groups live as long as the resource. The holder exists, although another thread may use it now.
   if (holder != own_group()) return holder->remove_from_outside(block, before, then);
   holder->remove(block, then);
   return true;
@@ -238,7 +239,7 @@ bool epoch_resource::untrack(void* block, std::size_t bytes, std::size_t align) 
       return false;
     }
   }
-  // It may be reclaimed since the call began.
+  // The block may have been reclaimed since the call began.
   const bool lived = before.status() != detail::block_status::reclaimed;
   if (lived && end_generation(*record, before.generation())) return true;
   late_.fetch_add(1, std::memory_order_relaxed);
@@ -254,11 +255,11 @@ bool epoch_resource::end_generation(detail::tracked_block& block, std::uint64_t 
     if (before.generation() != generation) return false;
     const detail::block_state then = before.ended_as(detail::block_status::untracked);
     if (!before.is_held()) {
-      // The caller owns the block, so that no other thread changes the record meanwhile.
+      // No other thread changes the record meanwhile, because the caller owns the block.
       block.store(then.not_in_filter());
       if (before.is_in_filter()) filter_.erase(block.address);
     } else if (!remove(block, before, then)) {
-      continue;  // the block's epoch has ended meanwhile, and promoted or reclaimed it
+      continue;  // meanwhile the block's epoch ended, and promoted or reclaimed the block
     }
     if constexpr (check_level >= 2) block.bytes.store(detail::tracked_block::deallocated);
     return true;
@@ -279,21 +280,21 @@ detail::block_group& epoch_resource::acquire_another_group() {
       if (group->try_acquire()) return *group;
     }
   }
-  // Without the lock, because the bookkeeping memory runs foreign code.
+  // Without the lock, because the bookkeeping resource runs user code.
   auto added = std::make_unique<detail::block_group>(this, slab_table_, options_.bookkeeping);
   (void)added->try_acquire();
   const std::scoped_lock lock{groups_mutex_};
   return *groups_.emplace_back(std::move(added));
 }
 
-// Costs no atomic exchange. If two threads release groups at once, one is found by looking through all.
+// Needs no atomic exchange. If two threads release groups at once, `acquire_another_group` finds the other.
 void epoch_resource::release_group(detail::block_group& group) noexcept {
   group.release();
   last_released_.store(&group, std::memory_order_release);
 }
 
 detail::block_group& epoch_resource::group_of_this_thread() {
-  detail::block_group*& newest = detail::open_groups;  // its address once: it may take a call
+  detail::block_group*& newest = detail::open_groups;  // one access: a thread-local address may take a call
   if (detail::block_group* const group = find_own(newest)) return *group;
   detail::block_group& group = acquire_group();
   group.outer_on_thread = std::exchange(newest, &group);
@@ -310,7 +311,7 @@ void epoch_resource::leave_group_of_this_thread(detail::block_group& group) noex
 epoch_summary epoch_resource::end_frame(detail::block_group& group) noexcept {
   epoch_summary summary;
   const auto reclaimed = group.end(summary);
-  // In the reverse order, so that a stack-like upstream can reclaim its newest blocks.
+  // Reverse order lets a stack-like upstream reclaim its newest blocks.
   for (detail::tracked_block* const block : reclaimed | std::views::reverse) {
     if (block == nullptr) continue;
     const std::size_t bytes = block->bytes.load(std::memory_order_relaxed);
@@ -334,15 +335,15 @@ void epoch_resource::quarantine(detail::tracked_block& block) noexcept {
     const std::scoped_lock lock{quarantine_mutex_};
     quarantine_.push_back(entry);
     quarantined_bytes_ += entry.bytes;
-  } catch (...) {  // what the bookkeeping resource throws: there is no memory for the entry
+  } catch (...) {  // the bookkeeping resource has no memory for the entry
     (void)free_quarantined(entry);
   }
   (void)shrink_quarantine(options_.max_quarantine_bytes);
 }
 
-// Returns the bytes that went to the upstream.
+// Returns the bytes returned to the upstream.
 std::size_t epoch_resource::free_quarantined(quarantined const& entry) noexcept {
-  // An upstream that was rewound has allocated the address again: it is another block by now.
+  // A changed state means that a rewound upstream has allocated the address again.
   if (entry.block->load() != entry.state) return 0;
   if (options_.host_memory) detail::unpoison(entry.block->address, entry.bytes);
   options_.upstream->deallocate(entry.block->data(), entry.bytes, entry.state.align());
@@ -360,13 +361,14 @@ std::size_t epoch_resource::shrink_quarantine(std::size_t target_bytes) noexcept
       quarantine_.pop_front();
       quarantined_bytes_ -= oldest.bytes;
     }
-    released_bytes += free_quarantined(oldest);  // without the lock, because the upstream runs foreign code
+    released_bytes += free_quarantined(oldest);  // without the lock, because the upstream runs user code
   }
 }
 
 // ---- forks ------------------------------------------------------------------------------------------------
 
-// The lists of epochs belong to their threads, which take no lock for them.
+// Only their own threads use the lists of epochs, without a lock. A child cannot trust lists of other
+// threads.
 void epoch_resource::adapt_to_child() noexcept {
   detail::block_group const* const own = own_group();
   for (auto const& group : groups_) {
@@ -389,7 +391,7 @@ epoch_stats epoch_resource::stats() const noexcept {
 
 void epoch_resource::check_invariants() const noexcept {
   const detail::invariant_check require{"epoch_resource", name()};
-  // Reports are made without the locks, because their handler may ask for statistics.
+  // Reports are made without the locks, because the violation handler may call `stats()`.
   char const* broken = nullptr;
   {
     const std::scoped_lock lock{groups_mutex_};
@@ -436,7 +438,7 @@ std::optional<ending> storage::how_it_ended() const noexcept {
   return resource_->ended_generations_.find(*record_, generation_);
 }
 
-// False if its epoch ends meanwhile.
+// Returns false if the block's epoch ends meanwhile.
 bool storage::release_live() noexcept {
   if (record_ == nullptr) {
     resource_->deallocate(data_, bytes_, align_);

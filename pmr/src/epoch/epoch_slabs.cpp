@@ -88,7 +88,7 @@ void epoch_slabs::add_chunk(byte_range added, block_group& holder) noexcept {
   first.chunk_spare = 0;
   first.next_chunk = chunks_;
   chunks_ = &first;
-  // The first one lies on top of the list.
+  // Reverse order puts the first slab at the front of the list.
   for (std::size_t i = first.chunk_slabs; i-- > 0;) {
     epoch_slab& slab = *table_.find(first.address + i * epoch_slab::range_bytes);
     slab.chunk = &first;

@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<use_after_epoch_policy> policy_in_force{use_after_epoch_policy::report};
 
-// "was reclaimed when epoch 2 "step" ended"
+// Returns a text such as: was reclaimed when epoch 2 "step" ended
 std::string fate_of(detail::storage const& storage) {
   if (storage.address() == nullptr) return "has no block: it is empty, or was released or moved from";
   const std::optional<detail::ending> how = storage.how_it_ended();
@@ -24,7 +24,7 @@ std::string fate_of(detail::storage const& storage) {
   return "was reclaimed when epoch " + std::to_string(how->depth) + " \"" + how->name + "\" ended";
 }
 
-// Throws or reports, as the policy says.
+// Throws or reports, according to the policy.
 void find(char const* operation, named_operand const& operand) {
   detail::storage const& used = *operand.storage_;
   char const* const role = detail::name_or(operand.role_, "operand");
@@ -43,7 +43,7 @@ namespace detail {
 constinit std::atomic<bool> epoch_detector_state{false};
 
 namespace {
-// Before main(); a buffer that is used even earlier finds the detector off.
+// Runs before main(). A buffer used earlier finds the detector off.
 [[maybe_unused]] const bool environment_was_read = []() noexcept {
   char const* const value = std::getenv("TIDEMARK_EPOCH_DEBUG");
   if (value != nullptr && *value != '\0' && std::string_view{value} != "0") epoch_detector_state = true;

@@ -22,7 +22,7 @@ class host_instance final : public graph_instance {
 std::unique_ptr<graph_instance> host_backend::end() { return std::make_unique<host_instance>(); }
 
 bool graph_backend::end_into(std::unique_ptr<graph_instance>& instance) {
-  instance = detail::ended(*this);  // the old one waits for its launches
+  instance = detail::ended(*this);  // the destructor of the old instance waits for its launches
   return false;
 }
 
@@ -36,7 +36,7 @@ void detail::require_expected_layout(graph_arena const& arena) {
   if (!arena.expected() || arena.is_planned()) return;
   graph_layout const& expected = *arena.expected();
   const graph_layout found = arena.layout();
-  // The alignment is the arena's, and what is smaller leaves every block where it was.
+  // The alignment is not compared: it belongs to the arena, and a smaller alignment moves no block.
   if (found.hash == expected.hash && found.allocations == expected.allocations &&
       found.bytes == expected.bytes)
     return;

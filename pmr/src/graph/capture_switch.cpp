@@ -96,7 +96,7 @@ void* capture_switch::allocate_specially(std::size_t bytes, std::size_t align) {
   return block;
 }
 
-// The record is the calling thread's: no other ends it.
+// `record` belongs to the calling thread, so no other thread erases it.
 void* capture_switch::allocate_baked(detail::capture_record& record, std::size_t bytes, std::size_t align) {
   if (options_.without_arena == frozen_policy::refuse) {
     throw allocator_frozen{
@@ -153,7 +153,7 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
       return true;
     }
     arena->deallocate(block, bytes, align);
-    // Saturating, because a block may be from before the arena was installed.
+    // Saturating, because a block may be older than the installation of the arena.
     detail::switched_usage& usage = arenas_[arena];
     usage.blocks -= std::min<std::size_t>(usage.blocks, 1);
     usage.bytes -= std::min(usage.bytes, bytes);
@@ -161,7 +161,7 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
     if (baked != baked_.end() && !std::exchange(baked->at(address).in_use, false)) return refuse();
     if (record != nullptr && record->deferred.contains(address)) return refuse();
     try {
-      // Work that was captured before may use it, each time the graph is launched; so may an earlier graph's.
+      // Work captured before, also by an earlier graph, may use the block at each launch.
       if (record != nullptr)
         baked_by(*record).try_emplace(address, detail::switched_block{bytes, align, false});
     } catch (...) {
@@ -183,8 +183,8 @@ void capture_switch::release(switched_blocks& baked) noexcept {
     const std::scoped_lock lock{mutex_};
     leaving.swap(baked);
     baked_.remove_if([&](switched_blocks const& other) { return &other == &baked; });
-    std::erase_if(leaving, [this](auto const& entry) { return is_baked(entry.first); });  // of another, too
-    // On a thread that captures now, they wait for the end of that capture.
+    std::erase_if(leaving, [this](auto const& entry) { return is_baked(entry.first); });  // in other graphs
+    // On a frozen thread, the blocks wait for the end of its capture.
     if (detail::capture_record* const record = frozen_record()) {
       std::erase_if(leaving, [](auto const& entry) { return entry.second.in_use; });
       record->deferred.merge(leaving);
@@ -247,7 +247,7 @@ void capture_switch::install_arena(graph_arena& arena) {
   decltype(arenas_) added;
   added.try_emplace(&arena);
   records_[detail::this_thread_number()].arena = &arena;
-  arenas_.merge(added);  // one that is known keeps its counts
+  arenas_.merge(added);  // an arena that is already known keeps its counts
   arena.known_to_ = this;
   count_special();
 }

@@ -25,8 +25,7 @@ using detail::monotone_layout;
 
 constexpr std::size_t granule_bytes = graph_arena::default_alignment;
 
-// The part of a range that blocks can lie in. Not at address 0, which would look like no block; and as much
-// as one block may take.
+// Returns the usable part of a range: not address 0, which looks like no block, and at most `max_bytes`.
 monotone_layout layout_in(byte_range range) noexcept {
   constexpr std::uintptr_t last =
       detail::align_down(std::numeric_limits<std::uintptr_t>::max(), granule_bytes);
@@ -54,19 +53,19 @@ unique_block take(std::pmr::memory_resource* upstream, graph_layout const& layou
           monotone_layout::block_alignment(layout.alignment)};
 }
 
-// @throws std::invalid_argument if there is no memory.
+// @throws std::invalid_argument if the memory is null or empty
 byte_range whole(unique_block const* memory, char const* name) {
   if (memory != nullptr && *memory) return {detail::address_of(memory->data()), memory->bytes()};
   throw std::invalid_argument{"graph_arena '" + std::string{name} +
                               "': the memory to be shared is null or empty"};
 }
 
-// What the planned part takes, in whole granules: the tail begins behind them.
+// Bytes of the planned part, rounded up to whole granules; the tail begins there.
 std::size_t planned_bytes(step_plan const& plan) noexcept {
   return plan.height < graph_arena::max_bytes ? detail::align_up(plan.height, granule_bytes) : plan.height;
 }
 
-// What a plan needs in all. Its hash comes later.
+// Returns the memory that a plan needs, including the tail. `add_plan` sets the hash later.
 graph_layout planned_layout(step_plan const& plan, std::size_t tail_bytes, char const* name) {
   plan.require_valid();
   if (plan.alignment % granule_bytes != 0) {
@@ -94,8 +93,7 @@ void detail::throw_out_of_layout(char const* resource, monotone_layout const& la
 
 graph_arena::graph_arena(byte_range range, graph_arena_options const& options)
     : layout_{layout_in(range)},
-      // From calloc, because that gets large tables as pages that read as 0 and are not there until
-      // touched.
+      // calloc maps large tables as zero pages that are committed only when touched.
       granules_{static_cast<granule_count*>(
           std::calloc(std::max<std::size_t>(index_of(layout_.end()), 1), sizeof(granule_count)))},
       options_{completed(options)} {
@@ -153,7 +151,7 @@ void graph_arena::require_fits(graph_layout const& rehearsed) const {
 
 void graph_arena::add_plan(step_plan const& rehearsed) {
   planned_ = std::make_unique<detail::plan_replayer>(rehearsed);
-  planned_->bind(layout_.begin(), false);  // graph arenas tell tools nothing of blocks
+  planned_->bind(layout_.begin(), false);  // false: graph arenas do not report blocks to tools
   begin_planned();
   monotone_layout followed = layout_;
   for (std::size_t i = 0; i < rehearsed.requests; ++i) {
@@ -185,8 +183,8 @@ void* graph_arena::allocate_slow(std::size_t bytes, std::size_t align) {
   return block;
 }
 
-// A capture may request more, less or other than rehearsed: what fits the next slot, and where nothing
-// lives, is as planned. Other requests do not take the slots of later ones.
+// A capture may differ from the rehearsal. A request follows the plan if it fits the next slot and no live
+// block overlaps the slot. Other requests leave the slots of later requests free.
 void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
   detail::plan_replayer& run = *planned_;
   const std::size_t next = run.cursor();
@@ -201,7 +199,7 @@ void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
 }
 
 void graph_arena::deallocate_planned(std::uintptr_t address) noexcept {
-  (void)planned_->deallocate(address, now_);  // false: it is in the tail
+  (void)planned_->deallocate(address, now_);  // false for a block in the tail
 }
 
 void graph_arena::refuse(detail::late_reports& late, void* block, std::size_t bytes) noexcept {
@@ -233,13 +231,13 @@ void graph_arena::reset() {
 
 // ---- captured anew -----------------------------------------------------------------------------------
 
-// Against other threads, which deallocate through the switch that knows the arena.
+// Excludes other threads, which deallocate through the switch that knows the arena.
 std::unique_lock<detail::fork_safe<>> detail::rewound_arena::locked(graph_arena const& arena) {
   if (arena.known_to_ == nullptr) return {};
   return std::unique_lock{arena.known_to_->mutex_};
 }
 
-// Blocks in use that were allocated since: by the plan, and behind the mark.
+// Visits blocks in use that were allocated since the mark, by the plan and after the plan.
 template <class Function>
 void detail::rewound_arena::for_each_block_since(graph_arena_mark const& mark, Function function) const {
   const std::size_t end = arena_->high_water_bytes() / granule_bytes;
@@ -288,7 +286,7 @@ void detail::rewound_arena::restore() noexcept {
   arena_->peak_blocks_ = std::max(peak_blocks_before_, arena_->used_blocks_);
   if (arena_->planned_ == nullptr) return;
   arena_->layout_.close();
-  // The graph that lives has all of the plan: what is allocated besides lies in the tail.
+  // The current graph owns the whole plan, so further requests go to the tail.
   arena_->planned_->advance_to(arena_->planned_->requests());
 }
 

@@ -12,7 +12,7 @@ namespace tidemark::detail {
 void* large_blocks::allocate(std::size_t bytes, std::size_t align) {
   const std::size_t upstream_align = std::max(align, alignof(header));
   const std::size_t offset = offset_of_block(upstream_align);
-  // A block of 0 bytes takes one, so that its address is not the next block's.
+  // A block of 0 bytes takes 1 byte, so that its address is unique.
   const std::size_t all_bytes = add_saturating(offset, std::max<std::size_t>(bytes, 1));
   if (all_bytes > max_block_bytes) throw std::bad_alloc{};
   auto* const base = static_cast<std::byte*>(upstream_->allocate(all_bytes, upstream_align));

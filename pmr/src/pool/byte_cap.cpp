@@ -39,7 +39,7 @@ std::optional<std::size_t> parse_byte_cap(std::string_view text) noexcept {
 
 std::optional<std::size_t> parse_mib_cap(std::string_view text) noexcept {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
-  // Of more digits than fit, it is a number all the same.
+  // A number with too many digits counts as the maximum.
   constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   return detail::multiply_saturating(parse_byte_cap(text).value_or(largest), MiB);
 }

@@ -90,7 +90,7 @@ coalescing_heap::tag* coalescing_heap::split(tag* range, std::size_t offset) noe
   return behind;
 }
 
-// What is in front of an aligned block, and what is behind it, stays free.
+// Free ranges before and after the aligned block stay in the bins.
 void* coalescing_heap::cut(tag* range, std::size_t bytes, std::size_t align) noexcept {
   remove_free(range);
   const std::uintptr_t first = address_of(block_of(range));
@@ -139,7 +139,8 @@ void coalescing_heap::deallocate(void* block, std::size_t requested_bytes) noexc
 
 // ---- chunks -----------------------------------------------------------------------------------------------
 
-// Of `wanted_bytes` for its ranges if the upstream has them. Its one range is live until it is cut.
+// Adds a chunk of `wanted_bytes` for ranges if the upstream has these, and of at least `least_bytes`. Its
+// single range is live.
 coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::size_t wanted_bytes) {
   const byte_range memory =
       allocate_by_halves(*upstream_, least_bytes / granule_bytes, wanted_bytes / granule_bytes, granule_bytes,
@@ -160,7 +161,7 @@ void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_
   if (bytes > max_block_bytes - align - page_bytes) throw std::bad_alloc{};
   const std::size_t own_bytes = bytes_for(bytes, align);
   std::size_t chunk_bytes = std::min(held_bytes_ / growth_divisor, add_saturating(own_bytes, max_more_bytes));
-  chunk_bytes = align_down(chunk_bytes, page_bytes);  // with what it has besides, whole pages
+  chunk_bytes = align_down(chunk_bytes, page_bytes);  // whole pages, including the overhead
   tag* const range =
       add_chunk(own_bytes, chunk_bytes > own_bytes + page_bytes ? chunk_bytes - chunk_overhead_bytes : 0);
   insert_free(range);
@@ -176,14 +177,15 @@ void coalescing_heap::return_to_upstream(chunk* gone) noexcept {
   upstream_->deallocate(gone, bytes, granule_bytes);
 }
 
-// The least chunk that is enough, or else the largest there is.
+// Returns the smallest chunk of at least `bytes_wanted`, or otherwise the largest chunk.
 coalescing_heap::tag* coalescing_heap::find_free_chunk(std::size_t bytes_wanted) const noexcept {
   if (whole_bytes_ == 0) return nullptr;
   tag* found = nullptr;
   ready_.for_each_from_largest([&](tag* range) {
     const bool suits = range->bytes >= bytes_wanted;
     if (is_whole_chunk(range) && (found == nullptr || (suits && range->bytes < found->bytes))) found = range;
-    // Bins are not sorted: beyond a quarter below all of them are too small.
+    // Ranges in a bin are unsorted, and a bin spans at most a quarter. After a range that is a quarter too
+    // small, all ranges are too small.
     return found == nullptr || range->bytes >= bytes_wanted - bytes_wanted / 4;
   });
   return found;

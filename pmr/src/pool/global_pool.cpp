@@ -11,7 +11,7 @@ namespace {
 struct process_pool {
   synchronized_pool pool{pool_options{.upstream = std::pmr::new_delete_resource(), .name = "global pool"}};
 
-  ~process_pool() { pool.release(); }  // also blocks that a program has lost
+  ~process_pool() { pool.release(); }  // releases leaked blocks, too
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ std::pmr::pool_options standard_limits(std::pmr::pool_options const& wanted) noe
     return value == 0 ? if_none : std::min(value, most);
   };
   const std::size_t largest = limited(wanted.largest_required_pool_block, default_largest, max_largest);
-  // The largest class serves what has the alignment of `new`, too.
+  // The largest class must serve requests with the alignment of `new`.
   const auto serves = [=](std::size_t bytes) {
     return bytes >= largest && bytes % alignof(std::max_align_t) == 0;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Linux reports of memory pressure; macOS has none of its files, and there the monitor has no source.
+// Reads Linux's reports of memory pressure. macOS has none of these files, so its monitor has no source.
 #if !defined(_WIN32)
 
 #include <tidemark/pool/pressure_monitor.hpp>
@@ -33,7 +33,7 @@
 namespace tidemark {
 namespace {
 
-// Such files are a few lines, and read from their beginning each time. Empty if that fails.
+// Reads a file of a few lines from its beginning. Returns an empty text if that fails.
 std::string read_all(std::string const& path) {
   const file_descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   std::string text(4096, '\0');
@@ -51,14 +51,14 @@ std::optional<std::uint64_t> number_after(std::string_view text, std::string_vie
   return error == std::errc{} ? std::optional{value} : std::nullopt;
 }
 
-// Microseconds for which some task was stalled: "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345".
+// Returns microseconds for which some task was stalled: "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345".
 std::optional<std::uint64_t> stalled_microseconds(std::string_view text) {
   const std::size_t some = text.find("some ");
   if (some == std::string_view::npos) return std::nullopt;
   return number_after(text.substr(some, text.find('\n', some) - some), " total=");
 }
 
-// Events that say the group reached a limit: lines "high 0", "max 0", "oom 0", "oom_kill 0".
+// Returns the number of times that the group reached a limit: lines "high 0", "max 0", "oom 0", "oom_kill 0".
 std::optional<std::uint64_t> limit_events(std::string const& text) {
   std::optional<std::uint64_t> sum;
   for (std::string_view const key : {"\nhigh ", "\nmax ", "\noom ", "\noom_kill "}) {
@@ -67,7 +67,7 @@ std::optional<std::uint64_t> limit_events(std::string const& text) {
   return sum;
 }
 
-// "0::/user.slice/session" is the group's folder below where the hierarchy is mounted by convention.
+// "0::/user.slice/session" names the group's folder below the usual mount point of the hierarchy.
 std::string events_path_of_this_process() {
   const std::string text = read_all("/proc/self/cgroup");
   const std::size_t at = text.find("0::/");
@@ -76,8 +76,8 @@ std::string events_path_of_this_process() {
   return "/sys/fs/cgroup" + text.substr(first, text.find('\n', first) - first) + "/memory.events";
 }
 
-// Only the kernel's own files wake a reader, and a trigger may only be written to them: anything else would
-// be overwritten.
+// Opens only files of the kernel. Other files cannot wake a reader, and writing a trigger would overwrite
+// them.
 file_descriptor open_kernel_file([[maybe_unused]] std::string const& path, [[maybe_unused]] int flags) {
 #if defined(__linux__)
   file_descriptor file{::open(path.c_str(), flags | O_CLOEXEC)};
@@ -99,7 +99,7 @@ file_descriptor open_trigger(pressure_monitor_options const& options) {
 
 }  // namespace
 
-// Owned by the monitor and by its thread, because a callback on that thread may destroy the monitor.
+// The monitor and its thread share ownership, because a callback on that thread may destroy the monitor.
 struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_monitor::listener>,
                                           detail::unload_participant {
   explicit listener(pressure_monitor_options options) : options_{std::move(options)} {
@@ -128,20 +128,20 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     mutex_.adapt_with(*this);
   }
 
-  // A program may never destroy a monitor; its thread ends all the same when the library is unloaded.
+  // A program may never destroy a monitor; the thread must still end when the library is unloaded.
   void stop_threads() noexcept override { stop(); }
   void detach() noexcept override { close_files(); }
-  // Waits for the thread, unless it is the calling one, which ends when the callback has returned.
+  // Waits for the thread. The listening thread itself does not wait; it ends after the callback returns.
   void stop() noexcept {
     if (!thread_.joinable()) return;
-    // Not by closing it: a child may have this end as well.
+    // Closing the pipe is not enough, because a child may have this end, too.
     while (::write(stop_write_.get(), "", 1) < 0 && errno == EINTR) {
     }
     if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
     else thread_.join();
   }
 
-  // The thread is not there, so that it cannot be waited for; and its files are the parent's.
+  // The child has no thread to wait for, and the files are shared with the parent.
   void adapt_to_child() noexcept {
     std::construct_at(&thread_);
     close_files();
@@ -154,7 +154,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     sources_.psi_trigger = false;
   }
 
-  // @param triggered whether the kernel has said that there is pressure.
+  // @param triggered true if the kernel has reported pressure
   bool check(bool triggered = false) {
     const auto stalled = stalled_microseconds(read_all(options_.psi_path));
     const auto events = limit_events(read_all(options_.events_path));
@@ -170,7 +170,8 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     const auto threshold = static_cast<std::uint64_t>(options_.stall.count());
     const bool pressure = triggered || (stalled && stalled_ && *stalled >= *stalled_ + threshold) ||
                           (events && events_ && *events > *events_);
-    // Of two readers at once the later one may come first here: counts only rise. Nothing is less than any.
+    // The later of two concurrent reads may come first here; counts only rise. An empty optional is the
+    // smallest.
     stalled_ = std::max(stalled, stalled_);
     events_ = std::max(events, events_);
     return pressure;
@@ -181,7 +182,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
 #if defined(__linux__)
     const bool is_open = ::pipe2(ends.data(), O_CLOEXEC) == 0;
 #else
-    const bool is_open = ::pipe(ends.data()) == 0;  // a program that another thread starts now has it as well
+    const bool is_open = ::pipe(ends.data()) == 0;  // a process started now by another thread inherits it
 #endif
     if (!is_open) throw std::system_error(errno, std::generic_category(), "pressure_monitor: pipe");
     stop_read_ = file_descriptor{ends[0]};
@@ -195,7 +196,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     std::array<pollfd, 3> files{
         {{stop_read_.get(), POLLIN, 0}, {trigger_.get(), POLLPRI, 0}, {events_file_.get(), POLLPRI, 0}}};
     while (true) {
-      // The kernel reports a change until this very descriptor has been read.
+      // The kernel reports a change until this descriptor is read.
       if (files[2].fd >= 0) {
         char discarded[4096];
         if (::pread(files[2].fd, discarded, sizeof discarded, 0) < 0) files[2].fd = -1;
@@ -203,15 +204,15 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
       const int ready = ::poll(files.data(), files.size(), static_cast<int>(options_.interval.count()));
       if (ready < 0 && errno != EINTR) return;
       if (ready > 0 && files[0].revents != 0) return;
-      if (ready > 0 && (files[1].revents & POLLERR) != 0) files[1].fd = -1;  // the group is gone
+      if (ready > 0 && (files[1].revents & POLLERR) != 0) files[1].fd = -1;  // the trigger is gone
       (void)check(ready > 0 && (files[1].revents & POLLPRI) != 0);
     }
   }
 
   pressure_monitor_options options_;
   source_set sources_;
-  detail::fork_safe<> mutex_;             // for the next two
-  std::optional<std::uint64_t> stalled_;  // as last read
+  detail::fork_safe<> mutex_;             // guards the next two members
+  std::optional<std::uint64_t> stalled_;  // last value read
   std::optional<std::uint64_t> events_;
   std::atomic<std::uint64_t> signals_{0};
   file_descriptor trigger_, events_file_, stop_read_, stop_write_;
@@ -227,7 +228,7 @@ pressure_monitor::~pressure_monitor() { listener_->stop(); }
 pressure_monitor::source_set pressure_monitor::sources() const noexcept { return listener_->sources_; }
 bool pressure_monitor::is_listening() const noexcept { return listener_->thread_.joinable(); }
 bool pressure_monitor::poll() {
-  const std::shared_ptr<listener> own = listener_;  // a callback may destroy the monitor
+  const std::shared_ptr<listener> own = listener_;  // survives a callback that destroys the monitor
   return own->check();
 }
 std::uint64_t pressure_monitor::signal_count() const noexcept { return listener_->signals_; }

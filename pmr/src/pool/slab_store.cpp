@@ -11,19 +11,17 @@
 namespace tidemark::detail {
 namespace {
 
-// A slab is at least a page, so that what the upstream adds to it does not count, and from then on a 32nd of
-// what the class has, so that its unused part does not count either: both stay below 5 %. Above 1 MiB nothing
-// is gained.
+// A slab is at least a page, so that the upstream's overhead stays below 5 %. A slab is a 32nd of its class,
+// so that its unused part also stays below 5 %. Slabs above 1 MiB gain nothing.
 constexpr std::size_t min_slab_bytes = 4 * KiB;
 constexpr std::size_t max_slab_bytes = 1 * MiB;
 constexpr std::size_t growth_divisor = 32;
 
-// As many blocks are carved at once as fit in a page, so that a page is touched when its blocks are about to
-// be used.
+// One page of blocks is carved at once, so that a page is touched only shortly before use.
 constexpr std::size_t carve_bytes = 4 * KiB;
 
-// Slabs with a limit of blocks grow by half, as the standard's pools do, whose users count calls of the
-// upstream.
+// Slabs with a limit of blocks grow by half, as in the standard's pools, because users of those count
+// upstream calls.
 std::size_t slab_bytes(std::size_t block_bytes, std::size_t class_bytes, std::size_t max_blocks) noexcept {
   if (max_blocks == 0) return std::clamp(class_bytes / growth_divisor, min_slab_bytes, max_slab_bytes);
   return std::min(1 * KiB + class_bytes / 2, std::max(512 * KiB, 16 * block_bytes));
@@ -52,7 +50,8 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
     blocks = slab_bytes(block_bytes, its_class.blocks * block_bytes, max_blocks_) / block_bytes;
   if (max_blocks_ != 0) blocks = std::min(blocks, max_blocks_);
   blocks = std::max<std::size_t>(1, std::min(blocks, max_bytes / block_bytes));
-  // The table grows first, because the slab may take all memory that there is. The old table stays if the slab is refused.
+  // The table grows first, because the slab may take all remaining memory. The old table stays if the slab
+  // fails.
   std::pmr::vector<slab> grown{slabs_.get_allocator()};
   if (slabs_.size() == slabs_.capacity()) grown.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
   const auto [first, bytes] =
@@ -103,7 +102,7 @@ block_chain slab_store::take_stranded(std::size_t index, std::size_t max_bytes) 
   return chain;
 }
 
-// Blocks of one slab in a row stay linked as they are.
+// Successive blocks of one slab stay linked.
 slab_store::slab* slab_store::group_by_slab(free_block* list) noexcept {
   slab* first_met = nullptr;
   slab** end_of_met = &first_met;
@@ -143,7 +142,7 @@ std::size_t slab_store::release_free_slabs(std::size_t index, block_chain& list,
                                            std::size_t bytes_wanted) noexcept {
   size_class& its_class = of_class_[index];
   slab* const met = group_by_slab(list.first);
-  std::size_t blocks_gone = 0, bytes_gone = 0;  // bytes with stranded blocks
+  std::size_t blocks_gone = 0, bytes_gone = 0;  // bytes_gone includes stranded blocks
   const auto consider = [&](slab& s) {
     const bool is_enough = bytes_gone >= bytes_wanted;
     if (is_enough || s.leaving || s.listed + s.uncarved + s.stranded != s.blocks) return;
@@ -157,7 +156,7 @@ std::size_t slab_store::release_free_slabs(std::size_t index, block_chain& list,
   if (std::exchange(its_class.may_be_free, false)) {
     for (slab& s : slabs_)
       if (s.index == index) consider(s);
-    its_class.may_be_free = bytes_gone >= bytes_wanted;  // then some were not considered
+    its_class.may_be_free = bytes_gone >= bytes_wanted;  // true: some slabs were not considered
   }
   for (slab* s = met; s != nullptr; s = s->next_met) consider(*s);
   list.first = joined(met);
@@ -186,7 +185,7 @@ std::size_t slab_store::set_aside(std::size_t index, block_chain& list, std::siz
   its_slab.stranded_list = first;
   its_slab.stranded += blocks;
   of_class_[index].stranding = its_slab.first;
-  // Other threads may have freed the last of its blocks since the trim looked for such slabs.
+  // Other threads may have freed the last live blocks of the slab since the trim looked for free slabs.
   if (its_slab.stranded + its_slab.uncarved == its_slab.blocks) of_class_[index].may_be_free = true;
   return blocks;
 }
@@ -219,7 +218,7 @@ void slab_store::return_to_upstream(slab const& s) noexcept {
 
 void slab_store::release() noexcept {
   for (slab const& s : slabs_) return_to_upstream(s);
-  std::pmr::vector<slab>{slabs_.get_allocator()}.swap(slabs_);  // its memory is the upstream's too
+  std::pmr::vector<slab>{slabs_.get_allocator()}.swap(slabs_);  // the table is upstream memory, too
   of_class_ = {};
   held_bytes_ = 0;
 }

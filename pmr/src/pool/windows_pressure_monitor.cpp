@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows: none of the files that a monitor reads is there, so it has no source, and `poll()` finds no pressure. Programs
-// call signal_memory_pressure() themselves.
+// Windows has none of the monitor's files. The monitor has no source, `poll()` finds no pressure, and
+// programs call `signal_memory_pressure()` themselves.
 #if defined(_WIN32)
 
 #include <tidemark/pool/pressure_monitor.hpp>

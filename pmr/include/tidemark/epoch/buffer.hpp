@@ -20,8 +20,8 @@ namespace tidemark {
 
 class buffer_group;
 
-/// An array of fixed length. It deallocates its block when it is destroyed; if its epoch ends before and does
-/// not keep it, the block is reclaimed then, and the buffer is empty and safe to use and to destroy.
+/// An array of fixed length in a block of an `epoch_resource`. The destructor deallocates the block. A buffer
+/// is empty, and safe to use and to destroy, once its epoch has reclaimed the block.
 ///
 /// ```cpp
 /// epoch e{memory};
@@ -29,16 +29,13 @@ class buffer_group;
 /// std::ranges::fill(x.span(), 2.0F);
 /// e.end();                              // x.size() == 0, x.data() == nullptr
 /// ```
-/// Elements are trivially copyable, because no destructor runs when their epoch ends. The memory may be one
-/// that the host must not touch: then only what says "any memory" below may be called. Of length 0 it has no
-/// block, and nothing is tracked.
+/// Elements are trivially copyable. On memory that the host must not touch, call only the functions marked
+/// "any memory". A buffer of length 0 has no block. Each access is O(1), takes no lock, and checks the state
+/// of the block. Use `span()` in a loop.
 ///
-/// Each access is O(1), takes no lock, and looks up the block's state; take `span()` for a loop. `x[i]` of an
-/// empty or reclaimed buffer is a violation that ends the program. With the detector on
-/// (`use_after_epoch.hpp`) every access to a reclaimed buffer is reported.
-///
-/// Move-only. The resource must outlive it. Thread-safety: as any container; besides, its epoch may end on
-/// another thread while `size` or `release` is called, or it is destroyed: the block is deallocated once.
+/// Move-only. The resource must outlive the buffer. Thread-safety: that of a container. In addition, the
+/// epoch may end on another thread during `size`, `release` or destruction; the block is deallocated exactly
+/// once.
 template <class T>
 class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   using base = detail::element_access<buffer, T>;
@@ -48,21 +45,22 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
 
  public:
   using value_type = T;
-  /// Alignment of the first element, at least: a cache line.
+  /// Minimum alignment of the first element: a cache line.
   static constexpr std::size_t alignment = std::max<std::size_t>(alignof(T), 64);
 
-  /// Empty, and of no resource.
+  /// Creates an empty buffer without a resource.
   buffer() = default;
-  /// `size` elements, not initialised. Any memory. @throws std::bad_array_new_length if there cannot be so
-  /// many; what `epoch_resource::allocate` throws.
+  /// Allocates `size` elements without initialising them. Any memory.
+  /// @throws std::bad_array_new_length if the size in bytes exceeds `PTRDIFF_MAX`
+  /// @throws whatever `epoch_resource::allocate` throws
   buffer(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, std::size_t size)
       : base{detail::storage::allocate(resource, bytes_of(size), alignment), size} {}
-  /// `size` elements, each `value`. Host memory.
+  /// Allocates `size` elements and sets each to `value`. Host memory.
   buffer(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, std::size_t size, T const& value)
       : buffer{resource, size} {
     std::fill_n(first_element(), size, value);
   }
-  /// A copy of `elements`. Host memory.
+  /// Allocates a copy of `elements`. Host memory.
   buffer(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, std::span<T const> elements)
       : buffer{resource, elements.size()} {
     std::copy_n(elements.data(), elements.size(), first_element());
@@ -76,52 +74,55 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   }
   ~buffer() { (void)this->storage_.release(); }
 
-  /// Deallocates the block now. @return whether it lived. O(1). Any memory.
+  /// Deallocates the block now. O(1). Any memory. @return true if the block was live
   bool release() noexcept { return std::exchange(this->storage_, {}).release(); }
 
-  // Clang knows by these that the elements end with the buffer; a view's do not end with the view.
-  /// The first element; null if there is none (any more). @throws use_after_epoch as `require_live` does.
+  // These overloads carry the lifetime attribute: elements end with the buffer, but not with a view.
+  /// Returns the first element; null if the buffer has no live block. @throws use_after_epoch as
+  /// `require_live` does
   [[nodiscard]] T* data() const TIDEMARK_LIFETIMEBOUND { return base::data(); }
-  /// All elements: none where `data` is null. @throws as `data`.
+  /// Returns all elements; empty if `data` is null. @throws use_after_epoch as `data` does
   [[nodiscard]] std::span<T> span() const TIDEMARK_LIFETIMEBOUND { return base::span(); }
-  /// One of them. Without a block (any more) it reports a violation (`use_after_epoch`), and aborts if the
-  /// handler returns. @pre `i < size()`. @throws use_after_epoch if that is the policy.
+  /// Returns one element. Without a live block it reports a violation (`use_after_epoch`), and aborts if the
+  /// handler returns. @pre `i < size()`. @throws use_after_epoch if the policy is to throw
   [[nodiscard]] T& operator[](std::size_t i) const TIDEMARK_LIFETIMEBOUND { return base::operator[](i); }
-  /// Where the elements begin: with `end` a range.
+  /// Start of the range of elements.
   [[nodiscard]] T* begin() const TIDEMARK_LIFETIMEBOUND { return base::begin(); }
-  /// Behind the last element.
+  /// End of the range of elements.
   [[nodiscard]] T* end() const TIDEMARK_LIFETIMEBOUND { return base::end(); }
 
-  /// Whether it lives, as `is_live` says. So are `data`, `size` and `span` for any memory.
+  /// True while the block is live, like `is_live`. `data`, `size`, `span` and this operator accept any
+  /// memory.
   [[nodiscard]] explicit operator bool() const noexcept { return this->is_live(); }
 
-  /// Elements `offset` and following, as long as the storage lives. Any memory. @throws std::out_of_range if
-  /// there are not `count` of them.
+  /// Returns a view of `count` elements from `offset` on, valid while the storage lives. Any memory.
+  /// @throws std::out_of_range if the buffer has fewer than `offset + count` elements
   [[nodiscard]] buffer_view<T> view(std::size_t offset, std::size_t count) const TIDEMARK_LIFETIMEBOUND {
     return view().part(offset, count);
   }
-  /// All of them.
+  /// Returns a view of all elements.
   [[nodiscard]] buffer_view<T> view() const TIDEMARK_LIFETIMEBOUND {
     this->check_access("view");
     return {this->storage_, first_element(), this->size()};
   }
 
-  /// Another buffer of the same elements, from the same resource, in the epoch that is open now. Host memory.
-  /// @throws as `data` and the constructor.
+  /// Copies the elements to a new buffer from the same resource, in the epoch that is open now. Host memory.
+  /// @throws as `data` and the constructor
   [[nodiscard]] buffer copy() const {
     const std::span<T const> from = this->elements("copy");
     if (from.empty()) return {};
     return buffer{*resource(), from};
   }
-  /// Copies the elements to the start of `to`. Host memory. @throws as `data`; std::out_of_range if there is
-  /// no room, and nothing is copied.
+  /// Copies the elements to the start of `to`. Host memory.
+  /// @throws std::out_of_range if `to` is too short; copies nothing then
+  /// @throws use_after_epoch as `data` does
   void copy_to(std::span<T> to) const {
     const std::span<T const> from = this->elements("copy_to");
     if (from.size() > to.size()) detail::refuse_view(0, from.size(), to.size());
     std::ranges::copy(from, to.begin());
   }
 
-  /// The resource; null if it has none.
+  /// Returns the resource; null if the buffer has no resource.
   [[nodiscard]] epoch_resource* resource() const noexcept { return this->storage_.resource(); }
 
  private:
@@ -136,7 +137,7 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   [[nodiscard]] T* first_element() const noexcept { return static_cast<T*>(this->storage_.address()); }
 };
 
-/// Deallocates `scratch` and returns `result`: for the end of a function that has both.
+/// Deallocates `scratch` and returns `result`. Use it as the last statement of a function that has both.
 /// ```cpp
 /// return release_then(scratch, std::move(gradient));
 /// ```

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `buffer_group`: buffers that die together when it is closed. Owns the buffers' blocks.
+/// `buffer_group`: buffers that are reclaimed together when the group is closed. Owns the buffers' blocks.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace tidemark {
 
-/// Reclaims the buffers that were added to it when it is closed: for a tape or a graph, whose lifetime is not
-/// a block of code.
+/// Reclaims the buffers added to the group when the group is closed. Use it for a tape or a graph, whose
+/// lifetime is not a block of code.
 ///
 /// ```cpp
 /// buffer_group tape{memory, "tape"};
@@ -25,35 +25,36 @@ namespace tidemark {
 /// tape.add(a, b);
 /// float loss = tape.close_after([&] { return sum(b); });  // then a and b are empty
 /// ```
-/// A buffer that is added leaves the epoch it was in, and outlives it. Any thread may deallocate it before.
+/// An added buffer leaves its epoch and outlives it. Any thread may deallocate an added buffer early.
 ///
-/// Invariant: `size()` is the number of buffers that were added and have not been deallocated.
+/// Invariant: `size() == buffers added - buffers deallocated or reclaimed`.
 ///
-/// Adding is O(1) amortised, closing O(buffers). The resource must outlive it. Thread-safety: one thread at a
-/// time.
+/// Adding is O(1) amortised, closing O(buffers). The resource must outlive the group. Thread-safety: one
+/// thread at a time.
 class [[nodiscard]] buffer_group {
  public:
-  /// An empty group. @param name in messages; must outlive the resource. @throws std::bad_alloc.
+  /// Creates an empty group. @param name used in messages; must outlive the resource. @throws std::bad_alloc
   [[nodiscard]] explicit buffer_group(epoch_resource& resource, char const* name = "buffer_group");
   buffer_group(buffer_group const&) = delete;
   buffer_group& operator=(buffer_group const&) = delete;
-  /// `close()`.
+  /// Calls `close()`.
   ~buffer_group();
 
-  /// Adds buffers, but for empty and reclaimed ones and those that it has already. Views of a buffer that was
-  /// made in no epoch do not see its end if they were made before this.
-  /// @return how many were added. @throws std::invalid_argument for a buffer of another resource;
-  /// std::bad_alloc. Those before it were added then.
+  /// Adds buffers. Skips buffers that are empty, reclaimed, or already in the group. A view of an untracked
+  /// buffer does not see the end of the group if the view is older than this call.
+  /// @return number of buffers added
+  /// @throws std::invalid_argument if a buffer belongs to another resource; std::bad_alloc. Buffers before
+  /// the failing buffer stay added.
   template <class... Ts>
   std::size_t add(buffer<Ts>&... buffers) {
     return (std::size_t{0} + ... + (add_storage(buffers.storage_) ? 1U : 0U));
   }
 
-  /// Reclaims the buffers. It can be used again. O(buffers).
+  /// Reclaims the buffers. The group can be used again. O(buffers).
   epoch_summary close() noexcept;
 
-  /// Calls `extract`, then `close()`, and returns what `extract` returned. @throws what `extract` throws,
-  /// after closing.
+  /// Calls `extract`, then `close()`, and returns the result of `extract`. @throws whatever `extract` throws,
+  /// after closing
   template <class Extract>
   std::invoke_result_t<Extract> close_after(Extract&& extract) {
     constexpr auto close_group = [](buffer_group* group) { (void)group->close(); };
@@ -61,11 +62,11 @@ class [[nodiscard]] buffer_group {
     return std::invoke(std::forward<Extract>(extract));
   }
 
-  /// Buffers that it has. O(1).
+  /// Number of live buffers in the group. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return group_.size(); }
-  /// The name that it was made with.
+  /// The name given to the constructor.
   [[nodiscard]] char const* name() const noexcept { return name_; }
-  /// The resource of its buffers.
+  /// The resource of the buffers.
   [[nodiscard]] epoch_resource& resource() const noexcept { return resource_; }
 
  private:

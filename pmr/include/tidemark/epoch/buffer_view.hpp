@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `buffer_view`: some elements of a `buffer`; `element_access`: the base of both. Own nothing.
+/// `buffer_view`: a range of elements of a `buffer`; `element_access`: the base of both. Own nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +18,27 @@ class buffer;
 namespace detail {
 [[noreturn]] void refuse_view(std::size_t offset, std::size_t count, std::size_t size);
 
-/// The elements of a handle on a block, as long as the block lives. A dead handle has no elements: its block
-/// was deallocated or reclaimed, or it never had one. With the use-after-epoch detector on, each access to a
-/// reclaimed block is reported.
-/// @tparam Handle has `first_element()`, and `role`, its name in messages
+/// Element access through a handle on a block, valid while the block lives. A dead handle has no elements:
+/// its block was deallocated or reclaimed, or the handle never had a block. With the use-after-epoch detector
+/// on, each access to a reclaimed block is reported.
+/// @tparam Handle has `first_element()`, and `role`, the handle's name in messages
 template <class Handle, class T>
 class element_access {
  public:
-  /// The first element; null if there is none (any more). @throws use_after_epoch as `require_live` does.
+  /// Returns the first element; null if the block is not live. @throws use_after_epoch as `require_live` does
   [[nodiscard]] T* data() const { return elements("data").data(); }
-  /// Elements; 0 if they are gone. The detector reports nothing here, so that it is a way to find out.
+  /// Number of elements; 0 if the block is not live. The detector reports nothing here, so callers can use it
+  /// as a test.
   [[nodiscard]] std::size_t size() const noexcept { return storage_.is_live() ? size_ : 0; }
   [[nodiscard]] std::size_t size_bytes() const noexcept { return size() * sizeof(T); }
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// Whether there is a block and it lives.
+  /// True if the handle has a live block.
   [[nodiscard]] bool is_live() const noexcept { return storage_.is_live(); }
-  /// All elements; none if they are gone. @throws as `data`.
+  /// Returns all elements; empty if the block is not live. @throws use_after_epoch as `data` does
   [[nodiscard]] std::span<T> span() const { return elements("span"); }
-  /// An element. A dead handle reports a violation (`use_after_epoch`), detector or not, and aborts if the
-  /// handler returns, because it has no element. @pre `i < size()`. @throws use_after_epoch if that is the
-  /// policy.
+  /// Returns one element. A dead handle reports a violation (`use_after_epoch`), with the detector on or off.
+  /// It aborts if the handler returns, because a dead handle has no element. @pre `i < size()`. @throws
+  /// use_after_epoch if the policy is to throw
   [[nodiscard]] T& operator[](std::size_t i) const {
     if (!storage_.is_live()) [[unlikely]]
       refuse_element({Handle::role, *this});
@@ -56,24 +57,24 @@ class element_access {
   element_access(detail::storage const& storage, std::size_t size) noexcept
       : storage_{storage}, size_{size} {}
 
-  // Null and 0 for a dead handle.
+  // Returns null and 0 for a dead handle.
   [[nodiscard]] std::span<T> elements(char const* operation) const {
     check_access(operation);
     const bool lives = storage_.is_live();
     T* first = lives ? first_element() : nullptr;
-    // Hides from the compiler that the pointer may be null. An access through null is undefined, and a
-    // compiler that sees both omits the look-up and accesses the block that lies there now.
+    // Hides from the compiler that the pointer may be null. Access through null is undefined. A compiler that
+    // sees both can omit the liveness check and access the block now at this address.
     asm("" : "+r"(first));
     return {first, lives ? size_ : 0};
   }
-  // `require_live`, but that the operand is put into a list only if the detector is on.
+  // Like `require_live`, but builds the list of operands only if the detector is on.
   void check_access(char const* operation) const {
     if (epoch_detector()) [[unlikely]]
       find_reclaimed(operation, {{Handle::role, *this}});
   }
 
   detail::storage storage_;
-  std::size_t size_ = 0;  // while the storage lives
+  std::size_t size_ = 0;  // valid while the storage lives
 
  private:
   [[nodiscard]] T* first_element() const noexcept {
@@ -83,24 +84,25 @@ class element_access {
 
 }  // namespace detail
 
-/// Some elements of a `buffer`, as long as its storage lives: once that is deallocated or reclaimed the view
-/// is empty. An epoch that keeps a view keeps the storage.
+/// A range of elements of a `buffer`, valid while the buffer's storage lives. The view is empty once the
+/// storage is deallocated or reclaimed. An epoch that keeps a view keeps the whole storage.
 ///
 /// ```cpp
 /// buffer<float> batch{memory, 32 * 64};
 /// buffer_view<float> first_row = batch.view(0, 64);
 /// ```
-/// A view of a buffer that was never tracked cannot know when that is gone. Cheap to copy. Each access is
-/// O(1) and looks up the storage's state; take `span()` for a loop. Thread-safety: that of a pointer.
+/// A view of an untracked buffer cannot detect the end of its storage. Cheap to copy. Each access is O(1) and
+/// checks the state of the storage. Use `span()` in a loop. Thread-safety: that of a pointer.
 template <class T>
 class TIDEMARK_POINTER buffer_view : public detail::element_access<buffer_view<T>, T> {
   using base = detail::element_access<buffer_view, T>;
 
  public:
-  /// Of nothing.
+  /// Creates an empty view.
   buffer_view() = default;
 
-  /// Elements `offset` and following. @throws std::out_of_range if there are not `count` of them.
+  /// Returns a view of `count` elements from `offset` on. @throws std::out_of_range if the view has fewer
+  /// than `offset + count` elements
   [[nodiscard]] buffer_view view(std::size_t offset, std::size_t count) const {
     this->check_access("view");
     return part(offset, count);

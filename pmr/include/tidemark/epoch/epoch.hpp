@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `epoch`: reclaims at its end what was allocated since its opening, except what is kept; `keepable`: what
-/// can be kept.
+/// `epoch`: a scope whose end reclaims the blocks allocated in it, except kept blocks; `keepable`: types that
+/// `epoch::keep` accepts.
 #pragma once
 
 #include <concepts>
@@ -26,14 +26,15 @@ namespace detail {
 /// Handles and pointers.
 template <class T>
 concept keepable_itself = has_storage<T> || raw_pointer<T> || std::is_null_pointer_v<T>;
-/// Ranges in one block. Elements that own memory have other blocks, which nothing here would find.
+/// Contiguous ranges of trivially copyable elements. Elements that own memory have blocks elsewhere, which
+/// `keep` cannot find.
 template <class T>
 concept keepable_range = !keepable_itself<T> && std::ranges::contiguous_range<T const> &&
                          std::is_trivially_copyable_v<std::ranges::range_value_t<T const>>;
 
 }  // namespace detail
 
-/// What `epoch::keep` takes: buffers and their views, pointers, and contiguous ranges of trivially copyable
+/// Types that `epoch::keep` accepts: buffers, views, pointers, and contiguous ranges of trivially copyable
 /// elements.
 template <class T>
 concept keepable =
@@ -41,7 +42,7 @@ concept keepable =
 
 namespace detail {
 
-/// Calls `keep(storage const&)` or `keep(void const*)` for every block that `thing` leads to.
+/// Calls `keep(storage const&)` or `keep(void const*)` for every block that `thing` refers to.
 template <keepable T, class Keep>
 void for_each_block(T const& thing, Keep const& keep) {
   if constexpr (has_storage<T>) {
@@ -50,12 +51,12 @@ void for_each_block(T const& thing, Keep const& keep) {
     keep(const_cast<void const*>(static_cast<void const volatile*>(thing)));
   } else {
     using element = std::ranges::range_value_t<T const>;
-    // An empty span may point to the end of a block, which is the start of the next. An empty container may
-    // have storage.
+    // An empty span may point to the end of a block, which is the start of the next block. An empty container
+    // may still have storage.
     if constexpr (std::ranges::borrowed_range<T>) {
       if (std::ranges::empty(thing)) return;
     }
-    // Views and pointers lead further; other elements lie in the range's own block.
+    // Views and pointers refer to further blocks. Other elements lie in the block of the range.
     if constexpr (keepable_itself<element> || (keepable_range<element> && std::ranges::view<element>)) {
       for (auto const& each : thing) for_each_block(each, keep);
     }
@@ -65,7 +66,8 @@ void for_each_block(T const& thing, Keep const& keep) {
 
 }  // namespace detail
 
-/// Opens an epoch of this thread on an `epoch_resource`, and ends it when it is destroyed.
+/// A scope of one thread on an `epoch_resource`. The end of the scope reclaims the blocks allocated in it,
+/// except kept blocks.
 ///
 /// ```cpp
 /// buffer<float> hidden, loss;
@@ -76,38 +78,35 @@ void for_each_block(T const& thing, Keep const& keep) {
 ///   e.keep(loss);
 /// }  // here hidden is empty, and loss is as it was
 /// ```
-/// Epochs nest. What an inner one keeps becomes the outer one's, and dies with that unless it is kept again;
-/// what the outermost keeps is from then on an ordinary block, to be deallocated by its owner. Epochs of
-/// other threads and of other resources are independent.
+/// Epochs nest. A block kept by an inner epoch belongs to the next outer epoch, and needs another `keep` to
+/// survive that epoch. A block kept by the outermost epoch becomes an ordinary block, and its owner
+/// deallocates it. Epochs of other threads and other resources are independent.
 ///
-/// Epochs on one resource end in the reverse order of their opening. Ending an outer one first is reported as
-/// a violation; it then ends with the last one inside it. Ending one on another thread is reported as well;
-/// it then stays open until the resource is destroyed.
-///
-/// The resource must outlive its use. Opening is O(1), at most a lock for the outermost only; the end is
-/// O(blocks). Used by the thread that made it only.
+/// Epochs on one resource end in reverse order of opening, on the thread that opened them (see `end`). The
+/// resource must outlive the epoch. Opening is O(1), with at most one lock for the outermost epoch; ending is
+/// O(blocks). Thread-safety: only the opening thread may use an epoch.
 class [[nodiscard]] epoch {
  public:
-  /// Opens an epoch. @param name in messages; must outlive the resource. @throws std::bad_alloc; no epoch is
-  /// opened.
+  /// Opens an epoch. @param name used in messages; must outlive the resource. @throws std::bad_alloc; no
+  /// epoch is open then
   [[nodiscard]] explicit epoch(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, char const* name = "epoch");
   epoch(epoch const&) = delete;
   epoch& operator=(epoch const&) = delete;
-  /// `end()`, if that was not called.
+  /// Calls `end()` if the epoch is open.
   ~epoch() {
     if (is_open()) (void)end();
   }
 
-  /// Keeps the blocks of `things` when the epoch ends: buffers, views of them, pointers to or into a block,
-  /// and contiguous ranges of trivially copyable elements, such as spans and vectors (their storage, and the
-  /// blocks of elements that are pointers or views). Anything else does not compile, because nodes and
-  /// elements of containers may own blocks that are not found. Does nothing for null, for blocks of other
-  /// epochs, threads and resources, and for blocks that are kept already.
-  /// @return how many blocks are newly kept. O(1) for the start of a block, O(blocks of the epoch) for an
-  /// address inside one.
+  /// Keeps the blocks of `things` when the epoch ends. Each thing is a buffer, a view, a pointer to or into a
+  /// block, or a contiguous range of trivially copyable elements. Keeping a range keeps its storage, and the
+  /// blocks of elements that are pointers or views. Other types do not compile, because `keep` cannot find
+  /// the blocks of nodes and elements. Ignores null, blocks of other epochs, threads and resources, and
+  /// blocks kept already.
+  /// @return number of newly kept blocks. O(1) for the start of a block, O(blocks of the epoch) for an
+  /// address inside a block.
   template <class... Things>
   std::size_t keep(Things const&... things) noexcept {
-    // A variable, because compilers explain a concept in ten lines.
+    // A variable gives a short error: compilers explain a failed concept in ten lines.
     constexpr bool all_are_keepable = (keepable<Things> && ...);
     static_assert(all_are_keepable,
                   "epoch::keep takes buffers, views, pointers, and contiguous ranges of trivially copyable "
@@ -120,16 +119,18 @@ class [[nodiscard]] epoch {
     return kept;
   }
 
-  /// Ends the epoch now. Calling it again does nothing; level 2 reports that. O(blocks).
+  /// Ends the epoch now. O(blocks). A second call does nothing; level 2 reports it. Reports a violation if an
+  /// inner epoch is open; the epoch then ends with the last epoch inside it. Reports a violation on another
+  /// thread; the epoch then stays open until the resource is destroyed.
   epoch_summary end() noexcept;
 
-  /// Whether it has not been ended.
+  /// True until the epoch is ended.
   [[nodiscard]] bool is_open() const noexcept { return depth_ != 0; }
-  /// 1 for the outermost epoch of this thread on this resource, 2 for the next; 0 if it was ended.
+  /// 1 for the outermost epoch of this thread on this resource, 2 for the next inner epoch; 0 once ended.
   [[nodiscard]] std::size_t depth() const noexcept { return depth_; }
-  /// The name that it was made with.
+  /// The name given to the constructor.
   [[nodiscard]] char const* name() const noexcept { return name_; }
-  /// The resource whose blocks it ends.
+  /// The resource of the epoch's blocks.
   [[nodiscard]] epoch_resource& resource() const noexcept { return resource_; }
 
  private:
@@ -139,7 +140,7 @@ class [[nodiscard]] epoch {
   epoch_resource& resource_;
   detail::block_group& group_;
   char const* name_;
-  std::size_t depth_;  // of the group's frame, which frames inside it do not change; 0: ended
+  std::size_t depth_;  // of this epoch's frame in the group; 0 once ended
   [[no_unique_address]] detail::named_range range_;
 };
 
@@ -173,8 +174,8 @@ concept holds_handles = (!keepable<T> && std::ranges::range<T const> && requires
                           requires has_storage<std::remove_cvref_t<decltype(*thing)>>;
                         });
 
-/// Keeps what can be kept of the result of a body.
-/// @tparam Body may have kept the rest itself if it was called with the epoch
+/// Keeps the result of a body, or the parts of a tuple, as far as `epoch::keep` accepts them.
+/// @tparam Body if it takes the epoch, it can keep other results itself
 template <class Body, class Result>
 void keep_result(epoch& e, Result const& result) {
   if constexpr (tuple_like<Result>) {
@@ -191,16 +192,17 @@ void keep_result(epoch& e, Result const& result) {
 
 }  // namespace detail
 
-/// Runs `body`, as `body()` or `body(epoch&)`, in an epoch and returns its result. Keeps what `keep` returns,
-/// called with the result (with nothing, if that is void): what `epoch::keep` takes, or a tuple of such.
-/// Without `keep`, keeps the result itself, or the parts of a tuple, as far as `epoch::keep` takes them.
+/// Runs `body()` or `body(epoch&)` in an epoch and returns the result. `keep` is called with the result
+/// (without arguments if the result is void), and the epoch keeps the returned thing, or each part of a
+/// returned tuple. Without `keep`, the epoch keeps the result, or the parts of a tuple, as far as
+/// `epoch::keep` accepts them.
 ///
 /// ```cpp
 /// auto [loss, gradients] = with_epoch(memory, "step", [&] { return train(batch); },
 ///                                     [](auto& result) { return std::tie(result.loss); });
 /// ```
-/// @throws what `body` or `keep` throws; everything that the epoch tracked, but for what `body` itself has
-/// kept, is reclaimed then. Thread-safety and complexity: as `epoch`.
+/// @throws whatever `body` or `keep` throws; all blocks of the epoch are reclaimed then, except blocks that
+/// `body` kept. Thread-safety and complexity: as `epoch`.
 template <class Body, class... Keep>
   requires(!std::convertible_to<Body, char const*> && sizeof...(Keep) <= 1)
 detail::body_result<Body> with_epoch(epoch_resource& resource, char const* name, Body&& body,
@@ -217,7 +219,7 @@ detail::body_result<Body> with_epoch(epoch_resource& resource, char const* name,
   }
 }
 
-/// The same with the name "epoch".
+/// Like the overload above, with the name "epoch".
 template <class Body, class... Keep>
   requires(!std::convertible_to<Body, char const*> && sizeof...(Keep) <= 1)
 detail::body_result<Body> with_epoch(epoch_resource& resource, Body&& body, Keep&&... keep) {

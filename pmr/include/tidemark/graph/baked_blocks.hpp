@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `baked_blocks`: the upstream's blocks whose addresses a capture has seen. Owns those that were
-/// deallocated.
+/// `baked_blocks`: upstream blocks whose addresses a capture has seen. Owns the blocks that were deallocated.
 #pragma once
 
 #include <cstddef>
@@ -15,35 +14,36 @@ class capture_switch;
 
 namespace detail {
 
-/// A block that went through a capture switch and that it must know of.
+/// A block that a capture switch must track.
 struct switched_block {
   std::size_t bytes = 0;
   std::size_t align = 0;
-  bool in_use = true;  // false: deallocated
+  bool in_use = true;  // false once deallocated
 };
-/// By address.
+/// Blocks by address.
 using switched_blocks = std::map<std::uintptr_t, switched_block>;
 
 }  // namespace detail
 
-/// What `capture_switch::unfreeze` returns to the owner of the graph: the upstream's blocks that the switch
-/// allocated during the capture, without a graph arena, or that were deallocated in it. The graph has their
-/// addresses.
-/// As long as this object lives, the upstream gets none of them back, and so cannot reuse them. When it
-/// ends, those that were deallocated meanwhile go to the upstream, unless another graph has them too, the
-/// others when they are deallocated.
-/// On a thread that has frozen the switch they go when that capture ends.
+/// The upstream blocks whose addresses a graph contains, returned by `capture_switch::unfreeze` to the owner
+/// of the graph. The switch allocated these blocks during the capture without a graph arena, or they were
+/// deallocated during the capture.
 ///
-/// Move-only; a moved-from object holds nothing. The switch must outlive it. Thread-safety: one thread at a
-/// time.
+/// The upstream gets none of these blocks back while this object lives, and so cannot reuse them. At the end
+/// of this object, blocks deallocated meanwhile are returned, unless another graph has them too. The other
+/// blocks are returned when they are deallocated. On a thread that has frozen the switch, the return waits
+/// for the end of the capture.
+///
+/// Move-only; a moved-from object is empty. The switch must outlive the object. Thread-safety: one thread at
+/// a time.
 class [[nodiscard]] baked_blocks {
  public:
-  /// None. Assignment releases its own first.
+  /// Creates an empty set. Assignment first releases the blocks of the target.
   baked_blocks() noexcept = default;
 
-  /// Releases them now. O(blocks).
+  /// Releases the blocks now. O(blocks).
   void release() noexcept { blocks_.reset(); }
-  /// How many there are, in use or deallocated.
+  /// Number of blocks, in use or deallocated.
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
@@ -55,7 +55,7 @@ class [[nodiscard]] baked_blocks {
   baked_blocks(capture_switch& owner, detail::switched_blocks& blocks) noexcept
       : blocks_{&blocks, releaser{&owner}} {}
 
-  std::unique_ptr<detail::switched_blocks, releaser> blocks_;  // in the switch's list
+  std::unique_ptr<detail::switched_blocks, releaser> blocks_;  // points into the switch's list
 };
 
 }  // namespace tidemark

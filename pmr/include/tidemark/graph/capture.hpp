@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `capture`: runs a body once, and makes a graph of it. Owns nothing once it has returned.
+/// `capture`: runs a body once and returns its graph. Owns nothing after it returns.
 #pragma once
 
 #include <memory>
@@ -18,14 +18,14 @@ namespace tidemark {
 
 namespace detail {
 
-/// Captures with the backend that `make()` returns. A `std::unique_ptr` becomes the graph's; a plain pointer
-/// stays the caller's.
+/// Captures with the backend that `make()` returns. The graph owns a returned `std::unique_ptr`; a plain
+/// pointer stays the caller's.
 template <class Inputs, class Outputs, class Body, class MakeBackend>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture_by(MakeBackend make, capture_switch* memory,
                                                          std::unique_ptr<graph_arena>& arena, Inputs& inputs,
                                                          Outputs& outputs, Body& body, graph_stream stream) {
-  // Variables, and then members, so that all ends in its order whatever throws: it is the caller's compiler
-  // that decides in which order arguments end.
+  // Local variables fix the order of destruction if anything throws. Compilers differ in the order in which
+  // they destroy arguments.
   auto memory_of_graph = std::move(arena);
   Outputs written(std::move(outputs));
   Inputs read(std::move(inputs));
@@ -41,19 +41,24 @@ template <class Inputs, class Outputs, class Body, class MakeBackend>
 
 }  // namespace detail
 
-/// Runs `body(memory, inputs, outputs)` once while `backend` records it, and returns the graph with all that
-/// it refers to. For CUDA, and for the host, there are shorter forms below and in cuda/driver/capture.hpp.
+/// Runs `body(memory, inputs, outputs)` once while `backend` records it. Returns the graph and its memory.
+/// Shorter forms for the host are below, and for CUDA in cuda/driver/capture.hpp.
 ///
-/// @param memory the switch that the body allocates through: frozen, with the arena installed, while the body
-/// runs, and passed to the body. It must outlive the graph. Null: the body gets the arena itself.
-/// @param arena for the body's temporaries, and its alone. Made of a `rehearse`d layout it must get just
-/// that.
-/// @param inputs, outputs what the body reads and writes: moved into the graph. No move of them may throw.
-/// @param stream where `captured_graph::launch()` launches
-/// @throws what the body throws; what the backend throws, where it cannot capture or has recorded nothing;
-/// layout_mismatch; allocator_busy, if the arena shares its memory and blocks of it are in use behind the
-/// body; std::bad_alloc; std::logic_error of the switch, where it is frozen already or has an arena; and
-/// std::invalid_argument if `arena` is null. In each case nothing is captured any more, the switch is as it
+/// @param memory a switch that the body allocates through. It is frozen, with the arena installed, while the
+/// body runs. It must outlive the graph. Null: the body gets the arena.
+/// @param arena for the body's temporaries only. An arena made from a `rehearse`d layout must get exactly
+/// this layout.
+/// @param inputs, outputs objects that the body reads and writes, moved into the graph; their moves must not
+/// throw
+/// @param stream default stream of `captured_graph::launch()`
+/// @throws whatever the body throws
+/// @throws whatever the backend throws if it cannot capture or recorded nothing
+/// @throws layout_mismatch; std::bad_alloc; std::invalid_argument if `arena` is null
+/// @throws allocator_busy if the arena is shared and blocks are in use after the body
+/// @throws std::logic_error if the switch is already frozen or has an arena
+///
+/// After an exception the capture has ended and the switch is restored. Inputs, outputs and arena are
+/// destroyed, in this order.
 /// was, and inputs, outputs and arena are destroyed, in this order.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture_with(graph_backend& backend, capture_switch* memory,
@@ -62,8 +67,8 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                            graph_stream stream) {
   return detail::capture_by([&] { return &backend; }, memory, arena, inputs, outputs, body, stream);
 }
-/// The same by a backend that the graph owns from now on: `captured_graph::update(body)` captures with it.
-/// @throws as above; std::invalid_argument if `backend` is null.
+/// Like the overload above, but the graph owns the backend and `captured_graph::update(body)` uses it.
+/// @throws as above; std::invalid_argument if `backend` is null
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture_with(std::unique_ptr<graph_backend> backend,
                                                            capture_switch* memory,
@@ -77,16 +82,16 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
   return detail::capture_by(given, memory, arena, inputs, outputs, body, stream);
 }
 
-/// Runs the body at once, on the host: `launch` does nothing, and `is_replay_capable()` is false. The graph
-/// has a backend of its own, as these have no state, and `update` runs its body at once, too.
-/// @throws as `capture_with`.
+/// Runs the body at once, on the host. `launch` does nothing, and `is_replay_capable()` is false. The graph
+/// owns a new host backend, because these have no state; `update` also runs its body at once.
+/// @throws as `capture_with`
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, std::unique_ptr<graph_arena> arena,
                                                       Inputs inputs, Outputs outputs, Body&& body) {
   return detail::capture_by([] { return std::make_unique<host_backend>(); }, nullptr, arena, inputs, outputs,
                             body, nullptr);
 }
-/// The same, where the body allocates through a switch.
+/// Like the overload above, for a body that allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, capture_switch& memory,
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,

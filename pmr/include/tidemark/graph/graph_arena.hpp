@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `graph_arena`: memory whose addresses get baked into a graph. It owns what it took of an upstream, alone
-/// or with other arenas; a range that was lent to it stays the lender's. `rewound_arena`: an arena while a
-/// graph is captured anew.
+/// `graph_arena`: memory whose addresses are baked into a graph. Owns its memory, alone or with other arenas;
+/// a lent range stays the caller's. `rewound_arena`: an arena during the update of a graph.
 #pragma once
 
 #include <cstddef>
@@ -27,18 +26,18 @@
 
 namespace tidemark {
 
-/// What a graph arena does at a wrong deallocation: of a block twice, of another size, or of a block that
-/// was never its own.
+/// Action of a graph arena at a wrong deallocation: a second deallocation, a wrong size, or a block that was
+/// never the arena's.
 enum class bad_deallocate_policy {
   report,  ///< report a violation, which aborts by default
-  ignore,  ///< count it, in `graph_arena_stats::bad_deallocations`, and do nothing
+  ignore,  ///< count it in `graph_arena_stats::bad_deallocations`, and do nothing else
 };
 
-/// How a graph arena is made.
+/// Options of `graph_arena`.
 struct graph_arena_options {
-  /// What to do with a block that was never the arena's.
+  /// Action at a wrong deallocation.
   bad_deallocate_policy bad_deallocate = bad_deallocate_policy::report;
-  /// Name in messages and statistics; must outlive the arena and the exceptions it throws.
+  /// Used in messages and statistics; must outlive the arena and its exceptions.
   char const* name = "graph_arena";
 };
 
@@ -48,15 +47,15 @@ struct graph_arena_options {
 /// high_water_bytes <= reserved_bytes`.
 struct graph_arena_stats {
   char const* name = "";                ///< the arena's name
-  std::uint64_t allocations = 0;        ///< blocks so far
-  std::uint64_t deallocations = 0;      ///< blocks so far
-  std::uint64_t bad_deallocations = 0;  ///< wrong ones so far
-  std::size_t used_blocks = 0;          ///< in use now
-  std::size_t peak_blocks = 0;          ///< most in use at once
-  std::size_t used_bytes = 0;           ///< in use now
-  std::size_t peak_bytes = 0;           ///< most in use at once
-  std::size_t high_water_bytes = 0;     ///< from the beginning to the end of the last block
-  std::size_t reserved_bytes = 0;       ///< of its range
+  std::uint64_t allocations = 0;        ///< blocks allocated so far
+  std::uint64_t deallocations = 0;      ///< blocks deallocated so far
+  std::uint64_t bad_deallocations = 0;  ///< wrong deallocations so far
+  std::size_t used_blocks = 0;          ///< blocks in use now
+  std::size_t peak_blocks = 0;          ///< most blocks in use at once
+  std::size_t used_bytes = 0;           ///< bytes in use now
+  std::size_t peak_bytes = 0;           ///< most bytes in use at once
+  std::size_t high_water_bytes = 0;     ///< from the beginning of the range to the end of the last block
+  std::size_t reserved_bytes = 0;       ///< size of the range
 };
 
 class capture_switch;
@@ -64,110 +63,100 @@ class capture_switch;
 namespace detail {
 class rewound_arena;
 
-/// Where an arena was when a body began to allocate.
+/// The state of an arena when a body begins to allocate.
 struct graph_arena_mark {
   monotone_layout layout;
-  std::size_t request = 0;  // the next one of the plan; 0 if there is none
+  std::size_t request = 0;  // next request of the plan; 0 without a plan
 };
 }  // namespace detail
 
-/// A bump arena over one range that never reuses an address; with a plan, only when all blocks there are
-/// dead.
-///
-/// A graph that a device replays, such as a CUDA graph, has the addresses of its memory baked in: every
-/// replay reads and writes where the capture did. Ordinary allocators reuse a temporary's memory as soon as
-/// it is freed, maybe for something that is alive outside the graph, and the next replay overwrites that.
-/// Here nothing is reused: the high water never goes down, `deallocate` is bookkeeping only, and the whole
-/// range belongs to the graph for as long as the graph lives.
+/// A bump arena over one range that never reuses an address. Use it for the temporaries of a graph that a
+/// device replays, such as a CUDA graph: every replay accesses the addresses of the capture.
 ///
 /// ```cpp
 /// graph_layout const layout = rehearse(body);          // how much memory does it need?
 /// graph_arena memory{layout, &device};                 // exactly this size, from a gpu::device_resource
 /// body(memory);                                        // while a stream captures; see capture.hpp
 /// ```
-/// **By a plan.** A capture on one stream does what it does in the order in which it was captured, and so
-/// does each replay. So a block may have the bytes of another that was deallocated before its request. An
-/// arena made of a plan of the capture (`rehearse_plan`) lays its blocks so, most often in no more memory
-/// than is live at once. What the capture does otherwise than rehearsed lies behind the planned memory, one
-/// block after the other, as far as there is a tail for it. Captures of several streams that are not put in
-/// one order must not use such an arena.
-///
-/// ```cpp
-/// graph_arena memory{rehearse_plan(body), 1 * MiB, &device};   // and a tail of 1 MiB
-/// ```
-/// **On shared memory.** Graphs that never run at once can have their temporaries in the same bytes: each has
-/// an arena of its own on memory that they share. The program must launch them one behind the other, on one
-/// stream or by `gpu::put_behind`. No block may outlive the body, where the other graphs would overwrite it:
-/// `capture` throws allocator_busy. The memory goes with the last arena.
-///
-/// ```cpp
-/// auto memory = std::make_shared<unique_block>(&device, 64 * MiB, 256);
-/// auto prefill = capture(stream, std::make_unique<graph_arena>(memory), …);
-/// auto decode = capture(stream, std::make_unique<graph_arena>(memory), …);   // 64 MiB in all
-/// ```
-/// It makes no call to its upstream or to a device between its construction and its destruction, and never
-/// touches the range: an address that means nothing to the host will do. Blocks are multiples of 256 bytes,
-/// and so are their addresses.
+/// The arena calls neither its upstream nor a device between construction and destruction. It never touches
+/// the range, so the range may be device memory. Block sizes and addresses are multiples of 256.
 ///
 /// Invariants, with `g = 256`, checked by `check_invariants()`:
 /// - `begin <= high water <= end`, all multiples of `g`
-/// - `granules[i] != 0` if and only if a block in use begins at `begin + i * g`; it takes `granules[i] * g`
-///   bytes, and they end at or below the beginning of the next
+/// - `granules[i] != 0` if and only if a block in use begins at `begin + i * g`; it has `granules[i] * g`
+///   bytes and ends at or below the next block
 /// - `used_bytes == g * sum of granules`, `used_blocks == number of granules[i] != 0`
 ///
-/// Complexity: allocate and deallocate O(1), in any order, at any number of live blocks; by a plan
-/// amortised. Host memory: 4 bytes for each 256 of the range, of which the system backs the pages that
-/// block beginnings fall into, and about 300 for each request of a plan. Thread-safety: one thread at a
-/// time.
+/// Thread-safety: one thread at a time.
 class graph_arena final : public detail::forwarding_resource<graph_arena> {
  public:
-  /// Alignment of every block, at least.
+  /// Minimum alignment of every block.
   static constexpr std::size_t default_alignment = detail::monotone_layout::granule_bytes;
 
-  /// So many bytes of its range are used at most: just below 1 TiB, more than any device has.
+  /// Maximum bytes used of a range: just below 1 TiB, more than any device has.
   static constexpr std::size_t max_bytes = detail::monotone_layout::max_bytes;
 
-  /// An arena on a range that the caller keeps alive. Its ends are rounded inwards to multiples of 256.
-  /// @throws std::bad_alloc if there is no host memory for the bookkeeping.
+  /// Creates an arena on a range that the caller keeps alive. The bounds are rounded inwards to multiples of
+  /// 256. The bookkeeping takes 4 bytes of host memory for each 256 bytes of the range, committed only in
+  /// pages that describe block starts. A plan takes about 300 bytes for each request. @throws std::bad_alloc
+  /// if there is no host memory for the bookkeeping
   explicit graph_arena(byte_range range, graph_arena_options const& options = {});
-  /// An arena on `bytes` bytes, rounded up to a multiple of 256, of `upstream`; null: the default resource.
-  /// @throws what the upstream throws; out_of_memory if `bytes` is more than `max_bytes`; std::bad_alloc as
-  /// above. The upstream has everything back then.
+  /// Allocates `bytes`, rounded up to a multiple of 256, from `upstream`; null: the default resource.
+  /// @throws whatever the upstream throws; out_of_memory if `bytes > max_bytes`; std::bad_alloc as above. All
+  /// memory is returned to the upstream then.
   graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
               graph_arena_options const& options = {});
-  /// An arena of exactly what was rehearsed, which expects just that: see `expected`. @throws as above, and
-  /// std::invalid_argument if the layout's alignment is no power of two.
+  /// Creates an arena of exactly the rehearsed size, which expects the rehearsed layout (see `expected`).
+  /// @throws as above; std::invalid_argument if the layout's alignment is not a power of two
   graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
               graph_arena_options const& options = {});
 
-  /// An arena laid out by a plan of what was rehearsed, with `tail_bytes` bytes above it for what the
-  /// capture does otherwise. @throws as above; std::invalid_argument if the plan is not valid, or aligns
-  /// to less than 256 bytes.
+  /// Creates an arena that places blocks by a plan of the capture, usually in no more memory than the peak of
+  /// live bytes. A block may take the bytes of a block deallocated before its request. Requests that differ
+  /// from the plan get memory in a tail of `tail_bytes` bytes after the planned part.
+  ///
+  /// ```cpp
+  /// graph_arena memory{rehearse_plan(body), 1 * MiB, &device};   // and a tail of 1 MiB
+  /// ```
+  /// @pre the captured work runs in one order, as on one stream. Unordered streams would overwrite each
+  /// other's blocks.
+  /// @throws as above; std::invalid_argument if the plan is invalid, or aligns blocks to less than 256 bytes
   graph_arena(step_plan const& rehearsed, std::size_t tail_bytes, std::pmr::memory_resource* upstream,
               graph_arena_options const& options = {});
 
-  /// An arena on all of a block that other arenas may have, too: see above. Several of one block may be known
-  /// to one `capture_switch`; captures of several threads at once through it must not have the same block.
-  /// @throws std::invalid_argument if `memory` is null or empty; std::bad_alloc as above.
+  /// Creates an arena on a block that other arenas may share, for graphs that never run at once. The block is
+  /// freed with its last owner.
+  ///
+  /// ```cpp
+  /// auto memory = std::make_shared<unique_block>(&device, 64 * MiB, 256);
+  /// auto prefill = capture(stream, std::make_unique<graph_arena>(memory), …);
+  /// auto decode = capture(stream, std::make_unique<graph_arena>(memory), …);   // 64 MiB in all
+  /// ```
+  /// The program must order the launches, on one stream or with `gpu::put_behind`. No block may outlive the
+  /// body, because other graphs would overwrite the block; `capture` throws allocator_busy then. One
+  /// `capture_switch` may know several arenas of one block, but not from concurrent captures on several
+  /// threads.
+  /// @throws std::invalid_argument if `memory` is null or empty; std::bad_alloc as above
   explicit graph_arena(std::shared_ptr<unique_block const> memory, graph_arena_options const& options = {});
-  /// The same, of what was rehearsed, which it expects. @throws as above; out_of_memory if it does not fit
-  /// there, or is aligned to more than the block.
+  /// Like the overload above, and expects the rehearsed layout. @throws as above; out_of_memory if the layout
+  /// does not fit, or needs more alignment than the block has
   graph_arena(graph_layout const& rehearsed, std::shared_ptr<unique_block const> memory,
               graph_arena_options const& options = {});
-  /// The same by a plan, with all that is above it as the tail. @throws as above; std::invalid_argument if
-  /// the plan is not valid, or aligns to less than 256 bytes.
+  /// Like the overload above, by a plan; the rest of the block is the tail. @throws as above;
+  /// std::invalid_argument if the plan is invalid, or aligns blocks to less than 256 bytes
   graph_arena(step_plan const& rehearsed, std::shared_ptr<unique_block const> memory,
               graph_arena_options const& options = {});
 
-  /// Returns the range to its upstream, if it has one. Blocks in use become invalid.
+  /// Returns the range to its upstream, if there is one. Blocks in use become invalid.
   ~graph_arena() override;
 
-  /// A block that no block before it shares a byte with, but by a plan: then one that is dead may.
-  /// @param bytes may be 0: the block is then as good as one of 1 byte, and differs from all others.
-  /// @param align a power of two; blocks are aligned to 256 at least.
-  /// @throws out_of_memory; std::invalid_argument if `align` is found not to be a power of two, which only
-  /// level 2 looks at where it is below 256. Nothing has changed then.
-  // Without gnu::alloc_size: compilers would take a block of 0 bytes for one without a byte to write.
+  /// Allocates a block that shares no byte with any earlier block. In an arena with a plan, it may share
+  /// bytes with dead blocks. O(1), amortised with a plan.
+  /// @param bytes may be 0; the block then takes 256 bytes like a block of 1 byte
+  /// @param align a power of two; blocks are aligned to at least 256
+  /// @throws out_of_memory; std::invalid_argument if `align` is not a power of two, which is checked above
+  /// 256, and at level 2 always. Nothing has changed then.
+  // No gnu::alloc_size, because compilers would assume that a block of 0 bytes has no byte to write.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     if (check_level >= 2 || align > default_alignment || !layout_.fits(bytes)) [[unlikely]]
@@ -175,9 +164,9 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
     return place_next(bytes);
   }
 
-  /// Records that a block is not in use any more. Its address is not reused. What is not a block in use
-  /// of that size, rounded up to a multiple of 256, is refused as the options say, and counted. Null:
-  /// does nothing.
+  /// Marks a block as not in use. The address is not reused. A wrong deallocation is counted, and handled as
+  /// the options say: the address is not a block in use, or the size differs after rounding up to 256.
+  /// Ignores null. O(1), amortised with a plan.
   void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     if (!is_block_in_use(address, bytes)) [[unlikely]] {
@@ -192,40 +181,41 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
       deallocate_planned(address);
   }
 
-  /// Starts anew: the next capture gets the first address again. Only where the graph that has the
-  /// addresses is gone; `captured_graph::update` needs no reset. Counts, peaks and `layout` start anew, too.
-  /// @throws allocator_busy if blocks are in use, with nothing changed. O(1).
+  /// Restarts the arena at the first address, and resets counts, peaks and `layout`. O(1). @pre the graph
+  /// that uses the addresses is destroyed; `captured_graph::update` needs no reset
+  /// @throws allocator_busy if blocks are in use; nothing has changed then
   void reset();
 
-  /// The range, used or not.
+  /// The whole range of the arena.
   [[nodiscard]] byte_range range() const noexcept {
     return {layout_.begin(), layout_.end() - layout_.begin()};
   }
-  /// Whether an address lies in the range: at `begin` and above, and below `end`.
+  /// True if `begin <= address < end`.
   [[nodiscard]] bool owns(void const* address) const noexcept {
     return range().contains(reinterpret_cast<std::uintptr_t>(address));
   }
-  /// Bytes from the beginning to the end of the last block. Never goes down but by `reset`.
+  /// Bytes from the beginning to the end of the last block. Only `reset` lowers it.
   [[nodiscard]] std::size_t high_water_bytes() const noexcept { return layout_.high_water_bytes(); }
 
-  /// What was allocated since the beginning.
+  /// The layout of all blocks since the beginning.
   [[nodiscard]] graph_layout layout() const noexcept { return layout_.layout(); }
-  /// What was rehearsed, if the arena was made of that: `capture` throws `layout_mismatch` where `layout()`
-  /// differs. An arena by a plan has it too, and its tail for what differs: nothing is thrown.
+  /// The rehearsed layout, if given to the constructor. `capture` throws `layout_mismatch` if `layout()`
+  /// differs. An arena with a plan also has an expected layout, but nothing is thrown, because the tail
+  /// serves differing requests.
   [[nodiscard]] std::optional<graph_layout> const& expected() const noexcept { return expected_; }
-  /// Whether other arenas may lie on the same memory.
+  /// True if other arenas may use the same memory.
   [[nodiscard]] bool is_shared() const noexcept { return shared_ != nullptr; }
-  /// Whether it was made of a plan.
+  /// True if the arena has a plan.
   [[nodiscard]] bool is_planned() const noexcept { return planned_ != nullptr; }
 
-  /// A snapshot in numbers. O(1).
+  /// Returns a snapshot of the counts. O(1).
   [[nodiscard]] graph_arena_stats stats() const noexcept;
-  /// The name in messages.
+  /// The name used in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
-  /// The resource that the range was taken from; null if it was lent.
+  /// The resource that owns the range; null if the range was lent or is shared.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
 
-  /// Reports a violation for every invariant of the class comment that does not hold. O(range).
+  /// Reports a violation for each broken invariant of the class comment. O(range).
   void check_invariants() const noexcept;
 
  private:
@@ -247,8 +237,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
     return (block - layout_.begin()) / default_alignment;
   }
   [[nodiscard]] bool is_block_in_use(std::uintptr_t address, std::size_t bytes) const noexcept {
-    const std::size_t offset = address - layout_.begin();  // huge where the address lies below
-    // A size from which rounding up would wrap ends at 0, which is no block's.
+    const std::size_t offset = address - layout_.begin();  // huge if the address lies below the range
+    // A size that wraps when rounded up gives 0, which is the size of no block.
     return offset < layout_.high_water_bytes() && offset % default_alignment == 0 &&
            detail::monotone_layout::block_bytes(bytes) / default_alignment ==
                granules_[offset / default_alignment] &&
@@ -261,14 +251,14 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
     if (++used_blocks_ > peak_blocks_) peak_blocks_ = used_blocks_;
     return reinterpret_cast<void*>(block);
   }
-  // A block behind all others. @pre it fits there
+  // Places a block after all others. @pre the block fits
   void* place_next(std::size_t bytes) noexcept {
     const std::uintptr_t block = layout_.place(bytes);
     return note_use(block, layout_.high_water_bytes() - (block - layout_.begin()));
   }
-  // Where the layout is closed, too: by a plan, that nothing is placed without a look at it.
+  // Also called while the layout is closed, as with a plan, so that no request bypasses the plan.
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
-  // A block by the plan; null if that has none for this request.
+  // Allocates the plan's block for the next request; null if the plan has no block for the request.
   [[nodiscard]] void* take_planned(std::size_t bytes, std::size_t align);
   void deallocate_planned(std::uintptr_t address) noexcept;
   void begin_planned() noexcept;
@@ -279,7 +269,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   void refuse(detail::late_reports& late, void* block, std::size_t bytes) noexcept;
 
   detail::monotone_layout layout_;
-  std::unique_ptr<granule_count[], free_memory> granules_;  // of the block that begins there; 0: none in use
+  std::unique_ptr<granule_count[], free_memory> granules_;  // size of the block that begins here; 0: none
   std::size_t used_bytes_ = 0;
   std::size_t peak_bytes_ = 0;
   std::size_t used_blocks_ = 0;
@@ -287,46 +277,44 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   std::uint64_t bad_deallocations_ = 0;
   graph_arena_options options_;
   std::optional<graph_layout> expected_;
-  std::unique_ptr<detail::plan_replayer> planned_;  // null: there is no plan
-  detail::plan_replayer::request_time now_ = 1;     // requests so far by the plan, beginnings of captures too
-  unique_block taken_;                              // of the upstream; empty: shared, or the range was lent
-  std::shared_ptr<unique_block const> shared_;      // null: no other arena has it
-  std::pmr::memory_resource* upstream_ = nullptr;   // null: the range was lent
-  capture_switch* known_to_ = nullptr;  // recognises this arena's blocks, and must hear of its end
+  std::unique_ptr<detail::plan_replayer> planned_;  // null: no plan
+  detail::plan_replayer::request_time now_ = 1;     // counts requests by the plan and starts of captures
+  unique_block taken_;                              // from the upstream; empty if shared or lent
+  std::shared_ptr<unique_block const> shared_;      // null: not shared
+  std::pmr::memory_resource* upstream_ = nullptr;   // null: the range was lent or is shared
+  capture_switch* known_to_ = nullptr;              // recognises this arena's blocks; told of the arena's end
 };
 
 namespace detail {
 
-/// Rewinds an arena to the mark at which a graph's body began to allocate, so that the body gets the same
-/// addresses again; and puts it back at its end, unless it is kept, because the graph goes on with what it
-/// had.
+/// Rewinds an arena to the mark at which a graph's body began, so that a new body gets the same addresses.
+/// The destructor restores the arena, unless `keep` was called.
 ///
-/// That breaks the arena's rule that no address is used twice, and is right here alone: the new graph takes
-/// the place of the old one, and each of its launches comes behind all those before. Blocks below the mark
-/// stay.
+/// The rewind reuses addresses, which is safe only here: the new graph replaces the old graph, and its
+/// launches follow all earlier launches. Blocks below the mark stay.
 ///
-/// Where the arena is known to a switch, other threads may deallocate blocks of it meanwhile: each step has
-/// the switch's lock. Thread-safety: one thread at a time. Complexity: O(bytes above the mark / 256) where
-/// blocks are in use, and O(requests) by a plan.
+/// If a switch knows the arena, each step takes the switch's lock, because other threads may deallocate
+/// blocks. Thread-safety: one thread at a time. Complexity: O(bytes above the mark / 256) if blocks are in
+/// use, and O(requests) with a plan.
 class rewound_arena {
  public:
-  /// @throws allocator_busy if blocks are in use that the body had allocated, with nothing changed.
+  /// @throws allocator_busy if blocks of the old body are in use; nothing has changed then
   [[nodiscard]] rewound_arena(graph_arena& arena, graph_arena_mark const& mark);
   rewound_arena(rewound_arena const&) = delete;
   rewound_arena& operator=(rewound_arena const&) = delete;
-  /// Unless kept: counts and layout are what they were before. Blocks that are in use above the mark stay so,
-  /// in addition: they lie where the graph has its temporaries, whose launches overwrite them.
+  /// Restores counts and layout, unless kept. Blocks in use above the mark stay in use. Launches of the graph
+  /// overwrite these blocks, because they overlap the graph's temporaries.
   ~rewound_arena() {
     if (arena_ != nullptr) restore();
   }
 
-  /// The arena stays as it is now.
+  /// Leaves the arena in its current state.
   void keep() noexcept { arena_ = nullptr; }
 
-  /// Where an arena is: what a body allocates from now on lies behind it. O(1).
+  /// Returns the current position: later blocks lie after it. O(1).
   [[nodiscard]] static graph_arena_mark mark_of(graph_arena const& arena) noexcept;
-  /// @throws allocator_busy if other arenas have the memory, too, and blocks are in use: other graphs would
-  /// overwrite them.
+  /// @throws allocator_busy if the memory is shared and blocks are in use, because other graphs would
+  /// overwrite the blocks
   static void require_no_block_outlives(graph_arena const& arena);
 
  private:

@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `graph_backend` and `graph_instance`: what can capture, and what it makes. The host's, which runs at once.
+/// `graph_backend` and `graph_instance`: interfaces of a capture and of a recorded graph. `host_backend` runs
+/// bodies at once.
 #pragma once
 
 #include <memory>
 
-// The toolkit's own structure: a `cudaStream_t` is a `graph_stream`.
+// Declared by the CUDA toolkit: a `cudaStream_t` is a `graph_stream`.
 struct CUstream_st;
 
 namespace tidemark {
 
-/// Where a graph is launched; null: the backend's default.
+/// A stream for launches; null: the backend's default.
 using graph_stream = ::CUstream_st*;
 
-/// What a capture has recorded, ready to be launched. Owned by a `captured_graph`, which ends it first of all
-/// it owns. One thread at a time.
+/// A recorded graph, ready to be launched. A `captured_graph` owns it and destroys it before its other
+/// members. One thread at a time.
 class graph_instance {
  public:
   graph_instance() = default;
   graph_instance(graph_instance const&) = delete;
   graph_instance& operator=(graph_instance const&) = delete;
-  /// Waits for launches that still run, if the memory that they use could go otherwise.
+  /// Waits for running launches if their memory could otherwise be freed.
   virtual ~graph_instance() = default;
 
-  /// The same, and it can be launched again: memory that launches so far use is about to go.
+  /// Waits for running launches, because their memory is about to be freed. The graph can be launched again.
   virtual void wait() noexcept = 0;
 
-  /// Runs it once more, behind what is on `stream`. @throws what the backend throws; it can be tried again.
+  /// Runs the graph once more, after the work on `stream`. @throws whatever the backend throws; the launch
+  /// can be tried again
   virtual void launch(graph_stream stream) = 0;
-  /// Whether a launch does what the capture recorded.
+  /// True if a launch repeats the recorded work.
   [[nodiscard]] virtual bool is_replay_capable() const noexcept = 0;
 };
 
-/// Records what a body does between `begin` and `end`. Derive from it to capture with something else than
-/// CUDA; `capture` sees to the order of calls: `begin`, and if that did not throw, one of `end`, `end_into`
-/// and `abandon`.
+/// Records the work of a body between `begin` and `end`. Derive from it to capture with another system than
+/// CUDA. `capture` calls `begin` and, if that did not throw, exactly one of `end`, `end_into` and `abandon`.
 class graph_backend {
  public:
   graph_backend() = default;
@@ -42,26 +43,25 @@ class graph_backend {
   graph_backend& operator=(graph_backend const&) = delete;
   virtual ~graph_backend() = default;
 
-  /// Whether `end` gives something that can be replayed.
+  /// True if the result of `end` can be replayed.
   [[nodiscard]] virtual bool supports_capture() const noexcept = 0;
-  /// @throws if nothing can be captured now; nothing is then.
+  /// Begins a capture. @throws if nothing can be captured now; no capture is active then
   virtual void begin() = 0;
-  /// The capture is over. @return what it recorded, never null. @throws if it recorded nothing, or nothing
-  /// that can be used; it is over all the same.
+  /// Ends the capture. @return the recorded graph, never null. @throws if the capture recorded nothing
+  /// usable; it has ended then, too
   [[nodiscard]] virtual std::unique_ptr<graph_instance> end() = 0;
-  /// The capture is over, as by `end`, and from now on `instance` does what it recorded. Launches that still
-  /// run are not affected, and later ones come behind them. By default the result of `end` replaces the
-  /// instance.
-  /// @param instance what an earlier capture recorded, of whatever backend; not null
-  /// @return whether it is the same object, which the backend has changed in place
-  /// @throws as `end`, and std::logic_error if that returns null; the instance is as it was then.
+  /// Ends the capture, and puts the recorded graph into `instance`. Running launches are not affected, and
+  /// later launches follow them. The default implementation replaces the instance by the result of `end`.
+  /// @param instance recorded by an earlier capture of any backend; not null
+  /// @return true if the backend changed the same object in place
+  /// @throws as `end`; std::logic_error if `end` returns null. The instance is unchanged then.
   virtual bool end_into(std::unique_ptr<graph_instance>& instance);
-  /// The capture is over, and what it recorded is dropped: the body has thrown.
+  /// Ends the capture and drops the recorded work, because the body has thrown.
   virtual void abandon() noexcept = 0;
 };
 
-/// The backend of the host, for programs that shall run without a device, too: the body runs at once, when it
-/// is captured, and a launch does nothing.
+/// The host's backend, for programs that must also run without a device. The body runs at once during the
+/// capture, and a launch does nothing.
 class host_backend final : public graph_backend {
  public:
   [[nodiscard]] bool supports_capture() const noexcept override { return false; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What captures and the resources around them throw at their misuse. Each owns its text.
+/// Exceptions of captures and of the resources around them. Each owns its text.
 #pragma once
 
 #include <cstddef>
@@ -18,35 +18,35 @@ class allocator_frozen final : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// Thrown where blocks are in use that must not be: by `reset`, and by an update of a graph whose body had
-/// allocated them, with nothing changed; and by the capture of a graph whose arena shares its memory.
+/// Thrown if blocks are in use that must not be. `reset` and the update of a graph throw it with nothing
+/// changed. The capture of a graph with a shared arena throws it if blocks outlive the body.
 class allocator_busy final : public std::logic_error {
  public:
-  /// With a sentence and the number of blocks.
+  /// @param text a sentence @param blocks number of blocks in use
   allocator_busy(std::string const& text, std::size_t blocks) : logic_error{text}, blocks_{blocks} {}
-  /// Blocks in use.
+  /// Number of blocks in use.
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
 
  private:
   std::size_t blocks_;
 };
 
-/// Thrown where a capture did not allocate what was rehearsed. There is no graph then.
+/// Thrown if a capture did not allocate as rehearsed. No graph exists then.
 class layout_mismatch final : public std::runtime_error {
  public:
-  /// With a sentence and both layouts.
+  /// @param text a sentence @param expected the rehearsed layout @param found the layout of the capture
   layout_mismatch(std::string const& text, graph_layout const& expected, graph_layout const& found)
       : runtime_error{text}, expected_{expected}, found_{found} {}
-  /// What was rehearsed.
+  /// The rehearsed layout.
   [[nodiscard]] graph_layout const& expected() const noexcept { return expected_; }
-  /// What the capture allocated.
+  /// The layout of the capture.
   [[nodiscard]] graph_layout const& found() const noexcept { return found_; }
 
  private:
   graph_layout expected_, found_;
 };
 
-/// Thrown where a capture ended without anything in it to be replayed. There is no graph then.
+/// Thrown if a capture recorded nothing to replay. No graph exists then.
 class empty_capture final : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

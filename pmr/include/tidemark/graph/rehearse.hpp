@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `rehearse`: how much memory a capture will need, found out without it.
+/// `rehearse`: measures the memory that a capture will need, without a capture.
 #pragma once
 
 #include <cstddef>
@@ -18,63 +18,62 @@
 
 namespace tidemark {
 
-/// Stands in for a `graph_arena` of any size, and has none of its memory: it lays blocks out as the arena
-/// will. Most use it through `rehearse`.
+/// Stands in for a `graph_arena` of any size. It places blocks as the arena will, but has none of the arena's
+/// memory. Most programs use it through `rehearse`.
 ///
-/// Without an upstream it returns addresses that no process has: to touch one crashes. With an upstream a
-/// block is the upstream's, and can be used.
+/// Without an upstream, the returned addresses are invalid in every process, and access crashes. With an
+/// upstream, blocks come from the upstream and can be used.
 ///
-/// `blocks in use == blocks of the upstream`; what is still in use when the rehearsal ends is deallocated.
+/// Invariant: `blocks in use == blocks of the upstream`. Blocks still in use at the end of the rehearsal are
+/// deallocated.
 ///
-/// Complexity: O(log blocks) a call. Thread-safety: one thread at a time.
+/// Complexity: O(log blocks) for each call. Thread-safety: one thread at a time.
 class rehearsal final : public detail::distinct_resource {
  public:
-  /// @param memory where blocks come from; null: from nowhere. Must outlive this object.
+  /// @param memory source of the blocks; null: blocks have no memory. Must outlive this object.
   explicit rehearsal(std::pmr::memory_resource* memory = nullptr) noexcept : memory_{memory} {}
   ~rehearsal() override;
 
-  /// What was laid out so far.
+  /// The layout of all blocks so far.
   [[nodiscard]] graph_layout layout() const noexcept { return layout_.layout(); }
-  /// A plan of what was allocated so far, in which later blocks reuse the bytes of deallocated ones; blocks
-  /// still in use have bytes of their own. @param alignment of blocks in bytes @throws as `make_plan`;
-  /// std::invalid_argument if the alignment is below 256.
+  /// Returns a plan of all allocations so far. Later blocks reuse the bytes of deallocated blocks; blocks
+  /// still in use share no bytes. @param alignment of blocks in bytes. @throws as `make_plan`;
+  /// std::invalid_argument if `alignment < 256`
   [[nodiscard]] step_plan plan(std::size_t alignment = default_plan_alignment);
 
  private:
-  // Addresses that no process has: bit 62 makes them invalid on x86-64, whose bits 57 to 63 are alike,
-  // and bit 55 keeps them out of AArch64's user space, which has a 0 there and ignores the bits above.
+  // An invalid address in every process. On x86-64 bits 57 to 63 must be equal, so bit 62 alone is invalid.
+  // On AArch64 bit 55 is 0 in user space, and bits above it may be ignored.
   static constexpr std::uintptr_t first_address = std::uintptr_t{1} << 62 | std::uintptr_t{1} << 55;
 
   void* do_allocate(std::size_t bytes, std::size_t align) override;
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override;
 
   detail::monotone_layout layout_{first_address, first_address + detail::monotone_layout::max_bytes};
-  detail::block_ledger blocks_;  // in use
+  detail::block_ledger blocks_;  // blocks in use
   detail::step_recorder recorder_;
   std::uint64_t now_ = 1;
   std::pmr::memory_resource* memory_;
 };
 
-/// Runs `body(resource)` with a resource that lays out what `body` allocates as a `graph_arena` would, and
-/// returns what that needs: an arena made of the result is exactly large enough.
+/// Runs `body(resource)` and returns the layout of its allocations. The resource places blocks like a
+/// `graph_arena`; an arena made from the result is exactly large enough.
 ///
 /// ```cpp
 /// graph_layout const layout = rehearse([&](std::pmr::memory_resource& memory) { step(memory, x, y); });
 /// ```
-/// Where `body` uses its memory, and does not just pass addresses on, it needs some: of `memory`, for
-/// instance the resource that the program takes its memory from anyway, so that the rehearsal is the run
-/// that warms up. Blocks that `body` does not deallocate are gone when this returns. Where `body` puts
-/// work on a device's stream, `memory` must be ordered by that stream (`device_pool`, `device_cache`): a
-/// block is deallocated while the work that uses it still runs. Its alignments are 256 at least.
+/// If `body` accesses its memory, pass a source of memory. The program's usual resource makes the rehearsal a
+/// warm-up run. If `body` enqueues work on a stream, `memory` must be ordered by this stream (`device_pool`,
+/// `device_cache`), because a block is deallocated while work that uses it still runs. Requested alignments
+/// are at least 256. Blocks that `body` does not deallocate are freed on return.
 ///
-/// Only what `body` allocates from the resource it is passed is seen. Where it knows its `capture_switch` by
-/// itself, rehearse with an arena that is large enough, installed in the switch, and look at its
-/// `layout()`.
+/// Only allocations from the passed resource are counted. If `body` allocates through its own
+/// `capture_switch`, install a large arena in the switch instead, and read its `layout()`.
 ///
-/// @param body called once. What it allocates must not depend on what it computes.
-/// @param memory where its blocks come from; null: there is no memory behind them.
-/// @throws what `body` throws, after everything was deallocated; out_of_memory where no arena could be so
-/// large.
+/// @param body called once; its allocations must not depend on computed values
+/// @param memory source of the blocks; null: blocks have no memory
+/// @throws whatever `body` throws, after deallocating all blocks; out_of_memory if no arena could be large
+/// enough
 template <class Body>
 [[nodiscard]] graph_layout rehearse(Body&& body, std::pmr::memory_resource* memory = nullptr) {
   rehearsal stage{memory};
@@ -82,9 +81,9 @@ template <class Body>
   return stage.layout();
 }
 
-/// The same, and returns a plan: a `graph_arena` made of it needs most often no more than was live at
-/// once. For captures on one stream.
-/// @throws as `rehearse`, and as `rehearsal::plan`.
+/// Like `rehearse`, but returns a plan. A `graph_arena` made from the plan usually needs no more than the
+/// peak of live bytes. For captures on one stream.
+/// @throws as `rehearse` and `rehearsal::plan`
 template <class Body>
 [[nodiscard]] step_plan rehearse_plan(Body&& body, std::pmr::memory_resource* memory = nullptr,
                                       std::size_t alignment = default_plan_alignment) {

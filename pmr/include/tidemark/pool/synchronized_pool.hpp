@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `synchronized_pool`: blocks that are reused by size, for any number of threads. The pool owns the memory
-/// it took.
+/// `synchronized_pool`: blocks that are reused by size, for any number of threads. Owns the memory taken from
+/// its upstream.
 #pragma once
 
 #include <atomic>
@@ -31,60 +31,46 @@
 
 namespace tidemark {
 
-/// `pool` for any number of threads: each has a cache of its own in front of a shared depot, so that threads
-/// meet once in many calls. A block may be freed by any thread.
+/// `pool` for any number of threads. Each thread has a cache in front of a shared depot, so few calls take a
+/// lock. Any thread may free a block.
 ///
-/// It takes the place of `std::pmr::synchronized_pool_resource`, from which it differs as `pool` does from
-/// its counterpart, and by caches in the heap that stay with their threads;
-/// `compat::synchronized_pool_resource` is the standard's class. For one thread `pool` is faster.
+/// Replaces `std::pmr::synchronized_pool_resource`, and differs from it as `pool` does from its counterpart;
+/// also, caches stay with their threads. `pool` is faster for one thread.
 ///
 /// ```cpp
 /// synchronized_pool messages;
 /// std::jthread producer{[&] { queue.push(messages.allocate(256)); }};
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
-/// A thread's cache holds 256 KiB of free blocks, and besides the bytes that the thread has taken and not
-/// given back, up to 4 MiB, and less where many threads share `max_cached_bytes`: half of it at most is for
-/// the caches, the rest is shared. A thread that frees the blocks of others passes them on, therefore. A
-/// cache that is full passes half of it on, whole lists at a time: to the depot, and blocks beyond the
-/// largest class to the heap. What is more than these may hold goes to the upstream. Of blocks beyond the
-/// largest class a cache keeps those of up to a sixteenth of what it may hold (256 KiB, or less where many
-/// threads share), for requests of the same size by its thread, unless the heap would have to grow for
-/// another request of that thread; all others are allocated and deallocated under one lock. A cache is left
-/// to the others when its thread ends. A trim by one thread, or pressure, reaches the caches of the others in
-/// their next call.
+/// A thread caches at most `max_thread_cache_bytes` (see `detail::cache_share`), and passes surplus blocks to
+/// the depot and the heap. Their surplus goes to the upstream. A block larger than a sixteenth of a thread's
+/// share (256 KiB at most) is not cached, and takes a lock. Trims and memory pressure reach the caches of
+/// other threads in their next calls.
 ///
-/// Invariants: those of `pool_stats` when no call is going on and all threads have noticed a trim, or a new
-/// thread's share of `max_cached_bytes`.
+/// Invariants: those of `pool_stats`, while no call is active and once all threads have seen pending trims
+/// and changed shares.
 ///
-/// `peak_cached_bytes` is approximate: the most that was cached when the sum was read, which each snapshot
-/// does, each thread that passes blocks on or ends, and each call that gives a large block back to the heap
-/// or makes it grow. So it is no less than `cached_bytes` in any snapshot, and what one thread freed and
-/// allocated again in between (4 MiB at most) may be missing from it.
-///
-/// The upstream is called under a lock, so it need not be thread-safe itself. Complexity: as `pool`.
-/// Thread-safety: any thread, any function, except construction, destruction and `release()`, during which no
-/// other thread may use the pool. A child that is forked may do the same. The caches of threads that do not
-/// exist there are lost to it: their blocks stay counted as cached, and their memory with the pool, until
-/// `release()` or its end.
+/// Complexity: as `pool`. Thread-safety: any thread, except for construction, destruction and `release()`.
+/// The upstream is called under a lock and need not be thread-safe. A forked child has the same rights (see
+/// `thread_count`).
 class synchronized_pool final : public detail::forwarding_resource<synchronized_pool> {
  public:
-  /// Alignment of every block, at least, where none is given.
+  /// Alignment of requests without an alignment argument.
   static constexpr std::size_t default_alignment = alignof(std::max_align_t);
-  /// Most bytes of free blocks in a thread's cache.
+  /// Maximum bytes of free blocks in one thread's cache. The caches together hold at most half of
+  /// `max_cached_bytes`.
   static constexpr std::size_t max_thread_cache_bytes = 4 * MiB;
 
-  /// As those of `pool`. @throws as there.
+  /// As the constructors of `pool`. @throws as the constructors of `pool`
   synchronized_pool() : synchronized_pool{pool_options{}} {}
-  /// From `upstream`.
+  /// Uses `upstream`.
   explicit synchronized_pool(std::pmr::memory_resource* upstream)
       : synchronized_pool{pool_options{}, upstream} {}
-  /// As `options` say.
+  /// Uses `options`.
   explicit synchronized_pool(pool_options const& options) : synchronized_pool{options, options.upstream} {}
-  /// As `options` say, but from `upstream`.
-  // The constructor and the virtual functions are inline: the program's own object files contain the vtable
-  // and the functions behind it, and an executable reads a thread_local variable without a call (decision
-  // 61).
+  /// Uses `options`, but `upstream`.
+  // The constructor and the virtual functions are inline. The vtable and these functions are then in the
+  // program's own object files, and an executable reads a thread_local variable without a call (decision 61).
   synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
       : classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
         options_{detail::completed(options, upstream, classes_)},
@@ -92,24 +78,24 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
         store_{classes_, depot_, options_, options_.max_cached_bytes / 2, options_.max_cached_bytes / 2} {
     attach();
   }
-  /// A wrong form: does not compile, and says which form is right.
+  /// Rejected at compile time, with a message that shows the right form.
   explicit synchronized_pool(std::integral auto bytes) : synchronized_pool{} {
     static_assert(
         detail::right_form<decltype(bytes)>,
         "a pool takes its limit as an option: write synchronized_pool p{{.max_cached_bytes = 64 * MiB}}");
   }
-  /// As the standard's pools are made; see `pool`.
+  /// Uses the standard's options, as `pool` does.
   explicit synchronized_pool(std::derived_from<std::pmr::pool_options> auto const& options)
       : synchronized_pool{detail::from_standard(options)} {}
-  /// The same, from `upstream`.
+  /// Uses the standard's options and `upstream`.
   synchronized_pool(std::derived_from<std::pmr::pool_options> auto const& options,
                     std::pmr::memory_resource* upstream)
       : synchronized_pool{detail::from_standard(options), upstream} {}
-  /// As that of `pool`. Threads that used the pool may live on.
+  /// As the destructor of `pool`. Threads that used the pool may continue.
   ~synchronized_pool() override { detach(); }
 
-  /// As `pool::allocate`; besides std::bad_alloc if there is no memory for a new thread's cache.
-  // Without gnu::alloc_size: compilers would take a block of 0 bytes for one without a byte to write.
+  /// As `pool::allocate`; also throws std::bad_alloc if there is no memory for a new thread's cache.
+  // No gnu::alloc_size, because compilers would assume that a block of 0 bytes has no byte to write.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment,
       [[maybe_unused]] detail::call_site where = std::source_location::current()) TIDEMARK_LIFETIMEBOUND {
@@ -138,36 +124,44 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       deallocate_not_listed(block, bytes, align, result);
   }
 
-  /// As `pool::trim`, for the depot and the calling thread's cache at once. The caches of other threads go to
-  /// the depot, and it to `target_bytes`, in each one's next call. @return bytes returned by this call.
+  /// As `pool::trim`, for the depot and the calling thread's cache. Other threads empty their caches, and
+  /// trim the depot to `target_bytes`, in their next calls. @return bytes returned by this call
   std::size_t trim(std::size_t target_bytes = 0) noexcept;
 
   /// `trim(0)`.
   void clear() noexcept { (void)trim(0); }
-  /// `clear()`, for a resource in front of this one.
+  /// Calls `clear()`, for a resource in front of the pool.
   void release_unused() noexcept override { clear(); }
 
-  /// As `pool::release`. @pre no other thread is using the pool.
+  /// As `pool::release`. @pre no other thread uses the pool
   void release() noexcept;
 
-  /// A snapshot, also while other threads use the pool: hits and misses add up, and no number is negative,
-  /// but what is live may be too high by what was allocated while it was read. O(threads * classes).
+  /// Returns a snapshot, also while other threads use the pool. Hits and misses add up to the allocations,
+  /// and no number is negative. Counts of live blocks may include allocations made during the call. O(threads
+  /// * classes).
+  ///
+  /// `peak_cached_bytes` is approximate: the maximum of the sums read so far. The sum is read by each
+  /// snapshot, by a thread that passes blocks on or ends, and by a call that returns a large block to the
+  /// heap or grows the heap. The peak is at least `cached_bytes` of any snapshot. It may miss up to 4 MiB
+  /// that one thread freed and reallocated between two reads.
   [[nodiscard]] pool_stats stats() const noexcept;
 
   /// As `pool::reset_stats`.
   void reset_stats() noexcept;
 
-  /// As those of `pool`.
+  /// As `pool::options`.
   [[nodiscard]] pool_options const& options() const noexcept { return options_; }
-  /// Where memory comes from.
+  /// The resource that memory comes from.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
-  /// The name that it was made with.
+  /// The name used in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
 
-  /// Threads that have a cache now.
+  /// Number of threads that have a cache. A thread that ends leaves its cache to the others. In a forked
+  /// child, caches of missing threads stay counted as cached, and their memory is unusable until `release()`
+  /// or destruction.
   [[nodiscard]] std::size_t thread_count() const noexcept;
 
-  /// As `pool::check_invariants`. @pre no other thread is using the pool.
+  /// As `pool::check_invariants`. @pre no other thread uses the pool
   void check_invariants() const noexcept;
 
  private:
@@ -176,7 +170,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   friend thread_caches;
   friend detail::fork_safe<detail::adaptive_mutex>;
 
-  // A thread and its cache.
+  // The functions below work on a thread and its cache.
   [[nodiscard]] detail::thread_cache& cache_of_this_thread();
   [[nodiscard]] bool is_for_caches(std::size_t bytes, std::size_t align) const noexcept;
   [[nodiscard]] TIDEMARK_COLD void* allocate_not_listed(std::size_t bytes, std::size_t align);
@@ -185,7 +179,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      detail::free_result result) noexcept;
-  // The caller is a container: its innermost `allocation_site` names the place.
+  // Containers call this: the thread's innermost `allocation_site` names the place.
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     return allocate(bytes, align, detail::call_site{});
   }
@@ -197,7 +191,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void settle(detail::thread_cache& cache, std::size_t more_bytes = 0) noexcept;
   void leave_down_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept;
   void leave_lists(detail::thread_cache& cache) noexcept;
-  // These return what went to the upstream.
+  // The next two functions return the bytes returned to the upstream.
   std::size_t leave_all(detail::thread_cache& cache) noexcept;
   std::size_t return_heap_blocks(detail::thread_cache& cache,
                                  std::size_t max_bytes) noexcept;  // with store_mutex_ held
@@ -207,7 +201,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void end(detail::thread_cache& cache) noexcept;
   [[nodiscard]] bool look(detail::thread_cache* cache) noexcept;
 
-  // What is shared.
+  // The functions below work on shared state.
   [[nodiscard]] bool refuse_reentry(char const* operation) const noexcept;
   void leave(detail::thread_cache& from, std::size_t index, detail::block_chain chain) noexcept;
   void deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept;
@@ -217,7 +211,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void request_trim(std::size_t target_bytes) noexcept;
   void publish() noexcept;  // with store_mutex_ held
 
-  // With caches_mutex_ held.
+  // The functions below need caches_mutex_.
   template <class Of>
   [[nodiscard]] std::size_t sum_over_caches(Of of) const noexcept {
     std::size_t sum = of(ended_);
@@ -226,7 +220,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   }
   [[nodiscard]] std::size_t cached_bytes() const noexcept;
   [[nodiscard]] std::size_t heap_block_bytes() const noexcept;
-  [[nodiscard]] std::size_t live_bytes() const noexcept;  // in the classes
+  [[nodiscard]] std::size_t live_bytes() const noexcept;  // of the size classes
   void note_peak() const noexcept;
   [[nodiscard]] std::size_t count_caches() const noexcept {
     return static_cast<std::size_t>(std::distance(caches_.begin(), caches_.end()));
@@ -242,29 +236,30 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   detail::size_classes classes_;
   pool_options options_;
   detail::depot depot_;
-  detail::trim_requests trims_;  // those that have not reached the depot
-  // Of the store, to be read without its lock.
+  detail::trim_requests trims_;  // trims that the depot has not seen
+  // Copies of the store's counts, readable without its lock.
   std::atomic<std::size_t> stranded_bytes_{0};
   std::atomic<std::size_t> reachable_bytes_{0};
 
-  // A fork takes the newest lock first: in the order in which they are taken elsewhere.
-  detail::fork_safe<> ledger_mutex_;  // where blocks are recorded, as ledger_
+  // A fork takes the last member first, which is the order in which other calls take the locks.
+  detail::fork_safe<> ledger_mutex_;  // guards ledger_; used if blocks are recorded
   detail::block_ledger ledger_;
-  bool is_in_child_ = false;  // blocks of threads that are not there are no leaks, and on their way nowhere
+  bool is_in_child_ = false;  // blocks of missing threads are no leaks; blocks in transit stay live
 
-  // For what follows. It may be taken while store_mutex_ is held, which is never taken inside.
+  // Guards the members below. It may be taken while store_mutex_ is held, but not the other way round.
   mutable detail::fork_safe<> caches_mutex_;
-  // Of all threads. The links of a std::list are written in the standard library, unseen by MemorySanitizer.
+  // Caches of all threads. Not a std::list: MemorySanitizer does not see how the standard library writes its
+  // links.
   std::forward_list<detail::thread_cache> caches_;
-  // What threads have counted that have ended. Its cached bytes are those that are lost in a child.
+  // Counts of ended threads. Its cached bytes are those lost in a child.
   detail::thread_cache ended_{classes_, depot_.share_bytes()};
   std::size_t live_at_trim_ = 0;               // live_bytes() after the last trim
-  mutable std::size_t peak_cached_bytes_ = 0;  // a snapshot may be the first to see it
+  mutable std::size_t peak_cached_bytes_ = 0;  // mutable: a snapshot may raise it
   detail::block_counts at_reset_{};
   std::forward_list<detail::thread_cache>
-      lost_caches_;  // in a child: of threads that are not there, maybe torn
+      lost_caches_;  // in a child: caches of missing threads, possibly inconsistent
 
-  mutable detail::fork_safe<detail::adaptive_mutex> store_mutex_;  // for the store
+  mutable detail::fork_safe<detail::adaptive_mutex> store_mutex_;  // guards the store
   detail::block_store<detail::depot> store_;
 
   detail::pressure_handle pressure_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `address_table` finds the record of an address, and owns the records; `counting_filter` tells whether an
-/// address may have one.
+/// `address_table` owns records and finds the record of an address; `counting_filter` tests if an address may
+/// have a record.
 #pragma once
 
 #include <array>
@@ -21,20 +21,20 @@
 
 namespace tidemark::detail {
 
-/// A hash table of addresses with linear probing that only grows. Finding takes no lock, and adding takes one
-/// for an address that was never seen before.
+/// A hash table of addresses with linear probing. The table only grows. Finding takes no lock; adding a new
+/// address takes a lock.
 ///
-/// @tparam Record is made from an address and has it as `address`
-/// @tparam AlignLog2 addresses are multiples of 2 to this power, or nearly all are. Without their lower bits,
-/// those in a row have less than half as many steps to take from their homes.
+/// @tparam Record is constructed from an address and stores it as `address`
+/// @tparam AlignLog2 log2 of the alignment of nearly all addresses. Dropping the low bits more than halves
+/// the probe distance of consecutive addresses.
 ///
-/// Besides the records it takes up to 64 bytes for each address ever added, in tables, former ones included.
-/// An upstream that reuses its memory returns about as many addresses as it ever had blocks at once.
+/// Tables, including replaced ones, take up to 64 bytes for each address ever added. Records take further
+/// memory. An upstream that reuses its memory returns about as many addresses as its peak number of blocks.
 ///
-/// Invariants: at most half of the places are taken; a record stays at its address; between the home of an
-/// address and its record no place is free.
+/// Invariants: `2 * records <= places`; a record never moves; no place is free between the home of an address
+/// and its record.
 ///
-/// Any thread.
+/// Thread-safety: any thread.
 template <class Record, unsigned AlignLog2, class Sync = std_sync>
 class address_table {
  public:
@@ -43,12 +43,12 @@ class address_table {
   address_table& operator=(address_table const&) = delete;
   ~address_table() = default;
 
-  /// Whether no address was ever added.
+  /// True if no address was ever added.
   [[nodiscard]] bool empty() const noexcept {
     return index_.load(std::memory_order_relaxed) == &empty_index_;
   }
 
-  /// The record of an address; null if it was never added. O(1) expected, no lock.
+  /// Returns the record of an address; null if the address was never added. O(1) expected, no lock.
   [[nodiscard]] Record* find(std::uintptr_t address) const noexcept {
     index const& in = *index_.load(std::memory_order_acquire);
     for (std::size_t i = in.home(address);; ++i) {
@@ -57,8 +57,8 @@ class address_table {
     }
   }
 
-  /// As `find`, and a new record if there is none. O(1) expected, amortised. @throws what the bookkeeping
-  /// memory throws; nothing has changed then.
+  /// Returns the record of an address, and adds a record if there is none. O(1) expected, amortised. @throws
+  /// whatever the bookkeeping memory throws; the table is unchanged then
   [[nodiscard]] Record& find_or_add(std::uintptr_t address) {
     Record* const found = find(address);
     return found != nullptr ? *found : add(address);
@@ -72,7 +72,7 @@ class address_table {
     }
     place* places;
     std::size_t mask;
-    int shift;  // 64 less the binary logarithm of the number of places
+    int shift;  // 64 - log2(number of places)
   };
 
   TIDEMARK_COLD Record& add(std::uintptr_t address) {
@@ -106,23 +106,24 @@ class address_table {
   place no_place_[2] = {};
   index empty_index_{no_place_, 1, 63};
   typename Sync::template atomic<index const*> index_{&empty_index_};
-  typename Sync::mutex mutex_;  // for what follows
-  // Also of indices that were too small: another thread may still be looking into one.
+  typename Sync::mutex mutex_;  // guards the members below
+  // Also keeps replaced indices, because another thread may still read them.
   std::pmr::monotonic_buffer_resource memory_;
   std::size_t count_ = 0;
 };
 
-/// A multiset of addresses, in which absent ones may seem present: counts of a byte and one hash
-/// function (Fan et al., "Summary cache", 2000).
+/// A multiset of addresses with false positives but no false negatives: byte counters and one hash function
+/// (Fan et al., "Summary cache", 2000).
 ///
-/// Invariant: `counts_[i] >= addresses in the filter whose hash is i`, but for 255, which stays.
+/// Invariant: `counts_[i] >= addresses in the filter whose hash is i`, or `counts_[i] == 255`, which is
+/// final.
 ///
-/// O(1). Any thread.
-/// @tparam Bits log2 of the number of counts
+/// O(1). Thread-safety: any thread.
+/// @tparam Bits log2 of the number of counters
 template <class Sync, int Bits>
 class basic_counting_filter {
  public:
-  /// 0: the address is not in the filter.
+  /// Returns 0 only if the address is not in the filter.
   [[nodiscard]] std::uint8_t count(std::uintptr_t address) const noexcept {
     return counts_[hash(address)].load(std::memory_order_relaxed);
   }

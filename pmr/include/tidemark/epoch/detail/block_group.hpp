@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `block_group`: the blocks that die together: those of a thread's open epochs, or those of a
-/// `buffer_group`. Owns their list, not their memory.
+/// `block_group`: blocks that are reclaimed together, of a thread's open epochs or of a `buffer_group`. Owns
+/// the list of the blocks, but not their memory.
 #pragma once
 
 #include <atomic>
@@ -26,28 +26,26 @@ struct epoch_summary;
 
 namespace detail {
 
-/// A log of tracked blocks in the order in which they were tracked, cut into frames: one for each open epoch,
-/// the innermost last. Besides, small blocks in slabs of the epochs, which have no records.
+/// A log of tracked blocks in order of tracking, cut into frames. Each open epoch has a frame; the innermost
+/// frame is the last. Small blocks in slabs have no record and are not in the log.
 ///
-/// A block is of the group if its record names the group and its place in the log. So a record that is twice
-/// in the log, because its block was deallocated and its address allocated again, counts once, and one that
-/// another group holds by now does not count.
+/// A block belongs to the group if its record names the group and its position in the log. A record that is
+/// twice in the log therefore counts once, and a record that another group holds does not count.
 ///
 /// Invariants: `frames[i].first <= frames[i + 1].first <= log.size()`; `used_blocks` and `used_bytes` are
-/// sums over the blocks of the group, where one in a slab counts with the size of its class. While one frame
-/// is open the log has at most `max(64, 4 * most used blocks)` places, but for what other threads deallocated
-/// since it grew last; gaps of outer frames stay until these end.
+/// sums over the blocks of the group, and a slab block counts with the size of its class. While one frame is
+/// open, the log has at most `max(64, 4 * peak used blocks)` places, not counting blocks that other threads
+/// deallocated since the log last grew. Gaps of outer frames stay until these frames end.
 ///
-/// One thread at a time uses the group: that of the epochs, or the user of the `buffer_group`. Other threads
-/// deallocate blocks with `remove_from_outside`, which takes the lock; so does the group's thread where it
-/// must exclude them: when a frame ends, when a block is kept, and when the log makes room.
+/// Thread-safety: one owner thread at a time. Other threads deallocate with `remove_from_outside`, which
+/// takes the lock. The owner takes the lock to end a frame, to keep a block, and to compact the log.
 class block_group {
  public:
   struct frame {
-    std::size_t first;  // in the log
+    std::size_t first;  // index in the log
     char const* name;
-    bool is_buffer_group;  // not an epoch
-    bool is_abandoned;     // to end as soon as it is the innermost
+    bool is_buffer_group;  // true for a `buffer_group`, false for an epoch
+    bool is_abandoned;     // the frame ends as soon as it is the innermost
   };
 
   /// @throws std::bad_alloc
@@ -59,33 +57,34 @@ class block_group {
   block_group& operator=(block_group const&) = delete;
   ~block_group() = default;
 
-  /// Null once the resource is gone.
+  /// Null once the resource is destroyed.
   [[nodiscard]] epoch_resource const* resource() const noexcept {
     return resource_.load(std::memory_order_relaxed);
   }
-  /// The resource is destroyed while a thread's list or a `buffer_group` still leads to this group, which
-  /// then stays for ever, without the memory of its lists unless it is in doubt. @pre no frame is open, or in
-  /// doubt
+  /// Detaches the group from its resource. Called if the resource is destroyed while a thread's list or a
+  /// `buffer_group` still points to the group. The group is never freed. Its lists are freed unless the group
+  /// is in doubt. @pre no frame is open, or the group is in doubt
   void forget_resource() noexcept;
 
-  /// Acquires the group for a thread or a `buffer_group`. @return false: it is in use
+  /// Acquires the group for a thread or a `buffer_group`. @return false if the group is in use
   [[nodiscard]] bool try_acquire() noexcept { return !possession_.is_taken() && possession_.try_lock(); }
-  /// @pre it was acquired, and no frame is open.
+  /// Releases the group. @pre the group is acquired, and no frame is open
   void release() noexcept { possession_.unlock(); }
 
   // ---- forks
 
-  /// In a child: another thread may have been changing the lists, or it is a buffer group's.
+  /// Marks an acquired group as in doubt, in a forked child. Another thread may have been changing its lists,
+  /// or a buffer group may own it.
   void doubt_unless_free() noexcept { is_in_doubt_ = possession_.is_taken(); }
-  /// Whether its lists may be looked into.
+  /// True if the lists must not be read.
   [[nodiscard]] bool is_in_doubt() const noexcept { return is_in_doubt_; }
-  /// The `buffer_group` that uses it exists and is done with it.
+  /// Clears the doubt, because the `buffer_group` that uses the group exists and has finished.
   void trust() noexcept { is_in_doubt_ = false; }
 
   // ---- frames
 
-  /// Opens a frame, of an epoch or as the only one of a buffer group. @return its depth, from 1. @throws
-  /// std::bad_alloc, unless it is the first or as many frames were open before.
+  /// Opens a frame of an epoch, or the only frame of a buffer group. @return its depth, from 1. @throws
+  /// std::bad_alloc, but never for the first frame or for a depth that was open before
   std::size_t open(char const* name, bool is_buffer_group = false) {
     frames_.push_back({log_.size(), name, is_buffer_group, false});
     slabs_.set_depth(frames_.size());
@@ -93,51 +92,54 @@ class block_group {
   }
   [[nodiscard]] std::size_t depth() const noexcept { return frames_.size(); }
   [[nodiscard]] frame const& innermost() const noexcept { return frames_.back(); }
-  /// Lets a frame end as soon as those inside it have.
+  /// Makes a frame end as soon as the frames inside it have ended.
   void abandon(std::size_t depth) noexcept { frames_[depth - 1].is_abandoned = true; }
-  /// Ends the innermost frame: its kept blocks move to the frame around it, or out of the group, and the
-  /// others are marked as reclaimed. @return records of the latter, null ones among them, valid until
-  /// `drop_reclaimed`. O(blocks).
+  /// Ends the innermost frame. Kept blocks move to the outer frame, or leave the group if there is no outer
+  /// frame. All other blocks are marked as reclaimed. @return records of the reclaimed blocks, mixed with
+  /// nulls, valid until `drop_reclaimed`. O(blocks).
   [[nodiscard]] std::span<tracked_block*> end(epoch_summary& summary) noexcept;
   void drop_reclaimed() noexcept { log_.resize(kept_end_); }
 
   // ---- blocks
 
-  /// Room for one more, so that `track` cannot fail. O(1) amortised. @throws std::bad_alloc.
+  /// Makes room for one block, so that `track` cannot fail. O(1) amortised. @throws std::bad_alloc
   void reserve_one() {
     if (log_.size() == log_.capacity()) [[unlikely]]
       make_room();
   }
-  /// Takes a block into the innermost frame, and begins a generation. @param before its state.
-  /// @pre `reserve_one()`, and the address is in the filter. O(1).
+  /// Adds a block to the innermost frame and begins a generation. @param before the current state of the
+  /// block
+  /// @pre `reserve_one()` was called, and the address is in the filter. O(1).
   void track(tracked_block& block, block_state before, std::size_t bytes, std::size_t align) noexcept {
     allocations_.add(1);
     hold(block, bytes, block_state{before.generation() + 1, align, block_status::tracked}.in_filter());
   }
-  /// Takes over a block in its present generation. @pre as `track`. O(1).
+  /// Adds a block in its current generation. @pre as `track`. O(1).
   void adopt(tracked_block& block, std::size_t bytes, block_state now) noexcept {
     adopted_.add(1);
     hold(block, bytes, now.as(block_status::tracked).in_filter());
   }
 
-  /// Whether a held block is in the group.
+  /// True if the group holds the block. @pre the block is held
   [[nodiscard]] bool holds(tracked_block const& block) const noexcept {
     return block.holder.load(std::memory_order_relaxed) == this;
   }
-  /// Removes a block, on the group's own thread: deallocated if `then` is another generation, else let go.
-  /// O(1).
+  /// Removes a block on the group's own thread. Counts a deallocation if `then` is another generation,
+  /// otherwise a block that was let go. O(1).
   void remove(tracked_block& block, block_state then) noexcept;
-  /// The same on another thread, unless the block has changed. @return whether it was removed.
+  /// Removes a block on another thread, unless the block has changed. @return true if the block was removed
   bool remove_from_outside(tracked_block& block, block_state before, block_state then) noexcept;
-  /// Marks a block of the frame at that depth as kept. @return whether it is one and was not kept. O(1).
+  /// Marks a block of the frame at `depth` as kept. @return true if the block is in the frame and was not
+  /// kept. O(1).
   bool keep(tracked_block& block, std::size_t depth) noexcept;
-  /// The block of that frame in which an address lies, or null. O(blocks of the frame).
+  /// Returns the block of that frame that contains an address; null if there is no such block. O(blocks of
+  /// the frame).
   [[nodiscard]] tracked_block* find_around(std::uintptr_t address, std::size_t depth) const noexcept;
 
   // ---- small blocks, in slabs
 
   [[nodiscard]] bool has_chunks() const noexcept { return slabs_.has_chunks(); }
-  /// A block of the innermost epoch; null if no slab has room. O(1).
+  /// Allocates a block of the innermost epoch; null if no slab has a free block. O(1).
   [[nodiscard]] void* take_small(std::size_t index, std::size_t bytes) noexcept {
     epoch_slab* const slab = slabs_.with_room(index);
     if (slab == nullptr) return nullptr;
@@ -145,18 +147,18 @@ class block_group {
     count_held(slab->block_bytes);
     return slabs_.take(*slab, bytes);
   }
-  /// The same after looking for slabs with room. O(slabs of the epoch), amortised O(1). @throws
-  /// std::bad_alloc
+  /// Allocates a small block after searching for slabs with free blocks; null if there is no spare slab.
+  /// O(slabs of the epoch), amortised O(1). @throws std::bad_alloc
   [[nodiscard]] TIDEMARK_COLD void* take_small_of_spare(std::size_t index, std::size_t bytes,
                                                         std::size_t block_bytes);
-  /// A chunk becomes slabs.
+  /// Divides a chunk into spare slabs.
   void add_chunk(byte_range added) noexcept;
-  /// Bytes of the next chunk: as many slabs as are held, 3 to 63, and one for the alignment; 0 after
-  /// `request_no_chunk`.
+  /// Returns the bytes of the next chunk: as many slabs as are held, clamped to 3 to 63, and one slab for
+  /// alignment. Returns 0 after `request_no_chunk`.
   [[nodiscard]] std::size_t next_chunk_bytes() const noexcept;
-  /// The upstream has no memory for a chunk: no further one is requested until the outermost epoch ends.
+  /// Stops requests for chunks until the outermost epoch ends, because the upstream has no memory.
   void request_no_chunk() noexcept { requests_chunks_ = false; }
-  /// Removes a chunk that no epoch needs, or any if `also_used`; empty if there is none.
+  /// Removes a chunk without used slabs, or any chunk if `also_used`; empty if there is no such chunk.
   [[nodiscard]] byte_range remove_chunk(bool also_used = false) noexcept;
   /// Deallocates a live block of a slab, on the group's own thread.
   void deallocate_small(epoch_slab& slab, std::size_t i) noexcept {
@@ -166,21 +168,22 @@ class block_group {
     if (epoch_slabs::is_superfluous(slab)) make_spare(slab);
   }
   enum class small_result : std::uint8_t { deallocated, chunk_is_spare, of_another_class, late };
-  /// The same on another thread, or of a block that was kept outermost, of any slab that was the group's.
+  /// Deallocates a block of a slab on another thread, or a block kept by an outermost epoch. The slab may be
+  /// any slab that was ever the group's.
   [[nodiscard]] small_result deallocate_small_from_outside(epoch_slab& slab, void* block,
                                                            std::size_t index) noexcept;
-  /// Marks the block around an address as kept. @return whether it is one of the epoch at that depth and was
-  /// not.
+  /// Marks the block that contains an address as kept. @return true if the block belongs to the epoch at
+  /// `depth` and was not kept
   bool keep_small(epoch_slab& slab, std::uintptr_t address, std::size_t depth) noexcept;
 
   // ---- counts, for any thread
 
-  /// Blocks in it.
+  /// Number of blocks in the group.
   [[nodiscard]] std::size_t size() const noexcept;
-  /// Adds this group's counts. Fields may be of different moments while other threads are at work.
+  /// Adds this group's counts. Fields may be from different moments while other threads run.
   void add_to(epoch_stats& stats) const noexcept;
-  /// The first invariant that does not hold, as a formula; null if all do. O(log). The caller keeps others
-  /// away.
+  /// Returns the first broken invariant as a formula; null if all hold. O(log). @pre no other thread uses the
+  /// group
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
   block_group* outer_on_thread = nullptr;  // the next of the thread's groups, each of another resource
@@ -188,7 +191,7 @@ class block_group {
  private:
   void hold(tracked_block& block, std::size_t bytes, block_state now) noexcept {
     block.hold(this, log_.size(), bytes, now);
-    if (log_.size() == log_.capacity()) __builtin_unreachable();  // `reserve_one` has looked
+    if (log_.size() == log_.capacity()) __builtin_unreachable();  // `reserve_one` made room
     log_.push_back(&block);
     count_held(bytes);
   }
@@ -203,33 +206,34 @@ class block_group {
   [[nodiscard]] bool is_at(tracked_block const& block, std::size_t position) const noexcept {
     return holds(block) && block.position.load(std::memory_order_relaxed) == position;
   }
-  // The place in the log behind the frame at that depth.
+  // Returns the end of the frame at `depth` in the log.
   [[nodiscard]] std::size_t end_of(std::size_t depth) const noexcept {
     return depth < frames_.size() ? frames_[depth].first : log_.size();
   }
   TIDEMARK_COLD void make_room();
 
-  std::atomic<epoch_resource const*> resource_;  // a thread walks its list while another forgets
-  brief_lock possession_;                        // taken while a thread or buffer_group uses it
+  std::atomic<epoch_resource const*> resource_;  // atomic: a thread reads its list during `forget_resource`
+  brief_lock possession_;                        // taken while a thread or buffer_group uses the group
   bool is_in_doubt_ = false;                     // since a fork
-  // Never held while anything else is called. A leak checker finds a forgotten group by the list of forks.
+  // Never held during calls to other code. A leak checker reaches a forgotten group through the list of
+  // forks.
   fork_safe<brief_lock> lock_;
   std::pmr::vector<tracked_block*> log_;  // null: a block that was removed
   std::pmr::vector<frame> frames_;
-  std::size_t kept_end_ = 0;  // between `end` and `drop_reclaimed`
+  std::size_t kept_end_ = 0;  // valid between `end` and `drop_reclaimed`
   epoch_slabs slabs_;
   bool requests_chunks_ = true;
-  std::size_t uncollected_ = 0;  // blocks in slabs that others deallocated since the last `collect`
+  std::size_t uncollected_ = 0;  // slab blocks that other threads deallocated since the last `collect`
 
-  // Written by the group's thread. `held_bytes_` falls when it deallocates, reclaims or lets go.
+  // Written by the group's thread. `held_bytes_` falls when that thread deallocates, reclaims or lets go.
   single_writer<std::uint64_t> allocations_, adopted_, deallocations_, reclaimed_, promoted_, let_go_;
   single_writer<std::size_t> held_bytes_, peak_bytes_;
-  // Written by other threads, with the lock held.
+  // Written by other threads with the lock held.
   single_writer<std::uint64_t> gone_outside_, let_go_outside_;
   single_writer<std::size_t> gone_outside_bytes_;
 };
 
-/// The groups of the epochs that are open on this thread, one for each resource.
+/// The groups with epochs open on this thread, one for each resource.
 extern constinit thread_local block_group* open_groups;
 
 }  // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `epoch_slab`: what an `epoch_resource` knows of a range that small blocks of an epoch lie in, or lay in.
-/// Nothing of it is stored in the range itself.
+/// `epoch_slab`: the record of an address range that holds or held small blocks of an epoch. The range itself
+/// stores no metadata.
 #pragma once
 
 #include <array>
@@ -19,19 +19,20 @@ namespace tidemark::detail {
 
 class block_group;
 
-/// The record of an aligned range. It stays where it is as long as the resource, and says what the range is
-/// at the moment: the upstream's, or a group's, without blocks (*spare*), with blocks of one of its open
-/// epochs (*held*), or with blocks that were kept at the outermost level (*kept*).
+/// The record of an aligned range. The record never moves and lives as long as the resource. A range belongs
+/// to the upstream or to a group. A group's range is *spare* (no blocks), *held* (blocks of an open epoch) or
+/// *kept* (blocks kept by an outermost epoch).
 ///
-/// In a slab, blocks of one size lie one behind the other, and bit `i` of each row of bits is about block
-/// `i`. In a range that is not held, `reclaimed` is about the blocks that were there last: a late
-/// deallocation of one of these is recognised until the upstream allocates a block of the same address.
+/// A slab is an array of blocks of one size, and bit `i` of each row describes block `i`. In a range that is
+/// not held, `reclaimed` describes the previous blocks. A late deallocation of such a block is recognised
+/// until the upstream allocates a block at its address.
 ///
-/// A group's thread allocates and deallocates without a lock in what it holds. Everything else is done with
-/// the lock of the group that is the holder, or was when the range was not the upstream's.
+/// Thread-safety: the group's thread allocates and deallocates in held slabs without a lock. All other
+/// operations need the lock of the holder, or of the last holder if the range is the upstream's.
 ///
-/// Invariants: `used == number of allocated bits among the first `blocks` ones`, and those behind are set;
-/// `freed_outside` and `is_kept` are subsets of `allocated`; a spare range has no bit set but of `reclaimed`.
+/// Invariants: `used == allocated bits among the first blocks bits`; later bits of the last word are set;
+/// `freed_outside` and `is_kept` are subsets of `allocated`; a spare range has no bits set except in
+/// `reclaimed`.
 struct epoch_slab {
   static constexpr std::size_t range_bytes = 16 * KiB;
   static constexpr std::size_t min_block_bytes = 16, max_block_bytes = 1 * KiB;
@@ -42,26 +43,26 @@ struct epoch_slab {
 
   explicit epoch_slab(std::uintptr_t where) noexcept : address{where} {}
 
-  /// Where the range begins that a block lies in.
+  /// Returns the start of the range that contains a block.
   [[nodiscard]] static std::uintptr_t range_of(void const* block) noexcept {
     return align_down(address_of(block), range_bytes);
   }
 
-  // ---- while it is the upstream's, any thread
+  // ---- while the range is the upstream's, any thread
 
-  /// Whether a block that an epoch reclaimed began there, and no other has since.
+  /// True if an epoch reclaimed a block that began at this address, and no later block has begun there.
   [[nodiscard]] bool was_reclaimed(void const* block) const noexcept {
     const std::size_t i = block_at(block);
     return i != none && (word(reclaimed, i / 64) >> i % 64 & 1U) != 0;
   }
-  /// The upstream has allocated a block there.
+  /// Clears the mark of a reclaimed block, because the upstream has allocated its address.
   void forget_reclaimed(void const* block) noexcept {
     if (!was_reclaimed(block)) return;
     const std::size_t i = block_at(block);
     reclaimed[i / 64].fetch_and(~(std::uint64_t{1} << i % 64), std::memory_order_relaxed);
   }
 
-  // ---- while it is held or kept
+  // ---- while the range is held or kept
 
   /// Prepares a spare range for blocks of one size.
   void begin(std::size_t index, std::size_t bytes_of_block) noexcept {
@@ -73,13 +74,13 @@ struct epoch_slab {
     for (std::size_t w = 0; w < reclaimed.size(); ++w) set(reclaimed, w, 0);
     set(allocated, word_count() - 1, bits_behind());
   }
-  /// It has no blocks any more.
+  /// Makes the slab empty. @pre no block is allocated
   void end() noexcept {
     set(allocated, word_count() - 1, 0);
     cursor = 0;
   }
   [[nodiscard]] bool is_full() const noexcept { return used == blocks; }
-  /// A block. @pre not full.
+  /// Allocates a block. @pre not full
   [[nodiscard]] void* take() noexcept {
     std::uint64_t free = ~word(allocated, cursor);
     while (free == 0) {
@@ -91,12 +92,13 @@ struct epoch_slab {
     ++used;
     return reinterpret_cast<void*>(address + std::uintptr_t{cursor * 64 + bit} * block_bytes.load());
   }
-  /// The block that an address lies in; `none` if it lies behind the last one.
+  /// Returns the index of the block that contains an address; `none` if the address lies after the last
+  /// block.
   [[nodiscard]] std::size_t block_around(std::uintptr_t inside) const noexcept {
     const std::size_t i = (inside - address) * reciprocal >> 32;
     return i < blocks ? i : none;
   }
-  /// The block that begins at an address; `none` if there is none.
+  /// Returns the index of the block that begins at an address; `none` if there is no such block.
   [[nodiscard]] std::size_t block_at(void const* block) const noexcept {
     const std::size_t i = block_around(address_of(block));
     return i * block_bytes == address_of(block) - address ? i : none;
@@ -104,7 +106,8 @@ struct epoch_slab {
   [[nodiscard]] bool is_live(std::size_t i) const noexcept {
     return ((word(allocated, i / 64) & ~word(freed_outside, i / 64)) >> i % 64 & 1U) != 0;
   }
-  /// Deallocates a live block, on the group's own thread, or any thread with the lock if it is kept.
+  /// Deallocates a live block. Called on the group's own thread, or, for a kept slab, on any thread with the
+  /// lock.
   void deallocate(std::size_t i) noexcept {
     cursor = static_cast<std::uint32_t>(i / 64);
     const std::uint64_t bit = std::uint64_t{1} << i % 64;
@@ -112,11 +115,11 @@ struct epoch_slab {
     if (has_kept) set(is_kept, i / 64, word(is_kept, i / 64) & ~bit);
     --used;
   }
-  /// The same on another thread; the block can be allocated again after `collect`.
+  /// Deallocates a block on another thread. The block can be allocated again after `collect`.
   void deallocate_from_outside(std::size_t i) noexcept {
     set(freed_outside, i / 64, word(freed_outside, i / 64) | std::uint64_t{1} << i % 64);
   }
-  /// Frees what others have deallocated. @return how many blocks.
+  /// Frees the blocks that other threads have deallocated. @return number of blocks
   std::size_t collect() noexcept {
     std::size_t freed = 0;
     for (std::size_t w = 0; w < word_count(); ++w) {
@@ -130,14 +133,15 @@ struct epoch_slab {
     used -= static_cast<std::uint32_t>(freed);
     return freed;
   }
-  /// Marks a live block as kept. @return whether it was not.
+  /// Marks a live block as kept. @return true if the block was not kept before
   bool keep(std::size_t i) noexcept {
     const std::uint64_t before = word(is_kept, i / 64), bit = std::uint64_t{1} << i % 64;
     set(is_kept, i / 64, before | bit);
     has_kept = true;
     return (before & bit) == 0;
   }
-  /// Deallocates all blocks that are not kept; the others are ordinary live ones again. @return how many.
+  /// Deallocates all blocks except kept blocks, which become ordinary live blocks. @return number of blocks
+  /// deallocated
   std::size_t reclaim() noexcept {
     (void)collect();
     std::uint32_t kept = 0;
@@ -163,18 +167,19 @@ struct epoch_slab {
 
   std::uintptr_t const address;
   std::atomic<range_use> use{range_use::upstreams};
-  std::atomic<block_group*> holder{nullptr};  // never null again; groups live as long as the resource
-  std::uint32_t depth = 0;                    // of the epoch, if it is held
+  std::atomic<block_group*> holder{
+      nullptr};             // never null again once set; groups live as long as the resource
+  std::uint32_t depth = 0;  // of the epoch, if the range is held
   std::uint32_t used = 0;
-  std::uint32_t cursor = 0;  // the word of bits where the search for a free block begins
-  // Late deallocations of other threads may read these at any time.
+  std::uint32_t cursor = 0;  // word of a row where the search for a free block begins
+  // Late deallocations on other threads may read these at any time.
   std::atomic<std::uint32_t> class_index{0}, block_bytes{0}, blocks{0};
   std::atomic<std::uint32_t> reciprocal{0};    // 2^32 / block_bytes, rounded up: exact below range_bytes
-  bool has_kept = false;                       // a bit of `is_kept` may be set
+  bool has_kept = false;                       // true if a bit of `is_kept` may be set
   std::atomic<char const*> ended_by{nullptr};  // the name of the epoch that reclaimed its blocks last
-  epoch_slab* previous = nullptr;              // in its list
+  epoch_slab* previous = nullptr;              // in the list of the slab
   epoch_slab* next = nullptr;
-  epoch_slab* chunk = nullptr;  // the first slab of its chunk, which has the members below
+  epoch_slab* chunk = nullptr;  // first slab of the chunk; only the first slab uses the members below
   epoch_slab* next_chunk = nullptr;
   byte_range chunk_memory{};
   std::uint32_t chunk_slabs = 0, chunk_spare = 0;
@@ -182,7 +187,7 @@ struct epoch_slab {
 
  private:
   [[nodiscard]] std::size_t word_count() const noexcept { return (blocks + 63) / 64; }
-  // In the last word of a row.
+  // Bits after the last block, in the last word of a row.
   [[nodiscard]] std::uint64_t bits_behind() const noexcept {
     return blocks % 64 == 0 ? 0 : ~std::uint64_t{0} << blocks % 64;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `epoch_slabs`: the slabs of a thread's epochs, and the chunks of the upstream that they are cut from.
+/// `epoch_slabs`: the slabs of a thread's epochs, and the upstream chunks that contain them.
 #pragma once
 
 #include <array>
@@ -25,25 +25,25 @@ namespace detail {
 
 using epoch_slab_table = address_table<epoch_slab, std::countr_zero(epoch_slab::range_bytes)>;
 
-/// Lists of slabs: for each open epoch those that have room, by size class, and those that are full; and
-/// spare ones, which the next epoch takes. A chunk all of whose slabs are spare is given up when no epoch is
-/// open.
+/// Lists of slabs. Each open epoch has a list of slabs with free blocks for each size class, and a list of
+/// full slabs. A further list has the spare slabs, for the next epoch. A chunk whose slabs are all spare is
+/// released when no epoch is open.
 ///
-/// Invariants: each slab of a chunk of the group is in one of these lists, or kept; `chunk_spare` is the
-/// number of a chunk's spare ones; a held slab is full if and only if it is in the list of full ones.
+/// Invariants: each slab of the group's chunks is in exactly one of these lists, or kept; `chunk_spare` is
+/// the number of spare slabs of a chunk; a held slab is full if and only if it is in the list of full slabs.
 ///
-/// One thread at a time, and where it says so with the group's lock.
+/// Thread-safety: one thread at a time; the section "with the lock" also needs the group's lock.
 class epoch_slabs {
  public:
-  /// @param table where the records are
+  /// @param table owns the records of the slabs
   epoch_slabs(epoch_slab_table& table, std::pmr::memory_resource* bookkeeping)
       : table_{table}, frames_{bookkeeping} {}
 
-  /// Whether there are lists for the innermost epoch.
+  /// True if the innermost epoch has lists.
   [[nodiscard]] bool has_frame() const noexcept { return innermost_ != none.data(); }
-  /// A slab of the innermost epoch and a size class that has room; null if there is none.
+  /// Returns a slab of the innermost epoch with a free block of a size class; null if there is no such slab.
   [[nodiscard]] epoch_slab* with_room(std::size_t index) const noexcept { return innermost_[index]; }
-  /// A block of a slab that has room. O(1).
+  /// Allocates a block of a slab. O(1). @pre the slab is not full
   [[nodiscard]] void* take(epoch_slab& slab, std::size_t bytes) noexcept {
     void* const block = slab.take();
     if (slab.is_full()) [[unlikely]] {
@@ -53,7 +53,7 @@ class epoch_slabs {
     unpoison(address_of(block), bytes);
     return block;
   }
-  /// Says how many epochs are open. O(1).
+  /// Sets the number of open epochs. O(1).
   void set_depth(std::size_t depth) noexcept {
     if (frame_count_ == 0) return;
     innermost_ = depth > 0 && depth <= frame_count_ ? frames_[depth - 1].with_room.data() : none.data();
@@ -65,31 +65,31 @@ class epoch_slabs {
     poison_block(slab, i);
     if (had_no_room) has_room_again(slab);
   }
-  /// A slab that is held had no room and has now.
+  /// Moves a held slab from the full list to the list of its class, because a block became free.
   void has_room_again(epoch_slab& slab) noexcept {
     frame& in = frames_[slab.depth - 1];
     in.classes |= std::uint64_t{1} << slab.class_index;
     move(slab, in.full, in.with_room[slab.class_index]);
   }
-  /// Whether a held slab is empty, and another one of its epoch and class has room.
+  /// True if a held slab is empty and its list contains another slab.
   [[nodiscard]] static bool is_superfluous(epoch_slab const& slab) noexcept {
     return slab.used == 0 && (slab.previous != nullptr || slab.next != nullptr);
   }
-  /// A block of a slab was deallocated, by any thread.
+  /// Poisons a deallocated block of a slab. Any thread.
   void poison_block(epoch_slab const& slab, std::size_t i) const noexcept {
     poison(slab.address + i * slab.block_bytes, slab.block_bytes);
   }
 
   // ---- with the lock
 
-  /// A spare slab becomes one of an epoch. @return false if there is none.
+  /// Moves a spare slab to an epoch. @return false if there is no spare slab
   bool add_spare(block_group& holder, std::size_t depth, std::size_t index, std::size_t block_bytes) noexcept;
-  /// Frees what other threads have deallocated in slabs that are full. O(slabs).
+  /// Frees blocks that other threads have deallocated in full slabs. O(slabs).
   void collect() noexcept;
-  /// An empty slab becomes spare.
+  /// Makes an empty slab spare.
   void make_spare(epoch_slab& slab) noexcept;
-  /// Deallocates a live block of a kept slab, which becomes spare with its last one. @return whether all of
-  /// its chunk is spare then.
+  /// Deallocates a live block of a kept slab. The slab becomes spare with its last block. @return true if all
+  /// slabs of the chunk are spare now
   bool deallocate_kept(epoch_slab& slab, std::size_t i) noexcept {
     slab.deallocate(i);
     poison_block(slab, i);
@@ -97,23 +97,24 @@ class epoch_slabs {
     end_use(slab);
     return slab.chunk->chunk_spare == slab.chunk->chunk_slabs;
   }
-  /// Ends the innermost epoch: slabs with kept blocks become those of the epoch around it, or kept. Adds what
-  /// it did to `sum`.
+  /// Ends the innermost epoch. Slabs with kept blocks move to the outer epoch, or become kept slabs. Adds the
+  /// counts to `sum`.
   void end(std::size_t depth, char const* name, epoch_summary& sum) noexcept;
-  /// Removes a chunk all of whose slabs are spare, or any chunk if `also_used`: its ranges are the
+  /// Removes a chunk whose slabs are all spare, or any chunk if `also_used`. Its ranges become the
   /// upstream's.
-  /// @return its memory, which is the caller's to return; empty if there is no such chunk. O(chunks + slabs).
+  /// @return the chunk's memory, which the caller returns to the upstream; empty if there is no such chunk.
+  /// O(chunks + slabs).
   [[nodiscard]] byte_range remove_chunk(bool also_used) noexcept;
-  /// The ranges that lie in a chunk become spare slabs. @pre each has a record.
+  /// Makes the ranges in a chunk spare slabs. @pre each range has a record
   void add_chunk(byte_range added, block_group& holder) noexcept;
 
-  /// Slabs of epochs that are open.
+  /// Number of slabs of open epochs.
   [[nodiscard]] std::size_t held_slabs() const noexcept { return held_slabs_; }
-  /// Any thread.
+  /// True if the group has a chunk. Any thread.
   [[nodiscard]] bool has_chunks() const noexcept {
     return chunks_.load(std::memory_order_relaxed) != nullptr;
   }
-  /// The first range that lies in a chunk, and how many do.
+  /// Address of the first aligned range in a chunk. `range_count` is the number of ranges.
   [[nodiscard]] static std::uintptr_t first_range(byte_range chunk) noexcept {
     return align_up(chunk.begin, epoch_slab::range_bytes);
   }
@@ -130,7 +131,7 @@ class epoch_slabs {
       }
     }
   }
-  /// Room for lists of the innermost epoch. @throws std::bad_alloc.
+  /// Allocates lists for the innermost epoch. @throws std::bad_alloc
   void reserve_frame(std::size_t depth) {
     if (frames_.size() < depth) frames_.resize(depth);
     frame_count_ = frames_.size();
@@ -147,7 +148,7 @@ class epoch_slabs {
   struct frame {
     std::array<epoch_slab*, max_classes> with_room{};
     epoch_slab* full = nullptr;
-    std::uint64_t classes = 0;  // a bit for each of which `with_room` is perhaps not null
+    std::uint64_t classes = 0;  // bit i: `with_room[i]` may be non-null
   };
   static constexpr std::array<epoch_slab*, max_classes> none{};
 
@@ -170,7 +171,7 @@ class epoch_slabs {
     ++slab.chunk->chunk_spare;
     insert(slab, spare_);
   }
-  /// A slab that has no blocks any more becomes spare.
+  /// Makes a slab without blocks spare.
   void end_use(epoch_slab& slab) noexcept {
     slab.end();
     insert_spare(slab);
@@ -180,7 +181,7 @@ class epoch_slabs {
   epoch_slab* const* innermost_ = none.data();  // `with_room` of the innermost epoch
   epoch_slab_table& table_;
   std::pmr::vector<frame> frames_;
-  std::size_t frame_count_ = 0;  // frames_.size(), which is a division by their size
+  std::size_t frame_count_ = 0;  // frames_.size(), which would need a division
   epoch_slab* spare_ = nullptr;
   std::atomic<epoch_slab*> chunks_{nullptr};  // written with the lock
   std::size_t held_slabs_ = 0;

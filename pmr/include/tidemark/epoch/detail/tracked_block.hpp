@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tracked_block`: what an `epoch_resource` knows of one address. Nothing of it is stored in the block
-/// itself. `reclaim_log`: the latest blocks that ended, for messages.
+/// `tracked_block`: the record of one address in an `epoch_resource`. The block itself stores no metadata.
+/// `reclaim_log`: the latest reclaimed blocks, for messages.
 #pragma once
 
 #include <atomic>
@@ -22,14 +22,14 @@ namespace tidemark::detail {
 class block_group;
 
 enum class block_status : std::uint8_t {
-  untracked,  ///< in no group: never tracked, deallocated, or kept at the outermost level
+  untracked,  ///< in no group: never tracked, deallocated, or kept by an outermost epoch
   tracked,    ///< reclaimed when its group ends
   kept,       ///< tracked, and promoted when its group ends
-  reclaimed,  ///< its group has ended; until the address is allocated again, a deallocation is late
+  reclaimed,  ///< its group has ended; a deallocation is late until the address is allocated again
 };
 
-/// Status, alignment and generation of the block at an address, in one word, so that all are read and written
-/// at once; and whether the address is in the resource's filter.
+/// Status, alignment and generation of the block at an address, and membership of the address in the
+/// resource's filter. One word holds all four, so they are read and written atomically.
 class block_state {
  public:
   constexpr block_state() noexcept = default;
@@ -47,24 +47,24 @@ class block_state {
     return std::size_t{1} << ((word_ >> align_shift) & align_mask);
   }
   [[nodiscard]] constexpr std::uint64_t generation() const noexcept { return word_ >> generation_shift; }
-  /// Whether it is in a group.
+  /// True if the block is in a group.
   [[nodiscard]] constexpr bool is_held() const noexcept {
     return status() == block_status::tracked || status() == block_status::kept;
   }
 
-  /// Whether the address is in the filter.
+  /// True if the address is in the filter.
   [[nodiscard]] constexpr bool is_in_filter() const noexcept { return (word_ & filter_bit) != 0; }
-  /// The same, in the filter or not.
+  /// Returns the same state, marked as in the filter.
   [[nodiscard]] constexpr block_state in_filter() const noexcept { return block_state{word_ | filter_bit}; }
   [[nodiscard]] constexpr block_state not_in_filter() const noexcept {
     return block_state{word_ & ~filter_bit};
   }
 
-  /// The same generation in another status.
+  /// Returns the same generation with another status.
   [[nodiscard]] constexpr block_state as(block_status status) const noexcept {
     return block_state{(word_ & ~status_mask) | static_cast<std::uint64_t>(status)};
   }
-  /// The next generation: the block was deallocated or reclaimed.
+  /// Returns the next generation, because the block was deallocated or reclaimed.
   [[nodiscard]] constexpr block_state ended_as(block_status status) const noexcept {
     return block_state{as(status).word_ + (std::uint64_t{1} << generation_shift)};
   }
@@ -84,15 +84,13 @@ struct ending {
   std::size_t depth;  // 0: a buffer group
 };
 
-/// The record of an address that was ever tracked. It stays where it is as long as the table.
+/// The record of an address that was ever tracked. The record never moves and lives as long as the table. A
+/// handle on the block is valid for one generation, which ends when the block is deallocated or reclaimed.
 ///
-/// A handle on the block at this address is valid for one generation, which ends when the block is
-/// deallocated or reclaimed.
-///
-/// Writers write the other members before the state, and readers read the state first. A reader of
-/// `ended_by` and `position` reads the state again: it is another if these are of a later generation, because
-/// whoever reads what a later one released sees that the state had changed before. A state that says that
-/// a group holds the block is changed by the group's own thread, or with the group's lock held.
+/// Writers write the other members before the state; readers read the state first. A reader of `ended_by` and
+/// `position` reads the state again afterwards. The state differs if these members belong to a later
+/// generation, because their release stores follow the change of the state. Only the group's own thread, or a
+/// thread with the group's lock, changes the state of a held block.
 template <class Sync>
 struct basic_tracked_block {
   explicit basic_tracked_block(std::uintptr_t where) noexcept : address{where} {}
@@ -104,22 +102,23 @@ struct basic_tracked_block {
   static constexpr std::size_t deallocated = ~std::size_t{0};
   [[nodiscard]] void* data() const noexcept { return reinterpret_cast<void*>(address); }
 
-  /// A generation begins, or goes on in another group. @param at its position in the group's log
+  /// Begins a generation, or continues it in another group. @param at position in the group's log
   void hold(block_group* group, std::size_t at, std::size_t used_bytes, block_state now) noexcept {
     bytes.store(used_bytes, std::memory_order_relaxed);
     holder.store(group, std::memory_order_relaxed);
     move_to(at);
     store(now);
   }
-  /// It gets another position in its group's log.
+  /// Sets the position in the group's log.
   void move_to(std::size_t at) noexcept { position.store(at, std::memory_order_release); }
-  /// A generation ends because its epoch does.
+  /// Ends a generation, because its epoch ends.
   void reclaim(ending how, block_state before) noexcept {
     ended_by.store(how.name, std::memory_order_release);
     position.store(how.depth, std::memory_order_release);
     store(before.ended_as(block_status::reclaimed));
   }
-  /// What reclaimed that generation; null if it was not, or the address was allocated again. Any thread.
+  /// Returns the epoch or group that reclaimed a generation; empty if the generation was not reclaimed, or
+  /// the address was allocated again. Any thread.
   [[nodiscard]] std::optional<ending> how_reclaimed(std::uint64_t generation) const noexcept {
     const block_state before = load();
     if (before.status() != block_status::reclaimed || before.generation() != generation + 1)
@@ -127,12 +126,12 @@ struct basic_tracked_block {
     const ending how = last_ending();
     return load() == before ? std::optional{how} : std::nullopt;
   }
-  /// What reclaimed the block last. @pre something has, or the result is of no use
+  /// Returns the epoch or group that reclaimed the block last. @pre the block was ever reclaimed
   [[nodiscard]] ending last_ending() const noexcept {
     return {ended_by.load(std::memory_order_acquire), position.load(std::memory_order_acquire)};
   }
-  /// Whether the group holds it in that state; it could have the same state in another one. With the group's
-  /// lock held it remains so.
+  /// True if `group` holds the block in state `now`. Another group may hold the block in the same state. The
+  /// result stays true while the group's lock is held.
   [[nodiscard]] bool is_held_as(block_group const* group, block_state now) const noexcept {
     return load() == now && holder.load(std::memory_order_relaxed) == group;
   }
@@ -142,20 +141,20 @@ struct basic_tracked_block {
 
   std::uintptr_t const address;
   atomic<std::uint64_t> state{0};
-  atomic<std::size_t> bytes{0};  // at level 2 `deallocated`, if it is known to be since its last generation
-  atomic<block_group*> holder{nullptr};  // of a held block; always null or a group that exists
-  atomic<std::size_t> position{0};       // in the holder's log; of a reclaimed block, the epoch's depth, or 0
-  atomic<char const*> ended_by{nullptr};  // of a reclaimed block: the name of the epoch or buffer group
+  atomic<std::size_t> bytes{0};  // at level 2 `deallocated` after a deallocation, until the next generation
+  atomic<block_group*> holder{nullptr};   // of a held block; null or a group that exists
+  atomic<std::size_t> position{0};        // in the holder's log; if reclaimed, the epoch's depth or 0
+  atomic<char const*> ended_by{nullptr};  // name of the epoch or buffer group that reclaimed the block
 };
 using tracked_block = basic_tracked_block<std_atomics>;
 
-/// For the messages of the use-after-epoch detector, while it is on. The latest `max_count` only, so that a
-/// long run stays bounded. Any thread.
+/// The latest `max_count` reclaimed blocks, for messages of the use-after-epoch detector. Filled while the
+/// detector is on. Thread-safety: any thread.
 class reclaim_log {
  public:
   static constexpr std::size_t max_count = 65'536;
 
-  /// Records what ended a generation of a block. If there is no memory for it, a message says less. O(1).
+  /// Records the end of a generation. Drops the record if memory is short. O(1).
   void add(tracked_block const& block, std::uint64_t generation, ending how) noexcept {
     const std::scoped_lock lock{mutex_};
     try {
@@ -165,7 +164,7 @@ class reclaim_log {
     }
     if (records_.size() > max_count) records_.pop_front();
   }
-  /// O(max_count): called for a message only.
+  /// Returns the end of a generation, if known. O(max_count); called only for messages.
   [[nodiscard]] std::optional<ending> find(tracked_block const& block,
                                            std::uint64_t generation) const noexcept {
     const std::scoped_lock lock{mutex_};
@@ -177,7 +176,7 @@ class reclaim_log {
 
  private:
   mutable fork_safe<> mutex_;
-  std::deque<std::tuple<tracked_block const*, std::uint64_t, ending>> records_;  // the oldest first
+  std::deque<std::tuple<tracked_block const*, std::uint64_t, ending>> records_;  // oldest first
 };
 
 }  // namespace tidemark::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `basic_pool`: what `pool` and `device_pool` have in common: limits, trims, statistics and checks. Its free
-/// lists own the memory. `trim_policy`: when a pool trims, and how far.
+/// `basic_pool`: the common part of `pool` and `device_pool`: limits, trims, statistics and checks. Its free
+/// lists own the memory. `trim_policy`: when and how far a pool trims.
 #pragma once
 
 #include <algorithm>
@@ -21,25 +21,26 @@
 
 namespace tidemark::detail {
 
-/// Slabs are returned only when all their blocks are free, so that a trim may have to leave some, and look
-/// again later. Bytes are those of blocks of the classes. One thread at a time.
+/// Decides when a pool trims. A slab returns only when all its blocks are free, so a trim may leave slabs
+/// that a later trim can return. Bytes are those of blocks of the size classes. One thread at a time.
 class trim_policy {
  public:
   explicit trim_policy(std::size_t max_cached_bytes) noexcept : max_cached_bytes_{max_cached_bytes} {}
 
-  /// What a trim leaves cached that the limit makes due: far below the limit, so that trims are as seldom as
-  /// their cost wants.
+  /// Bytes that a trim at the limit leaves cached: half of the limit, so that trims are rare.
+  /// The limit therefore causes at most one trim for each half limit of deallocated bytes.
   [[nodiscard]] std::size_t target_bytes() const noexcept { return max_cached_bytes_ / 2; }
-  /// A trim was done, and so much was live then.
+  /// Records a trim, and the live bytes at the trim.
   void trimmed(std::size_t live_bytes) noexcept { live_at_trim_ = live_bytes; }
 
-  /// With more than so much cached it is time to trim: the limit, or less if slabs that the last trim could
-  /// not return may be all free by then, because half of what was live is freed. Half each time, and no
-  /// less than an eighth of the limit, or all of it: a trim walks up to a limit's worth of free blocks, which
-  /// what was freed since the last one pays for. A pool that holds no more than its limit never trims before.
+  /// Returns the cached bytes above which a trim is due: the limit, or less if the slabs that the last trim
+  /// could not return may be free by then. These slabs may be free once half of the bytes live at the last
+  /// trim are freed. Each step is at least an eighth of the limit, or all live bytes, because a trim visits
+  /// up to a limit's worth of free blocks; the bytes freed since the last trim pay for this. A pool that
+  /// holds no more than its limit never trims early.
   [[nodiscard]] std::size_t due_at(std::size_t cached_bytes, std::size_t live_bytes,
                                    std::size_t stranded_bytes) const noexcept {
-    const std::size_t free_then = cached_bytes + live_bytes;  // were everything freed
+    const std::size_t free_then = cached_bytes + live_bytes;  // if all blocks were free
     if (stranded_bytes == 0 || live_at_trim_ == 0 || free_then + stranded_bytes <= max_cached_bytes_) {
       return max_cached_bytes_;
     }
@@ -55,28 +56,26 @@ class trim_policy {
 
 /// A pool for one thread.
 ///
-/// @tparam FreeLists the blocks: in lists through the blocks themselves (`pool_blocks`) or in records beside
-/// them (`device_heap`). `take` and `give` are the fast paths; `take_slow` and `give_slow` do all that is
-/// left, also for blocks beyond the classes.
+/// @tparam FreeLists free blocks in lists through the blocks (`pool_blocks`), or in records beside the blocks
+/// (`device_heap`). `take` and `give` are the fast paths. `take_slow` and `give_slow` do all other work, also
+/// for blocks beyond the size classes.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats` and of the free lists.
 ///
-/// Thread-safety: one thread at a time, which level 2 checks; the first to use the pool owns it until
+/// Thread-safety: one thread at a time, which level 2 checks. The first user owns the pool until
 /// `release_thread_ownership()`.
 template <class FreeLists>
 class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
  public:
-  /// Alignment of every block, at least, where none is given.
+  /// Alignment of requests without an alignment argument.
   static constexpr std::size_t default_alignment = FreeLists::default_alignment;
 
-  /// A block.
-  /// @param bytes may be 0: the block is then as good as one of the smallest class, and differs from all
-  /// others.
-  /// @param align a power of two.
-  /// @throws what the upstream throws, after its free memory was returned to it and it was called once more;
-  /// std::bad_alloc for sizes near the largest. Nothing is allocated then, and the pool can be used as
-  /// before.
-  // Without gnu::alloc_size: compilers would take a block of 0 bytes for one without a byte to write.
+  /// Allocates a block.
+  /// @param bytes may be 0; the block then takes the smallest class and has its own address
+  /// @param align a power of two
+  /// @throws whatever the upstream throws, after one retry with all free memory returned; std::bad_alloc for
+  /// sizes near the maximum. Nothing is allocated then, and the pool remains usable.
+  // No gnu::alloc_size, because compilers would assume that a block of 0 bytes has no byte to write.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment,
       [[maybe_unused]] call_site where = std::source_location::current()) TIDEMARK_LIFETIMEBOUND {
@@ -86,9 +85,9 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     return allocate_slow(bytes, align);
   }
 
-  /// Takes a block back, with the size and alignment it was allocated with. Does nothing for null. Level 2,
-  /// and a build for AddressSanitizer, report a block that is deallocated twice, of another size, interior or
-  /// foreign, and then do nothing.
+  /// Deallocates a block, with the size and alignment of its allocation. Ignores null. Level 2 and
+  /// AddressSanitizer builds report, and then ignore, a block that is deallocated twice, of another size,
+  /// interior or foreign.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     if (block == nullptr) [[unlikely]]
       return;
@@ -102,10 +101,10 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       deallocate_slow(block, bytes, align, result);
   }
 
-  /// Returns cached memory to the upstream until `cached_bytes <= target_bytes`: chunks of large blocks, then
-  /// slabs, all of which is free. Where that is not enough, free blocks whose chunk or slab holds live ones
-  /// are set aside (`stranded_bytes`); they are used again before the upstream is called. @return bytes
-  /// returned to the upstream. O(free blocks * log(slabs)).
+  /// Returns cached memory to the upstream until `cached_bytes <= target_bytes`: first free chunks of large
+  /// blocks, then free slabs. If that is not enough, free blocks whose chunk or slab has live blocks are
+  /// stranded (`stranded_bytes`); they are reused before the upstream is called. @return bytes returned to
+  /// the upstream. O(free blocks * log(slabs)).
   std::size_t trim(std::size_t target_bytes = 0) noexcept {
     if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "trim");
     const std::size_t returned = trim_to(target_bytes);
@@ -113,13 +112,13 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     return returned;
   }
 
-  /// `trim(0)`: nothing is cached afterwards. Live blocks stay valid, counts go on.
+  /// Calls `trim(0)`. No memory is cached afterwards; live blocks and counts stay.
   void clear() noexcept { (void)trim(0); }
-  /// `clear()`, for a resource in front of this one.
+  /// Calls `clear()`, for a resource in front of the pool.
   void release_unused() noexcept override { clear(); }
 
-  /// Returns everything to the upstream, also live blocks, which count as deallocated. The pool can be used
-  /// as before.
+  /// Returns all memory to the upstream, including live blocks, which count as deallocated. The pool remains
+  /// usable.
   void release() noexcept {
     if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "release");
     if constexpr (records_blocks) ledger_.clear();
@@ -129,29 +128,27 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     update_watermark();
   }
 
-  /// A snapshot in numbers. O(classes).
+  /// Returns a snapshot of the counts. O(classes).
   [[nodiscard]] pool_stats stats() const noexcept;
 
-  /// Starts counting anew: allocations, deallocations, hits and misses from 0, the peak from what is cached
-  /// now.
+  /// Resets allocations, deallocations, hits and misses to 0, and the peak to the currently cached bytes.
   void reset_stats() noexcept {
     at_reset_ = lists_.counts();
     peak_cached_bytes_ = 0;
     update_watermark();
   }
 
-  /// The name in messages.
+  /// The name used in messages.
   [[nodiscard]] char const* name() const noexcept { return name_; }
 
-  /// Lets another thread own the pool: the next one that uses it.
+  /// Gives up ownership; the next thread that uses the pool owns it.
   void release_thread_ownership() noexcept { owner_.release(); }
 
-  /// Reports a violation for every invariant of the class comment that does not hold. O(free blocks *
-  /// log(slabs)).
+  /// Reports a violation for each broken invariant of the class comment. O(free blocks * log(slabs)).
   void check_invariants() const noexcept;
 
  protected:
-  /// @param arguments those of the free lists.
+  /// @param arguments arguments of the free lists
   template <class... Arguments>
   basic_pool(std::size_t max_cached_bytes, char const* name, Arguments&&... arguments)
       : lists_{std::forward<Arguments>(arguments)...},
@@ -167,7 +164,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       report_lost_blocks(FreeLists::kind, name(), ledger_, frames, FreeLists::host_accessible);
   }
 
-  // The caller is a container: its innermost `allocation_site` names the place.
+  // Containers call this: the thread's innermost `allocation_site` names the place.
   void* do_allocate(std::size_t bytes, std::size_t align) final {
     return allocate(bytes, align, call_site{});
   }
@@ -176,7 +173,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   [[nodiscard]] FreeLists const& lists() const noexcept { return lists_; }
 
  private:
-  // @return how many frames of coroutines are live, which were reported
+  // Reports live frames of coroutines. @return number of frames
   std::size_t before_free_all() const noexcept {
     if constexpr (check_level >= 2) return report_frames_of(*this, FreeLists::kind, name());
     return 0;
@@ -189,7 +186,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
         pool->update_watermark();
       }
     };
-    const limit_keeper last{this};  // the rest of a new slab is free, also where the request is refused
+    const limit_keeper last{this};  // a new slab leaves free blocks, even if the request then fails
     return lists_.take_slow(bytes, align);
   }
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
@@ -198,7 +195,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     if (lists_.cached_bytes() > trim_due_at()) trim_to(trim_times_.target_bytes());
     update_watermark();
   }
-  // A block that could not be recorded is deallocated again.
+  // A block that cannot be recorded is deallocated again.
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align, call_site where) {
     if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "allocate");
     require_power_of_two(FreeLists::kind, name(), align);
@@ -222,7 +219,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     trim_times_.trimmed(lists_.live_bytes());
     return returned;
   }
-  // The fast path comes here at the next peak, or when a trim is due.
+  // The fast path reaches the slow path at the next peak, or when a trim is due.
   void update_watermark() noexcept {
     peak_cached_bytes_ = (std::max)(peak_cached_bytes_, lists_.cached_bytes());
     lists_.set_watermark((std::min)(peak_cached_bytes_, trim_due_at()));
@@ -231,11 +228,11 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   FreeLists lists_;
   std::size_t max_cached_bytes_;
   std::size_t peak_cached_bytes_ = 0;
-  block_counts at_reset_{};  // when counting began anew
+  block_counts at_reset_{};  // counts at the last `reset_stats`
   trim_policy trim_times_;
   char const* name_;
   thread_ownership owner_;  // level 2 only
-  block_ledger ledger_;     // where `records_blocks`
+  block_ledger ledger_;     // used if `records_blocks`
 };
 
 template <class FreeLists>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `block_cache`: free blocks by size class, for one thread: the fast path of every pool; and how other
-/// threads post work to that thread. Owns no memory.
+/// `block_cache`: free blocks by size class for one thread, the fast path of every pool; `pending_work`: work
+/// that other threads post to this thread. Own no memory.
 #pragma once
 
 #include <array>
@@ -17,31 +17,29 @@
 
 namespace tidemark::detail {
 
-/// The trims that were requested and are not done yet: of several, the one with the least target counts.
-///
-/// Any thread.
+/// Requested trims that are not done yet. The lowest target counts. Any thread.
 template <class Sync>
 class basic_trim_requests {
  public:
   static constexpr std::size_t none = (std::numeric_limits<std::size_t>::max)();
 
-  /// Requests a trim, or none.
-  // Sequentially consistent: a target that the owner has taken in the meantime must not be read, because the
-  // new one would be left out for its sake.
+  /// Requests a trim; does nothing for `none`.
+  // Sequentially consistent, so that no read returns a target that the owner has already taken. The new
+  // target would then be dropped.
   void add(std::size_t target_bytes) noexcept {
     std::size_t least = least_.load();
     while (target_bytes < least && !least_.compare_exchange_weak(least, target_bytes)) {
     }
   }
-  /// Takes all of them. @return the least target, to which the caller trims; `none` if there are none.
+  /// Takes all requests. @return the lowest target, to which the caller trims; `none` if there is no request
   [[nodiscard]] std::size_t take() noexcept { return least_.exchange(none); }
-  /// Removes all of them if a trim to this target, which the caller does after this, serves the least.
+  /// Removes all requests if a trim to `target_bytes`, which the caller does next, satisfies the lowest.
   void remove_served(std::size_t target_bytes) noexcept {
     std::size_t least = least_.load();
     while (target_bytes <= least && least != none && !least_.compare_exchange_weak(least, none)) {
     }
   }
-  /// The least target; `none` if there are none.
+  /// The lowest target; `none` if there is no request.
   [[nodiscard]] std::size_t least_target_bytes() const noexcept { return least_.load(); }
 
  private:
@@ -49,33 +47,35 @@ class basic_trim_requests {
 };
 using trim_requests = basic_trim_requests<std_atomics>;
 
-/// Work for the owner of a cache, which it finds by a comparison that its fast path makes anyway: of the
-/// alignment with the largest that is served, which is 0 while work is pending (decision 9).
+/// Work for the owner of a cache. The owner finds the work with a comparison that its fast path makes anyway:
+/// the alignment is compared with the largest served alignment, which is 0 while work is pending (decision
+/// 9).
 ///
-/// `serves`, `take` and `take_trim`: the owner. All else: any thread.
+/// Thread-safety: `serves`, `take` and `take_trim` for the owner; all other functions for any thread.
 template <class Sync>
 class basic_pending_work {
  public:
-  /// @param max_align what the fast path serves while nothing is pending
+  /// @param max_align largest alignment that the fast path serves while no work is pending
   explicit basic_pending_work(std::size_t max_align) noexcept : max_align_{max_align} {}
 
-  /// Whether the fast path serves the alignment.
+  /// True if the fast path serves the alignment.
   [[nodiscard]] bool serves(std::size_t align) const noexcept {
     return align <= max_align_.load(std::memory_order_relaxed);
   }
-  /// The owner comes to its slow path in its next call.
-  void post() noexcept { max_align_.store(0); }  // no alignment is so small
-  /// The same, and trims to `target_bytes` there, or to less.
+  /// Makes the owner take its slow path in its next call.
+  void post() noexcept { max_align_.store(0); }  // no alignment is 0
+  /// Like `post`, and the owner trims to `target_bytes` or less.
   void post_trim(std::size_t target_bytes) noexcept {
-    trims_.add(target_bytes);  // first: the owner looks for it once it has taken what was posted
+    trims_.add(target_bytes);  // before `post`: the owner reads the trims after it takes the post
     post();
   }
   [[nodiscard]] bool is_posted() const noexcept { return max_align_.load(std::memory_order_relaxed) == 0; }
-  /// Takes what was posted; the fast path goes on. @return whether anything was, since the last call.
+  /// Takes posted work, and enables the fast path again. @return true if work was posted since the last call
   [[nodiscard]] bool take(std::size_t max_align) noexcept {
     return is_posted() && max_align_.exchange(max_align) == 0;
   }
-  /// After `take`. @return the target of the trim to do; `trim_requests::none` if there is none.
+  /// Takes the requested trims, after `take`. @return target of the trim; `trim_requests::none` if there is
+  /// none
   [[nodiscard]] std::size_t take_trim() noexcept { return trims_.take(); }
 
  private:
@@ -84,7 +84,7 @@ class basic_pending_work {
 };
 using pending_work = basic_pending_work<std_atomics>;
 
-/// What a free block holds.
+/// Contents of a free block.
 struct free_block {
   free_block* next;
 };
@@ -96,7 +96,7 @@ struct block_chain {
   std::size_t blocks = 0;
 };
 
-/// A block was freed: its bytes are not to be touched, except through an `opened_block`.
+/// Poisons the bytes of a freed block. Access them only through an `opened_block`.
 inline void poison_freed([[maybe_unused]] void* block, std::size_t bytes) noexcept {
   const auto first = reinterpret_cast<std::uintptr_t>(block);
   if constexpr (check_level >= 2) {
@@ -106,7 +106,7 @@ inline void poison_freed([[maybe_unused]] void* block, std::size_t bytes) noexce
   poison(first, bytes);
 }
 
-/// A free block may be touched, as a `Block`, while this lives.
+/// Unpoisons the first bytes of a free block, as a `Block`, during its lifetime.
 template <class Block>
 class opened_block {
  public:
@@ -123,13 +123,13 @@ class opened_block {
   Block* block_;
 };
 
-/// The next block of a list.
+/// Returns the next block of a list.
 [[nodiscard]] inline free_block* next_of(free_block* block) noexcept { return opened_block{block}->next; }
 
-/// Makes `block` the first of a list.
+/// Makes `block` the first block of a list.
 inline void link(free_block* block, free_block* next) noexcept { opened_block{block}->next = next; }
 
-/// Cuts the first blocks off a list that is not empty, `max_blocks` at most, and at least one. O(max_blocks).
+/// Cuts off the first blocks of a non-empty list: at least one, at most `max_blocks`. O(max_blocks).
 [[nodiscard]] inline block_chain cut_front(free_block*& list, std::size_t max_blocks) noexcept {
   block_chain front{list, 1};
   free_block* last = list;
@@ -142,36 +142,36 @@ inline void link(free_block* block, free_block* next) noexcept { opened_block{bl
   return front;
 }
 
-/// Prefetches the block that is allocated next, whose first word that call waits for: blocks freed long ago
-/// have left the caches. Null is no fault.
+/// Prefetches the block that is allocated next, because that call reads its first word. Blocks freed long ago
+/// are not in the caches. Null is allowed.
 inline void prefetch([[maybe_unused]] free_block const* block) noexcept {
 #if defined(__GNUC__) || defined(__clang__)
   __builtin_prefetch(block, 1);
 #endif
 }
 
-/// What became of a deallocated block: it is in its list; it is, and more is cached than the watermark; or
-/// nothing was done.
+/// Result of a deallocation: the block is in its list; it is in its list, and the cached bytes exceed the
+/// watermark; or nothing was done.
 enum class free_result { listed, over_watermark, not_listed };
 
-/// Blocks allocated and deallocated so far, and the allocations for which the upstream was called.
+/// Blocks allocated and deallocated so far, and allocations that called the upstream.
 struct block_counts {
   std::uint64_t allocations = 0, deallocations = 0, misses = 0;
 };
 
-/// Free blocks in lists, last in, first out, and the counts of what went in and out.
+/// LIFO lists of free blocks, and counts of allocations and deallocations.
 ///
-/// Invariant, per size class: `net_received + deallocations - allocations` is the length of the list. It ends
-/// with `add_counts`, after which only counts are of use.
+/// Invariant, for each size class: `net_received + deallocations - allocations == length of the list`, until
+/// `add_counts`. After `add_counts` only the counts are valid.
 ///
-/// One thread at a time, except `post`, `post_trim` and what counts, which any thread may read.
+/// One thread at a time, except `post` and `post_trim`; any thread may read the counts.
 class block_cache {
  public:
   explicit block_cache(size_classes const& classes) noexcept
       : classes_{classes}, table_end_{classes.table_end()}, pending_{classes.fast_alignment()} {}
 
-  /// A block; null if the fast path cannot serve it (size, alignment, pending work) or its list is empty.
-  /// O(1).
+  /// Takes a block; null if the list is empty, or the fast path does not serve the request (size, alignment,
+  /// pending work). O(1).
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
     const std::size_t last = size_classes::last_offset(bytes, align);
     if (!is_fast(last, align)) [[unlikely]]
@@ -192,7 +192,7 @@ class block_cache {
     return block;
   }
 
-  /// Takes a block back. O(1).
+  /// Adds a block to its list. O(1).
   [[nodiscard]] free_result give(void* block, std::size_t bytes, std::size_t align) noexcept {
     const std::size_t last = size_classes::last_offset(bytes, align);
     if (!is_fast(last, align)) [[unlikely]]
@@ -210,18 +210,18 @@ class block_cache {
     return cached_bytes_.add(block_bytes) > watermark_ ? free_result::over_watermark : free_result::listed;
   }
 
-  /// Counts a block as deallocated that is put into no list, where only counts are of use.
+  /// Counts a deallocated block without listing it, in a cache of which only the counts are used.
   void count_deallocation(std::size_t index, std::size_t bytes) noexcept {
     deallocations_[index].add(1);
     requested_bytes_.subtract(bytes);
   }
 
-  /// Puts a chain into an empty list. Its bytes are the caller's to count.
+  /// Puts a chain into an empty list. The caller counts its bytes.
   void put_all(std::size_t index, block_chain chain) noexcept {
     first_[index] = chain.first;
     net_received_[index] += chain.blocks;
   }
-  /// Takes a whole list. Its bytes are the caller's to count.
+  /// Takes a whole list. The caller counts its bytes.
   [[nodiscard]] block_chain take_all(std::size_t index) noexcept {
     const block_chain all = list(index);
     first_[index] = nullptr;
@@ -235,7 +235,7 @@ class block_cache {
   [[nodiscard]] std::size_t listed_blocks(std::size_t index) const noexcept {
     return net_received_[index] + deallocations(index) - allocations(index);
   }
-  /// Blocks taken from the list by `take`, and given to it by `give`. Any thread.
+  /// Blocks taken by `take`; `deallocations` are blocks added by `give`. Any thread.
   [[nodiscard]] std::uint64_t allocations(std::size_t index) const noexcept {
     return allocations_[index].value();
   }
@@ -244,7 +244,7 @@ class block_cache {
   }
   [[nodiscard]] size_classes const& classes() const noexcept { return classes_; }
 
-  /// Forgets all lists; live blocks count as deallocated.
+  /// Clears all lists; live blocks count as deallocated.
   void forget() noexcept {
     first_ = {};
     net_received_ = {};
@@ -253,7 +253,7 @@ class block_cache {
     requested_bytes_.set(0);
   }
 
-  /// Adds what another cache has counted, whose thread is gone.
+  /// Adds the counts of a cache whose thread has ended.
   void add_counts(block_cache const& other) noexcept {
     for (std::size_t i = 0; i < classes_.count(); ++i) {
       allocations_[i].add(other.allocations(i));
@@ -263,25 +263,25 @@ class block_cache {
     requested_bytes_.add(other.requested_bytes());
   }
 
-  /// Bytes that are counted as cached here: `give` adds, `take` subtracts, and the owner counts all other
-  /// changes.
+  /// Bytes counted as cached here. `give` adds and `take` subtracts; the owner counts all other changes.
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_.value(); }
   void add_cached(std::size_t bytes) noexcept { cached_bytes_.add(bytes); }
   void subtract_cached(std::size_t bytes) noexcept { cached_bytes_.subtract(bytes); }
-  /// Bytes requested, less those deallocated: of one cache it may wrap below 0, over all caches of a pool it
-  /// does not.
+  /// Requested bytes minus deallocated bytes. May wrap below 0 for one cache, but not for all caches of a
+  /// pool.
   [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_.value(); }
-  /// `give` reports when more than this is cached.
+  /// Sets the cached bytes above which `give` reports.
   void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
 
-  /// Posts work to the owner, or a trim: its next `take` or `give` fails, so that it comes to its slow path.
+  /// Posts work or a trim to the owner. The owner's next `take` or `give` fails, so it takes its slow path.
   /// Any thread.
   void post() noexcept { pending_.post(); }
   void post_trim(std::size_t target_bytes) noexcept { pending_.post_trim(target_bytes); }
   [[nodiscard]] bool has_pending_work() const noexcept { return pending_.is_posted(); }
-  /// Whether work was posted since the last call. The owner's.
+  /// Returns true if work was posted since the last call. Owner only.
   [[nodiscard]] bool take_pending_work() noexcept { return pending_.take(classes_.fast_alignment()); }
-  /// After it: the target of the trim that was posted; `trim_requests::none` if none was. The owner's.
+  /// After `take_pending_work`: target of the posted trim; `trim_requests::none` if there is none. Owner
+  /// only.
   [[nodiscard]] std::size_t take_trim() noexcept { return pending_.take_trim(); }
 
  private:
@@ -292,11 +292,11 @@ class block_cache {
   template <class T>
   using per_class = std::array<T, size_classes::max_count>;
 
-  // An array a member, and not a record a class: an index into words needs no instruction of its own.
+  // One array for each member, not one record for each class: indexing words needs no extra instruction.
   per_class<free_block*> first_{};
-  per_class<single_writer<std::uint64_t>> allocations_;    // from this list
-  per_class<single_writer<std::uint64_t>> deallocations_;  // into this list
-  per_class<std::uint64_t> net_received_{};  // put into the list otherwise, less those taken out
+  per_class<single_writer<std::uint64_t>> allocations_;    // by `take`
+  per_class<single_writer<std::uint64_t>> deallocations_;  // by `give`
+  per_class<std::uint64_t> net_received_{};                // by `put_all`, minus blocks taken by `take_all`
   size_classes classes_;
   std::size_t table_end_;  // classes_.table_end()
   pending_work pending_;

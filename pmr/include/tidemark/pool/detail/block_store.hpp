@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `block_store`: the memory of a pool: slabs of blocks of the size classes, a heap for blocks beyond them,
-/// and blocks that are not cached. It owns all three. `pool_blocks`: a `block_cache` on it, for pools on a
-/// host.
+/// `block_store`: the memory of a pool: slabs for the size classes, a heap for larger blocks, and uncached
+/// blocks. Owns all three. `pool_blocks`: a `block_cache` on a store, for host memory.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +21,12 @@
 
 namespace tidemark::detail {
 
-/// Blocks of any size and alignment with at least 32 bytes in front, which link them: freeing one is O(1),
-/// and `release()` finds them all.
+/// Blocks of any size and alignment, each preceded by at least 32 bytes that link the blocks. Deallocation is
+/// O(1), and `release()` finds all blocks.
 ///
 /// Invariant: `used_bytes() == sum over live blocks`.
 ///
-/// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. One thread at a time.
+/// The upstream gets back exactly the (pointer, bytes, alignment) that it returned. One thread at a time.
 class large_blocks {
  public:
   explicit large_blocks(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
@@ -35,28 +34,28 @@ class large_blocks {
   large_blocks& operator=(large_blocks const&) = delete;
   ~large_blocks() { release(); }
 
-  /// A block from the upstream. @throws std::bad_alloc, or what the upstream throws; nothing has changed
-  /// then.
+  /// Allocates a block from the upstream. @throws std::bad_alloc, or whatever the upstream throws; nothing
+  /// has changed then
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align);
   /// Returns a block to the upstream. O(1).
   void deallocate(void* memory) noexcept;
-  /// Returns everything to the upstream, also live blocks.
+  /// Returns all memory to the upstream, including live blocks.
   void release() noexcept;
 
-  /// Of live blocks, as they were requested.
+  /// Bytes of live blocks, as requested.
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
 
-  /// The first invariant that does not hold, as a formula; null if all do. O(blocks).
+  /// Returns the first broken invariant as a formula; null if all hold. O(blocks).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  // Where the upstream's memory begins, so that leak checkers find a pointer to it; the block follows at the
-  // next aligned address.
+  // Lies at the start of the upstream's memory, so that leak checkers find a pointer to it. The block follows
+  // at the next aligned address.
   struct alignas(16) header {
     header* previous;
     header* next;
     std::size_t bytes;  // of the block
-    std::size_t align;  // of the upstream's memory; stored just before the block, too
+    std::size_t align;  // of the upstream's memory; also stored just before the block
   };
   static_assert(offsetof(header, align) + sizeof(std::size_t) == sizeof(header));
 
@@ -77,19 +76,19 @@ class large_blocks {
 
 /// Takes memory from the upstream and returns it, for `pool` and for `synchronized_pool`.
 ///
-/// `relieve()` makes the upstream more likely to succeed; it returns the bytes returned to it. One thread at
-/// a time.
+/// `relieve()` returns memory to the upstream before a retry, and returns the bytes returned. One thread at a
+/// time.
 ///
-/// @tparam Lists where the free blocks of the classes lie, which also counts what is cached: a `block_cache`
-/// or a `depot`.
+/// @tparam Lists holds the free blocks of the size classes and counts cached bytes: a `block_cache` or a
+/// `depot`
 template <class Lists>
 class block_store {
  public:
-  /// Takes the blocks that the options want at the start, as far as the limit allows.
-  /// @param options with the upstream that holds.
-  /// @param max_free_bytes what the lists, the uncarved blocks and the heap's free ranges may be in all.
-  /// @param max_heap_block_bytes larger blocks are not cached; nor are any where the options say so.
-  /// @throws what the upstream throws.
+  /// Allocates the initial blocks of the options, as far as the limit allows.
+  /// @param options with the upstream in effect
+  /// @param max_free_bytes limit of lists, uncarved blocks and free ranges of the heap together
+  /// @param max_heap_block_bytes larger blocks are not cached; no large block is cached if the options say so
+  /// @throws whatever the upstream throws
   block_store(size_classes const& classes, Lists& lists, pool_options const& options,
               std::size_t max_free_bytes, std::size_t max_heap_block_bytes)
       : classes_{classes},
@@ -109,8 +108,8 @@ class block_store {
     }
   }
 
-  /// Blocks for an empty list: of a slab that is there, or of a new one. They count as cached.
-  /// @throws what the upstream throws; nothing has changed then.
+  /// Returns blocks for an empty list, from an existing or a new slab. They count as cached.
+  /// @throws whatever the upstream throws; nothing has changed then
   template <class Relieve>
   [[nodiscard]] block_chain refill(std::size_t index, std::size_t max_carved_bytes,
                                    std::size_t max_stranded_bytes, Relieve relieve) {
@@ -125,13 +124,14 @@ class block_store {
     return slabs_.carve(index, max_carved_bytes);
   }
 
-  /// A block of the heap; null if none of its free ranges that were looked at fits. @pre `is_of_heap()`.
+  /// Allocates a block of the heap; null if no free range that was tried fits. @pre `is_of_heap()`
   [[nodiscard]] void* take_large(std::size_t bytes, std::size_t align) noexcept {
     void* const block = counting_cached([&] { return heap_.take(bytes, align); });
     if (block != nullptr) ++counts_.allocations;
     return block;
   }
-  /// A block beyond the classes. @throws what the upstream throws; nothing has changed then.
+  /// Allocates a block beyond the size classes. @throws whatever the upstream throws; nothing has changed
+  /// then
   template <class Relieve>
   [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align, Relieve relieve) {
     void* block = nullptr;
@@ -140,7 +140,7 @@ class block_store {
     } else {
       block = take_large(bytes, align);
       if (block != nullptr) return block;
-      // What is over is cached at once, and blocks that are freed need room, too.
+      // Half of the room: the rest of the chunk is cached at once, and freed blocks need room, too.
       const auto add_chunk = [&] { return heap_.allocate(bytes, align, room() / 2); };
       block = call_upstream([&] { return counting_cached(add_chunk); }, relieve);
     }
@@ -148,25 +148,25 @@ class block_store {
     ++counts_.allocations;
     return block;
   }
-  /// @param bytes as it was allocated with; so is `align`.
+  /// @param bytes, align as passed to the allocation
   void deallocate_large(void* block, std::size_t bytes, std::size_t align) noexcept {
     ++counts_.deallocations;
     if (!is_of_heap(bytes, align)) return large_.deallocate(block);
     return_to_heap(block, bytes);
   }
-  /// Whether blocks beyond the classes are the heap's, or go back to the upstream at once: those aligned to
-  /// more would leave too much in front of them. Any thread.
+  /// True if a block beyond the size classes belongs to the heap. Other blocks go directly to the upstream; a
+  /// larger alignment would leave too much memory before the block. Any thread.
   [[nodiscard]] bool is_of_heap(std::size_t bytes, std::size_t align) const noexcept {
     return bytes >= coalescing_heap::min_block_bytes && bytes <= max_heap_block_bytes_ &&
            align <= size_classes::max_alignment;
   }
-  /// Of a block of the heap, what `deallocate_large` does besides counting the call.
-  /// @param requested_bytes 0 if they were counted as deallocated before.
+  /// Deallocates a block of the heap like `deallocate_large`, without counting the call.
+  /// @param requested_bytes 0 if already counted as deallocated
   void return_to_heap(void* block, std::size_t requested_bytes) noexcept {
     counting_cached([&] {
       const std::size_t others = lists_.cached_bytes() - heap_.cached_bytes();
       heap_.deallocate(block, requested_bytes);
-      // Before it is counted, so that never more is cached than may be.
+      // Runs before the bytes are counted, so that the cached bytes never exceed the limit.
       const auto over = [&, most = max_free_bytes()] {
         const std::size_t cached = others + heap_.cached_bytes();
         return cached - (std::min)(cached, most);
@@ -177,17 +177,17 @@ class block_store {
     });
   }
 
-  /// Changes the limit. Any thread; `make_room` and the next trim see it.
+  /// Sets the limit. Any thread; `make_room` and the next trim use it.
   void set_max_free_bytes(std::size_t bytes) noexcept { max_free_bytes_ = bytes; }
   [[nodiscard]] std::size_t max_free_bytes() const noexcept { return max_free_bytes_; }
-  /// Where the lists are over the limit, returns free chunks of the heap, each of which can go alone, and a
-  /// sixteenth more than it must, so that the next blocks have room.
+  /// Over the limit, returns free chunks of the heap until a sixteenth below the limit, so that the next
+  /// blocks have room. Chunks can be returned one by one.
   void make_room() noexcept {
     const std::size_t most = max_free_bytes_;
     if (lists_.cached_bytes() > most) release_chunks(most - most / 16);
   }
-  /// Returns free chunks and free slabs to the upstream until no more than that is free, stranded blocks
-  /// included. @return bytes.
+  /// Returns free chunks and free slabs to the upstream until at most `target_bytes` are free, including
+  /// stranded blocks of slabs. @return bytes returned
   std::size_t release_free(std::size_t target_bytes) noexcept {
     const std::size_t held_before = held_bytes();
     release_chunks(target_bytes);
@@ -196,7 +196,7 @@ class block_store {
         &slab_store::release_free_slabs);
     return held_before - held_bytes();
   }
-  /// Strands chunks and blocks until no more than that is cached.
+  /// Strands chunks and blocks until at most `target_bytes` are cached.
   void strand(std::size_t target_bytes) noexcept {
     counting_cached([&] {
       heap_.strand(lists_.cached_bytes() - (std::min)(lists_.cached_bytes(), target_bytes));
@@ -204,7 +204,7 @@ class block_store {
     });
     take_out(target_bytes, [&] { return lists_.cached_bytes(); }, &slab_store::strand);
   }
-  /// Returns everything to the upstream; large blocks count as deallocated.
+  /// Returns all memory to the upstream; large blocks count as deallocated.
   void release() noexcept {
     heap_.release();
     large_.release();
@@ -217,7 +217,7 @@ class block_store {
     const std::size_t most = max_free_bytes_;
     return most - (std::min)(lists_.cached_bytes(), most);
   }
-  /// Of blocks beyond the classes; misses of all.
+  /// Allocations and deallocations of blocks beyond the size classes, and misses of all blocks.
   [[nodiscard]] block_counts const& counts() const noexcept { return counts_; }
   [[nodiscard]] std::size_t held_bytes() const noexcept {
     return slabs_.held_bytes() + heap_.held_bytes() + large_.used_bytes();
@@ -225,30 +225,30 @@ class block_store {
   [[nodiscard]] std::size_t stranded_bytes() const noexcept {
     return slabs_.stranded_bytes() + heap_.stranded_bytes();
   }
-  /// Of those, what is in slabs, which may be all free before a trim looks.
+  /// Stranded bytes in slabs, which may be all free before a trim looks.
   [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return slabs_.stranded_bytes(); }
-  /// Of live blocks beyond the classes, and what was requested of that.
+  /// Bytes of live blocks beyond the size classes; `requested_large_bytes` are the requested bytes of these.
   [[nodiscard]] std::size_t used_large_bytes() const noexcept {
     return heap_.used_bytes() + large_.used_bytes();
   }
   [[nodiscard]] std::size_t requested_large_bytes() const noexcept {
     return heap_.requested_bytes() + large_.used_bytes();
   }
-  /// Cached in no list.
+  /// Cached bytes that are in no list.
   [[nodiscard]] std::size_t unlisted_bytes() const noexcept {
     return slabs_.uncarved_bytes() + heap_.cached_bytes();
   }
-  /// In the classes, what is live or cached; and what the heap has cached.
+  /// Live and cached bytes of the size classes, and cached bytes of the heap.
   [[nodiscard]] std::size_t reachable_bytes() const noexcept {
     return slabs_.held_bytes() + heap_.cached_bytes() - slabs_.stranded_bytes();
   }
-  /// The first invariant that does not hold, as a formula; null if all do.
+  /// Returns the first broken invariant as a formula; null if all hold.
   [[nodiscard]] char const* broken_invariant() const noexcept {
     char const* formula = slabs_.broken_invariant();
     if (formula == nullptr) formula = heap_.broken_invariant();
     return formula != nullptr ? formula : large_.broken_invariant();
   }
-  /// The same for a list of free blocks of a class, of that length.
+  /// Does the same for a list of free blocks of a class.
   [[nodiscard]] char const* broken_list(std::size_t index, block_chain list) const noexcept {
     std::size_t blocks = 0;
     for (free_block* block = list.first; block != nullptr; block = next_of(block)) {
@@ -259,7 +259,7 @@ class block_store {
   }
 
  private:
-  // Once more after `relieve`, unless that has nothing to return.
+  // Retries once after `relieve`, unless `relieve` returned no memory.
   template <class Call, class Relieve>
   static auto call_upstream(Call call, Relieve relieve) {
     try {
@@ -269,10 +269,10 @@ class block_store {
     }
     return call();
   }
-  // No object is larger, and sums with it do not overflow.
+  // No object is larger, and sums with this limit do not overflow.
   static constexpr std::size_t largest_possible = (std::numeric_limits<std::ptrdiff_t>::max)() / 2;
 
-  // What the heap has cached after the call more or less than before.
+  // Calls `call`, and counts the change of the heap's cached bytes.
   template <class Call>
   auto counting_cached(Call call) {
     const std::size_t before = heap_.cached_bytes();
@@ -284,8 +284,8 @@ class block_store {
     const std::size_t cached = lists_.cached_bytes();
     if (cached > target_bytes) lists_.subtract_cached(heap_.release_free(cached - target_bytes));
   }
-  // The largest blocks first, of which the fewest need to be touched. `free_bytes()` is read once a class:
-  // other threads may take blocks meanwhile.
+  // Starts with the largest blocks, because fewer of them need to be touched. `free_bytes()` is read for each
+  // class, because other threads may take blocks meanwhile.
   template <class Bytes, class Take>
   void take_out(std::size_t target_bytes, Bytes free_bytes, Take take) noexcept {
     for (std::size_t i = classes_.count(); i-- > 0;) {
@@ -308,47 +308,48 @@ class block_store {
   block_counts counts_{};
 };
 
-/// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on a host. They count free
-/// ranges of the heap and uncarved blocks as cached, too.
+/// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on host memory. Free ranges of the
+/// heap and uncarved blocks also count as cached.
 class pool_blocks : public block_cache {
  public:
   static constexpr char const* kind = "pool";
   static constexpr bool host_accessible = true;
   static constexpr std::size_t default_alignment = alignof(std::max_align_t);
 
-  /// @param upstream null: the default resource.
-  /// @throws std::invalid_argument for impossible sizes of classes, or what the upstream throws.
+  /// @param upstream null: the default resource
+  /// @throws std::invalid_argument for impossible sizes of classes; whatever the upstream throws
   pool_blocks(pool_options const& options, std::pmr::memory_resource* upstream);
 
-  /// Where `take` returned null. @throws what the upstream throws, after `release_free(0)` and another call.
+  /// Allocates after `take` returned null. @throws whatever the upstream throws, after one retry with
+  /// `release_free(0)`
   [[nodiscard]] void* take_slow(std::size_t bytes, std::size_t align);
-  /// Where `give` returned `result`, which is not `listed`.
+  /// Deallocates after `give` returned `result`. @pre `result` is not `listed`
   void give_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept;
 
-  /// Returns large blocks and free slabs to the upstream until no more than that is free, stranded blocks
-  /// included. @return bytes.
+  /// Returns free chunks and free slabs to the upstream until at most `target_bytes` are free, including
+  /// stranded blocks. @return bytes returned
   std::size_t release_free(std::size_t target_bytes) noexcept { return store_.release_free(target_bytes); }
-  /// Strands blocks until no more than that is cached.
+  /// Strands blocks until at most `target_bytes` are cached.
   void strand(std::size_t target_bytes) noexcept { store_.strand(target_bytes); }
-  /// Returns everything to the upstream.
+  /// Returns all memory to the upstream.
   void release() noexcept {
     store_.release();
     forget();
   }
 
-  /// The options that hold.
+  /// The options in effect.
   [[nodiscard]] pool_options const& options() const noexcept { return options_; }
   [[nodiscard]] block_counts counts() const noexcept;
   [[nodiscard]] std::size_t requested_bytes() const noexcept {
     return block_cache::requested_bytes() + store_.requested_large_bytes();
   }
   [[nodiscard]] std::size_t stranded_bytes() const noexcept { return store_.stranded_bytes(); }
-  /// Of those, blocks of the classes.
+  /// Stranded bytes of the size classes.
   [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return store_.stranded_block_bytes(); }
   [[nodiscard]] std::size_t held_bytes() const noexcept { return store_.held_bytes(); }
-  /// Of live blocks of the classes.
+  /// Bytes of live blocks of the size classes.
   [[nodiscard]] std::size_t live_bytes() const noexcept { return store_.reachable_bytes() - cached_bytes(); }
-  /// The first invariant that does not hold, as a formula; null if all do. O(free blocks * log(slabs)).
+  /// Returns the first broken invariant as a formula; null if all hold. O(free blocks * log(slabs)).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `coalescing_heap`: blocks beyond a pool's classes, cut from chunks of an upstream, which the heap owns.
+/// `coalescing_heap`: blocks beyond a pool's size classes. Owns chunks taken from an upstream.
+///
+/// A chunk is a sequence of live and free ranges, each preceded by a tag of 16 bytes. Free ranges lie in
+/// bins, four to each doubling of the size, in LIFO order. A request tries some ranges of its own bin, then
+/// the first range of the next larger bin (good fit of TLSF: Masmano et al., "TLSF: a new dynamic memory
+/// allocator for real-time systems", 2004).
 #pragma once
 
 #include <array>
@@ -15,36 +20,30 @@
 
 namespace tidemark::detail {
 
-/// A heap with boundary tags (Knuth, "The Art of Computer Programming" 1, 2.5): what is left of a chunk when
-/// a block is cut from it serves other requests, of any size, and free neighbours are merged.
+/// A heap with boundary tags (Knuth, "The Art of Computer Programming" 1, 2.5). The rest of a chunk after a
+/// cut serves requests of any size, and free neighbours are merged.
 ///
-/// A chunk is a row of ranges, live or free, each with a tag of 16 bytes in front. The first chunk is as
-/// large as its request, a further one a quarter of what is held, so that chunks are few. Free ranges lie in
-/// bins, four to each doubling of the size, the one freed last in front. A request looks at some of its own
-/// bin, and then takes the first of the next bin that has one (the good fit of TLSF: Masmano et al., "TLSF: a
-/// new dynamic memory allocator for real-time systems", 2004). What it does not need stays free.
-///
-/// A chunk goes back to the upstream when all of it is free. If that is not enough for a limit, chunks are
-/// *stranded*: their free ranges count by themselves, and are used when the others have none that fits. A
-/// stranded chunk all of which is free is not stranded any more.
+/// A chunk returns to the upstream when all of it is free. To keep a limit, chunks are also *stranded*: their
+/// free ranges are counted apart, and used only if no other range fits.
 ///
 /// Invariants:
-/// - in each chunk, the ranges follow each other without gaps, and no two neighbours are free
-/// - a free range lies in the bin of its size, in those of the stranded ones if its chunk is stranded
-/// - `used_bytes() == sum over live ranges`, `cached_bytes()` and `stranded_bytes()` over free ones
+/// - the ranges of a chunk have no gaps, and no two neighbours are free
+/// - a free range lies in the bin of its size, among the stranded bins if its chunk is stranded
+/// - `used_bytes() == sum over live ranges`; `cached_bytes()` and `stranded_bytes()` are sums over free
+///   ranges
 /// - a stranded chunk has a live range
 ///
-/// Bytes are those of ranges, with their tags: a block takes up to 79 bytes more than was requested. The
-/// upstream gets back exactly the (pointer, bytes, alignment) that it gave. Complexity: O(1) where not said
-/// otherwise. One thread at a time.
+/// All counts include tags: a block takes up to 79 bytes more than requested. The upstream gets back exactly
+/// the (pointer, bytes, alignment) that it returned. Complexity: O(1) unless stated otherwise. One thread at
+/// a time.
 class coalescing_heap {
  public:
-  /// Smaller blocks have no place here: a tag would be much beside them.
+  /// Smallest block, because a tag would be large beside a smaller block.
   static constexpr std::size_t min_block_bytes = 4 * KiB;
 
-  /// What is in front of each block.
+  /// Bytes of the tag before each block.
   static constexpr std::size_t tag_bytes = 16;
-  /// Of the range of a block that was requested with `bytes`. @pre the sum fits.
+  /// Returns the bytes of the range of a block of `bytes`. @pre the sum fits
   [[nodiscard]] static std::size_t range_bytes(std::size_t bytes) noexcept {
     return align_up(bytes + tag_bytes, granule_bytes);
   }
@@ -54,69 +53,71 @@ class coalescing_heap {
   coalescing_heap& operator=(coalescing_heap const&) = delete;
   ~coalescing_heap() { release(); }
 
-  /// A block of a free range; null if none that was looked at fits.
+  /// Allocates from a free range; null if no range that was tried fits.
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept;
-  /// A block of a new chunk, with `max_more_bytes` at most for others. If the upstream does not have that,
-  /// the chunk is for this block alone. @throws what the upstream throws; nothing has changed then.
+  /// Allocates from a new chunk. The chunk is a quarter of `held_bytes()`, with at most `max_more_bytes`
+  /// beyond the block. If the upstream does not have this much, the chunk has only the block. @throws
+  /// whatever the upstream throws; nothing has changed then
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, std::size_t max_more_bytes);
-  /// Takes a block back.
+  /// Deallocates a block.
   void deallocate(void* block, std::size_t requested_bytes) noexcept;
 
-  /// Returns chunks all of which is free to the upstream until `bytes_wanted` are gone or there is none: the
-  /// largest, until one is enough, and of those the least. O(free ranges) a chunk. @return their bytes.
+  /// Returns free chunks to the upstream until `bytes_wanted` are returned, or no chunk is free. Returns the
+  /// smallest chunk that is sufficient, or otherwise the largest. O(free ranges) for each chunk. @return
+  /// bytes returned
   std::size_t release_free(std::size_t bytes_wanted) noexcept;
-  /// Strands chunks until `bytes_wanted` that were cached are not, or none is cached. O(ranges).
+  /// Strands chunks until `bytes_wanted` cached bytes are stranded, or no byte is cached. O(ranges).
   void strand(std::size_t bytes_wanted) noexcept;
-  /// Returns everything to the upstream, also live blocks.
+  /// Returns all memory to the upstream, including live blocks.
   void release() noexcept;
 
-  /// Of live blocks.
+  /// Bytes of live blocks.
   [[nodiscard]] std::size_t used_bytes() const noexcept {
     return held_bytes_ - cached_bytes_ - stranded_bytes_;
   }
-  /// Of live blocks, as they were requested.
+  /// Bytes of live blocks, as requested.
   [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_; }
-  /// Free, in chunks that are not stranded.
+  /// Free bytes in chunks that are not stranded.
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_; }
-  /// Free, in stranded chunks.
+  /// Free bytes in stranded chunks.
   [[nodiscard]] std::size_t stranded_bytes() const noexcept { return stranded_bytes_; }
-  /// Of all ranges.
+  /// Bytes of all ranges.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
 
-  /// The first invariant that does not hold, as a formula; null if all do. O(ranges).
+  /// Returns the first broken invariant as a formula; null if all hold. O(ranges).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  // Ranges are multiples of this, and begin a tag before one: so blocks are aligned to it.
+  // Size unit of ranges. A tag ends at a multiple of this, so blocks are aligned to it.
   static constexpr std::size_t granule_bytes = 64;
-  // As many ranges of the own bin are looked at as cost less than a split would.
+  // Number of ranges tried in the own bin: together they cost less than a split.
   static constexpr std::size_t ranges_looked_at = 4;
-  // A further chunk is this part of what is held. On the recorded traces (bench/trace_footprint) a quarter
-  // leaves less free than an eighth or a half, or a floor of 64 KiB to 1 MiB.
+  // A further chunk is this fraction of the held bytes. On the recorded traces (bench/trace_footprint), a
+  // quarter leaves less memory free than an eighth or a half, or than a minimum of 64 KiB to 1 MiB.
   static constexpr std::size_t growth_divisor = 4;
   static constexpr std::size_t page_bytes = 4 * KiB;
 
-  /// In front of each range, and behind the last one of a chunk, where it is of 0 bytes and live.
+  /// Precedes each range. A chunk ends with a tag of a live range of 0 bytes.
   struct tag {
-    std::size_t previous_bytes;  // of the range before; 0: it is the first
-    std::size_t bytes : 62;      // with the tag
+    std::size_t previous_bytes;  // of the previous range; 0: this is the first range
+    std::size_t bytes : 62;      // including the tag
     std::size_t is_free : 1;
     std::size_t is_stranded : 1;
   };
   static_assert(sizeof(tag) == tag_bytes);
-  /// Behind the tag of a free range.
+  /// Follows the tag of a free range.
   struct links {
     tag* previous;
     tag* next;
   };
-  /// At the beginning of a chunk.
+  /// Header of a chunk.
   struct chunk {
     chunk* previous;
     chunk* next;
     std::size_t bytes;  // of its ranges
   };
   static constexpr std::size_t first_range_offset = granule_bytes - sizeof(tag);
-  // What a chunk has besides its ranges: its beginning, and the tag behind them.
+  // Bytes of a chunk besides its ranges: the header and the last tag.
   static constexpr std::size_t chunk_overhead_bytes = granule_bytes;
   static_assert(sizeof(chunk) <= first_range_offset && sizeof(tag) + sizeof(links) <= granule_bytes);
 
@@ -125,9 +126,10 @@ class coalescing_heap {
    public:
     void insert(tag* range) noexcept;
     void remove(tag* range) noexcept;
-    /// A range of at least that size; null if there is none among those looked at.
+    /// Returns a range of at least `bytes`; null if no range that was tried is large enough.
     [[nodiscard]] tag* find(std::size_t bytes) const noexcept;
-    /// Calls `visit(range)`, which may remove it, until that returns false: the larger bins first. O(ranges).
+    /// Calls `visit(range)`, larger bins first, until it returns false. `visit` may remove the range.
+    /// O(ranges).
     template <class Visit>
     void for_each_from_largest(Visit visit) const noexcept {
       for (std::size_t bin = count; bin-- > 0;) {
@@ -138,13 +140,13 @@ class coalescing_heap {
         }
       }
     }
-    /// Whether each range lies in the bin of its size. O(ranges).
+    /// True if each range lies in the bin of its size. O(ranges).
     [[nodiscard]] bool is_sorted() const noexcept;
 
    private:
     static constexpr unsigned bins_per_doubling_log2 = 2;
     static constexpr unsigned min_size_log2 = std::countr_zero(granule_bytes);
-    static constexpr unsigned max_size_log2 = 48;  // of an address space; what is larger shares the last bin
+    static constexpr unsigned max_size_log2 = 48;  // of an address space; larger sizes share the last bin
     static constexpr std::size_t count = (max_size_log2 - min_size_log2) << bins_per_doubling_log2;
     static constexpr std::size_t none = count;
 
@@ -155,11 +157,11 @@ class coalescing_heap {
           (std::size_t{size_log2 - min_size_log2} << bins_per_doubling_log2) + (steps & 3U);
       return bin < count ? bin : count - 1;
     }
-    /// The first bin from `index` on that has a range, or `none`.
+    /// Returns the first non-empty bin from `index` on, or `none`.
     [[nodiscard]] std::size_t first_from(std::size_t index) const noexcept;
 
     std::array<tag*, count> first_{};
-    std::array<std::uint64_t, (count + 63) / 64> has_range_{};  // a bit for each bin
+    std::array<std::uint64_t, (count + 63) / 64> has_range_{};  // one bit for each bin
   };
 
   [[nodiscard]] static tag* at(tag* range, std::size_t offset) noexcept {
@@ -177,12 +179,12 @@ class coalescing_heap {
   [[nodiscard]] static bool is_whole_chunk(tag* range) noexcept {
     return range->previous_bytes == 0 && next_of(range)->bytes == 0;
   }
-  /// Writes a tag of a live range, and what the next one says of it.
+  /// Writes the tag of a live range, and the size of the range into the next tag.
   static tag* make_range(tag* where, std::size_t previous_bytes, std::size_t bytes,
                          bool is_stranded) noexcept;
 
   [[nodiscard]] static std::size_t bytes_for(std::size_t bytes, std::size_t align) noexcept;
-  /// Splits a live range. @return what is behind the offset.
+  /// Splits a live range. @return the part after the offset
   static tag* split(tag* range, std::size_t offset) noexcept;
   [[nodiscard]] void* cut(tag* range, std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] tag* add_chunk(std::size_t least_bytes, std::size_t wanted_bytes);
@@ -195,7 +197,7 @@ class coalescing_heap {
   std::pmr::memory_resource* upstream_;
   chunk* chunks_ = nullptr;
   std::size_t held_bytes_ = 0, cached_bytes_ = 0, stranded_bytes_ = 0, requested_bytes_ = 0;
-  std::size_t whole_bytes_ = 0;  // of chunks all of which is free
+  std::size_t whole_bytes_ = 0;  // of chunks that are all free
   bins ready_, stranded_;
 };
 

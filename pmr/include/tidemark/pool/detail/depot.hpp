@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `chain_stack`: whole lists of free blocks of one size; `depot_bin`: a `chain_stack` behind a lock;
-/// `depot`: such lists of all sizes that threads leave for each other. Own no memory.
+/// `chain_stack`: a stack of lists of free blocks of one size; `depot_bin`: a `chain_stack` behind a lock;
+/// `depot`: bins of all size classes, through which threads exchange blocks. Own no memory.
 #pragma once
 
 #include <array>
@@ -20,22 +20,22 @@
 
 namespace tidemark::detail {
 
-/// Chains are linked through the second words of their first blocks, so that one comes and goes in O(1)
-/// whatever its length: the magazines of Bonwick and Adams ("Magazines and Vmem", 2001), without the
-/// magazines. The second word of the second block, if there is one, says how many there are.
+/// A stack of chains, each linked through the second word of its first block. A chain of any length is pushed
+/// and popped in O(1), as the magazines of Bonwick and Adams ("Magazines and Vmem", 2001), but without
+/// magazines. The second word of the second block, if there is one, stores the length of the chain.
 ///
-/// A copy has the same chains: for a look at them, it may be emptied by `pop`.
+/// A copy has the same chains, and may be emptied with `pop` to read them.
 ///
-/// Invariant: `blocks()` is the sum of the lengths of the chains. One thread at a time.
+/// Invariant: `blocks() == sum of the lengths of the chains`. One thread at a time.
 class chain_stack {
  public:
-  /// Of each block: two words.
+  /// Minimum block size: two words.
   static constexpr std::size_t min_block_bytes = 2 * sizeof(void*);
 
-  /// All blocks in it.
+  /// Number of blocks in all chains.
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
 
-  /// Puts a chain on top. O(1).
+  /// Pushes a chain. O(1).
   void push(block_chain chain) noexcept {
     if (chain.blocks == 0) return;
     const opened_block first{static_cast<first_block*>(chain.first)};
@@ -45,7 +45,7 @@ class chain_stack {
     blocks_ += chain.blocks;
   }
 
-  /// Takes the chain on top; an empty one if there is none. O(1).
+  /// Pops the top chain; empty if there is no chain. O(1).
   [[nodiscard]] block_chain pop() noexcept {
     if (newest_ == nullptr) return {};
     const opened_block first{static_cast<first_block*>(newest_)};
@@ -56,7 +56,7 @@ class chain_stack {
     return chain;
   }
 
-  /// Takes all blocks as one chain. O(blocks).
+  /// Pops all blocks as one chain. O(blocks).
   [[nodiscard]] block_chain pop_all() noexcept {
     block_chain all;
     for (block_chain chain = pop(); chain.blocks > 0; chain = pop()) {
@@ -69,7 +69,7 @@ class chain_stack {
   }
 
  private:
-  // What the first two blocks of a chain hold.
+  // Contents of the first two blocks of a chain.
   struct first_block : free_block {
     free_block* next_chain;
   };
@@ -78,34 +78,34 @@ class chain_stack {
   };
   static_assert(sizeof(first_block) == min_block_bytes && sizeof(second_block) == min_block_bytes);
 
-  free_block* newest_ = nullptr;  // first block of the chain on top
+  free_block* newest_ = nullptr;  // first block of the top chain
   std::size_t blocks_ = 0;
 };
 
-/// A `chain_stack` behind a lock, which is held for a few instructions only, and the number of its blocks,
-/// which is read without it.
+/// A `chain_stack` behind a lock, which is held for a few instructions only. The number of blocks is readable
+/// without the lock.
 ///
-/// Invariant: while the lock is free, the number is that of the blocks. Any thread.
+/// Invariant: `blocks() == chains_.blocks()` while the lock is free. Any thread.
 template <class Sync>
-class alignas(64) basic_depot_bin {  // a cache line each, so that threads that use other classes do not meet
+class alignas(64) basic_depot_bin {  // one cache line each, so that bins share no cache line
  public:
-  /// Leaves a chain. O(1).
+  /// Adds a chain. O(1).
   void put(block_chain chain) noexcept {
     const std::scoped_lock lock{mutex_};
     chains_.push(chain);
     publish();
   }
-  /// Takes the chain that was left last; an empty one if there is none. O(1). Where there is none it takes no
-  /// lock, so that one that is being left may be missed.
+  /// Takes the chain that was added last; empty if there is none. O(1). An empty bin takes no lock, so a
+  /// chain being added may be missed.
   [[nodiscard]] block_chain take() noexcept {
     if (blocks() == 0) return {};
     return take(&chain_stack::pop);
   }
   /// Takes all blocks as one chain. O(blocks).
   [[nodiscard]] block_chain take_all() noexcept { return take(&chain_stack::pop_all); }
-  /// Blocks in it.
+  /// Number of blocks.
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_.load(std::memory_order_relaxed); }
-  /// For a fork.
+  /// The lock, for a fork.
   [[nodiscard]] auto& mutex() noexcept { return mutex_; }
 
  private:
@@ -123,12 +123,12 @@ class alignas(64) basic_depot_bin {  // a cache line each, so that threads that 
 };
 
 struct depot_sync : std_atomics {
-  // ThreadSanitizer ends programs in which a thread has very many mutexes at once, as one has that forks.
+  // ThreadSanitizer aborts if a thread holds very many mutexes at once, as a forking thread does.
   using mutex = std::conditional_t<thread_sanitizer_is_on, brief_lock, std::mutex>;
 };
 using depot_bin = basic_depot_bin<depot_sync>;
 
-/// A `depot_bin` for each size class, and the count of what is cached in no thread's cache. Thread-safe.
+/// A `depot_bin` for each size class, and the count of bytes cached outside the threads' caches. Thread-safe.
 class depot : fork_participant {
  public:
   explicit depot(size_classes const& classes) noexcept : classes_{classes} { join(); }
@@ -136,31 +136,31 @@ class depot : fork_participant {
   depot& operator=(depot const&) = delete;
   ~depot() { leave(); }
 
-  /// Leaves a chain. Its bytes are the caller's to count, here and below. O(1).
+  /// Adds a chain. The caller counts its bytes, here and below. O(1).
   void put(std::size_t index, block_chain chain) noexcept { bins_[index].put(chain); }
-  /// Takes the chain that was left last; an empty one if there is none. O(1).
+  /// Takes the chain that was added last; empty if there is none. O(1).
   [[nodiscard]] block_chain take(std::size_t index) noexcept { return bins_[index].take(); }
   /// Takes all blocks of a class as one chain. O(blocks).
   [[nodiscard]] block_chain take_all(std::size_t index) noexcept { return bins_[index].take_all(); }
-  /// Leaves a chain in pieces that suit a thread's cache. O(blocks).
+  /// Adds a chain, split into chains that suit a thread's cache. O(blocks).
   void put_all(std::size_t index, block_chain chain) noexcept;
 
-  /// Blocks of a class in it, and bytes of all.
+  /// Number of blocks of a class. `listed_bytes` is the sum of bytes over all classes.
   [[nodiscard]] std::size_t blocks(std::size_t index) const noexcept { return bins_[index].blocks(); }
   [[nodiscard]] std::size_t listed_bytes() const noexcept;
 
-  /// Bytes that are cached in no thread's cache: here, uncarved, or free ranges of the heap.
+  /// Bytes cached outside the threads' caches: listed here, uncarved, or in free ranges of the heap.
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_; }
   void add_cached(std::size_t bytes) noexcept { cached_bytes_ += bytes; }
   void subtract_cached(std::size_t bytes) noexcept { cached_bytes_ -= bytes; }
 
-  /// The most that a thread's cache may hold.
+  /// Maximum bytes of one thread's cache.
   [[nodiscard]] std::atomic<std::size_t> const& share_bytes() const noexcept { return share_bytes_; }
-  /// @return what it was.
+  /// @return the previous value
   std::size_t set_share_bytes(std::size_t bytes) noexcept { return share_bytes_.exchange(bytes); }
 
  private:
-  // The locks of all bins. Waits for each while it holds those before it.
+  // Takes the locks of all bins, one after the other, while holding the previous locks.
   bool lock_for_fork(fork_clock::time_point deadline) noexcept override;
   void unlock_after_fork(bool is_child) noexcept override;
 

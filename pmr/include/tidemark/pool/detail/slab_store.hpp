@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `slab_store`: where the blocks of a pool's classes come from: slabs of an upstream, which the store owns.
+/// `slab_store`: the source of a pool's blocks of the size classes. Owns slabs taken from an upstream.
 #pragma once
 
 #include <array>
@@ -14,19 +14,18 @@
 
 namespace tidemark::detail {
 
-/// Slabs: pieces of upstream memory, each cut into blocks of one class. Nothing is stored in or beside a
-/// block; one record a slab says how many of its blocks were never used or are set aside.
+/// Slabs: upstream memory cut into blocks of one size class. No metadata lies in or beside a block. Each slab
+/// has a record with the numbers of its uncarved and stranded blocks.
 ///
-/// A block is in one of four states: live, in a list (a cache's or a depot's), *uncarved* (never used; at
-/// most one slab of a class has such blocks), or *stranded*: set aside by a trim because its slab cannot go
-/// back
-/// yet.
+/// A block is in one of four states: live, in a list (of a cache or a depot), *uncarved* (never used; at most
+/// one slab of a class has uncarved blocks), or *stranded*. A trim strands free blocks whose slab cannot be
+/// returned yet.
 ///
 /// Invariants: slabs are sorted by address and do not overlap; `uncarved + stranded <= blocks` in each;
-/// `held_bytes() == sum of blocks * block size`; a slab with `uncarved + stranded == blocks` is the slab that is being
-/// carved, or a trim looks for it (`may_be_free`).
+/// `held_bytes() == sum of blocks * block size`; a slab with `uncarved + stranded == blocks` is the slab
+/// being carved, or its class has `may_be_free`.
 ///
-/// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. One thread at a time.
+/// The upstream gets back exactly the (pointer, bytes, alignment) that it returned. One thread at a time.
 class slab_store {
  public:
   slab_store(size_classes const& classes, std::pmr::memory_resource* upstream, std::size_t max_blocks);
@@ -34,63 +33,65 @@ class slab_store {
   slab_store& operator=(slab_store const&) = delete;
   ~slab_store() { release(); }
 
-  /// Takes a slab from the upstream, of the size that suits the class or with `blocks_wanted` blocks if that
-  /// is not 0, and with `max_bytes` bytes at most; half as many blocks each time the upstream refuses them,
-  /// down to one. Its blocks are uncarved.
-  /// @pre the class has no uncarved blocks. @return its bytes. @throws what the upstream throws; nothing has
-  /// changed then.
+  /// Takes a slab from the upstream. The slab has `blocks_wanted` blocks, or a size that suits the class if
+  /// that is 0, and at most `max_bytes` bytes. While the upstream fails, the number of blocks is halved, down
+  /// to one. The new blocks are uncarved.
+  /// @pre the class has no uncarved blocks. @return bytes of the slab. @throws whatever the upstream throws;
+  /// nothing has changed then
   std::size_t add_slab(std::size_t index, std::size_t blocks_wanted, std::size_t max_bytes);
 
-  /// Uncarved blocks of a class: a page of them at a time, so that memory is not touched long before its use,
-  /// and `max_bytes` or one block at most.
+  /// Returns uncarved blocks of a class: one page of blocks, so that memory is touched shortly before its
+  /// use. At most `max_bytes`, but at least one block.
   [[nodiscard]] block_chain carve(std::size_t index, std::size_t max_bytes) noexcept;
-  /// Stranded blocks of one slab of a class, `max_bytes` or one block at most. O(slabs + blocks taken).
+  /// Returns stranded blocks of one slab of a class, at most `max_bytes`, but at least one block. O(slabs +
+  /// blocks taken).
   [[nodiscard]] block_chain take_stranded(std::size_t index, std::size_t max_bytes) noexcept;
 
-  /// Returns slabs of a class whose blocks are all free, until `bytes_wanted` are gone. `list` holds all free
-  /// blocks of the class except the uncarved and the stranded ones. Those of other slabs stay in the list, slab by
-  /// slab in the order in which the list had the first block of each, and in their own order within a slab.
-  /// O(length), with a search for the slab, O(log(slabs)), where two blocks in a row are not of one slab; and O(slabs)
-  /// if a slab is returned.
-  /// @return blocks that are neither listed nor uncarved any more, here and below.
+  /// Returns free slabs of a class to the upstream until `bytes_wanted` are returned. `list` has all free
+  /// blocks of the class except uncarved and stranded blocks. Blocks of other slabs stay in the list, grouped
+  /// by slab: slabs in order of their first block in the list, blocks of a slab in their previous order.
+  ///
+  /// O(length), plus a search of O(log(slabs)) for each pair of successive blocks of different slabs, plus
+  /// O(slabs) if a slab is returned.
+  /// @return number of blocks that are no longer listed or uncarved; likewise for `strand`
   std::size_t release_free_slabs(std::size_t index, block_chain& list, std::size_t bytes_wanted) noexcept;
-  /// Sets blocks of a list and uncarved ones aside, until `bytes_wanted` are gone. O(blocks set aside), with
-  /// searches as above, few for a list that a trim has grouped by slab.
+  /// Strands blocks of a list, then uncarved blocks, until `bytes_wanted` are stranded. O(blocks stranded),
+  /// plus searches as above; few searches for a list grouped by slab.
   std::size_t strand(std::size_t index, block_chain& list, std::size_t bytes_wanted) noexcept;
 
-  /// Returns everything to the upstream, also live blocks.
+  /// Returns all memory to the upstream, including live blocks.
   void release() noexcept;
 
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
   [[nodiscard]] std::size_t stranded_bytes() const noexcept { return stranded_bytes_; }
   [[nodiscard]] std::size_t uncarved_bytes() const noexcept { return uncarved_bytes_; }
 
-  /// Whether `block` is one of the blocks of that class. O(log slabs).
+  /// True if `block` is a block of that class. O(log slabs).
   [[nodiscard]] bool is_block_of(void const* block, std::size_t index) const noexcept;
-  /// The first invariant that does not hold, as a formula; null if all do. O(slabs + stranded blocks).
+  /// Returns the first broken invariant as a formula; null if all hold. O(slabs + stranded blocks).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
   struct slab {
     std::uintptr_t first;
     std::size_t blocks;
-    std::size_t index;  // of the class
+    std::size_t index;  // of the size class
     std::size_t uncarved;
     std::size_t stranded = 0;
     free_block* stranded_list = nullptr;
-    // Only during release_free_slabs, otherwise 0, false and null:
+    // Used only during release_free_slabs, otherwise 0, false and null:
     std::size_t listed = 0;    // blocks found in the list
-    bool leaving = false;      // all are free and it is returned
-    slab* next_met = nullptr;  // the slab whose first block comes next in the list
-    // Only while blocks are listed:
+    bool leaving = false;      // all blocks are free and the slab is returned
+    slab* next_met = nullptr;  // slab whose first block is next in the list
+    // Valid only while blocks are listed:
     free_block* first_listed = nullptr;
     free_block* last_listed = nullptr;
   };
   struct size_class {
-    std::uintptr_t carving = 0;  // an address in the slab that has uncarved blocks
+    std::uintptr_t carving = 0;  // address of the slab with uncarved blocks
     std::size_t blocks = 0;      // in all slabs
     std::size_t stranded = 0;
-    std::uintptr_t stranding = 0;  // an address in the slab that blocks were stranded in last
+    std::uintptr_t stranding = 0;  // address of the slab in which blocks were stranded last
     bool may_be_free = false;      // a slab without listed blocks may be all free
   };
 
@@ -101,11 +102,11 @@ class slab_store {
   [[nodiscard]] slab* find(std::uintptr_t address) noexcept {
     return const_cast<slab*>(static_cast<slab_store const*>(this)->find(address));
   }
-  /// Links the blocks of each slab in a list. @return the slab met first; null if none.
+  /// Links the blocks of each slab in a list. @return the first slab in list order; null if the list is empty
   [[nodiscard]] slab* group_by_slab(free_block* list) noexcept;
-  /// Makes one list of the blocks of slabs that stay.
+  /// Joins the blocks of remaining slabs into one list.
   [[nodiscard]] static free_block* joined(slab* met) noexcept;
-  /// Sets the first blocks of a list aside, `max_blocks` at most, those of one slab. @return how many.
+  /// Strands blocks of one slab from the front of a list, at most `max_blocks`. @return number of blocks
   std::size_t set_aside(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept;
   void return_to_upstream(slab const& s) noexcept;
 

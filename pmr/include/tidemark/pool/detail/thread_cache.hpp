@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `thread_cache`: the free blocks that one thread has of one `synchronized_pool`, which owns them.
-/// `cache_share`: the bytes it may keep; `heap_block_cache`: its blocks of the heap.
+/// `thread_cache`: one thread's free blocks of a `synchronized_pool`, which owns them. `cache_share`: the
+/// limit of the cache; `heap_block_cache`: cached blocks of the heap.
 #pragma once
 
 #include <algorithm>
@@ -25,52 +25,52 @@ namespace tidemark::detail {
 
 /// The limit of a thread's cache.
 ///
-/// One rule: a cache may hold `start_bytes`, and the bytes that its thread has taken from others and not left
-/// to them, but never more than a thread's share of the pool's limit. A thread that frees its own blocks
-/// caches all of them, up to the share. A thread that frees the blocks of others passes them on instead: they
-/// are needed elsewhere.
+/// A cache may hold `start_bytes`, plus the bytes that its thread has taken from others and not left to
+/// others, but at most the thread's share of the pool's limit. A thread that frees its own blocks caches all
+/// of them, up to the share. A thread that frees blocks of others passes them on, because other threads need
+/// them.
 ///
-/// Everything else follows from the limit: a chain has a quarter of it, and the cache is full where half a
-/// chain more does not fit. The lists report at a watermark, half a chain above their bytes at the last look,
-/// or at `look_at` if the pool wants a look before. Heap blocks get the rest of the limit.
+/// A chain has a quarter of the limit. The cache is full if half a chain more does not fit. The lists report
+/// at a watermark: half a chain above their bytes at the last look, or at `look_at` if that is lower. Heap
+/// blocks get the rest of the limit.
 ///
-/// Invariant: `start <= limit() <= share` where `start` is `start_bytes`, or the share if
-/// that is less. The thread alone uses it; the share may change meanwhile.
+/// Invariant: `min(start_bytes, share) <= limit() <= share`. Only the thread uses it; the share may change
+/// meanwhile.
 class cache_share {
  public:
   static constexpr std::size_t start_bytes = 256 * KiB;
   static constexpr std::size_t never = (std::numeric_limits<std::size_t>::max)();
 
-  /// @param share bytes for each thread; the pool's, which outlives this object
+  /// @param share bytes for each thread; belongs to the pool and outlives this object
   explicit cache_share(std::atomic<std::size_t> const& share) noexcept : share_{&share} {}
 
-  /// Bytes that the cache may hold.
+  /// Maximum bytes of the cache.
   [[nodiscard]] std::size_t limit() const noexcept {
     const std::size_t share = *share_;
     return (std::min)(share, start_bytes + (std::min)(taken_, share));
   }
-  /// Bytes of a chain: few enough to stay in a core's cache on its way from thread to thread.
+  /// Bytes of a chain: few enough to stay in a core's cache on the way from thread to thread.
   [[nodiscard]] std::size_t chain_bytes() const noexcept { return (std::min)(limit() / 4, 256 * KiB); }
-  /// Whether the lists may take the cache beyond its limit before they report.
+  /// True if the lists could exceed the limit before they report.
   [[nodiscard]] bool is_full(std::size_t cached_bytes) const noexcept {
     return cached_bytes + chain_bytes() / 2 > limit();
   }
 
-  /// The thread took free bytes from others, or new ones.
+  /// Records bytes that the thread took from others, or from new memory.
   void on_take(std::size_t bytes) noexcept { taken_ += bytes; }
-  /// The thread left bytes to others.
+  /// Records bytes that the thread left to others.
   void on_leave(std::size_t bytes) noexcept { taken_ -= (std::min)(taken_, bytes); }
-  /// The cache has no blocks any more.
+  /// Resets the count, because the cache has no blocks.
   void forget() noexcept { taken_ = 0; }
 
-  /// The lists report when they hold more than this. @param listed_bytes they hold now
+  /// Sets and returns the bytes above which the lists report. @param listed_bytes bytes in the lists now
   std::size_t set_watermark(std::size_t listed_bytes) noexcept {
     return watermark_ = (std::min)(look_at_, listed_bytes + chain_bytes() / 2);
   }
-  /// The lists report when they hold more than this, also if that is less than half a chain; `never`: not
-  /// wanted.
+  /// Makes the lists report above `listed_bytes`, even if that is less than half a chain. `never`: cancels
+  /// the request.
   void look_at(std::size_t listed_bytes) noexcept { look_at_ = listed_bytes; }
-  /// Bytes of heap blocks that fit beside the lists.
+  /// Maximum bytes of heap blocks beside the lists.
   [[nodiscard]] std::size_t heap_bytes() const noexcept {
     const std::size_t most = limit();
     return most - (std::min)(most, watermark_);
@@ -78,21 +78,21 @@ class cache_share {
 
  private:
   std::atomic<std::size_t> const* share_;
-  std::size_t taken_ = 0;  // from others, less what was left to them
+  std::size_t taken_ = 0;  // from others, minus bytes left to others
   std::size_t watermark_ = 0;
   std::size_t look_at_ = never;
 };
 
-/// Lists of free blocks, last in, first out, each of ranges of exactly one size, which a step that runs again
-/// asks for again. To the heap they are live: they are not merged until the thread gives them back.
+/// LIFO lists of free heap blocks, each of ranges of exactly one size, because a repeated step requests the
+/// same sizes. The heap counts these blocks as live, and does not merge them until the thread returns them.
 ///
-/// A size has one place in a table, and takes it over from a size that has no more blocks. Invariant:
-/// `bytes() == sum over listed ranges`. O(1) where not said otherwise. One thread at a time, except what
-/// counts, which any thread may read.
+/// Each size hashes to one place of a table, and replaces an earlier size that has no more blocks. Invariant:
+/// `bytes() == sum over listed ranges`. O(1) unless stated otherwise. One thread at a time; any thread may
+/// read the counts.
 class heap_block_cache {
  public:
-  /// A block; null if there is none of that size, or the one freed last is not so aligned. @pre the heap has
-  /// such blocks, here and below.
+  /// Takes a block; null if no block of that size is cached, or the newest is not sufficiently aligned. @pre
+  /// the heap serves such blocks, here and below
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
     const std::size_t range_bytes = coalescing_heap::range_bytes(bytes);
     list& own = lists_[place_of(range_bytes)];
@@ -107,7 +107,7 @@ class heap_block_cache {
     return block;
   }
 
-  /// Takes a block back. @return false if blocks of another size have its place; nothing has changed then.
+  /// Caches a block. @return false if blocks of another size occupy its place; nothing has changed then
   [[nodiscard]] bool give(void* block, std::size_t bytes) noexcept {
     const std::size_t range_bytes = coalescing_heap::range_bytes(bytes);
     list& own = lists_[place_of(range_bytes)];
@@ -125,8 +125,8 @@ class heap_block_cache {
     return true;
   }
 
-  /// Calls `give_back(block)` for blocks until `max_bytes` at most are left: all of a size, then those of the
-  /// next place, so that each has its turn. O(places) besides the blocks.
+  /// Calls `give_back(block)` until at most `max_bytes` are cached: all blocks of one size, then of the next
+  /// place, in rotation. O(places) plus the blocks.
   template <class GiveBack>
   void shrink(std::size_t max_bytes, GiveBack give_back) noexcept {
     for (std::size_t visited = 0; bytes() > max_bytes && visited < place_count; ++visited) {
@@ -134,28 +134,28 @@ class heap_block_cache {
       empty_to(max_bytes, lists_[next_shrunk_], give_back);
     }
   }
-  /// The same for all blocks of the size that has the place of one of `bytes`.
+  /// Does the same for all blocks in the place of size `bytes`, which becomes free.
   template <class GiveBack>
   void make_place(std::size_t bytes, GiveBack give_back) noexcept {
     empty_to(0, lists_[place_of(coalescing_heap::range_bytes(bytes))], give_back);
   }
 
-  /// Of all ranges listed. Any thread.
+  /// Bytes of all listed ranges. Any thread.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.value(); }
-  /// Blocks taken and given so far. Any thread.
+  /// Number of blocks taken so far; `deallocations` is the number of blocks given. Any thread.
   [[nodiscard]] std::uint64_t allocations() const noexcept { return allocations_.value(); }
   [[nodiscard]] std::uint64_t deallocations() const noexcept { return deallocations_.value(); }
-  /// Bytes requested of blocks taken, less those of blocks given: it may wrap below 0. Any thread.
+  /// Requested bytes of blocks taken, minus those of blocks given. May wrap below 0. Any thread.
   [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_.value(); }
 
-  /// Forgets all lists; live blocks count as deallocated.
+  /// Clears all lists; live blocks count as deallocated.
   void forget() noexcept {
     lists_ = {};
     deallocations_.set(allocations());
     bytes_.set(0);
     requested_bytes_.set(0);
   }
-  /// Adds what another cache has counted, whose thread is gone.
+  /// Adds the counts of a cache whose thread has ended.
   void add_counts(heap_block_cache const& other) noexcept {
     allocations_.add(other.allocations());
     deallocations_.add(other.deallocations());
@@ -163,7 +163,7 @@ class heap_block_cache {
     requested_bytes_.add(other.requested_bytes());
   }
 
-  /// Whether the invariant holds. O(blocks).
+  /// True if the invariant holds. O(blocks).
   [[nodiscard]] bool is_counted() const noexcept {
     std::size_t sum = 0;
     for (list const& each : lists_) {
@@ -201,42 +201,42 @@ class heap_block_cache {
   single_writer<std::size_t> requested_bytes_;
 };
 
-/// Free blocks of the classes in lists, and in spare chains, which the depot takes in O(1); and blocks of the
-/// heap. The thread alone uses it, except what counts.
+/// A thread's free blocks: blocks of the size classes in lists and in spare chains, which the depot takes in
+/// O(1), and blocks of the heap. Only the thread uses it; any thread may read the counts.
 ///
-/// Invariant: `spare_bytes` is the sum over spare chains, which `blocks.cached_bytes()` includes.
+/// Invariant: `spare_bytes == sum over spare chains`, included in `blocks.cached_bytes()`.
 struct thread_cache {
-  /// @param share_bytes of each thread of the pool
+  /// @param share_bytes limit of each thread of the pool
   thread_cache(size_classes const& classes, std::atomic<std::size_t> const& share_bytes) noexcept
       : blocks{classes}, share{share_bytes} {}
 
-  /// The list becomes a spare chain. O(1).
+  /// Makes the list of a class a spare chain. O(1).
   void make_spare(std::size_t index) noexcept {
     const block_chain chain = blocks.take_all(index);
     spares[index].push(chain);
     spare_bytes += chain.blocks * blocks.classes().bytes(index);
   }
-  /// The spare chain that was made last; an empty one if there is none. O(1).
+  /// Takes the newest spare chain; empty if there is none. O(1).
   [[nodiscard]] block_chain take_spare(std::size_t index) noexcept {
     const block_chain chain = spares[index].pop();
     spare_bytes -= chain.blocks * blocks.classes().bytes(index);
     return chain;
   }
-  /// Whether the cache stays within its limit with a block more, of that size.
+  /// True if the cache stays within its limit with one more heap block of `bytes`.
   [[nodiscard]] bool has_room_for_heap_block(std::size_t bytes) const noexcept {
     return heap_blocks.bytes() + coalescing_heap::range_bytes(bytes) <= share.heap_bytes();
   }
-  /// The lists report after half a chain more.
+  /// Sets the watermark half a chain above the current bytes.
   void update_watermark() noexcept { blocks.set_watermark(share.set_watermark(blocks.cached_bytes())); }
-  /// Any thread.
+  /// Bytes of all cached blocks. Any thread.
   [[nodiscard]] std::size_t cached_bytes() const noexcept {
     return blocks.cached_bytes() + heap_blocks.bytes();
   }
-  /// Requested of blocks taken, less those given: it may wrap below 0. Any thread.
+  /// Requested bytes of blocks taken, minus those of blocks given. May wrap below 0. Any thread.
   [[nodiscard]] std::size_t requested_bytes() const noexcept {
     return blocks.requested_bytes() + heap_blocks.requested_bytes();
   }
-  /// Forgets all blocks; live ones count as deallocated.
+  /// Clears all lists; live blocks count as deallocated.
   void forget() noexcept {
     blocks.forget();
     heap_blocks.forget();
@@ -244,7 +244,7 @@ struct thread_cache {
     spare_bytes = 0;
     share.forget();
   }
-  /// Adds what another cache has counted, whose thread is gone.
+  /// Adds the counts of a cache whose thread has ended.
   void add_counts(thread_cache const& other) noexcept {
     blocks.add_counts(other.blocks);
     heap_blocks.add_counts(other.heap_blocks);
