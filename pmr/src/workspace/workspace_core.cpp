@@ -47,8 +47,7 @@ workspace_options completed(workspace_options options) {
 }
 
 // Copies the pattern once and then all written bytes behind themselves. memcpy does the work for patterns of
-// any
-// size.
+// any size.
 void fill_pattern(void* first, std::size_t bytes, void const* pattern, std::size_t pattern_bytes) noexcept {
   if (bytes == 0) return;
   auto* const begin = static_cast<std::byte*>(first);
@@ -144,8 +143,7 @@ slot& workspace_core::prepare(slot_list& list, std::size_t n) {
 
 void workspace_core::add_slot(slot_list& list, std::size_t n) {
   if (list.count == list.room) {
-    const std::size_t room =
-        std::max(first_slots, 2 * list.room);  // without the last slot, which stays empty
+    const std::size_t room = std::max(first_slots, 2 * list.room);  // besides the last, which stays empty
     grow_array(options_.bookkeeping, list.items, list.count, list.room > 0 ? list.room + 1 : 0, room + 1);
     list.room = room;
   }
@@ -165,8 +163,7 @@ void workspace_core::add_slot(slot_list& list, std::size_t n) {
 }
 
 // A grown slot grows by at least half. Slowly growing requests therefore seldom move the slot, and the sum of
-// all
-// its memory blocks is about three times the last.
+// all its memory blocks is about three times the last.
 void workspace_core::grow_slot(slot_list const& list, slot& grown, std::size_t n) {
   try {
     replace_memory(list, grown, std::max(n, grown.capacity + grown.capacity / 2));
@@ -294,7 +291,8 @@ void workspace_core::retire_all(std::source_location where) noexcept {
 }
 
 void workspace_core::retire(slot_list& list, std::size_t from, std::source_location where) noexcept {
-  const std::size_t seen = tools_are_notified || checked_ ? list.active : from;  // no tool reads the others
+  const std::size_t seen =
+      tools_are_notified || checked_ ? list.active : from;  // nothing looks at the others
   for (std::size_t i = from; i < seen; ++i) {
     slot const& taken = list.items[i];
     if (checked_) {

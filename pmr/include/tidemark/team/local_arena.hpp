@@ -28,21 +28,18 @@ class basic_shared_arena;
 /// }
 /// ```
 /// Blocks outlive the handle: the shared arena's rewinds free them, or this thread's own. All handles of a
-/// thread
-/// share one memory. `push`, `push_array`, `push_bytes` and `make` are those of `arena_push`. The rewind that
-/// frees an object of `make` runs its destructor, on the rewinding thread.
+/// thread share one memory. `push`, `push_array`, `push_bytes` and `make` are those of `arena_push`. The
+/// rewind that frees an object of `make` runs its destructor, on the rewinding thread.
 ///
 /// A handle stays valid after a rewind, reset, trim or release of the shared arena. It ends with the shared
 /// arena, and when its thread ends or leaves. Complexity: as `arena`. Thread-safety: only the thread that
-/// made
-/// it, and not during a rewind; level 2 reports both violations.
+/// made it, and not during a rewind; level 2 reports both violations.
 template <class AddressSpace>
 class basic_local_arena final : public detail::forwarding_resource<basic_local_arena<AddressSpace>> {
  public:
   using arena_type = basic_arena<detail::extent_memory<AddressSpace>>;
   /// A thread scope: rewinds this thread's part. It must end before the shared arena is rewound to a point
-  /// before the
-  /// beginning of the scope.
+  /// before the beginning of the scope.
   using scope = basic_arena_scope<detail::extent_memory<AddressSpace>>;
 
   static constexpr std::size_t default_alignment = arena_type::default_alignment;
@@ -97,8 +94,7 @@ class basic_local_arena final : public detail::forwarding_resource<basic_local_a
   /// Returns this thread's position. @throws as `basic_arena::mark`.
   [[nodiscard]] arena_mark mark() { return arena_->mark(); }
   /// Frees all blocks of this thread that are newer than `mark`. @throws as `basic_arena::rewind`, also if
-  /// the
-  /// shared arena was rewound to a point before the mark.
+  /// the shared arena was rewound to a point before the mark.
   void rewind(arena_mark const& mark) { arena_->rewind(mark); }
 
   /// Returns this thread's statistics; its chunks are its extents, without blocks that have their own
@@ -110,8 +106,7 @@ class basic_local_arena final : public detail::forwarding_resource<basic_local_a
   [[nodiscard]] bool owns(void const* address) const noexcept { return arena_->owns(address); }
 
   /// Returns this thread's part, for thread scopes and functions that take an arena. Positions and `pop` do
-  /// not count
-  /// blocks that have their own extents.
+  /// not count blocks that have their own extents.
   operator arena_type&() const noexcept { return *arena_; }
 
  private:

@@ -38,13 +38,10 @@ namespace tidemark {
 /// threads.clear();                           // they have ended before the brace
 /// ```
 /// Open and end the scope at a quiescent point, at which no other thread uses the arena. Scopes on one arena
-/// end
-/// in the reverse order of their opening. If an outer scope ends first, the arena reports a violation and
-/// keeps
-/// its memory until the inner scope ends. The arena also reports an end while a thread holds a newer thread
-/// scope, or has rewound to a point before the beginning. The memory then stays until the arena's next rewind
-/// to
-/// a point before the beginning.
+/// end in the reverse order of their opening. If an outer scope ends first, the arena reports a violation and
+/// keeps its memory until the inner scope ends. The arena also reports an end while a thread holds a newer
+/// thread scope, or has rewound to a point before the beginning. The memory then stays until the arena's next
+/// rewind to a point before the beginning.
 ///
 /// The arena must outlive the scope. Move-only; a moved-from or ended scope is inert. Complexity: O(threads +
 /// extents freed).
@@ -63,8 +60,7 @@ class [[nodiscard]] basic_shared_arena_scope {
         range_{detail::range_kind::arena_scope, arena.name()} {}
   [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { take(other); }
   /// Ends this scope and takes over `other`. `scope = shared_arena::scope{team}` on the arena of an open
-  /// `scope` gives
-  /// a scope with the beginning of the old one.
+  /// `scope` gives a scope with the beginning of the old one.
   basic_shared_arena_scope& operator=(basic_shared_arena_scope&& other) noexcept {
     if (this == &other) return *this;
     if (arena_ != nullptr && other.outer_ == this && arena_->innermost_ == &other && other.is_empty()) {
@@ -91,8 +87,7 @@ class [[nodiscard]] basic_shared_arena_scope {
   /// Returns true if the scope is open.
   [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
   /// Returns the arena, for `std::pmr` containers. @pre The scope is open; otherwise level 2 reports a
-  /// violation and
-  /// throws std::logic_error.
+  /// violation and throws std::logic_error.
   [[nodiscard]] arena_type& arena() const noexcept(check_level < 2) {
     if constexpr (check_level >= 2)
       if (arena_ == nullptr) detail::throw_not_open("shared_arena", where_);
@@ -138,22 +133,18 @@ class [[nodiscard]] basic_shared_arena_scope {
 /// }
 /// ```
 /// Each thread claims extents of whole pages and bumps inside them without a lock or an atomic operation. At
-/// most
-/// one extent of each thread and a quarter of the others are unused (`detail::extent_memory`).
+/// most one extent of each thread and a quarter of the others are unused (`detail::extent_memory`).
 ///
 /// `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the opening and end of a scope need a
 /// *quiescent point*. No other thread uses the arena then, and a barrier or the end of a parallel region
-/// orders
-/// their earlier uses before it. The rewinding thread runs the destructors of `make`, in reverse order of
-/// each
-/// thread's constructions, one thread after another.
+/// orders their earlier uses before it. The rewinding thread runs the destructors of `make`, in reverse order
+/// of each thread's constructions, one thread after another.
 ///
-/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and
-/// `sum of what threads hold + free == claimed` for the bytes in extents.
+/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and `sum of what
+/// threads hold + free == claimed` for the bytes in extents.
 ///
 /// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except during a function
-/// for
-/// a quiescent point. A forked child may use the arena if no other thread used it during the fork.
+/// for a quiescent point. A forked child may use the arena if no other thread used it during the fork.
 /// @tparam AddressSpace source of memory; the host must be able to access it
 template <class AddressSpace>
 class basic_shared_arena final : public detail::forwarding_resource<basic_shared_arena<AddressSpace>> {
@@ -199,58 +190,46 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
     return part_of_this_thread().arena.allocate(bytes, align);
   }
   /// As `basic_arena::deallocate` for the newest block of the calling thread and its recent blocks with their
-  /// own
-  /// extents. Does nothing for blocks of other threads.
+  /// own extents. Does nothing for blocks of other threads.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     if (part_type* const own = threads_.find()) local_type{own->arena}.deallocate(block, bytes, align);
   }
 
   /// Returns the calling thread's handle, which is only for this thread. Give `&team` to containers that
-  /// outlive
-  /// the handle. @throws as `allocate` for a new thread.
+  /// outlive the handle. @throws as `allocate` for a new thread.
   [[nodiscard]] local_type local(detail::call_site where = std::source_location::current());
   /// Returns the handle of place `index`, such as `omp_get_thread_num()`. With `team_options::threads` the
-  /// addresses
-  /// are then the same in each run of a program, in any order of the threads.
+  /// addresses are then the same in each run of a program, in any order of the threads.
   /// @throws std::invalid_argument if `index` is not below `team_options::threads`, or `max_places` without
-  /// them;
-  /// std::logic_error if another thread holds the place, or the calling thread has another place. Nothing has
-  /// changed then.
+  /// them; std::logic_error if another thread holds the place, or the calling thread has another place.
+  /// Nothing has changed then.
   [[nodiscard]] local_type local(std::size_t index,
                                  detail::call_site where = std::source_location::current());
   /// Ends the calling thread's place, as if the thread ended. Its handles end, its blocks stay, and another
-  /// thread
-  /// continues in its extents. Does nothing for a thread without a place. Reports a violation if the thread
-  /// holds
-  /// a thread scope; no other thread gets the place then.
+  /// thread continues in its extents. Does nothing for a thread without a place. Reports a violation if the
+  /// thread holds a thread scope; no other thread gets the place then.
   void leave() noexcept;
 
   /// Returns the position of all threads. At a quiescent point. O(threads). @throws std::bad_alloc if the
-  /// position
-  /// cannot be recorded; nothing has changed then.
+  /// position cannot be recorded; nothing has changed then.
   [[nodiscard]] shared_arena_mark mark();
   /// Frees all threads' blocks that are newer than `mark`, and ends later marks. The mark stays valid. Every
-  /// thread
-  /// keeps its current extent, and all other free memory is available to any thread. At a quiescent point.
-  /// Complexity: O(threads + n log n) for n freed extents, plus the destructors.
+  /// thread keeps its current extent, and all other free memory is available to any thread. At a quiescent
+  /// point. Complexity: O(threads + n log n) for n freed extents, plus the destructors.
   /// @throws std::invalid_argument, with nothing changed, if the mark is of another arena, has ended, or is
-  /// older
-  /// than an open scope of the arena; also if a thread holds a newer thread scope or has rewound to a point
-  /// before
-  /// the mark.
+  /// older than an open scope of the arena; also if a thread holds a newer thread scope or has rewound to a
+  /// point before the mark.
   void rewind(shared_arena_mark const& mark, detail::call_site where = std::source_location::current()) {
     rewind_to(mark, "rewind", where);
   }
   /// Frees all blocks, ends all marks, and keeps the memory. At a quiescent point. @throws std::logic_error,
-  /// with
-  /// nothing changed, if a scope of the arena or of a thread is open.
+  /// with nothing changed, if a scope of the arena or of a thread is open.
   void reset(detail::call_site where = std::source_location::current()) { (void)free_all(where); }
   /// Frees all blocks and returns all memory. The arena stays usable. At a quiescent point. @throws as
   /// `reset`.
   void release(detail::call_site where = std::source_location::current());
   /// Returns the extents of threads without blocks, and committed memory beyond `keep_bytes` above the last
-  /// extents.
-  /// At a quiescent point. @return bytes returned
+  /// extents. At a quiescent point. @return bytes returned
   std::size_t trim(std::size_t keep_bytes = 0) noexcept;
 
   /// Returns a snapshot in numbers. At a quiescent point. O(threads + chunks).

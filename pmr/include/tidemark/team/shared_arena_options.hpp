@@ -16,8 +16,7 @@ namespace tidemark {
 struct team_options {
   /// 0: any number of threads, which claim extents from one region as needed. Otherwise the maximum number of
   /// threads, each with its own region. A thread's addresses then depend only on its own allocations, and
-  /// repeat
-  /// from step to step.
+  /// repeat from step to step.
   std::size_t threads = 0;
   std::size_t min_extent_bytes =
       64 * KiB;  ///< first extent of a thread; each further extent is as large as all its extents

@@ -37,8 +37,7 @@ struct dense_layout {
     return elements;
   }
   /// Returns the elements before the element at `index`; does not use the slowest extent. @pre Each index is
-  /// in
-  /// its extent.
+  /// in its extent.
   template <std::size_t Rank>
   [[nodiscard]] static constexpr std::size_t offset(std::array<std::size_t, Rank> const& extents,
                                                     std::array<std::size_t, Rank> const& index) noexcept {
@@ -72,10 +71,8 @@ using column_major = detail::dense_layout<false>;
 /// std::cout << table.reshape(12)[9] << '\n';  // 5
 /// ```
 /// The interface is a subset of `std::mdspan`, which C++20 lacks. `view(i, j)` and `view[std::array{i, j}]`
-/// always
-/// compile; `view[i, j]` needs C++23. A view of rank 1 is also a range and converts to `std::span`.
-/// `mdspan()`
-/// returns the `std::mdspan` if the standard library has it.
+/// always compile; `view[i, j]` needs C++23. A view of rank 1 is also a range and converts to `std::span`.
+/// `mdspan()` returns the `std::mdspan` if the standard library has it.
 ///
 /// Constness is as for a pointer: a `tensor_view<double, 1> const` can write its elements, and a
 /// `tensor_view<double const, 1>` cannot.
@@ -132,8 +129,7 @@ class TIDEMARK_POINTER tensor_view
   }
 
   /// Returns the first element; null if the view is empty. @throws the exceptions of `Generation`; the view
-  /// does
-  /// not change then.
+  /// does not change then.
   [[nodiscard]] constexpr T* data() const noexcept(!Generation::checks) { return this->access(); }
   /// Returns `data()`, under the name that std::mdspan uses. @throws as `data`.
   [[nodiscard]] constexpr T* data_handle() const noexcept(!Generation::checks) { return data(); }

@@ -29,17 +29,16 @@ namespace detail {
 }  // namespace detail
 
 /// Thrown if a view is used after its memory was freed. The message has the elements, the place of the
-/// acquisition
-/// and the place of the scope that freed the memory. Nothing was read or written. An installed violation
-/// handler gets the same text first (`violation_kind::stale_view`), and the exception follows if it returns.
+/// acquisition and the place of the scope that freed the memory. Nothing was read or written. An installed
+/// violation handler gets the same text first (`violation_kind::stale_view`), and the exception follows if it
+/// returns.
 class stale_view final : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
 /// Thrown if a value that refers to memory of a scope would leave the scope. The message has the elements,
-/// the
-/// place of the acquisition, the place of the return and the remedy. The scope ends as usual.
+/// the place of the acquisition, the place of the return and the remedy. The scope ends as usual.
 class workspace_escape final : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -48,8 +47,7 @@ class workspace_escape final : public std::logic_error {
 /// Temporary arrays of a function that runs again: the first run allocates them, and later runs reuse them.
 ///
 /// Use it for arrays of numbers with shapes that repeat and lifetimes that nest as calls do. Use an `arena`
-/// if
-/// sizes differ each time or for objects of any type, and a `pool` if lifetimes do not nest.
+/// if sizes differ each time or for objects of any type, and a `pool` if lifetimes do not nest.
 ///
 /// ```cpp
 /// double residual(workspace& ws, std::span<double const> x) {
@@ -61,25 +59,21 @@ class workspace_escape final : public std::logic_error {
 /// }                                                          // and here they are free again
 /// ```
 /// A workspace has a stack of *slots* for each trivially copyable element type. An acquisition returns the
-/// next
-/// slot of its type and grows a slot that is too small. The end of a scope makes its slots free again.
+/// next slot of its type and grows a slot that is too small. The end of a scope makes its slots free again.
 /// `workspace_acquisition` declares the forms of acquisition. Memory that is acquired through the workspace
 /// belongs to the innermost open scope, and outside all scopes it stays until `reset` or `release`.
 ///
 /// `Checks` 0 checks nothing (decision 15). `Checks` 1 (`checked_workspace`) fills freed memory with values
-/// that
-/// read as not-a-number, and throws `stale_view` and `workspace_escape`. It reports the use of a scope while
-/// an
-/// inner scope is open, and use by a second thread. The warning handler gets skipped ends of scopes, and 512,
-/// 1024, … slots of a type, which hint at a loop without a scope.
+/// that read as not-a-number, and throws `stale_view` and `workspace_escape`. It reports the use of a scope
+/// while an inner scope is open, and use by a second thread. The warning handler gets skipped ends of scopes,
+/// and 512, 1024, … slots of a type, which hint at a loop without a scope.
 ///
 /// Invariants, checked by `check_invariants()`: see `detail/workspace_core.hpp`.
 ///
 /// Complexity: acquisition and the opening of a scope are O(1). The end of a scope is O(types used in it),
-/// and at
-/// level 1 O(bytes). Thread-safety: one thread at a time. The first thread that uses the workspace owns it
-/// until
-/// `release_thread_ownership()`; level 1 reports use by another. `this_thread_workspace()` is one per thread.
+/// and at level 1 O(bytes). Thread-safety: one thread at a time. The first thread that uses the workspace
+/// owns it until `release_thread_ownership()`; level 1 reports use by another. `this_thread_workspace()` is
+/// one per thread.
 template <int Checks = (check_level >= 2 ? 1 : 0)>
 class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (Checks >= 1)> {
  public:
@@ -108,17 +102,15 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   ~basic_workspace() = default;
 
   /// Begins a scope that no object represents; `rewind` ends it. Saves the counts of the named types now, and
-  /// the
-  /// count of another type at its first acquisition. An outermost checkpoint first serves the requests of the
-  /// background sweeper, as an outermost scope does.
+  /// the count of another type at its first acquisition. An outermost checkpoint first serves the requests of
+  /// the background sweeper, as an outermost scope does.
   /// @throws std::bad_alloc if there is no memory for the record of the checkpoint.
   template <class... Types>
   void checkpoint() {
     (void)open<Types...>(1, "checkpoint");
   }
   /// Ends the innermost checkpoint. Without a checkpoint in the innermost scope, frees the memory that was
-  /// acquired
-  /// in the scope; without a scope, frees all acquired memory. The workspace keeps the slots.
+  /// acquired in the scope; without a scope, frees all acquired memory. The workspace keeps the slots.
   void rewind(std::source_location where = std::source_location::current()) noexcept {
     before_use("rewind");
     core_.rewind(where);
@@ -131,8 +123,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
     core_.reset(where);
   }
   /// Ends all acquisitions of one type, and keeps their memory. @throws std::logic_error also if a checkpoint
-  /// is
-  /// open.
+  /// is open.
   template <class T>
   void reset(std::source_location where = std::source_location::current()) {
     before_use("reset");
@@ -163,8 +154,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
     return core_.trim_to_recent_peak();
   }
   /// Shrinks slots that are much larger than their newest request. Slots in use keep their size, because
-  /// callers
-  /// know their addresses. Copies nothing.
+  /// callers know their addresses. Copies nothing.
   /// @param options any values are valid: no slot gets smaller than its newest request
   compact_summary compact(compact_options const& options = {}) noexcept {
     before_use("compact");

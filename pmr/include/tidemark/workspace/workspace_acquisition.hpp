@@ -50,8 +50,8 @@ struct workspace_access {
 /// The forms of acquisition that `workspace` and `workspace::scope` share.
 ///
 /// Each form returns the memory of the next slot of its element type as a `view` or `bits_view`. The caller
-/// owns
-/// the memory until the innermost scope ends. The memory is uninitialised unless the form says otherwise.
+/// owns the memory until the innermost scope ends. The memory is uninitialised unless the form says
+/// otherwise.
 ///
 /// ```cpp
 /// auto x = scope.acquire<double>(n);                        // x[i]

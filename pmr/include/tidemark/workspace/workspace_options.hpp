@@ -33,17 +33,16 @@ struct workspace_options {
   /// Minimum alignment of every slot in bytes: a power of two.
   std::size_t alignment = 64;
   /// Maximum bytes in all slots together; 0 sets no limit. A request beyond the limit first trims the
-  /// workspace
-  /// and then throws `out_of_memory` if the trim was not enough. Compaction holds a slot twice for a moment.
+  /// workspace and then throws `out_of_memory` if the trim was not enough. Compaction holds a slot twice for
+  /// a moment.
   std::size_t max_held_bytes = 0;
   /// Tensor headers kept for each slot: 1 to 16, or `unlimited_cache_ways`. Any other value means 4 and
   /// warns.
   unsigned cache_ways = TIDEMARK_WORKSPACE_CACHE_WAYS;
   /// True if the workspace keeps memory for reuse. If false, each acquisition is one upstream allocation, and
-  /// the
-  /// end of its scope frees the allocation. Use false to measure the benefit of the workspace, or to show
-  /// each
-  /// block to a tool. TIDEMARK_WORKSPACE_POOLING=OFF overrides this option: no workspace keeps memory then.
+  /// the end of its scope frees the allocation. Use false to measure the benefit of the workspace, or to show
+  /// each block to a tool. TIDEMARK_WORKSPACE_POOLING=OFF overrides this option: no workspace keeps memory
+  /// then.
   bool pooling = TIDEMARK_WORKSPACE_POOLING != 0;
   /// True if the background sweeper may request that this workspace frees memory it has not used recently.
   bool sweeps = true;
@@ -98,8 +97,7 @@ struct workspace_stats {
   std::size_t held_bytes = 0;      ///< bytes allocated from the upstream: in slots, acquired or not
   std::size_t tensor_headers = 0;  ///< headers kept for `acquire_tensor`
   std::size_t depth = 0;           ///< open scopes and checkpoints
-  std::size_t saved_counts =
-      0;  ///< counts that open scopes and checkpoints restore: one for each type used in each
+  std::size_t saved_counts = 0;    ///< counts to restore: one for each type used in each of these
 };
 
 /// Result of `trim`.
@@ -110,8 +108,7 @@ struct trim_summary {
 
 /// Bounds of a slot that is too large.
 struct compact_options {
-  double factor =
-      10.0;  ///< a slot is too large if its capacity is at least `factor` times its recent requests …
+  double factor = 10.0;               ///< a slot is too large at `factor` times its recent requests …
   std::size_t least_bytes = 1 * MiB;  ///< … and a smaller slot would free at least `least_bytes`;
   double headroom = 1.5;  ///< `compact` then shrinks it to `headroom` times its recent requests, rounded up
 };
@@ -139,18 +136,15 @@ struct sweep_options {
 ///
 /// A tick that trims frees slots that were not used since the last trim (`trim_to_recent_peak`). A tick that
 /// compacts shrinks slots that are too large for the largest request since the last compaction, and for the
-/// last
-/// request before it. A slot keeps its size if the upstream has no memory for a smaller slot.
+/// last request before it. A slot keeps its size if the upstream has no memory for a smaller slot.
 ///
 /// A forked child does not run the sweeper until the child calls this function. Thread-safe.
 /// @throws std::invalid_argument if the interval is not more than 0; std::system_error if no thread can
-/// start.
-/// The sweeper does not change then.
+/// start. The sweeper does not change then.
 void enable_workspace_sweeps(sweep_options const& options = {});
 
 /// Stops the sweeper and clears requests that no workspace has served. Does nothing if the sweeper does not
-/// run.
-/// Returns when the thread of the sweeper has ended. Thread-safe.
+/// run. Returns when the thread of the sweeper has ended. Thread-safe.
 void disable_workspace_sweeps() noexcept;
 
 /// Returns true if the sweeper runs. Thread-safe.

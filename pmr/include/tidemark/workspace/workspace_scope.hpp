@@ -57,10 +57,9 @@ concept refers_to_nothing = std::is_arithmetic_v<T> || std::is_enum_v<T> || std:
 
 /// Searches one value for memory that was acquired in one scope.
 ///
-/// Finds the members of a user's class through a function found by argument-dependent lookup:
-/// `template <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. Assumes that
-/// a
-/// class without a branch below refers to nothing.
+/// Finds the members of a user's class through a function found by argument-dependent lookup: `template
+/// <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. Assumes that a class
+/// without a branch below refers to nothing.
 class escape_search {
  public:
   escape_search(workspace_core const& core, std::uint64_t frame) : core_{&core}, frame_{frame} {}
@@ -127,8 +126,7 @@ class escape_search {
       look_at(std::ranges::data(range), std::ranges::size(range) * sizeof(element));
     }
     // A path is a range of paths, and a path with one name is a range of itself. A single-pass range is not
-    // read
-    // here, because its elements can be read only once.
+    // read here, because its elements can be read only once.
     if constexpr (std::ranges::forward_range<Range const> && !refers_to_nothing<element> &&
                   !std::is_same_v<element, Range>) {
       for (auto const& one : range) (*this)(one);
@@ -161,10 +159,10 @@ class escape_search {
 /// workspace::scope<double, int> scope{ws};     // the same, and the counts of these two are saved at once
 /// ```
 /// A scope has all forms of acquisition of the workspace. Clang warns if a returned view leaves the function
-/// of the
-/// scope. Scopes nest, and are neither copied nor moved. A scope that ends before inner scopes or checkpoints
-/// ends them too, with a warning; their own ends do nothing then. Level 1 reports acquisition through a scope
-/// while an inner scope or a checkpoint is open, because the inner end frees the memory at either level.
+/// of the scope. Scopes nest, and are neither copied nor moved. A scope that ends before inner scopes or
+/// checkpoints ends them too, with a warning; their own ends do nothing then. Level 1 reports acquisition
+/// through a scope while an inner scope or a checkpoint is open, because the inner end frees the memory at
+/// either level.
 ///
 /// Complexity: the opening is O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the
 /// workspace's.
@@ -180,10 +178,8 @@ class [[nodiscard]] basic_workspace<Checks>::scope
 
   /// Opens the scope. An outermost scope first serves the requests of the background sweeper.
   /// @throws std::bad_alloc if there is no memory for the list of a named type, or for the scope's record.
-  /// The
-  /// record needs memory only if scopes nest deeper, or save more counts, than ever since `release`. The
-  /// scope is
-  /// not open then.
+  /// The record needs memory only if scopes nest deeper, or save more counts, than ever since `release`. The
+  /// scope is not open then.
   // Inlined against the compiler's estimate of the cold parts: saves 3 of 10 ns, measured.
   [[nodiscard, gnu::always_inline]] explicit scope(
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,
@@ -215,9 +211,9 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     range_ = {};
   }
   /// Ends the scope now, while work elsewhere, such as on a device's stream, still uses its memory. The next
-  /// use of
-  /// each of its slots awaits the fence, and each free of a slot does too. Level 1 does not fill this memory.
-  /// Waits here if there is no memory to store the fence, if memory is not kept, or if the scope has ended.
+  /// use of each of its slots awaits the fence, and each free of a slot does too. Level 1 does not fill this
+  /// memory. Waits here if there is no memory to store the fence, if memory is not kept, or if the scope has
+  /// ended.
   void end_after(reuse_fence fence) noexcept {
     if (workspace_ == nullptr) return fence.wait();
     workspace_->before_use("end of a scope");
@@ -228,10 +224,8 @@ class [[nodiscard]] basic_workspace<Checks>::scope
   /// Returns `value` unchanged; level 1 searches it first. Write `return scope.returning(sum);`.
   ///
   /// The search finds pointers, contiguous ranges such as spans, views and tensor headers. It finds them in
-  /// tuples,
-  /// optionals, variants, unique pointers and ranges at any depth; `detail::escape_search` has the list. It
-  /// does
-  /// not search captures of a lambda, or a user's class unless a function shows its members:
+  /// tuples, optionals, variants, unique pointers and ranges at any depth; `detail::escape_search` has the
+  /// list. It does not search captures of a lambda, or a user's class unless a function shows its members:
   /// ```cpp
   /// template <class Visit>
   /// void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }  // found by its argument
@@ -253,8 +247,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
   /// Returns true if the scope is open.
   [[nodiscard]] explicit operator bool() const noexcept { return workspace_ != nullptr; }
   /// Returns the workspace, to pass it to functions. @pre The scope is open. @throws std::logic_error at
-  /// level 1 if
-  /// the scope has ended.
+  /// level 1 if the scope has ended.
   [[nodiscard]] workspace_type& workspace() const noexcept(!checked) {
     if constexpr (checked) require_open();
     return *workspace_;
@@ -318,8 +311,7 @@ decltype(auto) call_in_scope(Scope& scope, Body&& body) {
 }  // namespace detail
 
 /// Calls `body(scope)` or `body()` in a scope and returns its result. Saves the counts of the named element
-/// types at
-/// once, as `workspace::scope<double, int>` does.
+/// types at once, as `workspace::scope<double, int>` does.
 ///
 /// ```cpp
 /// double norm = with_workspace(ws, [&](auto& scope) {
@@ -329,12 +321,10 @@ decltype(auto) call_in_scope(Scope& scope, Body&& body) {
 /// });
 /// ```
 /// Level 1 searches the result, as `scope::returning` does. Messages give `where`, the place of this call, as
-/// the
-/// place of the return. A result that is itself a view is no error: the caller may discard it, and its use
-/// throws `stale_view`. A result that cannot be moved is not searched.
+/// the place of the return. A result that is itself a view is no error: the caller may discard it, and its
+/// use throws `stale_view`. A result that cannot be moved is not searched.
 /// @throws the exceptions of `body`; workspace_escape at level 1. The scope has ended then. Thread-safety:
-/// the
-/// workspace's.
+/// the workspace's.
 template <class... Types, int Checks, class Body>
 decltype(auto) with_workspace(basic_workspace<Checks>& ws, Body&& body,
                               std::source_location where = std::source_location::current()) {

@@ -54,8 +54,7 @@ tensor_header& find_header(dlpack_header_cache*& cache, workspace_options const&
 dl_tensor& header_of(workspace_core& core, slot_list& list, slot& newest,
                      std::span<std::size_t const> extents, bool column_major, dl_data_type type) {
   try {
-    if (std::ranges::any_of(extents,
-                            [](std::size_t n) { return n > INT64_MAX; })) {  // DLPack's extents are signed
+    if (std::ranges::any_of(extents, [](std::size_t n) { return n > INT64_MAX; })) {  // DLPack's are signed
       core.throw_out_of_memory(list, SIZE_MAX);
     }
     // Written each time: the slot may have grown, and a user may have changed the header.

@@ -45,10 +45,8 @@ struct team_state {
 ///
 /// A block that does not fit the current extent is *set aside* if it takes more than a quarter of the next
 /// extent. The block gets an extent of whole pages, and the thread continues in the current extent. The
-/// unused
-/// end of an extent is therefore less than a quarter of the next extent. A block is not set aside if rounding
-/// it
-/// up to pages costs more than a quarter of the block. Thread-safety: one thread at a time.
+/// unused end of an extent is therefore less than a quarter of the next extent. A block is not set aside if
+/// rounding it up to pages costs more than a quarter of the block. Thread-safety: one thread at a time.
 template <class AddressSpace>
 class extent_memory : public committed_ranges {
  public:
@@ -222,8 +220,7 @@ void aside_blocks::give_back(Arena& arena, aside_block& block) noexcept {
 }
 
 // Returns the range of a block at once, in any order. Removes records while the newest record has no block,
-// and no
-// mark or scope is newer than the record.
+// and no mark or scope is newer than the record.
 template <class Arena>
 void aside_blocks::deallocate(Arena& arena, void const* block) noexcept {
   aside_block* const found = find(address_of(block), max_tried);

@@ -36,21 +36,19 @@ struct extent {
 /// A region from which any number of threads claim extents, and into which one thread returns all of them.
 ///
 /// A claim adds to `next` of the current chunk by one compare-exchange. The addition cannot pass `committed`,
-/// and
-/// a failed claim changes nothing. Only a claim that needs more memory or finds free extents takes the lock.
+/// and a failed claim changes nothing. Only a claim that needs more memory or finds free extents takes the
+/// lock.
 ///
 /// Invariants of each chunk:
 /// - `begin <= next <= committed <= end`, and `next - begin` is a multiple of the granule
 /// - Its extents, free or in use, do not overlap and fill `[begin, next)`. While the region is not used, no
-///   free
-///   extent ends at `next`.
+///   free extent ends at `next`.
 /// - Bytes at or above `max(next, touched)` are untouched since their commit.
 /// - Its free extents are sorted by address and do not touch each other, except between `begin_rewind` and
 ///   `end_rewind`.
 ///
 /// Thread-safety: `claim` and `give_back` on any thread; all other functions only while no other thread uses
-/// the
-/// region. Complexity: O(chunks), and `give_back` O(free extents), unless a function says otherwise.
+/// the region. Complexity: O(chunks), and `give_back` O(free extents), unless a function says otherwise.
 template <class AddressSpace, class Sync = std_sync>
 class extent_region {
   static_assert(address_space<AddressSpace>, "a region's memory must come from an address_space");
@@ -90,8 +88,7 @@ class extent_region {
   }
 
   /// Returns whole granules of an extent to the region, and any thread may claim them. Do not access the
-  /// bytes
-  /// afterwards. Without memory for a record, the bytes are lost until `release`.
+  /// bytes afterwards. Without memory for a record, the bytes are lost until `release`.
   void give_back(byte_range range) noexcept {
     poison(range.begin, range.size);
     const std::scoped_lock lock{*mutex_};
@@ -114,8 +111,7 @@ class extent_region {
   /// Announces that many extents are returned next.
   void begin_rewind() noexcept { is_rewinding_ = true; }
   /// Ends the announced returns. Returns empty chunks to the space while more than `retain_bytes` are
-  /// committed.
-  /// O(n log n) for n returned extents.
+  /// committed. O(n log n) for n returned extents.
   void end_rewind() noexcept {
     is_rewinding_ = false;
     for (std::unique_ptr<chunk_record>& chunk : chunks_) {
@@ -248,8 +244,7 @@ class extent_region {
   }
 
   // Tries free extents, then the current chunk, then all chunks, then a new chunk. Other threads see the new
-  // chunk
-  // after it has served this claim.
+  // chunk after it has served this claim.
   TIDEMARK_COLD extent claim_slow(std::size_t least, std::size_t wanted, space_refusal& refused) {
     const late_warnings late;
     const std::scoped_lock lock{*mutex_};
@@ -277,8 +272,7 @@ class extent_region {
   }
 
   // Claims after committing the memory. Commits more if other threads claim the committed memory first. Tries
-  // the
-  // least size if the memory for the wanted size is refused.
+  // the least size if the memory for the wanted size is refused.
   extent claim_from(chunk_record& chunk, std::size_t least, std::size_t wanted, space_refusal& refused) {
     for (;;) {
       const std::uintptr_t first = chunk.next.load(std::memory_order_relaxed);
@@ -321,8 +315,7 @@ class extent_region {
     free.erase(kept + 1, end);
   }
   // Lowers `next` to the start of a free extent at the end of the chunk. Its bytes are not fresh, and
-  // `touched` is
-  // raised before a claim can find them.
+  // `touched` is raised before a claim can find them.
   void lower_next(chunk_record& chunk) noexcept {
     std::uintptr_t next = chunk.next.load(std::memory_order_relaxed);
     if (chunk.free.empty() || chunk.free.back().end() != next) return;

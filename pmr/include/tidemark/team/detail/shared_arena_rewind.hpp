@@ -97,8 +97,7 @@ void basic_shared_arena<AddressSpace>::add_part(region_type& region) {
   options.reserve = 0;
   options.growable = true;  // the region knows whether there is more memory
   options.retain =
-      team_.options
-          .max_extent_bytes;  // a thread scope keeps this much for its thread and frees the rest for all
+      team_.options.max_extent_bytes;  // kept for its thread by a thread scope; the rest is for all
   const std::size_t index = parts_.size();
   parts_.push_back(std::make_unique<part_type>(memory_type{team_, region, index}, options, index));
 }
@@ -223,8 +222,7 @@ void basic_shared_arena<AddressSpace>::require_rewindable(live_mark const* mark,
 }
 
 // Runs the destructors of all threads before any memory is freed, because an object of one thread may use
-// memory of
-// another. Iterates by index, because a destructor that allocates on this thread may add a part.
+// memory of another. Iterates by index, because a destructor that allocates on this thread may add a part.
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::run_destructors(live_mark const* mark) noexcept {
   for (std::size_t i = 0; i < parts_.size(); ++i) {

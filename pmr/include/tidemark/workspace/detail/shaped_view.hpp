@@ -65,8 +65,7 @@ constexpr char const* name_of_element() noexcept {
 
 /// Name of `T` without const and volatile, as in NumPy: `float64`, `float32`, `int64` to `int8`, `uint64` to
 /// `uint8`, `complex64`, `complex128`, `bool`. Any other type has its C++ name in the compiler's spelling.
-/// Ends
-/// with 0. Computed during compilation. Thread-safe.
+/// Ends with 0. Computed during compilation. Thread-safe.
 template <class T>
 inline constexpr char const* element_name = name_of_element<std::remove_cv_t<T>>();
 
@@ -102,8 +101,7 @@ concept shape_extents = requires(Extents const&... extents) { checked_extents(ex
 /// Returns the number of elements of an array: the product of its extents, 1 without extents.
 ///
 /// @return the product; 0 if any extent is 0; `uncountable`, which no memory can hold, if the product
-/// overflows.
-/// O(rank). Thread-safe.
+/// overflows. O(rank). Thread-safe.
 inline constexpr std::size_t uncountable = (std::numeric_limits<std::size_t>::max)();
 [[nodiscard]] constexpr std::size_t element_count(std::span<std::size_t const> extents) noexcept {
   std::size_t count = 1;
@@ -140,8 +138,7 @@ template <std::integral... Extents>
 /// A member of `tensor_view` and `bit_view` that the view calls before it returns an element or memory.
 ///
 /// - `Generation::checks`: false if the generation rejects nothing. The view is then `noexcept` and never
-///   calls
-///   it.
+///   calls it.
 /// - `generation.require_live(element, extents)`: returns if the view still owns the memory, and otherwise
 ///   throws. The arguments are for the message: the name (`element_name`) and the view's extents.
 template <class Generation>
@@ -164,8 +161,8 @@ static_assert(std::is_empty_v<unchecked_generation>, "a view without checks pays
 /// A checked workspace's record of the memory in one slot.
 ///
 /// Views read a record after the slot, and even the workspace, is destroyed. Records are therefore never
-/// freed:
-/// other slots reuse them, and numbers never repeat. Thread-safety: a view may read a record on any thread.
+/// freed: other slots reuse them, and numbers never repeat. Thread-safety: a view may read a record on any
+/// thread.
 struct slot_generation {
   std::atomic<std::uint64_t> number{0};     // incremented at each end of an acquisition
   std::atomic<std::source_location> ended;  // where the scope that ended the previous number was opened
@@ -197,8 +194,7 @@ class checked_generation {
     return slot_ == nullptr || slot_->number.load(std::memory_order_relaxed) == number_;
   }
   /// @throws stale_view if the view does not own the memory; the message has the elements and extents. An
-  /// installed
-  /// violation handler gets the message first.
+  /// installed violation handler gets the message first.
   void require_live(char const* element, std::span<std::size_t const> extents) const {
     if (!live()) [[unlikely]]
       throw_stale(element, extents);
@@ -275,14 +271,12 @@ class shaped_view {
   }
 
   /// Returns a view of the same elements in the order of memory, with other extents. The layout and the
-  /// generation
-  /// stay the same. The first access of the new view checks the generation.
+  /// generation stay the same. The first access of the new view checks the generation.
   ///
   /// @param extents elements along each dimension, of any integral types or in one array; no extents mean
   /// rank 0
   /// @throws std::invalid_argument if an extent is negative or if the number of elements differs; the message
-  /// has
-  /// the shapes. The view does not change then.
+  /// has the shapes. The view does not change then.
   template <class... Extents>
     requires shape_extents<Extents...>
   [[nodiscard]] constexpr auto reshape(Extents const&... extents) const {

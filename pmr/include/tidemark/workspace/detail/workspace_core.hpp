@@ -28,17 +28,15 @@ namespace tidemark::detail {
 inline constexpr bool pooling_is_compiled_in = TIDEMARK_WORKSPACE_POOLING != 0;
 
 /// Ticks of the background sweeper up to now. Each workspace compares the ticks with the last tick that it
-/// served,
-/// and the sweeper needs no list of workspaces. The symbol is visible, because a program that hides its own
-/// symbols must share the variable with a shared library.
+/// served, and the sweeper needs no list of workspaces. The symbol is visible, because a program that hides
+/// its own symbols must share the variable with a shared library.
 [[gnu::visibility("default")]] inline constinit std::atomic<std::uint64_t> sweep_ticks{0};
 struct sweep_request;
 /// Returns all requests after the tick that the workspace has served. Thread-safe, O(1).
 [[nodiscard]] sweep_request sweep_request_since(std::uint64_t served) noexcept;
 
 /// Returns a new index into `workspace_core::others_` for an element type that is not in `fixed_elements`.
-/// All
-/// workspaces use the same index.
+/// All workspaces use the same index.
 [[nodiscard]] std::size_t next_other_type() noexcept;
 template <class T>
 [[nodiscard]] std::size_t other_type() noexcept {
@@ -48,8 +46,7 @@ template <class T>
 
 /// An entry of a workspace's log: a count that a scope saved, or the scope itself.
 // `list` is between the numbers to keep compilers from reading both numbers with one load. Both are written
-// one
-// by one just before, and such a load would wait until both stores are in the cache.
+// one by one just before, and such a load would wait until both stores are in the cache.
 struct saved_count {
   std::size_t value;    // count of active slots, or number of the scope
   slot_list* list;      // null: the start of a scope
@@ -67,27 +64,21 @@ void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookk
 /// A stack of slots for each element type, and a log of counts that scopes restore.
 ///
 /// Each scope has a unique number and begins with an entry in the log. The first acquisition of a type in a
-/// scope
-/// saves the type's count in the log. The end of the scope restores the counts after its entry. A scope
-/// therefore
-/// costs nothing for types it does not use, and the outer scope ends an inner scope whose end was skipped.
-/// Numbers of checkpoints are odd, because no object ends a checkpoint.
+/// scope saves the type's count in the log. The end of the scope restores the counts after its entry. A scope
+/// therefore costs nothing for types it does not use, and the outer scope ends an inner scope whose end was
+/// skipped. Numbers of checkpoints are odd, because no object ends a checkpoint.
 ///
 /// Invariants, checked by `broken_invariant()`:
 /// - the invariants of each `slot_list` and its slots
 /// - `frame_` is the number of the last scope in the log. Without a scope, `frame_` is `outside_frame` while
-///   the
-///   owner has slots outside scopes or is in a call, `claimed_frame` during a trim by another thread, and
+///   the owner has slots outside scopes or is in a call, `claimed_frame` during a trim by another thread, and
 ///   otherwise `idle_frame`.
 /// - `held_bytes_ == sum over slots of capacity * element bytes`, and `held_bytes_ <=
-///   options_.max_held_bytes`
-///   if the limit is not 0
+///   options_.max_held_bytes` if the limit is not 0
 ///
 /// Thread-safety: one thread at a time, except for `trim_if_idle`. The store that ends the last scope
-/// publishes
-/// that the workspace is idle. A trimming thread claims the workspace by one compare-exchange, and an
-/// outermost
-/// scope begins with one.
+/// publishes that the workspace is idle. A trimming thread claims the workspace by one compare-exchange, and
+/// an outermost scope begins with one.
 class workspace_core {
  public:
   workspace_core(workspace_options const& options, bool checked);
@@ -112,8 +103,7 @@ class workspace_core {
       *log_end_++ = {.value = frame, .list = nullptr, .frame = outer};
       set_frame(frame);
     } else {
-      *log_end_++ = {
-          .value = frame, .list = nullptr, .frame = idle_frame};  // also while another thread has claimed it
+      *log_end_++ = {.value = frame, .list = nullptr, .frame = idle_frame};  // also while it is claimed
       if (!replace_idle(frame)) [[unlikely]]
         wait_for_trim(frame);
     }
@@ -232,12 +222,10 @@ class workspace_core {
   /// freed.
   std::size_t trim_if_idle() noexcept;
   /// Makes the next use of each slot that was acquired in the scope await the fence. Waits for the fence here
-  /// if
-  /// there is no memory to store it, or if the scope has ended.
+  /// if there is no memory to store it, or if the scope has ended.
   void put_behind(std::uint64_t frame, reuse_fence fence) noexcept;
   /// The slot that was acquired since the scope began and overlaps these bytes; null if there is no such slot
-  /// or
-  /// scope.
+  /// or scope.
   using overlap = std::pair<slot_list const*, slot const*>;
   [[nodiscard]] overlap find_overlap(std::uint64_t frame, void const* first,
                                      std::size_t bytes) const noexcept;
@@ -247,8 +235,7 @@ class workspace_core {
   /// @throws std::logic_error if the host cannot access the memory and the options have no `fill`.
   void require_fill(char const* call) const;
   /// Writes copies of an element to the list's newest request. @throws the exceptions of `device_fill`; the
-  /// slot
-  /// is free again then.
+  /// slot is free again then.
   void fill(slot_list& list, void const* element);
   TIDEMARK_COLD void take_back_newest(slot_list& list) noexcept;
   [[noreturn]] void throw_out_of_memory(slot_list const& list, std::size_t bytes) const;

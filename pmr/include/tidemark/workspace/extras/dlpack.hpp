@@ -5,10 +5,9 @@
 /// languages. The workspace owns both.
 ///
 /// Array libraries share memory through DLPack: https://dmlc.github.io/dlpack. The structures are DLPack's
-/// own if
-/// tidemark was configured with its header (`TIDEMARK_DLPACK` in `<tidemark/core/config.hpp>`). Otherwise
-/// they
-/// are ours with the same layout, and a pointer to one structure converts to a pointer to the other.
+/// own if tidemark was configured with its header (`TIDEMARK_DLPACK` in `<tidemark/core/config.hpp>`).
+/// Otherwise they are ours with the same layout, and a pointer to one structure converts to a pointer to the
+/// other.
 #pragma once
 
 #include <array>
@@ -119,8 +118,7 @@ template <>
 inline constexpr bool is_tensor_header<dl_tensor> = true;
 
 /// Returns the header of the list's newest slot. @throws std::bad_alloc if there is no memory for a header;
-/// the
-/// slot is free again then.
+/// the slot is free again then.
 dl_tensor& header_of(workspace_core& core, slot_list& list, slot& newest,
                      std::span<std::size_t const> extents, bool column_major, dl_data_type type);
 
@@ -129,13 +127,11 @@ dl_tensor& header_of(workspace_core& core, slot_list& list, slot& newest,
 /// Acquires memory for code in C and other languages: `acquire_tensor<float>(scope, rows, columns)`.
 ///
 /// The header does not move while the slot exists. Each acquisition of the slot with the same extents returns
-/// the
-/// same header. A tensor has at most 8 extents. Strides count elements, and the data has the alignment of the
-/// options. The workspace owns the header and its arrays; do not free or change them.
+/// the same header. A tensor has at most 8 extents. Strides count elements, and the data has the alignment of
+/// the options. The workspace owns the header and its arrays; do not free or change them.
 ///
 /// Each slot keeps headers for `workspace_options::cache_ways` shapes, and a further shape replaces the
-/// oldest.
-/// A warm slot allocates nothing. O(headers of the slot). Thread-safety: the workspace's.
+/// oldest. A warm slot allocates nothing. O(headers of the slot). Thread-safety: the workspace's.
 /// @param source a workspace or a scope
 /// @throws as `workspace_acquisition`, and std::bad_alloc if there is no memory for a header; nothing is
 /// acquired then.

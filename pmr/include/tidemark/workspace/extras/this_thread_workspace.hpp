@@ -12,8 +12,7 @@ namespace tidemark {
 namespace detail {
 
 // Null if the thread has no workspace yet and no binding. The symbol is visible, because a program that hides
-// its
-// own symbols must share the variable with a shared library.
+// its own symbols must share the variable with a shared library.
 [[gnu::visibility("default")]] inline constinit thread_local workspace* this_threads_workspace = nullptr;
 [[nodiscard]] workspace& make_this_threads_workspace();
 
@@ -22,8 +21,7 @@ namespace detail {
 /// Returns the calling thread's workspace: the innermost bound workspace, else the thread's own.
 ///
 /// The first call makes the thread's own workspace with `default_workspace_options()`. It is destroyed after
-/// the
-/// thread's thread_local objects. Thread-safe, O(1).
+/// the thread's thread_local objects. Thread-safe, O(1).
 /// @throws std::bad_alloc if there is no memory to make it.
 [[nodiscard]] inline workspace& this_thread_workspace() {
   if (detail::this_threads_workspace == nullptr) [[unlikely]]
@@ -35,8 +33,7 @@ namespace detail {
 ///
 /// Use it for tasks that share a thread or move between threads, such as coroutines and fibers. Scopes of a
 /// workspace must end in the reverse order of their opening. Each task therefore has its own workspace, which
-/// is
-/// bound while the task runs.
+/// is bound while the task runs.
 /// ```cpp
 /// void resume(task& t) {
 ///   workspace_binding bound{*t.workspace};  // what this_thread_workspace() returns in the task
@@ -71,10 +68,8 @@ class [[nodiscard]] workspace_binding {
 /// struct task { workspace_lease workspace = lease_workspace(); ... };
 /// ```
 /// Move-only; a moved-from lease is empty. The end of the lease resets the workspace and stores it for the
-/// next
-/// lease. It destroys the workspace instead if 64 are stored or if a scope is open. A stored workspace keeps
-/// its
-/// memory until `release_waiting_workspaces`. Thread-safe: leases begin and end on any thread.
+/// next lease. It destroys the workspace instead if 64 are stored or if a scope is open. A stored workspace
+/// keeps its memory until `release_waiting_workspaces`. Thread-safe: leases begin and end on any thread.
 class [[nodiscard]] workspace_lease {
  public:
   workspace_lease() noexcept = default;
