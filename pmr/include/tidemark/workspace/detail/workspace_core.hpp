@@ -86,7 +86,7 @@ class workspace_core {
   workspace_core& operator=(workspace_core const&) = delete;
   ~workspace_core();
 
-  // ---- fast path
+  // ---- fast path --------------------------------------------------------------------------------------
 
   /// Begins a scope.
   /// @param parity 0 for a scope, 1 for a checkpoint

@@ -66,7 +66,7 @@ class plan_replayer {
   plan_replayer(plan_replayer const&) = delete;
   plan_replayer& operator=(plan_replayer const&) = delete;
 
-  // ---- fast path
+  // ---- fast path ----------------------------------------------------------------------------------------
 
   /// Returns the next slot if a request fits and its predecessors were deallocated in order; else null. Call
   /// `take` next. @pre The alignment of the plan is at least 16.
@@ -98,7 +98,7 @@ class plan_replayer {
     return deallocate_in_order(address, now) || deallocate_out_of_order(address, now);
   }
 
-  // ---- slow path
+  // ---- slow path ----------------------------------------------------------------------------------------
 
   /// Sets the base address of the slots. @pre No slot is live, or the base does not change.
   void bind(std::uintptr_t base, bool host_accessible) noexcept;
