@@ -339,7 +339,8 @@ class workspace_core {
   thread_ownership owner_;
 
   std::pmr::vector<slot_list*> others_;  // by other_type(); null: no list of this type here
-  std::pmr::vector<std::pair<std::uint64_t, reuse_fence>> fences_;  // fences not known to be done, by number
+  std::pmr::vector<std::pair<std::uint64_t, reuse_fence>>
+      fences_;  // fences that may not be done, by their numbers
   std::uint64_t last_fence_ = 0;
 };
 
