@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order "the buffer that can lie lowest is next".
+// The order "the next buffer is the buffer with the lowest possible offset".
 //
-// For lifetimes: the skyline is the top of the placed buffers, by section; plateaus are its longest ranges of one
-// level. A buffer can lie lowest if its sections are all in the lowest plateau. If there is no such buffer, the plateau
-// is raised to the lower one of its neighbors, as nothing will ever lie on it. The search for the first buffer of the
-// order within a plateau goes down a k-d tree of the buffers' lifespans, so that it takes O(sqrt n) at worst, mostly
-// O(log n). A buffer that a fixed one is in the way of waits until the lowest plateau is as high as its offset.
+// For lifetimes: the skyline is the top of the placed buffers, by section. Plateaus are its longest ranges of
+// one level. A buffer can have the lowest offset if its sections are all in the lowest plateau. Without such
+// a buffer, the plateau is raised to its lower neighbor, because no buffer can be placed on it. The search
+// for the first buffer of the order within a plateau descends a k-d tree of the buffers' lifespans. It takes
+// O(sqrt n) at worst, usually O(log n). A buffer blocked by a fixed buffer waits until the lowest plateau
+// reaches its offset.
 //
-// In a graph: a queue holds for each buffer the offset at which it could lie when it was last looked at. Offsets only
-// grow, so that a buffer is next if its offset is still that one.
+// In a graph: a queue holds for each buffer the offset at which it was possible when it was last tested.
+// Offsets only grow. A buffer is therefore next if its offset has not changed.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -27,7 +28,7 @@ namespace tidemark::detail::planning {
 namespace {
 
 using section_range = range_of<std::uint32_t>;
-using candidate = std::pair<std::size_t, std::uint32_t>;  // an offset, and what could lie there
+using candidate = std::pair<std::size_t, std::uint32_t>;  // an offset, and the buffer or section at it
 using lowest_first = std::priority_queue<candidate, std::vector<candidate>, std::greater<>>;
 
 constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
@@ -51,8 +52,8 @@ class unplaced_buffers {
 
   void insert(std::uint32_t rank) { set_leaf(rank, leaf_of(rank)); }
   void erase(std::uint32_t rank) { set_leaf(rank, {}); }
-  /// The first within these sections whose alignment divides the level; none of these: the first of any alignment.
-  /// `no_rank` if there is none.
+  /// Returns the first rank within these sections whose alignment divides the level. Without such a rank,
+  /// returns the first of any alignment; `no_rank` if there is no rank.
   [[nodiscard]] std::uint32_t first_within(section_range sections, std::size_t level) {
     found_ = no_rank;
     search(1, sections, level == 0 ? unplaced : level & -level);
@@ -87,7 +88,7 @@ class unplaced_buffers {
     while ((node /= 2) != 0) summarize(node);
   }
 
-  /// Sorts leaves into halves by where they begin, these by where they end, and so on in turns.
+  /// Splits leaves into halves by their beginnings, the halves by their ends, and so on in turns.
   void split(std::size_t first, std::size_t last, bool by_begin) {
     const std::size_t end = std::min(last, leaves_.size()), middle = first + (last - first) / 2;
     if (last - first < 2 || first >= end) return;
@@ -119,19 +120,19 @@ class unplaced_buffers {
   plan_problem const* problem_;
   order const* by_;
   order leaves_;                   // ranks
-  std::vector<std::uint32_t> at_;  // by rank, where it is in `leaves_`
-  std::vector<summary> tree_;      // node k has the children 2k and 2k + 1; a leaf has a buffer or none
+  std::vector<std::uint32_t> at_;  // by rank: index in `leaves_`
+  std::vector<summary> tree_;      // node k has the children 2k and 2k + 1; a leaf has at most one buffer
   std::uint32_t found_ = no_rank;
 };
 
-/// Levels of sections, as plateaus: no two neighbors have one level.
+/// Levels of sections as plateaus: two neighbors never have the same level.
 class skyline {
  public:
   explicit skyline(std::uint32_t sections) : plateaus_{{0, 0}, {sections, unplaced}} {
     lowest_.emplace(0, 0);
   }
 
-  /// The sections of the lowest plateau.
+  /// Returns the sections of the lowest plateau.
   [[nodiscard]] section_range lowest() {
     for (;; lowest_.pop()) {
       const auto [level, begin] = lowest_.top();
@@ -140,7 +141,7 @@ class skyline {
     }
   }
   [[nodiscard]] std::size_t level(section_range plateau) const { return plateaus_.at(plateau.begin); }
-  /// The level of the lower neighbor of a plateau; `unplaced` if it has none.
+  /// Returns the level of the lower neighbor of a plateau; `unplaced` if it has no neighbor.
   [[nodiscard]] std::size_t level_beside(section_range plateau) const {
     const auto at = plateaus_.find(plateau.begin);
     return std::min(at == plateaus_.begin() ? unplaced : std::prev(at)->second, std::next(at)->second);
@@ -158,8 +159,8 @@ class skyline {
 
  private:
   std::map<std::uint32_t, std::size_t>
-      plateaus_;         // levels, by the section that a plateau begins with; one is behind all
-  lowest_first lowest_;  // by where plateaus begin
+      plateaus_;         // levels, by first section of the plateau; a last one is after all sections
+  lowest_first lowest_;  // by first section of the plateau
 };
 
 std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order const& by) {

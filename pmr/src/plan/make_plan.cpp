@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The better of two quick orders, and the check of a plan that others made.
+// The better of two quick orders, and the check of an existing plan.
 #include <tidemark/plan/make_plan.hpp>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace planning = detail::planning;
 // "size" takes O(n^2) steps, and one layout of "lowest" O(n log n).
 constexpr std::size_t max_buffers_by_size = 4096;
 
-/// Numbers of buffers by falling keys; equal ones by number.
+/// Returns the numbers of buffers by falling keys; ties by number.
 template <class KeyOf>
 planning::order order_by(planning::plan_problem const& problem, KeyOf key_of) {
   planning::order sorted(problem.buffers.size());
@@ -43,7 +43,7 @@ std::vector<std::size_t> place_by_size(planning::plan_problem const& problem) {
   return placed.offsets();
 }
 
-/// Makes a layout the plan if it is lower.
+/// Replaces the plan by a layout that is lower.
 void offer(memory_plan& best, planning::plan_problem const& problem,
            std::vector<std::size_t> const& offsets) {
   std::size_t height = problem.lower_bound;
@@ -60,7 +60,7 @@ memory_plan plan_of(planning::plan_problem const& problem, std::span<Block const
   memory_plan best{.offsets = {}, .height = planning::unplaced, .lower_bound = problem.lower_bound};
   best.offsets.reserve(blocks.size());
   for (Block const& block : blocks) best.offsets.push_back(block.offset.value_or(0));
-  // Buffers of one size come to the bound by birth: each level then has one of those live where most are.
+  // Buffers of one size reach the bound in the order of birth: each level then has a buffer live at the peak.
   const bool are_alike = std::ranges::all_of(problem.buffers, [&](buffer const& each) {
     return each.size == problem.buffers.front().size && !each.is_fixed();
   });

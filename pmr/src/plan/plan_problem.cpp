@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks blocks and their conflicts, numbers the sections of time, and finds the lower bound: the largest sum of sizes
-// that is live at once, the weight of a clique where conflicts are given, or the end of a fixed block.
+// Checks blocks and their conflicts, numbers the sections of time, and computes the lower bound. The bound is
+// the largest sum of sizes that is live at once, the weight of a clique in a graph, or the end of a fixed
+// block.
 #include "plan_problem.hpp"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ constexpr std::size_t max_bytes = std::size_t{1} << 62;
 
 std::string called(std::size_t block) { return "block " + std::to_string(block); }
 
-/// Checks a block, and makes a buffer of it if it has bytes and a lifetime.
+/// Checks a block, and adds a buffer if the block has bytes and a lifetime.
 /// @post each offset that an order computes fits: it is below `max_bytes` * 3
 template <class Block>
 void add_block(plan_problem& problem, std::size_t number, Block const& block, std::size_t alignment,
@@ -54,7 +55,7 @@ void add_block(plan_problem& problem, std::size_t number, Block const& block, st
            " bytes makes more than 2^62 bytes of the blocks together, each rounded up to its alignment");
   }
   bytes_left -= align_up(block.size, align);
-  // A block without bytes or a lifetime lies where it is fixed, or at 0, within the memory.
+  // A block without bytes or a lifetime is at its fixed offset, or at 0, within the memory.
   if (block.offset || !is_buffer)
     problem.lower_bound = std::max(problem.lower_bound, align_up(offset + block.size, alignment));
   if (!is_buffer) return;
@@ -81,9 +82,9 @@ void check_fixed(plan_problem const& problem) {
                 "make_plan: ", "are in conflict, and their fixed offsets make them share bytes");
 }
 
-/// Numbers the sections, and finds the largest load of each lifespan. The largest of all is a bound.
+/// Numbers the sections, and finds the largest load of each lifespan. The largest load of all is a bound.
 void find_sections(plan_problem& problem, std::span<event const> events) {
-  std::vector<std::pair<std::uint32_t, std::size_t>> peaks;  // sections, each fuller than all behind it
+  std::vector<std::pair<std::uint32_t, std::size_t>> peaks;  // sections, each fuller than all later ones
   std::size_t live = 0;
   bool died = true;
   for (event const& e : events) {
@@ -106,7 +107,7 @@ void find_sections(plan_problem& problem, std::span<event const> events) {
   }
 }
 
-/// The conflicts between buffers, each in both directions, sorted and without duplicates.
+/// Finds the conflicts between buffers, each in both directions, sorted and without duplicates.
 void find_neighbors(plan_problem& problem, std::span<plan_conflict const> conflicts, std::size_t blocks) {
   std::vector<std::uint32_t> buffer_of(blocks, std::numeric_limits<std::uint32_t>::max());
   for (std::uint32_t i = 0; i < problem.buffers.size(); ++i) buffer_of[problem.buffers[i].block] = i;
@@ -128,7 +129,7 @@ void find_neighbors(plan_problem& problem, std::span<plan_conflict const> confli
   }
 }
 
-/// The weight of a clique: the buffer with the largest load, and its neighbors in falling size.
+/// Returns the weight of a clique: the buffer with the largest load, and its neighbors in falling size.
 std::size_t clique_weight(plan_problem const& problem) {
   const auto seed = static_cast<std::size_t>(std::ranges::max_element(problem.buffers, {}, &buffer::load) -
                                              problem.buffers.begin());
@@ -137,7 +138,7 @@ std::size_t clique_weight(plan_problem const& problem) {
   std::ranges::sort(candidates, std::greater{}, [&](std::uint32_t i) {
     return std::tuple{problem.buffers[i].size, problem.buffers[i].load, ~i};
   });
-  std::vector<std::uint32_t> common(problem.buffers.size(), 0);  // members that a buffer is in conflict with
+  std::vector<std::uint32_t> common(problem.buffers.size(), 0);  // members in conflict with a buffer
   for (std::uint32_t i : candidates) {
     if (common[i] != members) continue;
     ++members;

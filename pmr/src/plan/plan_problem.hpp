@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of a plan, checked, and the orders in which `make_plan` places them. Sweeps over time tell which are live
-// together and share bytes.
+// The checked blocks of a plan, and the orders in which `make_plan` places them. Sweeps over time find blocks
+// that are live together and share bytes.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace tidemark::detail::planning {
 
-/// `[begin, end)` of something that is counted.
+/// A range `[begin, end)` of a counted quantity.
 template <class Number>
 struct range_of {
   Number begin = 0;
@@ -33,14 +33,15 @@ struct range_of {
 /// Offsets.
 using range = range_of<std::uint64_t>;
 
-/// A block that begins or ends.
+/// The birth or death of a block.
 struct event {
   std::uint64_t moment = 0;
   bool birth = false;
   std::uint32_t number = 0;
 };
 
-/// The events of blocks 0 to n - 1 in order: deaths before births, as a lifetime does not reach its end.
+/// Returns the events of blocks 0 to n - 1 in order. Deaths precede births, because a lifetime excludes its
+/// end.
 /// @param lifetime_of a range by a block's number
 template <class LifetimeOf>
 [[nodiscard]] std::vector<event> events_of(std::size_t n, LifetimeOf lifetime_of) {
@@ -54,12 +55,12 @@ template <class LifetimeOf>
   return events;
 }
 
-/// The first block whose bytes overlap those of one that is live with it, and that one.
-/// @param bytes_of the bytes of a block by its number; an empty range overlaps nothing
+/// Returns the first block whose bytes overlap those of another live block, and the other block.
+/// @param bytes_of returns the bytes of a block by its number; an empty range overlaps nothing
 template <class BytesOf>
 [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint32_t>> find_overlap(
     std::span<event const> events, BytesOf bytes_of) {
-  // Ranges that overlap are equivalent. No two of the map are.
+  // Overlapping ranges are equivalent in this order. No two ranges of the map are.
   const auto is_below = [](range one, range other) { return one.end <= other.begin; };
   std::map<range, std::uint32_t, decltype(is_below)> live;
   for (event const& e : events) {
@@ -79,32 +80,32 @@ inline constexpr std::size_t unplaced = (std::numeric_limits<std::size_t>::max)(
 /// Numbers of buffers, each once.
 using order = std::vector<std::uint32_t>;
 
-/// A block that can be in conflict with others: one that has bytes and a lifetime.
+/// A block that can be in conflict with others, because it has bytes and a lifetime.
 struct buffer {
-  std::size_t block = 0;                  ///< its number
+  std::size_t block = 0;                  ///< number of the block
   std::size_t size = 0;                   ///< bytes, a multiple of the plan's alignment
-  std::size_t align = 1;                  ///< not below the plan's alignment
-  std::size_t fixed = unplaced;           ///< the offset it must have, if that is fixed
+  std::size_t align = 1;                  ///< at least the plan's alignment
+  std::size_t fixed = unplaced;           ///< fixed offset, if any
   range_of<std::uint32_t> lifespan = {};  ///< sections; in a graph: empty
-  double duration = 0;                    ///< of its lifetime; in a graph: number of its conflicts
+  double duration = 0;                    ///< duration of the lifetime; in a graph: number of conflicts
   std::size_t load = 0;  ///< the largest sum of sizes in one of its sections; in a graph: with its neighbors
 
   [[nodiscard]] bool is_fixed() const noexcept { return fixed != unplaced; }
-  /// Its bytes at an offset; none if it is not placed.
+  /// Returns its bytes at an offset; empty if it is not placed.
   [[nodiscard]] range bytes_at(std::size_t offset) const noexcept {
     return offset == unplaced ? range{} : range{offset, offset + size};
   }
 };
 
-/// Sections are the largest sets of buffers that are live at once, in the order of time: two buffers are in conflict
-/// exactly if their lifespans overlap. A problem has at most as many sections as buffers.
+/// Sections are the largest sets of buffers that are live at once, in the order of time. Two buffers are in
+/// conflict exactly if their lifespans overlap. A problem has at most as many sections as buffers.
 struct plan_problem {
   std::vector<buffer> buffers;
   std::uint32_t section_count = 0;  ///< 0 in a graph
   std::size_t lower_bound = 0;
-  std::vector<order> neighbors;  ///< in a graph: those of each buffer, sorted
+  std::vector<order> neighbors;  ///< in a graph: the sorted neighbors of each buffer
 
-  /// True if `neighbors` say which buffers are in conflict.
+  /// Returns true if `neighbors` has the conflicts.
   [[nodiscard]] bool is_graph() const noexcept { return !neighbors.empty(); }
 };
 
@@ -113,8 +114,8 @@ struct plan_problem {
 [[nodiscard]] plan_problem problem_of(std::span<plan_block const> blocks,
                                       std::span<plan_conflict const> conflicts, std::size_t alignment);
 
-/// @param offsets of the buffers @throws std::invalid_argument, whose text is `prefix`, two blocks that are in conflict
-/// and share bytes, and `fault`
+/// @param offsets offsets of the buffers @throws std::invalid_argument if two blocks in conflict share bytes.
+/// The text is `prefix`, the two blocks and `fault`.
 void require_apart(plan_problem const& problem, std::vector<std::size_t> const& offsets, char const* prefix,
                    char const* fault);
 
@@ -125,18 +126,19 @@ class placed_buffers {
   explicit placed_buffers(plan_problem const& problem);
 
   void place(std::uint32_t i, std::size_t offset);
-  /// The lowest offset from `floor` on at which a buffer fits between those that it is in conflict with.
+  /// Returns the lowest offset from `floor` on at which a buffer fits between its conflicting buffers.
   [[nodiscard]] std::size_t lowest_gap(std::uint32_t i, std::size_t floor);
   [[nodiscard]] std::vector<std::size_t> const& offsets() const noexcept { return offsets_; }
 
  private:
   plan_problem const* problem_;
   std::vector<std::size_t> offsets_;
-  order by_offset_;            // of lifetimes
-  std::vector<range> around_;  // of `lowest_gap`
+  order by_offset_;            // only for lifetimes
+  std::vector<range> around_;  // working memory of `lowest_gap`
 };
 
-/// Places the buffer next that can lie lowest on those already placed, and among equals the first of the order.
+/// Places next the buffer with the lowest possible offset on the placed buffers; ties go to the first in the
+/// order.
 /// @return the offset of each buffer
 [[nodiscard]] std::vector<std::size_t> place_lowest_first(plan_problem const& problem, order const& by);
 

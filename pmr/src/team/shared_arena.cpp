@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared arena that the library instantiates once for all its users.
+// The instantiation of the shared arena for all users of the library.
 #include <tidemark/team/shared_arena.hpp>
 
 namespace tidemark {

@@ -49,7 +49,7 @@ void checked_generation::throw_stale(char const* element, std::span<std::size_t 
   std::string text = "workspace";
   {
     const std::scoped_lock lock{unused().mutex};
-    if (number_ >= slot_->first) {  // not another's name
+    if (number_ >= slot_->first) {  // not the name of another workspace
       name = slot_->workspace;
       text += " '" + name + "'";
     }

@@ -46,8 +46,8 @@ workspace_options completed(workspace_options options) {
   return options;
 }
 
-// Copies the pattern once, then all that is there behind itself: memcpy does the work for patterns of any
-// size.
+// Copies the pattern once and then all written bytes behind themselves. memcpy does the work for patterns of
+// any size.
 void fill_pattern(void* first, std::size_t bytes, void const* pattern, std::size_t pattern_bytes) noexcept {
   if (bytes == 0) return;
   auto* const begin = static_cast<std::byte*>(first);
@@ -60,7 +60,7 @@ void fill_pattern(void* first, std::size_t bytes, void const* pattern, std::size
   }
 }
 
-// Moves the records of an array to one with more room.
+// Moves the records of an array to a larger array.
 template <class Record>
 void grow_array(std::pmr::memory_resource* bookkeeping, Record*& records, std::size_t used, std::size_t room,
                 std::size_t new_room) {
@@ -162,12 +162,12 @@ void workspace_core::add_slot(slot_list& list, std::size_t n) {
   }
 }
 
-// A slot that has to grow again grows by half at least, so that requests that grow slowly move seldom: the
-// sum of all its memories is about three times the last.
+// A grown slot grows by at least half. Slowly growing requests therefore seldom move the slot, and the sum of
+// all its memory blocks is about three times the last.
 void workspace_core::grow_slot(slot_list const& list, slot& grown, std::size_t n) {
   try {
     replace_memory(list, grown, std::max(n, grown.capacity + grown.capacity / 2));
-  } catch (std::bad_alloc const&) {  // then without the old one beside it, and no more than is needed
+  } catch (std::bad_alloc const&) {  // retry without the old block, at the exact size
     if (grown.capacity == 0) throw;
     free_memory(list, grown);
     replace_memory(list, grown, n);
@@ -185,7 +185,7 @@ void workspace_core::throw_out_of_memory(slot_list const& list, std::size_t byte
                        .largest_bytes = cap != 0 ? cap - held_bytes_ : max_block_bytes}};
 }
 
-// Nothing is copied, because nothing in the slot is live. If it throws, the slot is as it was.
+// Copies nothing, because nothing in the slot is live. The slot does not change if this throws.
 void workspace_core::replace_memory(slot_list const& list, slot& of, std::size_t n) {
   const std::size_t bytes = bytes_of(list, n);
   const std::size_t cap = options_.max_held_bytes;
@@ -197,7 +197,7 @@ void workspace_core::replace_memory(slot_list const& list, slot& of, std::size_t
   of.data = data;
   of.capacity = n;
   of.peak = std::min(before.peak, n);
-  of.limit = std::min(before.limit, n);  // 0 stays, so that the next use takes the slow path
+  of.limit = std::min(before.limit, n);  // 0 stays 0, and the next use takes the slow path
   held_bytes_ += bytes;
 }
 
@@ -231,7 +231,7 @@ slot_list& workspace_core::add_other(std::size_t i, element_info const& element)
   return *others_[i];
 }
 
-// The entry that the scope begins with; null if it has ended. O(log).
+// Returns the first entry of the scope; null if the scope has ended. O(log).
 saved_count* workspace_core::beginning_of(std::uint64_t frame) const noexcept {
   for (saved_count* entry = log_end_; entry != log_;) {
     --entry;
@@ -256,7 +256,7 @@ bool workspace_core::end_those_inside(std::uint64_t frame, std::source_location 
   if (begin == nullptr) return false;
   const auto inside = std::count_if(begin + 1, static_cast<saved_count const*>(log_end_),
                                     [](saved_count const& other) { return other.list == nullptr; });
-  char scope[256] = "a scope";  // which one is known at level 1 only
+  char scope[256] = "a scope";  // only level 1 knows the place
   if (where.line() != 0) {
     std::snprintf(scope, sizeof scope, "the scope at %s:%u", where.file_name(),
                   static_cast<unsigned>(where.line()));
@@ -276,7 +276,7 @@ void workspace_core::rewind(std::source_location where) noexcept {
     own.end_in_idle();
   } else if (is_checkpoint(*beginning_of(frame()))) {
     close<true>(frame(), where);
-  } else {  // a scope goes on, and keeps its log: it relies on the counts that it saved when it opened
+  } else {  // the scope continues and keeps its log: it relies on the counts that it saved when it opened
     for (saved_count* entry = log_end_ - 1; entry->list != nullptr; --entry) {
       retire(*entry->list, entry->value, where);
     }
@@ -300,7 +300,7 @@ void workspace_core::retire(slot_list& list, std::size_t from, std::source_locat
       taken.generation->number.fetch_add(1, std::memory_order_relaxed);
       withdraw_headers(taken.headers);
     }
-    if (taken.fence != 0) continue;  // work elsewhere still uses it
+    if (taken.fence != 0) continue;  // work elsewhere still uses the memory
     if (checked_) poison(list, taken);
     if (options_.host_memory) {
       detail::poison(reinterpret_cast<std::uintptr_t>(taken.data), bytes_of(list, taken.capacity));
@@ -315,7 +315,7 @@ void workspace_core::poison(slot_list const& list, slot const& taken) const noex
   try {
     write(list, taken, list.element->poison, list.element->poison_bytes);
   } catch (...) {
-    return;  // the memory keeps its contents, and late use is not seen
+    return;  // the memory keeps its contents, and level 1 misses late use
   }
 }
 
@@ -398,7 +398,7 @@ trim_summary workspace_core::trim_to_recent_peak() noexcept {
   for_each_list(*this, [&](slot_list& list) {
     remove_slots(list, std::max(list.active, list.peak_active), summary);
     list.peak_active = list.active;
-    // Their next use takes the slow path, and counts for the next peak.
+    // The next use of these slots takes the slow path and counts for the next peak.
     for (std::size_t i = list.active; i < list.count; ++i) list.items[i].limit = 0;
   });
   return summary;
@@ -421,7 +421,8 @@ compact_summary workspace_core::compact(compact_options const& options, bool by_
   const outside_use own{*this};
   compact_summary summary;
   const auto compact_slot = [&](slot_list const& list, slot& wide, bool in_use) {
-    // In floating point, where factors of any size are harmless; NaN compares as false, and changes nothing.
+    // In floating point, in which factors of any size are harmless. NaN compares as false and changes
+    // nothing.
     const std::size_t newest_or_largest = by_largest && !in_use ? wide.peak : wide.size;
     const auto used = static_cast<double>(newest_or_largest), capacity = static_cast<double>(wide.capacity);
     if (!in_use) wide.peak = std::min(wide.peak, wide.size);
@@ -470,7 +471,7 @@ bool workspace_core::leave_idle() const noexcept {
   return true;
 }
 
-// Slots behind a fence stay, and those below them: the fence is the user's.
+// Keeps slots with a fence, and the slots below them, because only the owner may use the fence.
 std::size_t workspace_core::trim_if_idle() noexcept {
   if (!replace_idle(claimed_frame)) return 0;
   trim_summary summary;

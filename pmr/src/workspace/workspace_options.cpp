@@ -45,7 +45,7 @@ struct shared_defaults {
   bool has_refused_ways = false;
   workspace_options options = options_of_environment(has_refused_ways);
 };
-// Warns behind the initialisation, because the handler may make workspaces.
+// Warns after the initialisation, because the handler may make workspaces.
 shared_defaults& defaults() {
   static auto& shared = *new detail::until_unload<shared_defaults>;
   static std::atomic<bool> must_warn{shared.value.has_refused_ways};

@@ -16,8 +16,8 @@ namespace tidemark {
 template <class AddressSpace>
 class basic_shared_arena;
 
-/// What `shared_arena::local()` returns: the calling thread's way to allocate on the arena, as fast as on an
-/// `arena` of its own.
+/// The result of `shared_arena::local()`: the calling thread's handle. Allocation is as fast as on an
+/// `arena`.
 ///
 /// ```cpp
 /// auto local = team.local();
@@ -27,31 +27,31 @@ class basic_shared_arena;
 ///   auto row = local.push_array<double>(n);
 /// }
 /// ```
-/// Blocks outlive the handle: they are freed by the shared arena's rewinds, or by this thread's own. All
-/// handles of a thread are on the same memory. `push`, `push_array`, `push_bytes` and `make` are those of
-/// `arena_push`; `make`'s destructors run in the rewind that frees the object, on the thread that rewinds.
+/// Blocks outlive the handle: the shared arena's rewinds free them, or this thread's own. All handles of a
+/// thread share one memory. `push`, `push_array`, `push_bytes` and `make` are those of `arena_push`. The
+/// rewind that frees an object of `make` runs its destructor, on the rewinding thread.
 ///
-/// A handle stays valid when the shared arena is rewound, reset, trimmed or released; it ends with the shared
-/// arena, and when its thread ends or leaves. Complexity: as `arena`. Thread-safety: the thread that made it,
-/// and not during a rewind; level 2 reports both.
+/// A handle stays valid after a rewind, reset, trim or release of the shared arena. It ends with the shared
+/// arena, and when its thread ends or leaves. Complexity: as `arena`. Thread-safety: only the thread that
+/// made it, and not during a rewind; level 2 reports both violations.
 template <class AddressSpace>
 class basic_local_arena final : public detail::forwarding_resource<basic_local_arena<AddressSpace>> {
  public:
   using arena_type = basic_arena<detail::extent_memory<AddressSpace>>;
-  /// A thread scope: rewinds this thread's part. It must end before the shared arena is rewound to below its
-  /// beginning.
+  /// A thread scope: rewinds this thread's part. It must end before the shared arena is rewound to a point
+  /// before the beginning of the scope.
   using scope = basic_arena_scope<detail::extent_memory<AddressSpace>>;
 
   static constexpr std::size_t default_alignment = arena_type::default_alignment;
 
-  // What these return outlives the handle, so none is lifetimebound, as those of an arena are.
+  // The results outlive the handle. They are therefore not lifetimebound, unlike those of an arena.
 
-  /// As `basic_arena::allocate`. What is thrown changes nothing for this thread or others.
+  /// As `basic_arena::allocate`. An exception changes nothing for this thread or others.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) {
     return arena_->allocate(bytes, align);
   }
-  /// `allocate`, but null where that would throw.
+  /// As `allocate`, but returns null instead of throwing.
   [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align = default_alignment) noexcept {
     return arena_->try_allocate(bytes, align);
   }
@@ -91,21 +91,22 @@ class basic_local_arena final : public detail::forwarding_resource<basic_local_a
     return arena_->expand(block, old_bytes, new_bytes);
   }
 
-  /// This thread's position. @throws as `basic_arena::mark`.
+  /// Returns this thread's position. @throws as `basic_arena::mark`.
   [[nodiscard]] arena_mark mark() { return arena_->mark(); }
-  /// Frees what this thread has allocated since `mark` was taken. @throws as `basic_arena::rewind`; also if
-  /// the shared arena was rewound to below the mark.
+  /// Frees all blocks of this thread that are newer than `mark`. @throws as `basic_arena::rewind`, also if
+  /// the shared arena was rewound to a point before the mark.
   void rewind(arena_mark const& mark) { arena_->rewind(mark); }
 
-  /// This thread's part in numbers: its chunks are its extents, but for blocks larger than these.
+  /// Returns this thread's statistics; its chunks are its extents, without blocks that have their own
+  /// extents.
   [[nodiscard]] arena_stats stats() const noexcept { return arena_->stats(); }
-  /// The shared arena's name.
+  /// Returns the shared arena's name.
   [[nodiscard]] char const* name() const noexcept { return arena_->name(); }
-  /// Whether the address lies in memory that this thread has allocated. O(extents).
+  /// Returns true if the address is in memory that this thread has allocated. O(extents).
   [[nodiscard]] bool owns(void const* address) const noexcept { return arena_->owns(address); }
 
-  /// This thread's part itself, for thread scopes and for functions that take an arena. Positions and `pop`
-  /// do not count blocks that have extents of their own.
+  /// Returns this thread's part, for thread scopes and functions that take an arena. Positions and `pop` do
+  /// not count blocks that have their own extents.
   operator arena_type&() const noexcept { return *arena_; }
 
  private:

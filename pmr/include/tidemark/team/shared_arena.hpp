@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `shared_arena`: bump allocation for a team of threads, with one rewind for all. The arena owns its memory
-/// until it is destroyed; its scopes own none.
+/// `shared_arena`: bump allocation for a team of threads, with one rewind for all of them. The arena owns its
+/// memory until it is destroyed. Its scopes own no memory.
 #pragma once
 
 #include <concepts>
@@ -30,26 +30,27 @@
 
 namespace tidemark {
 
-/// `shared_arena::scope`: takes the position of all threads when it is made, and rewinds to it when it is
-/// destroyed.
+/// `shared_arena::scope`: records the position of all threads, and rewinds to it when it is destroyed.
 ///
 /// ```cpp
 /// shared_arena::scope step{team};
 /// std::vector<std::jthread> threads = ...;   // allocate on `team`
 /// threads.clear();                           // they have ended before the brace
 /// ```
-/// Open and end it at a quiescent point: no other thread may use the arena then. Scopes on one arena end in
-/// the reverse order of their opening. Ending an outer one first is reported as a violation; then its memory
-/// lives until the inner one ends. So is an end while a thread holds a thread scope opened since, or has
-/// rewound to below the beginning: then the memory lives until the arena's next rewind to below it.
+/// Open and end the scope at a quiescent point, at which no other thread uses the arena. Scopes on one arena
+/// end in the reverse order of their opening. If an outer scope ends first, the arena reports a violation and
+/// keeps its memory until the inner scope ends. The arena also reports an end while a thread holds a newer
+/// thread scope, or has rewound to a point before the beginning. The memory then stays until the arena's next
+/// rewind to a point before the beginning.
 ///
-/// The arena must outlive it. Move-only; a moved-from or ended scope is inert. O(threads + extents freed).
+/// The arena must outlive the scope. Move-only; a moved-from or ended scope is inert. Complexity: O(threads +
+/// extents freed).
 template <class AddressSpace>
 class [[nodiscard]] basic_shared_arena_scope {
  public:
   using arena_type = basic_shared_arena<AddressSpace>;
 
-  /// Opens a scope on `arena`. @throws std::bad_alloc if its beginning cannot be recorded.
+  /// Opens a scope on `arena`. @throws std::bad_alloc if the position cannot be recorded.
   [[nodiscard]] explicit basic_shared_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
                                                   detail::call_site where = std::source_location::current())
       : arena_{&arena},
@@ -58,8 +59,8 @@ class [[nodiscard]] basic_shared_arena_scope {
         where_{where},
         range_{detail::range_kind::arena_scope, arena.name()} {}
   [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { take(other); }
-  /// Ends this scope, then takes over `other`. `scope = shared_arena::scope{team}` on the arena that `scope`
-  /// is open on gives a scope that begins where the old one began.
+  /// Ends this scope and takes over `other`. `scope = shared_arena::scope{team}` on the arena of an open
+  /// `scope` gives a scope with the beginning of the old one.
   basic_shared_arena_scope& operator=(basic_shared_arena_scope&& other) noexcept {
     if (this == &other) return *this;
     if (arena_ != nullptr && other.outer_ == this && arena_->innermost_ == &other && other.is_empty()) {
@@ -78,15 +79,15 @@ class [[nodiscard]] basic_shared_arena_scope {
   }
   ~basic_shared_arena_scope() { end(); }
 
-  /// Ends the scope now. Does nothing to an inert one.
+  /// Ends the scope now. Does nothing for an inert scope.
   void end() noexcept {
     if (arena_ != nullptr) std::exchange(arena_, nullptr)->close(*this);
     range_ = {};
   }
-  /// Whether it is open.
+  /// Returns true if the scope is open.
   [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
-  /// The arena, for `std::pmr` containers. @pre it is open; level 2 reports a violation, then throws
-  /// std::logic_error.
+  /// Returns the arena, for `std::pmr` containers. @pre The scope is open; otherwise level 2 reports a
+  /// violation and throws std::logic_error.
   [[nodiscard]] arena_type& arena() const noexcept(check_level < 2) {
     if constexpr (check_level >= 2)
       if (arena_ == nullptr) detail::throw_not_open("shared_arena", where_);
@@ -111,13 +112,13 @@ class [[nodiscard]] basic_shared_arena_scope {
 
   arena_type* arena_ = nullptr;  // null: inert
   shared_arena_mark begin_;
-  basic_shared_arena_scope* outer_ = nullptr;      // the scope that was innermost before
+  basic_shared_arena_scope* outer_ = nullptr;      // previous innermost scope
   [[no_unique_address]] detail::call_site where_;  // level 2 only
   [[no_unique_address]] detail::named_range range_;
 };
 
-/// An arena that many threads allocate on at once, each in extents of its own, and that one call rewinds for
-/// all: the memory of a step that OpenMP, TBB or std::thread work on together.
+/// An arena on which many threads allocate at once and which one call rewinds for all. Use it for a step that
+/// OpenMP, TBB or std::thread work on together.
 ///
 /// ```cpp
 /// shared_arena team{{.reserve = 8 * GiB, .name = "step"}};
@@ -131,29 +132,20 @@ class [[nodiscard]] basic_shared_arena_scope {
 ///   }
 /// }
 /// ```
-/// A thread claims extents of whole pages, so that its first touch places them near it, and bumps inside them
-/// without a lock or an atomic operation. Unused are at most one extent of each thread, and a quarter of the
-/// others (`detail::extent_memory` says why). When a thread ends, the next new one continues in its extent.
+/// Each thread claims extents of whole pages and bumps inside them without a lock or an atomic operation. At
+/// most one extent of each thread and a quarter of the others are unused (`detail::extent_memory`).
 ///
-/// *Only at a quiescent point*: `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the opening
-/// and end of a `shared_arena::scope`. That is a moment at which no other thread uses the arena and which is
-/// ordered behind its uses, by a barrier or the end of a parallel region. The thread that rewinds sets back
-/// the cursors of all threads itself and runs the destructors of `make`: in reverse order of each thread's
-/// constructions, one thread after another. Afterwards every thread keeps the extent that its cursor is in,
-/// and all other memory is free for any thread.
+/// `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the opening and end of a scope need a
+/// *quiescent point*. No other thread uses the arena then, and a barrier or the end of a parallel region
+/// orders their earlier uses before it. The rewinding thread runs the destructors of `make`, in reverse order
+/// of each thread's constructions, one thread after another.
 ///
-/// With `team_options::threads` every thread has a region of its own, and addresses repeat from step to step.
+/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and `sum of what
+/// threads hold + free == claimed` for the bytes in extents.
 ///
-/// `deallocate` reclaims a thread's newest block, as `arena` does, and its recent blocks that have extents of
-/// their own; it leaves blocks of other threads alone. A handle is for its thread, and mostly on its stack:
-/// give `&team` to containers that outlive it.
-///
-/// Invariants: those of `arena`, for each thread's part, and of `detail::extent_region`; besides, of the
-/// bytes in extents: `sum of what threads hold + free == claimed`.
-/// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except while another
-/// calls one of the functions for a quiescent point. A child that is forked may use the arena if no other
-/// thread was using it then.
-/// @tparam AddressSpace where memory comes from; the host must be able to touch it
+/// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except during a function
+/// for a quiescent point. A forked child may use the arena if no other thread used it during the fork.
+/// @tparam AddressSpace source of memory; the host must be able to access it
 template <class AddressSpace>
 class basic_shared_arena final : public detail::forwarding_resource<basic_shared_arena<AddressSpace>> {
   static_assert(AddressSpace::traits.host_accessible,
@@ -164,18 +156,20 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   using local_type = basic_local_arena<AddressSpace>;
 
   static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
-  /// Places that can be named where `team_options` does not say how many there are.
+  /// Maximum places of `local(index)` if `team_options` does not set the number of threads.
   static constexpr std::size_t max_places = 1024;
 
-  /// A shared arena on virtual memory. With `team.threads` a thread reserves its part of `options.reserve`.
-  /// @throws out_of_memory if that cannot be reserved; std::bad_alloc.
+  /// Makes a shared arena on virtual memory. With `team.threads` each thread reserves its share of
+  /// `options.reserve`.
+  /// @throws out_of_memory if the reservation fails; std::bad_alloc.
   template <class Options = arena_options>
     requires std::same_as<Options, arena_options> && std::same_as<AddressSpace, virtual_memory>
   explicit basic_shared_arena(Options options = {}, team_options team = {})
       : basic_shared_arena(virtual_memory{{options.huge_pages, options.prefault}}, options, team) {}
-  /// A shared arena on `space`, whose own options for huge pages and prefaulting hold. @throws as above.
+  /// Makes a shared arena on `space`, with the space's own options for huge pages and prefaulting. @throws as
+  /// above.
   explicit basic_shared_arena(AddressSpace space, arena_options options = {}, team_options team = {});
-  /// A wrong form: does not compile, and says which form is right.
+  /// Rejects a size or a resource: does not compile, and the message has the right form.
   template <class Argument>
     requires std::integral<Argument> || std::convertible_to<Argument, std::pmr::memory_resource*>
   explicit basic_shared_arena(Argument) : basic_shared_arena() {
@@ -183,65 +177,68 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
         detail::right_form<Argument>,
         "a shared arena takes options: write shared_arena team{{.reserve = 64 * MiB}, {.threads = 4}}");
   }
-  /// Runs the destructors of `make`. Reports a violation if a scope is still open, and makes it inert.
+  /// Runs the destructors of `make`. Reports a violation if a scope is still open, and makes the scope inert.
   ~basic_shared_arena() override;
 
-  /// As `basic_arena::allocate`, for the calling thread, which is found through thread-local storage.
-  /// @throws besides std::bad_alloc if there is no memory for a new thread's record; std::logic_error if all
-  /// of `team_options::threads` places are taken.
+  /// As `basic_arena::allocate` for the calling thread, which is found through thread-local storage.
+  /// @throws also std::bad_alloc if there is no memory for a new thread's record; std::logic_error if all
+  /// `team_options::threads` places are taken.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
     if (const auto slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]]
       return slot.part->arena.allocate(bytes, align);
     return part_of_this_thread().arena.allocate(bytes, align);
   }
-  /// As `basic_arena::deallocate`, for blocks of the calling thread; does nothing for those of others.
+  /// As `basic_arena::deallocate` for the newest block of the calling thread and its recent blocks with their
+  /// own extents. Does nothing for blocks of other threads.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     if (part_type* const own = threads_.find()) local_type{own->arena}.deallocate(block, bytes, align);
   }
 
-  /// The calling thread's handle. @throws as `allocate` for a new thread.
+  /// Returns the calling thread's handle, which is only for this thread. Give `&team` to containers that
+  /// outlive the handle. @throws as `allocate` for a new thread.
   [[nodiscard]] local_type local(detail::call_site where = std::source_location::current());
-  /// The same for the thread at place `index`, such as `omp_get_thread_num()`: with `team_options::threads`
-  /// the addresses are then the same in each run of a program, whichever thread comes first.
-  /// @throws std::invalid_argument if there is no such place: of `team_options::threads`, or without them of
-  /// `max_places`; std::logic_error if another thread has it that has neither ended nor left, or the calling
-  /// thread has another. Nothing has changed then.
+  /// Returns the handle of place `index`, such as `omp_get_thread_num()`. With `team_options::threads` the
+  /// addresses are then the same in each run of a program, in any order of the threads.
+  /// @throws std::invalid_argument if `index` is not below `team_options::threads`, or `max_places` without
+  /// them; std::logic_error if another thread holds the place, or the calling thread has another place.
+  /// Nothing has changed then.
   [[nodiscard]] local_type local(std::size_t index,
                                  detail::call_site where = std::source_location::current());
-  /// The calling thread gives up its place, as if it ended: its handles end, and another thread goes on in
-  /// its extents. What it allocated stays. Does nothing for a thread without a place. A thread that leaves or
-  /// ends with an open thread scope is reported as a violation, and no other thread gets its place.
+  /// Ends the calling thread's place, as if the thread ended. Its handles end, its blocks stay, and another
+  /// thread continues in its extents. Does nothing for a thread without a place. Reports a violation if the
+  /// thread holds a thread scope; no other thread gets the place then.
   void leave() noexcept;
 
-  /// What all threads have allocated at present. At a quiescent point. O(threads). @throws std::bad_alloc if
-  /// it cannot be recorded; nothing has changed then.
+  /// Returns the position of all threads. At a quiescent point. O(threads). @throws std::bad_alloc if the
+  /// position cannot be recorded; nothing has changed then.
   [[nodiscard]] shared_arena_mark mark();
-  /// Frees everything allocated since `mark` was taken, of all threads, and ends later marks. The mark stays
-  /// valid. At a quiescent point. O(threads + n log n of n extents freed), and the destructors.
-  /// @throws std::invalid_argument, with nothing changed, if the mark is of another arena, was ended, lies
-  /// below an open scope of the arena, or a thread holds a thread scope opened since or has rewound to below
-  /// it.
+  /// Frees all threads' blocks that are newer than `mark`, and ends later marks. The mark stays valid. Every
+  /// thread keeps its current extent, and all other free memory is available to any thread. At a quiescent
+  /// point. Complexity: O(threads + n log n) for n freed extents, plus the destructors.
+  /// @throws std::invalid_argument, with nothing changed, if the mark is of another arena, has ended, or is
+  /// older than an open scope of the arena; also if a thread holds a newer thread scope or has rewound to a
+  /// point before the mark.
   void rewind(shared_arena_mark const& mark, detail::call_site where = std::source_location::current()) {
     rewind_to(mark, "rewind", where);
   }
-  /// Frees everything, ends all marks, and keeps the memory. At a quiescent point. @throws std::logic_error,
-  /// with nothing changed, if a scope is open, of the arena or of a thread.
+  /// Frees all blocks, ends all marks, and keeps the memory. At a quiescent point. @throws std::logic_error,
+  /// with nothing changed, if a scope of the arena or of a thread is open.
   void reset(detail::call_site where = std::source_location::current()) { (void)free_all(where); }
-  /// Frees everything and returns all memory; the arena can be used again. At a quiescent point. @throws as
+  /// Frees all blocks and returns all memory. The arena stays usable. At a quiescent point. @throws as
   /// `reset`.
   void release(detail::call_site where = std::source_location::current());
-  /// Returns the extents of threads that have nothing allocated, and committed memory that lies more than
-  /// `keep_bytes` above the last extents. At a quiescent point. @return bytes returned
+  /// Returns the extents of threads without blocks, and committed memory beyond `keep_bytes` above the last
+  /// extents. At a quiescent point. @return bytes returned
   std::size_t trim(std::size_t keep_bytes = 0) noexcept;
 
-  /// A snapshot in numbers. At a quiescent point. O(threads + chunks).
+  /// Returns a snapshot in numbers. At a quiescent point. O(threads + chunks).
   [[nodiscard]] shared_arena_stats stats() const noexcept;
-  /// That of each thread: the element `i` is of place `i`. O(threads). @throws std::bad_alloc.
+  /// Returns the statistics of each thread: element `i` is of place `i`. O(threads). @throws std::bad_alloc.
   [[nodiscard]] std::vector<arena_stats> thread_stats() const;
-  /// The name in messages.
+  /// Returns the name in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
-  /// The address space, for what it says of its memory. At a quiescent point.
+  /// Returns the address space. At a quiescent point.
   [[nodiscard]] AddressSpace const& space() const noexcept { return space_; }
   /// Reports a violation for every invariant of the class comment that does not hold.
   void check_invariants() const noexcept;
@@ -251,25 +248,24 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   using region_type = detail::extent_region<AddressSpace>;
   using memory_type = detail::extent_memory<AddressSpace>;
 
-  // One thread's part. On cache lines of its own: its thread writes it with each allocation.
+  // One thread's part. It has its own cache lines, because its thread writes it at each allocation.
   struct alignas(128) part_type {
     part_type(memory_type memory, arena_options const& options, std::size_t place)
         : arena{memory, options}, index{place} {}
 
     basic_arena<memory_type> arena;
     std::size_t index;
-    bool is_taken = false;   // by a thread that has neither ended nor left; with the lock held
+    bool is_taken = false;   // by a thread that has neither ended nor left; needs the lock
     bool was_taken = false;  // at any time
   };
-  // Of the marks that were not ended the newest is last. `positions_` from `first` on are those of the
-  // threads.
+  // A mark that has not ended; the newest is last. The threads' positions begin at `positions_[first]`.
   struct live_mark {
     std::uint64_t number;
     std::size_t first;
   };
 
   friend detail::thread_parts<basic_shared_arena, part_type>;
-  void end(part_type& part) noexcept;  // its thread has ended or left
+  void end(part_type& part) noexcept;  // called when its thread has ended or left
 
   TIDEMARK_COLD part_type& part_of_this_thread();
   part_type& take(part_type& part);
@@ -289,9 +285,9 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
 
   arena_options options_;
   AddressSpace space_;
-  detail::team_state<AddressSpace> team_;          // its mutex is for `space_` and for `is_taken`, too
+  detail::team_state<AddressSpace> team_;          // its mutex also protects `space_` and `is_taken`
   std::vector<std::unique_ptr<part_type>> parts_;  // grows with the lock held
-  std::uint64_t id_;                               // identity in marks; no other arena has it
+  std::uint64_t id_;                               // identity in marks, unique among arenas
   std::uint64_t last_mark_ = 0;                    // number of the newest mark
   std::vector<live_mark> marks_;
   std::vector<arena_mark> positions_;
@@ -301,9 +297,9 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
 
 static_assert(reporting_space<detail::extent_memory<virtual_memory>>);
 
-/// A shared arena on virtual memory: the one to use.
+/// A shared arena on virtual memory; the default choice.
 using shared_arena = basic_shared_arena<virtual_memory>;
-/// A thread's handle on it.
+/// A thread's handle on a `shared_arena`.
 using local_arena = basic_local_arena<virtual_memory>;
 
 }  // namespace tidemark

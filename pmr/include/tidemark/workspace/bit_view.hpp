@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `bit_view`: packed bits in memory of others, as an array of some rank. Owns nothing.
+/// `bit_view`: a view of packed bits as an array of some rank. Does not own the memory.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace tidemark {
 
-/// Bits in words of 64, as an array of `Rank` dimensions, without owning them: a pointer and the extents.
+/// Bits in words of 64 as an array of `Rank` dimensions: a pointer and the extents, without ownership.
 ///
 /// ```cpp
 /// std::array<std::uint64_t, bit_view<>::words_for(1000)> words{};
@@ -25,20 +25,20 @@ namespace tidemark {
 /// seen[7] = true;
 /// std::cout << seen.count() << '\n';  // 1
 /// ```
-/// An eighth of the memory of as many `bool`, and whole words at a time where all bits are looked at. Index
-/// order is row major, without padding: bit `n` is bit `n % 64`, counted from the least, of word `n / 64`.
+/// Packed bits take an eighth of the memory of `bool`, and functions on all bits read whole words. The index
+/// order is row major, without padding: bit `n` is bit `n % 64` of word `n / 64`, counted from the least.
 ///
-/// What the last word holds beyond `size()` has no meaning: nothing here reads it, and what writes all bits
-/// leaves it 0. Bits of one word must not be written by two threads at once.
+/// The bits of the last word beyond `size()` have no meaning: no function reads them, and `fill` clears them.
+/// Two threads must not write bits of one word at once.
 ///
 /// Invariant: the words are `[first_, first_ + words_for(size()))`.
 ///
-/// An access to bits or memory first calls the view's generation, and throws what that throws; questions
-/// about the shape do not. Without checks only `reshape` throws. Constness is that of a pointer. Complexity:
-/// O(rank) for a bit, O(words) for all, no allocation. Thread-safety: that of a pointer to a word.
+/// Access to bits or memory first calls the view's generation and throws its exceptions; functions on the
+/// shape do not. Without checks only `reshape` throws. Constness is as for a pointer. Complexity: O(rank) for
+/// a bit, O(words) for all bits, no allocation. Thread-safety: as a pointer to a word.
 ///
-/// @tparam Rank number of dimensions; a view of rank 0 is of one bit
-/// @tparam Generation what knows whether the memory is still there
+/// @tparam Rank number of dimensions; a view of rank 0 has one bit
+/// @tparam Generation detects that the memory was freed
 template <std::size_t Rank = 1, detail::view_generation Generation = detail::unchecked_generation>
 class TIDEMARK_POINTER bit_view
     : public detail::shaped_view<bit_view<Rank, Generation>, std::uint64_t, Rank, row_major, Generation> {
@@ -51,24 +51,24 @@ class TIDEMARK_POINTER bit_view
   /// Bits of a word.
   static constexpr std::size_t bits_per_word = 64;
 
-  /// One bit, to be read and written. Refers to the memory as a `bool&` would, without checks.
+  /// Reference to one bit. Refers to the memory as a `bool&` does, without checks.
   class reference {
    public:
     constexpr reference(reference const&) noexcept = default;
     [[nodiscard]] constexpr operator bool() const noexcept { return (*word_ & mask_) != 0; }
-    /// Writes the bit; that this is const is what algorithms on proxies want (P2321).
+    /// Writes the bit. Const, because algorithms on proxies require it (P2321).
     // NOLINTNEXTLINE(misc-unconventional-assign-operator)
     constexpr reference const& operator=(bool value) const noexcept {
       *word_ = value ? *word_ | mask_ : *word_ & ~mask_;
       return *this;
     }
-    /// Writes the other's value, and does not become a reference to the other.
+    /// Writes the other bit's value, and keeps the bit it refers to.
     // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): a bit that is read and then written is handled
     constexpr reference& operator=(reference const& other) noexcept {
       static_cast<reference const&>(*this) = static_cast<bool>(other);
       return *this;
     }
-    /// Shows the search for escapes (`workspace::scope::returning`) where the bit is.
+    /// Shows the location of the bit to the search for escapes (`workspace::scope::returning`).
     template <class Visit>
     friend constexpr void visit_memory(reference const& bit, Visit&& visit) {
       visit(bit.word_);
@@ -78,56 +78,56 @@ class TIDEMARK_POINTER bit_view
     friend class bit_view;
     constexpr reference(word_type* word, word_type mask) noexcept : word_{word}, mask_{mask} {}
 
-    word_type* word_;  // the word that the bit is in
-    word_type mask_;   // the bit alone
+    word_type* word_;  // word of the bit
+    word_type mask_;   // mask of the bit
   };
 
-  /// Words that so many bits take. O(1).
+  /// Returns the number of words for `bits` bits. O(1).
   [[nodiscard]] static constexpr std::size_t words_for(std::size_t bits) noexcept {
     return bits / bits_per_word + (bits % bits_per_word != 0 ? 1 : 0);
   }
 
-  /// Of nothing: all extents are 0. One of rank 0 is null, and has no bit either.
+  /// Makes an empty view: all extents are 0. An empty view of rank 0 is null and has no bit.
   constexpr bit_view() noexcept = default;
-  /// @param words the first of `words_for` as many bits as the extents have; may be null if there are none
+  /// @param words the first of `words_for(product of the extents)` words; may be null if the product is 0
   /// @param extents bits along each dimension; their product must fit into a std::size_t
-  /// @param generation of the memory
+  /// @param generation generation of the memory
   constexpr bit_view(word_type* words, std::array<std::size_t, Rank> const& extents,
                      Generation generation = {}) noexcept
       : base{words, extents, generation} {}
-  /// The same bits, without a check of whether they are still there from now on. @throws what
-  /// `OtherGeneration` throws.
+  /// Makes a view of the same bits without further checks. @throws the exceptions of `OtherGeneration`.
   template <class OtherGeneration>
     requires(OtherGeneration::checks && !Generation::checks)
   constexpr bit_view(bit_view<Rank, OtherGeneration> const& other)
       : base{other.words().data(), other.extents(), {}} {}
 
-  /// Words that the bits are in.
+  /// Returns the number of words.
   [[nodiscard]] constexpr std::size_t word_count() const noexcept { return words_for(this->size()); }
-  /// The words that the bits are in, the unused bits of the last among them.
-  /// @throws what `Generation` throws; the view stays as it is
+  /// Returns the words, including the unused bits of the last word.
+  /// @throws the exceptions of `Generation`; the view does not change then.
   [[nodiscard]] constexpr std::span<word_type> words() const noexcept(!Generation::checks) {
     return {this->access(), word_count()};
   }
 
-  /// Writes all bits; the unused ones of the last word become 0. @throws as `words`, and has written nothing.
+  /// Writes all bits and clears the unused bits of the last word. @throws as `words`; has written nothing
+  /// then.
   constexpr void fill(bool value) const noexcept(!Generation::checks) {
     std::span<word_type> const all_words = words();
     std::ranges::fill(all_words, value ? ~word_type{0} : word_type{0});
     if (value && used_mask() != 0) all_words.back() = used_mask();
   }
 
-  /// How many bits are set. @throws as `words`.
+  /// Returns the number of set bits. @throws as `words`.
   [[nodiscard]] constexpr std::size_t count() const noexcept(!Generation::checks) {
     std::size_t bits = 0;
     for (word_type const word : whole_words()) bits += static_cast<std::size_t>(std::popcount(word));
     return bits + static_cast<std::size_t>(std::popcount(last_bits()));
   }
-  /// Whether at least one bit is set; of no bits, none is. @throws as `words`.
+  /// Returns true if at least one bit is set; false for an empty view. @throws as `words`.
   [[nodiscard]] constexpr bool any() const noexcept(!Generation::checks) {
     return std::ranges::any_of(whole_words(), [](word_type word) { return word != 0; }) || last_bits() != 0;
   }
-  /// Whether every bit is set; of no bits, every one is. @throws as `words`.
+  /// Returns true if every bit is set; true for an empty view. @throws as `words`.
   [[nodiscard]] constexpr bool all() const noexcept(!Generation::checks) {
     return std::ranges::all_of(whole_words(), [](word_type word) { return word == ~word_type{0}; }) &&
            last_bits() == used_mask();
@@ -143,11 +143,11 @@ class TIDEMARK_POINTER bit_view
     return {this->access() + bit / bits_per_word, word_type{1} << bit % bits_per_word};
   }
 
-  // The words of which all bits are used; the bits after them are in one more word, if there are any.
+  // Words of which all bits are used. Further bits are in one more word.
   [[nodiscard]] constexpr std::span<word_type> whole_words() const noexcept(!Generation::checks) {
     return {this->access(), this->size() / bits_per_word};
   }
-  // Ones where that word is used, none if there is no such word.
+  // Mask of the used bits of that last word; 0 if there is no such word.
   [[nodiscard]] constexpr word_type used_mask() const noexcept {
     return (word_type{1} << this->size() % bits_per_word) - 1;
   }

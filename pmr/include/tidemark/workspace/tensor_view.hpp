@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tensor_view`: elements in memory of others, as an array of some rank. Owns nothing.
+/// `tensor_view`: a view of elements as an array of some rank. Does not own the memory.
 #pragma once
 
 #include <array>
@@ -21,13 +21,13 @@ namespace tidemark {
 
 namespace detail {
 
-/// A layout without gaps, whose dimensions in memory are those of the array in order, or in reverse.
+/// A layout without gaps, with the dimensions in memory in order or in reverse.
 template <bool LastIsFastest>
 struct dense_layout {
 #ifdef __cpp_lib_mdspan
   using mdspan_layout = std::conditional_t<LastIsFastest, std::layout_right, std::layout_left>;
 #endif
-  /// Elements from one index of dimension `r` to the next. @pre `r < Rank`.
+  /// Returns the elements from one index of dimension `r` to the next. @pre `r < Rank`.
   template <std::size_t Rank>
   [[nodiscard]] static constexpr std::size_t stride(std::array<std::size_t, Rank> const& extents,
                                                     std::size_t r) noexcept {
@@ -36,7 +36,8 @@ struct dense_layout {
       elements *= extents[i];
     return elements;
   }
-  /// Elements before the one at `index`; the slowest extent takes no part. @pre Each index is in its extent.
+  /// Returns the elements before the element at `index`; does not use the slowest extent. @pre Each index is
+  /// in its extent.
   template <std::size_t Rank>
   [[nodiscard]] static constexpr std::size_t offset(std::array<std::size_t, Rank> const& extents,
                                                     std::array<std::size_t, Rank> const& index) noexcept {
@@ -51,17 +52,17 @@ struct dense_layout {
 
 }  // namespace detail
 
-/// The layout in which the last index moves fastest, as in C and NumPy's default.
+/// Layout in which the last index moves fastest, as in C and NumPy's default.
 ///
-/// The stride of a dimension is the product of the extents behind it. Complexity: O(rank). Thread-safe.
+/// The stride of a dimension is the product of the extents after it. Complexity: O(rank). Thread-safe.
 using row_major = detail::dense_layout<true>;
 
-/// The layout in which the first index moves fastest, as in Fortran, BLAS and LAPACK.
+/// Layout in which the first index moves fastest, as in Fortran, BLAS and LAPACK.
 ///
 /// The stride of a dimension is the product of the extents before it. Complexity: O(rank). Thread-safe.
 using column_major = detail::dense_layout<false>;
 
-/// Contiguous elements as an array of `Rank` dimensions, without owning them: a pointer and the extents.
+/// Contiguous elements as an array of `Rank` dimensions: a pointer and the extents, without ownership.
 ///
 /// ```cpp
 /// std::vector<double> numbers(12);
@@ -69,24 +70,23 @@ using column_major = detail::dense_layout<false>;
 /// table(2, 1) = 5;
 /// std::cout << table.reshape(12)[9] << '\n';  // 5
 /// ```
-/// The interface is that of `std::mdspan`, which standard libraries of C++20 do not have: `view(i, j)` is
-/// always there, `view[i, j]` where the compiler has such an operator (C++23), `view[std::array{i, j}]`
-/// always. A view of rank 1 is a range besides, and becomes a `std::span` by itself. `mdspan()`
-/// returns the `std::mdspan` of the elements where the standard library has it.
+/// The interface is a subset of `std::mdspan`, which C++20 lacks. `view(i, j)` and `view[std::array{i, j}]`
+/// always compile; `view[i, j]` needs C++23. A view of rank 1 is also a range and converts to `std::span`.
+/// `mdspan()` returns the `std::mdspan` if the standard library has it.
 ///
-/// Constness is that of a pointer: elements of a `tensor_view<double, 1> const` can be written, those of a
+/// Constness is as for a pointer: a `tensor_view<double, 1> const` can write its elements, and a
 /// `tensor_view<double const, 1>` cannot.
 ///
 /// Invariant: the elements are `[first_, first_ + size())`.
 ///
-/// An access to elements or memory first calls the view's generation, and throws what that throws; questions
-/// about the shape do not, so that a message can describe a view whose memory was freed. Without checks
-/// only `reshape` throws. Complexity: O(rank), no allocation. Thread-safety: that of a pointer.
+/// Access to elements or memory first calls the view's generation and throws its exceptions. Functions on the
+/// shape do not, because a message must describe a view whose memory was freed. Without checks only `reshape`
+/// throws. Complexity: O(rank), no allocation. Thread-safety: as a pointer.
 ///
-/// @tparam T the elements; `T const` where they are only read
-/// @tparam Rank number of dimensions; a view of rank 0 is of one element
+/// @tparam T type of the elements; `T const` for read-only access
+/// @tparam Rank number of dimensions; a view of rank 0 has one element
 /// @tparam Layout `row_major` or `column_major`
-/// @tparam Generation what knows whether the memory is still there
+/// @tparam Generation detects that the memory was freed
 template <class T, std::size_t Rank, class Layout = row_major,
           detail::view_generation Generation = detail::unchecked_generation>
 class TIDEMARK_POINTER tensor_view
@@ -103,49 +103,48 @@ class TIDEMARK_POINTER tensor_view
   using data_handle_type = T*;
   using layout_type = Layout;
 
-  /// Of nothing: all extents are 0. One of rank 0 is null, and has no element either.
+  /// Makes an empty view: all extents are 0. An empty view of rank 0 is null and has no element.
   constexpr tensor_view() noexcept = default;
-  /// @param first the first of as many elements as the extents have; may be null if there are none
+  /// @param first the first element; may be null if the extents have no elements
   /// @param extents elements along each dimension; their product must fit into a std::size_t
-  /// @param generation of the memory
+  /// @param generation generation of the memory
   constexpr tensor_view(T* first, std::array<std::size_t, Rank> const& extents,
                         Generation generation = {}) noexcept
       : base{first, extents, generation} {}
-  /// The same elements, to be read only.
+  /// Makes a read-only view of the same elements.
   template <class Other>
     requires(!std::same_as<Other, T> && std::is_convertible_v<Other (*)[], T (*)[]>)
   constexpr tensor_view(tensor_view<Other, Rank, Layout, Generation> const& other) noexcept
       : base{other.first_, other.extents(), other.generation()} {}
-  /// The same elements, without a check of whether they are still there from now on: so that a function that
-  /// takes `tensor_view<double, 2>` takes views of a checked workspace too. @throws what `OtherGeneration`
-  /// throws.
+  /// Makes a view of the same elements without further checks. A function that takes `tensor_view<double, 2>`
+  /// therefore also takes views of a checked workspace. @throws the exceptions of `OtherGeneration`.
   template <class Other, class OtherGeneration>
     requires(OtherGeneration::checks && !Generation::checks && std::is_convertible_v<Other (*)[], T (*)[]>)
   constexpr tensor_view(tensor_view<Other, Rank, Layout, OtherGeneration> const& other)
       : base{other.data(), other.extents(), {}} {}
 
-  /// Elements from one index of dimension `r` to the next. @pre `r < Rank`.
+  /// Returns the elements from one index of dimension `r` to the next. @pre `r < Rank`.
   [[nodiscard]] constexpr std::size_t stride(std::size_t r) const noexcept {
     return Layout::stride(this->extents(), r);
   }
 
-  /// The first element; null if the view is of nothing. @throws what `Generation` throws; the view stays as
-  /// it is.
+  /// Returns the first element; null if the view is empty. @throws the exceptions of `Generation`; the view
+  /// does not change then.
   [[nodiscard]] constexpr T* data() const noexcept(!Generation::checks) { return this->access(); }
-  /// The same under std::mdspan's name. @throws as `data`.
+  /// Returns `data()`, under the name that std::mdspan uses. @throws as `data`.
   [[nodiscard]] constexpr T* data_handle() const noexcept(!Generation::checks) { return data(); }
-  /// All elements in the order of memory. @throws as `data`.
+  /// Returns all elements in the order of memory. @throws as `data`.
   [[nodiscard]] constexpr std::span<T> elements() const noexcept(!Generation::checks) {
     return {data(), this->size()};
   }
 
-  /// The elements as a range. @throws as `data`.
+  /// Returns the start of the elements as a range. @throws as `data`.
   [[nodiscard]] constexpr T* begin() const noexcept(!Generation::checks)
     requires(Rank == 1)
   {
     return data();
   }
-  /// Behind the last element. @throws as `data`.
+  /// Returns the end of the elements as a range. @throws as `data`.
   [[nodiscard]] constexpr T* end() const noexcept(!Generation::checks)
     requires(Rank == 1)
   {
@@ -154,7 +153,7 @@ class TIDEMARK_POINTER tensor_view
 
 #ifdef __cpp_lib_mdspan
   using mdspan_type = std::mdspan<T, std::dextents<std::size_t, Rank>, typename Layout::mdspan_layout>;
-  /// The std::mdspan of the same elements. It has no checks. @throws as `data`.
+  /// Returns the std::mdspan of the same elements, which has no checks. @throws as `data`.
   [[nodiscard]] constexpr mdspan_type mdspan() const noexcept(!Generation::checks) {
     return {data(), this->extents()};
   }
@@ -181,14 +180,14 @@ static_assert(std::is_convertible_v<tensor_view<double, 2>, tensor_view<double c
                   !std::is_convertible_v<tensor_view<double const, 2>, tensor_view<double, 2>>,
               "a view can lose the right to write, and never gain it");
 
-/// Elements in memory from elsewhere as an array of some rank. @tparam Layout `row_major` or `column_major`.
+/// Returns a view of existing elements with other extents. @tparam Layout `row_major` or `column_major`.
 ///
 /// ```cpp
 /// std::vector<double> numbers(12);
 /// tensor_view<double, 2> const table = reshape(std::span{numbers}, 3, 4);
 /// ```
-/// @param elements all of them, in the order of memory; they stay the caller's
-/// @param extents as `tensor_view::reshape` takes them. @throws as that, and then has done nothing.
+/// @param elements all elements in the order of memory; the caller keeps the ownership
+/// @param extents as for `tensor_view::reshape`. @throws as `tensor_view::reshape`; nothing has changed then.
 template <class Layout = row_major, class T, std::size_t Size, class... Extents>
   requires detail::shape_extents<Extents...>
 [[nodiscard]] constexpr auto reshape(std::span<T, Size> elements, Extents const&... extents) {
@@ -198,7 +197,7 @@ template <class Layout = row_major, class T, std::size_t Size, class... Extents>
 }  // namespace tidemark
 
 /// @cond
-// A view of rank 1 is a range that is cheap to copy, and whose iterators outlive it.
+// A view of rank 1 is a range that is cheap to copy, and its iterators outlive it.
 template <class T, class Layout, tidemark::detail::view_generation Generation>
 inline constexpr bool std::ranges::enable_view<tidemark::tensor_view<T, 1, Layout, Generation>> = true;
 template <class T, class Layout, tidemark::detail::view_generation Generation>

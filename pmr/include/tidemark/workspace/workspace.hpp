@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `workspace`: typed temporaries that are there again the next time. Owns their memory, which comes from a
+/// `workspace`: typed temporary arrays that are reused in each run. Owns their memory, which comes from a
 /// `std::pmr::memory_resource`.
 #pragma once
 
@@ -28,26 +28,26 @@ namespace detail {
 
 }  // namespace detail
 
-/// Thrown by a view that is used after its memory was freed: names the elements, where they were
-/// acquired and what ended them. Nothing was read or written. A violation handler that the program has
-/// installed gets the same text first (`violation_kind::stale_view`); the exception is thrown if it returns.
+/// Thrown if a view is used after its memory was freed. The message has the elements, the place of the
+/// acquisition and the place of the scope that freed the memory. Nothing was read or written. An installed
+/// violation handler gets the same text first (`violation_kind::stale_view`), and the exception follows if it
+/// returns.
 class stale_view final : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
-/// Thrown where a value would leave a scope that refers to memory of that scope: names the elements, where
-/// they were acquired, where they would have left, and what to do instead. The scope ends as it would have.
+/// Thrown if a value that refers to memory of a scope would leave the scope. The message has the elements,
+/// the place of the acquisition, the place of the return and the remedy. The scope ends as usual.
 class workspace_escape final : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
-/// Temporaries of a function that runs again: the first run allocates them, and later ones find them.
+/// Temporary arrays of a function that runs again: the first run allocates them, and later runs reuse them.
 ///
-/// Use it for arrays of numbers whose shapes repeat, or nearly, and whose lifetimes nest as calls do. Where
-/// sizes differ each time an `arena` wastes less, and it takes objects of all types; where lifetimes do not
-/// nest there is `pool`.
+/// Use it for arrays of numbers with shapes that repeat and lifetimes that nest as calls do. Use an `arena`
+/// if sizes differ each time or for objects of any type, and a `pool` if lifetimes do not nest.
 ///
 /// ```cpp
 /// double residual(workspace& ws, std::span<double const> x) {
@@ -58,50 +58,39 @@ class workspace_escape final : public std::logic_error {
 ///   ...
 /// }                                                          // and here they are free again
 /// ```
-/// A workspace has a stack of *slots*, pieces of memory, for each element type. An acquisition returns the
-/// next one of its type, after growing it if it is too small; the end of a scope takes back those that were
-/// acquired in it. float64, float32, int64, int32, complex64, complex128, bool and bits have their lists at
-/// fixed places; any other trivially copyable type gets one at its first acquisition. A scope costs nothing
-/// for types it does not use.
+/// A workspace has a stack of *slots* for each trivially copyable element type. An acquisition returns the
+/// next slot of its type and grows a slot that is too small. The end of a scope makes its slots free again.
+/// `workspace_acquisition` declares the forms of acquisition. Memory that is acquired through the workspace
+/// belongs to the innermost open scope, and outside all scopes it stays until `reset` or `release`.
 ///
-/// `workspace_acquisition` has all forms of acquisition; a workspace and its scopes share them. Memory that
-/// is acquired of the workspace belongs to the innermost scope that is open.
+/// `Checks` 0 checks nothing (decision 15). `Checks` 1 (`checked_workspace`) fills freed memory with values
+/// that read as not-a-number, and throws `stale_view` and `workspace_escape`. It reports the use of a scope
+/// while an inner scope is open, and use by a second thread. The warning handler gets skipped ends of scopes,
+/// and 512, 1024, … slots of a type, which hint at a loop without a scope.
 ///
-/// Slots grow, by half at least when they grow again, and never shrink by themselves: `trim` frees those that
-/// are not in use, `compact` makes those smaller that are much too large. What is acquired outside all scopes
-/// is there until `reset` or `release`.
+/// Invariants, checked by `check_invariants()`: see `detail/workspace_core.hpp`.
 ///
-/// At `Checks` 0 nothing is checked (decision 15). At 1, `checked_workspace`, memory is filled when a scope
-/// ends with a value that reads as not-a-number, a view that outlives its scope throws `stale_view` when it
-/// is used, and `with_workspace` and `scope::returning` throw `workspace_escape`. Use of a scope while one
-/// inside it is open, and use by a second thread, are reported.
-///
-/// The warning handler (`set_warning_handler`) is called for scopes whose end was skipped, and for 512, 1024,
-/// … slots of a type, which is what a loop without a scope makes.
-///
-/// Invariants, checked by `check_invariants()`: `detail/workspace_core.hpp`.
-///
-/// Complexity: acquisition and the opening of a scope O(1); its end O(1) for each type used in it, and at
-/// level 1 for each byte. Thread-safety: one thread at a time, the first to use it until
-/// `release_thread_ownership()`; level 1 reports use by another. `this_thread_workspace()` is one for each
-/// thread.
+/// Complexity: acquisition and the opening of a scope are O(1). The end of a scope is O(types used in it),
+/// and at level 1 O(bytes). Thread-safety: one thread at a time. The first thread that uses the workspace
+/// owns it until `release_thread_ownership()`; level 1 reports use by another. `this_thread_workspace()` is
+/// one per thread.
 template <int Checks = (check_level >= 2 ? 1 : 0)>
 class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (Checks >= 1)> {
  public:
-  /// Whether level 1 holds.
+  /// True at level 1.
   static constexpr bool checked = Checks >= 1;
 
-  /// A scope on it: `workspace::scope scope{ws}`.
+  /// A scope of the workspace: `workspace::scope scope{ws}`.
   template <class... Types>
   class scope;
 
-  /// With `default_workspace_options()`. @throws std::bad_alloc.
+  /// Makes a workspace with `default_workspace_options()`. @throws std::bad_alloc.
   basic_workspace() : basic_workspace{default_workspace_options()} {}
-  /// The same over `upstream`; null: `global_pool()`.
+  /// Makes a workspace with the default options over `upstream`; null means `global_pool()`.
   explicit basic_workspace(std::pmr::memory_resource* upstream) : basic_workspace{over(upstream)} {}
-  /// As `options` say. @throws std::invalid_argument if the alignment is not a power of two.
+  /// Makes a workspace with `options`. @throws std::invalid_argument if the alignment is not a power of two.
   explicit basic_workspace(workspace_options const& options) : core_{options, checked} {}
-  /// A wrong form: does not compile, and says which form is right.
+  /// Rejects a size: does not compile, and the message has the right form.
   explicit basic_workspace(std::integral auto bytes) : basic_workspace{} {
     static_assert(
         detail::right_form<decltype(bytes)>,
@@ -109,81 +98,83 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   }
   basic_workspace(basic_workspace const&) = delete;
   basic_workspace& operator=(basic_workspace const&) = delete;
-  /// Frees all memory. Reports a violation if a scope is still open, whose end would use freed memory.
+  /// Frees all memory. Reports a violation if a scope is still open, because its end would use freed memory.
   ~basic_workspace() = default;
 
-  /// Begins a scope by hand, where no object can represent it; `rewind` ends it. The counts of types that are
-  /// named are saved now, of others when they are first acquired. As with scopes, an outermost one first does
-  /// what the background sweeper has requested. @throws std::bad_alloc if there is no memory for its record.
+  /// Begins a scope that no object represents; `rewind` ends it. Saves the counts of the named types now, and
+  /// the count of another type at its first acquisition. An outermost checkpoint first serves the requests of
+  /// the background sweeper, as an outermost scope does.
+  /// @throws std::bad_alloc if there is no memory for the record of the checkpoint.
   template <class... Types>
   void checkpoint() {
     (void)open<Types...>(1, "checkpoint");
   }
-  /// Ends the innermost checkpoint. Where there is no checkpoint in the innermost scope, takes back what was
-  /// acquired in that scope, and where there is no scope either, everything.
+  /// Ends the innermost checkpoint. Without a checkpoint in the innermost scope, frees the memory that was
+  /// acquired in the scope; without a scope, frees all acquired memory. The workspace keeps the slots.
   void rewind(std::source_location where = std::source_location::current()) noexcept {
     before_use("rewind");
     core_.rewind(where);
   }
 
-  /// Takes everything back and keeps the memory; forgets checkpoints.
+  /// Ends all acquisitions and checkpoints, and keeps the memory.
   /// @throws std::logic_error if a scope is open; nothing has changed then.
   void reset(std::source_location where = std::source_location::current()) {
     before_use("reset");
     core_.reset(where);
   }
-  /// The same for one type. @throws std::logic_error also if a checkpoint is open.
+  /// Ends all acquisitions of one type, and keeps their memory. @throws std::logic_error also if a checkpoint
+  /// is open.
   template <class T>
   void reset(std::source_location where = std::source_location::current()) {
     before_use("reset");
     if (detail::slot_list* const one = find<T>()) core_.reset(*one, where);
   }
-  /// Takes everything back and frees it, with all records. The workspace is as new.
+  /// Ends all acquisitions and frees the memory and all records. The workspace is as new.
   /// @throws std::logic_error if a scope is open; nothing has changed then.
   void release(std::source_location where = std::source_location::current()) {
     before_use("release");
     core_.release(where);
   }
 
-  /// Frees the slots that are not in use. What is in use stays where it is; scopes may be open.
+  /// Frees the slots that are not in use. Slots in use do not move. Scopes may be open.
   trim_summary trim() noexcept {
     before_use("trim");
     return core_.trim();
   }
-  /// The same for one type.
+  /// Frees the slots of one type that are not in use.
   template <class T>
   trim_summary trim() noexcept {
     before_use("trim");
     detail::slot_list* const one = find<T>();
     return one != nullptr ? core_.trim(*one) : trim_summary{};
   }
-  /// Frees the slots that were not used since the last call, and begins to count anew.
+  /// Frees the slots that were not used since the last call, and starts a new count.
   trim_summary trim_to_recent_peak() noexcept {
     before_use("trim");
     return core_.trim_to_recent_peak();
   }
-  /// Makes slots smaller that are much larger than their newest request. Those in use stay, because their
-  /// addresses are known outside; nothing is copied.
-  /// @param options any values will do: no slot gets smaller than its newest request
+  /// Shrinks slots that are much larger than their newest request. Slots in use keep their size, because
+  /// callers know their addresses. Copies nothing.
+  /// @param options any values are valid: no slot gets smaller than its newest request
   compact_summary compact(compact_options const& options = {}) noexcept {
     before_use("compact");
     return core_.compact(options);
   }
 
-  /// Whether memory is kept for the next time.
+  /// Returns true if the workspace keeps memory for reuse.
   [[nodiscard]] bool pooling_enabled() const noexcept { return core_.pooling(); }
-  /// Number of scopes and checkpoints that are open. O(slots and saved counts).
+  /// Returns the number of open scopes and checkpoints. O(slots and saved counts).
   [[nodiscard]] std::size_t depth() const noexcept { return stats().depth; }
-  /// A snapshot in numbers. O(slots).
+  /// Returns a snapshot in numbers. O(slots).
   [[nodiscard]] workspace_stats stats() const noexcept { return core_.stats(); }
   /// Calls `visitor(workspace_type_stats)` for each element type that has slots. O(slots).
   template <class Visitor>
   void for_each_type(Visitor&& visitor) const {
     core_.for_each_type(visitor);
   }
-  /// One line: name, check level, types, slots, bytes. @throws std::bad_alloc.
+  /// Returns one line: name, check level, types, slots, bytes. @throws std::bad_alloc.
   [[nodiscard]] std::string describe() const { return detail::describe(core_); }
-  /// The same, and a line for each element type. @throws std::bad_alloc.
+  /// Returns `describe()` and a line for each element type. @throws std::bad_alloc.
   [[nodiscard]] std::string report() const { return detail::report(core_); }
   /// Writes `describe()`.
   template <class Stream>
@@ -193,13 +184,13 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
     return out;
   }
 
-  /// Lets another thread be the one that uses it: the next one that does.
+  /// Ends the ownership of the current thread. The next thread that uses the workspace becomes the owner.
   void release_thread_ownership() noexcept { core_.release_thread_ownership(); }
-  /// The options that hold, with the resources that null stood for.
+  /// Returns the options in effect, with default resources in place of null.
   [[nodiscard]] workspace_options const& options() const noexcept { return core_.options(); }
-  /// The resource that the memory of slots comes from.
+  /// Returns the upstream of the slots.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options().upstream; }
-  /// The name in messages.
+  /// Returns the name in messages.
   [[nodiscard]] char const* name() const noexcept { return options().name; }
   /// Reports a violation if an invariant does not hold. O(slots).
   void check_invariants() const noexcept {
@@ -232,7 +223,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
     else return core_.find_other(detail::other_type<T>());
   }
 
-  // Begins a scope (parity 0) or a checkpoint (1) that saves the counts of these types; returns its number.
+  // Begins a scope (parity 0) or a checkpoint (1), saves the counts of these types and returns its number.
   template <class... Types>
   [[gnu::always_inline]] std::uint64_t open(std::uint64_t parity, char const* doing) {
     before_use(doing);
@@ -240,7 +231,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
       if (core_.is_to_sweep()) [[unlikely]]
         core_.sweep();
     }
-    ((void)list<Types>(), ...);  // what may fail comes first
+    ((void)list<Types>(), ...);  // the calls that may fail come first
     const std::uint64_t frame = core_.open(parity, sizeof...(Types));
     core_.save_in_room(frame, list<Types>()...);
     return frame;
@@ -260,12 +251,12 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   detail::workspace_core core_;
 };
 
-/// Bits as an element type: `workspace::scope<double, packed_bits>`, `trim<packed_bits>()`.
+/// Element type of bits: `workspace::scope<double, packed_bits>`, `trim<packed_bits>()`.
 using packed_bits = detail::bit_word;
 
-/// A workspace as tidemark was configured: level 0, and level 1 where `check_level` is 2.
+/// A workspace at the configured level: level 1 if `check_level` is at least 2, else level 0.
 using workspace = basic_workspace<>;
-/// A workspace at level 1, whatever the configuration.
+/// A workspace at level 1 in every configuration.
 using checked_workspace = basic_workspace<1>;
 
 }  // namespace tidemark

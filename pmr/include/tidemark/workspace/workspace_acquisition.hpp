@@ -23,14 +23,14 @@
 namespace tidemark {
 namespace detail {
 
-/// What acquisitions call of a workspace or a scope, which make it their friend.
+/// Gives acquisitions access to the private members of a workspace or a scope.
 struct workspace_access {
-  /// As `workspace_core::trim_if_idle`.
+  /// Calls `workspace_core::trim_if_idle`.
   template <class Workspace>
   static std::size_t trim_if_idle(Workspace& idle) noexcept {
     return idle.core_.trim_if_idle();
   }
-  /// The next slot of a type, with memory for `n` elements.
+  /// Acquires the next slot of a type, with memory for `n` elements.
   template <class T, class Source>
   [[gnu::always_inline]] static slot& claim(Source& source, std::size_t n, std::source_location where) {
     return source.template claim<T>(n, where);
@@ -47,9 +47,11 @@ struct workspace_access {
 
 }  // namespace detail
 
-/// What `workspace` and `workspace::scope` have in common: the forms of acquisition. Each returns memory of
-/// the next slot of its element type as a `view` or `bits_view`, uninitialised where it does not say
-/// otherwise, that is the caller's until the innermost scope ends.
+/// The forms of acquisition that `workspace` and `workspace::scope` share.
+///
+/// Each form returns the memory of the next slot of its element type as a `view` or `bits_view`. The caller
+/// owns the memory until the innermost scope ends. The memory is uninitialised unless the form says
+/// otherwise.
 ///
 /// ```cpp
 /// auto x = scope.acquire<double>(n);                        // x[i]
@@ -58,41 +60,41 @@ struct workspace_access {
 /// auto like_a = scope.acquire_like(a);
 /// auto mask = scope.falses(n);                              // packed bits: mask[i] = true
 /// ```
-/// `<tidemark/workspace/extras/dlpack.hpp>` and `extras/random.hpp` have more, as functions.
+/// More forms are functions in `<tidemark/workspace/extras/dlpack.hpp>` and `extras/random.hpp`.
 ///
-/// For all of them:
-/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, …; `acquire` also takes one
-///   `std::array<std::size_t, Rank>`, of which an empty one makes a view of rank 0, with one element. Any may
-///   be 0. `Layout` is `row_major` or `column_major`.
+/// Common to all forms:
+/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, …, and any of them may be 0. `acquire` also
+///   takes one `std::array<std::size_t, Rank>`; an empty array makes a view of rank 0, with one element.
+/// - `Layout` is `row_major` or `column_major`.
 /// - `T` is trivially copyable.
-/// - @throws std::invalid_argument for a negative extent; out_of_memory where the product of extents or its
-///   bytes overflow, or the workspace's limit is reached; what the upstream throws. Nothing is acquired then.
-/// - Complexity: O(1) once the slot has memory for as many elements, plus what is written. Thread-safety:
-///   that of the workspace.
-/// - They need an lvalue, because a temporary scope would have ended before its memory is used.
+/// - @throws std::invalid_argument for a negative extent; out_of_memory if the product of the extents or its
+///   bytes overflow, or at the workspace's limit; the upstream's exceptions. Nothing is acquired then.
+/// - Complexity: O(1) once the slot is large enough, plus the elements written. Thread-safety: the
+///   workspace's.
+/// - The object must be an lvalue, because a temporary scope would end before its memory is used.
 /// @tparam Source the class that derives from this
-/// @tparam Checked whether views know when their memory was freed
+/// @tparam Checked true if views detect that their memory was freed
 template <class Source, bool Checked>
 class workspace_acquisition {
  public:
-  /// Whether a view's memory is still its own: known at level 1.
+  /// Detects at level 1 that a view's memory was freed.
   using generation_type =
       std::conditional_t<Checked, detail::checked_generation, detail::unchecked_generation>;
-  /// What acquisitions return: converts to `std::span<T>` where it has one dimension.
+  /// A view of elements; converts to `std::span<T>` if it has one dimension.
   template <class T, std::size_t Rank = 1, class Layout = row_major>
   using view = tensor_view<T, Rank, Layout, generation_type>;
-  /// … of packed bits.
+  /// A view of packed bits.
   template <std::size_t Rank = 1>
   using bits_view = bit_view<Rank, generation_type>;
 
-  /// A view of these extents: `acquire<double>(rows, columns)`.
+  /// Acquires a view of these extents: `acquire<double>(rows, columns)`.
   template <class T, class Layout = row_major, std::integral... Extents>
-  // These are inlined whatever the compiler estimates of their cold parts: 1 ns each, measured.
+  // Inlined against the compiler's estimate of the cold parts: saves 1 ns each, measured.
   [[nodiscard, gnu::always_inline]] auto acquire(detail::located_extent first,
                                                  Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return acquire<T, Layout>(detail::all_extents(first, rest...), first.where);
   }
-  /// The same, of extents in an array.
+  /// Acquires a view of the extents in an array.
   template <class T, class Layout = row_major, std::size_t Rank>
   [[nodiscard, gnu::always_inline]] view<T, Rank, Layout> acquire(
       std::array<std::size_t, Rank> const& extents,
@@ -100,14 +102,14 @@ class workspace_acquisition {
     detail::slot& memory = access::claim<T>(source(), detail::element_count(extents), where);
     return {static_cast<T*>(memory.data), extents, generation_of(memory, where)};
   }
-  /// A view of one element and no dimension.
+  /// Acquires a view of one element and rank 0.
   template <class T>
   [[nodiscard]] view<T, 0> acquire(
       std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
     return acquire<T>(std::array<std::size_t, 0>{}, where);
   }
 
-  /// A view with the extents, the layout and, unless another is named, the element type of `x`.
+  /// Acquires a view with the extents and the layout of `x`, and with its element type unless `T` is given.
   template <class T = void, class X, std::size_t Rank, class Layout, class Generation>
   [[nodiscard]] auto acquire_like(
       tensor_view<X, Rank, Layout, Generation> const& x,
@@ -115,7 +117,7 @@ class workspace_acquisition {
     using element = std::conditional_t<std::is_void_v<T>, std::remove_cv_t<X>, T>;
     return acquire<element, Layout>(x.extents(), where);
   }
-  /// … of a vector, an array, a span.
+  /// Acquires a view with the length and the element type of a vector, an array or a span.
   template <class T = void, std::ranges::sized_range Range>
     requires(!requires(Range const& r) { r.extents(); })
   [[nodiscard]] auto acquire_like(
@@ -124,35 +126,35 @@ class workspace_acquisition {
     return acquire<element>(std::array{static_cast<std::size_t>(std::ranges::size(x))}, where);
   }
 
-  /// `acquire`, and every element is 0.
+  /// Acquires a view and sets every element to 0.
   template <class T = double, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] auto zeros(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return filled<T, Layout>("zeros", T{}, detail::all_extents(first, rest...), first.where);
   }
-  /// `acquire`, and every element is 1.
+  /// Acquires a view and sets every element to 1.
   template <class T = double, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] auto ones(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return filled<T, Layout>("ones", T(1), detail::all_extents(first, rest...), first.where);
   }
-  /// `acquire`, and every element is `value`.
+  /// Acquires a view and sets every element to `value`.
   template <class T, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] auto fill(T value, detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return filled<T, Layout>("fill", value, detail::all_extents(first, rest...), first.where);
   }
 
-  /// Packed bits, 64 to a word, in row-major order.
+  /// Acquires packed bits, 64 to a word, in row-major order.
   template <std::integral... Extents>
   [[nodiscard, gnu::always_inline]] auto bits(detail::located_extent first,
                                               Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     const std::array extents = detail::all_extents(first, rest...);
     return bits_in(acquire<detail::bit_word>(words_for(extents), first.where), extents);
   }
-  /// … all of them set.
+  /// Acquires packed bits and sets all of them.
   template <std::integral... Extents>
   [[nodiscard]] auto trues(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return filled_bits("trues", ~std::uint64_t{0}, detail::all_extents(first, rest...), first.where);
   }
-  /// … none of them set.
+  /// Acquires packed bits and clears all of them.
   template <std::integral... Extents>
   [[nodiscard]] auto falses(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
     return filled_bits("falses", 0, detail::all_extents(first, rest...), first.where);
@@ -181,7 +183,7 @@ class workspace_acquisition {
     return result;
   }
 
-  /// The extents of the words that so many bits take.
+  /// Returns the number of words for the bits of these extents, as extents.
   static std::array<std::size_t, 1> words_for(std::span<std::size_t const> extents) noexcept {
     const std::size_t n = detail::element_count(extents);
     return {n != detail::uncountable ? bits_view<>::words_for(n) : n};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Options, statistics and summaries of a `workspace`, which its parts share; the sweeper, a thread of the
-/// process.
+/// Options, statistics and summaries of a `workspace`, and the controls of the background sweeper. The
+/// sweeper
+/// is one thread of the process.
 #pragma once
 
 #include <chrono>
@@ -14,136 +15,143 @@
 
 namespace tidemark {
 
-/// Tensor headers without limit to their number: `workspace_options::cache_ways`.
+/// Value of `workspace_options::cache_ways` that sets no limit to the number of tensor headers.
 inline constexpr unsigned unlimited_cache_ways = (std::numeric_limits<unsigned>::max)();
 
-/// Fills memory that the host cannot touch.
+/// Fills memory that the host cannot access.
 struct device_fill {
-  /// Writes `n` copies of the `element_bytes` bytes at `element` to `first`, or enqueues that; may throw.
+  /// Writes `n` copies of the `element_bytes` bytes at `element` to `first`, or enqueues the write. May
+  /// throw.
   void (*call)(void* context, void* first, std::size_t n, void const* element,
                std::size_t element_bytes) = nullptr;
-  /// What it is called with.
+  /// First argument of `call`.
   void* context = nullptr;
 };
 
 /// Options of `basic_workspace`.
 struct workspace_options {
-  /// Of every slot, at least, in bytes: a power of two.
+  /// Minimum alignment of every slot in bytes: a power of two.
   std::size_t alignment = 64;
-  /// Most bytes that all slots may hold; 0: without limit. A request beyond trims the workspace, and if that
-  /// is not enough throws `out_of_memory`. Compaction holds a slot twice for a moment.
+  /// Maximum bytes in all slots together; 0 sets no limit. A request beyond the limit first trims the
+  /// workspace and then throws `out_of_memory` if the trim was not enough. Compaction holds a slot twice for
+  /// a moment.
   std::size_t max_held_bytes = 0;
-  /// Tensor headers kept for each slot: 1 to 16, or `unlimited_cache_ways`. Anything else stands for 4, with
-  /// a warning.
+  /// Tensor headers kept for each slot: 1 to 16, or `unlimited_cache_ways`. Any other value means 4 and
+  /// warns.
   unsigned cache_ways = TIDEMARK_WORKSPACE_CACHE_WAYS;
-  /// Whether memory is kept for the next time. Without, each acquisition is one allocation of the upstream,
-  /// which is freed when its scope ends: to measure what the workspace is worth, or to let a tool see each
-  /// block. Configured with TIDEMARK_WORKSPACE_POOLING=OFF no workspace keeps memory, whatever this says.
+  /// True if the workspace keeps memory for reuse. If false, each acquisition is one upstream allocation, and
+  /// the end of its scope frees the allocation. Use false to measure the benefit of the workspace, or to show
+  /// each block to a tool. TIDEMARK_WORKSPACE_POOLING=OFF overrides this option: no workspace keeps memory
+  /// then.
   bool pooling = TIDEMARK_WORKSPACE_POOLING != 0;
-  /// Whether the background sweeper may request that this workspace frees what it has not used for a while.
+  /// True if the background sweeper may request that this workspace frees memory it has not used recently.
   bool sweeps = true;
-  /// Whether the upstream's memory may be touched by the host. If not, the workspace touches none of it.
+  /// True if the host may access the upstream's memory. If false, the workspace never accesses it.
   bool host_memory = true;
-  /// What `zeros`, `ones`, `fill` and level 1 call where `host_memory` is false.
+  /// Called by `zeros`, `ones`, `fill` and level 1 if `host_memory` is false.
   device_fill fill = {};
-  /// What tensor headers say of their device: DLPack's `DLDeviceType` (1: the host) and its number.
+  /// Device in tensor headers: DLPack's `DLDeviceType` (1 is the host).
   int device_type = 1;
-  /// The number that goes with `device_type`.
+  /// Number of the device of kind `device_type`.
   int device_id = 0;
-  /// Where records are kept, which is host memory; null: `std::pmr::new_delete_resource()`.
+  /// Host memory for the workspace's records; null means `std::pmr::new_delete_resource()`.
   std::pmr::memory_resource* bookkeeping = nullptr;
-  /// Where the memory of slots comes from; null: `global_pool()`.
+  /// Memory of the slots; null means `global_pool()`.
   std::pmr::memory_resource* upstream = nullptr;
-  /// In messages and statistics; must outlive the workspace.
+  /// Name in messages and statistics. The text must outlive the workspace.
   char const* name = "workspace";
 };
 
-/// The options of workspaces made without any: those of `set_default_workspace_options`, else the defaults
-/// above with the environment's `TIDEMARK_WORKSPACE_CACHE_WAYS`.
+/// Returns the options of workspaces that are made without options.
+/// @return the options of the last `set_default_workspace_options`, else the defaults above with the
+/// environment's `TIDEMARK_WORKSPACE_CACHE_WAYS`
 ///
-/// That is 1 to 16 or "unlimited", and read once; any other text is ignored, with a warning. Thread-safe.
+/// The variable is 1 to 16 or "unlimited" and is read once. Any other text is ignored with a warning.
+/// Thread-safe.
 [[nodiscard]] workspace_options default_workspace_options();
 
-/// Sets the options of workspaces that are made without any from now on. Thread-safe.
-/// @throws std::invalid_argument if the alignment is not a power of two; the options stay as they were then.
+/// Sets the options of workspaces that are made without options from now on. Thread-safe.
+/// @throws std::invalid_argument if the alignment is not a power of two; the options do not change then.
 void set_default_workspace_options(workspace_options const& options);
 
 /// A snapshot of the slots of one element type.
 ///
-/// `active_slots <= slots`, `used_bytes <= held_bytes`.
+/// `active_slots <= slot_count`, `used_bytes <= held_bytes`.
 struct workspace_type_stats {
-  char const* element = "";      ///< the element's name: "float64", "bits", or that of the C++ type
-  std::size_t slot_count = 0;    ///< pieces of memory there are
-  std::size_t active_slots = 0;  ///< of them, those acquired now
-  std::size_t elements = 0;      ///< acquired now; of "bits", 64 for each word begun
-  std::size_t used_bytes = 0;    ///< acquired now
-  std::size_t held_bytes = 0;    ///< in slots, acquired or not
+  char const* element = "";      ///< name of the element type: "float64", "bits", or the C++ type's name
+  std::size_t slot_count = 0;    ///< slots, acquired or not
+  std::size_t active_slots = 0;  ///< slots that are acquired now
+  std::size_t elements = 0;      ///< elements acquired now; a word of "bits" counts 64
+  std::size_t used_bytes = 0;    ///< bytes acquired now
+  std::size_t held_bytes = 0;    ///< bytes in slots, acquired or not
 };
 
-/// A snapshot of a workspace: the sums over its types, and what belongs to no type.
+/// A snapshot of a workspace: the sums over its types, and its records.
 struct workspace_stats {
-  char const* name = "";           ///< the workspace's name
-  std::size_t types = 0;           ///< element types with slots
-  std::size_t slot_count = 0;      ///< pieces of memory there are
-  std::size_t active_slots = 0;    ///< of them, those acquired now
-  std::size_t elements = 0;        ///< acquired now
-  std::size_t used_bytes = 0;      ///< acquired now
-  std::size_t held_bytes = 0;      ///< allocated from the upstream: in slots, acquired or not
+  char const* name = "";           ///< name of the workspace
+  std::size_t types = 0;           ///< element types that have slots
+  std::size_t slot_count = 0;      ///< slots, acquired or not
+  std::size_t active_slots = 0;    ///< slots that are acquired now
+  std::size_t elements = 0;        ///< elements acquired now
+  std::size_t used_bytes = 0;      ///< bytes acquired now
+  std::size_t held_bytes = 0;      ///< bytes allocated from the upstream: in slots, acquired or not
   std::size_t tensor_headers = 0;  ///< headers kept for `acquire_tensor`
-  std::size_t depth = 0;           ///< scopes and checkpoints open
-  std::size_t saved_counts = 0;    ///< that these will restore: one for each type they used
+  std::size_t depth = 0;           ///< open scopes and checkpoints
+  std::size_t saved_counts = 0;    ///< counts to restore: one for each type used in each of these
 };
 
-/// What `trim` freed.
+/// Result of `trim`.
 struct trim_summary {
   std::size_t slot_count = 0;  ///< slots removed
-  std::size_t bytes = 0;       ///< freed
+  std::size_t bytes = 0;       ///< bytes freed
 };
 
-/// When a slot is larger than it need be.
+/// Bounds of a slot that is too large.
 struct compact_options {
-  double factor = 10.0;               ///< if it is at least `factor` times as large as its recent requests …
-  std::size_t least_bytes = 1 * MiB;  ///< … and at least `least_bytes` would be freed,
-  double headroom = 1.5;              ///< it shrinks to `headroom` times its recent requests, rounded up
+  double factor = 10.0;               ///< a slot is too large at `factor` times its recent requests …
+  std::size_t least_bytes = 1 * MiB;  ///< … and a smaller slot would free at least `least_bytes`;
+  double headroom = 1.5;  ///< `compact` then shrinks it to `headroom` times its recent requests, rounded up
 };
 
-/// What `compact` did.
+/// Result of `compact`.
 struct compact_summary {
   std::size_t slot_count = 0;  ///< slots that shrank
-  std::size_t bytes = 0;       ///< freed, less what the smaller ones take
-  std::size_t in_use = 0;      ///< slots that are too large, and stay because they are in use
-  std::size_t failed = 0;      ///< slots that stay because the upstream had no memory for a smaller one
+  std::size_t bytes = 0;       ///< bytes freed, less the bytes of the smaller slots
+  std::size_t in_use = 0;      ///< slots that are too large, but are in use and do not shrink
+  std::size_t failed = 0;  ///< slots that do not shrink because the upstream has no memory for a smaller slot
 };
 
-/// How often workspaces are swept, and how much is freed.
+/// Interval of sweeps, and the bounds of each sweep.
 struct sweep_options {
-  std::chrono::nanoseconds interval = std::chrono::seconds{30};  ///< between ticks; more than 0
-  unsigned trim_every = 10;         ///< each tick compacts, every `trim_every`-th one trims; 0: no tick trims
-  compact_options compaction = {};  ///< when a slot is too large
+  std::chrono::nanoseconds interval = std::chrono::seconds{30};  ///< time between ticks; more than 0
+  unsigned trim_every = 10;  ///< each tick compacts, and every `trim_every`-th tick trims; 0: no tick trims
+  compact_options compaction = {};  ///< bounds of a slot that is too large
 };
 
-/// Starts the sweeper, or gives it other options if it runs.
+/// Starts the sweeper, or changes its options if it runs.
 ///
-/// A thread of the process that only counts ticks. A workspace that has `workspace_options::sweeps` acts on
-/// them when its own thread next opens an outermost scope: so nothing moves while it is in use, and results
-/// are the same to the last bit. To trim is then to free slots that were not used since the last trim
-/// (`trim_to_recent_peak`); to compact, to make those smaller that are much larger than any request since the
-/// last compaction, and than the last one before it. If there is no memory for a smaller slot, the slot
-/// stays.
-/// @throws std::invalid_argument if the interval is not more than 0; std::system_error if there is no thread.
-/// The sweeper is as it was then. Thread-safe. In a forked child the sweeper does not run until it is started
-/// again.
+/// The sweeper is one thread of the process, and it only counts ticks. A workspace with
+/// `workspace_options::sweeps` acts on new ticks when its own thread next opens an outermost scope. Slots
+/// therefore never move while they are in use, and results stay the same to the last bit.
+///
+/// A tick that trims frees slots that were not used since the last trim (`trim_to_recent_peak`). A tick that
+/// compacts shrinks slots that are too large for the largest request since the last compaction, and for the
+/// last request before it. A slot keeps its size if the upstream has no memory for a smaller slot.
+///
+/// A forked child does not run the sweeper until the child calls this function. Thread-safe.
+/// @throws std::invalid_argument if the interval is not more than 0; std::system_error if no thread can
+/// start. The sweeper does not change then.
 void enable_workspace_sweeps(sweep_options const& options = {});
 
-/// Stops it, and clears requests that are not done yet. Does nothing if it does not run. Returns when its
-/// thread has ended. Thread-safe.
+/// Stops the sweeper and clears requests that no workspace has served. Does nothing if the sweeper does not
+/// run. Returns when the thread of the sweeper has ended. Thread-safe.
 void disable_workspace_sweeps() noexcept;
 
-/// Whether it runs. Thread-safe.
+/// Returns true if the sweeper runs. Thread-safe.
 [[nodiscard]] bool workspace_sweeps_enabled() noexcept;
 
-/// One tick, on the calling thread, whether the sweeper runs or not: for programs that have a clock of their
-/// own. O(1). Thread-safe.
+/// Performs one tick on the calling thread, with or without a running sweeper. Use it in programs that have a
+/// clock of their own. O(1). Thread-safe.
 void tick_workspace_sweeps() noexcept;
 
 }  // namespace tidemark

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `workspace::scope` and `with_workspace`: what is acquired in a scope is free again after it.
-/// `escape_search`: finds what a scope's result refers to. They own nothing.
+/// `workspace::scope` and `with_workspace`: free at their end the memory that was acquired in them.
+/// `escape_search`: finds memory of a scope in a result. They own nothing.
 #pragma once
 
 #include <concepts>
@@ -36,7 +36,7 @@ using generation_of = std::remove_cvref_t<decltype(std::declval<T>().generation(
 /// `tensor_view` and `bit_view`.
 template <class T>
 concept is_view = view_generation<generation_of<T>>;
-/// Views that know when their memory was freed, and throw then.
+/// Views that detect that their memory was freed, and throw.
 template <class T>
 concept checks_itself = is_view<T> && generation_of<T>::checks;
 
@@ -55,11 +55,11 @@ template <class T>
 concept refers_to_nothing = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_null_pointer_v<T> ||
                             std::is_member_pointer_v<T> || std::is_same_v<T, std::monostate>;
 
-/// Searches one value for what was acquired in one scope.
+/// Searches one value for memory that was acquired in one scope.
 ///
-/// A class of a user's own is searched where a function that is found by its argument shows the members:
-/// `template <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. Other
-/// classes that are not below are taken to refer to nothing.
+/// Finds the members of a user's class through a function found by argument-dependent lookup: `template
+/// <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. Assumes that a class
+/// without a branch below refers to nothing.
 class escape_search {
  public:
   escape_search(workspace_core const& core, std::uint64_t frame) : core_{&core}, frame_{frame} {}
@@ -113,7 +113,7 @@ class escape_search {
   template <class View>
   void look_at_view(View const& view) {
     if constexpr (checks_itself<View>) {
-      if (!view.generation().live()) return;  // it was taken back before, and its use throws
+      if (!view.generation().live()) return;  // freed before: the use of the view throws
     }
     if constexpr (requires { view.words(); }) look_at(view.words().data(), view.words().size_bytes());
     else look_at(view.elements().data(), view.elements().size_bytes());
@@ -125,8 +125,8 @@ class escape_search {
     if constexpr (std::ranges::contiguous_range<Range const> && std::ranges::sized_range<Range const>) {
       look_at(std::ranges::data(range), std::ranges::size(range) * sizeof(element));
     }
-    // A path is a range of paths, and one of a single name a range of itself. A range that can be read once
-    // only is not read here.
+    // A path is a range of paths, and a path with one name is a range of itself. A single-pass range is not
+    // read here, because its elements can be read only once.
     if constexpr (std::ranges::forward_range<Range const> && !refers_to_nothing<element> &&
                   !std::is_same_v<element, Range>) {
       for (auto const& one : range) (*this)(one);
@@ -139,11 +139,11 @@ class escape_search {
   }
 
   workspace_core const* core_;
-  std::uint64_t frame_;  // the scope's number
+  std::uint64_t frame_;  // number of the scope
   workspace_core::overlap found_;
 };
 
-/// @throws std::logic_error with a sentence. @param opened where the scope was opened
+/// @throws std::logic_error with a message. @param opened place of the scope's opening
 [[noreturn]] TIDEMARK_COLD void throw_ended_scope(std::source_location opened);
 /// @throws workspace_escape
 [[noreturn]] TIDEMARK_COLD void throw_escape(workspace_core const& core, workspace_core::overlap escaping,
@@ -151,20 +151,20 @@ class escape_search {
 
 }  // namespace detail
 
-/// Takes back, when it is destroyed, what was acquired of its workspace since it was made: through it, or
-/// through the workspace by a function that was called.
+/// Frees at its end the memory that was acquired in it: through the scope, or by called functions through the
+/// workspace.
 ///
 /// ```cpp
 /// workspace::scope scope{ws};                  // any types
 /// workspace::scope<double, int> scope{ws};     // the same, and the counts of these two are saved at once
 /// ```
-/// It has all forms of acquisition that the workspace has, and clang warns where what they return leaves the
-/// function of the scope. Scopes nest. One that ends while others inside it are open, or checkpoints, ends
-/// those too, with a warning; they do nothing at their own ends then. It is neither copied nor moved. Level 1
-/// reports acquisition through a scope that is not the innermost, or inside which a checkpoint is open: the
-/// inner one's end takes that memory back, at either level.
+/// A scope has all forms of acquisition of the workspace. Clang warns if a returned view leaves the function
+/// of the scope. Scopes nest, and are neither copied nor moved. A scope that ends before inner scopes or
+/// checkpoints ends them too, with a warning; their own ends do nothing then. Level 1 reports acquisition
+/// through a scope while an inner scope or a checkpoint is open, because the inner end frees the memory at
+/// either level.
 ///
-/// Complexity: opening O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the
+/// Complexity: the opening is O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the
 /// workspace's.
 template <int Checks>
 template <class... Types>
@@ -173,13 +173,14 @@ class [[nodiscard]] basic_workspace<Checks>::scope
                                    (Checks >= 1)> {
  public:
   using workspace_type = basic_workspace<Checks>;
-  /// Whether level 1 holds.
+  /// True at level 1.
   static constexpr bool checked = workspace_type::checked;
 
-  /// Opens it. An outermost one first does what the background sweeper has requested.
-  /// @throws std::bad_alloc if there is no memory for its record, which can happen only while scopes nest
-  /// deeper, or save more counts, than ever since `release`; or for a named type's list. It is not open then.
-  // Inlined whatever the compiler estimates of its cold parts: measured, 3 ns of 10.
+  /// Opens the scope. An outermost scope first serves the requests of the background sweeper.
+  /// @throws std::bad_alloc if there is no memory for the list of a named type, or for the scope's record.
+  /// The record needs memory only if scopes nest deeper, or save more counts, than ever since `release`. The
+  /// scope is not open then.
+  // Inlined against the compiler's estimate of the cold parts: saves 3 of 10 ns, measured.
   [[nodiscard, gnu::always_inline]] explicit scope(
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,
       [[maybe_unused]] std::source_location where = std::source_location::current())
@@ -195,7 +196,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
   scope& operator=(scope const&) = delete;
   [[gnu::always_inline]] ~scope() { end(); }
 
-  /// Ends it now.
+  /// Ends the scope now.
   [[gnu::always_inline]] void end() noexcept {
     if (workspace_ == nullptr) return;
     workspace_type& ws = *std::exchange(workspace_, nullptr);
@@ -209,9 +210,10 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     if constexpr (checked) ws.core_.note_ended(frame_);
     range_ = {};
   }
-  /// Ends it now, though work elsewhere, as on a device's stream, still uses its memory: the next use of each
-  /// slot of it awaits the fence, and so does what frees the slot. Level 1 does not fill this memory. Waits
-  /// here if there is no memory to store the fence, if memory is not kept, or if the scope has ended.
+  /// Ends the scope now, while work elsewhere, such as on a device's stream, still uses its memory. The next
+  /// use of each of its slots awaits the fence, and each free of a slot does too. Level 1 does not fill this
+  /// memory. Waits here if there is no memory to store the fence, if memory is not kept, or if the scope has
+  /// ended.
   void end_after(reuse_fence fence) noexcept {
     if (workspace_ == nullptr) return fence.wait();
     workspace_->before_use("end of a scope");
@@ -219,17 +221,16 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     end();
   }
 
-  /// `value`, as it is; level 1 searches it first. To be returned: `return scope.returning(sum);`
+  /// Returns `value` unchanged; level 1 searches it first. Write `return scope.returning(sum);`.
   ///
-  /// The search finds pointers, spans and other contiguous ranges, views, tensor headers, and tuples,
-  /// optionals, variants, unique pointers and ranges of such, at any depth; `detail::escape_search` has the
-  /// list. A class of your own is not searched, nor what a lambda has captured, unless a function shows its
-  /// members:
+  /// The search finds pointers, contiguous ranges such as spans, views and tensor headers. It finds them in
+  /// tuples, optionals, variants, unique pointers and ranges at any depth; `detail::escape_search` has the
+  /// list. It does not search captures of a lambda, or a user's class unless a function shows its members:
   /// ```cpp
   /// template <class Visit>
   /// void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }  // found by its argument
   /// ```
-  /// @throws workspace_escape if it refers to memory that this scope will take back.
+  /// @throws workspace_escape if the value refers to memory that the end of this scope frees.
   template <class T>
   [[nodiscard]] T&& returning(T&& value,
                               [[maybe_unused]] std::source_location where = std::source_location::current()) {
@@ -243,9 +244,10 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     return std::forward<T>(value);
   }
 
-  /// Whether it is open.
+  /// Returns true if the scope is open.
   [[nodiscard]] explicit operator bool() const noexcept { return workspace_ != nullptr; }
-  /// The workspace, to be passed to functions. @pre it is open. @throws std::logic_error if not, at level 1.
+  /// Returns the workspace, to pass it to functions. @pre The scope is open. @throws std::logic_error at
+  /// level 1 if the scope has ended.
   [[nodiscard]] workspace_type& workspace() const noexcept(!checked) {
     if constexpr (checked) require_open();
     return *workspace_;
@@ -291,10 +293,10 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     else return {};
   }
 
-  workspace_type* workspace_;  // null: it has ended
-  std::uint64_t frame_;        // its number
+  workspace_type* workspace_;  // null: the scope has ended
+  std::uint64_t frame_;        // number of the scope
   [[no_unique_address]] std::conditional_t<checked, std::source_location, std::monostate>
-      where_;  // where it was opened
+      where_;  // place of the opening
   [[no_unique_address]] detail::named_range range_;
 };
 
@@ -308,8 +310,8 @@ decltype(auto) call_in_scope(Scope& scope, Body&& body) {
 
 }  // namespace detail
 
-/// Calls `body`, as `body(scope)` or `body()`, in a scope and returns its result. The counts of element types
-/// that are named are saved at once, as in `workspace::scope<double, int>`.
+/// Calls `body(scope)` or `body()` in a scope and returns its result. Saves the counts of the named element
+/// types at once, as `workspace::scope<double, int>` does.
 ///
 /// ```cpp
 /// double norm = with_workspace(ws, [&](auto& scope) {
@@ -318,11 +320,11 @@ decltype(auto) call_in_scope(Scope& scope, Body&& body) {
 ///   return sum;
 /// });
 /// ```
-/// Level 1 searches the result, as `scope::returning` does: `where`, the place of this call, is the place of
-/// return in messages. A view that is the result itself is no error, because it checks itself: to discard it
-/// is right, and its use throws `stale_view`. A result that cannot be moved is not searched.
-/// @throws what `body` throws; workspace_escape at level 1. The scope has ended then. Thread-safety: the
-/// workspace's.
+/// Level 1 searches the result, as `scope::returning` does. Messages give `where`, the place of this call, as
+/// the place of the return. A result that is itself a view is no error: the caller may discard it, and its
+/// use throws `stale_view`. A result that cannot be moved is not searched.
+/// @throws the exceptions of `body`; workspace_escape at level 1. The scope has ended then. Thread-safety:
+/// the workspace's.
 template <class... Types, int Checks, class Body>
 decltype(auto) with_workspace(basic_workspace<Checks>& ws, Body&& body,
                               std::source_location where = std::source_location::current()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A zone is a table of places by size and alignment. Each plan takes the first places of a size, so that
-// plans with the same blocks that outlive steps share all of them.
+// A zone is a table of places by size and alignment. Each plan takes the first places of a size. Plans with
+// the same blocks that outlive steps therefore share all of these places.
 #include <tidemark/plan/replay/detail/kinds_of_steps.hpp>
 
 #include <algorithm>
@@ -16,12 +16,13 @@ namespace {
 
 using shape = std::pair<std::size_t, std::size_t>;  // bytes and alignment of a slot with bytes of its own
 
-// The places of a plan's slots: the n-th slot of a shape has the n-th place of that shape.
+// Finds the places of a plan's slots: the n-th slot of a shape has the n-th place of the shape.
 std::vector<std::size_t> find_places(plan_replayer const& plan,
                                      std::map<shape, std::vector<std::size_t>>& places, std::size_t& end) {
   std::map<shape, std::size_t> used;
   std::vector<std::size_t> found(plan.own_slots().size());
-  // Further slots of a request come behind the first slots of all, whose places stay when slots are added.
+  // Further slots of a request follow the first slots of all requests, whose places stay when slots are
+  // added.
   for (std::size_t turn = 0; turn < 2 * found.size(); ++turn) {
     const std::uint32_t i = plan.own_slots()[turn % found.size()];
     if ((i >= plan.requests()) != (turn >= found.size())) continue;
@@ -69,7 +70,7 @@ void kinds_of_steps::lay_out() noexcept {
     zone_end_ = align_up(end, alignment);
     for (auto const& [plan, offsets] : found) plan->lay_out(offsets, zone_end_);
   } catch (std::exception const&) {
-    // Without memory each plan lies where it lay: they are in each other's way, and miss.
+    // Without memory each plan keeps its places. The plans are then in each other's way, and miss.
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step is planned in two parts: blocks that outlive it are laid one after the other at the bottom, and
-// `make_plan` places the others above.
+// A step is planned in two parts. Blocks that outlive the step are stacked at the bottom, and `make_plan`
+// places the other blocks above.
 #include <tidemark/plan/replay/detail/learned_step.hpp>
 
 #include <exception>
@@ -13,7 +13,7 @@
 namespace tidemark::detail {
 namespace {
 
-// More than any plan may have, and far from where sums wrap.
+// More bytes than any plan may have, and far below the overflow of sums.
 constexpr std::size_t max_plan_bytes = std::size_t{1} << 62;
 
 }  // namespace
@@ -38,7 +38,7 @@ void step_recorder::on_deallocate_earlier(std::size_t bytes, std::uint64_t now) 
   try {
     earlier_.emplace_back(bytes, now);
   } catch (std::exception const&) {
-    // A request may get one slot too few, and the next one when that shows.
+    // A request may get one slot too few; a later step adds the slot.
   }
 }
 
@@ -55,7 +55,8 @@ learned_step learn(step_recorder& recorder, learned_step const& before) {
   learned.reserve(step.size());
   std::multiset<std::pair<std::size_t, std::uint64_t>> earlier{recorder.earlier().begin(),
                                                                recorder.earlier().end()};
-  // Positions in the step of the requests of the plan; of a request that the step lacks, that of the next one.
+  // Positions in the step of the plan's requests. A request that the step lacks has the position of the next
+  // one.
   std::vector<std::uint64_t> places(before.size() + 1, step.size());
   for (std::size_t i = step.size(); i != 0; --i)
     if (step[i - 1].request < before.size()) places[step[i - 1].request] = i - 1;
@@ -69,7 +70,7 @@ learned_step learn(step_recorder& recorder, learned_step const& before) {
     // A block that dies before the next step's first request needs its bytes to the end of this step.
     const std::uint64_t lived = std::min<std::uint64_t>(made.died - step.front().born, step.size());
     one.upper = made.died != 0 ? std::max(upper, lived) : step.size() + 1;
-    // Two are live at once if the block of the step before lived on until this block was there.
+    // Two blocks are live at once if the previous step's block lived until this block was born.
     const auto overlapping = earlier.lower_bound({made.bytes, made.born + 1});
     if (made.died == 0 && overlapping != earlier.end() && overlapping->first == made.bytes) {
       one.slot_count = std::max<std::size_t>(one.slot_count, 2);
@@ -108,7 +109,7 @@ step_plan plan_of(learned_step const& step, plan_terms const& terms) {
                   .size = request.planned_bytes(terms.replans),
                   .alignment = std::max(terms.alignment, request.align)};
     max_align = std::max(max_align, life.alignment);
-    const std::size_t bytes = std::max<std::size_t>(life.size, 1);  // an address for each
+    const std::size_t bytes = std::max<std::size_t>(life.size, 1);  // at least one byte, for a unique address
     if (request.upper <= step.size()) {
       made.blocks.push_back({.request = i, .life = life});
       others.push_back(life);

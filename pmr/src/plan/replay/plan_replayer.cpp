@@ -41,8 +41,8 @@ void plan_replayer::add_slots() {
     if (plan_.outlives(block)) own_slots_.push_back(static_cast<std::uint32_t>(index));
     else origin_ = std::min(origin_, *block.life.offset);
     blocks_[index] = &block;
-    // The bytes up to the next multiple of the plan's alignment are unused; but there is no memory above
-    // the plan's height, which need not be such a multiple.
+    // The bytes up to the next multiple of the plan's alignment are unused. The memory ends at the plan's
+    // height, which need not be a multiple.
     slots_[index].max_bytes = std::min(align_up(std::max<std::size_t>(block.life.size, 1), plan_.alignment),
                                        plan_.height - *block.life.offset);
     slots_[index].index = static_cast<std::uint32_t>(index);
@@ -50,9 +50,9 @@ void plan_replayer::add_slots() {
   }
   for (planned_block const* block : blocks_) offsets_.push_back(*block->life.offset);
   others_begin_ = origin_ =
-      align_down(origin_, alignment_);  // offsets stay aligned where the others are moved
-  // A block that fits in the first slot of a request gets any that is free: each is as large as the
-  // smallest, which the plan's height may cut off.
+      align_down(origin_, alignment_);  // offsets stay aligned after a move of the others
+  // A block that fits in the first slot of a request gets any free slot. Each slot therefore has the size of
+  // the smallest, which the plan's height may cut off.
   for (std::uint32_t i : own_slots_) {
     std::size_t& of_first = slots_[request_of(i)].max_bytes;
     of_first = std::min(of_first, slots_[i].max_bytes);
@@ -60,15 +60,15 @@ void plan_replayer::add_slots() {
   for (std::uint32_t i : own_slots_) slots_[i].max_bytes = slots_[request_of(i)].max_bytes;
 }
 
-// The slots that held a byte of each slot last before it, in the order of requests. Each range of bytes
-// that has one holder is an entry of `top`; a slot cuts what it covers out of the entries, so that there
-// are O(slots) of them in all.
+// Finds the predecessors of each slot: the slots that last held one of its bytes before it, in the order of
+// requests. Each range of bytes with one holder is an entry of `top`. A slot cuts its bytes out of the
+// entries, and the total number of entries is therefore O(slots).
 void plan_replayer::find_predecessors() {
   struct holder {
     std::size_t end;
     std::uint32_t slot;
   };
-  std::map<std::size_t, holder> top;  // by where the range begins
+  std::map<std::size_t, holder> top;  // by start of the range
   std::vector<std::uint32_t> found;
   const auto always_clear = static_cast<std::uint32_t>(slots_.size() - 1);
   predecessors_.assign({always_clear});
@@ -96,14 +96,14 @@ void plan_replayer::find_predecessors() {
       if (held.end > end) at = top.emplace(end, holder{.end = held.end, .slot = held.slot}).first;
     }
     top.insert_or_assign(begin, holder{.end = end, .slot = i});
-    // One slot may have several ranges left.
+    // A slot may have several remaining ranges.
     std::ranges::sort(found);
     found.erase(std::ranges::unique(found).begin(), found.end());
     list_predecessors(s, found);
   }
 }
 
-// At one time the youngest block dies first, as local variables do, until a run shows otherwise.
+// Orders blocks that die at one time youngest first, as local variables, until a run shows another order.
 void plan_replayer::order_deallocations() {
   slot* const always_clear = &slots_.back();
   for (slot& s : std::span{slots_.data(), always_clear}) {
@@ -116,8 +116,8 @@ void plan_replayer::order_deallocations() {
   for (std::uint32_t i = 0; i < deallocation_order_.size(); ++i)
     deallocation_index_[deallocation_order_[i]->index] = i;
   deallocation_order_.push_back(always_clear);
-  // No slot with bytes of its own is in that order, nor is the last of all: nothing says that theirs are
-  // free.
+  // The slots with bytes of their own and the last slot are not in the order, and nothing shows that their
+  // bytes are free.
   slot* const* const end = deallocation_order_.data() + deallocation_order_.size();
   for (slot& s : slots_) s.deallocations_before = end;
   for (slot* one : std::span{deallocation_order_.data(), end - 1}) {
@@ -132,7 +132,7 @@ void plan_replayer::lay_out(std::span<std::size_t const> own, std::size_t others
     offsets_[i] = *blocks_[i]->life.offset - origin_ + others_begin;  // may wrap, twice
   for (std::size_t i = 0; i < own.size(); ++i) offsets_[own_slots_[i]] = own[i];
   others_begin_ = others_begin;
-  base_ = 0;  // to be bound anew
+  base_ = 0;  // bound again later
 }
 
 void plan_replayer::bind(std::uintptr_t base, bool host_accessible) noexcept {
@@ -151,8 +151,8 @@ void plan_replayer::bind(std::uintptr_t base, bool host_accessible) noexcept {
   }
 }
 
-// Only the slot at an address that was allocated last can be live. In a run they are allocated in order, so that
-// it is looked for from where it was found before, past those that were allocated since.
+// Only the most recently allocated slot at an address can be live. A run allocates slots in order. The search
+// therefore starts at the previous result and continues with the slots that were allocated since.
 plan_replayer::slot* plan_replayer::live_at(std::uintptr_t address) noexcept {
   std::size_t place = hash(address);
   while (table_[place & mask_]->address != address && table_[place & mask_]->address != no_address) ++place;
@@ -175,8 +175,7 @@ bool plan_replayer::deallocate_out_of_order(std::uintptr_t address, request_time
   return true;
 }
 
-// The plan takes on the order that it sees of blocks that die at one time: this block and the next change
-// places.
+// Adopts the observed order of blocks that die at one time: swaps this block and the next.
 void plan_replayer::reorder_deallocation(slot& ended) noexcept {
   while (!all_deallocated() && !(*next_deallocation_)->live() && (*next_deallocation_)->died >= begin_)
     ++next_deallocation_;

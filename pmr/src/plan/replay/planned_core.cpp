@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slow path of `planned_arena`. A request that the fast path does not serve is looked for a few requests
-// ahead; without a slot it comes from the fallback. At the end of a step its requests are paired with those
-// of the plan, and what differs decides whether the step is planned anew.
+// The slow path of `planned_arena`. A request that misses the fast path is matched with the plan a few requests
+// ahead. Without a slot it comes from the fallback. The end of a step pairs its requests with the requests of
+// the plan, and the differences decide on a new plan.
 #include <tidemark/plan/replay/detail/planned_core.hpp>
 
 #include <algorithm>
@@ -22,31 +22,32 @@
 namespace tidemark::detail {
 namespace {
 
-// A request is looked for this many requests ahead, and twice as many after each miss in a row.
+// A request is searched for this many requests ahead; each consecutive miss doubles the number.
 constexpr std::size_t requests_ahead = 4, max_doublings = 5;
-// A step follows its plan if at most one request in eight is not in the plan, or was left out.
+// A step follows its plan if at most one request in eight is extra or was left out.
 constexpr std::uint64_t min_requests_per_miss = 8;
-// A step follows no plan from this many requests on that resemble none of the plan, if they are more than
-// half.
+// A step follows no plan once at least this many requests, and more than half of all, resemble none of the
+// plan.
 constexpr std::uint64_t unknown_requests_to_give_up = 4;
-// Steps are compared with the plan if they have at most this many requests more or less.
+// Steps are compared with the plan up to this difference in the number of requests.
 constexpr std::size_t max_difference = 256;
-// A request that the plan does not have is planned if such a step comes again within this many steps.
+// An extra request is planned if a step with extra requests comes again within this many steps.
 constexpr std::size_t max_steps_between_more = 8;
-// A plan that has far too much for this many steps in a row is made anew.
+// A plan that has far too much for this many consecutive steps is replaced.
 constexpr std::size_t max_loose_steps = 2;
-// Steps of a kind whose plans no step follows are not recorded for at most 2^6 steps.
+// A kind whose plans no step follows rests for at most 2^6 steps, which are not recorded.
 constexpr std::size_t max_rest_doublings = 6;
-// The fallback is trimmed when it has served more than this part of the plan's height.
+// The fallback is trimmed once it has served more than this part of the plan's height.
 constexpr std::size_t fallback_share = 64;
-// Blocks that die between steps lie in a borrowed region if that saves more than this part of its height.
+// Blocks that die between steps are placed in a borrowed region if that saves more than this part of its
+// height.
 constexpr std::size_t early_share = 128;
 
 std::string message(planned_arena_options const& options, char const* what) {
   return std::string{planned_kind} + " '" + options.name + "': " + what;
 }
 
-// With the defaults that depend on the memory.
+// Adds the defaults that depend on the memory.
 planned_arena_options completed(planned_arena_options options, bool host_accessible) {
   if (options.name == nullptr) options.name = planned_arena_options{}.name;
   const auto require = [&](bool holds, char const* what) {
@@ -63,14 +64,13 @@ planned_arena_options completed(planned_arena_options options, bool host_accessi
   return options;
 }
 
-// Finds which requests of the plan those of a step are: the pairs of the least cost. A pair costs nothing if
-// it resembles, and 3 if it is of another size; a request that one of the two lacks costs 2. As the edit
-// distance of two texts (Wagner and Fischer 1974), near the diagonal. @return requests that the plan does not
-// have
+// Pairs the requests of a step with requests of the plan at the least cost. A pair costs 0 if the sizes
+// resemble each other, and 3 otherwise. A request without a partner costs 2. The method is the edit distance
+// of two texts (Wagner and Fischer 1974), near the diagonal. @return number of requests that the plan lacks
 std::size_t pair_with_plan(std::span<recorded_request> step, learned_step const& plan) {
   std::size_t begin = 0, end = step.size(), plan_end = plan.size();
   const std::size_t difference = std::max(end, plan_end) - std::min(end, plan_end);
-  if (difference > max_difference) return step.size();  // it is another step
+  if (difference > max_difference) return step.size();  // another kind of step
   for (; begin < std::min(end, plan_end) && plan[begin].resembles(step[begin].bytes); ++begin)
     step[begin].request = begin;
   while (std::min(end, plan_end) > begin && plan[plan_end - 1].resembles(step[end - 1].bytes))
@@ -79,7 +79,8 @@ std::size_t pair_with_plan(std::span<recorded_request> step, learned_step const&
   const std::size_t band = difference + 32, width = 2 * band + 1;
   enum way : std::uint8_t { pair, more, less };
   constexpr std::uint32_t never = 1U << 30;
-  // Of this row, or the row before, by column - row + band + 1. The first and the last stay as they are.
+  // Costs of this row or the previous row, by column - row + band + 1. The first and the last cost never
+  // change.
   std::vector<std::uint32_t> cost(width + 2, never);
   std::vector<way> ways((rows + 1) * width);
   for (std::size_t row = 0; row <= rows; ++row) {
@@ -104,13 +105,13 @@ std::size_t pair_with_plan(std::span<recorded_request> step, learned_step const&
   return extra;
 }
 
-// Adds a step to what was learned: requests of the plan that the step lacks become optional, and the others
-// get the larger size. If a block was in another's way, blocks also get the longer lifetime. @return whether
-// the plan is to be made anew
+// Adds a step to the learned requests. Requests that the step lacks become optional, and the others get the
+// larger size. If a block was in the way of another, blocks also get the longer lifetime. @return true if a
+// new plan is needed
 bool add_to_learned(std::span<recorded_request const> step, bool has_conflicts, learned_step& learned,
                     plan_replayer& plan) {
   bool is_more = false;
-  std::size_t next = learned.size();  // the first request of the plan behind those of the step that were seen
+  std::size_t next = learned.size();  // first request of the plan after the visited requests of the step
   std::vector<std::size_t> positions(step.size() + 1, next);
   for (std::size_t i = step.size(); i != 0; --i) {
     if (step[i - 1].request != no_request) next = step[i - 1].request;
@@ -134,8 +135,8 @@ bool add_to_learned(std::span<recorded_request const> step, bool has_conflicts, 
   return is_more;
 }
 
-// True if plans were made for the kind again and again, and few steps followed the plans. The next steps of
-// the kind are not recorded, twice as many each time. Then one plan is made.
+// Returns true if few steps followed the repeated plans of the kind. The next steps of the kind are then not
+// recorded, twice as many each time, and one plan is made afterwards.
 bool must_rest(kind_of_step& kind) noexcept {
   if (kind.debt < max_debt || kind.has_rested) return false;
   kind.has_rested = true;
@@ -143,8 +144,8 @@ bool must_rest(kind_of_step& kind) noexcept {
   return true;
 }
 
-// True if the plan is to be made anew from a step that needed far less. The first step of a kind often does
-// more than the others: its plan goes at once.
+// Returns true if a step needed far less than the plan and the plan must be replaced. The first step of a
+// kind often needs more than later steps, and its plan is replaced at once.
 bool is_loose(kind_of_step& kind, std::uint64_t requests) noexcept {
   if (requests * min_requests_per_miss >= kind.plan->requests() * (min_requests_per_miss - 1)) {
     kind.was_matched = true;
@@ -194,21 +195,21 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   ++now_;
   ++fallback_allocations_;
   if (is_borrowed_ && request != no_request && plan_->outlives(static_cast<std::uint32_t>(request)))
-    return block;  // by the plan
+    return block;  // served by the plan
   ++step_fallback_;
   fallback_bytes_ += bytes;
   if (kind_->plan != nullptr) ++misses_;
   if (server_ == server::plan && step_unknown_ >= unknown_requests_to_give_up &&
       2 * step_unknown_ > now_ - begin_) {
     server_ = server::given_up;
-    region_.keep_only(used_bytes_end());  // the fallback needs it
+    region_.keep_only(used_bytes_end());  // the fallback needs the memory
     update_fast_path();
   }
   return block;
 }
 
-// Null: the plan has no free slot for the request. @param request set where it is known which of the plan's
-// it is
+// Returns null if the plan has no free slot for the request. @param request set if the request of the plan is
+// known
 void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t& request) {
   const bool displaced = is_displaced(bytes);
   std::size_t found = displaced ? no_request : find_request(bytes);
@@ -216,7 +217,7 @@ void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t&
     found = plan_->cursor();
     if (displaced || misses_in_a_row_ != 0 || !plan_->fits(found, bytes, align)) {
       ++step_unknown_;
-      // An extra request, or the next one in another size: the following requests show which.
+      // Either an extra request, or the next request in another size. The following requests show which.
       ++misses_in_a_row_;
       update_fast_path();
       return nullptr;
@@ -235,8 +236,8 @@ void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t&
   return nullptr;
 }
 
-// True if an extra request seems to have the slot of this one: then the request of the plan that comes next
-// is that behind it.
+// Returns true if an extra request seems to have the slot of this request. The next request of the plan is
+// then the request after the slot.
 bool planned_core::is_displaced(std::size_t bytes) const noexcept {
   const std::size_t last = plan_->cursor() - 1;
   if (plan_->cursor() == 0 || misses_in_a_row_ != 0) return false;
@@ -245,7 +246,7 @@ bool planned_core::is_displaced(std::size_t bytes) const noexcept {
   return slot.born >= begin_ && !planned.resembles(slot.bytes) && planned.resembles(bytes);
 }
 
-// The next request of the plan that this may be: mostly the very next, or a few were left out.
+// Finds the next request of the plan that may be this request: usually the next one, or some were left out.
 std::size_t planned_core::find_request(std::size_t bytes) const noexcept {
   const std::size_t next = plan_->cursor();
   const std::size_t ahead = requests_ahead << std::min(misses_in_a_row_, max_doublings);
@@ -255,7 +256,7 @@ std::size_t planned_core::find_request(std::size_t bytes) const noexcept {
   return no_request;
 }
 
-// If all slots of a request have blocks of earlier steps, the plan is not wrong, but needs one more.
+// If all slots of a request hold blocks of earlier steps, the plan is right, but needs one more slot.
 void planned_core::on_conflict(std::size_t request) noexcept {
   const std::span<std::uint32_t const> own = plan_->own_slots_of(request);
   const auto is_taken = [&](std::uint32_t i) {
@@ -299,7 +300,7 @@ void planned_core::deallocate_foreign(void* block, std::size_t bytes) noexcept {
     return;
   }
   if (host_accessible_) poison(address, found->max_bytes);
-  // Only where the slot has bytes of its own: of another it would say that its predecessors are clear.
+  // Only for a slot with bytes of its own. For another slot the death would mark its predecessors as clear.
   if (!is_borrowed_ && last_kind_ != nullptr && found->born >= last_begin_ &&
       last_kind_->plan->outlives(found->index))
     last_kind_->plan->set_died(found->index, now_);
@@ -316,7 +317,7 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
   switch_to(kind);
   step_ = &opened;
   opened = this;
-  begin_ = ++now_;  // later than what was deallocated since the last request
+  begin_ = ++now_;  // later than all deallocations since the last request
   plan_->begin(begin_);
   if (kind_->plan == nullptr) static_cast<void>(must_rest(*kind_));
   if (is_borrowed_ && last_kind_ == nullptr) recorder_.clear();
@@ -329,17 +330,17 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
   server_ = server::fallback;
   if (kind_->plan != nullptr)
     server_ = is_held() && last_kind_ == nullptr ? server::plan : server::not_yet_held;
-  if (kind_->plan == nullptr) region_.keep_only(used_bytes_end());  // the fallback needs it
+  if (kind_->plan == nullptr) region_.keep_only(used_bytes_end());  // the fallback needs the memory
   update_fast_path();
 }
 
-// @throws std::bad_alloc with the same plan as before
+// @throws std::bad_alloc; the plan has not changed then
 void planned_core::switch_to(std::uint64_t kind) {
   kind_of_step* to = kind_ != nullptr && kind_->kind == kind ? kind_ : kinds_.find(kind);
   if (to == nullptr) {
     if (last_kind_ != nullptr && last_kind_->plan == nullptr) look_back();
     leave_plan();
-    kind_ = last_kind_ = nullptr;  // which may go
+    kind_ = last_kind_ = nullptr;  // `add` may replace the kind
     to = &kinds_.add(kind);
   }
   plan_replayer* const plan = to->plan != nullptr ? to->plan.get() : &no_plan_;
@@ -363,7 +364,7 @@ bool planned_core::is_held() const noexcept {
          plan_->base() % plan_->alignment() == 0;
 }
 
-// Memory for the plan of the step. Without it the plan is not wrong: the next step tries again.
+// Commits memory for the plan of the step. Without memory the plan stays, and the next step tries again.
 void planned_core::hold_plan() {
   server_ = server::fallback;
   try {
@@ -373,9 +374,9 @@ void planned_core::hold_plan() {
     if (region_.hold(is_movable ? bytes : plan_->height(), plan_->alignment(), is_movable))
       server_ = server::plan;
   } catch (...) {
-    // The fallback may have some.
+    // The fallback may have memory.
   }
-  // Once: each step would say the same.
+  // Warns once, because each step would repeat the warning.
   if (server_ != server::plan && region_.range().empty() && !std::exchange(has_warned_, true)) {
     char const* const why = region_.refusal();
     report_warning(
@@ -408,12 +409,12 @@ void planned_core::end_step() noexcept {
   try {
     if (requests != 0 && is_recorded_) learn_from_step();
   } catch (...) {
-    // No memory to plan with, or more than a plan can have: the next step tries again.
+    // No memory for a plan, or more bytes than a plan can have: the next step tries again.
   }
   last_kind_ = is_looked_back_at(requests) ? kind_ : nullptr;
   is_recorded_ = false;
   if (!is_borrowed_ || last_kind_ == nullptr) recorder_.clear();
-  else recorder_.end_step();  // `look_back` reads it
+  else recorder_.end_step();  // `look_back` reads the record
   last_begin_ = begin_;
   if (trims_due_ != 0 && (is_planned || !is_borrowed_)) trim_fallback();
   if (is_borrowed_ && is_unused()) region_.keep_only(0);
@@ -421,13 +422,13 @@ void planned_core::end_step() noexcept {
   update_fast_path();
 }
 
-// True if the first request of the next step shows more of the step that ends now: which blocks that outlived
-// it are dead. @param requests of the step
+// Returns true if the first request of the next step shows which blocks that outlived this step are dead.
+// @param requests number of requests of this step
 bool planned_core::is_looked_back_at(std::uint64_t requests) const noexcept {
   if (!is_borrowed_) return server_ == server::plan && !plan_->own_slots().empty();
   if (requests == 0) return false;
   if (kind_->plan == nullptr) return is_recorded_ && server_ == server::fallback;
-  return server_ == server::plan && plan_ != &no_plan_;  // the plan is the same still
+  return server_ == server::plan && plan_ != &no_plan_;  // the plan has not changed
 }
 
 // ---- learning ------------------------------------------------------------------------------------------
@@ -454,7 +455,7 @@ void planned_core::learn_from_replay() {
   if (must_rest(kind)) {
     if (2 * step_fallback_ < now_ - begin_) return;
     leave_plan();
-    return kind.plan.reset();  // it served less than half of the step
+    return kind.plan.reset();  // the plan served less than half of the step
   }
   for (plan_replayer::slot const& s : plan_->all_slots()) {
     const std::size_t request = plan_->request_of(s.index);
@@ -472,7 +473,7 @@ void planned_core::learn_from_replay() {
   kind.misses += extra + step_conflicts_;
   if (extra * min_requests_per_miss > step.size()) return plan_again(kind, {});
   const bool is_more = add_to_learned(step, step_conflicts_ != 0, kind.learned, *plan_);
-  // Steps that lack the extra requests follow that plan, too.
+  // Steps that lack the extra requests also follow that plan.
   bool has_all = extra != 0 && step.size() - extra == plan_->requests();
   if (has_all && kind.more_due == 0 && kind.plans_made > 1) {
     kind.more_due = max_steps_between_more;
@@ -483,14 +484,14 @@ void planned_core::learn_from_replay() {
     plan_anew(kind, kind.learned, begin_);
 }
 
-// By the requests of this step. @param before what was learned of its requests
+// Makes a plan from the requests of this step. @param before learned requests
 void planned_core::plan_again(kind_of_step& kind, learned_step const& before) {
   plan_anew(kind, learn(recorder_, before), begin_);
   kind.misses = 0;
 }
 
-// A block of an earlier step has died: a request of its size whose block was there before, and outlives this
-// step, needs two slots.
+// Handles the death of a block of an earlier step. A request of its size needs two slots if its block was
+// born before the death and outlives this step.
 void planned_core::add_second_slot(std::size_t bytes, request_time died) noexcept {
   if (options_.max_slots < 2) return;
   for (std::uint32_t i : plan_->own_slots()) {
@@ -503,9 +504,10 @@ void planned_core::add_second_slot(std::size_t bytes, request_time died) noexcep
   }
 }
 
-// Blocks that outlive their step have bytes of their own. At the first request of the next step those that
-// are dead by then are seen, such as gradients that a step frees first of all: they need their bytes to the
-// step's end only. In a borrowed region the first plan of a kind is made then: to place it anew takes long.
+// Blocks that outlive their step have bytes of their own. The first request of the next step shows which of
+// them are already dead, such as gradients that a step frees first. Such blocks need their bytes only to the
+// end of their step. In a borrowed region, the first plan of a kind is made here, because a second plan takes
+// long.
 void planned_core::look_back() {
   kind_of_step& kind = *std::exchange(last_kind_, nullptr);
   try {
@@ -518,7 +520,7 @@ void planned_core::look_back() {
       if (kind_->plan != nullptr) server_ = server::not_yet_held;
     }
   } catch (...) {
-    // No memory to plan with: the plan is as it was.
+    // No memory for a plan: the plan stays.
   }
   if (is_borrowed_) recorder_.clear();  // this step is recorded next
 }
@@ -538,9 +540,9 @@ learned_step planned_core::learn_early_deaths(kind_of_step const& kind) const {
   return learned;
 }
 
-// The same of a borrowed region, in which a block that lives on holds all of it: the region has blocks that
-// die between steps only if that saves memory, and if no such block was ever live at the next step's first
-// request. @return empty if nothing changes
+// `learn_early_deaths` for a borrowed region, all of which a surviving block holds. Blocks that die between
+// steps are placed in the region only if that saves memory, and if no such block was ever live at the first
+// request of a next step. @return empty if nothing changes
 learned_step planned_core::learn_deaths(kind_of_step& kind) {
   const bool is_first = kind.plan == nullptr;
   learned_step early = is_first ? learn(recorder_) : kind.learned, late = early;
@@ -580,8 +582,8 @@ step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step co
                            .max_slots = options_.max_slots});
 }
 
-// @param begin of the step that shows it @throws std::bad_alloc, and what `make_plan` throws, with the plan
-// as it was.
+// Makes a new plan. @param begin beginning of the step that the plan is for @throws std::bad_alloc, and the
+// exceptions of `make_plan`; the plan has not changed then.
 void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_time begin) {
   step_plan made = plan_beside(learned, kind, begin);
   keep(kind, std::move(made));
@@ -603,7 +605,7 @@ std::size_t planned_core::highest_plan() const noexcept {
   return highest;
 }
 
-// Foreign blocks that have outlived a whole step may live for long: a new plan lies beside them.
+// Foreign blocks that have outlived a whole step may live long. A new plan avoids their bytes.
 std::vector<byte_range> planned_core::obstacles(request_time begin_of_step) const {
   std::vector<byte_range> found;
   std::size_t end_before = 0;
@@ -623,15 +625,15 @@ void planned_core::keep(kind_of_step& kind, step_plan made) {
   leave_plan();  // plans are moved, their blocks are not
   last_kind_ = nullptr;
   if (is_borrowed_) {
-    recorder_.clear();  // its requests are those of the plan before
+    recorder_.clear();  // its requests are those of the previous plan
     trims_due_ = 1;
   }
   kind.plan = std::move(plan);
   kinds_.lay_out();
 }
 
-// Returns the fallback's free memory, which a plan needs from now on: at the end of a step that the fallback
-// served in part, and of the next few steps, in which the blocks go that outlived it.
+// Returns the fallback's free memory, because a plan needs it from now on. Due at the end of a step that the
+// fallback served in part, and of the next steps, in which the blocks that outlived it die.
 void planned_core::trim_fallback() noexcept {
   --trims_due_;
   if (!std::exchange(has_returned_, false)) return;
@@ -674,7 +676,7 @@ void planned_core::each_block_in_use(Visit visit) const {
   }
 }
 
-// The end of the highest block that is in use, from the base.
+// Returns the offset of the end of the highest live block from the base.
 std::size_t planned_core::used_bytes_end() const noexcept {
   std::uintptr_t highest = region_.base();
   each_block_in_use([&](std::uintptr_t, std::uintptr_t end) { highest = std::max(highest, end); });
@@ -691,7 +693,7 @@ std::size_t planned_core::trim() noexcept {
 }
 
 planned_arena_stats planned_core::stats() const noexcept {
-  // Each request of a step has a time, and so has the beginning of each step.
+  // Each request of a step has a time, and the beginning of each step has one.
   const std::uint64_t begun = steps_ + (step_ != nullptr ? 1 : 0);
   const std::uint64_t planned = now_ - 1 - begun - fallback_allocations_;
   std::size_t plans = 0;

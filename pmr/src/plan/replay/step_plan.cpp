@@ -22,13 +22,13 @@ namespace {
 
 namespace planning = detail::planning;
 
-// A rule of `step_plan` that does not hold.
+// A violated rule of `step_plan`.
 struct plan_fault {
-  std::size_t block;   // the index in `blocks`; their number if it is a fault of the whole plan
-  char const* broken;  // what does not hold: "not lower < upper"
+  std::size_t block;   // index in `blocks`; the number of blocks for a fault of the whole plan
+  char const* broken;  // the violated rule: "not lower < upper"
 };
 
-// The end of a slot: a block of no bytes has an address, too.
+// Returns the end of a slot. A block without bytes also has an address.
 std::size_t end_of(planned_block const& block) noexcept {
   return *block.life.offset + std::max<std::size_t>(block.life.size, 1);
 }
@@ -39,8 +39,8 @@ std::vector<planning::event> events_of(step_plan const& plan) {
   });
 }
 
-// The rule that a block breaks alone, or with the block before it; null if it breaks no rule. `request` is
-// the expected one.
+// Returns the rule that a block violates alone or with the previous block; null if it violates none.
+// @param request the expected request
 char const* broken_by(step_plan const& plan, std::size_t i, std::size_t request) {
   planned_block const& block = plan.blocks[i];
   lifetime const& life = block.life;
@@ -49,7 +49,7 @@ char const* broken_by(step_plan const& plan, std::size_t i, std::size_t request)
   if (block.request != request && !is_further) return "not numbered one after the other";
   if (is_further && !(plan.outlives(block) && plan.outlives(before)))
     return "not one block for each request that does not outlive the step";
-  // A block that fits in one place of its request gets any that is free.
+  // A block that fits in one place of its request gets any free place of the request.
   if (is_further && (life.size != before.life.size || life.alignment != before.life.alignment))
     return "not of one size and one alignment in all of its places";
   if (life.lower >= life.upper) return "not lower < upper";
@@ -65,7 +65,7 @@ char const* broken_by(step_plan const& plan, std::size_t i, std::size_t request)
   return nullptr;
 }
 
-// The first fault; nothing if the plan is valid. O(n log n).
+// Returns the first fault; empty if the plan is valid. O(n log n).
 std::optional<plan_fault> find_fault(step_plan const& plan) {
   const std::size_t whole = plan.blocks.size();
   if (!std::has_single_bit(plan.alignment)) return {{whole, "alignment is no power of two"}};
@@ -107,14 +107,14 @@ planned_block parse_row(std::string const& path, std::size_t line, std::string_v
   return {fields[0], {fields[1], fields[2], fields[3], fields[4], fields[5]}};  // in the order of the columns
 }
 
-// Adds the numbers that the rows imply.
+// Computes the numbers that the rows imply.
 void complete(step_plan& plan) {
   if (plan.blocks.empty()) return;
   plan.requests = plan.blocks.back().request + 1;
   plan.alignment = plan.blocks.front().life.alignment;
   for (planned_block const& block : plan.blocks)
     plan.alignment = std::min(plan.alignment, block.life.alignment);
-  std::size_t live_bytes = 0;  // wraps where a lifetime ends before it begins, which is a fault of its own
+  std::size_t live_bytes = 0;  // wraps if a lifetime ends before it begins, which is another fault
   for (planning::event const& e : events_of(plan)) {
     planned_block const& block = plan.blocks[e.number];
     const std::size_t end = detail::align_up(end_of(block), plan.alignment);
@@ -123,7 +123,7 @@ void complete(step_plan& plan) {
     plan.height = std::max(plan.height, end);
     plan.lower_bound = std::max(plan.lower_bound, live_bytes);
   }
-  // Higher only if blocks overlap, which is a fault of its own.
+  // Higher only if blocks overlap, which is another fault.
   plan.lower_bound = std::min(plan.lower_bound, plan.height);
 }
 

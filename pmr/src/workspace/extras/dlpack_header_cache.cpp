@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The DLPack headers of one slot, which keep their addresses: a program in C may store them.
+// The DLPack headers of one slot. Headers do not move, because a program in C may store their addresses.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -19,18 +19,19 @@ struct tensor_header {
   std::array<std::int64_t, max_tensor_rank> strides{};
 };
 
-// With a limit all headers are there from the beginning, so that later shapes need no memory.
+// With a limit, all headers exist from the beginning, and later shapes need no memory.
 struct dlpack_header_cache {
   explicit dlpack_header_cache(workspace_options const& options)
       : headers(options.cache_ways == unlimited_cache_ways ? 0 : options.cache_ways, options.bookkeeping) {}
-  // They do not move. Not a list: its links are written in the standard library, unseen by MemorySanitizer.
+  // Headers do not move. Not a list: the standard library writes its links, unseen by MemorySanitizer.
   std::pmr::deque<tensor_header> headers;
-  std::size_t next = 0;  // with a limit: an unused header, or the oldest
+  std::size_t next = 0;  // with a limit: index of an unused header, or of the oldest
 };
 
 namespace {
 
-// One made before, the same address each time; else a new one, or the oldest where there is a limit.
+// Returns the existing header of the shape, at the same address each time. Otherwise returns a new header, or
+// the oldest if there is a limit.
 tensor_header& find_header(dlpack_header_cache*& cache, workspace_options const& options,
                            std::span<std::size_t const> extents, bool column_major) {
   if (cache == nullptr) {
@@ -56,11 +57,11 @@ dl_tensor& header_of(workspace_core& core, slot_list& list, slot& newest,
     if (std::ranges::any_of(extents, [](std::size_t n) { return n > INT64_MAX; })) {  // DLPack's are signed
       core.throw_out_of_memory(list, SIZE_MAX);
     }
-    // Written each time: the slot may have grown, and the user of the header may have changed it.
+    // Written each time: the slot may have grown, and a user may have changed the header.
     tensor_header& header = find_header(newest.headers, core.options(), extents, column_major);
     header.column_major = column_major;
     header.used = true;
-    std::uint64_t stride = 1;  // in elements; may overflow, of a tensor without elements
+    std::uint64_t stride = 1;  // in elements; may overflow for a tensor without elements
     for (std::size_t i = 0; i < extents.size(); ++i) {
       const std::size_t r = column_major ? i : extents.size() - 1 - i;
       header.shape[r] = static_cast<std::int64_t>(extents[r]);

@@ -30,9 +30,9 @@ waiting_workspaces& waiting() {
   return workspaces.value;  // leases may end after statics are destroyed
 }
 
-// The thread's own workspace, which is the current one until another is bound.
+// The thread's own workspace, which is current until another workspace is bound.
 struct own_workspace {
-  // Its upstream must be for the thread that signals pressure.
+  // The thread that signals pressure trims, and the upstream must permit that.
   own_workspace() {
     std::pmr::memory_resource* const upstream = ws.upstream_resource();
     if (upstream != &global_pool() && upstream != std::pmr::new_delete_resource()) return;
@@ -40,7 +40,7 @@ struct own_workspace {
   }
   own_workspace(own_workspace const&) = delete;
   own_workspace& operator=(own_workspace const&) = delete;
-  // What the pool gets it keeps otherwise until its threads call it.
+  // The pool would keep the freed memory until its threads call it, and is trimmed too.
   void trim_if_idle() noexcept {
     std::size_t bytes = 0;
     detail::trim_idle_memory([&] { bytes = detail::workspace_access::trim_if_idle(ws); });
@@ -78,14 +78,14 @@ workspace_lease lease_workspace() {
 
 void workspace_lease::end(workspace* ws) noexcept {
   std::unique_ptr<workspace> leaving{ws};
-  ws->release_thread_ownership();  // this thread may not be the one that used it …
+  ws->release_thread_ownership();  // this thread may not be the owner …
   try {
     ws->reset();
-    ws->release_thread_ownership();  // … and the next lease may be another's
+    ws->release_thread_ownership();  // … and the next lease may be on another thread
     const std::scoped_lock lock{waiting().mutex};
     if (waiting().all.size() < max_waiting) waiting().all.push_back(std::move(leaving));
   } catch (...) {
-    return;  // a scope is open on it, or there is no memory for the list: it is destroyed
+    return;  // a scope is open, or there is no memory for the list: `ws` is destroyed
   }
 }
 

@@ -30,7 +30,7 @@ sweep_schedule& schedule() {
 
 struct sweeper {
   sweeper() noexcept { mutex.adapt_with(*this); }
-  // The child has no such thread, so that it can be neither joined nor stopped.
+  // The child does not have the thread and can neither join nor stop it.
   void adapt_to_child() noexcept { lost.splice(lost.end(), thread); }
   // A lost thread cannot be joined.
   void stop_threads() noexcept { thread.clear(); }
@@ -38,9 +38,9 @@ struct sweeper {
     for (std::jthread& each : lost) std::construct_at(&each);
   }
 
-  std::list<std::jthread> thread;  // one while sweeps are enabled
-  std::list<std::jthread> lost;    // of parent processes; kept, as they own memory
-  detail::fork_safe<> mutex;       // for both; never locked under the schedule's
+  std::list<std::jthread> thread;  // one element while sweeps are enabled
+  std::list<std::jthread> lost;    // threads of parent processes; kept, because they own memory
+  detail::fork_safe<> mutex;       // protects both lists; never locked under the schedule's mutex
 };
 sweeper& the_sweeper() {
   static auto& one = *new detail::until_unload<sweeper>;
@@ -50,7 +50,7 @@ sweeper& the_sweeper() {
 constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours{24 * 365};
 
 void tick_until_stopped(std::stop_token const& stop, std::chrono::nanoseconds interval) {
-  interval = std::min(interval, longest_wait);  // the time when it ends has to be a number
+  interval = std::min(interval, longest_wait);  // keeps the end time representable
   std::mutex mutex;
   std::condition_variable_any timer;
   std::unique_lock lock{mutex};
@@ -75,7 +75,7 @@ void enable_workspace_sweeps(sweep_options const& options) {
   started.emplace_back(
       [interval = options.interval](std::stop_token const& stop) { tick_until_stopped(stop, interval); });
   schedule().set(options.trim_every, options.compaction);
-  the_sweeper().thread.swap(started);  // and ends the one before, and waits for it
+  the_sweeper().thread.swap(started);  // ends the previous thread and waits for it
 }
 
 void disable_workspace_sweeps() noexcept {

@@ -29,7 +29,7 @@ status wait_for(driver& driver, event_handle event) noexcept {
 }
 
 status wait_behind(driver& driver, stream_handle stream, event_handle event) noexcept {
-  // Checked first: a wait for work outside a capture ends the capture.
+  // Checked first, because a wait for work outside a capture ends the capture.
   const relaxed_mode ordering{driver};
   if (capture_state_of(driver, stream) == capture_state::none &&
       driver.wait(stream, event) == status::success)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reuse of memory behind an event, or behind what is on a stream.
+// Reuse of memory behind an event, or behind the present work of a stream.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,24 @@
 
 namespace tidemark::gpu::detail {
 
-/// Later work of a stream waits for an event; if the stream cannot wait, for example because it is
-/// capturing, the calling thread does. @return success if either has. @pre the stream's device is current.
+/// Makes later work of a stream wait for an event. If the stream cannot wait, for example because it is
+/// capturing, the calling thread waits. @return success if either waited. @pre The stream's device is
+/// current.
 [[nodiscard]] status wait_behind(driver& driver, stream_handle stream, event_handle event) noexcept;
-/// The calling thread waits for an event, also during a capture. @return success if its work has ended.
+/// Makes the calling thread wait for an event, also during a capture. @return success if its work has ended.
 [[nodiscard]] status wait_for(driver& driver, event_handle event) noexcept;
 
-/// Later work of `stream` waits for what is on `last_used_on` now, in a capture of both too; if it cannot,
-/// the calling thread waits for that stream, unless that is capturing. @return success if either has; as
-/// `gpu::put_behind` if not. The streams may be of two devices; a default stream is that of the current one.
+/// Makes later work of `stream` wait for the present work of `last_used_on`, also if one capture has both. If
+/// the stream cannot wait, the calling thread waits for `last_used_on`, unless that stream is capturing.
+/// @return success if either waited; otherwise as `gpu::put_behind`. The streams may be on two devices; a
+/// default stream belongs to the current device.
 [[nodiscard]] status wait_behind(driver& driver, stream_handle stream, stream_handle last_used_on) noexcept;
-/// The calling thread waits for what is on a stream, unless that is capturing. @return success if that has
-/// ended. @pre the stream's device is current.
+/// Makes the calling thread wait for the present work of a stream, unless the stream is capturing. @return
+/// success if the work has ended. @pre The stream's device is current.
 [[nodiscard]] status wait_for(driver& driver, stream_handle last_used_on) noexcept;
 
-/// As `wait_behind` an event or a stream. @return whether it succeeded; if not, a warning says that so many
-/// bytes of `resource` are lost. @pre the stream's device is current.
+/// Calls `wait_behind` for an event or a stream. @return true if it succeeded. Otherwise warns that `bytes`
+/// bytes of `resource` are lost. @pre The stream's device is current.
 template <class Handle>
 [[nodiscard]] bool put_behind(driver& driver, stream_handle stream, Handle last_use, char const* resource,
                               std::size_t bytes) noexcept {

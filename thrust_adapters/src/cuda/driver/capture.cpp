@@ -25,10 +25,10 @@ bool require_is_capturing(driver& driver, stream_handle stream) {
 
 class executable_graph final : public graph_instance {
  public:
-  /// @pre the device is current.
+  /// @pre The device is current.
   executable_graph(driver& driver, device_number device, graph_handle graph)
       : driver_{driver}, device_{device}, launched_{driver}, executable_{instantiated(driver, graph)} {}
-  // CUDA does not wait for launches, and the memory that they use is freed next.
+  // CUDA does not wait for launches, and their memory is freed next.
   ~executable_graph() override {
     const detail::on_device here{driver_, device_};
     if (is_launched_) wait_here();
@@ -38,20 +38,20 @@ class executable_graph final : public graph_instance {
   [[nodiscard]] bool is_of(driver const& calls, device_number device) const noexcept {
     return &driver_ == &calls && device_ == device;
   }
-  /// @return as `capture_backend::end_into`. @pre the device is current.
+  /// @return as `capture_backend::end_into`. @pre The device is current.
   bool update(graph_handle graph) {
     const status updated = driver_.update(executable_, graph);
     if (updated == status::success) return true;
-    // A driver may not have the call, or not for this graph.
+    // A driver may lack the call, or not support it for this graph.
     if (updated != status::graph_update_failed && updated != status::not_supported &&
         updated != status::not_found)
       require_success(driver_, "cuGraphExecUpdate", updated);
     const executable_handle made = instantiated(driver_, graph);
-    // Launches of one executable run one after the other, but not those of two: where no event is behind
-    // those that still run, nothing but the host can wait for them.
+    // Launches of one executable run one after the other, but launches of two executables do not. Without an
+    // event behind the running launches, only the host can wait for them.
     if (is_launched_ && !is_tracked_) wait_here();
     is_behind_another_ = is_launched_;
-    // One whose launches run still is destroyed by the driver when they have ended.
+    // The driver destroys an executable with running launches after they have ended.
     driver_.retired().retire(driver_, std::exchange(executable_, made));
     return false;
   }
@@ -73,7 +73,7 @@ class executable_graph final : public graph_instance {
     if (is_behind_another_)
       require_success(driver_, "cuStreamWaitEvent", driver_.wait(stream, launched_.get()));
     require_success(driver_, "cuGraphLaunch", driver_.launch(executable_, stream));
-    // Launches run one after the other, so that the end of the last is the end of all.
+    // Launches run one after the other: the end of the last launch is the end of all.
     is_launched_ = true;
     is_behind_another_ = false;
     is_tracked_ = driver_.record(launched_.get(), stream) == status::success ||
@@ -82,7 +82,7 @@ class executable_graph final : public graph_instance {
   [[nodiscard]] bool is_replay_capable() const noexcept override { return true; }
 
  private:
-  // @throws cuda_error; std::bad_alloc. There is no executable then.
+  // @throws cuda_error; std::bad_alloc. No executable is left then.
   static executable_handle instantiated(driver& driver, graph_handle graph) {
     driver.retired().reserve_one();
     executable_handle executable = nullptr;
@@ -94,7 +94,7 @@ class executable_graph final : public graph_instance {
   void wait_here() noexcept {
     status waited = status::not_ready;
     if (is_tracked_) waited = detail::wait_for(driver_, launched_.get());
-    // The last resort: it ends captures on the device, but not before memory in use would go.
+    // Last resort: the wait ends captures on the device, but memory in use is not freed early.
     if (waited != status::success) waited = driver_.synchronize();
     if (detail::shows_end_of_work(waited)) return;
     tidemark::detail::report_violation(
@@ -110,7 +110,7 @@ class executable_graph final : public graph_instance {
   executable_handle executable_;  // made last, because nothing destroys it if the constructor throws
   bool is_launched_ = false;
   bool is_tracked_ = true;          // the event is behind all launches that may still run
-  bool is_behind_another_ = false;  // the next launch must wait for those of an executable that was replaced
+  bool is_behind_another_ = false;  // the next launch must wait for launches of a replaced executable
 };
 
 }  // namespace
@@ -119,7 +119,7 @@ void capture_backend::begin() {
   if (device_ < 0) require_success(*driver_, "cuCtxGetDevice", driver_->current_device(device_));
   const detail::on_device here{*driver_, device_};
   require_success(*driver_, "cudaSetDevice", here.result());
-  // Checked first, because a failing call on a capturing stream could end its capture.
+  // Checked first, because a failing call on a capturing stream may end its capture.
   if (require_is_capturing(*driver_, stream_)) {
     throw cuda_error{*driver_, "cuStreamBeginCapture of a stream that captures already",
                      status::illegal_state};

@@ -11,7 +11,7 @@
 namespace tidemark::gpu::detail {
 namespace {
 
-/// One unit of memory, mapped to addresses of its own and unmapped again. Undoes at its end what is left.
+/// One unit of memory, mapped to its own addresses and unmapped again. Its destructor undoes the rest.
 class mapped_unit {
  public:
   mapped_unit(driver& calls, device_number device) noexcept : calls_{&calls}, device_{device} {}
@@ -19,7 +19,7 @@ class mapped_unit {
   mapped_unit& operator=(mapped_unit const&) = delete;
   ~mapped_unit() { (void)undo(); }
 
-  /// Makes all calls that an address space makes. @return the first error.
+  /// Makes all calls of an address space. @return the first error
   [[nodiscard]] status try_out() noexcept {
     memory_info info;
     std::size_t bytes = 0;
@@ -34,7 +34,7 @@ class mapped_unit {
   }
 
  private:
-  // What the driver refuses to undo is tried again at the end.
+  // A refused undo is tried again at the end.
   [[nodiscard]] status undo() noexcept {
     if (is_mapped_) {
       if (const status refused = calls_->unmap(range_); refused != status::success) return refused;
@@ -64,7 +64,7 @@ bool capture_probe::maps_during_captures(driver& calls, int device) noexcept {
   answer known = known_.load(std::memory_order_acquire);
   if (known == answer::unknown) {
     try {
-      // The calling thread may capture itself, and a refusal would end that capture too.
+      // The calling thread may be capturing, and a refusal would end its capture too.
       std::thread{[&] { known = ask(calls, device); }}.join();
     } catch (...) {  // the host has no memory or no thread
       return false;
@@ -75,8 +75,7 @@ bool capture_probe::maps_during_captures(driver& calls, int device) noexcept {
 }
 
 capture_probe::answer capture_probe::ask(driver& calls, int device) noexcept {
-  capture_mode mode =
-      capture_mode::thread_local_;  // captures of other threads do not forbid this one anything
+  capture_mode mode = capture_mode::thread_local_;  // captures of other threads do not restrict this mode
   stream_handle stream = nullptr;
   if (calls.make_current(device) != status::success || calls.exchange_capture_mode(mode) != status::success)
     return answer::unknown;
@@ -98,7 +97,7 @@ capture_probe::answer capture_probe::ask(driver& calls, int device) noexcept {
   return lacks_memory ? answer::unknown : answer::no;
 }
 
-// ---- executables ---------------------------------------------------------------------------------------------
+// ---- executables ------------------------------------------------------------------------------------------
 
 void retired_executables::capture_begins() noexcept {
   const std::scoped_lock lock{mutex_};
@@ -127,7 +126,7 @@ void retired_executables::retire(driver& calls, ::CUgraphExec_st* executable) no
   destroy_waiting(calls);
 }
 
-// A refusal ends the attempt: the others would meet the same capture.
+// A refusal ends the attempt, because the other executables would meet the same capture.
 void retired_executables::destroy_waiting(driver& calls) noexcept {
   if (captures_ != 0 || waiting_.empty()) return;
   const relaxed_mode destroying{calls};

@@ -12,8 +12,7 @@
 namespace tidemark::gpu {
 namespace {
 
-// Guards against recursion: memory that a resource allocates while it gives memory back asks no other
-// resource.
+// Guards against recursion: a resource must not trigger another relief while it returns memory.
 thread_local bool is_asking = false;
 
 }  // namespace
@@ -31,7 +30,7 @@ device_budget::subscription device_budget::add_member(std::function<bool()> give
 }
 
 void device_budget::end(entry const* ended) noexcept {
-  std::shared_ptr<entry> last;  // a call of another thread may need it longer
+  std::shared_ptr<entry> last;  // a call on another thread may need it longer
   {
     const std::scoped_lock lock{mutex_};
     const auto found = std::ranges::find(entries_, ended, &std::shared_ptr<entry>::get);
@@ -50,7 +49,7 @@ device_budget::pool_membership device_budget::add_pool(driver& calls, ::CUmemPoo
   return result;
 }
 
-// Resources may have the record longer than the pool lives.
+// Resources may keep the record longer than the pool exists.
 void device_budget::end(detail::counted_pool const* ended) noexcept {
   const std::scoped_lock lock{mutex_};
   pools_.erase(std::ranges::find(pools_, ended, &std::shared_ptr<detail::counted_pool>::get));
@@ -92,8 +91,8 @@ bool device_budget::take(std::size_t bytes, detail::counted_pool* of) noexcept {
   return true;
 }
 
-// Users first: the driver frees only memory behind whose last use it has been waited. They may have ended
-// before their pool.
+// Users first, because the driver frees only memory whose last use has been awaited. Users may end before
+// their pool.
 bool device_budget::ask_pools(entry const* but) noexcept {
   const bool users = ask(giver::pool_user, but);
   bool trimmed = false;
@@ -116,8 +115,8 @@ bool device_budget::trim_pools() noexcept {
   return any;
 }
 
-// A second thread waits for a resource that gives back, but not for a user's callback, which may wait for
-// that thread.
+// A second thread waits for a resource that returns memory. It does not wait for a user's callback, which may
+// wait for that thread.
 bool device_budget::enter(entry& next) noexcept {
   while (!next.gate.enter()) {
     if (next.kind == giver::callback || next.gate.is_closed() || !next.gate.wait()) return false;
@@ -142,7 +141,7 @@ bool device_budget::ask(giver kind, entry const* but) noexcept {
   return any;
 }
 
-// A callback frees its memory to a cache or a pool, which is asked once more.
+// A callback returns its memory to a cache or a pool, which is asked again afterwards.
 bool device_budget::relieve(subscription const* asking) noexcept {
   if (std::exchange(is_asking, true)) return false;
   entry const* const but = asking != nullptr ? asking->entry_.get() : nullptr;

@@ -52,7 +52,7 @@ std::size_t free_bytes(driver& driver) noexcept {
 
 void report_lost(driver& driver, char const* resource, char const* call, status result,
                  std::size_t bytes) noexcept {
-  // Not initialized: a child that was forked, whose parent has the memory.
+  // Not initialized: a forked child, whose parent owns the memory.
   if (result == status::deinitialized || shows_that_nothing_runs(result)) return;
   tidemark::detail::report_warning(
       warning_kind::refused_return, resource,

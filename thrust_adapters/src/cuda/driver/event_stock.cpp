@@ -11,7 +11,7 @@
 namespace tidemark::gpu::detail {
 namespace {
 
-// Not null, and another one for each thread's own stream, which have one handle.
+// Returns a non-null order. Each thread's default stream has its own order, because all share one handle.
 void const* order_of(stream_handle stream) noexcept {
   static thread_local char const this_thread = 0;
   if (stream == per_thread_stream) return &this_thread;
@@ -59,7 +59,7 @@ event_stock::entry* event_stock::acquire() noexcept {
   try {
     const std::scoped_lock lock{mutex_};
     return &entries_.emplace_back(this, event, nullptr, nullptr);
-  } catch (...) {  // whatever the bookkeeping resource throws
+  } catch (...) {  // any exception of the bookkeeping resource
     (void)driver_->destroy_event(event);
     return nullptr;
   }

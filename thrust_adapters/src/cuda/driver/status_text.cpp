@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of results without a driver, and the exception that has them.
+// Names of results without a driver, and the exception with these names.
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
@@ -53,7 +53,7 @@ constexpr text texts[] = {
      "the capture was begun by another thread"},
     {status::graph_update_failed, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
      "the graph is too different from the one that was instantiated"},
-    {status::unknown, "CUDA_ERROR_UNKNOWN", "unknown error"},  // the last: also of any other number
+    {status::unknown, "CUDA_ERROR_UNKNOWN", "unknown error"},  // the last: for any other number
 };
 
 text const& of(status result) noexcept {

@@ -6,8 +6,8 @@
 namespace tidemark::gpu {
 namespace {
 
-/// Makes the context of a stream current during its lifetime, if it is another one: an event is recorded only
-/// on a stream of the device on which it was created. A default stream is of the current context.
+/// Makes the context of a stream current during its lifetime. An event can be recorded only on a stream of
+/// the device of its creation. A default stream belongs to the current context.
 class context_of_stream {
  public:
   [[nodiscard]] context_of_stream(driver& driver, stream_handle stream) noexcept : driver_{&driver} {
@@ -30,8 +30,8 @@ class context_of_stream {
   [[nodiscard]] status result() const noexcept { return result_; }
 
  private:
-  // A driver or a table that cannot say it, or not for such a stream: then the stream has to be of this
-  // device.
+  // Returns true if a driver or table lacks the call, or lacks it for this stream. The stream must then be on
+  // the current device.
   static bool is_missing(status result) noexcept {
     return result == status::no_device || result == status::not_found || result == status::not_supported;
   }
@@ -47,8 +47,8 @@ class context_of_stream {
 status put_behind(driver& driver, stream_handle later, stream_handle earlier) noexcept {
   if (is_same_stream(later, earlier)) return status::success;
   const detail::relaxed_mode ordering{driver};
-  // Checked first, because a wait across the border of a capture ends the capture, or adds the waiting
-  // stream to it.
+  // Checked first, because a wait across the border of a capture ends the capture, or adds the waiting stream
+  // to the capture.
   bool later_is_captured = false, earlier_is_captured = false;
   status result = driver.is_capturing(later, later_is_captured);
   if (result == status::success) result = driver.is_capturing(earlier, earlier_is_captured);
@@ -63,9 +63,9 @@ status put_behind(driver& driver, stream_handle later, stream_handle earlier) no
     if (result != status::success) return result;
     result = driver.record(event, earlier);
   }
-  // Of any device, but a default stream is of the current one.
+  // The stream may be on any device; a default stream belongs to the current one.
   if (result == status::success) result = driver.wait(later, event);
-  (void)driver.destroy_event(event);  // the driver keeps it until the wait is over
+  (void)driver.destroy_event(event);  // the driver keeps the event until the wait is over
   return result;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real driver. Compiled with a CUDA toolkit; without one absent_driver.cpp replaces it.
+// The real driver, for builds with a CUDA toolkit; absent_driver.cpp replaces it in other builds.
 #include <cuda.h>
 #if !defined(_WIN32)
 #include <dlfcn.h>
@@ -40,7 +40,7 @@ static_assert(static_cast<int>(status::out_of_memory) == CUDA_ERROR_OUT_OF_MEMOR
 
 status of(CUresult result) noexcept { return static_cast<status>(result); }
 
-// The driver's own look-up function; null if no driver of CUDA 12 or newer is installed. The library is never
+// Returns the driver's own look-up function; null without a driver of CUDA 12 or newer. The library is never
 // unloaded, because its functions stay in use.
 decltype(&cuGetProcAddress) look_up_function() noexcept {
 #if defined(_WIN32)
@@ -52,7 +52,7 @@ decltype(&cuGetProcAddress) look_up_function() noexcept {
 #endif
 }
 
-/// One function of the driver. If the driver lacks it, each call returns an error.
+/// One function of the driver. Each call returns an error if the driver lacks the function.
 template <class Signature>
 class entry;
 
@@ -81,15 +81,16 @@ class entry<CUresult(Parameters...)> {
   CUresult missing_ = CUDA_ERROR_NOT_FOUND;
 };
 
-/// The function of that name, looked up at its first use.
-/// @tparam Declaration in the toolkit's header: only for its type, so that nothing is linked to libcuda.
+/// Returns the function of this name, looked up at its first use.
+/// @tparam Declaration declaration in the toolkit's header; only its type is used, which avoids a link to
+/// libcuda
 template <auto* Declaration>
 auto const& entry_of(char const* name) noexcept {
   static const entry<std::remove_pointer_t<decltype(Declaration)>> found{name};
   return found;
 }
 
-// The toolkit's headers define some names as macros of versioned ones; `#function` is the name as written.
+// The toolkit's headers define some names as macros for versioned names; `#function` is the unexpanded name.
 #define TIDEMARK_ENTRY(function) entry_of<function>(#function)  // NOLINT(cppcoreguidelines-macro-usage)
 
 CUmemAllocationProp pinned_as(memory_properties const& wanted) noexcept {
@@ -102,7 +103,7 @@ CUmemAllocationProp pinned_as(memory_properties const& wanted) noexcept {
   return properties;
 }
 
-/// Read and write access for some devices, as the driver wants it.
+/// Read and write access for some devices, in the driver's form.
 struct access_list {
   explicit access_list(device_set devices) noexcept {
     for (device_number device = 0; device < device_set::max_devices; ++device) {
@@ -135,7 +136,7 @@ class real_driver final : public driver {
     }
     return set_context(context);
   }
-  // Device 0 for a thread without a context, as the runtime has it.
+  // Returns device 0 for a thread without a context, as the runtime does.
   status current_device(device_number& device) noexcept override {
     context_handle context = nullptr;
     const status asked = current_context(context);
@@ -208,7 +209,7 @@ class real_driver final : public driver {
   }
   status import_handle(shareable_handle const& shared, physical_handle& handle) noexcept override {
     std::array<std::byte, sizeof(CUmemFabricHandle)> fabric = shared.fabric;
-    // A file descriptor is passed as the pointer itself.
+    // The interface passes a file descriptor as the pointer itself.
     auto* const number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shared.file_descriptor));
     return into<CUmemGenericAllocationHandle>(handle, [&](CUmemGenericAllocationHandle* imported) {
       return in_any_context(TIDEMARK_ENTRY(cuMemImportFromShareableHandle), imported,
@@ -363,15 +364,16 @@ class real_driver final : public driver {
   }
 
  private:
-  // After a fork the child's first other call reports that the driver is not initialised there.
+  // In a forked child, the first other call reports that the driver is not initialised.
   status initialize() noexcept {
     if (is_initialized_.load(std::memory_order_acquire)) return status::success;
     const status begun = TIDEMARK_ENTRY(cuInit)(0);
     if (begun == status::success) is_initialized_.store(true, std::memory_order_release);
     return begun;
   }
-  // A call on the current context. A thread without one gets the primary context of device 0 first, as from
-  // the runtime: a call that the driver refuses for want of a context is an error to compute-sanitizer.
+  // Makes a call on the current context. A thread without a context first gets the primary context of device
+  // 0, as in the runtime, because compute-sanitizer reports a call that the driver refuses for a missing
+  // context.
   template <class... Parameters>
   status in_context(entry<CUresult(Parameters...)> const& function,
                     std::type_identity_t<Parameters>... arguments) noexcept {
@@ -380,8 +382,8 @@ class real_driver final : public driver {
     if (ready == status::success && context == nullptr) ready = make_current(0);
     return ready == status::success ? function(arguments...) : ready;
   }
-  // A call that names a device, or memory of one: a thread without a context stays without, unless the driver
-  // wants one.
+  // Makes a call that names a device, or memory of a device. A thread without a context stays without, unless
+  // the driver requires a context.
   template <class... Parameters>
   status in_any_context(entry<CUresult(Parameters...)> const& function,
                         std::type_identity_t<Parameters>... arguments) noexcept {
@@ -401,7 +403,7 @@ class real_driver final : public driver {
 
   std::atomic<bool> is_initialized_{false};
   std::array<std::atomic<CUcontext>, device_set::max_devices>
-      primary_{};  // of each device; null: not made current yet
+      primary_{};  // of each device; null: never made current
 };
 
 }  // namespace

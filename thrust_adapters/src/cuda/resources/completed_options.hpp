@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of a device's pool and cache as they hold, and the upstream that they call.
+// Completes the options of a device's pool and cache, and selects their upstream.
 #pragma once
 
 #include <memory_resource>
@@ -12,8 +12,8 @@
 
 namespace tidemark::gpu::detail {
 
-/// Replaces what was left out: null names, which messages print, by the default; the device by the current
-/// one; the bookkeeping resource by `new` and `delete`. @throws as `device_or_current`.
+/// Replaces a null name by the default, a negative device by the current device, and a null bookkeeping
+/// resource by `new` and `delete`. @throws as `device_or_current`.
 template <class Options>
 void complete(Options& options, driver& driver) {
   if (options.name == nullptr) options.name = Options{}.name;
@@ -21,12 +21,12 @@ void complete(Options& options, driver& driver) {
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
 }
 
-/// Whether what is returned to an upstream goes to later work of the stream only: it is a resource of that
-/// stream. False if that is not known.
+/// Returns true if the upstream is a resource of the stream: only later work of the stream gets returned
+/// memory. False if this is unknown.
 [[nodiscard]] bool is_ordered_by(std::pmr::memory_resource const& upstream, stream_handle stream) noexcept;
 
-/// What a cache or a pool calls for memory: the upstream of its options, or that behind a `waiting_upstream`
-/// made in `made` if the stream does not order it. @param options complete, with an upstream.
+/// Returns the upstream of a cache or a pool. If the stream does not order the upstream of the options,
+/// returns a `waiting_upstream` on it, made in `made`. @param options complete options with an upstream
 template <class Options>
 [[nodiscard]] std::pmr::memory_resource* ordered_upstream(std::optional<waiting_upstream>& made,
                                                           Options const& options, driver& driver) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arenas of the device part, instantiated once for all its users.
+// The instantiations of the arenas of the device part for all users of the library.
 #include <tidemark/cuda/resources/device_arena.hpp>
 
 #include <tidemark/cuda/resources/device_planned_arena.hpp>

@@ -24,8 +24,8 @@ constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
 constexpr std::size_t limit_of_unknown_device = 1 * GiB;
 constexpr char const* not_relieved = "its stream is capturing, so that what is kept is not returned";
 
-// A quarter of the device: enough for the temporaries of a step on a large one, so that its largest blocks
-// are not returned and allocated again each time, and it leaves most to what is live and to other allocators.
+// Returns a quarter of the device. On a large device this covers the temporaries of a step, whose largest
+// blocks are then not returned and allocated again each time. Live blocks and other allocators get the rest.
 std::size_t limit_by_default(device_cache_options const& options, gpu::driver& driver) noexcept {
   const gpu::detail::on_device here{driver, options.device};
   gpu::memory_info info;
@@ -69,12 +69,12 @@ device_cache::device_cache(device_cache_options const& options, gpu::driver& dri
                     },
                 .context = this}},
       cache_{options_of_cache()} {
-  // Others ask it on their threads, which an upstream or a bookkeeping resource of the user's may not be for.
+  // Other resources ask the cache on their threads. A user's upstream or bookkeeping may not permit that.
   if (own_ && options_.bookkeeping == std::pmr::new_delete_resource())
     gives_back_ = driver.budget(options_.device).add_member([this] { return give_back(); });
 }
 
-// Blocks are returned to an upstream of the user's with the cache's device current, too.
+// The cache's device is current also while blocks return to a user's upstream.
 device_cache::~device_cache() {
   gives_back_ = {};
   const gpu::detail::on_device here{*driver_, options_.device};
@@ -82,7 +82,7 @@ device_cache::~device_cache() {
   (void)cache_.collect(true);
 }
 
-// Makes the upstream, too, if there is none.
+// Also makes the upstream if there is none.
 reuse_cache_options device_cache::options_of_cache() {
   if (options_.upstream == nullptr) {
     own_.emplace(gpu::memory_pool_options{.device = options_.device,
@@ -116,7 +116,7 @@ void* device_cache::allocate(std::size_t bytes, std::size_t align) {
   }
 }
 
-// In a capture only calls of the driver are made that are known to be allowed there.
+// Makes only driver calls that are known to be permitted in a capture.
 void device_cache::refuse(std::size_t bytes, std::size_t align, char const* because) const {
   const reuse_cache_stats now = stats();
   const gpu::detail::on_device here{*driver_, options_.device};
@@ -133,9 +133,9 @@ void device_cache::refuse(std::size_t bytes, std::size_t align, char const* beca
        .because = because}};
 }
 
-// The ladder. All is drained, because the driver may lack one large piece. The budget's ladder trims the
-// cache's own pool after a wait for the stream, and not for the device: drained blocks are free when the
-// stream has reached their frees, and captures and work of other streams go on.
+// Drains all blocks, because the driver may lack one large piece. The budget then trims the cache's own pool
+// after a wait for the stream, not for the device. Drained blocks are free once the stream has passed their
+// frees, and captures and work of other streams continue.
 bool device_cache::relieve() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
@@ -146,7 +146,7 @@ bool device_cache::relieve() noexcept {
   return true;
 }
 
-// To its own pool, which the budget's ladder trims next.
+// Returns the blocks to its own pool, which the budget trims next.
 bool device_cache::give_back() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
@@ -166,9 +166,9 @@ std::size_t device_cache::collect(bool force) noexcept {
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return 0;
   (void)returns_.release_held(false);
   const std::size_t bytes = cache_.collect(force);
-  if (own_) {  // which keeps what it has until it is trimmed
+  if (own_) {  // the pool keeps its memory until it is trimmed
     if (force)
-      (void)driver_->synchronize(options_.stream);  // what was returned is free when it has come there
+      (void)driver_->synchronize(options_.stream);  // returned blocks are free once the stream has passed
     own_->trim();
   }
   return bytes;

@@ -30,20 +30,20 @@ using tidemark::detail::free_result;
 constexpr std::size_t block_alignment = device_classes::granule_bytes;
 // Many times the device's memory, because blocks move to new addresses as free ranges get short.
 constexpr std::size_t addresses_per_byte_of_memory = 8;
-// New memory is created rather than moved up to this share more than live blocks ever had, and rather than
-// waited for up to the second, unless that is less than the block needs.
+// The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. It
+// creates new memory, instead of waiting, up to the second share, unless that is less than the block needs.
 constexpr std::size_t slack_before_moves = 96, slack_before_waits = 64;
-// Moves are limited to a quarter of a second at 60 µs each. Each time that live blocks double, the limit is
-// set anew, but to no more than one in 100 allocations above the first. A wait for the stream counts as 256
-// moves.
+// Moves are limited to a quarter of a second at 60 µs each. The limit is reset each time that live bytes
+// double; it then exceeds the base by at most one move for 100 allocations. A wait for the stream counts as
+// 256 moves.
 constexpr std::uint64_t max_moves = 4096, moves_per_wait = 256, allocations_per_move = 100;
-// Without moves, blocks go to ranges with memory first up to this share more than live blocks ever had.
-// Beyond, they go where best fit puts them, so that a step that repeats finds memory at the same places. A
-// block that lacks more than this share gets it by moves beyond the limit.
+// Without moves, blocks go to ranges with memory first up to this share above the peak of live bytes. Beyond
+// the share, best fit places them, and a repeated step finds memory at the same places. A block that lacks
+// more than this share gets memory by moves beyond the limit.
 constexpr std::size_t slack_before_best_fit = 16;
-// Free ranges that lack memory and are looked at for one block.
+// Maximum free ranges without full memory that are tried for one block.
 constexpr int places_tried = 16;
-// The next blocks may need memory too: marks behind the next frees tell what may move then.
+// The next blocks may need memory too. Marks behind the next frees show which memory may move.
 constexpr int marks_after_need = 8;
 constexpr std::size_t least_units_per_mark = 8;
 constexpr std::size_t max_chunk_bytes = 64 * MiB;
@@ -142,7 +142,7 @@ void device_heap::give_slow(void* block, std::size_t bytes, std::size_t align, f
                                      name_, bytes, block);
 }
 
-// @param result of `give`. @return false, with nothing done, if no such block is live.
+// @param result result of `give` @return false, with nothing done, if no such block is live
 bool device_heap::finish_give(void* block, std::size_t bytes, std::size_t align,
                               free_result result) noexcept {
   if (result == free_result::listed) return true;
@@ -201,8 +201,8 @@ void device_heap::refuse(std::size_t bytes, std::size_t align, char const* becau
 
 // ---- ranges -----------------------------------------------------------------------------------------------
 
-// The second try chooses the place anew, because slabs and callbacks of the budget may free blocks of this
-// heap. Free chunks may be the memory that the upstream lacks: they go back first.
+// The second try selects a new place, because slabs and callbacks of the budget may free blocks of this heap.
+// Free chunks are returned first, because the upstream may need them.
 heap_range& device_heap::take_range(std::size_t bytes, std::size_t align) {
   char const* refusal = "";
   const auto make_room = [&] {
@@ -240,7 +240,7 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
     refusal = device_memory_exhausted;
     return nullptr;
   }
-  // A range with memory may have been passed over for a smaller one without.
+  // A smaller range without memory may have been preferred to a range with memory.
   const auto take_ready = [&]() -> heap_range* {
     heap_range* const fits = ranges_.best_fit(bytes, align);
     return fits != nullptr ? &cut(*fits, heap_ranges::place_in(*fits, bytes, align), bytes) : nullptr;
@@ -336,8 +336,8 @@ device_heap::placement device_heap::place_at(heap_range& range, std::uintptr_t b
   return here;
 }
 
-// The place in a free range with the fewest units without memory, and the lowest of these: its begin, or the
-// begin of a unit. No range, if the block does not fit.
+// Finds the place in a free range with the fewest units without memory, and the lowest of these places. The
+// place is the start of the range or of a unit. Returns no range if the block does not fit.
 device_heap::placement device_heap::cheapest_place_in(heap_range& range, std::size_t bytes,
                                                       std::size_t align) const noexcept {
   const std::uintptr_t lowest = heap_ranges::place_in(range, bytes, align);
@@ -363,7 +363,7 @@ device_heap::placement device_heap::cheapest_place_in(heap_range& range, std::si
   return fewest < best.missing ? place_at(range, begin, bytes) : best;
 }
 
-// Fewest units without memory first, then the smallest range. The largest free range is always among them.
+// Prefers the fewest units without memory, then the smallest range. Always includes the largest free range.
 device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_t align) const noexcept {
   placement best;
   const auto consider = [&](heap_range* range) {
@@ -393,7 +393,7 @@ bool device_heap::add_reservation(std::size_t bytes) {
   return true;
 }
 
-// A chunk is a quarter as large as all chunks before it, so that there are few, and little of them is unused.
+// A chunk is a quarter as large as all chunks before it, which keeps the number and the unused parts small.
 heap_range& device_heap::add_chunk(std::size_t bytes) {
   const std::size_t wanted = std::clamp(held_bytes_ / 4, 2 * MiB, max_chunk_bytes);
   constexpr std::size_t granule = heap_ranges::granule_bytes;
@@ -455,7 +455,7 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   return lacks() == 0;
 }
 
-// As many as the device and its budget have.
+// Creates as many units as the device and its budget have.
 void device_heap::create(std::size_t units, char const*& refusal) {
   for (; units != 0; --units) {
     device_budget::claim claim{*budget_, unit_bytes_};
@@ -468,12 +468,12 @@ void device_heap::create(std::size_t units, char const*& refusal) {
     require_success(*driver_, "cuMemCreate", created);
     claim.keep();
     held_bytes_ += unit_bytes_;
-    spare_.push_back(memory);  // there is room
+    spare_.push_back(memory);  // capacity is reserved
   }
 }
 
-// Ranges that lack memory come first, because they serve no block at once, and large ranges before small
-// ones.
+// Takes units of ranges that lack memory first, because such ranges serve no block at once, and units of
+// large ranges before small ranges.
 template <class Take>
 std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {
   std::size_t taken = 0;
@@ -521,7 +521,7 @@ std::size_t device_heap::unmap_idle_of(heap_range& range, std::size_t first, std
   return taken;
 }
 
-// One call makes a run of units accessible. Units of a run that is not stay spare.
+// One call makes a run of units accessible. Units of a run without access stay spare.
 outcome device_heap::map(placement const& to) noexcept {
   heap_region& region = *to.range->region;
   outcome result;
@@ -610,7 +610,7 @@ void device_heap::release_unit(physical_handle memory) noexcept {
 }
 
 void device_heap::lose_unit(status because) noexcept {
-  held_bytes_ -= unit_bytes_;  // it still counts in the budget
+  held_bytes_ -= unit_bytes_;  // the budget still counts the unit
   report_lost(*driver_, name_, "cuMemRelease", because, unit_bytes_);
 }
 
@@ -634,12 +634,12 @@ bool device_heap::may_move(std::uint64_t units) const noexcept {
   return moves_ + waits_ * moves_per_wait + units <= moves_allowed_;
 }
 
-// True also if a call on the stream may end a capture.
+// Also returns true if a call on the stream may end a capture.
 bool device_heap::is_capturing() const noexcept {
   return capture_state_of(*driver_, stream_) != capture_state::none;
 }
 
-// @pre the device is current.
+// @pre The device is current.
 void device_heap::record_mark() noexcept {
   if (is_capturing()) return;
   marks_.query();

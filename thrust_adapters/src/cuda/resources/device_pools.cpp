@@ -27,7 +27,7 @@ namespace {
 
 constexpr char const* kind = "device_pools";
 
-// One key for both handles of the legacy stream.
+// Both handles of the legacy stream have one key.
 gpu::stream_handle key_of(gpu::stream_handle stream) noexcept {
   return gpu::is_same_stream(stream, nullptr) ? nullptr : stream;
 }
@@ -48,7 +48,7 @@ device_pool_options of_stream(device_pools_options const& all, gpu::stream_handl
 
 }  // namespace
 
-/// The heap of one stream, and the resource that stands for it.
+/// The heap of one stream, and its resource.
 class device_pools::stream_heap final : public detail::forwarding_resource<stream_heap>,
                                         public gpu::detail::stream_ordered {
  public:
@@ -75,7 +75,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   stream_heap& operator=(stream_heap const&) = delete;
   ~stream_heap() override = default;
 
-  // As a resource.
+  // ---- functions of the resource
   void* allocate(std::size_t bytes, std::size_t align) { return all_->allocate(bytes, align, stream_); }
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
     all_->deallocate(block, bytes, align, stream_);
@@ -110,14 +110,14 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     return heap_.release_free(0);
   }
   std::size_t release_captured() noexcept { return returns_.release_held(true); }
-  /// Live blocks, after a wait for those that wait for other streams.
+  /// Returns the live blocks, after a wait for blocks that wait for other streams.
   [[nodiscard]] std::size_t blocks_after_wait() noexcept {
     (void)returns_.release_held(false);
     const std::scoped_lock lock{mutex_};
     wait_for_pending();
     return used_blocks() + pending_blocks_;
   }
-  /// Waits for the stream, unless it is capturing.
+  /// Waits for the stream, unless the stream is capturing.
   void wait() noexcept {
     const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
     if (!is_capturing()) (void)all_->driver_->synchronize(stream_);
@@ -160,7 +160,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     return heap_.counts().allocations - heap_.counts().deallocations - pending_blocks_;
   }
 
-  // What follows needs the lock.
+  // ---- functions below need the lock
 
   // The record of live blocks has checked the size.
   void give_locked(gpu::detail::returned_block const& each) noexcept {
@@ -174,7 +174,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     heap_.strand(target_bytes);
     trim_times_.trimmed(heap_.live_bytes());
   }
-  // Gives what other streams no longer use. Of one stream, events pass in their order. Does nothing while the
+  // Frees blocks that other streams no longer use. Events of one stream pass in order. Does nothing while the
   // stream is capturing.
   void give_passed() noexcept {
     if (pending_.empty()) return;
@@ -202,7 +202,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     give_passed();
   }
 
-  // Takes the lock. A record that cannot be made costs a wait.
+  // Takes the lock. Waits if there is no memory for a record.
   void give_behind(gpu::detail::returned_block const& each, reuse_fence fence) noexcept {
     try {
       queue one;
@@ -226,11 +226,11 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
 
   device_pools* all_;
   gpu::stream_handle stream_;
-  mutable detail::fork_safe<> mutex_;  // for what follows, but for `returns_`; the driver is called under it
+  mutable detail::fork_safe<> mutex_;  // for the members below except `returns_`; also for driver calls
   detail::trim_policy trim_times_;
   gpu::detail::device_heap heap_;
   gpu::detail::stream_returns returns_;
-  std::map<void const*, queue> pending_;  // by the order of their fences; no queue is empty
+  std::map<void const*, queue> pending_;  // by order of their fences; no queue is empty
   std::size_t pending_blocks_ = 0, pending_bytes_ = 0;
 };
 
@@ -239,7 +239,7 @@ device_pools::device_pools(device_pools_options const& options, gpu::driver& dri
   gives_back_ = driver.budget(options_.device).add_member([this] { return trim() != 0; });
 }
 
-// A block of one stream may be used by another one.
+// Waits for all streams first, because a block of one stream may be used by another.
 device_pools::~device_pools() {
   gives_back_ = {};
   for_each_heap([](stream_heap& each) {
@@ -323,12 +323,12 @@ void device_pools::forget(gpu::stream_handle stream) {
                            std::to_string(blocks) +
                            " blocks of the stream are in use, or of a graph (release_captured)"};
   }
-  std::unique_ptr<stream_heap> gone;  // ends without the lock
+  std::unique_ptr<stream_heap> gone;  // destroyed without the lock
   const std::scoped_lock lock{mutex_};
   gone = std::move(heaps_.extract(key_of(stream)).mapped());
 }
 
-// Heaps may be added meanwhile. @pre `maintenance_` is held, so that none is removed.
+// Visits all heaps; heaps may be added concurrently. @pre `maintenance_` is held, and no heap is removed.
 template <class Call>
 void device_pools::for_each_heap(Call call) const noexcept {
   auto at = heaps_.end();

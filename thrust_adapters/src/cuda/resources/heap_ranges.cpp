@@ -11,7 +11,7 @@ namespace tidemark::gpu::detail {
 using tidemark::detail::align_down;
 using tidemark::detail::align_up;
 
-// One `add` takes one record, and one `cut` two.
+// One `add` takes one record, and one `cut` takes two.
 void heap_ranges::prepare() {
   while (spare_.size() < 3) {
     spare_.reserve(records_.size() + 1);
@@ -48,7 +48,7 @@ heap_range& heap_ranges::add(byte_range addresses, bool is_chunk) {
 
 byte_range heap_ranges::remove(heap_range& whole) noexcept {
   unlist(whole);
-  spare_.push_back(&whole);  // there is room
+  spare_.push_back(&whole);  // capacity is reserved
   heap_region* const gone = whole.region;
   const byte_range addresses = gone->addresses;
   if (latest_ == gone) latest_ = nullptr;
@@ -132,7 +132,7 @@ void heap_ranges::merge_with_next(heap_range& range) noexcept {
   range.missing_bytes += next.missing_bytes;
   range.after = next.after;
   (next.after != nullptr ? next.after->before : range.region->last) = &range;
-  spare_.push_back(&next);  // there is room
+  spare_.push_back(&next);  // capacity is reserved
 }
 
 void heap_ranges::set_missing(heap_range& range, std::size_t missing_bytes) noexcept {
@@ -165,7 +165,7 @@ void heap_ranges::set_slab(heap_range& live, heap_slab& slab) noexcept {
   }
 }
 
-// A page in which the range began may be the last one of a slab before it.
+// The page of the range's start may be the last page of an earlier slab.
 void heap_ranges::forget_pages(heap_range& range) noexcept {
   heap_region& region = *range.region;
   const std::size_t first = region.page_of(range.begin);

@@ -16,8 +16,8 @@ namespace tidemark::gpu::detail {
 void stream_returns::take_back(returned_block const& block, stream_handle last_used_on) noexcept {
   const auto free_now = [&] { receiver_.free_now(receiver_.context, block); };
   const bool is_own = is_same_stream(last_used_on, stream_);
-  const bool is_legacy = is_same_stream(last_used_on, nullptr);  // which is never captured
-  // The handle of another stream says which device it is of.
+  const bool is_legacy = is_same_stream(last_used_on, nullptr);  // the legacy stream is never captured
+  // The handle of another stream identifies its device.
   if (is_own && (is_legacy || capture_state_of(*driver_, last_used_on) == capture_state::none))
     return free_now();
   const on_device here{*driver_, device_};
@@ -35,13 +35,13 @@ void stream_returns::take_back(returned_block const& block, stream_handle last_u
   }
 }
 
-// A graph may use it, or work that cannot be waited for now: neither this memory nor the driver may give it to
-// others.
+// A graph may use the block, or work that cannot be awaited now. Neither this memory nor the driver may reuse
+// it.
 void stream_returns::hold(returned_block const& block, bool is_captured) noexcept {
   try {
     const std::scoped_lock lock{mutex_};
     held_.push_back({block, is_captured});
-  } catch (...) {  // whatever the bookkeeping resource throws
+  } catch (...) {  // any exception of the bookkeeping resource
     tidemark::detail::report_warning(
         warning_kind::refused_return, name_,
         "%s: %zu bytes are lost, because there is no memory to note that captured work, or "
@@ -50,7 +50,7 @@ void stream_returns::hold(returned_block const& block, bool is_captured) noexcep
   }
 }
 
-// What the legacy stream used comes behind an event of that, if no capture forbids it still.
+// Blocks of the legacy stream are returned behind an event of that stream, unless a capture still forbids it.
 std::size_t stream_returns::release_held(bool captured_too) noexcept {
   std::pmr::vector<held_block> taken{held_.get_allocator()};
   {
@@ -61,7 +61,7 @@ std::size_t stream_returns::release_held(bool captured_too) noexcept {
   std::size_t bytes = 0;
   for (held_block const& each : taken) {
     if (!each.is_captured) {
-      take_back(each.block, legacy_stream);  // which may hold it again
+      take_back(each.block, legacy_stream);  // may hold the block again
     } else if (!captured_too) {
       hold(each.block, true);
     } else {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `extent_memory`: the address space of one thread's part of a shared arena, and how that part sets large
-/// blocks aside.
+/// `extent_memory`: the address space of one thread's part of a shared arena, and the large blocks that the
+/// part
+/// sets aside.
 #pragma once
 
 #include <algorithm>
@@ -25,27 +26,27 @@
 
 namespace tidemark::detail {
 
-/// What the threads' parts of a shared arena have in common.
+/// The common state of the threads' parts of a shared arena.
 template <class AddressSpace>
 struct team_state {
   using region_type = extent_region<AddressSpace>;
 
   team_options options;
-  mutable typename region_type::mutex_type mutex;     // for the slow paths of the regions
-  std::vector<std::unique_ptr<region_type>> regions;  // one, or one for each of `options.threads`
-  // A rewind that is going on, for level 2.
+  mutable typename region_type::mutex_type mutex;     // protects the slow paths of the regions
+  std::vector<std::unique_ptr<region_type>> regions;  // one region, or one for each of `options.threads`
+  // The current rewind, for level 2.
   std::atomic<unsigned long long> rewinding_thread{0};  // 0: there is no rewind
   char const* rewind_operation = "";
   call_site rewind_place;
 };
 
 /// An `address_space` whose ranges are extents of a shared arena's region. The next extent is as large as all
-/// extents of the thread together, within limits, so there are few of them.
+/// extents of the thread together, within limits, which keeps their number low.
 ///
-/// A block of more than a quarter of the next extent that the current one has no room for is *set aside*: it
-/// gets an extent of whole pages for itself, and the thread continues in the current one. So what a thread
-/// leaves unused at the end of an extent is less than a quarter of the next one. Where extents are so small
-/// that rounding up to pages would cost more than a quarter, a block is not set aside. One thread at a time.
+/// A block that does not fit the current extent is *set aside* if it takes more than a quarter of the next
+/// extent. The block gets an extent of whole pages, and the thread continues in the current extent. The
+/// unused end of an extent is therefore less than a quarter of the next extent. A block is not set aside if
+/// rounding it up to pages costs more than a quarter of the block. Thread-safety: one thread at a time.
 template <class AddressSpace>
 class extent_memory : public committed_ranges {
  public:
@@ -58,7 +59,7 @@ class extent_memory : public committed_ranges {
                                        .sets_aside = true,
                                        .block_alignment = AddressSpace::traits.block_alignment};
 
-  /// @param index of the thread in messages. `team` and `region` must outlive this object.
+  /// @param index number of the thread in messages. `team` and `region` must outlive this object.
   extent_memory(team_state<AddressSpace> const& team, region_type& region, std::size_t index) noexcept
       : team_{&team}, region_{&region}, index_{index} {}
 
@@ -74,16 +75,16 @@ class extent_memory : public committed_ranges {
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return team_->options.min_extent_bytes; }
   [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
-  /// Bytes of the range that was reserved last at or above this address are fresh.
+  /// Returns the address from which bytes of the last reserved range are fresh.
   [[nodiscard]] std::uintptr_t touched() const noexcept { return touched_; }
-  /// Whether a block for which there is no room in the current extent is set aside.
+  /// Returns true if a block that does not fit the current extent is set aside.
   [[nodiscard]] bool is_set_aside(std::size_t bytes) const noexcept {
     const std::size_t rounding = align_up(bytes, region_->granule()) - bytes;
     return bytes > next_extent_bytes() / 4 && rounding <= bytes / 4;
   }
-  /// No block of fewer bytes is set aside.
+  /// Returns the minimum bytes of a block that may be set aside.
   [[nodiscard]] std::size_t min_aside_bytes() const noexcept { return team_->options.min_extent_bytes / 4; }
-  /// An extent for a block that is set aside: the whole pages that it lies in.
+  /// Reserves an extent for a block that is set aside: the whole pages of the block.
   [[nodiscard]] byte_range reserve_aside(std::size_t bytes, std::size_t align) {
     const std::size_t slack = align > region_->granule() ? align : 0;
     const byte_range range = claim(bytes + slack, bytes + slack);
@@ -99,9 +100,9 @@ class extent_memory : public committed_ranges {
     region_->give_back(range);
   }
 
-  /// In extents of this thread.
+  /// Returns the bytes in extents of this thread.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
-  /// The place where the thread's handle was made.
+  /// Sets the place where the thread's handle was made.
   void set_place(call_site where) noexcept { place_ = where; }
 
   /// Level 2: reports a use while another thread rewinds.
@@ -114,19 +115,20 @@ class extent_memory : public committed_ranges {
                      name, operation, index_, place_.text().c_str(), team_->rewind_operation,
                      team_->rewind_place.text().c_str());
   }
-  /// Whether another thread may have allocated the block: it lies in some extent of the shared arena.
+  /// Returns true if the block is in any extent of the shared arena. Another thread may have allocated the
+  /// block.
   [[nodiscard]] bool may_be_of_another_thread(void const* block) const noexcept {
     const std::scoped_lock lock{team_->mutex};
     return std::ranges::any_of(team_->regions,
                                [=](auto const& region) { return region->holds(address_of(block)); });
   }
-  /// Why the region refused the last claim.
+  /// Returns the reason why the region refused the last claim.
   [[nodiscard]] char const* refusal() const noexcept {
     const std::scoped_lock lock{team_->mutex};
     return refused_ != space_refusal::none ? region_->refusal_text() : "";
   }
-  /// Puts the numbers of the region into a report, instead of this thread's: what is used are its extents,
-  /// since other threads allocate in them meanwhile.
+  /// Replaces this thread's numbers in a report by the numbers of the region. The used bytes are its claimed
+  /// extents, because other threads allocate in them concurrently.
   void complete(exhaustion_report& report) const noexcept {
     const std::scoped_lock lock{team_->mutex};
     report.used_bytes = region_->claimed_bytes() - region_->free_bytes();
@@ -151,16 +153,16 @@ class extent_memory : public committed_ranges {
   region_type* region_;
   std::size_t index_;
   std::size_t held_bytes_ = 0;
-  std::size_t extent_bytes_ = 0;  // of them, less what is set aside
+  std::size_t extent_bytes_ = 0;  // bytes in extents, without blocks set aside
   std::uintptr_t touched_ = 0;
   space_refusal refused_{};
   [[no_unique_address]] call_site place_;
 };
 
-// ---- blocks of a thread's part that are set aside, as members of its arena's state
+// ---- blocks that a thread's part sets aside, as members of its arena's state
 
-// The record of a block is that of a destructor, which returns the range: so marks, scopes and rewinds need
-// not know of it.
+// The record of a block is a destructor record whose destructor returns the range. Marks, scopes and rewinds
+// therefore need no case for the block.
 template <class Arena>
 void* aside_blocks::add(Arena& arena, std::size_t bytes, std::size_t align, space_refusal& refused) {
   ++arena.system_calls_;
@@ -206,7 +208,7 @@ void* aside_blocks::add(Arena& arena, std::size_t bytes, std::size_t align, spac
   return range.data();
 }
 
-// Returns the range of a block that is set aside, if it has one still.
+// Returns the range of a block that is set aside, unless the range was returned before.
 template <class Arena>
 void aside_blocks::give_back(Arena& arena, aside_block& block) noexcept {
   if (block.range.empty()) return;
@@ -217,8 +219,8 @@ void aside_blocks::give_back(Arena& arena, aside_block& block) noexcept {
   arena.space_.release_aside(std::exchange(block.range, {}));
 }
 
-// A block that is set aside can be returned whatever came after it. Records go while the newest one is
-// without a block, and no mark was taken and no scope opened since.
+// Returns the range of a block at once, in any order. Removes records while the newest record has no block,
+// and no mark or scope is newer than the record.
 template <class Arena>
 void aside_blocks::deallocate(Arena& arena, void const* block) noexcept {
   aside_block* const found = find(address_of(block), max_tried);

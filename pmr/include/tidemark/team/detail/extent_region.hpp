@@ -25,30 +25,30 @@
 
 namespace tidemark::detail {
 
-/// What a thread claimed: whole pages, which it alone uses.
+/// An extent that one thread has claimed: whole pages for its use alone.
 struct extent {
   byte_range range;
-  std::uintptr_t touched = 0;  // bytes at or above have not been touched since they were committed
+  std::uintptr_t touched = 0;  // bytes at or above this address are untouched since their commit
 
   [[nodiscard]] bool empty() const noexcept { return range.empty(); }
 };
 
-/// Memory that any number of threads claim extents of, and one takes all back from.
+/// A region from which any number of threads claim extents, and into which one thread returns all of them.
 ///
-/// A claim adds to `next` of the current chunk, by one compare-exchange: an addition that cannot pass
-/// `committed`, so that a claim that fails has changed nothing for the others. Only what needs more memory,
-/// or finds extents that were given back, takes the lock.
+/// A claim adds to `next` of the current chunk by one compare-exchange. The addition cannot pass `committed`,
+/// and a failed claim changes nothing. Only a claim that needs more memory or finds free extents takes the
+/// lock.
 ///
-/// Invariants, of each chunk:
+/// Invariants of each chunk:
 /// - `begin <= next <= committed <= end`, and `next - begin` is a multiple of the granule
-/// - its extents, free or in use, do not overlap, and fill `[begin, next)`; while the region is not used no
-///   free one ends at `next`
-/// - bytes at or above `max(next, touched)` have not been touched since they were committed
-/// - its free extents are sorted by address and do not touch each other, but between `begin_rewind` and
-///   `end_rewind`
+/// - Its extents, free or in use, do not overlap and fill `[begin, next)`. While the region is not used, no
+///   free extent ends at `next`.
+/// - Bytes at or above `max(next, touched)` are untouched since their commit.
+/// - Its free extents are sorted by address and do not touch each other, except between `begin_rewind` and
+///   `end_rewind`.
 ///
-/// `claim` and `give_back`: any thread. All else: while no other thread uses the region. O(chunks), and
-/// `give_back` O(free extents), unless a function says otherwise.
+/// Thread-safety: `claim` and `give_back` on any thread; all other functions only while no other thread uses
+/// the region. Complexity: O(chunks), and `give_back` O(free extents), unless a function says otherwise.
 template <class AddressSpace, class Sync = std_sync>
 class extent_region {
   static_assert(address_space<AddressSpace>, "a region's memory must come from an address_space");
@@ -56,11 +56,11 @@ class extent_region {
  public:
   using mutex_type = Sync::mutex;
 
-  /// The least that extents are multiples of: a page of most machines.
+  /// Minimum granule of extents in bytes: the page size of most machines.
   static constexpr std::size_t min_granule = 4 * KiB;
 
-  /// A region on `space`, which it uses with `mutex` locked. Both must outlive it. @param chunk_bytes in a
-  /// chunk
+  /// Makes a region on `space`, which it uses with `mutex` locked. Both must outlive the region.
+  /// @param chunk_bytes bytes of a chunk
   extent_region(AddressSpace& space, mutex_type& mutex, arena_options const& options, std::size_t chunk_bytes,
                 std::size_t retain_bytes)
       : space_{&space},
@@ -71,11 +71,12 @@ class extent_region {
         chunk_bytes_{align_up((std::max)(chunk_bytes, granule_), granule_)} {}
   ~extent_region() { release(); }
 
-  /// Bytes that extents are multiples of.
+  /// Returns the granule of extents in bytes.
   [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
 
   /// Claims at least `least` and at best `wanted` bytes, rounded up to whole granules.
-  /// @return an empty extent if there is no memory; nothing has changed then. @throws what the space throws.
+  /// @return an empty extent if there is no memory; nothing has changed then. @throws the exceptions of the
+  /// space.
   [[nodiscard]] extent claim(std::size_t least, std::size_t wanted, space_refusal& refused) {
     least = align_up(least, granule_);
     wanted = (std::max)(least, align_up(wanted, granule_));
@@ -86,8 +87,8 @@ class extent_region {
     return claim_slow(least, wanted, refused);
   }
 
-  /// Gives back whole granules of an extent, which any thread may claim from now on. Without memory for a
-  /// record they are lost until `release`. Their bytes must not be touched any more.
+  /// Returns whole granules of an extent to the region, and any thread may claim them. Do not access the
+  /// bytes afterwards. Without memory for a record, the bytes are lost until `release`.
   void give_back(byte_range range) noexcept {
     poison(range.begin, range.size);
     const std::scoped_lock lock{*mutex_};
@@ -107,9 +108,10 @@ class extent_region {
     lower_next(chunk);
   }
 
-  /// Many extents are about to be given back.
+  /// Announces that many extents are returned next.
   void begin_rewind() noexcept { is_rewinding_ = true; }
-  /// They were. O(n log n) of them; returns empty chunks while more than `retain_bytes` is committed.
+  /// Ends the announced returns. Returns empty chunks to the space while more than `retain_bytes` are
+  /// committed. O(n log n) for n returned extents.
   void end_rewind() noexcept {
     is_rewinding_ = false;
     for (std::unique_ptr<chunk_record>& chunk : chunks_) {
@@ -122,8 +124,9 @@ class extent_region {
     if (!chunks_.empty()) make_current(*chunks_.front());
   }
 
-  /// Returns what is committed more than `keep_bytes` above the last extents: whole chunks, but for the
-  /// first, and pages. @return bytes returned
+  /// Returns committed memory beyond `keep_bytes` above the last extents: whole chunks except the first, and
+  /// pages.
+  /// @return bytes returned
   std::size_t trim(std::size_t keep_bytes) noexcept {
     const std::size_t committed_before = committed_bytes_;
     std::size_t kept_bytes = 0;
@@ -147,12 +150,12 @@ class extent_region {
     return committed_before - committed_bytes_;
   }
 
-  /// Reserves the first chunk unless the region has one. @return whether it has one then.
+  /// Reserves the first chunk unless the region has a chunk. @return true if the region has a chunk now
   [[nodiscard]] bool reserve() {
     if (chunks_.empty() && add_chunk(granule_) != nullptr) make_current(*chunks_.front());
     return !chunks_.empty();
   }
-  /// Returns all memory. @pre no extent is in use
+  /// Returns all memory. @pre No extent is in use.
   void release() noexcept {
     current_.store(nullptr);
     while (!chunks_.empty()) drop(chunks_.size() - 1);
@@ -160,20 +163,20 @@ class extent_region {
     lost_bytes_ = 0;
   }
 
-  /// In extents, free ones too.
+  /// Returns the bytes in extents, free extents included.
   [[nodiscard]] std::size_t claimed_bytes() const noexcept {
     std::size_t sum = 0;
     for (auto const& chunk : chunks_) sum += chunk->next.load() - chunk->begin;
     return sum;
   }
   [[nodiscard]] std::size_t free_bytes() const noexcept { return free_bytes_.load(); }
-  /// Given back without memory for a record.
+  /// Returns the bytes that were returned without memory for a record.
   [[nodiscard]] std::size_t lost_bytes() const noexcept { return lost_bytes_; }
   [[nodiscard]] std::size_t committed_bytes() const noexcept { return committed_bytes_; }
   [[nodiscard]] std::size_t reserved_bytes() const noexcept { return reserved_bytes_; }
   [[nodiscard]] std::size_t chunks() const noexcept { return chunks_.size(); }
   [[nodiscard]] std::uint64_t system_calls() const noexcept { return system_calls_; }
-  /// Room for the largest extent that memory or addresses held can serve. With the lock held.
+  /// Returns the bytes of the largest extent that the held memory or addresses can serve. Requires the lock.
   [[nodiscard]] std::size_t largest_bytes(space_refusal refused) const noexcept {
     std::size_t largest = 0;
     for (auto const& chunk : chunks_) {
@@ -183,15 +186,15 @@ class extent_region {
     }
     return largest;
   }
-  /// Why the address space refused memory, where it says so. With the lock held.
+  /// Returns the reason why the address space refused memory; empty if unknown. Requires the lock.
   [[nodiscard]] char const* refusal_text() const noexcept { return detail::refusal_of(*space_); }
-  /// Whether the address lies in an extent, free or not. Any thread, with the lock held.
+  /// Returns true if the address is in an extent, free or not. Any thread, with the lock held.
   [[nodiscard]] bool holds(std::uintptr_t address) const noexcept {
     return std::ranges::any_of(chunks_, [=](auto const& chunk) {
       return address >= chunk->begin && address < chunk->next.load(std::memory_order_acquire);
     });
   }
-  /// The formula that does not hold; null if all do. @pre as `trim`
+  /// Returns the formula that does not hold; null if all hold. @pre as `trim`
   [[nodiscard]] char const* broken_invariant() const noexcept {
     std::size_t committed = 0, reserved = 0, free = 0;
     for (auto const& chunk : chunks_) {
@@ -219,16 +222,16 @@ class extent_region {
   using atomic = Sync::template atomic<T>;
 
   struct chunk_record {
-    byte_range range;                     // as the space returned it
-    std::uintptr_t begin = 0;             // its first address for an extent
-    std::uintptr_t end = 0;               // one past the last
-    atomic<std::uintptr_t> next{0};       // the next extent begins here
-    atomic<std::uintptr_t> committed{0};  // memory is behind [begin, committed)
-    atomic<std::uintptr_t> touched{0};    // extents above it are fresh
+    byte_range range;                     // as returned by the space
+    std::uintptr_t begin = 0;             // first address for an extent
+    std::uintptr_t end = 0;               // one past the last address for an extent
+    atomic<std::uintptr_t> next{0};       // start of the next extent
+    atomic<std::uintptr_t> committed{0};  // [begin, committed) is backed by memory
+    atomic<std::uintptr_t> touched{0};    // extents above this address are fresh
     std::vector<byte_range> free;         // extents below `next` that are not in use
   };
 
-  // From the committed part, if that has so much.
+  // Claims from the committed part; empty if the part is too small.
   static extent claim_committed(chunk_record& chunk, std::size_t bytes) noexcept {
     const std::uintptr_t committed = chunk.committed.load(std::memory_order_acquire);
     std::uintptr_t first = chunk.next.load(std::memory_order_relaxed);
@@ -240,8 +243,8 @@ class extent_region {
     return {{first, bytes}, std::clamp(touched, first, first + bytes)};
   }
 
-  // Free extents first, then the current chunk, then any that has room, then a new one, which other threads
-  // see when it has served this claim.
+  // Tries free extents, then the current chunk, then all chunks, then a new chunk. Other threads see the new
+  // chunk after it has served this claim.
   TIDEMARK_COLD extent claim_slow(std::size_t least, std::size_t wanted, space_refusal& refused) {
     const late_warnings late;
     const std::scoped_lock lock{*mutex_};
@@ -268,8 +271,8 @@ class extent_region {
     return claimed;
   }
 
-  // With memory committed for it. Other threads may claim what was committed before this one does: then more
-  // is committed. Where not all can be had, the least is tried.
+  // Claims after committing the memory. Commits more if other threads claim the committed memory first. Tries
+  // the least size if the memory for the wanted size is refused.
   extent claim_from(chunk_record& chunk, std::size_t least, std::size_t wanted, space_refusal& refused) {
     for (;;) {
       const std::uintptr_t first = chunk.next.load(std::memory_order_relaxed);
@@ -300,7 +303,7 @@ class extent_region {
   }
 
   static bool is_below(byte_range a, byte_range b) noexcept { return a.begin < b.begin; }
-  // Merges those of the free extents [first, end) that touch. They are sorted.
+  // Merges adjacent free extents in [first, end), which are sorted.
   static void merge_free(std::vector<byte_range>& free, std::vector<byte_range>::iterator first,
                          std::vector<byte_range>::iterator end) noexcept {
     if (first == end) return;
@@ -311,8 +314,8 @@ class extent_region {
     }
     free.erase(kept + 1, end);
   }
-  // If a free extent is the last of the chunk, the next claim begins where it did. Its bytes are not fresh:
-  // `touched` says so before a claim can find them.
+  // Lowers `next` to the start of a free extent at the end of the chunk. Its bytes are not fresh, and
+  // `touched` is raised before a claim can find them.
   void lower_next(chunk_record& chunk) noexcept {
     std::uintptr_t next = chunk.next.load(std::memory_order_relaxed);
     if (chunk.free.empty() || chunk.free.back().end() != next) return;
@@ -332,12 +335,12 @@ class extent_region {
   }
   static bool is_empty(chunk_record const& chunk) noexcept { return chunk.next.load() == chunk.begin; }
 
-  // Behind all others; null without addresses or memory for its record.
+  // Adds a chunk after all others. @return null without addresses or memory for the record
   chunk_record* add_chunk(std::size_t least) {
     ++system_calls_;
     chunks_.reserve(chunks_.size() + 1);
     auto chunk = std::make_unique<chunk_record>();
-    // Room for a whole extent wherever the range begins.
+    // Room for a whole extent at any start of the range.
     const std::size_t slack = space_->granularity() < granule_ ? granule_ : 0;
     chunk->range = space_->reserve(add_saturating(least, slack), (std::max)(chunk_bytes_, least));
     if (chunk->range.empty()) return nullptr;
@@ -350,7 +353,7 @@ class extent_region {
     reserved_bytes_ += chunk->range.size;
     return chunks_.emplace_back(std::move(chunk)).get();
   }
-  // One that no thread uses or claims from.
+  // Drops a chunk that no thread uses or claims from.
   void drop(std::size_t index) noexcept {
     chunk_record& chunk = *chunks_[index];
     unpoison(chunk.begin, chunk.committed.load() - chunk.begin);
@@ -361,7 +364,8 @@ class extent_region {
     chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(index));
   }
 
-  // Commits ahead, so that growing takes O(log n) calls; if the system refuses so much, what is needed.
+  // Commits ahead, and growth therefore takes O(log n) calls. Commits only the need if the system refuses
+  // more.
   bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept {
     const std::uintptr_t committed = chunk.committed.load(std::memory_order_relaxed);
     if (last <= committed || !AddressSpace::traits.commits) return last <= committed;
@@ -386,9 +390,9 @@ class extent_region {
       chunk.touched.store((std::min)(chunk.touched.load(), first));
   }
 
-  atomic<chunk_record*> current_{nullptr};  // claims try this one first; null before there is one
+  atomic<chunk_record*> current_{nullptr};  // first chunk that claims try; null before the first chunk
   atomic<std::size_t> free_bytes_{0};       // sum over the chunks' free extents
-  // With the lock held, or while no other thread uses the region:
+  // Used with the lock held, or while no other thread uses the region:
   AddressSpace* space_;
   mutex_type* mutex_;
   arena_options const* options_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How threads come to a shared arena, and how it goes back. See shared_arena.hpp for the class.
+/// Slow paths of a shared arena: places of threads, marks and rewinds. See shared_arena.hpp for the class.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ auto basic_shared_arena<AddressSpace>::part_of_this_thread() -> part_type& {
   return *part;
 }
 
-// With the lock held, as the next two.
+// Requires the lock, as the next two functions do.
 template <class AddressSpace>
 auto basic_shared_arena<AddressSpace>::take(part_type& part) -> part_type& {
   threads_.add(part);
@@ -95,9 +95,9 @@ template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::add_part(region_type& region) {
   arena_options options = options_;
   options.reserve = 0;
-  options.growable = true;  // the region knows whether there is more
+  options.growable = true;  // the region knows whether there is more memory
   options.retain =
-      team_.options.max_extent_bytes;  // what a thread scope frees is for all threads, but this much
+      team_.options.max_extent_bytes;  // kept for its thread by a thread scope; the rest is for all
   const std::size_t index = parts_.size();
   parts_.push_back(std::make_unique<part_type>(memory_type{team_, region, index}, options, index));
 }
@@ -108,7 +108,7 @@ void basic_shared_arena<AddressSpace>::end(part_type& part) noexcept {
     detail::report_violation(violation_kind::scope_outlived, name(),
                              "shared_arena '%s': thread %zu leaves while it holds a thread scope, opened%s",
                              name(), part.index, part.arena.innermost_->where_.text().c_str());
-    return;  // and no other thread gets the place
+    return;  // no other thread gets the place
   }
   const std::scoped_lock lock{team_.mutex};
   part.is_taken = false;
@@ -160,7 +160,7 @@ void basic_shared_arena<AddressSpace>::refuse(char const* operation, detail::cal
   throw Error("shared_arena '" + std::string(name()) + "': cannot " + operation + where.text() + ": " + why);
 }
 
-// That of the thread at a place; null if it had no place yet, and so nothing allocated.
+// Returns the recorded mark of the thread at a place; null if the place was new and had allocated nothing.
 template <class AddressSpace>
 arena_mark const* basic_shared_arena<AddressSpace>::recorded(live_mark const* mark,
                                                              std::size_t index) const noexcept {
@@ -169,7 +169,7 @@ arena_mark const* basic_shared_arena<AddressSpace>::recorded(live_mark const* ma
   return index < last - mark->first ? &positions_[mark->first + index] : nullptr;
 }
 
-// Whether nothing was allocated or freed since the mark was taken, or since a rewind to it.
+// Returns true if nothing was allocated or freed since the mark, or since a rewind to the mark.
 template <class AddressSpace>
 bool basic_shared_arena<AddressSpace>::is_at(live_mark const& mark) const noexcept {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -182,7 +182,7 @@ bool basic_shared_arena<AddressSpace>::is_at(live_mark const& mark) const noexce
   return true;
 }
 
-// In a loop of marks and rewinds the newest mark serves again, so that the records do not grow.
+// Returns the newest mark again if nothing has changed, which keeps the records of a loop from growing.
 template <class AddressSpace>
 shared_arena_mark basic_shared_arena<AddressSpace>::mark() {
   if (marks_.empty() || !is_at(marks_.back())) {
@@ -202,7 +202,7 @@ shared_arena_mark basic_shared_arena<AddressSpace>::mark() {
   return {id_, marks_.back().number, marks_.size() - 1};
 }
 
-// Throws unless all threads can go back to a mark, or to the beginning for null.
+// Throws unless all threads can rewind to a mark, or to the beginning for null.
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::require_rewindable(live_mark const* mark, char const* operation,
                                                           detail::call_site where) const {
@@ -221,8 +221,8 @@ void basic_shared_arena<AddressSpace>::require_rewindable(live_mark const* mark,
   }
 }
 
-// Of all threads, before any memory is freed: an object of one may use what another allocated. By index,
-// because one that allocates on this thread may add a part.
+// Runs the destructors of all threads before any memory is freed, because an object of one thread may use
+// memory of another. Iterates by index, because a destructor that allocates on this thread may add a part.
 template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::run_destructors(live_mark const* mark) noexcept {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -231,7 +231,7 @@ void basic_shared_arena<AddressSpace>::run_destructors(live_mark const* mark) no
   }
 }
 
-// Whether the arena may go back now: not in a destructor that it runs.
+// Returns false, and reports, in a destructor that the arena runs.
 template <class AddressSpace>
 bool basic_shared_arena<AddressSpace>::may_rewind() const noexcept {
   if (std::ranges::none_of(parts_, [](auto const& part) { return part->arena.destroying_from_ != 0; }))
@@ -336,7 +336,7 @@ void basic_shared_arena<AddressSpace>::close(scope& closing) noexcept {
                              name(), closing.where_.text().c_str(), innermost_->where_.text().c_str());
     scope* inner = innermost_;
     while (inner->outer_ != &closing) inner = inner->outer_;
-    inner->begin_ = closing.begin_;  // the inner scope will rewind what the outer one would have rewound
+    inner->begin_ = closing.begin_;  // the inner scope rewinds the memory of both
     inner->outer_ = closing.outer_;
     return;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `shaped_view`: what `tensor_view` and `bit_view` have in common: the elements' names, extents, the
-/// generation of the memory, and the shape. Records of generations belong to the process.
+/// `shaped_view`: the common base of `tensor_view` and `bit_view`, with the names of element types, extents,
+/// the
+/// generation of the memory, and the shape. The process owns the records of generations.
 #pragma once
 
 #include <array>
@@ -23,21 +24,20 @@
 
 namespace tidemark::detail {
 
-/// The compiler's text on this function, in which the name of `T` is the only part that varies.
+/// Returns the compiler's text for this function; only the name of `T` varies in it.
 template <class T>
 constexpr std::string_view text_with_type() noexcept {
   return static_cast<char const*>(__PRETTY_FUNCTION__);
 }
 
-// Where the name is in that text differs from compiler to compiler, and is found with a type whose name is
-// known.
+// Compilers put the name at different places in the text. The place is found with a type of known name.
 inline constexpr std::size_t before_type = text_with_type<double>().rfind("double");
 static_assert(before_type != std::string_view::npos,
               "this compiler's __PRETTY_FUNCTION__ must name the type");
 inline constexpr std::size_t around_type =
     text_with_type<double>().size() - std::string_view{"double"}.size();
 
-/// The C++ name of a type as a text that ends with 0, which a part of the compiler's own text does not.
+/// C++ name of a type as a text with a terminating 0, which a part of the compiler's own text lacks.
 template <class T>
 inline constexpr auto spelled_name = [] {
   constexpr std::string_view text = text_with_type<T>();
@@ -63,9 +63,9 @@ constexpr char const* name_of_element() noexcept {
   else return spelled_name<T>.data();
 }
 
-/// The name of `T`, const and volatile aside, as numerical users say it: `float64`, `float32`, `int64` to
-/// `int8`, `uint64` to `uint8`, `complex64`, `complex128`, `bool`. Any other type goes by its C++ name as the
-/// compiler spells it. Ends with 0. Complexity: none, it is made while compiling. Thread-safe.
+/// Name of `T` without const and volatile, as in NumPy: `float64`, `float32`, `int64` to `int8`, `uint64` to
+/// `uint8`, `complex64`, `complex128`, `bool`. Any other type has its C++ name in the compiler's spelling.
+/// Ends with 0. Computed during compilation. Thread-safe.
 template <class T>
 inline constexpr char const* element_name = name_of_element<std::remove_cv_t<T>>();
 
@@ -73,8 +73,8 @@ inline constexpr char const* element_name = name_of_element<std::remove_cv_t<T>>
 [[noreturn]] TIDEMARK_COLD void reject_reshape(char const* element, std::span<std::size_t const> from,
                                                std::size_t count, std::span<std::size_t const> to);
 
-/// An extent, from any integral type. O(1); compiles to nothing for unsigned types. Thread-safe.
-/// @throws std::invalid_argument if it is negative, with a sentence that names it.
+/// Converts an extent from any integral type. O(1); compiles to nothing for unsigned types. Thread-safe.
+/// @throws std::invalid_argument if the extent is negative; the message has the extent.
 template <std::integral Integer>
 [[nodiscard]] constexpr std::size_t checked_extent(Integer extent) {
   if constexpr (std::signed_integral<Integer>) {
@@ -84,7 +84,7 @@ template <std::integral Integer>
   return static_cast<std::size_t>(extent);
 }
 
-/// The extents of an array. @throws as `checked_extent`, on the first that is negative. O(rank).
+/// Converts the extents of an array. @throws as `checked_extent`, for the first negative extent. O(rank).
 template <std::integral... Integers>
 [[nodiscard]] constexpr std::array<std::size_t, sizeof...(Integers)> checked_extents(Integers... extents) {
   return {checked_extent(extents)...};
@@ -94,14 +94,14 @@ template <std::integral Integer, std::size_t Rank>
     std::array<Integer, Rank> const& extents) {
   return std::apply([](auto... each) { return checked_extents(each...); }, extents);
 }
-/// What `checked_extents` takes: integers, or one array of them.
+/// Arguments of `checked_extents`: integers, or one array of integers.
 template <class... Extents>
 concept shape_extents = requires(Extents const&... extents) { checked_extents(extents...); };
 
-/// How many elements an array has: the product of its extents, 1 without any.
+/// Returns the number of elements of an array: the product of its extents, 1 without extents.
 ///
-/// @return the product; `uncountable`, which no memory can hold, where it overflows. With an extent of 0 it
-/// is 0, whatever the others are. O(rank). Thread-safe.
+/// @return the product; 0 if any extent is 0; `uncountable`, which no memory can hold, if the product
+/// overflows. O(rank). Thread-safe.
 inline constexpr std::size_t uncountable = (std::numeric_limits<std::size_t>::max)();
 [[nodiscard]] constexpr std::size_t element_count(std::span<std::size_t const> extents) noexcept {
   std::size_t count = 1;
@@ -113,7 +113,7 @@ inline constexpr std::size_t uncountable = (std::numeric_limits<std::size_t>::ma
   return overflows ? uncountable : count;
 }
 
-/// An extent, and the place in the source where it was written: the place of the acquisition.
+/// An extent and its place in the source, which is the place of the acquisition.
 struct located_extent {
   std::size_t value;
   std::source_location where;
@@ -121,26 +121,26 @@ struct located_extent {
   constexpr located_extent(Index extent, std::source_location place = std::source_location::current())
       : value{checked_extent(extent)}, where{place} {}
 };
-/// All extents of an acquisition.
+/// Returns all extents of an acquisition.
 template <std::integral... Extents>
 [[nodiscard]] constexpr std::array<std::size_t, 1 + sizeof...(Extents)> all_extents(
     located_extent const& first, Extents... rest) {
   return {first.value, checked_extent(rest)...};
 }
 
-/// A place in the source as messages give it: `file:line`. @throws std::bad_alloc. Thread-safe.
+/// Returns a place in the source as messages print it: `file:line`. @throws std::bad_alloc. Thread-safe.
 [[nodiscard]] std::string place_text(std::source_location where);
-/// A shape as messages give it: `float64[3, 4]`, and `float64[]` for a single element of rank 0.
-/// @param element the elements' name; "" leaves `[3, 4]`
+/// Returns a shape as messages print it: `float64[3, 4]`, and `float64[]` for rank 0.
+/// @param element name of the elements; "" gives `[3, 4]`
 /// @throws std::bad_alloc. O(rank). Thread-safe.
 [[nodiscard]] std::string shape_text(char const* element, std::span<std::size_t const> extents);
 
-/// What a `tensor_view` or `bit_view` holds, copies along, and calls before it returns an element or memory.
+/// A member of `tensor_view` and `bit_view` that the view calls before it returns an element or memory.
 ///
-/// - `Generation::checks`: whether it can reject at all; where it is false the view never calls it and is
-///   `noexcept`.
-/// - `generation.require_live(element, extents)`: returns if the memory is still the view's, else throws. The
-///   arguments are for the message: the elements' name (`element_name`) and the view's extents.
+/// - `Generation::checks`: false if the generation rejects nothing. The view is then `noexcept` and never
+///   calls it.
+/// - `generation.require_live(element, extents)`: returns if the view still owns the memory, and otherwise
+///   throws. The arguments are for the message: the name (`element_name`) and the view's extents.
 template <class Generation>
 concept view_generation =
     std::is_nothrow_copy_constructible_v<Generation> && std::is_nothrow_default_constructible_v<Generation> &&
@@ -149,7 +149,7 @@ concept view_generation =
       generation.require_live(element, extents);
     };
 
-/// Of memory that is not watched: the view is a pointer and its extents.
+/// Generation of memory without checks: the view is a pointer and its extents.
 struct unchecked_generation {
   static constexpr bool checks = false;
   constexpr void require_live(char const* /*element*/, std::span<std::size_t const>) const noexcept {}
@@ -158,28 +158,29 @@ struct unchecked_generation {
 static_assert(view_generation<unchecked_generation>);
 static_assert(std::is_empty_v<unchecked_generation>, "a view without checks pays nothing for them");
 
-/// What a checked workspace knows of the memory in one slot.
+/// A checked workspace's record of the memory in one slot.
 ///
-/// Views read it after the slot, and even the workspace, is gone: records are never freed, but reused by
-/// other slots, and a number never returns. Thread-safety: a view may read it on any thread.
+/// Views read a record after the slot, and even the workspace, is destroyed. Records are therefore never
+/// freed: other slots reuse them, and numbers never repeat. Thread-safety: a view may read a record on any
+/// thread.
 struct slot_generation {
-  std::atomic<std::uint64_t> number{0};     // goes up each time the memory is taken back
-  std::atomic<std::source_location> ended;  // where the scope was opened that ended the number before
+  std::atomic<std::uint64_t> number{0};     // incremented at each end of an acquisition
+  std::atomic<std::source_location> ended;  // where the scope that ended the previous number was opened
   std::source_location acquired;            // where the newest view was acquired
-  // One lock for all records protects what follows.
-  std::uint64_t first = 0;  // the number at which the record became the present slot's
-  char workspace[32] = "";  // its name, cut short; a copy, because views may outlive the text
+  // One lock for all records protects the members below.
+  std::uint64_t first = 0;  // number at which the present slot got the record
+  char workspace[32] = "";  // its name, truncated; a copy, because views may outlive the text
   slot_generation* next_free = nullptr;
 };
 
-/// A record for a new slot. @throws std::bad_alloc. Thread-safe.
+/// Returns a record for a new slot. @throws std::bad_alloc. Thread-safe.
 [[nodiscard]] slot_generation* take_slot_generation(char const* workspace);
-/// Ends the record's generation, and lets other slots use it. Thread-safe.
+/// Ends the record's generation and makes the record available to other slots. Thread-safe.
 void return_slot_generation(slot_generation* record) noexcept;
 
-/// Of memory of a checked workspace.
+/// Generation of memory of a checked workspace.
 ///
-/// Invariant: live as long as `slot_->number` is the one that it was made with. Without a slot always live.
+/// Invariant: live while `slot_->number == number_`. Always live if `slot_` is null.
 class checked_generation {
  public:
   static constexpr bool checks = true;
@@ -188,12 +189,12 @@ class checked_generation {
   checked_generation(slot_generation const& slot, std::source_location acquired) noexcept
       : slot_{&slot}, number_{slot.number.load(std::memory_order_relaxed)}, acquired_{acquired} {}
 
-  /// Whether the memory is still the view's.
+  /// Returns true if the view still owns the memory.
   [[nodiscard]] bool live() const noexcept {
     return slot_ == nullptr || slot_->number.load(std::memory_order_relaxed) == number_;
   }
-  /// @throws stale_view if it is not, with a sentence on a view of these elements and extents. A violation
-  /// handler that the program has installed is called with this sentence before.
+  /// @throws stale_view if the view does not own the memory; the message has the elements and extents. An
+  /// installed violation handler gets the message first.
   void require_live(char const* element, std::span<std::size_t const> extents) const {
     if (!live()) [[unlikely]]
       throw_stale(element, extents);
@@ -210,10 +211,10 @@ class checked_generation {
 
 /// A pointer to the first word, and the extents: shape, indices and reshaping of a view.
 ///
-/// An access to elements or memory first calls the view's generation, and throws what that throws; questions
-/// about the shape do not. Complexity: O(rank), no allocation.
-/// @tparam View derives from this, and has `element_name`, `element_at(offset)` and `with_rank<Rank>`
-/// @tparam Word what the pointer is to
+/// Access to elements or memory first calls the view's generation and throws its exceptions; functions on the
+/// shape do not. Complexity: O(rank), no allocation.
+/// @tparam View the derived class; has `element_name`, `element_at(offset)` and `with_rank<Rank>`
+/// @tparam Word type that the pointer points to
 template <class View, class Word, std::size_t Rank, class Layout, view_generation Generation>
 class shaped_view {
  public:
@@ -221,13 +222,13 @@ class shaped_view {
   using index_type = std::size_t;
   using rank_type = std::size_t;
 
-  /// Number of dimensions.
+  /// Returns the number of dimensions.
   [[nodiscard]] static constexpr std::size_t rank() noexcept { return Rank; }
-  /// Elements along dimension `r`. @pre `r < Rank`.
+  /// Returns the elements along dimension `r`. @pre `r < Rank`.
   [[nodiscard]] constexpr std::size_t extent(std::size_t r) const noexcept { return extents_[r]; }
-  /// Elements along each dimension.
+  /// Returns the elements along each dimension.
   [[nodiscard]] constexpr std::array<std::size_t, Rank> const& extents() const noexcept { return extents_; }
-  /// All elements: the product of the extents; at rank 0 it is 1, or 0 if the view is of nothing.
+  /// Returns the product of the extents. A view of rank 0 has 1 element, or 0 if it is empty.
   [[nodiscard]] constexpr std::size_t size() const noexcept {
     if constexpr (Rank == 0) return first_ != nullptr ? 1 : 0;
     std::size_t elements = 1;
@@ -235,12 +236,12 @@ class shaped_view {
     return elements;
   }
   [[nodiscard]] constexpr bool empty() const noexcept { return size() == 0; }
-  /// What knows whether the memory is still there.
+  /// Returns the generation of the memory.
   [[nodiscard]] constexpr Generation const& generation() const noexcept { return generation_; }
 
-  /// An element. @param index one for each dimension, of any integral types
-  /// @pre Each is in its extent: `0 <= index < extent(r)`.
-  /// @throws what `Generation` throws; the view stays as it is.
+  /// Returns an element. @param index one index of any integral type for each dimension
+  /// @pre `0 <= index < extent(r)` for each dimension.
+  /// @throws the exceptions of `Generation`; the view does not change then.
   template <std::integral... Index>
     requires(sizeof...(Index) == Rank)
   [[nodiscard]] constexpr decltype(auto) operator()(Index... index) const noexcept(!Generation::checks) {
@@ -248,34 +249,34 @@ class shaped_view {
         Layout::offset(extents_, {static_cast<std::size_t>(index)...}));
   }
 #ifdef __cpp_multidimensional_subscript
-  /// The same. @pre, @throws as there.
+  /// Calls `operator()`. @pre, @throws as `operator()`.
   template <std::integral... Index>
     requires(sizeof...(Index) == Rank)
   [[nodiscard]] constexpr decltype(auto) operator[](Index... index) const noexcept(!Generation::checks) {
     return (*this)(index...);
   }
 #else
-  /// The same, with the one index that such an operator takes in C++20. @pre, @throws as there.
+  /// Calls `operator()` with the only index that C++20 permits. @pre, @throws as `operator()`.
   template <std::integral Index>
     requires(Rank == 1)
   [[nodiscard]] constexpr decltype(auto) operator[](Index index) const noexcept(!Generation::checks) {
     return (*this)(index);
   }
 #endif
-  /// The same, with all indices in one array. @pre, @throws as there.
+  /// Calls `operator()` with the indices of an array. @pre, @throws as `operator()`.
   template <std::integral Index>
   [[nodiscard]] constexpr decltype(auto) operator[](std::array<Index, Rank> const& index) const
       noexcept(!Generation::checks) {
     return std::apply([this](auto... each) -> decltype(auto) { return (*this)(each...); }, index);
   }
 
-  /// The same elements in the order of memory, with other extents: same layout and generation, which is
-  /// checked at the new view's first access only.
+  /// Returns a view of the same elements in the order of memory, with other extents. The layout and the
+  /// generation stay the same. The first access of the new view checks the generation.
   ///
-  /// @param extents elements along each dimension, of any integral types, or all in one array; without any
-  /// the new rank is 0
-  /// @throws std::invalid_argument if one is negative, or if that is another number of elements, with a
-  /// sentence that says which; the view stays as it is
+  /// @param extents elements along each dimension, of any integral types or in one array; no extents mean
+  /// rank 0
+  /// @throws std::invalid_argument if an extent is negative or if the number of elements differs; the message
+  /// has the shapes. The view does not change then.
   template <class... Extents>
     requires shape_extents<Extents...>
   [[nodiscard]] constexpr auto reshape(Extents const&... extents) const {
@@ -291,14 +292,14 @@ class shaped_view {
                         Generation generation) noexcept
       : first_{first}, extents_{extents}, generation_{generation} {}
 
-  /// The first word, if it is still there.
+  /// Returns the first word. @throws the exceptions of `Generation` if the memory was freed.
   [[nodiscard]] constexpr Word* access() const noexcept(!Generation::checks) {
     if constexpr (Generation::checks) generation_.require_live(View::element_name, extents_);
     return first_;
   }
 
-  Word* first_ = nullptr;                    // null only where size() is 0
-  std::array<std::size_t, Rank> extents_{};  // elements along each dimension, the outermost first
+  Word* first_ = nullptr;                    // null only if size() is 0
+  std::array<std::size_t, Rank> extents_{};  // elements along each dimension, outermost first
   [[no_unique_address]] Generation generation_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `sweep_schedule`: the ticks of the background sweeper, and what they request. Owns nothing.
+/// `sweep_schedule`: the ticks of the background sweeper and their requests. Owns nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +11,35 @@
 
 namespace tidemark::detail {
 
-/// What the background sweeper requests of every workspace.
+/// Request of the background sweeper to every workspace.
 struct sweep_request {
-  std::uint64_t tick;  // the newest
+  std::uint64_t tick;  // newest tick
   bool trims;
   bool compacts;
   compact_options compaction;
 };
 
-/// Counts ticks, and knows what each one is for. The count of ticks is outside, where each workspace compares
-/// it, without a lock, with the last tick that it has served.
+/// Counts ticks and records the requests of each tick. The tick count is outside: each workspace compares it
+/// without a lock with the last tick that it served.
 ///
-/// Invariant: a workspace that has served tick `t` finds in `since(t)` all that later ones request. Any
-/// thread; O(1).
+/// Invariant: `since(t)` has all requests after tick `t`. Thread-safe; O(1).
 template <class Sync>
 class basic_sweep_schedule {
  public:
   using tick_count = Sync::template atomic<std::uint64_t>;
 
-  /// As after `set(trim_every, {})`.
+  /// Makes the state after `set(trim_every, {})`.
   basic_sweep_schedule(tick_count& newest, unsigned trim_every) noexcept
       : newest_{newest}, trim_every_{trim_every} {}
 
-  /// From now on every so many ticks trim, counted from here; 0: none does.
+  /// Makes every `trim_every`-th tick trim, counted from this call; 0: no tick trims.
   void set(unsigned trim_every, compact_options const& compaction) noexcept {
     const std::scoped_lock lock{mutex_};
     trim_every_ = trim_every;
     compaction_ = compaction;
     ticks_ = 0;
   }
-  /// What was requested and not served is not requested any more.
+  /// Cancels the requests that are not served.
   void withdraw() noexcept {
     const std::scoped_lock lock{mutex_};
     trim_tick_ = compact_tick_ = 0;
@@ -51,7 +50,7 @@ class basic_sweep_schedule {
     if (trim_every_ != 0 && ++ticks_ % trim_every_ == 0) trim_tick_ = compact_tick_;
     newest_.store(compact_tick_, std::memory_order_relaxed);
   }
-  /// All that was requested after a tick.
+  /// Returns all requests after tick `served`.
   [[nodiscard]] sweep_request since(std::uint64_t served) noexcept {
     const std::scoped_lock lock{mutex_};
     return {.tick = newest_.load(std::memory_order_relaxed),
@@ -61,13 +60,13 @@ class basic_sweep_schedule {
   }
 
  private:
-  tick_count& newest_;  // changes with the lock held
-  Sync::mutex mutex_;   // for what follows; held for a few instructions
+  tick_count& newest_;  // changed under the lock
+  Sync::mutex mutex_;   // protects the members below; held for a few instructions
   unsigned trim_every_;
   compact_options compaction_;
-  unsigned ticks_ = 0;              // since `set`
-  std::uint64_t trim_tick_ = 0;     // the newest tick that trims; 0: there is none to serve
-  std::uint64_t compact_tick_ = 0;  // … that compacts
+  unsigned ticks_ = 0;              // ticks since `set`
+  std::uint64_t trim_tick_ = 0;     // newest tick that trims; 0: none to serve
+  std::uint64_t compact_tick_ = 0;  // newest tick that compacts; 0: none to serve
 };
 
 }  // namespace tidemark::detail

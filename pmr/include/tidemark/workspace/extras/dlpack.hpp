@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `acquire_tensor`: memory of a workspace with a DLPack header, which describes the array to code in C and
-/// other languages. The workspace owns both.
+/// other
+/// languages. The workspace owns both.
 ///
-/// DLPack is how array libraries share memory: https://dmlc.github.io/dlpack. The structures are DLPack's own
-/// where tidemark was configured with its header (`TIDEMARK_DLPACK` in `<tidemark/core/config.hpp>`), and
-/// otherwise ours, with the same members in the same places, so that a pointer to one converts to the other.
+/// Array libraries share memory through DLPack: https://dmlc.github.io/dlpack. The structures are DLPack's
+/// own if tidemark was configured with its header (`TIDEMARK_DLPACK` in `<tidemark/core/config.hpp>`).
+/// Otherwise they are ours with the same layout, and a pointer to one structure converts to a pointer to the
+/// other.
 #pragma once
 
 #include <array>
@@ -32,43 +34,43 @@ namespace tidemark {
 using dl_device = ::DLDevice;
 using dl_data_type = ::DLDataType;
 using dl_tensor = ::DLTensor;
-/// The device "host memory", whose number is 0.
+/// Device type of host memory; its device number is 0.
 inline constexpr auto dl_cpu = kDLCPU;
 
 #else
 
-/// Where memory is.
+/// Device of memory.
 struct dl_device {
-  std::int32_t device_type;  ///< a kind of device as DLPack numbers them; `dl_cpu` for host memory
-  std::int32_t device_id;    ///< which one of that kind; 0 for host memory
+  std::int32_t device_type;  ///< kind of device in DLPack's numbers; `dl_cpu` for host memory
+  std::int32_t device_id;    ///< number of the device of this kind; 0 for host memory
 };
 
-/// What elements are. A code as DLPack numbers them and `bits` for each of `lanes` numbers of an element.
+/// Type of elements: DLPack's code, and `bits` for each of the `lanes` numbers of an element.
 struct dl_data_type {
   std::uint8_t code;    ///< 0 signed integer, 1 unsigned, 2 IEEE floating point, 5 complex
-  std::uint8_t bits;    ///< of one lane; of a complex number both parts together
+  std::uint8_t bits;    ///< bits of one lane; both parts of a complex number together
   std::uint16_t lanes;  ///< 1, except for vectors
 };
 
-/// An array. Thread-safety: that of a pointer.
+/// An array. Thread-safety: as a pointer.
 struct dl_tensor {
-  void* data;                 ///< the memory; elements begin `byte_offset` behind it
-  dl_device device;           ///< where it is
+  void* data;                 ///< start of the memory; elements begin `byte_offset` after it
+  dl_device device;           ///< device of the memory
   std::int32_t ndim;          ///< number of dimensions
-  dl_data_type dtype;         ///< what the elements are
+  dl_data_type dtype;         ///< type of the elements
   std::int64_t* shape;        ///< `ndim` extents
   std::int64_t* strides;      ///< `ndim` strides in elements; null: row major without gaps
   std::uint64_t byte_offset;  ///< bytes from `data` to the first element
 };
 
-/// The device "host memory", whose number is 0.
+/// Device type of host memory; its device number is 0.
 inline constexpr std::int32_t dl_cpu = 1;
 
 #endif
 
 namespace detail {
 
-// The codes have not changed since DLPack 0.2. They are numbers here, so that both kinds of build agree.
+// The codes have not changed since DLPack 0.2. They are numbers here to keep both kinds of build equal.
 inline constexpr std::uint8_t dl_int = 0;
 inline constexpr std::uint8_t dl_uint = 1;
 inline constexpr std::uint8_t dl_float = 2;
@@ -76,15 +78,15 @@ inline constexpr std::uint8_t dl_complex = 5;
 
 template <class T>
 constexpr std::uint8_t dl_code() noexcept {
-  // Before 0.8 DLPack had no code for bool (kDLBool, 6), and readers of that time reject unknown codes; so it
-  // is what NumPy and PyTorch stored it as, a byte that is 0 or 1.
+  // DLPack before 0.8 had no code for bool (kDLBool, 6), and its readers reject unknown codes. The code is
+  // therefore the one that NumPy and PyTorch used: an unsigned byte that is 0 or 1.
   if constexpr (std::same_as<T, bool>) {
     return dl_uint;
   } else if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
     return dl_float;
   } else if constexpr (std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>) {
     return dl_complex;
-  } else {  // long double neither: it has several formats, and DLPack cannot tell which
+  } else {  // not long double: it has several formats, and DLPack cannot tell them apart
     static_assert(std::integral<T>,
                   "DLPack has codes for bool, integers, float, double, std::complex<float> and "
                   "std::complex<double>, and for no other type that tidemark knows.");
@@ -94,8 +96,9 @@ constexpr std::uint8_t dl_code() noexcept {
 
 }  // namespace detail
 
-/// DLPack's description of elements of type `T`, const and volatile aside: any integral type, float, double,
-/// std::complex of these, and bool, as an unsigned integer of 8 bits. Others do not compile.
+/// DLPack's description of elements of type `T` without const and volatile. `T` is an integral type, float,
+/// double, std::complex of these, or bool, which is an unsigned integer of 8 bits. Other types do not
+/// compile.
 template <class T>
 inline constexpr dl_data_type dl_data_type_of{detail::dl_code<std::remove_cv_t<T>>(),
                                               static_cast<std::uint8_t>(8 * sizeof(T)), 1};
@@ -108,27 +111,27 @@ static_assert(sizeof(dl_tensor) == 48 && offsetof(dl_tensor, device) == 8 &&
 
 namespace detail {
 
-/// Most extents of a tensor that has a header.
+/// Maximum rank of a tensor with a header.
 inline constexpr std::size_t max_tensor_rank = 8;
 
 template <>
 inline constexpr bool is_tensor_header<dl_tensor> = true;
 
-/// The header for the list's newest slot. @throws std::bad_alloc if there is no memory for one; the slot is
-/// taken back then.
+/// Returns the header of the list's newest slot. @throws std::bad_alloc if there is no memory for a header;
+/// the slot is free again then.
 dl_tensor& header_of(workspace_core& core, slot_list& list, slot& newest,
                      std::span<std::size_t const> extents, bool column_major, dl_data_type type);
 
 }  // namespace detail
 
-/// Memory for code in C and other languages: `acquire_tensor<float>(scope, rows, columns)`.
+/// Acquires memory for code in C and other languages: `acquire_tensor<float>(scope, rows, columns)`.
 ///
-/// The header stays where it is as long as the slot does, and is the same one whenever the slot is acquired
-/// with the same extents. At most 8 extents; strides count elements, and the data is aligned as the options
-/// say. The workspace owns the header and its arrays, which must be neither freed nor changed.
+/// The header does not move while the slot exists. Each acquisition of the slot with the same extents returns
+/// the same header. A tensor has at most 8 extents. Strides count elements, and the data has the alignment of
+/// the options. The workspace owns the header and its arrays; do not free or change them.
 ///
-/// Headers are kept for `workspace_options::cache_ways` shapes of each slot; a further one replaces the
-/// oldest, and neither allocates once warm. O(headers of the slot). Thread-safety: the workspace's.
+/// Each slot keeps headers for `workspace_options::cache_ways` shapes, and a further shape replaces the
+/// oldest. A warm slot allocates nothing. O(headers of the slot). Thread-safety: the workspace's.
 /// @param source a workspace or a scope
 /// @throws as `workspace_acquisition`, and std::bad_alloc if there is no memory for a header; nothing is
 /// acquired then.
@@ -143,7 +146,7 @@ template <class T, class Layout = row_major, class Source, bool Checked, std::si
   return &detail::header_of(access::core(from), access::list<T>(from), memory, extents,
                             std::is_same_v<Layout, column_major>, dl_data_type_of<T>);
 }
-/// The same with each extent an argument.
+/// Acquires memory with each extent as an argument.
 template <class T, class Layout = row_major, class Source, bool Checked, std::integral... Extents>
 [[nodiscard]] dl_tensor* acquire_tensor(workspace_acquisition<Source, Checked>& source TIDEMARK_LIFETIMEBOUND,
                                         detail::located_extent first, Extents... rest) {

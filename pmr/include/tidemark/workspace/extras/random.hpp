@@ -29,11 +29,11 @@ auto acquire_drawn(char const* call, Source& source, Distribution distribution, 
 
 }  // namespace detail
 
-/// `source.acquire<T>(extents...)`, and the elements in order are
-/// `std::uniform_real_distribution<T>{}(generator)`: from 0 up to, not including, 1.
+/// Acquires `source.acquire<T>(extents...)` and draws the elements in order from
+/// `std::uniform_real_distribution<T>{}(generator)`: from 0 up to, but not including, 1.
 /// @param source a workspace or a scope
-/// @throws as `acquire`, what `generator` throws, and std::logic_error where memory is not the host's;
-/// nothing is drawn then.
+/// @throws as `acquire`; the exceptions of `generator`; std::logic_error, before any draw, if the host cannot
+/// access the memory.
 template <std::floating_point T = double, class Layout = row_major, class Source, bool Checked,
           std::uniform_random_bit_generator Generator, std::integral... Extents>
 [[nodiscard]] auto acquire_uniform(workspace_acquisition<Source, Checked>& source TIDEMARK_LIFETIMEBOUND,
@@ -41,7 +41,7 @@ template <std::floating_point T = double, class Layout = row_major, class Source
   return detail::acquire_drawn<T, Layout>("acquire_uniform", static_cast<Source&>(source),
                                           std::uniform_real_distribution<T>{}, generator, first, rest...);
 }
-/// The same of `std::normal_distribution<T>`: mean 0, standard deviation 1.
+/// Acquires elements and draws them from `std::normal_distribution<T>`: mean 0, standard deviation 1.
 template <std::floating_point T = double, class Layout = row_major, class Source, bool Checked,
           std::uniform_random_bit_generator Generator, std::integral... Extents>
 [[nodiscard]] auto acquire_normal(workspace_acquisition<Source, Checked>& source TIDEMARK_LIFETIMEBOUND,

@@ -11,16 +11,17 @@
 namespace tidemark {
 namespace detail {
 
-// Null: not yet made, and no other bound. Visible, so that a program that hides its own symbols shares it
-// with a shared library.
+// Null if the thread has no workspace yet and no binding. The symbol is visible, because a program that hides
+// its own symbols must share the variable with a shared library.
 [[gnu::visibility("default")]] inline constinit thread_local workspace* this_threads_workspace = nullptr;
 [[nodiscard]] workspace& make_this_threads_workspace();
 
 }  // namespace detail
 
-/// The calling thread's workspace: the one that was bound last, else its own, which is made with
-/// `default_workspace_options()` by the first call and destroyed when the thread ends, after its thread_local
-/// objects. The same one at each call. Thread-safe, O(1).
+/// Returns the calling thread's workspace: the innermost bound workspace, else the thread's own.
+///
+/// The first call makes the thread's own workspace with `default_workspace_options()`. It is destroyed after
+/// the thread's thread_local objects. Thread-safe, O(1).
 /// @throws std::bad_alloc if there is no memory to make it.
 [[nodiscard]] inline workspace& this_thread_workspace() {
   if (detail::this_threads_workspace == nullptr) [[unlikely]]
@@ -28,22 +29,22 @@ namespace detail {
   return *detail::this_threads_workspace;
 }
 
-/// Makes a workspace that of the calling thread as long as the binding lives.
+/// Makes a workspace the calling thread's workspace while the binding exists.
 ///
-/// For tasks that take turns on a thread, or move from one to another, as coroutines and fibers do: scopes of
-/// a workspace must end in the reverse order of their opening, so each task has its own, which is bound while
-/// the task runs.
+/// Use it for tasks that share a thread or move between threads, such as coroutines and fibers. Scopes of a
+/// workspace must end in the reverse order of their opening. Each task therefore has its own workspace, which
+/// is bound while the task runs.
 /// ```cpp
 /// void resume(task& t) {
 ///   workspace_binding bound{*t.workspace};  // what this_thread_workspace() returns in the task
 ///   t.handle.resume();
 /// }
 /// ```
-/// Both ends release the thread ownership of the workspace. Bindings nest. Made and destroyed by the same
-/// thread; O(1).
+/// Construction and destruction release the thread ownership of the workspace. Bindings nest. The same thread
+/// makes and destroys a binding; O(1).
 class [[nodiscard]] workspace_binding {
  public:
-  /// Makes `ws` the workspace of this thread. It must outlive the binding.
+  /// Makes `ws` the workspace of this thread. `ws` must outlive the binding.
   [[nodiscard]] explicit workspace_binding(workspace& ws TIDEMARK_LIFETIMEBOUND) noexcept
       : bound_{&ws}, outer_{detail::this_threads_workspace} {
     ws.release_thread_ownership();
@@ -58,23 +59,23 @@ class [[nodiscard]] workspace_binding {
 
  private:
   workspace* bound_;
-  workspace* outer_;  // the one that was this thread's before
+  workspace* outer_;  // previous workspace of the thread
 };
 
-/// A workspace for one task, warm where another task has ended before. Owns it meanwhile.
+/// A workspace for one task, warm if another task has used it before. The lease owns the workspace.
 ///
 /// ```cpp
 /// struct task { workspace_lease workspace = lease_workspace(); ... };
 /// ```
-/// Move-only; a moved-from one is empty. At its end the workspace is reset and waits for the next lease,
-/// unless 64 wait already or a scope is open on it: then it is destroyed. A waiting one keeps its memory
-/// until `release_waiting_workspaces`. Thread-safe: leases begin and end on any thread.
+/// Move-only; a moved-from lease is empty. The end of the lease resets the workspace and stores it for the
+/// next lease. It destroys the workspace instead if 64 are stored or if a scope is open. A stored workspace
+/// keeps its memory until `release_waiting_workspaces`. Thread-safe: leases begin and end on any thread.
 class [[nodiscard]] workspace_lease {
  public:
   workspace_lease() noexcept = default;
-  /// The workspace. @pre it was not moved from.
+  /// Returns the workspace. @pre The lease was not moved from.
   [[nodiscard]] workspace& operator*() const noexcept TIDEMARK_LIFETIMEBOUND { return *leased_; }
-  /// The same, for its members.
+  /// Accesses members of the workspace. @pre as `operator*`.
   [[nodiscard]] workspace* operator->() const noexcept TIDEMARK_LIFETIMEBOUND { return leased_.get(); }
   [[nodiscard]] explicit operator bool() const noexcept { return leased_ != nullptr; }
 
@@ -86,12 +87,11 @@ class [[nodiscard]] workspace_lease {
   std::unique_ptr<workspace, void (*)(workspace*) noexcept> leased_{nullptr, &end};
 };
 
-/// The workspace whose lease ended last, else a new one with `default_workspace_options()`. Thread-safe,
-/// O(1).
-/// @throws std::bad_alloc.
+/// Leases the most recently returned workspace, or a new workspace with `default_workspace_options()`.
+/// Thread-safe, O(1). @throws std::bad_alloc.
 [[nodiscard]] workspace_lease lease_workspace();
 
-/// Destroys the workspaces that wait for a lease. Thread-safe.
+/// Destroys the workspaces that are stored for the next leases. Thread-safe.
 void release_waiting_workspaces() noexcept;
 
 static_assert(!std::is_copy_constructible_v<workspace_lease> &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `capture` of a CUDA stream: the work of a body as a graph. Owns nothing after it returns.
+/// `capture` of a CUDA stream: captures the work of a body as a graph. Owns nothing after it returns.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@
 
 namespace tidemark {
 
-/// How a stream is captured.
+/// Options of a stream capture.
 struct stream_capture_options {
-  /// What the capture forbids. By default only unsafe calls of the capturing thread: other threads are not
-  /// disturbed.
+  /// Calls that the capture forbids. The default forbids only unsafe calls of the capturing thread and does
+  /// not disturb other threads.
   gpu::capture_mode mode = gpu::capture_mode::thread_local_;
-  /// The stream's device; -1: the device that is current when the capture begins.
+  /// Device of the stream; -1: the current device at the beginning of the capture.
   gpu::device_number device = -1;
-  /// The driver's calls; null: `gpu::default_driver()`.
+  /// Table of driver calls; null: `gpu::default_driver()`.
   gpu::driver* driver = nullptr;
 };
 
@@ -27,15 +27,15 @@ namespace gpu {
 
 /// Captures a stream into a CUDA graph. Use it through `capture`. Owns nothing between captures.
 ///
-/// The graph of `end` is launched with `cuGraphLaunch`. Each launch records an event, so that the end of
-/// the graph, and of the memory that it uses, can wait for the last launch. A launch on a capturing stream
-/// throws cuda_error and leaves that capture as it was. An executable whose graph ends during a capture is
-/// destroyed after it, because that would invalidate captures of mode `global`.
+/// `cuGraphLaunch` launches the graph of `end`. Each launch records an event. The end of the graph, and of
+/// its memory, waits for the event of the last launch. A launch on a capturing stream throws cuda_error and
+/// leaves the capture unchanged. The executable of a graph that ends during a capture is destroyed after the
+/// capture, because the call would invalidate captures of mode `global`.
 ///
 /// Thread-safety: one thread at a time; a capture ends on the thread that began it.
 class capture_backend final : public graph_backend {
  public:
-  /// @param stream to be captured; not the default stream, which CUDA cannot capture
+  /// @param stream stream to capture; not the default stream, which CUDA cannot capture
   explicit capture_backend(stream_handle stream, stream_capture_options const& options = {}) noexcept
       : stream_{stream},
         mode_{options.mode},
@@ -43,15 +43,15 @@ class capture_backend final : public graph_backend {
         driver_{options.driver != nullptr ? options.driver : &default_driver()} {}
 
   [[nodiscard]] bool supports_capture() const noexcept override { return true; }
-  /// @throws cuda_error, for instance if the stream is capturing already.
+  /// @throws cuda_error, for example if the stream is already capturing.
   void begin() override;
-  /// @throws cuda_error, for instance if a call of the body has invalidated the capture; empty_capture;
-  /// std::bad_alloc. The capture has ended then without a graph.
+  /// @throws cuda_error, for example if a call of the body has invalidated the capture; empty_capture;
+  /// std::bad_alloc. The capture has ended then, without a graph.
   [[nodiscard]] std::unique_ptr<graph_instance> end() override;
-  /// Puts the graph into the executable of `instance` (`cuGraphExecUpdate`), where the driver can, and else
-  /// instantiates it: launches of the new executable come behind those of the old one.
-  /// @return whether it was put into the old one
-  /// @throws as `end`; the instance is as it was then.
+  /// Updates the executable of `instance` with the captured graph (`cuGraphExecUpdate`) if the driver can.
+  /// Otherwise instantiates the graph; launches of the new executable run after those of the old one.
+  /// @return true if the old executable was updated
+  /// @throws as `end`; the instance has not changed then.
   bool end_into(std::unique_ptr<graph_instance>& instance) override;
   void abandon() noexcept override;
 
@@ -64,9 +64,8 @@ class capture_backend final : public graph_backend {
 
 }  // namespace gpu
 
-/// Runs `body(arena, inputs, outputs)` once while `stream` captures: the work that it puts on the stream
-/// becomes a graph and does not run. `body` allocates its temporaries from the arena, which does not call
-/// the driver.
+/// Runs `body(arena, inputs, outputs)` once while `stream` captures. The work that the body enqueues becomes
+/// a graph and does not run. `body` allocates its temporaries from the arena, which does not call the driver.
 ///
 /// ```cpp
 /// device_pool pool{{.stream = stream}};
@@ -77,8 +76,8 @@ class capture_backend final : public graph_backend {
 /// for (int i = 0; i < 1000; ++i) step.launch();
 /// step.update(other_body);                        // captures the same stream, which must still be there
 /// ```
-/// @throws as `capture_with`; cuda_error; empty_capture if body put nothing on the stream. The capture has
-/// ended then, and the stream can be used.
+/// @throws as `capture_with`; cuda_error; empty_capture if the body enqueued no work. The capture has ended
+/// then, and the stream is usable.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture(gpu::stream_handle stream,
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
@@ -87,7 +86,7 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
   return detail::capture_by([&] { return std::make_unique<gpu::capture_backend>(stream, options); }, nullptr,
                             arena, inputs, outputs, body, stream);
 }
-/// The same for a body that allocates through a switch.
+/// Captures a body that allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture(gpu::stream_handle stream, capture_switch& memory,
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,

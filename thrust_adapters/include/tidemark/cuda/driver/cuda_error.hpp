@@ -9,23 +9,23 @@
 
 namespace tidemark {
 
-/// Thrown for any error of the driver but want of memory, which is `out_of_memory`. The state after it is
-/// in the comment of the throwing function.
+/// Thrown for any error of the driver except missing memory, which is `out_of_memory`. The throwing function
+/// documents the state after the error.
 class cuda_error final : public std::exception {
  public:
-  /// @param call the driver's name of the call, with arguments if they help; cut at 127 characters
+  /// @param call the driver's name of the call, with arguments if they help; truncated to 127 characters
   cuda_error(gpu::driver& driver, char const* call, gpu::status result) noexcept;
 
-  /// One sentence: `cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (operation failed due to
-  /// ...)`.
+  /// Returns one sentence: `cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (operation failed due
+  /// to ...)`.
   [[nodiscard]] char const* what() const noexcept override { return message_; }
-  /// The call.
+  /// Returns the call.
   [[nodiscard]] char const* call() const noexcept { return call_; }
-  /// The driver's result.
+  /// Returns the driver's result.
   [[nodiscard]] gpu::status status() const noexcept { return status_; }
-  /// Its name, as "CUDA_ERROR_INVALID_VALUE". As long-lived as the driver.
+  /// Returns the name of the result, such as "CUDA_ERROR_INVALID_VALUE". Valid as long as the driver.
   [[nodiscard]] char const* name() const noexcept { return name_; }
-  /// Its description by the driver. As long-lived as the driver.
+  /// Returns the driver's description of the result. Valid as long as the driver.
   [[nodiscard]] char const* string() const noexcept { return string_; }
 
  private:
@@ -33,7 +33,7 @@ class cuda_error final : public std::exception {
   char const* name_;
   char const* string_;
   char call_[128];
-  char message_[384];  // inside the object: to throw must not need memory
+  char message_[384];  // inside the object, because a throw must not need memory
 };
 
 namespace gpu {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `gpu::device_budget`: how much of a device tidemark's resources hold, and who gives back when it runs
-/// out. Owns callbacks.
+/// `gpu::device_budget`: counts and limits the device memory of tidemark's resources, and asks for memory
+/// when it runs out. Owns callbacks.
 #pragma once
 
 #include <atomic>
@@ -25,11 +25,11 @@ class driver;
 
 namespace detail {
 
-/// A pool of the driver's, as a budget counts it.
+/// A driver's pool in a budget.
 struct counted_pool {
   driver* calls;
   ::CUmemPoolHandle_st* pool;
-  std::atomic<std::size_t> live_bytes{0};  // of its blocks that count in the budget one by one
+  std::atomic<std::size_t> live_bytes{0};  // bytes of its blocks that the budget counts one by one
 };
 
 }  // namespace detail
@@ -43,31 +43,32 @@ struct counted_pool {
 /// auto asked = of_device.on_exhausted([&] { return drop_some_tensors(); });
 /// of_device.relieve();                                  // what torch.cuda.empty_cache() does
 /// ```
-/// Where the device has no more memory, or the limit is reached, the resource that allocates first returns
-/// what it keeps itself. Then every `device_pools` of the device, and every `device_cache` whose memory and
-/// records are its own, return what they keep, pending blocks after a wait, and a trim is posted to every
-/// `device_pool`, whose thread does it in its next call. Then the driver's pools are trimmed, after a wait
-/// for the streams of the resources that allocate from them. Then the callbacks are called, and
-/// `device_pools`, caches and the driver's pools are drained once more; then the request is tried once more.
-/// Arenas, plans and plain resources do the same from the second step on.
+/// A request without memory, or beyond the limit, is relieved in this order:
+/// - The allocating resource returns its own cached memory.
+/// - Every `device_pools` of the device, and every `device_cache` with memory and records of its own, return
+///   their cached memory, pending blocks after a wait. Every `device_pool` gets a trim for the next call of
+///   its thread.
+/// - The driver's pools are trimmed after a wait for the streams of their users.
+/// - The callbacks run. `device_pools`, caches and the driver's pools are then drained again.
+/// - The request is tried again.
 ///
-/// Resources whose stream is capturing are left out. A capture must not begin on a stream while another
-/// thread waits for it here, because the wait would invalidate the capture. Near the limit, or with a full
-/// device, any allocation may wait, so a program that captures on one thread and allocates on others leaves
-/// some memory free.
+/// Arenas, plans and plain resources start at the second step. Resources whose stream is capturing are
+/// skipped. Near the limit, or on a full device, any allocation may wait for a stream, and a wait would
+/// invalidate a capture that begins meanwhile. Leave memory free if one thread captures while others
+/// allocate.
 ///
-/// These bytes count: blocks of the driver and handles of virtual memory, with what caches and pools keep of
-/// them, and all memory that a `gpu::memory_pool` holds, also free memory that the driver's pool retains.
-/// Pinned memory of the host does not count, nor do the device's default pool and what the driver reserves
-/// for graphs. Managed memory counts where it was allocated. If memory that pools retain would exceed the
-/// limit, they are trimmed; if it still would, the request is refused.
+/// The budget counts blocks of the driver, handles of virtual memory, caches and pools of both, and all
+/// memory of each `gpu::memory_pool`, retained memory included. Managed memory counts on the device of its
+/// allocation. Pinned host memory, the device's default pool and the driver's memory for graphs do not count.
+/// If retained memory exceeds the limit, the pools are trimmed first; the request is refused if that is not
+/// enough.
 ///
-/// Invariant: `held_bytes() <= limit()` after each request, unless the limit was lowered below it. A pool
-/// grows by as much as the driver chooses, so it may exceed the limit until the request that made it grow has
-/// freed its block.
-/// Complexity: two atomic operations for each call of the driver that gets or frees memory,
-/// and a look-up where an arena takes its one block; with a limit a call of the driver for each pool besides.
-/// Thread-safety: any thread. A child that is forked has no device: its budget is of no use.
+/// Invariant: `held_bytes() <= limit()` after each request, unless the limit was lowered below it. The driver
+/// chooses the growth of a pool: it may exceed the limit until the request that grew it has freed its block.
+///
+/// Complexity: two atomic operations for each driver call that gets or frees memory, a look-up for the block
+/// of an arena, and with a limit one driver call for each pool. Thread-safety: any thread. A forked child has
+/// no device, and its budget is unusable.
 class device_budget {
  public:
   /// No limit.
@@ -77,19 +78,19 @@ class device_budget {
   device_budget(device_budget const&) = delete;
   device_budget& operator=(device_budget const&) = delete;
 
-  /// From here on no more than that may be held. What is held already stays: with less than that as the
-  /// limit, nothing can be allocated until it is below.
+  /// Sets the limit in bytes from now on. Held memory stays. No allocation succeeds while more than the limit
+  /// is held.
   void set_limit(std::size_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
-  /// Bytes that all resources of the device may hold together.
+  /// Returns the limit of all resources of the device together in bytes.
   [[nodiscard]] std::size_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
-  /// Bytes that are held now, with memory that pools of the driver's retain. A call of the driver for each
-  /// pool.
+  /// Returns the bytes that are held now, memory retained by the driver's pools included. One driver call for
+  /// each pool.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
-  /// The most bytes that were held so far, without memory that pools of the driver's retained.
+  /// Returns the peak of the held bytes, without memory retained by the driver's pools.
   [[nodiscard]] std::size_t peak_bytes() const noexcept { return peak_.load(std::memory_order_relaxed); }
 
  private:
-  // Ends a subscription or the membership of a pool.
+  // Ends a subscription, or the membership of a pool.
   struct ender {
     device_budget* of;
     template <class Ended>
@@ -102,9 +103,9 @@ class device_budget {
   /// Order of relief: resources, users of the driver's pools and the pools, callbacks.
   enum class giver { resource, pool_user, callback };
 
-  /// A callback is asked as long as its subscription lives. Movable; a moved-from subscription is empty. Its
-  /// end waits until the callback is not running any more, unless it is the callback that ends it, or that
-  /// callback waits in the same way for a callback of this thread.
+  /// Keeps a callback registered. Movable; a moved-from subscription is empty. Its end waits until the
+  /// callback returns. It does not wait inside the callback itself, or if the callback waits in the same way
+  /// for a callback of this thread.
   class subscription {
    public:
     subscription() noexcept = default;
@@ -119,43 +120,43 @@ class device_budget {
     std::unique_ptr<entry const, ender> entry_;
   };
 
-  /// Has `callback` called on the thread that runs out of memory, once at least for each request that would
-  /// fail. It returns whether it has freed anything. It must not throw; it may free memory, and make and end
-  /// resources, but not use the one that runs out. What it allocates of the device fails without asking
-  /// anyone. It runs on one thread at a time: another thread that runs out meanwhile leaves it out. It is
-  /// called without locks of tidemark's, but for those of the resources below which memory runs out.
+  /// Registers a callback for exhausted memory. The thread whose request would fail calls it at least once.
+  ///
+  /// The callback returns true if it has freed memory. It must not throw. It may free memory, and make and
+  /// end resources, but must not use the exhausted resource. Its own device allocations fail without relief.
+  /// It runs on one thread at a time; other threads that run out meanwhile skip it. tidemark holds no lock
+  /// during the call, except locks of resources whose upstream ran out.
   /// @throws std::bad_alloc.
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
     return add_member(std::move(callback), giver::callback);
   }
-  /// Asks resources, trims the driver's pools and asks callbacks, in that order, but for `asking`. @return
-  /// whether any may have freed something. Waits for work on the streams of caches and pools.
+  /// Asks resources, trims the driver's pools and calls the callbacks, in this order, except `asking`. Waits
+  /// for work on the streams of caches and pools. @return true if any may have freed memory
   bool relieve(subscription const* asking = nullptr) noexcept;
-  /// While one lives, requests of the calling thread that find no memory fail without asking anyone. For
-  /// resources that allocate under a lock, which then ask without it. A local variable.
+  /// Makes requests of the calling thread fail without relief while it exists. Used by resources that
+  /// allocate under a lock and later ask without the lock. Use it as a local variable.
   class relief_pause {
    public:
-    /// Until its end, no request of this thread asks.
+    /// Begins the pause.
     relief_pause() noexcept;
     relief_pause(relief_pause const&) = delete;
     relief_pause& operator=(relief_pause const&) = delete;
-    /// What was the case before holds again.
+    /// Restores the previous state.
     ~relief_pause();
 
    private:
     bool before_;
   };
-  /// Trims every `gpu::memory_pool` of the device, after a wait for the streams of the resources that
-  /// allocate from them, but for those that are capturing. @return whether any may have freed something.
+  /// Trims every `gpu::memory_pool` of the device after a wait for the streams of its users. Skips users whose
+  /// stream is capturing. @return true if any may have freed memory
   bool trim_pools() noexcept;
 
-  // For tidemark's own resources:
+  // ---- for tidemark's own resources
 
-  /// A resource that gives memory back, or a user of pools that makes its blocks free. Asked before
-  /// callbacks.
-  /// @throws std::bad_alloc.
+  /// Registers a resource that returns memory, or a user of pools that frees its blocks. Called before the
+  /// callbacks. @throws std::bad_alloc.
   [[nodiscard]] subscription add_member(std::function<bool()> give_back, giver kind = giver::resource);
-  /// All memory of a pool counts as long as this lives. Movable; a moved-from membership is empty.
+  /// Counts all memory of a pool while it exists. Movable; a moved-from membership is empty.
   class pool_membership {
    public:
     pool_membership() noexcept = default;
@@ -166,12 +167,12 @@ class device_budget {
   };
   /// @throws std::bad_alloc.
   [[nodiscard]] pool_membership add_pool(driver& calls, ::CUmemPoolHandle_st* pool);
-  /// The record of a pool that was added; null for any other pool.
+  /// Returns the record of an added pool; null for any other pool.
   [[nodiscard]] std::shared_ptr<detail::counted_pool> find_pool(::CUmemPoolHandle_st* pool) const noexcept;
-  /// Counts bytes while the driver is asked for them: no longer than it lives, unless it is kept.
+  /// Counts bytes during a request to the driver. Its end uncounts them unless they are kept.
   class claim {
    public:
-    /// @param of the pool that the bytes are of; null: none that counts.
+    /// @param of pool of the bytes; null: no counted pool
     [[nodiscard]] claim(device_budget& budget, std::size_t bytes, detail::counted_pool* of = nullptr) noexcept
         : budget_{budget.take(bytes, of) ? &budget : nullptr}, bytes_{bytes}, pool_{of} {}
     claim(claim const&) = delete;
@@ -179,9 +180,9 @@ class device_budget {
     ~claim() {
       if (budget_ != nullptr) budget_->give(bytes_, pool_);
     }
-    /// Whether the limit allows them; nothing is counted if not.
+    /// Returns true if the limit allows the bytes; otherwise the bytes are not counted.
     [[nodiscard]] bool is_allowed() const noexcept { return budget_ != nullptr; }
-    /// The driver has given them: they count until `give`.
+    /// Keeps the bytes counted until `give`, because the driver has returned them.
     void keep() noexcept { budget_ = nullptr; }
 
    private:
@@ -189,21 +190,21 @@ class device_budget {
     std::size_t bytes_;
     detail::counted_pool* pool_;
   };
-  /// Counts this many bytes more, of a pool or of none. @return whether the limit allows that; nothing is
-  /// counted if not.
+  /// Adds bytes to the count, for a pool or for none. @return true if the limit allows them; otherwise the
+  /// count does not change
   [[nodiscard]] bool take(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept;
-  /// Trims the driver's pools if they hold memory beyond the limit. @return whether the limit is kept then.
+  /// Trims the driver's pools if they hold memory beyond the limit. @return true if the limit holds then
   [[nodiscard]] bool keep_limit() noexcept {
     if (limit() == unlimited || held_bytes() <= limit()) return true;
     (void)trim_pools();
     return held_bytes() <= limit();
   }
-  /// Counts this many bytes less, which were taken of the same pool.
+  /// Subtracts bytes from the count; they were taken for the same pool.
   void give(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept {
     if (of != nullptr) of->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
     counted_.fetch_sub(bytes, std::memory_order_relaxed);
   }
-  /// True if the limit allows this many more bytes.
+  /// Returns true if the limit allows this many more bytes.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
     const std::size_t held = held_bytes(), limit = this->limit();
     return held <= limit && bytes <= limit - held;
@@ -218,16 +219,16 @@ class device_budget {
   [[nodiscard]] bool ask_pools(entry const* but) noexcept;
 
   std::atomic<std::size_t> limit_ = unlimited;
-  std::atomic<std::size_t> counted_ = 0;         // without memory that pools of the driver's retain
-  std::atomic<std::size_t> peak_ = 0;            // of `counted_`
-  mutable tidemark::detail::fork_safe<> mutex_;  // for what follows; no callback is called under it
+  std::atomic<std::size_t> counted_ = 0;         // without memory retained by the driver's pools
+  std::atomic<std::size_t> peak_ = 0;            // peak of `counted_`
+  mutable tidemark::detail::fork_safe<> mutex_;  // protects the members below; no callback runs under it
   std::list<std::shared_ptr<entry>> entries_;
   std::list<std::shared_ptr<detail::counted_pool>> pools_;
 };
 
 namespace detail {
 
-/// The budgets of a driver's devices, made when they are first asked for.
+/// The budgets of a driver's devices, made on first use.
 class device_budgets {
  public:
   /// @throws std::bad_alloc.
@@ -235,7 +236,7 @@ class device_budgets {
     const std::scoped_lock lock{mutex_};
     return budgets_[device];
   }
-  /// The one in which a pool counts, of any device; that of `device` if the pool counts in none.
+  /// Returns the budget that counts a pool, of any device, else the budget of `device`.
   /// @throws std::bad_alloc.
   [[nodiscard]] device_budget& of(int device, ::CUmemPoolHandle_st* pool) {
     const std::scoped_lock lock{mutex_};

@@ -10,7 +10,7 @@
 
 namespace tidemark::gpu {
 
-/// An event without timing, which other streams and threads can wait for.
+/// An event without timing, for which other streams and threads can wait.
 ///
 /// ```cpp
 /// gpu::event copied{copies};  // behind the work that is on stream `copies` now
@@ -20,41 +20,43 @@ namespace tidemark::gpu {
 /// cache.deallocate_after(buffer, bytes, 256, std::move(copied).as_fence());  // the cache owns the event now
 /// ```
 /// Move-only; a moved-from event may only be destroyed or assigned to. Thread-safety: one thread at a time;
-/// `done` and `wait` any. Its calls disturb no capture of another stream; the host must not ask for, nor
-/// wait for, an event that was recorded in a capture: the driver invalidates that capture.
+/// `done` and `wait` on any thread. Its calls disturb no capture of another stream. Do not call `done` or
+/// `wait` for an event that was recorded in a capture, because the driver then invalidates the capture.
 class event {
  public:
-  /// An event that was not recorded: it is done. @throws cuda_error.
+  /// Makes an unrecorded event, which is done. @throws cuda_error.
   explicit event(driver& driver = default_driver()) : handle_{driver} {
     require_success(driver, "cuEventCreate", driver.create_event(handle_.out()));
   }
-  /// An event behind all work that is on `stream` now. @throws cuda_error.
+  /// Makes an event behind all work that is on `stream` now. @throws cuda_error.
   explicit event(stream_handle stream, driver& driver = default_driver()) : event{driver} { record(stream); }
 
-  /// Records it behind all work that is on `stream` now. @throws cuda_error; its place is unchanged then.
+  /// Records the event behind all work that is on `stream` now. @throws cuda_error; the event has not changed
+  /// then.
   void record(stream_handle stream) {
     const detail::relaxed_mode recording{handle_.calls()};
     require_success(handle_.calls(), "cuEventRecord", handle_.calls().record(get(), stream));
   }
-  /// Whether the work before it has ended, or its device is lost. False if the driver returns another
-  /// error. @pre it was not recorded in a capture, which to ask would end; other captures go on.
+  /// Returns true if the work before the event has ended, or the device is lost. Returns false for other
+  /// errors.
+  /// @pre The event was not recorded in a capture, because the query would end the capture.
   [[nodiscard]] bool done() const noexcept {
     const detail::relaxed_mode asking{handle_.calls()};
     return detail::shows_end_of_work(handle_.calls().query(get()));
   }
-  /// Returns when the work before it has ended. @throws cuda_error, also of that work.
+  /// Waits until the work before the event has ended. @throws cuda_error, also for errors of the work.
   void wait() const {
     const detail::relaxed_mode waiting{handle_.calls()};
     require_success(handle_.calls(), "cuEventSynchronize", handle_.calls().synchronize(get()));
   }
 
-  /// A fence that owns the event and is done when the event is, or when its device is lost. It does not
-  /// report errors of the work. @throws std::bad_alloc; the event is unchanged then.
+  /// Returns a fence that owns the event. The fence is done when the event is done or its device is lost. It
+  /// does not report errors of the work. @throws std::bad_alloc; the event has not changed then.
   [[nodiscard]] reuse_fence as_fence() &&;
 
-  /// The driver's handle, as `cudaEvent_t`.
+  /// Returns the driver's handle, as `cudaEvent_t`.
   [[nodiscard]] event_handle get() const noexcept { return handle_.get(); }
-  /// The same, implicitly, as Thrust's and RMM's events.
+  /// Converts to the driver's handle, as Thrust's and RMM's events do.
   operator event_handle() const noexcept { return get(); }  // NOLINT(google-explicit-constructor)
 
  private:

@@ -9,33 +9,33 @@
 
 namespace tidemark::gpu {
 
-/// A stream that does not wait for the default stream. Functions of tidemark take its handle, so that they
-/// accept any `cudaStream_t`.
+/// A stream that does not wait for the default stream. tidemark's functions take its handle, and therefore
+/// any `cudaStream_t`.
 ///
-/// Move-only; a moved-from stream has the handle of the default stream. Thread-safety: any thread, except
-/// for moving and destroying it.
+/// Move-only; a moved-from stream has the handle of the default stream. Thread-safety: any thread, except for
+/// move and destruction.
 class stream {
  public:
-  /// A new stream of the current device. @throws cuda_error.
+  /// Makes a stream of the current device. @throws cuda_error.
   explicit stream(driver& driver = default_driver()) : handle_{driver} {
     const detail::relaxed_mode creating{driver};
     require_success(driver, "cuStreamCreate", driver.create_stream(handle_.out()));
   }
 
-  /// Returns when all work on it has ended. @throws cuda_error, also of that work.
+  /// Waits until all work on the stream has ended. @throws cuda_error, also for errors of the work.
   void synchronize() const {
     const detail::relaxed_mode waiting{handle_.calls()};
     require_success(handle_.calls(), "cuStreamSynchronize", handle_.calls().synchronize(get()));
   }
-  /// Later work on it waits for `event`. @throws cuda_error.
+  /// Makes later work on the stream wait for `event`. @throws cuda_error.
   void wait(event_handle event) const {
     const detail::relaxed_mode ordering{handle_.calls()};
     require_success(handle_.calls(), "cuStreamWaitEvent", handle_.calls().wait(get(), event));
   }
 
-  /// The driver's handle, as `cudaStream_t`.
+  /// Returns the driver's handle, as `cudaStream_t`.
   [[nodiscard]] stream_handle get() const noexcept { return handle_.get(); }
-  /// The same, implicitly, as Thrust's and RMM's streams.
+  /// Converts to the driver's handle, as Thrust's and RMM's streams do.
   operator stream_handle() const noexcept { return get(); }  // NOLINT(google-explicit-constructor)
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `device_cache`: a device's blocks that are reused by exact size. The cache owns the free blocks that it
-/// keeps.
+/// `device_cache`: reuses a device's blocks by exact size. The cache owns its free blocks.
 #pragma once
 
 #include <algorithm>
@@ -22,46 +21,46 @@
 
 namespace tidemark {
 
-/// How a device's cache is made.
+/// Options of a `device_cache`.
 struct device_cache_options {
-  /// Whose work uses the blocks; null: the device's default stream. Must outlive the cache.
+  /// Stream that uses the blocks; null: the device's default stream. Must outlive the cache.
   gpu::stream_handle stream = nullptr;
-  /// The stream's device; -1: the one that is current for the thread that makes the cache.
+  /// Device of the stream; -1: the current device of the thread that makes the cache.
   gpu::device_number device = -1;
-  /// Blocks of one size that are kept ready, at most; 0: without limit.
+  /// Maximum ready blocks of one size; 0: no limit.
   std::size_t max_blocks_per_size = 64;
-  /// Bytes that are kept ready in all, at most; 0: without limit. Left empty it is what the environment
-  /// variable `TIDEMARK_DEVICE_CACHE_MIB` says, a number of MiB in digits. Where that is unset, empty or
-  /// something else, which is warned of (`refused_setting`), it is a quarter of the device's memory
-  /// (cuMemGetInfo's total), or 1 GiB if the driver does not tell that or the stream is capturing. Both are
-  /// read when the cache is made. Each cache has its own: where several share a device, say what each may
-  /// keep.
-  // GCC warns about members that are left out unless they have initializers.
+  /// Maximum bytes of ready blocks; 0: no limit. If empty, the environment variable
+  /// `TIDEMARK_DEVICE_CACHE_MIB` sets the number of MiB in digits. If the variable is unset, empty or
+  /// invalid, the limit is a quarter of the device's memory (cuMemGetInfo's total). An invalid value also
+  /// warns (`refused_setting`). The limit is 1 GiB if the driver does not know the total or the stream is
+  /// capturing. The constructor reads both values. Each cache has its own limit: set the limits if several
+  /// caches share a device.
+  // GCC warns about omitted members without initializers.
   std::optional<std::size_t> max_cached_bytes = {};  // NOLINT(readability-redundant-member-init)
-  /// Bytes, used and unused, up to which the cache's own pool of the driver's keeps unused memory when
-  /// something is waited for: see `gpu::memory_pool_options`. By default it keeps all until the cache trims
-  /// it. Not used where there is an upstream.
+  /// Used and unused bytes up to which the cache's own driver pool keeps unused memory at a synchronisation:
+  /// see `gpu::memory_pool_options`. By default the pool keeps all memory until the cache trims it. Not used
+  /// with an upstream.
   std::size_t release_threshold_bytes = (std::numeric_limits<std::size_t>::max)();
-  /// Where blocks come from; null: a `gpu::memory_pool` of the cache's own, in the order of the stream. It
-  /// must allow threads if the cache is used by several, and not be a resource of another stream. Must
-  /// outlive the cache.
+  /// Source of blocks; null: a `gpu::memory_pool` of the cache's own, in the order of the stream. It must be
+  /// thread-safe if several threads use the cache, and must not be a resource of another stream. Must outlive
+  /// the cache.
   std::pmr::memory_resource* upstream = nullptr;
-  /// Whether the stream orders the upstream, as in `device_pool_options`. If not, each block goes back to it
-  /// after a wait for the stream.
+  /// True if the stream orders the upstream, as in `device_pool_options`. If false, each block returns to the
+  /// upstream after a wait for the stream.
   std::optional<bool> upstream_is_ordered = {};  // NOLINT(readability-redundant-member-init)
-  /// Where the cache's own records come from, which the host writes; null: `std::pmr::new_delete_resource()`.
-  /// Must outlive the cache. It is called under the cache's locks and must not call back.
+  /// Source of the cache's records, which the host writes; null: `std::pmr::new_delete_resource()`. Must
+  /// outlive the cache. It is called under the cache's locks and must not call back.
   std::pmr::memory_resource* bookkeeping = nullptr;
-  /// In messages and statistics; null: the default. Must outlive the cache and its exceptions.
+  /// Name in messages and statistics; null: the default. Must outlive the cache and its exceptions.
   char const* name = "device_cache";
 };
 
-/// Keeps deallocated blocks of a device and allocates them again to requests of exactly their size: without a
-/// call of the driver, and without a wait.
+/// Keeps deallocated blocks of a device and reuses them for requests of exactly their size, without a driver
+/// call or a wait.
 ///
-/// Use it for tensors, which repeat their sizes exactly, and where several streams or threads are about. For
-/// many small blocks of many sizes `device_pool` is better, for blocks that die together a `device_arena`;
-/// memory whose addresses go into a captured graph comes from a `graph_arena`.
+/// Use it for tensors, which repeat their sizes exactly, and for several streams or threads. Use a
+/// `device_pool` for many small blocks of many sizes, and a `device_arena` for blocks that die together.
+/// Memory of a captured graph comes from a `graph_arena`.
 ///
 /// ```cpp
 /// device_cache tensors{{.stream = stream}};
@@ -72,113 +71,98 @@ struct device_cache_options {
 /// launch(copy, copies, loss);
 /// tensors.deallocate(loss, 256, 256, copies); // free when the copy is seen to be done
 /// ```
-/// One cache, one stream. A block goes to work that is put on the cache's stream, and so a block deallocated
-/// by work of that stream is *ready* at once: later work comes behind it. A block that another stream still
-/// uses is *pending* behind an event of that stream until it is seen to be done. The cache's stream is not
-/// made to wait for that event, because then all its later work would, whatever block it uses; the price is
-/// that a pending block may be seen to be done a few requests late.
+/// A block is for work on the cache's stream. A block that only this stream used is *ready* at once, because
+/// later work runs behind. A block that another stream used is *pending* behind an event of that stream until
+/// the event is seen to be done. The cache's stream does not wait for the event (decision 18).
 ///
-/// Of a size the block that has been ready for longest is allocated first. Ready blocks are kept up to
-/// `max_blocks_per_size` of a size, beyond which the oldest is returned, and `max_cached_bytes` bytes in all,
-/// beyond which the largest are returned. Where the upstream has no memory (std::bad_alloc) there is one
-/// attempt more: everything that is kept is returned, pending blocks after a wait; the stream is waited for,
-/// so that they are free; the cache's own pool is trimmed, so that others can have what it does not use;
-/// others of the device are asked for memory (`gpu::device_budget`); and the upstream is called once more.
-/// They ask this cache, too, on their threads, if its upstream and its bookkeeping are its own.
+/// Ready blocks of one size are reused in FIFO order. Beyond `max_blocks_per_size` the oldest block is
+/// returned, and beyond `max_cached_bytes` the largest. If the upstream has no memory, the cache returns all
+/// blocks, pending blocks after a wait, waits for the stream, and trims its own pool. It then asks other
+/// resources of the device (`gpu::device_budget`) and calls the upstream once more. Other resources ask this
+/// cache too, on their threads, if its upstream and bookkeeping are its own.
 ///
-/// A request of 0 bytes gets a block, as std::pmr wants it: one of its own that nothing may be written to. To
-/// deallocate null does nothing.
-///
-/// A cache is shared by its address: a pointer to it, or a `std::pmr::polymorphic_allocator`, copied or not,
-/// sees the same blocks and counts.
-///
-/// While its stream is capturing, ready blocks are allocated and deallocated blocks are kept as always. The
-/// cache makes no call that would invalidate the capture: it queries no event, waits for nothing, and frees
-/// nothing. It allocates nothing from its own pool, whose memory would be the graph's; a miss maps memory to
-/// addresses of its own, and throws out_of_memory if the driver does not map memory during captures. What a
-/// graph uses comes from a `graph_arena`, or through a `capture_switch`; where captured work uses a block all
-/// the same, the block is deallocated with its stream named, be it the cache's own: then it stays live as
-/// long as launches may use it. Captures of other streams are not disturbed.
+/// While its stream is capturing, the cache still reuses and keeps blocks. It makes no call that would
+/// invalidate the capture: it queries no event, waits for nothing and frees nothing. A miss maps memory to
+/// new addresses, and throws out_of_memory if the driver does not map memory during captures. If captured
+/// work uses a block, pass its stream to `deallocate`, even the cache's own: the block then stays live while
+/// launches may use it. Captures of other streams are not disturbed.
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache`.
 ///
-/// Complexity: that of `reuse_cache`, and O(streams) for each block that another stream used. Events of one
-/// stream are done in order, and only the first of a stream is queried: a request that finds no ready block
-/// makes one query for each stream with pending blocks of its size, 32 at most, and a few other calls of the
-/// driver in all.
-/// Thread-safety: any thread, any function, except construction, destruction and `check_invariants()`. No lock
-/// is held while the driver is called, except that events are queried under the lock of the records, so that
-/// to look and to take is one step; a query takes about a microsecond and waits for nothing. Level 2 checks
-/// what `reuse_cache` does.
+/// Complexity: as `reuse_cache`, and O(streams) for each block that another stream used. A request without a
+/// ready block queries the first event of each stream with pending blocks of its size, at most 32, and makes
+/// a few other driver calls. Thread-safety: any thread, except construction, destruction and
+/// `check_invariants()`. The driver is called without a lock, except for event queries, which take about a
+/// microsecond under the lock of the records. Level 2 makes the checks of `reuse_cache`.
 class device_cache final : public detail::forwarding_resource<device_cache> {
  public:
-  /// Alignment of every block, at least.
+  /// Minimum alignment of every block.
   static constexpr std::size_t default_alignment = gpu::async_resource::default_alignment;
 
-  /// As `options` say. @param driver the calls to use; must outlive this object.
+  /// Makes a cache. @param driver table of driver calls; must outlive this object.
   /// @throws std::invalid_argument if the stream is `gpu::per_thread_stream`; cuda_error if the driver
-  /// refuses, because there is no device for example, out_of_memory if that is for want of memory.
+  /// refuses, for example without a device; out_of_memory if the driver has no memory.
   explicit device_cache(device_cache_options const& options = {},
                         gpu::driver& driver = gpu::default_driver());
-  /// Waits for the events of pending blocks and returns what is kept to the upstream. Live
-  /// blocks can no longer be deallocated; level 2 reports them (`violation_kind::leak`). If the stream is
-  /// capturing, nothing is waited for, and what is kept of the cache's own pool is lost: a violation
+  /// Waits for the events of pending blocks and returns all blocks to the upstream. Live blocks can no longer
+  /// be deallocated; level 2 reports them (`violation_kind::leak`). If the stream is capturing, the
+  /// destructor does not wait, loses the blocks of the cache's own pool, and reports a violation
   /// (`open_capture`).
   ~device_cache() override;
 
-  /// A block, for work that is put on the stream from now on: one that is kept, or else of the upstream.
-  /// @param bytes exactly so many, also 0.
-  /// @param align a power of two; less than `default_alignment` is as good as that.
-  /// @throws out_of_memory if the upstream has no memory, also when it was called again after the ladder
-  /// of the class comment; what else the upstream throws: cuda_error of the cache's own pool. Nothing is
-  /// allocated then, and the cache can be used as before.
+  /// Allocates a block for future work on the stream: a ready block, or a block of the upstream.
+  /// @param bytes size of the block; 0 gives a block of its own without usable bytes.
+  /// @param align a power of two; rounded up to `default_alignment`.
+  /// @throws out_of_memory if the upstream has no memory after the retry of the class comment; other
+  /// exceptions of the upstream, such as cuda_error of the cache's own pool. Nothing is allocated then, and
+  /// the cache stays usable.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment);
 
-  /// Takes back a block that later work of the stream may use at once. Does nothing for null. @pre no
-  /// captured work uses it.
+  /// Returns a block that later work of the stream may use at once. Does nothing for null. @pre No captured
+  /// work uses the block.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     cache_.deallocate(block, bytes, aligned(align));
   }
 
-  /// Takes back a block that work on `last_used_on`, a stream of the same device, uses: pending until that
-  /// work is seen to be done. If no event can be recorded the calling thread waits for that stream instead;
-  /// if that fails too, the block stays live: a warning (`refused_return`). If that stream is capturing, the
-  /// block is in the graph, whose launches use it: it stays live until `release_captured()` or the end of the
-  /// cache. Beside a capture of a blocking stream the legacy default stream cannot be looked at: a block that
-  /// it used stays live until `collect`, `release_captured` or a request that finds no memory after the
-  /// capture.
+  /// Returns a block that work on `last_used_on`, a stream of the same device, uses. The block is pending
+  /// until the work is seen to be done. If no event can be recorded, the calling thread waits for the stream;
+  /// if the wait fails, the block stays live, with a warning (`refused_return`).
+  ///
+  /// If the stream is capturing, the block belongs to the graph and stays live until `release_captured()` or
+  /// the end of the cache. Beside a capture of a blocking stream, the legacy default stream cannot be
+  /// queried. A block that it used stays live until `collect`, `release_captured`, or a request without
+  /// memory after the capture.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   gpu::stream_handle last_used_on) noexcept;
 
-  /// Returns all ready blocks to the upstream, and the pending ones whose work is done; with `force` the
-  /// others too, each after a wait. The cache's own pool then gives its unused memory back to the device;
-  /// what was just returned only with `force`, after a wait for the stream, or if the stream has come there.
-  /// Nothing happens while the stream is capturing. @return bytes returned.
+  /// Returns all ready blocks to the upstream, and pending blocks whose work is done. With `force` it also
+  /// returns the other pending blocks, each after a wait. The cache's own pool then returns its unused memory
+  /// to the device. Blocks returned by this call are included with `force`, after a wait for the stream, or
+  /// if the stream has passed them. Does nothing while the stream is capturing. @return bytes returned.
   /// O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
-  /// `collect(true)`, for a resource in front of this one.
+  /// Calls `collect(true)`, on behalf of a resource above the cache.
   void release_unused() noexcept override { (void)collect(true); }
 
-  /// Makes ready what was deallocated by captured work. @pre the graphs of those captures have ended.
+  /// Makes blocks ready that captured work deallocated. @pre The graphs of those captures have ended.
   /// @return bytes. O(blocks).
   std::size_t release_captured() noexcept;
 
-  /// A snapshot in numbers. O(1).
+  /// Returns a snapshot in numbers. O(1).
   [[nodiscard]] reuse_cache_stats stats() const noexcept { return cache_.stats(); }
-  /// The options that hold: device, limit and resources as they were found out.
+  /// Returns the options in effect, with default device, limit and resources filled in.
   [[nodiscard]] device_cache_options const& options() const noexcept { return options_; }
-  /// The resource that blocks come from: the one of the options, or the cache's own.
+  /// Returns the source of blocks: the upstream of the options, or the cache's own pool.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
-  /// The cache's own pool; null if it has an upstream.
+  /// Returns the cache's own pool; null if the cache has an upstream.
   [[nodiscard]] gpu::pool_handle pool() const noexcept { return own_ ? own_->pool().get() : nullptr; }
-  /// The stream whose work uses the blocks.
+  /// Returns the stream that uses the blocks.
   [[nodiscard]] gpu::stream_handle stream() const noexcept { return options_.stream; }
-  /// The name in messages.
+  /// Returns the name in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
 
-  /// Reports a violation if an invariant does not hold. O(kept blocks). @pre no other thread is using the
-  /// cache.
+  /// Reports a violation if an invariant does not hold. O(kept blocks). @pre No other thread uses the cache.
   void check_invariants() const noexcept { cache_.check_invariants(); }
 
  private:
@@ -194,8 +178,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   device_cache_options options_;
   std::optional<gpu::detail::uncaptured_memory> own_;
   gpu::detail::stream_returns returns_;
-  std::optional<gpu::detail::waiting_upstream> waiting_;  // where the stream does not order the upstream
-  reuse_cache cache_;                                     // behind what it returns blocks to
+  std::optional<gpu::detail::waiting_upstream> waiting_;  // if the stream does not order the upstream
+  reuse_cache cache_;                                     // declared after the receivers of its blocks
   gpu::device_budget::subscription gives_back_;
 };
 

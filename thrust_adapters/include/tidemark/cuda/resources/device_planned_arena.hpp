@@ -8,7 +8,7 @@
 
 namespace tidemark {
 
-/// A planned arena in the memory of its fallback, which is a device's and which the host must not touch.
+/// A planned arena in the memory of its fallback, which is on a device. The host must not access the memory.
 ///
 /// ```cpp
 /// device_pool blocks{{.stream = stream}};
@@ -20,11 +20,11 @@ namespace tidemark {
 /// ```
 /// A plan's memory is one block of the fallback, from the first request of a step to its end. The fallback
 /// serves blocks that outlive their step, and requests that deviate from the plan. It holds the long-lived
-/// blocks and the larger of a plan and one unplanned step.
+/// blocks, and the larger of a plan and one unplanned step.
 ///
-/// Blocks are ordered by the stream of the fallback (`device_pool`, `device_cache`): work that uses a block is
-/// on that stream when the block is deallocated. A step that runs by its plan makes no call to the driver once
-/// the fallback holds its memory. For a step in a captured graph use a `device_pool` with `keeps_addresses`.
+/// The stream of the fallback (`device_pool`, `device_cache`) orders the blocks: work that uses a block is on
+/// this stream when the block is deallocated. A planned step makes no driver call once the fallback holds its
+/// memory. For a step in a captured graph use a `device_pool` with `keeps_addresses`.
 using device_planned_arena = basic_planned_arena<upstream_device_memory>;
 
 extern template class basic_planned_arena<upstream_device_memory>;

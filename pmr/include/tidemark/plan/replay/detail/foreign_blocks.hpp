@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `foreign_blocks`: live blocks of planned memory that the current plan does not know. Owns records only.
+/// `foreign_blocks`: live blocks in planned memory that are not in the current plan. Owns records only.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,18 @@
 
 namespace tidemark::detail {
 
-/// A block in a slot of another plan, or of an earlier step of the same plan: the slot as it was, until it
-/// is not `live()`.
+/// A block in a slot of another plan, or of an earlier step of the same plan. It keeps the state of the slot
+/// until the block dies.
 using foreign_block = plan_replayer::place;
 
-/// Foreign blocks by address, no two of which overlap. Deallocated blocks leave a gap until a step begins.
+/// Disjoint foreign blocks by address. A dead block keeps its entry until the next `detach_live`.
 class foreign_blocks {
  public:
   [[nodiscard]] std::size_t live() const noexcept { return live_; }
-  /// By address, deallocated blocks included.
+  /// Returns the blocks by address, dead blocks included.
   [[nodiscard]] std::vector<foreign_block> const& all() const noexcept { return blocks_; }
 
-  /// Detaches live blocks from a plan: all, or those whose slots the next step may need. @throws
+  /// Detaches live blocks from a plan: all blocks, or only those whose slots the next step may need. @throws
   /// std::bad_alloc with nothing changed.
   void detach_live(plan_replayer& plan, bool outliving_too) {
     if (live_ != blocks_.size())
@@ -39,22 +39,22 @@ class foreign_blocks {
     live_ = blocks_.size();
     std::ranges::sort(blocks_, {}, &foreign_block::address);
   }
-  /// The plan is the current one: finds the blocks that are in the way of its slots, except for slots with
-  /// bytes of their own, which are compared each time.
+  /// Finds the blocks that are in the way of the current plan. Slots with bytes of their own do not count,
+  /// because each allocation compares them.
   void find_in_way_of(plan_replayer const& plan) noexcept {
     way_begin_ = plan.base() == 0 ? 0 : plan.others_begin();
     in_way_ = static_cast<std::size_t>(std::ranges::count_if(
         blocks_, [&](foreign_block const& block) { return block.live() && is_in_way(block); }));
   }
-  /// Live blocks that are in the way of the current plan.
+  /// Returns the number of live blocks in the way of the current plan.
   [[nodiscard]] std::size_t in_way() const noexcept { return in_way_; }
 
-  /// The live block that begins there; null: there is none.
+  /// Returns the live block that begins at an address; null if there is no such block.
   [[nodiscard]] foreign_block* find(std::uintptr_t address) noexcept {
     const auto found = std::ranges::lower_bound(blocks_, address, {}, &foreign_block::address);
     return found != blocks_.end() && found->address == address && found->live() ? &*found : nullptr;
   }
-  /// @pre `found` by `find`
+  /// @pre `found` is a result of `find`.
   void remove(foreign_block& found) noexcept {
     found.died = found.born;
     in_way_ -= is_in_way(found) ? 1 : 0;
@@ -68,13 +68,13 @@ class foreign_blocks {
   }
 
  private:
-  // True if a slot without bytes of its own may have one of the block's bytes.
+  // Returns true if a slot without bytes of its own may share a byte with the block.
   [[nodiscard]] bool is_in_way(foreign_block const& block) const noexcept {
     return block.address + block.max_bytes > way_begin_;
   }
 
   std::vector<foreign_block> blocks_;  // by address
-  std::uintptr_t way_begin_ = 0;       // where the slots without bytes of their own begin
+  std::uintptr_t way_begin_ = 0;       // start of the slots without bytes of their own
   std::size_t live_ = 0;
   std::size_t in_way_ = 0;
 };

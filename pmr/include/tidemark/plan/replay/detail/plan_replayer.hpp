@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `plan_replayer`: a plan of a step, and which of its slots are taken. Owns its tables, and no memory of
-/// blocks.
+/// `plan_replayer`: the plan of a step and the state of its slots. Owns its tables, but no memory of blocks.
 #pragma once
 
 #include <algorithm>
@@ -19,41 +18,34 @@
 
 namespace tidemark::detail {
 
-/// Serves a step by its plan: the n-th request gets the n-th slot, if it fits there and nothing lives in
-/// its bytes.
+/// Serves a step by its plan: request n gets slot n if it fits and no live block has bytes of the slot.
 ///
-/// Time is counted in requests, by the owner: a block is born at `now`, which then goes on by one, and
-/// dies at the `now` of its deallocation. The slot of a request shares bytes only with slots of requests
-/// before and behind it, and requests of a run are served in order. Its bytes are free if its
-/// *predecessors* are clear, the slots that held one of its bytes last before it, by the plan:
+/// The owner counts time in requests. A block is born at `now`, which is then incremented, and dies at the
+/// `now` of its deallocation. A run serves requests in order. A slot is free if its *predecessors* are clear.
+/// They are the slots that last held one of its bytes before it in the plan:
 ///
 ///     clear(i) := not live(i), and (died(i) >= begin of the run, or clear(j) for each predecessor j of i)
 ///
-/// A slot that was allocated in this run was clear itself, and what was clear stays so: hence the first
-/// half of the disjunction, which is all that is looked at first. Before that, deallocations are compared
-/// with their order in the plan: as long as it holds, one comparison says that all predecessors of a slot
-/// are clear.
+/// A slot that was allocated in this run was clear itself, and clear slots stay clear: hence the first half
+/// of the disjunction. While deallocations follow the order of the plan, one comparison shows that all
+/// predecessors of a slot are clear.
 ///
-/// A slot whose block outlives its step has bytes that no other has, and is its own predecessor. All
-/// slots of one request are of one size and alignment, so that what fits in one fits in each.
-///
-/// The fast path looks at the next slot and at the next deallocation alone. Slots with bytes of their own,
-/// and the slot behind all others, which is the next slot while the fast path is paused, are clear by no
-/// comparison. The slow path searches further.
+/// A slot whose block outlives its step shares no bytes, and is its own predecessor. All slots of one request
+/// have one size and one alignment.
 ///
 /// Invariants: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the owner checks;
-/// `cursor <= requests`; each slot before the next one in the order of deallocations is clear, and that
-/// order is one by `upper`; of the slots at one address none but the newest is live.
+/// `cursor <= requests`; deallocations are ordered by `upper`, and each slot before the next in this order is
+/// clear; only the newest slot at an address may be live.
 ///
-/// One thread at a time.
+/// Thread-safety: one thread at a time.
 class plan_replayer {
  public:
   using request_time = std::uint64_t;
 
-  /// A place of the plan, and its last block: when it was born and died, and its bytes.
+  /// A location of the plan, with the birth, death and bytes of its last block.
   struct place {
     std::uintptr_t address = 0;
-    std::size_t max_bytes = 0;  // that fit in it
+    std::size_t max_bytes = 0;  // maximum bytes of a block in it
     request_time born = 0;
     request_time died = 0;
     std::size_t bytes = 0;
@@ -61,37 +53,37 @@ class plan_replayer {
 
     [[nodiscard]] bool live() const noexcept { return died < born; }
   };
-  /// A place, and what must be clear before it.
+  /// A place and the condition of its reuse.
   struct alignas(64) slot : place {
-    std::uint32_t predecessors = 0;               // where its list begins in `predecessors_`
-    slot* const* deallocations_before = nullptr;  // the end of those before it in the plan, predecessors too
-    slot* same_address = nullptr;  // the next that has it, by request, and behind the last the first
+    std::uint32_t predecessors = 0;               // start of its list in `predecessors_`
+    slot* const* deallocations_before = nullptr;  // end of the plan's earlier deallocations
+    slot* same_address = nullptr;  // next slot at this address by request; the last links to the first
   };
   static_assert(sizeof(slot) == 64, "a slot is one cache line");
 
-  /// @pre the plan is valid.
+  /// @pre The plan is valid.
   explicit plan_replayer(step_plan plan);
   plan_replayer(plan_replayer const&) = delete;
   plan_replayer& operator=(plan_replayer const&) = delete;
 
-  // ---- the fast path -----------------------------------------------------------------------------------
+  // ---- fast path ----------------------------------------------------------------------------------------
 
-  /// The next slot, if a request fits there and its predecessors were deallocated in order; else null. To
-  /// be taken. @pre the plan aligns to 16 at least
+  /// Returns the next slot if a request fits and its predecessors were deallocated in order; else null. Call
+  /// `take` next. @pre The alignment of the plan is at least 16.
   [[nodiscard]] slot* next_in_order(std::size_t bytes, std::size_t align) noexcept {
     slot* const next = next_;
     if (!fits_in(*next, bytes, align) || next->deallocations_before > next_deallocation_) [[unlikely]]
       return nullptr;
     return next;
   }
-  /// Allocates the next slot. @pre it is clear
+  /// Allocates the next slot. @pre The slot is clear.
   void* take(slot& next, std::size_t bytes, request_time& now) noexcept {
     next_ = &next + 1;
     return assign(next, bytes, now);
   }
 
-  /// Deallocates the block at an address, if it is the next in the order of the plan. @return false, with
-  /// nothing changed, if not.
+  /// Deallocates the block at an address if it is next in the order of the plan. @return false, with nothing
+  /// changed, if the block is not next.
   [[nodiscard]] bool deallocate_in_order(std::uintptr_t address, request_time now) noexcept {
     slot& next = **next_deallocation_;
     if (next.address != address || !next.live()) [[unlikely]]
@@ -100,41 +92,41 @@ class plan_replayer {
     end(next, now);
     return true;
   }
-  /// Deallocates the block at an address. @return false, with nothing changed, if no live slot begins
-  /// there.
+  /// Deallocates the block at an address. @return false, with nothing changed, if no live slot begins at the
+  /// address.
   [[nodiscard]] bool deallocate(std::uintptr_t address, request_time now) noexcept {
     return deallocate_in_order(address, now) || deallocate_out_of_order(address, now);
   }
 
-  // ---- off the fast path ---------------------------------------------------------------------------
+  // ---- slow path ----------------------------------------------------------------------------------------
 
-  /// Sets where the slots lie. @pre none is live, or they lie there already.
+  /// Sets the base address of the slots. @pre No slot is live, or the base does not change.
   void bind(std::uintptr_t base, bool host_accessible) noexcept;
-  /// A run begins. @pre `now` is later than all that was.
+  /// Begins a run. @pre `now` is later than all earlier times.
   void begin(request_time now) noexcept {
     begin_ = now;
     position() = slots_.data();
     next_deallocation_ = deallocation_order_.data();
   }
-  /// Skips to a request: those before it are not served any more in this run.
+  /// Skips to a request; this run does not serve earlier requests any more.
   void advance_to(std::size_t request) noexcept { position() = slots_.data() + request; }
 
-  /// Slots with bytes of their own, by request.
+  /// Returns the slots with bytes of their own, by request.
   [[nodiscard]] std::span<std::uint32_t const> own_slots() const noexcept { return own_slots_; }
-  /// Lays `own_slots` at these offsets, and all others from `others_begin` on. @pre no slot is live; all are
-  /// multiples of the alignments that are needed
+  /// Places `own_slots` at these offsets, and all other slots from `others_begin` on. @pre No slot is live.
+  /// All offsets are multiples of the required alignments.
   void lay_out(std::span<std::size_t const> own, std::size_t others_begin) noexcept;
-  /// Address from which on the slots lie that have no bytes of their own.
+  /// Returns the first address of the slots without bytes of their own.
   [[nodiscard]] std::uintptr_t others_begin() const noexcept { return base_ + others_begin_; }
-  /// Bytes of the memory that holds all slots.
+  /// Returns the bytes of the memory for all slots.
   [[nodiscard]] std::size_t height() const noexcept {
     return (std::max)(plan_.height, origin_) - origin_ + others_begin_;
   }
-  /// `next_in_order` does not return the slot of this request.
+  /// Makes `next_in_order` never return the slot of this request.
   void exclude_from_fast_path(std::size_t request) noexcept {
     slots_[request].deallocations_before = deallocation_order_.data() + deallocation_order_.size();
   }
-  /// Makes `next_in_order` return slots, or none.
+  /// Enables or disables `next_in_order`, which returns null while disabled.
   void enable_fast_path(bool enabled) noexcept {
     if (enabled != is_paused()) return;
     if (enabled) {
@@ -147,51 +139,51 @@ class plan_replayer {
   [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
   [[nodiscard]] step_plan const& plan() const noexcept { return plan_; }
   [[nodiscard]] std::size_t requests() const noexcept { return plan_.requests; }
-  /// The next request.
+  /// Returns the next request.
   [[nodiscard]] std::size_t cursor() const noexcept {
     return static_cast<std::size_t>((is_paused() ? paused_ : next_) - slots_.data());
   }
-  /// The first slot of request n is n; further ones of requests come behind.
+  /// Returns all slots. Slot n is the first slot of request n; further slots of requests follow.
   [[nodiscard]] std::span<slot const> all_slots() const noexcept {
     return {slots_.data(), slots_.size() - 1};
   }
   [[nodiscard]] std::size_t request_of(std::uint32_t slot) const noexcept { return blocks_[slot]->request; }
-  /// True only if all blocks of this run were deallocated, but those that outlive the step. O(1).
+  /// Returns true if all blocks of this run were deallocated, except blocks that outlive the step. O(1).
   [[nodiscard]] bool all_deallocated() const noexcept { return *next_deallocation_ == &slots_.back(); }
-  /// Slots that are live now. O(slots).
+  /// Returns the number of live slots. O(slots).
   [[nodiscard]] std::size_t used_blocks() const noexcept {
     return static_cast<std::size_t>(std::ranges::count_if(all_slots(), &slot::live));
   }
-  /// Bytes of a request when the plan was made.
+  /// Returns the bytes of a request in the plan.
   [[nodiscard]] std::size_t planned_bytes(std::size_t request) const noexcept {
     return blocks_[request]->life.size;
   }
-  /// Alignment of the blocks in a slot.
+  /// Returns the alignment of the blocks in a slot.
   [[nodiscard]] std::size_t alignment_of(std::uint32_t slot) const noexcept {
     return (std::max)(plan_.alignment, blocks_[slot]->life.alignment);
   }
-  /// The largest alignment of all.
+  /// Returns the largest alignment of all slots.
   [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
-  /// True if a block fits at a request.
+  /// Returns true if a block fits at a request.
   [[nodiscard]] bool fits(std::size_t request, std::size_t bytes, std::size_t align) const noexcept {
     return request < requests() && bytes <= slots_[request].max_bytes &&
            align <= alignment_of(static_cast<std::uint32_t>(request));
   }
-  /// The first slot of a request that is clear and that `is_usable` takes; null if none is. Amortised
-  /// O(predecessors). @throws std::bad_alloc
+  /// Returns the first clear slot of a request that `is_usable` accepts; null if there is no such slot.
+  /// Amortised O(predecessors). @throws std::bad_alloc
   template <class Usable>
   [[nodiscard]] slot* clear_slot(std::size_t request, Usable is_usable) {
     for (std::uint32_t i : own_slots_of(request)) {
       slot& own = slots_[i];
       if (own.live() || !is_usable(own)) continue;
-      own.died = own.born;  // it may be allocated at the very time of its death, and is `live` then
+      own.died = own.born;  // a slot that is allocated at the time of its death would be `live`
       return &own;
     }
     if (outlives(static_cast<std::uint32_t>(request))) return nullptr;
     const bool is_clear = search_clear(static_cast<std::uint32_t>(request)) && is_usable(slots_[request]);
     return is_clear ? &slots_[request] : nullptr;
   }
-  /// Allocates a slot. @pre it is clear
+  /// Allocates a slot. @pre The slot is clear.
   void* assign(slot& to, std::size_t bytes, request_time& now) const noexcept {
     to.born = now++;
     to.bytes = bytes;
@@ -200,18 +192,19 @@ class plan_replayer {
     }
     return reinterpret_cast<void*>(to.address);
   }
-  /// The live slot at an address; null if there is none. Amortised over a run O(1), but for requests left
-  /// out.
+  /// Returns the live slot at an address; null if there is no such slot. O(1), amortised over a run, except
+  /// for skipped requests.
   [[nodiscard]] slot* live_at(std::uintptr_t address) noexcept;
 
-  /// The block of a slot has died, or, at the time of its birth, is a foreign block from now on.
+  /// Sets the death of a slot's block. A death at its birth detaches the block as a foreign block.
   void set_died(std::uint32_t slot, request_time when) noexcept { slots_[slot].died = when; }
 
-  /// The slots of a request, if its blocks outlive the step; else none. O(log such requests).
+  /// Returns the slots of a request if its blocks outlive the step; else an empty range. O(log such
+  /// requests).
   [[nodiscard]] std::span<std::uint32_t const> own_slots_of(std::size_t request) const noexcept {
     return std::ranges::equal_range(own_slots_, request, {}, [&](std::uint32_t i) { return request_of(i); });
   }
-  /// True if the slot's block outlives its step.
+  /// Returns true if the slot's block outlives its step.
   [[nodiscard]] bool outlives(std::uint32_t slot) const noexcept {
     return predecessors_[slots_[slot].predecessors] == slot;
   }
@@ -219,13 +212,13 @@ class plan_replayer {
  private:
   static constexpr std::uintptr_t no_address = (std::numeric_limits<std::uintptr_t>::max)();
 
-  // Blocks are aligned to 16 at least.
+  // Blocks are aligned to at least 16.
   [[nodiscard]] static std::size_t hash(std::uintptr_t address) noexcept {
     return fibonacci_hash(address >> 4) >> 32;
   }
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
   [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
-  // If the compiler knows the request, only a large alignment needs a test.
+  // Only a large alignment needs a test if the compiler knows the request.
   [[nodiscard]] static bool fits_in(slot const& one, std::size_t bytes, std::size_t align) noexcept {
     return bytes <= one.max_bytes && (align <= alignof(std::max_align_t) || (one.address & (align - 1)) == 0);
   }
@@ -241,33 +234,33 @@ class plan_replayer {
   void add_slots();
   void find_predecessors();
   void order_deallocations();
-  // When its block dies, by the plan.
+  // Returns the death of its block in the plan.
   [[nodiscard]] std::uint64_t upper_of(slot const* one) const noexcept {
     return blocks_[one->index]->life.upper;
   }
 
-  // The members that the fast path reads come first.
-  slot* next_ = nullptr;  // the next request's; or the last of all while the fast path is paused
+  // Members of the fast path come first.
+  slot* next_ = nullptr;  // slot of the next request; the last of all while the fast path is paused
   slot* const* next_deallocation_ = nullptr;
-  slot* paused_ = nullptr;  // the next request's while the fast path is paused; else null
+  slot* paused_ = nullptr;  // slot of the next request while the fast path is paused; else null
   request_time begin_ = 0;
-  std::vector<slot> slots_;                  // and one that is always clear and has no address
-  std::vector<std::uint32_t> predecessors_;  // lists that end with the last slot of all; an empty one first
-  // Slots in the order in which the plan has their blocks deallocated, and the last one of all. Within one
-  // time, in that of the last run that differed.
+  std::vector<slot> slots_;                  // and a last slot that is always clear and has no address
+  std::vector<std::uint32_t> predecessors_;  // lists ended by the last slot of all; the first is empty
+  // Slots in the plan's order of deallocation, and the last slot of all. Slots of one time are in the order
+  // of the last run that differed.
   std::vector<slot*> deallocation_order_;
-  std::vector<slot*> table_;  // by hash of the address: the newest there, when it was looked for last
+  std::vector<slot*> table_;  // by hash of the address: newest slot of the last lookup
   std::size_t mask_ = 0;
   bool host_accessible_ = true;
 
   step_plan plan_;
-  std::vector<planned_block const*> blocks_;       // by slot, of `plan_`
-  std::vector<std::uint32_t> deallocation_index_;  // by slot: its index in `deallocation_order_`
-  std::vector<std::uint32_t> visited_;             // of `search_clear`
+  std::vector<planned_block const*> blocks_;       // by slot, elements of `plan_`
+  std::vector<std::uint32_t> deallocation_index_;  // by slot: index in `deallocation_order_`
+  std::vector<std::uint32_t> visited_;             // working memory of `search_clear`
   std::vector<std::size_t> offsets_;               // by slot
   std::vector<std::uint32_t> own_slots_;           // by request
-  std::size_t origin_ = 0;                         // offset in `plan_` from which on the others lie
-  std::size_t others_begin_ = 0;                   // where `origin_` lies in fact
+  std::size_t origin_ = 0;                         // offset in `plan_` of the first slot without own bytes
+  std::size_t others_begin_ = 0;                   // actual offset of `origin_`
   std::size_t alignment_ = 1;
   std::uintptr_t base_ = 0;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `planned_core`: what a planned arena does, for memory of any kind. Owns plans, and no memory.
+/// `planned_core`: the part of a planned arena that does not depend on the kind of memory. Owns plans, but no
+/// memory.
 #pragma once
 
 #include <bit>
@@ -23,26 +24,25 @@
 
 namespace tidemark::detail {
 
-inline constexpr char const* planned_kind = "planned_arena";  // in messages
+inline constexpr char const* planned_kind = "planned_arena";  // name in messages
 
-/// The sequence of a step: find the plan of its kind, replay it, record the requests that it does not serve,
-/// and plan anew at the end if that taught something.
+/// Runs a step: finds the plan of its kind, replays it, records requests that it does not serve, and makes a
+/// new plan at the end if the step differed.
 ///
-/// While foreign blocks are in the way, the fast path allocates nothing: the slow path compares each slot
-/// with them.
+/// The fast path is off while foreign blocks are in the way: the slow path compares each slot with them.
 ///
-/// If the region's memory comes from the fallback, the region is *borrowed*: one block of the fallback from
-/// the first request of a planned step to its end, or to the death of its last block. Blocks that outlive
-/// their step then lie in the fallback, too, and their slots have no bytes.
+/// If the region's memory comes from the fallback, the region is *borrowed*. It is one block of the fallback
+/// from the first request of a planned step to the end of the step, or to the death of its last block. Blocks
+/// that outlive their step are then in the fallback too, and their slots have no bytes.
 ///
 /// Invariants, checked by `check_invariants()`: those of `plan_replayer`, `kinds_of_steps` and
-/// `planned_arena_stats`; foreign blocks are sorted, and neither they nor the current plan's live slots
-/// overlap; all lie in committed memory.
+/// `planned_arena_stats`; foreign blocks are sorted; foreign blocks and the current plan's live slots do not
+/// overlap and are in committed memory.
 ///
-/// One thread at a time.
+/// Thread-safety: one thread at a time.
 class planned_core {
  public:
-  /// @param region must outlive all blocks.
+  /// @param region memory of the plans; must outlive all blocks
   planned_core(planned_region& region, bool host_accessible, planned_arena_options const& options);
   planned_core(planned_core const&) = delete;
   planned_core& operator=(planned_core const&) = delete;
@@ -63,8 +63,8 @@ class planned_core {
     deallocate_out_of_order(block, bytes, align);
   }
 
-  // For the rest see `basic_planned_arena`.
-  /// @param opened the core of the open step; null from the core's destruction on
+  // `basic_planned_arena` documents the other functions.
+  /// @param opened core of the open step; null after the core's destruction
   void begin(planned_core*& opened, std::uint64_t kind);
   void end_step() noexcept;
   void use(step_plan plan, std::uint64_t kind);
@@ -77,12 +77,12 @@ class planned_core {
  private:
   using request_time = plan_replayer::request_time;
 
-  /// The server of the requests of the open step.
+  /// Source of the memory of the open step.
   enum class server : std::uint8_t {
-    fallback,      // the step has no plan, or no memory for it
-    plan,          // and the fallback where the plan has no slot
+    fallback,      // the step has no plan, or no memory for its plan
+    plan,          // the plan, and the fallback for requests without a slot
     not_yet_held,  // the plan, if there is memory for it at the first request
-    given_up,      // the fallback, because the plan missed too much
+    given_up,      // the fallback, because the plan missed too many requests
   };
 
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
@@ -119,33 +119,33 @@ class planned_core {
   [[nodiscard]] std::size_t used_bytes_end() const noexcept;
   [[nodiscard]] std::size_t highest_plan() const noexcept;
 
-  plan_replayer* plan_ = &no_plan_;  // the current one
-  request_time now_ = 1;             // the number of the next request, of all steps
+  plan_replayer* plan_ = &no_plan_;  // current plan
+  request_time now_ = 1;             // number of the next request, counted over all steps
 
   planned_region& region_;
   planned_arena_options options_;
   bool host_accessible_;
-  bool is_borrowed_;  // the region is one block of the fallback, during a step
+  bool is_borrowed_;  // the region is one block of the fallback during a step
   kinds_of_steps kinds_;
-  kind_of_step* kind_ = nullptr;  // of the open step, or of the one before; null before the first
+  kind_of_step* kind_ = nullptr;  // kind of the open or previous step; null before the first step
   foreign_blocks foreign_;
   step_recorder recorder_;
-  planned_core** step_ = nullptr;  // of the open step; null: no step is open
+  planned_core** step_ = nullptr;  // core pointer of the open step; null: no step is open
   server server_ = server::fallback;
   bool is_recorded_ = false;           // a step is open and recorded
   bool is_refused_ = false;            // a request of this step has thrown
   bool has_missing_slots_ = false;     // a request of this step found all of its slots taken by earlier steps
-  bool has_warned_ = false;            // that there is no range
-  std::size_t misses_in_a_row_ = 0;    // of this step, now
-  std::uint64_t step_unknown_ = 0;     // requests of this step that resemble none of the plan's next
+  bool has_warned_ = false;            // the warning about a missing range was sent
+  std::size_t misses_in_a_row_ = 0;    // current consecutive misses of this step
+  std::uint64_t step_unknown_ = 0;     // requests of this step that resemble none of the plan's next requests
   std::uint64_t step_conflicts_ = 0;   // requests of this step whose bytes had another block
   std::uint64_t step_fallback_ = 0;    // requests of this step to the fallback
-  request_time begin_ = 0;             // of the step
-  request_time last_begin_ = 0;        // of the step before
-  kind_of_step* last_kind_ = nullptr;  // of the step before, if the first request looks back at its slots
-  std::size_t trims_due_ = 0;          // ends of steps at which the fallback is trimmed
-  std::size_t fallback_bytes_ = 0;     // of requests of steps to the fallback since it was to be trimmed
-  bool has_returned_ = false;          // a block to the fallback, since it was trimmed
+  request_time begin_ = 0;             // beginning of this step
+  request_time last_begin_ = 0;        // beginning of the previous step
+  kind_of_step* last_kind_ = nullptr;  // kind of the previous step, if `look_back` is due
+  std::size_t trims_due_ = 0;          // number of next step ends that trim the fallback
+  std::size_t fallback_bytes_ = 0;  // bytes of requests of steps to the fallback since a trim was scheduled
+  bool has_returned_ = false;       // true if a block was returned to the fallback since its trim
   std::uint64_t steps_ = 0, planned_steps_ = 0, partly_planned_steps_ = 0;
   std::uint64_t fallback_allocations_ = 0, outside_allocations_ = 0, misses_ = 0, plans_made_ = 0;
   plan_replayer no_plan_{step_plan{}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `planned_region`: the memory that plans are laid in. Owns it.
+/// `planned_region`: the memory of plans. Owns it.
 #pragma once
 
 #include <algorithm>
@@ -18,33 +18,34 @@
 
 namespace tidemark::detail {
 
-/// One range, with memory behind its beginning. One thread at a time.
+/// One range with memory behind its beginning. Thread-safety: one thread at a time.
 ///
-/// `held_bytes <= range.size`, and the base lies in the range
+/// `held_bytes <= range.size`, and the base is in the range.
 class planned_region {
  public:
   planned_region() = default;
   planned_region(planned_region const&) = delete;
   planned_region& operator=(planned_region const&) = delete;
 
-  /// Puts memory behind the first `bytes` bytes. @param movable whether the range may be replaced for
-  /// that: then it has no blocks. @return whether it is there; if not, nothing has changed, but that a
-  /// range that is movable may be gone. @throws what the address space throws, likewise.
+  /// Commits the first `bytes` bytes. @param movable true if the range may be replaced, because it has no
+  /// blocks.
+  /// @return true if the bytes are committed. If false, nothing has changed, except that a movable range may
+  /// be gone. @throws the exceptions of the address space, with the same state.
   [[nodiscard]] virtual bool hold(std::size_t bytes, std::size_t align, bool movable) = 0;
-  /// Decommits memory above the first `bytes` bytes, where the kind of memory can; all, where that is 0.
+  /// Decommits memory above the first `bytes` bytes if the kind of memory can; all memory if `bytes` is 0.
   virtual void keep_only(std::size_t bytes) noexcept = 0;
-  /// The resource of `upstream_memory`, each range of which is one block of it; null for other memory, which
-  /// may be slow to return (`registered_memory`).
+  /// Returns the resource of `upstream_memory`, of which each range is one block. Returns null for other
+  /// memory, which may be slow to return (`registered_memory`).
   [[nodiscard]] virtual std::pmr::memory_resource* upstream() const noexcept = 0;
-  /// Why the address space refused the last range, where it says so; else empty.
+  /// Returns the reason why the address space refused the last range; empty if unknown.
   [[nodiscard]] virtual char const* refusal() const noexcept = 0;
-  /// The address from which on blocks lie. @pre something is held
+  /// Returns the first address of blocks. @pre Memory is held.
   [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
-  /// Bytes of memory from the base on.
+  /// Returns the bytes of memory from the base on.
   [[nodiscard]] std::size_t committed_bytes() const noexcept {
     return held_bytes_ == 0 ? 0 : held_bytes_ - padding();
   }
-  /// All addresses, with memory behind them or not.
+  /// Returns all addresses, with and without memory.
   [[nodiscard]] byte_range range() const noexcept { return range_; }
 
  protected:
@@ -52,11 +53,11 @@ class planned_region {
   [[nodiscard]] std::size_t padding() const noexcept { return base_ - range_.begin; }
 
   byte_range range_{};
-  std::uintptr_t base_ = 0;     // a multiple of the alignment that was requested last
-  std::size_t held_bytes_ = 0;  // of memory, from the beginning of the range on
+  std::uintptr_t base_ = 0;     // multiple of the last requested alignment
+  std::size_t held_bytes_ = 0;  // bytes of memory from the beginning of the range
 };
 
-/// The same of an address space.
+/// A planned region of an address space.
 template <address_space Space>
 class region_of final : public planned_region {
  public:
@@ -95,7 +96,7 @@ class region_of final : public planned_region {
       if (target >= held_bytes_) return;
       const byte_range removed{range_.begin + target, held_bytes_ - target};
       if constexpr (Space::traits.host_accessible)
-        detail::unpoison(removed.begin, removed.size);  // the address space may write to it
+        detail::unpoison(removed.begin, removed.size);  // the address space may write to the removed memory
       if (space_.decommit(removed)) held_bytes_ = target;
       else if constexpr (Space::traits.host_accessible) poison(removed.begin, removed.size);
     } else if (bytes == 0) {

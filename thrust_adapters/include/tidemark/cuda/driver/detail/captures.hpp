@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a driver knows of captures: `capture_probe`, whether it maps memory meanwhile; `retired_executables`,
-/// graphs that are to be destroyed when nothing captures, which it owns until then.
+/// State of captures in a driver. `capture_probe`: tests mapping during captures. `retired_executables`: owns
+/// executables of graphs until no stream captures.
 #pragma once
 
 #include <atomic>
@@ -18,18 +18,18 @@ class driver;
 
 namespace detail {
 
-/// The answer of a driver to one question, asked at most once: does it map memory during a capture?
+/// Tests, at most once, whether a driver maps memory during a capture.
 ///
-/// An H100 with driver 580.159.04 maps in every capture mode. CUDA does not document the rule, so an older
-/// driver may refuse the call and end the capture. The probe therefore uses a capture of its own: a new
-/// thread, whose capture mode is thread-local, captures a private stream, and maps one unit of memory. A
-/// refusal can end that capture alone.
+/// An H100 with driver 580.159.04 maps in every capture mode. CUDA does not document the rule, and an older
+/// driver may refuse the call and end the capture. The probe therefore makes its own capture. A new thread,
+/// whose capture mode is thread-local, captures a private stream and maps one unit of memory. A refusal can
+/// end only this capture.
 ///
-/// Each `driver` has one. Thread-safety: any thread; threads that ask at once may both probe.
+/// Each `driver` has one probe. Thread-safety: any thread; concurrent first calls may both probe.
 class capture_probe {
  public:
-  /// True if memory may be mapped on a device while a stream captures. If the host or the device has no
-  /// memory for the probe, the result is false and the next call probes again.
+  /// Returns true if a device permits mapping while a stream captures. If the host or the device has no
+  /// memory for the probe, returns false, and the next call probes again.
   [[nodiscard]] bool maps_during_captures(driver& calls, int device) noexcept;
 
  private:
@@ -40,31 +40,33 @@ class capture_probe {
 };
 
 /// The executables of ended graphs. `cuGraphExecDestroy` invalidates captures in mode `global` of any thread
-/// (seen on hardware: pytorch#161037, warp#992), so an executable waits while a capture of tidemark's goes
-/// on, and where the driver refuses. Captures that others begin are not known here.
+/// (seen on hardware: pytorch#161037, warp#992). An executable therefore waits for the end of tidemark's
+/// captures, and after a refusal of the driver. Captures of other libraries are unknown here.
 ///
-/// Each `driver` has one. What it still has when that ends is lost with the device's context.
-/// Thread-safety: any thread. The driver destroys under the lock, so that no capture begins meanwhile.
+/// Each `driver` has one. The device's context frees executables that remain at its end. Thread-safety: any
+/// thread. The executables are destroyed under the lock, and no capture begins meanwhile.
 class retired_executables {
  public:
-  /// A capture begins; nothing is destroyed until as many have ended. Waits for what is being destroyed.
+  /// Begins a capture: no executable is destroyed until all captures have ended. Waits for a running
+  /// destruction.
   void capture_begins() noexcept;
-  /// A capture has ended: destroys what waits if it was the last.
+  /// Ends a capture; the last one destroys the waiting executables.
   void capture_ended(driver& calls) noexcept;
-  /// Makes room for one more, so that `retire` cannot fail. @throws std::bad_alloc.
+  /// Reserves room for one executable, and `retire` cannot fail then. @throws std::bad_alloc.
   void reserve_one();
-  /// Destroys an executable, and all that wait, now or later. @pre `reserve_one` was called for it.
+  /// Destroys an executable, and all waiting ones, now or later. @pre `reserve_one` was called for the
+  /// executable.
   void retire(driver& calls, ::CUgraphExec_st* executable) noexcept;
-  /// How many wait.
+  /// Returns the number of waiting executables.
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
-  void destroy_waiting(driver& calls) noexcept;  // under the lock
+  void destroy_waiting(driver& calls) noexcept;  // requires the lock
 
-  mutable tidemark::detail::fork_safe<> mutex_;  // for what follows
-  std::vector<::CUgraphExec_st*> waiting_;       // has capacity for all executables there are
+  mutable tidemark::detail::fork_safe<> mutex_;  // protects the members below
+  std::vector<::CUgraphExec_st*> waiting_;       // capacity for all existing executables
   std::size_t executables_ = 0;                  // live or waiting
-  std::size_t captures_ = 0;                     // that go on
+  std::size_t captures_ = 0;                     // active captures
 };
 
 }  // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// State of the driver: the current device, captures, and the end of work; and `unique_handle`, which owns
-/// what its handle is for.
+/// State of the driver: the current device, captures, and the end of work. `unique_handle` owns the object of
+/// a handle.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace tidemark::gpu::detail {
 
-/// Allows the calling thread to free and to wait during its lifetime, even if its own capture, or in mode
-/// `global` another thread's, is active: the driver would reject such calls and invalidate the capture.
-/// Only for what was used before the capture, or not at all.
+/// Permits the calling thread to free and to wait during its lifetime. Otherwise the driver would reject such
+/// calls and invalidate an active capture of the thread, or of another thread in mode `global`. Use it only
+/// for objects that the capture does not use.
 class relaxed_mode {
  public:
   [[nodiscard]] explicit relaxed_mode(driver& driver) noexcept
@@ -26,15 +26,15 @@ class relaxed_mode {
 
  private:
   driver* driver_;
-  capture_mode mode_ = capture_mode::relaxed;  // once exchanged, the thread's own mode
+  capture_mode mode_ = capture_mode::relaxed;  // after the exchange: the thread's own mode
   bool exchanged_;
 };
 
-/// Makes a device current for the calling thread during its lifetime, in relaxed mode. Needed for calls on
-/// the default stream, on free memory and on new blocks, which are those of the current device.
+/// Makes a device current for the calling thread during its lifetime, in relaxed mode. Calls on the default
+/// stream, on free memory and on new blocks need it, because they use the current device.
 ///
-/// It puts back the thread's context and not its device: to make device 0 current again in a thread that
-/// never chose one would make a context there, of hundreds of MiB.
+/// It restores the thread's context, not its device. A thread that never chose a device would otherwise make
+/// a context of hundreds of MiB on device 0.
 class on_device {
  public:
   [[nodiscard]] on_device(driver& driver, device_number device) noexcept
@@ -53,7 +53,7 @@ class on_device {
     if (has_changed_) (void)driver_->set_context(before_);
   }
 
-  /// Success if the device is current, or the driver's error.
+  /// Returns success if the device is current, or the driver's error.
   [[nodiscard]] status result() const noexcept { return result_; }
 
  private:
@@ -61,7 +61,7 @@ class on_device {
   driver* driver_;
   status result_;
   context_handle before_ = nullptr;
-  bool has_changed_ = false;  // the context before is to be current again
+  bool has_changed_ = false;  // the previous context must be restored
 };
 
 /// The result of the last of several calls, and its name.
@@ -69,23 +69,23 @@ struct outcome {
   status result = status::success;
   char const* call = "";
 
-  /// Whether all calls succeeded.
+  /// Returns true if all calls succeeded.
   [[nodiscard]] bool good() const noexcept { return result == status::success; }
 };
 
-/// Whether this result says that a capture forbids the call, or that the call has invalidated one.
+/// Returns true if a capture forbids the call, or the call has invalidated a capture.
 [[nodiscard]] constexpr bool is_of_a_capture(status result) noexcept {
   return result >= status::capture_unsupported && result <= status::capture_wrong_thread;
 }
 
-/// Whether this result of any call shows that no device runs, or ever ran, anything.
+/// Returns true if this result of any call shows that no device runs, or ever ran, any work.
 [[nodiscard]] constexpr bool shows_that_nothing_runs(status result) noexcept {
   return result == status::no_device || result == status::not_initialized;
 }
 
-/// Whether this result of a query of an event, or of a wait for it, shows that its work has ended. An
-/// error of earlier work shows that too, because the device is lost then and runs nothing, and so does one
-/// that says that there is no device. Any other error, such as that of a capture, shows nothing.
+/// Returns true if this result of an event query or wait shows that the work has ended. An error of earlier
+/// work shows the end too, because a lost device runs no work. An error that reports a missing device also
+/// shows it. Other errors, such as those of captures, show nothing.
 [[nodiscard]] constexpr bool shows_end_of_work(status result) noexcept {
   constexpr int uncorrectable_memory = 214, uncorrectable_link = 220, first_of_work = 700,
                 first_of_calls = 800;
@@ -96,15 +96,16 @@ struct outcome {
          (number >= first_of_work && number < first_of_calls);
 }
 
-/// What captures mean for calls on a stream.
+/// Effect of captures on calls on a stream.
 enum class capture_state {
-  none,         ///< calls on it disturb no capture
-  capturing,    ///< work on it becomes part of a graph; a wait for it ends the capture
-  untouchable,  ///< a call on it may end a capture: the legacy default stream beside a blocking stream that
-                ///< is capturing, or an error of which the driver does not say what it means
+  none,       ///< calls on it disturb no capture
+  capturing,  ///< its work becomes part of a graph; a wait for it ends the capture
+  /// A call on it may end a capture: the legacy default stream beside a capturing blocking stream, or an error
+  /// of unknown meaning.
+  untouchable,
 };
 
-/// Asks for it. A device that is lost captures nothing. @pre the stream's device is current.
+/// Queries the state. A lost device captures nothing. @pre The stream's device is current.
 [[nodiscard]] inline capture_state capture_state_of(driver& driver, stream_handle stream) noexcept {
   bool capturing = false;
   const status asked = driver.is_capturing(stream, capturing);
@@ -112,8 +113,7 @@ enum class capture_state {
   return shows_end_of_work(asked) ? capture_state::none : capture_state::untouchable;
 }
 
-/// A handle that is destroyed by `Destroy(driver, handle)`. Null: there is nothing to destroy. Moving
-/// leaves null.
+/// A handle that `Destroy(driver, handle)` destroys. Null means no object. A move leaves null.
 template <class Handle, auto Destroy>
 class unique_handle {
  public:
@@ -131,10 +131,10 @@ class unique_handle {
     if (handle_ != nullptr) (void)std::invoke(Destroy, *driver_, handle_);
   }
 
-  /// The driver of the handle.
+  /// Returns the driver of the handle.
   [[nodiscard]] driver& calls() const noexcept { return *driver_; }
   [[nodiscard]] Handle get() const noexcept { return handle_; }
-  /// Where a call of the driver writes a new handle. @pre it is null.
+  /// Returns the place for a new handle from the driver. @pre The handle is null.
   [[nodiscard]] Handle& out() noexcept { return handle_; }
 
  private:

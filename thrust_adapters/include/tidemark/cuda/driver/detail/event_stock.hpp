@@ -16,49 +16,49 @@
 namespace tidemark::gpu::detail {
 
 /// Fences behind the work of other streams, for blocks that return to this stock's stream. The event of a
-/// destroyed fence is reused, because to create one costs several times as much as to record it.
+/// destroyed fence is reused, because creation costs several times as much as recording.
 ///
-/// A wait that fails, because a capture forbids it, is done by the own stream instead, so that blocks are
-/// still reused behind the event; if that fails too, a violation (`open_capture`). While the own stream is
-/// capturing, which queries and waits would invalidate, `query` does nothing, and waits return at once: the
-/// upstream holds the blocks then, as it does all.
+/// If a wait fails because a capture forbids it, the stock's stream waits instead, and blocks are still
+/// reused behind the event. If that fails too, the stock reports a violation (`open_capture`). While the
+/// stock's stream is capturing, queries and waits would invalidate the capture. `query` then does nothing,
+/// and waits return at once, because the upstream holds all blocks then.
 ///
-/// Fences are queried inside `query`, and may be waited for on any current device. Those of one stream come
-/// in one order (`reuse_fence::order`).
+/// Fences are queried inside `query`, and may be awaited on any current device. Fences of one stream have one
+/// order (`reuse_fence::order`).
 ///
 /// Invariant: each event is in the free list or in one fence. Complexity: O(1). Thread-safety: any thread,
 /// except for construction and destruction.
 class event_stock {
  public:
-  /// @param device of all streams
-  /// @param stream that reuses the blocks
-  /// @param name of the resource, in messages
-  /// @param bookkeeping memory for records; it is called under this object's lock and must not call back
+  /// @param device device of all streams
+  /// @param stream stream that reuses the blocks
+  /// @param name name of the resource in messages
+  /// @param bookkeeping memory for records; called under this object's lock, and must not call back
   event_stock(driver& driver, device_number device, stream_handle stream, char const* name,
               std::pmr::memory_resource* bookkeeping)
       : driver_{&driver}, device_{device}, stream_{stream}, name_{name}, entries_{bookkeeping} {}
   event_stock(event_stock const&) = delete;
   event_stock& operator=(event_stock const&) = delete;
-  /// @pre all fences are destroyed.
+  /// @pre All fences are destroyed.
   ~event_stock();
 
-  /// A fence behind the work that is on `other` now; no fence, with nothing changed, if there is no memory
-  /// for another event or the driver returns an error. @pre the device of both streams is current.
+  /// Returns a fence behind the present work of `other`. Returns no fence, with nothing changed, if there is
+  /// no memory for an event or the driver returns an error. @pre The device of both streams is current.
   [[nodiscard]] std::optional<reuse_fence> record(stream_handle other) noexcept;
 
-  /// Calls `queries(state)`, which may query fences, with the device current and in relaxed mode; not while
-  /// the own stream is capturing.
+  /// Calls `queries(state)`, which may query fences, with the device current and in relaxed mode. Does
+  /// nothing while the stock's stream is capturing.
   void query(void (*queries)(void* state) noexcept, void* state) const noexcept;
 
-  /// Number of events.
+  /// Returns the number of events.
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
   struct entry {
     event_stock* owner;
     event_handle event;
-    entry* next;        // in the free list
-    void const* order;  // in a fence: its stream
+    entry* next;        // next in the free list
+    void const* order;  // stream of a fence
   };
   static entry& as_entry(void* fence) noexcept { return *static_cast<entry*>(fence); }
 
@@ -70,8 +70,8 @@ class event_stock {
   device_number device_;
   stream_handle stream_;
   char const* name_;
-  mutable tidemark::detail::fork_safe<> mutex_;  // for what follows; the driver is not called under it
-  std::pmr::deque<entry> entries_;               // a deque, because fences point to them
+  mutable tidemark::detail::fork_safe<> mutex_;  // protects what follows; no driver call under it
+  std::pmr::deque<entry> entries_;               // a deque, because fences point to the entries
   entry* free_ = nullptr;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `device_heap`: the blocks of a `device_pool` and the memory behind them, which it owns.
+/// `device_heap`: the blocks of a `device_pool` and their memory, which it owns.
 #pragma once
 
 #include <algorithm>
@@ -31,12 +31,12 @@ struct device_pool_options;
 
 namespace tidemark::gpu::detail {
 
-/// Numbered events on one stream. Memory that is freed now gets the number `next()`; the stream no longer
-/// uses it once `has_passed` is true of that number.
+/// Numbered events on one stream. Memory that is freed now gets the number `next()`. The stream no longer
+/// uses the memory once `has_passed(number)` is true.
 ///
-/// Invariant: `passed <= number of each pending event < next()`; at most 8 events are pending. Every call to
-/// the driver needs the device current, in relaxed mode, and a stream that is not capturing. Thread-safety:
-/// one thread at a time.
+/// Invariants: `passed <= number of each pending event < next()`; at most 8 events are pending. Every driver
+/// call needs the device current, in relaxed mode, and a stream that is not capturing. Thread-safety: one
+/// thread at a time.
 class stream_marks {
  public:
   stream_marks(driver& driver, stream_handle stream) noexcept : driver_{&driver}, stream_{stream} {}
@@ -44,27 +44,27 @@ class stream_marks {
   [[nodiscard]] std::uint32_t next() const noexcept { return next_; }
   [[nodiscard]] bool has_passed(std::uint32_t number) const noexcept { return number < passed_; }
 
-  /// Records an event behind the work so far, unless 8 are pending or the driver refuses.
+  /// Records an event behind the present work, unless 8 events are pending or the driver refuses.
   void record() noexcept {
     if (pending_ == events_.size()) return;
     std::optional<event>& at = events_[(first_ + pending_) % events_.size()];
     try {
       if (!at) at.emplace(*driver_);
       at->record(stream_);
-    } catch (...) {  // memory then counts as in use until the stream is waited for
+    } catch (...) {  // memory then counts as in use until a wait for the stream
       return;
     }
     ++pending_;
     ++next_;
   }
-  /// Asks the driver which events have passed.
+  /// Queries which events have passed.
   void query() noexcept {
     while (pending_ != 0 && events_[first_]->done()) {
       first_ = (first_ + 1) % events_.size();
       passed_ = next_ - static_cast<std::uint32_t>(--pending_);
     }
   }
-  /// Waits for the stream. @return false if the driver refuses; nothing has changed then.
+  /// Waits for the stream. @return false, with nothing changed, if the driver refuses.
   [[nodiscard]] bool wait() noexcept {
     if (!shows_end_of_work(driver_->synchronize(stream_))) return false;
     first_ = pending_ = 0;
@@ -77,78 +77,76 @@ class stream_marks {
   stream_handle stream_;
   std::array<std::optional<event>, 8> events_;  // a ring
   std::size_t first_ = 0, pending_ = 0;
-  std::uint32_t next_ = 0;    // number of the event that is recorded next
+  std::uint32_t next_ = 0;    // number of the next event
   std::uint32_t passed_ = 0;  // events below this number have passed
 };
 
-/// One range of addresses for one stream, with memory only where blocks lie: the free lists of a
-/// `basic_pool`. docs/cuda.md has the picture.
+/// One range of addresses for one stream, with memory only under blocks: the free lists of a `basic_pool`.
+/// docs/cuda.md has the picture.
 ///
 /// Memory comes in *units*: handles of the device's granularity, 2 MiB on today's devices. A unit is idle if
-/// it has memory and touches no live block. A block that needs units gets idle ones, which are *moved*:
-/// unmapped where they are and mapped to the block. Decision 87 has the limits of moves. The stream may still
-/// use a block that was deallocated, and an unmap does not wait for it: a unit moves only behind a mark that
-/// the stream has passed.
+/// it has memory and touches no live block. A block that needs units gets idle units, which are *moved*:
+/// unmapped and mapped to the block. Decision 87 has the limits of moves. The stream may still use a
+/// deallocated block, and an unmap does not wait: a unit moves only behind a mark that the stream has passed.
 ///
-/// Memory of an upstream comes in chunks, which stay where they are and go back when they are wholly free.
-/// Devices without virtual memory management get chunks of cuMemAlloc, as do programs under
-/// compute-sanitizer.
+/// Memory of an upstream comes in chunks, which do not move and are returned when they are wholly free.
+/// Devices without virtual memory management, and programs under compute-sanitizer, get chunks of cuMemAlloc.
 ///
 /// Invariants: those of `heap_ranges` and `heap_slabs`; every unit that touches a live block has memory;
-/// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + set aside` are the idle ones.
+/// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + set aside` are the idle bytes.
 ///
-/// Complexity: O(1) up to 1 MiB, else O(log(free ranges) + units of the block); a block that no range with
-/// memory serves, O(units of 17 free ranges) besides. One thread at a time.
+/// Complexity: O(1) up to 1 MiB, else O(log(free ranges) + units of the block), plus O(units of 17 free
+/// ranges) for a block that no range with memory serves. Thread-safety: one thread at a time.
 class device_heap {
  public:
   static constexpr char const* kind = "device_pool";
   static constexpr bool host_accessible = false;
   static constexpr std::size_t default_alignment = device_classes::granule_bytes;
 
-  /// @param options complete, except for an upstream
-  /// @param posts_trims whether the device's budget posts a trim when the device is full; if not, the owner
+  /// @param options complete options, except for the upstream
+  /// @param posts_trims true if the device's budget posts a trim when the device is full; if false, the owner
   /// returns memory itself. @throws cuda_error, out_of_memory.
   device_heap(device_pool_options const& options, driver& driver, bool posts_trims = true);
   device_heap(device_heap const&) = delete;
   device_heap& operator=(device_heap const&) = delete;
   ~device_heap();
 
-  /// A small block; null if no slab has one.
+  /// Allocates a small block; returns null if no slab has a free block.
   [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
     return is_small_at_once(bytes, align) ? take_small(bytes) : nullptr;
   }
-  /// Takes back a small block of a slab that is not surplus then.
+  /// Returns a small block to its slab, unless the slab becomes surplus.
   [[nodiscard]] tidemark::detail::free_result give(void* block, std::size_t bytes,
                                                    std::size_t align) noexcept {
     using tidemark::detail::free_result;
     return is_small_at_once(bytes, align) ? give_small(block, bytes, device_classes::index_of(bytes))
                                           : free_result::not_listed;
   }
-  /// Where `take` returned null.
-  /// @throws out_of_memory, cuda_error; what the upstream or the bookkeeping resource throws. No block is
+  /// Allocates a block after `take` returned null.
+  /// @throws out_of_memory, cuda_error; exceptions of the upstream or the bookkeeping resource. No block is
   /// allocated then; memory may have moved.
   [[nodiscard]] void* take_slow(std::size_t bytes, std::size_t align);
-  /// Where `give` returned `result`, which is not `listed`: frees a large block or a surplus slab, or reports
-  /// a violation.
+  /// Completes a `give` whose result is not `listed`: frees a large block or a surplus slab, or reports a
+  /// violation.
   void give_slow(void* block, std::size_t bytes, std::size_t align,
                  tidemark::detail::free_result result) noexcept;
-  /// Frees a block. @return false, with nothing done, if no block of that size is live there. A small block
-  /// that is free already may not be noticed.
+  /// Frees a block. @return false, with nothing done, if no block of this size is live at the address. May
+  /// not detect a small block that is already free.
   [[nodiscard]] bool try_give(void* block, std::size_t bytes, std::size_t align) noexcept {
     return finish_give(block, bytes, align, give(block, bytes, align));
   }
   void set_watermark(std::size_t) noexcept {}  // only slow calls change `cached_bytes`
-  /// Posts a trim to the thread that uses the heap, which does it in its next call. Any thread.
+  /// Posts a trim for the next call of the thread that uses the heap. Any thread.
   void post_trim() noexcept { pending_.post(); }
 
-  /// Returns idle memory, the largest ranges first, until no more than that is idle; after a wait for the
-  /// stream where that may still use it. Nothing during a capture. @return bytes. O(ranges + units).
+  /// Returns idle memory, the largest ranges first, down to the target. Waits for the stream if it may still
+  /// use the memory. Does nothing during a capture. @return bytes. O(ranges + units).
   std::size_t release_free(std::size_t target_bytes) noexcept;
   /// Counts idle memory beyond the target as set aside. O(1).
   void strand(std::size_t target_bytes) noexcept {
     set_aside_bytes_ = idle_bytes() - (std::min)(idle_bytes(), target_bytes);
   }
-  /// Makes every block free, and returns all memory as `release_free`. O(ranges + units).
+  /// Frees every block and returns all memory, as `release_free` does. O(ranges + units).
   void release() noexcept;
 
   [[nodiscard]] tidemark::detail::block_counts counts() const noexcept;
@@ -162,13 +160,13 @@ class device_heap {
     return held_bytes() - live_bytes() - cached_bytes();
   }
   [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return stranded_bytes(); }
-  /// Units that were moved so far.
+  /// Returns the number of units moved.
   [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
-  /// The first invariant that does not hold, as a formula; null if all do. O(ranges + units).
+  /// Returns the first invariant that does not hold, as a formula; null if all hold. O(ranges + units).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  // Blocks of a power of two are aligned to it up to this size.
+  // Blocks of a power of two up to this size are aligned to their size.
   static constexpr std::size_t max_small_alignment = heap_region::page_bytes;
   [[nodiscard]] static std::size_t class_bytes(std::size_t bytes, std::size_t align) noexcept {
     return align <= default_alignment ? bytes : std::bit_ceil((std::max)(bytes, align));
@@ -177,7 +175,7 @@ class device_heap {
     return align <= default_alignment ? bytes <= device_classes::max_bytes
                                       : (std::max)(bytes, align) <= max_small_alignment;
   }
-  // False for all while a trim is posted.
+  // Returns false for all requests while a trim is posted.
   [[nodiscard]] bool is_small_at_once(std::size_t bytes, std::size_t align) const noexcept {
     return bytes <= device_classes::max_bytes && pending_.serves(align);
   }
@@ -197,7 +195,7 @@ class device_heap {
     requested_bytes_ -= bytes;
     return slabs_.is_surplus(*slab) ? free_result::over_watermark : free_result::listed;
   }
-  // Of a block beyond the classes.
+  // Returns the size of a block beyond the classes.
   [[nodiscard]] static std::size_t large_size(std::size_t bytes) noexcept {
     return (std::max)(tidemark::detail::align_up(bytes, heap_ranges::granule_bytes), heap_region::page_bytes);
   }
@@ -218,9 +216,9 @@ class device_heap {
 
   struct placement {
     heap_range* range = nullptr;
-    std::uintptr_t begin = 0;         // of the block
-    std::size_t first = 0, last = 0;  // units that need memory are among these
-    std::size_t missing = 0;          // units of those without memory
+    std::uintptr_t begin = 0;         // start of the block
+    std::size_t first = 0, last = 0;  // range of the units that need memory
+    std::size_t missing = 0;          // units in this range without memory
   };
   [[nodiscard]] bool prefers_memory() const noexcept;
   [[nodiscard]] bool fits_a_smaller_range(std::size_t bytes, std::size_t align,
@@ -259,29 +257,29 @@ class device_heap {
   char const* name_;
   bool keeps_addresses_;
   std::size_t unit_bytes_ = 2 * MiB;
-  std::size_t total_bytes_ = 0;  // of the device
+  std::size_t total_bytes_ = 0;  // memory of the device
   tidemark::detail::pending_work pending_{device_classes::granule_bytes};
   std::size_t requested_bytes_ = 0;
-  std::size_t large_bytes_ = 0;  // of live blocks beyond the classes
-  std::size_t cut_bytes_ = 0;    // of live ranges
+  std::size_t large_bytes_ = 0;  // bytes of live blocks beyond the classes
+  std::size_t cut_bytes_ = 0;    // bytes of live ranges
   std::size_t peak_cut_bytes_ = 0;
-  std::size_t grown_bytes_ = 0;      // the peak when moves were last allowed anew
-  std::size_t held_bytes_ = 0;       // handles and chunks
-  std::size_t set_aside_bytes_ = 0;  // idle, and could not be returned by a trim
+  std::size_t grown_bytes_ = 0;      // peak at the last reset of the move limit
+  std::size_t held_bytes_ = 0;       // bytes of handles and chunks
+  std::size_t set_aside_bytes_ = 0;  // idle bytes that a trim could not return
   std::uint64_t large_allocations_ = 0, large_deallocations_ = 0;
-  std::uint64_t misses_ = 0;  // allocations for which memory was mapped or a chunk allocated
-  std::uint64_t moves_ = 0;   // units
+  std::uint64_t misses_ = 0;  // allocations that mapped memory or allocated a chunk
+  std::uint64_t moves_ = 0;   // units moved
   std::uint64_t moves_allowed_ = 0;
-  std::uint64_t waits_ = 0;  // for the stream, to move units that it still used
+  std::uint64_t waits_ = 0;  // waits for the stream to move units in use
   std::size_t freed_since_mark_ = 0;
-  int marks_due_ = 0;  // marks that are recorded without another need for memory
+  int marks_due_ = 0;  // marks still to be recorded without another need for memory
   stream_marks marks_;
   heap_ranges ranges_;
   heap_slabs slabs_;
-  std::pmr::vector<physical_handle> spare_;  // held, mapped nowhere; capacity for all units of one placement
-  std::optional<device_resource> blocks_;    // chunks where virtual memory cannot serve
-  std::optional<waiting_upstream> waiting_;  // where the stream does not order the upstream
-  std::pmr::memory_resource* upstream_;      // of chunks; null: memory is mapped
+  std::pmr::vector<physical_handle> spare_;  // held, but not mapped; capacity for all units of one placement
+  std::optional<device_resource> blocks_;    // chunks if virtual memory cannot serve
+  std::optional<waiting_upstream> waiting_;  // if the stream does not order the upstream
+  std::pmr::memory_resource* upstream_;      // source of chunks; null: memory is mapped
   device_budget::subscription gives_back_;   // posts trims
 };
 

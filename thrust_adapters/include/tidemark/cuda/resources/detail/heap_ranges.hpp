@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `heap_ranges`: the live and the free ranges of a heap's addresses, and best fit among the free ones. Owns
-/// records, not memory.
+/// `heap_ranges`: the live and free ranges of a heap's addresses, with a best-fit search in the free ranges.
+/// Owns records, not memory.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct heap_range;
 struct heap_region;
 struct heap_slab;
 
-/// The key of a free range: ranges with memory behind every byte come first, then by size, then by address.
+/// The key of a free range. Fully mapped ranges come first; the order is then by size and by address.
 struct free_range_key {
   bool lacks_memory;
   std::size_t bytes;
@@ -40,28 +40,28 @@ struct heap_range {
   heap_region* region = nullptr;
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
-  heap_range* before = nullptr;  // the neighbours in the region; null at its ends
+  heap_range* before = nullptr;  // neighbours in the region; null at its ends
   heap_range* after = nullptr;
-  std::size_t missing_bytes = 0;  // of a free range: bytes of its units without memory
-  heap_slab* slab = nullptr;      // of a live range: null unless it is cut into small blocks
+  std::size_t missing_bytes = 0;  // free range: bytes of its units without memory
+  heap_slab* slab = nullptr;      // live range: its slab; null unless it is cut into small blocks
   bool is_free = false;
-  std::pmr::set<free_range_key>::iterator at = {};    // of a free range: its key in the index
-  std::pmr::set<free_range_key>::node_type key = {};  // of any other: so that deallocation needs no memory
+  std::pmr::set<free_range_key>::iterator at = {};    // free range: its key in the index
+  std::pmr::set<free_range_key>::node_type key = {};  // other ranges: deallocation needs no memory
 
   [[nodiscard]] std::uintptr_t end() const noexcept { return begin + bytes; }
 };
 
-/// Addresses that were reserved at once, or a chunk of an upstream.
+/// One reservation of addresses, or a chunk of an upstream.
 struct heap_region {
   static constexpr std::size_t page_bytes = 64 * KiB;
 
   byte_range addresses;
-  bool is_chunk = false;        // of an upstream: memory lies behind all of it, and goes back as a whole
-  heap_range* first = nullptr;  // the ranges, which cover `addresses`
+  bool is_chunk = false;        // a chunk is fully backed by memory and returned as a whole
+  heap_range* first = nullptr;  // first of the ranges that cover `addresses`
   heap_range* last = nullptr;
   std::pmr::vector<heap_range*> pages;         // see `heap_ranges`
-  std::pmr::vector<unsigned long long> units;  // handles of physical memory; 0 is none
-  std::pmr::vector<std::uint32_t> freed_at;    // by unit: the mark of the stream before which it is in use
+  std::pmr::vector<unsigned long long> units;  // handles of physical memory; 0: no memory
+  std::pmr::vector<std::uint32_t> freed_at;    // by unit: stream mark before which it is in use
 
   heap_region(byte_range range, bool chunk, std::pmr::memory_resource* bookkeeping)
       : addresses{range}, is_chunk{chunk}, pages{bookkeeping}, units{bookkeeping}, freed_at{bookkeeping} {}
@@ -72,21 +72,21 @@ struct heap_region {
 
 /// The ranges of all regions of a heap.
 ///
-/// Every region is covered by ranges; no two free ranges of a region touch. A live range has at least
-/// `heap_region::page_bytes` bytes, so that at most one begins in a page. `region.pages[page]` is the live
-/// range that begins in the page, or else the slab that covers its first byte, or null: the range behind any
-/// address is found in O(1).
+/// Ranges cover every region, and no two free ranges of a region touch. A live range has at least
+/// `heap_region::page_bytes` bytes; at most one live range therefore begins in a page. `region.pages[page]`
+/// is the live range that begins in the page, else the slab that covers its first byte, else null. The live
+/// range of any address is found in O(1).
 ///
-/// Best fit takes the smallest free range that is large enough, and the lowest address among equals.
+/// Best fit returns the smallest sufficient free range, and the lowest address among equals.
 ///
-/// Invariants: ranges of a region are sorted and cover it; `missing_bytes <= bytes`; free ranges and keys in
-/// the index correspond; `returnable_bytes()` is the sum over free ranges.
-/// Complexity: O(log(free ranges)) where not said otherwise. Thread-safety: one thread at a time.
+/// Invariants: ranges of a region are sorted and cover it; `missing_bytes <= bytes`; free ranges correspond
+/// to keys in the index; `returnable_bytes()` is the sum over free ranges. Complexity: O(log(free ranges))
+/// unless stated otherwise. Thread-safety: one thread at a time.
 class heap_ranges {
  public:
   using free_index = std::pmr::set<free_range_key>;
 
-  /// Sizes and addresses within a region are multiples of this.
+  /// Granule of sizes, and of addresses within a region.
   static constexpr std::size_t granule_bytes = 512;
 
   explicit heap_ranges(std::pmr::memory_resource* bookkeeping)
@@ -99,56 +99,57 @@ class heap_ranges {
   heap_ranges& operator=(heap_ranges const&) = delete;
   ~heap_ranges() = default;
 
-  /// Bytes of one physical handle, a power of two. @pre there is no region.
+  /// Sets the bytes of a physical handle, a power of two. @pre The heap has no region.
   void set_unit_bytes(std::size_t bytes) noexcept { unit_bytes_ = bytes; }
 
-  /// Makes room for the records of one `add` and one `cut`. @throws what the bookkeeping resource throws;
+  /// Reserves records for one `add` and one `cut`. @throws the exceptions of the bookkeeping resource;
   /// nothing has changed then.
   void prepare();
-  /// One free range more. Without memory behind it unless it is a chunk. @pre `prepare()`. @throws as it.
+  /// Adds a free range, without memory unless it is a chunk. @pre `prepare()` was called. @throws as
+  /// `prepare`.
   heap_range& add(byte_range addresses, bool is_chunk);
   /// Removes a region that is one free range. @return its addresses.
   byte_range remove(heap_range& whole) noexcept;
 
-  /// The free range with memory that best fits; null if there is none. Up to 8 ranges are tried before
-  /// padding for `align` is taken as its largest.
+  /// Returns the free range with memory that fits best; null if there is no such range. Tries up to 8 ranges
+  /// before it assumes the largest padding for `align`.
   [[nodiscard]] heap_range* best_fit(std::size_t bytes, std::size_t align) const noexcept;
-  /// Free ranges of at least this many bytes that lack memory, the smallest first.
+  /// Returns the free ranges of at least this many bytes that lack memory, the smallest first.
   [[nodiscard]] free_index::const_iterator lacking(std::size_t bytes) const noexcept {
     return index_.lower_bound({true, bytes, 0, nullptr});
   }
   [[nodiscard]] free_index::const_iterator end() const noexcept { return index_.end(); }
-  /// Calls `visit` with free ranges until it returns false: those that lack memory and then the others, each
-  /// from the largest on. `visit` may call `set_missing` of the range.
+  /// Calls `visit` with free ranges until it returns false: ranges that lack memory, then the other ranges,
+  /// each from the largest on. `visit` may call `set_missing` for the range.
   template <class Visit>
   void visit_largest_first(Visit visit) {
     for (auto at = index_.end(); at != index_.begin();) {
       heap_range& range = *std::prev(at)->range;
-      // The range may leave its place in the index, and then comes to an earlier one in this order.
+      // The range may move to an earlier place in the index.
       heap_range* const next = std::prev(at) != index_.begin() ? std::prev(at, 2)->range : nullptr;
       if (!visit(range) || next == nullptr) return;
       at = std::next(next->at);
     }
   }
-  /// Where a block would begin in a free range; 0 if it does not fit.
+  /// Returns the start of a block in a free range; 0 if the block does not fit.
   [[nodiscard]] static std::uintptr_t place_in(heap_range const& range, std::size_t bytes,
                                                std::size_t align) noexcept;
 
-  /// Makes a live range of a part of a free one. @param missing_before bytes of the units before the part
-  /// without memory. @pre the part has memory; `prepare()` and `reserve_pages` were called.
+  /// Makes a part of a free range a live range. @param missing_before bytes without memory in the units
+  /// before the part. @pre The part has memory; `prepare()` and `reserve_pages` were called.
   heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
                   std::size_t missing_before) noexcept;
-  /// Makes a live range free. @return the range that it is part of then.
+  /// Makes a live range free. @return the free range that contains it
   heap_range& give(heap_range& live) noexcept;
-  /// Records memory that came or went behind a free range.
+  /// Records a change of the memory of a free range.
   void set_missing(heap_range& range, std::size_t missing_bytes) noexcept;
-  /// All pages that a slab covers name it from here on.
+  /// Enters a slab in all pages that it covers.
   void set_slab(heap_range& live, heap_slab& slab) noexcept;
-  /// Makes room for pages up to an address. @throws what the bookkeeping resource throws.
+  /// Reserves page entries up to an address. @throws the exceptions of the bookkeeping resource.
   static void reserve_pages(heap_region& region, std::uintptr_t end);
 
-  /// The live range in which an address lies; null if there is none. O(1) for a heap of one region, else
-  /// O(log(regions)).
+  /// Returns the live range that contains an address; null if there is no such range. O(1) for a heap of one
+  /// region, else O(log(regions)).
   [[nodiscard]] heap_range* live_at(std::uintptr_t address) const noexcept {
     heap_region* const region = region_at(address);
     if (region == nullptr) return nullptr;
@@ -164,15 +165,15 @@ class heap_ranges {
   /// Makes every live range free. O(ranges).
   void free_all() noexcept;
 
-  /// Bytes of whole units, or whole chunks, that have memory and no live block.
+  /// Returns the bytes of whole units, or whole chunks, with memory and without live blocks.
   [[nodiscard]] std::size_t returnable_bytes() const noexcept { return returnable_bytes_; }
   [[nodiscard]] std::size_t returnable_bytes(heap_range const& range) const noexcept;
-  /// The units that lie wholly in a range, as indices [first, last).
+  /// The units that are wholly in a range, as indices [first, last).
   struct unit_span {
     std::size_t first, last;
   };
   [[nodiscard]] unit_span whole_units(heap_range const& range) const noexcept;
-  /// The first invariant that does not hold, as a formula; null if all do. O(ranges).
+  /// Returns the first invariant that does not hold, as a formula; null if all hold. O(ranges).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
@@ -181,7 +182,7 @@ class heap_ranges {
     return find_region(address);
   }
   [[nodiscard]] heap_region* find_region(std::uintptr_t address) const noexcept;
-  // No two free ranges touch.
+  // Relies on the rule that no two free ranges touch.
   [[nodiscard]] static heap_range* live_before(heap_range const& range) noexcept {
     heap_range* const before = range.before;
     return before != nullptr && before->is_free ? before->before : before;
@@ -194,11 +195,11 @@ class heap_ranges {
 
   std::size_t unit_bytes_ = 2 * MiB;
   std::pmr::deque<heap_range> records_;
-  std::pmr::vector<heap_range*> spare_;  // records without a range; capacity for all
+  std::pmr::vector<heap_range*> spare_;  // unused records; capacity for all records
   free_index index_;
   std::pmr::list<heap_region> regions_;
   std::pmr::vector<heap_region*> sorted_;  // by address
-  mutable heap_region* latest_ = nullptr;  // where the last address was found
+  mutable heap_region* latest_ = nullptr;  // region of the last address
   std::size_t returnable_bytes_ = 0;
 };
 

@@ -16,32 +16,32 @@
 
 namespace tidemark::gpu::detail {
 
-/// Sizes by arithmetic alone: multiples of 256 bytes up to 2 KiB, and beyond, four for each power of two,
-/// where no request wastes more than a fifth of its block: 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10 KiB ...
+/// Size classes by arithmetic: multiples of 256 bytes up to 2 KiB, then four classes for each power of two:
+/// 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10 KiB ... Above 2 KiB no request wastes more than a fifth of its block.
 ///
-/// With `x = (bytes - 1) / 256` in binary, the class is the length of `x` followed by its three leading
+/// For `x = (bytes - 1) / 256` in binary, the class is the length of `x` followed by its three leading
 /// digits.
 class device_classes {
  public:
-  /// Every size is a multiple of this, and every block is aligned to it, as blocks of the driver.
+  /// Granule of sizes, and alignment of every block, as for blocks of the driver.
   static constexpr std::size_t granule_bytes = 256;
   static constexpr std::size_t max_bytes = 1 * MiB;
 
-  /// The least class for `bytes`, 0 among them. @pre `bytes <= max_bytes`. O(1).
+  /// Returns the smallest class for `bytes`, 0 bytes included. @pre `bytes <= max_bytes`. O(1).
   [[nodiscard]] static constexpr std::size_t index_of(std::size_t bytes) noexcept {
     const std::size_t x = (bytes - (bytes != 0 ? 1 : 0)) / granule_bytes;
     const auto shift = static_cast<std::size_t>(std::bit_width(x | steps)) - digits;
     return shift * steps + (x >> shift);
   }
-  /// The size of a class. O(1).
+  /// Returns the size of a class. O(1).
   [[nodiscard]] static constexpr std::size_t bytes(std::size_t index) noexcept {
     const std::size_t shift = index < 2 * steps ? 0 : index / steps - 1;
     return (index - shift * steps + 1) * granule_bytes << shift;
   }
 
  private:
-  static constexpr std::size_t steps = 4;   // for each power of two
-  static constexpr std::size_t digits = 3;  // of a number from `steps` on to twice that
+  static constexpr std::size_t steps = 4;   // classes for each power of two
+  static constexpr std::size_t digits = 3;  // leading digits of a number in `[steps, 2 * steps)`
 };
 
 /// Number of classes.
@@ -53,30 +53,30 @@ static_assert(device_classes::bytes(7) == 2 * KiB && device_classes::bytes(8) ==
               device_classes::bytes(11) == 4 * KiB && device_classes::bytes(12) == 5 * KiB);
 static_assert(device_classes::bytes(device_class_count - 1) == device_classes::max_bytes);
 
-/// A live range that is cut into blocks of one class, and its free blocks, last in, first out.
+/// A live range that is cut into blocks of one class; its free blocks are reused in LIFO order.
 ///
 /// Invariant: `used + free blocks in the stack + blocks never used == blocks`.
 struct heap_slab {
   heap_range* range = nullptr;
-  heap_slab* previous = nullptr;  // in the list of the class's slabs with free blocks
+  heap_slab* previous = nullptr;  // in the list of the class's open slabs
   heap_slab* next = nullptr;
-  std::uint32_t index;  // of the class
+  std::uint32_t index;  // class
   std::uint32_t blocks;
   std::uint32_t used = 0;     // live blocks
-  std::uint32_t fresh = 0;    // blocks that were ever used: the first ones
+  std::uint32_t fresh = 0;    // blocks that were used at least once: the first blocks
   std::uint32_t stacked = 0;  // free blocks in the stack
 
-  // Followed by the stack: offsets of free blocks, in granules of a class.
+  // Followed by the stack: offsets of free blocks, in units of `device_classes::granule_bytes`.
   [[nodiscard]] std::uint16_t* stack() noexcept { return reinterpret_cast<std::uint16_t*>(this + 1); }
 };
 
 /// Slabs of each class.
 ///
-/// A class takes its blocks from the slab that a block came back to last. A slab is a quarter as large as the
-/// live blocks of its class, so that unused parts of slabs stay small beside the blocks: from 64 KiB, or one
-/// block, to 2 MiB.
+/// A class takes its blocks from the slab that most recently got a block back. A slab has a quarter of the
+/// bytes of its class's live blocks, which keeps unused parts small: at least 64 KiB or one block, at most 2
+/// MiB.
 ///
-/// Invariants: the open slabs of a class are those with a free block; `used_bytes()` is the sum over live
+/// Invariants: the open slabs of a class are the slabs with a free block; `used_bytes()` is the sum over live
 /// blocks. Complexity: O(1). Thread-safety: one thread at a time.
 class heap_slabs {
  public:
@@ -87,7 +87,7 @@ class heap_slabs {
   heap_slabs& operator=(heap_slabs const&) = delete;
   ~heap_slabs() = default;
 
-  /// A block; null if no slab of the class has a free one.
+  /// Allocates a block; returns null if no slab of the class has a free block.
   [[nodiscard]] void* take(std::size_t index) noexcept {
     heap_slab* const slab = classes_[index].open;
     if (slab == nullptr) [[unlikely]]
@@ -102,8 +102,8 @@ class heap_slabs {
     ++allocations_;
     return reinterpret_cast<void*>(slab->range->begin + offset);
   }
-  /// Takes a block back. @return false, with nothing changed, if all blocks of the slab are free or none
-  /// begins there.
+  /// Returns a block to its slab. @return false, with nothing changed, if all blocks of the slab are free or
+  /// no block begins at the address.
   [[nodiscard]] bool give(heap_slab& slab, std::uintptr_t block) noexcept {
     const std::size_t block_bytes = device_classes::bytes(slab.index);
     const auto offset = static_cast<std::uint32_t>(block - slab.range->begin);
@@ -116,12 +116,12 @@ class heap_slabs {
     ++deallocations_;
     return true;
   }
-  /// True if the slab is empty and another slab of its class has a free block.
+  /// Returns true if the slab is empty and another slab of its class has a free block.
   [[nodiscard]] bool is_surplus(heap_slab const& slab) const noexcept {
     return slab.used == 0 && (classes_[slab.index].open != &slab || slab.next != nullptr);
   }
 
-  /// Bytes of the class's next slab.
+  /// Returns the bytes of the class's next slab.
   [[nodiscard]] std::size_t next_slab_bytes(std::size_t index) const noexcept {
     const std::size_t block_bytes = device_classes::bytes(index);
     const std::size_t wanted =
@@ -129,27 +129,27 @@ class heap_slabs {
     const std::size_t bytes = (std::max<std::size_t>)(wanted / block_bytes, 1) * block_bytes;
     return (std::max)(tidemark::detail::align_up(bytes, heap_ranges::granule_bytes), heap_region::page_bytes);
   }
-  /// A record for a slab that `open` takes. @throws what the bookkeeping resource throws.
+  /// Makes a record of a slab for `open`. @throws the exceptions of the bookkeeping resource.
   [[nodiscard]] heap_slab* make(std::size_t index, std::size_t slab_bytes);
-  /// Frees the record. @pre no block of it is live, or all of the heap is released.
+  /// Frees the record. @pre No block of the slab is live, or the whole heap is released.
   void destroy(heap_slab& slab) noexcept;
-  /// The class takes blocks from here on from the range.
+  /// Makes the class take blocks from the range.
   void open(heap_slab& slab, heap_range& range) noexcept {
     slab.range = &range;
     link(slab);
   }
   /// Removes a slab without live blocks. @return its range.
   [[nodiscard]] heap_range& close(heap_slab& slab) noexcept;
-  /// An empty slab; null if there is none. O(open slabs).
+  /// Returns an empty slab; null if there is no empty slab. O(open slabs).
   [[nodiscard]] heap_slab* find_empty() const noexcept;
-  /// All slabs are gone; live blocks count as deallocated.
+  /// Forgets all slabs; live blocks count as deallocated.
   void forget() noexcept;
 
-  /// Bytes of live blocks, each as large as its class.
+  /// Returns the bytes of live blocks, each with the size of its class.
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
   [[nodiscard]] std::uint64_t allocations() const noexcept { return allocations_; }
   [[nodiscard]] std::uint64_t deallocations() const noexcept { return deallocations_; }
-  /// The first invariant that does not hold; null if all do. O(open slabs).
+  /// Returns the first invariant that does not hold; null if all hold. O(open slabs).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `stream_returns`: when blocks that other streams used return to the memory of one stream. Owns events.
+/// `stream_returns`: returns blocks that other streams used to the memory of one stream. Owns events.
 #pragma once
 
 #include <cstddef>
@@ -20,30 +20,30 @@ struct returned_block {
   std::size_t bytes, align;
 };
 
-/// Receiver of the blocks. The functions are called without a lock.
+/// Receiver of the blocks. Its functions are called without a lock.
 struct block_receiver {
-  /// Later work of the stream may use the block.
+  /// Called if later work of the stream may use the block.
   void (*free_now)(void* context, returned_block const& block) noexcept;
-  /// It may do so when the fence is done.
+  /// Called if later work of the stream may use the block after the fence.
   void (*free_behind)(void* context, returned_block const& block, reuse_fence fence) noexcept;
   void* context;
 };
 
-/// Takes blocks back for the memory of one stream, according to the stream that used them last:
+/// Returns blocks to the memory of one stream, depending on the stream that used them last:
 ///
-/// - the own stream: the block is free at once, because later work comes behind;
-/// - another stream: the block is free behind an event of that stream;
-/// - a stream that is capturing: the block is in a graph. It is *held*, and counts as live, until
-///   `release_held` with `captured_too`;
-/// - the legacy stream beside a capture of a blocking stream, where no event may be recorded: held until a
-///   later `release_held`.
+/// - the own stream: the block is free at once, because later work runs behind.
+/// - another stream: the block is free behind an event of that stream.
+/// - a capturing stream: the block belongs to a graph. It is *held*, and counts as live, until `release_held`
+///   with `captured_too`.
+/// - the legacy stream beside a capture of a blocking stream: no event may be recorded, and the block is held
+///   until a later `release_held`.
 ///
 /// Complexity: O(1); `release_held` O(held blocks). Thread-safety: any thread.
 class stream_returns {
  public:
-  /// @param device of all streams
-  /// @param name in messages
-  /// @param bookkeeping memory for records; it is called under this object's locks and must not call back
+  /// @param device device of all streams
+  /// @param name name in messages
+  /// @param bookkeeping memory for records; called under this object's locks, and must not call back
   stream_returns(driver& driver, device_number device, stream_handle stream, char const* name,
                  std::pmr::memory_resource* bookkeeping, block_receiver const& receiver)
       : driver_{&driver},
@@ -54,12 +54,12 @@ class stream_returns {
         events_{driver, device, stream, name, bookkeeping},
         held_{bookkeeping} {}
 
-  /// Passes a block on, or holds it. If no event can be recorded the calling thread waits for `last_used_on`;
-  /// if that fails, the block stays live: a warning (`refused_return`).
+  /// Passes a block on, or holds it. If no event can be recorded, the calling thread waits for
+  /// `last_used_on`; if the wait fails, the block stays live, with a warning (`refused_return`).
   void take_back(returned_block const& block, stream_handle last_used_on) noexcept;
 
-  /// Passes on each block that a capture held, if `captured_too`, and takes the others back again. @pre the
-  /// graphs have ended, if `captured_too`. @return bytes that captures held.
+  /// Passes on all blocks of captures if `captured_too`, and tries the other held blocks again. @pre The
+  /// graphs have ended if `captured_too`. @return bytes of the captures' blocks
   std::size_t release_held(bool captured_too) noexcept;
 
   [[nodiscard]] event_stock& events() noexcept { return events_; }
@@ -68,7 +68,7 @@ class stream_returns {
  private:
   struct held_block {
     returned_block block;
-    bool is_captured;  // by a graph; else used by work of the legacy stream
+    bool is_captured;  // in a graph; else used by work of the legacy stream
   };
 
   void hold(returned_block const& block, bool is_captured) noexcept;
@@ -79,7 +79,7 @@ class stream_returns {
   char const* name_;
   block_receiver receiver_;
   event_stock events_;
-  tidemark::detail::fork_safe<> mutex_;  // for what follows
+  tidemark::detail::fork_safe<> mutex_;  // protects the members below
   std::pmr::vector<held_block> held_;
 };
 
