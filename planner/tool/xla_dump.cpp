@@ -198,7 +198,7 @@ class xla_reader {
   }
 
   /// Places the values as blocks. Values of one place whose ranges meet become one block, because XLA usually
-  /// must keep them together, such as the state of a loop. The largest live sum stays the same.
+  /// must keep them together, such as the state of a loop. The live sum of each moment stays the same.
   void place(allocation const& chosen) {
     std::vector<std::pair<value const*, live_range>> ordered;
     for (value const& each : chosen.values) {
