@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the pictures of docs/planner.md: planner_pictures.py FOLDER. `--check` only compares existing pictures."""
+"""Draws the pictures of docs/planner.md: planner_pictures.py FOLDER. `--check` compares existing ones."""
 import pathlib
 import sys
 

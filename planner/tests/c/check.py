@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the files libtidemark_plan.so, its header and its wheel: check.py CASE ARGUMENT... Each case is one fact."""
+"""Checks libtidemark_plan.so, its header and its wheel: check.py CASE ARGUMENT... Each case is one fact."""
 import base64
 import hashlib
 import pathlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the package tidemark_plan as pip installs it from its wheel. Each test is one fact. Hypothesis makes random
-problems. Plans are checked pair by pair, independent of the planner."""
+"""Tests the package tidemark_plan as pip installs it from its wheel. Each test is one fact. Hypothesis makes
+random problems. Plans are checked pair by pair, independent of the planner."""
 import array
 import ctypes
 import concurrent.futures
@@ -179,7 +179,7 @@ def test_plans_buffers_of_usmp_as_documented():
 
     infos = [buffer_info(30, 1), buffer_info(8, 16), buffer_info(30, 1), buffer_info(8, 16)]
     for i, info in enumerate(infos):
-        info.conflicts = [infos[i - 1], infos[(i + 1) % 4], buffer_info(1, 1)]  # the last buffer is in another pool
+        info.conflicts = [infos[i - 1], infos[(i + 1) % 4], buffer_info(1, 1)]  # the last one: another pool
     page = (pathlib.Path(__file__).parents[2] / "docs/use.md").read_text()
     names = {"tidemark_plan": tidemark_plan}
     exec(re.search(r"^```python\n(def offsets_of_usmp.*?)^```$", page, re.M | re.S)[1], names)

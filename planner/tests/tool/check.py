@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs tidemark-plan and checks its output, files and pictures: check.py PROGRAM SOURCES CASE.
 
-Each case is one fact.
-A sweep over time, which knows nothing of the planner, checks the offsets.
+Each case is one fact. A sweep over time, which knows nothing of the planner, checks the offsets.
 """
 import bisect
 import os
@@ -727,7 +726,7 @@ def svg(path):
 
 
 def rectangles(path):
-    """Returns (tooltip, left, bottom, right, top) of each rectangle, in picture coordinates and file order."""
+    """Returns (tooltip, left, bottom, right, top) of each rectangle, in picture units and file order."""
     blocks = svg(path).find(f".//{SVG}g[@id='blocks']")
     a, b, c, d, e, f = map(float, re.fullmatch(r"matrix\((.*)\)", blocks.get("transform"))[1].split())
     expect("what would turn the picture", (b, c), (0, 0))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a proof of tidemark-plan that no plan is lower: proof_checker.py BLOCKS.csv PROOF.txt HEIGHT [ALIGNMENT].
 
-It shares no code with tidemark-plan. HEIGHT is the height of the plan, and ALIGNMENT the value of --alignment,
-both in bytes.
+It shares no code with tidemark-plan. HEIGHT is the height of the plan, ALIGNMENT the value of --alignment, both in
+bytes.
 
-planner/docs/planner.md has the format in "Proofs" and the rules in "By pairs". All rules are for blocks live at
-one moment. Such blocks share no byte, so they lie on each other in some order.
+planner/docs/planner.md has the format in "Proofs" and the rules in "By pairs". All rules are for blocks live
+at one moment. Such blocks share no byte, so they lie on each other in some order.
 """
 import csv
 import itertools
@@ -27,7 +27,7 @@ def up(offset, alignment):
 
 
 class case:
-    """The facts of a case: least offsets (heads), least bytes above ends (tails), and pairs (lower, upper)."""
+    """The facts of a case: least offsets (heads), least bytes above ends (tails), pairs (lower, upper)."""
 
     def __init__(self, blocks, limit, below=()):
         self.blocks, self.limit, self.below = blocks, limit, set(below)
@@ -64,7 +64,7 @@ class case:
         return False
 
     def pile(self, some, alignment):
-        """Returns the bytes of a pile of blocks at multiples of an alignment: to the next multiple, and to its end."""
+        """Returns the bytes of a pile at multiples of an alignment: to the next multiple, and to its end."""
         to_next = sum(up(self.blocks[i].size, alignment) for i in some)
         return to_next, to_next - max(up(self.blocks[i].size, alignment) - self.blocks[i].size for i in some)
 
@@ -98,7 +98,7 @@ class case:
 
 
 def fault(rows, text, height, alignment=1):
-    """@return a sentence with the fault of the proof that no plan is lower than the height; "" if it is valid.
+    """@return a sentence with the fault of the proof that no plan is lower than height; "" if it is valid.
     @param rows: dictionaries of strings"""
     lines = text.split("\n")
     if lines.pop() != "" or len(lines) < 3 or lines[0] != "tidemark-plan proof 1":
