@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic plan: how long the planner takes until no plan can be lower, how low it is after a time, and how its
-// first order grows with the number of blocks. Counter `ratio`: the height by the lower bound. There is no
-// package of MiniMalloc to measure beside: the times that bench/targets.json compares with are what it took
-// for the same on one core of such a machine when the targets were set.
+// Topic plan: time until no plan can be lower, height after a time limit, and growth of the first plan with
+// the number of blocks. Counter `ratio`: height over lower bound. No package of MiniMalloc exists to measure
+// beside. bench/targets.json has MiniMalloc's times for the same steps, measured on one core of a similar
+// machine when the targets were set.
 //
-// planner/hard: 56 generated steps that fit into 1 MiB, which is their bound, each searched until it fits,
-// but TIDEMARK_BENCH_PLAN_SECONDS at most (60). Counters: seconds of CPU to capacity as percentiles over the
-// steps, the limit where there was no plan; and the share of steps that did not fit. TIDEMARK_BENCH_ORDER, a
-// number, is the seed, and shuffles the rows. make_plan/hard: `make_plan` alone, the better plan of its two
-// quick orders.
+// planner/hard: 56 generated steps that fit exactly into 1 MiB. Each is searched until it fits, for at most
+// TIDEMARK_BENCH_PLAN_SECONDS (60). Counters: percentiles of the CPU seconds to capacity, with the limit for
+// steps that did not fit, and the share of those steps. TIDEMARK_BENCH_ORDER is a seed that shuffles the
+// rows. make_plan/hard: `make_plan` alone, the better plan of its two quick orders.
 //
-// planner/limit/any_lifetime/60000: as long, and another step by each TIDEMARK_BENCH_ORDER. Counter `percent_above`: by
-// how much the height is above the bound.
+// planner/limit/any_lifetime/60000: the same limit; each TIDEMARK_BENCH_ORDER gives another step. Counter
+// `percent_above`: height above the bound.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -48,8 +47,8 @@ blocks read_step(std::string const& name) {
   return tools::read_lifetimes(std::string{TIDEMARK_TRACES "/"} + name + ".csv").blocks;
 }
 
-/// The shape of a training step: sizes over six orders of magnitude, few of which are large; most blocks die
-/// soon, and one in eight is kept by the way forward for the way back, where the first comes last.
+/// The shape of a training step: sizes over six orders of magnitude, few of them large. Most blocks die soon.
+/// One in eight blocks of the forward pass is kept for the backward pass, and the first of these dies last.
 blocks training_step(std::size_t n) {
   std::minstd_rand random{1};
   std::uniform_real_distribution<double> magnitude{8, 24};
@@ -66,8 +65,9 @@ blocks training_step(std::size_t n) {
   return made;
 }
 
-/// Each lives for up to a sixteenth of the step, and has up to 1 MiB, all equally likely. Few moments are as full as the
-/// fullest, and which blocks lie over these matters throughout: of 60,000, what a search comes to differs by the seed.
+/// Each block lives for up to a sixteenth of the step and has up to 1 MiB, uniformly distributed. Few moments
+/// are as full as the fullest, and the blocks over these moments decide the height. The result for 60,000
+/// blocks depends on the seed.
 blocks any_lifetimes(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 random{seed};
   blocks made;
@@ -79,7 +79,7 @@ blocks any_lifetimes(std::size_t n, std::uint64_t seed) {
   return made;
 }
 
-/// Around 60 that are fixed throughout the step, with gaps between them; one is aligned further.
+/// Adds 60 blocks that are fixed throughout the step, with gaps between them. One block is aligned further.
 blocks around_fixed(blocks some) {
   const std::uint64_t end = std::ranges::max(some, {}, &lifetime::upper).upper;
   for (std::size_t i = 0; i < 60; ++i)
@@ -95,7 +95,7 @@ void plan_again(benchmark::State& state, blocks const& some, planner::options co
   state.counters["percent_above"] = 100 * (made.ratio() - 1);
 }
 
-/// The first plan, of the steps that it makes.
+/// Measures the first plan of the generated steps.
 template <class Made>
 void plan_first(std::string const& name, Made steps) {
   benchmark::RegisterBenchmark(("planner/first_order/" + name).c_str(), [=](benchmark::State& state) {
@@ -108,9 +108,10 @@ void plan_for(std::string const& name, blocks const& some, planner::options cons
                                [=](benchmark::State& state) { plan_again(state, some, options); });
 }
 
-// ---- steps of which some take long ------------------------------------------------------------------------
+// ---- hard steps, some of which take long ------------------------------------------------------------------
 
-/// A setting, or another number where there is none. @throws std::invalid_argument if it is no number.
+/// Returns an environment variable's number, or `otherwise` if it is not set. @throws std::invalid_argument
+/// if it is not a number.
 double setting(char const* name, double otherwise) {
   char const* const text = std::getenv(name);
   return text == nullptr ? otherwise : std::stod(text);
@@ -127,7 +128,7 @@ constexpr std::array<hard_family, 4> hard_families{
      {"overlapping", test::step_shape::overlapping, false},
      {"overlapping_gaps", test::step_shape::overlapping, true}}};
 constexpr std::array<std::size_t, 7> hard_sizes{150, 200, 250, 300, 350, 400, 500};
-// Others than those of the tests, with which the search was written.
+// The tests, with which the search was written, use other seeds.
 constexpr std::array<std::uint64_t, 2> hard_seeds{100, 101};
 constexpr std::size_t family_steps = hard_sizes.size() * hard_seeds.size();
 
@@ -145,10 +146,10 @@ std::vector<blocks> hard_steps(hard_family const& family, std::uint64_t order) {
   return made;
 }
 
-/// What is counted over all hard steps.
+/// The results of all hard steps.
 class hard_results {
  public:
-  /// Plans a step until it fits. @return whether it does; @throws std::logic_error if the plan is unsound.
+  /// Plans a step until it fits. @return true if it fits; @throws std::logic_error if the plan is unsound.
   bool plan(blocks const& rows, planner::options const& options) {
     const std::clock_t begin = std::clock();
     const planner::result made = planner::find_plan(rows, options);
@@ -158,15 +159,15 @@ class hard_results {
     log_ratios_ += std::log(made.ratio());
     const bool fits = made.height <= test::hard_step_capacity;
     const double limit = std::chrono::duration<double>{options.time_limit}.count();
-    seconds_.push_back(fits ? std::min(seconds, limit) : limit);  // it may fit just behind the limit
+    seconds_.push_back(fits ? std::min(seconds, limit) : limit);  // the plan may fit just after the limit
     return fits;
   }
-  /// That many of a hundred took no longer. @pre at least 1
+  /// Returns the time that this percentage of the steps did not exceed. @pre `percent` is at least 1
   [[nodiscard]] double percentile(std::size_t percent) {
     std::ranges::sort(seconds_);
     return seconds_[(seconds_.size() * percent + 99) / 100 - 1];
   }
-  /// The geometric mean.
+  /// Returns the geometric mean.
   [[nodiscard]] double ratio() const { return std::exp(log_ratios_ / static_cast<double>(seconds_.size())); }
 
  private:
@@ -209,14 +210,14 @@ void plan_hard_steps(benchmark::State& state, std::chrono::nanoseconds limit) {
 }
 
 const bool registered = [] {
-  // They end when they meet the bound.
+  // These end when they meet the bound.
   plan_for("to_bound/resnet50", read_plan("resnet50"), {.time_limit = 10s});
   plan_for("to_bound/torch_gpt", read_step("torch_gpt_lifetimes"), {.time_limit = 10s});
   for (std::string const name : {"A", "C"}) {
     const blocks hard = read_plan("minimalloc_" + name);
     plan_for("50ms/minimalloc_" + name, hard, {.alignment = 1, .time_limit = 50ms});
     plan_for("1s/minimalloc_" + name, hard, {.alignment = 1, .time_limit = 1s});
-    // Until their published capacity is met.
+    // These end at the published capacity.
     plan_for("exact/minimalloc_" + name, hard,
              {.alignment = 1, .time_limit = 60s, .exact = true, .capacity = 1 * MiB});
   }

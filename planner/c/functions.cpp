@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tidemark_plan.h over make_plan. What comes from outside is checked here or there, before it is used.
+// Implements tidemark_plan.h by `planner::find_plan`. Inputs are checked here or by the planner before use.
 #include <tidemark_plan.h>
 
 #include <algorithm>
@@ -24,12 +24,13 @@ namespace {
 
 static_assert(sizeof(std::size_t) == sizeof(std::uint64_t), "offsets have 64 bits on both sides");
 
-/// `on_progress` ended the search.
+/// Thrown if `on_progress` ends the search.
 struct cancelled {};
 
 [[noreturn]] void refuse(std::string const& what) { throw std::invalid_argument(what); }
 
-/// Checks a struct's size. When one grows, its earlier sizes are taken too, and what they lack is 0.
+/// Checks the size of a struct. Once a struct grows, its earlier sizes must be accepted, with 0 for missing
+/// members.
 template <class Struct>
 Struct const& sized(Struct const& given, char const* name) {
   if (given.struct_size != sizeof(Struct)) {
@@ -60,7 +61,8 @@ std::vector<lifetime> lifetimes_of(tidemark_plan_blocks const& blocks) {
   std::vector<lifetime> found;
   found.reserve(blocks.count);
   for (std::size_t i = 0; i < blocks.count; ++i) {
-    // make_plan takes equal ones for a block that is never live. From outside it is mostly a last moment.
+    // make_plan accepts equal moments for a block that is never live. From callers of C they are usually a
+    // last moment.
     if (blocks.end[i] <= blocks.begin[i]) {
       refuse("block " + std::to_string(i) + " ends at " + std::to_string(blocks.end[i]) +
              ", which is not after its begin, " + std::to_string(blocks.begin[i]));
@@ -92,7 +94,7 @@ std::vector<plan_conflict> conflicts_of(tidemark_plan_blocks const& blocks) {
   return found;
 }
 
-/// @return whether lifetimes say what is in conflict; otherwise pairs do.
+/// @return true if lifetimes define the conflicts, false if pairs do
 bool check_arrays(tidemark_plan_blocks const& blocks) {
   constexpr std::uint64_t max_count = std::numeric_limits<std::uint32_t>::max() / 4;  // make_plan's
   if (blocks.count > max_count)
@@ -114,7 +116,7 @@ bool check_arrays(tidemark_plan_blocks const& blocks) {
 planner::options options_of(tidemark_plan_options const& from) {
   planner::options options;
   options.alignment = from.alignment;
-  // As far as the clock's own arithmetic goes: some hundred years.
+  // The clock's arithmetic does not overflow up to this limit of 100 years.
   constexpr auto max_limit_ns =
       static_cast<std::uint64_t>(std::chrono::nanoseconds{std::chrono::hours{24 * 365 * 100}}.count());
   options.time_limit = std::chrono::nanoseconds{std::min(from.time_limit_ns, max_limit_ns)};
@@ -171,7 +173,7 @@ void make(tidemark_plan_blocks const* blocks, tidemark_plan_options const* optio
   if (result != nullptr) *result = result_of(made, elapsed);
 }
 
-/// Never throws, whatever there is room for.
+/// Never throws. Truncates the text to the buffer.
 void write_message(std::string_view text, char* message, std::size_t message_bytes) noexcept {
   if (message == nullptr || message_bytes == 0) return;
   const std::size_t length = std::min(text.size(), message_bytes - 1);
@@ -179,7 +181,7 @@ void write_message(std::string_view text, char* message, std::size_t message_byt
   message[length] = '\0';
 }
 
-/// A sentence of make_plan's, without its name.
+/// Returns make_plan's message without its prefix.
 std::string_view reason_of(std::exception const& error) noexcept {
   constexpr std::string_view function = "make_plan: ";
   std::string_view text = error.what();
@@ -208,7 +210,7 @@ int32_t tidemark_plan_make(tidemark_plan_blocks const* blocks, tidemark_plan_opt
     return end(TIDEMARK_PLAN_INVALID, tidemark::reason_of(error));
   } catch (std::bad_alloc const&) {
     return end(TIDEMARK_PLAN_NO_MEMORY, "there is too little memory for the search");
-  } catch (std::length_error const&) {  // a vector of more than there can be
+  } catch (std::length_error const&) {  // a vector would exceed its maximum size
     return end(TIDEMARK_PLAN_NO_MEMORY, "there is too little memory for the search");
   } catch (std::exception const& error) {
     return end(TIDEMARK_PLAN_FAILED, tidemark::reason_of(error));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CMake package tidemark-planner, which finds tidemark, and the file for pkg-config of the library in C.
+# The CMake package tidemark-planner, which finds tidemark, and the pkg-config file of the C library.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tidemark-planner)
 set(places LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
@@ -13,7 +13,7 @@ if(BUILD_SHARED_LIBS AND NOT DEFINED CMAKE_INSTALL_RPATH)
 endif()
 install(TARGETS ${planner_targets} EXPORT tidemark_planner_targets ${places})
 install(EXPORT tidemark_planner_targets NAMESPACE tidemark:: FILE tidemark-planner-targets.cmake DESTINATION ${package_dir})
-# A file of their own, because a project whose compiler has no modules must not read it.
+# A separate file, because a project whose compiler has no modules must not read it.
 if(TARGET tidemark_planner)
   install(EXPORT tidemark_planner_module_targets NAMESPACE tidemark:: FILE tidemark-planner-module-targets.cmake
     DESTINATION ${package_dir} CXX_MODULES_DIRECTORY modules)

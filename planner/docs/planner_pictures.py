@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the pictures of docs/planner.md: planner_pictures.py FOLDER. `--check` compares those that are there instead."""
+"""Draws the pictures of docs/planner.md: planner_pictures.py FOLDER. `--check` compares existing ones."""
 import pathlib
 import sys
 
@@ -7,7 +7,7 @@ UNIT, LEFT, BOTTOM = 26, 40, 20
 
 
 class Picture:
-    """Time goes across and addresses go up, both in units."""
+    """A picture with time across and addresses upwards, both in units."""
 
     def __init__(self, name, title, width, height):
         self.name, self.height = name, height

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a wheel of the package: make_wheel.py VERSION LIBRARY PACKAGE LICENSE WHEEL_FOLDER.
 
-A wheel is a zip file with a list of what is in it (the specification is that of PyPA, "Binary distribution format"). The
-same input makes the same bytes: names are sorted, and times are those of the zip format's first day.
+A wheel is a zip file with a list of its contents (specification: PyPA, "Binary distribution format"). Equal
+input gives equal bytes: names are sorted, and times are the first day of the zip format.
 """
 import base64
 import hashlib
@@ -31,7 +31,7 @@ def record_line(name, content):
 
 
 version, library, package, license_file, folder = sys.argv[1:]
-# No part of Python's own interface is used, but the library is for one system and machine.
+# The package uses no ABI of Python, but the library is for one system and machine.
 tag = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
 package, info = pathlib.Path(package), f"tidemark_plan-{version}.dist-info"
 files = {f"tidemark_plan/{path.name}": path.read_bytes() for path in package.iterdir() if path.suffix in (".py", ".typed")}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: `improve` from plans that are known: the plan that it starts from is kept where no search is allowed, replaced
-// where a lower one is found, and rejected where it is none of these blocks. Steps are improved with blocks that outlive
-// them, and replayed.
+// Strategy: `improve` from known plans. The start plan is kept if no search is allowed, replaced if a lower
+// plan is found, and rejected if it is not a plan of these blocks. Steps with blocks that outlive them are
+// improved and replayed.
 #include <gtest/gtest.h>
 
 #include <tidemark/planner.hpp>
@@ -24,7 +24,7 @@ using blocks = std::vector<lifetime>;
 
 std::vector<lifetime> small_step() { return hard_step({.buffers = 40, .seed = 3}); }
 
-/// Each block above the one before.
+/// Places each block above the one before.
 memory_plan stacked(blocks const& some) {
   memory_plan made;
   for (lifetime const& each : some) {

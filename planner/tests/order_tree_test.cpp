@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a list of all orders as the model. Random sets of leaves are replaced, as what dies is by what is
-// born, and after each replacement the tree has just the orders that the list has. Then all is undone from the last to the
-// first: in the tree by its log, and in a row by what each replacement said of its place.
+// Strategy: a list of all orders as the model. Random sets of leaves are replaced, as births replace deaths.
+// After each replacement the tree has exactly the orders of the list. Then all replacements are undone in
+// reverse: in the tree by its log, and in a row by the place that each replacement returned.
 #include "order_tree.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 using leaves = std::vector<order_tree::leaf_number>;
 using orders = std::set<leaves>;
 
-// Of all leaves of a test.
+// By leaf, for all leaves of a test.
 std::vector<offset_type> const some_sizes(4096, 1);
 
 orders all_orders(leaves some) {
@@ -45,7 +45,7 @@ bool contains(leaves const& some, order_tree::leaf_number one) {
   return std::ranges::find(some, one) != some.end();
 }
 
-/// The orders in which `removed` lie beside each other, with each order of `added` in their place.
+/// Returns the orders in which `removed` are consecutive, with each order of `added` in their place.
 orders replaced(orders const& all, leaves const& removed, leaves const& added) {
   orders made;
   const orders in_any = all_orders(added);
@@ -71,7 +71,7 @@ struct replacement {
   leaves added;
 };
 
-/// The row as it was before a replacement, of the leaves that have a size.
+/// Returns the row before a replacement, without leaves of size 0.
 leaves undone(leaves const& row, replacement const& last, std::vector<offset_type> const& sizes) {
   const auto has_no_size = [&](auto leaf) { return sizes[leaf] == 0; };
   const auto is_added = [&](auto leaf) { return contains(last.added, leaf); };
@@ -92,7 +92,7 @@ leaves undone(leaves const& row, replacement const& last, std::vector<offset_typ
   return made;
 }
 
-/// The orders of those that have a size.
+/// Returns the orders without leaves of size 0.
 orders with_size(orders const& all, std::vector<offset_type> const& sizes) {
   orders made;
   for (leaves order : all) {
@@ -102,10 +102,10 @@ orders with_size(orders const& all, std::vector<offset_type> const& sizes) {
   return made;
 }
 
-/// Replaces leaves at random, and looks at the tree each time.
+/// Replaces random leaves and checks the tree each time.
 class replacements {
  public:
-  /// @param has_empty whether some leaves have no size: never all that are added at once
+  /// @param has_empty true if some leaves have size 0, but never all leaves of one replacement
   explicit replacements(std::uint64_t seed, bool has_empty = false) : has_empty_{has_empty}, random_{seed} {
     live_ = numbers(0, 2 + random_() % 5);
     next_ = static_cast<order_tree::leaf_number>(live_.size());
@@ -201,7 +201,7 @@ TEST(order_tree, finds_what_lies_around_some_leaves) {
   EXPECT_EQ(tree.leaves_around(leaves{4, 2}).size(), 5u);
 }
 
-/// Whether those with a number lie beside each other in an order, but for those with lower numbers.
+/// Returns true if the leaves of this number are consecutive, ignoring leaves of lower numbers.
 bool are_gathered(leaves order, std::vector<std::uint32_t> const& of, std::uint32_t number) {
   std::erase_if(order, [&](auto leaf) { return of[leaf] < number; });
   const auto is_gathered = [&](auto leaf) { return of[leaf] == number; };
@@ -252,7 +252,7 @@ TEST(order_tree, without_some_leaves_has_the_orders_of_the_others) {
 
 // P.36
 TEST(order_tree, looks_at_the_nodes_around_a_replacement_alone) {
-  // Each pair lies in a pair: what is around them is not looked at.
+  // Each pair is nested in another pair; a replacement must not visit the outer pairs.
   order_tree tree;
   tree.restart(leaves{0});
   for (order_tree::leaf_number next = 1; next < 2001; next += 2) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: all offsets of a few small buffers as the model. At the least height of any layout the search finds
-// one, and below it shows that there is none.
+// Strategy: all offsets of a few small buffers as the model. The search finds a layout at the least height,
+// and proves that no lower layout exists.
 #include "pair_search.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace {
 constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
 const planner::options by_bytes{.alignment = 1, .time_limit = std::chrono::nanoseconds::max()};
 
-/// Whether the first `n` buffers can be placed such that all end at the height at most, by trying all offsets.
+/// Returns true if the buffers from number `n` on fit below the height, by trying all offsets.
 bool fits(problem const& instance, offset_type height, std::vector<offset_type>& offsets, std::size_t n = 0) {
   if (n == instance.buffers.size()) return true;
   buffer const& next = instance.buffers[n];
@@ -52,7 +52,7 @@ offset_type least_height(problem const& instance) {
   }
 }
 
-/// What is wrong with a layout: nothing, or a word.
+/// Returns the first fault of a layout, or an empty text.
 std::string fault(problem const& instance, std::vector<offset_type> const& offsets, offset_type height) {
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     buffer const& one = instance.buffers[i];
@@ -69,7 +69,7 @@ std::string fault(problem const& instance, std::vector<offset_type> const& offse
   return "";
 }
 
-/// Some blocks, few of which are fixed.
+/// Returns random blocks, some of which are fixed.
 std::vector<lifetime> some_blocks(std::uint64_t seed, bool are_alike) {
   std::mt19937_64 random{seed};
   const auto between = [&](std::size_t low, std::size_t high) { return low + random() % (high - low + 1); };
@@ -117,7 +117,7 @@ TEST(pair_search, finds_the_lowest_layout_and_refutes_lower_ones) {
     ASSERT_EQ(search.probe(least - 1), outcome::impossible) << seed;
     ASSERT_EQ(search.probe(least + 1), outcome::found) << seed;
   }
-  EXPECT_GT(above, 100U);  // what is live at once is not all that it takes
+  EXPECT_GT(above, 100U);  // the bound of live bytes alone is often too low
 }
 
 // P.42
@@ -131,7 +131,7 @@ TEST(pair_search, counts_the_padding_of_alignments_without_a_case) {
 
 // P.42
 TEST(pair_search, tries_buffers_that_are_alike_in_one_order) {
-  // 24 orders of four that are alike, none of which has room below the other's.
+  // Four identical buffers have 24 orders. The search tries one of these, so eight cases suffice.
   std::vector<lifetime> blocks(4, {.lower = 0, .upper = 2, .size = 3, .alignment = 2});
   blocks.push_back({.lower = 1, .upper = 3, .size = 4});
   searched search{blocks};
@@ -176,7 +176,7 @@ TEST(pair_search, gives_up_after_max_cases) {
     searched search{some_blocks(seed, false)};
     const offset_type height = least_height(search.instance()) - 1;
     const bool ends_above =
-        search.instance().buffers.front().fixed_bytes().end > height;  // no case is needed
+        search.instance().buffers.front().fixed_bytes().end > height;  // refuted without a case
     ASSERT_EQ(search.probe(height, 0), ends_above ? outcome::impossible : outcome::unknown);
     cut += search.probe(height, 1) == outcome::unknown ? 1 : 0;
   }

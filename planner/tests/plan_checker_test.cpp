@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a sound plan of a few blocks passes; with one thing changed it does not, for each thing that can
-// be wrong, and the text says which blocks. Random plans, sound and not, get the answer of a look at all
-// pairs.
+// Strategy: a sound plan of a few blocks passes. With one change it fails, for each possible fault, and the
+// text names the blocks. Random plans, sound and unsound, get the same answer as a comparison of all pairs.
 #include "plan_checker.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +24,7 @@ planner::result lowest_plan(std::vector<std::size_t> offsets) {
   return made;
 }
 
-/// Blocks 0 and 1 are live together, 2 after 0 in its bytes; 3 lives for no time, and 4 has no bytes.
+/// Blocks 0 and 1 are live together; 2 takes the bytes of 0 after it; 3 has no lifetime and 4 no bytes.
 struct example {
   std::vector<lifetime> blocks{{.lower = 0, .upper = 5, .size = 100},
                                {.lower = 3, .upper = 9, .size = 60, .alignment = 128},
@@ -37,7 +36,7 @@ struct example {
   [[nodiscard]] std::string fault() const { return plan_fault(made, blocks, 64); }
 };
 
-/// The same with conflicts.
+/// The same blocks with conflicts given as pairs.
 struct example_of_conflicts {
   std::vector<plan_block> blocks{{.size = 100}, {.size = 60, .alignment = 128}, {.size = 128, .offset = 0}};
   std::vector<plan_conflict> conflicts{{0, 1}, {2, 1}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: whether a plan at capacity is found must not hang on the seed or on the order of the rows. Each
-// step is planned with eight seeds, its rows in another order each time, within a number of nodes, never of
-// seconds: the published ones, and steps made from a plan at capacity whose offsets are left out.
+// Strategy: finding a plan at capacity must not depend on the seed or the order of rows. Each step is planned
+// with eight seeds, each with another order of rows, within a number of nodes and never of seconds. The steps
+// are published ones, and steps made from a plan at capacity without its offsets.
 #include <tidemark/planner.hpp>
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(plan_seeds, nested_phases_fit_with_each) { expect_fits(hard_step({.buffers 
 // P.36
 TEST(plan_seeds, nested_phases_with_gaps_fit_with_each) {
   expect_fits(hard_step({.buffers = 250, .has_gaps = true}), 20'000);
-  // The searches that place one buffer after the other did not find a plan of this one in seconds.
+  // The exact searches did not find a plan of this step in seconds.
   expect_fits(hard_step({.buffers = 350, .has_gaps = true, .seed = 4}), 40'000);
 }
 
@@ -87,7 +87,7 @@ TEST(plan_seeds, overlapping_phases_with_gaps_fit_with_each) {
 
 // P.36
 TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
-  // No search comes to the bound of this one within the limit of nodes, and without the ladder it stays at 1.065.
+  // No search reaches this step's bound within the node limit; without the ladder the ratio stays at 1.065.
   const blocks step =
       hard_step({.shape = step_shape::overlapping, .buffers = 350, .has_gaps = true, .seed = 7});
   const planner::result made = planner::find_plan(step, search_of(0, 400'000, 0));
@@ -103,7 +103,7 @@ TEST(hard_steps, are_cut_from_a_plan_at_capacity) {
         for (std::uint64_t seed : {0u, 1u, 100u, 101u}) {
           const blocks cut = test::placed_hard_step(
               {.shape = shape, .buffers = buffers, .has_gaps = has_gaps, .seed = seed});
-          // All are fixed, and so the plan is the one that they were cut from.
+          // All blocks are fixed, so the plan is the one they were cut from.
           const planner::result made = planner::find_plan(cut, search_of(0, 1, 0));
           EXPECT_EQ(test::plan_fault(made, cut, 1), "") << seed;
           EXPECT_EQ(made.height, hard_step_capacity) << seed;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random problems that have all at once: alignments, fixed blocks, blocks without bytes or life,
-// capacities and limits of any size, so that each stage of the search is where some are cut off. Each plan
-// goes through the checker that knows nothing of how plans are made.
+// Strategy: random problems that combine alignments, fixed blocks, blocks without bytes or lifetime, and
+// capacities and limits of any size, so that each stage of the search is cut off by some. A checker that
+// knows nothing of the planner checks each plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/planner.md and the search name each other: planner_page.py SOURCES CASE.
+"""Checks that docs/planner.md and the search name each other: planner_page.py SOURCES CASE.
 
 On the page "`function` in `file`" names a function, a class or both; in a file `docs/planner.md, "Section"` names a section.
 """

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every plan is checked by a sweep over time, or pair by pair
-// where a graph says what is in conflict. Small cases against the best of all orders, larger ones against a
-// plan by size of the test's own and against cuts of a rectangle, whose height is known; the recorded ones
-// against what they are known to need, cut off by nodes, never by time.
+// Strategy: every plan is checked by a sweep over time, or pair by pair if a graph gives the conflicts. Small
+// cases are compared with the best of all orders. Larger cases are compared with the test's own plan by size,
+// and with cuts of a rectangle of known height. Recorded steps are compared with their known heights. Only
+// node limits cut searches off.
 #include <tidemark/planner.hpp>
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using blocks = std::vector<lifetime>;
 
 constexpr std::size_t KiB = 1024;
 
-/// Options that nothing but nodes cut off.
+/// Options without an effective time limit.
 planner::options unhurried(std::size_t alignment = 1) {
   return {.alignment = alignment, .time_limit = hours{1}};
 }
@@ -60,7 +60,7 @@ bool in_conflict(lifetime const& a, lifetime const& b) {
   return live(a) && live(b) && a.lower < b.upper && b.lower < a.upper;
 }
 
-/// What is wrong with where a block lies, but for the others: nothing, or a word.
+/// Returns the fault of a block's offset regardless of other blocks, or an empty text.
 template <class Block>
 std::string misplaced(Block const& block, std::size_t offset, planner::result const& made,
                       std::size_t alignment) {
@@ -78,7 +78,7 @@ std::string wrong_numbers(planner::result const& made, std::size_t count) {
   return "";
 }
 
-/// What is wrong with the plan: nothing, or a sentence.
+/// Returns a sentence with the fault of the plan, or an empty text.
 std::string wrong(planner::result const& made, blocks const& asked, std::size_t alignment) {
   if (std::string said = wrong_numbers(made, asked.size()); !said.empty()) return said;
   std::vector<std::tuple<std::uint64_t, bool, std::size_t>> events;
@@ -90,7 +90,7 @@ std::string wrong(planner::result const& made, blocks const& asked, std::size_t 
     events.emplace_back(asked[i].upper, false, i);
   }
   std::ranges::sort(events);
-  std::map<std::size_t, std::size_t> taken;  // ends by their beginnings
+  std::map<std::size_t, std::size_t> taken;  // ends by begin
   std::size_t sum = 0;
   std::size_t most = 0;
   for (auto [moment, birth, i] : events) {
@@ -112,14 +112,14 @@ std::string wrong(planner::result const& made, blocks const& asked, std::size_t 
   return "";
 }
 
-/// Makes a plan that must be right.
+/// Makes a plan and expects that it is valid.
 planner::result planned(blocks const& asked, planner::options const& options) {
   planner::result made = planner::find_plan(asked, options);
   EXPECT_EQ(wrong(made, asked, options.alignment), "");
   return made;
 }
 
-/// The height if the blocks are placed one after the other, each in the lowest gap, the fixed ones first.
+/// Returns the height of first fit in this order, fixed blocks first.
 std::size_t height_in_order(blocks const& asked, std::vector<std::size_t> const& order,
                             std::size_t alignment) {
   std::vector<std::size_t> placed;
@@ -168,8 +168,8 @@ std::size_t height_by_size(blocks const& asked, std::size_t alignment) {
   return height_in_order(asked, order, alignment);
 }
 
-/// The least height of all orders. A plan of least height whose blocks cannot sink is one of them, in the
-/// order of its offsets.
+/// Returns the least height of all orders. A lowest plan whose blocks cannot sink is first fit in the order
+/// of its offsets.
 std::size_t least_height(blocks const& asked, std::size_t alignment) {
   std::vector<std::size_t> order = numbers(asked);
   std::size_t least = std::numeric_limits<std::size_t>::max();
@@ -179,7 +179,7 @@ std::size_t least_height(blocks const& asked, std::size_t alignment) {
   return least;
 }
 
-/// Cuts time and memory into that many blocks: they fit into the memory exactly.
+/// Cuts time and memory into `count` blocks that fill the memory exactly.
 void cut(std::mt19937_64& random, blocks& into, lifetime whole, std::size_t count) {
   const bool cuts_time = whole.size < 2 || (whole.upper - whole.lower > 1 && random() % 2 == 0);
   if (count < 2 || (cuts_time && whole.upper - whole.lower < 2)) {
@@ -219,7 +219,7 @@ struct likeness {
   bool fixed = false;
 };
 
-/// Blocks at random. Those that are fixed do not lie on each other.
+/// Returns random blocks. Fixed blocks do not overlap.
 blocks random_blocks(std::mt19937_64& random, likeness like) {
   blocks made;
   for (std::size_t i = 0; i < like.count; ++i) {
@@ -241,7 +241,7 @@ blocks random_blocks(std::mt19937_64& random, likeness like) {
   return made;
 }
 
-/// The conflicts of lifetimes, as a graph has them.
+/// Returns the conflicts of lifetimes as a graph.
 std::pair<std::vector<plan_block>, std::vector<plan_conflict>> as_graph(blocks const& asked) {
   std::pair<std::vector<plan_block>, std::vector<plan_conflict>> made;
   for (std::size_t i = 0; i < asked.size(); ++i) {
@@ -271,7 +271,7 @@ std::string wrong(planner::result const& made, std::vector<plan_block> const& as
   return "";
 }
 
-/// The blocks of a file `id,lower,upper,size` of the recorded ones.
+/// Returns the blocks of a recorded file `id,lower,upper,size`.
 blocks recorded(std::string const& name) {
   std::ifstream in{TIDEMARK_TRACES "/" + name};
   EXPECT_TRUE(in) << name;
@@ -500,7 +500,7 @@ TEST(plan, ends_at_the_node_limit) {
   }
 }
 
-/// A step for which no stage comes to the bound within some 100,000 nodes.
+/// A step for which no stage reaches the bound within about 100,000 nodes.
 blocks long_searched_step() {
   return test::hard_step(
       {.shape = test::step_shape::overlapping, .buffers = 400, .has_gaps = true, .seed = 100});
@@ -531,7 +531,7 @@ TEST(plan, ends_when_the_capacity_holds_it) {
 
 // P.6
 TEST(plan, of_many_blocks_of_which_few_are_free_is_sound) {
-  // All that is free is tried in each place before a layout goes on.
+  // All free blocks are tried in each place before the layout continues.
   blocks asked{{.lower = 2, .upper = 5, .size = 4},
                {.lower = 0, .upper = 6, .size = 6},
                {.lower = 2, .upper = 4, .size = 1, .offset = 9}};
@@ -633,7 +633,7 @@ TEST(plan, of_20000_blocks_is_made_without_pairs_of_them) {
   EXPECT_LT(made.ratio(), 1.06);
 }
 
-/// Each outlives the one before it.
+/// Each block outlives the one before it.
 blocks staircase(std::size_t n) {
   blocks made;
   for (std::size_t i = 0; i < n; ++i)
@@ -663,7 +663,7 @@ TEST(plan, of_many_blocks_that_outlive_each_other_is_low_soon) {
   EXPECT_LT(made.ratio(), 1.01);
 }
 
-/// The height when a stage has ended; 0 if there was none.
+/// Returns the height at the end of a stage, or 0 if the stage did not run.
 std::size_t height_after(planner::result const& made, std::string const& name) {
   for (planner::stage const& stage : made.stages) {
     if (stage.name == name) return stage.height;
@@ -671,7 +671,7 @@ std::size_t height_after(planner::result const& made, std::string const& name) {
   return 0;
 }
 
-/// Most live shortly.
+/// Most blocks live shortly.
 blocks short_blocks(std::mt19937_64& random, std::size_t count, std::size_t moments) {
   blocks made;
   for (std::size_t i = 0; i < count; ++i) {
@@ -682,7 +682,7 @@ blocks short_blocks(std::mt19937_64& random, std::size_t count, std::size_t mome
   return made;
 }
 
-/// A training step: one in eight blocks is kept until its layer comes again on the way back.
+/// A training step: one in eight blocks is kept until the backward pass reaches its layer.
 blocks training_step(std::size_t n) {
   std::mt19937_64 random{1};
   blocks made;
@@ -708,7 +708,7 @@ TEST(plan, of_many_blocks_gets_lower_with_time) {
   EXPECT_LT(height_after(made, "promotion"), height_after(made, "orders"));
 }
 
-/// Expects that the first turn of ejection, which begins within the nodes, makes the plan lower.
+/// Expects that the first turn of ejection, which begins within these nodes, lowers the plan.
 void expect_ejection_lowers(blocks const& asked, std::uint64_t nodes, char const* stage_before) {
   constexpr std::uint64_t turns_of_nodes = 8, more_nodes = 5'000;
   for (std::uint64_t k = 0; k < turns_of_nodes; ++k) {
@@ -739,11 +739,11 @@ TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
 
 // P.8
 TEST(plan, of_many_blocks_that_fill_the_memory_is_lowered_where_it_is_highest) {
-  // Of so few sizes and moments many parts change at once, which one pass along time is not enough for.
+  // With few sizes and moments, many parts change at once, and one pass along time is not enough.
   expect_ejection_lowers(test::hard_step({.buffers = 5000, .seed = 3}), 155'000, "promotion");
 }
 
-/// Expects that one order and one pass along time come to the bound.
+/// Expects that the start plan and one pass along time reach the bound.
 void expect_pass_along_time_fills(test::hard_step_options const& options) {
   const blocks asked = test::hard_step(options);
   const planner::result made = planned(asked, up_to(2 * asked.size() + 1));
@@ -763,7 +763,7 @@ TEST(plan, of_many_blocks_that_fill_the_memory_at_every_moment_is_at_the_bound_a
           {.shape = shape, .buffers = 5000, .seed = seed, .units = 1U << 20U, .moments = many_moments});
     }
   }
-  // Some moments change two parts of this one.
+  // Some moments of this step change two parts.
   expect_pass_along_time_fills({.buffers = 5000, .seed = 3, .units = 1U << 20U, .moments = 1U << 20U});
 }
 
@@ -804,7 +804,7 @@ TEST(plan, of_a_cut_rectangle_of_300_is_lowered) {
 
 // P.42
 TEST(plan, has_a_proven_bound_above_what_is_live_where_alignments_leave_gaps) {
-  // One lies below 64, and 3 at multiples of 64 above; the small one has its place in a gap.
+  // One aligned block lies below 64, three at multiples of 64 above; the small block fits into a gap.
   blocks asked(4, {.lower = 0, .upper = 9, .size = 10, .alignment = 64});
   asked.push_back({.lower = 3, .upper = 20, .size = 40});
   asked.push_back({.lower = 10, .upper = 20, .size = 30, .alignment = 2});
@@ -818,7 +818,7 @@ TEST(plan, has_a_proven_bound_with_the_padding_of_one_moment_however_many_blocks
   blocks asked;
   for (std::size_t i = 0; i < 300; ++i)
     asked.push_back({.lower = 10, .upper = 19, .size = 2 + i % 7, .alignment = 64});
-  asked.push_back({.lower = 0, .upper = 10, .size = 1, .alignment = 64});  // with more padding, elsewhere
+  asked.push_back({.lower = 0, .upper = 10, .size = 1, .alignment = 64});  // more padding, at another moment
   const planner::result made = planned(asked, up_to(0));
   EXPECT_EQ(made.height, 299U * 64 + 2);
   EXPECT_EQ(made.proven_bound, made.height);
@@ -830,7 +830,7 @@ TEST(plan, has_a_proven_bound_with_the_padding_of_one_moment_however_many_blocks
 
 // P.42
 TEST(plan, of_few_aligned_blocks_is_mostly_shown_to_be_the_lowest) {
-  // The searches by offset show it for 12 of them.
+  // The exact searches alone prove it for 12 of them.
   std::size_t optimal = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     std::mt19937_64 random{seed};
@@ -919,7 +919,7 @@ TEST(conflict_plan, fixed_blocks_lie_where_they_must) {
 
 // P.2
 TEST(conflict_plan, need_not_be_of_intervals) {
-  // A ring of five, whose largest clique is two, and which three colors need.
+  // A ring of five: its largest clique has two blocks, and it needs three colors.
   const std::vector<plan_block> ring(5, plan_block{.size = 10});
   const std::vector<plan_conflict> conflicts{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 0}, {0, 1}, {1, 0}, {2, 2}};
   const planner::result made = planner::find_plan(ring, conflicts, up_to(2000));
@@ -947,7 +947,7 @@ TEST(conflict_plan, of_many_blocks_is_lowered_by_ejection) {
 
 // P.2
 TEST(conflict_plan, the_bound_is_of_a_clique) {
-  // Two cliques that share a block, and one that is in conflict with all, but lighter.
+  // Two cliques that share a block, and a lighter block in conflict with all.
   const std::vector<plan_block> asked{{100}, {50}, {60}, {70}, {80}, {1}};
   const std::vector<plan_conflict> conflicts{{0, 1}, {0, 2}, {1, 2}, {0, 3}, {0, 4}, {3, 4},
                                              {5, 0}, {5, 1}, {5, 2}, {5, 3}, {5, 4}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random additions to ranges, beside a list of numbers as the model.
+// Strategy: random additions to ranges, compared with a list of numbers as the model.
 #include "section_maximum.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random lifetimes, aligned further and fixed or not, beside layouts that look at all pairs of buffers, and that
-// copy all before each decision.
+// Strategy: random lifetimes, aligned and fixed or not, compared with layouts that look at all pairs of
+// buffers, and with layouts that copy their state before each decision.
 #include "skyline_layout.hpp"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,8 @@ std::vector<lifetime> random_blocks(std::mt19937_64& random, std::size_t n, kind
     if (of.has_fixed && random() % 8 == 0) made.back().lower = 0, made.back().upper = 3 * n;  // throughout
   }
   if (!of.has_fixed) return made;
-  // Where they lie in a plan, or higher, but not on each other. Those that live throughout too: nothing waits for them.
+  // Fixes some buffers at their offsets in a plan, or higher, without overlap. Buffers that live throughout
+  // are fixed too; no buffer waits for these.
   const planner::result plan = planner::find_plan(made, {.alignment = 1, .time_limit = {}});
   const std::size_t higher = random() % 2 * 256;
   for (std::size_t i = 0; i < n; ++i) {
@@ -56,8 +57,8 @@ std::vector<lifetime> random_blocks(std::mt19937_64& random, std::size_t n, kind
   return made;
 }
 
-/// Where each lies if next is the one that can lie lowest on those it is in conflict with, clear of the fixed ones, and
-/// of equals the first of an order.
+/// Returns the offsets if the next buffer is always the lowest possible one above its placed neighbors and
+/// clear of fixed buffers. Ties are broken by the order.
 std::vector<offset_type> lowest_first(problem const& instance, order const& by) {
   std::vector<buffer> const& all = instance.buffers;
   std::vector<offset_type> offsets(all.size(), no_offset);
@@ -116,7 +117,7 @@ TEST(skyline_layout, places_next_what_can_lie_lowest_around_fixed_buffers_where_
   expect_lowest_first({.has_aligned = true, .has_fixed = true});
 }
 
-/// Checks the layout over the fullest section first, and how many buffers were placed for it. @return its height
+/// Checks the layout over the fullest section and its number of placements. @return its height
 std::size_t height_over_fullest(std::vector<lifetime> const& blocks, std::size_t max_tried) {
   const std::size_t n = blocks.size();
   layout_of tested{blocks};
@@ -179,7 +180,7 @@ TEST(skyline_layout, over_the_fullest_section_holds_the_capacity_only) {
   EXPECT_EQ(nodes(), blocks.size());
 }
 
-/// Expects that it goes back, and takes at most `most` times the steps that it takes without.
+/// Expects that the layout goes back, and takes less than `most` times the steps of a layout that does not.
 void expect_going_back_ends(std::vector<lifetime> const& blocks, std::size_t max_tried, std::uint64_t most) {
   layout_of tested{blocks};
   EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 0));
@@ -191,7 +192,8 @@ void expect_going_back_ends(std::vector<lifetime> const& blocks, std::size_t max
 
 // P.8
 TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
-  // One-byte fixed ones with odd gaps between them, and even sizes, so that most wait for each.
+  // One-byte fixed buffers with odd gaps and free buffers of even sizes, so that most buffers wait for each
+  // fixed one.
   std::mt19937_64 random{7};
   std::vector<lifetime> blocks;
   for (std::size_t i = 0; i < 1000; ++i) {
@@ -204,7 +206,7 @@ TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
 }
 
 TEST(skyline_layout, going_back_where_many_rooms_end_ends) {
-  // A decision has a raise of each plateau at the end of each room after it.
+  // After a decision each plateau is raised at the end of each room.
   std::mt19937_64 random{8};
   std::vector<lifetime> blocks = random_blocks(random, 1000, {});
   for (std::size_t i = 0; i < 500; ++i)
@@ -212,8 +214,8 @@ TEST(skyline_layout, going_back_where_many_rooms_end_ends) {
   expect_going_back_ends(blocks, 16, 50);
 }
 
-/// The layout over the fullest sections, by section and with a copy of all at each decision. Of buffers that are neither
-/// fixed nor aligned further.
+/// The layout over the fullest sections, section by section, with a copy of the state at each decision. For
+/// buffers that are neither fixed nor aligned further.
 class copying_layout {
  public:
   copying_layout(problem const& instance, order by, std::size_t max_tried)
@@ -263,7 +265,7 @@ class copying_layout {
     return *std::max_element(now_.fullness.begin() + sections.begin, now_.fullness.begin() + sections.end);
   }
 
-  /// The first over the first of the fullest sections, or else the first.
+  /// Returns the first buffer over the first of the fullest sections, otherwise the first buffer.
   [[nodiscard]] std::size_t next_on(section_range plateau) const {
     std::uint32_t fullest = plateau.begin;
     while (now_.fullness[fullest] != fullest_in(plateau)) ++fullest;
@@ -382,7 +384,7 @@ TEST(skyline_layout, goes_back_and_leaves_no_trace) {
   EXPECT_EQ(tested.layout.offsets(), offsets);
 }
 
-/// Where each lies that is over the fullest section first, by number.
+/// Returns the offsets of the layout over the fullest section, by number.
 std::vector<offset_type> over_fullest(std::vector<lifetime> const& blocks) {
   layout_of tested{blocks};
   const auto place = [&] {
@@ -396,7 +398,8 @@ std::vector<offset_type> over_fullest(std::vector<lifetime> const& blocks) {
 
 // P.8
 TEST(skyline_layout, counts_what_a_fixed_buffer_takes_once) {
-  // At 2, above the fixed one, moment 2 is the fuller one. Were the fixed one counted as waste too, moment 0 would be.
+  // At offset 2, above the fixed buffer, moment 2 is the fullest. If the fixed buffer counted as waste,
+  // moment 0 would be.
   const std::vector<offset_type> offsets = over_fullest({{.lower = 1, .upper = 3, .size = 2},
                                                          {.lower = 0, .upper = 2, .size = 2},
                                                          {.lower = 1, .upper = 3, .size = 2},
@@ -408,7 +411,7 @@ TEST(skyline_layout, counts_what_a_fixed_buffer_takes_once) {
   EXPECT_EQ(offsets[1], 6u);
 }
 
-/// How many steps a layout takes.
+/// Returns the number of steps of a layout.
 std::uint64_t steps_of(std::vector<lifetime> const& blocks) {
   layout_of tested{blocks};
   EXPECT_TRUE(tested.layout.place(first_to_last(blocks.size())));
@@ -424,7 +427,7 @@ TEST(skyline_layout, raises_valleys_past_fixed_buffers_and_alignments_in_few_ste
     blocks.push_back({.lower = 2 * i + 1, .upper = 2 * i + 2, .size = 1 + i % 7});
   }
   const std::uint64_t steps = steps_of(blocks);
-  // Elsewhere, with gaps between them in which the last one has no room.
+  // At other moments, with gaps in which the last buffer does not fit.
   for (std::size_t i = 0; i < fixed; ++i)
     blocks.push_back({.lower = 3000, .upper = 3001, .size = fixed_bytes - 3, .offset = i * fixed_bytes});
   blocks.push_back({.lower = 3000, .upper = 3001, .size = fixed_bytes});
@@ -507,7 +510,7 @@ TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones)
     blocks.back().upper = beside_none + 1;
     EXPECT_TRUE(pays());
   }
-  // For what lives throughout nothing waits.
+  // No buffer waits for a fixed buffer that lives throughout.
   blocks.back() = {.lower = 0, .upper = 4, .size = 1, .offset = 2048};
   EXPECT_TRUE(pays());
 }

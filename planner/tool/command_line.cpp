@@ -50,7 +50,7 @@ CLI::Option* add_number(CLI::App& app, std::string const& name, std::size_t& val
 std::chrono::nanoseconds duration(std::string const& text) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  const bool begins_as_number = text.find_first_not_of("0123456789.") != 0;  // neither a sign nor inf or nan
+  const bool begins_as_number = text.find_first_not_of("0123456789.") != 0;  // rejects signs, inf and nan
   if (!begins_as_number || error != std::errc{} || end != text.data() + text.size()) {
     throw CLI::ValidationError("--time-limit is '" + printable(text) + "', no number of seconds");
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of ggml's graph allocator. It has an address for each allocation and each deallocation; names need
-// not differ, and a block that an operation writes in place goes back under another name.
+// Reads the log of ggml's graph allocator. The log has an address for each allocation and deallocation. Names
+// need not be unique, and a block written in place is freed under another name.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -23,7 +23,7 @@ class ggml_reader {
     } while (rows_.next_line());
     if (found_.file.blocks.empty())
       rows_.fail("no line says 'allocating': is it a log of ggml with AT_PRINTF?");
-    // What is live at the end was never freed: the outputs of the graph.
+    // Blocks live at the end were never freed: they are outputs of the graph.
     for (auto const& [place, number] : live_) found_.file.end_at(number, rows_.line());
     if (chunks_.size() > 1)
       found_.left_out = "the limits of ggml's " + std::to_string(chunks_.size()) + " chunks";
@@ -85,8 +85,8 @@ class ggml_reader {
     live_.erase(freed);
   }
 
-  /// Bytes of a live block are allocated again where the log is not of one graph in one buffer, or where the
-  /// tail of a block was freed, after which only the first byte says something.
+  /// Rejects an allocation over a live block, because the log then has several graphs or buffers. After a
+  /// block's tail was freed, only a common first byte counts as an overlap.
   void require_free(address at, std::size_t size) const {
     const auto next = live_.lower_bound(at);
     const auto begins_within = [&](auto const& block) {
@@ -114,8 +114,8 @@ class ggml_reader {
 
   table rows_;
   imported_lifetimes found_;
-  std::map<address, std::size_t> live_;        // numbers of blocks
-  std::map<std::size_t, std::size_t> chunks_;  // the height of each
+  std::map<address, std::size_t> live_;        // block numbers
+  std::map<std::size_t, std::size_t> chunks_;  // height of each chunk
   std::size_t tails_ = 0;
 };
 

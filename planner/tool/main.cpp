@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tidemark-plan: places the blocks of a file of lifetimes, of a step of a recorded trace, or of what other
-// programs print of their plans.
+// tidemark-plan: places the blocks of a file of lifetimes, of a step of a recorded trace, or of other
+// programs' printed plans.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -38,34 +38,34 @@ namespace {
 
 constexpr int exit_fits = 0, exit_unmet = 1, exit_wrong = 2;
 
-/// Whether there was an interrupt (SIGINT).
+/// True after an interrupt (SIGINT).
 std::atomic<bool> is_interrupted{false};
-/// Ends the search, with the lowest plan so far: at an interrupt, and where no plan fits.
+/// Ends the search with the lowest plan so far. Set by an interrupt, or if no plan fits.
 std::atomic<bool> ends_search{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
-/// Ends the search, and leaves the next interrupt to end the program.
+/// Ends the search and restores the default action, so that the next interrupt ends the program.
 extern "C" void on_interrupt(int signal) {
   is_interrupted.store(true, std::memory_order_relaxed);
   ends_search.store(true, std::memory_order_relaxed);
   std::signal(signal, SIG_DFL);
 }
 
-/// Not where the program was started with interrupts ignored, as with nohup.
+/// Installs the handler, unless the program was started with interrupts ignored, as with nohup.
 void end_search_at_interrupts() {
   if (std::signal(SIGINT, on_interrupt) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
 }
 
-/// The blocks to place, and where they are from.
+/// The blocks to place, and their source.
 struct plan_input {
   plan_file file;
   std::string title;
   std::string left_out;                             // in words
-  std::vector<std::size_t> lines = {};              // of the blocks, where they are not those of `file`
+  std::vector<std::size_t> lines = {};              // of the blocks, if they differ from the rows of `file`
   std::optional<std::size_t> height_before = {};    // bytes, of another program's plan
-  std::optional<std::size_t> any_order_bound = {};  // of what the same operations need in another order
+  std::optional<std::size_t> any_order_bound = {};  // bound for any order of the same operations
 
-  /// Of the file that was read; nothing for a trace, whose blocks have several.
+  /// Returns the block's line in the file that was read. Not for traces, where a block has several lines.
   [[nodiscard]] std::size_t line_of(std::size_t block) const {
     return lines.empty() ? block + plan_file::first_line : lines[block];
   }
@@ -73,7 +73,7 @@ struct plan_input {
 
 plan_input read_input(command_line const& command) {
   std::string const& path = command.trace.empty() ? command.file : command.trace;
-  // Any bytes may be in a file's name, and not in a picture.
+  // A file name may have any bytes, but a picture may not.
   const std::string name = printable(std::filesystem::path{path}.filename().string(), 200);
   if (!command.form.empty()) {
     imported_lifetimes read =
@@ -100,7 +100,7 @@ plan_input read_input(command_line const& command) {
               " from before that are freed in it"};
 }
 
-/// No output may replace an input or another output.
+/// Rejects an output that would replace an input or another output.
 void require_different_files(command_line const& command) {
   const std::vector<std::string const*> inputs{&command.file, &command.trace, &command.steps};
   const std::vector<std::string const*> outputs{&command.out, &command.lifetimes, &command.picture,
@@ -123,7 +123,7 @@ void require_different_files(command_line const& command) {
   }
 }
 
-/// Throws what make_plan says, with ids in place of numbers of blocks, and the line of the last one.
+/// Throws make_plan's message with ids instead of block numbers, and with the line of the last block.
 [[noreturn]] void refuse(command_line const& command, plan_input const& input, std::string_view reason) {
   constexpr std::string_view function = "make_plan: ", word = "block ";
   if (reason.starts_with(function)) reason.remove_prefix(function.size());
@@ -152,8 +152,8 @@ void require_different_files(command_line const& command) {
 planner::result search(command_line const& command, plan_input const& input, planner::options options) {
   progress_line line;
   const bool shows = command.shows_progress || line.is_on_terminal();
-  // Where no plan fits, the search would go on for one that cannot be lower: it has a second for that, or as long as it
-  // took to find out.
+  // If no plan fits, the search would continue until the plan cannot be lower. Limits this to one second, or
+  // to the time that the refutation took.
   const bool may_never_end = options.capacity != 0 && options.time_limit == no_time_limit &&
                              options.node_limit == planner::options{}.node_limit;
   std::optional<std::chrono::nanoseconds> fits_not_since;
@@ -203,7 +203,7 @@ void print(plan_input const& input, planner::result const& made, std::optional<p
   }
 }
 
-/// Writes the files and prints the result. A file gets its name when everything else has worked.
+/// Writes the files and prints the result. Files get their names after everything else has succeeded.
 void write_results(command_line const& command, plan_input const& input, planner::result const& made,
                    std::optional<plan_proof> const& proof, std::chrono::nanoseconds elapsed) {
   std::optional<pending_file> lifetimes, out, picture, proof_log;
@@ -232,10 +232,10 @@ int run(command_line const& command) {
   planner::result made = search(command, input, options);
   std::optional<plan_proof> proof;
   if (!command.proof.empty()) {
-    // In this order: an interrupt in between ends it too.
+    // The order of these statements matters: an interrupt between them must end the proof too.
     ends_search = false;
     if (is_interrupted) ends_search = true;
-    // A capacity ends the search, and may be below what a proof is of.
+    // A capacity ended the search, and may be lower than the height to prove.
     if (options.capacity != 0 && options.time_limit == no_time_limit) {
       options.time_limit = std::max<std::chrono::nanoseconds>(elapsed_now(), std::chrono::seconds{1});
     }
@@ -263,7 +263,7 @@ int run(command_line const& command) {
 }  // namespace tidemark::tools
 
 int main(int count, char** arguments) {
-  // A file that would be too large is then an error of write, with a reason; so is a pipe without a reader.
+  // Turns a file that grows too large, or a pipe without a reader, into a write error with a reason.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   try {

@@ -19,7 +19,7 @@ namespace {
   throw std::runtime_error(path + ": " + std::generic_category().message(error));
 }
 
-/// @return an error, or 0
+/// @return the error number, or 0
 int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
@@ -30,7 +30,7 @@ int write_all(int descriptor, std::string_view text) {
   return 0;
 }
 
-/// What a new file may be, or that which is there is.
+/// Returns the permissions of the existing file, or the default permissions of a new file.
 mode_t mode_of(std::filesystem::path const& path) {
   struct ::stat there{};
   if (::stat(path.c_str(), &there) == 0) return there.st_mode & 07777;
@@ -44,7 +44,7 @@ std::filesystem::path folder_of(std::filesystem::path const& path) {
 }
 
 bool is_special(std::filesystem::path const& path) {
-  std::error_code none;  // what cannot be looked at will not be opened either
+  std::error_code none;  // a path that cannot be read cannot be opened either
   const std::filesystem::file_status there = std::filesystem::status(path, none);
   return exists(there) && !is_regular_file(there);
 }

@@ -7,29 +7,29 @@
 
 namespace tidemark::tools {
 
-/// A file that appears under its name when it is complete and `appear` is called; what was there until then
-/// stays. A device or a pipe is written to when `appear` is called. That cannot be undone, so let
-/// these come before the other files, which can then fail only by being renamed.
+/// A file that appears under its name when `appear` is called. An existing file stays unchanged until then.
+/// Devices and pipes are written by `appear`, which cannot be undone. Call `appear` for these first: the
+/// other files can then fail only when they are renamed.
 class pending_file {
  public:
   /// Writes a text under another name in the same folder.
-  /// @throws std::runtime_error, `FILE: reason`, as `appear` does; nothing is left then.
+  /// @throws std::runtime_error with `FILE: reason`, as `appear` does; no file is left behind.
   pending_file(std::string const& path, std::string text);
   pending_file(pending_file const&) = delete;
   pending_file& operator=(pending_file const&) = delete;
   ~pending_file();
 
   void appear();
-  /// Whether it is a device or a pipe.
+  /// Returns true for a device or a pipe.
   [[nodiscard]] bool is_special() const { return is_special_; }
 
-  /// Throws what the constructor would, as far as can be known before there is a text.
+  /// Throws the constructor's errors that can be detected without the text.
   static void require_writable(std::string const& path);
 
  private:
   std::string path_;
-  std::filesystem::path target_;   // of a link
-  std::filesystem::path partial_;  // empty: there is none
+  std::filesystem::path target_;   // the target if the path is a link
+  std::filesystem::path partial_;  // empty if no partial file exists
   bool is_special_ = false;
   std::string text_;  // for a device or a pipe
 };

@@ -14,13 +14,13 @@
 namespace tidemark::tools {
 namespace {
 
-// Where the plot lies in the picture.
+// The area of the plot in the picture.
 constexpr double width = 1200, height = 720, left = 96, right = 1090, top = 84, bottom = 640;
-constexpr double max_heights = 1 << 24;        // units up the address axis: what a float still tells apart
-constexpr std::size_t outlined_blocks = 4000;  // at most: of more, outlines would be all there is to see
+constexpr double max_heights = 1 << 24;        // units of the address axis; a float distinguishes this many
+constexpr std::size_t outlined_blocks = 4000;  // maximum; outlines would hide more blocks
 constexpr std::size_t colours = 6;
 
-// The colours of blocks go with light and dark; those of what is written do not.
+// The colors of blocks suit light and dark screens. Text and lines switch colors.
 constexpr std::string_view style = R"(<style>
 svg { background: var(--paper); --paper: #ffffff; --ink: #1f2328; --line: #8a929b; }
 @media screen and (prefers-color-scheme: dark) { svg { --paper: #14171a; --ink: #e3e6ea; --line: #7d8590; } }
@@ -48,7 +48,7 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
-/// A coordinate: two decimals, or less.
+/// Formats a coordinate with at most two decimals.
 std::string place_text(double place) {
   std::string text = decimal_text(place, 2);
   text.erase(text.find_last_not_of('0') + 1);
@@ -102,7 +102,7 @@ class drawing {
   [[nodiscard]] std::size_t step_of(std::uint64_t moment) const {
     return static_cast<std::size_t>(std::ranges::lower_bound(moments_, moment) - moments_.begin());
   }
-  /// In units of the address axis, whole ones, so that blocks that touch do so in the picture.
+  /// Converts bytes to whole units of the address axis, so that adjacent blocks touch in the picture.
   [[nodiscard]] std::size_t height_of(std::size_t bytes) const {
     return static_cast<std::size_t>(std::llround(static_cast<double>(bytes) / top_bytes_ * heights_));
   }
@@ -116,7 +116,7 @@ class drawing {
     const bool has_outlines = file_.blocks.size() <= outlined_blocks;
     svg_ += std::string{"<g id=\"blocks\""} + (has_outlines ? " class=\"outlined\"" : "") + " transform=\"" +
             matrix.data() + "\">\n";
-    // By colour, which is then written once and not with each block.
+    // Grouped by color, so that each color is written once.
     for (std::size_t colour = 0; colour < std::min(colours, file_.blocks.size()); ++colour) {
       svg_ += "<g class=\"c" + std::to_string(colour) + "\">\n";
       for (std::size_t i = colour; i < file_.blocks.size(); i += colours) draw_block(i);
@@ -145,7 +145,7 @@ class drawing {
 
   void draw_address_axis() {
     const byte_unit unit = unit_of(made_.height);
-    const double least = top_bytes_ / unit.bytes / 6;  // of a step, in that unit
+    const double least = top_bytes_ / unit.bytes / 6;  // of a tick, in this unit
     double step = std::pow(10.0, std::floor(std::log10(least)));
     for (double factor : {2.0, 2.5, 2.0}) {  // 1, 2, 5, 10
       if (step < least) step *= factor;
@@ -198,10 +198,10 @@ class drawing {
 
   plan_file const& file_;
   memory_plan const& made_;
-  std::vector<std::uint64_t> moments_;  // all there are, in order
-  double steps_;                        // from the first to the last of them
+  std::vector<std::uint64_t> moments_;  // all begins and ends, sorted
+  double steps_;                        // from the first moment to the last
   double top_bytes_;                    // of the address axis
-  double heights_;                      // units that it has
+  double heights_;                      // units of the address axis
   std::string svg_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `picture_of`: a plan, drawn.
+/// @file `picture_of`: draws a plan.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace tidemark::tools {
 
-/// An SVG document: time goes across, addresses up, each block is a rectangle, and the lower bound a line.
+/// Returns an SVG document with time across and addresses upwards. Each block is a rectangle, and the lower
+/// bound is a line.
 ///
-/// The time axis has one step for each moment at which a block begins or ends: lifetimes count in nanoseconds
-/// as well as in events, and a stretch in which nothing happens would leave no room for those in which much
-/// does. Nothing else in the document is a `rect`.
+/// The time axis has one step for each moment at which a block begins or ends. Idle periods thus take no
+/// space, whether lifetimes count nanoseconds or events. Only blocks are `rect` elements.
 [[nodiscard]] std::string picture_of(plan_file const& file, memory_plan const& made,
                                      std::string const& title);
 

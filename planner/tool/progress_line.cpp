@@ -11,7 +11,7 @@
 namespace tidemark::tools {
 namespace {
 
-constexpr std::chrono::milliseconds pause{100};  // no faster than it can be read
+constexpr std::chrono::milliseconds pause{100};  // a faster display could not be read
 constexpr char const* erase_line = "\r\x1b[K";
 
 std::string height_text(planner::progress const& now) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `progress_line`: how far a search is, on standard error.
+/// @file `progress_line`: shows the progress of a search on standard error.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace tidemark::tools {
 
-/// How far a search is, on standard error: in one line that is written over on a terminal, and is gone at the
-/// end; elsewhere in one line each time.
+/// Shows the progress of a search on standard error. A terminal has one line that is overwritten, and erased
+/// at the end. Other outputs get a new line each time.
 class progress_line {
  public:
   progress_line();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// planner/docs/planner.md, "By pairs", has the rules and why they hold, "Proofs" the format.
+// planner/docs/planner.md has the rules and their reasons in "By pairs", and the format in "Proofs".
 #include "proof.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 namespace planning = planner::detail;
 using steps = std::vector<planning::pair_search::step>;
 
-/// Lets the plan be a lower one, of the same blocks.
+/// Replaces the plan by a lower plan of the same blocks.
 void take(planner::result& made, std::vector<planning::offset_type> const& offsets,
           planning::problem const& instance, std::span<lifetime const> blocks, std::size_t alignment) {
   for (std::size_t i = 0; i < offsets.size(); ++i)
@@ -46,7 +46,7 @@ plan_proof prove_lowest(std::span<lifetime const> blocks, planner::result& made,
   planning::solver_context context{instance, planning::layout_of(instance, made), options};
   context.enter_stage("proof");
   planning::pair_search search{context};
-  steps proof(1);  // at the bound: a contradiction at once
+  steps proof(1);  // at the bound: a single contradiction
   while (made.height > std::max(made.lower_bound, instance.padded_bound * instance.unit_bytes)) {
     if (!planning::pair_search::is_for(instance)) return {.log = "", .too_large = true};
     proof.clear();

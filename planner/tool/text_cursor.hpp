@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `text_cursor`: reads a line that another program printed, from left to right.
+/// @file `text_cursor`: reads a line of another program's output from left to right.
 #pragma once
 
 #include <algorithm>
@@ -10,25 +10,25 @@
 
 namespace tidemark::tools {
 
-/// A line that is read from left to right; what does not fit fails with the file and line.
+/// Reads a line from left to right. A mismatch throws an error with the file and line.
 class text_cursor {
  public:
-  /// @param rows whose line it is.
+  /// @param rows the table whose current line is read.
   explicit text_cursor(table const& rows) : rows_{&rows}, rest_{rows.line_text()} {}
 
   [[nodiscard]] std::string_view rest() const { return rest_; }
 
-  /// Skips a text if it is next.
+  /// Skips a text if it comes next.
   bool skip_if(std::string_view text) {
     if (!rest_.starts_with(text)) return false;
     rest_.remove_prefix(text.size());
     return true;
   }
-  /// Skips a text, which must be next.
+  /// Skips a text. Fails if the text does not come next.
   void skip(std::string_view text) {
     if (!skip_if(text)) fail(text);
   }
-  /// What is before the next text, or where `last` is set before its last occurrence; skips both.
+  /// Returns the text before the next `text`, or before its last occurrence if `last` is set. Skips both.
   std::string_view until(std::string_view text, bool last = false) {
     const std::size_t end = last ? rest_.rfind(text) : rest_.find(text);
     if (end == std::string_view::npos) fail(text);
@@ -36,8 +36,8 @@ class text_cursor {
     rest_.remove_prefix(end + text.size());
     return before;
   }
-  /// The number that is next.
-  /// @param what names it in an error.
+  /// Reads the number that comes next.
+  /// @param what the number's name in an error.
   std::size_t number(char const* what) {
     const std::size_t digits = std::min(rest_.find_first_not_of("0123456789"), rest_.size());
     const std::string_view text = rest_.substr(0, digits);

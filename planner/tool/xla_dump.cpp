@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An XLA buffer assignment, which has the sizes and places of values, and the live ranges of the same module.
+// Reads an XLA buffer assignment, which has the sizes and places of values, and the live ranges of the same
+// module.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -14,7 +15,7 @@
 namespace tidemark::tools {
 namespace {
 
-/// Moments of the schedule. Both are of the range.
+/// An inclusive range of moments of the schedule.
 struct live_range {
   std::size_t first = 0, last = 0;
 };
@@ -123,8 +124,9 @@ class xla_reader {
     operands_[std::string{text.until(", operand ")}].push_back(user_of_);
   }
 
-  /// What each instruction reads and writes is live at once, whatever the order. A result may lie where an
-  /// operand does that is no smaller, so that only a larger one counts.
+  /// Returns the largest sum of sizes that one instruction reads and writes, which are live at once in any
+  /// order. A result may reuse the place of an operand that is at least as large, so only larger results
+  /// count.
   [[nodiscard]] std::size_t bound_of_any_order(allocation const& chosen) const {
     std::map<std::string_view, value const*> by_name;
     std::map<std::string_view, std::vector<value const*>> results;  // by instruction
@@ -134,7 +136,7 @@ class xla_reader {
     }
     std::size_t bound = 0;
     for (auto const& [instruction, names] : operands_) {
-      std::map<std::size_t, std::size_t> sizes;  // by place: what lies in one is one buffer
+      std::map<std::size_t, std::size_t> sizes;  // by place: values of one place share a buffer
       for (std::string const& name : names) {
         if (const auto read = by_name.find(name); read != by_name.end()) {
           std::size_t& size = sizes[read->second->offset];
@@ -154,7 +156,7 @@ class xla_reader {
     return bound;
   }
 
-  /// A value's name as live ranges have it: NAME{INDEX}, also where there is no tuple.
+  /// Returns the value's name in the form of live ranges: NAME{INDEX}, also without a tuple.
   static std::string name_of(std::string_view text) {
     std::string name{text.substr(0, text.find(' '))};
     if (!name.ends_with('}')) name += "{}";
@@ -195,8 +197,8 @@ class xla_reader {
     return largest->first;
   }
 
-  /// Values of one place whose ranges meet are one block: mostly XLA must keep them in the same bytes, such
-  /// as what a loop carries. The sum that is live at any moment is the same as if they were apart.
+  /// Places the values as blocks. Values of one place whose ranges meet become one block, because XLA usually
+  /// must keep them together, such as the state of a loop. The live sum of each moment stays the same.
   void place(allocation const& chosen) {
     std::vector<std::pair<value const*, live_range>> ordered;
     for (value const& each : chosen.values) {
@@ -227,11 +229,11 @@ class xla_reader {
   table rows_;
   imported_lifetimes found_;
   std::map<std::size_t, allocation> allocations_;  // by number
-  allocation* current_ = nullptr;                  // whose values come
+  allocation* current_ = nullptr;                  // allocation whose values follow
   std::map<std::string, live_range> ranges_;       // by name
   bool in_ranges_ = false, has_ranges_ = false;
   std::map<std::string, std::vector<std::string>> operands_;  // names of values, by instruction
-  std::string user_of_;                                       // the value whose uses come
+  std::string user_of_;                                       // value whose uses follow
   bool in_uses_ = false;
 };
 

@@ -17,8 +17,8 @@ enum column : std::size_t { id, lower, upper, size, alignment, offset };
 constexpr std::array<char const*, 6> column_names{"id", "lower", "upper", "size", "alignment", "offset"};
 constexpr std::size_t required_columns = 4;
 
-/// How many bytes the character at the begin of a text takes in UTF-8; 0 if it is invalid, or not a character
-/// of text: a control character, or one of the two that XML forbids.
+/// Returns the UTF-8 length in bytes of the first character of a text. Returns 0 for invalid UTF-8, control
+/// characters, and the two characters that XML forbids.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7F ? 1 : 0;
@@ -28,7 +28,7 @@ std::size_t character_length(std::string_view text) {
     if ((byte(i) & 0xC0U) != 0x80) return 0;
     character = character << 6 | (byte(i) & 0x3FU);
   }
-  constexpr std::uint32_t least[]{0, 0, 0xA0, 0x800, 0x10000};  // from 0x80 to 0x9F there are controls
+  constexpr std::uint32_t least[]{0, 0, 0xA0, 0x800, 0x10000};  // 0x80 to 0x9F are controls
   const bool is_surrogate = character >= 0xD800 && character <= 0xDFFF;
   const bool is_character = byte(0) >= 0xC2 && byte(0) <= 0xF4 && character >= least[length] &&
                             character <= 0x10FFFF && !is_surrogate && (character & 0xFFFEU) != 0xFFFE;
@@ -44,7 +44,7 @@ bool is_text(std::string_view text) {
   return true;
 }
 
-/// What docs/traces.md says a file of lifetimes is.
+/// Reads a file of lifetimes as docs/traces.md defines it.
 class lifetimes_reader {
  public:
   explicit lifetimes_reader(std::string const& path) : rows_{path, ""} { read_header(); }
@@ -80,7 +80,7 @@ class lifetimes_reader {
     file_.offset_column = places_[offset];
   }
 
-  /// Empty where there is no such column.
+  /// Returns an empty text if the column does not exist.
   [[nodiscard]] std::string_view field(column which) const {
     return places_[which] ? fields_[*places_[which]] : std::string_view{};
   }
@@ -110,18 +110,18 @@ class lifetimes_reader {
   }
 
   table rows_;
-  std::array<std::optional<std::size_t>, column_names.size()> places_;  // of the columns in the file
+  std::array<std::optional<std::size_t>, column_names.size()> places_;  // positions in the file
   std::vector<std::string_view> fields_;                                // of the row
   plan_file file_;
 };
 
-/// The row of a block that has no further columns.
+/// Returns the row of a block without further columns.
 std::string row_of(std::string const& id, lifetime const& block) {
   return id + "," + std::to_string(block.lower) + "," + std::to_string(block.upper) + "," +
          std::to_string(block.size);
 }
 
-/// A row whose field at a place, or one behind its last, is this one.
+/// Appends a row with `field` at a place, or behind the last field.
 void append_row(std::string& text, std::string_view row, std::optional<std::size_t> place,
                 std::string_view field) {
   if (!place) {

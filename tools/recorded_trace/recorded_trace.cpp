@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t max_number = std::numeric_limits<std::uint64_t>::max();
 
-/// What docs/traces.md says a trace is. tests/telemetry/trace/readers.py compares it with tidemark-report.
+/// Reads a trace as docs/traces.md defines it. tests/telemetry/trace/readers.py compares it with
+/// tidemark-report.
 class reader {
  public:
   explicit reader(std::string const& path) : rows_{path, "op,id,bytes,thread"} {}
@@ -43,7 +44,7 @@ class reader {
     if (fields[0] != "a" && fields[0] != "f") fail("op is '" + printable(fields[0]) + "', neither a nor f");
     const std::size_t id = rows_.number("id", fields[1]), bytes = rows_.number("bytes", fields[2]);
     const std::size_t thread = rows_.number("thread", fields[3]);
-    // Numbered anew, because a replay has an entry for each thread there is, however large its number.
+    // Renumbers threads, because a replay has an entry for each thread number.
     const auto by = static_cast<std::uint32_t>(threads_.try_emplace(thread, threads_.size()).first->second);
     trace_.events.push_back(fields[0] == "a" ? allocation(id, bytes, by) : deallocation(id, bytes, by));
   }
@@ -79,7 +80,7 @@ class reader {
   table rows_;
   recorded_trace trace_;
   std::map<std::size_t, block> blocks_;         // by id
-  std::map<std::size_t, std::size_t> threads_;  // ours, by the number in the file
+  std::map<std::size_t, std::size_t> threads_;  // thread numbers of the replay, by the number in the file
   std::size_t live_bytes_ = 0;
 };
 

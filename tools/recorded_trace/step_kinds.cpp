@@ -12,7 +12,7 @@
 namespace tidemark::tools {
 namespace {
 
-/// Writes a trace, event by event.
+/// Writes a trace event by event.
 class trace_writer {
  public:
   std::size_t allocate(std::size_t bytes) {
@@ -59,12 +59,12 @@ constexpr std::size_t batch = 32, layers = 12;
 
 constexpr std::size_t width(std::size_t layer) { return std::size_t{64} << (layer % 4); }
 
-/// A network of layers that is trained, evaluated, and generates text.
+/// A layered network that trains, evaluates and generates text.
 class network {
  public:
   explicit network(trace_writer& trace) : trace_{trace} {}
 
-  /// Activations live until they are needed on the way back. The loss lives until the next step has one.
+  /// Activations live until the backward pass needs them. The loss lives until the next step has a loss.
   void train() {
     std::vector<std::size_t> activations{trace_.allocate(batch * width(0) * 4)};
     for (std::size_t layer = 0; layer < layers; ++layer) activations.push_back(run(layer));
@@ -82,7 +82,7 @@ class network {
     trace_.free(gradient);
     trace_.free_newest_first(activations);
   }
-  /// Of each layer only the result is kept, for the next one.
+  /// Only the result of each layer is kept, for the next layer.
   void evaluate(std::size_t batches = 2) {
     for (std::size_t i = 0; i < batches; ++i) {
       std::size_t activation = trace_.allocate(batch * width(0) * 4);
@@ -92,7 +92,7 @@ class network {
       trace_.free(score);
     }
   }
-  /// Keys and values of each token live to the end.
+  /// Keys and values of each token live until the end.
   void generate(std::size_t tokens = 8) {
     const std::size_t input = trace_.allocate(batch * width(0) * 4);
     std::vector<std::size_t> cache;
@@ -118,10 +118,10 @@ class network {
   }
 
   trace_writer& trace_;
-  std::vector<std::size_t> losses_;  // of the step before
+  std::vector<std::size_t> losses_;  // of the previous step
 };
 
-/// A recurrent network: states live until the way back.
+/// A recurrent network. Its states live until the backward pass.
 void train_recurrent(trace_writer& trace, std::size_t length) {
   std::vector<std::size_t> states{trace.allocate(2048)};
   for (std::size_t t = 0; t < length; ++t) {
@@ -144,8 +144,8 @@ void train_recurrent(trace_writer& trace, std::size_t length) {
   trace.free_newest_first(states);
 }
 
-/// A U-Net: what a level makes on the way down is kept for the level of that size on the way up, and all of
-/// it for the way back. Sides halve from level to level, and channels double.
+/// A U-Net. Results of a level on the way down are kept for the level of that size on the way up, and all
+/// results for the backward pass. Sides halve from level to level, and channels double.
 void train_unet(trace_writer& trace) {
   constexpr std::size_t levels = 5;
   const auto bytes = [](std::size_t level) { return (std::size_t{16} << 20) >> level; };
@@ -175,8 +175,8 @@ void train_unet(trace_writer& trace) {
   trace.free(gradient);
 }
 
-/// A training of six steps: the first allocates the state of the optimizer with the gradient that needs it,
-/// and the last frees it.
+/// A training of six steps. The first step allocates the optimizer's state with the gradients that need it,
+/// and the last step frees it.
 void train_restarted(trace_writer& trace, std::size_t step, std::vector<std::size_t>& state) {
   const std::size_t at = step % 6;
   std::vector<std::size_t> activations;
@@ -195,8 +195,8 @@ void train_restarted(trace_writer& trace, std::size_t step, std::vector<std::siz
 
 // ---- recorded steps ---------------------------------------------------------------------------------------
 
-/// Recorded steps, again and again: the blocks of a step that outlive it are freed where those of the step
-/// before were freed when it was recorded.
+/// Repeats recorded steps. Blocks that outlive a step are freed at the events that freed the previous step's
+/// blocks in the recording.
 class recorded_player {
  public:
   explicit recorded_player(std::string const& name)
@@ -206,7 +206,7 @@ class recorded_player {
   void play(trace_writer& trace, std::size_t step) {
     constexpr std::size_t unknown = static_cast<std::size_t>(-1);
     std::vector<std::size_t> copy(recorded_.blocks, unknown);
-    std::deque<std::size_t> live;  // of this step, by age
+    std::deque<std::size_t> live;  // of this step, oldest first
     for (std::size_t i = steps_[step].first_event; i <= steps_[step].last_event; ++i) {
       trace_event const& event = recorded_.events[i];
       if (event.allocates) {
@@ -233,7 +233,7 @@ class recorded_player {
 
 constexpr std::array programs{"cycle", "random", "lengths", "growing", "restarted", "many", "transformer"};
 
-/// What step i does. @return its kind
+/// Returns a function that plays step i and returns its kind.
 std::function<std::uint64_t(std::size_t)> find_program(std::string const& name, trace_writer& trace) {
   auto one_of_three = [net = network{trace}](std::size_t which) mutable {
     if (which == 0) net.train();

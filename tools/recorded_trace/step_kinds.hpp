@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `generate_steps`: programs whose steps are of several kinds, made up. For benchmarks; no part of
-/// the library.
+/// @file `generate_steps`: synthetic programs with several kinds of steps. For benchmarks; not part of the
+/// library.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ namespace tidemark::tools {
 struct stepped_trace {
   recorded_trace trace;
   std::vector<trace_step> steps;
-  std::vector<std::uint64_t> kinds;  ///< of each step, as its program would name it
+  std::vector<std::uint64_t> kinds;  ///< kind of each step, as its program would name it
 };
 
-/// The programs of small blocks that `generate_steps` knows:
+/// The programs with small blocks that `generate_steps` knows:
 ///
 /// | name | steps |
 /// |---|---|
@@ -33,10 +33,10 @@ struct stepped_trace {
 /// | `transformer` | four recorded steps of a transformer, of four lengths, in turn |
 [[nodiscard]] std::span<char const* const> generated_programs() noexcept;
 
-/// The steps of a program, the same each time; besides those above of `unet`: trainings of a U-Net, whose
-/// blocks have 0.5 to 32 MiB, and 187 MiB are live at once.
-/// @throws std::invalid_argument if there is no program of that name; std::runtime_error if the recorded
-/// steps cannot be read.
+/// Generates the steps of a program, equal in each call. Besides the programs above it knows `unet`:
+/// trainings of a U-Net with blocks of 0.5 to 32 MiB, of which 187 MiB are live at once.
+/// @throws std::invalid_argument for an unknown name; std::runtime_error if the recorded steps cannot be
+///   read.
 [[nodiscard]] stepped_trace generate_steps(std::string const& program, std::size_t steps = 300);
 
 }  // namespace tidemark::tools

@@ -7,7 +7,7 @@
 namespace tidemark::tools {
 
 step_lifetimes lifetimes_of(recorded_trace const& trace, trace_step step) {
-  std::map<std::size_t, lifetime> born;  // in it, by the number of the block: in the order of allocation
+  std::map<std::size_t, lifetime> born;  // allocated in the step, by block number: in the order of allocation
   step_lifetimes found;
   for (std::size_t event = step.first_event; event <= step.last_event; ++event) {
     trace_event const& happened = trace.events[event];
@@ -20,7 +20,7 @@ step_lifetimes lifetimes_of(recorded_trace const& trace, trace_step step) {
     }
   }
   for (auto const& [number, block] : born) {
-    // A block that is freed is so by a later event.
+    // The event that frees a block is later than its allocation.
     if (block.upper == block.lower) {
       ++found.outliving;
     } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `lifetimes_of`: the blocks of one step of a recorded trace, as a problem for `make_plan`. For
-/// tidemark-plan, benchmarks and tests; no part of the library.
+/// @file `lifetimes_of`: the blocks of a step of a recorded trace, as a problem for `make_plan`. For
+/// tidemark-plan, benchmarks and tests; not part of the library.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,15 @@
 
 namespace tidemark::tools {
 
-/// The blocks that were allocated and freed within a step, live from event to event, and how many were not.
+/// The blocks allocated and freed within a step, with event numbers as moments, and the number of other
+/// blocks.
 struct step_lifetimes {
   plan_file within;
-  std::size_t outliving = 0;    ///< allocated in it, and freed after it or never
-  std::size_t from_before = 0;  ///< allocated before it, and freed in it
+  std::size_t outliving = 0;    ///< allocated in the step, and freed later or never
+  std::size_t from_before = 0;  ///< allocated before the step, and freed in it
 };
 
-/// @param step one of the trace's.
+/// @param step a step of the trace.
 [[nodiscard]] step_lifetimes lifetimes_of(recorded_trace const& trace, trace_step step);
 
 }  // namespace tidemark::tools

@@ -84,7 +84,7 @@ bool table::next_line() {
   if (file_.bad()) fail_to_read();
   if (!found && !file_.eof()) fail("the line has more than 2^20 bytes");
   const auto taken = static_cast<std::size_t>(file_.gcount());
-  text_.assign(buffer_.data(), file_.eof() ? taken : taken - 1);         // the LF is taken and not stored
+  text_.assign(buffer_.data(), file_.eof() ? taken : taken - 1);         // the LF is read and not stored
   if (found && !file_.eof() && text_.ends_with('\r')) text_.pop_back();  // the line end is CRLF
   return found;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `table`: a file of rows of comma-separated fields below a header, read row by row. For the readers
-/// of traces and plans; no part of the library.
+/// @file `table`: reads a file of comma-separated rows below a header, row by row. For the readers of traces
+/// and plans; not part of the library.
 #pragma once
 
 #include <cstddef>
@@ -12,44 +12,44 @@
 
 namespace tidemark::tools {
 
-/// Text of a file, safe to be printed in a message: as tidemark-report prints it, but that each byte of a
-/// character beyond ASCII is a question mark.
+/// Converts a file's text for a message, as tidemark-report does. Each byte of a non-ASCII character becomes
+/// a question mark.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t max_length = 40);
 
-/// The whole number that a text is: 1 to 20 decimal digits.
-/// @param reason is set if it is not a number: "not a whole number", "more than 2^64 - 1".
+/// Parses a whole number of 1 to 20 decimal digits.
+/// @param reason set if the text is not a number: "not a whole number", "more than 2^64 - 1".
 [[nodiscard]] std::size_t whole_number(std::string_view text, char const*& reason);
 
-/// What a line may have before its LF, so that a file without line ends, such as /dev/zero, is no endless
-/// row.
+/// Maximum bytes of a line before its LF. Files without line ends, such as /dev/zero, thus cause an error.
 inline constexpr std::size_t max_line_bytes = std::size_t{1} << 20;
 
 /// A file of rows of comma-separated fields below a header. Errors name file and line.
 class table {
  public:
-  /// @param header that the file must have; empty: any, which `line_text` then gives, without the byte order
-  /// mark of UTF-8 that spreadsheets put before it.
-  /// @throws std::runtime_error whose text is `FILE: reason` or `FILE:LINE: reason`, as all members do.
+  /// @param header the required header; empty: any header, which `line_text` then returns without a UTF-8
+  ///   byte order mark. Spreadsheets write this mark.
+  /// @throws std::runtime_error with `FILE: reason` or `FILE:LINE: reason`, as all members do.
   table(std::string const& path, std::string_view header);
 
-  /// The text of the line that was read last, without its end: the header, before any row was read.
+  /// Returns the text of the current line without its end. Before the first row this is the header.
   [[nodiscard]] std::string const& line_text() const { return text_; }
-  /// Its number, from 1.
+  /// Returns the number of the current line, from 1.
   [[nodiscard]] std::size_t line() const { return line_; }
-  /// Its fields, good until the next line is read.
+  /// Returns the fields of the current line, valid until the next line is read.
   [[nodiscard]] std::vector<std::string_view> fields() const;
 
-  /// The fields of the next row, as many as there is room for, good until the one after it is read.
+  /// Reads the fields of the next row into `fields`, valid until the next line is read. The row must have
+  /// this number of fields.
   /// @return false at the end.
   bool next_row(std::span<std::string_view> fields);
 
-  /// Reads the next line, whatever is in it. @return false at the end.
+  /// Reads the next line with any contents. @return false at the end.
   bool next_line();
 
   [[noreturn]] void fail(std::string const& reason) const { fail_at(line_, reason); }
-  /// The same for a line that was read before.
+  /// Fails with the number of an earlier line.
   [[noreturn]] void fail_at(std::size_t line, std::string const& reason) const;
-  /// The number in a field, which `what` names in the error.
+  /// Parses the number in a field. `what` names the field in the error.
   [[nodiscard]] std::size_t number(char const* what, std::string_view text) const;
 
  private:
@@ -59,7 +59,7 @@ class table {
   std::ifstream file_;
   std::vector<char> buffer_;  // for a line and a NUL
   std::size_t line_ = 0;
-  std::string text_;  // of the line
+  std::string text_;  // of the current line
 };
 
 }  // namespace tidemark::tools

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planner of tidemark: where blocks lie whose lifetimes are known, in little memory.
+"""The planner of tidemark: places blocks with known lifetimes in little memory.
 
     import tidemark_plan
 
     made = tidemark_plan.plan(begin=[0, 1, 2], end=[2, 3, 4], size=[10, 20, 30])
     print(made.offsets, made.height, made.bound, made.optimal)
 
-Arrays are any sequences of int, NumPy's too; NumPy is not needed. docs/plan.md of tidemark says what the planner does.
+Arrays are any sequences of int, including NumPy arrays; NumPy is not needed. tidemark's
+planner/docs/use.md describes the planner.
 """
 from __future__ import annotations
 
@@ -28,30 +29,30 @@ _PROOFS = ("open", "at_bound", "proven")
 
 
 class Plan(typing.NamedTuple):
-    """Offsets of blocks, such that no two in conflict share a byte."""
+    """Offsets of blocks. No two conflicting blocks share a byte."""
 
     offsets: list[int]  # bytes, in the order of the blocks
-    height: int  # bytes of the memory that holds them all
-    bound: int  # bytes: what is live at once, or the end of a fixed block
-    proven_bound: int  # bytes: the search has shown that no plan is lower; bound <= proven_bound <= height
-    proof: str  # "at_bound": the height is the bound; "proven": the proven bound, above it; "open"
-    nodes: int  # blocks that the search placed, failed tries included
-    seconds: float  # that it took
+    height: int  # bytes of the memory that holds all blocks
+    bound: int  # bytes: the largest live sum, or the end of a fixed block
+    proven_bound: int  # bytes; the search proved that no plan is lower; bound <= proven_bound <= height
+    proof: str  # "at_bound": height == bound; "proven": height == proven_bound > bound; "open"
+    nodes: int  # blocks placed by the search, failed tries included
+    seconds: float  # time taken
 
     @property
     def optimal(self) -> bool:
-        """Whether no plan is lower. If it is False, there may be one."""
+        """True if the plan is known to be the lowest. If False, a lower plan may exist."""
         return self.proof != "open"
 
 
 class Progress(typing.NamedTuple):
-    """How far a search is."""
+    """The progress of a search."""
 
     height: int  # bytes, of the best plan so far; 0 before the first one
     bound: int  # bytes
     nodes: int  # blocks placed so far
-    seconds: float  # since it began
-    proven_bound: int  # bytes: the search has shown that no plan is lower; bound <= proven_bound
+    seconds: float  # since the search began
+    proven_bound: int  # bytes; the search proved that no plan is lower; bound <= proven_bound
 
 
 class _Blocks(ctypes.Structure):
@@ -99,7 +100,7 @@ _library = _load()
 
 
 def version() -> str:
-    """The version of tidemark that the library is of."""
+    """Returns the version of tidemark of the loaded library."""
     return _library.tidemark_plan_version().decode()
 
 
@@ -108,30 +109,31 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
          conflicts: Iterable[tuple[int, int]] | None = None, time_limit: float | None = None, node_limit: int | None = None,
          capacity: int | None = None, seed: int = 0, exact: bool = True,
          progress: Callable[[Progress], object] | None = None) -> Plan:
-    """Places blocks in as little memory as is found.
+    """Places blocks in as little memory as the search finds.
 
-    Block i has `size[i]` bytes and is live from the moment `begin[i]` until just before `end[i]`; two that are live at one
-    moment share no byte. Where several streams run at once, `conflicts` has the pairs of blocks that may be live together
-    instead, counted from 0.
+    Block i has `size[i]` bytes and is live from the moment `begin[i]` until just before `end[i]`. Blocks live
+    at one moment share no byte. For several streams at once, `conflicts` lists the pairs of blocks that may
+    be live together, counted from 0, in place of `begin` and `end`.
 
     alignment: one power of two for all offsets and the height, or one for the offset of each block.
-    fixed: where blocks must lie; None for one whose offset the plan chooses.
-    time_limit: seconds, after which the search ends with the best plan so far; 1 unless another limit is given. 0 leaves
-        the first order; math.inf is no limit.
-    node_limit: ends it when this many blocks were placed. Without a time limit the plan is then always the same.
-    capacity: bytes; a plan that needs no more ends the search, which else has no time limit unless one is given. Where
-        none fits, it goes on until the plan is known to be the lowest, which may be never: `progress` can raise when
-        `proven_bound` is above the capacity.
+    fixed: required offsets; None for a block whose offset the plan chooses.
+    time_limit: seconds, after which the search ends with the best plan so far; 1 unless another limit is
+        given. 0 keeps the plan of make_plan; math.inf is no limit.
+    node_limit: ends the search after this number of placed blocks. Without a time limit the plan is then
+        always the same.
+    capacity: bytes; a plan of at most this size ends the search, which otherwise has no time limit unless
+        given. If no plan fits, the search continues until its plan is known to be the lowest, possibly
+        forever: `progress` can raise once `proven_bound` exceeds the capacity.
     seed: of the random choices.
-    exact: whether it searches until no plan can be lower. If not, each of its tries is kept short.
-    progress: called with a `Progress` at each lower plan and every few milliseconds at most, on a thread of its own. What
-        it raises ends the search and is raised here.
+    exact: if true, searches until no plan can be lower. If false, keeps each try short.
+    progress: called with a `Progress` at each lower plan and at most every few milliseconds, on another
+        thread. An exception from it ends the search and is raised here.
 
-    Other threads run during the search. KeyboardInterrupt, or what another signal's handler raises, ends it and passes
-    through.
+    Other threads run during the search. KeyboardInterrupt, or an exception of another signal handler, ends
+    the search and propagates.
 
-    Raises ValueError with a sentence that names the block if a value is impossible, TypeError if one is no number, sequence
-    or function where it has to be, MemoryError.
+    Raises ValueError with a sentence that names the block for an impossible value, TypeError for a value that
+    is not a number, sequence or function as required, and MemoryError.
     """
     if progress is not None and not callable(progress):
         raise TypeError(f"tidemark_plan: progress is {progress!r}, not a function")
@@ -144,7 +146,7 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
                        capacity=0 if capacity is None else _number("capacity", capacity))
     if capacity is not None and options.capacity == 0:
         raise ValueError("tidemark_plan: capacity is 0, which holds nothing")
-    blocks.arrays = []  # alive as long as their addresses
+    blocks.arrays = []  # keeps the arrays alive as long as their addresses
 
     def place(name, values, per_block=True):
         if per_block and len(values) != count:
@@ -175,7 +177,7 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
 
 
 def _search(blocks, options, count, progress):
-    """Calls the library on a thread, because signals are handled by one that runs Python."""
+    """Calls the library on another thread, because the thread that runs Python handles signals."""
     offsets = array.array("Q", bytes(8 * count))
     result = _Result(struct_size=ctypes.sizeof(_Result))
     message = ctypes.create_string_buffer(256)
@@ -187,7 +189,7 @@ def _search(blocks, options, count, progress):
         if progress is not None and not cancelled.is_set():
             try:
                 progress(Progress(now[0].height, now[0].lower_bound, now[0].nodes, now[0].elapsed_ns / 1e9, now[0].proven_bound))
-            except BaseException as error:  # it is raised where it can be caught
+            except BaseException as error:  # raised again in the calling thread
                 raised.append(error)
                 cancelled.set()
         return cancelled.is_set()
@@ -204,7 +206,7 @@ def _search(blocks, options, count, progress):
     thread = threading.Thread(target=call, name="tidemark_plan")
     thread.start()
     try:
-        ended.wait()  # an interrupted join would take the thread for one that has ended
+        ended.wait()  # after an interrupted join, Python considers the thread ended
     finally:
         cancelled.set()
         ended.wait()
@@ -236,7 +238,7 @@ def _enumerated(name, values, entries):
 
 
 def _numbers(name, values, none=None):
-    """An array of 64-bit numbers, copied in one piece where the values are such an array."""
+    """Returns an array of 64-bit numbers, copied in one piece if the values are such an array."""
     try:
         view = memoryview(values)
         if none is None and view.format in ("Q", "L") and view.itemsize == 8 and view.ndim == 1:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The planner: a search for lower plans than those of `make_plan`.
+/// The planner: searches for lower plans than the plans of `make_plan`.
 module;
 
 #include <tidemark/planner.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Ejection".
-// Lowers the best layout in places. Buffers that end above a slightly lower height are taken out and placed
-// again, the largest first. Each goes to the offset at which the buffers in its way have the least weight;
-// these are taken out and placed again in turn. The weight of a buffer grows each time that it is moved.
+// Lowers the best layout locally. Buffers that end above a slightly lower height are taken out and put back,
+// the largest first. Each goes to the offset at which the buffers in its way have the least weight. These
+// buffers are taken out and put back in turn. A buffer's weight grows with each move.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace tidemark::planner::detail {
 namespace {
 
-/// Which buffers are in conflict with one, found in O(their number + log n) in linear memory.
+/// Finds the buffers in conflict with a given buffer in O(k + log n) for k conflicts, in linear memory.
 class conflict_index {
  public:
   explicit conflict_index(problem const& instance) : instance_{&instance} {
@@ -31,7 +31,7 @@ class conflict_index {
       latest_end_[node] = std::max(latest_end_[node * 2], latest_end_[node * 2 + 1]);
   }
 
-  /// Calls `visit` with the number of each; in a problem of lifetimes with that of i too.
+  /// Calls `visit` with the number of each buffer in conflict. For lifetimes also with i itself.
   template <class Visit>
   void each(std::uint32_t i, Visit visit) const {
     if (instance_->graph) {
@@ -44,8 +44,8 @@ class conflict_index {
  private:
   [[nodiscard]] section_range lifespan(std::uint32_t i) const { return instance_->buffers[i].lifespan; }
 
-  /// Visits the buffers at `places` of `by_begin_` that are live in one of the sections. `node` is the tree's node of
-  /// these places.
+  /// Visits the buffers at `places` of `by_begin_` that are live in one of the sections. `node` is the tree's
+  /// node of these places.
   template <class Visit>
   void each_in(std::size_t node, section_range places, section_range sections, Visit& visit) const {
     const bool all_end_before = latest_end_[node] <= sections.begin;  // or there are none
@@ -62,12 +62,13 @@ class conflict_index {
   std::vector<std::uint32_t> latest_end_;  // a tree over `by_begin_`; node k has the children 2k and 2k + 1
 };
 
-/// Takes the buffers out of the best layout that end above a height a little below its own, and puts one after
-/// the other back where what has to be taken out for it weighs least, the largest first. (Ejection chains:
-/// F. Glover, 1996.) Once all are back the layout is lower; after too many tries the next height is nearer.
+/// Takes buffers out of the best layout that end above a slightly lower height. Puts them back at the offset
+/// with the least weight to remove, the largest first. (Ejection chains: F. Glover, 1996.) Success gives a
+/// lower layout. After too many tries the next height is nearer to the best.
 ///
-/// What a buffer weighs is its area, and more each time that it is moved, also in later tries: what does not
-/// find a place soon is left where it is, and others are tried. Fixed buffers stay. Memory is linear.
+/// The weight of a buffer is its area, and grows with each move, also across tries. A buffer that does not
+/// find a place soon thus stays where it is, and others are tried. Fixed buffers do not move. Memory is
+/// linear.
 class ejector {
  public:
   explicit ejector(solver_context& context)
@@ -79,7 +80,7 @@ class ejector {
     restore_weights();
   }
 
-  /// Goes on for about as long as it takes to place `nodes` buffers in layouts that are made anew.
+  /// Continues for about the time of placing `nodes` buffers in new layouts.
   void eject(std::uint64_t nodes) {
     const std::uint64_t end = steps_ + nodes * node_steps;
     bool goes_on = true;
@@ -96,12 +97,12 @@ class ejector {
   }
 
  private:
-  /// A range that is taken by one in conflict.
+  /// The bytes of a buffer in conflict.
   struct taken {
     range bytes;
     std::uint32_t number = 0;
   };
-  /// A sum of weights, or that something fixed is among them.
+  /// The cost of an offset: the number of fixed buffers in the way first, then the sum of weights.
   struct cost {
     std::size_t fixed = 0;
     double weight = 0;
@@ -111,10 +112,10 @@ class ejector {
 
   static constexpr std::uint64_t node_steps = 64;
   static constexpr std::size_t min_tries = 3000;
-  static constexpr std::size_t tries_each = 20;  // for each that was taken out first
-  // Of what is between the height and the target.
+  static constexpr std::size_t tries_each = 20;  // for each buffer taken out at the start
+  // Fractions of the distance between the height and the target.
   static constexpr double first_drop = 0.1, min_drop = 0.0001, max_drop = 0.5;
-  // Sums of weights that differ by more are no longer exact enough.
+  // Weights that grew by more than this factor make sums inexact; then all weights are reset.
   static constexpr double max_growth = 1 << 20;
 
   [[nodiscard]] double area_of(std::uint32_t i) const {
@@ -135,7 +136,7 @@ class ejector {
     grown_too_much_ = grown_too_much_ || weights_[i] > area_of(i) * max_growth;
   }
 
-  /// @return whether the search goes on.
+  /// @return true if the search continues
   bool begin_try() {
     height_ = context_->best().height;
     offsets_ = context_->best().offsets;
@@ -148,7 +149,7 @@ class ejector {
     tries_left_ = min_tries + tries_each * out_.size();
     if (std::exchange(grown_too_much_, false)) restore_weights();
     steps_ += offsets_.size();
-    return context_->count_node(offsets_.size());  // a try that puts nothing back counts, too
+    return context_->count_node(offsets_.size());  // counts even if the try puts nothing back
   }
 
   void give_up() {
@@ -161,7 +162,7 @@ class ejector {
     drop_ = std::min(drop_ * 1.2, max_drop);
   }
 
-  /// Puts the largest back. @return false if it fits nowhere beside the fixed ones.
+  /// Puts the largest buffer back. @return false if no offset avoids the fixed buffers
   bool put_back() {
     const std::uint32_t i = out_.top().second;
     out_.pop();
@@ -192,8 +193,8 @@ class ejector {
     steps_ += around_.size() + 1;
   }
 
-  /// Where the least has to be taken out: a gap costs nothing. Looks at 0, on each other one, below each
-  /// other one, and below the height.
+  /// Returns the offset with the least cost; a gap costs nothing. Looks at offset 0, on top of and below each
+  /// buffer in conflict, and below the height.
   [[nodiscard]] offset_type cheapest_offset(std::uint32_t i) {
     buffer const& placed = instance_->buffers[i];
     found_ = no_offset;
@@ -208,7 +209,7 @@ class ejector {
     return found_cost_.fixed == 0 ? found_ : no_offset;
   }
 
-  /// Looks at rising offsets; those with `no_offset` come first.
+  /// Looks at offsets in rising order. Offsets of `no_offset` come first and are skipped.
   template <class OffsetAt>
   void look_at(std::uint32_t i, std::size_t count, OffsetAt offset_at) {
     const offset_type size = instance_->buffers[i].size;
@@ -236,14 +237,14 @@ class ejector {
   solver_context* context_;
   problem const* instance_;
   conflict_index conflicts_;
-  std::vector<offset_type> offsets_;  // no_offset: it is out
+  std::vector<offset_type> offsets_;  // no_offset: taken out
   std::vector<double> weights_;
   heaviest_first out_;         // by area
-  std::vector<taken> around_;  // those in conflict with the one that is put back, by where they begin
+  std::vector<taken> around_;  // buffers in conflict with the current one, by begin
   std::vector<taken> by_end_;
   offset_type found_ = no_offset;
   cost found_cost_;
-  offset_type height_ = no_offset;  // of the layout that the try began with
+  offset_type height_ = no_offset;  // of the layout at the start of the try
   offset_type max_top_ = 0;
   double drop_ = first_drop;
   bool grown_too_much_ = false;

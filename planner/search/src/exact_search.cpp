@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Canonical order", "By rising offset" and "Along the skyline".
-// A depth-first search. `solve` returns at once if the same unplaced buffers have failed before. `try_cases`
-// finds the buffers that may come next. `place` and `waste` make one case and undo it if the search below it
-// fails. One stack holds the unplaced buffers of each node on the path. A case is cut off if a section could
-// not hold its unplaced buffers.
+// A depth-first search. `solve` returns at once if the same unplaced buffers failed before. `try_cases` finds
+// the buffers that may come next. `place` and `waste` make one case and undo it if the search below fails.
+// One stack holds the unplaced buffers of each node on the path. A case is cut off if a section cannot hold
+// its unplaced buffers.
 #include "exact_search.hpp"
 
 #include <algorithm>
@@ -60,28 +60,28 @@ outcome exact_search::probe(way which, order const& by, offset_type height, std:
   return sections_hold(all) ? split_and_solve(all) : outcome::impossible;
 }
 
-/// Counts a node. @return false if the probe gives up.
+/// Counts a node. @return false if the probe gives up
 bool exact_search::may_visit(node const& at) {
   const std::size_t n = at.end - at.begin;
   return context_->count_node(n) && context_->nodes() <= nodes_end_ && stack_.size() + n <= max_stack &&
          depth_ < max_depth;
 }
 
-/// True if two buffers with the same sections would lie on each other in the wrong order.
+/// Returns true if two buffers with the same sections would lie on each other in the wrong order.
 bool exact_search::stacked_wrongly(unplaced each) const {
   ranked const& shape = ranked_[each.rank];
   stack_top const& top = stack_tops_[shape.stack_group];
   return top.end == each.offset && each.rank < top.rank && shape.swaps && ranked_[top.rank].swaps;
 }
 
-/// True if the least layout can have the buffer next: it is the first unplaced one of those alike, and is not stacked
+/// Returns true if the least layout can have this buffer next: its twin is placed and it is not stacked
 /// wrongly.
 bool exact_search::may_be_next(unplaced each) const {
   const std::uint32_t twin = ranked_[each.rank].twin;
   return (twin == no_rank || lowest_[twin] == no_offset) && !stacked_wrongly(each);
 }
 
-/// True if the buffer fits between the sides of a plateau, and can lie on it.
+/// Returns true if the buffer fits between the sides of a plateau and can lie on it.
 bool exact_search::lies_on_plateau(unplaced each) const {
   const section_range sections = ranked_[each.rank].lifespan;
   return skyline_[sections.begin] == each.offset && plateau_end_[sections.begin] >= sections.end &&
@@ -93,8 +93,8 @@ bool exact_search::section_holds_with(std::uint32_t section, std::uint32_t rank)
          lowest_[rank] + left_[section] <= height_;
 }
 
-/// True if the section has an unplaced buffer that is low enough for all unplaced buffers in it. The buffer that was
-/// found last is tested first; mostly it still is low enough.
+/// Returns true if the section has an unplaced buffer that is low enough for all of its unplaced buffers.
+/// Tests the buffer of the last success first, because it is usually still low enough.
 bool exact_search::section_holds(std::uint32_t section, node const& at) {
   if (left_[section] == 0 || section_holds_with(section, witness_[section])) return true;
   for (std::size_t k = at.begin; k < at.end; ++k) {
@@ -105,7 +105,7 @@ bool exact_search::section_holds(std::uint32_t section, node const& at) {
   return false;
 }
 
-/// True if all sections of a node hold. The section that failed last is tested first.
+/// Returns true if all sections of a node hold. Tests the section that failed last first.
 bool exact_search::sections_hold(node const& at) {
   if (has_section(at.sections, suspect_) && !section_holds(suspect_, at)) return false;
   for (std::uint32_t section = at.sections.begin; section < at.sections.end; ++section) {
@@ -132,7 +132,7 @@ void exact_search::find_plateaus(section_range sections) {
   }
 }
 
-/// The section of a plateau with the fewest cases, and of those the one with the fewest bytes to spare.
+/// Returns the section of a plateau with the fewest cases. Ties are broken by the fewest bytes to spare.
 exact_search::decision exact_search::decide(node const& at) {
   find_plateaus(at.sections);
   for (std::uint32_t s = at.sections.begin; s <= at.sections.end; ++s) cases_[s] = 0;
@@ -156,8 +156,9 @@ exact_search::decision exact_search::decide(node const& at) {
   return fewest;
 }
 
-/// Pushes the unplaced buffers of a node but one: those in `sections` at `top` or above. Sets how low each can be placed
-/// behind `child.last`. @return true if each one ends at `height_` or below
+/// Pushes the unplaced buffers of a node except `except`, and raises the buffers in `sections` to `top`. Sets
+/// the lowest offset of each buffer behind `child.last`. @return true if each buffer ends at `height_` or
+/// below
 bool exact_search::push_raised(node const& at, section_range sections, offset_type top, std::uint32_t except,
                                node& child) {
   for (std::size_t k = at.begin; k < at.end; ++k) {
@@ -191,7 +192,7 @@ outcome exact_search::solve(node const& at) {
   return result;
 }
 
-/// Places each of those that may be next, until one leads to a layout.
+/// Places each candidate until one leads to a layout.
 outcome exact_search::try_cases(node const& at) {
   const std::size_t first = candidates_.size();
   decision next;
@@ -219,8 +220,8 @@ void exact_search::find_on_plateau(node const& at, std::uint32_t section) {
   }
 }
 
-/// A candidate begins below the end that any unplaced buffer could have, and so low that the fullest section can still
-/// hold its unplaced buffers.
+/// Finds the buffers that may come next. A candidate begins below the lowest possible end of all unplaced
+/// buffers, and low enough for the fullest section to hold its unplaced buffers.
 void exact_search::find_by_rising_offset(node const& at) {
   offset_type window = no_offset, most_left = 0;
   for (std::size_t k = at.begin; k < at.end; ++k)
@@ -236,7 +237,7 @@ void exact_search::find_by_rising_offset(node const& at) {
   std::sort(candidates_.begin() + first, candidates_.end());
 }
 
-/// Places one of a node, and then the others.
+/// Places one buffer of a node, and then the remaining buffers.
 outcome exact_search::place(node const& at, unplaced next) {
   if (!may_visit(at)) return outcome::unknown;
   ranked const& shape = ranked_[next.rank];
@@ -263,10 +264,10 @@ outcome exact_search::place(node const& at, unplaced next) {
   return result;
 }
 
-/// Solves what is left, as one part or several.
+/// Solves the remaining buffers, as one part or as several parts.
 outcome exact_search::solve_without(node const& at, node const& child, ranked const& placed) {
   ++depth_;
-  // Sections at the edge of the node's that become free are one part less, and no cut.
+  // Sections that become free at the edge of the node shorten it and do not cut it.
   bool splits = left_[at.sections.begin] == 0 || left_[at.sections.end - 1] == 0;
   for (std::uint32_t s = placed.lifespan.begin + 1; s < placed.lifespan.end; ++s)
     splits |= --crossing_[s] == 0;
@@ -277,7 +278,7 @@ outcome exact_search::solve_without(node const& at, node const& child, ranked co
   return result;
 }
 
-/// Leaves the bytes of a section unused that are below all that can then lie next in it.
+/// Leaves bytes of a section unused, up to the lowest offset at which a buffer can lie next.
 outcome exact_search::waste(node const& at, std::uint32_t section) {
   if (!may_visit(at)) return outcome::unknown;
   const offset_type level = skyline_[section];
@@ -303,7 +304,7 @@ outcome exact_search::waste(node const& at, std::uint32_t section) {
   return result;
 }
 
-/// Places what is left of a node, each connected part of the sections by itself, small ones first.
+/// Solves each connected part of the sections separately, small parts first.
 outcome exact_search::split_and_solve(node const& at) {
   std::vector<std::uint32_t> begins{at.sections.begin};
   for (std::uint32_t s = at.sections.begin + 1; s < at.sections.end; ++s) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Canonical order", "By rising offset" and "Along the skyline".
-// Both exact searches for a layout of a given height: they place one buffer after the other, and take it back
-// where what follows fails. They differ in which buffers may come next.
+// Two exact searches for a layout of a given height. Both place one buffer after the other and backtrack.
+// They differ in the rule for the next buffer.
 #pragma once
 
 #include <cstddef>
@@ -13,35 +13,20 @@
 
 namespace tidemark::planner::detail {
 
-/// Looks for layouts of a given height of buffers with lifetimes. `impossible` is proven.
+/// Searches for the least layout of a given height, for buffers with lifetimes. The answer `impossible` is
+/// proven.
 ///
-/// The search looks for the least layout of the height, comparing the offsets of the buffers in their order. Each
-/// layout that it visits keeps two rules:
-///  - each lies at 0, at its fixed offset or on another one;
-///  - of buffers that are alike the first is lower, and so is the first of two that are live in the same
-///    sections and lie on each other.
-/// A section holds at each moment: its lowest offset of those left + the sizes left in it <= height. Connected
-/// parts of the unplaced buffers are placed by themselves. (Ideas of Moffitt, "MiniMalloc: A Lightweight Memory
-/// Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.) Besides, sets of unplaced buffers that failed are
-/// kept in a table.
+/// In the least layout each buffer lies at 0, at its fixed offset or on another buffer, and identical buffers
+/// are ordered. Connected parts of the unplaced buffers are solved separately. (Ideas of M. Moffitt,
+/// "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.)
+/// Failed sets of unplaced buffers are kept in a table.
 ///
-/// Along the skyline: the skyline is the top of the placed buffers, by section. A plateau is a range of sections in which
-/// it is lower than beside them on both sides. The next buffer above a section of a plateau either fits between the
-/// plateau's sides and lies on the skyline, or lies higher, and some bytes of the section are never used. Exactly one of
-/// these cases holds, so that no layout is visited twice. The section with the fewest cases is decided first; mostly
-/// there are one or two. If all bytes of a section are needed, the buffer cannot lie higher; full steps are therefore
-/// decided soon. A buffer that could lie on the skyline and does not lies higher by the least size of its neighbors at
-/// least.
+/// Invariant, for each section: lowest offset of its unplaced buffers + their sizes <= height.
 ///
-/// By rising offset: buffers are placed by rising offset, and equal offsets in their order, so that no layout is
-/// visited twice. No buffer is placed at or above `min(offset[j] + size[j])` over the unplaced buffers j, because j could
-/// lie below it; `offset[j]` is the lowest offset of j now. A buffer that has been passed must first be raised by a
-/// neighbor that comes later.
-///
-/// Memory is O(n + sections) and a bounded stack and table. A node takes O(n + sections) steps.
+/// Memory is O(n + sections), plus a bounded stack and table. A node takes O(n + sections) steps.
 class exact_search {
  public:
-  /// The rule of which buffers may come next.
+  /// The rule for the next buffer.
   enum class way : std::uint8_t { along_skyline, by_rising_offset };
 
   explicit exact_search(solver_context& context);
@@ -53,28 +38,28 @@ class exact_search {
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
-  // The failures that are remembered, the newest in each place: 8 MiB.
+  // Size of the failure table: 8 MiB. A new failure replaces an old one in its place.
   static constexpr std::size_t max_failure_n = std::size_t{1} << 18;
-  // A probe gives up that would keep more: 16 MiB, and some 1,400 buffers.
+  // A probe gives up before its stack grows beyond this size: 16 MiB, about 1,400 buffers.
   static constexpr std::size_t max_stack = std::size_t{1} << 20;
-  // Or that would go deeper: some hundred bytes of the thread's stack a call.
+  // A probe also gives up at this depth. Each level takes some hundred bytes of the thread's stack.
   static constexpr std::uint32_t max_depth = 2048;
 
-  /// A buffer that is left, and the lowest offset that it can still have.
+  /// An unplaced buffer, and its lowest possible offset.
   struct unplaced {
     offset_type offset = 0;
     std::uint32_t rank = 0;
     friend auto operator<=>(unplaced const&, unplaced const&) = default;
   };
-  /// The unplaced buffers of a node: a range of the stack. All lie in `sections`, which are connected.
+  /// The unplaced buffers of a node: a range of the stack. All of them lie in the connected range `sections`.
   struct node {
     std::size_t begin = 0;
     std::size_t end = 0;
     section_range sections;
-    unplaced last;  // by rising offset: the one that was placed last
+    unplaced last;  // by rising offset: the buffer placed last
   };
-  /// Unplaced buffers that could not be placed behind `last`. They cannot be placed behind a later one either, because
-  /// all buffers that could follow the later one could follow the earlier one too.
+  /// Unplaced buffers that fit nowhere behind `last`. They fit nowhere behind a later buffer either, because
+  /// each buffer that could follow the later buffer could also follow the earlier one.
   struct failure {
     state_key key;
     unplaced last;
@@ -83,7 +68,7 @@ class exact_search {
   struct decision {
     std::uint32_t section = 0;
     std::int64_t cases = 0;
-    bool may_waste = false;  // whether some of its bytes may stay unused
+    bool may_waste = false;  // true if some bytes of the section may stay unused
   };
 
   [[nodiscard]] bool may_visit(node const& at);
@@ -109,21 +94,21 @@ class exact_search {
 
   solver_context* context_;
   problem const* instance_;
-  std::vector<offset_type> offsets_;     // by number, where it was placed last
-  std::vector<ranked> shapes_;           // by number
-  std::vector<ranked> ranked_;           // in the probe's order
-  std::vector<offset_type> lowest_;      // by rank, that it can still have; no_offset: it is placed
-  std::vector<offset_type> skyline_;     // by section
-  std::vector<offset_type> left_;        // by section, the sizes of those left
-  std::vector<std::uint32_t> crossing_;  // by section, how many of those left it shares with the one before
-  std::vector<std::uint32_t> witness_;   // by section, the rank of one that was low enough
-  std::vector<std::uint32_t> plateau_end_;  // by section; 0: it is on none
-  std::vector<std::int64_t> cases_;         // by section, differences
+  std::vector<offset_type> offsets_;        // by number, of the last placement
+  std::vector<ranked> shapes_;              // by number
+  std::vector<ranked> ranked_;              // in the probe's order
+  std::vector<offset_type> lowest_;         // by rank, lowest possible offset; no_offset: placed
+  std::vector<offset_type> skyline_;        // by section
+  std::vector<offset_type> left_;           // by section, sizes of the unplaced buffers
+  std::vector<std::uint32_t> crossing_;     // by section, unplaced buffers shared with the previous section
+  std::vector<std::uint32_t> witness_;      // by section, rank of a buffer that was low enough
+  std::vector<std::uint32_t> plateau_end_;  // by section; 0: on no plateau
+  std::vector<std::int64_t> cases_;         // by section, as differences
   std::vector<stack_top> stack_tops_;       // by stack group
-  std::vector<unplaced> stack_;             // what is left of each node on the way, one after the other
-  std::vector<unplaced> candidates_;        // a stack, likewise
+  std::vector<unplaced> stack_;             // the unplaced buffers of each node on the path
+  std::vector<unplaced> candidates_;        // a stack of candidates of each node on the path
   std::vector<failure> failures_;
-  std::uint64_t generation_ = 0;  // of the probe: what failed in another one says nothing here
+  std::uint64_t generation_ = 0;  // of the probe; failures of other generations are ignored
   std::uint64_t nodes_end_ = 0;
   std::uint32_t suspect_ = 0;  // the section that failed last
   std::uint32_t depth_ = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Stages".
-// Runs the stages one after the other until one meets the target. The last three have no end of their own:
-// they take turns, each time for twice as many nodes. A step that one of them solves soon is never kept
-// from it for longer than all turns before took, and the limits cut off one sequence that depends on the
-// blocks and options alone.
+// Runs the stages until a plan meets the target. The last three stages have no end and take turns, each turn
+// with twice as many nodes. A problem that one stage solves soon therefore waits at most as long as all
+// earlier turns took. The limits cut off one sequence of steps that depends only on the blocks and the
+// options.
 #include <tidemark/planner.hpp>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace {
 
 using namespace detail;
 
-/// Blocks without conflicts were not placed: they lie where they are fixed, or at 0. The memory holds
-/// them, too. Says whether the plan is optimal, which they may be the reason for.
+/// Adds the blocks without conflicts, at their fixed offset or at 0. Raises the height and the bounds to
+/// their ends, and sets `optimal`.
 template <class Block>
 void place_the_others(result& made, std::span<Block const> blocks, std::size_t alignment) {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -35,10 +35,10 @@ void place_the_others(result& made, std::span<Block const> blocks, std::size_t a
   made.optimal = made.height == made.proven_bound;
 }
 
-/// The search, promotion and ejection in turns, each time for longer, until the search is done. A
-/// stage among promotion and ejection that gained nothing in its last turn has a shorter one.
+/// Runs the search, promotion and ejection in growing turns until the search is done. Promotion or ejection
+/// gets a shorter turn if its last turn gained nothing.
 void take_turns(solver_context& context, bool exact) {
-  // Of the first turn; each turn doubles them.
+  // Nodes of the first turn; each further turn doubles them.
   constexpr std::uint64_t min_nodes = 512;
   // The longest turn of the search.
   const std::uint64_t max_search_nodes = exact ? ~std::uint64_t{0} : std::uint64_t{1} << 14U;
@@ -46,7 +46,7 @@ void take_turns(solver_context& context, bool exact) {
       skyline_layout::pays(context.instance()) ? promote_high_ones(context) : endless_stage{};
   const endless_stage ejection = eject_high_ones(context);
   const endless_stage search = height_search(context);
-  // The search of few buffers has most answers that any stage has, and soon.
+  // For few buffers the search usually has the answers of all stages, and soon.
   const bool search_is_first = context.instance().buffers.size() <= 2048;
   bool promotion_pays = true, ejection_pays = true;
   const auto run = [&](endless_stage const& stage, char const* name, std::uint64_t nodes) {
@@ -98,7 +98,7 @@ step_plan improve(step_plan const& plan, options const& given) {
   start.height = align_up(plan.height, plan.alignment);
   for (planned_block const& block : plan.blocks) {
     blocks.push_back(block.life);
-    blocks.back().size = std::max<std::size_t>(block.life.size, 1);  // an address for each
+    blocks.back().size = std::max<std::size_t>(block.life.size, 1);  // each block needs an address
     if (!plan.outlives(block)) blocks.back().offset.reset();
     start.offsets.push_back(*block.life.offset);
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
-// The PQ-tree. From the removed leaves up, `count_removed` counts what is removed below each node, as far as
-// the lowest node around all. The removed leaves can lie together if each node on the way has at most one
-// child of which a part is removed, two at the top, and those of a row are in one piece. Then the nodes are
-// taken apart from the top down: what is kept lies in a row around what is added. `gather` asks the same of
+// The PQ-tree. `count_removed` counts the removed leaves of each node, from the leaves up to their lowest
+// common ancestor. The removed leaves can be consecutive if each node on the way has at most one partial
+// child (the ancestor at most two), and if the removed children of each row are contiguous. Then the nodes
+// are dissolved from the top down, and the kept children form a row around the added leaves. `gather` tests
 // leaves that are not removed yet, from the top down.
 #include "order_tree.hpp"
 
@@ -42,20 +42,20 @@ order_tree::node_number order_tree::new_leaves(leaf_numbers some) {
   return parent;
 }
 
-/// A node whose children are about to change, or to get another parent.
+/// Logs a node whose children or parent links are about to change.
 order_tree::node& order_tree::change(node_number at) {
   log_.emplace_back(at, nodes_[at]);
   steps_ += nodes_[at].children.size() / 8 + 1;
   return nodes_[at];
 }
 
-/// @pre it is new, or was logged
+/// @pre the node is new or was logged
 void order_tree::set_children(node_number at, nodes children) {
   for (node_number child : children) nodes_[child].parent = at;
   nodes_[at].children = std::move(children);
 }
 
-/// Puts a node in the place of another one.
+/// Puts node `is` in the place of node `was`.
 void order_tree::substitute(node_number was, node_number is) {
   const node_number parent = nodes_[was].parent;
   nodes_[is].parent = parent;
@@ -72,8 +72,8 @@ void order_tree::restart(leaf_numbers some) {
   top_ = new_leaves(some);
 }
 
-/// From the last logged to the first: what a node was at the mark is restored after what it was later, and so are the
-/// parents of its children.
+/// Restores nodes from the last log entry to the first. The entry of the mark is restored last, so its
+/// children get the right parents.
 void order_tree::undo(mark to) {
   for (; log_.size() != to.log; log_.pop_back()) {
     auto& [at, was] = log_.back();
@@ -123,16 +123,16 @@ void order_tree::remove(leaf_number leaf) {
   substitute(parent, left.front());
 }
 
-// ---- what is around the removed leaves --------------------------------------------------------------------
+// ---- nodes around the removed leaves ----------------------------------------------------------------------
 
-/// @return whether it was not touched before by this replacement.
+/// @return true if this replacement had not touched the node yet
 bool order_tree::touch(node_number at) {
   if (is_touched(at)) return false;
   tallies_[at] = {.round = round_};
   return true;
 }
 
-/// Goes up from the removed leaves, until one node is around all.
+/// Walks up from the removed leaves until only their lowest common ancestor remains.
 void order_tree::count_waiting(leaf_numbers removed) {
   ++round_;
   queue_.clear();
@@ -153,8 +153,8 @@ void order_tree::count_waiting(leaf_numbers removed) {
   steps_ += queue_.size();
 }
 
-/// Counts what is removed below each node around them. @return the lowest node around all; it is the last in `queue_`,
-/// where each comes after those below it.
+/// Counts the removed leaves below each touched node. @return the lowest common ancestor. The ancestor is the
+/// last entry of `queue_`, in which each node follows all nodes below it
 order_tree::node_number order_tree::count_removed(leaf_numbers removed) {
   count_waiting(removed);
   queue_.resize(removed.size());
@@ -169,15 +169,15 @@ order_tree::node_number order_tree::count_removed(leaf_numbers removed) {
   }
 }
 
-/// The children of a node, those of a row so that what is removed at one end is at the last one.
+/// Returns the children of a node. Reverses a row if needed, so that the removed end is last.
 order_tree::nodes order_tree::removed_last(node_number at) const {
   nodes children = nodes_[at].children;
   if (is_full(children.front()) || !is_touched(children.back())) std::ranges::reverse(children);
   return children;
 }
 
-/// Whether what is removed of a row is in one piece, of which the children at the ends alone may be partial; where it is
-/// `at_end`, it is at the last one, and the one at its beginning alone may be.
+/// Returns true if the removed children of a row are contiguous and only the outermost ones are partial. If
+/// `at_end`, they must reach the last child, and only the first of them may be partial.
 bool order_tree::lie_together(nodes const& row, bool at_end) const {
   const auto touched = [&](node_number each) { return is_touched(each); };
   const auto first = std::ranges::find_if(row, touched);
@@ -217,8 +217,9 @@ std::optional<order_tree::place> order_tree::replace(leaf_numbers removed, leaf_
   return made;
 }
 
-/// What is kept of a node beside the removed leaves lies in a row around what is put in their place: between the children
-/// of a row before and behind them, or as a row of its own among those of a node in any order.
+/// Puts the added leaves between the kept children of the nodes around the removed leaves. A row gets them
+/// between its children before and behind. An `any` node gets a new row, unless all of its children were
+/// touched.
 void order_tree::replace_below(node_number root, node_number in_place, place& made) {
   const bool is_row = nodes_[root].is == kind::row;
   std::array<side, 2> sides;
@@ -255,7 +256,7 @@ void order_tree::replace_below(node_number root, node_number in_place, place& ma
   }
 }
 
-/// Takes a node apart at whose end leaves are removed, and so on down.
+/// Dissolves a node with removed leaves at one end, and its partial descendants.
 void order_tree::take_apart(node_number at, side& into) {
   while (at != no_node) {
     const nodes children = removed_last(at);
@@ -289,7 +290,7 @@ void order_tree::take_out(nodes const& some, place& made) {
   }
 }
 
-/// Finds leaves beside what was put in place, to both sides as far as the first one with a size.
+/// Collects the leaves on both sides of the added leaves, on each side up to the first leaf with a size.
 void order_tree::find_beside(node_number in_place, std::span<offset_type const> sizes, place& made) {
   node const& parent = nodes_[nodes_[in_place].parent];
   if (parent.is != kind::row) return;
@@ -309,7 +310,7 @@ void order_tree::find_beside(node_number in_place, std::span<offset_type const> 
   for (node_number sibling : std::ranges::subrange(at + 1, parent.children.end())) look_at(sibling);
 }
 
-// ---- what can be gathered ---------------------------------------------------------------------------------
+// ---- leaves that can be gathered --------------------------------------------------------------------------
 
 order_tree::gathered order_tree::gather(node_number at, std::span<std::uint32_t const> numbers,
                                         std::uint32_t number) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
-// All orders of some leaves in which given sets of them lie beside each other: a PQ-tree that is changed in
-// place. Nodes count what is removed from the leaves up; what lies around is taken apart from the lowest node
-// around all down.
+// Represents all orders of some leaves in which given sets of leaves are consecutive: a PQ-tree that is
+// changed in place. A replacement counts removed leaves from the leaves up, then dissolves the nodes around
+// them from the top down.
 #pragma once
 
 #include <cstddef>
@@ -16,29 +16,29 @@
 
 namespace tidemark::planner::detail {
 
-/// A PQ-tree (K. Booth, G. Lueker, "Testing for the consecutive ones property", 1976): it stands for all orders
-/// of its leaves in which the children of a node "any" come in any order, and those of a node "row" in theirs or
-/// backwards. Leaves are replaced, so that it follows what is live from moment to moment.
+/// A PQ-tree (K. Booth, G. Lueker, "Testing for the consecutive ones property", 1976). Represents all orders
+/// of its leaves in which the children of an `any` node come in any order, and the children of a `row` node
+/// come forwards or backwards. Leaves are replaced, so the tree follows the live buffers from moment to
+/// moment.
 ///
-/// A replacement takes steps for the nodes around what is removed and their children. Each node is logged before its
-/// children change, so that an earlier tree is there again after `undo`.
+/// A replacement takes steps for the nodes around the removed leaves and for their children. Each node is
+/// logged before its children change, so that `undo` can restore an earlier tree.
 ///
-/// Invariants: a leaf has no children, another node has two or more; a child has its node as the parent.
+/// Invariants: a leaf has no children; every other node has at least two; the parent of a child is its node.
 class order_tree {
  public:
   using leaf_number = std::uint32_t;
   using node_number = std::uint32_t;
   using leaf_numbers = std::span<leaf_number const>;
 
-  /// The place of removed leaves, which is known once the leaves that were beside them have places.
+  /// The place of removed leaves. Their offsets follow from the leaves beside them.
   struct place {
-    std::vector<leaf_number> removed;  ///< in the order in which they lay, or backwards
+    std::vector<leaf_number> removed;  ///< in the order in which they lay, or reversed
     std::vector<leaf_number>
-        beside;  ///< some that stay; of those with a size each says which; none: both are possible
-    std::size_t before_n =
-        0;  ///< the first of these lie before them in the order of `removed`, the others behind
+        beside;  ///< leaves that stay; each one with a size fixes the direction; empty: both are possible
+    std::size_t before_n = 0;  ///< the first `before_n` leaves lie before `removed`, the others behind
   };
-  /// The state of the tree at a time, for `undo`.
+  /// A state of the tree, for `undo`.
   struct mark {
     std::size_t log = 0;
     std::size_t nodes = 0;
@@ -46,43 +46,45 @@ class order_tree {
     node_number top = 0;
   };
 
-  /// A tree whose leaves come in any order. @pre at least one
+  /// Restarts with a tree whose leaves come in any order. @pre `some` is not empty
   void restart(leaf_numbers some);
 
-  /// Keeps the orders in which `removed` lie beside each other, with `added` in their place, in any order. If there
-  /// are none, the tree stays as it is. @pre `removed` are some leaves of the tree, and `added` is not empty
-  /// @param sizes by leaf; those without a size may never have a place of their own
+  /// Keeps the orders in which the leaves of `removed` are consecutive, and puts `added` in their place in
+  /// any order. Leaves the tree unchanged and returns `nullopt` if no order remains.
+  /// @pre `removed` are leaves of the tree, and `added` is not empty
+  /// @param sizes by leaf; a leaf of size 0 may never have a place of its own
   [[nodiscard]] std::optional<place> replace(leaf_numbers removed, leaf_numbers added,
                                              std::span<offset_type const> sizes);
 
-  /// True if they lie beside each other in some order. @pre some leaves of the tree
+  /// Returns true if the leaves are consecutive in some order. @pre `removed` are leaves of the tree
   [[nodiscard]] bool can_replace(leaf_numbers removed) { return can_replace_below(count_removed(removed)); }
 
-  /// Keeps the orders without a leaf. @pre it is not the only one
+  /// Removes a leaf from all orders. @pre the tree has another leaf
   void remove(leaf_number leaf);
 
-  /// True if some order has the leaves with a number beside each other, but for leaves with lower numbers.
+  /// Returns true if some order has all leaves of this number beside each other. Leaves with lower numbers
+  /// are ignored.
   /// @param numbers by leaf
   [[nodiscard]] bool can_gather(std::span<std::uint32_t const> numbers, std::uint32_t number) {
     gathered_.clear();
     return gather(top_, numbers, number) != gathered::apart;
   }
 
-  /// One of the orders.
+  /// Returns one of the orders.
   [[nodiscard]] std::vector<leaf_number> leaves() { return leaves_below(top_); }
 
-  /// The leaves below the lowest node that has all of these below it.
+  /// Returns the leaves below the lowest common ancestor of these leaves.
   [[nodiscard]] std::vector<leaf_number> leaves_around(leaf_numbers these) {
     return leaves_below(count_removed(these));
   }
 
   [[nodiscard]] mark now() const noexcept { return {log_.size(), nodes_.size(), freed_.size(), top_}; }
-  /// @pre nothing was forgotten since
+  /// Restores the tree of an earlier mark. @pre `forget` was not called since
   void undo(mark to);
-  /// Makes all changes final: they cannot be undone any more, and take no memory.
+  /// Makes all changes final and frees the log.
   void forget();
 
-  /// How many nodes were looked at since the last `restart`.
+  /// Number of nodes visited since the last `restart`.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
  private:
@@ -97,20 +99,21 @@ class order_tree {
     node_number parent = no_node;
     nodes children;
   };
-  /// Counts of the last replacement in which a node was around removed leaves.
+  /// Counters of the last replacement that touched a node.
   struct tally {
     std::uint32_t round = 0;
-    std::uint32_t waiting_n = 0;  // children around removed leaves that were not looked at yet
-    std::uint32_t removed_n = 0;  // leaves below it
-    std::uint32_t full_n = 0;     // children below which all are removed
-    std::uint32_t partial_n = 0;  // children below which some are
+    std::uint32_t waiting_n = 0;  // touched children that were not counted yet
+    std::uint32_t removed_n = 0;  // removed leaves below the node
+    std::uint32_t full_n = 0;     // children whose leaves are all removed
+    std::uint32_t partial_n = 0;  // children of which some leaves are removed
   };
-  /// The parts of a node at one side of the removed leaves: from the outside in, and from the inside out.
+  /// The children of dissolved nodes on one side of the removed leaves: `kept` from the outside in, `full`
+  /// from the inside out.
   struct side {
     nodes kept;
     nodes full;
   };
-  /// The possible places of gathered leaves among the leaves below a node that are not ignored.
+  /// Possible positions of the gathered leaves below a node. Ignored leaves do not count.
   enum class gathered : std::uint8_t { ignored, none, all, at_an_end, inside, apart };
 
   [[nodiscard]] node_number new_node(kind is);
@@ -146,13 +149,13 @@ class order_tree {
   std::vector<tally> tallies_;        // by node
   std::vector<node_number> node_of_;  // by leaf
   node_number top_ = no_node;
-  std::vector<std::pair<node_number, node>> log_;  // what nodes were
-  nodes freed_;                                    // since the last `forget`
+  std::vector<std::pair<node_number, node>> log_;  // earlier states of nodes
+  nodes freed_;                                    // nodes freed since the last `forget`
   nodes free_;
   std::uint32_t round_ = 0;
   nodes queue_;
   nodes stack_;
-  std::vector<gathered> gathered_;  // a stack, of `gather`
+  std::vector<gathered> gathered_;  // the stack of `gather`
   std::uint64_t steps_ = 0;
 };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Orders".
-// First fit: one buffer after the other, in an order that is known at the start, each in the lowest gap. It
-// comes near the bound where buffers outlive each other in turn, which layouts that are made from below do
-// not see.
+// First fit: places the buffers in a fixed order, each in the lowest gap. Reaches plans near the bound if
+// each buffer outlives the one before it. Layouts built upwards from the skyline miss these plans.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -16,10 +15,10 @@ namespace {
 
 using enum aspect;
 
-// Birth and duration first: where blocks outlive each other in turn, little is left to gain after them.
+// Birth and duration come first: for chains of buffers that outlive each other they leave little to gain.
 constexpr std::array<aspects, 5> gap_orders{{{birth}, {duration}, {area}, {size, birth}, {size, duration}}};
 
-/// Offers the layout of that order. @return false if the search was cut off.
+/// Offers the layout of this order. @return false if the search was cut off
 bool place_in_order(solver_context& context, section_space& space, order const& by) {
   std::vector<buffer> const& buffers = context.instance().buffers;
   std::vector<offset_type> offsets(buffers.size(), 0);
@@ -49,7 +48,8 @@ bool place_in_order(solver_context& context, section_space& space, order const& 
 }  // namespace
 
 void place_in_orders(solver_context& context) {
-  // Its space takes O(n log n) memory, and of more lifetimes of any length far more time than promotion.
+  // The space takes O(n log n) memory. For more lifetimes of any length this stage takes far longer than
+  // promotion.
   constexpr std::size_t max_buffers = std::size_t{1} << 14U;
   problem const& instance = context.instance();
   if (context.done() || instance.graph || instance.buffers.size() > max_buffers) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// planner/docs/planner.md, "By pairs", which has the rules and why they hold, and "Proofs".
-// A stack of open cases, each with the least offset of each buffer, the least room above it, and which are
-// known to lie below which. The rules for the buffers of a section are followed until nothing changes: sums
-// of what lies below raise offsets, pairs without room are ordered, and orders are transitive. A case that
-// contradicts itself is closed; another is split in two at the pair with the least room.
+// planner/docs/planner.md, "By pairs", which has the rules and their reasons, and "Proofs".
+// A stack of open cases. A case has the least offset of each buffer, the least room above it, and the pairs
+// known to lie one below the other. The rules are applied to each changed section until nothing changes: sums
+// raise offsets, pairs without room are ordered, and orders are transitive. A contradicting case is closed.
+// Any other case is split at the pair with the least room.
 #include "pair_search.hpp"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ outcome pair_search::probe(offset_type height, std::uint64_t max_cases, std::vec
   return outcome::impossible;
 }
 
-/// @return what is known at the start; none: a fixed buffer ends above the height.
+/// @return the facts known at the start, or `nullopt` if a fixed buffer ends above the height
 std::optional<pair_search::known_case> pair_search::first_case() const {
   const std::size_t n = instance_->buffers.size();
   known_case first{
@@ -114,8 +114,8 @@ void pair_search::note_changes_by(std::optional<step> added) {
   if (added) note_change(shared_sections(at(added->first), at(added->second)));
 }
 
-/// Follows what is known to its end, or until a limit is reached: the context says so from then on. @return false if
-/// it contradicts itself
+/// Derives all consequences of a case. Stops early at a limit, which the context then reports. @return false
+/// if the case contradicts itself
 bool pair_search::follow(known_case& now) {
   for (bool is_stable = false; !is_stable;) {
     is_stable = true;
@@ -142,7 +142,7 @@ bool pair_search::follow_in(known_case& now, section const& live) {
   return order_pairs(now, live) && follow_chains(now, live);
 }
 
-/// Whether some do not fit between the least head and the least tail among them.
+/// Returns true if some buffers do not fit between their least head and their least tail.
 bool pair_search::exceeds(known_case const& now, ranking const& by_head, ranking const& by_tail) const {
   for (auto at_head = by_head.begin(); at_head != by_head.end(); ++at_head) {
     const offset_type head = at_head->first;
@@ -158,7 +158,7 @@ bool pair_search::exceeds(known_case const& now, ranking const& by_head, ranking
   return false;
 }
 
-/// @return whether it can no longer be as low as before.
+/// @return true if the head rose
 bool pair_search::raise_head(known_case& now, std::uint32_t i, ranking const& by_head) const {
   offset_type least = 0;
   for (offset_type align : alignments_) {
@@ -177,9 +177,9 @@ bool pair_search::raise_head(known_case& now, std::uint32_t i, ranking const& by
   return true;
 }
 
-/// @return whether it can no longer be as high as before.
+/// @return true if the tail rose
 bool pair_search::raise_tail(known_case& now, std::uint32_t i, ranking const& by_tail) const {
-  offset_type above = now.tails[i] + at(i).size;  // from its offset on
+  offset_type above = now.tails[i] + at(i).size;  // from its offset up to the height
   for (offset_type align : alignments_) {
     const offset_type own = at(i).align >= align ? align_up(at(i).size, align) : at(i).size;
     pile on_it{align};
@@ -189,7 +189,7 @@ bool pair_search::raise_tail(known_case& now, std::uint32_t i, ranking const& by
       if (!on_it.empty()) above = std::max(above, own + on_it.to_end() + tail);
     }
   }
-  // Where it has no offset left, it contradicts its size.
+  // If no offset is left, the tail contradicts the size.
   const offset_type least =
       above > height_ ? height_ : height_ - at(i).size - align_down(height_ - above, at(i).align);
   if (least <= now.tails[i]) return false;
@@ -197,12 +197,12 @@ bool pair_search::raise_tail(known_case& now, std::uint32_t i, ranking const& by
   return true;
 }
 
-/// How high a layout is in which one lies below the other.
+/// Returns the least height of a layout in which `lower` lies below `upper`.
 offset_type pair_search::height_with(known_case const& now, std::uint32_t lower, std::uint32_t upper) const {
   return align_up(now.heads[lower] + at(lower).size, at(upper).align) + at(upper).size + now.tails[upper];
 }
 
-/// @return false if both orders of the two are excluded.
+/// @return false if the opposite order is already known
 bool pair_search::put_below(known_case& now, std::uint32_t lower, std::uint32_t upper) {
   if (now.below.has(upper, lower)) return false;
   now.below.add(lower, upper);
@@ -210,7 +210,7 @@ bool pair_search::put_below(known_case& now, std::uint32_t lower, std::uint32_t 
   return true;
 }
 
-/// Orders the pairs of which one order is too high. @return false if both are
+/// Orders each pair of which one order exceeds the height. @return false if both orders do
 bool pair_search::order_pairs(known_case& now, section const& live) {
   for (std::uint32_t a : live) {
     for (std::uint32_t b : live) {
@@ -221,8 +221,8 @@ bool pair_search::order_pairs(known_case& now, section const& live) {
   return true;
 }
 
-/// What is below one that is below a third is below that. @return false if something would be below itself:
-/// heads would rise around such a ring by a buffer at a time
+/// Closes the relation under transitivity. @return false if a buffer would lie below itself; heads would
+/// otherwise rise around the cycle, one buffer at a time
 bool pair_search::follow_chains(known_case& now, section const& live) {
   for (std::uint32_t middle : live) {
     const std::span above_middle = std::as_const(now.below).row(middle);
@@ -243,7 +243,7 @@ bool pair_search::follow_chains(known_case& now, section const& live) {
   return true;
 }
 
-/// The pair both of whose orders leave the least room, the roomier order first.
+/// Returns the pair whose two orders leave the least room, with the roomier order first.
 std::optional<pair_search::step> pair_search::tightest(known_case const& now) const {
   std::optional<step> found;
   std::pair<offset_type, offset_type> most{0, 0};

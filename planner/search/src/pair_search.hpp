@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "By pairs" and "Proofs".
-// A search for a layout of a given height that decides which of two buffers is the lower one, and proves that
-// there is none where it finds none. Its steps are a proof that others can check.
+// A search for a layout of a given height by pairs of buffers. Finds a layout, or proves that none exists.
+// Its steps form a proof that other programs can check.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace tidemark::planner::detail {
 
-/// A relation between the numbers below `n`, with a bit for each pair.
+/// A relation on the numbers below `n`, with a bit for each pair.
 class relation {
  public:
   using word = std::uint64_t;
@@ -37,18 +37,18 @@ class relation {
   std::vector<word> words_;
 };
 
-/// Looks for layouts of a given height by pairs: which of two buffers in conflict is the lower one.
+/// Searches for layouts of a given height by deciding which of two conflicting buffers is the lower one.
 ///
-/// A case has decided some pairs. Rules find its consequences, until two contradict each other or nothing
-/// changes. Then the case is split in two, at the pair that has the least room. If no pair is left, each buffer as
-/// low as it can be is a layout.
+/// A case has decided some pairs. Rules derive consequences until two contradict each other or nothing
+/// changes. Then the case is split at the pair with the least room. If no pair is left, the heads are a
+/// layout.
 ///
-/// For lifetimes, whether fixed and aligned or not, of few buffers: a case takes n^2 bits, and the rules
-/// O(k^2) steps for each section of k buffers in which something changed, each time that it did.
+/// For few buffers with lifetimes; buffers may be fixed and aligned. A case takes n^2 bits. The rules take
+/// O(k^2) steps for each changed section of k buffers and each change.
 class pair_search {
  public:
-  /// A step of a proof: the case in which `first` is below `second` follows, and after it the opposite one.
-  /// Or, where both are the same, that the case contradicts itself.
+  /// A step of a proof. If `first != second`, the case with `first` below `second` follows, then the opposite
+  /// case. If both are equal, the case contradicts itself.
   struct step {
     std::uint32_t first = 0;
     std::uint32_t second = 0;
@@ -62,10 +62,10 @@ class pair_search {
     return !instance.graph && instance.buffers.size() <= max_buffers;
   }
 
-  /// Looks at `max_cases` cases at most; they are the nodes of the context. The answer is `unknown` if a limit of
-  /// the context ends it.
-  /// @param proof null, or gets the steps of the search: if the answer is `impossible`, why it is. The search
-  ///   ends with `unknown` when it has 2^21 steps
+  /// Visits at most `max_cases` cases, each a node of the context. Returns `unknown` if a limit of the
+  /// context ends the search.
+  /// @param proof null, or receives the steps of the search, which prove the answer `impossible`. The search
+  ///   ends with `unknown` after 2^21 steps
   /// @pre `is_for` the problem
   outcome probe(offset_type height, std::uint64_t max_cases, std::vector<step>* proof = nullptr);
 
@@ -74,34 +74,35 @@ class pair_search {
 
  private:
   static constexpr std::size_t max_buffers = 256;
-  // 12 KiB each, where there are most buffers.
+  // Each takes up to 12 KiB.
   static constexpr std::size_t max_open_cases = 1024;
   static constexpr std::size_t max_proof_steps = std::size_t{1} << 21U;
 
   using section = order;
-  /// A key of a buffer and its number: buffers by their keys, the largest first.
+  /// Pairs of a key and a buffer number, largest key first.
   using ranking = std::vector<std::pair<offset_type, std::uint32_t>>;
 
   /// The facts that are known in a case.
   ///
-  /// head + size + tail <= height for each buffer, head is a multiple of its alignment, and so is
-  /// height - tail - size.
+  /// Invariants: `head + size + tail <= height` for each buffer; its alignment divides `head` and `height -
+  /// tail - size`.
   struct known_case {
-    std::vector<offset_type> heads;  // offsets that buffers cannot be below
-    std::vector<offset_type> tails;  // what lies above their ends at least
-    relation below;                  // of two the first is the lower one
+    std::vector<offset_type> heads;  // lower bounds of the offsets
+    std::vector<offset_type> tails;  // lower bounds of the bytes above the ends
+    relation below;                  // the first buffer of a pair is the lower one
   };
   struct open_case {
     known_case known;
-    std::optional<step> added;  // the last pair, from which nothing was followed yet; none: of the first case
+    std::optional<step> added;  // the last pair, whose consequences are unknown; null in the first case
   };
-  /// The least bytes that buffers on each other take, of those at multiples of an alignment or more.
+  /// The least bytes of a pile of buffers. Counts only buffers aligned to `align` or more.
   class pile {
    public:
     explicit pile(offset_type align) : align_{align} {}
     void add(buffer const& one);
     [[nodiscard]] bool empty() const { return to_next_ == 0; }
-    /// Up to the next offset of the alignment, and up to the end of the last one.
+    /// Bytes up to the next multiple of the alignment (`to_next`) and up to the end of the highest buffer
+    /// (`to_end`).
     [[nodiscard]] offset_type to_next() const { return to_next_; }
     [[nodiscard]] offset_type to_end() const { return to_next_ - largest_slack_; }
 
@@ -130,10 +131,10 @@ class pair_search {
   solver_context* context_;
   problem const* instance_;
   std::vector<section> sections_;
-  std::vector<offset_type> alignments_;  // each once, and 1
+  std::vector<offset_type> alignments_;  // distinct, including 1
   relation conflicts_;
-  relation below_alike_;       // of buffers that are alike, the first is the lower one
-  std::vector<bool> changed_;  // by section, since it was followed
+  relation below_alike_;       // identical buffers are ordered by number
+  std::vector<bool> changed_;  // by section, since its last turn
   offset_type height_ = 0;
   std::vector<offset_type> offsets_;
 };

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "The problem".
-// Makes the problem of the blocks: sizes rounded up and counted in the largest common unit, the sections in
-// which they are live, and bounds. A sweep over births and deaths in order of time opens a section at the
-// first birth after a death; the largest load of a section is a bound, and so is the load with the padding of
-// those that are aligned further. For conflicts that are given as pairs, the bound is the heaviest clique that
-// a greedy search from some buffers finds.
+// Builds the problem: sizes in the largest common unit, sections, and bounds. A sweep over births and deaths
+// opens a section at the first birth after a death. The largest load of a section is a lower bound. Padding
+// of aligned buffers can raise the bound. If conflicts are given as pairs, the bound is the heaviest clique
+// that a greedy search finds.
 #include "problem.hpp"
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 namespace tidemark::planner::detail {
 namespace {
 
-/// Makes buffers, in bytes, of the blocks that have bytes and a lifetime.
+/// Makes a buffer, in bytes, of each block that has bytes and a lifetime.
 template <class Block>
 problem problem_with(std::span<Block const> blocks, std::size_t alignment) {
   problem instance;
@@ -32,8 +31,8 @@ problem problem_with(std::span<Block const> blocks, std::size_t alignment) {
   return instance;
 }
 
-/// Counts in the largest unit there is, so that heights that no plan can have are never tried.
-/// The offsets of the plan that the search starts from count in it, too.
+/// Counts sizes and offsets in their largest common unit, so that the search never tries a height that no
+/// plan can have. The unit also divides the offsets of the start plan.
 void scale_to_units(problem& instance, memory_plan const& start) {
   offset_type unit = 0;
   for (std::size_t block : instance.block_of) unit = std::gcd(unit, start.offsets[block]);
@@ -41,7 +40,7 @@ void scale_to_units(problem& instance, memory_plan const& start) {
     unit = std::gcd(unit, each.size);
     if (each.is_fixed()) unit = std::gcd(unit, each.fixed);
   }
-  // An alignment that divides the unit holds by itself. Another one is a multiple of what is left.
+  // An alignment that divides the unit always holds. Any other alignment becomes a multiple of the new unit.
   for (buffer const& each : instance.buffers) {
     if (unit % each.align != 0) unit = std::gcd(unit, each.align);
   }
@@ -55,9 +54,10 @@ void scale_to_units(problem& instance, memory_plan const& start) {
   if (unit != 0) instance.unit_bytes = unit;
 }
 
-/// Numbers the sections, and finds their loads, of which the largest is a bound.
+/// Numbers the sections and computes their loads. Raises the lower bound to the largest load.
 void find_sections(problem& instance) {
-  // A moment, whether something is born, and the buffer: deaths before births, as a lifetime does not reach its end.
+  // Each event is a moment, a birth flag and a buffer number. Deaths sort before births, because lifetimes
+  // are half-open.
   std::vector<std::tuple<std::uint64_t, bool, std::uint32_t>> events;
   for (std::uint32_t i = 0; i < instance.buffers.size(); ++i) {
     events.emplace_back(instance.buffers[i].moments.begin, true, i);
@@ -83,15 +83,15 @@ void find_sections(problem& instance) {
   instance.section_count = static_cast<std::uint32_t>(loads.size());
 }
 
-/// How much the buffers that are aligned to `align` or more take at the moment when it is most: all of them but the
-/// highest up to the next multiple of it.
+/// Returns the largest load of the buffers that are aligned to `align` or more. Sizes are rounded up to
+/// `align`, except the size of the highest buffer.
 offset_type padded_load(problem const& instance, offset_type align) {
   const auto padded = [&](buffer const& each) { return align_up(each.size, align); };
   std::vector<offset_type> loads(instance.section_count + std::size_t{1});
   for (buffer const& each : instance.buffers) {
     if (each.align < align) continue;
     loads[each.lifespan.begin] += padded(each);
-    loads[each.lifespan.end] -= padded(each);  // may wrap around until they are summed
+    loads[each.lifespan.end] -= padded(each);  // may wrap around; the partial sums do not
   }
   std::partial_sum(loads.begin(), loads.end(), loads.begin());
   const auto most = std::ranges::max_element(loads);
@@ -105,7 +105,7 @@ offset_type padded_load(problem const& instance, offset_type align) {
 }
 
 void find_padded_bound(problem& instance) {
-  offset_type alignments = 0;  // a bit each
+  offset_type alignments = 0;  // one bit for each alignment
   for (buffer const& each : instance.buffers) alignments |= each.align;
   instance.padded_bound = instance.lower_bound;
   for (alignments &= ~offset_type{1}; alignments != 0; alignments &= alignments - 1) {
@@ -114,8 +114,9 @@ void find_padded_bound(problem& instance) {
   }
 }
 
-/// The weight of a clique that begins with `seed` and takes its neighbors in falling size.
-/// `common[i]` counts the members of the clique that i is a neighbor of; it is left as it was: 0.
+/// Returns the weight of a clique that starts with `seed` and adds neighbors by falling size. `common[i]`
+/// counts the clique members that are neighbors of i. All entries of `common` are 0 before and after the
+/// call.
 offset_type clique_weight(problem const& instance, std::uint32_t seed, std::vector<std::uint32_t>& common) {
   offset_type weight = instance.buffers[seed].size;
   const std::span neighbors = instance.neighbors_of(seed);
@@ -136,7 +137,8 @@ offset_type clique_weight(problem const& instance, std::uint32_t seed, std::vect
   return weight;
 }
 
-/// Raises the bound to the heaviest clique of some: a few seeds with the largest load, within the time.
+/// Raises the lower bound to the heaviest clique grown from the seeds with the largest load. Stops at the
+/// time limit.
 void find_clique(problem& instance, std::chrono::nanoseconds time_limit) {
   constexpr std::size_t max_seeds = 64;
   const order seeds = order_by(instance, {aspect::load});
@@ -147,7 +149,7 @@ void find_clique(problem& instance, std::chrono::nanoseconds time_limit) {
   }
 }
 
-/// The conflicts between buffers, each in both directions, sorted and without duplicates.
+/// Stores each conflict between two buffers in both directions, sorted and without duplicates.
 void find_neighbors(problem& instance, std::span<plan_conflict const> conflicts, std::size_t blocks) {
   std::vector<std::uint32_t> buffer_of(blocks, std::numeric_limits<std::uint32_t>::max());
   for (std::uint32_t i = 0; i < instance.block_of.size(); ++i) buffer_of[instance.block_of[i]] = i;
@@ -214,7 +216,7 @@ order order_by(problem const& instance, aspects const& by) {
   std::vector<std::array<double, 3>> keys;
   for (buffer const& each : instance.buffers) {
     const auto size = static_cast<double>(each.size), begin = static_cast<double>(each.lifespan.begin);
-    // In the order of `aspect`.
+    // In the order of the enumerators of `aspect`.
     const std::array values{0.0, each.load, each.duration, each.duration * size, size, -begin};
     const auto value = [&](aspect which) { return values[static_cast<std::size_t>(which)]; };
     keys.push_back({value(by[0]), value(by[1]), value(by[2])});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "The problem".
-// The problem that the search solves, in the numbers that its stages work with: buffers with sizes in units
-// and lifespans as ranges of sections. Two buffers are in conflict if they are live in one section.
+// Describes the problem that the stages of the search solve: buffers with sizes in units, and lifespans as
+// ranges of sections. Two buffers conflict if they are live in a common section.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace tidemark::planner::detail {
 
-/// `[begin, end)` of something that is counted.
+/// A half-open range `[begin, end)` of numbers.
 template <class Number>
 struct range_of {
   Number begin = 0;
@@ -31,45 +31,45 @@ struct range_of {
   friend auto operator<=>(range_of const&, range_of const&) = default;
 };
 
-/// Offsets.
+/// A range of offsets.
 using range = range_of<std::uint64_t>;
 
-/// An offset or a size, in units of which every size and fixed offset is a multiple.
+/// An offset or a size in units. Every size and every fixed offset is a multiple of the unit.
 using offset_type = std::uint64_t;
 inline constexpr offset_type no_offset = std::numeric_limits<offset_type>::max();
 
-/// The smallest multiple of a power of two that is not below `value`. @pre it fits
+/// Rounds `value` up to a multiple of `align`, a power of two. @pre the result is representable
 [[nodiscard]] constexpr offset_type align_up(offset_type value, offset_type align) noexcept {
   return (value + (align - 1)) & ~(align - 1);
 }
 
-/// The largest multiple of a power of two that is not above `value`.
+/// Rounds `value` down to a multiple of `align`, a power of two.
 [[nodiscard]] constexpr offset_type align_down(offset_type value, offset_type align) noexcept {
   return value & ~(align - 1);
 }
 
-/// Numbers of buffers, each once.
+/// A sequence of buffer numbers without duplicates.
 using order = std::vector<std::uint32_t>;
 
-/// Sections.
+/// A range of sections.
 using section_range = range_of<std::uint32_t>;
 
-/// A block that can be in conflict with others: one that has bytes and a lifetime.
+/// A block that can conflict with other blocks: its size and its lifetime are not empty.
 ///
-/// Where blocks have lifetimes, the sections are the largest sets of blocks that are live at once, in the
-/// order of time: two buffers are in conflict exactly if their lifespans overlap. There are no more sections
-/// than buffers.
+/// If blocks have lifetimes, a section is a maximal set of blocks that are live at once. Sections are
+/// numbered in the order of time. Two buffers conflict exactly if their lifespans overlap. The number of
+/// sections is at most the number of buffers.
 struct buffer {
   offset_type size = 0;
   offset_type align = 1;          ///< a power of two
-  offset_type fixed = no_offset;  ///< where it must lie
-  section_range lifespan;         ///< in a graph: its number alone
-  range moments;                  ///< its lifetime; in a graph: empty
-  double duration = 0;            ///< of its lifetime; in a graph: with how many it is in conflict
-  double load = 0;  ///< the largest sum of sizes in one of its sections; in a graph: with its neighbors
+  offset_type fixed = no_offset;  ///< required offset, or `no_offset`
+  section_range lifespan;         ///< in a graph: the range that holds only the buffer's number
+  range moments;                  ///< the lifetime; empty in a graph
+  double duration = 0;            ///< of the lifetime; in a graph: the number of neighbors
+  double load = 0;  ///< largest load of its sections; in a graph: own size plus the sizes of all neighbors
 
   [[nodiscard]] bool is_fixed() const noexcept { return fixed != no_offset; }
-  /// Where it must lie; empty if it is not fixed.
+  /// The offsets that a fixed buffer takes. Empty if the buffer is not fixed.
   [[nodiscard]] range fixed_bytes() const noexcept {
     return is_fixed() ? range{fixed, fixed + size} : range{};
   }
@@ -78,16 +78,16 @@ struct buffer {
 struct problem {
   using clock = std::chrono::steady_clock;
 
-  clock::time_point begin = clock::now();  ///< of the call: the time limit counts from then
+  clock::time_point begin = clock::now();  ///< time of the call; the time limit counts from here
   std::size_t unit_bytes = 1;
   std::vector<buffer> buffers;
-  std::vector<std::size_t> block_of;       ///< by buffer: the number of its block
+  std::vector<std::size_t> block_of;       ///< block number, by buffer
   std::uint32_t section_count = 0;         ///< 0 in a graph
-  std::vector<offset_type> section_loads;  ///< what is live in each
+  std::vector<offset_type> section_loads;  ///< sum of the live sizes, by section
   offset_type lower_bound = 0;             ///< no plan is lower
-  offset_type padded_bound = 0;            ///< the same, with the padding of what is live at one moment
-  bool graph = false;                      ///< whether `neighbors` say which are in conflict
-  /// Of a graph: the neighbors of buffer i are `neighbors[neighbor_begin[i] .. neighbor_begin[i + 1])`.
+  offset_type padded_bound = 0;            ///< `lower_bound` with the padding at one moment
+  bool graph = false;                      ///< true if `neighbors` holds the conflicts
+  /// The neighbors of buffer i in a graph are `neighbors[neighbor_begin[i] .. neighbor_begin[i + 1])`.
   std::vector<std::size_t> neighbor_begin;
   std::vector<std::uint32_t> neighbors;
 
@@ -96,7 +96,7 @@ struct problem {
   }
 };
 
-/// Whether a block is a buffer of the problem.
+/// Returns true if the block becomes a buffer of the problem.
 template <class Block>
 [[nodiscard]] bool is_buffer(Block const& block) {
   if constexpr (requires { block.lower; }) {
@@ -105,19 +105,19 @@ template <class Block>
   return block.size != 0;
 }
 
-/// Whether each buffer can lie at any multiple of the unit.
+/// Returns true if each buffer may start at any multiple of the unit.
 [[nodiscard]] inline bool can_lie_anywhere(problem const& instance) {
   return std::ranges::all_of(instance.buffers,
                              [](buffer const& each) { return each.align == 1 && !each.is_fixed(); });
 }
 
-/// The problem of these blocks, of which `start` is a plan.
+/// Returns the problem of these blocks. @pre `start` is a valid plan of the blocks
 [[nodiscard]] problem problem_of(std::span<lifetime const> blocks, memory_plan const& start,
                                  options const& options);
 [[nodiscard]] problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
                                  memory_plan const& start, options const& options);
 
-/// Numbers below `n` by their keys; equal ones by number.
+/// Returns the numbers below `n` sorted by key. Numbers with equal keys are sorted by number.
 template <class KeyOf, class Compare = std::less<>>
 [[nodiscard]] order numbers_by(std::size_t n, KeyOf key_of, Compare compare = {}) {
   order sorted(n);
@@ -128,13 +128,14 @@ template <class KeyOf, class Compare = std::less<>>
   return sorted;
 }
 
-/// What buffers can be ordered by: the largest first, of births the earliest.
+/// Sort keys for buffers. Each key sorts the largest value first, except that `birth` sorts the earliest
+/// first.
 enum class aspect : std::uint8_t { none, load, duration, area, size, birth };
 
-/// What an order goes by: the first, among equals the second, and so on.
+/// Sort keys in lexicographic order.
 using aspects = std::array<aspect, 3>;
 
-/// All buffers by these aspects, the first one first; equal ones by their number.
+/// Returns all buffers sorted by these keys. Buffers with equal keys are sorted by number.
 [[nodiscard]] order order_by(problem const& instance, aspects const& by);
 
 }  // namespace tidemark::planner::detail

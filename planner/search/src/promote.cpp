@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
-// Makes layout after layout from below. Buffers come in the order of the weights of their sections, summed
-// over their lifespan; a section in which something came too high weighs more in the next layout, so that
-// what is live there is placed earlier. After eight layouts the weights begin anew, with another power of the
-// loads.
+// Repeats skyline layouts. Buffers are ordered by the sum of the weights of their sections. A section in
+// which a buffer ended too high weighs more in the next layout, so that its buffers are placed earlier. After
+// eight layouts the weights restart with another power of the loads.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -19,9 +18,9 @@
 namespace tidemark::planner::detail {
 namespace {
 
-/// Places the buffers by how many sections they are live in, each of which has a weight: at first a power of its
-/// load. After each layout the sections that something lies in above the target weigh more, so that the next one
-/// places earlier what is live there. (D. Joslin and D. Clements, "Squeaky Wheel Optimization", JAIR 10, 1999.)
+/// Orders buffers by the sum of the weights of their sections. A weight starts as a power of the load. After
+/// each layout, sections with buffers above the target get more weight. (D. Joslin and D. Clements, "Squeaky
+/// Wheel Optimization", JAIR 10, 1999.)
 class promoter {
  public:
   explicit promoter(solver_context& context)
@@ -32,7 +31,7 @@ class promoter {
         keys_(context.instance().buffers.size()) {}
 
   void promote(std::uint64_t nodes) {
-    // A round begins with other weights.
+    // Each round restarts the weights.
     constexpr std::size_t layouts_of_a_round = 8;
     constexpr std::size_t max_tried = 16;  // in the place of one: docs/decisions/0059-promotion-goes-back.md
     const std::uint64_t end = context_->nodes() + nodes;
@@ -47,7 +46,7 @@ class promoter {
 
  private:
   void begin_round() {
-    // The load to the power of 32 first, then of 4 to 64.
+    // The exponent is 32 in the first round, then a power of two from 4 to 64.
     const std::uint64_t doublings = layouts_ == 1 ? 5 : 2 + random_() % 5;
     growth_ = static_cast<double>(std::uint64_t{8} << random_() % 4);
     problem const& instance = context_->instance();
@@ -67,7 +66,7 @@ class promoter {
     }
   }
 
-  /// Each section weighs more by what lies above the target there.
+  /// Increases the weight of each section by its bytes above the target.
   void add_weight() {
     problem const& instance = context_->instance();
     std::vector<double> high(weights_.size() + 1);

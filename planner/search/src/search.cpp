@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Restarts and heights".
-// The stage of `improve` that asks for layouts of given heights. A turn tries each height in a few ways, for
-// a number of nodes: along the skyline in six orders, along time for longer, along the skyline in random orders, of
-// few buffers by rising offset; and, of few buffers, two heights by pairs. A layout
-// that one way does not find in an hour another way mostly finds in milliseconds. A turn therefore tries all
-// ways, and the next turn for twice as long. A height that has a layout makes the next one lower; one that is refuted raises the
-// bound.
+// The stage that searches for layouts of given heights. A turn tries each height in several ways, each with a
+// node budget: along the skyline in six orders, along time, along the skyline in random orders, and by rising
+// offset for few buffers. For few buffers the turn also searches two heights by pairs. Run times of the ways
+// differ from milliseconds to hours on one problem, so each turn tries all ways and the next turn doubles the
+// budget. A layout lowers the next height. A refuted height raises the bound.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -25,7 +24,7 @@
 namespace tidemark::planner::detail {
 namespace {
 
-// The orders of the MiniMalloc paper, and two by size.
+// The orders of the MiniMalloc paper, and two orders by size and by area.
 using enum aspect;
 constexpr std::array<aspects, 6> orders{{{load, duration, area},
                                          {load, area, duration},
@@ -34,14 +33,15 @@ constexpr std::array<aspects, 6> orders{{{load, duration, area},
                                          {size, duration, load},
                                          {area, duration, load}}};
 
-/// Searches at several heights, at each in several ways.
+/// Searches at several heights, in several ways at each height.
 class prober {
  public:
   explicit prober(solver_context& context)
       : context_{&context}, exact_{context}, time_{context}, pairs_{context}, random_{context.seed()} {}
 
-  /// Tries the bound, which is cheapest to refute, the target, and for a shorter time the heights of a ladder
-  /// between the target and the best: half way, and then each time half as far from the best.
+  /// Tries the bound first, because the bound is cheapest to refute. Then tries the target. Then tries a
+  /// ladder of heights between the target and the best plan with a smaller budget: the first rung is half
+  /// way, and each further rung halves the distance to the best plan.
   void probe(std::uint64_t nodes) {
     if (!std::exchange(has_raised_bound_, true)) raise_bound();
     try_each_way(nodes, [&] { return context_->proven_bound(); });
@@ -57,25 +57,26 @@ class prober {
   }
 
  private:
-  // By rising offset small problems are decided soonest whose alignments differ. Of larger ones its turns are time that
-  // the others use better.
+  // The search by rising offset decides small problems with mixed alignments soonest. For larger problems the
+  // other ways use the time better.
   static constexpr std::size_t max_rising_buffers = 128;
-  static constexpr std::size_t rising_orders = 3;  // that begin with the load
+  static constexpr std::size_t rising_orders = 3;  // the first orders of `orders`, which begin with the load
   static constexpr unsigned shuffles = 4, rungs = 4;
-  // A case of pairs takes about as long as placing this many buffers.
+  // One case of the search by pairs takes about as long as placing this many buffers.
   static constexpr std::uint64_t buffers_of_a_case = 16;
 
-  /// By pairs: half way to the target, and just below the best, which is what a proof needs.
+  /// Searches by pairs half way to the target, and just below the best plan. A refutation of the second
+  /// height proves the best plan optimal.
   void try_pairs(std::uint64_t cases) {
     const auto probe_at = [&](offset_type at) { return pairs_.probe(at, cases); };
     ask(pairs_, [&] { return std::midpoint(context_->target(), context_->best().height - 1); }, probe_at);
     ask(pairs_, [&] { return context_->best().height - 1; }, probe_at);
   }
 
-  /// Raises the bound as far as the first case of pairs shows it.
+  /// Raises the bound by bisection, using only the first case of the search by pairs.
   void raise_bound() {
     if (!pair_search::is_for(context_->instance())) return;
-    offset_type high = context_->best().height;  // what is to be shown is below
+    offset_type high = context_->best().height;  // heights below are still open
     while (!context_->done() && context_->proven_bound() < high) {
       const offset_type middle = std::midpoint(context_->proven_bound(), high - 1);
       if (!has_answer(pairs_, middle, [&](offset_type at) { return pairs_.probe(at, 1); })) high = middle;
@@ -83,7 +84,7 @@ class prober {
     }
   }
 
-  /// The areas, roughly.
+  /// Returns an order by area, each area scaled by a random factor from 0.5 to 1.5.
   order shuffled_areas() {
     std::vector<double> areas;
     for (buffer const& each : context_->instance().buffers) {
@@ -93,8 +94,9 @@ class prober {
     return numbers_by(areas.size(), [&](std::uint32_t i) { return areas[i]; }, std::greater{});
   }
 
-  /// Tries each way until it has no answer. Along the skyline is mostly best by far. If the six orders failed, most
-  /// moments mostly have unused memory, and to go along time for longer is best. Another order may succeed at once.
+  /// Tries each way until it has no answer. The search along the skyline is usually fastest by far. If its
+  /// six orders fail, most moments usually have unused memory, so the search along time gets a larger budget.
+  /// A random order may still succeed at once.
   template <class Height>
   void try_each_way(std::uint64_t nodes, Height height) {
     using enum exact_search::way;
@@ -102,7 +104,7 @@ class prober {
       ask(exact_, height, [&](offset_type at) { return exact_.probe(way, by, at, nodes); });
     };
     for (aspects const& by : orders) ask_exact(along_skyline, order_by(context_->instance(), by));
-    // Steps that shorter turns did not solve are mostly solved along time.
+    // The search along time solves most steps that shorter turns did not solve.
     if (time_search::goes_back(context_->instance()))
       ask(time_, height, [&](offset_type at) { return time_.probe(at, nodes * 32); });
     for (unsigned k = 0; k < shuffles; ++k) ask_exact(along_skyline, shuffled_areas());
@@ -112,13 +114,13 @@ class prober {
     }
   }
 
-  /// Asks for a height, and as long as there is an answer for the next one.
+  /// Probes a height, and the next height as long as each probe has an answer.
   template <class Search, class Height, class Probe>
   void ask(Search& search, Height height, Probe probe_at) {
     while (!context_->done() && has_answer(search, height(), probe_at)) continue;
   }
 
-  /// @return whether there is a layout of the height, or is shown to be none.
+  /// @return true if a layout of this height was found or refuted
   template <class Search, class Probe>
   bool has_answer(Search& search, offset_type height, Probe probe_at) {
     const outcome answer = probe_at(height);
@@ -135,7 +137,7 @@ class prober {
   bool has_raised_bound_ = false;
 };
 
-/// How many buffers the largest part has that no moment without any cuts in two.
+/// Returns the size of the largest group of buffers that no moment without live buffers divides.
 std::uint32_t largest_part(problem const& instance) {
   std::vector<buffer> const& all = instance.buffers;
   std::uint32_t largest = 0, part = 0, end = 0;
@@ -150,12 +152,12 @@ std::uint32_t largest_part(problem const& instance) {
 }  // namespace
 
 endless_stage height_search(solver_context& context) {
-  // To count more sections than that takes longer than most searches.
+  // Counting more sections than this takes longer than most searches.
   constexpr std::uint64_t max_sections = std::uint64_t{1} << 25U;
   std::uint64_t sections = 0;
   for (buffer const& each : context.instance().buffers) sections += each.lifespan.end - each.lifespan.begin;
   if (context.instance().graph || sections > max_sections) return {};
-  // Of more, what is left at each node on the way down does not fit onto its stack.
+  // The remaining buffers of each node on the path do not fit onto the stack for larger parts.
   constexpr std::uint32_t max_part = 2048;
   if (largest_part(context.instance()) > max_part) return {};
   return [stage = std::make_shared<prober>(context)](std::uint64_t nodes) { stage->probe(nodes); };

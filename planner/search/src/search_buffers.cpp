@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Canonical order".
-// Finds which buffers are alike, which are live in the same sections, and the least size of the others in
-// their sections, each by a sort or a sweep over the sections.
+// Finds identical buffers, buffers with the same sections, and the least size of each buffer's neighbors.
+// Each takes a sort or a sweep over the sections.
 #include "search_buffers.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace tidemark::planner::detail {
 namespace {
 
-/// Numbers the buffers that have the same sections, and those of them that are alike.
+/// Numbers the groups of buffers with the same sections, and of identical buffers.
 void find_groups(problem const& instance, std::vector<ranked>& shapes) {
   const auto sections = [&](std::uint32_t i) { return instance.buffers[i].lifespan; };
   const auto kind = [&](std::uint32_t i) {
@@ -43,7 +43,7 @@ void find_least_neighbors(problem const& instance, std::vector<ranked>& shapes) 
       auto const [least, second] = least_two[s];
       of_all = std::min(of_all, least == each.size ? second : least);
     }
-    // Without a neighbor it is alone in its sections, and the value is not used.
+    // A buffer without neighbors is alone in its sections; the value is not used.
     each.least_neighbor = of_all == no_offset ? 0 : of_all;
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
-// Numbers of sections that grow by ranges, and which of a range is the largest: a segment tree. A node has
-// what was added to all of its sections, and the largest number below it.
+// Keeps a number for each section: a segment tree with range addition and range maximum. A node has the sum
+// added to all of its sections, and the largest number below it.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 
 namespace tidemark::planner::detail {
 
-/// A number for each section. To add to a range, and to find the largest of one, takes O(log n) steps.
+/// A number for each section. Adding to a range and finding the largest number of a range take O(log n)
+/// steps.
 ///
-/// Invariant: a node's `largest` is that of its children and what was `added` to it as a whole. Node k has the
-/// children 2k and 2k + 1.
+/// Invariant: `largest == max(largest of the children) + added`. Node k has the children 2k and 2k + 1.
 class section_maximum {
  public:
   explicit section_maximum(std::size_t sections)
       : leaf_n_{std::bit_ceil(std::max<std::size_t>(sections, 1))}, nodes_(leaf_n_ * 2) {}
 
-  /// @pre as many as there are sections
+  /// @pre one number for each section
   void restart(std::span<offset_type const> numbers) {
     std::ranges::fill(nodes_, node{});
     for (std::size_t k = 0; k < numbers.size(); ++k)
@@ -38,7 +38,7 @@ class section_maximum {
     double number;
     std::uint32_t section;
   };
-  /// The first of the largest. @pre not empty
+  /// Returns the largest number of the range and its first section. @pre the range is not empty
   [[nodiscard]] found largest_in(section_range sections) const { return largest_in(1, all(), sections); }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
-// Undoes decisions of a layout by the fullest section when too much is wasted. Each decision is kept with the
-// changes since. When a section gets fuller than the limit, the decision that shaped its plateau is undone, and
-// another buffer is tried there. After enough tries, the decision that shaped the plateau before it is undone
-// instead. If no try holds the limit, the limit is raised to the least height of the tries.
+// Takes decisions of a layout back if they waste too much. Each decision is kept with the changes since. When
+// a section gets fuller than the limit, the decision that shaped its plateau is taken back and another buffer
+// is tried. After enough tries the decision that shaped the plateau below is taken back instead. If no try
+// holds the limit, the limit is raised to the least fullness of the tries.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -15,14 +15,14 @@
 namespace tidemark::planner::detail {
 namespace {
 
-// Both as measured: docs/decisions/0059-promotion-goes-back.md.
+// Measured values: docs/decisions/0059-promotion-goes-back.md.
 constexpr std::size_t max_times_back_per_try = 64;  // until the limit is raised
 constexpr std::uint64_t steps_per_try = 2;          // of a layout, for each buffer
-constexpr std::uint64_t raises_per_step = 2;        // mostly it is fewer
+constexpr std::uint64_t raises_per_step = 2;        // usually fewer are needed
 
-// A decision that was taken back was no more than 102 before the last one, in the steps that were measured.
+// In measured steps each decision taken back was at most 102 decisions before the last one.
 constexpr std::size_t max_decisions = 1024;
-// The limit was held once it got this many decisions farther.
+// The limit counts as held after this many further decisions.
 constexpr std::uint32_t farther = 50;
 
 }  // namespace
@@ -38,7 +38,7 @@ bool skyline_layout::place_over_fullest(order const& by, std::size_t max_tried) 
   return place_all(by);
 }
 
-/// Notes that a buffer is placed on a plateau, so that this can be taken back.
+/// Records the placement of a buffer on a plateau, so that it can be taken back.
 void skyline_layout::decide(std::uint32_t rank, std::uint32_t plateau_begin) {
   if (!over_fullest_) return;
   if (past_.decisions.size() == max_decisions) {
@@ -59,8 +59,8 @@ void skyline_layout::decide(std::uint32_t rank, std::uint32_t plateau_begin) {
   }
 }
 
-/// Waiting counts as much as to be placed, as it is taken back and done again as often. So are raises, of which there
-/// may be thousands after one decision.
+/// Ends backtracking when the budget is used up. Waits and raises count like placements, because both are
+/// undone and repeated as often, and one decision may cause thousands of raises.
 void skyline_layout::use_up_one(std::uint64_t& left) {
   if (left == 0) past_.limit = history::none;
   else --left;
@@ -71,15 +71,15 @@ void skyline_layout::add_to_fullness(section_range sections, double bytes) {
   note(wasted{sections, bytes});
 }
 
-/// @return how full the fullest of the sections is now
+/// @return the fullness of the fullest of the sections
 double skyline_layout::count_waste(section_range sections, offset_type bytes) {
   add_to_fullness(sections, static_cast<double>(bytes));
   return fullness_.largest_in(sections).number;
 }
 
-/// Where sections are fuller than the limit, takes the decision back that led to it, or the one that shaped the plateau
-/// below it where enough was tried in its place, so that another one is made. Where this was done often enough, raises
-/// the limit.
+/// Takes back the decision that led above the limit, so that another buffer is tried in its place. If enough
+/// buffers were tried there, takes back the decision that shaped the plateau below it. Raises the limit after
+/// too many times back.
 void skyline_layout::hold_limit(std::uint32_t number, double fullest) {
   while (fullest > past_.limit) {
     past_.least = std::min(past_.least, fullest);
@@ -94,14 +94,14 @@ void skyline_layout::hold_limit(std::uint32_t number, double fullest) {
   }
 }
 
-/// To the least that a try came to since, and all can be tried again.
+/// Raises the limit to the least fullness of the tries, and makes all buffers available again.
 void skyline_layout::raise_limit() {
   past_.limit = std::max(past_.limit, std::exchange(past_.least, history::none));
   past_.times_back = 0;
   for (auto& each : past_.decisions) each.tried_before.clear();
 }
 
-/// Takes back all that was done since the decision was made.
+/// Undoes all changes since the decision.
 void skyline_layout::take_back(std::uint32_t number) {
   decision taken = std::move(decision_of(number));
   for (; past_.changes_before + past_.changes.size() != taken.first_change; past_.changes.pop_back()) {
@@ -118,7 +118,7 @@ void skyline_layout::take_back(std::uint32_t number) {
 
 void skyline_layout::take_back(plateau_change const& changed) {
   plateaus_[changed.begin] = changed.before;
-  // One above is there still.
+  // Higher plateaus are still in the heap.
   if (changed.before.level <= past_.highest_popped) lowest_.emplace(changed.before.level, changed.begin);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Plateaus".
-// Places the buffer that can lie lowest. The lowest plateau of the skyline is taken from a heap; the first
-// buffer of the order that lies within it is found in a k-d tree over where buffers begin and end. If there
-// is none, the plateau is raised to its lower neighbor. A buffer with fixed buffers in its way waits in a
-// second heap, for the level at which it can lie.
+// Places the buffer that can lie lowest. A heap has the plateaus of the skyline by level, and a k-d tree over
+// lifespans finds the first buffer that fits on the lowest plateau. If no buffer fits, the plateau is raised
+// to its lower neighbor. A buffer blocked by fixed buffers waits in a second heap for the level at which it
+// fits.
 #include "skyline_layout.hpp"
 
 #include <algorithm>
@@ -15,22 +15,22 @@
 namespace tidemark::planner::detail {
 namespace {
 
-/// The alignment of offset 0, which is a multiple of all alignments.
+/// Alignment bits of offset 0, which is a multiple of all alignments.
 constexpr std::uint8_t max_align_bits = 64;
 
-/// The exponent of the largest power of two that divides an offset.
+/// Returns the exponent of the largest power of two that divides an offset.
 std::uint8_t bits_of(offset_type offset) { return static_cast<std::uint8_t>(std::countr_zero(offset)); }
 
-/// Each buffer within the sections is over all of these: there are none.
+/// Returns a range that every buffer within the sections contains, so the condition `over` always holds.
 section_range reversed(section_range sections) { return {sections.end, sections.begin}; }
 
 [[nodiscard]] bool lives_throughout(buffer const& each, problem const& instance) {
   return each.lifespan == section_range{0, instance.section_count};
 }
 
-/// How many pairs of a fixed buffer that does not live throughout, and of another, are in conflict.
+/// Counts the conflicts between a free buffer and a fixed buffer that does not live throughout.
 std::uint64_t fixed_conflicts(problem const& instance) {
-  // By section, how many fixed ones begin or end before it.
+  // By section: the number of these fixed buffers that begin or end before it.
   std::vector<std::uint32_t> begun(instance.section_count + std::size_t{1}), ended(begun.size());
   for (buffer const& each : instance.buffers) {
     if (!each.is_fixed() || lives_throughout(each, instance)) continue;
@@ -49,7 +49,7 @@ std::uint64_t fixed_conflicts(problem const& instance) {
 }  // namespace
 
 bool skyline_layout::pays(problem const& instance) {
-  constexpr std::uint64_t max_waits = std::uint64_t{1} << 22U;  // of some 0.4 us each
+  constexpr std::uint64_t max_waits = std::uint64_t{1} << 22U;  // about 0.4 us each
   constexpr offset_type min_sizes_to_padding = 8;
   if (instance.graph) return false;
   offset_type sizes = 0, padding = 0;
@@ -87,7 +87,7 @@ skyline_layout::skyline_layout(solver_context& context)
   for (std::uint32_t k = 0; k < leaves_.size(); ++k) at_[leaves_[k]] = k;
 }
 
-/// Sorts places of `leaves_` into halves, and each half by itself.
+/// Splits a range of `leaves_` into halves by one key, and each half by the next key.
 void skyline_layout::split(section_range places, axis by) {
   const std::uint32_t end = std::min(places.end, static_cast<std::uint32_t>(leaves_.size()));
   const std::uint32_t middle = places.begin + (places.end - places.begin) / 2;
@@ -129,7 +129,7 @@ bool skyline_layout::place_all(order const& by) {
       const offset_type next_level = level_above(begin);
       past_.tried.clear();
       if (next_level == no_offset) {
-        raise_limit();  // all that is left was tried
+        raise_limit();  // all remaining buffers were tried
         continue;
       }
       pop_lowest();
@@ -155,7 +155,8 @@ bool skyline_layout::place_all(order const& by) {
     offsets_[next] = offset;
     put(begin, placed.lifespan, offset + placed.size);
     --left_;
-    // Padding is taken as it comes: there is some below most of what is aligned further.
+    // Padding is accepted and raises the limit, because most buffers with larger alignments have padding
+    // below them.
     if (over_fullest_ && offset != level)
       past_.limit = std::max(past_.limit, count_waste(placed.lifespan, offset - level));
     if (!context_->count_node(steps_)) return false;
@@ -200,7 +201,7 @@ void skyline_layout::set_leaf(std::uint32_t buffer, summary const& now) {
   while ((node /= 2) != 0) summarize(node);
 }
 
-/// Takes a buffer out of those that can be next, for good or until a level.
+/// Removes a buffer from the tree, for good or until a level.
 void skyline_layout::remove(std::uint32_t rank, offset_type wakes_at) {
   note(leaf_change{rank, no_offset});
   set_leaf(by_rank_[rank], {});
@@ -209,7 +210,7 @@ void skyline_layout::remove(std::uint32_t rank, offset_type wakes_at) {
   if (over_fullest_) use_up_one(past_.steps_left);
 }
 
-/// Buffers that wait for the level can be next.
+/// Returns the buffers that wait for this level to the tree.
 void skyline_layout::wake(offset_type level) {
   for (; !waiting_.empty(); waiting_.pop()) {
     const auto [wakes_at, rank] = waiting_.top();
@@ -222,8 +223,8 @@ void skyline_layout::wake(offset_type level) {
   }
 }
 
-/// Counts bytes of the load as waste when a plateau is raised over a fixed buffer. All of these bytes are taken out at
-/// once, so that the waste never seems too large.
+/// Subtracts a fixed buffer from the fullness once a plateau is raised over its offset, because the raise
+/// counts its bytes as waste. Subtracts all of its bytes at once, so that the fullness is never too large.
 void skyline_layout::take_out_fixed_below(offset_type level) {
   for (; fixed_passed_ < fixed_by_offset_.size(); ++fixed_passed_) {
     buffer const& passed = instance_->buffers[fixed_by_offset_[fixed_passed_]];
@@ -232,7 +233,7 @@ void skyline_layout::take_out_fixed_below(offset_type level) {
   }
 }
 
-/// The lowest offset of a buffer from `level` on that the fixed ones leave.
+/// Returns the lowest offset of a buffer, at least `level`, that fixed buffers leave free.
 offset_type skyline_layout::lowest_offset(std::uint32_t number, offset_type level) {
   buffer const& each = instance_->buffers[number];
   if (!fixed_) return align_up(level, each.align);
@@ -241,20 +242,21 @@ offset_type skyline_layout::lowest_offset(std::uint32_t number, offset_type leve
   return lowest_gap(readers_, each, level);
 }
 
-/// The first bytes above a level that are fixed in all sections; where there are none, at `no_offset`.
+/// Returns the first bytes above a level that are fixed in all sections, or a range at `no_offset`.
 range skyline_layout::next_fixed_throughout(offset_type level) const {
   const auto next = std::ranges::upper_bound(fixed_throughout_, level, {}, &range::end);
   return next == fixed_throughout_.end() ? range{no_offset, no_offset} : *next;
 }
 
-/// The bytes from a level on to the next that are fixed in all sections; none where the level is among these.
+/// Returns the bytes from a level to the next bytes fixed in all sections. Returns 0 if the level lies in
+/// such bytes.
 offset_type skyline_layout::room_at(offset_type level) const {
   return std::max(next_fixed_throughout(level).begin, level) - level;
 }
 
-/// The rank of the next buffer on a plateau. Over the fullest section padding is taken into account: were what is
-/// aligned further to wait for its level, most of it would come last. If no buffer can lie over the fullest
-/// section, bytes are wasted there in any case.
+/// Returns the rank of the next buffer on a plateau. Over the fullest section padding is accepted, because
+/// buffers with larger alignments would otherwise come last. If no buffer can lie over the fullest section,
+/// the waste there is unavoidable.
 std::uint32_t skyline_layout::next_on(section_range sections, offset_type level) {
   const offset_type room = room_at(level);
   if (over_fullest_) {
@@ -265,14 +267,14 @@ std::uint32_t skyline_layout::next_on(section_range sections, offset_type level)
   return first_of({sections, reversed(sections), bits_of(level), room});
 }
 
-/// The first rank of those.
+/// Returns the first rank that meets the conditions.
 std::uint32_t skyline_layout::first_of(query const& asked) {
   found_ = no_number;
   search(1, asked);
   return found_;
 }
 
-/// Goes down the tree where there may be an earlier one.
+/// Descends into nodes that may have an earlier rank.
 void skyline_layout::search(std::size_t node, query const& asked) {
   summary const& here = tree_[node];
   ++steps_;
@@ -290,8 +292,8 @@ void skyline_layout::search(std::size_t node, query const& asked) {
   search(earlier ^ 1U, asked);
 }
 
-/// The least alignment of the buffers that have all their sections within `sections`, are no larger than the room, and
-/// were not tried; that of 0 if there is no such buffer.
+/// Returns the least alignment bits of the untried buffers within `sections` that fit into the room. Returns
+/// those of offset 0 if there is no such buffer.
 std::uint8_t skyline_layout::least_align_bits(section_range sections, offset_type room) {
   std::uint8_t least = max_align_bits;
   while (least != 0) {
@@ -314,7 +316,7 @@ skyline_layout::plateau& skyline_layout::change_plateau(std::uint32_t begin) {
   return plateaus_[begin];
 }
 
-/// Puts a buffer onto the plateau that begins there.
+/// Puts a buffer on the plateau that begins at `begin`.
 void skyline_layout::put(std::uint32_t begin, section_range sections, offset_type top) {
   const plateau under = plateaus_[begin];
   std::uint32_t before = under.begin_before;
@@ -328,8 +330,8 @@ void skyline_layout::put(std::uint32_t begin, section_range sections, offset_typ
   if (begin == sections.begin && begin != 0) join_right(under.begin_before);
 }
 
-/// The lower one of a plateau's neighbors, or where something may lie again, if there is one. @pre nothing can lie on the
-/// plateau but what was tried
+/// Returns the next level of a plateau: its lower neighbor, or a level at which a buffer may fit again.
+/// Returns `no_offset` if there is no such level. @pre only tried buffers fit on the plateau
 offset_type skyline_layout::level_above(std::uint32_t begin) {
   plateau const& here = plateaus_[begin];
   const section_range sections{begin, here.end};
@@ -352,7 +354,7 @@ void skyline_layout::raise(std::uint32_t begin, offset_type level) {
   if (begin != 0) join_right(plateaus_[begin].begin_before);
 }
 
-/// Makes one plateau of this one and the next if they have one level.
+/// Merges a plateau with its right neighbor if both have one level.
 void skyline_layout::join_right(std::uint32_t begin) {
   const std::uint32_t joined = plateaus_[begin].end;
   if (joined == plateaus_.size() || plateaus_[joined].level != plateaus_[begin].level) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Progress and limits".
-// Counts nodes and steps by stage, keeps the lowest layout, reports progress, and turns the layout into a
+// Counts nodes and steps by stage, keeps the lowest layout, reports progress, and converts the layout to a
 // plan in bytes.
 #include "solver_context.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Progress and limits".
-// How far a search has come, and when it ends: the best layout, the proven bound and the target between them.
-// Each stage counts its steps here; every 2^14 of them the clock and the flag to stop are read.
+// Keeps the state of a search: the best layout, the proven bound, the target and the limits. Stages report
+// their steps here. The clock and the stop flag are read every 2^14 steps.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@
 
 namespace tidemark::planner::detail {
 
-/// Where the buffers lie.
+/// An offset for each buffer.
 struct layout {
   std::vector<offset_type> offsets;
   offset_type height = no_offset;
 };
 
-/// The layout of a plan, whose offsets are by block.
+/// Returns the layout of a plan whose offsets are indexed by block.
 [[nodiscard]] layout layout_of(problem const& instance, memory_plan const& plan);
 
-/// The best layout so far, the bounds, and the limits.
+/// The best layout, the bounds and the limits of a search.
 ///
-/// `instance().padded_bound <= proven_bound() <= best().height`. What the stages do depends on the problem
-/// and on `best()` alone, never on the limits, so that the limits only cut one sequence of steps.
+/// Invariant: `instance().padded_bound <= proven_bound() <= best().height`. The stages depend only on the
+/// problem and on `best()`, never on the limits. The limits therefore cut off one fixed sequence of steps.
 class solver_context {
  public:
   solver_context(problem const& instance, layout start, planner::options const& options);
@@ -34,42 +34,41 @@ class solver_context {
   [[nodiscard]] problem const& instance() const noexcept { return *instance_; }
   [[nodiscard]] layout const& best() const noexcept { return best_; }
   [[nodiscard]] offset_type proven_bound() const noexcept { return proven_bound_; }
-  /// A layout of that height is good enough.
+  /// The search ends when it has a layout of this height or lower.
   [[nodiscard]] offset_type target() const noexcept { return target_; }
   [[nodiscard]] std::uint64_t nodes() const noexcept { return nodes_; }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_->seed; }
 
-  /// Begins, or goes on with, the stage of that name. Stages with the same name are one.
+  /// Begins or resumes the stage of this name. Stages with equal names share one record.
   void enter_stage(char const* name);
-  /// Counts steps of some nanoseconds each, so that the clock is read often enough.
-  /// @return whether the search goes on. Once it was cut off this is false each time, so that who looks at the
-  /// last of several answers alone knows it, too.
+  /// Counts steps of a few nanoseconds each, so that the clock is read often enough.
+  /// @return true if the search continues. After a cut-off each call returns false, so callers may check only
+  ///   the last of several results.
   [[nodiscard]] bool count_steps(std::uint64_t steps) {
     steps_ += steps;
     if (nodes_ < options_->node_limit && steps_ < next_check_steps_) return true;
     return check_limits();
   }
-  /// Counts a block that was placed in `steps` steps. @return as `count_steps` does.
+  /// Counts a block that was placed in `steps` steps. @return as for `count_steps`
   [[nodiscard]] bool count_node(std::uint64_t steps) {
     ++nodes_;
     return count_steps(steps + node_steps);
   }
-  /// Whether there is nothing left to search for, or the search was cut off.
+  /// Returns true if the best layout meets the target or the search was cut off.
   [[nodiscard]] bool done() const noexcept { return cut_ || best_.height <= target_; }
-  /// Takes the layout if it is lower.
+  /// Replaces the best layout if `offsets` is lower.
   void offer(std::vector<offset_type> const& offsets);
-  /// Records that no layout is lower than `height`.
+  /// Records the proof that no layout is lower than `height`.
   void raise_bound(offset_type height);
-  /// The plan that was found, of the buffers alone, so that it does not say whether it is optimal. @post nothing
-  /// else is called
+  /// Returns the best plan of the buffers. Does not set `optimal`. @post no other member is called
   [[nodiscard]] result finish(std::size_t blocks);
 
  private:
   using clock = problem::clock;
 
-  // The clock is read after this many steps, mostly some tens of microseconds. A node may take as many steps
-  // as there are blocks, and counts as these.
+  // Number of steps between two reads of the clock, usually some tens of microseconds. A node counts at least
+  // `node_steps` steps, because a node may visit all blocks.
   static constexpr std::uint64_t check_steps = 1U << 14U;
   static constexpr std::uint64_t node_steps = check_steps / 256;
 
@@ -92,7 +91,7 @@ class solver_context {
   clock::time_point begin_;
   clock::time_point reported_;
   std::vector<stage> stages_;
-  std::size_t stage_ = 0;  // the current one
+  std::size_t stage_ = 0;  // index of the current stage
   std::uint64_t stage_begin_nodes_ = 0;
   clock::time_point stage_begin_;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Orders".
-// The bytes that are taken, by section: a segment tree over the sections, each node with sorted ranges of
-// offsets. The lowest gap for a buffer is found by reading the ranges of the O(log n) nodes that its lifespan
-// meets side by side, from below: the offset rises past each range in the way until all of them leave room.
+// Keeps the occupied bytes by section: a segment tree whose nodes have sorted ranges of offsets. The lowest
+// gap for a buffer is found by reading the ranges of the O(log n) nodes of its lifespan in parallel, from
+// below. The offset rises past each range in the way until all nodes leave room.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 
 namespace tidemark::planner::detail {
 
-/// Ranges that do not touch: `set[i].end < set[i + 1].begin`.
+/// Sorted ranges that do not touch: `set[i].end < set[i + 1].begin`.
 using range_set = std::vector<range>;
 
-/// Adds a range to a set, and joins what then touches.
+/// Adds a range to a set and merges touching ranges.
 inline void add_range(range_set& set, range added) {
   const auto first = std::ranges::lower_bound(set, added.begin, {}, &range::end);
   auto last = first;
@@ -36,13 +36,13 @@ inline void add_range(range_set& set, range added) {
   }
 }
 
-/// The ranges of a set that are not read yet, by rising `begin`.
+/// The unread ranges of a set, by rising `begin`.
 using range_reader = std::span<range const>;
 
-/// The lowest offset from `floor` on for a buffer, in the union of several range sets.
+/// Returns the lowest offset, at least `floor`, at which a buffer fits in the union of several range sets.
 inline offset_type lowest_gap(std::vector<range_reader>& readers, buffer const& each, offset_type floor) {
   offset_type offset = align_up(floor, each.align);
-  // The gap is large enough in each set that was looked at since the offset last rose.
+  // `clear` counts the sets checked since the offset last rose; each of them leaves room.
   for (std::size_t at = 0, clear = 0; clear < readers.size(); at = at + 1 == readers.size() ? 0 : at + 1) {
     range_reader& reader = readers[at];
     const offset_type was = offset;
@@ -54,18 +54,18 @@ inline offset_type lowest_gap(std::vector<range_reader>& readers, buffer const& 
   return offset;
 }
 
-/// How many ranges the readers have before them.
+/// Returns the number of unread ranges of all readers.
 [[nodiscard]] inline std::uint64_t ranges_to_read(std::vector<range_reader> const& readers) {
   std::uint64_t ranges = 0;
   for (range_reader each : readers) ranges += each.size();
   return ranges;
 }
 
-/// What is taken where lifetimes say which buffers are in conflict.
+/// The occupied ranges, for buffers whose conflicts follow from lifetimes.
 ///
-/// A buffer's range is kept at O(log n) nodes of a tree over the sections: that takes O(n log n) memory,
-/// less where ranges join, whatever the number of conflicts. A set of ranges is a sorted array, so that
-/// adding to one of k moves O(k) of them, which for what a plan has is less than a tree of them costs.
+/// A buffer's range is kept at O(log n) nodes of a tree over the sections. Memory is O(n log n), less if
+/// ranges merge, whatever the number of conflicts. A set of ranges is a sorted array: adding to a set of k
+/// ranges moves O(k) of them. For the sets of real plans that costs less than a tree.
 class section_space {
  public:
   explicit section_space(problem const& instance)
@@ -80,7 +80,7 @@ class section_space {
     }
   }
 
-  /// Buffer i lies at `offset`.
+  /// Marks the bytes of buffer i at `offset` as occupied.
   void occupy(std::uint32_t i, offset_type offset) {
     const range taken{offset, offset + instance_->buffers[i].size};
     each_node(
@@ -92,7 +92,7 @@ class section_space {
         [&](std::uint32_t at) { add_range(nodes_[at].within, taken); });
   }
 
-  /// What is taken above `floor` by the buffers in conflict with i.
+  /// Reads the ranges above `floor` that the buffers in conflict with i occupy.
   void read(std::uint32_t i, std::vector<range_reader>& readers, offset_type floor = 0) const {
     readers.clear();
     const auto add = [&](range_set const& set) {
@@ -106,17 +106,17 @@ class section_space {
 
  private:
   struct node {
-    range_set across;  // of the buffers that are live in all sections of the node, and not of its parent
-    range_set within;  // of those that are live in some
+    range_set across;  // of buffers live in all sections of this node, but not of its parent
+    range_set within;  // of buffers live in some section of this node
   };
 
-  /// Calls `whole(node)` for the fewest nodes that make up the sections of buffer i, and `part(node)` for
-  /// the nodes above them. Node 1 is the root, and node k has the children 2k and 2k + 1.
+  /// Calls `whole(node)` for the fewest nodes that cover the sections of buffer i, and `part(node)` for their
+  /// proper ancestors. Node 1 is the root, and node k has the children 2k and 2k + 1.
   template <class Whole, class Part>
   void each_node(std::uint32_t i, Whole whole, Part part) const {
     std::uint32_t first = leaf_n_ + instance_->buffers[i].lifespan.begin;
     std::uint32_t end = leaf_n_ + instance_->buffers[i].lifespan.end;
-    // Above the first leaf and the last one, what has other leaves too.
+    // Visits the ancestors of the first and the last leaf that also cover other leaves.
     for (std::uint32_t height = 1; leaf_n_ >> height != 0; ++height) {
       const std::uint32_t left = first >> height, right = (end - 1) >> height;
       const bool is_left_within = left << height == first;

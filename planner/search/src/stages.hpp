@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Stages".
-// The stages of `improve`, from cheap to expensive: one pass along time, a few orders, then promotion,
-// ejection and the search in turns.
+// Declares the stages of `improve`, from cheap to expensive: one pass along time, a few orders, then
+// promotion, ejection and the search in turns.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,29 @@
 
 namespace tidemark::planner::detail {
 
-/// Goes over the moments once, for a layout as high as the bound. It mostly finds one where a step is full at every
-/// moment. Does nothing for few buffers, for which the search does that, and for problems `time_search` is not for.
+/// Makes one pass over the moments, for a layout at the bound. Usually succeeds if a step is full at every
+/// moment. Does nothing for few buffers, which the search covers, and for problems that `time_search` does
+/// not support.
 void place_along_time(solver_context& context);
 
-/// Places the buffers in a few orders, each in the lowest gap. Does nothing for a graph, or for very many buffers.
+/// Places the buffers in a few orders, each buffer in the lowest gap. Does nothing for a graph or more than
+/// 16,384 buffers.
 void place_in_orders(solver_context& context);
 
-/// A stage that can go on without end: it returns when it has placed the given number of buffers, or when the search is
-/// done. Empty: the problem is too large for it.
+/// A stage without an end: returns after about this many nodes, or when the search is done. Empty if the
+/// problem is too large for the stage.
 using endless_stage = std::function<void(std::uint64_t max_nodes)>;
 
-/// Places next what can lie lowest, by an order in which what came too high moves ahead. A layout takes about
-/// O(n log n) steps, so that it is for many buffers. @pre not a graph
+/// Repeats skyline layouts in an order that moves buffers above the target ahead. A layout takes about O(n
+/// log n) steps, so the stage suits many buffers. @pre not a graph
 [[nodiscard]] endless_stage promote_high_ones(solver_context& context);
 
-/// Takes what is too high out of the best layout, and puts it back where the least has to be taken out for it.
-/// A buffer takes O(k log k) steps where k are in conflict with it.
+/// Takes buffers that end too high out of the best layout, and puts each back at the offset with the least
+/// weight to remove. Takes O(k log k) steps for a buffer with k conflicts.
 [[nodiscard]] endless_stage eject_high_ones(solver_context& context);
 
-/// Looks for layouts of given heights, along the skyline, by rising offset, along time and by pairs, or proves that
-/// there are none.
+/// Searches for layouts of given heights along the skyline, by rising offset, along time and by pairs, or
+/// proves that no layout exists.
 [[nodiscard]] endless_stage height_search(solver_context& context);
 
 }  // namespace tidemark::planner::detail

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Along time".
-// At each moment what died becomes a gap, and the likely choices of gaps for what is born are listed, in
-// stages (`find_choices_of`). A choice is made in the PQ-tree, which refuses it if its gaps cannot lie
-// together. If no choice is left, it goes back some levels, further the longer no try came further. After
-// some failures a try begins at the other end of time, with some choices exchanged. `find_offsets` goes back
-// from the last moment, and puts what was replaced where what replaced it lies.
+// Each death becomes a gap, and `find_choices_of` lists the likely choices of gaps for the births, in stages.
+// The PQ-tree rejects a choice whose gaps cannot be consecutive. If no choice is left, the search goes back
+// some levels. The number of levels grows while no try comes further. After some failures a new try begins at
+// the other end of time with some choices exchanged. `find_offsets` goes back from the last moment and puts
+// removed leaves where their replacements lie.
 #include "time_search.hpp"
 
 #include <algorithm>
@@ -20,14 +20,14 @@
 namespace tidemark::planner::detail {
 namespace {
 
-// Of each stage at a moment.
+// Maximum choices of each stage at a moment.
 constexpr std::size_t max_choices = 64;
-// The nearest of them.
+// Maximum old gaps considered; the nearest are kept.
 constexpr std::size_t max_old_gaps = 48;
-// Of a gap: places to which some of it can move.
+// Maximum places to which a part of a gap can move.
 constexpr std::size_t max_spares = 2;
 
-/// Those of some whose bits are set.
+/// Returns the elements of `some` whose bits are set.
 [[nodiscard]] std::vector<std::uint32_t> chosen(std::vector<std::uint32_t> const& some, std::uint32_t bits) {
   std::vector<std::uint32_t> made;
   for (std::size_t k = 0; k < some.size(); ++k) {
@@ -51,7 +51,8 @@ time_search::time_search(solver_context& context)
   if (is_for(*instance_)) find_moments();
 }
 
-/// Where it goes back, what dies before others are born has a moment of its own, so that one place need not take all.
+/// If the search can go back, each time is a moment of its own, so that one place need not take all births.
+/// Otherwise a moment has consecutive deaths and the births that follow them.
 void time_search::find_moments() {
   std::vector<buffer> const& all = instance_->buffers;
   by_begin_ = numbers_by(all.size(), [&](std::uint32_t i) { return all[i].moments.begin; });
@@ -72,7 +73,7 @@ void time_search::find_moments() {
   moments_.push_back({ended, begun});
 }
 
-/// Of the moments in order, or backwards.
+/// Returns the deaths and births of the current level.
 time_search::moment time_search::now() const {
   const std::size_t number = backwards_ ? moments_.size() - 2 - at_ : at_;
   position const &from = moments_[number], &to = moments_[number + 1];
@@ -82,7 +83,7 @@ time_search::moment time_search::now() const {
   return made;
 }
 
-/// The number of the moment.
+/// Returns the number of the moment at which buffer i dies, in the direction of the try.
 std::uint32_t time_search::death_of(std::uint32_t i) const {
   return backwards_ ? static_cast<std::uint32_t>(moments_.size() - 2) - birth_of_[i] : death_of_[i];
 }
@@ -94,15 +95,16 @@ outcome time_search::probe(offset_type height, std::uint64_t max_nodes) {
   nodes_end_ = context_->nodes() + max_nodes;
   while (context_->nodes() < nodes_end_ && !context_->done()) {
     if (try_again(min_failures + 2 * tries_++)) return outcome::found;
-    if (context_->nodes() > nodes_end_) continue;  // it was cut off
+    if (context_->nodes() > nodes_end_) continue;  // cut off
     reached_[kind_] += (static_cast<double>(furthest_) - reached_[kind_]) / ++tried_[kind_];
   }
   return outcome::unknown;
 }
 
-/// @return whether it came to the last moment.
+/// @return true if the try reached the last moment
 bool time_search::try_again(std::uint64_t max_failures) {
-  // Three kinds once, then mostly the kind whose tries came furthest: one kind alone fits most hard steps.
+  // The first tries are of three different kinds. Later tries mostly repeat the kind that came furthest,
+  // because usually a single kind fits a hard step.
   const auto best = static_cast<std::size_t>(std::ranges::max_element(reached_) - reached_.begin());
   kind_ = tries_ < 4 ? tries_ ^ 1U : best ^ (tries_ % 7 == 0 ? 1U : 0U) ^ (tries_ % 3 == 0 ? 2U : 0U);
   begin(kind_ % 2 == 1);
@@ -128,7 +130,7 @@ bool time_search::try_again(std::uint64_t max_failures) {
 }
 
 bool time_search::pass(offset_type height) {
-  // Full steps took 3 to 4 for each buffer, of 5,000 as of a million.
+  // Full steps took 3 to 4 steps for each buffer, measured from 5,000 to a million buffers.
   const std::uint64_t max_steps = 256 * instance_->buffers.size();
   height_ = height;
   std::uint64_t counted = 0;
@@ -147,7 +149,7 @@ bool time_search::pass(offset_type height) {
   return true;
 }
 
-/// What just died is replaced as a whole, or in two parts.
+/// Replaces the deaths of the moment as a whole, or in two parts.
 bool time_search::place_in_pass(level& at) {
   at.choices.clear();
   const state before = current();
@@ -164,7 +166,7 @@ bool time_search::place_in_pass(level& at) {
   return std::ranges::any_of(at.choices, fits);
 }
 
-/// Begins with the whole memory as a gap.
+/// Starts a try with the whole memory as one gap.
 void time_search::begin(bool backwards) {
   backwards_ = backwards;
   at_ = furthest_ = 0;
@@ -177,7 +179,7 @@ void time_search::begin(bool backwards) {
   tree_.restart(leaves{0});
 }
 
-/// Begins with the choices of a moment.
+/// Prepares the choices of the current moment.
 void time_search::enter() {
   level& here = levels_[at_];
   here.before = current();
@@ -188,7 +190,7 @@ void time_search::enter() {
   find_old(here);
 }
 
-/// What died is live again.
+/// Returns to the previous level. The deaths of the current moment become live again.
 void time_search::leave() {
   restore(levels_[at_].before);
   for (std::uint32_t i : now().deaths) leaves_[leaf_of_[i]].is_gap = false;
@@ -199,7 +201,7 @@ time_search::state time_search::current() const {
   return {tree_.now(), leaves_.size(), steps_.size(), exchanged_.size(), cuts_.size()};
 }
 
-/// All is as it was before a choice.
+/// Restores the state before a choice.
 void time_search::restore(state const& at) {
   tree_.undo(at.tree);
   for (; cuts_.size() > at.cut_n; cuts_.pop_back())
@@ -210,8 +212,8 @@ void time_search::restore(state const& at) {
   exchanged_.resize(at.exchanged_n);
 }
 
-/// Goes back to an earlier level. What is to blame is not known, so that it goes back further the more often no
-/// try came further.
+/// Goes back to an earlier level. The cause of a failure is unknown, so the distance grows the more failures
+/// occur without progress.
 void time_search::go_back() {
   constexpr std::uint64_t failures_to_double = 6, max_doublings = 10;
   const std::uint64_t doublings = std::min(++failures_there_ / failures_to_double, max_doublings);
@@ -219,9 +221,9 @@ void time_search::go_back() {
   for (std::uint64_t k = 0; k < levels && at_ != 0; ++k) leave();
 }
 
-/// Whether what dies at each later moment can still lie together then, as far as it is live now. What was born
-/// later, what died before, and gaps can lie anywhere. It is not so at a moment when buffers die in two places, so
-/// that only some tries look ahead, and they pass over some moments.
+/// Returns true if the deaths of each later moment can still be consecutive, as far as they are live now.
+/// Later births, earlier deaths and gaps can lie anywhere. Moments whose deaths lie in two places fail this
+/// test, so only some tries look ahead, and these pass over some moments.
 bool time_search::later_deaths_gather() {
   constexpr std::size_t max_moments = 128;
   if (kind_ < 2) return true;
@@ -252,7 +254,7 @@ offset_type time_search::bytes_of(std::span<std::uint32_t const> births) const {
   return sum;
 }
 
-/// @return whether there are orders of the row in which the gaps lie beside each other.
+/// @return true if some order of the row has the gaps of each exchange beside each other
 bool time_search::apply(choice const& made) {
   return std::ranges::all_of(made, [&](exchange const& each) { return apply(each); });
 }
@@ -295,7 +297,7 @@ bool time_search::apply(exchange const& made) {
   return true;
 }
 
-/// Takes the empty spare gaps of some out of the row.
+/// Removes the empty spares of the gaps from the row.
 void time_search::remove_spares_of(leaves const& gaps) {
   for (leaf_number each : gaps) {
     for (leaf_number next = leaves_[each].spare; next != no_rank && sizes_[next] == 0;
@@ -309,16 +311,16 @@ bool time_search::can_cut(leaf_number gap) const {
   return spare != no_rank && sizes_[spare] == 0;
 }
 
-/// The bytes of a gap that are no part of it lie in its spare one from now on.
+/// Keeps `part` bytes of a gap. The rest lies in its first spare from now on.
 void time_search::cut(leaf_number gap, offset_type part) {
   sizes_[leaves_[gap].spare] = sizes_[gap] - part;
   sizes_[gap] = part;
   cuts_.push_back(gap);
 }
 
-// ---- which gaps -------------------------------------------------------------------------------------------
+// ---- the choices of gaps ----------------------------------------------------------------------------------
 
-/// What died is a gap.
+/// Turns the deaths of the moment into gaps.
 void time_search::find_fresh(level& at) {
   at.needed = bytes_of(now().births);
   at.fresh.clear();
@@ -340,11 +342,12 @@ void time_search::find_old(level& at) {
   if (!at.all_gaps) sort_by_distance(at);
 }
 
-/// Sorts the old gaps by how many leaves are below the lowest node around one and all that are fresh.
+/// Sorts the old gaps by distance: the number of leaves below the lowest common ancestor of the gap and all
+/// fresh gaps.
 void time_search::sort_by_distance(level& at) {
   std::vector<std::tuple<std::size_t, offset_type, leaf_number>> keys;
   for (leaf_number each : at.old) {
-    if (!context_->count_steps(leaves_.size())) break;  // the try ends, with whichever were looked at
+    if (!context_->count_steps(leaves_.size())) break;  // the try ends with the gaps seen so far
     at.fresh.push_back(each);
     keys.emplace_back(at.fresh.size() > 1 ? tree_.leaves_around(at.fresh).size() : 0, sizes_[each], each);
     at.fresh.pop_back();
@@ -355,7 +358,7 @@ void time_search::sort_by_distance(level& at) {
   for (auto const& key : keys) at.old.push_back(std::get<2>(key));
 }
 
-/// Finds more choices, the likely ones first. @return whether there are any.
+/// Lists further choices, the most likely first. @return false if there are no more choices
 bool time_search::find_choices(level& at) {
   at.choices.clear();
   at.next_choice = 0;
@@ -371,7 +374,7 @@ bool time_search::find_choices(level& at) {
 
 void time_search::find_choices_of(level& at, stage which) {
   if (now().births.empty()) {
-    // One gap, if they lie beside each other; each by itself.
+    // The fresh gaps become one gap if they can be consecutive. Otherwise they stay separate.
     if (!at.all_gaps && at.fresh.size() > 1) add_choice(at, at.fresh);
     at.choices.emplace_back();
     return;
@@ -391,7 +394,7 @@ void time_search::find_choices_of(level& at, stage which) {
   }
 }
 
-/// Lets some neighbors change places: many or few of them, by the try.
+/// Swaps some neighboring choices. The try number sets how many.
 void time_search::shuffle_choices(level& at) {
   if (tries_ <= 2) return;
   const std::uint64_t one_in = std::uint64_t{4} << (tries_ / 4 % 6);
@@ -405,14 +408,15 @@ void time_search::add_choice(level& at, leaves gaps, offset_type part) {
   at.choices.push_back({{std::move(gaps), births_of(now()), part}});
 }
 
-/// Some gaps and some old ones; of the last one a part, unless that is 0.
+/// Adds a choice of some gaps and some old gaps. Takes `part` bytes of the last gap, or all of it if `part`
+/// is 0.
 void time_search::add_with(level& at, leaves some, leaves const& old, offset_type part) {
   some.insert(some.end(), old.begin(), old.end());
   add_choice(at, std::move(some), part);
 }
 
-/// These alone, then these and one old gap: those first that are just large enough, then parts of one with which nothing
-/// is left over of their place.
+/// Adds these gaps alone, then with one old gap. Exactly filling gaps come first, then parts of larger gaps
+/// that leave nothing over.
 void time_search::add_with_one(level& at, leaves const& some) {
   add_choice(at, some);
   const offset_type has = size_of(some);
@@ -428,7 +432,7 @@ void time_search::add_with_one(level& at, leaves const& some) {
   add_each(std::not_fn(is_exact), 0);
 }
 
-/// The fresh gaps and three old ones, then they and two, likewise.
+/// Adds the fresh gaps with three old gaps, then with two, exactly filling choices first.
 void time_search::add_with_two(level& at) {
   add_with_exactly_three(at);
   const offset_type has = size_of(at.fresh);
@@ -442,7 +446,7 @@ void time_search::add_with_two(level& at) {
   }
 }
 
-/// The fresh gaps and three of the nearest old ones that are just large enough.
+/// Adds the fresh gaps with three of the nearest old gaps that are exactly large enough.
 void time_search::add_with_exactly_three(level& at) {
   const std::size_t n = std::min<std::size_t>(at.old.size(), 16);
   for (std::size_t third = 2; third < n; ++third) {
@@ -458,8 +462,8 @@ void time_search::add_with_exactly_three(level& at) {
   }
 }
 
-/// All gaps below the lowest node around the fresh ones, and then below those around them and an old one; of two
-/// old ones, where nothing died.
+/// Adds all gaps below the lowest common ancestor of the fresh gaps, then of the fresh gaps and each old gap.
+/// Without fresh gaps, takes the ancestor of two old gaps.
 void time_search::add_around(level& at) {
   std::size_t widest = 0;
   const auto add = [&](leaves const& these) {
@@ -477,7 +481,7 @@ void time_search::add_around(level& at) {
   }
 }
 
-/// Whether there are orders of the row in which these lie beside each other.
+/// Returns true if some order of the row has these gaps beside each other.
 bool time_search::lie_together(leaves const& gaps) {
   if (gaps.size() < 2) return true;
   const order_tree::mark before = tree_.now();
@@ -487,7 +491,7 @@ bool time_search::lie_together(leaves const& gaps) {
   return can;
 }
 
-/// The gaps that can take some of what is born: some of those that are fresh, or they and an old one.
+/// Returns the exchanges that can take these births: the given gaps alone, or with one old gap.
 std::vector<time_search::exchange> time_search::exchanges_of(level const& at, leaves const& gaps,
                                                              order const& births) const {
   constexpr std::size_t max_larger = 4;
@@ -505,10 +509,10 @@ std::vector<time_search::exchange> time_search::exchanges_of(level const& at, le
   return made;
 }
 
-/// Two places at once, with some of the fresh gaps and some of what is born each: those first that leave the
-/// fewest gaps.
+/// Adds choices with two places. Each place takes a part of the fresh gaps and a part of the births. Choices
+/// that leave the fewest gaps come first.
 void time_search::add_two_places(level& at) {
-  constexpr std::size_t max_both = 14;  // of which all subsets are tried
+  constexpr std::size_t max_both = 14;  // all subsets of this many are tried
   const order births = births_of(now());
   if (at.fresh.size() + births.size() > max_both) return;
   const std::uint32_t all_gaps = (1U << at.fresh.size()) - 1;
@@ -541,10 +545,10 @@ void time_search::add_two_places(level& at) {
     at.choices.insert(at.choices.end(), similar.begin(), similar.end());
 }
 
-// ---- the layout -------------------------------------------------------------------------------------------
+// ---- the offsets of the layout ----------------------------------------------------------------------------
 
-/// Goes back from some order at the last moment. An exchange removed as much as it added, in one place, and left
-/// the others where they were: what was removed lay in the order in which it was beside these.
+/// Goes back from some order at the last moment. An exchange removed as many bytes as it added, in one place,
+/// and moved nothing else. The leaves beside the exchange give the direction of the removed leaves.
 void time_search::find_offsets() {
   std::vector<offset_type> offsets(leaves_.size(), no_offset);
   offset_type at = 0;
@@ -573,7 +577,7 @@ void time_search::find_offsets() {
 
 void place_along_time(solver_context& context) {
   problem const& instance = context.instance();
-  // Of fewer the search goes along time, and back where it fails.
+  // For fewer buffers the search goes along time, and goes back if it fails.
   if (context.done() || !time_search::is_for(instance) || time_search::goes_back(instance)) return;
   context.enter_stage("time");
   time_search search{context};

@@ -16,33 +16,26 @@
 
 namespace tidemark::planner::detail {
 
-/// Looks for layouts of a given height in which what is born lies where something died.
+/// Searches for a layout of a given height in which each birth takes the place of earlier deaths.
 ///
-/// At each moment the memory is a row of live buffers and gaps. What dies becomes a gap. What is born takes the
-/// place of some gaps that lie beside each other, and what is left over of them is a gap again. In which order the
-/// row lies is left open: an `order_tree` stands for all orders that are still possible. Only which gaps are taken
-/// is decided. Where a step is full they are mostly those that died at that moment, and there is hardly anything to
-/// search.
+/// At each moment the memory is a row of live buffers and gaps. A dying buffer becomes a gap. Births replace
+/// consecutive gaps, and leave a smaller gap and its empty spares. A later exchange may take a part of a gap;
+/// the rest then lies in its first spare. An `order_tree` represents all possible orders of the row, so the
+/// search decides only which gaps to take.
 ///
-/// What is left over can lie in several places among what is born. So a few empty gaps are born with it, its
-/// spares: where later only a part of it is taken, the rest lies in the first spare, whose spares are the others.
-/// Where all of it is taken, its empty spares leave the row.
-///
-/// It does not see all layouts, and so never proves that there is none: it finds one, or gives up. Where nothing
-/// fits it goes back, further each time. After some failures the next try begins with other choices, from
-/// the first moment or from the last in turn. Of many buffers it never goes back (`pass`).
-///
-/// For lifetimes without fixed buffers and alignments above the unit (`is_for`). Memory is O(n), and where it goes back
-/// O(n) for each buffer that is live.
+/// The search does not see all layouts: it finds a layout or gives up, and proves nothing. It supports
+/// lifetimes without fixed buffers and without alignments above the unit. Memory is O(n), and O(n) for each
+/// live buffer if the search goes back.
 class time_search {
  public:
-  /// @pre `is_for` the problem, or it is not used
+  /// @pre `is_for` the problem; for other problems the object must not be used
   explicit time_search(solver_context& context);
 
   [[nodiscard]] static bool is_for(problem const& instance) {
     return !instance.graph && can_lie_anywhere(instance);
   }
-  /// Whether it may go back: a tree can be as deep as there are leaves, some hundred bytes of the thread's stack a node.
+  /// Returns true if the search may go back. A tree can be as deep as its number of leaves, and each level
+  /// takes some hundred bytes of the thread's stack.
   [[nodiscard]] static bool goes_back(problem const& instance) {
     return is_for(instance) && instance.buffers.size() <= 2048;
   }
@@ -50,11 +43,12 @@ class time_search {
   /// Visits at most `max_nodes` moments. @return never `impossible` @pre `goes_back` for the problem
   outcome probe(offset_type height, std::uint64_t max_nodes);
 
-  /// Goes over the moments once, and gives up where what is born fits into what just died in no way that is tried.
-  /// @return whether it came to the end
+  /// Visits each moment once, without going back. Gives up at the first moment whose births do not fit into
+  /// the place of its deaths.
+  /// @return true if the pass reached the end
   bool pass(offset_type height);
 
-  /// Of the layout that was found.
+  /// The offsets of the layout that was found.
   [[nodiscard]] std::vector<offset_type> const& offsets() const noexcept { return offsets_; }
 
  private:
@@ -63,31 +57,31 @@ class time_search {
 
   /// A buffer or a gap in the row.
   struct leaf {
-    std::uint32_t buffer = no_rank;  // no_rank: it never was one
+    std::uint32_t buffer = no_rank;  // `no_rank` if the leaf never was a buffer
     bool is_gap = false;
-    leaf_number spare = no_rank;  // of a gap: it can take some of its bytes to another place
+    leaf_number spare = no_rank;  // of a gap: takes the rest if the gap is cut
   };
-  /// What dies and what is born at a moment; the other way round where a try goes backwards.
+  /// Deaths and births of a moment. Exchanged if a try goes backwards.
   struct moment {
     std::span<std::uint32_t const> deaths;
     std::span<std::uint32_t const> births;
   };
-  /// How many ended and began before a moment.
+  /// The numbers of deaths and births before a moment.
   struct position {
     std::size_t ended = 0;
     std::size_t begun = 0;
   };
-  /// Gaps that lie beside each other, and what is born in their place.
+  /// Consecutive gaps, and the births in their place.
   struct exchange {
     leaves gaps;
     order births;
-    offset_type part = 0;  // bytes that are taken of the last of the gaps; 0: all
+    offset_type part = 0;  // bytes taken from the last gap; 0: all
   };
-  /// A way to place what is born at a moment: mostly one exchange.
+  /// A way to place the births of a moment, usually a single exchange.
   using choice = std::vector<exchange>;
-  /// Which choices are found next.
+  /// The next kind of choices to list.
   enum class stage : std::uint8_t { one_gap_more, around, two_places, two_gaps_more, one_less, none };
-  /// What there was before a choice.
+  /// The state before a choice, for `restore`.
   struct state {
     order_tree::mark tree;
     std::size_t leaf_n = 0;
@@ -95,19 +89,19 @@ class time_search {
     std::size_t exchanged_n = 0;
     std::size_t cut_n = 0;
   };
-  /// A moment on the way, and its choices.
+  /// A moment on the path, and its choices.
   struct level {
     state before;
-    leaves fresh;            // gaps of what died at the moment
-    leaves old;              // the other gaps, the nearest to the fresh ones first
-    bool all_gaps = false;   // whether nothing is live
-    offset_type needed = 0;  // by what is born
+    leaves fresh;            // gaps of the deaths of this moment
+    leaves old;              // the other gaps, the nearest to the fresh gaps first
+    bool all_gaps = false;   // true if no buffer is live
+    offset_type needed = 0;  // bytes of the births
     stage next_stage = stage::one_gap_more;
     std::vector<choice> choices;
     std::size_t next_choice = 0;
   };
-  /// An exchange that was made: where in `exchanged_` is what was removed, what was added, and what lay beside it before and
-  /// behind (`order_tree::place`).
+  /// An applied exchange: the beginnings of its parts in `exchanged_`, which are the removed leaves, the
+  /// added leaves, and the leaves beside them before and behind (`order_tree::place`).
   struct step {
     std::size_t removed = 0;
     std::size_t added = 0;
@@ -159,29 +153,29 @@ class time_search {
   order by_end_;
   std::vector<position> moments_;  // and the end
   std::mt19937_64 random_;
-  std::vector<std::uint32_t> birth_of_;  // by buffer, the number of the moment
+  std::vector<std::uint32_t> birth_of_;  // moment number, by buffer
   std::vector<std::uint32_t> death_of_;
   std::uint64_t tries_ = 0;
-  std::array<double, 4> reached_{}, tried_{};  // by kind of try: mean of the levels that they came to; number
+  std::array<double, 4> reached_{}, tried_{};  // by kind of try: mean of the furthest levels; number of tries
   std::uint64_t nodes_end_ = 0;
   offset_type height_ = 0;
-  // Of the try:
+  // State of the current try:
   bool backwards_ = false;
-  std::size_t kind_ = 0;              // 1: it goes backwards, 2: it looks ahead, 3: both
-  std::vector<bool> is_passed_over_;  // by moment, where it looks ahead
+  std::size_t kind_ = 0;              // 1: backwards, 2: with look-ahead, 3: both
+  std::vector<bool> is_passed_over_;  // by moment, if the try looks ahead
   std::vector<std::uint32_t> deaths_of_leaves_;
-  std::vector<std::uint32_t> dying_n_;  // by moment, how many leaves die there
+  std::vector<std::uint32_t> dying_n_;  // by moment: number of leaves that die there
   std::size_t at_ = 0;                  // the current level
-  std::size_t furthest_ = 0;            // the last level so far
+  std::size_t furthest_ = 0;            // the last level reached so far
   std::uint64_t failures_ = 0;
-  std::uint64_t failures_there_ = 0;  // since it came to `furthest_`
+  std::uint64_t failures_there_ = 0;  // since the try reached `furthest_`
   order_tree tree_;
   std::vector<leaf> leaves_;
   std::vector<offset_type> sizes_;  // by leaf
   leaves leaf_of_;                  // by buffer
   std::vector<step> steps_;
   leaves exchanged_;
-  leaves cuts_;  // the gaps that were cut, in turn
+  leaves cuts_;  // the gaps that were cut, in order
   std::vector<level> levels_;
   std::vector<offset_type> offsets_;
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libtidemark_plan.so, its header and the wheel over it, as files: check.py CASE ARGUMENT... Each case is one fact."""
+"""Checks libtidemark_plan.so, its header and its wheel: check.py CASE ARGUMENT... Each case is one fact."""
 import base64
 import hashlib
 import pathlib
@@ -89,7 +89,7 @@ def wheel_lists_what_is_in_it(folder):
 
 
 def wheel_is_installed_by_pip(folder, target, python):
-    """Into a folder that the package's tests use."""
+    """Installs into a folder that the package's tests use."""
     shutil.rmtree(target, ignore_errors=True)
     run(python, "-m", "pip", "install", "--no-index", "--no-deps", "--no-cache-dir", "--disable-pip-version-check",
         "--target", target, wheel_of(folder))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planner as a program in C sees it, compiled as C11: plan_c_test CASE. Each case is one fact. Plans are
- * looked at pair by pair, knowing nothing of how they were found; wrong calls must leave what they would have
- * written to. */
+/* Tests the planner from a C11 program: plan_c_test CASE. Each case is one fact. Plans are checked pair by
+ * pair, independent of the planner. Wrong calls must leave their outputs unchanged. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -62,7 +61,7 @@ static int overlap(uint64_t begin, uint64_t end, uint64_t other_begin, uint64_t 
   return begin < other_end && other_begin < end;
 }
 
-/* Aborts unless no two blocks that are live at once share a byte, and all lie below the height. */
+/* Aborts if two blocks live at once share a byte, or if a block ends above the height. */
 static void expect_sound(arrays const* all, uint64_t count, uint64_t const* offsets, uint64_t height) {
   for (uint64_t i = 0; i < count; ++i) {
     EXPECT(offsets[i] + all->size[i] <= height);
@@ -73,7 +72,7 @@ static void expect_sound(arrays const* all, uint64_t count, uint64_t const* offs
   }
 }
 
-/* The call is refused with exactly this sentence, and writes to nothing else. */
+/* The call is rejected with exactly this sentence, and writes nothing else. */
 static void expect_refusal(tidemark_plan_blocks const* blocks, tidemark_plan_options const* options,
                            char const* sentence) {
   uint64_t offsets[n_max];
@@ -127,7 +126,7 @@ static void random_plans_are_sound_and_aligned(void) {
 }
 
 static void conflicts_alone_keep_blocks_apart(void) {
-  /* A ring of four: each is in conflict with two, so that 0 and 2 share, and so do 1 and 3. */
+  /* A ring of four: each block conflicts with two, so that 0 and 2 share bytes, and so do 1 and 3. */
   uint64_t const size[] = {8, 4, 8, 4}, conflicts[] = {0, 1, 1, 2, 2, 3, 3, 0};
   tidemark_plan_blocks blocks = TIDEMARK_PLAN_BLOCKS_INIT;
   blocks.count = 4;
@@ -142,7 +141,7 @@ static void conflicts_alone_keep_blocks_apart(void) {
     const int j = (i + 1) % 4;
     EXPECT(!overlap(offsets[i], offsets[i] + size[i], offsets[j], offsets[j] + size[j]));
   }
-  /* No pair at all is no conflict at all. */
+  /* Without pairs there are no conflicts. */
   blocks.conflict_count = 0;
   EXPECT(tidemark_plan_make(&blocks, NULL, offsets, &result, message, sizeof message) == TIDEMARK_PLAN_OK);
   EXPECT(result.height == 8);
@@ -196,7 +195,7 @@ static void a_node_limit_gives_the_same_plan_and_more_gives_none_worse(void) {
   }
 }
 
-/* Whether some offsets of the blocks from `first` on are a plan of that height: tries them all. */
+/* Returns true if the blocks from `first` on fit into this height, by trying all offsets. */
 static int fits(arrays const* all, uint64_t count, uint64_t height, uint64_t first, uint64_t* offsets) {
   if (first == count) return 1;
   for (uint64_t at = 0; at + all->size[first] <= height; ++at) {
@@ -232,7 +231,7 @@ static void a_capacity_ends_the_search(void) {
   const arrays all = random_arrays(3);
   const tidemark_plan_blocks blocks = blocks_of(&all, n_max);
   tidemark_plan_options options = TIDEMARK_PLAN_OPTIONS_INIT;
-  options.node_limit = 0; /* the first order alone */
+  options.node_limit = 0; /* the plan of make_plan alone */
   uint64_t offsets[n_max];
   tidemark_plan_result first = TIDEMARK_PLAN_RESULT_INIT, met = TIDEMARK_PLAN_RESULT_INIT;
   EXPECT(tidemark_plan_make(&blocks, &options, offsets, &first, NULL, 0) == TIDEMARK_PLAN_OK);
@@ -422,8 +421,8 @@ static void cuts_a_sentence_to_its_buffer(void) {
 
 /* ---- the interface ---- */
 
-/* What programs are compiled with: members may be added at the end of a struct, any other change is another
- * TIDEMARK_PLAN_ABI_VERSION. */
+/* The layout that programs are compiled with. Members may be added at the end of a struct; any other change
+ * needs another TIDEMARK_PLAN_ABI_VERSION. */
 static void layout_is_that_of_version_1(void) {
   EXPECT(TIDEMARK_PLAN_ABI_VERSION == 1 && tidemark_plan_abi_version() == 1);
   _Static_assert(sizeof(tidemark_plan_blocks) == 72 && offsetof(tidemark_plan_blocks, conflicts) == 64,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package tidemark_plan, as pip installs it from its wheel: each test is one fact. Random problems are Hypothesis's; plans
-are looked at pair by pair, by what says nothing of how they were found."""
+"""Tests the package tidemark_plan as pip installs it from its wheel. Each test is one fact. Hypothesis makes
+random problems. Plans are checked pair by pair, independent of the planner."""
 import array
 import ctypes
 import concurrent.futures
@@ -80,7 +80,7 @@ def test_any_order_of_the_blocks_has_sound_plans_and_one_bound(drawn, chance):
     problem = arguments(shuffled)
     made, before = plan(**problem, node_limit=500), plan(**arguments(drawn), node_limit=500)
     expect_sound(made, problem["size"], live_together(problem))
-    if "proven" not in (made.proof, before.proof):  # a proof may raise a bound
+    if "proven" not in (made.proof, before.proof):  # a proof may raise the bound
         assert made.bound == before.bound
     if made.optimal and before.optimal:
         assert made.height == before.height
@@ -166,7 +166,7 @@ def test_imports_without_numpy():
 
 
 def test_plans_buffers_of_usmp_as_documented():
-    class buffer_info:  # as TVM's are: hashed as objects, with numbers that are objects, too
+    class buffer_info:  # like TVM's: hashed as an object, with numbers that are objects
         def __init__(self, size_bytes, alignment):
             self.size_bytes, self.alignment, self.conflicts = int_imm(size_bytes), int_imm(alignment), []
 
@@ -179,7 +179,7 @@ def test_plans_buffers_of_usmp_as_documented():
 
     infos = [buffer_info(30, 1), buffer_info(8, 16), buffer_info(30, 1), buffer_info(8, 16)]
     for i, info in enumerate(infos):
-        info.conflicts = [infos[i - 1], infos[(i + 1) % 4], buffer_info(1, 1)]  # the last one is of another pool
+        info.conflicts = [infos[i - 1], infos[(i + 1) % 4], buffer_info(1, 1)]  # the last one: another pool
     page = (pathlib.Path(__file__).parents[2] / "docs/use.md").read_text()
     names = {"tidemark_plan": tidemark_plan}
     exec(re.search(r"^```python\n(def offsets_of_usmp.*?)^```$", page, re.M | re.S)[1], names)
@@ -193,14 +193,14 @@ def test_plans_buffers_of_usmp_as_documented():
 
 
 def many(n=400):
-    """Lifetimes that the first order does not place in what is live."""
+    """Lifetimes that the plan of make_plan does not place at the bound."""
     chance = random.Random(1)
     begin = [chance.randrange(60) for _ in range(n)]
     return begin, [moment + chance.randint(1, 8) for moment in begin], [chance.randint(1, 1000) for _ in range(n)]
 
 
 def endless():
-    """Conflicts that are far from a clique: no search ends by itself."""
+    """Conflicts far from a clique, for which no search ends by itself."""
     chance = random.Random(3)
     pairs = [pair for pair in itertools.combinations(range(60), 2) if chance.random() < 0.3]
     return {"size": [chance.randint(1, 100) for _ in range(60)], "conflicts": pairs, "time_limit": math.inf}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tidemark-plan reads beside tables, from a fuzzer's bytes; the first byte says which: logs of ggml, dumps of XLA, and
-// its arguments. What is refused is refused with one line that names the file and has no control characters. What is read
-// survives being written and read again.
+// Fuzzes the inputs of tidemark-plan other than tables: logs of ggml, dumps of XLA, and arguments. The first
+// byte selects the input. An input is rejected with one line that names the file and has no control
+// characters. An accepted input survives being written and read again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace tidemark::fuzz {
 namespace {
 
-/// What other programs print of their plans.
+/// Reads another program's printed plan.
 template <class Read>
 void read_import(std::string_view text, Read const& read) {
   const memory_file file{text};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file Steps that are hard to place, of the kind that accelerators' compilers give to MiniMalloc: 150 to
-/// 500 buffers of some KiB, live in phases that lie in each other or overlap, in a memory of just the size
-/// that is live at once. Each is made from a plan at capacity, whose offsets are left out: a rectangle of
-/// time and addresses is cut into buffers. For tests and benchmarks.
+/// @file Generates hard steps like those that compilers for accelerators give to MiniMalloc: 150 to 500
+/// buffers of some KiB. The buffers live in nested or overlapping phases, and the memory is exactly the
+/// largest live sum. Each step is made by cutting a rectangle of time and addresses into buffers, whose
+/// offsets are then dropped. For tests and benchmarks.
 #pragma once
 
 #include <algorithm>
@@ -17,31 +17,31 @@
 
 namespace tidemark::test {
 
-/// How the rectangle is cut.
+/// The way to cut the rectangle.
 enum class step_shape : std::uint8_t {
   nested,      ///< into bands of addresses and phases in turn: each phase lies within another
-  overlapping  ///< along time: buffers beside each other die together, and others are born in their place
+  overlapping  ///< along time: adjacent buffers die together, and others are born in their place
 };
 
 struct hard_step_options {
   step_shape shape = step_shape::nested;
-  std::size_t buffers = 200;  ///< about that many
-  bool has_gaps = false;      ///< leaves out one in ten buffers, so that some of the memory is never used
+  std::size_t buffers = 200;  ///< approximate
+  bool has_gaps = false;      ///< drops one in ten buffers, so that some memory is never used
   std::uint64_t seed = 0;
-  std::size_t units = 1024;  ///< KiB that are live at once: many, where no two sums of sizes are to be equal
-  std::uint64_t moments = 4096;  ///< many, where no two cuts are to be at one moment
+  std::size_t units = 1024;      ///< KiB live at once; a large number makes equal sums of sizes rare
+  std::uint64_t moments = 4096;  ///< a large number makes cuts at one moment rare
 };
 
-/// A hard step of 1,024 units fits into this many bytes, and has as many live at some moment.
+/// A hard step of 1,024 units fits into this many bytes, which is also its largest live sum.
 inline constexpr std::size_t hard_step_capacity = 1 * MiB;
 
 namespace hard_step_detail {
 
-/// Distributions differ between standard libraries; this is the same everywhere.
+/// Random numbers that are the same with every standard library, unlike the standard distributions.
 class dice {
  public:
   explicit dice(std::uint64_t seed) : random_{seed} {}
-  /// A number in [low, high].
+  /// Returns a number in [low, high].
   std::size_t between(std::size_t low, std::size_t high) { return low + random_() % (high - low + 1); }
   bool one_in(std::size_t n) { return random_() % n == 0; }
 
@@ -49,10 +49,10 @@ class dice {
   std::mt19937_64 random_;
 };
 
-/// A buffer whose offset is known, sizes in KiB.
+/// A buffer with a known offset. Sizes are in KiB.
 using placed = lifetime;
 
-/// Cuts a rectangle into `count` buffers: into two bands, or into two phases, where it is longer.
+/// Cuts a rectangle into `count` buffers, recursively into two bands or two phases.
 inline void cut_nested(dice& random, placed whole, std::size_t count, std::vector<placed>& into) {
   const std::uint64_t length = whole.upper - whole.lower;
   const bool can_cut_time = length > 1, can_cut_size = whole.size > 1;
@@ -77,7 +77,7 @@ inline void cut_nested(dice& random, placed whole, std::size_t count, std::vecto
   cut_nested(random, second, count - first_count, into);
 }
 
-/// Splits what lies at `whole` into `count` buffers.
+/// Splits the bytes of `whole` into `count` buffers.
 inline void split(dice& random, placed const& whole, std::size_t count, std::vector<placed>& into) {
   std::size_t offset = *whole.offset, size = whole.size;
   for (; count > 1 && size > 1; --count) {
@@ -90,8 +90,8 @@ inline void split(dice& random, placed const& whole, std::size_t count, std::vec
   into.push_back({.lower = whole.lower, .upper = whole.upper, .size = size, .offset = offset});
 }
 
-/// At each of many moments a few neighbors die, and others are born in their place. Some moments end a phase:
-/// more die then. Those that lie lowest live long.
+/// At many moments some adjacent buffers die, and others are born in their place. More buffers die at moments
+/// that end a phase. The lowest buffers live long.
 inline std::vector<placed> cut_along_time(dice& random, placed const& whole, std::size_t count) {
   const std::uint64_t end_of_time = whole.upper;
   std::vector<placed> made, live;
@@ -122,7 +122,7 @@ inline std::vector<placed> cut_along_time(dice& random, placed const& whole, std
 
 }  // namespace hard_step_detail
 
-/// The buffers of a step, in random order, in bytes, where they lie in the rectangle that they were cut from.
+/// Returns the buffers of a step in random order, with their offsets in the rectangle. Sizes are in bytes.
 inline std::vector<lifetime> placed_hard_step(hard_step_options const& options) {
   using namespace hard_step_detail;
   dice random{options.seed * 4 + static_cast<std::uint64_t>(options.shape) * 2 + (options.has_gaps ? 1 : 0)};
@@ -132,7 +132,7 @@ inline std::vector<lifetime> placed_hard_step(hard_step_options const& options) 
   else made = cut_along_time(random, whole, options.buffers);
   if (options.has_gaps) {
     const std::uint64_t full =
-        random.between(0, options.moments - 1);  // nothing that is live then is left out
+        random.between(0, options.moments - 1);  // buffers live at this moment are kept
     std::erase_if(made, [&](placed const& each) {
       return random.one_in(10) && (full < each.lower || each.upper <= full);
     });
@@ -145,7 +145,7 @@ inline std::vector<lifetime> placed_hard_step(hard_step_options const& options) 
   return made;
 }
 
-/// The same without their plan.
+/// Returns the step without offsets.
 inline std::vector<lifetime> hard_step(hard_step_options const& options) {
   std::vector<lifetime> made = placed_hard_step(options);
   for (lifetime& each : made) each.offset.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `test_problem_of`: a problem without a plan to start from, for tests of single stages.
+/// @file `test_problem_of`: a problem without a start plan, for tests of single stages.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace tidemark::planner::detail {
 
-/// A start that has no influence on the unit.
+/// Returns a start plan that does not influence the unit.
 template <class Block>
 memory_plan no_start(std::span<Block const> blocks) {
   memory_plan start;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file What tests ask of the planner's tree of orders: all orders that it stands for, by its nodes.
+/// @file Lists all orders that the planner's tree represents, from its nodes.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class order_tree_orders {
 
   [[nodiscard]] static std::set<leaves> of(order_tree const& tree) { return below(tree, tree.top_); }
 
-  /// Whether the invariants hold.
+  /// Returns true if the invariants hold.
   [[nodiscard]] static bool is_consistent(order_tree const& tree) {
     return tree.nodes_[tree.top_].parent == order_tree::no_node && is_consistent(tree, tree.top_);
   }

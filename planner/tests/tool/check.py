@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tidemark-plan and looks at what it prints, writes and draws: check.py PROGRAM SOURCES CASE. Each case is one fact.
+"""Runs tidemark-plan and checks its output, files and pictures: check.py PROGRAM SOURCES CASE.
 
-Offsets are checked by a sweep over time that knows nothing of how they were found.
+Each case is one fact. A sweep over time, which knows nothing of the planner, checks the offsets.
 """
 import bisect
 import os
@@ -26,7 +26,7 @@ GPT, GPT_STEPS = DATA / "traces/torch_gpt.csv", DATA / "traces/torch_gpt_steps.c
 GPT_LIFETIMES = DATA / "traces/torch_gpt_lifetimes.csv"
 HEADER = "id,lower,upper,size\n"
 ALL_COLUMNS = "id,lower,upper,size,alignment,offset\n"
-# Blocks whose bound is raised to 353 at once, and whose lowest plan, of 353 or 354, is not found in minutes.
+# The bound of these blocks rises to 353 at once. Their lowest plan, of 353 or 354, is not found in minutes.
 HARDLY_LOWEST = """
 0,27,52,2,16 1,25,26,34,32 2,24,47,15,32 3,2,17,29,64 4,8,17,32,64
 5,3,27,36,16 6,15,41,15,64 7,24,32,23,16 8,14,33,15,64 9,15,19,15,64
@@ -56,14 +56,14 @@ def write(text, name="blocks.csv"):
 
 
 def plan(text, *options):
-    """What is printed of a good file, as a dictionary of its first words, and the rows that are written."""
+    """Plans a valid file. Returns its output as a dictionary by first word, and the written rows."""
     status, output, errors = run(write(text), "--out", folder / "out.csv", *options)
     expect("status and errors", (status, errors), (0, ""))
     return printed(output), rows_of((folder / "out.csv").read_text())
 
 
 def printed(output):
-    """The numbers by their names: those before a unit are counts."""
+    """Returns the numbers by name. Numbers before a unit are counts."""
     found = {"stages": []}
     for line in output.splitlines():
         word, rest = line[:8].strip(), line[8:]
@@ -80,7 +80,7 @@ def printed(output):
 
 
 class row:
-    """A block of a file, with the defaults of the columns that are not there."""
+    """Returns a block of a file, with defaults for missing columns."""
 
     def __init__(self, names, fields):
         named = dict(zip(names, fields, strict=True))
@@ -96,7 +96,7 @@ def rows_of(text):
 
 
 def expect_sound(blocks, alignment=1):
-    """@return the highest end, and the largest sum of sizes that are live at once."""
+    """@return the highest end, and the largest sum of sizes live at once."""
     for b in blocks:
         expect(f"offset of block {b.id}, over its alignment", b.offset % max(alignment, b.alignment), 0)
     live, bytes_live, bytes_max = [], 0, 0  # (offset, end, id), in order: none overlap
@@ -127,7 +127,7 @@ def random_blocks(chance, n, alignments=(1,), sizes=1000, moments=100):
 
 
 def hard_to_prove():
-    """17 blocks whose lowest plan is above their bound, which an exact search needs a while to prove."""
+    """17 blocks whose lowest plan is above their bound. An exact search needs some time for the proof."""
     chance = random.Random(18)
     lines = ["id,lower,upper,size,alignment"]
     for i in range(chance.randint(12, 40)):
@@ -206,7 +206,7 @@ def rejects_invalid_utf8():
     expect_refusal(b"\x7fELF\x02\x01\x01\x00\xff\xfe", 1,
                    "the column '?ELF??????' is none of id, lower, upper, size, alignment and offset")
     expect_refusal(HEADER.encode() + b"0,0,2,10\n1,1,\xff\xfe,0\n", 3, "upper is '??', not a whole number")
-    # Latin-1, a part of a character, one in a longer form than needed, a surrogate, beyond Unicode, and controls.
+    # Latin-1, a truncated character, an overlong form, a surrogate, beyond Unicode, and controls.
     for id in (b"\xe4", b"a\xe2\x82", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80", b"a\0b",
                b"\x1b[31m", b"\x7f", b"\xc2\x85", b"\xef\xbf\xbf", b"\x80", b"\r"):
         shown = "".join(chr(byte) if 0x20 <= byte < 0x7f else "?" for byte in id)
@@ -253,7 +253,7 @@ def names_a_file_that_cannot_be_read():
            (2, "", f"tidemark-plan: {folder}/none.csv: No such file or directory\n"))
     expect("a folder", run(folder, "--out", out), (2, "", f"tidemark-plan: {folder}: Is a directory\n"))
     expect("the files there", os.listdir(folder), [])
-    if os.geteuid() != 0:  # who may read everything
+    if os.geteuid() != 0:  # root may read everything
         write(SMALL).chmod(0)
         expect("an unreadable file", run(folder / "blocks.csv"),
                (2, "", f"tidemark-plan: {folder}/blocks.csv: Permission denied\n"))
@@ -270,7 +270,7 @@ def rejects_wrong_traces_and_steps():
     write("op,id,bytes,thread\na,0,8,0\na,0,8,0\n", "trace.csv")
     expect("a wrong trace", run(*step, 0),
            (2, "", f"tidemark-plan: {trace}:3: block 0 is allocated twice; first by event 0\n"))
-    # Its blocks are in no line of a file.
+    # The blocks of a trace have no line.
     write(f"op,id,bytes,thread\na,7,{2**63},0\nf,7,0,0\n", "trace.csv")
     write("step,first_event,last_event\n0,0,1\n", "steps.csv")
     expect("too large a trace", run(*step, 0),
@@ -361,7 +361,7 @@ def prints_results_known_by_hand():
 
 def stages_end_with_the_height_and_get_no_worse():
     said, _ = plan((DATA / "plans/minimalloc_A.csv").read_text(), "--no-exact", "--time-limit", "0.1")
-    # Promotion, ejection and the search take turns, so that either may end last.
+    # Promotion, ejection and the search take turns, so any of them may end last.
     turns = [height for name, height, _ in said["stages"] if name in ("promotion", "ejection", "search")]
     heights = [height for name, height, _ in said["stages"] if name not in ("promotion", "ejection", "search")]
     if turns:
@@ -386,7 +386,7 @@ def skips_a_byte_order_mark():
         _, rows = plan("\ufeff" + text)
         expect("the header", (folder / "out.csv").read_bytes().splitlines()[0].decode(), header + ",offset")
         expect("rows", len(rows), 1)
-    # Elsewhere it is a character.
+    # In other places the mark is a character.
     plan(SMALL + "\ufeff3,0,1,1\n")
     expect("the id", (folder / "out.csv").read_text().splitlines()[-1].startswith("\ufeff3,"), True)
 
@@ -417,7 +417,7 @@ def keeps_a_plan_that_is_planned_again():
     again = (folder / "out.csv").read_text()
     plan(again)
     expect("the same rows", (folder / "out.csv").read_text(), again)
-    # A plan that is far from good does not change where every block is fixed.
+    # A plan far above the bound does not change if every block is fixed.
     raised = [again.splitlines()[0]] + [line.rpartition(",")[0] + f",{8 * (i * 1000)}"
                                         for i, line in enumerate(again.splitlines()[1:])]
     plan("\n".join(raised) + "\n")
@@ -444,7 +444,7 @@ def replaces_a_saved_plan_by_a_lower_one():
     expect("rectangles", len(rectangles(folder / "out.svg")), len(rows))
     again = (folder / "out.csv").read_text()
     expect("the height of what was written", plan(again, "--alignment", 256)[0]["height"], said["height"])
-    # Offsets that could not be are no matter either, and where there are none the option changes nothing.
+    # Invalid offsets do not matter with --replan. Without offsets the option changes nothing.
     said, rows = plan(ALL_COLUMNS + "a,0,9,10,1,0\nb,0,9,10,1,4\n", "--replan", "--alignment", 16)
     expect("height", (said["height"], sorted(b.offset for b in rows)), (32, [0, 16]))
     expect("height", plan(SMALL, "--replan")[0]["height"], 50)
@@ -517,26 +517,26 @@ def writes_the_lowest_plan_where_the_capacity_is_not_met():
     expect("what is said", errors, "tidemark-plan: the blocks were not fitted into 1,048,576 bytes: the lowest plan that "
            f"was found has {printed(output)['height']:,}\n")
     expect("what is written", expect_sound(rows_of((folder / "out.csv").read_text()))[0], printed(output)["height"])
-    # What the bound rules out is not searched for until the end of time.
+    # The search ends soon if the capacity is below the bound.
     status, output, errors = run(hard, "--capacity", 1048575, "--no-exact")
     expect("what is said", (status, errors),
            (1, "tidemark-plan: the blocks were not fitted into 1,048,575 bytes: no plan is lower than 1,048,576\n"))
     status, _, errors = run(write(SMALL), "--capacity", 49)
     expect("what is said", (status, errors),
            (1, "tidemark-plan: the blocks were not fitted into 49 bytes: no plan is lower than 50\n"))
-    # Nor what an exact search has ruled out.
+    # It also ends after an exact search has refuted the capacity.
     blocks = write(hard_to_prove())
     bound = printed(run(blocks, "--time-limit", 0)[1])["bound"]
     status, output, errors = run(blocks, "--capacity", bound)
     lowest = printed(output)["height"]
     expect("what is said", (status, errors, lowest > bound),
            (1, f"tidemark-plan: the blocks were not fitted into {bound} bytes: no plan is lower than {lowest}\n", True))
-    # Nor what is shown not to fit while the lowest plan is not known.
+    # It also ends if the capacity is refuted while the lowest plan is unknown.
     rows = "id,lower,upper,size,alignment\n" + "\n".join(HARDLY_LOWEST.split())
     status, _, errors = run(write(rows), "--capacity", 352)
     expect("what is said", (status, errors),
            (1, "tidemark-plan: the blocks were not fitted into 352 bytes: no plan is lower than 353\n"))
-    # A limit of nodes is a limit: the clock does not end the search then, so that the plan is always the same.
+    # With a node limit the clock does not end the search, so the plan is always the same.
     first, second = (printed(run(write(rows), "--capacity", 352, "--node-limit", 5_000_000)[1]) for _ in range(2))
     expect("stages", first["stages"], second["stages"])
 
@@ -545,7 +545,7 @@ def writes_the_lowest_plan_where_the_capacity_is_not_met():
 
 
 def above_the_bound(seed):
-    """Blocks, aligned differently, whose lowest plan is above their bound for some seeds."""
+    """Blocks with different alignments. Their lowest plan is above their bound for some seeds."""
     chance = random.Random(seed)
     lines = [ALL_COLUMNS.strip()]
     for i in range(chance.randint(8, 12)):
@@ -556,7 +556,7 @@ def above_the_bound(seed):
 
 
 def prove(text, *options):
-    """What is printed, the rows, and the proof."""
+    """Returns the printed output, the rows, and the proof."""
     said, rows = plan(text, "--prove", folder / "proof.txt", *options)
     return said, rows, (folder / "proof.txt").read_text()
 
@@ -595,7 +595,7 @@ def a_proof_holds_where_alignments_differ_that_sizes_have_anyhow():
 
 
 def a_proof_that_the_time_cuts_off_leaves_a_sound_plan():
-    """What follows from a case is then known in part only, and no plan may come of that."""
+    """A limit leaves the consequences of a case incomplete, and such a case must not become a plan."""
     sizes = ((12, 19, 29, 1), (1, 4, 14, 16), (2, 11, 38, 1), (3, 8, 35, 1), (12, 17, 4, 1), (0, 8, 37, 1), (15, 24, 24, 2),
              (6, 8, 25, 1), (6, 14, 2, 8), (1, 11, 15, 1), (10, 11, 34, 1), (7, 13, 24, 1), (15, 16, 9, 1), (18, 22, 35, 1))
     text = "id,lower,upper,size,alignment\n" + "".join(f"{i},{','.join(map(str, row))}\n" for i, row in enumerate(sizes))
@@ -654,7 +654,7 @@ def a_proof_finds_a_lower_plan_where_there_is_one():
 
 
 def a_proof_ends_where_three_are_each_below_the_next():
-    """Heads would climb around the three by a block at a time, through far more free bytes than there is time for."""
+    """Heads would rise around the cycle one block at a time, through more free bytes than time allows."""
     step = 2**40
     aligned = "".join(f"{name},20,30,256,{step},\n" for name in "pqrst")
     text = ALL_COLUMNS + f"f,0,10,{11 * step // 4},1,{5 * step // 4}\n" + "".join(f"{name},0,10,512,1,\n" for name in "abc") + aligned
@@ -673,7 +673,7 @@ def a_proof_that_a_limit_cuts_off_is_not_written():
 
 
 def of_more_than_256_blocks_there_is_a_proof_at_the_bound_alone():
-    """Aligned ones that are live at once are, with their padding; of others it says so, and in time."""
+    """Aligned blocks live at once have a proof with their padding. Other blocks get a message in time."""
     text = ALL_COLUMNS + "".join(f"{i},0,9,{1 + i % 7},64,\n" for i in range(300))
     said, _, log = prove(text)
     expect("height", said["height"], 299 * 64 + 1)
@@ -726,7 +726,7 @@ def svg(path):
 
 
 def rectangles(path):
-    """(tooltip, left, bottom, right, top) of each, in the coordinates of the picture, in the order of its file."""
+    """Returns (tooltip, left, bottom, right, top) of each rectangle, in picture units and file order."""
     blocks = svg(path).find(f".//{SVG}g[@id='blocks']")
     a, b, c, d, e, f = map(float, re.fullmatch(r"matrix\((.*)\)", blocks.get("transform"))[1].split())
     expect("what would turn the picture", (b, c), (0, 0))
@@ -739,7 +739,7 @@ def rectangles(path):
 
 
 def ticks(path, anchor):
-    """The labels of an axis, and where they are: those of addresses end at it, those of moments have it in the middle."""
+    """Returns an axis's labels and positions. Address labels end at it; moment labels are centered on it."""
     found = {}
     for text in svg(path).iter(f"{SVG}text"):
         if text.get("text-anchor") == anchor and re.fullmatch(r"[\d,.]+", text.text):
@@ -819,7 +819,8 @@ def draws_many_blocks_in_a_small_picture():
 
 # ---- what other programs print -------------------------------------------------------------------------------------
 
-# Written by hand in the form of ggml's log. "x" is written in place by "y", under whose name it goes back; "out" never does.
+# Written by hand in the form of ggml's log. "y" writes "x" in place and frees it by its own name; "out" is
+# never freed.
 GGML = """\
 load_backend: something of no interest
 ggml_dyn_tallocr_alloc: allocating x (1024 bytes) - block 0, offset 0, chunk 0
@@ -837,7 +838,7 @@ not freeing output out
 
 
 def imported(text, form, *options):
-    """What is printed of a text of another program's, and the lifetimes that were read, as (id, lower, upper, size)."""
+    """Imports another program's text. Returns the output, and lifetimes as (id, lower, upper, size)."""
     status, output, errors = run("--from", form, write(text, "text"), "--lifetimes", folder / "lifetimes.csv", *options)
     expect("status and errors", (status, errors), (0, ""))
     return output, [(b.id, b.lower, b.upper, b.size) for b in rows_of((folder / "lifetimes.csv").read_text())]
@@ -856,7 +857,7 @@ def reads_a_log_of_ggml():
            ["blocks  3", "before  1,536 B (1.5 KiB)", "bound   1,536 B (1.5 KiB)", "height  1,536 B (1.5 KiB)"])
     rows = rows_of((folder / "out.csv").read_text())
     expect("end and live bytes", expect_sound(rows), (1536, 1536))
-    # The same in the form of before there were chunks.
+    # The same log in the form that ggml wrote before it had chunks.
     older = GGML.replace(", chunk 0", "").replace("{chunk=0, offset=0}", "0").replace("{chunk=0, offset=1024}", "1024")
     expect("blocks", imported(older.replace("ggml_gallocr_free_node", "ggml_dyn_tallocr_free_tensor"), "ggml")[1], blocks)
 
@@ -895,7 +896,8 @@ def rejects_logs_of_ggml_that_do_not_fit():
         expect_import_refusal(text, "ggml", line, reason)
 
 
-# Written by hand in the form of XLA's dumps: fusion.2{0} becomes loop.3{0} in the same place, add.4 comes there later.
+# Written by hand in the form of XLA's dumps. fusion.2{0} becomes loop.3{0} in place; add.4 uses the place
+# later.
 XLA_ASSIGNMENT = """\
 BufferAssignment:
 allocation 0: size 400, parameter 0, shape |f32[100]| at ShapeIndex {}:
@@ -968,7 +970,7 @@ def reads_an_xla_dump():
 
 
 def bounds_an_xla_dump_in_any_order_of_its_instructions():
-    # add.4 reads copy.5 twice, and is larger than it: 700 B. copy.5 may lie in what it reads: 200 B.
+    # add.4 reads copy.5 twice and is larger: 700 B. copy.5 may reuse its operand's memory: 200 B.
     output, _ = imported(XLA_ASSIGNMENT + XLA_USES + XLA_RANGES, "xla")
     expect("what is printed", output.splitlines()[3:6],
            ["bound   900 B", "        700 B in any order of the operations", "height  900 B"])
@@ -1015,7 +1017,7 @@ def names_a_file_that_cannot_be_written_and_leaves_nothing():
     expect("two of one name", run(blocks, "--out", folder / "x", "--picture", f"{folder}/./x"),
            (2, "", f"tidemark-plan: {folder}/./x: two files would have that name\n"))
     expect("the files there", os.listdir(folder), ["blocks.csv"])
-    # A disk that fills up while a file is written: what was there before stays, and so does the other file.
+    # A disk that fills up while a file is written leaves the earlier file and the other output unchanged.
     write("before", "out.csv")
     text = write(random_blocks(random.Random(1), 2000))
     limited = subprocess.run(["bash", "-c", 'ulimit -f 8; exec "$0" "$@"', PROGRAM, text, "--out", folder / "out.csv",
@@ -1025,7 +1027,7 @@ def names_a_file_that_cannot_be_written_and_leaves_nothing():
            (2, "", f"tidemark-plan: {folder}/out.csv: File too large\n"))
     expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
     expect("the file of before", (folder / "out.csv").read_text(), "before")
-    # A picture that cannot be written keeps the rows, which could be, from appearing.
+    # A picture that cannot be written prevents the rows from appearing.
     limited = subprocess.run(["bash", "-c", 'ulimit -f 1; exec "$0" "$@"', PROGRAM, write(SMALL), "--out", folder / "out.csv",
                               "--picture", folder / "out.svg"], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     expect("what is said of a full disk", (limited.returncode, limited.stdout, limited.stderr),
@@ -1046,7 +1048,7 @@ def leaves_no_file_after_a_late_failure():
                (2, "", "tidemark-plan: /dev/full: No space left on device\n"))
         expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
         expect("the file of before", (folder / "out.csv").read_text(), "before")
-    # Nor does a result that cannot be printed, on a full device or in a pipe without a reader.
+    # A result that cannot be printed prevents it too, on a full device or in a pipe without a reader.
     ours, theirs = os.pipe()
     os.close(ours)
     for output, reason in ((os.open("/dev/full", os.O_WRONLY), "No space left on device"), (theirs, "Broken pipe")):
@@ -1081,9 +1083,9 @@ def reads_and_writes_pipes():
 
 
 def an_interrupt_ends_the_search_with_the_lowest_plan():
-    text = random_blocks(random.Random(5), 150, (1, 2, 64, 4096))  # no plan is at its bound, and it is hard to prove
+    text = random_blocks(random.Random(5), 150, (1, 2, 64, 4096))  # no plan is at its bound, and a proof takes long
     out = folder / "out.csv"
-    # Where the tests run with interrupts ignored, the tool would ignore them too.
+    # The tool would inherit ignored interrupts from the tests, so they restore the default.
     with subprocess.Popen([PROGRAM, write(text), "--out", out, "--time-limit", "1000", "--progress"], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True,
                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as search:
@@ -1117,7 +1119,7 @@ def erases_the_progress_line_of_a_terminal_at_the_end():
     try:
         while piece := os.read(ours, 4096):
             seen += piece
-    except OSError:  # the end of a terminal that is not open
+    except OSError:  # the end of a terminal that is closed
         pass
     os.close(ours)
     expect("status", done.returncode, 0)
@@ -1138,7 +1140,7 @@ def plans_or_rejects_mutated_files():
         for _ in range(chance.randint(1, 4)):
             place = chance.randrange(len(text))
             text[place:place + chance.randint(0, 2)] = chance.choices("0123456789,,\n\r\0 -\"x\u00e9", k=chance.randint(0, 2))
-        if chance.random() < 0.2:  # a number as large as they come
+        if chance.random() < 0.2:  # a number of maximum size
             text[chance.randrange(len(text))] = str(2**chance.randint(30, 64) - chance.randint(0, 1))
         blocks = write("".join(text))
         status, output, errors = run(blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg", "--node-limit", 2000)
@@ -1155,7 +1157,7 @@ def plans_or_rejects_mutated_files():
 
 
 def prints_the_documented_sessions():
-    """The lines behind `$ ` in planner/docs/use.md, and what comes after them, but for times."""
+    """Runs the lines behind `$ ` in planner/docs/use.md and compares their output, except times."""
     sessions = re.findall(r"^```console\n(.*?)^```", (pathlib.Path(SOURCES) / "planner/docs/use.md").read_text(), re.S | re.M)
     expect("there are some", len(sessions) > 0, True)
     place = pathlib.Path(folder)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a proof of tidemark-plan that no plan is lower: proof_checker.py BLOCKS.csv PROOF.txt HEIGHT [ALIGNMENT].
 
-Shares no code with it. HEIGHT is that of the plan, ALIGNMENT what --alignment was, in bytes.
+It shares no code with tidemark-plan. HEIGHT is the height of the plan, ALIGNMENT the value of --alignment, both in
+bytes.
 
-planner/docs/planner.md, "Proofs", has the format, "By pairs" the rules. All rules are for blocks that are live at one moment: those share
-no byte, so they lie on each other in some order.
+planner/docs/planner.md has the format in "Proofs" and the rules in "By pairs". All rules are for blocks live
+at one moment. Such blocks share no byte, so they lie on each other in some order.
 """
 import csv
 import itertools
@@ -26,7 +27,7 @@ def up(offset, alignment):
 
 
 class case:
-    """What is known in a case: least offsets (heads), least bytes above ends (tails), and pairs (lower, upper)."""
+    """The facts of a case: least offsets (heads), least bytes above ends (tails), pairs (lower, upper)."""
 
     def __init__(self, blocks, limit, below=()):
         self.blocks, self.limit, self.below = blocks, limit, set(below)
@@ -40,7 +41,7 @@ class case:
         return other
 
     def is_contradiction(self, sections):
-        """Follows the rules until nothing changes. Whether they show that no layout is left."""
+        """Applies the rules until nothing changes. Returns true if no layout is left."""
         before = None
         while before != (self.heads, self.tails, len(self.below)):
             before = self.heads[:], self.tails[:], len(self.below)
@@ -63,26 +64,26 @@ class case:
         return False
 
     def pile(self, some, alignment):
-        """What some blocks take that lie on each other at multiples of an alignment: up to the next multiple, and to their end."""
+        """Returns the bytes of a pile at multiples of an alignment: to the next multiple, and to its end."""
         to_next = sum(up(self.blocks[i].size, alignment) for i in some)
         return to_next, to_next - max(up(self.blocks[i].size, alignment) - self.blocks[i].size for i in some)
 
     def piles(self, some, keys):
-        """Of each alignment and least key that some have: alignment, key, and those that have them or more."""
+        """Yields each alignment, each least key, and the blocks that have at least both."""
         for alignment in self.alignments:
             aligned = [i for i in some if self.blocks[i].alignment >= alignment]
             for key in {keys[i] for i in aligned}:
                 yield alignment, key, [i for i in aligned if keys[i] >= key]
 
     def exceeds(self, live):
-        """Whether some lie between a least head and a least tail that leave too little room for them."""
+        """Returns true if some blocks do not fit between their least head and their least tail."""
         return any(up(head, alignment) + self.pile(between, alignment)[1] + tail > self.limit
                    for alignment, head, above in self.piles(live, self.heads)
                    for tail in {self.tails[i] for i in above}
                    for between in [[i for i in above if self.tails[i] >= tail]])
 
     def raise_ends(self, i, live):
-        """A block lies above all that is below it, at a multiple of its alignment."""
+        """Raises head and tail: a block lies above all blocks below it, at a multiple of its alignment."""
         lower = [j for j in live if (j, i) in self.below]
         upper = [j for j in live if (i, j) in self.below]
         align, size = self.blocks[i].alignment, self.blocks[i].size
@@ -97,7 +98,7 @@ class case:
 
 
 def fault(rows, text, height, alignment=1):
-    """@return why the text is no proof that no plan has less than that height, in a sentence; "" if it is one.
+    """@return a sentence with the fault of the proof that no plan is lower than height; "" if it is valid.
     @param rows: dictionaries of strings"""
     lines = text.split("\n")
     if lines.pop() != "" or len(lines) < 3 or lines[0] != "tidemark-plan proof 1":
@@ -108,7 +109,7 @@ def fault(rows, text, height, alignment=1):
     limit = height - 1
     with_conflicts = [i for i, b in enumerate(blocks) if b.size > 0 and b.lower < b.upper]
     sections = {tuple(j for j in with_conflicts if blocks[j].lower <= blocks[i].lower < blocks[j].upper) for i in with_conflicts}
-    # Each plan can be pushed down to multiples of what divides all sizes and fixed offsets, without getting higher.
+    # Each plan can be pushed down to multiples of the divisor of all sizes and fixed offsets. No block rises.
     unit = math.gcd(*(blocks[i].size for i in with_conflicts), *(blocks[i].offset or 0 for i in with_conflicts))
     for i in with_conflicts:
         blocks[i].alignment = max(blocks[i].alignment, unit & -unit)

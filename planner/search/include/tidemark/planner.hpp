@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `planner::improve`: searches for a lower plan than the one it is given. Owns nothing.
+/// `planner::improve`: searches for a lower plan than a given plan. Owns no memory.
 #pragma once
 
 #include <atomic>
@@ -18,105 +18,108 @@
 
 namespace tidemark::planner {
 
-/// How far the search for a plan has come. Texts are literals.
+/// The progress of a search. Texts are literals.
 struct progress {
   char const* stage = "";               ///< the current stage
   std::size_t height = 0;               ///< bytes, of the best plan so far
-  std::size_t lower_bound = 0;          ///< bytes, below which no plan is
+  std::size_t lower_bound = 0;          ///< bytes; no plan is lower
   std::uint64_t nodes = 0;              ///< blocks placed so far, in all stages
   std::chrono::nanoseconds elapsed{0};  ///< since the search began
-  std::size_t proven_bound = 0;         ///< bytes: the search has shown that no plan is lower
+  std::size_t proven_bound = 0;         ///< bytes; the search proved that no plan is lower
 };
 
-/// How a plan is searched for.
+/// Options of a search.
 ///
-/// The search is one sequence of steps that depends on the blocks, the plan it starts from, `alignment`, `seed`,
-/// `exact` and `capacity` alone; `time_limit`, `node_limit` and `stop` only say where it is cut off. So more nodes
-/// never give a worse plan, nor does more time where lifetimes are given: of conflicts the bound is what is
-/// found in the time, and the steps depend on it. Where only `node_limit` cuts, the plan is always the same.
+/// The search is one sequence of steps. The steps depend only on the blocks, the start plan, `alignment`,
+/// `seed`, `exact` and `capacity`. `time_limit`, `node_limit` and `stop` only cut the sequence off. More
+/// nodes therefore never give a worse plan, and neither does more time for lifetimes. For conflicts, the
+/// bound and the steps depend on the time for the clique. With `node_limit` as the only limit the plan is
+/// always the same.
 struct options {
-  /// Each block's offset is a multiple of this power of two, and of its own alignment. A block takes a
-  /// multiple of it.
+  /// Offsets and occupied sizes are multiples of this power of two. Offsets are also multiples of the block's
+  /// own alignment.
   std::size_t alignment = default_plan_alignment;
-  /// The search ends after that time, or some milliseconds later, some tens where there are many blocks.
+  /// The search ends after this time, plus some milliseconds, or some tens of milliseconds for many blocks.
   std::chrono::nanoseconds time_limit = std::chrono::milliseconds{100};
-  /// The search ends when this many blocks were placed, those of the plan it starts from and failed tries included.
+  /// The search ends after this number of placed blocks, including the blocks of the start plan and of failed
+  /// tries.
   std::uint64_t node_limit = (std::numeric_limits<std::uint64_t>::max)();
-  /// Of the random choices of the search.
+  /// Seed of the random choices.
   std::uint64_t seed = 0;
-  /// If true the search goes on until it has a plan that cannot be lower, or is cut off. If not, each of
-  /// its tries ends after some ten thousand blocks, and then only what takes turns with it goes on.
+  /// If true, the search continues until its plan cannot be lower or a limit is reached. If false, each try
+  /// of the stage "search" ends after some ten thousand blocks, and then only the other stages continue.
   bool exact = false;
-  /// A plan of at most this many bytes is good enough, and ends the search; 0: only one that cannot be lower.
+  /// The search ends when a plan takes at most this many bytes. 0: only a plan that cannot be lower ends it.
   std::size_t capacity = 0;
-  /// Called now and then by the thread that plans: at the beginning, at each lower plan, and at
-  /// most every few milliseconds besides.
-  /// An exception from it ends the search and passes through.
+  /// Called by the planning thread at the start, at each lower plan, and at most every few milliseconds
+  /// besides. An exception from the callback ends the search and propagates.
   std::function<void(progress const&)> on_progress = nullptr;
-  /// Once it is true the search ends, as if its time was over; null: never. Another thread or a signal
-  /// handler may set it.
+  /// The search ends once this is true, as at the time limit. Another thread or a signal handler may set it.
+  /// Null: never.
   std::atomic<bool> const* stop = nullptr;
 };
 
 /// The result of a stage of the search.
 struct stage {
-  char const* name = "";                ///< of the stage: a literal
-  std::size_t height = 0;               ///< bytes, of the best plan when it ended
-  std::uint64_t nodes = 0;              ///< blocks that it placed
-  std::chrono::nanoseconds elapsed{0};  ///< that it took
+  char const* name = "";                ///< a literal
+  std::size_t height = 0;               ///< bytes, of the best plan at the end of the stage
+  std::uint64_t nodes = 0;              ///< blocks placed by the stage
+  std::chrono::nanoseconds elapsed{0};  ///< time taken by the stage
 };
 
-/// A plan, and what is known of it. `lower_bound <= proven_bound <= height`.
+/// A plan and its bounds. `lower_bound <= proven_bound <= height`.
 struct result : memory_plan {
-  std::size_t proven_bound = 0;  ///< bytes: the search has shown that no plan is lower
-  bool optimal = false;          ///< true if no plan is lower than this one: height == proven_bound
+  std::size_t proven_bound = 0;  ///< bytes; the search proved that no plan is lower
+  bool optimal = false;          ///< true if no plan is lower: height == proven_bound
   std::vector<stage> stages;     ///< of the search, in order
 };
 
 /// Searches for a lower plan than `start`, within the limits of `options`.
 ///
-/// The stages, each of which begins only while the plan can still become lower and no limit is reached:
-///  - "time": of more than 2,048 blocks that are neither fixed nor aligned further, one pass over the moments, in
-///    which blocks that are born take the places of those that died; for steps that are full at every moment;
-///  - "orders": by birth, duration, area and size, each block in the lowest gap, for lifetimes of 16,384 blocks or
-///    fewer;
-///  - "promotion", layouts in which next is a block that can lie lowest, over the fullest moments first; they go back
-///    where these get too full, and blocks that came too high move ahead;
-///  - "ejection", where blocks that lie too high are taken out and put back where they are least in the way;
-///  - "search": backtracking searches for a plan of a given height, that of the bound first; of 256 blocks at
-///    most also by which of two is the lower one. The three take turns, each time for longer; the search has the
-///    first turn of up to 2,048 blocks, else the last.
+/// A stage begins only while the plan can become lower and no limit is reached:
+///  - "time": one pass over the moments, in which births take the places of deaths. For more than 2,048
+///    blocks that are neither fixed nor aligned further; succeeds on steps that are full at every moment.
+///  - "orders": first fit by birth, duration, area and size, for at most 16,384 lifetimes.
+///  - "promotion": layouts that place the lowest possible block next, over the fullest moments first. They
+///    backtrack if a moment gets too full, and blocks that end too high move ahead.
+///  - "ejection": takes out blocks that end too high, and puts them back where they displace the least
+///    weight.
+///  - "search": backtracking searches for a plan of a given height, the bound first. For at most 256 blocks
+///    also by pairs.
 ///
-/// Three kinds of problems have no "promotion": those whose conflicts are given as pairs, those with more than 2^22
-/// conflicts between another block and one that is fixed and not always live, and those that alignments make longer
-/// by more than an eighth together.
+/// The last three stages take turns of growing length. "search" has the first turn for up to 2,048 blocks,
+/// otherwise the last.
 ///
-/// Memory is O(n log n), O(n) of more than 16,384 blocks, and 100 MiB for the search. A layout of "promotion" mostly takes
-/// O(log n) steps for each block, up to some 50 times that where it goes back, and as much again each time that a block
-/// waits for a fixed one in its way. "ejection" takes O(k log k) for a block that is in conflict with k. The search
-/// takes O(n) for each block that is placed; where more than 2,048 blocks hang together there is no search.
-/// It goes one call deeper for each block, and takes up to 1.5 MiB of the calling thread's stack in an optimized build.
+/// "promotion" is skipped for conflicts given as pairs, for more than 2^22 conflicts with fixed blocks that
+/// are not always live, and if alignments add more than an eighth to the sizes. "search" is skipped for
+/// pairs, and if more than 2,048 blocks are connected in time.
 ///
-/// Safe to call from several threads.
-/// @param start a plan of the blocks, with the alignment of the options: `make_plan` returns one
+/// Memory is O(n log n), O(n) for more than 16,384 blocks, plus 100 MiB for "search". A layout of "promotion"
+/// usually takes O(log n) steps for each block, up to some 50 times as many if it backtracks, and as many
+/// again for each wait for a fixed block. "ejection" takes O(k log k) for a block with k conflicts. "search"
+/// takes O(n) for each placed block. The recursion takes up to 1.5 MiB of the calling thread's stack in an
+/// optimized build.
+///
+/// Thread-safety: safe to call from several threads.
+/// @param start a plan of the blocks with the alignment of the options, such as the plan of `make_plan`
 /// @return a plan that is not higher than `start`
-/// @throws std::invalid_argument as `require_valid` does for a plan that is not one of these blocks; std::bad_alloc;
-/// any exception from `on_progress`.
+/// @throws std::invalid_argument as `require_valid` does if `start` is not a plan of these blocks;
+///   std::bad_alloc; any exception from `on_progress`.
 [[nodiscard]] result improve(std::span<lifetime const> blocks, memory_plan const& start,
                              options const& options = {});
 
-/// The same where any two blocks may be in conflict, as in captures of several streams, whose order is
-/// partial. Pairs may be named more than once; a block is in no conflict with itself.
+/// The same for any conflict relation, for example of several streams, whose order is partial. Pairs may
+/// repeat, and a pair of a block with itself is ignored.
 ///
-/// There is no search: a plan is known to be `optimal` only where it is at the `lower_bound`. That is the
-/// weight of a clique that was found, and so may be below the largest there is, the more so where
-/// the time is over before it is found. Memory is linear in blocks and conflicts.
+/// "search" is skipped, so a plan is known to be `optimal` only if it is at `lower_bound`. `lower_bound` is
+/// the weight of the heaviest clique found in the time, and may be less than the weight of the largest
+/// clique. Memory is linear in blocks and conflicts.
 /// @throws as above, and std::invalid_argument if a conflict names a block that does not exist.
 [[nodiscard]] result improve(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
                              memory_plan const& start, options const& options = {});
 
-/// The same for the plan of a step. Blocks that outlive the step stay where they lie; the alignment is that of the
-/// plan.
+/// The same for the plan of a step. Blocks that outlive the step keep their offsets. The alignment is that of
+/// the plan.
 ///
 /// ```cpp
 /// memory.use(planner::improve(load_step_plan("step.csv")));
@@ -125,7 +128,8 @@ struct result : memory_plan {
 /// @throws std::invalid_argument as `step_plan::require_valid`; otherwise as above.
 [[nodiscard]] step_plan improve(step_plan const& plan, options const& options = {});
 
-/// `improve` from the plan of `make_plan`. The time limit includes both, and the plan of `make_plan` is always finished.
+/// Calls `improve` with the plan of `make_plan`. The time limit includes both. The plan of `make_plan` is
+/// always completed.
 /// @throws std::invalid_argument as `make_plan` does; otherwise as `improve`.
 [[nodiscard]] result find_plan(std::span<lifetime const> blocks, options const& options = {});
 [[nodiscard]] result find_plan(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
