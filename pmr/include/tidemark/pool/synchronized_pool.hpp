@@ -44,8 +44,8 @@ namespace tidemark {
 /// ```
 /// A thread caches at most `max_thread_cache_bytes` (see `detail::cache_share`), and passes surplus blocks to
 /// the depot and the heap. Their surplus goes to the upstream. A block larger than a sixteenth of a thread's
-/// share (256 KiB at most) goes to the shared heap under a lock. Trims and memory pressure reach the caches of
-/// other threads in their next calls.
+/// share (256 KiB at most) goes to the shared heap under a lock. Trims and memory pressure reach the caches
+/// of other threads in their next calls.
 ///
 /// Invariants: those of `pool_stats`, while no call is active and once all threads have seen pending trims
 /// and changed shares.
