@@ -58,10 +58,9 @@ struct switched_usage {
 /// Record of a thread that has frozen a switch, or has an arena installed in it.
 struct capture_record {
   bool frozen = false;
-  graph_arena* arena = nullptr;  // installed arena; null: none
-  switched_blocks deferred;      // blocks of graphs that ended meanwhile
-  switched_blocks* baked =
-      nullptr;  // upstream blocks allocated or deallocated while frozen; null if none yet
+  graph_arena* arena = nullptr;      // installed arena; null: none
+  switched_blocks deferred;          // blocks of graphs that ended meanwhile
+  switched_blocks* baked = nullptr;  // upstream blocks allocated or deallocated while frozen; null: none
 };
 
 /// Number of records, baked sets and known arenas of a switch. Written with the switch's lock, and read

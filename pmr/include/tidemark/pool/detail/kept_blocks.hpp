@@ -242,8 +242,7 @@ class pending_blocks {
 struct kept_size {
   std::size_t bytes, align;
   auto operator<=>(kept_size const&) const = default;
-  bool operator==(kept_size const&) const =
-      default;  // explicit, because nvcc warns about the implicit operator
+  bool operator==(kept_size const&) const = default;  // explicit: nvcc warns about the implicit one
 };
 
 /// The kept blocks of one size and alignment.
