@@ -40,18 +40,24 @@ TEST_F(reuse_cache_order, reuses_what_was_freed_first) {
 }
 
 TEST_F(reuse_cache_order, counts_a_fenced_block_from_when_it_was_seen_to_be_done) {
-  event done;
-  reuse_cache cache{{.max_blocks_per_size = 8, .upstream = &upstream}};
+  event done, last;
+  done.order = last.order = this;
+  reuse_cache cache{&upstream};
   const std::vector<void*> blocks = take(cache, 3, 512);
+  void* const other = cache.allocate(64, 256);
   cache.deallocate_after(blocks[0], 512, 256, done.fence());
+  cache.deallocate_after(other, 64, 256, last.fence());
   cache.deallocate(blocks[1], 512, 256);
   done.complete();
-  cache.deallocate(blocks[2], 512, 256);  // looks at the fence before
+  last.complete();
+  EXPECT_EQ(cache.allocate(64, 256), other);  // queries both fences
+  cache.deallocate(blocks[2], 512, 256);
   EXPECT_EQ(cache.stats().pending_bytes, 0u);
   EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
   EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
   EXPECT_EQ(cache.allocate(512, 256), blocks[2]);
   give(cache, blocks, 512);
+  cache.deallocate(other, 64, 256);
 }
 
 // S1.26

@@ -1,205 +1,199 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/pool/detail/kept_blocks.hpp>
+#include "kept_blocks.hpp"
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 namespace tidemark::detail {
 
-// Twice as many as were left are let in before the next sweep, so that sweeps cost O(1) for each new size.
-blocks_of_size& kept_blocks::size_entry(kept_size wanted) {
-  if (blocks_of_size* const found = find(wanted)) return *found;
-  if (ready_sizes_.size() + other_sizes_.size() >= max_sizes_) {
-    for (sizes* const of : {&ready_sizes_, &other_sizes_})
-      std::erase_if(*of, [](auto const& entry) { return entry.second.empty(); });
-    recent_.fill({});
-    max_sizes_ = std::max(max_empty_sizes, 2 * (ready_sizes_.size() + other_sizes_.size()));
+// A size keeps its entry while the size is empty, so that a repeating step allocates nothing. The limit
+// doubles with the number of sizes in use, which makes erasing O(1) for each new size.
+blocks_of_size& kept_blocks::size_entry(kept_size size) {
+  constexpr std::size_t min_sizes = 4096;
+  if (const auto found = sizes_.find(size); found != sizes_.end()) return found->second;
+  if (sizes_.size() >= std::max(max_sizes_, min_sizes)) {
+    std::erase_if(sizes_, [](auto const& entry) { return entry.second.empty(); });
+    max_sizes_ = 2 * sizes_.size();
   }
-  return other_sizes_[wanted];
+  return sizes_.try_emplace(size, new_list()).first->second;
 }
 
-kept_block* kept_blocks::take_ready(std::size_t bytes, std::size_t align) noexcept {
-  blocks_of_size* const of_size = find({bytes, align});
-  if (of_size == nullptr) return nullptr;
-  kept_block* const next = of_size->ready.front();
-  if (next != nullptr) remove_ready(*next);
-  return next;
-}
-
-// The next block of a list whose fence is done, out of that list and not of the other one; null if `left`
-// allows no more queries.
-template <kept_block::links kept_block::* Links>
-kept_block* kept_blocks::take_done(pending_blocks<Links>& from, pending_looks& left,
-                                   held_lock& lock) noexcept {
-  while (kept_block* const asked = from.begin_query(left)) {
-    lock.unlock();
-    const bool is_done = asked->fence.done();
-    lock.lock();
-    from.end_query(*asked, is_done, left);
-    if (is_done) return asked;
+kept_blocks::pending_queue& kept_blocks::queue_of(void const* order) {
+  pending_queue* unused = nullptr;
+  for (pending_queue& queue : queues_) {
+    if (queue.order == order) return queue;
+    if (queue.blocks.empty() && queue.queried == 0) unused = &queue;
   }
-  return nullptr;
+  if (unused == nullptr) return queues_.emplace_back(pending_queue{.order = order, .blocks = new_list()});
+  unused->order = order;
+  return *unused;
 }
 
-kept_block* kept_blocks::take(std::size_t bytes, std::size_t align, held_lock& lock) noexcept {
-  if (kept_block* const ready = take_ready(bytes, align)) return ready;
-  blocks_of_size* const of_size = find({bytes, align});
-  if (of_size == nullptr) return nullptr;
-  auto& pending = of_size->pending;
-  pending_looks looks = pending.looks(max_looks);
-  kept_block* const done = take_done(pending, looks, lock);
-  if (done == nullptr) return nullptr;
-  pending_.remove(*done);
-  pending_bytes_ -= done->bytes;
-  return done;
+void* kept_blocks::take_ready(kept_size wanted) noexcept {
+  const auto found = sizes_.find(wanted);
+  if (found == sizes_.end() || found->second.ready.empty()) return nullptr;
+  void* const block = found->second.ready.front().block;
+  evict(found->second, spare_);
+  return block;
 }
 
-bool kept_blocks::keep(void* block, std::size_t bytes, std::size_t align, reuse_fence& fence,
-                       void const* order, kept_chain& leaving) noexcept {
+bool kept_blocks::keep(void* block, kept_size size, reuse_fence& fence, void const* order,
+                       kept_list& leaving) noexcept {
+  kept_list added = new_list();
   blocks_of_size* of_size = nullptr;
+  pending_queue* queue = nullptr;
   try {
-    of_size = &size_entry({bytes, align});
-    if (!fence.empty()) {
-      of_size->pending.reserve_one();
-      pending_.reserve_one();
-    }
-    if (spare_.empty()) spare_.push_back(records_.emplace_back());
-  } catch (...) {  // whatever the bookkeeping resource throws
+    of_size = &size_entry(size);
+    if (!fence.empty()) queue = &queue_of(order);
+    if (spare_.empty()) spare_.emplace_back();
+  } catch (...) {  // any exception of the bookkeeping resource
     return false;
   }
-  kept_block& record = *spare_.front();
-  spare_.remove(record);
+  added.splice(added.end(), spare_, spare_.begin());
+  kept_block& record = added.front();
   record.block = block;
-  record.bytes = bytes;
-  record.align = align;
+  record.size = size;
+  record.fence = std::move(fence);
   record.of_size = of_size;
-  if (fence.empty()) {
-    add_ready(record, leaving);
+  if (queue == nullptr) {
+    add_ready(added, leaving);
   } else {
-    record.fence = std::move(fence);
-    record.order = order;
-    pending_.push_back(record);
-    of_size->pending.push_back(record);
-    pending_bytes_ += bytes;
+    count_pending(record);
+    queue->blocks.splice(queue->blocks.end(), added);
   }
   return true;
 }
 
-void kept_blocks::look(std::span<reuse_fence> fences, kept_chain& leaving, held_lock& lock) noexcept {
-  pending_looks looks = pending_.looks(fences.size());
-  for (reuse_fence& fence : fences) {
-    kept_block* const done = take_done(pending_, looks, lock);
-    if (done == nullptr) return;
-    remove_pending(*done);
-    fence = std::move(done->fence);
-    add_ready(*done, leaving);
+void kept_blocks::count_pending(kept_block const& block) noexcept {
+  ++block.of_size->pending;
+  ++pending_blocks_;
+  pending_bytes_ += block.size.bytes;
+}
+
+void kept_blocks::uncount_pending(kept_block const& block) noexcept {
+  --block.of_size->pending;
+  --pending_blocks_;
+  pending_bytes_ -= block.size.bytes;
+}
+
+// Queries the fence at the front of `queue`. If the fence is done, destroys it and moves the record to
+// `queried`.
+bool kept_blocks::is_done(pending_queue& queue, kept_list& queried, held_lock& lock) noexcept {
+  queried.splice(queried.end(), queue.blocks, queue.blocks.begin());
+  reuse_fence& fence = queried.front().fence;
+  ++queue.queried;
+  lock.unlock();
+  const bool done = fence.done();
+  if (done) fence.reset();
+  lock.lock();
+  --queue.queried;
+  if (!done) queue.blocks.splice(queue.order != nullptr ? queue.blocks.begin() : queue.blocks.end(), queried);
+  return done;
+}
+
+void* kept_blocks::poll(std::size_t max_unfinished, kept_size const* wanted, kept_list& leaving,
+                        held_lock& lock) noexcept {
+  kept_list queried = new_list();
+  for (std::size_t queues = queues_.size(); queues > 0 && max_unfinished > 0; --queues) {
+    const auto queue = queues_.begin();
+    const bool is_ordered = queue->order != nullptr;
+    std::size_t left = queue->blocks.size();  // other threads may add blocks without end
+    for (; left > 0 && max_unfinished > 0 && !queue->blocks.empty(); --left) {
+      if (!is_done(*queue, queried, lock)) {
+        --max_unfinished;
+        if (is_ordered) break;
+        continue;
+      }
+      kept_block const& done = queried.front();
+      uncount_pending(done);
+      if (wanted != nullptr && done.size == *wanted) {
+        spare_.splice(spare_.end(), queried);
+        return spare_.back().block;
+      }
+      add_ready(queried, leaving);
+    }
+    queues_.splice(queues_.end(), queues_, queue);
+  }
+  return nullptr;
+}
+
+void kept_blocks::take_all_ready(kept_list& leaving) noexcept {
+  for (auto& [size, of_size] : sizes_) leaving.splice(leaving.end(), of_size.ready);
+  ready_bytes_ = 0;
+}
+
+void kept_blocks::take_all_pending(kept_list& leaving) noexcept {
+  for (pending_queue& queue : queues_) {
+    for (kept_block const& block : queue.blocks) uncount_pending(block);
+    leaving.splice(leaving.end(), queue.blocks);
   }
 }
 
-void kept_blocks::remove_pending(kept_block& block) noexcept {
-  block.of_size->pending.remove(block);
-  pending_bytes_ -= block.bytes;
-}
-
-void kept_blocks::take_out_ready(kept_chain& leaving) noexcept {
-  for (auto& [size, of_size] : ready_sizes_) {
-    while (!of_size.ready.empty()) evict(*of_size.ready.front(), leaving);
+void kept_blocks::recount_pending() noexcept {
+  for (auto& [size, of_size] : sizes_) of_size.pending = 0;
+  pending_bytes_ = pending_blocks_ = 0;
+  for (pending_queue& queue : queues_) {
+    queue.queried = 0;
+    for (kept_block const& block : queue.blocks) count_pending(block);
   }
 }
 
-void kept_blocks::take_out_pending(kept_chain& leaving) noexcept {
-  while (kept_block* const taken = pending_.take_any()) {
-    remove_pending(*taken);
-    leaving.push_back(*taken);
-  }
-}
-
-void kept_blocks::take_out_done(kept_chain& leaving, held_lock& lock) noexcept {
-  pending_looks looks = pending_.looks(pending_.size());
-  while (kept_block* const taken = take_done(pending_, looks, lock)) {
-    remove_pending(*taken);
-    leaving.push_back(*taken);
-  }
-}
-
-// A block that alone is more than may be kept goes itself: to drive out all others first would keep nothing.
-void kept_blocks::add_ready(kept_block& block, kept_chain& leaving) noexcept {
-  if (max_cached_bytes_ != 0 && block.bytes > max_cached_bytes_) {
-    leaving.push_back(block);
-    return;
-  }
-  blocks_of_size& of_size = *block.of_size;
-  if (!std::exchange(of_size.is_ready_size, true))
-    ready_sizes_.insert(other_sizes_.extract(kept_size{block.bytes, block.align}));
-  of_size.ready.push_back(block);
-  ready_bytes_ += block.bytes;
-  if (max_blocks_per_size_ != 0 && of_size.ready.size() > max_blocks_per_size_)
-    evict(*of_size.ready.front(), leaving);
-  while (max_cached_bytes_ != 0 && ready_bytes_ > max_cached_bytes_) evict(next_to_leave(), leaving);
+// A block above the limit leaves alone: evicting all other blocks first would keep nothing.
+void kept_blocks::add_ready(kept_list& block, kept_list& leaving) noexcept {
+  const std::size_t bytes = block.front().size.bytes;
+  if (max_cached_bytes_ != 0 && bytes > max_cached_bytes_) return leaving.splice(leaving.end(), block);
+  blocks_of_size& of_size = *block.front().of_size;
+  of_size.ready.splice(of_size.ready.end(), block);
+  ready_bytes_ += bytes;
+  if (max_blocks_per_size_ != 0 && of_size.ready.size() > max_blocks_per_size_) evict(of_size, leaving);
+  while (max_cached_bytes_ != 0 && ready_bytes_ > max_cached_bytes_) evict(largest_ready(), leaving);
   peak_ready_bytes_ = std::max(peak_ready_bytes_, ready_bytes_);
 }
 
-void kept_blocks::remove_ready(kept_block& block) noexcept {
-  block.of_size->ready.remove(block);
-  ready_bytes_ -= block.bytes;
+void kept_blocks::evict(blocks_of_size& from, kept_list& leaving) noexcept {
+  ready_bytes_ -= from.ready.front().size.bytes;
+  leaving.splice(leaving.end(), from.ready, from.ready.begin());
 }
 
-void kept_blocks::evict(kept_block& block, kept_chain& leaving) noexcept {
-  remove_ready(block);
-  leaving.push_back(block);
-}
-
-// The oldest of the largest size. A hit leaves its size in `ready_sizes_`, even if that was the size's last block:
-// this removes the size, once at most for each block that becomes ready.
-kept_block& kept_blocks::next_to_leave() noexcept {
-  auto largest = std::prev(ready_sizes_.end());
-  for (; largest->second.ready.empty(); largest = std::prev(ready_sizes_.end())) {
-    largest->second.is_ready_size = false;
-    other_sizes_.insert(ready_sizes_.extract(largest));
-  }
-  return *largest->second.ready.front();
+// Erases empty sizes above the largest ready size, so that the next search does not visit them. @pre a block
+// is ready
+blocks_of_size& kept_blocks::largest_ready() noexcept {
+  auto largest = std::prev(sizes_.end());
+  while (largest->second.ready.empty())
+    largest = std::prev(largest->second.pending == 0 ? sizes_.erase(largest) : largest);
+  return largest->second;
 }
 
 char const* kept_blocks::broken_invariant() const noexcept {
-  std::size_t ready_bytes = 0, pending_bytes = 0, ready = 0, pending = 0;
-  bool belongs = true, fences_fit = true;
-  for (sizes const* const of : {&ready_sizes_, &other_sizes_}) {
-    for (auto const& [size, of_size] : *of) {
-      const auto check = [&](kept_block const& block, bool has_fence) {
-        belongs = belongs && kept_size{block.bytes, block.align} == size && block.of_size == &of_size;
-        fences_fit = fences_fit && block.fence.empty() != has_fence;
-        (has_fence ? pending_bytes : ready_bytes) += block.bytes;
-      };
-      for (kept_block const* block = of_size.ready.front(); block != nullptr;
-           block = kept_list<&kept_block::in_size>::after(*block))
-        check(*block, false);
-      of_size.pending.for_each([&](kept_block const& block) { check(block, true); });
-      if (!of_size.pending.is_valid()) return "a pending block is in its size's queue of its fence's order";
-      if (max_blocks_per_size_ != 0 && of_size.ready.size() > max_blocks_per_size_)
-        return "blocks of a size <= max_blocks_per_size";
-      if (of_size.is_ready_size != (of == &ready_sizes_) ||
-          (!of_size.ready.empty() && !of_size.is_ready_size))
-        return "a size with a ready block is in ready_sizes";
-      ready += of_size.ready.size();
-      pending += of_size.pending.size();
+  std::size_t ready_bytes = 0, pending_bytes = 0, pending_blocks = 0, pending_of_sizes = 0;
+  bool sizes_fit = true, fences_fit = true, counts_fit = true;
+  for (auto const& [size, of_size] : sizes_) {
+    for (kept_block const& block : of_size.ready) {
+      sizes_fit = sizes_fit && block.size == size && block.of_size == &of_size;
+      fences_fit = fences_fit && block.fence.empty();
+      ready_bytes += block.size.bytes;
     }
+    counts_fit = counts_fit && (max_blocks_per_size_ == 0 || of_size.ready.size() <= max_blocks_per_size_);
+    pending_of_sizes += of_size.pending;
   }
-  for (auto const& [size, entry] : recent_) {
-    const auto has_entry = [&](sizes const& of) {
-      const auto found = of.find(size);
-      return found != of.end() && &found->second == entry;
-    };
-    if (entry != nullptr && !has_entry(ready_sizes_) && !has_entry(other_sizes_))
-      return "recent: entry == nullptr || entry == &sizes.at(size)";
+  for (pending_queue const& queue : queues_) {
+    for (kept_block const& block : queue.blocks) {
+      const auto found = sizes_.find(block.size);
+      sizes_fit = sizes_fit && found != sizes_.end() && block.of_size == &found->second;
+      fences_fit = fences_fit && !block.fence.empty();
+      pending_bytes += block.size.bytes;
+    }
+    pending_blocks += queue.blocks.size();
   }
-  if (!belongs) return "the lists of a size have blocks of that size and alignment";
+  if (!sizes_fit) return "a block belongs to the entry of its size and alignment";
   if (!fences_fit) return "a ready block has no fence, and a pending block has a fence";
-  if (!pending_.is_valid()) return "a pending block is in the queue of its fence's order";
+  if (!counts_fit) return "blocks of a size <= max_blocks_per_size";
   if (ready_bytes != ready_bytes_) return "cached_bytes == sum over ready blocks";
   if (pending_bytes != pending_bytes_) return "pending_bytes == sum over pending blocks";
-  if (pending != pending_.size()) return "each pending block is in the list of its size";
-  if (ready + pending + spare_.size() > records_.size()) return "a record is in one list";
+  if (pending_blocks != pending_blocks_ || pending_of_sizes != pending_blocks_)
+    return "pending blocks == sum over sizes == sum over queues";
   if (max_cached_bytes_ != 0 && ready_bytes_ > max_cached_bytes_) return "cached_bytes <= max_cached_bytes";
   if (ready_bytes_ > peak_ready_bytes_) return "cached_bytes <= peak_cached_bytes";
   return nullptr;

@@ -2,7 +2,6 @@
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -15,21 +14,14 @@
 #include <tidemark/pool/global_pool.hpp>
 
 #include "../core/default_upstream.hpp"
+#include "kept_blocks.hpp"
 
 namespace tidemark {
 namespace {
 
-// How many fences a deallocation queries where there is a limit. More than the one it may add, so that
-// pending blocks get fewer, whose sizes are not requested any more.
-constexpr std::size_t looks_per_deallocation = 2;
-// A small limit is kept closely: fences are queried in each deallocation. A large one, as by default, is only
-// looked at once as much is kept. Without a limit nothing is won by knowing sooner that a block is ready.
-std::size_t look_from_bytes(reuse_cache_options const& options) noexcept {
-  if (options.max_blocks_per_size != 0) return 0;
-  const std::size_t limit = options.max_cached_bytes;
-  if (limit == 0) return std::numeric_limits<std::size_t>::max();
-  return limit < reuse_cache_options{}.max_cached_bytes ? 0 : limit;
-}
+// Fences that are not done and that one call queries. A deallocation adds at most one such fence.
+constexpr std::size_t max_unfinished_of_request = 32;
+constexpr std::size_t max_unfinished_of_deallocation = 2;
 
 reuse_cache_options completed(reuse_cache_options options) noexcept {
   options.upstream = detail::or_default(options.upstream);
@@ -42,8 +34,8 @@ reuse_cache_options completed(reuse_cache_options options) noexcept {
 
 reuse_cache::reuse_cache(reuse_cache_options const& options)
     : options_{completed(options)},
-      look_from_bytes_{look_from_bytes(options)},
-      kept_{options_.max_cached_bytes, options_.max_blocks_per_size, options_.bookkeeping},
+      kept_{std::make_unique<detail::kept_blocks>(options_.max_cached_bytes, options_.max_blocks_per_size,
+                                                  options_.bookkeeping)},
       counts_{.name = options_.name} {
   if (options_.relief.call == nullptr)
     pressure_ = detail::call_under_pressure(this, [this] { respond_to_pressure(); });
@@ -74,34 +66,30 @@ void* reuse_cache::allocate(std::size_t bytes, std::size_t align) {
 }
 
 void* reuse_cache::take_kept(std::size_t bytes, std::size_t align) noexcept {
+  const detail::kept_size wanted{bytes, align};
   {
     const std::scoped_lock lock{mutex_};
-    if (detail::kept_block* const ready = kept_.take_ready(bytes, align)) return hit(*ready);
-    if (!kept_.has_pending(bytes, align)) return nullptr;
+    if (void* const ready = kept_->take_ready(wanted)) return hit(ready, bytes);
+    if (!kept_->has_pending(wanted)) return nullptr;
   }
-  return take_done(bytes, align);
-}
-
-// Locks anew, because what surrounds the queries may take long.
-void* reuse_cache::take_done(std::size_t bytes, std::size_t align) noexcept {
-  reuse_fence finished;  // before the lock, so that it is destroyed after it
   void* block = nullptr;
-  query([&]() noexcept {
+  detail::kept_list leaving = kept_->new_list();
+  query([&]() noexcept {  // without the lock: the scope may take long
     std::unique_lock lock{mutex_};
-    detail::kept_block* const taken = kept_.take(bytes, align, lock);
-    if (taken == nullptr) return;
-    finished = std::move(taken->fence);
-    block = hit(*taken);
+    block = kept_->poll(max_unfinished_of_request, &wanted, leaving, lock);
+    if (block != nullptr) hit(block, bytes);
   });
+  (void)return_to_upstream(leaving);
   return block;
 }
 
-void* reuse_cache::hit(detail::kept_block& taken) noexcept {
-  kept_.recycle(taken);
+void* reuse_cache::hit(void* block, std::size_t bytes) noexcept {
   ++counts_.hits;
-  count_allocation(taken.bytes);
-  return taken.block;
+  count_allocation(bytes);
+  return block;
 }
+
+void reuse_cache::recount_pending() noexcept { kept_->recount_pending(); }
 
 template <class Queries>
 void reuse_cache::query(Queries queries) noexcept {
@@ -166,26 +154,26 @@ void reuse_cache::deallocate_after(void* block, std::size_t bytes, std::size_t a
 }
 
 void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept {
-  std::array<reuse_fence, looks_per_deallocation> finished;
-  detail::kept_chain leaving;
+  detail::kept_list leaving = kept_->new_list();
   void const* const order = fence.order();
-  bool is_kept = false, must_look = false;
+  bool is_kept = false, must_poll = false;
   // With `mutex_` held.
   const auto keep = [&]() noexcept {
     ++counts_.deallocations;
     --counts_.used_blocks;
     counts_.used_bytes -= bytes;
-    is_kept = kept_.keep(block, bytes, align, fence, order, leaving);
+    is_kept = kept_->keep(block, {bytes, align}, fence, order, leaving);
   };
   {
     const std::scoped_lock lock{mutex_};
-    must_look = kept_.has_pending() && kept_.ready_bytes() + kept_.pending_bytes() >= look_from_bytes_;
-    if (!must_look) keep();
+    must_poll = options_.max_cached_bytes != 0 && kept_->has_pending() &&
+                kept_->ready_bytes() + kept_->pending_bytes() >= options_.max_cached_bytes;
+    if (!must_poll) keep();
   }
-  if (must_look) {  // before it is kept: what is found to be done has been free for longer
+  if (must_poll) {  // first, because blocks found to be done have been free for longer
     query([&]() noexcept {
       std::unique_lock lock{mutex_};
-      kept_.look(finished, leaving, lock);
+      (void)kept_->poll(max_unfinished_of_deallocation, nullptr, leaving, lock);
     });
     const std::scoped_lock lock{mutex_};
     keep();
@@ -206,34 +194,34 @@ void reuse_cache::return_to_upstream(void* block, std::size_t bytes, std::size_t
   options_.upstream->deallocate(block, bytes, align);
 }
 
-std::size_t reuse_cache::return_to_upstream(detail::kept_chain& leaving) noexcept {
+std::size_t reuse_cache::return_to_upstream(detail::kept_list& leaving) noexcept {
   if (leaving.empty()) return 0;
   std::size_t bytes = 0;
-  for (detail::kept_block* block = leaving.front(); block != nullptr;
-       block = detail::kept_chain::after(*block)) {
-    return_to_upstream(block->block, block->bytes, block->align, block->fence);
-    bytes += block->bytes;
+  for (detail::kept_block& block : leaving) {
+    return_to_upstream(block.block, block.size.bytes, block.size.align, block.fence);
+    bytes += block.size.bytes;
   }
   const std::scoped_lock lock{mutex_};
   counts_.held_bytes -= bytes;
-  kept_.recycle(leaving);
+  kept_->recycle(leaving);
   return bytes;
 }
 
 std::size_t reuse_cache::collect(bool force) noexcept {
   must_collect_.store(false, std::memory_order_relaxed);
-  detail::kept_chain leaving;
+  detail::kept_list leaving = kept_->new_list();
   bool must_query = false;
   {
     const std::scoped_lock lock{mutex_};
-    kept_.take_out_ready(leaving);
-    if (force) kept_.take_out_pending(leaving);
-    must_query = kept_.has_pending();
+    kept_->take_all_ready(leaving);
+    if (force) kept_->take_all_pending(leaving);
+    must_query = kept_->has_pending();
   }
   if (must_query) {
     query([&]() noexcept {
       std::unique_lock lock{mutex_};
-      kept_.take_out_done(leaving, lock);
+      (void)kept_->poll(std::numeric_limits<std::size_t>::max(), nullptr, leaving, lock);
+      kept_->take_all_ready(leaving);
     });
   }
   return return_to_upstream(leaving);
@@ -242,9 +230,9 @@ std::size_t reuse_cache::collect(bool force) noexcept {
 reuse_cache_stats reuse_cache::stats() const noexcept {
   const std::scoped_lock lock{mutex_};
   reuse_cache_stats now = counts_;
-  now.cached_bytes = kept_.ready_bytes();
-  now.peak_cached_bytes = kept_.peak_ready_bytes();
-  now.pending_bytes = kept_.pending_bytes();
+  now.cached_bytes = kept_->ready_bytes();
+  now.peak_cached_bytes = kept_->peak_ready_bytes();
+  now.pending_bytes = kept_->pending_bytes();
   return now;
 }
 
@@ -259,7 +247,7 @@ void reuse_cache::check_invariants() const noexcept {
           "held_bytes == used_bytes + cached_bytes + pending_bytes");
   char const* const broken = [&] {
     const std::scoped_lock lock{mutex_};
-    return kept_.broken_invariant();
+    return kept_->broken_invariant();
   }();
   require.report(broken);
 }

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <type_traits>
 
@@ -18,48 +19,50 @@
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/pool/detail/kept_blocks.hpp>
 #include <tidemark/pool/memory_pressure.hpp>
 
 namespace tidemark {
 
-/// What makes room where the upstream of a reuse cache has none.
+namespace detail {
+class kept_blocks;  // src/pool/kept_blocks.hpp
+struct kept_list;
+}  // namespace detail
+
+/// Frees memory when the upstream of a reuse cache is exhausted.
 struct reuse_relief {
-  /// Frees what it can; returns whether it is of any use to call the upstream once more.
+  /// Frees what it can; returns true if the upstream should be called once more.
   bool (*call)(void* context) noexcept = nullptr;
-  /// What it is called with.
+  /// The argument of `call`.
   void* context = nullptr;
 };
 
-/// What surrounds the queries of fences: it prepares a thread for them once, and not for each.
+/// Surrounds all queries of fences that one call makes, and prepares the thread for them once.
 struct reuse_query_scope {
-  /// Calls `queries(state)` once, or not at all where no fence may be queried now.
+  /// Calls `queries(state)` once, or not at all if no fence may be queried now.
   void (*call)(void* context, void (*queries)(void* state) noexcept, void* state) noexcept = nullptr;
-  /// What it is called with.
+  /// The argument of `call`.
   void* context = nullptr;
 };
 
-/// How a reuse cache is made.
+/// Options of a reuse cache.
 struct reuse_cache_options {
-  /// Blocks that are ready to be used again are kept up to this many bytes in all; 0: without limit. What a
-  /// fence still guards does not count: it is kept anyway.
+  /// Maximum bytes of ready blocks; 0: no limit. Pending blocks do not count.
   std::size_t max_cached_bytes = 1 * GiB;
-  /// The same in blocks of one size and alignment; 0: without limit.
+  /// Maximum number of ready blocks of one size and alignment; 0: no limit.
   std::size_t max_blocks_per_size = 0;
-  /// What is called where the upstream throws std::bad_alloc, before it is called for the second and last
-  /// time. It is called without a lock, by any thread that allocates, and may use the cache. Null:
-  /// `collect()`, and if the upstream throws again `collect(true)`, so that it is called up to three times.
+  /// Called when the upstream throws std::bad_alloc, before the upstream is called for the second and last
+  /// time. Called without a lock, by any thread that allocates; may use the cache. Null: `collect()`, and
+  /// `collect(true)` if the upstream throws again, which makes up to three calls of the upstream.
   reuse_relief relief = {};
-  /// What surrounds the queries of a call. It is called without a lock, by any thread. Null: fences are
-  /// queried as they are.
+  /// Surrounds the queries of one call. Called without a lock, by any thread. Null: fences are queried
+  /// directly.
   reuse_query_scope query_scope = {};
-  /// In messages and statistics; must outlive the cache.
+  /// The name in messages and statistics; must outlive the cache.
   char const* name = "reuse_cache";
-  /// Where blocks come from; null: `std::pmr::get_default_resource()`. Must outlive the cache.
+  /// The source of blocks; null: `std::pmr::get_default_resource()`. Must outlive the cache.
   std::pmr::memory_resource* upstream = nullptr;
-  /// Where the cache's own records come from, which the host writes; null: `std::pmr::new_delete_resource()`.
-  /// Must outlive the cache. It is called under the cache's lock; calling back is
-  /// reported as `violation_kind::reentry`.
+  /// The source of the cache's records, which the host writes; null: `std::pmr::new_delete_resource()`. Must
+  /// outlive the cache. Called under the cache's lock; calling back is reported as `violation_kind::reentry`.
   std::pmr::memory_resource* bookkeeping = nullptr;
 };
 
@@ -106,44 +109,30 @@ struct reuse_cache_stats {
 /// tensors.deallocate_after(gradient, 4096, 256, std::move(read).as_fence());
 /// void* next = tensors.allocate(4096, 256);         // `gradient` if the event is done, and not before
 /// ```
-/// A block that is *ready*, deallocated without a fence or behind one that was found to be done, goes to the
-/// next request of its size: the one that has been ready for longest first. A block that is *pending*, behind
-/// a fence not found to be done, goes nowhere, not to the upstream either. Fences are
-/// queried when a request finds no ready block (those of its size, at most 32), in `collect` (all), and,
-/// where the limit is below 1 GiB or as much is kept, in each deallocation (2 of any size); each time
-/// others, so that none is passed over for long, in whatever order they become done. Of fences with one order
-/// (`reuse_fence::order`), such as events of one stream, only the first is queried, and the next if that is
-/// done.
+/// A block is *ready* if it was deallocated without a fence or its fence was found to be done; it is *pending*
+/// otherwise. Ready blocks of one size are reused in FIFO order. A request without a ready block queries
+/// fences while its size has pending blocks: in each order (`reuse_fence::order`, such as a stream) up to the
+/// first fence that is not done, and at most 32 fences that are not done. A deallocation queries fences, at
+/// most 2 that are not done, if ready and pending bytes exceed `max_cached_bytes`. `collect` queries all.
 ///
-/// Ready blocks are kept up to `max_cached_bytes` bytes and `max_blocks_per_size` blocks of a size. Beyond,
-/// the largest go to the upstream, which are the fewest, and no more than need be; of a size always the
-/// oldest. A block that alone exceeds the limit goes itself. Pending blocks do not count and stay; one that
-/// is found to be done counts from then on. Where the upstream throws std::bad_alloc, `collect()`, and then
-/// `collect(true)`, make room, and it is called again each time; or `reuse_cache_options::relief` does, and
-/// it is called once more.
+/// Ready blocks above a limit return to the upstream: the largest size first, the oldest of a size first, and
+/// a block that alone exceeds `max_cached_bytes` at once. Pending blocks do not count against limits.
 ///
-/// Under memory pressure (`signal_memory_pressure`) a cache without a `relief` of its own does `collect()`:
-/// at once if the upstream is `std::pmr::new_delete_resource()` or `global_pool()`, which are for any thread;
-/// else in the next deallocation, or in the next request that would call the upstream.
+/// Under memory pressure (`signal_memory_pressure`) a cache without a `relief` calls `collect()`: at once if
+/// the upstream is `std::pmr::new_delete_resource()` or `global_pool()`, else in the next deallocation or
+/// miss.
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache_stats`, and
-/// - `cached_bytes == sum over ready blocks`, `pending_bytes == sum over pending blocks`
-/// - `cached_bytes <= max_cached_bytes` and `ready blocks of a size <= max_blocks_per_size`, where these are
-///   not 0
+/// - `cached_bytes == sum over ready blocks <= max_cached_bytes`, `pending_bytes == sum over pending blocks`
+/// - `ready blocks of a size <= max_blocks_per_size`
 ///
-/// Complexity: allocate and deallocate O(1) for a size among the last requested ones, else O(log(sizes)),
-/// above the upstream's and at most 32 fences', plus what goes to the upstream, amortised O(log(sizes)) for a
-/// block that leaves over the limit, and O(orders) for a block that becomes pending or is no longer. A request
-/// queries as many fences as its size's pending blocks have orders, and those without. Records are allocated
-/// as more blocks are kept than ever before, none once warm.
+/// Complexity: O(log(sizes)) above the upstream's and the queries', O(orders) to deallocate behind a fence.
+/// No allocation of records once warm.
+///
 /// Thread-safety: any thread, any function, except construction, destruction and `check_invariants()`. One
-/// lock guards the records, and is held while the bookkeeping resource is called. The upstream, the relief
-/// and fences are called without it: threads hit while one waits, all may call back, and the upstream must be
-/// thread-safe if the threads that use the cache are several. A child that is forked may do the same;
-/// `held_bytes` includes there what other threads were just giving to the upstream, and level 2 reports no
-/// leaks there.
-///
-/// Level 2 knows the live blocks, and reports a wrong deallocation.
+/// lock guards the records; the upstream, the relief and fences are called without it and may call back. The
+/// upstream must be thread-safe if several threads use the cache. In a forked child, `held_bytes` includes
+/// blocks that other threads were returning or querying. Level 2 reports wrong deallocations.
 class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
  public:
   /// Alignment of every block, at least, where none is given.
@@ -166,31 +155,30 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// can no longer be deallocated; level 2 reports them (`violation_kind::leak`).
   ~reuse_cache() override;
 
-  /// A block: one that is kept, or else of the upstream.
-  /// @param bytes exactly so many, also 0.
+  /// Returns a kept block, or else a block of the upstream.
+  /// @param bytes size, also 0.
   /// @param align a power of two.
-  /// @throws what the upstream throws, if it is std::bad_alloc after room was made and the upstream called
-  /// again, as the class comment says; std::bad_alloc for sizes beyond PTRDIFF_MAX. Nothing is allocated
-  /// then, and the cache can be used as before.
+  /// @throws the upstream's exception, if it is std::bad_alloc after the calls that
+  /// `reuse_cache_options::relief` describes; std::bad_alloc for sizes above PTRDIFF_MAX. The cache is
+  /// unchanged then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND;
 
-  /// Takes a block back that nothing uses any more, with the size and alignment it was allocated with. Does
-  /// nothing for null.
+  /// Deallocates a block that nothing uses any more. Does nothing for null.
+  /// @param bytes, align as allocated
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     deallocate_after(block, bytes, align, {});
   }
 
-  /// Takes a block back that is in use until `fence` is done: it goes to no request and not to the upstream
-  /// before. The cache destroys the fence, on the thread that sees it to be done. If there is no memory for
-  /// a record the block goes straight to the upstream, after a wait for the fence. Level 2 reports a block
-  /// that is deallocated twice, of another size, interior or foreign. Then, and for null, only the fence is
-  /// destroyed.
+  /// Deallocates a block that is in use until `fence` is done: no request and no upstream gets the block
+  /// before. The thread that finds the fence done destroys it. If memory for a record is exhausted, the block
+  /// returns to the upstream after a wait for the fence. Level 2 reports a block that is deallocated twice,
+  /// with another size, interior or foreign; then, and for null, only the fence is destroyed.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
 
-  /// Returns all ready blocks to the upstream, and the pending ones whose fences are done; with `force` those
-  /// of the other fences too, each after a wait. In each order it stops at the first block whose fence is not
-  /// done. It can be a callback of `on_memory_pressure`. The memory for records is kept.
+  /// Returns ready blocks to the upstream, and pending blocks whose fences are done: in each order up to the
+  /// first fence that is not done. Can be a callback of `on_memory_pressure`. Keeps the memory of records.
+  /// @param force waits for the other fences and returns their blocks too, without a query
   /// @return bytes returned to the upstream. O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
 
@@ -218,29 +206,28 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   }
   void adapt_to_child() noexcept {
     is_in_child_ = true;
-    kept_.forget_queries();
+    recount_pending();
   }
+  void recount_pending() noexcept;
   [[nodiscard]] void* take_kept(std::size_t bytes, std::size_t align) noexcept;
-  [[nodiscard]] void* take_done(std::size_t bytes, std::size_t align) noexcept;
-  [[nodiscard]] void* hit(detail::kept_block& taken) noexcept;  // with mutex_ held
+  void* hit(void* block, std::size_t bytes) noexcept;  // with mutex_ held
   template <class Queries>
   void query(Queries queries) noexcept;
   [[nodiscard]] TIDEMARK_COLD void* take_new(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* ask_upstream(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool make_room(int refusals) noexcept;
   void give(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
-  std::size_t return_to_upstream(detail::kept_chain& leaving) noexcept;
+  std::size_t return_to_upstream(detail::kept_list& leaving) noexcept;
   void return_to_upstream(void* block, std::size_t bytes, std::size_t align,
                           reuse_fence& fence) const noexcept;
   void count_allocation(std::size_t bytes) noexcept;  // with mutex_ held
   void track(void* block, std::size_t bytes, std::size_t align);
 
   reuse_cache_options options_;
-  std::size_t look_from_bytes_;  // with more kept, a deallocation queries fences
   std::atomic<bool> must_collect_{false};
 
   mutable detail::fork_safe<> mutex_;  // for what follows
-  detail::kept_blocks kept_;
+  std::unique_ptr<detail::kept_blocks> kept_;
   reuse_cache_stats counts_;  // all but what `kept_` counts
   bool is_in_child_ = false;  // what other threads were giving to the upstream is held for ever
 
