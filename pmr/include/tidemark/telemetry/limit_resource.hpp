@@ -25,13 +25,12 @@ namespace tidemark {
 /// cached.resize(32 * MiB);                       // throws out_of_memory: 128 MiB; `cached` is unchanged
 /// ```
 /// Invariants: `used_bytes <= claimed`; `claimed <= limit` since the last `set_limit`, or `claimed` only
-/// falls until that holds. `claimed` is the number of requested bytes that the upstream has allocated or is
-/// about to allocate, so it never exceeds the limit. Bytes that an upstream adds by rounding are not counted.
-/// A wrong size in `deallocate` makes the budget wrong; `tracking_resource` detects it. Blocks that an
-/// upstream such as a rewound arena reclaims itself stay counted.
+/// falls until that holds. `claimed` counts the requested bytes that the upstream has allocated or is about
+/// to allocate. Bytes that an upstream adds by rounding are not counted. A wrong size in `deallocate` makes
+/// the budget wrong; `tracking_resource` detects it. Blocks that an upstream such as a rewound arena reclaims
+/// itself stay counted.
 ///
 /// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is; the limit is exact among threads.
-/// Exceptions: out_of_memory, or the upstream's; only `refused` has changed then.
 class limit_resource final : public detail::resource_adaptor<limit_resource> {
  public:
   /// @param limit_bytes maximum bytes in use

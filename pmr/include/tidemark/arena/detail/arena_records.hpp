@@ -177,8 +177,8 @@ class rewind_history {
     std::uint64_t serial;
   };
 
-  // Not inlined, so that `expect_resource` sees the allocation's caller. Not cold, because a batch across
-  // chunks after a mark would then take six more instructions.
+  // Not inlined, so that `expect_resource` sees that the allocation is tidemark's. Not cold, because a batch
+  // across chunks after a mark would then take six more instructions.
   [[gnu::noinline]] void make_room() { rewinds_.reserve(std::max<std::size_t>(8, 2 * rewinds_.size())); }
 
   std::vector<rewind> rewinds_;
