@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `mapping_cache`: reuses mappings of the operating system for requests of any size. Owns the free mappings.
+///
+/// A mapping that is too large is cut, cut parts are merged when they are free again, and a small mapping
+/// grows by `mremap`, which moves pages without copies. Programs whose arrays change their sizes therefore
+/// reuse pages too, and a mapping can grow with its contents.
+///
+/// A request takes the smallest sufficient mapping of the searched bins. It returns the unneeded part if that
+/// is at least an eighth of the request and `min_bytes`. Otherwise the largest mapping with half of the
+/// needed bytes grows, or the system maps new pages. A new mapping of at least 4 MiB returns its pages when
+/// it is freed if few pages were touched.
 #pragma once
 
 #include <array>
@@ -50,16 +59,8 @@ struct mapping_cache_stats {
   std::size_t used_bytes, cached_bytes;
 };
 
-/// Keeps free mappings and adapts them to requests. A mapping that is too large is cut, cut parts are merged
-/// when they are free again, and a small mapping grows by `mremap`, which moves pages without copies.
-/// Programs whose arrays change their sizes therefore reuse pages too, and a mapping can grow with its
-/// contents.
-///
-/// A request takes the smallest sufficient mapping of the searched bins. It returns the unneeded part if that
-/// is at least an eighth of the request and `min_bytes`. Otherwise the largest mapping with half of the
-/// needed bytes grows, or the system maps new pages. Above the limit, mappings are unmapped in the order of
-/// their deallocation. A new mapping of at least 4 MiB returns its pages when it is freed if few pages were
-/// touched.
+/// Keeps free mappings and adapts them to requests. Above the limit, mappings are unmapped in the order of
+/// their deallocation.
 ///
 /// *Slack* is the part of live mappings beyond the requested bytes. Invariants, with n = `max_cached_bytes`:
 /// - `cached_bytes + slack_bytes <= n`, or nothing is cached: at most n bytes are mapped beyond the bytes in

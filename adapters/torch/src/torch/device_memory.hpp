@@ -35,13 +35,12 @@ using stream_filter = std::function<bool(gpu::stream_handle)>;
 /// PyTorch frees the block. No event is recorded on a capturing stream, because the event would become part
 /// of the graph: the block then waits for the end of the capture.
 ///
-/// Memory of a capture pool stays with the pool and at its addresses. Its freed blocks serve later requests
-/// of the pool. The memory is returned after the pool was released, its blocks were freed, and the device was
-/// awaited.
+/// Memory of a capture pool stays at its addresses and serves later requests of the pool. It is returned
+/// after the pool was released, its blocks were freed, and the device was awaited.
 ///
 /// Invariant: each block is in `blocks_` from its allocation until its return to its stream's memory.
-/// Complexity: as the resource, plus a hash table, a comparison for each waiting block, and a query for each
-/// stream that blocks wait for. Thread-safety: any thread, except the destructor.
+/// Complexity: as the resource, plus O(1) for a hash table, O(1) for each waiting block, and one query for
+/// each stream that blocks wait for. Thread-safety: any thread, except the destructor.
 class device_memory {
  public:
   /// @param log null: no trace. @throws the exceptions of the driver.

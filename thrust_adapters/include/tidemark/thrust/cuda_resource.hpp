@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `cuda_resource`: a resource of tidemark as a resource of CCCL and RMM. Owns nothing.
+///
+/// *Streams.* A call with a stream allocates memory for the work of this stream, and frees memory behind its
+/// present work. If the resource has another stream (`gpu::stream_bound`, or a given stream), events order
+/// the two streams, which costs more than one stream. A `device_cache` frees the block by its own events, and
+/// its stream does not wait. If the resource has no stream, the calling thread waits for the named stream
+/// before it frees memory, unless only the host may access the memory. Calls without a stream serve any work:
+/// they wait for the resource's stream before they return memory. The current device is the device of the
+/// streams.
+///
+/// *Captures.* A captured stream cannot wait for a stream outside the capture. Neither a stream outside nor
+/// the calling thread can wait for a captured stream. Calls that would end a capture are not made: memory of
+/// another stream is then not allocated, and is lost when it is freed. Memory without a stream is freed at
+/// once. The default stream counts as outside while another stream is captured.
 #pragma once
 
 #include <algorithm>
@@ -46,22 +59,9 @@ namespace tidemark {
 /// cuda_resource<statistics_resource, tidemark::gpu::memory_access::device> memory{counted, stream};
 /// ```
 /// The handle is small and copyable, which CCCL requires since 3.2. The resource must outlive the handle and
-/// its blocks. Memory with device access is aligned to at least 256 bytes, as RMM's resources do: RMM's
-/// containers request `alignof(T)`, and code that reads wide words relies on more.
-///
-/// *Streams.* A call with a stream allocates memory for the work of this stream, and frees memory behind its
-/// present work. If the resource has another stream (`gpu::stream_bound`, or a given stream), events order
-/// the two streams, which costs more than one stream. A `device_cache` frees the block by its own events, and
-/// its stream does not wait. If the resource has no stream, the calling thread waits for the named stream
-/// before it frees memory, unless only the host may access the memory. Calls without a stream serve any work:
-/// they wait for the resource's stream before they return memory. The current device is the device of the
-/// streams.
-///
-/// *Captures.* A captured stream cannot wait for a stream outside the capture. Neither a stream outside nor
-/// the calling thread can wait for a captured stream. Calls that would end a capture are not made: memory of
-/// another stream is then not allocated, and is lost when it is freed. Memory without a stream is freed at
-/// once. The default stream counts as outside while another stream is captured. In a capture, use a
-/// `graph_arena`, which never reuses memory.
+/// its blocks. Memory with device access is aligned to at least 256 bytes, as in RMM's resources: RMM's
+/// containers request `alignof(T)`, and code that reads wide words relies on more. The file comment has the
+/// rules of streams and captures. In a capture, use a `graph_arena`, which never reuses memory.
 ///
 /// Two handles are equal if their resources are equal and their streams are the same. Thread-safety: as the
 /// resource.

@@ -50,17 +50,8 @@ concept stream_ordered_source =
 /// foreign_resource upstream{device, stream};
 /// device_pool blocks{{.stream = stream, .upstream = &upstream}};
 /// ```
-/// Do not put a resource that writes into its memory on device memory: `pool` and containers write,
+/// Do not put a resource that writes into its memory on device memory: `pool` and containers write;
 /// `device_pool`, `graph_arena` and `reuse_cache` do not. Exceptions of the source pass through.
-/// `thrust::mr::memory_resource<void*>` is intended to be a `std::pmr::memory_resource` itself. It is not in
-/// any release up to now, because a macro is spelt in two ways.
-///
-/// *Streams.* With a stream, memory is for the work of this stream, and is freed behind its work: use the
-/// stream of the `device_pool` or `device_cache` above. Without a stream, memory is for any work, and no work
-/// may use it when it is freed: most sources wait for the default stream each time, and for no other.
-///
-/// A request of 0 bytes allocates 1, because RMM's pools return null otherwise. A block without the requested
-/// alignment is freed at once, because RMM's pools and `cudaMalloc` align only to 256 bytes.
 ///
 /// Two resources are equal if they have the same stream, and their sources are one object or equal by the
 /// source's `==`, which is not used for `thrust::mr` resources. Thread-safety and complexity: as the source,
@@ -69,9 +60,11 @@ concept stream_ordered_source =
 template <raw_memory_source M>
 class foreign_resource final : public std::pmr::memory_resource, public gpu::detail::stream_ordered {
  public:
-  /// Makes a resource on `source`, for any work.
+  /// Makes a resource on `source`, for any work. No work may use the memory when it is freed: most sources
+  /// wait for the default stream each time, and for no other.
   explicit foreign_resource(M& source) noexcept : source_{&source} {}
-  /// Makes a resource on `source` in the order of `stream`.
+  /// Makes a resource on `source` in the order of `stream`: memory is for the work of this stream, and is
+  /// freed behind its work. Pass the stream of the `device_pool` or `device_cache` above.
   foreign_resource(M& source, gpu::stream_handle stream) noexcept
     requires stream_ordered_source<M>
       : source_{&source}, stream_{stream} {}
@@ -88,6 +81,8 @@ class foreign_resource final : public std::pmr::memory_resource, public gpu::det
   static constexpr bool names_async =
       requires(M& source, gpu::stream_handle stream) { source.allocate_async(1, 1, stream); };
 
+  /// Allocates 1 byte for a request of 0, because RMM's pools return null otherwise. Frees a block without
+  /// the requested alignment at once, because RMM's pools and `cudaMalloc` align only to 256 bytes.
   /// @throws the exceptions of the source; out_of_memory if the source returns null or an unaligned block,
   /// and for more than PTRDIFF_MAX bytes.
   void* do_allocate(std::size_t bytes, std::size_t align) override {

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `thrust_allocator`: an allocator for Thrust's containers on a resource of tidemark. Owns nothing.
+///
+/// *Streams* (CUDA only). A vector makes, destroys and copies its elements on the stream of the resource
+/// (`gpu::stream_bound`) or on a given stream, else on the default stream. As always in Thrust, this work has
+/// ended when the vector's function returns. The function does not wait while the stream is captured, and a
+/// vector can be made in a capture. Thrust's operations on pointers alone have no stream: access to one
+/// element, assignment within the capacity, insertion and erasure in the middle, and comparison use the
+/// default stream. The host allocates and frees memory; work that still uses a destroyed vector must be on
+/// the same stream.
 #pragma once
 
 #include <concepts>
@@ -83,18 +91,11 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// kept = std::move(x);                        // move assignment takes the memory and its resource
 /// ```
 /// There is no default resource: a vector without a resource does not compile, because host memory cannot
-/// replace device memory. The resource, and the scope of its memory, must outlive the vector.
+/// replace device memory. The resource, and the scope of its memory, must outlive the vector. The file
+/// comment has the rules of streams.
 ///
 /// Copy assignment keeps the left resource, which allows copies of results out of a step's memory. Moves and
 /// swaps move memory and resource in O(1).
-///
-/// *Streams* (CUDA only). A vector makes, destroys and copies its elements on the stream of the resource
-/// (`gpu::stream_bound`) or on a given stream, else on the default stream. As always in Thrust, this work has
-/// ended when the vector's function returns. The function does not wait while the stream is captured, and a
-/// vector can be made in a capture. Thrust's operations on pointers alone have no stream: access to one
-/// element, assignment within the capacity, insertion and erasure in the middle, and comparison use the
-/// default stream. The host allocates and frees memory; work that still uses a destroyed vector must be on
-/// the same stream.
 ///
 /// Blocks are aligned to at least 256 bytes. Deallocation does not throw. Two allocators are equal if their
 /// resources are equal. Thread-safety: as the resource.

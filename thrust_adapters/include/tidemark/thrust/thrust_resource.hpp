@@ -43,8 +43,8 @@ TIDEMARK_HOST_DEVICE bool is_same_memory(R const* a, R const* b) noexcept {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
 /// A `thrust::mr::memory_resource` on a resource of tidemark or `std::pmr`. Use it for Thrust's own pools and
-/// allocators, and for `thrust::device(&resource)`. For containers and algorithms use `thrust_allocator` and
-/// `par`, which support streams and need no object of this class.
+/// allocators, and for `thrust::device(&resource)`. For containers and algorithms prefer `thrust_allocator`
+/// and `par`, which support streams.
 ///
 /// ```cpp
 /// device_arena step{{.reserve = 16 * GiB}, stream};
@@ -52,12 +52,11 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// thrust::mr::allocator<float, decltype(memory)> floats{&memory};
 /// thrust::transform(thrust::device(&memory), first, last, result, square{});
 /// ```
-/// Blocks start at multiples of 256 bytes, although Thrust requests `alignof(T)`. Thrust passes blocks to
-/// code that reads wide words and expects the alignment of CUDA's allocator.
+/// Blocks start at multiples of 256 bytes: Thrust requests `alignof(T)`, but passes blocks to code that reads
+/// wide words.
 ///
-/// It is a handle: copies are equal, and each copy may free the others' blocks. The resource must outlive
-/// them. Two handles are equal if their resources are equal. `==` of two references to
-/// `thrust::mr::memory_resource` is Thrust's own, and is always true.
+/// A handle: copies are equal, and each copy may free the others' blocks. The resource must outlive them.
+/// `==` of two references to `thrust::mr::memory_resource` is Thrust's own, and is always true.
 ///
 /// Thread-safety and complexity: as the resource. Thrust's OMP system calls it from several threads in a
 /// sort; `par` prevents that.

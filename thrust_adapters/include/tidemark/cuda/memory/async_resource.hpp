@@ -30,9 +30,8 @@ struct async_resource_options {
 /// each deallocation calls cuMemFreeAsync.
 ///
 /// Use it as the upstream of resources that seldom call their upstream: `device_cache`, `device_pool`, an
-/// `arena`. Later work on the stream may use a block. A deallocation frees the block behind the present work
-/// of the stream, and no thread waits. Order the start of other streams' work by an event, and free with
-/// `deallocate_after`, which takes an event or the stream.
+/// `arena`. A deallocation frees the block behind the present work of the stream, and no thread waits. Order
+/// the start of other streams' work by an event, and free with `deallocate_after`.
 ///
 /// ```cpp
 /// gpu::memory_pool pool;

@@ -23,9 +23,9 @@ struct block_resource_options {
 };
 
 /// A `std::pmr::memory_resource` of driver blocks: the upstream of pools and caches for devices. Each call
-/// costs as much as the expensive call of the driver. Put a pool, a cache or an arena on it if the cost
-/// matters. A free may or may not wait for the device: deallocate a block only after its work has ended.
-/// `device_pool` and `device_cache` ensure this.
+/// makes an expensive driver call: put a pool, a cache or an arena on it if the cost matters. A free may or
+/// may not wait for the device: deallocate a block only after its work has ended, as `device_pool` and
+/// `device_cache` do.
 ///
 /// ```cpp
 /// gpu::pinned_resource pinned;

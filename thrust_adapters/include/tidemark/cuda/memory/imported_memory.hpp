@@ -34,13 +34,12 @@ struct imported_memory_options {
 /// kernel<<<blocks, threads, 0, stream>>>(shared.range().data());
 /// ```
 /// All work of this process that uses the memory is on the stream of the options, or an event orders it
-/// before later work there. The destructor waits for the stream, unmaps the memory and frees the addresses.
-/// The program orders the work of the two processes.
+/// before later work there. The program orders the work of the two processes.
 ///
 /// The memory stays the same for any action of the exporter. If the exporter decommits, suspends or ends,
 /// only its own addresses lose the memory. The physical memory exists until all importers have unmapped it
-/// and all its file descriptors are closed. Memory that the exporter commits or resumes later is other memory
-/// and is not visible here.
+/// and all its file descriptors are closed. Memory that the exporter commits or resumes later is not visible
+/// here.
 ///
 /// Move-only; a moved-from object has an empty range. Thread-safety: one thread at a time. Complexity: 3
 /// driver calls for each handle.

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `gpu::virtual_memory`: device memory at reserved addresses, committed in steps. Owns both.
+///
+/// While the stream is capturing, `reserve` and `commit` still map memory, and nothing is unmapped: the graph
+/// contains the addresses, and a wait would invalidate the capture. `decommit` and `suspend` fail, and
+/// `release` takes effect at the first call after the capture. If the driver refuses to map memory during a
+/// capture, `reserve` and `commit` fail too; one probe tests that (`detail::capture_probe`). Captures of
+/// other streams are not disturbed.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +33,11 @@ struct virtual_memory_options {
   stream_handle stream = nullptr;
   /// Maximum bytes of a handle, which is one allocation of physical memory: a power of two; 0: 64 MiB. At
   /// least the device's granularity is used. Mapping costs 32 µs for a handle of 2 MiB and 106 µs for a
-  /// handle of 512 MiB (an H100). Larger handles need fewer calls, but a `decommit` may leave more memory
-  /// that is held and not committed.
+  /// handle of 512 MiB (an H100). Larger handles need fewer calls.
+  ///
+  /// The driver unmaps only whole handles. A partly decommitted handle stays mapped and held until all of it
+  /// is decommitted; a commit of such a part makes no call. At each end of a committed part, at most one
+  /// handle more is held than committed, and at most a quarter of the bytes before it in the range.
   std::size_t handle_bytes = 0;
   /// Way to export the memory to other processes; fixed when the driver creates the memory.
   handle_type exported_as = handle_type::none;
@@ -52,23 +61,7 @@ struct virtual_memory_options {
 /// ```
 /// All work that uses the memory is on the stream of the options, or an event orders it before later work
 /// there (`wait_before_reuse`). Reuse then needs no wait. `decommit`, `release` and `suspend` wait for the
-/// stream before they unmap.
-///
-/// While the stream is capturing, `reserve` and `commit` still map memory, and nothing is unmapped: the graph
-/// contains the addresses, and a wait would invalidate the capture. `decommit` and `suspend` fail, and
-/// `release` takes effect at the first call after the capture. If the driver refuses to map memory during a
-/// capture, `reserve` and `commit` fail too; one probe tests that (`detail::capture_probe`). Captures of
-/// other streams are not disturbed.
-///
-/// Memory comes in handles of one unit up to `handle_bytes`, and the driver unmaps only whole handles. A
-/// partly decommitted handle stays mapped and held until all of it is decommitted; a commit of such a part
-/// makes no call. At each end of a committed part, at most one handle more is held than committed, and at
-/// most a quarter of the bytes before it in the range.
-///
-/// Under compute-sanitizer (`TIDEMARK_NVTX`) each range is one allocation of `cuMemAlloc`, of 64 MiB or twice
-/// the previous size, because the tool accepts no other memory as a heap. The whole range is committed at
-/// once, nothing is decommitted, and `suspend` and `export_memory` throw. Memory that is accessible from
-/// other devices is still virtual memory, and the tool does not see its blocks.
+/// stream before they unmap. The file comment describes captures.
 ///
 /// Kernels on the devices of `accessible_from` use the memory without `cudaDeviceEnablePeerAccess`. Other
 /// processes map the result of `export_memory` as `gpu::imported_memory`.
@@ -137,7 +130,11 @@ class virtual_memory : public refusals_only {
   /// @throws out_of_memory; std::logic_error if the stream is capturing; cuda_error for another error. The
   /// address space is still suspended then.
   void resume();
-  /// Returns false under compute-sanitizer, where `suspend` throws.
+  /// Returns false under compute-sanitizer (`TIDEMARK_NVTX`), where `suspend` and `export_memory` throw.
+  ///
+  /// The tool accepts no virtual memory as a heap. Each range is one allocation of `cuMemAlloc` there, of 64
+  /// MiB or twice the previous size. The whole range is committed at once, and nothing is decommitted. Memory
+  /// that is accessible from other devices is still virtual memory, and the tool does not see its blocks.
   [[nodiscard]] bool can_suspend() const noexcept { return !whole_.has_value(); }
   /// Returns true if suspended.
   [[nodiscard]] bool is_suspended() const noexcept { return suspended_; }

@@ -42,9 +42,8 @@ struct nccl_memory_options {
 /// captures a graph.
 ///
 /// All work that uses the memory, NCCL's included, is on the stream of the options, or is ordered before
-/// later work there (`wait_before_reuse`). Reuse then needs no wait; `release` waits for the stream before it
-/// frees. While the stream is capturing, nothing is allocated, and released blocks are freed by the first
-/// call after the capture.
+/// later work there (`wait_before_reuse`). Reuse then needs no wait. While the stream is capturing, nothing
+/// is allocated, and the first call after the capture frees released blocks.
 ///
 /// NCCL rounds blocks up to the device's granularity, and other devices of the machine can access them.
 /// Complexity: one NCCL call for each block, O(blocks). Thread-safety: one thread at a time.

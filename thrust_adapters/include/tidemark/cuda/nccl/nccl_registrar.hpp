@@ -37,19 +37,8 @@ struct nccl_window_position {
 ///                 gpu::virtual_memory{stream}, gpu::nccl_registrar{comm, stream}};
 /// ```
 /// The communicator must outlive the arena, and must be on the memory's device. NCCL registers memory of
-/// `nccl_memory` in every way. It registers other memory only if its handles can be exported
+/// `nccl_memory` in every way, and other memory only if its handles can be exported
 /// (`gpu::virtual_memory_options::exported_as`).
-///
-/// *`nccl_registrar`* registers for this rank alone. NCCL uses a buffer without a copy if all ranks pass a
-/// registered buffer at the same offset from its beginning.
-///
-/// *`nccl_window_registrar`* makes a call of all ranks, which returns after all ranks have made it. The
-/// arenas of all ranks must therefore take ranges of the same sizes in the same order: give them the same
-/// options, and make the same requests. A block then has the same offset on every rank. If one rank runs out
-/// of memory, the others wait until the communicator is aborted (`ncclCommAbort`, from another thread):
-/// reserve enough when the arena is made. Before an arena shrinks or ends, the other ranks' work on its
-/// memory must have ended; the program provides the barrier. `window_of` returns the position of an address
-/// for device code.
 ///
 /// Nothing is registered or deregistered while the stream is capturing. For a non-blocking communicator, a
 /// call waits until NCCL has completed it. An arena must not grow between `ncclGroupStart` and `ncclGroupEnd`
@@ -118,9 +107,17 @@ class basic_nccl_registrar {
 extern template class basic_nccl_registrar<nccl_registration::buffer>;
 extern template class basic_nccl_registrar<nccl_registration::window>;
 
-/// Registers buffers, which NCCL uses without a copy.
+/// Registers memory for this rank alone. NCCL uses a buffer without a copy if all ranks pass a registered
+/// buffer at the same offset from its beginning.
 using nccl_registrar = basic_nccl_registrar<nccl_registration::buffer>;
-/// Registers windows, with the same offset on every rank.
+/// Registers memory as windows, with the same offset of a block on every rank.
+///
+/// A registration is a call of all ranks, which returns after all ranks have made it. The arenas of all ranks
+/// must therefore take ranges of the same sizes in the same order: give them the same options, and make the
+/// same requests. If one rank runs out of memory, the others wait until the communicator is aborted
+/// (`ncclCommAbort`, from another thread): reserve enough when the arena is made. Before an arena shrinks or
+/// ends, the other ranks' work on its memory must have ended; the program provides the barrier. `window_of`
+/// returns the position of an address for device code.
 using nccl_window_registrar = basic_nccl_registrar<nccl_registration::window>;
 
 static_assert(memory_registrar<nccl_registrar>);

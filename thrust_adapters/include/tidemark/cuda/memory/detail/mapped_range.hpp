@@ -2,6 +2,11 @@
 /// @file
 /// `mapped_range`: reserved addresses of a device and the memory of their units. Owns both, and frees them
 /// only on request.
+///
+/// The cost of a mapping depends much more on the handle than on the bytes (decision 17). Handles are
+/// therefore as large as the wanted part allows: at most `handle_bytes_max`, and at most a quarter of the
+/// units before them in the range, which keeps small ranges small. Smaller handles are tried if the device or
+/// its budget has no memory for a handle.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +25,7 @@ struct mapped_handle {
   physical_handle memory = 0;
 };
 
-/// One reservation in units of `unit_bytes`, with handles of 1, 2, 4, … units. The cost of a mapping depends
-/// much more on the handle than on the bytes (decision 17). Handles are therefore as large as the wanted part
-/// allows: at most `handle_bytes_max`, and at most a quarter of the units before them in the range, which
-/// keeps small ranges small. Smaller handles are tried if the device or its budget has no memory for a
-/// handle.
+/// One reservation in units of `unit_bytes`, with handles of 1, 2, 4, … units.
 ///
 /// The driver unmaps only whole mappings: a handle is unmapped when none of its units is wanted. Handles stay
 /// until their memory is released, and can be mapped again with their contents if other memory could not be

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `uncaptured_memory`: stream-ordered memory for caches, also during captures. Owns the pool.
+///
+/// Memory that the driver allocates in stream order during a capture would belong to the graph. Blocks of a
+/// capture are therefore stacked in *chunks* of mapped memory, of 2 to 64 MiB or as large as one block. A
+/// chunk is reused once all its blocks are deallocated, and is unmapped after the capture, behind the work of
+/// the stream. Under compute-sanitizer every block is its own chunk, which is one allocation of `cuMemAlloc`.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +22,8 @@
 
 namespace tidemark::gpu::detail {
 
-/// An `async_resource` on its own pool that does not disturb a capture of its stream. Memory that the driver
-/// allocates in stream order during a capture would belong to the graph. Blocks of a capture are therefore
-/// stacked in *chunks* of mapped memory, of 2 to 64 MiB or as large as one block. A chunk is reused once all
-/// its blocks are deallocated, and is unmapped after the capture, behind the work of the stream. Nothing is
-/// freed during a capture: the first later call, or `trim`, frees deallocated blocks of the pool.
-///
-/// Under compute-sanitizer every block is its own chunk, which is one allocation of `cuMemAlloc`.
+/// An `async_resource` on its own pool that does not disturb a capture of its stream. Nothing is freed during
+/// a capture: the first later call, or `trim`, frees deallocated blocks of the pool.
 ///
 /// Invariants of each chunk: `used_bytes <= range.size`; `live_blocks == 0` implies `used_bytes == 0`, or
 /// `used_bytes == range.size` if the range could not be unmapped. Thread-safety: any thread. No lock is held
