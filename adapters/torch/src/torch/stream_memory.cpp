@@ -9,7 +9,7 @@ namespace {
 
 constexpr char const* name = "PyTorch";
 
-// PyTorch calls from any thread, one after another; a heap takes the first for its owner.
+// PyTorch calls from any thread, one after another. A heap makes the first thread its owner.
 struct any_thread {
   device_pool& heap;
   ~any_thread() { heap.release_thread_ownership(); }

@@ -58,14 +58,14 @@ extern template class detail::basic_pool<gpu::detail::device_heap>;
 /// blocks.deallocate(x, 3000);  // later work of `stream` may use the block at once
 /// ```
 /// Blocks up to 1 MiB come from size classes: multiples of 256 bytes, and four classes for each power of two
-/// from 2 KiB on. Larger blocks come from the smallest free range that fits. Memory is mapped only under
-/// blocks. The pool moves idle memory before it creates new memory (docs/cuda.md).
+/// from 2 KiB on. Larger blocks take the smallest free range that fits. Memory is mapped only under blocks,
+/// and idle memory moves before new memory is created (docs/cuda.md).
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats` and of `gpu::detail::device_heap`.
 ///
 /// Complexity: O(1) up to 1 MiB, else O(log(free ranges)); a block that needs memory makes driver calls.
-/// Thread-safety: one thread at a time, which level 2 checks. The first thread that uses the pool owns it
-/// until `release_thread_ownership()`.
+/// Thread-safety: one thread at a time, which level 2 checks; the first thread owns the pool until
+/// `release_thread_ownership()`.
 class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
  public:
   /// Makes a pool. @param driver table of driver calls; must outlive this object.
