@@ -37,7 +37,7 @@ def output_of(ranks, *arguments):
 
 
 def row(name, output):
-    """Returns accuracy, microseconds, registrations, registrations per later step, later system calls, bytes."""
+    """Returns accuracy, microseconds, registrations (all, per later step), later system calls, bytes."""
     return [float(x) for x in expect_match(
         rf"^{name} +([\d.]+) % +([\d.]+) us +(\d+) +([\d.]+) +(\d+|not counted) +(\d+)$", output).groups()
         if x != "not counted"]

@@ -21,7 +21,7 @@ def expect(what, got, wanted):
 
 
 def rows(size, iterations):
-    """Returns for each row of the table: name, microseconds, allocations, residual. Also returns the text below."""
+    """Returns for each row of the table: name, microseconds, allocations, residual. Also the text below."""
     status, output, errors = run("--size", str(size), "--iterations", str(iterations))
     expect("exit status and errors", (status, errors), (0, ""))
     expect("first line", output.splitlines()[0], f"{size} x {size} unknowns, {iterations} iterations")

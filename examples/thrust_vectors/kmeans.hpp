@@ -22,7 +22,7 @@ struct kmeans_result {
   bool converged = false;        // true if the last iteration moved no image
   // Number of system allocations in each iteration.
   std::vector<std::uint64_t> system_allocations;
-  // Of the arena of the iterations; 0 without an arena.
+  // Statistics of the iterations' arena; 0 without an arena.
   std::size_t step_peak_bytes = 0, step_committed_bytes = 0, step_reserved_bytes = 0;
 };
 

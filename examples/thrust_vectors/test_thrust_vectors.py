@@ -47,8 +47,8 @@ def output_of(*arguments):
 
 
 def results_of(*arguments):
-    """Returns for each row of the table: iterations, inertia, purity, system allocations of the first iteration,
-    and of each later one. Also returns the output."""
+    """Returns for each row of the table: iterations, inertia, purity, system allocations of the first
+    iteration, and of each later one. Also returns the output."""
     output = output_of(*arguments)
     found = re.findall(r"^(Thrust alone|with tidemark) +(\d+) +([\d.]+) +([\d.]+) % +(\d+) +([\d.]+)$", output,
                        re.MULTILINE)
