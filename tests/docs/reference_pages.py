@@ -89,7 +89,7 @@ VARIES = re.compile(r"%[-.\d]*(?:ll|z|t)?[a-zA-Z]|…|\n")
 # Files whose texts are not messages of their own: words for statuses of CUDA and NCCL, which stand behind the call that failed, and
 # a report of several lines, which has a page.
 NO_MESSAGES = {"status_text.cpp", "nccl_error.cpp", "expect_resource.cpp"}
-# Subjects with which messages begin: kinds of memory, places, calls.
+# Parts of messages that are names: kinds of memory, places, calls.
 NAMES = {"a coroutine's frame", "opening of a scope", "a step begins", "workspace scope", "device memory", "pinned memory", "managed memory",
          "imported memory", "registered memory", "memory of NCCL", "addresses of a device"}
 

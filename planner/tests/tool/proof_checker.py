@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a proof of tidemark-plan that no plan is lower: proof_checker.py BLOCKS.csv PROOF.txt HEIGHT [ALIGNMENT].
+"""Checks a proof of tidemark-plan that no plan is lower.
 
+Usage: proof_checker.py BLOCKS.csv PROOF.txt HEIGHT [ALIGNMENT].
 It shares no code with tidemark-plan. HEIGHT is the height of the plan, ALIGNMENT the value of --alignment,
 both in bytes.
 
