@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one fact of `arena` a test, on small reservations so that chunks are crossed at once. Where the
-// operating system's part matters a recording_os stands in for it and counts.
+// Strategy: one fact of `arena` per test, on small reservations so that chunks are crossed at once. A
+// recording_os replaces the operating system and counts its calls if they matter.
 #include <tidemark/arena/arena.hpp>
 
 #include <gtest/gtest.h>
@@ -577,8 +577,8 @@ TEST(arena, chunks_that_a_rewind_keeps_are_those_that_are_needed_first) {
 }
 
 TEST(arena, growing_looks_at_a_bounded_number_of_kept_chunks) {
-  // A kept chunk with room lies behind so many that are too small: near enough it is found, else a new one is
-  // made.
+  // A kept chunk with enough room lies behind 8 or 64 chunks that are too small. The near one is found;
+  // otherwise a new chunk is made.
   for (int too_small : {8, 64}) {
     arena a{{.reserve = 8 * KiB}};
     for (int i = 0; i <= too_small; ++i) (void)a.allocate(5 * KiB);

@@ -223,7 +223,7 @@ def more_than_the_machine_has_is_refused():
     expect("status and output", (status, output), (2, ""))
     expect(f"the begin of {errors!r}", errors.startswith(
         f"trace_footprint: {path}: {2**62} bytes are live at once, more than half of the "), True)
-    # Where only one byte of each block is written, it is the allocator that refuses.
+    # Only one byte per page of a block is written, so the allocator must reject the request.
     threaded = write(HEADER + f"a,0,8,0\na,1,{2**62},1\nf,1,0,0\nf,0,0,1\n", "huge.csv")
     status, output, errors = run(BENCH, "--benchmark_filter=^(pool|synchronized_pool)/trace/huge",
                                  "--benchmark_min_time=0.001", "--benchmark_format=json", paths=[threaded])

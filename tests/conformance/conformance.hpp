@@ -154,7 +154,7 @@ TYPED_TEST_P(conformance, blocks_of_zero_bytes_are_distinct) {
 }
 
 TYPED_TEST_P(conformance, memory_is_used_again) {
-  // What a resource keeps no memory of goes straight to the supply each time.
+  // Blocks that a resource does not keep go straight to the supply each time.
   std::size_t max_bytes = 40'000, max_align = 256;
   if constexpr (requires { TypeParam::max_reused_bytes; }) {
     max_bytes = TypeParam::max_reused_bytes;

@@ -45,7 +45,7 @@ constexpr bool under_thread_sanitizer = __has_feature(thread_sanitizer);
 constexpr bool under_thread_sanitizer = false;
 #endif
 
-// What became of a child that runs `body`; empty if that returned true.
+// Returns the fate of a child that runs `body`; empty if `body` returned true.
 template <class Body>
 std::string child_runs(Body body) {
   std::fflush(nullptr);

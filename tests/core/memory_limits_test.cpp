@@ -141,7 +141,7 @@ std::vector<use_of> const& all_resources() {
   return all;
 }
 
-// What a call that has to throw says.
+// Returns the message of a call that must throw.
 template <class Call>
 std::string error_of(Call call) {
   return test::message_of<std::exception>(call);

@@ -74,7 +74,7 @@ TEST_F(unique_blocks, that_are_released_are_the_callers) {
 
 // S1.37
 TEST_F(unique_blocks, are_as_their_resource_gave_them) {
-  // Which fills what it returns.
+  // A test_resource fills the blocks it returns.
   test_resource filling{&memory};
   const unique_block block{&filling, 1000};
   for (const unsigned char byte : block.as<unsigned char>()) ASSERT_EQ(byte, test_resource::fresh_fill);

@@ -61,7 +61,7 @@ void use_each_kind() {
   const pressure_monitor monitor{{.background = false}};
 }
 
-// What a function of the user's may do: on its own thread, and on one that it waits for.
+// Runs an action that user functions may do: on its own thread, and on another thread that it waits for.
 void on_both_threads(std::function<void()> const& action) {
   action();
   std::thread{action}.join();

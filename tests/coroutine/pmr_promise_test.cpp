@@ -316,7 +316,7 @@ struct outlived_frames : ::testing::Test {
     line_ = where.line();
     handle = count_to(std::allocator_arg, memory, 3).owner.release();
   }
-  /// That one report says where the coroutine was made, and what freed its memory.
+  /// Expects a single report that names the place of the coroutine and the call that freed its memory.
   void expect_report(std::string const& freed_by) {
     ASSERT_EQ(recorder.count(violation_kind::frame_outlived), 1u);
     ASSERT_EQ(recorder.reports().size(), 1u);

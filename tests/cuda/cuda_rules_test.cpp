@@ -46,7 +46,7 @@ struct cuda_rules : ::testing::Test {
   explicit cuda_rules(std::vector<test::fake_refusal> const& refusals = test::observed_refusals())
       : device{{.granularity_bytes = unit, .touchable = true, .devices = 2, .refusals = refusals}} {}
 
-  /// What `body` does while another thread captures in mode global: the capture must come to its end.
+  /// Runs `body` while another thread captures in global mode. Expects that the capture completes.
   void beside_a_global_capture(std::function<void()> const& body) {
     device.threads_meet();
     thread.run([&] { EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success); });
@@ -57,7 +57,7 @@ struct cuda_rules : ::testing::Test {
       if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
     });
   }
-  /// What `body` does while a stream captures on this thread: the capture must come to its end.
+  /// Runs `body` while a stream captures on this thread. Expects that the capture completes.
   void in_capture_of(gpu::stream_handle captured, std::function<void()> const& body) {
     gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(captured, capture_mode::thread_local_), status::success);
@@ -217,7 +217,7 @@ TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_lo
 }
 
 // 7
-/// A body of so many kernels that write all of the arena's memory.
+/// A body of `kernels` kernels that write all of the arena's memory.
 auto kernels_on(fake_device& device, gpu::stream_handle stream, int kernels, std::size_t bytes = unit) {
   return [&device, stream, kernels, bytes](std::pmr::memory_resource& memory, int, int) {
     const unique_block temporary{&memory, bytes, 256};
@@ -721,7 +721,7 @@ class random_program {
     (void)cache_.release_captured();
     (void)plain_cache_.release_captured();
   }
-  // What the threads' locks order they know of each other.
+  // Locks order the work of the threads, so the device treats the threads as having met.
   void on_another_thread() {
     device_.threads_meet();
     std::thread{[&] {

@@ -52,7 +52,7 @@ struct device_cache_test : ::testing::Test {
     for (void* block : blocks) cache.deallocate(block, bytes);
     cache.check_invariants();
   }
-  /// Whether a request of so many bytes is a hit.
+  /// Returns true if a request of `bytes` bytes is a hit.
   static bool is_kept(device_cache& cache, std::size_t bytes) {
     const std::uint64_t hits = cache.stats().hits;
     cache.deallocate(cache.allocate(bytes), bytes);

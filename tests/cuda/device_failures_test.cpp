@@ -62,7 +62,7 @@ void return_some(pools_of_one_stream& from, bool) { from.trim(); }
 
 using size_choice = std::function<std::size_t(std::size_t random)>;
 
-/// What a program does in a while. @return whether every request was served.
+/// Simulates a program. @return true if every request was served
 template <class Resource>
 bool run_program(Resource& memory, fake_device& device, gpu::stream_handle other,
                  size_choice const& size_of) {

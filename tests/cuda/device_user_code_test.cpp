@@ -51,7 +51,7 @@ struct device_user_code : ::testing::Test {
     std::thread{action}.join();
     device.threads_meet();
   }
-  // Those of small blocks, so that they are served next to what fills the device.
+  // Uses small blocks, which are served beside the blocks that fill the device.
   void use_each_kind() {
     gpu::stream own{device};
     gpu::device_resource plain{{}, device};

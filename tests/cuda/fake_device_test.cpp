@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the device part is tested on a fake device, so the fake itself must refuse what CUDA refuses:
-// each documented rule once, broken and kept, and that a refused call changes nothing. What a capture refuses
-// goes through all modes and both sides of a thread.
+// Strategy: the device part is tested on a fake device, so the fake must reject every call that CUDA rejects.
+// Each documented rule is broken and kept once, and a rejected call must change nothing. Calls rejected
+// during captures are tested in all modes and on both sides of a thread.
 #include "fake_device.hpp"
 #include "captures.hpp"
 #include "fake_failures.hpp"
@@ -164,7 +164,7 @@ struct fake_world : on_fake_device {
   [[nodiscard]] byte_range part(std::size_t first, std::size_t n) const {
     return {range.begin + first * unit, n * unit};
   }
-  /// What a refused call must not change.
+  /// Sums that a rejected call must not change.
   std::vector<std::size_t> sums() {
     return {device.reserved_bytes(), device.physical_bytes(), device.mapped_bytes(), device.outstanding,
             free_bytes()};
@@ -569,7 +569,7 @@ TEST_F(fake_stream, a_function_of_the_host_runs_without_the_lock_and_must_not_ca
 
 // ---- captures ----
 
-/// What calls are made with.
+/// The arguments of calls.
 struct call_site {
   gpu::driver& of;
   gpu::stream_handle idle;

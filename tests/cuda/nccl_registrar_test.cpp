@@ -182,7 +182,7 @@ TYPED_TEST(nccl_range_of, leaves_registrations_to_a_driver_that_shuts_down) {
 
 /// A registrar of buffers, whose NCCL a test may change.
 struct fake_nccl_of_a_stream : testing::Test {
-  /// Whether the fake fails the test in `body` with these words.
+  /// Returns true if the fake fails the test in `body` with these words.
   static bool is_found(char const* words, std::function<void()> const& body) {
     return test::failures_of(body).find(words) != std::string::npos;
   }

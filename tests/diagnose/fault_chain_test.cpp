@@ -61,7 +61,7 @@ struct fault_chain : testing::Test {
 };
 using fault_chain_death = fault_chain;
 
-// What a program does before it has an arena that traps, how it ends, and the code of its end: 0 stands for the signal.
+// A program's actions before it has a trapping arena, its end, and its exit code; 0 stands for the signal.
 struct ending {
   char const* what;
   void (*prepare)();

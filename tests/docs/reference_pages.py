@@ -89,7 +89,7 @@ VARIES = re.compile(r"%[-.\d]*(?:ll|z|t)?[a-zA-Z]|…|\n")
 # Files whose texts are not messages of their own: words for statuses of CUDA and NCCL, which stand behind the call that failed, and
 # a report of several lines, which has a page.
 NO_MESSAGES = {"status_text.cpp", "nccl_error.cpp", "expect_resource.cpp"}
-# What messages begin with or name: kinds of memory, places, calls.
+# Parts of messages that are names: kinds of memory, places, calls.
 NAMES = {"a coroutine's frame", "opening of a scope", "a step begins", "workspace scope", "device memory", "pinned memory", "managed memory",
          "imported memory", "registered memory", "memory of NCCL", "addresses of a device"}
 
@@ -162,7 +162,7 @@ SAID_BY_CMAKE = re.compile(r"""(?:\bmessage\((?:FATAL_ERROR|WARNING|STATUS)|\bse
     tidemark_NOT_FOUND_MESSAGE))\s+((?:"(?:[^"\\]|\\.)*"\s*)+)""", re.X | re.S)
 SAID_BY_PYTHON = re.compile(r"""\braise \w+\(\s*((?:f?"(?:[^"\\]|\\.)*"\s*)+)""")
 
-# What programs refuse or end by: their other texts are help and results.
+# Texts with which programs reject input or exit. Their other texts are help and results.
 SAID_BY_TOOLS = re.compile(r"""(?:\bthrow\b|\b(?:fail|fail_at|say|refuse|end)\(|\bstd::fprintf\(stderr|\bstd::fputs\(|
     \b(?:reason|one_graph)\s=\s|\breturn\s(?=")|
     \bPyErr_SetString\()(?:"(?:[^"\\\n]|\\.)*"|[^";])*;""", re.X)

@@ -37,7 +37,7 @@ void on_another_thread(Body body) {
   std::thread{body}.join();
 }
 
-/// Where one thread leaves a thing for the next.
+/// Passes a value from one thread to the next.
 template <class T>
 class letter_box {
  public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the tensors of real training loops are allocated again with each recorded step as an epoch, in
-// which what outlives the step is kept. Once nothing else is freed, so that the epoch has to; once all is
-// freed where the program freed it. What the upstream counts is compared with what the trace says.
+// Strategy: the tensors of real training loops are allocated again with each recorded step as an epoch, which
+// keeps the blocks that outlive the step. In one run nothing else is freed, so the epoch must free it. In
+// another run everything is freed as in the program. The upstream's counts are compared with the trace.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -30,7 +30,7 @@ constexpr training_loop gpt{"torch_gpt", 5, 163, 4}, mlp{"torch_mlp", 51, 8, 4};
 enum class source { records, slabs };  // for blocks of up to 1 KiB
 enum class frees { all, late_ones };   // late: of blocks that outlived their step, or are of none
 
-/// What a step of the trace does, and what was seen when it was played.
+/// A step of the trace, and the observations of its replay.
 struct played_step {
   std::size_t allocated = 0, outliving = 0;  // blocks
   std::size_t live_bytes = 0;                // in the trace, when the step ends
@@ -178,7 +178,7 @@ TYPED_TEST(epoch_trace, late_frees_of_what_was_promoted_are_honoured) {
   EXPECT_EQ(stats.let_go, promoted);
   EXPECT_EQ(stats.used_blocks, 0u);
   EXPECT_EQ(stats.late, 0u);
-  // What the tear-down has freed is gone, and nothing else is left.
+  // Only the blocks that the tear-down does not free are left.
   EXPECT_EQ(this->upstream_.stats().used_bytes, this->live_bytes_);
   EXPECT_EQ(this->upstream_.stats().used_blocks, this->trace_.left.size());
   EXPECT_EQ(this->contents_lost_, 0u);

@@ -60,7 +60,7 @@ class use_after_epoch_detector : public testing::Test {
     memory.check_invariants();
   }
 
-  /// What the detector says of `use`; nothing if it is silent.
+  /// Returns the detector's message for `use`, or an empty text.
   template <class Use>
   static std::string message_of(Use use) {
     try {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every file format, read from a fuzzer's bytes; the first byte says which: plans of steps, lifetimes, traces, steps of a
-// trace, files of process arenas. What is refused is refused with one line that names the file and has no control
-// characters. What is read keeps its rules, and survives being written and read again. The fuzzer changes rows and fields of tables, not only bytes.
+// Fuzzes every file format; the first byte selects it: plans of steps, lifetimes, traces, steps of a trace,
+// files of process arenas. Invalid input is rejected with one line that names the file and has no control
+// characters. Valid input keeps its rules, and survives being written and read again. The fuzzer changes rows
+// and fields of tables, not only bytes.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -247,7 +248,7 @@ void change_table(std::vector<row>& rows, std::mt19937& random) {
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-// Of libFuzzer: the next input, made of this one.
+// libFuzzer's hook: derives the next input from this one.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned seed) {
   using namespace tidemark::fuzz;

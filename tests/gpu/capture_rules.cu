@@ -72,7 +72,7 @@ answer graph_launched() {
   return {got.result == status::capture_unsupported, got.seen()};
 }
 
-/// Whether a call ends another thread's global capture, unless it is made in relaxed mode.
+/// Tests that a call ends another thread's global capture, unless it is made in relaxed mode.
 template <class Call>
 answer ends_a_foreign_capture(Call call) {
   gpu::stream captured;
@@ -207,7 +207,7 @@ answer waiting_stream_drawn_in() {
   return {is_drawn_in && got.survives, std::string{is_drawn_in ? "it captures" : "it does not"}};
 }
 
-/// What the legacy stream answers beside a blocking stream that captures.
+/// Returns the answers of the legacy stream beside a capturing blocking stream.
 answer legacy_stream_used() {
   gpu::stream_handle const captured = blocking_stream();
   const gpu::event point;

@@ -36,8 +36,8 @@ double median_ns(int rounds, int repetitions, Work work) {
   return each[each.size() / 2];
 }
 
-/// What each of `steps` calls of `work` takes, sorted, in nanoseconds divided by `blocks`. Reading the clock
-/// is part of it, some 20 ns a step.
+/// Returns the times of `steps` calls of `work`, sorted, in nanoseconds divided by `blocks`. Reading the
+/// clock adds some 20 ns per step.
 template <class Work>
 std::vector<double> sorted_ns(int steps, int blocks, Work work) {
   std::vector<double> each;

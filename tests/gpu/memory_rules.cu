@@ -115,7 +115,7 @@ answer threshold_counts_live_memory() {
                                 std::to_string(held / MiB) + " MiB"};
 }
 
-/// Whether memory that was created for that can be exported as a file descriptor.
+/// Returns the result of exporting memory created with this handle type as a file descriptor.
 status exported(gpu::handle_type asked_for) {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found{};

@@ -19,7 +19,7 @@
 
 namespace tidemark::test {
 
-/// What was seen, and whether it is as the rule says.
+/// An observation, and whether it confirms the rule.
 struct answer {
   bool is_confirmed = false;
   std::string seen;
@@ -46,7 +46,7 @@ inline std::string text(gpu::status result) {
   return result == gpu::status::success ? "allowed" : driver().error_name(result);
 }
 
-/// A kernel that keeps one thread of the device busy for so many of its cycles.
+/// Launches a kernel that keeps one thread of the device busy for this number of its cycles.
 void launch_spin(cudaStream_t stream, long long cycles);
 
 /// Work that goes on for about a fifth of a second. Its kernel is loaded before, which may wait for the
@@ -83,7 +83,7 @@ class capture_in_a_thread {
   }
   ~capture_in_a_thread() { (void)end(); }
 
-  /// Whether it came to its end, and was not invalidated.
+  /// Returns true if the capture completed and was not invalidated.
   bool end() {
     if (thread_.joinable()) {
       may_end_.set_value();
@@ -100,8 +100,7 @@ class capture_in_a_thread {
   std::thread thread_;
 };
 
-/// What a call answers while a stream captures, in this thread or in another, and what becomes of the
-/// capture.
+/// The result of a call while a stream captures, in this thread or another, and the fate of the capture.
 struct in_capture {
   gpu::status result;
   bool survives;

@@ -179,7 +179,7 @@ TEST_F(captures, keep_their_addresses_over_1000_replays_whatever_the_program_all
   for (int i = 0; i < 1000; ++i) {
     const auto x = static_cast<float>(i);
     put(graph.inputs(), {x, 2 * x, 3 * x, 4 * x});
-    // What an ordinary allocator would put where the temporaries were, which the body has deallocated.
+    // Blocks that an ordinary allocator would place at the temporaries, which the body has deallocated.
     std::vector<unique_block> others;
     for (const std::size_t bytes : {16u, 256u, 4096u}) {
       others.emplace_back(&memory, bytes);
@@ -879,7 +879,7 @@ TEST_F(failing_captures, without_an_arena_do_not_begin) {
   expect_idle();
 }
 
-/// Of which it matters that it is the very one.
+/// An error whose identity matters.
 struct own_error : std::runtime_error {
   explicit own_error(char const* text) : std::runtime_error{text} {}
 };

@@ -37,7 +37,7 @@ using test::max_size;
 using test::recording_resource;
 using test::violation_recorder;
 
-/// Of which the compiler knows nothing, or it would warn of it.
+/// Hides a value from the compiler, which would otherwise warn.
 std::size_t hidden(std::size_t value) {
   std::size_t volatile unseen = value;
   return unseen;
@@ -322,7 +322,7 @@ TEST_P(bad_deallocations, as_another_size_are_refused) {
                     (std::size_t{1} << 40) + 512, other_size}});
   arena.deallocate(block, 512);
   EXPECT_EQ(arena.stats().used_blocks, 0u);
-  // What is not in use has 0 granules, as much as such a size is rounded up to.
+  // A block that is not in use has 0 granules, and a size that wraps is also rounded up to 0.
   expect_refusals({{"a size that wraps to 0, of what is not in use", address, max_size, not_in_use}});
 }
 

@@ -40,8 +40,8 @@ void chain(std::pmr::memory_resource& memory) {
   memory.deallocate(c, 1024);
 }
 
-/// What a random program takes and deallocates; a block's content is checked when it goes. @return the
-/// addresses.
+/// Allocates and deallocates like a random program. Checks a block's contents when it is deallocated. @return
+/// the addresses
 std::vector<std::uintptr_t> random_body(std::pmr::memory_resource& memory, std::uint32_t seed) {
   struct held_block {
     void* first;

@@ -172,7 +172,7 @@ TEST(rehearse, what_no_arena_could_hold_is_out_of_memory) {
   for (requests const& wanted :
        {requests{{max_bytes + 1, 8}}, requests{{max_size, 8}}, requests{{max_size - 255, 4096}},
         requests{{1, 8}, {max_bytes, 8}}, requests{{max_bytes, 8}, {0, 8}},
-        // What is left away for the alignment counts, too.
+        // Bytes lost to alignment count too.
         requests{{1, 8}, {1, std::size_t{1} << 40}}, requests{{1, 8}, {max_bytes - 4095, 4096}},
         requests{{1, std::size_t{1} << 56}}, requests{{1, std::size_t{1} << 63}}}) {
     rehearsal stage;

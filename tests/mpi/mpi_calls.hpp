@@ -11,7 +11,7 @@
 
 namespace tidemark::test {
 
-/// What of MPI was called since `reset`.
+/// The MPI functions called since `reset`.
 class mpi_calls : public supply {
  public:
   static mpi_calls& instance();

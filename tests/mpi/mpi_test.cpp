@@ -50,7 +50,7 @@ int ranks_of(MPI_Comm comm = MPI_COMM_WORLD) {
   return ranks;
 }
 
-/// What was made is gone at the end.
+/// Expects that everything made in a test is gone at its end.
 class mpi_test : public testing::Test {
  protected:
   mpi_test() { calls_.reset(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: programs whose steps differ a little: sizes that jitter, grow, shrink or alternate, requests that
-// come in some steps only. What is counted is deterministic: how many steps a plan serves, how much is held,
-// and how many requests of an odd step leave the plan.
+// Strategy: programs whose steps differ a little: sizes that jitter, grow, shrink or alternate, and requests
+// of some steps only. The counts are deterministic: the steps that a plan serves, the bytes held, and the
+// requests of an odd step that leave the plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class varying_program {
     memory_.check_invariants();
   }
   [[nodiscard]] planned_arena_stats stats() const { return memory_.stats(); }
-  /// Of the steps after the twentieth.
+  /// Share of planned steps after the twentieth step.
   [[nodiscard]] double planned_share() const {
     const planned_arena_stats all = stats();
     return static_cast<double>(all.planned_steps - at_twenty_.planned_steps) /

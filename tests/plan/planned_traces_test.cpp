@@ -33,7 +33,7 @@ using tools::recorded_trace;
 using tools::trace_event;
 using tools::trace_step;
 
-/// What a step did.
+/// The observations of a step.
 struct step_outcome {
   std::uint64_t from_fallback = 0;
   std::size_t peak_bytes = 0;  ///< most behind the plan and in the fallback's blocks
@@ -72,7 +72,8 @@ class training {
   step_outcome play_step(std::size_t& next, std::size_t last) {
     step_outcome outcome;
     const std::uint64_t before = memory_.stats().fallback_allocations;
-    // Of blocks from before, those of the last step only: others are its program's for good.
+    // Blocks from earlier steps count only if they are of the previous step. Older blocks belong to the
+    // program for good.
     std::size_t live = outliving_before_;
     ++step_;
     {

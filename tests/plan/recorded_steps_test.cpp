@@ -25,7 +25,8 @@ class recorded_steps : public testing::Test {
   static constexpr std::size_t events = 10;
   static constexpr char const* header = "step,first_event,last_event\n";
 
-  /// What is read of such a file: "2 to 4, 5 to 5", or the reason why not, without the file's name.
+  /// Returns the steps of such a file as "2 to 4, 5 to 5", or the reason for rejecting it, without the file's
+  /// name.
   std::string read(std::string const& text) {
     std::ofstream{files_.csv(), std::ios::binary} << text;
     return read_file(files_.csv());

@@ -31,7 +31,7 @@ using test::program;
 
 // ---- trims that other threads request ----------------------------------------------------------------------
 
-/// What was requested and done, and when.
+/// Records requested and executed trims with their order.
 class trim_record {
  public:
   void request(std::size_t target) { requests_.push_back({target, next()}); }

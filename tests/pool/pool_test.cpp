@@ -371,7 +371,8 @@ TEST(pool, keeps_no_block_aligned_to_more_than_256_bytes_and_no_block_below_4_Ki
 }
 
 TEST(pool, frees_of_small_blocks_trim_when_they_should_though_large_ones_come_and_go) {
-  // What is cached jumps by a megabyte and more; when half of what a trim left live is free, it trims anyway.
+  // The cached bytes jump by a megabyte and more. A trim still happens once half of the bytes live after the
+  // last trim are free.
   recording_resource upstream;
   pool memory{nine_classes(4 * MiB), &upstream};
   std::vector<void*> live(8 * MiB / 64);

@@ -614,7 +614,7 @@ TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
       pool.clear();
     });
     EXPECT_GT(pool.stats().held_bytes, 15 * MiB) << "each live block holds a slab";
-    // Half of them, but no thread alone has freed so much that it would look.
+    // Half of them are freed, but no thread alone has freed enough to check.
     other.run([&] { give(pool, {live.begin(), live.begin() + 118}, 1024); });
     give(pool, {live.begin() + 118, live.begin() + 128}, 1024);
     EXPECT_GT(pool.stats().held_bytes, 15 * MiB);

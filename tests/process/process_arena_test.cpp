@@ -57,7 +57,7 @@ static_assert(std::is_nothrow_move_constructible_v<process_view> &&
               std::is_nothrow_move_assignable_v<process_view> &&
               !std::is_copy_constructible_v<process_view> && !std::is_move_constructible_v<process_arena>);
 
-/// What the tests publish: a container of each kind, whose elements all follow from one number.
+/// The published data of the tests: a container of each kind, with elements that follow from one number.
 struct catalogue {
   explicit catalogue(std::pmr::memory_resource* memory)
       : numbers{memory}, names{memory}, by_key{memory}, by_name{memory} {}
@@ -458,7 +458,7 @@ class process_image : public ::testing::Test, public image_of_a_file {
     if (::pread(file.get(), bytes_.data(), bytes_.size(), 0) < 0) std::abort();
   }
 
-  /// What the refusal says, behind the name.
+  /// Returns the message of the rejection after the name.
   [[nodiscard]] std::string refused(shared_memory_refusal reason) const {
     const std::string said =
         refusal_of(reason, [&] { process_view{file_of(bytes_).get(), {.layout_version = 3}}; });
@@ -466,7 +466,7 @@ class process_image : public ::testing::Test, public image_of_a_file {
     EXPECT_TRUE(said.starts_with("process_view of file descriptor ")) << said;
     return name == said.npos ? said : said.substr(name + 2);
   }
-  /// Whether it is refused, or shows the number that was published or another one that lies in it.
+  /// Returns true if the file is rejected, or shows the published number or another number within it.
   [[nodiscard]] bool is_harmless() const {
     const int files = open_files(), mappings = mapped_files();
     const bool harmless = [&] {
@@ -684,7 +684,8 @@ TEST(process_view, refuses_files_that_are_no_memory) {
 TEST(process_arena, leaves_nothing_behind_wherever_calls_fail) {
   const std::string path = temporary_path("faults");
   const int files = open_files(), mappings = mapped_files();
-  // Whether all calls were made, if `faults` fail; a failure changes nothing that a user can see.
+  // Returns true if all calls were made while `faults` fail. A failure must change nothing that a user can
+  // see.
   const auto use = [&](file_call_faults& faults) {
     bool all_served = true;
     try {

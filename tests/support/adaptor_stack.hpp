@@ -37,7 +37,7 @@ namespace tidemark::test {
 /// `test_resource` is made to.
 class adaptor_stack {
  public:
-  /// What went through all stacks of a test.
+  /// Coverage of all stacks of a test.
   struct reached {
     std::size_t stacks = 0, two_of_a_kind = 0, refused_below = 0, quarantined = 0;
   };
@@ -126,8 +126,8 @@ class adaptor_stack {
     EXPECT_EQ(stats.allocations, stats.deallocations) << stats.name;
   }
 
-  // What of two layers the lower one has allocated, it has allocated to the upper one; the lowest upstream
-  // to the lowest.
+  // The lower of two layers has allocated its blocks to the upper layer, and the lowest upstream to the
+  // lowest layer.
   void check_all() {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const std::size_t asked = bytes_asked_of_upstream(layers_[i]);

@@ -33,7 +33,7 @@ class arena_model {
  public:
   using arena_type = typename Subject::arena_type;
   using scope_type = typename arena_type::scope;
-  // Where not, the subject's memory is there all the same, but the arena does not know that.
+  // If false, the subject's memory is accessible, but the arena does not know it.
   static constexpr bool host_accessible = requires(arena_type& arena) { arena.push_bytes(std::size_t{1}); };
 
   arena_model(Subject& subject, choices random) : arena_{subject.resource()}, random_{std::move(random)} {}

@@ -22,12 +22,12 @@
 
 namespace tidemark::test {
 
-/// What of an arena a failed request must not change.
+/// Statistics of an arena that a failed request must not change.
 inline std::vector<std::size_t> visible(arena_stats const& stats) {
   return {stats.used_bytes, stats.peak_bytes, stats.committed_bytes, stats.reserved_bytes, stats.chunks};
 }
 
-/// What the arenas' subjects share.
+/// Common base of the arenas' subjects.
 template <class Arena>
 class arena_subject {
  public:

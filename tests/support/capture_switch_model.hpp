@@ -33,7 +33,7 @@
 
 namespace tidemark::test {
 
-/// What a switch stands on. A device refuses to free memory while its stream captures.
+/// The upstream of a switch. A device cannot free memory while its stream captures.
 class captured_device final : public std::pmr::memory_resource {
  public:
   bool captures = false;
@@ -159,7 +159,7 @@ class switch_model {
     ++deallocations_;
     const std::size_t returned = device_.returned;
     const std::size_t in_use = of.arena != nullptr ? of.arena->stats().used_blocks : 0;
-    // What goes to the upstream may be someone else's from then on.
+    // Blocks that go to the upstream may be reused by others from then on.
     const bool goes_at_once = of.arena == nullptr && of.capture == 0 && !frozen_;
     if (goes_at_once) contents_.remove(first);
     tell_deallocate("memory", switch_, first, of.bytes, of.align);

@@ -17,7 +17,7 @@ namespace tidemark::test {
 template <class Resource>
 class compat_subject : public subject_traits<8 * MiB> {
  public:
-  // What is larger, or aligned to more, goes straight back to the upstream.
+  // Larger or more aligned blocks go straight back to the upstream.
   static constexpr std::size_t max_reused_bytes = 16 * KiB, max_reused_align = 256;
 
   template <class... Buffer>

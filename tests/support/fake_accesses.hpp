@@ -29,21 +29,21 @@ class fake_clock {
     const auto found = known_.find(actor);
     return found == known_.end() ? 0 : found->second;
   }
-  /// What the other knows is known here from now on.
+  /// Adds the knowledge of the other clock.
   void join(fake_clock const& other) {
     for (auto const& [actor, moment] : other.known_) {
       std::size_t& here = known_[actor];
       here = std::max(here, moment);
     }
   }
-  /// Whether that moment of the actor comes before.
+  /// Returns true if this moment of the actor comes before.
   [[nodiscard]] bool knows(std::uintptr_t actor, std::size_t moment) const { return number(actor) >= moment; }
 
  private:
   std::map<std::uintptr_t, std::size_t> known_;
 };
 
-/// What a kernel touches. Its name is for messages.
+/// The memory accesses of a kernel. The name is for messages.
 struct fake_kernel {
   std::string name;
   std::vector<byte_range> reads;
@@ -56,7 +56,7 @@ struct fake_kernel {
 /// or was reported.
 class fake_accesses {
  public:
-  /// Who touches memory, when, and what that knows.
+  /// An actor that touches memory, its moment, and its knowledge.
   struct moment {
     std::uintptr_t actor;
     std::size_t number;
@@ -68,8 +68,7 @@ class fake_accesses {
     check(kernel, at);
     note(kernel, at);
   }
-  /// Of a graph's kernels all are looked at before any is noted: the graph's own order is looked at by
-  /// itself.
+  /// All kernels of a graph are checked before any is recorded. The graph's own order is checked separately.
   void check(fake_kernel const& kernel, moment const& at) const {
     if (any_overlap(kernel.reads, freed_) || any_overlap(kernel.writes, freed_))
       ADD_FAILURE() << "'" << kernel.name << "' uses memory that was freed";
@@ -103,7 +102,8 @@ class fake_accesses {
     }
     std::erase_if(accesses_, [&](access const& each) { return overlap(each.range, range); });
   }
-  /// Whether two kernels of one graph may run in any order only if neither writes what the other touches.
+  /// Returns true if two kernels of a graph conflict. They may run in any order only if neither writes memory
+  /// that the other touches.
   static bool conflict(fake_kernel const& a, fake_kernel const& b) {
     return any_overlap(a.writes, b.writes) || any_overlap(a.writes, b.reads) ||
            any_overlap(a.reads, b.writes);

@@ -84,7 +84,7 @@ class fake_calls : public supply {
     return by_number ? failure : gpu::status::success;
   }
 
-  /// What `look` returns under the lock.
+  /// Returns the result of `look`, called under the lock.
   template <class Look>
   auto locked(Look look) const {
     const std::scoped_lock held{mutex_};

@@ -143,7 +143,8 @@ class fake_captures {
     capture.now = condition::invalidated;
     return result;
   }
-  /// What the captures that go on say of a call by this thread; each that refuses it is invalid then.
+  /// Returns the answer of the active captures to a call by this thread. Each capture that rejects the call
+  /// becomes invalid.
   status refuse(fake_refusal const& call) {
     const auto exchanged = modes_.find(std::this_thread::get_id());
     const gpu::capture_mode here_mode =
@@ -198,13 +199,13 @@ class fake_captures {
     }
     return result;
   }
-  /// Whether work on this stream would be refused so.
+  /// Returns true if work on this stream would be rejected.
   [[nodiscard]] bool disturbed_by(fake_stream const& on) const {
     return on.is == fake_stream::sort::legacy && std::ranges::any_of(captures_, [&](auto const& each) {
              return has_blocking_stream(*each, on.device);
            });
   }
-  /// Whether this thread has begun a capture that has not ended.
+  /// Returns true if this thread has begun a capture that has not ended.
   [[nodiscard]] bool captures_here() const {
     for (auto const& each : captures_)
       if (each->thread == std::this_thread::get_id()) return true;
@@ -349,7 +350,7 @@ class fake_captures {
            std::ranges::equal(before.nodes, now.nodes, {}, &fake_node::what, &fake_node::what) &&
            dependencies_of(before) == dependencies_of(now);
   }
-  // Of each node those that come before it, by their numbers in the graph.
+  // Returns for each node the numbers of the nodes before it.
   static std::vector<std::vector<std::size_t>> dependencies_of(fake_graph const& graph) {
     std::vector<std::vector<std::size_t>> all;
     for (fake_node const& node : graph.nodes) {

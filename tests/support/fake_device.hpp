@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device for tests where there is none: every call of the driver's table, with the rules that CUDA
-// documents. Where the documentation leaves a rule open, the stricter reading holds, so that what passes here
-// has the best chance there; each such place has a comment.
+// A fake device for tests without a device: every call of the driver's table, with CUDA's documented rules.
+// If the documentation leaves a rule open, the stricter reading holds, so that passing code has the best
+// chance on a real device. Each such place has a comment.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,23 +34,22 @@ namespace tidemark::test {
 /// EXPECT_THROW(grow_twice(device), out_of_memory);
 /// EXPECT_EQ(device.count("cuMemRelease"), 1u);
 /// ```
-/// It checks what a device would not tell (fake_accesses.hpp): `launch_kernel` says what work touches, and
-/// what nothing orders fails the test. What captures refuse is in fake_refusals.hpp, costs are in
-/// fake_costs.hpp.
+/// It checks facts that a real device does not report (fake_accesses.hpp). `launch_kernel` names the memory
+/// that work touches, and unordered accesses fail the test. fake_refusals.hpp has the calls that captures
+/// reject, fake_costs.hpp the costs.
 ///
-/// Work on streams runs by `run`, `run_all` and the calls that wait for it, in the thread that makes them,
-/// and otherwise never. A function of the host that makes a call to the driver gets `not_permitted`.
+/// Work on streams runs only by `run`, `run_all` and calls that wait for it, in the calling thread. A host
+/// function that calls the driver gets `not_permitted`.
 ///
-/// Failure: `fail_from` and `fail_count` count all calls but those that give something back (frees, releases,
-/// unmapping, destroying), so that a test which fails each call in turn still expects that nothing is left.
-/// `fail_in` fails any. A call that is made to fail does nothing else, but for `cuStreamEndCapture`, which
-/// ends the capture without a graph.
+/// Failure: `fail_from` and `fail_count` count all calls except those that return something (frees, releases,
+/// unmapping, destroying). A test that fails each call in turn thus still expects that nothing is left.
+/// `fail_in` fails any call. A failed call does nothing else, except `cuStreamEndCapture`, which ends the
+/// capture without a graph.
 ///
-/// `outstanding`: bytes of physical memory and blocks that are allocated and not deallocated; addresses are
-/// not among them (`reserved_bytes`).
+/// `outstanding`: bytes of physical memory and of live blocks, without addresses (`reserved_bytes`).
 ///
-/// At its end it expects that nothing is left. Thread-safety: any thread, but for the members of `supply`,
-/// which are for when no other thread calls.
+/// The destructor expects that nothing is left. Thread-safety: any thread, except the members of `supply`,
+/// which require that no other thread calls.
 class fake_device : public gpu::driver, public fake_calls {
  public:
   using status = gpu::status;
@@ -115,7 +114,7 @@ class fake_device : public gpu::driver, public fake_calls {
   void threads_meet() {
     locked([&] { streams_.threads_meet(); });
   }
-  /// What memory, or a pool of it, was last asked for.
+  /// Returns the properties of the last request for memory or a pool.
   [[nodiscard]] gpu::memory_properties last_wanted() const {
     return locked([&] { return last_wanted_; });
   }
@@ -161,7 +160,7 @@ class fake_device : public gpu::driver, public fake_calls {
   [[nodiscard]] std::size_t mapped_bytes() const {
     return locked([&] { return memory_.mapped_bytes(); });
   }
-  /// Whether work on a device may touch all of these bytes.
+  /// Returns true if work on a device may touch all of these bytes.
   [[nodiscard]] bool accessible(void const* first, std::size_t bytes, gpu::device_number device = 0) const {
     const std::scoped_lock held{mutex_};
     const auto begin = reinterpret_cast<std::uintptr_t>(first);
@@ -584,8 +583,8 @@ class fake_device : public gpu::driver, public fake_calls {
                                         "cuCtxSetCurrent",  "cuThreadExchangeStreamCaptureMode"};
     return std::ranges::find(all, name) != std::end(all);
   }
-  /// Whether a call makes a context for a thread that has none: those do not that name a device, or memory of
-  /// one.
+  /// Returns true if a call makes a context for a thread without one. Calls that name a device, or memory of
+  /// one, do not.
   static bool needs_context(std::string_view name) {
     constexpr std::string_view of_current[] = {
         "cuMemGetInfo",   "cuMemAlloc",    "cuMemFree",      "cuMemAllocManaged",
@@ -663,7 +662,7 @@ class fake_device : public gpu::driver, public fake_calls {
     settle();
     return is_lost() ? lost_ : result;  // also by work that this call ran
   }
-  // Those that say more where what they are given belongs to a capture.
+  // Calls that report more if their argument belongs to a capture.
   static bool looks_itself(std::string_view name) {
     return name == "cuStreamSynchronize" || name == "cuEventQuery" || name == "cuEventSynchronize";
   }
@@ -684,7 +683,7 @@ class fake_device : public gpu::driver, public fake_calls {
     pools_.release_surplus();
     return status::success;
   }
-  // What each call and each run of work ends with.
+  // Updates the counts at the end of each call and each run of work.
   void settle() {
     pools_.collect();
     memory_.collect();

@@ -29,7 +29,7 @@
 
 namespace tidemark::test {
 
-/// What a fake device is like.
+/// The properties of a fake device.
 struct fake_device_options {
   std::size_t capacity_bytes = std::size_t{1} << 30;     ///< of each device
   std::size_t granularity_bytes = std::size_t{2} << 20;  ///< a power of two, not below the host's page
@@ -42,18 +42,18 @@ struct fake_device_options {
   std::vector<fake_refusal> refusals = observed_refusals();
 };
 
-/// Addresses are reservations of the host without memory behind them, so that touching one crashes. Memory
-/// that may be touched holds junk when it is given, never zeros. What was in it ends with its mapping, where
-/// the driver would keep it with the handle; two mappings of one handle do not share it.
+/// Addresses are reservations of the host without memory behind them, so touching one crashes. Touchable
+/// memory initially holds junk, never zeros. Its contents end with its mapping, although the driver would
+/// keep them with the handle. Two mappings of a handle do not share contents.
 ///
-/// Memory that can be exported is a file of the host's (`memfd_create`), which all its mappings share and
-/// which keeps its contents. Its file descriptors are real ones; it lives while it has a handle, a mapping or
-/// an open descriptor. A descriptor counts as closed when the number that was returned is: not copies of it.
+/// Exportable memory is a host file (`memfd_create`), which all its mappings share and which keeps its
+/// contents. Its file descriptors are real. It lives while it has a handle, a mapping or an open descriptor.
+/// A descriptor counts as closed when the returned number is closed, regardless of copies.
 class fake_memory {
  public:
   using status = gpu::status;
 
-  /// What a block is, and so which call takes it back.
+  /// The kind of a block, which determines the call that frees it.
   enum class block_kind { device, managed, pinned, pooled, graph };
 
   explicit fake_memory(fake_device_options const& options)
@@ -173,7 +173,7 @@ class fake_memory {
     }
     return status::success;
   }
-  /// Whether a device can access memory of another one.
+  /// Returns true if a device can access memory of another device.
   [[nodiscard]] bool are_peers(gpu::device_number a, gpu::device_number b) const {
     return a != b && !options_.without_peers.contains(a) && !options_.without_peers.contains(b);
   }
@@ -238,7 +238,7 @@ class fake_memory {
     granted.devices = united(granted.devices, devices);
     return status::success;
   }
-  /// Whether all of these can access memory of that device.
+  /// Returns true if all of these devices can access memory of the owner.
   [[nodiscard]] bool can_access(gpu::device_set devices, gpu::device_number owner) const {
     for (gpu::device_number each = 0; each < options_.devices; ++each)
       if (devices.contains(each) && each != owner && !are_peers(each, owner)) return false;
@@ -289,7 +289,7 @@ class fake_memory {
     const auto found = blocks_.find(first);
     return found == blocks_.end() ? 0 : found->second.bytes;
   }
-  /// Where else the memory of these addresses is mapped.
+  /// Returns the other addresses at which this memory is mapped.
   [[nodiscard]] std::vector<byte_range> aliases_of(byte_range range) const {
     std::vector<byte_range> found;
     for (std::uintptr_t first : mappings_in(range)) {
@@ -311,14 +311,14 @@ class fake_memory {
       if (writes) *byte = static_cast<unsigned char>(seen + 1);
     }
   }
-  /// Whether a block of that kind begins there.
+  /// Returns true if a block of this kind begins at this address.
   [[nodiscard]] bool holds(block_kind kind, std::uintptr_t first) const {
     const auto found = blocks_.find(first);
     return found != blocks_.end() && found->second.kind == kind;
   }
-  /// Whether work on the device may touch the bytes: they lie in one block or in mappings, with access
-  /// granted. A block of a device is that device's alone, but for those of pools: `cuCtxEnablePeerAccess` is
-  /// not here.
+  /// Returns true if work on the device may touch the bytes. They must lie in one block or in mappings with
+  /// access granted. Only the block's own device may touch it, except for blocks of pools, because
+  /// `cuCtxEnablePeerAccess` is missing here.
   [[nodiscard]] bool accessible(byte_range range, gpu::device_number device) const {
     if (const auto after = blocks_.upper_bound(range.begin); after != blocks_.begin()) {
       auto const& [first, held] = *std::prev(after);
@@ -422,7 +422,7 @@ class fake_memory {
       if (b.contains(each)) a.insert(each);
     return a;
   }
-  // Whether an open file descriptor is of that memory.
+  // Returns true if an open file descriptor refers to this memory.
   static bool is_of(int number, physical const& memory) {
     struct stat asked{}, known{};
     return ::fstat(number, &asked) == 0 && ::fstat(memory.file, &known) == 0 &&
@@ -438,7 +438,8 @@ class fake_memory {
     const int flags = MAP_FIXED | (file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
     EXPECT_EQ(::mmap(range.data(), range.size, access, flags, file, 0), range.data());
   }
-  // Who gives and takes memory may touch it. Not all of it: a large block would become the host's memory.
+  // Fills memory that is given or taken back. Only a part of it, because a large block would otherwise become
+  // resident.
   static void spoil(byte_range range) {
     std::memset(range.data(), 0xEE, std::min(range.size, std::size_t{1} << 20));
   }

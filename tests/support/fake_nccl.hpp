@@ -72,7 +72,7 @@ class fake_nccl final : public gpu::nccl, public supply {
     const auto found = counts_.find(name);
     return found == counts_.end() ? 0 : found->second;
   }
-  /// Whether one registration of a communicator has all of a block.
+  /// Returns true if one registration of a communicator covers all of a block.
   [[nodiscard]] bool has(gpu::nccl_communicator communicator, void const* block, std::size_t bytes) const {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     return std::ranges::any_of(rank_of(communicator).registered, [&](auto const& each) {
@@ -85,7 +85,7 @@ class fake_nccl final : public gpu::nccl, public supply {
   }
   /// The flags of the last window.
   [[nodiscard]] gpu::nccl_window_flags last_flags() const { return last_flags_; }
-  /// What would be left without an owner, as after a loss on purpose.
+  /// Forgets registrations that would be left without an owner, as after a loss on purpose.
   void forget_registrations() {
     for (rank& each : ranks_) each.registered.clear();
   }

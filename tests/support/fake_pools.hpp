@@ -130,14 +130,14 @@ class fake_pools {
     plain_.push_back({.first = first, .free_has_run = std::make_shared<bool>(false)});
     on.queue.push_back({.done = plain_.back().free_has_run});
   }
-  /// Whether an ordinary block waits for its free to run.
+  /// Returns true if an ordinary block waits for its free to run.
   [[nodiscard]] bool freeing_plain(std::uintptr_t first) const {
     for (auto const& each : plain_)
       if (each.first == first) return true;
     return false;
   }
 
-  /// What every synchronisation does: pools go down to their thresholds.
+  /// Shrinks pools to their thresholds, as every synchronization does.
   void release_surplus() {
     for (auto& [handle, each] : pools_) shrink(each, each.threshold_bytes);
   }
@@ -159,7 +159,7 @@ class fake_pools {
   [[nodiscard]] std::size_t threshold_bytes(gpu::pool_handle handle) const {
     return exists(handle) ? pools_.at(handle).threshold_bytes : 0;
   }
-  /// Whether the bytes begin in a block that was freed.
+  /// Returns true if the bytes begin in a freed block.
   [[nodiscard]] bool freed(std::uintptr_t address) const {
     for (auto const& [handle, each] : pools_) {
       const auto after = each.blocks.upper_bound(address);

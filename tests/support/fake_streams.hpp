@@ -59,8 +59,7 @@ struct fake_work {
 using fake_places = std::set<std::size_t>;
 
 struct fake_stream {
-  /// What it does beside the legacy default stream of its device: be it, wait for it and let it wait, or
-  /// neither.
+  /// The relation to the legacy default stream of its device: identical, mutually waiting, or independent.
   enum class sort { legacy, blocking, non_blocking };
 
   std::uintptr_t identity = next_fake_handle();
@@ -81,8 +80,8 @@ struct fake_event {
   fake_places behind = {};                     ///< in that capture
 };
 
-/// The queues. What waits for an event runs the event's stream up to there first; since a record is queued
-/// before whatever waits for it, no wait is for ever.
+/// The queues. Work that waits for an event first runs the event's stream up to the record. A record is
+/// queued before all work that waits for it, so no wait is endless.
 class fake_streams {
  public:
   using lock = std::unique_lock<std::mutex>;
@@ -168,7 +167,7 @@ class fake_streams {
     }
     on.known.tick(on.identity);
   }
-  /// What the calling thread knows.
+  /// Returns the knowledge of the calling thread.
   fake_clock& of_thread() {
     auto& [actor, known] = threads_[std::this_thread::get_id()];
     if (actor == 0) {
@@ -239,10 +238,10 @@ class fake_streams {
     return found;
   }
 
-  /// What a kernel does when it runs.
+  /// Called when a kernel runs.
   std::function<void(fake_kernel const&, gpu::device_number)> run_kernel;
 
-  /// Whether this thread is inside a function of the host, which must make no call to the driver.
+  /// True while this thread is inside a host function, which must not call the driver.
   static bool& inside_host_function() {
     thread_local bool inside = false;
     return inside;

@@ -83,9 +83,9 @@ class fiber {
  private:
   static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 
-  // What __cxa_get_globals points to in libstdc++ and libc++abi: the exceptions that are being handled and
-  // the number of those in flight. Each fiber has its own, so that it may give way in
-  // a catch block or while the stack unwinds.
+  // The state behind __cxa_get_globals in libstdc++ and libc++abi: the exceptions being handled and the
+  // number of those in flight. Each fiber has its own, so that it may yield in a catch block or while the
+  // stack unwinds.
   struct exception_state {
     void* caught = nullptr;
     unsigned uncaught = 0;

@@ -139,7 +139,7 @@ class graph_arena_model {
   }
 
   void try_reset() {
-    // What a rehearsal says of the same requests, and an arena of exactly that size.
+    // Compares with the rehearsal of the same requests, and with an arena of exactly that size.
     EXPECT_EQ(arena_.layout(), stage_->layout());
     if (random_() % 2 == 0) {
       while (!live_.empty()) give_one_back();

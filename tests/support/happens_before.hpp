@@ -31,7 +31,7 @@ class happens_before {
     std::vector<access> accesses;
     std::size_t seq_cst_floor = 0;  // the last store that a seq_cst operation read or wrote
   };
-  /// Of a plain variable: for each thread the epoch of its last read and write, or 0.
+  /// State of a plain variable: for each thread the epoch of its last read and write, or 0.
   struct plain_accesses {
     clock reads{}, writes{};
   };

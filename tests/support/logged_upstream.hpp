@@ -14,7 +14,7 @@
 
 namespace tidemark::test {
 
-/// What a logged_upstream throws: its own, so that a test knows whose exception it sees.
+/// The exception of a logged_upstream. Its own type identifies the thrower in a test.
 struct upstream_refused {};
 
 /// A request as an upstream sees it.

@@ -54,7 +54,7 @@ inline bool set_limit(decltype(RLIMIT_AS) which, std::size_t bytes) {
   return ::setrlimit(which, &limit) == 0;
 }
 
-/// What `body` returns, which is what it found wrong, or the exception that left it.
+/// Returns the result of `body`, which is its finding, or the exception that left it.
 template <class Body>
 std::string under_limits(memory_limits limits, Body body) {
   peer_process child{[&](channel&) -> std::string {

@@ -203,7 +203,7 @@ class plan_file_model {
     tell("load_step_plan of:\n", text);
     try {
       plan_ = load_step_plan(path_);
-      // What a file cannot say, but a program: memory that ends with the last block.
+      // A plan that only a program can express: memory that ends with the last block.
       if (choose_.one_of(3)) plan_.height = end_of(plan_);
       plan_.lower_bound = 0;
       planned_arena_options options;
@@ -223,7 +223,7 @@ class plan_file_model {
   }
 
   void allocate() {
-    // What one of the request's places is for: all of them must hold it.
+    // A request that fits into one of the request's places; all of them must hold it.
     std::vector<planned_block> places;
     std::ranges::copy_if(plan_.blocks, std::back_inserter(places),
                          [&](planned_block const& block) { return block.request == next_; });

@@ -32,8 +32,8 @@
 
 namespace tidemark::test::planned_programs {
 
-/// A request of a pattern, and when its block dies: before request `end` of its step, or of one so many steps
-/// later.
+/// A request of a pattern, and the death of its block: before request `end` of its step, or of the step
+/// `steps_later` steps later.
 struct wish {
   std::size_t bytes = 0, align = 1, end = 0, steps_later = 0;
 };
@@ -41,9 +41,9 @@ using pattern = std::vector<wish>;
 
 inline constexpr std::size_t at_the_end = 1'000'000;     // of the step, when all its requests were made
 inline constexpr std::size_t between_steps = 2'000'000;  // after that
-inline constexpr std::size_t never = 1'000'000;          // so many steps later
+inline constexpr std::size_t never = 1'000'000;          // this many steps later
 
-/// What a step does to its pattern.
+/// The deviations of a step from its pattern.
 enum class deviation { none, smaller, larger, swapped, left_out, added, late, early, kept, cut_short, empty };
 inline constexpr std::size_t deviations = 11;
 
@@ -114,7 +114,7 @@ class moody_resource final : public std::pmr::memory_resource {
   recording_resource exact_;
 };
 
-/// What was reached, in all programs.
+/// Coverage of all programs.
 struct reached {
   std::uint64_t operations = 0, steps = 0, planned = 0, planned_steps = 0, fallback = 0, outside = 0,
                 misses = 0;

@@ -40,7 +40,7 @@ class basic_pool_subject : public subject_traits<8 * MiB> {
 struct pool_subject : basic_pool_subject<pool> {
   using basic_pool_subject::basic_pool_subject;
 };
-/// So little may be cached that trims happen all the time.
+/// The limit of cached bytes is low enough that trims happen all the time.
 struct tight_pool_subject : basic_pool_subject<pool> {
   static constexpr std::size_t max_reused_bytes = 0;
   explicit tight_pool_subject(supply_type& upstream)

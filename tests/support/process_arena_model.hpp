@@ -42,7 +42,7 @@ class process_arena_model {
     arena_.check_invariants();
   }
 
-  /// What a reader would find.
+  /// Checks the contents that a reader would find.
   void check_contents() const {
     detail::process_header header;
     ASSERT_EQ(read(0, &header, sizeof header), sizeof header);

@@ -16,7 +16,7 @@
 
 namespace tidemark::test {
 
-/// What a registrar knows. Longer lived than the registrar, which an arena owns.
+/// The ranges of a registrar. They outlive the registrar, which an arena owns.
 class registrations : public supply {
  public:
   ~registrations() { EXPECT_TRUE(ranges_.empty()) << ranges_.size() << " ranges were not deregistered"; }
@@ -47,7 +47,7 @@ class registrations : public supply {
     ++deregistered;
     return true;
   }
-  /// Whether one registration has all of a block.
+  /// Returns true if one registration covers all of a block.
   [[nodiscard]] bool has(void const* block, std::size_t bytes) const {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     const auto after = ranges_.upper_bound(address);

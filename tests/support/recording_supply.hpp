@@ -17,7 +17,7 @@
 
 namespace tidemark::test {
 
-/// What all sources have in common: a count of calls that can fail, and one of them that does.
+/// Common base of all sources: counts calls that can fail, and makes chosen calls fail.
 class supply {
  public:
   static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
@@ -46,7 +46,7 @@ class recording_resource final : public std::pmr::memory_resource, public supply
 
   std::size_t largest = 0;  ///< largest request so far, in bytes
 
-  /// Whether a block that begins there was returned and not yet deallocated.
+  /// Returns true if a block that begins at `first` was returned and not yet deallocated.
   [[nodiscard]] bool holds(void* first) const { return blocks_.contains(first); }
 
  private:

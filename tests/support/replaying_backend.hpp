@@ -20,7 +20,7 @@
 
 namespace tidemark::test {
 
-/// What happened, in order: the names of objects that ended, calls of a backend.
+/// Events in order: the names of ended objects, and calls of a backend.
 using event_log = std::vector<std::string>;
 
 /// Tells a log when it ends, unless it was moved from.
@@ -39,7 +39,7 @@ class ending_probe {
   std::string name_;
 };
 
-/// What a backend has recorded, and what became of it. Counts of any thread.
+/// Counts of a backend's recordings and launches, from any thread.
 struct replay_counts {
   std::atomic<int> instances{0};  ///< alive
   std::atomic<int> launches{0};   ///< that were begun

@@ -51,10 +51,9 @@ class event {
   }
 
   std::atomic<int> asked{0}, waits{0}, destroyed{0};
-  /// What its fence comes in the order of; null: nothing.
+  /// The order that its fence belongs to; null: none.
   void const* order = nullptr;
-  /// What a wait does: nothing else may complete the event in a test of one thread, so that it does so
-  /// itself.
+  /// If true, a wait completes the event, because nothing else can complete it in a test of one thread.
   bool wait_completes = true;
   /// The cache that the fence's functions use, where a test wants that.
   reuse_cache* calls_back = nullptr;
@@ -93,7 +92,7 @@ class reuse_subject : public subject_traits<8 * MiB> {
   reuse_cache cache_;
 };
 
-/// So little may be kept that blocks go to the upstream all the time.
+/// The limit of kept bytes is low enough that blocks go to the upstream all the time.
 struct tight_reuse_subject : reuse_subject {
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   explicit tight_reuse_subject(supply_type& upstream)

@@ -13,7 +13,8 @@
 
 namespace tidemark::test {
 
-/// Expects that every schedule passes, and that there are at least so many: fewer are not what was meant.
+/// Expects that every schedule passes, and that their number is at least `least_schedules`. Fewer schedules
+/// mean a wrong test.
 inline void expect_every_schedule_passes(std::function<program()> const& make, std::size_t least_schedules) {
   for (const bool weak_orders : {false, true}) {
     const explored result = explore(make, {.max_spurious_failures = 1, .weak_orders = weak_orders});

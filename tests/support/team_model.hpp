@@ -93,7 +93,7 @@ class team_model {
     if (!places_) team_.leave();
   }
 
-  /// What one thread does while the others wait.
+  /// Actions of one thread while the others wait.
   void rewind_sometimes(choices& random) {
     check_blocks();
     team_.check_invariants();

@@ -21,7 +21,7 @@
 
 namespace tidemark::test {
 
-/// What `resource_stats` says of itself.
+/// Checks the relations between the counts of `resource_stats`.
 inline void expect_consistent(resource_stats const& stats) {
   EXPECT_EQ(stats.allocations - stats.deallocations, stats.used_blocks);
   EXPECT_LE(stats.used_blocks, stats.peak_blocks);
@@ -36,7 +36,7 @@ inline std::vector<std::size_t> visible(resource_stats const& stats) {
           stats.used_bytes,  stats.peak_bytes,    stats.total_bytes};
 }
 
-/// What a subject's adaptor stands on.
+/// The upstream of a subject's adaptor.
 class adaptor_ground {
  public:
   explicit adaptor_ground(std::pmr::memory_resource* supply) : arena_{supply} {}
@@ -80,7 +80,7 @@ struct test_subject : adaptor_subject<test_resource> {
       : adaptor_subject{supply, test_resource_options{.quarantine_bytes = 8 * KiB}} {}
 };
 
-/// What stands in the place of the default resource in a scope of `expect_resource`.
+/// The resource that replaces the default resource in a scope of `expect_resource`.
 class watching_subject : public subject_traits<64 * MiB>, private adaptor_ground {
  public:
   explicit watching_subject(supply_type& supply) : adaptor_ground{&supply}, set_{upstream()} {}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences of everything that a workspace can do on one thread, beside a model: a vector of what is allocated, one
-// of what was open when, and for each type the sizes of its slots. What was written into each array is there until its
-// scope ends, no two share memory, a slot that had room is where it was.
+// Random sequences of all operations of a workspace on one thread, compared with a model. The model has a
+// vector of allocated arrays, a vector of open scopes, and for each type the sizes of its slots. The contents
+// of each array last until its scope ends, no two arrays share memory, and a slot with enough room does not
+// move.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -72,7 +73,7 @@ class workspace_model {
   static constexpr std::array<std::size_t, type_count> element_bytes{
       8, 4, 8, 4, 8, 16, sizeof(numbered<0>), sizeof(numbered<3>), sizeof(numbered<5>), 8};
 
-  // What was allocated, the oldest first.
+  // The allocated arrays, the oldest first.
   struct held {
     std::size_t type;
     std::byte* first;
@@ -208,7 +209,7 @@ class workspace_model {
     tell("scopes[", i, "].end();");
     if (frames_[i].plain != nullptr) frames_[i].plain->end();
     else frames_[i].named->end();
-    // Those inside do nothing later, whenever that is.
+    // Inner scopes do nothing when they end later.
     for (std::size_t j = i + 1; j < frames_.size(); ++j) ended_.push_back(std::move(frames_[j]));
     frames_.resize(i);
   }

@@ -29,7 +29,7 @@ constexpr std::size_t page = 4 * KiB;
 constexpr std::size_t buffer_pages = 64;
 alignas(page) std::array<std::byte, buffer_pages * page> buffer;  // addresses that are the same in each run
 
-/// Gives parts of the buffer, and memory for so many pages.
+/// Returns parts of the buffer, and memory for `pages` pages.
 class scarce_memory {
  public:
   static constexpr space_traits traits{.fresh_is_zero = true, .commits = true};

@@ -20,9 +20,9 @@ class counted_element {
     live().clear();
     unborn() = 0;
   }
-  /// Those that were constructed and not destroyed.
+  /// Number of elements constructed and not destroyed.
   static std::size_t living() { return live().size(); }
-  /// Those that were destroyed and had not been constructed, or were destroyed before.
+  /// Number of destructions of elements that were not constructed, or were already destroyed.
   static std::size_t destroyed_unborn() { return unborn(); }
 
   counted_element(int value = 0) : value_{value} { be_born(); }  // NOLINT(google-explicit-constructor)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: CCCL's own concepts and wrappers say whether the handles are
-// what they ask for, in either generation; memory of the host is really taken through them and deallocated.
-// That no work meets memory which other work still uses is seen on the streams of a fake device, each of
-// which is asked to run by itself; calls of the driver fail in turn, and captures that the adapter must leave
-// alone are ended to see that they were.
+// Strategy: CCCL's own concepts and wrappers check that the handles satisfy them, in both generations. Host
+// memory is allocated and deallocated through the handles. Streams of a fake device, each run separately,
+// show that no work touches memory that other work still uses. Driver calls fail in turn. Captures that the
+// adapter must not touch are ended to check this.
 #include <tidemark/thrust/cuda_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -56,7 +55,7 @@ constexpr gpu::stream_handle default_stream = nullptr;
 
 // ---- what CCCL requests -----------------------------------------------------------------------------------
 
-/// Whether CCCL takes a handle, with exactly the properties that its access says.
+/// True if CCCL accepts a handle with exactly the properties of its access.
 template <class R, memory_access Access = gpu::memory_access_of<R>>
 constexpr bool is_taken_as() {
   using handle = cuda_resource<R, Access>;

@@ -48,7 +48,7 @@ struct source_call {
   friend bool operator==(source_call const&, source_call const&) = default;
 };
 
-/// What the sources here have in common: real memory, and notes of all calls.
+/// Common base of these sources: real memory, and a log of all calls.
 struct logged_memory {
   std::vector<source_call> calls;
   std::size_t live_blocks = 0;

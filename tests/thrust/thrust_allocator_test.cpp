@@ -64,7 +64,7 @@ static_assert(std::is_same_v<of_host::pointer, int*>);
 static_assert(std::is_same_v<of_host::const_pointer, int const*>);
 static_assert(std::is_same_v<of_host::rebind<double>::other, thrust_allocator<double, arena, void*>>);
 
-// There is no default resource, and null is none.
+// No default resource exists, and null is not a resource.
 static_assert(!std::is_default_constructible_v<of_device>);
 static_assert(!std::is_constructible_v<of_device, std::nullptr_t>);
 // From a resource, and from the allocator of other elements of the same resource, without a cast.

@@ -12,8 +12,8 @@
 
 namespace tidemark::test {
 
-/// A number that knows where it was made. Of one that was moved as bytes, that was never made, or that was
-/// destroyed, `is_whole()` is false.
+/// A number that knows its place of construction. `is_whole()` is false for a number that was moved as bytes,
+/// never constructed, or destroyed.
 // Assignment makes it whole, too: from the host to a device Thrust assigns to memory in which nothing was
 // made yet.
 class whole {

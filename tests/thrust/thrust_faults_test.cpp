@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the faults of Thrust that the adapters work around, or that who uses them must know. Each test
-// shows one and fails where a release has fixed it; its comment says what can then become simpler. None of
-// the types here is of tidemark: the faults are there without it.
+// Strategy: the faults of Thrust that the adapters work around, or that their users must know. Each test
+// shows one fault and fails once a release fixes it. Its comment names the resulting simplification. The
+// tests use no type of tidemark, because the faults exist without it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ struct recording_allocator {
 
   recording_source* source;
 
-  // What the allocators that were not named use.
+  // The source of allocators without a named source.
   static recording_source& default_source() {
     static recording_source one;
     return one;

@@ -227,9 +227,9 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
 // ---- workspaces ----
 
 // A.7
-// A workspace allocates by type and scope, and is not a resource: single buffers are not freed.
-// What a function needs for vectors and temporaries of Thrust is therefore one acquisition, and a borrowed
-// arena on it, which lives and ends with the workspace's scope. Making one costs a few stores.
+// A workspace allocates by type and scope, and is not a resource: single buffers are not freed. A function
+// therefore acquires one block for its Thrust vectors and temporaries, and puts a borrowed arena on it. The
+// arena ends with the workspace's scope and costs a few stores.
 TEST_F(vectors_on, an_acquisition_of_a_workspace_are_there_again_the_next_time) {
   workspace_options options;
   options.alignment = 256;

@@ -30,7 +30,7 @@ struct torch_captures : torch_test, ::testing::WithParamInterface<char const*> {
   using mempool_id = test::pluggable_allocator::mempool_id;
   static constexpr mempool_id first_pool{1, 0};
 
-  /// Whether a stream captures, as PyTorch's filter knows it.
+  /// Returns true for a capturing stream, like PyTorch's filter.
   test::pluggable_allocator::stream_filter capturing() {
     return [this](gpu::stream_handle stream) {
       bool is = false;

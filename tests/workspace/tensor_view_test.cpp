@@ -42,7 +42,7 @@ static_assert(std::same_as<tensor_view<double, 2>::data_handle_type, double*>);
 static_assert(std::same_as<tensor_view<double, 2, column_major>::layout_type, column_major>);
 static_assert(tensor_view<double, 3>::rank() == 3);
 
-/// What a call throws as an invalid argument; else why there is nothing.
+/// Returns the message of a call that throws an invalid argument; otherwise the reason for its absence.
 template <class Call>
 std::string refusal_of(Call call) {
   return test::message_of<std::invalid_argument>(call);

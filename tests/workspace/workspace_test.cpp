@@ -88,8 +88,7 @@ TYPED_TEST(workspaces, take_back_nothing_more_when_a_scope_that_was_ended_is_des
 
 // ---- ends that were skipped ----
 
-/// The warning for a scope that ends `inside` others. Where nothing is checked no scope knows its
-/// place.
+/// The warning for a scope that ends `inside` others. Without checks no scope knows its place.
 template <class Workspace>
 std::string skipped(unsigned line, int inside) {
   const std::string where =
@@ -198,7 +197,7 @@ TYPED_TEST(workspaces, keep_what_is_acquired_outside_all_scopes_until_a_reset) {
 
 // ---- three levels, by a table ----
 
-/// What is active and what the log holds at one place of the example below.
+/// The active arrays and the log at one place of the example below.
 struct counts {
   std::size_t f64, i64, f32, bools, depth, saved;
   bool operator==(counts const&) const = default;

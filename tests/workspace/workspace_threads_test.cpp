@@ -211,7 +211,7 @@ TEST_F(this_threads, binding_transfers_the_workspace_at_both_ends) {
 
 class leases : public default_workspaces {
  protected:
-  // None waits: whatever other tests have left is held here meanwhile.
+  // Leases without waiting: holds the workspaces that other tests have left.
   leases() {
     do held_.push_back(lease_workspace());
     while (held_.back()->upstream_resource() != &upstream);

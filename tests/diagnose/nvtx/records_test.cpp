@@ -51,7 +51,7 @@ class no_memory {
 
 borrowed_device_memory device_memory() { return borrowed_device_memory{{std::uintptr_t{1} << 62, 1 * MiB}}; }
 
-/// Whether `call` throws `out_of_memory` when there is none to remember anything by.
+/// Returns true if `call` throws `out_of_memory` when no memory is left for records.
 template <class Call>
 bool is_refused_without_memory(Call call) {
   const no_memory guard;

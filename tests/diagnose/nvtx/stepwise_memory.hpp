@@ -18,8 +18,7 @@
 
 namespace tidemark::test {
 
-/// What happens to made-up memory, watched beside a tool: memory may not go while a heap says that it is
-/// there.
+/// Synthetic memory watched beside a tool. Memory must not be released while a heap claims that it exists.
 struct stepwise_supply {
   explicit stepwise_supply(strict_tool const& watching) noexcept : tool{watching} {}
 

@@ -70,12 +70,12 @@ class strict_tool final : public detail::listening_tool {
     }
     return merged;
   }
-  /// Whether a byte lies in a region.
+  /// Returns true if a byte lies in a region.
   [[nodiscard]] bool may_touch(std::uintptr_t address) const {
     const auto above = regions_.upper_bound(address);
     return above != regions_.begin() && address - std::prev(above)->first < std::prev(above)->second;
   }
-  /// Whether some heap has a byte in `[first, first + bytes)`.
+  /// Returns true if some heap has a byte in `[first, first + bytes)`.
   [[nodiscard]] bool has_heap_in(std::uintptr_t first, std::size_t bytes) const {
     for (auto const& [id, one] : heaps_) {
       if (one.first < first + bytes && first < one.first + one.bytes) return true;

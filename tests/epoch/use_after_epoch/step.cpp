@@ -26,7 +26,7 @@ int multiply(buffer<float> const& lhs, buffer<float> const& rhs, float expected)
 
 int main(int count, char** arguments) {
   const std::string_view what = count == 2 ? arguments[1] : "";
-  // Who asks the environment again finds something else there than at the start.
+  // Code that reads the environment again finds another value than at the start.
   if (what == "set_later") setenv("TIDEMARK_EPOCH_DEBUG", "1", 1);
   if (what == "unset_later") unsetenv("TIDEMARK_EPOCH_DEBUG");
 
