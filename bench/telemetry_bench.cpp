@@ -80,7 +80,7 @@ void switch_after_a_capture(benchmark::State& state) {
 void trace_to(benchmark::State& state, trace_log_options const& files) {
   batch_resource upstream;
   trace_log log{files};
-  trace_resource traced{log, &upstream};
+  trace_resource traced{&upstream, log};
   allocate_batches(state, &traced);
 }
 

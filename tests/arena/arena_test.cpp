@@ -5,12 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <cstring>
 #include <memory_resource>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -169,6 +172,49 @@ TEST(arena, push_array_is_contiguous_and_zeroed) {
   EXPECT_EQ(&x[499] - &x[0], 499);
   const std::span<std::complex<double>> z = a.push_array<std::complex<double>>(10);
   EXPECT_EQ(z[9], std::complex<double>{});
+}
+
+TEST(arena, push_array_copies_a_value) {
+  arena a;
+  (void)a.push_array<int>(100, 7);
+  a.reset();
+  EXPECT_TRUE(std::ranges::equal(a.push_array<int>(3, 5), std::array{5, 5, 5}));
+  EXPECT_TRUE(std::ranges::equal(a.push_array(2, 0.5), std::array{0.5, 0.5}));
+  EXPECT_TRUE(a.push_array<int>(0, 5).empty());
+}
+
+TEST(arena, push_copy_copies_the_elements_of_a_contiguous_range) {
+  arena a;
+  const std::vector<int> values{1, 2, 3};
+  const std::span<int> copy = a.push_copy(values);
+  EXPECT_NE(copy.data(), values.data());
+  EXPECT_TRUE(std::ranges::equal(copy, std::array{1, 2, 3}));
+  EXPECT_TRUE(std::ranges::equal(a.push_copy(std::span{values}.first(2)), std::array{1, 2}));
+  EXPECT_TRUE(std::ranges::equal(a.push_copy(std::array{2.0, 4.0}), std::array{2.0, 4.0}));
+  EXPECT_TRUE(a.push_copy(std::span<int const>{}).empty());
+}
+
+TEST(arena, push_copy_and_fill_that_throw_leave_the_arena_as_it_was) {
+  struct refuses {
+    refuses() = default;
+    refuses(refuses const&) { throw std::runtime_error{"no"}; }
+  };
+  arena a;
+  (void)a.push<int>(1);
+  const std::size_t before = a.position();
+  EXPECT_THROW((void)a.push_copy(std::array<refuses, 2>{}), std::runtime_error);
+  EXPECT_THROW((void)a.push_array<refuses>(2, refuses{}), std::runtime_error);
+  EXPECT_EQ(a.position(), before);
+}
+
+TEST(arena, push_string_copies_text_with_a_null_character_behind_it) {
+  arena a;
+  std::string text = "step 12";
+  const std::string_view copy = a.push_string(text);
+  text = "changed";
+  EXPECT_EQ(copy, "step 12");
+  EXPECT_STREQ(copy.data(), "step 12");
+  EXPECT_STREQ(a.push_string({}).data(), "");
 }
 
 TEST(arena, push_array_of_no_elements_is_empty_and_has_an_address) {

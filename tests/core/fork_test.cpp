@@ -306,7 +306,7 @@ TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_a_pressure_callbac
 
 TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_test_resource) {
   forking_resource upstream;
-  test_resource tested{{}, &upstream};
+  test_resource tested{&upstream};
   upstream.forks = 2;
   void* const block = tested.allocate(64);
   const auto use_it = [&] { tested.deallocate(tested.allocate(64), 64); };
@@ -531,7 +531,7 @@ TEST_F(fork, a_child_uses_scopes_of_expect_resource) {
 TEST_F(fork, a_child_uses_adaptors_that_were_busy) {
   statistics_resource counted{std::pmr::new_delete_resource()};
   tracking_resource tracked{std::pmr::new_delete_resource()};
-  test_resource tested{{}, std::pmr::new_delete_resource()};
+  test_resource tested{std::pmr::new_delete_resource()};
   size_histogram sizes_asked;
   expect_of_children(
       [&] {
@@ -621,7 +621,7 @@ class fork_files : public fork {
 TEST_F(fork_files, a_child_writes_nothing_to_its_parents_trace) {
   const std::string csv = path("run.csv");
   auto log = std::make_unique<trace_log>(trace_log_options{.csv = csv, .chrome = path("run.json")});
-  auto traced = std::make_unique<trace_resource>(*log, std::pmr::new_delete_resource(), "traced");
+  auto traced = std::make_unique<trace_resource>(std::pmr::new_delete_resource(), *log, "traced");
   void* const first = traced->allocate(64);
   EXPECT_EQ(child_runs([&] {
               allocate_each_size(*traced);
@@ -640,7 +640,7 @@ TEST_F(fork_files, a_child_writes_nothing_to_its_parents_trace) {
 
 TEST_F(fork_files, a_child_uses_a_trace_that_was_busy) {
   trace_log log{{.csv = path("run.csv"), .chrome = {}}};
-  trace_resource traced{log, std::pmr::new_delete_resource(), "traced"};
+  trace_resource traced{std::pmr::new_delete_resource(), log, "traced"};
   expect_of_children([&] { traced.deallocate(traced.allocate(64), 64); },
                      [&] {
                        allocate_each_size(traced);

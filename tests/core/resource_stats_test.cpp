@@ -173,7 +173,7 @@ TEST_F(words, mean_in_every_adaptor_what_they_mean_everywhere) {
     expect_words(resource, upstream);
   };
   try_out("statistics_resource", statistics_resource{&upstream, "words"});
-  try_out("limit_resource", limit_resource{64 * KiB, &upstream, "words"});
+  try_out("limit_resource", limit_resource{&upstream, 64 * KiB, "words"});
   try_out("expect_no_upstream", expect_no_upstream{&upstream, "words"});
   try_out("tracking_resource", tracking_resource{&upstream, "words"});
   try_out("test_resource", test_resource{&upstream, "words"});
@@ -182,7 +182,7 @@ TEST_F(words, mean_in_every_adaptor_what_they_mean_everywhere) {
 // T.6
 TEST_F(words, mean_in_a_trace_what_they_mean_everywhere) {
   trace_log log{{.csv = "/dev/null"}};
-  trace_resource traced{log, &upstream, "words"};
+  trace_resource traced{&upstream, log, "words"};
   expect_words(traced, upstream);
 }
 

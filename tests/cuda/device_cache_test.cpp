@@ -455,7 +455,7 @@ TEST_F(device_cache_ladder, goes_on_where_one_of_its_steps_is_refused) {
 
 TEST_F(device_cache_ladder, of_an_upstream_of_the_users_has_no_pool_to_trim) {
   test::recording_resource below;
-  limit_resource budget{1000, &below};
+  limit_resource budget{&below, 1000};
   device_cache users{{.stream = stream, .upstream = &budget}, device};
   EXPECT_EQ(users.pool(), nullptr);
   users.deallocate(users.allocate(600), 600);

@@ -621,7 +621,7 @@ TEST_F(device_pool_chunks, go_back_when_they_are_wholly_free) {
 }
 
 TEST_F(device_pool_chunks, go_back_to_an_exhausted_upstream_before_a_second_try) {
-  limit_resource budget{8 * MiB, &upstream};
+  limit_resource budget{&upstream, 8 * MiB};
   device_pool pool{{.stream = stream, .upstream = &budget}, device};
   give(pool, take(pool, 3, 2 * MiB), 2 * MiB);
   void* const block = pool.allocate(7 * MiB);

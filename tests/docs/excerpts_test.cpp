@@ -361,7 +361,7 @@ TEST_F(excerpts, of_the_classes_trace_a_pool) {
   pool nodes;
   {
     tidemark::trace_log log{{.csv = "run.csv", .chrome = "run.json"}};   // run.json opens in ui.perfetto.dev
-    tidemark::trace_resource traced{log, &nodes, "nodes"};
+    tidemark::trace_resource traced{&nodes, log, "nodes"};
     train(&traced);
     EXPECT_EQ(nodes.stats().used_blocks, 0u);
   }
@@ -405,10 +405,10 @@ void of_rmm(std::pmr::memory_resource& memory, gpu::stream_handle stream) {
   { device_pool p{{.stream = stream}}; }
   { device_pools pools{{.name = "pools"}}; }
   { device_pool p{{.stream = stream}}; }
-  { limit_resource limit{1 * MiB, &memory}; gpu::device_budget& budget = gpu::default_driver().budget(0); }
+  { limit_resource limit{&memory, 1 * MiB}; gpu::device_budget& budget = gpu::default_driver().budget(0); }
   { statistics_resource s{&memory}; s.push_counters(); (void)s.pop_counters(); }
   { tracking_resource t{&memory}; }
-  { trace_log log{{.csv = "run.csv"}}; trace_resource t{log, &memory, "memory"}; }
+  { trace_log log{{.csv = "run.csv"}}; trace_resource t{&memory, log, "memory"}; }
   { unique_block b{&memory, 100}; }
   { using a = device_arena::scope; using b = epoch; using c = planned_arena; using d = graph_arena; }
 }

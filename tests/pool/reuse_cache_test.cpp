@@ -489,7 +489,7 @@ TEST_F(reuse, collect_gives_back_what_is_ready_and_with_force_waits_for_the_rest
 
 // S3.34
 TEST_F(reuse, returns_ready_blocks_to_an_exhausted_upstream_and_tries_again) {
-  limit_resource budget{1000, &upstream};
+  limit_resource budget{&upstream, 1000};
   event done;
   reuse_cache cache{&budget};
   give(cache, take(cache, 6, 100), 100);
@@ -503,7 +503,7 @@ TEST_F(reuse, returns_ready_blocks_to_an_exhausted_upstream_and_tries_again) {
 
 // S3.34
 TEST_F(reuse, an_upstream_that_still_has_too_little_gets_what_is_pending_after_a_wait) {
-  limit_resource budget{1000, &upstream};
+  limit_resource budget{&upstream, 1000};
   event done;
   reuse_cache cache{&budget};
   give(cache, take(cache, 6, 100), 100);
@@ -516,7 +516,7 @@ TEST_F(reuse, an_upstream_that_still_has_too_little_gets_what_is_pending_after_a
 
 // S3.34
 TEST_F(reuse, a_request_that_cannot_be_served_at_all_throws_what_the_upstream_threw) {
-  limit_resource budget{1000, &upstream, "device"};
+  limit_resource budget{&upstream, 1000, "device"};
   event done;
   reuse_cache cache{&budget};
   void* const held = cache.allocate(500, 256);

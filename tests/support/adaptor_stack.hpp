@@ -108,7 +108,7 @@ class adaptor_stack {
         return std::make_unique<test_resource>(options, on);
       }
       case 4:
-        return std::make_unique<trace_resource>(log_, on, "traced");
+        return std::make_unique<trace_resource>(on, log_, "traced");
       default:
         return std::make_unique<expect_no_upstream>(on);
     }

@@ -290,7 +290,7 @@ class plan_file_model {
   std::string path_ = (folder_ / "step.csv").string();
   violation_recorder violations_;
   recording_resource supply_;
-  limit_resource memory_{16 * MiB, &supply_};  // what a file says may be larger than all memory
+  limit_resource memory_{&supply_, 16 * MiB};  // what a file says may be larger than all memory
   step_plan plan_;
   std::optional<arena_type> arena_;
   std::optional<arena_type::step> step_;

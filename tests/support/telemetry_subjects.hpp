@@ -53,7 +53,7 @@ class adaptor_subject : public subject_traits<64 * MiB>, private adaptor_ground 
  public:
   template <class... Arguments>
   explicit adaptor_subject(supply_type& supply, Arguments... arguments)
-      : adaptor_ground{&supply}, adaptor_{arguments..., upstream()} {}
+      : adaptor_ground{&supply}, adaptor_{upstream(), arguments...} {}
 
   Adaptor& resource() { return adaptor_; }
   void recycle() {
@@ -114,7 +114,7 @@ class reached_limit_subject {
 
  private:
   recording_resource exact_;
-  limit_resource limited_{capacity, &exact_};
+  limit_resource limited_{&exact_, capacity};
 };
 
 }  // namespace tidemark::test

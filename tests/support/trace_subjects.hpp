@@ -33,7 +33,7 @@ class traced_arena_subject : public subject_traits<upstream_arena_subject::large
  private:
   upstream_arena_subject below_;
   trace_log log_{{.csv = "/dev/null", .chrome = "/dev/./null"}};
-  trace_resource traced_{log_, &below_.resource(), "traced arena"};
+  trace_resource traced_{&below_.resource(), log_, "traced arena"};
 };
 
 }  // namespace tidemark::test

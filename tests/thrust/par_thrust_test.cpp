@@ -351,7 +351,7 @@ TEST_F(policies, of_thrust_itself_sort_with_temporaries_that_are_allocated_in_a_
 TEST_F(policies, pass_on_that_the_memory_of_a_limit_is_exhausted) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
-  limit_resource limited{1000, &step};
+  limit_resource limited{&step, 1000};
   const std::vector<int> numbers = mixed(20'000);
   vector here(numbers.begin(), numbers.end(), &data);
   EXPECT_THROW(thrust::stable_partition(par(limited, stream()), here.begin(), here.end(), is_even{}),

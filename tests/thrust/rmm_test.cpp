@@ -155,7 +155,7 @@ TEST(rmm_vector, allocates_memory_of_tidemark_by_default_if_that_is_the_devices_
 
 TEST(rmm_vector, a_failed_growth_loses_nothing) {
   statistics_resource counted{std::pmr::new_delete_resource()};
-  limit_resource limited{1000, &counted};
+  limit_resource limited{&counted, 1000};
   {
     rmm::device_uvector<char> x(600, stream, shared_with_devices<limit_resource>{limited});
     EXPECT_THROW(x.reserve(900, stream), std::bad_alloc) << "both are there for a while";

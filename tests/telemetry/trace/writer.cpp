@@ -12,8 +12,8 @@ int main(int, char** arguments) {
   using namespace tidemark;
   trace_log log{{.csv = arguments[1], .chrome = arguments[2], .counter_interval = {}}};
   std::pmr::memory_resource* const heap = std::pmr::new_delete_resource();
-  trace_resource plain{log, heap, "plain"};
-  trace_resource odd{log, heap,
+  trace_resource plain{heap, log, "plain"};
+  trace_resource odd{heap, log,
                      "\"quoted\" \\ / \b\f\n\r\t \x01\x1f\x7f größe 内存 🌊 "
                      // The first and last of their length, then what is one too low, too high, or cut off.
                      "\xe0\xa0\x80\xed\x9f\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf"

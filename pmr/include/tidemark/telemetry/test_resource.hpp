@@ -89,12 +89,14 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
 
   /// @param upstream source of the memory; must outlive this object
   /// @throws std::invalid_argument if `upstream` is null or `guard_bytes` too large.
-  explicit test_resource(test_resource_options const& options,
-                         std::pmr::memory_resource* upstream = std::pmr::get_default_resource());
+  test_resource(std::pmr::memory_resource* upstream, test_resource_options const& options);
+  /// The same on the default resource.
+  explicit test_resource(test_resource_options const& options)
+      : test_resource{std::pmr::get_default_resource(), options} {}
   /// The default options with a name. @throws as above.
   explicit test_resource(std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                          char const* name = "test")
-      : test_resource{test_resource_options{.name = name}, upstream} {}
+      : test_resource{upstream, test_resource_options{.name = name}} {}
   /// Checks everything, reports live blocks, and returns all memory to the upstream.
   ~test_resource() override;
 

@@ -50,7 +50,7 @@ struct trace_log_options {
 ///
 /// ```cpp
 /// trace_log log{{.csv = "run.csv", .chrome = "run.json"}};
-/// trace_resource traced{log, &pool, "activations"};
+/// trace_resource traced{&pool, log, "activations"};
 /// { trace_slice slice{log, "step 3"}; train(&traced); }
 /// log.close();  // throws if anything was not written
 /// ```

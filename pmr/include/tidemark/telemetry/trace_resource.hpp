@@ -20,7 +20,7 @@ namespace tidemark {
 ///
 /// ```cpp
 /// trace_log log{{.csv = "run.csv"}};
-/// trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
+/// trace_resource traced{std::pmr::new_delete_resource(), log, "heap"};
 /// std::pmr::vector<int> numbers({1, 2, 3}, &traced);  // run.csv: a,0,12,0 and, at its end, f,0,0,0
 /// ```
 /// The upstream gets the same requests in the same order. A deallocation is written before the upstream gets
@@ -35,13 +35,12 @@ class trace_resource final : public detail::resource_adaptor<trace_resource> {
   /// Traces the requests to `upstream`.
   /// @param name name in the Chrome trace and in statistics; any text.
   /// @throws std::invalid_argument if `upstream` is null; std::bad_alloc.
-  explicit trace_resource(trace_log& log,
-                          std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
-                          std::string name = "trace_resource");
+  trace_resource(std::pmr::memory_resource* upstream, trace_log& log, std::string name = "trace_resource");
   /// The same; null selects the default name.
-  explicit trace_resource(trace_log& log, std::pmr::memory_resource* upstream, char const* name)
-      : trace_resource{log, upstream, std::string{detail::name_or(name, "trace_resource")}} {}
-  /// Ends the trace of the resource. Live blocks stay live in the trace.
+  trace_resource(std::pmr::memory_resource* upstream, trace_log& log, char const* name)
+      : trace_resource{upstream, log, std::string{detail::name_or(name, "trace_resource")}} {}
+  /// The same on the default resource.
+  explicit trace_resource(trace_log& log) : trace_resource{std::pmr::get_default_resource(), log} {}
   ~trace_resource() override;
 
   /// Allocates memory from the upstream. An upstream such as a rewound arena may have reclaimed the memory of
