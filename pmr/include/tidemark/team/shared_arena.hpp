@@ -43,9 +43,8 @@ namespace tidemark {
 /// ```
 /// Open and end the scope at a quiescent point, at which no other thread uses the arena. Scopes on one arena
 /// end in the reverse order of their opening. The arena reports an outer scope that ends first, and keeps its
-/// memory until the inner scope ends. It also reports an end while a thread holds a newer thread scope, or
-/// has rewound to a point before the beginning, and keeps the memory until its next rewind to a point before
-/// the beginning.
+/// memory until the inner scope ends. It also reports an end while a thread holds a newer thread scope or has
+/// rewound to a point before the beginning. It then keeps the memory until its next rewind to such a point.
 ///
 /// The arena must outlive the scope. Move-only; a moved-from or ended scope is inert. O(threads + extents
 /// freed).
@@ -140,8 +139,8 @@ class [[nodiscard]] basic_shared_arena_scope {
 /// *quiescent point*. No other thread uses the arena then, and a barrier or the end of a parallel region
 /// orders their earlier uses before it.
 ///
-/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and
-/// `sum of what threads hold + free == claimed` for the bytes in extents.
+/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and `sum of what
+/// threads hold + free == claimed` for the bytes in extents.
 ///
 /// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except during a function
 /// for a quiescent point. A forked child may use the arena if no other thread used it during the fork.
