@@ -139,8 +139,8 @@ class [[nodiscard]] basic_shared_arena_scope {
 /// *quiescent point*. No other thread uses the arena then, and a barrier or the end of a parallel region
 /// orders their earlier uses before it.
 ///
-/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and `sum of what
-/// threads hold + free == claimed` for the bytes in extents.
+/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and
+/// `sum of what threads hold + free == claimed` for the bytes in extents.
 ///
 /// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except during a function
 /// for a quiescent point. A forked child may use the arena if no other thread used it during the fork.

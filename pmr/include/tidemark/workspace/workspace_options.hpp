@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Options, statistics and summaries of a `workspace`, and the controls of the background sweeper. The
-/// sweeper
-/// is one thread of the process.
+/// sweeper is one thread of the process.
 #pragma once
 
 #include <chrono>

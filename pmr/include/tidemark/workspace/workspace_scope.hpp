@@ -57,9 +57,9 @@ concept refers_to_nothing = std::is_arithmetic_v<T> || std::is_enum_v<T> || std:
 
 /// Searches one value for memory that was acquired in one scope.
 ///
-/// Finds the members of a user's class through a function found by argument-dependent lookup: `template
-/// <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. Assumes that a class
-/// without a branch below refers to nothing.
+/// Finds the members of a user's class through a function found by argument-dependent lookup:
+/// `template <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. Assumes that
+/// a class without a branch below refers to nothing.
 class escape_search {
  public:
   escape_search(workspace_core const& core, std::uint64_t frame) : core_{&core}, frame_{frame} {}

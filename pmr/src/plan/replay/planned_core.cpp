@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slow path of `planned_arena`. A request that misses the fast path is matched with the plan a few requests
-// ahead. Without a slot it comes from the fallback. The end of a step pairs its requests with the requests of
-// the plan, and the differences decide on a new plan.
+// The slow path of `planned_arena`. A request that misses the fast path is matched with the plan a few
+// requests ahead. Without a slot it comes from the fallback. The end of a step pairs its requests with the
+// requests of the plan, and the differences decide on a new plan.
 #include <tidemark/plan/replay/detail/planned_core.hpp>
 
 #include <algorithm>

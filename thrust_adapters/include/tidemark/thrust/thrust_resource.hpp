@@ -56,7 +56,8 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// wide words.
 ///
 /// Two handles are equal if their resources are equal, and each may then free the other's blocks. The
-/// resource must outlive them. `==` of two references to `thrust::mr::memory_resource` is Thrust's own, and is always true.
+/// resource must outlive them. `==` of two references to `thrust::mr::memory_resource` is Thrust's own and
+/// always true.
 ///
 /// Thread-safety and complexity: as the resource. Thrust's OMP system calls it from several threads in a
 /// sort; `par` prevents that.
