@@ -32,8 +32,8 @@ struct array_memory_stats {
   std::size_t used_blocks, used_bytes, cached_bytes, held_bytes;
 };
 
-/// Blocks for NumPy's handlers. Each block has a header with its size, because a reallocation does not get
-/// the old size, and a deallocation of some arrays gets a different size than the request.
+/// Blocks for NumPy's handlers. Each block has a header with its size: a reallocation does not get the old
+/// size. A deallocation of some arrays gets a different size than the request.
 ///
 /// A block of less than 256 KiB comes from a `synchronized_pool`. A larger block is a mapping of a
 /// `mapping_cache`, and shares its pages with no other block. Free blocks can therefore always be returned.

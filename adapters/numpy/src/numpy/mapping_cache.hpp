@@ -2,14 +2,14 @@
 /// @file
 /// `mapping_cache`: reuses mappings of the operating system for requests of any size. Owns the free mappings.
 ///
-/// A mapping that is too large is cut, cut parts are merged when they are free again, and a small mapping
+/// A mapping that is too large is cut, and cut parts are merged when they are free again. A small mapping
 /// grows by `mremap`, which moves pages without copies. Programs whose arrays change their sizes therefore
 /// reuse pages too, and a mapping can grow with its contents.
 ///
 /// A request takes the smallest sufficient mapping of the searched bins. It returns the unneeded part if that
-/// is at least an eighth of the request and `min_bytes`. Otherwise the largest mapping with half of the
-/// needed bytes grows, or the system maps new pages. A new mapping of at least 4 MiB returns its pages when
-/// it is freed if few pages were touched.
+/// is at least an eighth of the request and `min_bytes`. If all mappings are too small, the largest mapping
+/// with half of the needed bytes grows, or the system maps new pages. A new mapping of at least 4 MiB returns
+/// its pages when it is freed if few pages were touched.
 #pragma once
 
 #include <array>

@@ -2,10 +2,10 @@
 /// @file
 /// The functions of `libtidemark_torch.so`: an allocator for PyTorch's `CUDAPluggableAllocator`.
 ///
-/// PyTorch finds the functions by name and casts them to the types declared here (2.2 and later), which
-/// differ slightly from the types in its manual. `tidemark_torch.py` sets them all. Thread-safety: any
-/// thread. Exceptions pass through: PyTorch converts exceptions derived from `std::exception` to
-/// RuntimeError. Functions that PyTorch calls in destructors print a sentence instead.
+/// PyTorch finds the functions by name and casts them to the types declared here (2.2 and later). These types
+/// differ slightly from PyTorch's manual. `tidemark_torch.py` sets them all. Thread-safety: any thread.
+/// Exceptions pass through: PyTorch converts exceptions derived from `std::exception` to RuntimeError.
+/// Functions that PyTorch calls in destructors print a sentence instead.
 #pragma once
 
 #include <cstddef>

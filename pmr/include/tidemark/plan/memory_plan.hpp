@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `lifetime`, `plan_block`, `plan_conflict` and `memory_plan`: blocks to place, and their offsets. Owns
-/// offsets
-/// only.
+/// offsets only.
 #pragma once
 
 #include <cstddef>

@@ -43,9 +43,8 @@ namespace tidemark {
 /// ```
 /// Open and end the scope at a quiescent point, at which no other thread uses the arena. Scopes on one arena
 /// end in the reverse order of their opening. The arena reports an outer scope that ends first, and keeps its
-/// memory until the inner scope ends. It also reports an end while a thread holds a newer thread scope, or
-/// has rewound to a point before the beginning, and keeps the memory until its next rewind to a point before
-/// the beginning.
+/// memory until the inner scope ends. It also reports an end while a thread holds a newer thread scope or has
+/// rewound to a point before the beginning. It then keeps the memory until its next rewind to such a point.
 ///
 /// The arena must outlive the scope. Move-only; a moved-from or ended scope is inert. O(threads + extents
 /// freed).

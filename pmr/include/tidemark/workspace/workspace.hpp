@@ -5,6 +5,9 @@
 ///
 /// A workspace has a stack of *slots* for each trivially copyable element type. An acquisition returns the
 /// next slot of its type and grows a slot that is too small. The end of a scope makes its slots free again.
+/// Slots never shrink by themselves: `trim` frees unused slots, and `compact` shrinks slots that are too
+/// large.
+///
 /// The warning handler gets skipped ends of scopes, and 512, 1024, … slots of a type, which hint at a loop
 /// without a scope.
 #pragma once

@@ -161,8 +161,8 @@ class escape_search {
 /// A scope has all forms of acquisition of the workspace. Clang warns if a returned view leaves the function
 /// of the scope. Scopes nest, and are neither copied nor moved. A scope that ends before inner scopes or
 /// checkpoints ends them too, with a warning; their own ends do nothing then. Level 1 reports acquisition
-/// through a scope while an inner scope or a checkpoint is open, because the inner end frees the memory at
-/// either level.
+/// through a scope while an inner scope or a checkpoint is open. The inner end frees the memory at either
+/// level.
 ///
 /// Complexity: the opening is O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the
 /// workspace's.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `foreign_resource`: adapts a resource of Thrust, CCCL or RMM to `std::pmr`. Owns nothing.
+///
+/// `thrust::mr::memory_resource<void*>` is intended to be a `std::pmr::memory_resource` itself. It is not in
+/// any release up to now, because a macro is spelt in two ways.
 #pragma once
 
 #include <concepts>

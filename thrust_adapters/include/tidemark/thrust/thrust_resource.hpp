@@ -55,8 +55,9 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// Blocks start at multiples of 256 bytes: Thrust requests `alignof(T)`, but passes blocks to code that reads
 /// wide words.
 ///
-/// A handle: copies are equal, and each copy may free the others' blocks. The resource must outlive them.
-/// `==` of two references to `thrust::mr::memory_resource` is Thrust's own, and is always true.
+/// Two handles are equal if their resources are equal, and each may then free the other's blocks. The
+/// resource must outlive them. `==` of two references to `thrust::mr::memory_resource` is Thrust's own and
+/// always true.
 ///
 /// Thread-safety and complexity: as the resource. Thrust's OMP system calls it from several threads in a
 /// sort; `par` prevents that.

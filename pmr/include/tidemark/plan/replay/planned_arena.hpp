@@ -39,7 +39,7 @@ namespace tidemark {
 /// largest size of each request. docs/plan.md has the rules.
 ///
 /// Complexity: allocate and deallocate in a plan O(1) amortised; off the plan O(log blocks) amortised, plus
-/// the fallback. Host memory: about 300 bytes for each planned request. Steps that follow their plans
+/// the fallback. Host memory: about 300 bytes for each request of each plan. Steps that follow their plans
 /// allocate nothing from the heap. Thread-safety: one thread at a time.
 /// @tparam AddressSpace source of planned memory: see `planned_arena` below
 template <class AddressSpace>

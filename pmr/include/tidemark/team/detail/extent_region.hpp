@@ -41,8 +41,8 @@ struct extent {
 ///
 /// Invariants of each chunk:
 /// - `begin <= next <= committed <= end`, and `next - begin` is a multiple of the granule
-/// - Its extents do not overlap and fill `[begin, next)`. While the region is not used, no free extent ends
-///   at `next`.
+/// - Its extents, free or in use, do not overlap and fill `[begin, next)`. While the region is not used, no
+///   free extent ends at `next`.
 /// - Bytes at or above `max(next, touched)` are untouched since their commit.
 /// - Its free extents are sorted by address and apart, except between `begin_rewind` and `end_rewind`.
 ///

@@ -71,8 +71,8 @@ void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookk
 /// Invariants, checked by `broken_invariant()`:
 /// - the invariants of each `slot_list` and its slots
 /// - `frame_` is the number of the last scope in the log. Without a scope, `frame_` is `outside_frame` while
-///   the owner has slots outside scopes or is in a call, `claimed_frame` during a trim by another thread, and
-///   otherwise `idle_frame`.
+///   the owner has slots outside scopes or is in a call. It is `claimed_frame` during a trim by another
+///   thread, and otherwise `idle_frame`.
 /// - `held_bytes_ == sum over slots of capacity * element bytes`, and `held_bytes_ <= max_held_bytes` if the
 ///   limit is not 0
 ///

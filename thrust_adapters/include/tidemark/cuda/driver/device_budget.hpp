@@ -49,9 +49,9 @@ struct counted_pool {
 /// Invariant: `held_bytes() <= limit()` after each request, unless the limit was lowered below it. The driver
 /// chooses the growth of a pool: it may exceed the limit until the request that grew it has freed its block.
 ///
-/// Complexity: two atomic operations for each driver call that gets or frees memory, a look-up for the block
-/// of an arena, and with a limit one driver call for each pool. Thread-safety: any thread. A forked child has
-/// no device, and its budget is unusable.
+/// Complexity: two atomic operations for each driver call that gets or frees memory, and a look-up for the
+/// block of an arena. A limit adds one driver call for each pool. Thread-safety: any thread. A forked child
+/// has no device, and its budget is unusable.
 class device_budget {
  public:
   /// No limit.
@@ -68,11 +68,11 @@ class device_budget {
   [[nodiscard]] std::size_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
   /// Returns the bytes that are held now. One driver call for each pool.
   ///
-  /// The budget counts blocks of the driver, handles of virtual memory, caches and pools of both, and all
-  /// memory of each `gpu::memory_pool`, retained memory included. Managed memory counts on the device of its
-  /// allocation. Pinned host memory, the device's default pool and the driver's memory for graphs do not
-  /// count. If retained memory exceeds the limit, the pools are trimmed first; the request is refused if that
-  /// is not enough.
+  /// The budget counts blocks of the driver, handles of virtual memory, and caches and pools of both. It
+  /// counts all memory of each `gpu::memory_pool`, retained memory included. Managed memory counts on the
+  /// device of its allocation. Pinned host memory, the device's default pool and the driver's memory for
+  /// graphs do not count. If retained memory exceeds the limit, the pools are trimmed first; the request is
+  /// refused if that is not enough.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   /// Returns the peak of the held bytes, without memory retained by the driver's pools.
   [[nodiscard]] std::size_t peak_bytes() const noexcept { return peak_.load(std::memory_order_relaxed); }
@@ -120,15 +120,15 @@ class device_budget {
   }
   /// Asks resources for memory, except `asking`, in this order:
   /// - Every `device_pools` of the device, and every `device_cache` with memory and records of its own,
-  ///   return their cached memory, pending blocks after a wait. Every `device_pool` gets a trim for the next
-  ///   call of its thread.
+  ///   return their cached memory. Pending blocks follow after a wait. Every `device_pool` gets a trim for
+  ///   the next call of its thread.
   /// - The driver's pools are trimmed after a wait for the streams of their users.
   /// - The callbacks run. `device_pools`, caches and the driver's pools are then drained again.
   ///
   /// A cache or pool without memory first returns its own cached memory; arenas, plans and plain resources
   /// start here. Resources whose stream is capturing are skipped. Near the limit, or on a full device, any
-  /// allocation may wait for a stream, and a wait would invalidate a capture that begins meanwhile. Leave
-  /// memory free if one thread captures while others allocate.
+  /// allocation may wait for a stream. A wait would invalidate a capture that begins meanwhile. Leave memory
+  /// free if one thread captures while others allocate.
   /// @return true if any may have freed memory
   bool relieve(subscription const* asking = nullptr) noexcept;
   /// Makes requests of the calling thread fail without relief while it exists. Used by resources that

@@ -30,8 +30,9 @@ struct async_resource_options {
 /// each deallocation calls cuMemFreeAsync.
 ///
 /// Use it as the upstream of resources that seldom call their upstream: `device_cache`, `device_pool`, an
-/// `arena`. A deallocation frees the block behind the present work of the stream, and no thread waits. Order
-/// the start of other streams' work by an event, and free with `deallocate_after`.
+/// `arena`. Blocks are for later work on the stream. A deallocation frees a block behind the present work of
+/// the stream, and no thread waits. Order the start of other streams' work by an event, and free with
+/// `deallocate_after`.
 ///
 /// ```cpp
 /// gpu::memory_pool pool;

@@ -26,8 +26,8 @@ enum class block_kind {
 inline constexpr std::size_t driver_block_alignment = 256;
 
 /// An `address_space` of one driver block of fixed size. Use it for staging buffers of asynchronous copies
-/// (`pinned_arena`), for data shared by host and device (`managed_arena`), and for device memory that is
-/// allocated at once.
+/// (`pinned_arena`) and for data shared by host and device (`managed_arena`). Use it also for device memory
+/// that is allocated at once.
 ///
 /// ```cpp
 /// pinned_arena staging{{.reserve = 64 * MiB, .name = "staging"}};

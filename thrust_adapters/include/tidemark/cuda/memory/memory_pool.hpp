@@ -16,8 +16,8 @@ namespace tidemark::gpu {
 struct memory_pool_options {
   /// Device; -1: the current device of the thread that makes the pool.
   device_number device = -1;
-  /// Each wait for a stream, an event or the device frees unused memory while the pool has more than this many
-  /// bytes, in use or free. If more bytes are in use, each wait frees all unused memory, which is then
+  /// Each wait for a stream, an event or the device frees unused memory while the pool has more than this
+  /// many bytes, in use or free. If more bytes are in use, each wait frees all unused memory, which is then
   /// allocated again. The default therefore keeps all memory until `trim`. The driver's own default is 0.
   std::size_t release_threshold_bytes = (std::numeric_limits<std::size_t>::max)();
   /// Way to export the memory to other processes; fixed when the driver makes the pool.

@@ -37,7 +37,8 @@ struct virtual_memory_options {
   ///
   /// The driver unmaps only whole handles. A partly decommitted handle stays mapped and held until all of it
   /// is decommitted; a commit of such a part makes no call. At each end of a committed part, at most one
-  /// handle more is held than committed, and at most a quarter of the bytes before it in the range.
+  /// handle more is held than committed. These bytes are at most a quarter of the bytes before them in the
+  /// range.
   std::size_t handle_bytes = 0;
   /// Way to export the memory to other processes; fixed when the driver creates the memory.
   handle_type exported_as = handle_type::none;

@@ -111,9 +111,9 @@ struct nccl_functions {
 }  // namespace detail
 
 /// NCCL as a shared library. The constructor loads the library, which stays loaded until the process ends.
-/// Without it all calls return `not_installed`, and `error_string` has the reason. If a program has already
-/// loaded a library of this name, as PyTorch does, the same library is used, because communicators belong to
-/// the library that made them.
+/// Without it all calls return `not_installed`, and `error_string` has the reason. A library of this name
+/// that the program has already loaded is used, as with PyTorch. Communicators belong to the library that
+/// made them.
 ///
 /// Thread-safety: any thread.
 class nccl_library final : public nccl {

@@ -29,7 +29,8 @@ struct nccl_window_position {
 };
 
 /// A `memory_registrar` for `registered_memory`. It registers a range with a communicator when an arena takes
-/// the range, and deregisters the range before its release, after a wait for the stream whose work uses it.
+/// the range. It deregisters the range before its release, after a wait for the stream whose work uses the
+/// range.
 ///
 /// ```cpp
 /// using nccl_arena = basic_arena<registered_memory<gpu::virtual_memory, gpu::nccl_registrar>>;
@@ -42,7 +43,7 @@ struct nccl_window_position {
 ///
 /// Nothing is registered or deregistered while the stream is capturing. For a non-blocking communicator, a
 /// call waits until NCCL has completed it. An arena must not grow between `ncclGroupStart` and `ncclGroupEnd`
-/// of its thread, because NCCL would register the range later, and write the window to its old address.
+/// of its thread. NCCL would register the range later, and write the window to its old address.
 ///
 /// Complexity: one NCCL call for each range, O(ranges). Thread-safety: one thread at a time.
 /// @tparam Kind way of registration

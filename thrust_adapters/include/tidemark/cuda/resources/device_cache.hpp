@@ -109,8 +109,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// Allocates a block for future work on the stream: a ready block, or a block of the upstream.
   ///
   /// A request without a ready block queries the first event of each stream with pending blocks of its size,
-  /// at most 32, and makes a few other driver calls. If the upstream has no memory, the cache returns all
-  /// blocks, pending blocks after a wait, waits for the stream, and trims its own pool. It then asks other
+  /// at most 32. It makes a few other driver calls. If the upstream has no memory, the cache returns all
+  /// blocks, pending blocks after a wait. It waits for the stream and trims its own pool. It then asks other
   /// resources of the device (`gpu::device_budget`) and calls the upstream once more. Other resources ask
   /// this cache too, on their threads, if its upstream and bookkeeping are its own.
   /// @param bytes size of the block; 0 gives a block of its own without usable bytes.

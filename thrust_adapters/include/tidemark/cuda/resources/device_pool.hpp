@@ -21,8 +21,9 @@ struct device_pool_options {
   gpu::stream_handle stream = nullptr;
   /// Device of the stream; -1: the current device of the thread that makes the pool.
   gpu::device_number device = -1;
-  /// Maximum idle bytes; the pool returns more, which may wait for the stream. By default the pool keeps all
-  /// idle memory until `trim`, or until its next call after another resource of the device found no memory.
+  /// Maximum idle bytes; the pool returns the rest, which may wait for the stream. By default the pool keeps
+  /// all idle memory until `trim`, or until its next call after another resource of the device found no
+  /// memory.
   std::size_t max_cached_bytes = (std::numeric_limits<std::size_t>::max)();
   /// True if graphs use the blocks. Memory then stays mapped at its addresses until `release()` or the end of
   /// the pool, because a launch may use any address of a capture. Nothing is trimmed, and `max_cached_bytes`

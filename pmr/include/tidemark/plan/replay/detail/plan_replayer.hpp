@@ -11,8 +11,8 @@
 /// A slot that was allocated in this run was clear itself, and clear slots stay clear: hence the first half
 /// of the disjunction. While deallocations follow the order of the plan, one comparison shows that all
 /// predecessors of a slot are clear. The fast path compares only the next slot and the next deallocation.
-/// Slots with bytes of their own, and the last slot, which stands for the next slot while the fast path is
-/// paused, fail its comparison. The slow path searches further.
+/// Slots with bytes of their own fail its comparison. The last slot fails it too, and stands for the next
+/// slot while the fast path is paused. The slow path searches further.
 #pragma once
 
 #include <algorithm>
