@@ -26,7 +26,7 @@ void* segment_memory::allocate(std::size_t bytes) {
                    *place_.driver);
   }
   if (place_.log != nullptr && !traced_)
-    traced_.emplace(*place_.log, &*cache_, "cuda:" + std::to_string(place_.device) + " segments");
+    traced_.emplace(&*cache_, *place_.log, "cuda:" + std::to_string(place_.device) + " segments");
   waiting_.reserve(live_.size() + 1);
   std::pmr::memory_resource& front = traced_ ? static_cast<std::pmr::memory_resource&>(*traced_) : *cache_;
   void* const segment = front.allocate(bytes, stream_memory::alignment);

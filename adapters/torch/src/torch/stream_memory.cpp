@@ -39,7 +39,7 @@ stream_memory::stream_memory(memory_place const& place)
 }
 
 void stream_memory::trace(memory_place const& place) {
-  if (place.log != nullptr) front_ = &traced_.emplace(*place.log, front_, place.name);
+  if (place.log != nullptr) front_ = &traced_.emplace(front_, *place.log, place.name);
 }
 
 void* stream_memory::allocate(std::size_t bytes) {
