@@ -88,7 +88,7 @@ class block_resource_subject : public subject_traits<512 * KiB, 1 * MiB, touchab
   static constexpr std::size_t failing_rounds = 60;  // each makes a call, which makes a mapping of the host
 
   explicit block_resource_subject(touchable_device& supply)
-      : blocks_{supply.device}, limited_{1 * MiB, &blocks_} {}
+      : blocks_{supply.device}, limited_{&blocks_, 1 * MiB} {}
 
   std::pmr::memory_resource& resource() { return limited_; }
   [[nodiscard]] std::vector<std::size_t> state() const { return counts_of(blocks_.stats()); }

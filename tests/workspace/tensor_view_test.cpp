@@ -28,6 +28,8 @@ static_assert(std::ranges::view<tensor_view<double, 1>>);
 static_assert(std::ranges::borrowed_range<tensor_view<double, 1>>);
 static_assert(!std::ranges::range<tensor_view<double, 2>>,
               "rows or elements: it would have to be one of them");
+static_assert(std::is_convertible_v<tensor_view<double, 1>, std::span<double>>);
+static_assert(std::is_convertible_v<tensor_view<double, 1> const, std::span<double const>>);
 static_assert(!std::is_convertible_v<tensor_view<double, 2>, std::span<double>>);
 static_assert(!std::is_convertible_v<tensor_view<double const, 1>, std::span<double>>);
 static_assert(!std::is_constructible_v<tensor_view<double, 2, column_major>, tensor_view<double, 2>>,

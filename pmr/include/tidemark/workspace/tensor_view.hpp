@@ -204,7 +204,3 @@ template <class T, class Layout, tidemark::detail::view_generation Generation>
 inline constexpr bool std::ranges::enable_borrowed_range<tidemark::tensor_view<T, 1, Layout, Generation>> =
     true;
 /// @endcond
-
-static_assert(std::is_convertible_v<tidemark::tensor_view<double, 1>, std::span<double>> &&
-                  std::is_convertible_v<tidemark::tensor_view<double, 1> const, std::span<double const>>,
-              "a function that takes a std::span takes a view of rank 1");

@@ -167,7 +167,9 @@ class rewind_history {
   /// True if a mark is live. O(1) if no mark has ended since it was taken.
   [[nodiscard]] bool is_live(std::size_t position, std::uint64_t serial) const noexcept {
     if (serial == serial_) return true;
-    const auto later = std::ranges::upper_bound(rewinds_, serial, {}, &rewind::serial);
+    const auto later =
+        std::upper_bound(rewinds_.begin(), rewinds_.end(), serial,
+                         [](std::uint64_t before, rewind const& entry) { return before < entry.serial; });
     return later == rewinds_.end() || position <= later->position;
   }
 

@@ -114,7 +114,7 @@ class extent_region {
   void end_rewind() noexcept {
     is_rewinding_ = false;
     for (std::unique_ptr<chunk_record>& chunk : chunks_) {
-      std::ranges::sort(chunk->free, is_below);
+      std::sort(chunk->free.begin(), chunk->free.end(), is_below);
       merge_free(chunk->free, chunk->free.begin(), chunk->free.end());
       lower_next(*chunk);
     }

@@ -154,9 +154,7 @@ class plan_replayer {
   /// Returns true if all blocks of this run were deallocated, except blocks that outlive the step. O(1).
   [[nodiscard]] bool all_deallocated() const noexcept { return *next_deallocation_ == &slots_.back(); }
   /// Returns the number of live slots. O(slots).
-  [[nodiscard]] std::size_t used_blocks() const noexcept {
-    return static_cast<std::size_t>(std::ranges::count_if(all_slots(), &slot::live));
-  }
+  [[nodiscard]] std::size_t used_blocks() const noexcept;
   /// Returns the bytes of a request in the plan.
   [[nodiscard]] std::size_t planned_bytes(std::size_t request) const noexcept {
     return blocks_[request]->life.size;
@@ -204,9 +202,7 @@ class plan_replayer {
 
   /// Returns the slots of a request if its blocks outlive the step; else an empty range. O(log such
   /// requests).
-  [[nodiscard]] std::span<std::uint32_t const> own_slots_of(std::size_t request) const noexcept {
-    return std::ranges::equal_range(own_slots_, request, {}, [&](std::uint32_t i) { return request_of(i); });
-  }
+  [[nodiscard]] std::span<std::uint32_t const> own_slots_of(std::size_t request) const noexcept;
   /// Returns true if the slot's block outlives its step.
   [[nodiscard]] bool outlives(std::uint32_t slot) const noexcept {
     return predecessors_[slots_[slot].predecessors] == slot;
