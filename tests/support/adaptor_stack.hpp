@@ -97,7 +97,7 @@ class adaptor_stack {
         return counts;
       }
       case 1:
-        return std::make_unique<limit_resource>(below(2) == 0 ? 1 * GiB : 4 * KiB + below(256 * KiB), on);
+        return std::make_unique<limit_resource>(on, below(2) == 0 ? 1 * GiB : 4 * KiB + below(256 * KiB));
       case 2:
         return std::make_unique<tracking_resource>(on);
       case 3: {
@@ -105,7 +105,7 @@ class adaptor_stack {
         constexpr std::size_t quarantines[] = {0, 1, 500, 8 * KiB, 1 * MiB};
         const test_resource_options options{.guard_bytes = guards[below(std::size(guards))],
                                             .quarantine_bytes = quarantines[below(std::size(quarantines))]};
-        return std::make_unique<test_resource>(options, on);
+        return std::make_unique<test_resource>(on, options);
       }
       case 4:
         return std::make_unique<trace_resource>(on, log_, "traced");
