@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the rules of [mem.res.pool], each a test that runs over the standard library's two classes and
-// over ours: one that std's pass too is a rule of the standard and not of ours. What std's need not do, or
-// GNU's do not, is in the suite of ours alone.
+// Strategy: each rule of [mem.res.pool] is a test that runs over the standard library's two classes and over
+// ours. A rule that std's classes also pass is a rule of the standard and not of ours. Rules that std's need
+// not follow, or that GNU's do not follow, are in the suite of ours alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>

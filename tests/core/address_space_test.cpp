@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the sources of memory by themselves, then through an arena; device memory as made-up addresses
-// that must not be touched, so that a touch is a crash.
+// Strategy: the sources of memory by themselves, then through an arena. Device memory is a range of synthetic
+// addresses that must not be touched, so a touch is a crash.
 #include <tidemark/arena/arena.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: every schedule of threads that count with the counter of all resources, or take turns behind the
-// lock for brief sections, and of one that reads in between.
+// lock for brief sections, and of a thread that reads in between.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a thread keeps a resource busy while the main thread forks children, each of which does all that
-// a program may do with it. An alarm ends a child that hangs, so that this is a failure and no test that
-// hangs. Without the locks being taken for the fork, nearly every run has such a child among its ten.
+// Strategy: a thread keeps a resource busy while the main thread forks children. Each child performs all
+// operations of the resource. An alarm ends a child that hangs, so that the test fails instead of hanging.
+// Without locking for the fork, nearly every run has such a child among its ten.
 #include <gtest/gtest.h>
 
 #include <alloca.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: programs whose outcomes are known, from counting or from the literature, half of them broken. The
-// search must find each broken one, pass each sound one, and count the schedules that combinatorics gives.
+// Strategy: programs with outcomes known from counting or from the literature, half of them broken. The
+// search must find each broken program, pass each sound program, and count as many schedules as combinatorics
+// gives.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the least address space of each kind, written from docs/address_spaces.md alone, under an arena that
-// grows, rewinds, trims, is suspended and fails. A member that an arena needs and the page lacks does not compile.
+// Strategy: the smallest address space of each kind, written from docs/address_spaces.md alone, under an
+// arena that grows, rewinds, trims, is suspended and fails. The test does not compile if an arena needs a
+// member that the page lacks.
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/plan.hpp>
 

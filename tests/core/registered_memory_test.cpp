@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a registrar that knows each range it was given, below every kind of arena, on the host and on a
-// fake device: a block lies in one registration from its allocation until its memory goes, whatever call
-// fails.
+// fake device. A block lies in one registration from its allocation until its memory is released, whichever
+// call fails.
 #include <tidemark/core/registered_memory.hpp>
 
 #include <gtest/gtest.h>

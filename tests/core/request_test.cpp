@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What no resource can serve, and what names nothing: sizes near 2^64 through every resource that has an
-// upstream, null buffers, null names. The upstream refuses everything and records the largest request.
+// Requests that no resource can serve, and null arguments: sizes near 2^64 through every resource with an
+// upstream, null buffers, null names. The upstream rejects requests above 64 MiB and counts requests above
+// PTRDIFF_MAX bytes.
 #include <gtest/gtest.h>
 
 #include <bit>

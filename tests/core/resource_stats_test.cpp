@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one script of events through every resource, in sizes of which none is rounded and in an order in
-// which an arena takes blocks back too; after each event every word that a resource's statistics have must
-// say what the script says.
+// Strategy: one script of events through every resource, with sizes that no resource rounds and in an order
+// in which an arena also takes blocks back. After each event every statistic of a resource must agree with
+// the script.
 #include <tidemark/core/resource_stats.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every schedule of an object that goes while threads that have parts of it end, with the anchor
-// that ships. The object's members are plain variables, so that a call too late is a race.
+// Strategy: every schedule of an object that is destroyed while threads with parts of it end, with the
+// production anchor. The object's members are plain variables, so a late call is a race.
 #include <gtest/gtest.h>
 
 #include <array>

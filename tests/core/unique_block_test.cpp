@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each member over a resource that sees to it that it gets back
-// exactly what it gave, once; then over resources of every kind.
+// Strategy: each member over a resource that checks that it gets back exactly the blocks it returned, once
+// each; then over resources of every kind.
 #include <tidemark/core/unique_block.hpp>
 
 #include <gtest/gtest.h>

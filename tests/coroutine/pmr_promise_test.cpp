@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: coroutines of every form over a resource that sees to it that it gets back exactly what it gave,
-// then over resources of every kind; refused frames; and at level 2 memory that is freed under a live coroutine.
+// Strategy: coroutines of every form over a resource that checks that it gets back exactly the blocks it
+// returned, then over resources of every kind. Refused frames. At level 2, memory that is freed under a live
+// coroutine.
 #include <tidemark/coroutine/pmr_promise.hpp>
 
 #include <gtest/gtest.h>

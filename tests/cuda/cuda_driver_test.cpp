@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the table of the driver and the handles over it. The real table where there is no device, which
-// must refuse everything; the rest on a fake device, which says what was called and makes each call fail.
+// Strategy: the driver's table and the handles over it. Without a device the real table must reject every
+// call. The other tests run on a fake device, which reports the calls and makes each call fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>

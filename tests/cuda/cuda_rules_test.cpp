@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what real drivers do to a careless library, on the fake device that does the same: captures of
-// others go on whatever the resources do meanwhile, memory in graphs stays, memory that work uses is not
-// taken, threads get no contexts. Then random programs of all resources, on which the fake finds every race.
+// Strategy: the fake device does to a careless library what real drivers do. Other captures continue whatever
+// the resources do meanwhile, memory in graphs stays, memory in use by work is not taken, and threads get no
+// contexts. Then random programs of all resources run, in which the fake finds every race.
 #include <gtest/gtest.h>
 
 #include <atomic>

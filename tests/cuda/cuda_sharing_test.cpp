@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: two and three fake devices, whose kernels are checked for access, and memory that is exported and
-// imported in one process, where the fake shares it as the driver does between two. File descriptors are
-// real, so that those which were left open are found. Each call fails once.
+// imported in one process. The fake shares this memory like the driver does between two processes. File
+// descriptors are real, so that leaked descriptors are found. Each call fails once.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

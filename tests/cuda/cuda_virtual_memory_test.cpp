@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a fake device that has the driver's rules and whose memory must not be touched. The calls that
-// are made are compared whole and in order, each of them fails once, and what is mapped is first_calls of the
-// device, not of the address space.
+// Strategy: a fake device with the driver's rules, whose memory must not be touched. All calls are compared
+// in order, each of them fails once, and the device, not the address space, reports the mapped memory.
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a device that is full, or a limit that is reached, and who gives back then: other caches, pools
-// in their next call, callbacks; each source of memory, and what counts. On the fake device.
+// Strategy: a full device or a reached limit, and the owners that then return memory: other caches, pools in
+// their next call, callbacks. Each source of memory, and the bytes that count. On the fake device.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache on a fake device whose memory faults when touched and whose streams run when the
-// test says so. Calls of the driver are counted, and each of them is made to fail in turn.
+// Strategy: a cache on a fake device whose memory faults when touched and whose streams run on request of the
+// test. Driver calls are counted, and each call fails in turn.
 #include <tidemark/cuda/resources/device_cache.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: the recorded training steps and a random program on a `device_pool` and on allocators that are
-// simulated by their documented rules. Compared is what they hold at the peak by the most live bytes.
+// simulated by their documented rules. The test compares the held bytes at the peak, divided by the most live
+// bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a heap that maps memory of a fake device, which fails the test if work meets memory that is not there
-// or that other work still uses; and the same heap on chunks of an upstream, which compares each piece it gets
-// back. Every call of the upstream, of the records and of the driver fails once.
+// Strategy: a heap that maps memory of a fake device. The device fails the test if work touches memory that
+// is unmapped or still used by other work. The same heap on chunks of an upstream, which compares each piece
+// it gets back. Every call of the upstream, of the records and of the driver fails once.
 #include <tidemark/cuda/resources/device_pool.hpp>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: communicators of a fake NCCL, which checks what is registered and in which order memory goes:
-// registrars by themselves, then below arenas on both kinds of device memory, alone and on two ranks; each
-// call fails once.
+// Strategy: communicators of a fake NCCL, which checks the registrations and the order in which memory is
+// released: registrars by themselves, then below arenas on both kinds of device memory, alone and on two
+// ranks. Each call fails once.
 #include <tidemark/cuda/nccl/nccl_registrar.hpp>
 
 #include <gtest/gtest.h>

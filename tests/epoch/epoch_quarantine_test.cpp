@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what becomes of memory after its epoch: first with containers that give it back late, then the
-// quarantine itself, in an upstream that accepts each block once and says in which order.
+// Strategy: the fate of memory after its epoch: first with containers that return it late, then the
+// quarantine itself, in an upstream that accepts each block once and reports the order.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every schedule of what the threads of an epoch_resource do to each other without a lock, with the
-// classes that ship: the filter of addresses, the table that finds their records, the records themselves.
+// Strategy: every schedule of the lock-free interactions of an epoch_resource's threads, with the production
+// classes: the filter of addresses, the table that finds their records, and the records themselves.
 #include <gtest/gtest.h>
 
 #include <atomic>

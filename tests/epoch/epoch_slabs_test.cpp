@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: small blocks of epochs, which lie in slabs: where they come from, what an end does with them, and
-// deallocations early, late, wrong and on other threads. What holds for blocks with records as well is in
-// epoch_test.cpp; sequences of everything are in epoch_slabs_model_test.cpp.
+// Strategy: small blocks of epochs, which lie in slabs: their origin, the effect of an epoch's end, and
+// deallocations early, late, wrong and on other threads. epoch_test.cpp has the facts that also hold for
+// blocks with records; epoch_slabs_model_test.cpp has random sequences.
 #include <gtest/gtest.h>
 
 #include <algorithm>

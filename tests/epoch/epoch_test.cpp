@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every rule of epochs on one thread, once over memory that the host touches and once over memory
-// that is not there, as a device's; an upstream that knows every block sees to it that each goes back once.
+// Strategy: every rule of epochs on one thread, once over memory that the host touches and once over
+// inaccessible memory like a device's. An upstream that knows every block checks that each is returned once.
 #include <gtest/gtest.h>
 
 #include <algorithm>

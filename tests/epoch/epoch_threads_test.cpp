@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what threads do to each other's epochs, first step by step, then as fast as they can for 100,000
-// rounds over upstreams that accept each block once. The thread sanitizer runs it too.
+// Strategy: interactions of threads with each other's epochs, first step by step, then at full speed for
+// 100,000 rounds over upstreams that accept each block once. ThreadSanitizer runs it too.
 #include <gtest/gtest.h>
 
 #include <array>

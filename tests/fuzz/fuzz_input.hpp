@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the targets of resources and models share: which calls fail, and how a program ends that has found something.
+// Common parts of the targets for resources and models: the calls that fail, and the end of a program that
+// has found a fault.
 #pragma once
 
 #include <gtest/gtest.h>

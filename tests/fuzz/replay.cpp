@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives each file of some folders to a fuzz target, without a fuzzer: what was found once stays tested.
+// Passes each file of some folders to a fuzz target, without a fuzzer. Inputs that once found a fault thus
+// stay tested.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What captures refuse, and what ends them.
+// The calls that captures refuse, and the calls that end captures.
 #include <cstdint>
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs that measure on a GPU share.
+// Common parts of the programs that measure on a GPU.
 #pragma once
 
 #include <algorithm>

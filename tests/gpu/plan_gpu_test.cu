@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: work on a real stream whose temporaries share bytes by a plan: results are what they are without,
-// and addresses stay. All skip where there is no device.
+// Strategy: work on a real stream whose temporaries share bytes by a plan. The results are the same as
+// without a plan, and addresses stay. All tests skip without a device.
 #include <cuda_runtime.h>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Questions about the driver that its documentation leaves open and only a GPU settles, each with the calls
-// that settle it. Prints the answers as they go into docs/gpu.md. Compiled with relocatable device code, for
-// the graph that a device launches.
+// that settle it. Prints the answers for docs/gpu.md. Compiled with relocatable device code, for the graph
+// that a device launches.
 #include <cuda_runtime.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a real driver is said to do, as programs that confirm or refute it: what the library and its fake
-// driver take for granted. `tidemark_gpu_rules` asks one of them in each process, because some end the
-// context.
+// Assumptions of the library and its fake driver about real drivers, as programs that confirm or refute them.
+// `tidemark_gpu_rules` asks one rule per process, because some rules end the context.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what of the adapters for Thrust only a device shows: work on the stream that the memory is for,
-// vectors and algorithms inside a capture, two streams put in order. The tests of tests/thrust run on the
-// device besides.
+// Strategy: the behaviour of the adapters for Thrust that only a device shows: work on the stream of the
+// memory, vectors and algorithms inside a capture, two ordered streams. The tests of tests/thrust also run on
+// the device.
 #include <cuda_runtime.h>
 #include <thrust/copy.h>
 #include <thrust/reduce.h>

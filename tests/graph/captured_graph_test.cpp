@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: captures by a backend whose kernels are functions of the
-// host, so that a replay is real and can be counted; probes that tell when each part ends; each step of a
-// capture failing in turn, with the state before and after; and the host's backend, which runs at once.
+// Strategy: captures by a backend whose kernels are host functions, so that a replay is real and can be
+// counted; probes that report the end of each part; each step of a capture failing in turn, with the state
+// before and after; and the host's backend, which runs at once.
 #include <tidemark/graph/capture.hpp>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: graph arenas over a made-up range, so that what is shown
-// holds for a device's memory, and who touches a block crashes; exact addresses and counts; every refusal
-// with the state before and after, and the invariants.
+// Strategy: graph arenas over a synthetic range, so that the tests also hold for a device's memory, and a
+// touch of a block crashes. Exact addresses and counts. Every refusal with the state before and after, and
+// the invariants.
 #include <tidemark/graph/graph_arena.hpp>
 
 #include <gtest/gtest.h>

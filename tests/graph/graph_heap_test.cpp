@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: calls of operator new and malloc are counted where a graph
-// arena and a capture switch promise none; and operator new fails at each of its calls in turn, where a
-// capture must leave nothing behind.
+// Strategy: counts calls of operator new and malloc for operations of a graph arena and a capture switch that
+// promise to make none. operator new also fails at each of its calls in turn, and a capture must then leave
+// nothing behind.
 #include <gtest/gtest.h>
 
 #include <array>

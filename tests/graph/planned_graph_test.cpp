@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a body is rehearsed, planned, and captured in an arena made of the plan; a shadow sees each block
-// that is in use. Bodies that do otherwise than rehearsed go on in the tail.
+// Strategy: a body is rehearsed, planned, and captured in an arena made of the plan. A shadow sees each block
+// in use. Bodies that deviate from their rehearsal continue in the tail.
 #include <gtest/gtest.h>
 
 #include <cstddef>

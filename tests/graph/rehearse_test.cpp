@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what a rehearsal says beside what an arena then does with the
-// same body; layouts that must be equal and layouts that must not; a resource below that sees everything
-// back, whatever fails.
+// Strategy: compares a rehearsal with the behaviour of an arena for the same body. Layouts that must be equal
+// and layouts that must differ. A resource below checks that everything is returned, whatever fails.
 #include <tidemark/graph/rehearse.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of MPI, watched: this program's MPI_… count, fail on request, and call PMPI_…, which every MPI has
-// for that. All ranks run the same tests, so that what fails on one fails on all.
+// Watched calls of MPI: this program's MPI_… functions count, fail on request, and call PMPI_…, which every
+// MPI has for this purpose. All ranks run the same tests, so a call that fails on one rank fails on all.
 #pragma once
 
 #include <cstddef>

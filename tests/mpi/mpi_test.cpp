@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: all ranks run each test, with MPI's calls watched (mpi_calls.hpp); what one rank writes another
+// Strategy: all ranks run each test, with watched calls of MPI (mpi_calls.hpp). One rank writes, and another
 // reads in place. Each call may fail, on all ranks at once.
 #include <tidemark/mpi.hpp>
 

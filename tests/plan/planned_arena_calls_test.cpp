@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a thread calls a planned arena while another one's call is in the fallback.
+// Strategy: a thread calls a planned arena while another thread's call is in the fallback.
 #include <gtest/gtest.h>
 
 #include <cstddef>

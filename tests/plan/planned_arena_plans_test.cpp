@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: which plan a step runs by, and when it is planned anew: kinds of steps, steps that change; blocks
-// that outlive their steps, of which as many live at once as a test says; plans of yesterday. What plans
-// learn of sizes and numbers of requests is in planned_learning_test.cpp.
+// Strategy: the plan that a step runs by, and the times of replanning: kinds of steps; steps that change;
+// blocks that outlive their steps, with a given number live at once; plans of earlier runs.
+// planned_learning_test.cpp tests how plans learn sizes and numbers of requests.
 #include <gtest/gtest.h>
 
 #include <algorithm>

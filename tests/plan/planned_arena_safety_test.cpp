@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: steps that leave their plan in one way each: blocks that go back late, in a later step, never,
-// twice or wrongly; memory returned while blocks are in use. Who is live keeps its content
-// (played_steps.hpp sees to that), what is misused is reported, and what shares no byte with a late block is
-// served as ever.
+// Strategy: steps that leave their plan in one way each: blocks that are returned late, in a later step,
+// never, twice or wrongly; memory returned while blocks are in use. Live blocks keep their contents
+// (played_steps.hpp checks this), misuse is reported, and requests that share no byte with a late block are
+// served as before.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: small steps written as text (played_steps.hpp), one fact each: what comes from the plan, what
-// from the fallback, and how it is counted. What is live keeps its content in all of them. The other facts
-// are in planned_arena_safety_test.cpp and planned_arena_plans_test.cpp.
+// Strategy: small steps written as text (played_steps.hpp), one fact each: the blocks from the plan, the
+// blocks from the fallback, and their counts. Live blocks keep their contents in all tests.
+// planned_arena_safety_test.cpp and planned_arena_plans_test.cpp have the other facts.
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: calls of operator new and malloc are counted where a planned arena promises none; and operator
-// new fails at each of its calls in turn, once or from then on, while steps are recorded, planned, followed
-// and left: blocks keep their content, and the arena goes on as soon as there is memory again.
+// Strategy: counts calls of operator new and malloc for operations of a planned arena that promise to make
+// none. operator new also fails at each of its calls in turn, once or from then on, while steps are recorded,
+// planned, followed and left. Blocks keep their contents, and the arena continues once memory is available
+// again.
 #include <gtest/gtest.h>
 
 #include <array>

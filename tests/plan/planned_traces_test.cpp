@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: recorded trainings played step by step on a planned arena, with each block's ends written and
-// read again, and after each event what it holds compared with what the program has live.
+// Strategy: recorded trainings, played step by step on a planned arena. Each block's ends are written and
+// read again, and after each event the held bytes are compared with the live bytes of the program.
 #include <gtest/gtest.h>
 
 #include <algorithm>

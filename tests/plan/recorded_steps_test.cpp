@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: files of steps for one small trace, good ones, one for each rule that can be broken, and many
-// that were tampered with; the recorded ones. tests/telemetry/trace does the same for traces.
+// Strategy: files of steps for one small trace: valid files, one file for each rule that can be broken, and
+// many files with random changes; and the recorded files. tests/telemetry/trace does the same for traces.
 #include <gtest/gtest.h>
 
 #include <cstddef>

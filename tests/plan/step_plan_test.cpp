@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: plans that a planned arena made, written and read again; one plan or file for each rule that can
-// be broken; and many files that were tampered with.
+// Strategy: plans of a planned arena, written and read again; one plan or file for each rule that can be
+// broken; and many files with random changes.
 #include <tidemark/plan/replay/step_plan.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random calls on a cache_share and on a model that is written as the rule is stated; and the rule
-// on a pool, with threads that free their own blocks or those of others.
+// Strategy: random calls of a cache_share and of a model that is written like the rule. The rule on a pool,
+// with threads that free their own blocks or those of others.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every schedule of what the threads of a pool do to each other without a lock, with the classes
-// that ship: trims that others request, chains that go through the depot, counts that others read. A moment
-// is a number that goes up with each request and each trim, in the order in which they really happen.
+// Strategy: every schedule of the lock-free interactions of a pool's threads, with the production classes:
+// trims that others request, chains that go through the depot, counts that others read. A moment is a number
+// that increases with each request and each trim, in their real order.
 #include <gtest/gtest.h>
 
 #include <algorithm>

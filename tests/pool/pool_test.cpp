@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each behaviour of a pool by itself, on an upstream that counts and compares what it gets back.
-// Sequences of everything are in the model test, what every resource does in the conformance suite.
+// Strategy: each behaviour of a pool by itself, on an upstream that counts and compares returned blocks. The
+// model test has random sequences, the conformance suite the common behaviour of resources.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache over addresses that must not be touched, whose orders of reuse and of eviction show in the
-// addresses that come back and those that the upstream still holds; and what makes room when the upstream runs
-// out, counted in calls of the upstream.
+// Strategy: a cache over addresses that must not be touched. The returned addresses show its order of reuse,
+// and the addresses that the upstream still holds show its order of eviction. The test counts upstream calls
+// to check how the cache makes room when the upstream runs out.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache over addresses that fault when touched and that compares each block it gets back;
-// events that the test completes by hand, in any order; upstreams that run out, that call back, and that are
-// used by threads.
+// Strategy: a cache over an upstream that compares returned blocks and whose addresses fault when touched;
+// events that the test completes by hand, in any order; upstreams that run out, that call back, and that
+// threads use.
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slabs by themselves: which go back to the upstream, and when.
+// Slabs by themselves: the slabs returned to the upstream, and the times of their return.
 #include <gtest/gtest.h>
 
 #include <array>

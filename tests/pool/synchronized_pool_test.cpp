@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: threads that allocate and free at once, each writing its mark into its blocks and checking it
-// before it frees them, so that a block allocated twice is seen; then the exact counts, at the quiet point
-// when all have ended. The build with ThreadSanitizer runs the same.
+// Strategy: threads allocate and free at once. Each thread writes its mark into its blocks and checks it
+// before it frees them, so that a block allocated twice is found. The exact counts are checked once all
+// threads have ended. The build with ThreadSanitizer runs the same tests.
 #include <gtest/gtest.h>
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: traces made by hand, whose threads wait for each other, on resources that fail at a given
+// Strategy: handwritten traces whose threads wait for each other, on resources that fail at a given
 // allocation.
 #include <gtest/gtest.h>
 

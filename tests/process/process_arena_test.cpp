@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one process fills an arena with containers, and others, forked before it existed or executed
-// anew, read them in place. Images of an arena's file are changed bit by bit, and mapped as if they were a
-// writer's. Writers and readers are killed at each system call and at random moments.
+// Strategy: one process fills an arena with containers, and other processes, forked before the arena existed
+// or executed anew, read them in place. Images of an arena's file are changed bit by bit, and mapped as if
+// they were a writer's. Writers and readers are killed at each system call and at random moments.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

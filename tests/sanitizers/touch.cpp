@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Touches memory of an arena or a workspace as its argument says, so that a test can see what a sanitizer
-// makes of it. Without a sanitizer every case ends with status 0: this program is what is wrong, on purpose.
+// Touches memory of an arena or a workspace according to its argument, so that a test sees the sanitizer's
+// report. Without a sanitizer every case ends with status 0: this program is wrong on purpose.
 #include <cstddef>
 #include <cstdio>
 #include <cstring>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin that links the static library, as a program loads it late. It uses every part that reads
-// thread-local variables, and every part that leaves something behind in the process: memory, keys of threads, signal
-// handlers, threads.
+// A plugin that links the static library and that a program loads late. It uses every part that reads
+// thread-local variables, and every part that leaves something behind in the process: memory, keys of
+// threads, signal handlers, threads.
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>

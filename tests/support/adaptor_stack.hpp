@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adaptors of telemetry, one upon the other in any order, as a subject of the model test. Its check compares
-// what they count with each other.
+// Adaptors of telemetry stacked in any order, as a subject of the model test. Its check compares their counts
+// with each other.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences of everything an arena can do, beside a model that is too simple to be wrong: a list of
-// blocks with their contents, a list of marks that are live or dead, a stack of open scopes. Takes subjects
-// of the conformance suite that are arenas:
+// Random sequences of all operations of an arena, compared with a model that is too simple to be wrong: a
+// list of blocks with their contents, a list of marks that are live or dead, a stack of open scopes. Takes
+// subjects of the conformance suite that are arenas:
 //   TEST(arena_model, agrees_with_the_arena) { run_arena_model<virtual_arena_subject>(); }
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model's choices come from.
+// The source of a model's choices.
 #pragma once
 
 #include <algorithm>

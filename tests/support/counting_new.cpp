@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces operator new and, where the C library is glibc and no sanitizer has a malloc of its own, malloc:
-// by ones that count.
+// Replaces operator new with a counting one. Replaces malloc too if the C library is glibc and no sanitizer
+// has its own malloc.
 #include "counting_new.hpp"
 
 #include <cerrno>

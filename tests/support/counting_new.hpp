@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program's own operator new and malloc, in counting_new.cpp, count of the calling thread.
+// Counts of the program's own operator new and malloc (counting_new.cpp) for the calling thread.
 #pragma once
 
 #include <cstddef>

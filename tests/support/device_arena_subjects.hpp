@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arenas and blocks of the device part as subjects of the conformance suite and of the model tests: on a
-// fake device whose memory is there on the host, because these write in it.
+// The arenas and blocks of the device part as subjects of the conformance suite and of the model tests. The
+// fake device's memory is on the host, because the tests write to it.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the device part ask of a fake device: which calls a piece of code makes, and what held when a
-// stream's work came to run.
+// Queries of device tests to a fake device: the calls that a piece of code makes, and the state when a
+// stream's work ran.
 #pragma once
 
 #include <cstddef>

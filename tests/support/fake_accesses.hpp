@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What work touches which memory, and whether it is ordered: by vector clocks, so that one run finds each
-// race on its path, whatever the schedule.
+// Records which work touches which memory, and checks that it is ordered. Vector clocks find each race on the
+// path of a run, whatever the schedule.
 #pragma once
 
 #include <gtest/gtest.h>

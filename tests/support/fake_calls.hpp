@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fake device knows of the calls that are made to it: how many, in which order, and which of them
-// fail.
+// Records the calls to the fake device: their number, their order, and the calls that fail.
 #pragma once
 
 #include <algorithm>

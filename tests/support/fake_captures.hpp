@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture on the fake device: what becomes of a capture, and the graphs that come out. Under the lock
-// of fake_device.hpp.
+// Stream capture on the fake device: the fate of a capture, and the resulting graphs. Requires the lock of
+// fake_device.hpp.
 #pragma once
 
 #include <gtest/gtest.h>

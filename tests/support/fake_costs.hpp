@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of the driver cost in time, roughly, so that tests can tell a stall from a call that is cheap.
+// Approximate time costs of driver calls, so that tests can tell a stall from a cheap call.
 #pragma once
 
 #include <algorithm>

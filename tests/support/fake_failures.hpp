@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fake device finds wrong, as text: for tests of what it must find.
+// Faults found by the fake device, as text, for tests of these findings.
 #pragma once
 
 #include <gtest/gtest-spi.h>

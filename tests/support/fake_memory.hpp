@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of the fake device: addresses, physical memory and blocks, by the driver's rules. No lock of its
-// own: fake_device.hpp has it.
+// The memory of the fake device: addresses, physical memory and blocks, by the driver's rules. It has no lock
+// of its own: fake_device.hpp has the lock.
 #pragma once
 
 #include <fcntl.h>

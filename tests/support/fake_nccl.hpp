@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL for tests on a fake device: memory, communicators and registrations, by the rules that NCCL documents,
-// and by those that it does not check itself.
+// including rules that NCCL does not check.
 #pragma once
 
 #include <gtest/gtest.h>

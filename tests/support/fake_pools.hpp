@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream-ordered allocator of the fake device. Under the lock of fake_device.hpp.
+// The stream-ordered allocator of the fake device. Requires the lock of fake_device.hpp.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams and events of the fake device: queues of work that run when somebody asks. Under the lock of
-// fake_device.hpp, which is let go while a function of the host runs.
+// The streams and events of the fake device: queues of work that run on request. Requires the lock of
+// fake_device.hpp, which is released while a host function runs.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function on a stack of its own that gives way where it chooses, for tests that decide what runs when.
+// A function on its own stack that yields at chosen points, for tests that decide the order of execution.
 #pragma once
 
 #include <cxxabi.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences on a graph arena over addresses that must not be touched, beside a model that says where each block
-// must lie.
+// Random sequences on a graph arena over addresses that must not be touched, compared with a model that knows
+// the address of each block.
 #pragma once
 
 #include <gtest/gtest.h>

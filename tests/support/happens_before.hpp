@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the threads of an explored program know of each other, by vector clocks: for races on plain variables,
-// and for the stores that a load may read. Included by explorer.hpp.
+// Knowledge of the threads of an explored program about each other, by vector clocks: for races on plain
+// variables, and for the stores that a load may read. Included by explorer.hpp.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An upstream for the tests of the standard's rules: it records all requests, fails when configured to,
-// and sees to it that it gets back exactly what it gave.
+// An upstream for the tests of the standard's rules: it records all requests, fails when configured to, and
+// checks that it gets back exactly the blocks it returned.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device that is a clock: it counts physical memory and the time that calls to the driver take, for
-// measurements where there is no device.
+// A device that is a clock: it counts physical memory and the time of driver calls, for measurements without
+// a device.
 #pragma once
 
 #include <algorithm>

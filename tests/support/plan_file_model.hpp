@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of valid plans, tampered with at random: a number, a row, a character. Each is rejected in a sentence
-// that names the file, or the plan serves steps that ask for what it says and for something near it, and give
-// blocks back early, late, and in later steps.
+// Files of valid plans with random changes of a number, a row or a character. A file is rejected with a
+// sentence that names it, or its plan serves steps. These steps request the planned blocks or similar blocks,
+// and return blocks early, late, and in later steps.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs of steps on planned arenas. A program has a few patterns of requests that begin alike, and
-// follows them, bends them and breaks them: sizes, order, requests left out, added or missing at the end;
-// blocks that die early, late, in another order, steps later or never; steps that alternate, and requests
-// between them. The memory may be scarce, and the fallback may fail. Counts equal those of the model, which
-// knows by the fallback who served.
+// follows, bends and breaks them: sizes, order, requests left out, added or missing at the end; blocks that
+// die early, late, in another order, steps later or never; steps that alternate, and requests between them.
+// The memory may be scarce, and the fallback may fail. The counts equal those of the model, which learns from
+// the fallback who served a request.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources of memory for tests: they count calls, fail the n-th one, and see to it that they get back exactly
-// what they gave.
+// Sources of memory for tests: they count calls, fail the n-th call, and check that they get back exactly the
+// blocks they returned.
 #pragma once
 
 #include <gtest/gtest.h>

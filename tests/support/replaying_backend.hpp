@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend of captures whose kernels are functions of the host: it
-// records them and replays them, fails on demand, and sees to it that it is called in the order that a
-// backend may expect.
+// A backend of captures whose kernels are host functions: it records and replays them, fails on demand, and
+// checks that its functions are called in the promised order.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random allocations and frees in any order on any resource, beside a shadow that knows which blocks are live
-// and what was written in them. Takes the subjects of the conformance suite:
+// Random allocations and frees in any order on any resource, compared with a shadow that knows the live
+// blocks and their contents. Takes the subjects of the conformance suite:
 //   TEST(resource_model, agrees_with_the_pool) { run_resource_model<pool_subject>(); }
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random requests, blocks deallocated with and without fences, fences that become done in any order, and collections;
-// beside a model that knows each block that the cache keeps and whether it may be used again.
+// Random requests, blocks deallocated with and without fences, fences that complete in any order, and
+// collections, compared with a model that knows each block that the cache keeps and whether it may be reused.
 #pragma once
 
 #include <gtest/gtest.h>

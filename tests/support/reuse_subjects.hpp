@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the reuse cache stand on: events that a test completes, memory at addresses that must not be
+// Base of the tests of the reuse cache: events that a test completes, memory at addresses that must not be
 // touched, and the cache as a subject of the conformance suite and of the model test.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a model for several seeds. A failing sequence prints its seed; TIDEMARK_SEED=n repeats it,
-// TIDEMARK_STEPS=n sets its length. How many steps there were is in the results, for ./run soak.
+// TIDEMARK_STEPS=n sets its length. The results contain the number of steps, for ./run soak.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shadow of the blocks a resource has allocated: no two may overlap, and each must keep what was written
-// in it.
+// A shadow of the blocks a resource has allocated: no two may overlap, and each must keep its contents.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocators of device memory that ours is compared with, by their documented rules, without memory: they
-// place blocks at made-up addresses and count the bytes that they would hold.
+// Device allocators that ours is compared with, simulated by their documented rules without memory: they
+// place blocks at synthetic addresses and count the bytes that they would hold.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work on the streams of a fake device that writes down its turn.
+// Work on the streams of a fake device that records its turn.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subjects of the conformance suite and of the models have in common.
+// Common properties of the subjects of the conformance suite and of the models.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared arena and its threads. Each thread knows what it wrote in which block; between their calls one of them marks,
-// opens scopes, rewinds, resets or trims. No two blocks of any threads overlap, what was not freed holds what was written,
-// and the invariants hold.
+// A shared arena and its threads. Each thread knows the contents of its blocks. Between their calls one
+// thread marks, opens scopes, rewinds, resets or trims. No two blocks of any threads overlap, live blocks
+// keep their contents, and the invariants hold.
 #pragma once
 
 #include <gtest/gtest.h>

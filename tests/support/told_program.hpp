@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model did, as C++. Where a fuzzer's input fails it is printed; with TIDEMARK_TELL set each line is printed before
-// it is done, in the tests of models too, because a sanitizer ends the program itself.
+// The operations of a model, as C++. They are printed if a fuzzer's input fails. With TIDEMARK_TELL set each
+// line is printed before its operation, also in tests of models, because a sanitizer ends the program itself.
 #pragma once
 
 #include <cstddef>

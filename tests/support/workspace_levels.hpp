@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of workspaces share: a suite that runs at both check levels, over an upstream that knows each
-// block.
+// Common parts of the tests of workspaces: a suite that runs at both check levels, over an upstream that
+// knows each block.
 #pragma once
 
 #include <gtest/gtest.h>

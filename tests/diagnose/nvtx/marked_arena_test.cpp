@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: arenas over made-up device memory, of one piece and in steps, tell a tool that knows the
-// rules. Each way in which an arena takes memory back has its test; then random ones are held against
-// what the test knows to be allocated.
+// Strategy: arenas over synthetic device memory, in one piece and in steps, report to a tool that knows the
+// rules. Each way in which an arena takes memory back has its test. Then random arenas are compared with the
+// allocations that the test knows.
 #include <gtest/gtest.h>
 
 #include <cstddef>

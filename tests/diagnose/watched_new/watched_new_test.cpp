@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new is the watched one. Each of its forms, what scopes count of it, and what not. The
-// tests are in no namespace of tidemark's, because what lies there is not counted.
+// Strategy: operator new is the watched one. Tests each of its forms, and which calls scopes count. The tests
+// are outside of namespace tidemark, because code inside it is not counted.
 #include <tidemark/diagnose/watched_new.hpp>
 
 #include <gtest/gtest.h>
