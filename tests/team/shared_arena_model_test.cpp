@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: real threads allocate at once, at random, in all ways there are; between two barriers one of them
-// marks, opens scopes, rewinds, resets or trims (team_model.hpp).
+// Strategy: real threads allocate at once, at random, in all ways. Between two barriers one thread marks,
+// opens scopes, rewinds, resets or trims (team_model.hpp).
 #include <gtest/gtest.h>
 
 #include <atomic>

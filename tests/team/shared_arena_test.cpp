@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what a shared arena adds to an arena, fact by fact: threads that come and go, extents, rewinds
-// for all threads, and misuse. Threads take turns by joining, so that every test is deterministic; what
-// happens at once is in shared_arena_model_test.cpp and extent_region_test.cpp.
+// Strategy: the additions of a shared arena to an arena, one fact at a time: threads that come and go,
+// extents, rewinds for all threads, and misuse. Threads take turns by joining, so that every test is
+// deterministic. shared_arena_model_test.cpp and extent_region_test.cpp have the concurrent tests.
 #include <tidemark/team/shared_arena.hpp>
 
 #include <gtest/gtest.h>

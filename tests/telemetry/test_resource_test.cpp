@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every misuse once, behind the sanitizers' back, with a handler that returns: it must be reported
-// with the right kind, place and site, and everything must go on. Failing on demand against requests that are
-// counted.
+// Strategy: every misuse once, hidden from the sanitizers, with a handler that returns. The report must have
+// the right kind, place and site, and everything must continue. Failure on demand is tested with counted
+// requests.
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the life of the files: how they begin and end, and every way in which writing can fail. A disk
-// that fills up is a limit on the size of files.
+// Strategy: the life of the files: their begin and end, and every way in which writing can fail. A limit on
+// the size of files represents a full disk.
 #include <tidemark/telemetry/trace_log.hpp>
 
 #include <fcntl.h>

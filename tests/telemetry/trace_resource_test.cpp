@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one fact of `trace_resource` and `trace_slice` a test, seen in the files that they leave. Threads
-// run on real memory, and what they wrote is replayed.
+// Strategy: one fact of `trace_resource` and `trace_slice` per test, seen in the files that they leave.
+// Threads run on real memory, and their trace is replayed.
 #include <tidemark/telemetry/trace_resource.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what is on record after each call, where a site comes from, and that each wrong call is reported
-// and harmless.
+// Strategy: the records after each call, and the source of a site. Each wrong call is reported and harmless.
 #include <tidemark/telemetry/tracking_resource.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An element for tests of exceptions: knows which of its kind live and where, and throws from the n-th
-// construction on demand.
+// An element for tests of exceptions: knows the live elements of its type and their addresses, and throws
+// from the n-th construction on demand.
 #pragma once
 
 #include <cstddef>

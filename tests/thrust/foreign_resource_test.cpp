@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: sources that note every call, one of each generation of CCCL's names and one of Thrust's, and
-// real ones of Thrust and CCCL, below arenas and pools whose memory is written to. Sources that leave out
-// what `std::pmr` requests, as RMM's do.
+// Strategy: sources that record every call, one of each generation of CCCL's names and one of Thrust's, and
+// real sources of Thrust and CCCL, below arenas and pools whose memory is written to. Sources without the
+// parts that `std::pmr` requests, like RMM's.
 #include <tidemark/thrust/foreign_resource.hpp>
 
 #include <gtest/gtest.h>

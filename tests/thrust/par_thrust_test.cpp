@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: Thrust's algorithms with temporaries from a resource, with each device system of Thrust: the
-// results are those of the standard's algorithms on the host, what is asked of the resource and of its
-// upstream is counted, and a resource that refuses is none the worse for it.
+// Strategy: Thrust's algorithms with temporaries from a resource, with each device system of Thrust. The
+// results equal those of the standard's algorithms on the host, the requests to the resource and to its
+// upstream are counted, and a resource that refuses is unchanged.
 //
-// Which algorithms take temporaries is the system's matter. With CUDA nearly all do. With CPP those that
-// sort, and stable_partition; with TBB also unique and remove_if, and reduce_by_key on long ranges; with OMP
-// also reduce, scans of long ranges, and copy_if, but those of sorts are the heap's. So `stable_partition` is
-// what tests look at that want to see temporaries.
+// The system determines which algorithms take temporaries. With CUDA nearly all do. With CPP those that sort,
+// and stable_partition; with TBB also unique and remove_if, and reduce_by_key on long ranges; with OMP also
+// reduce, scans of long ranges, and copy_if, but the temporaries of sorts come from the heap. Tests that want
+// to see temporaries therefore use `stable_partition`.
 #include "thrust_machine.hpp"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: RMM's own library on memory of the host, which the host may look into, and on a device's
-// addresses that are made up: containers, adaptors and limits of RMM above resources of tidemark, and the
-// other way round. RMM's numbers are compared with ours, and what is deallocated with what was allocated. No
-// device is needed, and none is used; what of RMM calls the CUDA runtime is left out: its pools, arenas,
-// `allocate_sync` of its adaptors, and copies between buffers.
+// Strategy: RMM's own library on memory of the host, which the host may read, and on synthetic addresses of a
+// device: containers, adaptors and limits of RMM above resources of tidemark, and the reverse. RMM's numbers
+// are compared with ours, and deallocations with allocations. The tests need no device and use none. They
+// leave out the parts of RMM that call the CUDA runtime: its pools, arenas, `allocate_sync` of its adaptors,
+// and copies between buffers.
 #include <gtest/gtest.h>
 
 #include <rmm/device_buffer.hpp>

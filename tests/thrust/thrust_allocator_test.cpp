@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the allocator by itself, on a resource that records requests: what containers may rely
-// on.
+// Strategy: the allocator by itself, on a resource that records requests: the guarantees for containers.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements for the tests of vectors, and how what is in a vector is read back from wherever it lies.
+// Elements for the tests of vectors, and functions that read a vector's contents back from any memory.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the adapters run on, with each of Thrust's device systems: memory of the host where that
-// is the device's, and a device's on a stream of its own with CUDA. There a test skips where there is no
-// device.
+// The memory of the adapters' tests, with each of Thrust's device systems: host memory if it is the device's,
+// and with CUDA a device's memory on its own stream. With CUDA a test skips without a device.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the handle that Thrust's own pools and allocators take, on a resource that notes what it is asked
-// for; and each of Thrust's ways to use it.
+// Strategy: the handle that Thrust's own pools and allocators take, on a resource that records its requests;
+// and each of Thrust's ways to use it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

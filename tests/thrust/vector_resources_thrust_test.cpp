@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: each resource of tidemark behind Thrust's device vectors and temporaries, with each device system
-// of Thrust: that vectors and a sort get the right answer with it, and that what the resource is for holds,
-// too. (tests/thrust/vectors_thrust_test.cpp has the vectors' whole interface, on arenas.)
+// of Thrust. Vectors and a sort must give the right answer, and the purpose of the resource must hold too.
+// (tests/thrust/vectors_thrust_test.cpp has the vectors' whole interface, on arenas.)
 #include "thrust_machine.hpp"
 
 #include <algorithm>

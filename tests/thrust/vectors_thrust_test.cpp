@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: Thrust's vectors of all three kinds, of elements that are bytes and of elements that must be
-// constructed, on an arena, with each device system of Thrust. What a vector holds is read back after each
-// kind of change, and where it lies is asked of the arenas and of statistics between them and the vector.
+// constructed, on an arena, with each device system of Thrust. A vector's contents are read back after each
+// kind of change. The arenas, and statistics between them and the vector, report its place.
 #include "thrust_machine.hpp"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's side of a pluggable allocator: it loads a library, finds functions by name, and keeps of each
-// block what it passes back on free. Besides it checks what it is given.
+// PyTorch's side of a pluggable allocator: it loads a library, finds functions by name, and keeps for each
+// block the arguments that it passes on free. It also checks the values it gets.
 #pragma once
 
 #include <dlfcn.h>

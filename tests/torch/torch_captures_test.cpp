@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: captures as torch.cuda.graph makes them: the pool is begun before the capture and ended behind
-// it, with a filter that knows the capture's streams. The fake driver ends a capture at each call that a
-// driver might refuse, and finds memory that a launch uses and others get.
+// Strategy: captures as torch.cuda.graph makes them: the pool is begun before the capture and ended after it,
+// with a filter that knows the capture's streams. The fake driver ends a capture at each call that a driver
+// might refuse, and finds memory that a launch uses although it was allocated again.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: recorded steps of PyTorch programs, played as PyTorch would play them: each block is written by
-// work on its stream, and freed with no wait. The fake device finds work that meets another's memory.
+// Strategy: recorded steps of PyTorch programs, played like PyTorch plays them: work on its stream writes
+// each block, which is freed without a wait. The fake device finds work that touches other work's memory.
 #include <gtest/gtest.h>
 
 #include <cstddef>

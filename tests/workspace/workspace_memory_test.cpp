@@ -233,8 +233,8 @@ TYPED_TEST(workspace_memory, survives_compaction_by_any_numbers) {
           EXPECT_EQ(ws.stats().held_bytes + summary.bytes, before);
           if (least_bytes == SIZE_MAX || factor >= 1e6 || std::isnan(factor) || std::isnan(headroom) ||
               headroom >= 1e6) {
-            // No slot can be too large for such a limit, so compaction saves nothing. The exception is a slot that
-            // used 0 bytes.
+            // No slot can be too large for such a limit, so compaction saves nothing. The exception is a slot
+            // that used 0 bytes.
             if (used > 0 || least_bytes == SIZE_MAX) EXPECT_EQ(summary.bytes, 0u);
           }
           (void)take<double>(scope, 1000);

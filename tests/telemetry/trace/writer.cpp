@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a trace of everything that a trace can have in it: check.py reads it as viewers and replaying
-// programs do.
+// Writes a trace with everything that a trace can contain. check.py reads it like viewers and replaying
+// programs.
 #include <memory_resource>
 #include <stdexcept>
 #include <string>
