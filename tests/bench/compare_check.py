@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of ./run bench: every benchmark runs, the files of rows name no benchmark that does not exist, and rows are judged as
-documented.
+"""Checks of ./run bench: every benchmark runs, the files of rows name only existing benchmarks, and rows are
+judged as documented.
 
 usage: compare_check.py BUILD-DIRECTORY CASE
 
-What is judged is told by a made-up program, so that no verdict here depends on how fast a machine is.
+A made-up program reports the judged rows, so that no verdict here depends on how fast a machine is.
 """
 import json
 import os
@@ -201,7 +201,8 @@ def a_target_is_met_only_by_the_whole_interval(_):
 
 
 def repetitions_of_ours_and_the_peer_are_paired(folder):
-    """Where the load doubles both times of each second repetition, the ratio has no spread, though both times do."""
+    """If the load doubles both times of each second repetition, the ratio has no spread, although both times
+    do."""
     targets = [{"name": "one", "ours": "a", "peer": "b", "metric": "time", "ratio": 2.0},
                {"name": "sizes", "ours": "a/{}", "peer": "b/{}", "of": [1, 2], "metric": "time", "ratio": 2.0},
                {"name": "other of ours", "ours": "c", "peer": "b", "metric": "time", "ratio": None},
@@ -290,7 +291,8 @@ def a_peer_that_cannot_be_loaded_is_left_out_with_a_line(_):
 
 
 def the_page_is_written_from_the_results(folder):
-    """docs/benchmarks.md is what the results beside its charts make: no number is typed by hand."""
+    """bench/document.py makes docs/benchmarks.md of the results beside its charts: no number is typed by
+    hand."""
     done = subprocess.run([root / "bench/document.py", root / "docs/benchmarks/results.json", folder],
                           capture_output=True, text=True)
     expect(done.returncode == 0, done.stderr)

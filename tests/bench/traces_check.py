@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks of traces and looks at what they say: traces_check.py BENCH FOOTPRINT SOURCES CASE.
+"""Runs the benchmarks of traces and checks their output: traces_check.py BENCH FOOTPRINT SOURCES CASE.
 
-Each case is one fact. BENCH is tidemark_bench, FOOTPRINT is trace_footprint. What a footprint must be is summed up here,
-from traces made by hand. No time is looked at.
+Each case is one fact. BENCH is tidemark_bench, FOOTPRINT is trace_footprint. The test computes expected
+footprints itself, from handwritten traces. It checks no time.
 """
 import json
 import os
@@ -93,7 +93,7 @@ def bench_names(paths=()):
 
 
 def lines_about(program, errors):
-    """stderr without what the benchmarks say of themselves."""
+    """stderr without the benchmarks' own lines."""
     return [line for line in errors.splitlines() if line.startswith(f"{program}: ")]
 
 
@@ -250,7 +250,7 @@ def reports_a_trace_of_too_many_threads():
 
 
 def compared(*options):
-    """What bench/compare.py says of options with which it runs nothing."""
+    """Rejections by bench/compare.py of options with which it runs nothing."""
     done = subprocess.run([pathlib.Path(SOURCES) / "bench/compare.py", pathlib.Path(BENCH).parents[1], *map(str, options)],
                           capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     return done.returncode, done.stdout, done.stderr

@@ -14,7 +14,7 @@ is_clang = "clang" in os.path.basename(compile_command[0])
 
 
 def precompile(folder):
-    """Options that bring along what the file includes, so that it is read once and not for each case."""
+    """Options that precompile the file's includes, so that they are read once and not for each case."""
     header = os.path.join(folder, "included.hpp")
     with open(header, "w") as out:
         out.writelines(line for line in open(source) if line.startswith("#include <"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds projects of their own on tidemark, as a user would, and compares what CMake and their programs say.
+"""Builds separate projects on tidemark, as a user would, and compares the output of CMake and of their
+programs.
 
     install BUILD PREFIX                              installs a build, and moves it to another folder afterwards
     run WORK SOURCE GENERATOR COMPILER TARGET EXPECTED [OPTION...]    builds and runs a program; options are CMake's

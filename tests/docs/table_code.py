@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tables of a page say to write is compiled: table_code.py PAGE SOURCE...
+"""The code in tables of a page is compiled: table_code.py PAGE SOURCE...
 
-Of each row of a table whose header has `tidemark` as its second cell, all code in the second and third cell is in one line of a source,
-where `…` stands for anything. So a member that the class of its row does not have cannot be in the source.
+For each row of a table whose header has `tidemark` as its second cell, one line of a source has all code of
+the second and third cell, where `…` stands for anything. A member that the class of its row lacks can
+therefore not be in the source.
 """
 import pathlib
 import re

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in a pool: they are what NumPy's own are, they outlive it, and their memory is used again within the limit."""
+"""Arrays in a pool: they equal NumPy's own, they outlive the pool, and their memory is reused within the
+limit."""
 import gc
 import pickle
 import random

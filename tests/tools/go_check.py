@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/gpu/go, the script of a pack for a machine with a GPU, does with programs that fail, hang or do not load."""
+"""Runs tests/gpu/go, the script of a pack for a machine with a GPU, with programs that fail, hang or do not
+load."""
 import pathlib
 import shutil
 import subprocess

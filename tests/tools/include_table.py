@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers and sources include only what docs/design.md's table of parts allows, without cycles, and umbrella headers include all
-of theirs. A file that a page of docs names exists.
+"""Headers and sources include only headers that docs/design.md's table of parts allows, without cycles.
+Umbrella headers include all of their headers. A file that a page of docs names exists.
 
-The table is the block under "## Parts": `part: parts it may include`. A part is a folder, `plan/replay` one of its own within
-`plan`; a file that is in none of them is an error, so that a new folder must be placed.
+The table is the block under "## Parts": `part: parts it may include`. A part is a folder; `plan/replay` is a
+separate part within `plan`. A file outside of all parts is an error, so that a new folder must be placed.
 """
 import pathlib
 import posixpath
