@@ -217,7 +217,7 @@ class switch_model {
     EXPECT_EQ(device_.returned, returned + deferred_.size()) << "each that waited, once";
     for (void* const first : deferred_) EXPECT_FALSE(device_.memory.holds(first));
     deferred_.clear();
-    // It owns every arena that is not installed any more.
+    // It owns every arena that is no longer installed.
     for (auto one = waiting_.begin(); one != waiting_.end();) {
       const auto current = one++;
       if (current->arena.get() != installed_) made.memory.splice(made.memory.end(), waiting_, current);

@@ -10,7 +10,7 @@
 
 namespace tidemark::test {
 
-/// The messages of all failures of `body`, which do not fail the test; empty if there are none.
+/// Returns the messages of all failures of `body`, which do not fail the test; empty without failures.
 inline std::string failures_of(std::function<void()> const& body) {
   testing::TestPartResultArray results;
   {

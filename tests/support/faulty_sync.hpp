@@ -83,7 +83,7 @@ struct faulty_sync : explored_sync {
     }
   };
 
-  // Threads give way where a mutex would let them.
+  // Threads yield at the places of a mutex.
   class no_mutex {
    public:
     void lock() { (void)turn_.fetch_add(1, std::memory_order_relaxed); }

@@ -29,7 +29,7 @@ class logged_upstream final : public std::pmr::memory_resource {
   ~logged_upstream() override { EXPECT_TRUE(held.empty()) << held.size() << " blocks were not deallocated"; }
 
   std::vector<upstream_request> asked;  ///< all that was served, in that order
-  std::vector<upstream_request> held;   ///< of it, what was not deallocated
+  std::vector<upstream_request> held;   ///< the served requests that were not deallocated
   bool refuses = false;                 ///< whether it throws from now on
 
  private:

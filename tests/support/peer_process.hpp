@@ -71,8 +71,8 @@ class channel {
   file_descriptor socket_;
 };
 
-/// A child that runs a function, which returns what it found wrong, or an empty text. A watchdog ends one
-/// that hangs.
+/// A child that runs a function, which returns its finding, or an empty text. A watchdog ends a child that
+/// hangs.
 class peer_process {
  public:
   static constexpr unsigned watchdog_seconds = 60;

@@ -55,7 +55,7 @@ class registrations : public supply {
     auto const& [begin, size] = *std::prev(after);
     return address + bytes <= begin + size;
   }
-  /// Forgets what is lost on purpose.
+  /// Forgets deliberately lost registrations.
   void forget_all() {
     lost += ranges_.size();
     ranges_.clear();

@@ -22,7 +22,7 @@ namespace tidemark::test {
 /// Events in order: the names of ended objects, and calls of a backend.
 using event_log = std::vector<std::string>;
 
-/// Tells a log when it ends, unless it was moved from.
+/// Writes its end to a log, unless it was moved from.
 class ending_probe {
  public:
   ending_probe(event_log& log, std::string name) : log_{&log}, name_{std::move(name)} {}
@@ -49,8 +49,8 @@ struct replay_counts {
   std::atomic<bool> launch_throws{false};  ///< the next launches fail
 };
 
-/// Host functions as kernels. `enqueue` is what a stream is to a program: outside of a capture it runs the
-/// work at once, inside it only records it.
+/// Host functions as kernels. `enqueue` is the program's stream: outside of a capture it runs the work at
+/// once, inside it only records the work.
 class replaying_backend final : public graph_backend {
  public:
   using kernel = std::function<void()>;

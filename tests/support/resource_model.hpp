@@ -30,7 +30,7 @@ class resource_model {
   std::size_t allocated = 0, freed = 0, refused = 0, recycled = 0;
 
   void step() {
-    // Growing and shrinking take turns, so that there are times with many live blocks and times with none.
+    // Growing and shrinking alternate, so that many blocks are live at some times and none at others.
     const bool growing = ++steps_ / 2000 % 2 == 0;
     if (random_() % 100 < (growing ? 60u : 40u)) {
       allocate();

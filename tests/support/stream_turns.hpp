@@ -41,7 +41,7 @@ class stream_turns {
   };
 
   fake_device& device_;
-  std::deque<work> works_;  // a deque, because what is on streams points to them
+  std::deque<work> works_;  // a deque, because work on streams points to its elements
   std::vector<std::string> taken_;
 };
 

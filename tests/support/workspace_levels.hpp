@@ -43,7 +43,7 @@ template <class Workspace>
   return found;
 }
 
-/// `source.acquire<T>(extents...)`, where the source's type is a template's parameter.
+/// Calls `source.acquire<T>(extents...)` for a source of dependent type.
 template <class T, class Source, class... Extents>
 [[nodiscard]] auto take(Source& source, Extents... extents) {
   return source.template acquire<T>(extents...);
