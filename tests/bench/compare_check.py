@@ -23,8 +23,8 @@ import compare  # noqa: E402
 import document  # noqa: E402
 import environment  # noqa: E402
 
-# Reports the benchmarks that are asked for, from a table that stands beside it: where a value is a list, the next one of
-# it in each run. It keeps the names that each run was asked for.
+# Reports the requested benchmarks from a table beside it. If a value is a list, each run takes its next
+# element. The program records the names that each run requested.
 FAKE_PROGRAM = """#!/usr/bin/python3
 import json, pathlib, re, sys
 pattern = next(option.split("=", 1)[1] for option in sys.argv if option.startswith("--benchmark_filter="))
@@ -39,7 +39,7 @@ print(json.dumps({"context": {"date": "2026-01-02T03:04:05", "load_avg": [0.5], 
                   "benchmarks": [{"run_name": name, **row} for name, row in rows.items()]}))
 """
 
-# The same benchmarks at smaller sizes run as well; these take minutes where everything is checked.
+# The same benchmarks also run at smaller sizes; these would take minutes with all checks.
 LARGE = r"(containers/.*/(4096|16384|65536)|locality/2097152|numpy/.*/(16MB|64MB|60|2000|100000)$|any_lifetime/1000000|(steps|later)/transformer)"
 # How names of benchmarks begin that are of a peer which may not be installed.
 OF_PEERS = ("mpi/", "numpy/", "programs/", "mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/",

@@ -125,7 +125,7 @@ def recorded_traces_have_the_numbers_known_of_them():
 
 
 def a_trace_of_the_user_is_among_the_benchmarks_and_runs():
-    # Two threads, of which each frees a block of the other.
+    # Each of two threads frees a block of the other.
     path = write(HEADER + "a,0,100,7\na,1,5000,8\nf,0,0,8\nf,1,0,7\na,2,0,7\n", "mine.csv")
     expect("traces", [trace["name"] for trace in footprint.traces(FOOTPRINT, environment(path))], RECORDED + ["mine"])
     names = [name for name in bench_names([path]) if "/trace/mine" in name]
@@ -138,7 +138,7 @@ def a_trace_of_the_user_is_among_the_benchmarks_and_runs():
     ran = json.loads(output)["benchmarks"]
     expect("benchmarks", [row["name"] for row in ran], names)
     for row in ran:
-        # Three blocks, each freed: six operations, of which one is that the last block goes at the end.
+        # Three blocks, each freed, make six operations. One of them is the free of the last block at the end.
         expect(f"{row['name']} ran", "error_message" not in row and row["items_per_second"] > 0, True)
         scale = row["real_time"] if "real_time" in row["name"].split("/") else row["cpu_time"]
         expect_between(f"operations of {row['name']}", row["items_per_second"] * scale / 1e9, 5.99, 6.01)

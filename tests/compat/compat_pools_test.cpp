@@ -118,7 +118,7 @@ TYPED_TEST(standard_pool, its_upstream_is_the_one_named_or_the_default_of_its_co
   EXPECT_EQ((TypeParam{std::pmr::pool_options{}, &this->upstream_}.upstream_resource()), &this->upstream_);
 }
 
-/// Blocks of those sizes at each alignment up to 1 KiB, all apart and all deallocated.
+/// Serves blocks of these sizes at each alignment up to 1 KiB. All are apart, and all are deallocated.
 void serve(std::pmr::memory_resource& resource, auto bytes_for) {
   shadow blocks;
   std::vector<upstream_request> held;

@@ -58,7 +58,8 @@ struct held_block {
 inline constexpr std::size_t small_sizes[] = {0,  1,  2,  7,  8,   15,  16,  17,  31,  32,
                                               33, 63, 64, 65, 100, 128, 255, 256, 257, 1000};
 
-/// The resource as users of std::pmr see it: through the virtual functions, also where the class has its own.
+/// Returns the resource as users of std::pmr see it: through the virtual functions, even if the class has
+/// functions with the same names.
 template <class Subject>
 std::pmr::memory_resource& resource_of(Subject& subject) {
   return subject.resource();

@@ -58,7 +58,7 @@ def install(build, prefix):
         sys.exit(f"compiled module interfaces were installed: {compiled}")
     # The prefix is moved, so that a path of the build machine in the package would be found out.
     first.rename(prefix)
-    # Programs are installed where there is what they are made with.
+    # A program is installed if its dependencies are available.
     for program in "tidemark-report", "tidemark-plan":
         if program == "tidemark-plan" and not (pathlib.Path(build) / "planner/tool/tidemark-plan").exists():
             continue

@@ -72,7 +72,7 @@ TEST(counts_schedules, keep_the_relations_of_a_snapshot_amid_calls) {
   expect_every_schedule_passes(make, 20);
 }
 
-/// Three threads of which a limit has room for two.
+/// Three threads and a limit with room for two.
 template <class Sync>
 program claims() {
   struct budget {

@@ -299,7 +299,7 @@ TEST(registered_memory, registers_the_chunks_of_a_shared_arena_for_all_threads) 
   EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos) << error.what();
 }
 
-// A registrar of a test that says which calls it refuses, and what it does in `on_commit`.
+// A registrar whose test sets the calls that it refuses, and its action in `on_commit`.
 struct obeying_registrar {
   struct orders {
     bool refuses_commits = false, refuses_decommits = false;

@@ -47,7 +47,8 @@ class watchful_upstream final : public detail::distinct_resource {
 
 class requests : public ::testing::Test {
  protected:
-  // Requests through `resource`, and through std::pmr, sizes of which each wraps where something is added.
+  // Requests sizes through `resource`, and through std::pmr, that each wrap when a header or an alignment is
+  // added.
   template <class Resource>
   void reject_all(Resource& resource) {
     for (const std::size_t bytes : {max_bytes + 1, max_bytes + 4096, 0 - std::size_t{64 * KiB},

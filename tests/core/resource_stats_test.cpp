@@ -131,7 +131,7 @@ void expect_words(Resource& resource, test::recording_resource& upstream) {
   void* const c = events.allocate(128);
   upstream.fail_from = upstream.calls;
   upstream.fail_count = test::supply::never;
-  events.is_refused(1 * MiB);  // beyond what any of them has at hand, so that the upstream is asked
+  events.is_refused(1 * MiB);  // more than any resource has available, so that the upstream is asked
   upstream.fail_from = test::supply::never;
   events.deallocate(c, 128);
   events.deallocate(a, 64);

@@ -20,7 +20,7 @@ using test::fault;
 using test::faulty_sync;
 using test::program;
 
-/// An object of which two threads have parts.
+/// An object with parts in two threads.
 template <class Sync>
 struct owner {
   void end(int part) noexcept {
@@ -47,7 +47,7 @@ program goes_while_threads_end(leaving when) {
   };
   const auto end_thread = [=](std::size_t i) {
     return [=] {
-      // As where a thread adds a part: what it keeps of objects that are gone is dropped.
+      // Like a thread that adds a part: it drops its parts of destroyed objects.
       if (!object->anchor.is_abandoned()) object->anchor.end(&parts->at(i));
     };
   };

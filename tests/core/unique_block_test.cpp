@@ -133,7 +133,7 @@ TEST_F(unique_blocks, of_no_resource_are_of_the_default_one) {
     const unique_block block{nullptr, 100};
     EXPECT_TRUE(memory.holds(block.data()));
     std::pmr::set_default_resource(before);
-  }  // it knows where it is from, whatever the default is now
+  }  // it knows its resource, although the default has changed
   EXPECT_EQ(memory.outstanding, 0u);
 }
 

@@ -67,7 +67,7 @@ void on_both_threads(std::function<void()> const& action) {
   std::thread{action}.join();
 }
 
-// Calls a function once, however often it is called itself: also by what it does.
+// Calls a function only once, even if the function causes further calls.
 class once {
  public:
   explicit once(std::function<void()> action) : action_{std::move(action)} {}

@@ -38,7 +38,7 @@ using cuda_fence = on_one_device;
 
 // ---- the real table where there is no device ----
 
-/// Skips where there is a device: then the calls would take something from it.
+/// Skips if a device exists, because the calls would then take something from it.
 class cuda_system_driver : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -264,7 +264,7 @@ TEST(cuda_peers, a_pool_that_fails_anywhere_leaves_none) {
 
 // ---- export -----------------------------------------------------------------------------------------------
 
-/// A space of 64 units with memory behind the first 40: 17 handles, of which the last is of 8 units.
+/// A space of 64 units with memory behind the first 40: 17 handles; the last has 8 units.
 struct exporting {
   explicit exporting(handle_type as = handle_type::file_descriptor, bool touchable = false)
       : machine{devices(2, touchable)}, own{stream_of(machine, 0)} {

@@ -195,7 +195,7 @@ TEST_F(stream_order, in_one_capture_the_order_is_captured) {
   ASSERT_EQ(device_.record(fork, earlier_), status::success);
   ASSERT_EQ(device_.wait(later_, fork), status::success);
   turns_.put_on(later_, "of the other stream");
-  // A stream that was drawn in must be joined again: to be put behind it is what does that.
+  // A stream that was drawn in must be joined again, which put_behind does.
   ASSERT_EQ(put_behind(device_, earlier_, later_), status::success);
   expect_lives_on(earlier_, 1);
   EXPECT_EQ(device_.destroy_event(fork), status::success);

@@ -48,8 +48,8 @@ using test::units_of;
 // How every function begins: which device is current, and does the stream capture?
 const call_names first_calls{"cuCtxGetDevice", "cuStreamIsCapturing"};
 
-/// Does what an address space in its destructor could not, so that the fake device finds nothing left. It
-/// numbers its handles from 1.
+/// Returns the memory that the destructor of an address space could not, so that the fake device finds
+/// nothing left. It numbers its handles from 1.
 void give_back_what_was_lost(fake_device& device, byte_range range, std::size_t units) {
   for (std::size_t i = 0; i < units; ++i) {
     EXPECT_EQ(device.unmap(units_of(range, i, 1)), status::success);
@@ -356,7 +356,7 @@ TEST_F(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_
   const byte_range range = space.reserve(1, 8 * unit);
   device.fail_next("cuMemSetAccess");
   device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one,
-  device.fail_in("cuMemUnmap", 2);  // of which the second stays, too
+  device.fail_in("cuMemUnmap", 2);  // the second stays, too
   EXPECT_FALSE(space.commit(units_of(range, 0, 3)));
   EXPECT_EQ(device.mapped_bytes(), 2 * unit);
   EXPECT_EQ(device.physical_bytes(), 2 * unit);
@@ -485,7 +485,7 @@ class cuda_virtual_memory_capture : public ::testing::Test {
     begin_capture();
   }
   void begin_capture() { capture_.emplace(device_, stream_); }
-  /// The capture has survived, and has seen none of what was first_calls.
+  /// The capture is valid, and no call but cuCtxGetDevice was made during it.
   void end_capture() {
     EXPECT_EQ(device_.calls_during_capture(),
               times(device_.calls_during_capture().size(), {"cuCtxGetDevice"}))
@@ -512,7 +512,8 @@ TEST_F(cuda_virtual_memory_capture, maps_memory_and_leaves_the_capture_valid) {
 }
 
 // K.7
-// A refused call would end the capture: the probe finds out what the driver does, and ends only its own.
+// A refused call would end the capture. The probe finds out the driver's behaviour, and ends only its own
+// capture.
 TEST(cuda_virtual_memory_setups,
      maps_nothing_in_captures_if_the_driver_refuses_and_leaves_the_capture_valid) {
   for (auto const& refusals : {test::stricter_refusals(), test::refusals_of_own_mappings()}) {
@@ -761,7 +762,7 @@ class virtual_memory_model {
     }
   }
 
-  /// Frees all, also what the driver refuses to take back at first.
+  /// Frees everything, even if the driver first refuses to take it back.
   void release() {
     committed_ = {};
     space_.release(range_);

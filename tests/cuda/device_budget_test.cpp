@@ -252,7 +252,7 @@ TEST_F(device_budget_test, a_cache_on_the_users_upstream_is_not_asked_by_others)
 }
 
 // K.9
-// As a training step that is short of memory: the driver's pool keeps what the resource has freed.
+// Like a training step that is short of memory: the driver's pool keeps the memory that the resource freed.
 TEST_F(device_budget_test,
        memory_that_a_pool_of_the_drivers_retains_counts_and_goes_before_the_limit_is_passed) {
   gpu::memory_pool pool{{}, device};

@@ -168,8 +168,8 @@ TEST_F(device_pool_test, reserves_more_addresses_where_the_first_are_used_up) {
 
 // ---- random programs --------------------------------------------------------------------------------------
 
-// Every block is written by work that runs late, so that memory that was moved, reused or returned too soon
-// fails the test; the device is so small that memory is short.
+// Late work writes every block, so that memory that was moved, reused or returned too soon fails the test.
+// The device is small enough that memory is short.
 struct random_blocks {
   random_blocks(fake_device& on, gpu::stream_handle of, std::uint64_t seed)
       : device{&on},

@@ -109,7 +109,7 @@ struct on_fake_device : ::testing::Test {
   fake_device device;
 };
 
-/// One whose memory is there on the host.
+/// A fake device with memory on the host.
 struct on_touchable_device : on_fake_device {
   on_touchable_device()
       : on_fake_device{{.capacity_bytes = 16 * unit, .granularity_bytes = unit, .touchable = true}} {}
@@ -187,7 +187,7 @@ struct fake_world : on_fake_device {
   int runs = 0;
 };
 
-/// A call, in words with what makes it wrong, and the status that it returns.
+/// A call, its fault in words, and the returned status.
 struct refused_call {
   char const* what;
   std::function<status(fake_world&)> call;

@@ -317,7 +317,7 @@ TYPED_TEST(nccl_registrar_of, has_every_block_in_one_registration_whatever_fails
     }
     this->nccl_.fail_from = fake_nccl::never;
     this->device_.fail_from = fake_device::never;
-    (void)step.allocate(16 * MiB);  // frees what could not be freed when a call failed
+    (void)step.allocate(16 * MiB);  // frees memory that could not be freed when a call failed
     EXPECT_EQ(this->device_.budget(0).held_bytes(), step.stats().reserved_bytes);
   }
 }

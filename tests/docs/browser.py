@@ -128,7 +128,7 @@ def look(site, pages):
         server.pages, server.done, server.result = pages, threading.Event(), None
         server.first_index = threading.Semaphore(1)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        # A group of its own, because chromium's children outlive it when it is killed.
+        # A separate process group, because chromium's children outlive it when it is killed.
         browser = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", f"--user-data-dir={folder}/chromium",

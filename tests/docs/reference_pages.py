@@ -89,8 +89,8 @@ def targets(cmake, modules, page):
 
 TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)+'|"((?:[^"\\\n]|\\.)*)\"""", re.S)
 VARIES = re.compile(r"%[-.\d]*(?:ll|z|t)?[a-zA-Z]|…|\n")
-# Files whose texts are not messages of their own: words for statuses of CUDA and NCCL, which stand behind the call that failed, and
-# a report of several lines, which has a page.
+# Files whose texts are not separate messages: words for statuses of CUDA and NCCL, which follow the name of
+# the failed call, and a report of several lines, which has a page.
 NO_MESSAGES = {"status_text.cpp", "nccl_error.cpp", "expect_resource.cpp"}
 # Parts of messages that are names: kinds of memory, places, calls.
 NAMES = {"a coroutine's frame", "opening of a scope", "a step begins", "workspace scope", "device memory", "pinned memory", "managed memory",

@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-OUTSIDE = re.compile(r"^(tidemark-|using$|destroy$)")  # what a row names and is not of the library in C++
+OUTSIDE = re.compile(r"^(tidemark-|using$|destroy$)")  # names in a row that are not of the C++ library
 
 
 def failures(page, sources):

@@ -234,7 +234,7 @@ TEST_F(epoch_slabs, whose_memory_the_upstream_allocated_again_are_its_blocks) {
     const epoch e{on_pool};
     for (int i = 0; i < 1000; ++i) late.push_back(on_pool.allocate(64));
   }
-  // The pool's free chunk serves these, so that they lie where the slabs were.
+  // The pool's free chunk serves these blocks, so that they lie at the addresses of the slabs.
   std::vector<std::pair<void*, std::size_t>> ordinary;
   for (int i = 0; i < 40; ++i) {
     const std::size_t bytes = i % 2 == 0 ? 17'000 : 64;

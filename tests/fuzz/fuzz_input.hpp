@@ -36,8 +36,8 @@ inline void stop_at_violations() {
   });
 }
 
-/// Some calls of a supply fail from now on, where it is one whose calls can. Not those of a device: memory that a driver
-/// will not take back is lost, and a device here runs out of memory besides.
+/// Makes some calls of a supply fail from now on, if it supports this. Excludes calls of a device, because
+/// memory that a driver does not take back is lost, and a device here runs out of memory anyway.
 template <class Supply>
 void fail_some_calls(Supply& supply, choices& next) {
   if constexpr (requires { supply.fail_from = 1; } && !requires { supply.device; }) {

@@ -12,7 +12,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 
-// For a target with a mutator of its own, which nothing calls here.
+// For a target with its own mutator, which is never called here.
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t*, std::size_t size, std::size_t) { return size; }
 
 int main(int count, char** folders) {

@@ -34,7 +34,7 @@
 namespace tidemark::test {
 namespace {
 
-/// A subject of the model whose calls are told.
+/// A subject of the model that prints its calls.
 template <class Subject>
 class told_subject {
  public:

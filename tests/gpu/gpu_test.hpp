@@ -8,7 +8,7 @@
 
 namespace tidemark::test {
 
-/// Skips its tests where there is no device.
+/// Skips its tests without a device.
 class gpu_test : public ::testing::Test {
  protected:
   void SetUp() override {

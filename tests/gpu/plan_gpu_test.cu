@@ -32,7 +32,7 @@ constexpr int temporaries = 10;
 
 class plan_gpu : public gpu_test {
  protected:
-  /// y = 2^11 x + 2^11 - 1, by way of ten temporaries, of which two are live at once.
+  /// y = 2^11 x + 2^11 - 1, through ten temporaries; two are live at once.
   static auto chain(cudaStream_t stream) {
     return [stream](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
       float const* x = in.as<float>().data();

@@ -118,7 +118,7 @@ struct prepared {
   gpu::event_handle got_event = nullptr;
 };
 
-/// Notes what a call has taken away, where it has. @return the call's result.
+/// Clears a handle whose object the call has removed, if it succeeded. @return the call's result
 template <class Thing>
 status gone(status result, Thing& thing) {
   if (result == status::success) thing = Thing{};
@@ -172,7 +172,7 @@ std::string answer_in_capture(question const& asked, gpu::capture_mode mode, boo
   prepared things;
   gpu::stream stream;
   status result = status::success;
-  std::promise<bool> may_ask;  // false: there is no capture
+  std::promise<bool> may_ask;  // false: no capture exists
   std::promise<status> is_ready;
   std::thread another;
   if (by_another_thread) {

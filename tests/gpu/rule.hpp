@@ -27,7 +27,7 @@ struct answer {
 struct rule {
   char const* name;
   char const* says;
-  answer (*ask)();  ///< throws where a call fails that the question is not about
+  answer (*ask)();  ///< throws if a call outside of the question fails
 };
 
 std::span<rule const> rules_of_captures();
@@ -62,7 +62,7 @@ inline bool is_busy(cudaStream_t stream) {
   return now == cudaErrorNotReady;
 }
 
-/// A capture that a thread of its own begins and ends.
+/// A capture that a separate thread begins and ends.
 class capture_in_a_thread {
  public:
   capture_in_a_thread(gpu::stream_handle stream, gpu::capture_mode mode)

@@ -51,8 +51,7 @@ class thrust_gpu : public gpu_test {
   }
 };
 
-// Needs no device: what this file instantiates for CUDA must not stand in for what the other does for the
-// host.
+// Needs no device. Instances of this file for CUDA must not replace those of the other file for the host.
 TEST(thrust_systems, a_file_for_the_host_is_linked_with_those_for_a_device) {
   EXPECT_EQ(sum_on_host(100), 5050);
 }

@@ -244,7 +244,7 @@ TEST(rehearse, deallocates_what_is_in_use_when_it_ends) {
     EXPECT_EQ(upstream.outstanding, 100u);
   }
   EXPECT_EQ(upstream.outstanding, 0u);
-}  // the upstream compares each with what it gave
+}  // the upstream compares returned blocks with allocated ones
 
 TEST(rehearse, what_a_body_throws_passes_through_after_everything_went_back) {
   recording_resource upstream;

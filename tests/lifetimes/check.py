@@ -55,7 +55,7 @@ def trapped(number):
     return "found" if done.returncode != 0 and "after it was rewound over, at " in done.stderr else ""
 
 
-# Columns of a row: type, form, and what these find.
+# Columns of a row: type, form, and the findings of these tools.
 COLUMNS = {"compiler": {2: lambda number: warned(number, DEFAULT_WARNINGS, "-Wno-unused-function"),
                         3: lambda number: warned(number, r"-Wexperimental-lifetime-safety[\w-]*\]", *ANALYSIS)},
            "run": {4: found_at_run_time}, "trap": {5: trapped}}[how]

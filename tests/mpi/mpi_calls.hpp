@@ -21,7 +21,7 @@ class mpi_calls : public supply {
   bool is_finalized = false;                 ///< whether to say so
 
   void reset() { static_cast<supply&>(*this) = {}, count.clear(), fails.clear(), is_finalized = false; }
-  /// Windows and blocks of MPI that are there now.
+  /// Live windows and blocks of MPI.
   long windows = 0, blocks = 0, attached = 0;
 
   /// Counts a call. @return whether it fails

@@ -602,7 +602,7 @@ void wait_for_lost_rank(bool throws) {
   std::puts("went on");
 }
 
-// All ranks run the tests in one order; the first one prints, and others only what failed there.
+// All ranks run the tests in one order. The first rank prints; the others print only their failures.
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) {  // by one rank, without MPI

@@ -49,7 +49,7 @@ struct kind {
   bool aligned = false, fixed = false, throughout = false;
 };
 
-/// Fixed blocks lie where a plan of the same blocks has them, or higher, so that they do not overlap.
+/// Fixed blocks lie at their offsets in a plan of the same blocks, or higher, so that they do not overlap.
 blocks random_blocks(std::mt19937_64& random, kind of) {
   blocks made;
   for (std::size_t i = 0; i < of.count; ++i) {

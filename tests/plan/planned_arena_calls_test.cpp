@@ -20,7 +20,7 @@ class interrupted_fallback final : public std::pmr::memory_resource {
  public:
   planned_arena* arena = nullptr;
   bool frees = false;
-  void* held = nullptr;  ///< what the other thread frees
+  void* held = nullptr;  ///< the block that the other thread frees
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {

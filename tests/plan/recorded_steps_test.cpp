@@ -93,7 +93,7 @@ TEST_F(recorded_steps, what_was_tampered_with_is_refused_or_still_in_order) {
   constexpr std::size_t files = 500;
   for (std::size_t i = 0; i < files; ++i) {
     std::string text = good;
-    // Behind the header mostly: what is wrong there is found soon.
+    // Mostly after the header, because faults in the header are found early.
     const std::size_t place = below(10) == 0 ? below(text.size()) : 28 + below(text.size() - 28);
     text.replace(place, below(2), 1, letters[below(letters.size())]);
     std::ofstream{files_.csv(), std::ios::binary} << text;

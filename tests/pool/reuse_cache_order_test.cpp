@@ -46,7 +46,7 @@ TEST_F(reuse_cache_order, counts_a_fenced_block_from_when_it_was_seen_to_be_done
   cache.deallocate_after(blocks[0], 512, 256, done.fence());
   cache.deallocate(blocks[1], 512, 256);
   done.complete();
-  cache.deallocate(blocks[2], 512, 256);  // looks at the fence before
+  cache.deallocate(blocks[2], 512, 256);  // checks the previous fence
   EXPECT_EQ(cache.stats().pending_bytes, 0u);
   EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
   EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
@@ -100,7 +100,7 @@ TEST_F(reuse_cache_order, a_pending_block_is_let_go_by_size_when_it_is_seen_to_b
 TEST_F(reuse_cache_order, many_sizes_come_and_go_by_size_as_a_sorted_list_would_have_it) {
   constexpr std::size_t limit = 20'000;
   reuse_cache cache{{.max_cached_bytes = limit, .upstream = &upstream}};
-  std::multiset<std::size_t> ready;  // what a list that is sorted each time would keep
+  std::multiset<std::size_t> ready;  // contents of a list that is sorted each time
   std::size_t ready_bytes = 0;
   std::mt19937 random{7};
   std::vector<std::pair<void*, std::size_t>> live;

@@ -157,7 +157,7 @@ extern "C" [[gnu::visibility("default")]] int use_parts(unsigned which) {
 }
 extern "C" [[gnu::visibility("default")]] unsigned count_parts() { return std::size(parts); }
 
-/// Uses what a thread may use in its last moments, after a destructor of another key has been called.
+/// Uses the features that a thread may use at its end, after a destructor of another key has been called.
 extern "C" [[gnu::visibility("default")]] void use_at_the_end() {
   tidemark::pooled_free(tidemark::pooled_alloc(100), 100);
   (void)uses_scratch();

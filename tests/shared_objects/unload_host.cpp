@@ -107,7 +107,7 @@ struct resources {
   }
 };
 
-// A thread that does things at other threads' command, and exists until it is told to end.
+// A thread that runs commands of other threads, until a command ends it.
 class commanded_thread {
  public:
   commanded_thread() = default;

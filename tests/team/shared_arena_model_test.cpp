@@ -18,7 +18,7 @@
 namespace tidemark::test {
 namespace {
 
-/// @return what the threads did, in calls
+/// Runs a model with its threads. @return the number of their calls
 std::uint64_t run_threads(std::uint64_t seed, bool places, std::size_t rounds) {
   constexpr std::size_t threads = team_model::threads;
   team_model model{places};

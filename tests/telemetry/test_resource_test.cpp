@@ -35,7 +35,7 @@ using test::recording_resource;
 using test::violation_recorder;
 using test::write_unseen;
 
-/// A test resource that can be destroyed early, over an upstream that compares what it gets back.
+/// A test resource that can be destroyed early, over an upstream that compares returned blocks.
 struct tested : ::testing::Test {
   violation_recorder recorder;
   recording_resource upstream;

@@ -28,7 +28,7 @@ class counted_element {
   counted_element(int value = 0) : value_{value} { be_born(); }  // NOLINT(google-explicit-constructor)
   counted_element(counted_element const& other) : value_{other.value_} { be_born(); }
   counted_element& operator=(counted_element const& other) = default;
-  // Thrust destroys some where there is no memory, which is to be counted and not to end the test.
+  // Thrust destroys some without memory. The test counts these instead of ending.
   __attribute__((no_sanitize("undefined"))) ~counted_element() {
     if (live().erase(this) == 0) ++unborn();
   }

@@ -253,7 +253,7 @@ TEST(foreign_resource_gaps, null_is_out_of_memory) {
 
 // ---- below resources of tidemark --------------------------------------------------------------------------
 
-/// Writes into blocks of many sizes and alignments, and compares what is in them at the end.
+/// Writes into blocks of many sizes and alignments, and compares their contents at the end.
 void expect_usable(std::pmr::memory_resource& memory) {
   struct block {
     void* first;

@@ -127,7 +127,7 @@ TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {
 TEST(thrust_allocators, have_the_stream_that_their_resource_is_of) {
   bound_resource bound{stream_at(16)};
   EXPECT_EQ((thrust_allocator<int, bound_resource>{&bound}.stream()), stream_at(16));
-  // Also where only the allocator's type does not say which resource that is.
+  // Also if only the allocator's type does not name the resource.
   EXPECT_EQ(thrust_allocator<int>{&bound}.stream(), stream_at(16));
   std::pmr::memory_resource& erased = bound;
   EXPECT_EQ(thrust_allocator<int>{&erased}.stream(), nullptr);

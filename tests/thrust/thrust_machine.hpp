@@ -27,7 +27,7 @@
 #include <tidemark/pool/pool.hpp>
 #endif
 
-// A release on a compiler's own path would be tested twice, and the other one not at all.
+// A release on a compiler's own path would be tested twice, and the other release never.
 #if defined(TIDEMARK_TEST_CCCL_VERSION)
 static_assert(CCCL_VERSION == TIDEMARK_TEST_CCCL_VERSION,
               "these are the headers of another CCCL than was meant");
@@ -35,7 +35,7 @@ static_assert(CCCL_VERSION == TIDEMARK_TEST_CCCL_VERSION,
 
 namespace tidemark::test {
 
-/// The names of Thrust's systems: what a system does of its own some tests ask.
+/// The names of Thrust's systems, for tests of behaviour that differs by system.
 enum class thrust_system { cpp, omp, tbb, cuda };
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA

@@ -29,7 +29,7 @@ class vector_failures : public ::testing::Test {
   void SetUp() override { counted_element::start_anew(); }
   void TearDown() override { counted_element::start_anew(); }
 
-  /// `body(memory, arm)` calls `arm` where constructions begin to count.
+  /// `body(memory, arm)` calls `arm` at the point from which constructions count.
   template <class Body>
   static void fail_each_construction(Body body) {
     int failures = 0;

@@ -107,7 +107,7 @@ TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
     device_vector<whole> made({1, 2, 3}, &step);
     kept = made;
   }
-  const device_vector<whole> next(1000, 9, &step);  // over what the step has left
+  const device_vector<whole> next(1000, 9, &step);  // over the memory of the step
   EXPECT_EQ(numbers_in(kept), numbers_from_to(1, 3));
   EXPECT_EQ(blocks.stats().used_blocks, 1u);
 }
@@ -217,7 +217,8 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
                         device_vector<int>({1, 2, 3}, &program), device_vector<int>(3, &program), body);
     EXPECT_TRUE(made.arena().owns(inside));
     EXPECT_EQ(numbers_in(made.outputs()), numbers_from_to(1, 3));
-    EXPECT_EQ(program.stats().deferred_blocks, 1u);  // what the body deallocated: the graph may use it
+    EXPECT_EQ(program.stats().deferred_blocks,
+              1u);  // the blocks that the body deallocated: the graph may use them
   }
   EXPECT_EQ(program.stats().deferred_blocks, 0u);
   EXPECT_EQ(program.stats().used_blocks, 0u);

@@ -29,8 +29,8 @@ for folder in ("pmr", "thrust_adapters", "adapters/mpi", "adapters/numpy", "adap
     headers |= {path.relative_to(base).as_posix(): path for path in base.rglob("*.hpp*")}
     base = root / folder / "src"
     sources |= {path.relative_to(base).as_posix(): path for path in base.rglob("*.?pp")}
-# The planner is a package above: a part of its own, which sees what the installed headers show its callers. Its tool, C
-# library, tests and benchmarks do, too.
+# The planner is a separate package on top, which sees only the installed headers. Its tool, C library, tests
+# and benchmarks too.
 planner = [path for folder in ("search", "tool", "c", "python", "tests", "bench")
            for path in (root / "planner" / folder).rglob("*") if path.suffix in (".hpp", ".cpp", ".cppm", ".h", ".c")]
 headers = {name.removesuffix(".in"): path for name, path in headers.items()}  # config.hpp is made of config.hpp.in

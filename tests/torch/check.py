@@ -186,7 +186,7 @@ def marks_steps_without_a_device():
 
 
 def raises_a_sentence_where_there_is_no_device():
-    # ctypes cannot catch what PyTorch catches, so a program does that loads the library as PyTorch does.
+    # ctypes cannot catch PyTorch's exceptions, so a program loads the library like PyTorch does.
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "load.cpp")
         source.write_text(r"""

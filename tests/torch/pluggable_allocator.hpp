@@ -26,11 +26,11 @@
 
 namespace tidemark::test {
 
-/// A library, loaded as PyTorch does, on a driver of the test's; and one allocator made of its functions.
+/// A library, loaded like PyTorch does, on a driver of the test, and an allocator made of its functions.
 ///
-/// The types of the functions are those that PyTorch casts addresses to (torch/csrc/cuda/Module.cpp, 2.2 and
-/// later). Every live block is checked to share no byte with another. At its end the library's memory ends.
-/// Thread-safety: any thread.
+/// The types of the functions are those to which PyTorch casts addresses (torch/csrc/cuda/Module.cpp, 2.2 and
+/// later). Every live block is checked to share no byte with another. The destructor ends the library's
+/// memory. Thread-safety: any thread.
 class pluggable_allocator {
  public:
   using mempool_id = std::pair<unsigned long long, unsigned long long>;

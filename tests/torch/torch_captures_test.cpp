@@ -57,7 +57,7 @@ struct torch_captures : torch_test, ::testing::WithParamInterface<char const*> {
     torch.release_pool_fn(0, pool);
     EXPECT_EQ(device.destroy_executable(executable), status::success);
   }
-  /// A capture whose work writes two blocks, one of which outlives it.
+  /// A capture whose work writes two blocks; one of them outlives it.
   gpu::executable_handle capture(void*& temporary, void*& result, mempool_id pool = first_pool) {
     begin(pool);
     temporary = torch.malloc(bytes, main);

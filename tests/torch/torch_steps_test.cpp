@@ -123,7 +123,7 @@ TEST_P(torch_steps, have_a_plan_for_each_kind) {
   EXPECT_EQ(torch.stat("planned_steps"), is("planned") ? 4u : 0u);
 }
 
-// The steps of one stream repeat, and those of the other do not.
+// The steps of one stream repeat, those of the other do not.
 TEST_P(torch_steps, count_steps_of_each_stream) {
   for (std::size_t i = 0; i < 6; ++i) {
     EXPECT_EQ(torch.begin_step(0), nullptr);

@@ -139,7 +139,7 @@ TYPED_TEST(acquisitions, of_nothing_take_a_slot_and_no_memory) {
 
 // ---- what cannot be served ----
 
-/// Asks for too much, with some idle memory and some in use around, and sees to it that nothing has changed.
+/// Requests too much, with some idle memory and some in use, and expects that nothing has changed.
 template <class Workspace, class Ask>
 void expect_refused(Workspace& ws, char const* what, Ask ask) {
   typename Workspace::template scope<> scope{ws};

@@ -99,7 +99,7 @@ TEST_F(watched_new, aligns_as_requested) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(object.get()) % 64, 0u);
 }
 
-// AddressSanitizer ends a program that requests as much, unless it is told not to.
+// AddressSanitizer ends a program that requests this much memory, unless an option forbids it.
 constexpr std::size_t impossible = std::numeric_limits<std::size_t>::max() / 4;
 
 #if TIDEMARK_ASAN
@@ -208,7 +208,7 @@ TEST_F(watched_new, counts_nothing_for_its_own_scopes_and_reports) {
 TEST_F(watched_new, counts_a_thread_where_it_is_started_and_nothing_that_it_does) {
   const expect_resource expected{&step};
   std::thread{[] { use_the_heap(1'000'000); }}.join();
-  EXPECT_EQ(expected.missed_blocks(), 1u) << expected.report();  // what the thread is to run
+  EXPECT_EQ(expected.missed_blocks(), 1u) << expected.report();  // the function of the thread
   EXPECT_LT(expected.missed_bytes(), 1000u);
 }
 

@@ -545,7 +545,7 @@ def browser(*arguments):
             break
     else:
         skip("there is no chromium here")
-    # A group of its own, because chromium's children outlive it when it is killed.
+    # A separate process group, because chromium's children outlive it when it is killed.
     done = subprocess.Popen(
         [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND",

@@ -15,7 +15,8 @@ int main(int, char** arguments) {
   trace_resource plain{log, heap, "plain"};
   trace_resource odd{log, heap,
                      "\"quoted\" \\ / \b\f\n\r\t \x01\x1f\x7f größe 内存 🌊 "
-                     // The first and last of their length, then what is one too low, too high, or cut off.
+                     // The first and last of their length, then values that are too low, too high, or cut
+                     // off.
                      "\xe0\xa0\x80\xed\x9f\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf"
                      "\xe0\x9f\xbf\xf0\x8f\xbf\xbf"
                      "\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80\xe5\x86"};
