@@ -164,7 +164,7 @@ def names_are_sound_whatever_files_are_called():
     expect("the row", footprint.rows(FOOTPRINT, environment(path), ["malloc"], [name])[0]["trace"], name)
 
 
-# ---- what is wrong -------------------------------------------------------------------------------------------------
+# ---- faults --------------------------------------------------------------------------------------------------------
 
 
 def a_malformed_trace_is_one_sentence_with_file_and_line():

@@ -278,7 +278,7 @@ TYPED_TEST(standard_pool, can_be_derived_from) {
   EXPECT_EQ(resource.deallocations, 100u);
 }
 
-// ---- what GNU's do not, or what the standard leaves open ----
+// ---- rules that GNU's break or the standard leaves open ----
 
 // Not through `deallocate`, whose parameter libstdc++ declares as never null.
 TYPED_TEST(compat_pool, ignores_null) {

@@ -595,7 +595,7 @@ TEST_F(fork, a_child_uses_workspaces_and_scratch_memory) {
       });
 }
 
-// ---- what has threads or files ----------------------------------------------------------------------------
+// ---- resources with threads or files ----------------------------------------------------------------------
 
 class fork_files : public fork {
  protected:

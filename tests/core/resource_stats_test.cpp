@@ -62,7 +62,7 @@ static_assert(std::same_as<stats_of<statistics_resource>, resource_stats> &&
               "every adaptor has all words");
 static_assert(speaks_the_vocabulary<resource_stats>());
 
-// ---- and what they say ----
+// ---- the statistics ----
 
 std::optional<std::uint64_t> as_count(std::optional<std::uint64_t> const& count) { return count; }
 

@@ -47,7 +47,7 @@ int sum(Generator values) {
   return total;
 }
 
-// ---- where frames come from -------------------------------------------------------------------------------
+// ---- sources of frames ------------------------------------------------------------------------------------
 
 // E.1
 TEST(pmr_promise, takes_a_frame_from_the_resource_and_returns_exactly_that) {
@@ -445,7 +445,7 @@ TEST_F(outlived_frames, are_none_where_the_coroutine_was_destroyed) {
   EXPECT_TRUE(recorder.reports().empty());
 }
 
-// ---- those of resources that are not watched --------------------------------------------------------------
+// ---- frames of unwatched resources ------------------------------------------------------------------------
 
 // E.4
 TEST_F(outlived_frames, are_none_of_an_arena_that_borrows_the_buffer_of_another_resource) {

@@ -36,7 +36,7 @@ using cuda_stream = on_one_device;
 using cuda_event = on_one_device;
 using cuda_fence = on_one_device;
 
-// ---- the real table where there is no device ----
+// ---- the real table without a device ----
 
 /// Skips if a device exists, because the calls would then take something from it.
 class cuda_system_driver : public ::testing::Test {

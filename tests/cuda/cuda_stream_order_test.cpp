@@ -42,7 +42,7 @@ using gpu::put_behind;
 using gpu::status;
 using gpu::stream_bound;
 
-// ---- what types tell --------------------------------------------------------------------------------------
+// ---- properties of types ----------------------------------------------------------------------------------
 
 template <class... Resources>
 constexpr bool have_a_stream = (stream_bound<Resources> && ...);

@@ -125,7 +125,7 @@ using fake_capture = on_fake_device;
 using fake_graph = on_fake_device;
 using fake_calls = on_fake_device;
 
-// ---- what is refused ----
+// ---- refusals ----
 
 /// A device with one of everything that calls refer to: live, and destroyed.
 struct fake_world : on_fake_device {

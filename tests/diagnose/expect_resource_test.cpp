@@ -58,7 +58,7 @@ struct missed : ::testing::Test {
   violation_recorder recorder;
 };
 
-// ---- what is counted ----
+// ---- counted allocations ----
 
 // T.20
 TEST_F(missed, counts_what_does_not_come_from_the_expected_resource_in_the_scope) {
@@ -125,7 +125,7 @@ TEST_F(missed, refuses_a_null_resource_with_a_sentence) {
   EXPECT_EQ(std::pmr::get_default_resource(), before);
 }
 
-// ---- what resources take from their upstreams ----
+// ---- allocations of resources from their upstreams ----
 
 // T.20
 TEST_F(missed, counts_nothing_that_resources_take_from_the_default_resource) {

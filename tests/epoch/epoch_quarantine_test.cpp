@@ -261,7 +261,7 @@ TEST_F(quarantine, holds_what_an_owner_reclaimed_as_well) {
   EXPECT_EQ(memory.stats().quarantined_bytes, 100u);
 }
 
-// ---- what level 2 finds in a deallocation -----------------------------------------------------------------
+// ---- findings of level 2 in a deallocation ----------------------------------------------------------------
 
 class epoch_misuse : public testing::Test {
  protected:

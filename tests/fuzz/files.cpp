@@ -173,7 +173,7 @@ void read_image(std::string_view text) {
   close(file);
 }
 
-// ---- what a fuzzer does to tables
+// ---- changes of tables
 
 using row = std::vector<std::string>;
 

@@ -217,7 +217,7 @@ void which_calls_each_mode_refuses() {
   std::puts("");
 }
 
-// ---- whether unmapping waits ------------------------------------------------------------------------------
+// ---- waiting of unmapping ---------------------------------------------------------------------------------
 
 __global__ void fill(std::size_t n, float* x) {
   const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;

@@ -257,7 +257,7 @@ TEST_F(captures, allow_ordinary_allocation_of_the_same_memory_once_the_graph_is_
   EXPECT_EQ(first.as<float>()[2047], 1);
 }
 
-// ---- what they own ----------------------------------------------------------------------------------------
+// ---- ownership --------------------------------------------------------------------------------------------
 
 /// A graph whose parts each record their end.
 auto probed_graph(event_log& log, replaying_backend& backend, capture_switch* memory,

@@ -67,7 +67,7 @@ struct graph_arenas : ::testing::Test {
   }
 };
 
-// ---- where blocks lie -------------------------------------------------------------------------------------
+// ---- addresses of blocks ----------------------------------------------------------------------------------
 
 // S1.1 S1.3
 TEST_F(graph_arenas, the_exact_sequence_of_addresses_and_high_waters) {
@@ -376,9 +376,9 @@ TEST_F(graph_arenas, a_reset_with_blocks_in_use_tells_how_many_and_changes_nothi
   EXPECT_EQ(arena.stats().used_blocks, 1u);
 }
 
-// ---- what it tells of itself ------------------------------------------------------------------------------
+// ---- statistics and names ---------------------------------------------------------------------------------
 
-// ---- where its memory comes from --------------------------------------------------------------------------
+// ---- sources of memory ------------------------------------------------------------------------------------
 
 TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
   recording_resource upstream;

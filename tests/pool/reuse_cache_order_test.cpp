@@ -162,7 +162,7 @@ TEST_F(reuse_cache_order, any_failing_record_leaves_the_sizes_whole) {
   FAIL() << "the records of 20 sizes need fewer allocations than that";
 }
 
-// ---- what makes room --------------------------------------------------------------------------------------
+// ---- making room ------------------------------------------------------------------------------------------
 
 struct relieved_by {
   reuse_cache* cache = nullptr;

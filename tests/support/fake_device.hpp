@@ -66,7 +66,7 @@ class fake_device : public gpu::driver, public fake_calls {
     };
   }
 
-  // ---- what tests ask ----
+  // ---- queries of tests ----
 
   /// Runs the work of a stream, and the work that it waits for. Null: the default stream of the current
   /// device.

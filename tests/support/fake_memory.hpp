@@ -258,7 +258,7 @@ class fake_memory {
     return true;
   }
 
-  // ---- what tests ask ----
+  // ---- queries of tests ----
 
   [[nodiscard]] std::size_t granularity() const { return options_.granularity_bytes; }
   [[nodiscard]] std::size_t capacity() const { return options_.capacity_bytes; }

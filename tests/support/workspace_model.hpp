@@ -99,7 +99,7 @@ class workspace_model {
     std::size_t active = 0, peak = 0;
   };
 
-  // ---- what is done ----
+  // ---- operations ----
 
   using types = std::tuple<double, float, std::int64_t, std::int32_t, std::complex<float>,
                            std::complex<double>, numbered<0>, numbered<3>, numbered<5>>;
@@ -356,7 +356,7 @@ class workspace_model {
     kept_in_use += now.in_use;
   }
 
-  // ---- what is looked at ----
+  // ---- checks ----
 
   void take_back(std::size_t held_before) {
     while (held_.size() > held_before) {

@@ -274,7 +274,7 @@ TEST_F(test_quarantine, is_emptied_when_the_upstream_has_no_more) {
   EXPECT_EQ(waiting.stats().refused, 0u);
 }
 
-// ---- what may not be deallocated ----
+// ---- invalid deallocations ----
 
 // T.11
 TEST_F(test_deallocation, a_wrong_one_is_reported_and_does_nothing) {

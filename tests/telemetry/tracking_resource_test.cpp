@@ -34,7 +34,7 @@ struct tracking : ::testing::Test {
 
 std::string line_number(unsigned line) { return ":" + std::to_string(line); }
 
-// ---- what is on record ----
+// ---- records ----
 
 // T.2
 TEST_F(tracking, a_live_block_is_recorded_until_it_is_deallocated) {

@@ -146,7 +146,7 @@ static_assert(
     !std::is_base_of_v<std::pmr::memory_resource, ::thrust::mr::memory_resource<void*>>,
     "Thrust has fixed what foreign_resource works around: say so in its comment, and in docs/thrust.md");
 
-// ---- what is asked of them --------------------------------------------------------------------------------
+// ---- requests ---------------------------------------------------------------------------------------------
 
 using calls = std::vector<source_call>;
 
@@ -201,7 +201,7 @@ TEST(foreign_resource_calls, a_request_of_0_bytes_allocates_one) {
             (calls{{"allocate", 1, 8}, {"allocate", 1, 8}, {"deallocate", 1, 8}, {"deallocate", 1, 8}}));
 }
 
-// ---- what they leave out ----------------------------------------------------------------------------------
+// ---- missing parts ----------------------------------------------------------------------------------------
 
 /// A resource as RMM's pools are: 0 bytes are null, and nothing is aligned to more than 256.
 class careless_source {

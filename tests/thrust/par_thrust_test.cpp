@@ -210,7 +210,7 @@ TEST_F(policies, on_a_resource_of_any_type_and_on_a_named_stream_give_the_same_r
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
 }
 
-// ---- where temporaries come from ----
+// ---- sources of temporaries ----
 
 // A.4
 TEST_F(policies, allocate_and_free_temporaries_of_the_resource) {

@@ -111,7 +111,7 @@ TEST(thrust_allocators, reject_more_elements_than_max_size) {
   EXPECT_TRUE(memory.allocations.empty());
 }
 
-// ---- what they are of ----
+// ---- stream and resource ----
 
 // A.2
 TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {

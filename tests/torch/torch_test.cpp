@@ -275,7 +275,7 @@ TEST_P(torch_resources, keeps_devices_apart) {
   EXPECT_EQ(two.outstanding, 0u);
 }
 
-// ---- what is chosen ---------------------------------------------------------------------------------------
+// ---- choice of the resource -------------------------------------------------------------------------------
 
 using torch_settings = torch_test;
 

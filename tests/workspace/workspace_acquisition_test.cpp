@@ -137,7 +137,7 @@ TYPED_TEST(acquisitions, of_nothing_take_a_slot_and_no_memory) {
   EXPECT_EQ(this->upstream.calls, 0u);
 }
 
-// ---- what cannot be served ----
+// ---- impossible requests ----
 
 /// Requests too much, with some idle memory and some in use, and expects that nothing has changed.
 template <class Workspace, class Ask>

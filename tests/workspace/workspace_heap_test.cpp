@@ -293,7 +293,7 @@ TYPED_TEST(workspace_heap, tensors_of_several_ranks_in_several_slots_allocate_no
   });
 }
 
-// ---- what comes out of scopes -----------------------------------------------------------------------------
+// ---- results of scopes ------------------------------------------------------------------------------------
 
 // S4.54
 TYPED_TEST(workspace_heap, results_that_hold_numbers_allocate_nothing) {

@@ -197,7 +197,7 @@ TEST(workspace_tensor_checked, a_tensor_that_outlives_its_scope_has_no_data) {
   EXPECT_NE(tensor->data, nullptr);
 }
 
-// ---- what it says -----------------------------------------------------------------------------------------
+// ---- fields of the tensor ---------------------------------------------------------------------------------
 
 template <std::size_t Rank>
 void expect_rank(auto& scope) {
