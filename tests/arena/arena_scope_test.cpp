@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a scope is right if the arena's position after its end is that of its opening, whatever way it
-// ends; misuse is reported and leaves the arena in a state that its invariants describe.
+// Strategy: a scope is right if the arena's position after its end is that of its opening, for every kind of
+// end. Misuse is reported and leaves the arena in a state that its invariants describe.
 #include <tidemark/arena/arena.hpp>
 
 #include <gtest/gtest.h>

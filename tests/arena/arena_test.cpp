@@ -43,7 +43,7 @@ bool all_bytes_are(void const* first, std::size_t bytes, unsigned char value) {
   return std::all_of(byte, byte + bytes, [&](unsigned char b) { return b == value; });
 }
 
-/// A value that the compiler must not know: some tests ask for what it would rightly warn about.
+/// Hides a value from the compiler, which would rightly warn about some tests otherwise.
 std::size_t at_run_time(std::size_t value) {
   std::size_t volatile hidden = value;
   return hidden;
@@ -280,7 +280,7 @@ TEST(arena, an_alignment_that_is_no_power_of_two_is_refused) {
 
 // S0.31
 TEST(arena, zeroing_skips_memory_that_is_fresh_from_the_system) {
-  // 64 MiB of zeros cost no page: nothing wrote them, and they read as zero all the same.
+  // 64 MiB of zeros use no page: nothing wrote them, but they still read as zero.
   arena a{{.reserve = 128 * MiB}};
   const std::span<std::byte> fresh = a.push_array<std::byte>(64 * MiB);
   EXPECT_EQ(resident_bytes(fresh.data(), fresh.size()), 0u);
@@ -434,7 +434,7 @@ TEST(arena, rewind_to_the_end_of_a_chunk_returns_to_it) {
   a.rewind(end);
   EXPECT_EQ(a.position(), end.position());
   EXPECT_EQ(a.position(), 64 * KiB - 1024);
-  void* const filler = a.allocate(1024);  // what is left of the first chunk
+  void* const filler = a.allocate(1024);  // the rest of the first chunk
   const arena_mark brim = a.mark();
   void* const beyond = a.allocate(16);
   a.rewind(brim);
@@ -485,7 +485,7 @@ TEST(arena, an_oversize_request_gets_a_chunk_of_its_own_size_in_one_step) {
   std::memset(a.resource.allocate(10 * MiB), 1, 10 * MiB);
   EXPECT_EQ(a.os.reserves, reserves + 1);
   EXPECT_EQ(a.resource.stats().reserved_bytes, 64 * KiB + 10 * MiB);
-  (void)a.resource.allocate(10);  // and those to come are as before
+  (void)a.resource.allocate(10);  // later blocks are as before
   EXPECT_EQ(a.resource.stats().reserved_bytes, 64 * KiB + 10 * MiB + 64 * KiB);
 }
 
@@ -644,7 +644,7 @@ TEST(arena, a_step_that_the_system_refuses_is_tried_again_with_what_is_needed) {
   os.commit_limit_bytes = 100 * KiB;
   arena a{virtual_memory{{}, os}, {.reserve = 1 * GiB, .commit_step = 64 * KiB}};
   std::memset(a.allocate(64 * KiB), 1, 64 * KiB);
-  std::memset(a.allocate(20 * KiB), 1, 20 * KiB);  // a whole step would exceed what there is
+  std::memset(a.allocate(20 * KiB), 1, 20 * KiB);  // a whole step would exceed the reservation
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)a.allocate(20 * KiB); });
   EXPECT_EQ(error.report().largest_bytes, 0u) << "the reservation has room, but no memory comes behind it";
   EXPECT_NE(a.try_allocate(16 * KiB), nullptr);
@@ -664,8 +664,8 @@ TEST(arena, memory_that_a_kept_chunk_has_is_used_where_the_system_refuses_more) 
 }
 
 TEST(arena, the_table_of_calls_may_touch_the_memory_that_it_is_given) {
-  // The recording table writes to what it prefaults and to what it takes back; AddressSanitizer would report
-  // it.
+  // The recording table writes to memory that it prefaults and to memory that it takes back. AddressSanitizer
+  // would report a wrong write.
   recording_os os;
   arena a{virtual_memory{{.prefault = true}, os}, {.reserve = 4 * MiB}};
   for (int round = 0; round < 3; ++round) {

@@ -27,7 +27,7 @@ using test::in_a_scope;
 using test::read;
 using test::trapping;
 
-// By the signal, or by what a sanitizer makes of it.
+// Returns true if the process ended by the signal, or by a sanitizer's report of it.
 bool ends_by_fault(int status) {
   return WIFSIGNALED(status) ? WTERMSIG(status) == SIGSEGV : WEXITSTATUS(status) != 0;
 }

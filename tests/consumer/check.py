@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds projects of their own on tidemark, as a user would, and compares what CMake and their programs say.
+"""Builds separate projects on tidemark, as a user would, and compares the output of CMake and of their
+programs.
 
     install BUILD PREFIX                              installs a build, and moves it to another folder afterwards
     run WORK SOURCE GENERATOR COMPILER TARGET EXPECTED [OPTION...]    builds and runs a program; options are CMake's
@@ -57,7 +58,7 @@ def install(build, prefix):
         sys.exit(f"compiled module interfaces were installed: {compiled}")
     # The prefix is moved, so that a path of the build machine in the package would be found out.
     first.rename(prefix)
-    # Programs are installed where there is what they are made with.
+    # A program is installed if its dependencies are available.
     for program in "tidemark-report", "tidemark-plan":
         if program == "tidemark-plan" and not (pathlib.Path(build) / "planner/tool/tidemark-plan").exists():
             continue

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a thread keeps a resource busy while the main thread forks children, each of which does all that
-// a program may do with it. An alarm ends a child that hangs, so that this is a failure and no test that
-// hangs. Without the locks being taken for the fork, nearly every run has such a child among its ten.
+// Strategy: a thread keeps a resource busy while the main thread forks children. Each child performs all
+// operations of the resource. An alarm ends a child that hangs, so that the test fails instead of hanging.
+// Without locking for the fork, nearly every run has such a child among its ten.
 #include <gtest/gtest.h>
 
 #include <alloca.h>
@@ -245,7 +245,7 @@ TEST_F(fork, needs_no_order_among_the_locks_of_resources) {
 class forking_resource final : public detail::distinct_resource {
  public:
   int forks = 0;  // in the next call, each in the child of the one before
-  // Ends a child, with the outcome of its own, and says whether that of the parent ended well.
+  // Ends a child with its own result. In the parent returns true if the child ended well.
   [[nodiscard]] bool end_children() const {
     int status = 1;
     const bool ended_well = child_ == 0 || (::waitpid(child_, &status, 0) == child_ && status == 0);
@@ -338,7 +338,7 @@ TEST_F(fork, goes_on_without_the_locks_if_another_thread_keeps_one) {
   }
 }
 
-// As in a handler of signals that forks, where the signal came while the lock was held.
+// Like in a signal handler that forks, if the signal came while the lock was held.
 // D.8
 TEST_F(fork, goes_on_without_the_locks_if_the_forking_thread_keeps_one) {
   struct interrupted {
@@ -378,7 +378,7 @@ TEST_F(fork, a_child_forgets_pools_on_the_stacks_of_other_threads) {
     stay();
   }};
   EXPECT_EQ(child_runs([] {
-              // A new thread gets the stack, and writes over what was there.
+              // A new thread gets the stack, and overwrites its contents.
               std::thread{[] {
                 constexpr std::size_t bytes = std::size_t{256} * KiB;
                 auto* const frame = static_cast<unsigned char volatile*>(alloca(bytes));
@@ -595,7 +595,7 @@ TEST_F(fork, a_child_uses_workspaces_and_scratch_memory) {
       });
 }
 
-// ---- what has threads or files ----------------------------------------------------------------------------
+// ---- resources with threads or files ----------------------------------------------------------------------
 
 class fork_files : public fork {
  protected:

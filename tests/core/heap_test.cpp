@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new is replaced by one that counts, so that "allocates nothing" is counted and not
+// Strategy: a counting operator new replaces the global one, so that "allocates nothing" is counted and not
 // assumed.
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What no resource can serve, and what names nothing: sizes near 2^64 through every resource that has an
-// upstream, null buffers, null names. The upstream refuses everything and records the largest request.
+// Requests that no resource can serve, and null arguments: sizes near 2^64 through every resource with an
+// upstream, null buffers, null names. The upstream rejects requests above 64 MiB and counts requests above
+// PTRDIFF_MAX bytes.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -46,7 +47,8 @@ class watchful_upstream final : public detail::distinct_resource {
 
 class requests : public ::testing::Test {
  protected:
-  // Requests through `resource`, and through std::pmr, sizes of which each wraps where something is added.
+  // Requests sizes through `resource`, and through std::pmr, that each wrap when a header or an alignment is
+  // added.
   template <class Resource>
   void reject_all(Resource& resource) {
     for (const std::size_t bytes : {max_bytes + 1, max_bytes + 4096, 0 - std::size_t{64 * KiB},

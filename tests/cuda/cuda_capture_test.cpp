@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: captures of a fake device's stream, whose work is functions of the host over memory that the host
-// may touch: what is replayed computes real results. Then every call to the driver fails in turn, and what is
-// left is looked at.
+// Strategy: captures of a fake device's stream, with host functions as work over memory that the host may
+// touch. A replay thus computes real results. Then every driver call fails in turn, and the state left behind
+// is checked.
 #include <gtest/gtest.h>
 
 #include <algorithm>

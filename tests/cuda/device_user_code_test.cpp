@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: callbacks of a device's budget, and handlers of what its resources report, make, use and end
-// resources of each kind, on their own thread and on one that they wait for. As
+// Strategy: callbacks of a device's budget, and handlers of its resources' reports, make, use and end
+// resources of each kind, on their own thread and on a thread that they wait for. Like
 // tests/core/user_code_test.cpp, on the fake device.
 #include <gtest/gtest.h>
 

@@ -109,7 +109,7 @@ struct on_fake_device : ::testing::Test {
   fake_device device;
 };
 
-/// One whose memory is there on the host.
+/// A fake device with memory on the host.
 struct on_touchable_device : on_fake_device {
   on_touchable_device()
       : on_fake_device{{.capacity_bytes = 16 * unit, .granularity_bytes = unit, .touchable = true}} {}
@@ -125,7 +125,7 @@ using fake_capture = on_fake_device;
 using fake_graph = on_fake_device;
 using fake_calls = on_fake_device;
 
-// ---- what is refused ----
+// ---- refusals ----
 
 /// A device with one of everything that calls refer to: live, and destroyed.
 struct fake_world : on_fake_device {
@@ -187,7 +187,7 @@ struct fake_world : on_fake_device {
   int runs = 0;
 };
 
-/// A call, in words with what makes it wrong, and the status that it returns.
+/// A call, its fault in words, and the returned status.
 struct refused_call {
   char const* what;
   std::function<status(fake_world&)> call;

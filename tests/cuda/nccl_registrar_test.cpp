@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: communicators of a fake NCCL, which checks what is registered and in which order memory goes:
-// registrars by themselves, then below arenas on both kinds of device memory, alone and on two ranks; each
-// call fails once.
+// Strategy: communicators of a fake NCCL, which checks the registrations and the order in which memory is
+// released: registrars by themselves, then below arenas on both kinds of device memory, alone and on two
+// ranks. Each call fails once.
 #include <tidemark/cuda/nccl/nccl_registrar.hpp>
 
 #include <gtest/gtest.h>
@@ -317,7 +317,7 @@ TYPED_TEST(nccl_registrar_of, has_every_block_in_one_registration_whatever_fails
     }
     this->nccl_.fail_from = fake_nccl::never;
     this->device_.fail_from = fake_device::never;
-    (void)step.allocate(16 * MiB);  // frees what could not be freed when a call failed
+    (void)step.allocate(16 * MiB);  // frees memory that could not be freed when a call failed
     EXPECT_EQ(this->device_.budget(0).held_bytes(), step.stats().reserved_bytes);
   }
 }

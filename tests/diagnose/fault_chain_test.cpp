@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: child processes whose own action for SIGSEGV is of each kind that the kernel knows. A signal that is no
-// late use must reach that action as if no arena trapped.
+// Strategy: child processes with each kind of SIGSEGV action that the kernel knows. A signal that is not a
+// late use must reach this action as if no arena trapped.
 #if !defined(_WIN32)
 
 #include <tidemark/arena/arena.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: excerpts on pages stand here, word for word, which a test in CMakeLists.txt sees to. Each is
-// compiled with what its page leaves to the program around it, and run where that needs neither another
-// process nor a library that may be missing.
+// Strategy: excerpts on pages stand here word for word; a test in CMakeLists.txt checks this. Each excerpt is
+// compiled with the code that its page leaves to the surrounding program. It runs if it needs neither another
+// process nor an optional library.
 #include <gtest/gtest.h>
 #include <signal.h>
 

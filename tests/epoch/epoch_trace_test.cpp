@@ -65,7 +65,7 @@ class epoch_trace : public testing::Test {
     EXPECT_EQ(upstream_.stats().used_blocks, 0u);
   }
 
-  // Exactly what is live; but slabs are cut from chunks of 64 KiB, parts of three of which are free.
+  // Exactly the live bytes; but slabs are cut from chunks of 64 KiB, and parts of three chunks are free.
   static void expect_in_use(std::size_t upstream_bytes, std::size_t live_bytes) {
     EXPECT_GE(upstream_bytes, live_bytes);
     EXPECT_LE(upstream_bytes, live_bytes + (Replay::in_slabs ? 3 * 64 * KiB : 0));
@@ -107,7 +107,7 @@ class epoch_trace : public testing::Test {
     live_bytes_ += event.allocates ? event.bytes : 0 - event.bytes;
     event.allocates ? allocate(event) : deallocate(event);
   }
-  // A block is marked with its number at both ends, so that it is seen if it was somebody else's meanwhile.
+  // A block is marked with its number at both ends, so that a second owner of its bytes is found.
   void allocate(tools::trace_event const& event) {
     block& made = blocks_[event.block];
     made = {static_cast<std::byte*>(memory_.allocate(event.bytes, tools::replay_alignment)), false};
@@ -141,7 +141,7 @@ class epoch_trace : public testing::Test {
   std::vector<played_step> steps_;
 
   statistics_resource upstream_{std::pmr::new_delete_resource()};
-  // Each block goes back at once, so that the upstream's counts can be looked at.
+  // Each block is returned at once, so that the upstream's counts can be checked.
   epoch_resource memory_{{.max_quarantine_bytes = 0, .host_memory = Replay::in_slabs}, &upstream_};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What captures refuse, and what ends them.
+// The calls that captures refuse, and the calls that end captures.
 #include <cstdint>
 #include <string>
 
@@ -101,7 +101,7 @@ answer event_waited_for() {
   return ends_a_foreign_capture([&] { return driver().wait(other, done); });
 }
 
-/// A call that gets something is refused where the rule says so, and nowhere else.
+/// A call that gets something must be refused in exactly the cases of the rule.
 template <class Call>
 void check_unsafe(char const* name, answer& all, Call call) {
   const auto expect = [&](char const* where, bool wanted, in_capture const& got) {

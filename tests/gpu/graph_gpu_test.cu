@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: captures of a real stream, replayed: results with inputs that change in place, stable addresses,
-// what is left after every kind of failure. All skip where there is no device.
+// and the state after every kind of failure. All tests skip without a device.
 #include <cuda_runtime.h>
 
 #include <cstddef>

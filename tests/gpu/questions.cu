@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Questions about the driver that its documentation leaves open and only a GPU settles, each with the calls
-// that settle it. Prints the answers as they go into docs/gpu.md. Compiled with relocatable device code, for
-// the graph that a device launches.
+// that settle it. Prints the answers for docs/gpu.md. Compiled with relocatable device code, for the graph
+// that a device launches.
 #include <cuda_runtime.h>
 #include <unistd.h>
 
@@ -118,7 +118,7 @@ struct prepared {
   gpu::event_handle got_event = nullptr;
 };
 
-/// Notes what a call has taken away, where it has. @return the call's result.
+/// Clears a handle whose object the call has removed, if it succeeded. @return the call's result
 template <class Thing>
 status gone(status result, Thing& thing) {
   if (result == status::success) thing = Thing{};
@@ -172,7 +172,7 @@ std::string answer_in_capture(question const& asked, gpu::capture_mode mode, boo
   prepared things;
   gpu::stream stream;
   status result = status::success;
-  std::promise<bool> may_ask;  // false: there is no capture
+  std::promise<bool> may_ask;  // false: no capture exists
   std::promise<status> is_ready;
   std::thread another;
   if (by_another_thread) {
@@ -217,7 +217,7 @@ void which_calls_each_mode_refuses() {
   std::puts("");
 }
 
-// ---- whether unmapping waits ------------------------------------------------------------------------------
+// ---- waiting of unmapping ---------------------------------------------------------------------------------
 
 __global__ void fill(std::size_t n, float* x) {
   const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;

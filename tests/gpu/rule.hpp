@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a real driver is said to do, as programs that confirm or refute it: what the library and its fake
-// driver take for granted. `tidemark_gpu_rules` asks one of them in each process, because some end the
-// context.
+// Assumptions of the library and its fake driver about real drivers, as programs that confirm or refute them.
+// `tidemark_gpu_rules` asks one rule per process, because some rules end the context.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,7 +27,7 @@ struct answer {
 struct rule {
   char const* name;
   char const* says;
-  answer (*ask)();  ///< throws where a call fails that the question is not about
+  answer (*ask)();  ///< throws if a call outside of the question fails
 };
 
 std::span<rule const> rules_of_captures();
@@ -63,7 +62,7 @@ inline bool is_busy(cudaStream_t stream) {
   return now == cudaErrorNotReady;
 }
 
-/// A capture that a thread of its own begins and ends.
+/// A capture that a separate thread begins and ends.
 class capture_in_a_thread {
  public:
   capture_in_a_thread(gpu::stream_handle stream, gpu::capture_mode mode)

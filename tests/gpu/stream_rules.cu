@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Default streams, contexts and errors that stay.
+// Default streams, contexts and sticky errors.
 #include <string>
 #include <thread>
 

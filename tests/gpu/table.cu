@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory costs on a device: ours beside CUDA's allocators, and beside RMM's pool where that is there.
-// Prints the tables as they go into docs/gpu.md.
+// The cost of memory on a device: ours beside CUDA's allocators, and beside RMM's pool if it is built in.
+// Prints the tables for docs/gpu.md.
 #include <cuda_runtime.h>
 
 #include <algorithm>

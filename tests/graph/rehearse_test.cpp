@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what a rehearsal says beside what an arena then does with the
-// same body; layouts that must be equal and layouts that must not; a resource below that sees everything
-// back, whatever fails.
+// Strategy: compares a rehearsal with the behaviour of an arena for the same body. Layouts that must be equal
+// and layouts that must differ. A resource below checks that everything is returned, whatever fails.
 #include <tidemark/graph/rehearse.hpp>
 
 #include <gtest/gtest.h>
@@ -245,7 +244,7 @@ TEST(rehearse, deallocates_what_is_in_use_when_it_ends) {
     EXPECT_EQ(upstream.outstanding, 100u);
   }
   EXPECT_EQ(upstream.outstanding, 0u);
-}  // the upstream compares each with what it gave
+}  // the upstream compares returned blocks with allocated ones
 
 TEST(rehearse, what_a_body_throws_passes_through_after_everything_went_back) {
   recording_resource upstream;

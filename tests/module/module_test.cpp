@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what an importer sees must be what an includer sees: the same types, the same functions, one copy
-// of every static. So this translation unit imports, the one beside it includes, and they exchange objects.
+// Strategy: an importer must see the same types, the same functions and one copy of every static, like an
+// includer. This translation unit imports, the other one includes, and they exchange objects.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one process fills an arena with containers, and others, forked before it existed or executed
-// anew, read them in place. Images of an arena's file are changed bit by bit, and mapped as if they were a
-// writer's. Writers and readers are killed at each system call and at random moments.
+// Strategy: one process fills an arena with containers, and other processes, forked before the arena existed
+// or executed anew, read them in place. Images of an arena's file are changed bit by bit, and mapped as if
+// they were a writer's. Writers and readers are killed at each system call and at random moments.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -109,7 +109,7 @@ catalogue& publish(process_arena& memory, int seed, int n = 50) {
   return *made;
 }
 
-// The reader's program: what is executed anew begins here, before main, with addresses of its own.
+// The reader's program: a newly executed process begins here, before main, with its own addresses.
 constexpr char const* reader_variable = "TIDEMARK_PROCESS_ARENA_READER";
 [[maybe_unused]] const bool is_no_reader = [] {
   char const* const path = std::getenv(reader_variable);
@@ -151,7 +151,7 @@ TEST(process_arena, is_read_by_its_name_by_a_program_that_was_executed_anew) {
   process_arena memory{{.layout_version = 3, .path = path}};
   publish(memory, 100);
   memory.link();
-  for (int i = 0; i < 5; ++i) {  // each with other addresses of its own
+  for (int i = 0; i < 5; ++i) {  // each with different addresses
     std::fflush(nullptr);
     const pid_t child = ::fork();
     if (child == 0) {
@@ -639,7 +639,7 @@ TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
   const std::size_t newest = header().newest.load();
   for (int i = 0; i < 500; ++i) {
     bytes_ = whole;
-    // Mostly some words only: a random magic number would hide what lies behind it.
+    // Mostly some words only, because a random magic number would hide later faults.
     const std::size_t n = i % 10 == 0 ? sizeof(detail::process_header) / 8 : 1 + random() % 3;
     for (std::size_t j = 0; j < n; ++j) {
       const std::size_t word = random() % 10;

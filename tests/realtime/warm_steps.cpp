@@ -41,7 +41,7 @@ void fill(Arena& memory, std::size_t large_bytes = 100'000) {
 
 using step = std::function<void()>;
 
-// The resource is part of the function, and so is there from before the first step until after the last.
+// The resource is part of the function, and therefore exists from before the first step until after the last.
 std::pair<std::string_view, std::function<void(std::function<void(step const&)> const&)>> const resources[] = {
     {"arena_scope", [](auto const& run) {
        arena memory;

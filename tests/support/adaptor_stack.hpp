@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adaptors of telemetry, one upon the other in any order, as a subject of the model test. Its check compares
-// what they count with each other.
+// Adaptors of telemetry stacked in any order, as a subject of the model test. Its check compares their counts
+// with each other.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,9 +32,9 @@
 
 namespace tidemark::test {
 
-/// Up to six adaptors on a resource that sees to it that it gets back what it gave. Their kinds, order and
-/// options are random, and so is what goes wrong: the lowest upstream fails now and then, and what a
-/// `test_resource` is made to.
+/// Up to six adaptors on a resource that checks that it gets back exactly the blocks it returned. Their
+/// kinds, order and options are random. Faults are random too: the lowest upstream fails now and then, and so
+/// do `test_resource` adaptors on request.
 class adaptor_stack {
  public:
   /// Coverage of all stacks of a test.
@@ -61,12 +61,12 @@ class adaptor_stack {
       layers_.pop_back();
       if (!layers_.empty()) expect_nothing_used(stats_of(layers_.back()));
     }
-    EXPECT_EQ(supply_.outstanding, 0u);  // and it looks at pointers, sizes and alignments itself
+    EXPECT_EQ(supply_.outstanding, 0u);  // it also checks pointers, sizes and alignments
   }
 
   std::pmr::memory_resource& resource() { return resource_of(layers_.back()); }
   void recycle() {
-    // From above, because the quarantine of one is in use of those below.
+    // From above, because the quarantine of a layer uses blocks of the layers below.
     for (auto at = layers_.rbegin(); at != layers_.rend(); ++at) {
       if (auto* const owner = std::get_if<owned<test_resource>>(&*at)) (*owner)->empty_quarantine();
     }

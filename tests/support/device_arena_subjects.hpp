@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arenas and blocks of the device part as subjects of the conformance suite and of the model tests: on a
-// fake device whose memory is there on the host, because these write in it.
+// The arenas and blocks of the device part as subjects of the conformance suite and of the model tests. The
+// fake device's memory is on the host, because the tests write to it.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ using pinned_arena_subject = block_arena_subject<pinned_arena>;
 using managed_arena_subject = block_arena_subject<managed_arena>;
 using device_block_arena_subject = block_arena_subject<basic_arena<gpu::device_memory>>;
 
-/// A fake device with a NCCL: calls of the device fail, also those that NCCL makes.
+/// A fake device with NCCL: device calls fail, including those that NCCL makes.
 struct touchable_nccl : touchable_device {
   fake_nccl nccl{device};
   gpu::nccl_communicator communicator = nccl.communicator(stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caches and pools of a device, and what they stand on, as subjects of the conformance suite and of the
+// The caches and pools of a device, and their upstreams, as subjects of the conformance suite and of the
 // model tests.
 #pragma once
 

@@ -139,7 +139,7 @@ class explorer : public happens_before {
       threads_[self_].next = next;
       give_way();
     }
-    // Not where it would end the process: while the stack unwinds, and in the destructors of locks.
+    // No exception if it would end the process: while the stack unwinds, and in the destructors of locks.
     if (abandoning_ && std::uncaught_exceptions() == 0 && next.what != effect::unlock) throw abandoned{};
   }
   /// One of the numbers below `n`: in the course of the search each, or the first `max_choices`.
@@ -248,8 +248,8 @@ class explorer : public happens_before {
     }
     return fibers_[main_thread].get();
   }
-  /// Code under test may be noexcept, where an exception cannot unwind the stack. Its fiber is given up then,
-  /// and what is on that stack is not destroyed.
+  /// Code under test may be noexcept, so that an exception cannot unwind the stack. The fiber is then
+  /// abandoned, and the objects on its stack are not destroyed.
   static void terminate_thread() {
     explorer& run = current();
     unsigned const t = run.self_;
@@ -355,7 +355,7 @@ class explorer : public happens_before {
     fail(given_ != nullptr ? "the schedule does not fit the program" : took_another_path);
     return {candidates, 0, usual};
   }
-  /// The next schedule in depth-first order. @return whether there is one.
+  /// Moves to the next schedule in depth-first order. @return false if none is left
   bool advance() {
     for (; !decisions_.empty(); decisions_.pop_back()) {
       decision& last = decisions_.back();
@@ -418,7 +418,7 @@ class explorer : public happens_before {
   // State of this run.
   program const* program_ = nullptr;
   std::array<thread_state, max_threads + 1> threads_;
-  unsigned last_ = main_thread;  // who did the last step
+  unsigned last_ = main_thread;  // the thread of the last step
   unsigned started_ = 0, objects_ = 0, changes_ = 0, preemptions_ = 0;
   std::size_t depth_ = 0, steps_ = 0;
   mask sleeping_ = 0;  // threads whose next operation leads to an order that was tried

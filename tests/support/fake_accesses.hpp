@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What work touches which memory, and whether it is ordered: by vector clocks, so that one run finds each
-// race on its path, whatever the schedule.
+// Records which work touches which memory, and checks that it is ordered. Vector clocks find each race on the
+// path of a run, whatever the schedule.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace tidemark::test {
 
-/// A point in the order of a program: of each actor (a stream, a thread of the host) how much is known to
+/// A point in the order of a program: for each actor (a stream, a host thread) the number of moments known to
 /// come before (Fidge; Mattern: "Virtual Time and Global States of Distributed Systems", 1989).
 class fake_clock {
  public:
@@ -52,8 +52,8 @@ struct fake_kernel {
 
 /// The last accesses to each byte. A race fails the test and names both sides.
 ///
-/// Invariant: of two accesses that overlap and of which one writes, the later is ordered behind the earlier,
-/// or was reported.
+/// Invariant: if two accesses overlap and one of them writes, the later is ordered after the earlier, or was
+/// reported.
 class fake_accesses {
  public:
   /// An actor that touches memory, its moment, and its knowledge.
@@ -79,21 +79,21 @@ class fake_accesses {
     for (byte_range const& range : kernel.reads) note(range, false, kernel.name, at);
     for (byte_range const& range : kernel.writes) note(range, true, kernel.name, at);
   }
-  /// Memory is there from this moment on: what does not know of it must not touch it.
+  /// Memory exists from this moment on. Actors that do not know this moment must not touch it.
   void begin(byte_range range, std::string const& what, moment const& at) {
     appear(range);
     note(range, true, what, at);
   }
-  /// Memory is there, of whatever kind: it is no longer freed.
+  /// Memory of any kind exists: it is no longer freed.
   void appear(byte_range range) {
     std::erase_if(freed_, [&](byte_range each) { return overlap(each, range); });
   }
-  /// Memory goes in the order of a stream: it may be there for long, and nothing may be launched on it.
+  /// Memory is freed in the order of a stream. It may exist for long, but no work may be launched on it.
   void free(byte_range range, std::string const& what, fake_clock const& known) {
     end(range, what, known);
     freed_.push_back(range);
   }
-  /// Memory goes: everything that touched it must have come before. The driver waits for nothing.
+  /// Memory ends: every access to it must come before. The driver does not wait.
   void end(byte_range range, std::string const& what, fake_clock const& known) {
     for (access const& each : accesses_) {
       if (!overlap(each.range, range) || known.knows(each.actor, each.number)) continue;
@@ -109,7 +109,7 @@ class fake_accesses {
            any_overlap(a.reads, b.writes);
   }
 
-  /// Other addresses of the same memory, which an access comes behind too; empty: there are none.
+  /// Returns other addresses of the same memory, whose accesses must also be ordered; empty if none exist.
   std::function<std::vector<byte_range>(byte_range)> aliases_of;
 
  private:

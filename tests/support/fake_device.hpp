@@ -66,9 +66,10 @@ class fake_device : public gpu::driver, public fake_calls {
     };
   }
 
-  // ---- what tests ask ----
+  // ---- queries of tests ----
 
-  /// Runs what is on a stream, and what that waits for. Null: the default stream of the current device.
+  /// Runs the work of a stream, and the work that it waits for. Null: the default stream of the current
+  /// device.
   void run(gpu::stream_handle stream) {
     fake_streams::lock held{mutex_};
     const auto on = streams_.stream(stream, current());
@@ -76,7 +77,7 @@ class fake_device : public gpu::driver, public fake_calls {
     streams_.run(held, on);
     settle();
   }
-  /// Runs what is on all streams of all devices.
+  /// Runs the work of all streams of all devices.
   void run_all() {
     fake_streams::lock held{mutex_};
     streams_.run_all(held);
@@ -89,9 +90,9 @@ class fake_device : public gpu::driver, public fake_calls {
     return on == nullptr ? 0 : on->queue.size();
   }
 
-  /// Puts a kernel on a stream, which says what it reads and writes: it fails the test if its accesses are
-  /// not ordered behind others to the same bytes, or if memory is not there when it runs; and it touches it
-  /// then, where the host can. On a capturing stream it becomes a node.
+  /// Launches a kernel on a stream with its read and written ranges. Fails the test if its accesses are not
+  /// ordered after others to the same bytes, or if memory is missing when it runs. It then touches the
+  /// memory, if the host can. On a capturing stream it becomes a node.
   status launch_kernel(gpu::stream_handle stream, fake_kernel kernel) {
     return call("cuLaunchKernel", [&] {
       const auto on = streams_.stream(stream, current());
@@ -110,7 +111,7 @@ class fake_device : public gpu::driver, public fake_calls {
   [[nodiscard]] gpu::stream_handle create_blocking_stream() {
     return locked([&] { return streams_.create_stream(current(), true); });
   }
-  /// From here on each thread knows what the others have done: they have met, by a barrier or a join.
+  /// Each thread now knows the work of the others: they have met, by a barrier or a join.
   void threads_meet() {
     locked([&] { streams_.threads_meet(); });
   }
@@ -122,7 +123,7 @@ class fake_device : public gpu::driver, public fake_calls {
   [[nodiscard]] std::set<gpu::device_number> contexts() const {
     return locked([&] { return contexts_; });
   }
-  /// From here on every call returns this: what an error of work does to its context.
+  /// Every later call returns `error`, like after an error of work in a context.
   void lose(status error) {
     locked([&] { lost_ = error; });
   }
@@ -576,7 +577,7 @@ class fake_device : public gpu::driver, public fake_calls {
     return reinterpret_cast<gpu::context_handle>(std::uintptr_t{0xC0DE'0000} +
                                                  16 * (static_cast<unsigned>(device) + 1));
   }
-  /// Calls about devices and threads, which do without a context, also where that is lost.
+  /// Calls about devices and threads, which need no context and also work after a context is lost.
   static bool is_of_contexts(std::string_view name) {
     constexpr std::string_view all[] = {"cuDeviceGetCount", "cudaSetDevice",
                                         "cuCtxGetDevice",   "cuCtxGetCurrent",
@@ -695,7 +696,7 @@ class fake_device : public gpu::driver, public fake_calls {
   fake_device_options options_;
   std::map<std::thread::id, gpu::device_number> current_;  // of threads that have a context
   std::set<gpu::device_number> contexts_;                  // that were made
-  status lost_ = status::success;                          // what every call returns, or success
+  status lost_ = status::success;                          // the result of every call, or success
   gpu::memory_properties last_wanted_;
   fake_accesses accesses_;
   fake_memory memory_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of the fake device: addresses, physical memory and blocks, by the driver's rules. No lock of its
-// own: fake_device.hpp has it.
+// The memory of the fake device: addresses, physical memory and blocks, by the driver's rules. It has no lock
+// of its own: fake_device.hpp has the lock.
 #pragma once
 
 #include <fcntl.h>
@@ -33,8 +33,8 @@ namespace tidemark::test {
 struct fake_device_options {
   std::size_t capacity_bytes = std::size_t{1} << 30;     ///< of each device
   std::size_t granularity_bytes = std::size_t{2} << 20;  ///< a power of two, not below the host's page
-  std::size_t pool_granule_bytes = 512;  ///< by which pools grow; a real one grows by some MiB
-  bool touchable = false;  ///< device memory is there on the host, where it is mapped and access was granted
+  std::size_t pool_granule_bytes = 512;  ///< the step of a pool's growth; a real pool grows by some MiB
+  bool touchable = false;  ///< device memory exists on the host, if it is mapped and access was granted
   gpu::device_number devices = 1;      ///< 0: every call returns no_device
   gpu::device_set without_peers = {};  ///< devices that cannot access others' memory, nor others theirs
 
@@ -112,7 +112,7 @@ class fake_memory {
   status release(gpu::physical_handle handle) {
     return physical_.erase(handle) == 1 ? status::success : status::invalid_value;
   }
-  /// The documentation says that the type has to be asked for at creation, and not what comes otherwise.
+  /// The documentation requires the type at creation, and does not name the result otherwise.
   status export_handle(gpu::physical_handle handle, gpu::handle_type type, gpu::shareable_handle& shared) {
     const auto found = physical_.find(handle);
     if (found == physical_.end() || type == gpu::handle_type::none || found->second->exported_as != type)
@@ -128,8 +128,8 @@ class fake_memory {
     shared = made;
     return status::success;
   }
-  /// Another handle of the same memory. A fabric handle does not keep it: what comes after its end is not
-  /// documented.
+  /// Returns another handle of the same memory. A fabric handle does not keep the memory alive; its use after
+  /// the end is not documented.
   status import_handle(gpu::shareable_handle const& shared, gpu::physical_handle& handle) {
     for (std::weak_ptr<physical> const& each : exportable_) {
       const std::shared_ptr<physical> memory = each.lock();
@@ -139,7 +139,7 @@ class fake_memory {
     }
     return status::invalid_value;
   }
-  /// Ends what only an open file descriptor kept.
+  /// Ends memory that only an open file descriptor kept alive.
   void collect() {
     std::erase_if(descriptors_, [](auto const& each) { return !is_of(each.first, *each.second); });
     std::erase_if(exportable_, [](std::weak_ptr<physical> const& each) { return each.expired(); });
@@ -244,7 +244,7 @@ class fake_memory {
       if (devices.contains(each) && each != owner && !are_peers(each, owner)) return false;
     return true;
   }
-  /// Takes back a block of that kind; false if there is none.
+  /// Takes back a block of this kind. Returns false if none exists.
   bool deallocate(block_kind kind, std::uintptr_t first) {
     const auto found = blocks_.find(first);
     if (found == blocks_.end() || found->second.kind != kind) return false;
@@ -258,7 +258,7 @@ class fake_memory {
     return true;
   }
 
-  // ---- what tests ask ----
+  // ---- queries of tests ----
 
   [[nodiscard]] std::size_t granularity() const { return options_.granularity_bytes; }
   [[nodiscard]] std::size_t capacity() const { return options_.capacity_bytes; }
@@ -336,7 +336,7 @@ class fake_memory {
   }
 
  private:
-  // Gives its bytes back when nothing has it any more.
+  // Returns its bytes when nothing refers to it any longer.
   struct physical {
     physical(fake_memory& of_machine, gpu::device_number of_device, std::size_t size, gpu::handle_type type,
              std::uint64_t number)
@@ -354,7 +354,7 @@ class fake_memory {
     std::size_t bytes;
     gpu::handle_type exported_as;
     std::uint64_t identity;
-    int file = -1;  // what is behind its mappings, if it can be exported
+    int file = -1;  // the file behind its mappings, if it can be exported
     bool spoiled = false;
   };
   struct mapping {
@@ -384,7 +384,7 @@ class fake_memory {
     auto const& [first, bytes] = *std::prev(after);
     return range.begin - first <= bytes && range.size <= bytes - (range.begin - first);
   }
-  /// The first addresses of all mappings of which a byte lies in the range.
+  /// Returns the first addresses of all mappings with a byte in the range.
   [[nodiscard]] std::vector<std::uintptr_t> mappings_in(byte_range range) const {
     std::vector<std::uintptr_t> found;
     auto at = mappings_.upper_bound(range.begin);
@@ -450,7 +450,7 @@ class fake_memory {
   std::size_t physical_bytes_ = 0;
   std::map<gpu::physical_handle, std::shared_ptr<physical>> physical_;  // by handles that are not released
   std::map<std::uintptr_t, mapping> mappings_;
-  std::vector<std::pair<int, std::shared_ptr<physical>>> descriptors_;  // that were open when last looked at
+  std::vector<std::pair<int, std::shared_ptr<physical>>> descriptors_;  // open at the last check
   std::vector<std::weak_ptr<physical>> exportable_;
   std::map<std::uintptr_t, block> blocks_;
   std::array<std::size_t, 5> block_bytes_{};  // of each kind

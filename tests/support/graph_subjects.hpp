@@ -17,7 +17,7 @@
 
 namespace tidemark::test {
 
-/// A graph arena on memory that it owns. It uses nothing again by itself: what is recycled is all of it.
+/// A graph arena on its own memory. It reuses nothing by itself; recycling resets all of it.
 class graph_arena_subject : public subject_traits<1 * MiB, 8 * MiB> {
  public:
   explicit graph_arena_subject(supply_type& upstream) : arena_{capacity, &upstream} {}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs of steps on planned arenas. A program has a few patterns of requests that begin alike, and
-// follows them, bends them and breaks them: sizes, order, requests left out, added or missing at the end;
-// blocks that die early, late, in another order, steps later or never; steps that alternate, and requests
-// between them. The memory may be scarce, and the fallback may fail. Counts equal those of the model, which
-// knows by the fallback who served.
+// follows, bends and breaks them: sizes, order, requests left out, added or missing at the end; blocks that
+// die early, late, in another order, steps later or never; steps that alternate, and requests between them.
+// The memory may be scarce, and the fallback may fail. The counts equal those of the model, which learns from
+// the fallback who served a request.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -129,12 +129,12 @@ struct fallback_supply {
   std::uint64_t calls = 0, fail_from = never, fail_count = 0;
 };
 
-/// Programs, one after the other, each on an arena of its own. @tparam Supply as in the conformance suite, or
-/// `fallback_supply`.
+/// Runs programs, one after another, each on its own arena. @tparam Supply as in the conformance suite, or
+/// `fallback_supply`
 template <class Arena, class Supply>
 class planned_model {
  public:
-  /// The fallback serves plans, too, so that what it served does not tell what was planned.
+  /// The fallback also serves plans, so its requests do not show which blocks were planned.
   static constexpr bool is_borrowed = std::same_as<Supply, fallback_supply>;
 
   planned_model(choices random, bool is_scarce, reached& sums)
@@ -191,8 +191,8 @@ class planned_model {
          ", .max_misses = ", options.max_misses, ", .max_kinds = ", options.max_kinds,
          ", .max_slots = ", options.max_slots, ", .reserve = ", options.reserve, "});");
     arena_.emplace(options, make_memory(supply_));
-    // They begin alike, so that which it is shows later; and differ much, or not at all where one is the
-    // other's end.
+    // The patterns begin alike, so that a step shows late which one it follows. They then differ much, or not
+    // at all if one is the end of another.
     const std::size_t requests = 1 + below(below(4) == 0 ? 70 : 25), alike = below(requests + 1);
     patterns_[0] = any_pattern(random_, requests);
     for (std::size_t i = 1; i < patterns_.size(); ++i) {
@@ -252,7 +252,7 @@ class planned_model {
   void open_step() {
     for (held const& one : live_) sums_.blocks_through_steps += one.planned ? 1 : 0;
     if (below(400) == 0) patterns_[below(patterns_.size())] = any_pattern(random_, 1 + below(40));
-    // One pattern; two in turn; any; none at all.
+    // One pattern; two in turn; any; or none.
     std::size_t which = 0;
     if (program_ == 1) which = step_number_ % 2;
     if (program_ == 2 || program_ == 4) which = below(patterns_.size());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a planned arena, written as text, so that a test shows what is requested and when it is given
-// back.
+// Steps of a planned arena as text, so that a test shows the requests and the frees.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random generations in a process arena, read back from its file as another process would find them: what was published is
-// there as it was, whatever was allocated, deallocated and published after it, until a reset.
+// Random generations in a process arena, read back from its file like another process does. Published data
+// must stay unchanged until a reset, whatever is allocated, deallocated and published after it.
 #pragma once
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A registrar for tests: it counts calls, fails the n-th one, and sees to it that what is deregistered is what
-// was registered.
+// A registrar for tests: it counts calls, fails the n-th call, and checks that exactly the registered ranges
+// are deregistered.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class registrations : public supply {
     auto const& [begin, size] = *std::prev(after);
     return address + bytes <= begin + size;
   }
-  /// Forgets what is lost on purpose.
+  /// Forgets deliberately lost registrations.
   void forget_all() {
     lost += ranges_.size();
     ranges_.clear();

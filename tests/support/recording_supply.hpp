@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources of memory for tests: they count calls, fail the n-th one, and see to it that they get back exactly
-// what they gave.
+// Sources of memory for tests: they count calls, fail the n-th call, and check that they get back exactly the
+// blocks they returned.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -79,7 +79,8 @@ class recording_resource final : public std::pmr::memory_resource, public supply
   std::map<void*, block> blocks_;
 };
 
-/// The operating system's calls, watched: ranges must lie in reservations, and whole reservations come back.
+/// Watches the operating system's calls: ranges must lie in reservations, and whole reservations must be
+/// released.
 class recording_os final : public os_memory, public supply {
  public:
   ~recording_os() override {
@@ -112,7 +113,7 @@ class recording_os final : public os_memory, public supply {
     ++decommits;
     expect_inside(first, bytes);
     if (this_one_fails()) return false;
-    std::memset(first, 0xEE, bytes);  // who takes memory back may touch it
+    std::memset(first, 0xEE, bytes);  // the owner may touch memory that it takes back
     return system_memory().decommit(first, bytes);
   }
   bool release(void* first, std::size_t bytes) noexcept override {

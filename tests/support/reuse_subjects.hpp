@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the reuse cache stand on: events that a test completes, memory at addresses that must not be
+// Base of the tests of the reuse cache: events that a test completes, memory at addresses that must not be
 // touched, and the cache as a subject of the conformance suite and of the model test.
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace tidemark::test {
 
-/// A device's event, completed by hand. Counts what a cache does with its fences.
+/// A device's event that a test completes. Counts the cache's operations on its fences.
 class event {
  public:
   event() = default;
@@ -55,7 +55,7 @@ class event {
   void const* order = nullptr;
   /// If true, a wait completes the event, because nothing else can complete it in a test of one thread.
   bool wait_completes = true;
-  /// The cache that the fence's functions use, where a test wants that.
+  /// The cache that the fence's functions use, if a test requests this.
   reuse_cache* calls_back = nullptr;
 
  private:
@@ -66,8 +66,8 @@ class event {
   std::atomic<bool> done_{false};
 };
 
-/// 1 TiB of addresses that stand for a device's: whoever touches one crashes. It sees to it that it gets back
-/// what it gave.
+/// 1 TiB of addresses that represent a device's: a touch crashes. Checks that it gets back exactly the blocks
+/// it returned.
 class made_up_device {
  public:
   recording_resource& memory() { return exact_; }

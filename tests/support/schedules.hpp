@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of code that ships say of all its schedules. With sequentially consistent values first, whose
-// failures are easier to read, then with memory orders taken at their word.
+// Expectations of tests of production code about all its schedules. Sequentially consistent values come
+// first, because their failures are easier to read; then memory orders are taken literally.
 #pragma once
 
 #include <gtest/gtest.h>

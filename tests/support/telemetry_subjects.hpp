@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every adaptor as a subject of the conformance suite and of the model test. Between the adaptor and the
-// supply is an arena, so that memory can be used again without asking the supply, and above the arena a
-// resource that compares each block it gets back with what it gave.
+// supply is an arena, so that memory can be reused without calling the supply. Above the arena a resource
+// compares each returned block with the allocated one.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a trace in a folder of their own, and what is in them.
+// The files of a trace in their own folder, and their contents.
 #pragma once
 
 #include <gtest/gtest.h>

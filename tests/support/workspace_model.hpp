@@ -61,7 +61,7 @@ class workspace_model {
     ws_.check_invariants();
   }
 
-  /// Each array holds what was written when it was acquired.
+  /// Checks that each array holds the contents written at its acquisition.
   void check_contents() const {
     for (held const& each : held_) expect_contents(each);
   }
@@ -99,7 +99,7 @@ class workspace_model {
     std::size_t active = 0, peak = 0;
   };
 
-  // ---- what is done ----
+  // ---- operations ----
 
   using types = std::tuple<double, float, std::int64_t, std::int32_t, std::complex<float>,
                            std::complex<double>, numbered<0>, numbered<3>, numbered<5>>;
@@ -196,7 +196,7 @@ class workspace_model {
     end_from(i - 1);
   }
 
-  /// Ends the frame at `i`, a scope or the first there is, and those inside it with it.
+  /// Ends the frame at `i`, a scope or the first frame, and all frames inside it.
   void end_from(std::size_t i) {
     while (i < frames_.size() && frames_[i].is_checkpoint()) {  // at the very end only
       take_back(frames_.back().held_before);
@@ -356,7 +356,7 @@ class workspace_model {
     kept_in_use += now.in_use;
   }
 
-  // ---- what is looked at ----
+  // ---- checks ----
 
   void take_back(std::size_t held_before) {
     while (held_.size() > held_before) {
@@ -366,7 +366,7 @@ class workspace_model {
     }
   }
 
-  // Every byte is what was written if the first is, and each is as the one before it.
+  // Every byte is right if the first is, and each equals the byte before it.
   static void expect_contents(held const& each) {
     if (each.bytes == 0) return;
     EXPECT_TRUE(each.first[0] == each.written &&
@@ -402,8 +402,7 @@ class workspace_model {
   recording_resource upstream_;
   Workspace ws_;
   choices random_;
-  std::vector<frame>
-      ended_;  // scopes that others have ended; before frames_, because they do nothing any more
+  std::vector<frame> ended_;  // scopes that others have ended; before frames_, because they do nothing later
   std::vector<frame> frames_;
   std::vector<held> held_;
   std::array<slots, type_count> slots_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every interleaving of the operations of two or three threads that claim extents and give them
-// back, while the region grows, runs out or is rewound between. Extents that are in use at once never
-// overlap, what is said to be fresh was never claimed before, and the invariants hold at the end.
+// Strategy: every interleaving of the operations of two or three threads that claim and release extents,
+// while the region grows, runs out or is rewound in between. Extents in use at once never overlap, extents
+// reported as fresh were never claimed before, and the invariants hold at the end.
 #include <tidemark/team/detail/extent_region.hpp>
 
 #include <gtest/gtest.h>

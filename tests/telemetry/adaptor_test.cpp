@@ -65,7 +65,7 @@ struct trace_named {
 template <class Subject>
 struct adaptor : ::testing::Test {
   test::violation_recorder recorder;
-  test::recording_resource upstream;  // compares what it gets back with what it gave
+  test::recording_resource upstream;  // compares returned blocks with allocated ones
   Subject subject{&upstream};
 };
 using subjects = ::testing::Types<statistics_named, expect_no_upstream_named, tracking_named, limit_named,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: requests just below, at and above the limit; every failure compared with the state before it;
-// threads that press against the limit over an upstream that watches it.
+// threads that contend for the limit over an upstream that watches it.
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include <gtest/gtest.h>

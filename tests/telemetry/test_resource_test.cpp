@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every misuse once, behind the sanitizers' back, with a handler that returns: it must be reported
-// with the right kind, place and site, and everything must go on. Failing on demand against requests that are
-// counted.
+// Strategy: every misuse once, hidden from the sanitizers, with a handler that returns. The report must have
+// the right kind, place and site, and everything must continue. Failure on demand is tested with counted
+// requests.
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using test::recording_resource;
 using test::violation_recorder;
 using test::write_unseen;
 
-/// A test resource that can be destroyed early, over an upstream that compares what it gets back.
+/// A test resource that can be destroyed early, over an upstream that compares returned blocks.
 struct tested : ::testing::Test {
   violation_recorder recorder;
   recording_resource upstream;
@@ -274,7 +274,7 @@ TEST_F(test_quarantine, is_emptied_when_the_upstream_has_no_more) {
   EXPECT_EQ(waiting.stats().refused, 0u);
 }
 
-// ---- what may not be deallocated ----
+// ---- invalid deallocations ----
 
 // T.11
 TEST_F(test_deallocation, a_wrong_one_is_reported_and_does_nothing) {

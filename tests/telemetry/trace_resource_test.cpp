@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one fact of `trace_resource` and `trace_slice` a test, seen in the files that they leave. Threads
-// run on real memory, and what they wrote is replayed.
+// Strategy: one fact of `trace_resource` and `trace_slice` per test, seen in the files that they leave.
+// Threads run on real memory, and their trace is replayed.
 #include <tidemark/telemetry/trace_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ TEST(trace_resource, what_four_threads_do_can_be_replayed) {
       void* block = nullptr;
       std::size_t bytes = 0;
     };
-    std::array<exchange_place, 64> places;  // where one thread leaves a block for the next thread
+    std::array<exchange_place, 64> places;  // places where a thread leaves a block for the next
     std::vector<std::thread> running;
     for (std::size_t t = 0; t < threads; ++t) {
       running.emplace_back([&, t] {
@@ -151,7 +151,7 @@ TEST(trace_resource, what_four_threads_do_can_be_replayed) {
   EXPECT_EQ(trace.max_live_blocks, stats.peak_blocks);
 }
 
-/// One block of memory: whoever holds it holds all there is.
+/// One block of memory: only one owner at a time.
 class one_block_resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t, std::size_t) override {
@@ -191,7 +191,7 @@ TEST(trace_resource, writes_the_end_of_a_block_before_another_thread_gets_its_ad
   const replayed_trace trace{files.csv()};
   EXPECT_EQ(trace.allocations, 2 * rounds);
   EXPECT_EQ(trace.max_live_blocks, 1u);
-  EXPECT_EQ(trace.freed_by_another_thread, 0u);  // and so no end was made up when the address came again
+  EXPECT_EQ(trace.freed_by_another_thread, 0u);  // no end was invented when the address came again
 }
 
 // ---- the upstream ----
@@ -235,7 +235,7 @@ TEST(trace_resource, blocks_that_an_arena_rewound_over_end_when_their_memory_is_
               const arena_mark mark = step.mark();
               (void)traced.allocate(32);  // 1
               (void)traced.allocate(32);  // 2
-              (void)traced.allocate(64);  // 3, of which the middle is allocated again
+              (void)traced.allocate(64);  // 3; the middle is allocated again
               step.rewind(mark);
               (void)traced.allocate(96);  // 4 lies on 1 and 2, and on the first half of 3
               EXPECT_EQ(traced.stats().used_bytes, 160u);

@@ -53,7 +53,7 @@ using turns = std::vector<std::string>;
 
 constexpr gpu::stream_handle default_stream = nullptr;
 
-// ---- what CCCL requests -----------------------------------------------------------------------------------
+// ---- requirements of CCCL ---------------------------------------------------------------------------------
 
 /// True if CCCL accepts a handle with exactly the properties of its access.
 template <class R, memory_access Access = gpu::memory_access_of<R>>
@@ -377,7 +377,7 @@ TEST_F(cuda_resource_streams, a_captured_stream_is_not_waited_for) {
   expect_lives_on(own_);
 }
 
-// ---- what the driver refuses ------------------------------------------------------------------------------
+// ---- refusals of the driver -------------------------------------------------------------------------------
 
 TEST_F(cuda_resource_streams, if_streams_cannot_be_ordered_nothing_is_allocated) {
   (void)block_in_advance();
@@ -467,7 +467,7 @@ TEST_F(cuda_resource_streams, a_capture_allocates_from_its_own_stream_without_a_
   expect_lives_on(own_);
 }
 
-// ---- resources whose type does not tell their stream ------------------------------------------------------
+// ---- resources of a type without a stream -----------------------------------------------------------------
 
 TEST_F(cuda_resource_streams, an_adaptor_has_the_given_stream) {
   statistics_resource counted{&pool_};

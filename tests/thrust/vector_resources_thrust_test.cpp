@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: each resource of tidemark behind Thrust's device vectors and temporaries, with each device system
-// of Thrust: that vectors and a sort get the right answer with it, and that what the resource is for holds,
-// too. (tests/thrust/vectors_thrust_test.cpp has the vectors' whole interface, on arenas.)
+// of Thrust. Vectors and a sort must give the right answer, and the purpose of the resource must hold too.
+// (tests/thrust/vectors_thrust_test.cpp has the vectors' whole interface, on arenas.)
 #include "thrust_machine.hpp"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
     device_vector<whole> made({1, 2, 3}, &step);
     kept = made;
   }
-  const device_vector<whole> next(1000, 9, &step);  // over what the step has left
+  const device_vector<whole> next(1000, 9, &step);  // over the memory of the step
   EXPECT_EQ(numbers_in(kept), numbers_from_to(1, 3));
   EXPECT_EQ(blocks.stats().used_blocks, 1u);
 }
@@ -217,7 +217,8 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
                         device_vector<int>({1, 2, 3}, &program), device_vector<int>(3, &program), body);
     EXPECT_TRUE(made.arena().owns(inside));
     EXPECT_EQ(numbers_in(made.outputs()), numbers_from_to(1, 3));
-    EXPECT_EQ(program.stats().deferred_blocks, 1u);  // what the body deallocated: the graph may use it
+    EXPECT_EQ(program.stats().deferred_blocks,
+              1u);  // the blocks that the body deallocated: the graph may use them
   }
   EXPECT_EQ(program.stats().deferred_blocks, 0u);
   EXPECT_EQ(program.stats().used_blocks, 0u);

@@ -401,7 +401,7 @@ TYPED_TEST(device_workspace, waits_before_it_gives_memory_back) {
   const auto waits_in = [&](char const* name, auto call) {
     work& launched = this->launch_on(2);
     EXPECT_EQ(launched.waits, 0) << name;
-    call();  // the device looks whether the work is done where memory goes back
+    call();  // the device checks whether its work is done when memory is returned
     EXPECT_EQ(launched.waits, 1) << name;
     this->ws.release();
   };

@@ -817,7 +817,7 @@ def draws_many_blocks_in_a_small_picture():
     expect("bytes a block", os.path.getsize(folder / "out.svg") / 20000 < 130, True)
 
 
-# ---- what other programs print -------------------------------------------------------------------------------------
+# ---- plans of other programs ---------------------------------------------------------------------------------------
 
 # Written by hand in the form of ggml's log. "y" writes "x" in place and frees it by its own name; "out" is
 # never freed.

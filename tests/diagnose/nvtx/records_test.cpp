@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new fails where an arena has to remember a heap or a block, and the arena must
-// refuse as it does where it has no memory. The tool counts and allocates nothing, so that what fails is
-// the arena's.
+// Strategy: operator new fails when an arena must record a heap or a block, and the arena must reject the
+// request as if it had no memory. The tool counts and does not allocate, so only allocations of the arena
+// fail.
 #include <gtest/gtest.h>
 
 #include <cstddef>

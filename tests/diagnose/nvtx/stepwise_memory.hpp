@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device that is committed in steps, made up: who touches it crashes.
+// Synthetic memory of a device that is committed in steps. A touch crashes.
 #pragma once
 
 #include <gtest/gtest.h>

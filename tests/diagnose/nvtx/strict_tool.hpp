@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tool that learns of device memory and ranges, and holds tidemark to the rules of NVTX's header:
-// regions lie in their heap and apart from each other, what is resized, closed or reset is there, and
-// nothing is left in the end.
+// A tool that learns of device memory and ranges, and checks tidemark against the rules of NVTX's header.
+// Regions lie in their heap and do not overlap; resized, closed or reset objects exist; and nothing is left
+// at the end.
 #pragma once
 
 #include <gtest/gtest.h>

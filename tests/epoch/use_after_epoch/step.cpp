@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that multiplies two buffers, named by its argument, and exits with 0 if the product is as it must
-// be where nothing checks: 64, or of reclaimed ones 0.
+// Multiplies two buffers, named by its argument, and exits with 0 if the product is correct for an unchecked
+// build: 64, or 0 for reclaimed buffers.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
