@@ -3,7 +3,8 @@
 //
 // A resource plugs in as a *subject*, a class with
 //   using supply_type = ...;                  what its memory comes from: recording_os, recording_resource,
-//   no_supply explicit subject(supply_type&);           builds the resource on it, growable
+//                                             or supply: memory of fixed size
+//   explicit subject(supply_type&);           builds the resource on it, growable
 //   std::pmr::memory_resource& resource();
 //   void recycle();                           makes the memory of deallocated blocks available again
 //   std::vector<std::size_t> state() const;   all that a user can see of it: equal before and after a failed
@@ -38,9 +39,6 @@
 #include "shadow.hpp"
 
 namespace tidemark::test {
-
-/// For resources on memory of fixed size that is not from an upstream.
-class no_supply : public supply {};
 
 template <class Subject>
 class conformance : public ::testing::Test {

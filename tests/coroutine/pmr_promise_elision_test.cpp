@@ -3,9 +3,6 @@
 // elides no frame, and without the base neither.
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <memory_resource>
-
 #include <tidemark/coroutine/pmr_promise.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 

@@ -9,14 +9,12 @@
 #include <array>
 #include <coroutine>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <memory_resource>
 #include <new>
 #include <optional>
 #include <source_location>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -35,6 +33,10 @@ using test::recording_resource;
 using test::task;
 using test::violation_recorder;
 
+struct recorded_frames : ::testing::Test {
+  recording_resource memory;
+};
+
 generator<int> count_to(std::allocator_arg_t, frame_resource, int n) {
   for (int i = 1; i <= n; ++i) co_yield i;
 }
@@ -49,8 +51,7 @@ int sum(Generator values) {
 // ---- where frames come from -------------------------------------------------------------------------------
 
 // E.1
-TEST(pmr_promise, takes_a_frame_from_the_resource_and_returns_exactly_that) {
-  recording_resource memory;
+TEST_F(recorded_frames, takes_a_frame_from_the_resource_and_returns_exactly_that) {
   {
     generator<int> values = count_to(std::allocator_arg, &memory, 3);
     EXPECT_GT(memory.outstanding, 0u);
@@ -99,8 +100,7 @@ generator<int> on_concrete(std::allocator_arg_t, recording_resource& memory, int
   co_yield n + (memory.calls > 9);
 }
 
-TEST(pmr_promise, takes_all_kinds_of_arguments_that_lead_to_a_resource) {
-  recording_resource memory;
+TEST_F(recorded_frames, takes_all_kinds_of_arguments_that_lead_to_a_resource) {
   arena step;
   arena::scope scope{step};
   EXPECT_EQ(sum(on_pointer(std::allocator_arg, &memory, 1)), 1);
@@ -128,8 +128,7 @@ struct sequence {
 };
 
 // E.1
-TEST(pmr_promise, takes_frames_of_member_functions_and_lambdas_from_the_resource) {
-  recording_resource memory;
+TEST_F(recorded_frames, takes_frames_of_member_functions_and_lambdas_from_the_resource) {
   sequence from{10};
   EXPECT_EQ(sum(from.upwards(std::allocator_arg, memory, 3)), 33);
   EXPECT_EQ(sum(from.taking(std::allocator_arg, memory, 3)), 33);
@@ -247,8 +246,7 @@ generator<int> with_argument(std::allocator_arg_t, frame_resource, counted_argum
 }
 
 // E.3
-TEST(pmr_promise, leaves_everything_as_it_was_where_there_is_no_memory) {
-  recording_resource memory;
+TEST_F(recorded_frames, leaves_everything_as_it_was_where_there_is_no_memory) {
   int live = 0;
   memory.fail_from = 0;
   EXPECT_THROW((void)with_argument(std::allocator_arg, memory, counted_argument{live}), std::bad_alloc);

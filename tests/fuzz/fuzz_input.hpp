@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 
 #include <tidemark/core/violation.hpp>
 

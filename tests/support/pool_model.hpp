@@ -44,7 +44,7 @@ class pool_model {
 
   void check_contents() const { blocks_.check_all(); }
 
-  std::size_t hits = 0, large_hits = 0, stranded = 0, trims_that_gave_back = 0;
+  std::uint64_t hits = 0, large_hits = 0, stranded = 0, trims_that_gave_back = 0;
 
  private:
   auto& pool() { return subject_.resource(); }

@@ -64,13 +64,8 @@ void use(trace_resource& traced, int times) {
 }
 
 template <class Error>
-std::string sentence_of(trace_log_options options) {
-  try {
-    trace_log log{std::move(options)};
-  } catch (Error const& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string sentence_of(trace_log_options const& options) {
+  return test::message_of<Error>([&] { trace_log{options}; });
 }
 
 TEST(trace_log, needs_a_file_and_one_for_each_form) {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory_resource>
@@ -20,9 +19,12 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
 
+#include "made_up_memory.hpp"
 #include "recording_supply.hpp"
+#include "thread_storm.hpp"
 #include "trace_files.hpp"
 
 namespace tidemark {
@@ -112,25 +114,23 @@ TEST(trace_resource, what_four_threads_do_can_be_replayed) {
       std::size_t bytes = 0;
     };
     std::array<exchange_place, 64> places;  // where one thread leaves a block for the next thread
-    std::vector<std::thread> running;
-    for (std::size_t t = 0; t < threads; ++t) {
-      running.emplace_back([&, t] {
-        std::minstd_rand random{static_cast<unsigned>(t + 1)};
-        trace_slice slice{log, "thread"};
-        for (std::size_t i = 0; i < rounds; ++i) {
-          std::size_t bytes = 1 + random() % 500;
-          void* block = traced.allocate(bytes);
-          exchange_place& place = places[random() % places.size()];
-          {
-            const std::scoped_lock lock{place.mutex};
-            std::swap(place.block, block);
-            std::swap(place.bytes, bytes);
+    test::on_threads(
+        [&](std::size_t t) {
+          std::minstd_rand random{static_cast<unsigned>(t + 1)};
+          trace_slice slice{log, "thread"};
+          for (std::size_t i = 0; i < rounds; ++i) {
+            std::size_t bytes = 1 + random() % 500;
+            void* block = traced.allocate(bytes);
+            exchange_place& place = places[random() % places.size()];
+            {
+              const std::scoped_lock lock{place.mutex};
+              std::swap(place.block, block);
+              std::swap(place.bytes, bytes);
+            }
+            if (block != nullptr) traced.deallocate(block, bytes);
           }
-          if (block != nullptr) traced.deallocate(block, bytes);
-        }
-      });
-    }
-    for (std::thread& thread : running) thread.join();
+        },
+        threads);
     traced.check_invariants();
     for (exchange_place& place : places) {
       if (place.block == nullptr) continue;
@@ -151,27 +151,14 @@ TEST(trace_resource, what_four_threads_do_can_be_replayed) {
   EXPECT_EQ(trace.max_live_blocks, stats.peak_blocks);
 }
 
-/// One block of memory: whoever holds it holds all there is.
-class one_block_resource final : public std::pmr::memory_resource {
- private:
-  void* do_allocate(std::size_t, std::size_t) override {
-    if (taken_.exchange(true)) throw std::bad_alloc{};
-    return block_;
-  }
-  void do_deallocate(void*, std::size_t, std::size_t) override { taken_ = false; }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-
-  std::atomic<bool> taken_{false};
-  alignas(16) std::byte block_[16];
-};
-
 // T.5
 TEST(trace_resource, writes_the_end_of_a_block_before_another_thread_gets_its_address) {
   trace_files files;
   constexpr std::size_t rounds = 5000;
   {
     trace_log log{{.csv = files.csv()}};
-    one_block_resource upstream;
+    test::made_up_memory memory;
+    limit_resource upstream{16, &memory};  // the same block each time
     trace_resource traced{log, &upstream};
     const auto work = [&] {
       for (std::size_t done = 0; done < rounds;) {

@@ -2,7 +2,6 @@
 // A tool as NVTX loads it, by NVTX_INJECTION64_PATH: prints each call that reaches it. Its handles are of
 // its own making, so that a call with another's is seen. INJECTED_TOOL=memory or =ranges makes it one
 // that knows only these.
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

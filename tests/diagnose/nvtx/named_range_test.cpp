@@ -3,7 +3,6 @@
 // that knows the rules tells which ranges are open.
 #include <gtest/gtest.h>
 
-#include <new>
 #include <optional>
 #include <thread>
 #include <utility>

@@ -3,7 +3,6 @@
 // tidemark-report reads.
 #include <cstdio>
 #include <exception>
-#include <iterator>
 #include <span>
 
 #include "recorded_trace.hpp"
