@@ -211,20 +211,18 @@ TEST(planned_arena_options, cancels_a_miss_for_each_step_without_one) {
 }
 
 // P.21
-TEST(planned_arena_options, gives_up_a_plan_within_a_step_that_is_another) {
-  planned_arena memory;
-  played_steps<planned_arena> steps{memory};
+TEST_F(planned_arena_plans, are_given_up_within_a_step_that_is_another) {
   const std::string first = "a=1000000 -a b=3000000 -b c=100 -c";
-  for (int i = 0; i < 2; ++i) steps.step(first);
-  EXPECT_GT(memory.stats().committed_bytes, 3'000'000u);
+  for (int i = 0; i < 2; ++i) step(first);
+  EXPECT_GT(stats().committed_bytes, 3'000'000u);
   const std::string other = "d=5000000 -d e=6000000 -e f=7000000 -f g=8000000 -g h=9000000 -h";
   {
-    const planned_arena::step here{memory};
-    steps.play("d=5000000 -d e=6000000 -e f=7000000 -f g=8000000 -g");
-    EXPECT_EQ(memory.stats().committed_bytes, 0u) << "the fallback needs it";
-    steps.play("h=9000000 -h");
+    const planned_arena::step here{memory_};
+    steps_.play("d=5000000 -d e=6000000 -e f=7000000 -f g=8000000 -g");
+    EXPECT_EQ(stats().committed_bytes, 0u) << "the fallback needs it";
+    steps_.play("h=9000000 -h");
   }
-  EXPECT_EQ(steps.step(other), 0u);
+  EXPECT_EQ(step(other), 0u);
 }
 
 // No step is given up for good: with memory it is planned as before.

@@ -253,25 +253,22 @@ TEST(planned_arena, takes_memory_from_an_upstream) {
 }
 
 // P.22
-TEST(planned_arena, passes_on_what_the_fallback_throws_and_has_counted_nothing) {
-  recording_resource fallback;
-  planned_arena memory{&fallback};
-  played_steps<planned_arena> steps{memory};
-  steps.step("a=100 b=100 -a -b");
+TEST_F(planned_arena_in_steps, passes_on_what_the_fallback_throws_and_has_counted_nothing) {
+  step("a=100 b=100 -a -b");
   {
-    const planned_arena::step here{memory};
-    steps.play("a=100");
-    const planned_arena_stats before = memory.stats();
-    fallback.fail_from = fallback.calls;
-    EXPECT_THROW((void)memory.allocate(5000), std::bad_alloc);
-    EXPECT_EQ(memory.stats().allocations, before.allocations);
-    EXPECT_EQ(memory.stats().misses, before.misses);
-    EXPECT_EQ(memory.stats().used_blocks, 1u);
-    steps.play("b=100 -a -b");
+    const planned_arena::step here{memory_};
+    steps_.play("a=100");
+    const planned_arena_stats before = stats();
+    fallback_.fail_from = fallback_.calls;
+    EXPECT_THROW((void)memory_.allocate(5000), std::bad_alloc);
+    EXPECT_EQ(stats().allocations, before.allocations);
+    EXPECT_EQ(stats().misses, before.misses);
+    EXPECT_EQ(stats().used_blocks, 1u);
+    steps_.play("b=100 -a -b");
   }
-  EXPECT_EQ(memory.stats().planned_allocations, 2u);
-  EXPECT_EQ(memory.stats().planned_steps, 0u) << "the fallback was asked";
-  EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 0u);
+  EXPECT_EQ(stats().planned_allocations, 2u);
+  EXPECT_EQ(stats().planned_steps, 0u) << "the fallback was asked";
+  EXPECT_EQ(step("a=100 b=100 -a -b"), 0u);
 }
 
 // P.24
