@@ -386,9 +386,8 @@ TEST_F(registered_space, registers_a_whole_plan_once) {
 }
 
 // R.3
-TEST(registered_memory, registers_a_plan_in_memory_of_its_fallback_once) {
+TEST_F(registered_space, registers_a_plan_in_memory_of_its_fallback_once) {
   test::recording_resource upstream;
-  registrations known;
   using registered_upstream = registered_memory<upstream_memory, recording_registrar<>>;
   basic_planned_arena<registered_upstream> memory{
       {.fallback = &upstream}, upstream_memory{&upstream}, recording_registrar<>{known}};
@@ -411,10 +410,9 @@ TEST_F(registered_space, serves_a_graph_arena_with_a_range_that_is_registered) {
 // ---- a device
 
 // R.3
-TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
+TEST_F(registered_space, registers_memory_of_a_device_without_touching_it) {
   test::fake_device device;
   gpu::stream stream{device};
-  registrations known;
   {
     registered_device_arena step{
         registered_device_memory{gpu::virtual_memory{stream, device}, recording_registrar<false>{known}},
@@ -432,10 +430,9 @@ TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
 }
 
 // R.12
-TEST(registered_memory, keeps_memory_of_a_device_beyond_its_space) {
+TEST_F(registered_space, keeps_memory_of_a_device_beyond_its_space) {
   test::fake_device device;
   gpu::stream stream{device};
-  registrations known;
   const test::warning_recorder warnings;
   byte_range block;
   {

@@ -67,7 +67,7 @@ struct sized_frames {
   inline static std::size_t last = 0;
 };
 
-TEST(pmr_promise, adds_one_pointer_to_a_frame) {
+TEST_F(recorded_frames, adds_one_pointer_to_a_frame) {
   const auto with_pointer = [](std::allocator_arg_t, std::pmr::memory_resource*) -> generator<int> {
     co_yield 1;
   };
@@ -75,16 +75,14 @@ TEST(pmr_promise, adds_one_pointer_to_a_frame) {
   const auto without = [](std::allocator_arg_t, std::pmr::memory_resource*) -> generator<int, sized_frames> {
     co_yield 1;
   };
-  recording_resource memory;
   EXPECT_EQ(sum(with_pointer(std::allocator_arg, &memory)) + sum(without(std::allocator_arg, &memory)), 2);
   EXPECT_EQ(memory.largest, sized_frames::last + sizeof(void*));
 }
 
-TEST(pmr_promise, takes_a_frame_from_the_default_resource_where_none_is_named) {
+TEST_F(recorded_frames, takes_a_frame_from_the_default_resource_where_none_is_named) {
   const auto unnamed = [](int n) -> generator<int> {
     for (int i = 1; i <= n; ++i) co_yield i;
   };
-  recording_resource memory;
   const test::default_resource_scope scope{&memory};
   EXPECT_EQ(sum(unnamed(3)), 6);
   EXPECT_EQ(memory.calls, 1u);
@@ -292,11 +290,10 @@ struct throwing_promise : pmr_promise<> {
   throwing_promise() { throw 1; }
 };
 
-TEST(pmr_promise, returns_a_frame_whose_promise_throws) {
+TEST_F(recorded_frames, returns_a_frame_whose_promise_throws) {
   const auto never = [](std::allocator_arg_t, frame_resource) -> generator<int, throwing_promise> {
     co_yield 1;
   };
-  recording_resource memory;
   EXPECT_THROW((void)never(std::allocator_arg, memory), int);
   EXPECT_EQ(memory.calls, 1u);
   EXPECT_EQ(memory.outstanding, 0u);

@@ -373,9 +373,8 @@ TEST_F(pool_over_upstream,
   memory.check_invariants();
 }
 
-TEST(pool, frees_of_small_blocks_trim_when_they_should_though_large_ones_come_and_go) {
+TEST_F(pool_over_upstream, frees_of_small_blocks_trim_when_they_should_though_large_ones_come_and_go) {
   // What is cached jumps by a megabyte and more; when half of what a trim left live is free, it trims anyway.
-  recording_resource upstream;
   pool memory{nine_classes(4 * MiB), &upstream};
   std::vector<void*> live(8 * MiB / 64);
   for (void*& block : live) block = memory.allocate(64);
@@ -560,8 +559,7 @@ TYPED_TEST(either_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
   // A synchronized pool keeps a share of its limit for each thread.
   const std::size_t limit = std::is_same_v<TypeParam, pool> ? 1 * MiB : 4 * MiB;
   for (const std::size_t bytes : {64u, 1024u, 16384u}) {
-    recording_resource upstream;
-    TypeParam memory{nine_classes(limit), &upstream};
+    TypeParam memory{nine_classes(limit), &this->upstream};
     std::vector<void*> live(64 * MiB / bytes);
     for (void*& block : live) block = memory.allocate(bytes);
     std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
@@ -570,14 +568,13 @@ TYPED_TEST(either_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
       if (i % 40'000 == 0) memory.check_invariants();
     }
     EXPECT_LE(memory.stats().held_bytes, limit) << "nothing is live, of slabs of " << bytes << "-byte blocks";
-    EXPECT_LE(upstream.outstanding, limit + 1 * MiB);
+    EXPECT_LE(this->upstream.outstanding, limit + 1 * MiB);
   }
 }
 
 // S2.10
-TEST(pool, trims_stay_seldom_whatever_is_live) {
+TEST_F(pool_over_upstream, trims_stay_seldom_whatever_is_live) {
   // The upstream's calls are a measure of how often slabs come and go.
-  recording_resource upstream;
   pool memory{nine_classes(64 * KiB), &upstream};
   blocks live{memory, 20'000, 64};
   live.free_every_second();
@@ -668,12 +665,11 @@ TEST(pool, reset_stats_counts_anew_and_loses_nothing) {
 }
 
 // S2.13
-TEST(pool, destruction_returns_everything_also_what_is_live) {
+TEST_F(pool_over_upstream, destruction_returns_everything_also_what_is_live) {
 #if TIDEMARK_ASAN
   GTEST_SKIP() << "LeakSanitizer would report what is live";
 #endif
   const violation_recorder recorder;  // of the leak
-  recording_resource upstream;
   {
     pool memory{&upstream};
     for (std::size_t bytes = 1; bytes < 100'000; bytes = bytes * 3 / 2 + 1) (void)memory.allocate(bytes);

@@ -244,9 +244,8 @@ TEST(synchronized_pool, is_still_there_in_destructors_of_thread_local_objects) {
 }
 
 // S2.18
-TEST(synchronized_pool, may_be_destroyed_before_the_threads_that_used_it) {
+TEST_F(synchronized_pool_over_upstream, may_be_destroyed_before_the_threads_that_used_it) {
   std::barrier both{2};
-  recording_resource upstream;
   auto pool = std::make_unique<synchronized_pool>(&upstream);
   std::thread user{[&] {
     pool->deallocate(pool->allocate(100), 100);

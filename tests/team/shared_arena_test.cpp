@@ -621,12 +621,11 @@ TEST_F(default_shared_arena, runs_destructors_before_any_memory_is_freed) {
 }
 
 // G.9
-TEST(shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_place) {
+TEST_F(default_shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_place) {
   struct allocates {
     ~allocates() { (void)team->allocate(100); }
     shared_arena* team;
   };
-  shared_arena team;
   for (std::size_t place = 0; place < 4; ++place) {
     std::thread{[&] { team.local(place).make<allocates>(&team); }}.join();
   }
@@ -701,9 +700,12 @@ TEST(shared_arena, goes_on_after_any_call_to_the_system_fails) {
 
 // ---- scopes and misuse
 
+struct shared_arena_scope : default_shared_arena {
+  test::violation_recorder violations;
+};
+
 // G.6
-TEST(shared_arena_scope, frees_at_the_brace) {
-  shared_arena team;
+TEST_F(shared_arena_scope, frees_at_the_brace) {
   {
     shared_arena::scope outer{team};
     (void)team.allocate(100);
@@ -718,8 +720,7 @@ TEST(shared_arena_scope, frees_at_the_brace) {
 }
 
 // G.6
-TEST(shared_arena_scope, moves_and_ends_once) {
-  shared_arena team;
+TEST_F(shared_arena_scope, moves_and_ends_once) {
   shared_arena::scope outer{team};
   (void)team.allocate(16);
   shared_arena::scope inner{team};
@@ -739,8 +740,7 @@ TEST(shared_arena_scope, moves_and_ends_once) {
 }
 
 // G.7
-TEST(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
-  shared_arena team;
+TEST_F(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
   const shared_arena_mark before = team.mark();
   (void)team.allocate(16);
   shared_arena::scope scope{team};
@@ -751,9 +751,7 @@ TEST(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
 }
 
 // G.7
-TEST(shared_arena_scope, reports_an_outer_scope_that_ends_first) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_scope, reports_an_outer_scope_that_ends_first) {
   shared_arena::scope outer{team};
   (void)team.allocate(16);
   shared_arena::scope inner{team};
@@ -765,19 +763,16 @@ TEST(shared_arena_scope, reports_an_outer_scope_that_ends_first) {
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
-TEST(shared_arena_scope, reports_an_arena_that_ends_under_it) {
-  test::violation_recorder violations;
-  auto team = std::make_unique<shared_arena>();
-  shared_arena::scope scope{*team};
-  team.reset();
+TEST_F(shared_arena_scope, reports_an_arena_that_ends_under_it) {
+  auto gone = std::make_unique<shared_arena>();
+  shared_arena::scope scope{*gone};
+  gone.reset();
   EXPECT_EQ(violations.count(violation_kind::scope_outlived), 1u);
   EXPECT_FALSE(scope);
 }
 
 // G.7
-TEST(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_nothing) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_nothing) {
   auto local = team.local();
   shared_arena::scope step{team};
   (void)local.allocate(16);
@@ -788,9 +783,7 @@ TEST(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_not
 }
 
 // G.10
-TEST(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
   auto local = team.local();
   (void)local.allocate(16);
   local_arena::scope scope{local};
@@ -803,6 +796,8 @@ TEST(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
 }
 
 #if TIDEMARK_CHECKS >= 2
+
+using shared_arena_misuse = shared_arena_scope;
 
 // G.8
 TEST(shared_arena_checks, name_the_places_of_a_thread_scope_and_of_the_rewind) {
@@ -875,9 +870,7 @@ TEST(shared_arena_checks, end_the_program_by_default) {
 }
 
 // G.8
-TEST(shared_arena_checks, report_a_handle_that_another_thread_uses) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_misuse, report_a_handle_that_another_thread_uses) {
   auto local = team.local();
   (void)local.allocate(16);
   on_another_thread([&] { (void)local.allocate(16); });
@@ -885,9 +878,7 @@ TEST(shared_arena_checks, report_a_handle_that_another_thread_uses) {
 }
 
 // G.8
-TEST(shared_arena_checks, report_a_block_that_no_thread_has) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_misuse, report_a_block_that_no_thread_has) {
   (void)team.allocate(16);
   int foreign = 0;
   team.deallocate(&foreign, sizeof foreign);

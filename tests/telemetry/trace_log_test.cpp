@@ -124,9 +124,8 @@ TEST_F(trace_log_files, a_disk_that_fills_up_with_the_last_record_is_reported_to
 }
 
 // T.15
-TEST(trace_log, an_error_of_close_alone_is_reported) {
+TEST_F(trace_log_files, an_error_of_close_alone_is_reported) {
   if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
-  trace_files files;
   trace_log log{{.csv = files.csv()}};
   // Its first line is written, and no other will be: what fails is fclose.
   ASSERT_EQ(close(descriptor_of(files.csv())), 0);
@@ -138,9 +137,8 @@ TEST(trace_log, an_error_of_close_alone_is_reported) {
   }
 }
 
-TEST(trace_log, child_processes_do_not_inherit_its_files) {
+TEST_F(trace_log_files, child_processes_do_not_inherit_its_files) {
   if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
-  trace_files files;
   const trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
   for (std::string const& path : {files.csv(), files.chrome()}) {
     EXPECT_EQ(fcntl(descriptor_of(path), F_GETFD), FD_CLOEXEC) << path;
