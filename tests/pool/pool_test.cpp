@@ -374,7 +374,8 @@ TEST_F(pool_over_upstream,
 }
 
 TEST_F(pool_over_upstream, frees_of_small_blocks_trim_when_they_should_though_large_ones_come_and_go) {
-  // Cached bytes jump by a megabyte and more. A trim still happens once half of the live bytes of the last trim are free.
+  // Cached bytes jump by a megabyte and more. A trim still happens once half of the live bytes of the last
+  // trim are free.
   pool memory{nine_classes(4 * MiB), &upstream};
   std::vector<void*> live(8 * MiB / 64);
   for (void*& block : live) block = memory.allocate(64);

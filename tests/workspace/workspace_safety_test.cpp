@@ -70,7 +70,7 @@ workspace_options named(char const* name) {
   return options;
 }
 
-// What level 0 is.
+// Behaviour at level 0.
 
 static_assert(!unchecked_workspace::checked && checked_workspace::checked);
 static_assert(!std::is_same_v<unchecked_workspace, checked_workspace>, "the level is part of the type");
