@@ -121,7 +121,7 @@ TEST(upstream_device_arena, uses_95_percent_of_a_device) {
   for (const std::size_t gib : {16u, 24u, 40u, 80u, 141u}) {
     for (const std::size_t mib : {1u, 3u, 10u, 33u, 64u, 100u, 128u}) {
       made_up_memory addresses;
-      limit_resource device{gib * GiB, &addresses};
+      limit_resource device{&addresses, gib * GiB};
       upstream_device_arena memory{&device};
       EXPECT_GE(served_by(memory, mib * MiB), device.limit_bytes() / 100 * 95)
           << gib << " GiB in blocks of " << mib;
@@ -138,7 +138,7 @@ TYPED_TEST_SUITE(wanted_sizes, on_upstreams, );
 TYPED_TEST(wanted_sizes, use_90_percent_of_an_upstream) {
   for (const std::size_t kib : {300u, 1000u, 7000u, 30'000u}) {
     for (const std::size_t block : {16u, 1000u, 5000u}) {
-      limit_resource upstream{kib * KiB, std::pmr::new_delete_resource()};
+      limit_resource upstream{std::pmr::new_delete_resource(), kib * KiB};
       TypeParam memory{&upstream};
       EXPECT_GE(served_by(memory, block), kib * KiB / 100 * 90) << kib << " KiB in blocks of " << block;
       memory.release();
