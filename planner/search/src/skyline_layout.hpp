@@ -26,8 +26,7 @@ namespace tidemark::planner::detail {
 ///
 /// A plateau is a maximal range of sections of one skyline level. If no buffer fits on the lowest plateau, it
 /// is raised to its lower neighbor. A layout without backtracking has fewer than 3 n plateaus. Over the
-/// fullest sections, a section above a limit makes the layout take decisions back (backjumping: J. Gaschnig,
-/// 1979).
+/// fullest sections, a section above a limit makes the layout take decisions back (backjumping).
 ///
 /// Finding the next buffer takes O(sqrt n) at worst, usually O(log n), and O(n^(2/3)) if some buffers are
 /// fixed in all sections. A buffer in conflict with k other fixed buffers waits at most k times without

@@ -23,14 +23,14 @@ namespace tidemark::planner::detail {
 /// the rest then lies in its first spare. An `order_tree` represents all possible orders of the row, so the
 /// search decides only which gaps to take.
 ///
-/// The search does not see all layouts: it finds a layout or gives up, and proves nothing. It supports
-/// lifetimes without fixed buffers and without alignments above the unit. Memory is O(n), and O(n) for each
-/// live buffer if the search goes back.
+/// The search does not see all layouts: it finds a layout or gives up, and proves nothing. Memory is O(n),
+/// and O(n) for each live buffer if the search goes back.
 class time_search {
  public:
   /// @pre `is_for` the problem; for other problems the object must not be used
   explicit time_search(solver_context& context);
 
+  /// Returns true for lifetimes without fixed buffers and without alignments above the unit.
   [[nodiscard]] static bool is_for(problem const& instance) {
     return !instance.graph && can_lie_anywhere(instance);
   }

@@ -32,11 +32,10 @@ using stream_filter = std::function<bool(gpu::stream_handle)>;
 /// The memory of one device: separate memory for each stream and for each capture pool.
 ///
 /// A block that other streams use (`record_stream`) is freed behind events of these streams, recorded when
-/// PyTorch frees the block. No event is recorded on a capturing stream, because the event would become part
-/// of the graph: the block then waits for the end of the capture.
+/// PyTorch frees the block. A capturing stream gets no event, because the graph would contain it: the block
+/// then waits for the end of the capture.
 ///
-/// Memory of a capture pool stays at its addresses and serves later requests of the pool. It is returned
-/// after the pool was released, its blocks were freed, and the device was awaited.
+/// Memory of a capture pool stays at its addresses and serves later requests of the pool.
 ///
 /// Invariant: each block is in `blocks_` from its allocation until its return to its stream's memory.
 /// Complexity: as the resource, plus O(1) for a hash table, O(1) for each waiting block, and one query for
@@ -65,7 +64,8 @@ class device_memory {
   void begin_pool(pool_id id, stream_filter filter);
   /// Ends `begin_pool`. @throws std::runtime_error if the pool is not open.
   void end_pool(pool_id id);
-  /// Cancels one `begin_pool` use of the pool. @return false if there is no such pool.
+  /// Cancels one `begin_pool` use of the pool. The memory of a pool without uses is returned after its blocks
+  /// were freed and the device was awaited. @return false if there is no such pool.
   bool release_pool(pool_id id) noexcept;
 
   /// Begins a step on the memory of all streams, including later ones, and ends the previous step.

@@ -19,9 +19,7 @@ namespace tidemark {
 ///     .destroy = [](void* event) noexcept { (void)cudaEventDestroy(of(event)); }};
 /// cache.deallocate_after(block, bytes, 256, reuse_fence{event_functions, event});
 /// ```
-/// A done fence stays done. A fence must report done if its device is lost: no work on that device uses the
-/// block then, and a waiting thread must not wait for ever. Several blocks may share one event if its state
-/// counts the fences.
+/// A done fence stays done. Several blocks may share one event if its state counts the fences.
 ///
 /// Invariant: a fence without functions is done and has nothing to destroy; this includes moved-from fences.
 ///
@@ -31,7 +29,9 @@ class reuse_fence {
   /// Functions of one kind of fence. They may run on any thread and must not throw. They may use the cache
   /// that holds the fence, because a cache calls them without a lock.
   struct functions {
-    /// Returns true if the work has ended. @pre the call is quick, because a request waits for it.
+    /// Returns true if the work has ended. Also returns true if the device is lost: no work on that device
+    /// uses the block then, and a waiting thread must not wait for ever. @pre the call is quick, because a
+    /// request waits for it.
     bool (*done)(void* state) noexcept;
     /// Returns when the work has ended. May take long.
     void (*wait)(void* state) noexcept;

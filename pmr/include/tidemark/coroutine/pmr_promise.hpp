@@ -7,6 +7,10 @@
 /// `graph_arena`, workspaces, and the resources of `compat`, of std and of others. A frame leaked there is
 /// not reported. Its record is dropped when an arena, a pool or another frame gets its memory; an
 /// `epoch_resource` reports the frame as its own then.
+///
+/// If the memory of a tracked frame is freed first, level 2 reports `violation_kind::frame_outlived` with the
+/// place of the call. The handler may destroy the coroutine, because the memory still exists.
+/// AddressSanitizer reports later uses.
 #pragma once
 
 #include <cstddef>
@@ -103,14 +107,11 @@ struct frame_memory {
 /// for (int square : squares(std::allocator_arg, scope, 10)) …   // no call of operator new
 /// ```
 /// A block holds the frame and a pointer to its resource. A frame that the compiler elides allocates nothing.
-/// If memory is freed before its frame, level 2 reports `violation_kind::frame_outlived` with the place of
-/// the call. The handler may destroy the coroutine, because the memory still exists. AddressSanitizer reports
-/// later uses.
+/// Level 2 reports frames that outlive their memory.
 ///
-/// Complexity and thread-safety: those of the resource, which is used at the call and at the frame's
-/// destruction; plus O(log live frames) under a lock at level 2.
-/// @tparam FrameAlignment alignment of the frame. Compilers align a frame's contents only as far as the
-/// frame: derive from `pmr_promise<64>` if the promise, an argument or a local has `alignas(64)`.
+/// Complexity and thread-safety: those of the resource, plus O(log live frames) under a lock at level 2.
+/// @tparam FrameAlignment alignment of the frame. Compilers align the contents only as far as the frame:
+/// derive from `pmr_promise<64>` if the promise, an argument or a local has `alignas(64)`.
 // Always inlined, because g++ 12 takes templates of `operator new` and `operator delete` for a mismatch
 // (-Wmismatched-new-delete), and warns in the program. clang needs `noexcept` without a condition.
 template <std::size_t FrameAlignment = alignof(std::max_align_t)>

@@ -47,8 +47,7 @@ class missed_blocks;
 /// `operator new` is watched too if one source of the program includes `<tidemark/diagnose/watched_new.hpp>`.
 /// docs/containers.md shows which code misses its arena.
 ///
-/// Scopes nest: a missed block counts in every open scope of the thread. Blocks of a scope may be deallocated
-/// at any time, inside or after it.
+/// Blocks of a scope may be deallocated inside or after it.
 ///
 /// Invariants: `missed_bytes()` is the sum over all missed blocks. Each block is counted at one of at most
 /// `max_places` places, or in the remainder.
@@ -61,7 +60,7 @@ class [[nodiscard]] expect_resource {
   /// Functions that a report names per place: the innermost functions of the program itself.
   static constexpr std::size_t max_frames = 4;
 
-  /// Begins a scope.
+  /// Begins a scope. Scopes nest: a missed block counts in every open scope of the thread.
   /// @param expected resource that the thread should use; must outlive this object
   /// @param name used in the report; must outlive this object
   /// @throws std::invalid_argument if `expected` is null; std::bad_alloc. Nothing has changed then.

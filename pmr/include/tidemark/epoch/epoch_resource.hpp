@@ -80,8 +80,8 @@ struct epoch_stats {
 /// Allocates from an upstream. While the calling thread has an `epoch` open, the resource tracks each block.
 /// The end of the epoch reclaims all tracked blocks, except kept blocks.
 ///
-/// Use it for a phase whose blocks are freed in any order, and of which a few results outlive the phase.
-/// Examples are a training step or a request. An `arena` is faster for blocks freed in stack order.
+/// Use it for a phase, such as a training step, whose blocks are freed in any order and of which a few
+/// outlive the phase. An `arena` is faster for blocks freed in stack order.
 ///
 /// ```cpp
 /// pool blocks;
@@ -93,14 +93,12 @@ struct epoch_stats {
 ///   if (step == 99) e.keep(loss);                         // loss outlives the step
 /// }
 /// ```
-/// Blocks have no header and are never touched, so the upstream may be device memory (see `epoch_options`).
+/// Blocks are never touched: the upstream may be device memory (`epoch_options`).
 ///
-/// Invariants, checked by `check_invariants()`: the formulas of `epoch_stats` and `detail::block_group`.
+/// Invariants, checked by `check_invariants()`: those of `epoch_stats` and `detail::block_group`.
 ///
 /// Each call is O(1) expected, amortised; the end of an epoch is O(its blocks). Thread-safety: any thread, if
-/// the upstream allows it, but not during construction and destruction. An epoch belongs to its thread. A
-/// forked child has the same rights. In the child, epochs of other threads never end, and a `buffer_group`
-/// that another thread used during the fork must not be used.
+/// the upstream allows it, but not during construction and destruction. An epoch belongs to its thread.
 class epoch_resource final : public detail::forwarding_resource<epoch_resource> {
  public:
   /// @param upstream source of memory; null: as `epoch_options::upstream`. Must outlive the resource. Must

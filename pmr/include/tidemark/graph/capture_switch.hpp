@@ -85,8 +85,8 @@ using special_count = basic_special_count<std_atomics>;
 /// Forwards to its upstream, and during a capture to a graph arena. A program that allocates through a switch
 /// can be captured without changes.
 ///
-/// A capture concerns one thread. From `freeze()` to `unfreeze()`, this thread allocates from its installed
-/// arena; other threads are not affected. Most programs use the switch through `capture`, which calls both.
+/// A capture concerns one thread. From `freeze()` to `unfreeze()`, which `capture` calls, this thread
+/// allocates from its installed arena.
 ///
 /// ```cpp
 /// capture_switch memory{&device_pool};
@@ -94,13 +94,13 @@ using special_count = basic_special_count<std_atomics>;
 /// auto graph = capture(stream, memory, std::move(arena), std::move(x), std::move(y), body);
 /// // what body allocated through `memory` lies in the arena, which the graph owns
 /// ```
-/// Invariants, checked by `check_invariants()`: a thread with a record is frozen or has an arena; a deferred
-/// or baked address lies in no known arena; no address is both deferred and baked; a known arena has at least
-/// as many blocks in use as were allocated through the switch.
+/// Invariants, checked by `check_invariants()`: a thread with a record is frozen or has an arena; deferred
+/// and baked addresses are disjoint and lie in no known arena; a known arena has at least as many blocks in
+/// use as were allocated through the switch.
 ///
 /// Complexity: O(1) plus the upstream without captures and known arenas; otherwise O(captures + arenas),
 /// under a lock. Thread-safety: any thread, also in a forked child, where captures of other threads stay
-/// open. From its installation on, use an arena through the switch only.
+/// open.
 class capture_switch final : public detail::forwarding_resource<capture_switch> {
  public:
   /// @param upstream source of memory outside captures; null: the default resource
@@ -157,7 +157,8 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   [[nodiscard]] bool is_frozen() const noexcept;
 
   /// Installs the arena of the calling thread, for the next `freeze`, or from now on if the thread is frozen.
-  /// The arena must end before the switch, or have no block in use when the switch ends.
+  /// The arena must end before the switch, or have no block in use when the switch ends. From now on, use the
+  /// arena through the switch only.
   /// @throws std::logic_error if the thread has an arena installed, or if `arena` is known to another switch
   /// or installed by another thread; std::bad_alloc. Nothing has changed then.
   void install_arena(graph_arena& arena);

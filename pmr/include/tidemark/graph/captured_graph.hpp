@@ -61,19 +61,17 @@ concept capturable = std::invocable<Body&, std::pmr::memory_resource&, Inputs&, 
 ///   use(step.outputs(), stream);
 /// }
 /// ```
-/// `update` captures another body into the same graph, with the same inputs and outputs. An update is much
-/// cheaper than a new graph if only kernel parameters change:
-///
+/// `update` captures another body into the same graph, with the same inputs and outputs. This is much cheaper
+/// than a new graph if only kernel parameters change:
 ///
 /// ```cpp
 /// step.update([&](auto& memory, auto& x, auto& y) { launch(stream, memory, x, y, learning_rate / 2); });
 /// ```
-/// Destruction order: graph, inputs, outputs, arena, then blocks that the capture took elsewhere. All memory
-/// therefore outlives the graph, and the arena outlives the blocks of inputs and outputs.
+/// Destruction order: graph, inputs, outputs, arena, then blocks that the capture took elsewhere.
 ///
 /// Move-only; a moved-from graph is empty, and its members throw std::logic_error. Thread-safety: any thread
-/// may launch, also in a forked child and during `update`; launches are serialised. All other members need
-/// one thread at a time. The backend decides if two launches may run at once; CUDA runs them in order.
+/// may launch, also in a forked child and during `update`; launches are serialised. Other members need one
+/// thread at a time. The backend decides if two launches may run at once; CUDA runs them in order.
 /// @tparam Inputs, Outputs movable types that hold the memory of the body
 template <class Inputs, class Outputs>
 class captured_graph {

@@ -70,8 +70,8 @@ struct graph_arena_mark {
 };
 }  // namespace detail
 
-/// A bump arena over one range that never reuses an address. Use it for the temporaries of a graph that a
-/// device replays, such as a CUDA graph: every replay accesses the addresses of the capture.
+/// A bump arena over one range that never reuses an address, unless it has a plan. Use it for the temporaries
+/// of a CUDA graph: every replay accesses the addresses of the capture.
 ///
 /// ```cpp
 /// graph_layout const layout = rehearse(body);          // how much memory does it need?
@@ -79,12 +79,11 @@ struct graph_arena_mark {
 /// body(memory);                                        // while a stream captures; see capture.hpp
 /// ```
 /// The arena calls neither its upstream nor a device between construction and destruction. It never touches
-/// the range, so the range may be device memory. Block sizes and addresses are multiples of 256.
+/// the range, so the range may be device memory.
 ///
-/// Invariants, with `g = 256`, checked by `check_invariants()`:
+/// Invariants, with `g = 256`:
 /// - `begin <= high water <= end`, all multiples of `g`
-/// - `granules[i] != 0` if and only if a block in use begins at `begin + i * g`; it has `granules[i] * g`
-///   bytes and ends at or below the next block
+/// - `granules[i] * g` is the size of the block in use at `begin + i * g`, or 0; blocks do not overlap
 /// - `used_bytes == g * sum of granules`, `used_blocks == number of granules[i] != 0`
 ///
 /// Thread-safety: one thread at a time.

@@ -28,16 +28,14 @@ extern template class detail::basic_pool<detail::pool_blocks>;
 /// void* tensor = nodes.allocate(4096);
 /// nodes.deallocate(tensor, 4096);  // the next allocate(4096) returns the same address
 /// ```
-/// Blocks of the size classes have no header and come from slabs. Larger blocks are cut from chunks
-/// (`pool_options::keep_large_blocks`). Blocks aligned to more than 256 bytes come directly from the
-/// upstream, unless a class has this alignment.
+/// Blocks of the size classes have no header (docs/pool.md).
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats`, and for each class `blocks in slabs ==
 /// live + listed + uncarved + stranded`.
 ///
-/// Allocate and deallocate are O(1), misses O(slabs), and trims O(cached blocks * log(slabs)), amortised by
-/// `trim_policy`. Thread-safety: one thread at a time, which level 2 checks; the first user owns the pool
-/// until `release_thread_ownership()`. Any thread may signal pressure.
+/// Allocate and deallocate are O(1), misses O(slabs), and trims O(cached blocks * log(slabs)), amortised.
+/// Thread-safety: one thread at a time, which level 2 checks; the first user owns the pool until
+/// `release_thread_ownership()`.
 class pool final : public detail::basic_pool<detail::pool_blocks> {
  public:
   /// Uses the default size classes and the default resource.

@@ -46,23 +46,29 @@ struct reuse_query_scope {
 
 /// Options of a reuse cache.
 struct reuse_cache_options {
-  /// Maximum bytes of ready blocks; 0: no limit. Pending blocks do not count.
+  /// Maximum bytes of ready blocks; 0: no limit. Pending blocks do not count. Above the limit the largest
+  /// blocks return to the upstream, the oldest of a size first. A block that alone exceeds the limit returns
+  /// at once.
   std::size_t max_cached_bytes = 1 * GiB;
-  /// Maximum number of ready blocks of one size and alignment; 0: no limit.
+  /// Maximum number of ready blocks of one size and alignment; 0: no limit. Above the limit the oldest block
+  /// returns to the upstream.
   std::size_t max_blocks_per_size = 0;
   /// Called when the upstream throws std::bad_alloc, before the upstream is called for the second and last
   /// time. Called without a lock, by any thread that allocates; may use the cache. Null: `collect()`, and
-  /// `collect(true)` if the upstream throws again, which makes up to three calls of the upstream.
+  /// `collect(true)` if the upstream throws again, which makes up to three calls of the upstream. A cache
+  /// with a relief ignores memory pressure (`signal_memory_pressure`).
   reuse_relief relief = {};
   /// Surrounds the queries of one call. Called without a lock, by any thread. Null: fences are queried
   /// directly.
   reuse_query_scope query_scope = {};
   /// The name in messages and statistics; must outlive the cache.
   char const* name = "reuse_cache";
-  /// The source of blocks; null: `std::pmr::get_default_resource()`. Must outlive the cache.
+  /// The source of blocks; null: `std::pmr::get_default_resource()`. Must outlive the cache, and be
+  /// thread-safe if several threads use the cache.
   std::pmr::memory_resource* upstream = nullptr;
   /// The source of the cache's records, which the host writes; null: `std::pmr::new_delete_resource()`. Must
   /// outlive the cache. Called under the cache's lock; calling back is reported as `violation_kind::reentry`.
+  /// Not called for records once warm.
   std::pmr::memory_resource* bookkeeping = nullptr;
 };
 
@@ -94,13 +100,11 @@ struct reuse_cache_stats {
   std::size_t held_bytes = 0;         ///< of blocks taken from the upstream and not returned to it
 };
 
-/// Keeps deallocated blocks and allocates them again to requests of exactly their size and alignment, once
-/// the work that still uses them is done.
+/// Keeps deallocated blocks, and reuses them for requests of exactly their size and alignment once the work
+/// that uses them is done. Never touches a block.
 ///
-/// Use it for tensors, which repeat their sizes exactly and for which a pool's size classes waste memory;
-/// and in front of any slow upstream, above all one that allocates on a device, whose work goes on after
-/// the call that frees its memory. It never touches a block: addresses need not mean anything to the host.
-/// For many small blocks of many sizes `pool` is better, for blocks that die together an `arena`.
+/// Use it for tensors, which repeat their sizes, and in front of a slow upstream, such as a device. A `pool`
+/// is better for many small blocks of many sizes.
 ///
 /// ```cpp
 /// reuse_cache tensors{{.max_cached_bytes = 64 * MiB, .upstream = &device_memory}};
@@ -109,30 +113,14 @@ struct reuse_cache_stats {
 /// tensors.deallocate_after(gradient, 4096, 256, std::move(read).as_fence());
 /// void* next = tensors.allocate(4096, 256);         // `gradient` if the event is done, and not before
 /// ```
-/// A block is *ready* if it was deallocated without a fence or its fence was found to be done; it is *pending*
-/// otherwise. Ready blocks of one size are reused in FIFO order. A request without a ready block queries
-/// fences while its size has pending blocks: in each order (`reuse_fence::order`, such as a stream) up to the
-/// first fence that is not done, and at most 32 fences that are not done. A deallocation queries fences, at
-/// most 2 that are not done, if ready and pending bytes exceed `max_cached_bytes`. `collect` queries all.
+/// A block is *pending* until its fence is found to be done, and then *ready*.
 ///
-/// Ready blocks above a limit return to the upstream: the largest size first, the oldest of a size first, and
-/// a block that alone exceeds `max_cached_bytes` at once. Pending blocks do not count against limits.
+/// Invariants, checked by `check_invariants()`: those of `reuse_cache_stats`, and `ready blocks of a size <=
+/// max_blocks_per_size` (0: no limit).
 ///
-/// Under memory pressure (`signal_memory_pressure`) a cache without a `relief` calls `collect()`: at once if
-/// the upstream is `std::pmr::new_delete_resource()` or `global_pool()`, else in the next deallocation or
-/// miss.
-///
-/// Invariants, checked by `check_invariants()`: those of `reuse_cache_stats`, and
-/// - `cached_bytes == sum over ready blocks <= max_cached_bytes`, `pending_bytes == sum over pending blocks`
-/// - `ready blocks of a size <= max_blocks_per_size`
-///
-/// Complexity: O(log(sizes)) above the upstream's and the queries', O(orders) to deallocate behind a fence.
-/// No allocation of records once warm.
-///
-/// Thread-safety: any thread, any function, except construction, destruction and `check_invariants()`. One
-/// lock guards the records; the upstream, the relief and fences are called without it and may call back. The
-/// upstream must be thread-safe if several threads use the cache. In a forked child, `held_bytes` includes
-/// blocks that other threads were returning or querying. Level 2 reports wrong deallocations.
+/// Complexity: O(log(sizes)) plus the upstream's and the queries'. Thread-safety: any thread, except
+/// construction, destruction and `check_invariants()`. The upstream, the relief and fences are called without
+/// a lock and may call back.
 class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
  public:
   /// Alignment of every block, at least, where none is given.
@@ -155,7 +143,9 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// can no longer be deallocated; level 2 reports them (`violation_kind::leak`).
   ~reuse_cache() override;
 
-  /// Returns a kept block, or else a block of the upstream.
+  /// Returns the block of this size that has been ready for longest, or else a block of the upstream. Without
+  /// a ready block, queries fences while the size has pending blocks: in each order (`reuse_fence::order`)
+  /// up to the first fence that is not done, and at most 32 fences that are not done.
   /// @param bytes size, also 0.
   /// @param align a power of two.
   /// @throws the upstream's exception, if it is std::bad_alloc after the calls that
@@ -174,6 +164,9 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// before. The thread that finds the fence done destroys it. If memory for a record is exhausted, the block
   /// returns to the upstream after a wait for the fence. Level 2 reports a block that is deallocated twice,
   /// with another size, interior or foreign; then, and for null, only the fence is destroyed.
+  ///
+  /// If ready and pending bytes exceed `max_cached_bytes`, queries fences, at most 2 that are not done.
+  /// Complexity: O(log(sizes) + orders) plus the queries.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
 
   /// Returns ready blocks to the upstream, and pending blocks whose fences are done: in each order up to the

@@ -42,10 +42,7 @@ namespace tidemark {
 /// std::jthread producer{[&] { queue.push(messages.allocate(256)); }};
 /// std::jthread consumer{[&] { messages.deallocate(queue.pop(), 256); }};
 /// ```
-/// A thread caches at most `max_thread_cache_bytes` (see `detail::cache_share`), and passes surplus blocks to
-/// the depot and the heap. Their surplus goes to the upstream. A block larger than a sixteenth of a thread's
-/// share (256 KiB at most) goes to the shared heap under a lock. Trims and memory pressure reach the caches
-/// of other threads in their next calls.
+/// docs/pool.md describes caches, depot and heap.
 ///
 /// Invariants: those of `pool_stats`, while no call is active and once all threads have seen pending trims
 /// and changed shares.

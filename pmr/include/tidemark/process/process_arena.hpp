@@ -44,12 +44,11 @@ struct process_arena_options {
 /// memory.publish(*prices);  // generation 1: complete, and never changed from here on
 /// memory.link();            // others: process_view{"/dev/shm/prices"}.root<std::pmr::map<…>>()
 /// ```
-/// `publish` makes a generation visible: its root and all that the root refers to. The next generation uses
-/// memory after it, so that views of older generations stay valid. A published object must not be changed or
-/// destroyed: containers of a generation end with their memory.
+/// `publish` makes a generation visible: its root and all that the root refers to. Views of older generations
+/// stay valid. A published object must not be changed or destroyed.
 ///
 /// docs/process.md lists the contents that a generation may have. Views keep the newest published generation,
-/// however and whenever the writer ends. Killed readers block nothing. Linux only.
+/// however and whenever the writer ends. Linux only.
 ///
 /// Invariants, checked by `check_invariants()`: those of an arena, and of the header
 /// - `newest == 0`, or it is the offset of the publication of `generation()`, below the position

@@ -66,13 +66,12 @@ struct shared_memory_options {
 /// ```
 /// Holds one range at a time, which is the whole file; a second range is refused as empty. The file is
 /// sealed: no process can shrink it, so a view never loses mapped memory, and other processes can only read.
-/// Lack of memory is a refusal of `commit`, and not a SIGBUS at first touch.
 ///
 /// The destructor frees nothing, as in all address spaces: the caller releases each range. However the
 /// process ends, the kernel frees the memory after the last view.
 ///
-/// A forked child must not use the object, except to destroy it (docs/process.md). Linux only, with /proc;
-/// elsewhere `reserve` throws. Move-only. Not thread-safe: one thread at a time.
+/// A forked child must not use the object, except to destroy it. Linux only, with /proc; elsewhere `reserve`
+/// throws. Move-only. Not thread-safe.
 class shared_memory {
  public:
   static constexpr space_traits traits{.fresh_is_zero = true, .commits = true, .seen_by_others = true};
@@ -86,7 +85,8 @@ class shared_memory {
   /// @throws shared_memory_error (`addresses_taken`) if the address of the options is taken;
   /// std::system_error if a call fails, with the limit that refused it. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
-  /// Allocates memory behind a part of the range; if refused, behind its first `least_bytes`.
+  /// Allocates memory behind a part of the range; if refused, behind its first `least_bytes`. Lack of memory
+  /// is a refusal here, and not a SIGBUS at first touch.
   /// @pre and @return as `virtual_memory::commit`.
   [[nodiscard]] std::size_t commit(
       byte_range part, std::size_t least_bytes = (std::numeric_limits<std::size_t>::max)()) noexcept;

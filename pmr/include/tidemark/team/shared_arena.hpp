@@ -120,8 +120,8 @@ class [[nodiscard]] basic_shared_arena_scope {
   [[no_unique_address]] detail::named_range range_;
 };
 
-/// An arena on which many threads allocate at once and which one call rewinds for all. Use it for a step that
-/// OpenMP, TBB or std::thread work on together.
+/// An arena on which many threads allocate at once and which one call rewinds for all. Use it for a parallel
+/// step of OpenMP, TBB or std::thread.
 ///
 /// ```cpp
 /// shared_arena team{{.reserve = 8 * GiB, .name = "step"}};
@@ -136,15 +136,15 @@ class [[nodiscard]] basic_shared_arena_scope {
 /// }
 /// ```
 /// `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the opening and end of a scope need a
-/// *quiescent point*. No other thread uses the arena then, and a barrier or the end of a parallel region
-/// orders their earlier uses before it.
+/// *quiescent point*: no other thread uses the arena, and a barrier or the end of a parallel region orders
+/// earlier uses.
 ///
-/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and
-/// `sum of what threads hold + free == claimed` for the bytes in extents.
+/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and `sum of what
+/// threads hold + free == claimed` for the bytes in extents.
 ///
-/// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except during a function
-/// for a quiescent point. A forked child may use the arena if no other thread used it during the fork.
-/// @tparam AddressSpace source of memory; the host must be able to access it
+/// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except at a quiescent
+/// point. docs/reference/fork.md describes forks.
+/// @tparam AddressSpace source of memory that the host can access
 template <class AddressSpace>
 class basic_shared_arena final : public detail::forwarding_resource<basic_shared_arena<AddressSpace>> {
   static_assert(AddressSpace::traits.host_accessible,

@@ -26,9 +26,8 @@ namespace tidemark {
 /// ```
 /// Invariants: `used_bytes <= claimed`; `claimed <= limit` since the last `set_limit`, or `claimed` only
 /// falls until that holds. `claimed` counts the requested bytes that the upstream has allocated or is about
-/// to allocate. Bytes that an upstream adds by rounding are not counted. A wrong size in `deallocate` makes
-/// the budget wrong; `tracking_resource` detects it. Blocks that an upstream such as a rewound arena reclaims
-/// itself stay counted.
+/// to allocate, without rounding. A wrong size in `deallocate` makes the budget wrong; `tracking_resource`
+/// detects it. Blocks that an upstream such as a rewound arena reclaims itself stay counted.
 ///
 /// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is; the limit is exact among threads.
 class limit_resource final : public detail::resource_adaptor<limit_resource> {

@@ -77,9 +77,9 @@ struct test_resource_options {
 /// - `leaks().size() == stats().used_blocks`, and their bytes sum to `stats().used_bytes`
 /// - `quarantined_bytes() <= options.quarantine_bytes`
 ///
-/// Complexity: O(log live blocks + bytes). Thread-safe if the upstream is: one mutex guards all state, and
-/// "the n-th allocation" counts all threads. The handler is called without the mutex and may use the
-/// resource. A forked child may use it too; blocks of other threads become leaks if it ends there.
+/// Complexity: O(log live blocks + bytes). Thread-safe if the upstream is, by one mutex; "the n-th
+/// allocation" counts all threads. The handler is called without the mutex and may use the resource. Blocks
+/// of other threads become leaks if it ends in a forked child.
 class test_resource final : public detail::ledger_adaptor<test_resource> {
  public:
   static constexpr unsigned char guard_fill = 0xFD;  ///< content of guards

@@ -11,6 +11,9 @@
 /// microseconds since the log was made. A second resource with the same name at the same time is named `name
 /// (2)`.
 ///
+/// Both files are buffered, and end with a whole event at any time. A killed program loses at most the last
+/// 64 KiB of each; a program that ends with a caught exception loses nothing.
+///
 /// Errors: a file that cannot be written does not disturb the traced program. The log keeps the error and
 /// drops the rest of that file. `error()` and `close()` report it. The destructor reports
 /// `violation_kind::lost_output` if neither was called.
@@ -54,9 +57,6 @@ struct trace_log_options {
 /// { trace_slice slice{log, "step 3"}; train(&traced); }
 /// log.close();  // throws if anything was not written
 /// ```
-/// Both files are buffered, and end with a whole event at any time. A killed program loses at most the last
-/// 64 KiB of each; a program that ends with a caught exception loses nothing.
-///
 /// Invariant: each block and each thread has a number of its own. Complexity: O(log live blocks + log
 /// threads) per event. Thread-safe. The log must outlive its resources and slices. A forked child has a
 /// closed log; only the parent writes buffered events. A program whose `operator new` allocates from a traced

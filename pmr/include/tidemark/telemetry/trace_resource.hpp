@@ -13,7 +13,7 @@
 
 namespace tidemark {
 
-/// An adaptor over any resource that writes each allocation and deallocation to a `trace_log`.
+/// An adaptor that writes each allocation and deallocation to a `trace_log`.
 ///
 /// Put it between a program and its resource, to see or replay the program's requests, or below an arena or
 /// pool.
@@ -25,11 +25,11 @@ namespace tidemark {
 /// ```
 /// The upstream gets the same requests in the same order. A deallocation is written before the upstream gets
 /// the block, and an allocation after the upstream has returned it; so blocks at one address never overlap in
-/// the file. The resource checks nothing; it forwards unknown pointers without writing them.
+/// the file. The resource checks nothing, and forwards unknown pointers without writing them.
 ///
-/// Invariants, checked by `check_invariants()`: `stats().used_blocks` blocks are live and disjoint, and their
-/// sizes sum to `stats().used_bytes`. Complexity: O(log live blocks) under the log's mutex, plus the
-/// upstream's. Thread-safe if the upstream is. Upstream and log must outlive the resource.
+/// Invariants: `stats().used_blocks` blocks are live and disjoint, and their sizes sum to
+/// `stats().used_bytes`. Complexity: O(log live blocks) under the log's mutex, plus the upstream's.
+/// Thread-safe if the upstream is. Upstream and log must outlive the resource.
 class trace_resource final : public detail::resource_adaptor<trace_resource> {
  public:
   /// Traces the requests to `upstream`.

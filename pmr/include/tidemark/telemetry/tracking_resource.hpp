@@ -28,16 +28,16 @@ namespace tidemark {
 /// ```
 /// Through `std::pmr` the site is the thread's innermost `allocation_site`, or unknown.
 ///
-/// Invariants: `leaks().size() == stats().used_blocks`, and their bytes sum to `stats().used_bytes`. Blocks
-/// that an upstream such as a rewound arena reclaims itself stay recorded as leaks: instead, track a resource
-/// above it that deallocates its blocks.
+/// Invariants: `leaks().size() == stats().used_blocks`, and their bytes sum to `stats().used_bytes`.
 ///
 /// Complexity: O(log live blocks), and an allocation by `operator new` for the record. Thread-safe if the
 /// upstream is. The violation handler is called without the mutex and may use the resource. A forked child
 /// may use the resource too; blocks of other threads become leaks if it ends there.
 class tracking_resource final : public detail::ledger_adaptor<tracking_resource> {
  public:
-  /// @param upstream source of the memory; must outlive this object
+  /// @param upstream source of the memory; must outlive this object. Blocks that it reclaims itself, as a
+  /// rewound arena does, stay recorded as leaks: track a resource above it that deallocates its blocks
+  /// instead
   /// @param name used in messages and statistics; must outlive this object
   /// @throws std::invalid_argument if `upstream` is null.
   explicit tracking_resource(std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),

@@ -17,7 +17,8 @@
 
 namespace tidemark {
 
-/// Bits in words of 64 as an array of `Rank` dimensions: a pointer and the extents, without ownership.
+/// Bits in words of 64 as an array of `Rank` dimensions: a pointer and the extents, without ownership. Takes
+/// an eighth of the memory of `bool`.
 ///
 /// ```cpp
 /// std::array<std::uint64_t, bit_view<>::words_for(1000)> words{};
@@ -25,15 +26,13 @@ namespace tidemark {
 /// seen[7] = true;
 /// std::cout << seen.count() << '\n';  // 1
 /// ```
-/// Packed bits take an eighth of the memory of `bool`, and functions on all bits read whole words. The order
-/// is row major, without padding: bit `n` is bit `n % 64` of word `n / 64`, counted from the least. The last
-/// word's bits beyond `size()` have no meaning. Two threads must not write bits of one word at once.
+/// The order is row major, without padding: bit `n` is bit `n % 64` of word `n / 64`, counted from the least.
 ///
 /// Invariant: the words are `[first_, first_ + words_for(size()))`.
 ///
-/// Access to bits or memory first calls the view's generation and throws its exceptions. Without checks only
-/// `reshape` throws. Constness is as for a pointer. Complexity: O(rank) for a bit, O(words) for all bits, no
-/// allocation. Thread-safety: as a pointer to a word.
+/// Access calls the view's generation and throws its exceptions; without checks only `reshape` throws.
+/// Constness is as for a pointer. Complexity: O(rank) for a bit, O(words) for all bits. Thread-safety: two
+/// threads must not write bits of one word at once.
 /// @tparam Rank number of dimensions; a view of rank 0 has one bit
 /// @tparam Generation detects that the memory was freed
 template <std::size_t Rank = 1, detail::view_generation Generation = detail::unchecked_generation>
@@ -100,7 +99,7 @@ class TIDEMARK_POINTER bit_view
 
   /// Returns the number of words.
   [[nodiscard]] constexpr std::size_t word_count() const noexcept { return words_for(this->size()); }
-  /// Returns the words, including the unused bits of the last word.
+  /// Returns the words, including the unused bits of the last word, which have no meaning.
   /// @throws the exceptions of `Generation`; the view does not change then.
   [[nodiscard]] constexpr std::span<word_type> words() const noexcept(!Generation::checks) {
     return {this->access(), word_count()};

@@ -55,7 +55,7 @@ class workspace_escape final : public std::logic_error {
 /// Temporary arrays of a function that runs again: the first run allocates them, and later runs reuse them.
 ///
 /// Use it for arrays of numbers with shapes that repeat and lifetimes that nest as calls do. Use an `arena`
-/// if sizes differ each time or for objects of any type, and a `pool` if lifetimes do not nest.
+/// for objects of any type, and a `pool` if lifetimes do not nest.
 ///
 /// ```cpp
 /// double residual(workspace& ws, std::span<double const> x) {
@@ -66,14 +66,13 @@ class workspace_escape final : public std::logic_error {
 ///   ...
 /// }                                                          // and here they are free again
 /// ```
-/// `workspace_acquisition` declares the forms of acquisition. Memory that is acquired through the workspace
-/// belongs to the innermost open scope; outside all scopes it stays until `reset` or `release`.
+/// `workspace_acquisition` declares the forms of acquisition. Memory acquired through the workspace belongs
+/// to the innermost open scope; outside scopes it stays until `reset` or `release`.
 ///
-/// Invariants, checked by `check_invariants()`: see `detail/workspace_core.hpp`.
+/// Invariants: those of `detail::workspace_core`.
 ///
-/// Complexity: acquisition and the opening of a scope O(1); the end O(types used), at level 1 O(bytes).
-/// Thread-safety: one thread at a time. The first thread that uses the workspace owns it until
-/// `release_thread_ownership()`. `this_thread_workspace()` is one per thread.
+/// Complexity: acquiring and opening a scope O(1); the end O(types used), at level 1 O(bytes). Thread-safety:
+/// one thread at a time; the first thread owns the workspace until `release_thread_ownership()`.
 /// @tparam Checks level: 0 checks nothing (decision 15), 1 is `checked_workspace`
 template <int Checks = (check_level >= 2 ? 1 : 0)>
 class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (Checks >= 1)> {

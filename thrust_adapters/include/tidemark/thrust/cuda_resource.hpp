@@ -59,9 +59,8 @@ namespace tidemark {
 /// cuda_resource<statistics_resource, tidemark::gpu::memory_access::device> memory{counted, stream};
 /// ```
 /// The handle is small and copyable, which CCCL requires since 3.2. The resource must outlive the handle and
-/// its blocks. Memory with device access is aligned to at least 256 bytes, as in RMM's resources: RMM's
-/// containers request `alignof(T)`, and code that reads wide words relies on more. The file comment has the
-/// rules of streams and captures. In a capture, use a `graph_arena`, which never reuses memory.
+/// its blocks. Memory with device access is aligned to at least `default_alignment`. The file comment
+/// has the rules of streams and captures. In a capture, use a `graph_arena`, which never reuses memory.
 ///
 /// Two handles are equal if their resources are equal and their streams are the same. Thread-safety: as the
 /// resource.
@@ -77,7 +76,8 @@ class cuda_resource {
                 "cuda_resource<R>: the type R does not determine who may access its memory; say it: "
                 "cuda_resource<R, gpu::memory_access::device>");
 
-  /// Default alignment, as in RMM.
+  /// Default alignment, and minimum alignment of memory with device access, as in RMM: 256 bytes. RMM's
+  /// containers request `alignof(T)`, and code that reads wide words relies on more.
   static constexpr std::size_t default_alignment = 256;
 
   /// Makes a handle on `resource`. @param driver table of driver calls that order streams; must outlive this

@@ -94,9 +94,6 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// replace device memory. The resource, and the scope of its memory, must outlive the vector. The file
 /// comment has the rules of streams.
 ///
-/// Copy assignment keeps the left resource, which allows copies of results out of a step's memory. Moves and
-/// swaps move memory and resource in O(1).
-///
 /// Blocks are aligned to at least 256 bytes. Deallocation does not throw. Two allocators are equal if their
 /// resources are equal. Thread-safety: as the resource.
 /// @tparam T type of the elements
@@ -114,6 +111,8 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
   using const_pointer = decltype(detail::pointer_like<T const>(VoidPointer{}));
   using size_type = std::size_t;
   using difference_type = std::ptrdiff_t;
+  // Copy assignment keeps the left resource, which allows copies of results out of a step's memory. Moves and
+  // swaps move memory and resource in O(1).
   using propagate_on_container_copy_assignment = std::false_type;
   // Thrust's move assignment always takes the other's memory, and must therefore take the resource as well.
   using propagate_on_container_move_assignment = std::true_type;

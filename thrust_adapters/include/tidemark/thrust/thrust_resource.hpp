@@ -52,12 +52,8 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// thrust::mr::allocator<float, decltype(memory)> floats{&memory};
 /// thrust::transform(thrust::device(&memory), first, last, result, square{});
 /// ```
-/// Blocks start at multiples of 256 bytes: Thrust requests `alignof(T)`, but passes blocks to code that reads
-/// wide words.
-///
-/// Two handles are equal if their resources are equal, and each may then free the other's blocks. The
-/// resource must outlive them. `==` of two references to `thrust::mr::memory_resource` is Thrust's own and
-/// always true.
+/// Blocks start at multiples of 256 bytes. Two handles are equal if their resources are equal, and each may
+/// then free the other's blocks. The resource must outlive them.
 ///
 /// Thread-safety and complexity: as the resource. Thrust's OMP system calls it from several threads in a
 /// sort; `par` prevents that.
@@ -75,7 +71,7 @@ class thrust_resource final : public ::thrust::mr::memory_resource<Pointer> {
       "universal pointers; take thrust::device_ptr<void>, or a resource of pinned or managed memory");
 
   /// Minimum alignment of every block, as for cudaMalloc (CUDA C++ Programming Guide, "Device Memory
-  /// Accesses").
+  /// Accesses"). Thrust requests `alignof(T)`, but passes blocks to code that reads wide words.
   static constexpr std::size_t default_alignment = 256;
 
   /// Makes a handle on `resource`, which is not null.
@@ -97,7 +93,8 @@ class thrust_resource final : public ::thrust::mr::memory_resource<Pointer> {
   /// Returns the resource.
   [[nodiscard]] TIDEMARK_HOST_DEVICE R* resource() const noexcept { return resource_; }
 
-  /// Returns true if one handle may free the other's blocks.
+  /// Returns true if one handle may free the other's blocks. `==` of two references to
+  /// `thrust::mr::memory_resource` is Thrust's own and always true.
   TIDEMARK_HOST_DEVICE friend bool operator==(thrust_resource const& a, thrust_resource const& b) noexcept {
     return detail::is_same_memory(a.resource_, b.resource_);
   }

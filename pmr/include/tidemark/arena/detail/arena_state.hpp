@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `arena_state`: the state of an arena, its fast path, statistics and invariants. Owns the arena's memory.
+///
+/// Growth is in arena_growth.hpp, rewinds in arena_rewind.hpp, trapped scopes in arena_traps.cpp, blocks with
+/// extents of their own in team/detail/extent_memory.hpp.
 #pragma once
 
 #include <algorithm>
@@ -66,8 +69,6 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
 }
 
 /// State and private functions of a `basic_arena`. No other base has data members, so both have one address.
-/// Growth is in arena_growth.hpp, rewinds in arena_rewind.hpp, trapped scopes in arena_traps.cpp, blocks with
-/// extents of their own in team/detail/extent_memory.hpp.
 ///
 /// Invariants, checked by `check_invariants()`; `chunk` is the current chunk:
 /// - `chunk.begin <= marked <= floor <= cursor <= end == chunk.committed <= chunk.end`

@@ -29,13 +29,10 @@ namespace detail {
 /// A log of tracked blocks in order of tracking, cut into frames. Each open epoch has a frame; the innermost
 /// frame is the last. Small blocks in slabs have no record and are not in the log.
 ///
-/// A block belongs to the group if its record names the group and its position in the log. A record that is
-/// twice in the log therefore counts once, and a record that another group holds does not count.
+/// A block belongs to the group if its record names the group and its position in the log.
 ///
 /// Invariants: `frames[i].first <= frames[i + 1].first <= log.size()`; `used_blocks` and `used_bytes` are
-/// sums over the blocks of the group, and a slab block counts with the size of its class. While one frame is
-/// open, the log has at most `max(64, 4 * peak used blocks)` places, not counting blocks that other threads
-/// deallocated since the log last grew. Gaps of outer frames stay until these frames end.
+/// sums over the blocks of the group, and a slab block counts with the size of its class.
 ///
 /// Thread-safety: one owner thread at a time. Other threads deallocate with `remove_from_outside`, which
 /// takes the lock. The owner takes the lock to end a frame, to keep a block, and to compact the log.
@@ -210,6 +207,8 @@ class block_group {
   [[nodiscard]] std::size_t end_of(std::size_t depth) const noexcept {
     return depth < frames_.size() ? frames_[depth].first : log_.size();
   }
+  // While one frame is open, the log has at most `max(64, 4 * peak used blocks)` places, not counting blocks
+  // that other threads deallocated since the log last grew. Gaps of outer frames stay until these frames end.
   TIDEMARK_COLD void make_room();
 
   std::atomic<epoch_resource const*> resource_;  // atomic: a thread reads its list during `forget_resource`
@@ -218,6 +217,7 @@ class block_group {
   // Never held during calls to other code. A leak checker reaches a forgotten group through the list of
   // forks.
   fork_safe<brief_lock> lock_;
+  // A record that is twice in the log counts once, and a record that another group holds does not count.
   std::pmr::vector<tracked_block*> log_;  // null: a block that was removed
   std::pmr::vector<frame> frames_;
   std::size_t kept_end_ = 0;  // valid between `end` and `drop_reclaimed`

@@ -19,13 +19,10 @@ namespace tidemark::detail {
 
 class block_group;
 
-/// The record of an aligned range. The record never moves and lives as long as the resource. A range belongs
-/// to the upstream or to a group. A group's range is *spare* (no blocks), *held* (blocks of an open epoch) or
-/// *kept* (blocks kept by an outermost epoch).
+/// The record of an aligned range. The record never moves and lives as long as the resource. The range
+/// belongs to the upstream or to a group (`range_use`).
 ///
-/// A slab is an array of blocks of one size, and bit `i` of each row describes block `i`. In a range that is
-/// not held, `reclaimed` describes the previous blocks. A late deallocation of such a block is recognised
-/// until the upstream allocates a block at its address.
+/// A slab is an array of blocks of one size, and bit `i` of each row describes block `i`.
 ///
 /// Thread-safety: the group's thread allocates and deallocates in held slabs without a lock. All other
 /// operations need the lock of the holder, or of the last holder if the range is the upstream's.
@@ -39,6 +36,8 @@ struct epoch_slab {
   static constexpr std::size_t max_blocks = range_bytes / min_block_bytes;
   static constexpr std::size_t none = max_blocks;
 
+  /// A group's range is spare (no blocks), held (blocks of an open epoch) or kept (blocks kept by an
+  /// outermost epoch).
   enum class range_use : std::uint8_t { upstreams, spare, held, kept };
 
   explicit epoch_slab(std::uintptr_t where) noexcept : address{where} {}
@@ -182,6 +181,8 @@ struct epoch_slab {
   epoch_slab* next_chunk = nullptr;
   byte_range chunk_memory{};
   std::uint32_t chunk_slabs = 0, chunk_spare = 0;
+  // In a range that is not held, `reclaimed` describes the previous blocks. A late deallocation of such a
+  // block is recognised until the upstream allocates a block at its address.
   row allocated{}, freed_outside{}, is_kept{}, reclaimed{};
 
  private:

@@ -24,9 +24,8 @@ namespace tidemark {
 
 /// Memory for a step that repeats the same allocations and deallocations, such as a training step.
 ///
-/// The arena records the first step of a kind, whose blocks come from the fallback. At the end of the step it
-/// places the blocks by their lifetimes (`make_plan`). From then on request n of a step gets slot n of a
-/// table.
+/// The arena records the first step of a kind, whose blocks come from the fallback. At the step's end the
+/// arena places the blocks by their lifetimes. From then on request n of a step gets slot n of a table.
 ///
 /// ```cpp
 /// planned_arena memory;
@@ -35,12 +34,12 @@ namespace tidemark {
 ///   train(b, &memory);
 /// }
 /// ```
-/// Live blocks never share a byte: a request without a free slot comes from the fallback. A plan learns the
-/// largest size of each request. docs/plan.md has the rules.
+/// Live blocks never share a byte: a request without a free slot comes from the fallback. docs/plan.md has
+/// the rules.
 ///
 /// Complexity: allocate and deallocate in a plan O(1) amortised; off the plan O(log blocks) amortised, plus
-/// the fallback. Host memory: about 300 bytes for each request of each plan. Steps that follow their plans
-/// allocate nothing from the heap. Thread-safety: one thread at a time.
+/// the fallback. Steps that follow their plans allocate nothing from the heap. Thread-safety: one thread at a
+/// time.
 /// @tparam AddressSpace source of planned memory: see `planned_arena` below
 template <class AddressSpace>
 class basic_planned_arena final : public detail::forwarding_resource<basic_planned_arena<AddressSpace>> {
@@ -48,7 +47,8 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
 
  public:
   /// A step, from its construction to its destruction. Requests without an open step go to the fallback. The
-  /// end of a step may make a new plan, which takes milliseconds, or 0.2 s for 100,000 requests.
+  /// end of a step may make a new plan, which takes milliseconds, or 0.2 s for 100,000 requests. A plan takes
+  /// about 300 bytes of host memory for each request.
   class [[nodiscard]] step {
    public:
     /// Opens a step.

@@ -28,9 +28,9 @@ struct planned_block {
 ///
 /// Invariants, checked by `require_valid`:
 /// - `blocks` are sorted by request. Each request in `[0, requests)` has one block, or several outliving
-///   blocks of one size and one alignment.
-/// - No two blocks in conflict share a byte.
-/// - `lower_bound <= height`, `offset + size <= height`, and offsets are multiples of `alignment` and of the
+///   blocks of one size and alignment.
+/// - Blocks in conflict share no byte.
+/// - `lower_bound <= height`, `offset + size <= height`, and offsets are multiples of `alignment` and the
 ///   block's own alignment.
 struct step_plan {
   std::vector<planned_block> blocks;  ///< sorted by request

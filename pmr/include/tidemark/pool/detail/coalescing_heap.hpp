@@ -2,9 +2,11 @@
 /// @file
 /// `coalescing_heap`: blocks beyond a pool's size classes. Owns chunks taken from an upstream.
 ///
-/// A chunk is a sequence of live and free ranges, each preceded by a tag of 16 bytes. Free ranges lie in
-/// bins, four to each doubling of the size, in LIFO order. A request tries some ranges of its own bin, then
-/// the first range of the next larger bin (good fit of TLSF: Masmano et al., "TLSF: a new dynamic memory
+/// A chunk is a sequence of live and free ranges, each preceded by a tag of 16 bytes (boundary tags: Knuth,
+/// "The Art of Computer Programming" 1, 2.5). All counts include tags: a block takes up to 79 bytes more than
+/// requested. The upstream gets back exactly the (pointer, bytes, alignment) that it returned. Free ranges
+/// lie in bins, four to each doubling of the size, in LIFO order. A request tries some ranges of its own bin,
+/// then the first range of the next larger bin (good fit of TLSF: Masmano et al., "TLSF: a new dynamic memory
 /// allocator for real-time systems", 2004).
 #pragma once
 
@@ -20,11 +22,11 @@
 
 namespace tidemark::detail {
 
-/// A heap with boundary tags (Knuth, "The Art of Computer Programming" 1, 2.5). The rest of a chunk after a
-/// cut serves requests of any size, and free neighbours are merged.
+/// A heap with boundary tags. The rest of a chunk after a cut serves requests of any size, and free
+/// neighbours are merged.
 ///
-/// A chunk returns to the upstream when all of it is free. To keep a limit, chunks are also *stranded*: their
-/// free ranges are counted apart, and used only if no other range fits.
+/// To keep a limit, chunks are *stranded*: their free ranges are counted apart, and used only if no other
+/// range fits.
 ///
 /// Invariants:
 /// - the ranges of a chunk have no gaps, and no two neighbours are free
@@ -33,9 +35,7 @@ namespace tidemark::detail {
 ///   ranges
 /// - a stranded chunk has a live range
 ///
-/// All counts include tags: a block takes up to 79 bytes more than requested. The upstream gets back exactly
-/// the (pointer, bytes, alignment) that it returned. Complexity: O(1) unless stated otherwise. One thread at
-/// a time.
+/// Complexity: O(1) unless stated otherwise. Thread-safety: one thread at a time.
 class coalescing_heap {
  public:
   /// Smallest block, because a tag would be large beside a smaller block.

@@ -14,18 +14,17 @@
 
 namespace tidemark::detail {
 
-/// Slabs: upstream memory cut into blocks of one size class. No metadata lies in or beside a block. Each slab
-/// has a record with the numbers of its uncarved and stranded blocks.
+/// Slabs: upstream memory cut into blocks of one size class. No metadata lies in or beside a block. A slab's
+/// record counts its uncarved and stranded blocks.
 ///
 /// A block is in one of four states: live, in a list (of a cache or a depot), *uncarved* (never used; at most
-/// one slab of a class has uncarved blocks), or *stranded*. A trim strands free blocks whose slab cannot be
-/// returned yet.
+/// one slab of a class has uncarved blocks), or *stranded* (free, in a slab that a trim cannot return yet).
 ///
 /// Invariants: slabs are sorted by address and do not overlap; `uncarved + stranded <= blocks` in each;
 /// `held_bytes() == sum of blocks * block size`; a slab with `uncarved + stranded == blocks` is the slab
 /// being carved, or its class has `may_be_free`.
 ///
-/// The upstream gets back exactly the (pointer, bytes, alignment) that it returned. One thread at a time.
+/// Thread-safety: one thread at a time.
 class slab_store {
  public:
   slab_store(size_classes const& classes, std::pmr::memory_resource* upstream, std::size_t max_blocks);
@@ -108,6 +107,7 @@ class slab_store {
   [[nodiscard]] static free_block* joined(slab* met) noexcept;
   /// Strands blocks of one slab from the front of a list, at most `max_blocks`. @return number of blocks
   std::size_t set_aside(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept;
+  /// Returns exactly the (pointer, bytes, alignment) that the upstream returned.
   void return_to_upstream(slab const& s) noexcept;
 
   size_classes const& classes_;

@@ -30,9 +30,8 @@ namespace tidemark::detail {
 /// of them, up to the share. A thread that frees blocks of others passes them on, because other threads need
 /// them.
 ///
-/// A chain has a quarter of the limit. The cache is full if half a chain more does not fit. The lists report
-/// at a watermark: half a chain above their bytes at the last look, or at `look_at` if that is lower. Heap
-/// blocks get the rest of the limit.
+/// A chain has a quarter of the limit. The cache is full if half a chain more does not fit. Heap blocks get
+/// the rest of the limit.
 ///
 /// Invariant: `min(start_bytes, share) <= limit() <= share`. Only the thread uses it; the share may change
 /// meanwhile.
@@ -63,7 +62,8 @@ class cache_share {
   /// Resets the count, because the cache has no blocks.
   void forget() noexcept { taken_ = 0; }
 
-  /// Sets and returns the bytes above which the lists report. @param listed_bytes bytes in the lists now
+  /// Sets and returns the bytes above which the lists report: half a chain above `listed_bytes`, or the bytes
+  /// of `look_at` if these are fewer. @param listed_bytes bytes in the lists now
   std::size_t set_watermark(std::size_t listed_bytes) noexcept {
     return watermark_ = (std::min)(look_at_, listed_bytes + chain_bytes() / 2);
   }

@@ -76,9 +76,7 @@ void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookk
 /// - `held_bytes_ == sum over slots of capacity * element bytes`, and `held_bytes_ <= max_held_bytes` if the
 ///   limit is not 0
 ///
-/// Thread-safety: one thread at a time, except for `trim_if_idle`. The store that ends the last scope
-/// publishes that the workspace is idle. A trimming thread claims the workspace by one compare-exchange, and
-/// an outermost scope begins with one.
+/// Thread-safety: one thread at a time, except for `trim_if_idle`.
 class workspace_core {
  public:
   workspace_core(workspace_options const& options, bool checked);
@@ -218,8 +216,10 @@ class workspace_core {
   compact_summary compact(compact_options const& options, bool by_largest = false) noexcept;
   TIDEMARK_COLD void sweep() noexcept;
   /// Frees the slots that are not in use, on behalf of another thread. Frees none while the owner uses the
-  /// workspace, and keeps slots that work elsewhere uses. The upstream must be thread-safe. @return bytes
-  /// freed.
+  /// workspace, and keeps slots that work elsewhere uses. The upstream must be thread-safe.
+  ///
+  /// The store that ends the last scope publishes that the workspace is idle. The trimming thread claims the
+  /// workspace by one compare-exchange, and an outermost scope begins with one. @return bytes freed.
   std::size_t trim_if_idle() noexcept;
   /// Makes the next use of each slot that was acquired in the scope await the fence. Waits for the fence here
   /// if there is no memory to store it, or if the scope has ended.

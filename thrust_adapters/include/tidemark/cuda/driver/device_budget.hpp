@@ -46,8 +46,8 @@ struct counted_pool {
 /// `relieve` documents the order in which resources return memory. A request without memory, or beyond the
 /// limit, is relieved once and then tried again.
 ///
-/// Invariant: `held_bytes() <= limit()` after each request, unless the limit was lowered below it. The driver
-/// chooses the growth of a pool: it may exceed the limit until the request that grew it has freed its block.
+/// Invariant: `held_bytes() <= limit()` after each request, except after a lower limit or the growth of a
+/// driver's pool (`set_limit`).
 ///
 /// Complexity: two atomic operations for each driver call that gets or frees memory, and a look-up for the
 /// block of an arena. A limit adds one driver call for each pool. Thread-safety: any thread. A forked child
@@ -62,7 +62,8 @@ class device_budget {
   device_budget& operator=(device_budget const&) = delete;
 
   /// Sets the limit in bytes from now on. Held memory stays. No allocation succeeds while more than the limit
-  /// is held.
+  /// is held. The driver chooses the growth of a pool: it may exceed the limit until the request that grew it
+  /// has freed its block.
   void set_limit(std::size_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
   /// Returns the limit of all resources of the device together in bytes.
   [[nodiscard]] std::size_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }

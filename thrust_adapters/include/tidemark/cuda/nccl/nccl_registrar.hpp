@@ -43,7 +43,7 @@ struct nccl_window_position {
 ///
 /// Nothing is registered or deregistered while the stream is capturing. For a non-blocking communicator, a
 /// call waits until NCCL has completed it. An arena must not grow between `ncclGroupStart` and `ncclGroupEnd`
-/// of its thread. NCCL would register the range later, and write the window to its old address.
+/// of its thread.
 ///
 /// Complexity: one NCCL call for each range, O(ranges). Thread-safety: one thread at a time.
 /// @tparam Kind way of registration
@@ -68,7 +68,9 @@ class basic_nccl_registrar {
     flags_ = flags;
   }
 
-  /// Registers a range. @return false, with nothing changed, for the reason in `refusal`.
+  /// Registers a range. @return false, with nothing changed, for the reason in `refusal`. @pre no group of
+  /// NCCL calls is open on this thread: NCCL would register the range later, and write the window to its old
+  /// address
   [[nodiscard]] bool on_commit(byte_range range) noexcept;
   /// Deregisters a range. @return false if NCCL or the stream refuses; the range is still registered then.
   [[nodiscard]] bool on_decommit(byte_range range) noexcept;

@@ -37,9 +37,10 @@ struct device_cache_options {
   gpu::stream_handle stream = nullptr;
   /// Device of the stream; -1: the current device of the thread that makes the cache.
   gpu::device_number device = -1;
-  /// Maximum ready blocks of one size; 0: no limit.
+  /// Maximum ready blocks of one size; 0: no limit. Above the limit the oldest block is returned.
   std::size_t max_blocks_per_size = 64;
-  /// Maximum bytes of ready blocks; 0: no limit. If empty, the environment variable
+  /// Maximum bytes of ready blocks; 0: no limit. Above the limit the largest block is returned. If empty, the
+  /// environment variable
   /// `TIDEMARK_DEVICE_CACHE_MIB` sets the number of MiB in digits. If the variable is unset, empty or
   /// invalid, the limit is a quarter of the device's memory (cuMemGetInfo's total). An invalid value also
   /// warns (`refused_setting`). The limit is 1 GiB if the driver does not know the total or the stream is
@@ -69,8 +70,8 @@ struct device_cache_options {
 /// call or a wait.
 ///
 /// Use it for tensors, which repeat their sizes exactly, and for several streams or threads. Use a
-/// `device_pool` for many small blocks of many sizes, and a `device_arena` for blocks that die together.
-/// Memory of a captured graph comes from a `graph_arena`.
+/// `device_pool` for many small blocks of many sizes, a `device_arena` for blocks that die together, and a
+/// `graph_arena` for a captured graph.
 ///
 /// ```cpp
 /// device_cache tensors{{.stream = stream}};
@@ -81,15 +82,13 @@ struct device_cache_options {
 /// launch(copy, copies, loss);
 /// tensors.deallocate(loss, 256, 256, copies); // free when the copy is seen to be done
 /// ```
-/// Ready blocks of one size are reused in FIFO order. Beyond `max_blocks_per_size` the oldest block is
-/// returned, and beyond `max_cached_bytes` the largest. A pointer to the cache shares its blocks and counts.
+/// A pointer to the cache shares its blocks and counts.
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache`.
 ///
-/// Complexity: as `reuse_cache`, plus O(streams) for each block of another stream. A request without a ready
-/// block queries at most 32 events. Thread-safety: any thread, except construction, destruction and
-/// `check_invariants()`. The driver is called without a lock, except for event queries of about a
-/// microsecond. Level 2 makes the checks of `reuse_cache`.
+/// Complexity: as `reuse_cache`, plus O(streams) for each block of another stream. Thread-safety: any thread,
+/// except construction, destruction and `check_invariants()`. The driver is called without a lock, except for
+/// event queries of about a microsecond. Level 2 makes the checks of `reuse_cache`.
 class device_cache final : public detail::forwarding_resource<device_cache> {
  public:
   /// Minimum alignment of every block.
@@ -106,7 +105,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// (`open_capture`).
   ~device_cache() override;
 
-  /// Allocates a block for future work on the stream: a ready block, or a block of the upstream.
+  /// Allocates a block for future work on the stream: the oldest ready block, or a block of the upstream.
   ///
   /// A request without a ready block queries the first event of each stream with pending blocks of its size,
   /// at most 32. It makes a few other driver calls. If the upstream has no memory, the cache returns all

@@ -58,9 +58,8 @@ extern template class detail::basic_pool<gpu::detail::device_heap>;
 /// launch(kernel, stream, x);
 /// blocks.deallocate(x, 3000);  // later work of `stream` may use the block at once
 /// ```
-/// Blocks up to 1 MiB come from size classes: multiples of 256 bytes, and four classes for each power of two
-/// from 2 KiB on. Larger blocks take the smallest free range that fits. Memory is mapped only under blocks,
-/// and idle memory moves before new memory is created (docs/cuda.md).
+/// Memory is mapped only under blocks, and idle memory moves before new memory is created. docs/cuda.md
+/// describes size classes and heap.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats` and of `gpu::detail::device_heap`.
 ///

@@ -27,8 +27,7 @@ namespace tidemark::detail {
 inline constexpr char const* planned_kind = "planned_arena";  // name in messages
 
 /// Runs a step: finds the plan of its kind, replays the plan, records requests without a slot, and makes a
-/// new plan at the end if the step differed. The fast path is off while foreign blocks are in the way,
-/// because each slot must be compared with them.
+/// new plan at the end if the step differed.
 ///
 /// If the region's memory comes from the fallback, the region is *borrowed*: one block of the fallback from
 /// the first request of a planned step to its end, or to the death of its last block. Blocks that outlive
@@ -96,6 +95,7 @@ class planned_core {
   void leave_plan();
   [[nodiscard]] bool is_held() const noexcept;
   void hold_plan();
+  // The fast path is off while foreign blocks are in the way, because each slot must be compared with them.
   void update_fast_path() noexcept;
 
   void learn_from_step();
