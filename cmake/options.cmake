@@ -11,8 +11,7 @@ endif()
 set(TIDEMARK_CHECKS 1 CACHE STRING "Check level: 1 off the fast paths, 2 everything")
 set_property(CACHE TIDEMARK_CHECKS PROPERTY STRINGS 1 2)
 if(NOT TIDEMARK_CHECKS MATCHES "^[12]$")
-  message(FATAL_ERROR "TIDEMARK_CHECKS is '${TIDEMARK_CHECKS}'; it must be 1 or 2: the checks of level 1 are off "
-    "the fast paths and always on")
+  message(FATAL_ERROR "TIDEMARK_CHECKS is '${TIDEMARK_CHECKS}'; it must be 1 or 2; level 1 is always on")
 endif()
 
 option(TIDEMARK_WORKSPACE_POOLING "Workspaces keep memory; OFF: each acquisition is an allocation, and sweeps do nothing" ON)
@@ -63,7 +62,7 @@ if(TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
     "TIDEMARK_DLPACK_INCLUDE_DIR to the folder that it is in, or leave the option off")
 endif()
 if(NOT TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
-  message(STATUS "tidemark: tensors have structures of our own, equal to DLPack's: there is no dlpack/dlpack.h of DLPack >= 0.5 "
+  message(STATUS "tidemark: tensors use tidemark's own copies of DLPack's structures, because dlpack/dlpack.h of DLPack >= 0.5 is not found "
     "(Debian's libdlpack-dev)")
 endif()
 set(TIDEMARK_DLPACK_VALUE 0)
@@ -122,7 +121,7 @@ if(NOT TIDEMARK_MODULES)
       "-G Ninja; or use ./run, which finds or installs both; or build the headers' library alone, with "
       "-DTIDEMARK_BUILD_TESTS=OFF -DTIDEMARK_BUILD_EXAMPLES=OFF.")
   endif()
-  message(STATUS "tidemark: there is no tidemark::tidemark here, because ${no_modules}")
+  message(STATUS "tidemark: target tidemark::tidemark is not available, because ${no_modules}")
 endif()
 
 # Applied to all targets or to no target, because sanitizers change the ABI of the standard containers and of

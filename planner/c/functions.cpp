@@ -44,7 +44,7 @@ Struct const& sized(Struct const& given, char const* name) {
 template <class T>
 void require_array(T const* array, std::uint64_t count, char const* name) {
   if (array == nullptr && count != 0)
-    refuse(std::string{name} + " is null, and there are " + std::to_string(count) + " of them");
+    refuse(std::string{name} + " is null, expected " + std::to_string(count) + " entries");
 }
 
 std::size_t alignment_of(tidemark_plan_blocks const& blocks, std::size_t i) {
@@ -100,7 +100,7 @@ bool check_arrays(tidemark_plan_blocks const& blocks) {
   if (blocks.count > max_count)
     refuse("count is " + std::to_string(blocks.count) + ", more blocks than it can count");
   if (blocks.conflict_count > std::numeric_limits<std::uint64_t>::max() / sizeof(plan_conflict))
-    refuse("conflict_count is " + std::to_string(blocks.conflict_count) + ", more than there is memory for");
+    refuse("conflict_count is " + std::to_string(blocks.conflict_count) + ", more than memory can hold");
   require_array(blocks.size, blocks.count, "size");
   require_array(blocks.conflicts, blocks.conflict_count, "conflicts");
   const bool has_lifetimes = blocks.begin != nullptr || blocks.end != nullptr;
@@ -108,8 +108,7 @@ bool check_arrays(tidemark_plan_blocks const& blocks) {
     require_array(blocks.begin, blocks.count, "begin");
     require_array(blocks.end, blocks.count, "end");
   }
-  if (has_lifetimes && blocks.conflicts != nullptr)
-    refuse("there are both begin and end and conflicts, and they exclude each other");
+  if (has_lifetimes && blocks.conflicts != nullptr) refuse("begin and end cannot be combined with conflicts");
   return blocks.conflicts == nullptr;
 }
 
@@ -215,7 +214,7 @@ int32_t tidemark_plan_make(tidemark_plan_blocks const* blocks, tidemark_plan_opt
   } catch (std::exception const& error) {
     return end(TIDEMARK_PLAN_FAILED, tidemark::reason_of(error));
   } catch (...) {
-    return end(TIDEMARK_PLAN_FAILED, "something was thrown that is no std::exception");
+    return end(TIDEMARK_PLAN_FAILED, "the search threw an exception of unknown type");
   }
 }
 

@@ -52,7 +52,7 @@ std::chrono::nanoseconds duration(std::string const& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   const bool begins_as_number = text.find_first_not_of("0123456789.") != 0;  // rejects signs, inf and nan
   if (!begins_as_number || error != std::errc{} || end != text.data() + text.size()) {
-    throw CLI::ValidationError("--time-limit is '" + printable(text) + "', no number of seconds");
+    throw CLI::ValidationError("--time-limit is '" + printable(text) + "', not a number of seconds");
   }
   const std::chrono::duration<double> wanted{seconds};
   if (wanted >= no_time_limit) return no_time_limit;
@@ -86,7 +86,7 @@ void check_together(command_line const& command, CLI::Option const& step) {
   }
   if (!std::has_single_bit(command.options.alignment)) {
     throw CLI::ValidationError("--alignment is " + std::to_string(command.options.alignment) +
-                               ", no power of two");
+                               ", not a power of two");
   }
 }
 
@@ -153,7 +153,7 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
     if (allocations->count() != 0) command.allocation = allocation;
     check_together(command, *step);
     if (capacity->count() != 0 && command.options.capacity == 0) {
-      throw CLI::ValidationError("--capacity is 0, which holds nothing");
+      throw CLI::ValidationError("--capacity is 0, expected at least 1");
     }
   } catch (CLI::CallForHelp const&) {
     std::fputs(app.help().c_str(), stdout);

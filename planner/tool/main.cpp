@@ -114,10 +114,11 @@ void require_different_files(command_line const& command) {
   };
   for (auto output = outputs.begin(); output != outputs.end(); ++output) {
     for (std::string const* input : inputs) {
-      if (are_one(**output, *input)) throw std::runtime_error(**output + ": it would replace what is read");
+      if (are_one(**output, *input))
+        throw std::runtime_error(**output + ": the output would overwrite an input");
     }
     for (auto other = outputs.begin(); other != output; ++other) {
-      if (are_one(**output, **other)) throw std::runtime_error(**output + ": two files would have that name");
+      if (are_one(**output, **other)) throw std::runtime_error(**output + ": two outputs have this name");
     }
     if (!(*output)->empty()) pending_file::require_writable(**output);
   }
@@ -247,7 +248,7 @@ int run(command_line const& command) {
   if (lacks_proof) {
     std::fprintf(stderr, "tidemark-plan: %s was not written: %s\n", command.proof.c_str(),
                  proof->too_large
-                     ? "of more than 256 blocks there is a proof only where the plan is at the bound"
+                     ? "more than 256 blocks have a proof only if the plan is at the bound"
                      : "there is no proof within the limits");
   }
   const std::size_t capacity = command.options.capacity;

@@ -49,7 +49,7 @@ class xla_reader {
     }
     const std::size_t number = wanted ? *wanted : largest_temporary();
     const auto chosen = allocations_.find(number);
-    if (chosen == allocations_.end()) rows_.fail("there is no allocation " + std::to_string(number));
+    if (chosen == allocations_.end()) rows_.fail("allocation " + std::to_string(number) + " does not exist");
     place(chosen->second);
     const std::size_t others = allocations_.size() - 1;
     found_.left_out = std::to_string(others) + (others == 1 ? " allocation" : " allocations") +
@@ -82,7 +82,7 @@ class xla_reader {
     const bool temporary = text.rest().find(", preallocated-temp") != std::string_view::npos;
     const auto [at, is_new] = allocations_.try_emplace(number, allocation{size, temporary, rows_.line(), {}});
     if (!is_new) {
-      rows_.fail("allocation " + std::to_string(number) + " is there twice, first in line " +
+      rows_.fail("allocation " + std::to_string(number) + " appears twice, first in line " +
                  std::to_string(at->second.line) + ": keep one module");
     }
     current_ = &at->second;
@@ -177,7 +177,7 @@ class xla_reader {
     range.first = text.number("the first moment");
     text.skip("-");
     range.last = text.number("the last moment");
-    if (range.last + 1 == 0) rows_.fail("the last moment is 2^64 - 1, after which there is none");
+    if (range.last + 1 == 0) rows_.fail("the last moment is 2^64 - 1; the maximum is 2^64 - 2");
     if (range.last < range.first) {
       rows_.fail("the range ends at " + std::to_string(range.last) + ", before " +
                  std::to_string(range.first));

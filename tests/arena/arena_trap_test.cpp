@@ -144,7 +144,7 @@ TEST(arena_trap_death, an_overrun_of_a_scope_that_is_open_is_not_called_a_use_af
   arena::scope scope{a};
   auto* const block = static_cast<char*>(scope.allocate(1));
   EXPECT_EXIT((void)read(block + 512 * KiB), ends_by_fault,
-              "arena 'trapping': use of 0x[0-9a-f]+, which was not allocated, or");
+              "arena 'trapping': use of 0x[0-9a-f]+, which was never allocated, or");
 }
 
 // E.6

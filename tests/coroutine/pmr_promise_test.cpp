@@ -335,7 +335,7 @@ TEST_F(outlived_frames, are_reported_where_a_scope_ends) {
     const arena::scope scope{step};
     escape(scope);
   }
-  expect_report("arena 'step': memory of a coroutine is freed that was not destroyed: its frame of ");
+  expect_report("arena 'step': memory of a live coroutine is freed: its frame of ");
 }
 
 // E.4
@@ -558,7 +558,7 @@ TEST(outlived_frames_death, are_the_end_of_a_program_without_a_handler) {
         const arena::scope scope{step};
         (void)count_to(std::allocator_arg, scope, 3).owner.release();
       },
-      "tidemark: arena 'step': memory of a coroutine is freed that was not destroyed: its frame of .*, from "
+      "tidemark: arena 'step': memory of a live coroutine is freed: its frame of .*, from "
       ".*pmr_promise_test.cpp:");
 }
 

@@ -98,7 +98,7 @@ static_assert(std::is_trivially_copyable_v<device_set>);
 TEST(device_set, rejects_what_is_not_a_devices_number) {
   device_set some{1};
   EXPECT_EQ(message_of<std::invalid_argument>([&] { some.insert(64); }),
-            "gpu::device_set: 64 is not the number of a device, which is 0 to 63");
+            "gpu::device_set: 64 is not a device number; device numbers are 0 to 63");
   EXPECT_THROW((device_set{0, -1}), std::invalid_argument);
   EXPECT_EQ(some, device_set{1});
 }
@@ -322,8 +322,8 @@ TEST_F(cuda_export, of_memory_that_was_not_asked_for_so_is_a_logic_error_without
                      [&] {
                        EXPECT_EQ(message_of<std::logic_error>(
                                      [&] { (void)from.space->export_memory(units_of(from.range, 0, 1)); }),
-                                 "gpu::virtual_memory: export_memory of memory whose options did not say "
-                                 "exported_as, which the driver wants to know when it makes the memory");
+                                 "gpu::virtual_memory: export_memory of memory that was created without "
+                                 "the option exported_as");
                      }),
             call_names{});
 }
@@ -498,13 +498,13 @@ TEST_F(cuda_import, of_numbers_that_no_export_gives_is_rejected_without_a_call) 
   for (auto const& [message, spoil] : std::vector<std::pair<std::string, change>>{
            {"the memory was exported neither as file descriptors nor as fabric",
             [](auto& of) { of.exported_as = handle_type::none; }},
-           {"the handles do not lie one behind the other", [](auto& of) { of.handles[1].offset += unit; }},
-           {"the handles do not lie one behind the other", [](auto& of) { of.handles[1].size = 0; }},
-           {"the handles do not lie one behind the other", [](auto& of) { of.handles[1].size = SIZE_MAX; }},
-           {"the exported range does not lie in its handles", [](auto& of) { of.handles.clear(); }},
-           {"the exported range does not lie in its handles", [](auto& of) { of.size = 0; }},
-           {"the exported range does not lie in its handles", [](auto& of) { of.offset = SIZE_MAX; }},
-           {"the exported range does not lie in its handles", [](auto& of) { of.size += 1; }}}) {
+           {"the handles are not contiguous", [](auto& of) { of.handles[1].offset += unit; }},
+           {"the handles are not contiguous", [](auto& of) { of.handles[1].size = 0; }},
+           {"the handles are not contiguous", [](auto& of) { of.handles[1].size = SIZE_MAX; }},
+           {"the exported range lies outside its handles", [](auto& of) { of.handles.clear(); }},
+           {"the exported range lies outside its handles", [](auto& of) { of.size = 0; }},
+           {"the exported range lies outside its handles", [](auto& of) { of.offset = SIZE_MAX; }},
+           {"the exported range lies outside its handles", [](auto& of) { of.size += 1; }}}) {
     gpu::exported_memory received = space->export_memory(units_of(range, 0, 2));
     spoil(received);
     EXPECT_EQ(calls_of(machine,

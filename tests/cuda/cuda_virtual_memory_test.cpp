@@ -525,9 +525,9 @@ TEST(cuda_virtual_memory_setups,
       const test::empty_capture graph{device, stream};
       for (int twice = 0; twice < 2; ++twice) {
         EXPECT_FALSE(space.commit(units_of(range, 0, 1)));
-        EXPECT_STREQ(space.refusal(), "a stream is capturing, and the driver maps no memory meanwhile");
+        EXPECT_STREQ(space.refusal(), "the driver cannot map memory while a stream is capturing");
         EXPECT_TRUE(space.reserve(1, unit).empty());
-        EXPECT_STREQ(space.refusal(), "a stream is capturing, and the driver maps no memory meanwhile");
+        EXPECT_STREQ(space.refusal(), "the driver cannot map memory while a stream is capturing");
       }
       EXPECT_EQ(device.count("cuStreamBeginCapture"), 2u);
     }

@@ -209,9 +209,10 @@ TEST_F(fake_nccl_of_a_stream, has_no_window_for_some_memory) {
   nccl.has_windows = false;
   nccl_window_registrar windows{communicator, stream, nccl, device};
   EXPECT_FALSE(windows.on_commit(range));
-  EXPECT_STREQ(windows.refusal(),
-               "NCCL made no window: it has none on this machine, NCCL_WIN_ENABLE is 0, or a group of calls "
-               "is open");
+  EXPECT_STREQ(
+      windows.refusal(),
+      "NCCL cannot create a window: this machine supports no windows, NCCL_WIN_ENABLE is 0, or a group "
+      "call is open");
   EXPECT_EQ(windows.window_of(range.data()), nccl_window_position{});
 }
 

@@ -213,7 +213,7 @@ TEST_F(missed, a_scope_that_another_thread_ends_is_reported_and_its_records_stay
     ASSERT_EQ(recorder.reports().size(), 1u);
     EXPECT_EQ(recorder.reports()[0].kind, violation_kind::wrong_thread);
     EXPECT_EQ(recorder.reports()[0].message,
-              "expect_resource 'left': the scope is ended by another thread than began it");
+              "expect_resource 'left': the scope must end on the thread that began it");
   }
   EXPECT_EQ(std::pmr::get_default_resource(), std::pmr::new_delete_resource());
   forget_the_argument(10);  // is counted in records that nothing refers to

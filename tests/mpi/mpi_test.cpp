@@ -516,7 +516,7 @@ TEST_F(mpi_allreduce, refuses_memory_that_lies_elsewhere_and_starts_nothing) {
   persistent_allreduce<float> sum{MPI_COMM_WORLD, elements};
   const std::logic_error error = test::caught<std::logic_error>([&] { sum.start(others); });
   EXPECT_EQ(std::string{error.what()}.find(
-                "persistent_allreduce: start: the plan has changed: it was set up for 8 elements at "),
+                "persistent_allreduce: start: the elements have moved: it was set up for 8 elements at "),
             0u)
       << error.what();
   EXPECT_THROW(sum.start(std::span{elements}.first(7)), std::logic_error);

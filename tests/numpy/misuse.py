@@ -60,7 +60,7 @@ def a_trace_wants_files_that_can_be_written():
             assert "none/run.csv" in str(error), error
         else:
             raise AssertionError("there was no error")
-        with refused(ValueError, "both to be written to"):
+        with refused(ValueError, "have the same path"):
             tidemark_numpy.trace(f"{folder}/run", chrome=f"{folder}/run")
         with tidemark_numpy.trace(f"{folder}/run.csv"):
             with refused(RuntimeError, "this pool has a trace already"):
@@ -129,7 +129,7 @@ def capsules_of_others_are_refused():
     from tidemark_numpy import _core
     for wrong in (5, None, datetime.datetime_CAPI, _core.set_handler(_core.make(0, False))):
         for call in (_core.stats, _core.trim, _core.retire, _core.close_trace):
-            with refused(TypeError, "this is no pool of tidemark_numpy"):
+            with refused(TypeError, "this is not a pool of tidemark_numpy"):
                 call(wrong)
 
 

@@ -262,13 +262,13 @@ TEST_F(planned_arena_plans, that_are_not_valid_are_refused_with_nothing_changed)
     return sentence;
   };
   EXPECT_EQ(refusal([](step_plan& plan) { plan.blocks[1].life.offset = plan.blocks[0].life.offset; }),
-            "step_plan: request 1: not apart from each block that is live with it");
+            "step_plan: request 1: overlaps a block that is live at the same time");
   EXPECT_EQ(refusal([](step_plan& plan) { plan.height = 0; }),
             "step_plan: request 0: not offset + size <= height");
   EXPECT_EQ(refusal([](step_plan& plan) { plan.lower_bound = plan.height + 1; }),
             "step_plan: not lower_bound <= height");
   EXPECT_EQ(refusal([](step_plan& plan) { plan.alignment = 8; }),
-            "planned_arena 'planned_arena': a plan whose blocks are aligned to less than 16 bytes");
+            "planned_arena 'planned_arena': the plan's alignment is less than 16 bytes");
   EXPECT_EQ(step("a=1000 b=300 -a -b"), 0u);
 }
 

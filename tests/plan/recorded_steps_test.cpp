@@ -76,11 +76,11 @@ TEST_F(recorded_steps, every_bad_file_is_refused_with_line_and_reason) {
        ":2: last_event is 18446744073709551615, and the trace has 10 events"},
       {start + "0,2,10\n", ":2: last_event is 10, and the trace has 10 events"},
       {start + "0,4,3\n", ":2: last_event is 3, before first_event, 4"},
-      {start + "1,2,4\n", ":2: step is 1, and the next one is 0"},
-      {start + "0,2,4\n0,5,6\n", ":3: step is 0, and the next one is 1"},
-      {start + "0,2,4\n2,5,6\n", ":3: step is 2, and the next one is 1"},
-      {start + "0,2,4\n1,4,6\n", ":3: first_event is 4, and the step before goes to 4"},
-      {start + "0,5,6\n1,2,4\n", ":3: first_event is 2, and the step before goes to 6"},
+      {start + "1,2,4\n", ":2: step is 1, expected 0"},
+      {start + "0,2,4\n0,5,6\n", ":3: step is 0, expected 1"},
+      {start + "0,2,4\n2,5,6\n", ":3: step is 2, expected 1"},
+      {start + "0,2,4\n1,4,6\n", ":3: first_event is 4, but the previous step ends at 4"},
+      {start + "0,5,6\n1,2,4\n", ":3: first_event is 2, but the previous step ends at 6"},
   };
   for (auto const& [text, reason] : bad) EXPECT_EQ(read(text), reason) << text;
 }

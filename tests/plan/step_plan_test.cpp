@@ -63,16 +63,17 @@ TEST(step_plan, that_breaks_a_rule_is_refused_with_request_and_formula) {
     change(plan);
     return refusal(plan);
   };
-  EXPECT_EQ(changed([](step_plan& p) { p.alignment = 0; }), "step_plan: alignment is no power of two");
-  EXPECT_EQ(changed([](step_plan& p) { p.alignment = 384; }), "step_plan: alignment is no power of two");
+  EXPECT_EQ(changed([](step_plan& p) { p.alignment = 0; }), "step_plan: alignment is not a power of two");
+  EXPECT_EQ(changed([](step_plan& p) { p.alignment = 384; }), "step_plan: alignment is not a power of two");
   EXPECT_EQ(changed([](step_plan& p) { p.lower_bound = 1025; }), "step_plan: not lower_bound <= height");
   EXPECT_EQ(changed([](step_plan& p) { p.requests = 4; }),
-            "step_plan: request 0: not one block for each request that does not outlive the step");
-  EXPECT_EQ(changed([](step_plan& p) { p.blocks.pop_back(); }), "step_plan: not as many requests as it says");
+            "step_plan: request 0: more than one block for a request that ends within the step");
+  EXPECT_EQ(changed([](step_plan& p) { p.blocks.pop_back(); }),
+            "step_plan: the plan's number of requests differs from its blocks");
   EXPECT_EQ(changed([](step_plan& p) { std::swap(p.blocks[2], p.blocks[3]); }),
             "step_plan: request 2: not numbered one after the other");
   EXPECT_EQ(changed([](step_plan& p) { p.blocks.insert(p.blocks.begin() + 2, p.blocks[2]); }),
-            "step_plan: request 1: not one block for each request that does not outlive the step");
+            "step_plan: request 1: more than one block for a request that ends within the step");
   EXPECT_EQ(changed([](step_plan& p) { p.blocks[3].life.upper = 2; }),
             "step_plan: request 2: not lower < upper");
   EXPECT_EQ(
@@ -94,13 +95,13 @@ TEST(step_plan, that_breaks_a_rule_is_refused_with_request_and_formula) {
             "step_plan: request 1: not offset + size <= height")
       << "a block of no bytes has an address";
   EXPECT_EQ(changed([](step_plan& p) { p.blocks[2].life.upper = 3; }),
-            "step_plan: request 2: not apart from each block that is live with it");
+            "step_plan: request 2: overlaps a block that is live at the same time");
   EXPECT_EQ(changed([](step_plan& p) { p.blocks[2].life.offset = 256; }),
-            "step_plan: request 1: not apart from each block that is live with it");
+            "step_plan: request 1: overlaps a block that is live at the same time");
 }
 
 TEST(step_plan, whose_places_of_one_request_differ_is_refused_in_whatever_order_they_come) {
-  const std::string reason = "step_plan: request 0: not of one size and one alignment in all of its places";
+  const std::string reason = "step_plan: request 0: its places differ in size or alignment";
   for (std::size_t i : {0u, 1u}) {
     for (std::size_t size : {0u, 16u, 99u, 101u, 200u}) {
       step_plan plan = small_plan();
@@ -168,7 +169,7 @@ TEST_F(step_plan_file, is_read_as_any_plan) {
 // P.23
 TEST_F(step_plan_file, that_is_malformed_is_refused_with_line_and_reason) {
   const std::string start = header, first = start + "0,0,1,100,256,0\n",
-                    number = "the row is not of six whole numbers, each below 2^64";
+                    number = "the row is not six whole numbers below 2^64";
   const std::pair<std::string, std::string> bad[] = {
       {"", ":1: the file is empty; it should begin with id,lower,upper,size,alignment,offset"},
       {"\n", ":1: the header is not id,lower,upper,size,alignment,offset"},
@@ -183,23 +184,23 @@ TEST_F(step_plan_file, that_is_malformed_is_refused_with_line_and_reason) {
       {first + "1,1,2,,256,0\n", ":3: " + number},
       {first + "1,1,2,100,256,0\r\n", ":3: " + number},
       {first + "1,1,2,18446744073709551616,256,0\n", ":3: " + number},
-      {first + "1,1,2,18446744073709551615,256,0\n", ":3: a number is larger than any that a plan has"},
-      {first + "1,1,2,100,9223372036854775808,0\n", ":3: a number is larger than any that a plan has"},
-      {first + "1,1,2,100,256,9223372036854775808\n", ":3: a number is larger than any that a plan has"},
-      {first + "9,1,2,100,256,0\n", ":3: a number is larger than any that a plan has"},
-      {first + "1,1,2,100,0,0\n", ":3: the alignment is no power of two"},
-      {first + "1,1,2,100,96,0\n", ":3: the alignment is no power of two"},
+      {first + "1,1,2,18446744073709551615,256,0\n", ":3: a number exceeds the limits of a plan"},
+      {first + "1,1,2,100,9223372036854775808,0\n", ":3: a number exceeds the limits of a plan"},
+      {first + "1,1,2,100,256,9223372036854775808\n", ":3: a number exceeds the limits of a plan"},
+      {first + "9,1,2,100,256,0\n", ":3: a number exceeds the limits of a plan"},
+      {first + "1,1,2,100,0,0\n", ":3: the alignment is not a power of two"},
+      {first + "1,1,2,100,96,0\n", ":3: the alignment is not a power of two"},
       {first + "2,2,3,100,256,0\n", ":3: request 2: not numbered one after the other"},
       {first + "1,1,2,100,256,100\n", ":3: request 1: not at a multiple of the alignment"},
       {first + first.substr(start.size()),
-       ":3: request 0: not one block for each request that does not outlive the step"},
+       ":3: request 0: more than one block for a request that ends within the step"},
       {first + "2,2,3,100,256,0\n1,1,2,100,256,0\n", ":3: request 2: not numbered one after the other"},
       {start + "0,0,2,100,256,0\n1,1,2,100,256,0\n",
-       ":3: request 1: not apart from each block that is live with it"},
+       ":3: request 1: overlaps a block that is live at the same time"},
       {start + "0,0,2,100,256,0\n0,0,2,100,256,0\n",
-       ":3: request 0: not apart from each block that is live with it"},
+       ":3: request 0: overlaps a block that is live at the same time"},
       {start + "0,0,2,257,256,0\n0,0,2,257,256,256\n",
-       ":3: request 0: not apart from each block that is live with it"},
+       ":3: request 0: overlaps a block that is live at the same time"},
       {start + "0,0,0,100,256,0\n", ":2: request 0: not lower < upper"},
       {first + "1,2,1,100,256,0\n", ":3: request 1: not lower < upper"},
   };
@@ -208,14 +209,14 @@ TEST_F(step_plan_file, that_is_malformed_is_refused_with_line_and_reason) {
 
 TEST_F(step_plan_file, whose_places_of_one_request_differ_is_refused_in_whatever_order_they_come) {
   const std::string start = header, last = "1,0,3,256,256,4352\n",
-                    reason = ":3: request 0: not of one size and one alignment in all of its places";
+                    reason = ":3: request 0: its places differ in size or alignment";
   // A block of 4096 bytes at the place of 16 would lie over the one of request 1.
   EXPECT_EQ(reason_of(start + "0,0,3,4096,256,0\n0,0,3,16,256,4096\n" + last), reason);
   EXPECT_EQ(reason_of(start + "0,0,3,16,256,4096\n0,0,3,4096,256,0\n" + last), reason);
   EXPECT_EQ(reason_of(start + "0,0,3,64,4096,0\n0,0,3,64,16,4112\n" + last), reason);
   EXPECT_EQ(reason_of(start + "0,0,3,64,16,4112\n0,0,3,64,4096,0\n" + last), reason);
   EXPECT_EQ(reason_of(start + "0,0,3,64,16,0\n0,0,3,64,16,64\n0,0,3,48,16,128\n" + last),
-            ":4: request 0: not of one size and one alignment in all of its places");
+            ":4: request 0: its places differ in size or alignment");
 }
 
 TEST_F(step_plan_file, that_is_not_one_is_rejected) {

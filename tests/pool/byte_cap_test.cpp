@@ -95,7 +95,7 @@ TEST(byte_cap, what_is_rejected_leaves_it_without_limit_and_a_warning_says_so) {
     EXPECT_EQ(cap.bytes, 0u);
     EXPECT_EQ(cap.warning,
               std::string{"TIDEMARK_TEST_BYTES_MAX is '"} + text +
-                  "', which is not a number of bytes in digits alone, or too large; no limit is set");
+                  "', which is not a number of bytes (digits only, below the maximum); no limit is set");
   }
 }
 
@@ -108,10 +108,9 @@ TEST(byte_cap, the_environment_sets_it_in_mib) {
   const variable set{"3 MiB"};
   const byte_cap cap = mib_cap_from_environment(variable::name, 4096);
   EXPECT_EQ(cap.bytes, 4096u);
-  EXPECT_EQ(
-      cap.warning,
-      "TIDEMARK_TEST_BYTES_MAX is '3 MiB', which is not a number of MiB in digits alone; the limit stays "
-      "4096 bytes");
+  EXPECT_EQ(cap.warning,
+            "TIDEMARK_TEST_BYTES_MAX is '3 MiB', which is not a number of MiB (digits only); the limit stays "
+            "4096 bytes");
 }
 
 }  // namespace

@@ -752,14 +752,12 @@ TEST(pool, impossible_classes_are_refused_with_a_sentence) {
             "to 1 GiB");
   EXPECT_NE(refusal({0}).find("a size class of 0 bytes"), std::string::npos);
   EXPECT_NE(refusal({2 * GiB}).find("a size class of 2147483648 bytes"), std::string::npos);
-  EXPECT_EQ(refusal({128, 64}),
-            "pool 'tensors': the size class of 64 bytes comes after that of 128; sizes must rise");
-  EXPECT_EQ(refusal({64, 64}),
-            "pool 'tensors': the size class of 64 bytes comes after that of 64; sizes must rise");
+  EXPECT_EQ(refusal({128, 64}), "pool 'tensors': size classes must increase, but 64 bytes follow 128");
+  EXPECT_EQ(refusal({64, 64}), "pool 'tensors': size classes must increase, but 64 bytes follow 64");
   std::vector<std::size_t> many(97);
   std::iota(many.begin(), many.end(), 2);
   for (std::size_t& size : many) size *= 8;
-  EXPECT_EQ(refusal(many), "pool 'tensors': 97 size classes were requested; there can be 96");
+  EXPECT_EQ(refusal(many), "pool 'tensors': 97 size classes were requested; the maximum is 96");
   many.pop_back();
   EXPECT_EQ(refusal(many), "none");
 }

@@ -506,12 +506,12 @@ struct contradiction {
   char const* sentence;
   void (*make)(image_of_a_file& of);
 };
-constexpr char const* foreign = "it is no process arena";
-constexpr char const* of_another_size = "its header is damaged: it is not of the size that its version has";
+constexpr char const* foreign = "it is not a process arena";
+constexpr char const* of_another_size = "its header is damaged: its size does not match its version";
 constexpr char const* cut = "it is truncated, or its header is damaged: the file has ";
-constexpr char const* impossible = "its header is damaged: its memory cannot lie where it says";
-constexpr char const* newest_outside = "its header is damaged: its newest generation does not lie in it";
-constexpr char const* root_outside = "its newest generation is damaged: its root does not lie in it";
+constexpr char const* impossible = "its header is damaged: its memory range is impossible";
+constexpr char const* newest_outside = "its header is damaged: its newest generation lies outside the memory";
+constexpr char const* root_outside = "its newest generation is damaged: its root lies outside the memory";
 constexpr contradiction contradictions[] = {
     {damaged, foreign, [](image_of_a_file& of) { of.header().format.magic ^= 1; }},
     {damaged, foreign, [](image_of_a_file& of) { of.bytes_.resize(10); }},
@@ -560,8 +560,7 @@ TEST_F(process_image, is_refused_where_it_is_foreign_newer_truncated_or_contradi
 TEST_F(process_image, is_refused_where_it_could_be_truncated) {
   const std::string said = refusal_of(
       not_sealed, [&] { process_view{file_of(bytes_, F_SEAL_GROW).get(), {.layout_version = 3}}; });
-  EXPECT_TRUE(said.ends_with(": the file is not sealed, so that it could be truncated while it is read"))
-      << said;
+  EXPECT_TRUE(said.ends_with(": the file is not sealed and could be truncated while it is read")) << said;
 }
 
 // H.13
@@ -590,7 +589,7 @@ TEST_F(process_image, is_refused_where_its_root_is_of_another_type) {
   for (const std::string& said : {refusal_of(other_root, [&] { (void)view.root<std::int64_t>(); }),
                                   refusal_of(other_root, [&] { (void)view.root<std::uint32_t>(); }),
                                   refusal_of(other_root, [&] { (void)view.root<another>(); })}) {
-    EXPECT_TRUE(said.ends_with(": its root is not of the type that is wanted")) << said;
+    EXPECT_TRUE(said.ends_with(": its root has another type than requested")) << said;
   }
   EXPECT_EQ(view.root<std::uint64_t const>(), 42u);
 }
@@ -603,7 +602,7 @@ TEST_F(process_image, whose_root_would_reach_beyond_its_end_is_refused) {
   const process_view view{file_of(bytes_).get(), {.layout_version = 3}};
   EXPECT_TRUE(refusal_of(other_root, [&] {
                 (void)view.root<two>();
-              }).ends_with(": its root is not of the type that is wanted"));
+              }).ends_with(": its root has another type than requested"));
 }
 
 // H.15
@@ -667,7 +666,7 @@ TEST_F(process_image, whose_newest_generation_changes_to_nonsense_keeps_the_view
 TEST(process_view, refuses_files_that_are_no_memory) {
   for (char const* path : {"/dev/null", "/proc/self/exe"}) {
     const std::string said = refusal_of(damaged, [&] { process_view{path}; });
-    EXPECT_EQ(said, std::string{"process_view of '"} + path + "': it is no process arena");
+    EXPECT_EQ(said, std::string{"process_view of '"} + path + "': it is not a process arena");
   }
   int pipe[2];
   ASSERT_EQ(::pipe(pipe), 0);

@@ -152,7 +152,7 @@ TEST(shared_memory, refuses_an_address_at_which_something_lies) {
     shared_memory second{{.address = of.range.begin + 64 * KiB, .name = "second"}};
     (void)second.reserve(1, 64 * KiB);
   });
-  EXPECT_NE(said.find("shared_memory 'second': something else lies at its addresses, 0x5"), said.npos)
+  EXPECT_NE(said.find("shared_memory 'second': this process already uses its addresses, 0x5"), said.npos)
       << said;
   EXPECT_EQ(open_files(), files);
   EXPECT_EQ(mapped_files(), mappings);
@@ -221,7 +221,7 @@ TEST(shared_memory_view, refuses_addresses_that_are_taken_in_its_process) {
     if (open_files() != files || mapped_files() != 0) return "something is left";
     if (::munmap(taken, 4 * KiB) != 0) return "munmap";
     const shared_memory_view now_free{file.get(), address};
-    return said.starts_with("shared_memory_view: something else lies at its addresses") ? "" : said;
+    return said.starts_with("shared_memory_view: this process already uses its addresses") ? "" : said;
   }};
   held_range of{{}, 1 * MiB};
   reader.channel().send_file(of.space.export_file().get());
@@ -255,7 +255,7 @@ TEST(shared_memory_view, refuses_what_could_be_truncated_while_it_is_read) {
   for (const int file : {unsealed.get(), regular.get()}) {
     const std::string said = refusal_of(shared_memory_refusal::not_sealed,
                                         [&] { const shared_memory_view view{file, 0, "prices"}; });
-    EXPECT_EQ(said, "prices: the file is not sealed, so that it could be truncated while it is read");
+    EXPECT_EQ(said, "prices: the file is not sealed and could be truncated while it is read");
   }
   EXPECT_THROW((shared_memory_view{-1, 0}), std::system_error);
 }

@@ -76,14 +76,14 @@ TEST_F(trace_log_files, needs_a_file_and_one_for_each_form) {
   EXPECT_EQ(sentence_of<std::invalid_argument>({}),
             "trace_log: neither a CSV file nor a Chrome trace is named");
   EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = files.csv()}),
-            "trace_log: CSV and Chrome trace are both to be written to " + files.csv());
+            "trace_log: CSV and Chrome trace have the same path, " + files.csv());
 }
 
 TEST_F(trace_log_files, knows_one_file_under_two_names) {
   const std::filesystem::path csv{files.csv()};
   const std::string detour = (csv.parent_path() / "." / csv.filename()).string();
   EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = detour}),
-            "trace_log: CSV and Chrome trace are both to be written to " + files.csv());
+            "trace_log: CSV and Chrome trace have the same path, " + files.csv());
   EXPECT_NO_THROW((trace_log{{.csv = "/dev/null", .chrome = "/dev/./null"}})) << "a device is no file";
 }
 

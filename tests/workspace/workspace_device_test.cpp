@@ -216,7 +216,7 @@ TYPED_TEST(device_workspace, refuses_what_the_host_would_have_to_write) {
   const auto text = [](auto call) { return message_of<std::logic_error>(call); };
   const auto expect_unfilled = [&](char const* name, auto call) {
     EXPECT_EQ(text(call), std::string{"workspace 'device': "} + name +
-                              " needs workspace_options::fill, because its memory is not the host's");
+                              " needs workspace_options::fill, because its memory is not host memory");
   };
   expect_unfilled("zeros", [&] { (void)cannot_fill.zeros(3); });
   expect_unfilled("zeros", [&] { (void)cannot_fill.zeros(2, 5); });
@@ -224,11 +224,10 @@ TYPED_TEST(device_workspace, refuses_what_the_host_would_have_to_write) {
   expect_unfilled("fill", [&] { (void)cannot_fill.fill(7, 3); });
   expect_unfilled("trues", [&] { (void)cannot_fill.trues(3); });
   expect_unfilled("falses", [&] { (void)cannot_fill.falses(3); });
-  EXPECT_EQ(
-      text([&] { (void)acquire_uniform(this->ws, generator, 3); }),
-      "workspace 'device': acquire_uniform writes element by element, and its memory is not the host's");
+  EXPECT_EQ(text([&] { (void)acquire_uniform(this->ws, generator, 3); }),
+            "workspace 'device': acquire_uniform writes single elements, but the memory is not host memory");
   EXPECT_EQ(text([&] { (void)acquire_normal(this->ws, generator, 3); }),
-            "workspace 'device': acquire_normal writes element by element, and its memory is not the host's");
+            "workspace 'device': acquire_normal writes single elements, but the memory is not host memory");
   EXPECT_EQ(cannot_fill.stats().slot_count + this->ws.stats().slot_count, 0u);
   EXPECT_EQ(generator, std::minstd_rand{});
 }

@@ -179,7 +179,7 @@ TEST(workspace_poison_of, a_slot_reaches_as_far_as_its_newest_request) {
 std::string stale_text(std::string const& what, unsigned acquired, unsigned ended) {
   return "workspace 'steps': " + what + " acquired at " + place(acquired) +
          " is used after its memory was freed by the end of the scope at " + place(ended) +
-         "; copy what is to outlive the scope, or acquire it from the scope around it";
+         "; copy the data, or acquire it from the enclosing scope";
 }
 
 // S4.47
@@ -487,7 +487,7 @@ TEST(workspace_escapes, are_reported_with_elements_both_places_and_the_remedy) {
   EXPECT_EQ(message_of<workspace_escape>(leave),
             "workspace 'steps': float32[42] acquired at " + place(acquired_at) +
                 " would leave its scope at " + place(left_at) +
-                "; return a copy, or acquire it from the scope around this one");
+                "; return a copy, or acquire it from the enclosing scope");
 }
 
 // S4.50
@@ -651,7 +651,7 @@ TEST(workspace_scope_misuse, through_an_outer_scope_while_an_inner_is_open_is_re
   std::string const& message = violation_recorder::reports()[0].message;
   EXPECT_TRUE(message.starts_with(
       "workspace 'steps': acquiring through an outer scope while a scope or checkpoint inside it is open; "
-      "the inner one's end would take the memory back; the outer one was opened at "))
+      "the end of the inner scope would free the memory; the outer scope was opened at "))
       << message;
   EXPECT_NE(message.find("workspace_safety_test.cpp:"), std::string::npos) << message;
   (void)outer.acquire<double>(3);

@@ -66,15 +66,15 @@ class lifetimes_reader {
       const auto* const known = std::ranges::find(column_names, names[place],
                                                   [](char const* name) { return std::string_view{name}; });
       if (known == column_names.end()) {
-        rows_.fail("the column '" + printable(names[place]) +
-                   "' is none of id, lower, upper, size, alignment and offset");
+        rows_.fail("unknown column '" + printable(names[place]) +
+                   "'; the columns are id, lower, upper, size, alignment and offset");
       }
       std::optional<std::size_t>& seen = places_[static_cast<std::size_t>(known - column_names.begin())];
-      if (seen) rows_.fail("the column '" + std::string{*known} + "' is there twice");
+      if (seen) rows_.fail("the column '" + std::string{*known} + "' appears twice");
       seen = place;
     }
     for (std::size_t i = 0; i < required_columns; ++i) {
-      if (!places_[i]) rows_.fail("there is no column '" + std::string{column_names[i]} + "'");
+      if (!places_[i]) rows_.fail("the column '" + std::string{column_names[i]} + "' is missing");
     }
     fields_.resize(names.size());
     file_.offset_column = places_[offset];
@@ -100,11 +100,11 @@ class lifetimes_reader {
     lifetime read{.lower = number(lower), .upper = number(upper), .size = number(size)};
     if (read.upper < read.lower) fail(upper, "below lower, " + std::to_string(read.lower));
     if (!field(alignment).empty()) read.alignment = number(alignment);
-    if (!std::has_single_bit(read.alignment)) fail(alignment, "no power of two");
+    if (!std::has_single_bit(read.alignment)) fail(alignment, "not a power of two");
     if (field(offset).empty()) return read;
     read.offset = number(offset);
     if (*read.offset % read.alignment != 0) {
-      fail(offset, "no multiple of the alignment, " + std::to_string(read.alignment));
+      fail(offset, "not a multiple of the alignment, " + std::to_string(read.alignment));
     }
     return read;
   }

@@ -64,7 +64,7 @@ class reader {
   }
 
   trace_event deallocation(std::size_t id, std::size_t bytes, std::uint32_t by) {
-    if (bytes != 0) fail("bytes is " + std::to_string(bytes) + ", and a row that frees has 0");
+    if (bytes != 0) fail("bytes is " + std::to_string(bytes) + ", expected 0 in a row that frees");
     const auto found = blocks_.find(id);
     if (found == blocks_.end()) fail("block " + std::to_string(id) + " is freed and was never allocated");
     block& known = found->second;
@@ -98,10 +98,10 @@ std::vector<trace_step> read_steps(std::string const& path, recorded_trace const
     const auto say = [&](std::string const& what, std::size_t value, std::string const& reason) {
       rows.fail(what + " is " + std::to_string(value) + ", " + reason);
     };
-    if (number != steps.size()) say("step", number, "and the next one is " + std::to_string(steps.size()));
+    if (number != steps.size()) say("step", number, "expected " + std::to_string(steps.size()));
     if (!steps.empty() && step.first_event <= steps.back().last_event) {
       say("first_event", step.first_event,
-          "and the step before goes to " + std::to_string(steps.back().last_event));
+          "but the previous step ends at " + std::to_string(steps.back().last_event));
     }
     if (step.last_event < step.first_event) {
       say("last_event", step.last_event, "before first_event, " + std::to_string(step.first_event));

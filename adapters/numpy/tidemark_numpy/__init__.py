@@ -104,7 +104,7 @@ def install(*, max_cached_bytes=_DEFAULT_CACHED_BYTES, huge_pages=True):
         if _installed is None:
             _installed = pool(max_cached_bytes=max_cached_bytes, huge_pages=huge_pages)
         elif _installed._options != _checked_options(max_cached_bytes, huge_pages):
-            raise ValueError(f"tidemark_numpy: {_installed!r} is installed in this process, and there is one at most")
+            raise ValueError(f"tidemark_numpy: {_installed!r} is installed in this process, which can have only one pool")
     _core.set_handler(_installed._capsule)
     return _installed
 

@@ -145,7 +145,7 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
                        node_limit=_NONE if node_limit is None else _number("node_limit", node_limit),
                        capacity=0 if capacity is None else _number("capacity", capacity))
     if capacity is not None and options.capacity == 0:
-        raise ValueError("tidemark_plan: capacity is 0, which holds nothing")
+        raise ValueError("tidemark_plan: capacity is 0, expected at least 1")
     blocks.arrays = []  # keeps the arrays alive as long as their addresses
 
     def place(name, values, per_block=True):
@@ -159,7 +159,7 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
         blocks.begin = place("begin", _numbers("begin", () if begin is None else begin))
         blocks.end = place("end", _numbers("end", () if end is None else end))
     elif begin is not None or end is not None:
-        raise ValueError("tidemark_plan: there are both begin and end and conflicts, and they exclude each other")
+        raise ValueError("tidemark_plan: begin and end cannot be combined with conflicts")
     else:
         pairs = _pairs(conflicts)
         blocks.conflict_count = len(pairs) // 2
@@ -170,7 +170,7 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
     elif hasattr(alignment, "__iter__") or hasattr(alignment, "__getitem__"):  # arrays of ctypes have no __iter__
         blocks.alignment = place("alignment", _numbers("alignment", alignment))
     else:
-        raise TypeError(f"tidemark_plan: alignment is {alignment!r}, neither a whole number nor a sequence of them")
+        raise TypeError(f"tidemark_plan: alignment is {alignment!r}, neither a whole number nor a sequence of whole numbers")
     if fixed is not None:
         blocks.fixed_offset = place("fixed", _numbers("fixed", fixed, none=_NONE))
     return _search(blocks, options, count, progress)

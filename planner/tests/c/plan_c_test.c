@@ -338,21 +338,21 @@ static void says_which_array_is_missing(void) {
   const arrays all = three();
   tidemark_plan_blocks blocks = blocks_of(&all, 3);
   blocks.size = NULL;
-  expect_refusal(&blocks, NULL, "size is null, and there are 3 of them");
+  expect_refusal(&blocks, NULL, "size is null, expected 3 entries");
   blocks.size = all.size;
   blocks.begin = NULL;
-  expect_refusal(&blocks, NULL, "begin is null, and there are 3 of them");
+  expect_refusal(&blocks, NULL, "begin is null, expected 3 entries");
   blocks.end = NULL;
-  expect_refusal(&blocks, NULL, "begin is null, and there are 3 of them");
+  expect_refusal(&blocks, NULL, "begin is null, expected 3 entries");
   blocks.begin = all.begin;
-  expect_refusal(&blocks, NULL, "end is null, and there are 3 of them");
+  expect_refusal(&blocks, NULL, "end is null, expected 3 entries");
   blocks.end = all.end;
   blocks.conflict_count = 5;
-  expect_refusal(&blocks, NULL, "conflicts is null, and there are 5 of them");
+  expect_refusal(&blocks, NULL, "conflicts is null, expected 5 entries");
   expect_refusal(NULL, NULL, "blocks is null");
   blocks.conflict_count = 0;
   EXPECT(tidemark_plan_make(&blocks, NULL, NULL, NULL, message, sizeof message) == TIDEMARK_PLAN_INVALID);
-  EXPECT(strcmp(message, "offsets is null, and there are 3 of them") == 0);
+  EXPECT(strcmp(message, "offsets is null, expected 3 entries") == 0);
 }
 
 static void refuses_counts_that_cannot_be(void) {
@@ -364,7 +364,7 @@ static void refuses_counts_that_cannot_be(void) {
   blocks.begin = blocks.end = NULL;
   blocks.conflicts = conflicts;
   blocks.conflict_count = UINT64_MAX;
-  expect_refusal(&blocks, NULL, "conflict_count is 18446744073709551615, more than there is memory for");
+  expect_refusal(&blocks, NULL, "conflict_count is 18446744073709551615, more than memory can hold");
 }
 
 static void refuses_lifetimes_together_with_conflicts(void) {
@@ -373,7 +373,7 @@ static void refuses_lifetimes_together_with_conflicts(void) {
   tidemark_plan_blocks blocks = blocks_of(&all, 3);
   blocks.conflicts = conflicts;
   blocks.conflict_count = 1;
-  expect_refusal(&blocks, NULL, "there are both begin and end and conflicts, and they exclude each other");
+  expect_refusal(&blocks, NULL, "begin and end cannot be combined with conflicts");
   blocks.begin = blocks.end = NULL;
   expect_refusal(&blocks, NULL, "conflict 0 names block 3, and there are 3 blocks");
 }

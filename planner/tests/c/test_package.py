@@ -286,8 +286,8 @@ def test_threads_plan_at_once():
     (lambda: plan([0], [1], ["1"]), TypeError, "size[0] is '1', not a whole number"),
     (lambda: plan([0], [1], [None]), TypeError, "size[0] is None, not a whole number"),
     (lambda: plan([0], [1], 1), TypeError, "size is 1, not a sequence of whole numbers"),
-    (lambda: plan([0], [1], [1], alignment=None), TypeError, "alignment is None, neither a whole number nor a sequence of them"),
-    (lambda: plan([0], [1], [1], alignment=16.0), TypeError, "alignment is 16.0, neither a whole number nor a sequence of them"),
+    (lambda: plan([0], [1], [1], alignment=None), TypeError, "alignment is None, neither a whole number nor a sequence of whole numbers"),
+    (lambda: plan([0], [1], [1], alignment=16.0), TypeError, "alignment is 16.0, neither a whole number nor a sequence of whole numbers"),
     (lambda: plan([0], [1], [1], fixed=7), TypeError, "fixed is 7, not a sequence of whole numbers"),
     (lambda: plan(size=[1], conflicts=7), TypeError, "conflicts is 7, not a sequence of pairs"),
     (lambda: plan([0], [1], [1], progress=5), TypeError, "progress is 5, not a function"),
@@ -298,7 +298,7 @@ def test_threads_plan_at_once():
     (lambda: plan([0, 0], [1, 1], [4, 4], fixed=[0, 3]), ValueError,
      "block 0 and block 1 are in conflict, and their fixed offsets make them share bytes"),
     (lambda: plan([0], [1], [1], conflicts=[]), ValueError,
-     "there are both begin and end and conflicts, and they exclude each other"),
+     "begin and end cannot be combined with conflicts"),
     (lambda: plan(size=[1], conflicts=[(0, 1)]), ValueError, "conflict 0 names block 1, and there are 1 blocks"),
     (lambda: plan(size=[1], conflicts=[(0,)]), ValueError, "conflicts[0] is (0,), not a pair of blocks"),
     (lambda: plan(size=[1], conflicts=[0]), ValueError, "conflicts[0] is 0, not a pair of blocks"),
@@ -306,7 +306,7 @@ def test_threads_plan_at_once():
     (lambda: plan([0], [1], [1], time_limit=math.nan), ValueError, "time_limit is nan, not a number of seconds"),
     (lambda: plan([0], [1], [1], time_limit="long"), TypeError, "time_limit is 'long', not a number of seconds"),
     (lambda: plan([0], [1], [1], node_limit=-1), ValueError, "node_limit is -1, not a number from 0 to 2^64 - 1"),
-    (lambda: plan([0], [1], [1], capacity=0), ValueError, "capacity is 0, which holds nothing"),
+    (lambda: plan([0], [1], [1], capacity=0), ValueError, "capacity is 0, expected at least 1"),
 ])
 def test_wrong_values_are_named_in_one_sentence(call, kind, sentence):
     with pytest.raises(kind) as caught:

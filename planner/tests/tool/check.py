@@ -147,21 +147,21 @@ def expect_refusal(content, line, reason, *options):
 
 
 def rejects_a_wrong_header():
-    known = "is none of id, lower, upper, size, alignment and offset"
+    known = "the columns are id, lower, upper, size, alignment and offset"
     expect_refusal("", 1, "the file is empty")
-    expect_refusal("\n", 1, f"the column '' {known}")
-    expect_refusal("0,1,2,3\n", 1, f"the column '0' {known}")
-    expect_refusal("\ufeff\ufeff" + HEADER, 1, f"the column '???id' {known}")
-    expect_refusal("\ufeff", 1, f"the column '' {known}")
-    expect_refusal(b"\xff\xfei\0d\0", 1, f"the column '??i?d?' {known}")
-    expect_refusal("id,lower,upper,size,\n", 1, f"the column '' {known}")
-    expect_refusal("id,lower,upper, size\n", 1, f"the column ' size' {known}")
-    expect_refusal("ID,lower,upper,size\n", 1, f"the column 'ID' {known}")
+    expect_refusal("\n", 1, f"unknown column ''; {known}")
+    expect_refusal("0,1,2,3\n", 1, f"unknown column '0'; {known}")
+    expect_refusal("\ufeff\ufeff" + HEADER, 1, f"unknown column '???id'; {known}")
+    expect_refusal("\ufeff", 1, f"unknown column ''; {known}")
+    expect_refusal(b"\xff\xfei\0d\0", 1, f"unknown column '??i?d?'; {known}")
+    expect_refusal("id,lower,upper,size,\n", 1, f"unknown column ''; {known}")
+    expect_refusal("id,lower,upper, size\n", 1, f"unknown column ' size'; {known}")
+    expect_refusal("ID,lower,upper,size\n", 1, f"unknown column 'ID'; {known}")
     for name in ("id", "lower", "upper", "size"):
         without = ",".join(column for column in ("id", "lower", "upper", "size", "offset") if column != name)
-        expect_refusal(without + "\n", 1, f"there is no column '{name}'")
+        expect_refusal(without + "\n", 1, f"the column '{name}' is missing")
     for name in ("id", "size", "offset"):
-        expect_refusal(f"{ALL_COLUMNS.strip()},{name}\n", 1, f"the column '{name}' is there twice")
+        expect_refusal(f"{ALL_COLUMNS.strip()},{name}\n", 1, f"the column '{name}' appears twice")
 
 
 def rejects_a_row_with_too_few_or_too_many_fields():
@@ -204,7 +204,7 @@ def rejects_a_field_that_is_not_a_number():
 
 def rejects_invalid_utf8():
     expect_refusal(b"\x7fELF\x02\x01\x01\x00\xff\xfe", 1,
-                   "the column '?ELF??????' is none of id, lower, upper, size, alignment and offset")
+                   "unknown column '?ELF??????'; the columns are id, lower, upper, size, alignment and offset")
     expect_refusal(HEADER.encode() + b"0,0,2,10\n1,1,\xff\xfe,0\n", 3, "upper is '??', not a whole number")
     # Latin-1, a truncated character, an overlong form, a surrogate, beyond Unicode, and controls.
     for id in (b"\xe4", b"a\xe2\x82", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80", b"a\0b",
@@ -219,8 +219,8 @@ def rejects_invalid_utf8():
 def rejects_impossible_blocks():
     expect_refusal(HEADER + "0,0,2,10\n1,3,2,10\n", 3, "upper is 2, below lower, 3")
     for alignment in (0, 3, 2**64 - 1):
-        expect_refusal(ALL_COLUMNS + f"0,0,2,10,{alignment},\n", 2, f"alignment is {alignment}, no power of two")
-    expect_refusal(ALL_COLUMNS + "0,0,2,10,8,12\n", 2, "offset is 12, no multiple of the alignment, 8")
+        expect_refusal(ALL_COLUMNS + f"0,0,2,10,{alignment},\n", 2, f"alignment is {alignment}, not a power of two")
+    expect_refusal(ALL_COLUMNS + "0,0,2,10,8,12\n", 2, "offset is 12, not a multiple of the alignment, 8")
 
 
 def names_fixed_blocks_that_overlap_by_id_and_line():
@@ -293,16 +293,16 @@ def answers_a_wrong_option_with_one_sentence():
             (("--from", "xla", "--from-trace", "t", "--steps", "s", "--step", 0), "--from and --from-trace exclude each other"),
             ((blocks, "--from", "ggml", "--allocation", 0), "--allocation needs --from xla"),
             ((blocks, "--from", "xla", "--allocation", "a"), "--allocation is 'a', not a whole number"),
-            ((blocks, "--alignment", 24), "--alignment is 24, no power of two"),
-            ((blocks, "--alignment", 0), "--alignment is 0, no power of two"),
+            ((blocks, "--alignment", 24), "--alignment is 24, not a power of two"),
+            ((blocks, "--alignment", 0), "--alignment is 0, not a power of two"),
             ((blocks, "--alignment", "-8"), "--alignment is '-8', not a whole number"),
             ((blocks, "--capacity", "1MB"), "--capacity is '1MB', not a whole number"),
-            ((blocks, "--capacity", 0), "--capacity is 0, which holds nothing"),
+            ((blocks, "--capacity", 0), "--capacity is 0, expected at least 1"),
             (("",), "FILE: names no file"),
             ((blocks, "--out", ""), "--out: names no file"),
             ((blocks, "--seed", 2**64), f"--seed is '{2**64}', more than 2^64 - 1"),
             ((blocks, "--node-limit", "1.5"), "--node-limit is '1.5', not a whole number"),
-            *(((blocks, "--time-limit", text), f"--time-limit is '{text}', no number of seconds")
+            *(((blocks, "--time-limit", text), f"--time-limit is '{text}', not a number of seconds")
               for text in ("x", "-1", "nan", "inf", "1s", "0x1", " 1", "1,5")),
             ((blocks, "--colour"), "The following argument was not expected: --colour"),
             ((blocks, "another.csv"), "The following argument was not expected: another.csv")):
@@ -684,7 +684,7 @@ def of_more_than_256_blocks_there_is_a_proof_at_the_bound_alone():
     blocks, proof = write(random_blocks(random.Random(8), 300, (1, 64))), folder / "proof.txt"
     status, output, errors = run(blocks, "--prove", proof, "--time-limit", 0)
     expect("status and errors", (status, errors),
-           (1, f"tidemark-plan: {proof} was not written: of more than 256 blocks there is a proof only where the plan is at the bound\n"))
+           (1, f"tidemark-plan: {proof} was not written: more than 256 blocks have a proof only if the plan is at the bound\n"))
     expect("what is said of it", "proof   none, 0 cases" in output.splitlines(), True)
 
 
@@ -984,17 +984,17 @@ def rejects_xla_dumps_that_do_not_fit():
             ("BufferLiveRange:", "", end, "there is no 'BufferLiveRange:': newer releases of XLA write it to a file of its own, "
              "*-live-range.txt, which is to follow in the same text"),
             (", preallocated-temp", "", end, "no allocation is preallocated-temp: --allocation names one"),
-            ("allocation 2", "allocation 1", 10, "allocation 1 is there twice, first in line 4: keep one module"),
+            ("allocation 2", "allocation 1", 10, "allocation 1 appears twice, first in line 4: keep one module"),
             ("1: size 900,", "1: size ?,", 4, "size is '', not a whole number"),
             ("1: size 900,", "1: size 899,", 9, "the value ends above its allocation, which has 899 bytes"),
             ("(size=200,offset=600)", "(size=200)", 6, "',offset=' is missing before '): f32[50]{0}'"),
             ("    copy.5{}:4-7\n", "", 9, "copy.5{} has no live range"),
             ("copy.5{}:4-7", "copy.5{}:4", 24, "'-' is missing before ''"),
             ("copy.5{}:4-7", "copy.5{}:4-3", 24, "the range ends at 3, before 4"),
-            ("copy.5{}:4-7", f"copy.5{{}}:4-{2**64 - 1}", 24, "the last moment is 2^64 - 1, after which there is none"),
+            ("copy.5{}:4-7", f"copy.5{{}}:4-{2**64 - 1}", 24, "the last moment is 2^64 - 1; the maximum is 2^64 - 2"),
             ("copy.5{}:4-7", "add.4{}:4-7", 24, "add.4{} has a range already: keep one module")):
         expect_import_refusal(whole.replace(old, new), "xla", line, reason)
-    expect_import_refusal(whole, "xla", end, "there is no allocation 7", "--allocation", 7)
+    expect_import_refusal(whole, "xla", end, "allocation 7 does not exist", "--allocation", 7)
 
 
 def names_the_line_of_an_imported_block_that_does_not_fit():
@@ -1010,12 +1010,12 @@ def names_a_file_that_cannot_be_written_and_leaves_nothing():
     blocks = write(SMALL)
     for option in ("--out", "--picture"):
         for path, reason in ((folder / "none/out", "No such file or directory"), (folder, "Is a directory"),
-                             ("/dev/full", "No space left on device"), (blocks, "it would replace what is read"),
-                             (f"{folder}/./blocks.csv", "it would replace what is read")):
+                             ("/dev/full", "No space left on device"), (blocks, "the output would overwrite an input"),
+                             (f"{folder}/./blocks.csv", "the output would overwrite an input")):
             expect(f"what is said of {path}", run(blocks, option, path), (2, "", f"tidemark-plan: {path}: {reason}\n"))
     expect("/dev/full is what it was", stat.S_ISCHR(os.stat("/dev/full").st_mode), True)
     expect("two of one name", run(blocks, "--out", folder / "x", "--picture", f"{folder}/./x"),
-           (2, "", f"tidemark-plan: {folder}/./x: two files would have that name\n"))
+           (2, "", f"tidemark-plan: {folder}/./x: two outputs have this name\n"))
     expect("the files there", os.listdir(folder), ["blocks.csv"])
     # A disk that fills up while a file is written leaves the earlier file and the other output unchanged.
     write("before", "out.csv")

@@ -181,8 +181,8 @@ void hold_in_child([[maybe_unused]] pthread_mutex_t& mutex) noexcept {
 void refuse_reentry() {
   report_violation(
       violation_kind::reentry, "",
-      "a resource is called by its own upstream, bookkeeping resource or callback while it waits "
-      "for that, with its lock held");
+      "a resource is called by its own upstream, bookkeeping resource or callback while it holds "
+      "its lock and waits for that call");
   throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur));
 }
 

@@ -42,7 +42,7 @@ size_classes::size_classes(char const* pool, std::span<std::size_t const> sizes,
     return;
   }
   if (sizes.size() > max_count) {
-    refuse(pool, std::to_string(sizes.size()) + " size classes were requested; there can be " +
+    refuse(pool, std::to_string(sizes.size()) + " size classes were requested; the maximum is " +
                      std::to_string(max_count));
   }
   for (const std::size_t size : sizes) {
@@ -52,8 +52,8 @@ size_classes::size_classes(char const* pool, std::span<std::size_t const> sizes,
                        std::to_string(min_block_bytes) + " bytes to 1 GiB");
     }
     if (count_ > 0 && size <= bytes_[count_ - 1]) {
-      refuse(pool, "the size class of " + std::to_string(size) + " bytes comes after that of " +
-                       std::to_string(bytes_[count_ - 1]) + "; sizes must rise");
+      refuse(pool, "size classes must increase, but " + std::to_string(size) + " bytes follow " +
+                       std::to_string(bytes_[count_ - 1]));
     }
     bytes_[count_++] = size;
   }

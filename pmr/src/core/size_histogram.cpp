@@ -74,7 +74,7 @@ std::vector<std::size_t> size_histogram::suggest_size_classes(std::size_t max_co
                                                               std::size_t largest_bytes) const {
   if (max_count == 0 || max_count > size_classes::max_count) {
     throw std::invalid_argument("size_histogram: " + std::to_string(max_count) +
-                                " size classes were requested; there can be 1 to 96");
+                                " size classes were requested; the range is 1 to 96");
   }
   std::vector<sums> up_to(1);
   {

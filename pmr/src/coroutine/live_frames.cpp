@@ -84,8 +84,8 @@ struct frame_records final : frame_table {
         count_live();
       }
       report_violation(violation_kind::frame_outlived, resource,
-                       "%s '%s': memory of a coroutine is freed that was not destroyed: its frame of %s",
-                       kind, resource, detail::describe(block).text);
+                       "%s '%s': memory of a live coroutine is freed: its frame of %s", kind, resource,
+                       detail::describe(block).text);
     }
     return reported;
   }

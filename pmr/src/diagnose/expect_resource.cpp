@@ -357,7 +357,7 @@ expect_resource::~expect_resource() {
     // Keeps the records, because the scope's thread may be writing to them.
     detail::missed_blocks const* const left = missed_.release();
     detail::report_violation(violation_kind::wrong_thread, left->name(),
-                             "expect_resource '%s': the scope is ended by another thread than began it",
+                             "expect_resource '%s': the scope must end on the thread that began it",
                              left->name());
     return;
   }

@@ -112,7 +112,7 @@ namespace {
   detail::signal_text text;
   text << "arena '" << std::string_view{name} << "': use of " << used;
   text << (is_known ? " after it was rewound over"
-                    : ", which was not allocated, or whose rewind is not among the last on record");
+                    : ", which was never allocated, or whose rewind is no longer recorded");
   if (instruction != nullptr) (text << ", at ").code(reinterpret_cast<std::uintptr_t>(instruction));
   if (is_known) text << "; rewound by";
   for (std::uintptr_t call : by)

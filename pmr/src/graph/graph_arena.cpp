@@ -69,9 +69,8 @@ std::size_t planned_bytes(step_plan const& plan) noexcept {
 graph_layout planned_layout(step_plan const& plan, std::size_t tail_bytes, char const* name) {
   plan.require_valid();
   if (plan.alignment % granule_bytes != 0) {
-    throw std::invalid_argument{"graph_arena '" + std::string{name} +
-                                "': a plan whose blocks are aligned to " + std::to_string(plan.alignment) +
-                                " bytes, and not to 256"};
+    throw std::invalid_argument{"graph_arena '" + std::string{name} + "': the plan's alignment is " +
+                                std::to_string(plan.alignment) + " bytes, not a multiple of 256"};
   }
   std::size_t align = plan.alignment;
   for (planned_block const& block : plan.blocks) align = std::max(align, block.life.alignment);
@@ -294,9 +293,9 @@ void detail::rewound_arena::require_no_block_outlives(graph_arena const& arena) 
   if (!arena.is_shared()) return;
   const auto lock = locked(arena);
   if (arena.used_blocks_ == 0) return;
-  throw allocator_busy{"capture: graph_arena '" + std::string{arena.name()} +
-                           "' shares its memory with other graphs, which would overwrite " +
-                           std::to_string(arena.used_blocks_) + " blocks that are in use behind the body",
+  throw allocator_busy{"capture: graph_arena '" + std::string{arena.name()} + "': the body left " +
+                           std::to_string(arena.used_blocks_) +
+                           " blocks in use in memory that other graphs overwrite",
                        arena.used_blocks_};
 }
 

@@ -46,11 +46,11 @@ std::optional<std::size_t> parse_mib_cap(std::string_view text) noexcept {
 
 byte_cap byte_cap_from_environment(char const* name, std::size_t fallback_bytes) {
   return cap_from_environment(name, fallback_bytes, parse_byte_cap,
-                              "a number of bytes in digits alone, or too large");
+                              "a number of bytes (digits only, below the maximum)");
 }
 
 byte_cap mib_cap_from_environment(char const* name, std::size_t fallback_bytes) {
-  return cap_from_environment(name, fallback_bytes, parse_mib_cap, "a number of MiB in digits alone");
+  return cap_from_environment(name, fallback_bytes, parse_mib_cap, "a number of MiB (digits only)");
 }
 
 }  // namespace tidemark

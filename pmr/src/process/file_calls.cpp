@@ -56,7 +56,7 @@ void throw_addresses_taken(std::string const& who, byte_range range) {
   char addresses[64];
   std::snprintf(addresses, sizeof addresses, "0x%zx to 0x%zx", range.begin, range.end());
   throw shared_memory_error{shared_memory_refusal::addresses_taken,
-                            who + "something else lies at its addresses, " + addresses + ", in this process"};
+                            who + "this process already uses its addresses, " + addresses};
 }
 
 #if defined(__linux__)

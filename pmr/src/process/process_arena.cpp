@@ -68,7 +68,7 @@ std::uint64_t process_arena::publish(void const* root, std::size_t bytes, std::u
   auto const* const last = static_cast<std::byte const*>(root) + (bytes - 1);
   if (!owns(root) || !owns(last) || offset_of(root) < sizeof(detail::process_header)) {
     throw std::invalid_argument(std::string{"process arena '"} + name() +
-                                "': publish of an object that does not lie in it");
+                                "': cannot publish an object outside the arena");
   }
   // Lies above all published objects. `deallocate` reclaims only the newest block, and thus none of them.
   auto* const made = arena_.push<detail::publication>();
@@ -83,7 +83,8 @@ std::uint64_t process_arena::publish(void const* root, std::size_t bytes, std::u
 
 void process_arena::link() const {
   if (header_->newest.load(std::memory_order_relaxed) == 0) {
-    throw std::logic_error(std::string{"process arena '"} + name() + "': link while nothing is published");
+    throw std::logic_error(std::string{"process arena '"} + name() +
+                           "': cannot link before the first publish");
   }
   arena_.space().link();
 }

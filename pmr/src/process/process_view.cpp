@@ -26,7 +26,7 @@ process_format checked_format(int file, std::string const& name, process_view_op
   const std::int64_t read = detail::read_file(file, &format, sizeof format);
   if (read < 0) detail::throw_file_error(name + ": the header cannot be read");
   if (read != sizeof format || format.magic != process_format::expected_magic) {
-    refuse(name, damaged, "it is no process arena");
+    refuse(name, damaged, "it is not a process arena");
   }
   if (format.version > process_format::newest_version) {
     refuse(name, newer_version,
@@ -34,7 +34,7 @@ process_format checked_format(int file, std::string const& name, process_view_op
                std::to_string(process_format::newest_version));
   }
   if (format.version != process_format::newest_version || format.header_bytes != sizeof(process_header)) {
-    refuse(name, damaged, "its header is damaged: it is not of the size that its version has");
+    refuse(name, damaged, "its header is damaged: its size does not match its version");
   }
   const std::int64_t size = detail::file_size(file);
   if (size < 0) detail::throw_file_error(name + ": the size of the file cannot be read");
@@ -45,7 +45,7 @@ process_format checked_format(int file, std::string const& name, process_view_op
   }
   const std::uint64_t last = format.address + format.bytes;
   if (format.address == 0 || format.address % system_memory().page_size() != 0 || last < format.address) {
-    refuse(name, damaged, "its header is damaged: its memory cannot lie where it says");
+    refuse(name, damaged, "its header is damaged: its memory range is impossible");
   }
   if (format.layout != detail::library_layout(options.layout_version)) {
     refuse(name, other_layout,
@@ -79,14 +79,14 @@ publication process_view::newest_publication() const {
   if (offset == 0) refuse(name_, unpublished, "nothing is published in it yet");
   if (offset < sizeof(process_header) || offset % alignof(publication) != 0 || offset > range.size ||
       range.size - offset < sizeof(publication)) {
-    refuse(name_, damaged, "its header is damaged: its newest generation does not lie in it");
+    refuse(name_, damaged, "its header is damaged: its newest generation lies outside the memory");
   }
   publication found;
   std::memcpy(&found, reinterpret_cast<void const*>(range.begin + offset), sizeof found);
   const std::uintptr_t first = range.begin + sizeof(process_header);
   if (found.generation == 0 || found.end != range.begin + offset + sizeof found || found.root < first ||
       found.root >= found.end) {
-    refuse(name_, damaged, "its newest generation is damaged: its root does not lie in it");
+    refuse(name_, damaged, "its newest generation is damaged: its root lies outside the memory");
   }
   return found;
 }
@@ -94,7 +94,7 @@ publication process_view::newest_publication() const {
 void const* process_view::root(std::size_t bytes, std::size_t align, std::uint64_t type) const {
   if (generation_.root_type != type || generation_.root % align != 0 ||
       bytes > generation_.end - generation_.root) {
-    refuse(name_, other_root, "its root is not of the type that is wanted");
+    refuse(name_, other_root, "its root has another type than requested");
   }
   return reinterpret_cast<void const*>(generation_.root);
 }

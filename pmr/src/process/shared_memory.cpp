@@ -150,7 +150,7 @@ shared_memory_view::shared_memory_view(int file, std::uintptr_t address, std::st
   if (own.get() < 0) detail::throw_file_error(who + "the file cannot be opened again");
   if (!detail::is_sealed(own.get())) {
     throw shared_memory_error{shared_memory_refusal::not_sealed,
-                              who + "the file is not sealed, so that it could be truncated while it is read"};
+                              who + "the file is not sealed and could be truncated while it is read"};
   }
   if (!detail::try_lock(own.get(), lock_byte::views, false)) {
     if (errno != EAGAIN && errno != EACCES) detail::throw_file_error(who + "the file cannot be locked");

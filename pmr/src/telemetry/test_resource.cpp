@@ -38,7 +38,7 @@ test_resource::test_resource(std::pmr::memory_resource* upstream, test_resource_
   options_.name = name();
   if (options.guard_bytes > max_guard_bytes) {
     throw std::invalid_argument(subject(name()) + "guard_bytes is " + std::to_string(options.guard_bytes) +
-                                "; it may be " + std::to_string(max_guard_bytes) + " at most");
+                                "; the maximum is " + std::to_string(max_guard_bytes));
   }
 }
 

@@ -155,7 +155,7 @@ trace_log::recorder::recorder(trace_log_options const& options)
   std::error_code none;
   if (options.csv == options.chrome || (std::filesystem::is_regular_file(options.csv, none) &&
                                         std::filesystem::equivalent(options.csv, options.chrome, none))) {
-    throw std::invalid_argument("trace_log: CSV and Chrome trace are both to be written to " + options.csv);
+    throw std::invalid_argument("trace_log: CSV and Chrome trace have the same path, " + options.csv);
   }
   csv_.append({"op,id,bytes,thread\n"});
   // Always the first event, so that all others can begin with a comma.

@@ -59,7 +59,7 @@ void checked_generation::throw_stale(char const* element, std::span<std::size_t 
   if (slot_->number.load(std::memory_order_relaxed) == number_ + 1) {
     text += " by the end of the scope at " + place_text(slot_->ended.load(std::memory_order_relaxed));
   }
-  text += "; copy what is to outlive the scope, or acquire it from the scope around it";
+  text += "; copy the data, or acquire it from the enclosing scope";
   report_violation(by_default::is_not_called, violation_kind::stale_view, name.c_str(), "%s", text.c_str());
   throw stale_view{text};
 }

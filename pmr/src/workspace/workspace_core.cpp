@@ -327,8 +327,7 @@ bool workspace_core::scopes_are_open() const noexcept {
 void workspace_core::require_closed(char const* doing) const {
   if (!scopes_are_open()) return;
   throw std::logic_error{std::string{"workspace '"} + options_.name + "': " + doing +
-                         " while a scope is open would take its memory; end the scope" + opened_text() +
-                         " first"};
+                         " is not allowed while a scope is open; end the scope" + opened_text() + " first"};
 }
 
 std::string workspace_core::opened_text() const {
@@ -351,7 +350,7 @@ void workspace_core::reset_all(std::source_location where) noexcept {
 void workspace_core::reset(slot_list& list, std::source_location where) {
   if (log_end_ != log_) {
     throw std::logic_error{std::string{"workspace '"} + options_.name + "': reset of " + list.element->name +
-                           " while a scope or checkpoint is open, which would restore it; end that first"};
+                           " is not allowed while a scope or checkpoint is open; end it first"};
   }
   const outside_use own{*this};
   retire(list, 0, where);
@@ -535,7 +534,7 @@ void workspace_core::require_thread(char const* doing) noexcept {
 void workspace_core::require_fill(char const* call) const {
   if (options_.host_memory || options_.fill.call != nullptr) return;
   throw std::logic_error{std::string{"workspace '"} + options_.name + "': " + call +
-                         " needs workspace_options::fill, because its memory is not the host's"};
+                         " needs workspace_options::fill, because its memory is not host memory"};
 }
 
 void workspace_core::write(slot_list const& list, slot const& of, void const* element,

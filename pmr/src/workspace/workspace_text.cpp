@@ -52,7 +52,7 @@ void throw_escape(workspace_core const& core, workspace_core::overlap escaping, 
   throw workspace_escape{std::string{"workspace '"} + core.options().name +
                          "': " + shape_text(element.name, extents) + " acquired at " +
                          place_text(taken->generation->acquired) + " would leave its scope at " +
-                         place_text(where) + "; return a copy, or acquire it from the scope around this one"};
+                         place_text(where) + "; return a copy, or acquire it from the enclosing scope"};
 }
 
 void throw_ended_scope(std::source_location opened) {

@@ -101,7 +101,7 @@ def rejects_impossible_events():
     expect_refusal(HEADER + "a,0,1,0\nf,0,0,0\na,0,1,0\n", 4, "block 0 is allocated twice; first by event 0")
     expect_refusal(HEADER + "f,7,0,0\n", 2, "block 7 is freed and was never allocated")
     expect_refusal(HEADER + "a,0,1,0\nf,0,0,0\nf,0,0,0\n", 4, "block 0 is freed twice; first by event 1")
-    expect_refusal(HEADER + "a,0,1,0\nf,0,1,0\n", 3, "bytes is 1, and a row that frees has 0")
+    expect_refusal(HEADER + "a,0,1,0\nf,0,1,0\n", 3, "bytes is 1, expected 0 in a row that frees")
 
 
 def rejects_invalid_utf8():

@@ -103,7 +103,7 @@ def both_readers_refuse_every_bad_file_alike():
         HEADER + row + "f,0,0,0\n" + row: ":4: block 0 is allocated twice; first by event 0",
         HEADER + "f,7,0,0\n": ":2: block 7 is freed and was never allocated",
         HEADER + row + "f,0,0,0\nf,0,0,0\n": ":4: block 0 is freed twice; first by event 1",
-        HEADER + row + "f,0,1,0\n": ":3: bytes is 1, and a row that frees has 0",
+        HEADER + row + "f,0,1,0\n": ":3: bytes is 1, expected 0 in a row that frees",
         HEADER + f"a,0,{2**64 - 1},0\na,1,1,0\n": ":3: more than 2^64 - 1 bytes are live",
     }
     longest = "a,0,1," + "9" * (2**20 - 6)

@@ -35,7 +35,7 @@ PyObject* raise_current() noexcept {
 data_handler* handler_of(PyObject* capsule) noexcept {
   data_handler* const handler = data_handler::of(capsule);
   if (handler == nullptr)
-    PyErr_SetString(PyExc_TypeError, "tidemark_numpy: this is no pool of tidemark_numpy");
+    PyErr_SetString(PyExc_TypeError, "tidemark_numpy: this is not a pool of tidemark_numpy");
   return handler;
 }
 

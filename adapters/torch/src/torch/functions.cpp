@@ -46,8 +46,8 @@ char const* or_say(Call call) noexcept {
 }
 
 void print_foreign(char const* what, void const* block) noexcept {
-  std::fprintf(stderr, "tidemark_torch: %s at %p, where no block of tidemark is live: nothing happens\n",
-               what, block);
+  std::fprintf(stderr, "tidemark_torch: %s at %p is ignored: no live block of tidemark begins there\n", what,
+               block);
 }
 
 }  // namespace

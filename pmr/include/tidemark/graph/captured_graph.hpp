@@ -114,7 +114,7 @@ class captured_graph {
     parts& of = the_parts();
     if (of.backend == nullptr)
       throw std::logic_error{
-          "captured_graph: update of a graph that was captured by a backend of the caller's"};
+          "captured_graph: update needs a backend, because the caller's backend captured this graph"};
     return record(of, *of.backend, body);
   }
   /// Like the overload above with another backend. @throws as above

@@ -285,7 +285,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     detail::report_violation(
         violation_kind::outer_scope_use, workspace_->name(),
         "workspace '%s': acquiring through an outer scope while a scope or checkpoint inside it is "
-        "open; the inner one's end would take the memory back; the outer one was opened at %s:%u",
+        "open; the end of the inner scope would free the memory; the outer scope was opened at %s:%u",
         workspace_->name(), where().file_name(), static_cast<unsigned>(where().line()));
   }
   [[nodiscard]] std::source_location where() const noexcept {

@@ -646,7 +646,7 @@ void planned_core::use(step_plan plan, std::uint64_t kind) {
   const call_overlap::call here{calls_, planned_kind, options_.name, "use"};
   plan.require_valid();
   if (plan.alignment < alignof(std::max_align_t))
-    throw std::invalid_argument{message(options_, "a plan whose blocks are aligned to less than 16 bytes")};
+    throw std::invalid_argument{message(options_, "the plan's alignment is less than 16 bytes")};
   if (step_ != nullptr) throw std::logic_error{message(options_, "a plan is added while a step is open")};
   if (plan.requests == 0) return;
   learned_step learned = learn(plan);

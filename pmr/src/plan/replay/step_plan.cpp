@@ -48,10 +48,10 @@ char const* broken_by(step_plan const& plan, std::size_t i, std::size_t request)
   const bool is_further = i > 0 && block.request == before.request;
   if (block.request != request && !is_further) return "not numbered one after the other";
   if (is_further && !(plan.outlives(block) && plan.outlives(before)))
-    return "not one block for each request that does not outlive the step";
+    return "more than one block for a request that ends within the step";
   // A block that fits in one place of its request gets any free place of the request.
   if (is_further && (life.size != before.life.size || life.alignment != before.life.alignment))
-    return "not of one size and one alignment in all of its places";
+    return "its places differ in size or alignment";
   if (life.lower >= life.upper) return "not lower < upper";
   const bool is_within = life.lower == block.request && life.upper <= plan.requests;
   if (!is_within && !(life.lower == 0 && plan.outlives(block)))
@@ -68,18 +68,18 @@ char const* broken_by(step_plan const& plan, std::size_t i, std::size_t request)
 // Returns the first fault; empty if the plan is valid. O(n log n).
 std::optional<plan_fault> find_fault(step_plan const& plan) {
   const std::size_t whole = plan.blocks.size();
-  if (!std::has_single_bit(plan.alignment)) return {{whole, "alignment is no power of two"}};
+  if (!std::has_single_bit(plan.alignment)) return {{whole, "alignment is not a power of two"}};
   std::size_t request = 0;
   for (std::size_t i = 0; i < plan.blocks.size(); ++i) {
     if (char const* const broken = broken_by(plan, i, request)) return {{i, broken}};
     request = plan.blocks[i].request + 1;
   }
-  if (request != plan.requests) return {{whole, "not as many requests as it says"}};
+  if (request != plan.requests) return {{whole, "the plan's number of requests differs from its blocks"}};
   const auto bytes_of = [&](std::size_t i) {
     return planning::range{*plan.blocks[i].life.offset, end_of(plan.blocks[i])};
   };
   if (const auto found = planning::find_overlap(events_of(plan), bytes_of))
-    return {{found->first, "not apart from each block that is live with it"}};
+    return {{found->first, "overlaps a block that is live at the same time"}};
   if (plan.lower_bound > plan.height) return {{whole, "not lower_bound <= height"}};
   return std::nullopt;
 }
@@ -101,7 +101,7 @@ planned_block parse_row(std::string const& path, std::size_t line, std::string_v
   for (std::uint64_t& field : fields) {
     const auto [stop, error] = std::from_chars(at, end, field);
     if (error != std::errc{} || (&field == &fields[5] ? stop != end : stop == end || *stop != ','))
-      fail(path, line, "the row is not of six whole numbers, each below 2^64");
+      fail(path, line, "the row is not six whole numbers below 2^64");
     at = stop + 1;
   }
   return {fields[0], {fields[1], fields[2], fields[3], fields[4], fields[5]}};  // in the order of the columns
@@ -173,8 +173,8 @@ step_plan load_step_plan(std::string const& path) {
     constexpr std::uint64_t max_number = std::uint64_t{1} << 62;
     if (block.life.size > max_number || *block.life.offset > max_number || block.life.upper > max_number ||
         block.request > line || block.life.alignment > max_number)
-      fail(path, line, "a number is larger than any that a plan has");
-    if (!std::has_single_bit(block.life.alignment)) fail(path, line, "the alignment is no power of two");
+      fail(path, line, "a number exceeds the limits of a plan");
+    if (!std::has_single_bit(block.life.alignment)) fail(path, line, "the alignment is not a power of two");
   }
   if (file.bad()) fail_by_system(path);
   complete(loaded);

@@ -53,8 +53,8 @@ void require_waited(driver& driver, char const* resource, status waited) noexcep
   if (waited == status::success) return;
   tidemark::detail::report_violation(
       violation_kind::open_capture, resource,
-      "%s: the end of a scope cannot wait for the work behind which it ends (%s): its "
-      "memory is reused while that may still use it",
+      "%s: the end of a scope cannot wait for earlier work (%s): its memory is reused "
+      "while that work may still use it",
       resource, driver.error_name(waited));
 }
 

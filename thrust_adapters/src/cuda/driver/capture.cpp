@@ -66,8 +66,7 @@ class executable_graph final : public graph_instance {
     require_success(driver_, "cudaSetDevice", here.result());
     // Checked first, because the driver's refusal would end that capture.
     if (require_is_capturing(driver_, stream)) {
-      throw cuda_error{driver_,
-                       "cuGraphLaunch on a stream that is capturing, which no graph can become part of",
+      throw cuda_error{driver_, "cuGraphLaunch on a stream that is capturing; launches cannot be captured",
                        status::capture_unsupported};
     }
     if (is_behind_another_)
@@ -99,8 +98,8 @@ class executable_graph final : public graph_instance {
     if (detail::shows_end_of_work(waited)) return;
     tidemark::detail::report_violation(
         violation_kind::open_capture, "captured_graph",
-        "captured_graph: its destructor cannot wait for the last launch (%s), which may still use the "
-        "memory that is freed now",
+        "captured_graph: its destructor frees memory that the last launch may still use, because a wait "
+        "for the launch failed (%s)",
         driver_.error_name(waited));
   }
 

@@ -20,7 +20,7 @@ inline constexpr char const* device_limit_reached = "the limit of its device is 
 inline constexpr char const* device_memory_exhausted =
     "the device memory is exhausted: free some, or return the part that caches keep (relieve)";
 inline constexpr char const* no_mapping_in_captures =
-    "a stream is capturing, and the driver maps no memory meanwhile";
+    "the driver cannot map memory while a stream is capturing";
 inline constexpr char const* no_addresses =
     "the driver has no addresses left: reserve less, or raise RLIMIT_AS (ulimit -v)";
 

@@ -28,11 +28,11 @@ std::size_t checked_bytes(exported_memory const& from) {
   for (exported_handle const& each : from.handles) {
     require(each.offset == bytes && each.size != 0 &&
                 each.size <= std::numeric_limits<std::size_t>::max() / 2 - bytes,
-            "gpu::imported_memory: the handles do not lie one behind the other");
+            "gpu::imported_memory: the handles are not contiguous");
     bytes += each.size;
   }
   require(from.size != 0 && from.offset < bytes && from.size <= bytes - from.offset,
-          "gpu::imported_memory: the exported range does not lie in its handles");
+          "gpu::imported_memory: the exported range lies outside its handles");
   return bytes;
 }
 

@@ -204,9 +204,7 @@ exported_memory virtual_memory::export_memory(byte_range part) const {
   require_mapped("export_memory");
   if (memory_.exported_as == handle_type::none) {
     throw std::logic_error(
-        "gpu::virtual_memory: export_memory of memory whose options did not say exported_as, which the "
-        "driver "
-        "wants to know when it makes the memory");
+        "gpu::virtual_memory: export_memory of memory that was created without the option exported_as");
   }
   if (suspended_) throw std::logic_error("gpu::virtual_memory: export_memory while it is suspended");
   const auto found = std::ranges::find_if(ranges_, [&](detail::mapped_range const& range) {
@@ -258,8 +256,9 @@ detail::outcome virtual_memory::may_change(detail::on_device const& here) const 
 
 void virtual_memory::require_mapped(char const* operation) const {
   if (!whole_) return;
-  throw std::logic_error(std::string("gpu::virtual_memory: ") + operation +
-                         " under compute-sanitizer, for which the memory is whole allocations of cuMemAlloc");
+  throw std::logic_error(
+      std::string("gpu::virtual_memory: ") + operation +
+      " is not possible under compute-sanitizer, where memory is whole allocations of cuMemAlloc");
 }
 
 void virtual_memory::require_may_change(char const* operation, detail::on_device const& here) const {

@@ -16,7 +16,8 @@ namespace {
 
 constexpr char const* is_capturing = "a stream is capturing";
 constexpr char const* no_window =
-    "NCCL made no window: it has none on this machine, NCCL_WIN_ENABLE is 0, or a group of calls is open";
+    "NCCL cannot create a window: this machine supports no windows, NCCL_WIN_ENABLE is 0, or a group call is "
+    "open";
 
 }  // namespace
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
 constexpr std::size_t limit_of_unknown_device = 1 * GiB;
-constexpr char const* not_relieved = "its stream is capturing, so that what is kept is not returned";
+constexpr char const* not_relieved = "cached memory cannot be returned while its stream is capturing";
 
 // Returns a quarter of the device. On a large device this covers the temporaries of a step, whose largest
 // blocks are then not returned and allocated again each time. Live blocks and other allocators get the rest.

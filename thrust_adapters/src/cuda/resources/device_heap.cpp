@@ -72,9 +72,8 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
       if (granularity == status::not_supported) {
         tidemark::detail::report_warning(
             warning_kind::refused_memory, name_,
-            "device_pool '%s': device %d cannot map memory to addresses, so that memory comes in chunks of "
-            "cuMemAlloc, which stay where they are",
-            name_, device_);
+            "device_pool '%s': device %d cannot map memory; the pool uses fixed chunks of cuMemAlloc", name_,
+            device_);
       }
     } else {
       memory_info info;

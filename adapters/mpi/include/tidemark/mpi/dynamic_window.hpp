@@ -79,7 +79,7 @@ class window_registrar {
   /// Calls `MPI_Win_attach`.
   [[nodiscard]] bool on_commit(byte_range range) noexcept {
     if (range.size > static_cast<std::size_t>((std::numeric_limits<MPI_Aint>::max)())) {
-      refusal_ = "it is more than MPI can attach at once";
+      refusal_ = "the memory is larger than MPI can attach at once";
       return false;
     }
     return succeeds(

@@ -116,7 +116,7 @@ class persistent_allreduce {
       throw std::logic_error{"persistent_allreduce: start: it was moved from"};
     if (is_started_) throw std::logic_error{"persistent_allreduce: start: the reduction runs"};
     if (memory.data() != memory_.data() || memory.size() != memory_.size())
-      throw std::logic_error{"persistent_allreduce: start: the plan has changed: it was set up for " +
+      throw std::logic_error{"persistent_allreduce: start: the elements have moved: it was set up for " +
                              text_of(memory_) + ", and the elements are now " + text_of(memory)};
     const detail::returned_errors returned{comm_};
     detail::require_success(MPI_Start(&request_), "MPI_Start");

@@ -109,7 +109,7 @@ class shared_window_memory : public committed_ranges {
           "shared_window_memory: the ranks of the communicator are not all of one machine; split it with "
           "MPI_Comm_split_type(MPI_COMM_TYPE_SHARED)"};
     if (possible[1] == 0)
-      throw std::invalid_argument{"shared_window_memory: a rank wants more bytes than MPI can count"};
+      throw std::invalid_argument{"shared_window_memory: a rank requests more bytes than MPI can count"};
   }
 
   MPI_Win window_ = MPI_WIN_NULL;

@@ -30,8 +30,7 @@ arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options
     if constexpr (can_trap) trap_.reset(new typename decltype(trap_)::element_type{options_.trap, name()});
     else
       report_warning(warning_kind::refused_setting, name(),
-                     "arena '%s': its scopes are not trapped, because its memory is not of virtual_memory",
-                     name());
+                     "arena '%s': cannot trap its scopes, because its memory is not virtual_memory", name());
   }
   if constexpr (AddressSpace::traits.reserves_at_once) {
     chunk_record* chunk = add_chunk(default_alignment, default_alignment);

@@ -51,8 +51,8 @@ template <class AddressSpace>
 bool arena_state<AddressSpace>::may_rewind_to(std::size_t target) const noexcept {
   if (target >= destroying_from_) return true;
   report_violation(violation_kind::rewind_in_destructor, name(),
-                   "arena '%s': a destructor that the arena runs rewinds, resets or releases the same "
-                   "arena; the arena stays as it is",
+                   "arena '%s': a destructor run by the arena rewinds, resets or releases the same "
+                   "arena; this call is ignored",
                    name());
   return false;
 }

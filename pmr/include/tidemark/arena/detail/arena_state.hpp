@@ -354,8 +354,8 @@ void arena_state<AddressSpace>::before_deallocate(void const* block, std::size_t
   before_use("deallocate");
   if (block == nullptr || owns(block)) return;
   report_violation(violation_kind::bad_deallocate, name(),
-                   "arena '%s': deallocate of %zu bytes at %p, which it does not hold: foreign, or rewound "
-                   "over already",
+                   "arena '%s': deallocate of %zu bytes at %p, which it does not hold: the block is foreign, "
+                   "or a rewind freed it",
                    name(), bytes, block);
 }
 

@@ -85,7 +85,7 @@ auto basic_shared_arena<AddressSpace>::free_part() -> part_type& {
   if (team_.options.threads != 0) {
     refuse<std::logic_error>(
         "allocate", {},
-        "it is for " + std::to_string(team_.options.threads) + " threads, and this is one more");
+        "it is for " + std::to_string(team_.options.threads) + " threads, and all of them have handles");
   }
   add_part(*team_.regions.front());
   return *parts_.back();
@@ -129,11 +129,12 @@ auto basic_shared_arena<AddressSpace>::local(std::size_t index, detail::call_sit
     const std::size_t places = team_.options.threads != 0 ? team_.options.threads : max_places;
     if (index >= places) {
       refuse<std::invalid_argument>(
-          "local", where, "there is no place " + std::to_string(index) + " of " + std::to_string(places));
+          "local", where, "place " + std::to_string(index) + " is not in 0 to " + std::to_string(places - 1));
     }
     while (parts_.size() <= index) add_part(*team_.regions.front());
     if (parts_[index]->is_taken) {
-      refuse<std::logic_error>("local", where, "place " + std::to_string(index) + " is another thread's");
+      refuse<std::logic_error>("local", where,
+                               "place " + std::to_string(index) + " belongs to another thread");
     }
     own = &take(*parts_[index]);
   }
@@ -237,8 +238,8 @@ bool basic_shared_arena<AddressSpace>::may_rewind() const noexcept {
   if (std::ranges::none_of(parts_, [](auto const& part) { return part->arena.destroying_from_ != 0; }))
     return true;
   detail::report_violation(violation_kind::rewind_in_destructor, name(),
-                           "shared_arena '%s': a destructor that the arena runs rewinds, resets or releases "
-                           "the same arena; the arena stays as it is",
+                           "shared_arena '%s': a destructor run by the arena rewinds, resets or releases "
+                           "the same arena; this call is ignored",
                            name());
   return false;
 }

@@ -20,7 +20,7 @@ auto acquire_drawn(char const* call, Source& source, Distribution distribution, 
   workspace_options const& options = workspace_access::core(source).options();
   if (!options.host_memory) {
     throw std::logic_error{std::string{"workspace '"} + options.name + "': " + call +
-                           " writes element by element, and its memory is not the host's"};
+                           " writes single elements, but the memory is not host memory"};
   }
   auto drawn = source.template acquire<T, Layout>(all_extents(first, rest...), first.where);
   for (T& element : drawn.elements()) element = distribution(generator);

@@ -39,7 +39,7 @@ class device_set {
   constexpr void insert(device_number device) {
     if (device < 0 || device >= max_devices)
       throw std::invalid_argument("gpu::device_set: " + std::to_string(device) +
-                                  " is not the number of a device, which is 0 to 63");
+                                  " is not a device number; device numbers are 0 to 63");
     bits_ |= bit_of(device);
   }
   /// Returns true if the set has the device.

@@ -98,7 +98,7 @@ class unwinding {
 
 /// Returns the text of an error's class, valid until the program ends: there are few classes.
 [[nodiscard]] inline char const* lasting_text(int code) noexcept {
-  static constexpr char const* unknown = "MPI refused it, and there is no memory to say why";
+  static constexpr char const* unknown = "MPI refused it, and its error text could not be allocated";
   try {
     int error_class = MPI_ERR_UNKNOWN;
     MPI_Error_class(code, &error_class);
