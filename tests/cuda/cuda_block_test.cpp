@@ -27,14 +27,11 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::block_kind;
 using gpu::status;
-using test::call_names;
-using test::calls_of;
-using test::fake_device;
 
 char const* allocating_call(block_kind kind) {
   return kind == block_kind::device   ? "cuMemAlloc"
@@ -272,4 +269,4 @@ TYPED_TEST(cuda_block_memory, waits_for_an_event_in_the_calling_thread) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -24,11 +24,8 @@
 #include "made_up_addresses.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::address_of;
-using test::fake_device;
 
 // ---- the pool ---------------------------------------------------------------------------------------------
 
@@ -225,4 +222,4 @@ TEST_F(async, in_a_capture_it_allocates_memory_of_the_graph_which_does_not_hide_
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

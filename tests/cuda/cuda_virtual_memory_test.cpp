@@ -33,18 +33,10 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::call_names;
-using test::calls_of;
-using test::fake_device;
-using test::in_units;
-using test::joined;
-using test::times;
-using test::unit;
-using test::units_of;
 
 // How every function begins: which device is current, and does the stream capture?
 const call_names first_calls{"cuCtxGetDevice", "cuStreamIsCapturing"};
@@ -839,4 +831,4 @@ TEST(cuda_virtual_memory_setups, where_the_stream_cannot_wait_the_calling_thread
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

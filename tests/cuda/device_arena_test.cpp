@@ -24,15 +24,10 @@
 #include "fake_units.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::call_names;
-using test::calls_of;
-using test::fake_device;
-using test::in_units;
-using test::unit;
 
 constexpr arena_options small_arena{.reserve = 32 * unit, .name = "step"};
 
@@ -392,4 +387,4 @@ TEST(managed_arena, is_touched_by_both_sides) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -22,12 +22,11 @@
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::device_budget;
 using gpu::status;
-using test::unit;
 
 struct device_budget_test : ::testing::Test {
   /// The sentence of the exception that a request throws; empty if it throws none.
@@ -141,10 +140,7 @@ TEST_F(device_budget_test, a_cache_gives_back_what_is_pending_after_a_wait) {
   device_cache keeps{{.stream = other}, device};
   void* const block = keeps.allocate(40 * unit);
   other.synchronize();
-  EXPECT_EQ(
-      device.launch_kernel(
-          stream, {.name = "user", .reads = {}, .writes = {{reinterpret_cast<std::uintptr_t>(block), 100}}}),
-      status::success);
+  device.write(stream, block, 100);
   keeps.deallocate(block, 40 * unit, 256, stream);
   EXPECT_EQ(keeps.stats().pending_bytes, 40 * unit);
   gpu::device_resource plain{{}, device};
@@ -401,4 +397,4 @@ TEST_F(device_budget_test, a_request_that_the_driver_refuses_counts_nothing) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

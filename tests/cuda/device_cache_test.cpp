@@ -30,10 +30,8 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::fake_device;
 
 struct device_cache_test : ::testing::Test {
   fake_device device;
@@ -51,12 +49,6 @@ struct device_cache_test : ::testing::Test {
   static void give(device_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
     for (void* block : blocks) cache.deallocate(block, bytes);
     cache.check_invariants();
-  }
-  /// Whether a request of so many bytes is a hit.
-  static bool is_kept(device_cache& cache, std::size_t bytes) {
-    const std::uint64_t hits = cache.stats().hits;
-    cache.deallocate(cache.allocate(bytes), bytes);
-    return cache.stats().hits > hits;
   }
 };
 
@@ -78,31 +70,7 @@ TEST_F(device_cache_test, a_step_that_repeats_makes_no_call_of_the_driver) {
   EXPECT_EQ(cache.stats().hits, 500u);
 }
 
-// S1.25
-TEST_F(device_cache_test, reuses_the_first_freed_block_of_a_size_first) {
-  device_cache cache{{.stream = stream}, device};
-  const std::vector<void*> blocks = take(cache, 3, 512);
-  give(cache, {blocks[1], blocks[0], blocks[2]}, 512);
-  EXPECT_EQ(take(cache, 3, 512), (std::vector<void*>{blocks[1], blocks[0], blocks[2]}));
-  give(cache, blocks, 512);
-}
-
 // ---- limits -----------------------------------------------------------------------------------------------
-
-// S1.27
-TEST_F(device_cache_test, beyond_the_limit_the_largest_blocks_go_until_the_rest_fits) {
-  device_cache cache{{.stream = stream, .max_cached_bytes = 1000 * KiB}, device};
-  std::vector<std::pair<void*, std::size_t>> blocks;
-  for (std::size_t kib : {300u, 100u, 400u, 50u, 200u, 350u}) {
-    blocks.emplace_back(cache.allocate(kib * KiB), kib * KiB);
-  }
-  for (auto const& [block, bytes] : blocks) cache.deallocate(block, bytes);
-  EXPECT_EQ(frees(), 1u)
-      << "1050 KiB are deallocated when 200 KiB are, of which 400 KiB go; with 350 KiB it is 1000";
-  EXPECT_EQ(cache.stats().cached_bytes, 1000 * KiB);
-  EXPECT_FALSE(is_kept(cache, 400 * KiB));
-  cache.check_invariants();
-}
 
 // S1.28
 TEST_F(device_cache_test, a_workload_of_many_shapes_stays_below_the_limit_and_does_not_grow) {
@@ -587,8 +555,6 @@ TEST_F(device_cache_test, requests_that_are_refused_leave_no_room_for_their_retu
   EXPECT_EQ(bookkeeping.outstanding, outstanding);
 }
 
-// ---- what it shares ---------------------------------------------------------------------------------------
-
 // ---- threads ----------------------------------------------------------------------------------------------
 
 TEST(device_cache_threads, lose_nothing_and_never_share_a_block) {
@@ -626,4 +592,4 @@ TEST_F(device_cache_test, copies_of_an_allocator_see_the_same_blocks_and_counts)
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -20,10 +20,8 @@
 
 #include "fake_device.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::fake_device;
 
 /// `device_pools` as the memory of one stream.
 class pools_of_one_stream {
@@ -150,4 +148,4 @@ TEST(device_failures, each_failing_call_of_the_pools_of_streams_in_turn_is_harml
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -33,12 +33,10 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using classes = gpu::detail::device_classes;
-using test::fake_device;
-using test::recording_resource;
 
 constexpr std::size_t heap_unit = 2 * MiB;
 
@@ -64,15 +62,9 @@ struct device_pool_test : ::testing::Test {
     options.stream = stream;
     return options;
   }
-  // Work of the stream that writes the block.
-  void write(void* block, std::size_t bytes) {
-    const byte_range written{reinterpret_cast<std::uintptr_t>(block), bytes};
-    EXPECT_EQ(device.launch_kernel(stream, {.name = "write", .reads = {}, .writes = {written}}),
-              gpu::status::success);
-  }
   void* take(device_pool& pool, std::size_t bytes) {
     void* const block = pool.allocate(bytes);
-    write(block, bytes);
+    device.write(stream, block, bytes);
     return block;
   }
   static std::vector<void*> take(device_pool& pool, std::size_t blocks, std::size_t bytes) {
@@ -204,10 +196,8 @@ struct random_blocks {
       return;
     }
     live_bytes += bytes;
-    const byte_range written{reinterpret_cast<std::uintptr_t>(live.back().first), bytes};
-    EXPECT_EQ(written.begin % align, 0u);
-    EXPECT_EQ(device->launch_kernel(stream, {.name = "write", .reads = {}, .writes = {written}}),
-              gpu::status::success);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(live.back().first) % align, 0u);
+    device->write(stream, live.back().first, bytes);
   }
   void free_last() {
     pool.deallocate(live.back().first, live.back().bytes, live.back().align);
@@ -646,4 +636,4 @@ TEST_F(device_pool_chunks, serve_where_the_device_maps_no_memory) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

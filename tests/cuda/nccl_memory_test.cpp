@@ -29,13 +29,11 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::nccl_memory;
 using gpu::nccl_status;
-using test::fake_device;
-using test::fake_nccl;
 using nccl_arena = basic_arena<nccl_memory>;
 
 static_assert(!nccl_memory::traits.host_accessible && !nccl_memory::traits.commits);
@@ -47,13 +45,6 @@ class nccl_memory_of_a_stream : public testing::Test {
   fake_nccl nccl_{device_};
 
   nccl_memory space() { return nccl_memory{{.stream = stream_}, nccl_, device_}; }
-  // Work that writes a block.
-  void write(void* block, std::size_t bytes, gpu::stream_handle on) {
-    ASSERT_EQ(device_.launch_kernel(on, {.name = "writer",
-                                         .reads = {},
-                                         .writes = {{reinterpret_cast<std::uintptr_t>(block), bytes}}}),
-              gpu::status::success);
-  }
 };
 
 // R.10
@@ -98,9 +89,7 @@ TEST_F(nccl_memory_of_a_stream, is_memory_of_its_device_whichever_is_current) {
   const byte_range block = space.reserve(1, 1 * MiB);
   EXPECT_TRUE(two.accessible(block.data(), block.size, 1));
   EXPECT_FALSE(two.accessible(block.data(), block.size, 0));
-  gpu::device_number now = 7;
-  EXPECT_EQ(two.current_device(now), gpu::status::success);
-  EXPECT_EQ(now, 0);
+  EXPECT_EQ(two.current_now(), 0);
   space.release(block);
 }
 
@@ -108,7 +97,7 @@ TEST_F(nccl_memory_of_a_stream, is_memory_of_its_device_whichever_is_current) {
 TEST_F(nccl_memory_of_a_stream, waits_for_the_stream_before_it_frees) {
   nccl_memory space = this->space();
   const byte_range block = space.reserve(1, 1 * MiB);
-  write(block.data(), block.size, stream_);
+  device_.write(stream_, block);
   space.release(block);  // the fake device fails the test if work may still use it
   EXPECT_EQ(device_.pending(stream_), 0u);
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
@@ -119,12 +108,12 @@ TEST_F(nccl_memory_of_a_stream, puts_its_stream_behind_an_event_and_behind_a_str
   const gpu::stream other{device_};
   nccl_memory space = this->space();
   const byte_range block = space.reserve(1, 1 * MiB);
-  write(block.data(), block.size, other);
+  device_.write(other, block);
   const gpu::event written{other, device_};
   space.wait_before_reuse(written);
-  write(block.data(), block.size, stream_);
+  device_.write(stream_, block);
   EXPECT_EQ(gpu::put_behind(device_, other, stream_), gpu::status::success);
-  write(block.data(), block.size, other);
+  device_.write(other, block);
   space.wait_before_reuse(other);
   space.release(block);
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
@@ -320,4 +309,4 @@ TEST_F(nccl_memory_of_a_stream, holds_a_plan_in_one_block) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -36,7 +36,7 @@
 #include "fake_nccl.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::nccl_communicator;
@@ -45,8 +45,6 @@ using gpu::nccl_registrar;
 using gpu::nccl_status;
 using gpu::nccl_window_position;
 using gpu::nccl_window_registrar;
-using test::fake_device;
-using test::fake_nccl;
 
 template <class Registrar>
 using registered_arena = basic_arena<registered_memory<nccl_memory, Registrar>>;
@@ -456,4 +454,4 @@ TEST_F(fake_nccl_of_a_stream, finds_a_deregistration_that_is_wrong_or_too_early)
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

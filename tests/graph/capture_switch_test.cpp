@@ -34,13 +34,8 @@
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::address_of;
-using test::base;
-using test::recording_resource;
-using test::violation_recorder;
 
 /// All that a user can see of a switch, but for `refused`.
 std::vector<std::uint64_t> state(capture_switch const& memory) {
@@ -580,4 +575,4 @@ TEST_F(capture_switches, serve_two_captures_at_once_each_of_its_own_arena) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

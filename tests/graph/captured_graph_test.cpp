@@ -42,19 +42,13 @@
 #include "threaded_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::ending_probe;
-using test::event_log;
-using test::recording_resource;
-using test::replaying_backend;
-using test::violation_recorder;
 
 graph_stream stream_number(std::uintptr_t number) { return reinterpret_cast<graph_stream>(number); }
 
 /// A resource that tells when what it gave comes back.
-class noting_resource final : public std::pmr::memory_resource {
+class noting_resource final : public detail::distinct_resource {
  public:
   noting_resource(event_log& log, std::string name) : log_{&log}, name_{std::move(name)} {}
 
@@ -64,7 +58,6 @@ class noting_resource final : public std::pmr::memory_resource {
     log_->push_back(name_ + " ends");
     exact_.deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   recording_resource exact_;
   event_log* log_;
@@ -944,17 +937,6 @@ TEST_F(captures, survive_any_failing_allocation_and_leak_nothing) {
 // ---- threads ----------------------------------------------------------------------------------------------
 
 // S1.24
-TEST_F(captures, are_launched_from_another_thread) {
-  auto graph = step_graph();
-  std::thread{[moved = std::move(graph)]() mutable {
-    put(moved.inputs(), {1, 2, 3, 4});
-    moved.launch();
-    EXPECT_EQ(get(moved.outputs()), (std::vector<float>{11, 22, 33, 44}));
-  }}.join();
-  expect_nothing_left();  // the other thread has ended the graph
-}
-
-// S1.24
 TEST_F(captures, are_launched_by_two_threads_one_after_the_other) {
   constexpr int launches = 2000;
   auto graph = step_graph();
@@ -1066,4 +1048,4 @@ TEST_F(host_captures, freeze_a_switch_as_others_do) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

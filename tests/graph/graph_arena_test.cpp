@@ -27,15 +27,8 @@
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::address_of;
-using test::base;
-using test::block_at;
-using test::max_size;
-using test::recording_resource;
-using test::violation_recorder;
 
 /// Of which the compiler knows nothing, or it would warn of it.
 std::size_t hidden(std::size_t value) {
@@ -488,4 +481,4 @@ TEST_F(graph_arenas, on_shared_memory_follow_a_plan) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

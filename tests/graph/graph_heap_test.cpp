@@ -25,14 +25,8 @@
 #include "made_up_addresses.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::base;
-using test::mallocs;
-using test::max_news;
-using test::news;
-using test::violation_recorder;
 
 /// Calls of the heap so far, of both kinds.
 struct heap_calls {
@@ -68,7 +62,7 @@ std::size_t fail_each_new(Run run, Check check) {
 }
 
 /// Blocks of 256 bytes of an array, the last first. Never calls the heap.
-class few_blocks final : public std::pmr::memory_resource {
+class few_blocks final : public detail::distinct_resource {
  public:
   [[nodiscard]] std::size_t outstanding() const noexcept { return used_; }
 
@@ -78,7 +72,6 @@ class few_blocks final : public std::pmr::memory_resource {
     return blocks_[used_++].data();
   }
   void do_deallocate(void*, std::size_t, std::size_t) override { --used_; }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   alignas(256) std::array<std::array<std::byte, 256>, 8> blocks_;
   std::size_t used_ = 0;
@@ -267,4 +260,4 @@ TEST(graph_heap, a_rehearsal_that_cannot_note_a_block_gives_it_back) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

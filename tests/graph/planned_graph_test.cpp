@@ -25,10 +25,8 @@
 #include "shadow.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::shadow;
 
 /// Three blocks of 1 KiB, of which two are live at once.
 void chain(std::pmr::memory_resource& memory) {
@@ -310,4 +308,4 @@ TEST(planned_graph, an_update_that_keeps_a_block_for_longer_than_planned_gets_no
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -28,14 +28,8 @@
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::address_of;
-using test::base;
-using test::max_size;
-using test::recording_resource;
-using test::violation_recorder;
 
 struct request {
   std::size_t bytes, align;
@@ -293,4 +287,4 @@ TEST(rehearse, ignores_null) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -34,7 +34,7 @@
 namespace tidemark::test {
 
 /// What a switch stands on. A device refuses to free memory while its stream captures.
-class captured_device final : public std::pmr::memory_resource {
+class captured_device final : public detail::distinct_resource {
  public:
   bool captures = false;
   recording_resource memory;
@@ -47,7 +47,6 @@ class captured_device final : public std::pmr::memory_resource {
     memory.deallocate(block, bytes, align);
     ++returned;
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
 class switch_model {

@@ -301,7 +301,7 @@ TEST_F(policies, pass_on_each_failure_of_the_resource_and_leak_nothing) {
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP
 
 /// A resource of any thread, which knows whether it was asked for memory inside a parallel region.
-class region_resource final : public std::pmr::memory_resource {
+class region_resource final : public detail::distinct_resource {
  public:
   std::atomic<int> asked_inside{0}, asked_outside{0};
 
@@ -313,7 +313,6 @@ class region_resource final : public std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     std::pmr::new_delete_resource()->deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
 TEST_F(policies, allocate_nothing_from_the_resource_in_a_parallel_region_of_thrust) {
@@ -365,7 +364,7 @@ TEST_F(policies, pass_on_that_the_memory_of_a_limit_is_exhausted) {
 }
 
 /// A resource whose memory is for the work of one stream.
-class bound_resource final : public std::pmr::memory_resource {
+class bound_resource final : public detail::distinct_resource {
  public:
   bound_resource(std::pmr::memory_resource& upstream, gpu::stream_handle stream)
       : upstream_{upstream}, stream_{stream} {}
@@ -378,7 +377,6 @@ class bound_resource final : public std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     upstream_.deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::pmr::memory_resource& upstream_;
   gpu::stream_handle stream_;

@@ -29,7 +29,7 @@ using request = logging_resource::request;
 using noted = std::vector<request>;
 
 /// A resource that says which stream its memory is for.
-class bound_resource final : public std::pmr::memory_resource {
+class bound_resource final : public detail::distinct_resource {
  public:
   explicit bound_resource(gpu::stream_handle stream) : stream_{stream} {}
   [[nodiscard]] gpu::stream_handle stream() const noexcept { return stream_; }
@@ -41,7 +41,6 @@ class bound_resource final : public std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     std::pmr::new_delete_resource()->deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   gpu::stream_handle stream_;
 };
@@ -145,6 +144,10 @@ TEST(thrust_allocators, are_equal_if_their_resources_are) {
   EXPECT_FALSE(a != of_twin);
   EXPECT_FALSE(a == of_other);
   EXPECT_TRUE(a != of_other);
+  EXPECT_TRUE(a != thrust_allocator<double>{of_other});
+  const thrust_allocator<int, logging_resource> concrete{&one}, concrete_other{&other};
+  EXPECT_TRUE(concrete == concrete);
+  EXPECT_FALSE(concrete == concrete_other);
 }
 
 TEST(thrust_allocators, that_are_equal_take_over_each_others_memory) {

@@ -16,11 +16,10 @@
 
 #include "pluggable_allocator.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::torch_test;
 
 constexpr std::size_t bytes = 1 * MiB;
 
@@ -285,4 +284,4 @@ TEST_P(torch_captures, pass_on_what_a_filter_throws) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -21,13 +21,10 @@
 #include "device_calls.hpp"
 #include "pluggable_allocator.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::call_names;
-using test::calls_of;
-using test::torch_test;
 
 struct torch_resources : torch_test, ::testing::WithParamInterface<char const*> {
   torch_resources() { EXPECT_EQ(torch.configure(GetParam(), -1, nullptr), nullptr); }
@@ -447,4 +444,4 @@ TEST_F(torch_segments, print_a_sentence_for_one_that_is_not_live) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test
