@@ -94,6 +94,7 @@ struct on_fake_device : ::testing::Test {
   }
 
   fake_device device;
+  gpu::stream queue{device};
 };
 
 /// One whose memory is there on the host.
@@ -157,7 +158,7 @@ struct fake_world : on_fake_device {
             free_bytes()};
   }
 
-  gpu::stream queue{device}, idle{device};
+  gpu::stream idle{device};
   gpu::event point{device};
   byte_range range = reserved(6 * unit), made;
   gpu::physical_handle handle = created(2 * unit), released = created(unit), none = 0;
@@ -464,7 +465,6 @@ TEST_F(fake_touchable_blocks, writing_far_beyond_one_crashes) {
 // ---- the driver's pools ----
 
 TEST_F(fake_pool, a_freed_block_stays_in_it_and_takes_from_the_capacity) {
-  const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(4 * unit, from, queue);
   EXPECT_TRUE(device.accessible(reinterpret_cast<void*>(block), 4 * unit));
@@ -480,7 +480,6 @@ TEST_F(fake_pool, a_freed_block_stays_in_it_and_takes_from_the_capacity) {
 }
 
 TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
-  const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(4 * unit, from, queue);
   EXPECT_EQ(device.free_async(block, queue), status::success);
@@ -491,7 +490,7 @@ TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
 }
 
 TEST_F(fake_pool, another_stream_has_it_when_the_free_has_run) {
-  const gpu::stream queue{device}, other{device};
+  const gpu::stream other{device};
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(unit, from, queue);
   EXPECT_EQ(device.free_async(block, queue), status::success);
@@ -509,7 +508,7 @@ TEST_F(fake_pool, another_stream_has_it_when_the_free_has_run) {
 
 TEST_F(fake_stream, work_runs_only_when_the_test_runs_it_and_in_order) {
   stream_turns turns{device};
-  const gpu::stream queue{device}, other{device};
+  const gpu::stream other{device};
   turns.put_on(queue, "first");
   turns.put_on(other, "elsewhere");
   turns.put_on(queue, "second");
@@ -659,7 +658,7 @@ TEST(fake_refusals, of_a_stricter_driver_depend_on_mode_and_thread) {
 }
 
 TEST_F(fake_capture, an_event_of_it_cannot_be_polled_or_awaited_by_the_host_during_and_after_it) {
-  const gpu::stream queue{device}, idle{device};
+  const gpu::stream idle{device};
   gpu::event point{device};
   for (bool ask : {true, false}) {
     gpu::graph_handle graph = nullptr;
@@ -679,7 +678,7 @@ TEST_F(fake_capture, an_event_of_it_cannot_be_polled_or_awaited_by_the_host_duri
 
 TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
   int runs = 0;
-  const gpu::stream queue{device}, forked{device};
+  const gpu::stream forked{device};
   const gpu::event fork{device}, join{device};
   for (int joined = 0; joined < 3; ++joined) {
     gpu::graph_handle graph = nullptr;
@@ -708,7 +707,6 @@ TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
 }
 
 TEST_F(fake_capture, it_is_ended_by_the_thread_that_began_it_unless_it_is_relaxed) {
-  const gpu::stream queue{device};
   for (capture_mode mode : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
     const bool relaxed = mode == capture_mode::relaxed;
     gpu::graph_handle graph = nullptr;
@@ -728,9 +726,9 @@ TEST_F(fake_capture, it_ends_with_the_stream_where_it_began) {
   gpu::event point{device};
   const gpu::stream forked{device};
   {
-    const gpu::stream queue{device};
-    EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
-    EXPECT_EQ(device.record(point, queue), status::success);
+    const gpu::stream ending{device};
+    EXPECT_EQ(device.begin_capture(ending, capture_mode::global), status::success);
+    EXPECT_EQ(device.record(point, ending), status::success);
     EXPECT_EQ(device.wait(forked, point), status::success);
   }
   bool capturing = true;
@@ -741,7 +739,6 @@ TEST_F(fake_capture, it_ends_with_the_stream_where_it_began) {
 
 TEST_F(fake_capture, it_is_invalid_without_a_stream_that_was_drawn_in) {
   const gpu::event point{device};
-  const gpu::stream queue{device};
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
   EXPECT_EQ(device.record(point, queue), status::success);
@@ -755,7 +752,6 @@ TEST_F(fake_capture, it_is_invalid_without_a_stream_that_was_drawn_in) {
 // ---- graphs ----
 
 TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
-  const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
   std::uintptr_t inside = 0;
   const gpu::graph_handle graph = captured(queue, [&] {
@@ -780,7 +776,6 @@ TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
 }
 
 TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
-  const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
   std::uintptr_t left = 0;
   const gpu::graph_handle graph = captured(queue, [&] { left = allocated(unit, from, queue); });
@@ -801,7 +796,6 @@ TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
 
 TEST_F(fake_calls, those_of_the_capturing_thread_are_recorded_while_it_captures) {
   int runs = 0;
-  const gpu::stream queue{device};
   destroy(captured(queue, [&] {
     bool capturing = false;
     EXPECT_EQ(device.is_capturing(queue, capturing), status::success);

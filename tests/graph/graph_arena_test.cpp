@@ -49,6 +49,7 @@ std::vector<std::uint64_t> state(graph_arena const& arena) {
 /// Over made-up addresses, and every test ends with invariants that hold.
 struct graph_arenas : ::testing::Test {
   violation_recorder violations;
+  recording_resource upstream;
 
   static void expect_sound(graph_arena const& arena) {
     const std::size_t before = violation_recorder::reports().size();
@@ -374,7 +375,6 @@ TEST_F(graph_arenas, a_reset_with_blocks_in_use_tells_how_many_and_changes_nothi
 // ---- where its memory comes from --------------------------------------------------------------------------
 
 TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
-  recording_resource upstream;
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
   {
     const graph_arena arena{256, nullptr};
@@ -387,7 +387,6 @@ TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
 }
 
 TEST_F(graph_arenas, one_for_a_layout_has_its_size_and_alignment_and_expects_it) {
-  recording_resource upstream;
   const graph_layout layout{.bytes = 8448, .alignment = 4096, .allocations = 2, .hash = 7};
   graph_arena arena{layout, &upstream};
   EXPECT_EQ(arena.range().size, 8448u);
@@ -400,16 +399,15 @@ TEST_F(graph_arenas, a_layout_of_an_alignment_below_256_gets_blocks_aligned_to_2
   std::array<std::byte, 1024> buffer;
   std::pmr::monotonic_buffer_resource unaligned{buffer.data(), buffer.size(),
                                                 std::pmr::null_memory_resource()};
-  recording_resource upstream{&unaligned};
+  recording_resource compared{&unaligned};
   (void)unaligned.allocate(1, 1);
-  graph_arena arena{graph_layout{.bytes = 512, .alignment = 1}, &upstream};
+  graph_arena arena{graph_layout{.bytes = 512, .alignment = 1}, &compared};
   EXPECT_EQ(arena.range().size, 512u);
   EXPECT_EQ(address_of(arena.allocate(512)) % 256, 0u);
 }
 
 // S1.7
 TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) {
-  recording_resource upstream;
   EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 0}, &upstream}), std::invalid_argument);
   EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 96}, &upstream}), std::invalid_argument);
   EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 768}, &upstream}), std::invalid_argument);
@@ -430,7 +428,6 @@ TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) 
 // ---- on shared memory -------------------------------------------------------------------------------------
 
 TEST_F(graph_arenas, on_one_block_have_the_same_addresses_and_return_it_with_the_last_of_them) {
-  recording_resource upstream;
   auto memory = std::make_shared<unique_block>(&upstream, 4 * KiB, 256);
   void const* const begin = memory->data();
   auto first = std::make_unique<graph_arena>(memory), second = std::make_unique<graph_arena>(memory);
@@ -450,7 +447,6 @@ TEST_F(graph_arenas, on_one_block_have_the_same_addresses_and_return_it_with_the
 }
 
 TEST_F(graph_arenas, on_shared_memory_expect_what_was_rehearsed_if_it_fits) {
-  recording_resource upstream;
   const auto memory = std::make_shared<unique_block const>(&upstream, 4 * KiB, 256);
   const graph_layout fits{.bytes = 4 * KiB, .alignment = 256, .allocations = 1, .hash = 1};
   EXPECT_EQ((graph_arena{fits, memory}.expected()), fits);
@@ -462,7 +458,6 @@ TEST_F(graph_arenas, on_shared_memory_expect_what_was_rehearsed_if_it_fits) {
 }
 
 TEST_F(graph_arenas, on_shared_memory_follow_a_plan) {
-  recording_resource upstream;
   const step_plan plan = rehearse_plan([](std::pmr::memory_resource& given) {
     given.deallocate(given.allocate(1024), 1024);
     given.deallocate(given.allocate(1024), 1024);

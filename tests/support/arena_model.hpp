@@ -321,22 +321,20 @@ class arena_model {
 
 template <class Subject>
 void run_arena_model() {
-  std::size_t refused = 0, accepted = 0, reclaimed = 0, destroyed = 0;
-  run_for_seeds([&](std::uint64_t seed, auto run) {
-    typename Subject::supply_type supply{};
-    Subject subject{supply};
-    arena_model<Subject> model{subject, seed};
-    run(model);
-    refused += model.refused_rewinds;
-    accepted += model.accepted_rewinds;
-    reclaimed += model.reclaimed;
-    destroyed += model.destroyed_objects;
-  });
-  // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(refused, 100u);
-  EXPECT_GT(accepted, 100u);
-  EXPECT_GT(reclaimed, 100u);
-  if (arena_model<Subject>::host_accessible) EXPECT_GT(destroyed, 100u);
+  using model = arena_model<Subject>;
+  run_for_seeds<model>(
+      [](std::uint64_t seed, auto run) {
+        typename Subject::supply_type supply{};
+        Subject subject{supply};
+        model of_arena{subject, seed};
+        run(of_arena);
+      },
+      full_steps,
+      {{"refused rewinds", &model::refused_rewinds, 100},
+       {"accepted rewinds", &model::accepted_rewinds, 100},
+       {"reclaimed blocks", &model::reclaimed, 100},
+       {"destroyed objects",
+        [](model const& one) { return model::host_accessible ? one.destroyed_objects : 101; }, 100}});
 }
 
 }  // namespace tidemark::test

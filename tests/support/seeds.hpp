@@ -5,8 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "run_length.hpp"
 
@@ -35,6 +38,41 @@ void run_for_seeds(MakeModel make_model, std::uint64_t default_steps = full_step
     if (::testing::Test::HasFailure()) return;
   }
   ::testing::Test::RecordProperty("operations", std::to_string(operations));
+}
+
+/// What sequences of a model must do more than `times` times in all: one that never did it would show nothing
+/// about it.
+template <class Model>
+struct sequence_count {
+  char const* what;
+  std::function<std::uint64_t(Model const&)> count;
+  std::uint64_t times;
+};
+
+/// The same for models of one type, whose counts are added up and expected.
+template <class Model, class MakeModel>
+void run_for_seeds(MakeModel make_model, std::uint64_t default_steps,
+                   std::vector<sequence_count<Model>> const& wanted) {
+  std::vector<std::uint64_t> sums(wanted.size());
+  run_for_seeds(
+      [&](std::uint64_t seed, auto run) {
+        make_model(seed, [&](Model& model) {
+          run(model);
+          for (std::size_t i = 0; i < wanted.size(); ++i) sums[i] += wanted[i].count(model);
+        });
+      },
+      default_steps);
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_GT(sums[i], wanted[i].times) << wanted[i].what;
+}
+/// For models that are made of a seed alone.
+template <class Model>
+void run_for_seeds(std::uint64_t default_steps, std::vector<sequence_count<Model>> const& wanted) {
+  run_for_seeds<Model>(
+      [](std::uint64_t seed, auto run) {
+        Model model{seed};
+        run(model);
+      },
+      default_steps, wanted);
 }
 
 }  // namespace tidemark::test

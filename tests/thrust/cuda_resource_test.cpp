@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory_resource>
 #include <new>
 #include <stdexcept>
@@ -35,6 +36,7 @@
 #include <tidemark/telemetry/limit_resource.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
 #include "cuda_mr.hpp"
 #include "fake_device.hpp"
@@ -231,14 +233,9 @@ class cuda_resource_streams : public ::testing::Test {
   void expect_order(turns const& expected) { EXPECT_EQ(turns_.taken(), expected); }
   [[nodiscard]] std::size_t calls() const { return device_.counts_total(); }
   void expect_no_event_left() { EXPECT_EQ(device_.count("cuEventCreate"), device_.count("cuEventDestroy")); }
-  void begin_capture(gpu::stream_handle stream) {
-    ASSERT_EQ(device_.begin_capture(stream, gpu::capture_mode::global), status::success);
-  }
   /// The capture ends with a graph, so that nothing has invalidated it.
-  void expect_lives_on(gpu::stream_handle stream) {
-    gpu::graph_handle graph = nullptr;
-    ASSERT_EQ(device_.end_capture(stream, graph), status::success);
-    EXPECT_EQ(device_.destroy_graph(graph), status::success);
+  void during_capture_of(gpu::stream_handle stream, std::function<void()> const& body) {
+    in_capture(device_, stream, gpu::capture_mode::global, body);
   }
   /// With a block that a capture must not take by itself.
   void* block_in_advance() {
@@ -370,11 +367,11 @@ TEST_F(cuda_resource_streams, the_error_of_the_work_is_reported_and_nothing_is_a
 
 TEST_F(cuda_resource_streams, a_captured_stream_is_not_waited_for) {
   (void)block_in_advance();
-  begin_capture(own_);
-  const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate_sync(512); });
-  EXPECT_EQ(error.status(), status::capture_unsupported);
-  EXPECT_EQ(pool_.stats().used_blocks, 0u);
-  expect_lives_on(own_);
+  during_capture_of(own_, [&] {
+    const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate_sync(512); });
+    EXPECT_EQ(error.status(), status::capture_unsupported);
+    EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  });
 }
 
 // ---- what the driver refuses ------------------------------------------------------------------------------
@@ -430,41 +427,41 @@ TEST_F(cuda_resource_streams, where_the_resource_has_no_memory_the_driver_is_not
 // A.10
 TEST_F(cuda_resource_streams, a_capture_gets_no_memory_of_a_stream_outside_and_lives_on) {
   (void)block_in_advance();
-  begin_capture(other_);
-  const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate(other_.get(), 512); });
-  EXPECT_EQ(error.status(), status::capture_isolation);
-  EXPECT_EQ(pool_.stats().used_blocks, 0u);
-  expect_lives_on(other_);
+  during_capture_of(other_, [&] {
+    const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate(other_.get(), 512); });
+    EXPECT_EQ(error.status(), status::capture_isolation);
+    EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  });
 }
 
 TEST_F(cuda_resource_streams, memory_that_a_capture_outside_frees_is_lost_because_a_graph_may_use_it) {
   void* const block = memory().allocate(other_.get(), 512);
-  begin_capture(other_);
-  memory().deallocate(other_.get(), block, 512);
-  EXPECT_EQ(pool_.stats().used_blocks, 1u);
-  expect_lost(512);
-  expect_lives_on(other_);
+  during_capture_of(other_, [&] {
+    memory().deallocate(other_.get(), block, 512);
+    EXPECT_EQ(pool_.stats().used_blocks, 1u);
+    expect_lost(512);
+  });
 }
 
 TEST_F(cuda_resource_streams, work_outside_gets_no_memory_of_a_captured_stream_and_is_not_drawn_in) {
   (void)block_in_advance();
-  begin_capture(own_);
-  EXPECT_THROW((void)memory().allocate(other_.get(), 512), cuda_error);
-  EXPECT_EQ(pool_.stats().used_blocks, 0u);
-  bool captured = true;
-  EXPECT_EQ(device_.is_capturing(other_, captured), status::success);
-  EXPECT_FALSE(captured);
-  expect_lives_on(own_);
+  during_capture_of(own_, [&] {
+    EXPECT_THROW((void)memory().allocate(other_.get(), 512), cuda_error);
+    EXPECT_EQ(pool_.stats().used_blocks, 0u);
+    bool captured = true;
+    EXPECT_EQ(device_.is_capturing(other_, captured), status::success);
+    EXPECT_FALSE(captured);
+  });
 }
 
 // A.10
 TEST_F(cuda_resource_streams, a_capture_allocates_from_its_own_stream_without_a_call) {
   void* const block = block_in_advance();
-  begin_capture(own_);
-  EXPECT_EQ(memory().allocate(own_.get(), 512), block);
-  memory().deallocate(own_.get(), block, 512);
-  EXPECT_TRUE(device_.calls_during_capture().empty());
-  expect_lives_on(own_);
+  during_capture_of(own_, [&] {
+    EXPECT_EQ(memory().allocate(own_.get(), 512), block);
+    memory().deallocate(own_.get(), block, 512);
+    EXPECT_TRUE(device_.calls_during_capture().empty());
+  });
 }
 
 // ---- resources whose type does not tell their stream ------------------------------------------------------
@@ -527,12 +524,12 @@ TEST_F(cuda_resource_of_no_stream, memory_of_the_host_alone_is_freed_at_once) {
 
 TEST_F(cuda_resource_of_no_stream, a_capture_is_not_waited_for_and_lives_on) {
   void* const block = managed_.allocate(other_.get(), 512);
-  begin_capture(other_);
-  managed_.deallocate(other_.get(), block, 512);
-  EXPECT_EQ(shared_.stats().used_blocks, 0u);
-  EXPECT_EQ(device_.count("cuStreamSynchronize"), 0u);
-  EXPECT_TRUE(warning_recorder::reports().empty());
-  expect_lives_on(other_);
+  during_capture_of(other_, [&] {
+    managed_.deallocate(other_.get(), block, 512);
+    EXPECT_EQ(shared_.stats().used_blocks, 0u);
+    EXPECT_EQ(device_.count("cuStreamSynchronize"), 0u);
+    EXPECT_TRUE(warning_recorder::reports().empty());
+  });
 }
 
 TEST_F(cuda_resource_of_no_stream, a_block_is_lost_where_its_work_cannot_be_waited_for) {

@@ -28,23 +28,6 @@ namespace {
 using request = logging_resource::request;
 using noted = std::vector<request>;
 
-/// A resource that says which stream its memory is for.
-class bound_resource final : public detail::distinct_resource {
- public:
-  explicit bound_resource(gpu::stream_handle stream) : stream_{stream} {}
-  [[nodiscard]] gpu::stream_handle stream() const noexcept { return stream_; }
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-
-  gpu::stream_handle stream_;
-};
-
 gpu::stream_handle stream_at(std::uintptr_t address) {
   return reinterpret_cast<gpu::stream_handle>(
       address);  // NOLINT(performance-no-int-to-ptr): it is never used
