@@ -41,13 +41,17 @@ struct device_budget_test : ::testing::Test {
 
   test::fake_device device{{.capacity_bytes = 64 * unit, .granularity_bytes = unit, .devices = 2}};
   gpu::stream stream{device}, other{device};
-  gpu::memory_pool pool{{}, device};
-  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
   gpu::device_resource plain{{}, device};
   device_budget& budget{device.budget(0)};
 };
 
-TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
+/// With a pool of the driver's, and the resource on it.
+struct device_budget_of_a_pool : device_budget_test {
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+};
+
+TEST_F(device_budget_of_a_pool, what_every_resource_takes_counts_until_it_is_freed) {
   gpu::managed_resource managed{{}, device};
   gpu::pinned_resource pinned{{}, device};
   std::pmr::memory_resource* const all[] = {&plain, &managed};
@@ -240,7 +244,7 @@ TEST_F(device_budget_test, a_cache_on_the_users_upstream_is_not_asked_by_others)
 
 // K.9
 // As a training step that is short of memory: the driver's pool keeps what the resource has freed.
-TEST_F(device_budget_test,
+TEST_F(device_budget_of_a_pool,
        memory_that_a_pool_of_the_drivers_retains_counts_and_goes_before_the_limit_is_passed) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   EXPECT_EQ(budget.held_bytes(), 10 * unit);
@@ -253,7 +257,7 @@ TEST_F(device_budget_test,
 }
 
 // K.9
-TEST_F(device_budget_test, relief_trims_pools_of_the_drivers_behind_their_streams) {
+TEST_F(device_budget_of_a_pool, relief_trims_pools_of_the_drivers_behind_their_streams) {
   device_pool blocks{{.stream = other}, device};
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   blocks.deallocate(blocks.allocate(20 * unit), 20 * unit);
@@ -267,7 +271,7 @@ TEST_F(device_budget_test, relief_trims_pools_of_the_drivers_behind_their_stream
 }
 
 // K.9
-TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later) {
+TEST_F(device_budget_of_a_pool, a_pool_of_the_drivers_that_captures_is_trimmed_later) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   {
     const test::empty_capture graph{device, stream};
@@ -280,9 +284,9 @@ TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later)
 
 // K.9
 TEST_F(device_budget_test, a_pool_of_the_drivers_is_trimmed_after_its_resource_has_ended) {
-  gpu::memory_pool own{{}, device};
+  gpu::memory_pool pool{{}, device};
   {
-    gpu::async_resource ending{{.pool = own, .stream = stream}, device};
+    gpu::async_resource ending{{.pool = pool, .stream = stream}, device};
     ending.deallocate(ending.allocate(40 * unit), 40 * unit);
   }
   stream.synchronize();
@@ -291,7 +295,7 @@ TEST_F(device_budget_test, a_pool_of_the_drivers_is_trimmed_after_its_resource_h
 }
 
 // K.9
-TEST_F(device_budget_test, a_request_is_refused_if_memory_that_a_pool_retains_would_pass_the_limit) {
+TEST_F(device_budget_of_a_pool, a_request_is_refused_if_memory_that_a_pool_retains_would_pass_the_limit) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   budget.set_limit(12 * unit);
   {

@@ -186,7 +186,7 @@ TEST_F(quarantine, that_there_is_no_memory_to_note_lets_its_blocks_go) {
   epoch_resource noting{{.max_quarantine_bytes = 1 * MiB, .bookkeeping = &bookkeeping}, &upstream};
   std::vector<void*> blocks(100);
   {
-    epoch e{memory};
+    epoch e{noting};
     for (void*& block : blocks) block = noting.allocate(64);
     bookkeeping.fail_from = bookkeeping.calls;
     bookkeeping.fail_count = supply::never;
@@ -226,7 +226,7 @@ TEST_F(quarantine, does_not_free_the_successor_of_a_block_whose_upstream_was_rew
   reclaim(on_rewound, 1, 64);
   rewound.rewind();
   {
-    epoch e{memory};
+    epoch e{on_rewound};
     const buffer<char> successor{on_rewound, 128};
     EXPECT_EQ(on_rewound.release_quarantine(), 0u);
     EXPECT_TRUE(successor.is_live());
