@@ -2,8 +2,6 @@
 // Strategy: blocks of each kind on a fake device, whose blocks begin at multiples of 256 and of nothing
 // larger. What goes through the resource is compared with what the device has given; what every resource does
 // is in the conformance suite.
-#include <tidemark/cuda/memory/block_resource.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -14,12 +12,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/block_memory.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "caught.hpp"
 #include "device_calls.hpp"

@@ -16,14 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/unique_block.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/capture.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
+#include <tidemark/graph.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include "caught.hpp"

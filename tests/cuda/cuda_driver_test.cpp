@@ -12,10 +12,7 @@
 #include <vector>
 
 #include <tidemark/core/reuse_fence.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/driver.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "caught.hpp"
 #include "fake_device.hpp"

@@ -19,16 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/file_descriptor.hpp>
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/driver/stream_order.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/imported_memory.hpp>
-#include <tidemark/cuda/memory/memory_pool.hpp>
-#include <tidemark/cuda/memory/virtual_memory.hpp>
-#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "caught.hpp"

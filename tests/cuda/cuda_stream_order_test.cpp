@@ -3,8 +3,6 @@
 // that write down their turn; each stream is asked to run by itself, so that one which does not wait for the
 // other is seen to run first. Every call fails in turn. What the types of resources tell of their memory is
 // asked of all of them, when this is compiled.
-#include <tidemark/cuda/driver/stream_order.hpp>
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,21 +13,11 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
-#include <tidemark/cuda/memory/memory_access.hpp>
-#include <tidemark/cuda/resources/device_arena.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/pool/pool.hpp>
-#include <tidemark/pool/reuse_cache.hpp>
-#include <tidemark/pool/synchronized_pool.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
-#include <tidemark/telemetry/test_resource.hpp>
+#include <tidemark/graph.hpp>
+#include <tidemark/pool.hpp>
+#include <tidemark/telemetry.hpp>
 
 #include "fake_device.hpp"
 #include "stream_turns.hpp"

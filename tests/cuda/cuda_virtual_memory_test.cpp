@@ -2,8 +2,6 @@
 // Strategy: a fake device that has the driver's rules and whose memory must not be touched. The calls that
 // are made are compared whole and in order, each of them fails once, and what is mapped is first_calls of the
 // device, not of the address space.
-#include <tidemark/cuda/memory/virtual_memory.hpp>
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,11 +16,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "caught.hpp"

@@ -2,8 +2,6 @@
 // Strategy: what arenas do besides on a device: a fake one whose memory must not be touched, so a touch is a
 // crash. What the arena asks of the driver is counted, and work on streams runs only when
 // something waits for it.
-#include <tidemark/cuda/resources/device_arena.hpp>
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,10 +10,8 @@
 #include <span>
 #include <string>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "caught.hpp"

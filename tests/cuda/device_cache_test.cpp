@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a cache on a fake device whose memory faults when touched and whose streams run when the
 // test says so. Calls of the driver are counted, and each of them is made to fail in turn.
-#include <tidemark/cuda/resources/device_cache.hpp>
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,10 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include "captures.hpp"

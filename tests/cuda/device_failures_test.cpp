@@ -12,11 +12,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
-#include <tidemark/cuda/resources/device_pools.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "fake_device.hpp"
 

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a planned arena in the heap of a fake device, whose memory must not be touched: a touch crashes.
 // Calls of the driver are counted, and the bytes that the heap has in use are compared.
-#include <tidemark/cuda/resources/device_planned_arena.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <memory_resource>
 #include <new>
 #include <stdexcept>
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "device_calls.hpp"

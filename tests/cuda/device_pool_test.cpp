@@ -2,8 +2,6 @@
 // Strategy: a heap that maps memory of a fake device, which fails the test if work meets memory that is not there
 // or that other work still uses; and the same heap on chunks of an upstream, which compares each piece it gets
 // back. Every call of the upstream, of the records and of the driver fails once.
-#include <tidemark/cuda/resources/device_pool.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -16,10 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/cuda/resources/detail/heap_slabs.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 

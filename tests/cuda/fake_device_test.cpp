@@ -2,8 +2,10 @@
 // Strategy: the device part is tested on a fake device, so the fake itself must refuse what CUDA refuses:
 // each documented rule once, broken and kept, and that a refused call changes nothing. What a capture refuses
 // goes through all modes and both sides of a thread.
-#include "fake_device.hpp"
+#include <tidemark/cuda.hpp>
+
 #include "captures.hpp"
+#include "fake_device.hpp"
 #include "fake_failures.hpp"
 #include "fake_units.hpp"
 #include "stream_turns.hpp"
@@ -19,9 +21,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
 
 namespace tidemark::test {
 namespace {

@@ -12,8 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "fake_device.hpp"

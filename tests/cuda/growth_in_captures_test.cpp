@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/cuda.hpp>
 
 #include "captures.hpp"

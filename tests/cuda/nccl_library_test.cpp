@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a library that is not there, and one that is not NCCL. The real one is in tests/cuda/nccl.
-#include <tidemark/cuda/nccl/nccl.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
 
-#include <tidemark/cuda/nccl/nccl_error.hpp>
-#include <tidemark/cuda/nccl/nccl_memory.hpp>
-#include <tidemark/cuda/nccl/nccl_registrar.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "caught.hpp"
 #include "fake_device.hpp"

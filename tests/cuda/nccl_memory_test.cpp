@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: memory of a fake NCCL on a fake device, which checks that no work uses what is freed; arenas and
 // planned arenas on it; each call fails once.
-#include <tidemark/cuda/nccl/nccl_memory.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -13,12 +11,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/driver/stream_order.hpp>
-#include <tidemark/cuda/nccl/nccl_error.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "captures.hpp"

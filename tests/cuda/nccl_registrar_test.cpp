@@ -2,8 +2,6 @@
 // Strategy: communicators of a fake NCCL, which checks what is registered and in which order memory goes:
 // registrars by themselves, then below arenas on both kinds of device memory, alone and on two ranks; each
 // call fails once.
-#include <tidemark/cuda/nccl/nccl_registrar.hpp>
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,13 +17,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/driver/stream_order.hpp>
-#include <tidemark/cuda/memory/virtual_memory.hpp>
-#include <tidemark/cuda/nccl/nccl_error.hpp>
-#include <tidemark/cuda/nccl/nccl_memory.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "captures.hpp"

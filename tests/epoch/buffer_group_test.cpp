@@ -11,12 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/violation.hpp>
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/buffer_group.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/epoch.hpp>
 
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"

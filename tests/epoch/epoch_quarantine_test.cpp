@@ -15,13 +15,9 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/violation.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/buffer_group.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 #include <tidemark/pool/pool.hpp>
 
 #include "made_up_memory.hpp"

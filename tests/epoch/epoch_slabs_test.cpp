@@ -19,9 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 #include <tidemark/pool/pool.hpp>
 
 #include "recording_supply.hpp"

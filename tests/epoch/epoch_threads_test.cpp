@@ -17,10 +17,7 @@
 #include <vector>
 
 #include <tidemark/core/violation.hpp>
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/buffer_group.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"

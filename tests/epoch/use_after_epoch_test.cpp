@@ -15,12 +15,8 @@
 #include <vector>
 
 #include <tidemark/core/violation.hpp>
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/buffer_group.hpp>
+#include <tidemark/epoch.hpp>
 #include <tidemark/epoch/detail/tracked_block.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
-#include <tidemark/epoch/use_after_epoch.hpp>
 #include <tidemark/pool/pool.hpp>
 
 #include "made_up_memory.hpp"

@@ -2,15 +2,12 @@
 // Strategy: a switch over a resource that compares what comes back with
 // what it gave, so that each block's way is seen: at once, at the end of a capture, or never; every call at
 // the wrong time with the state before and after; threads beside a capture, with counts that must be exact.
-#include <tidemark/graph/capture_switch.hpp>
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <latch>
-#include <memory>
 #include <memory_resource>
 #include <new>
 #include <optional>
@@ -20,12 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/graph_errors.hpp>
-#include <tidemark/pool/reuse_cache.hpp>
-#include <tidemark/pool/synchronized_pool.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
+#include <tidemark/pool.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include "caught.hpp"

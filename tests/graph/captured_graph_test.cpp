@@ -2,8 +2,6 @@
 // Strategy: captures by a backend whose kernels are functions of the
 // host, so that a replay is real and can be counted; probes that tell when each part ends; each step of a
 // capture failing in turn, with the state before and after; and the host's backend, which runs at once.
-#include <tidemark/graph/capture.hpp>
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,14 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/unique_block.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/captured_graph.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/graph_errors.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 

@@ -2,8 +2,6 @@
 // Strategy: graph arenas over a made-up range, so that what is shown
 // holds for a device's memory, and who touches a block crashes; exact addresses and counts; every refusal
 // with the state before and after, and the invariants.
-#include <tidemark/graph/graph_arena.hpp>
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,11 +14,8 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/unique_block.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/graph_errors.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 
 #include "caught.hpp"
 #include "made_up_addresses.hpp"

@@ -13,13 +13,8 @@
 #include <new>
 #include <utility>
 
-#include <tidemark/core/unique_block.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/violation.hpp>
-#include <tidemark/graph/capture.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 
 #include "counting_new.hpp"
 #include "made_up_addresses.hpp"

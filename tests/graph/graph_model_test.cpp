@@ -12,13 +12,11 @@
 #include <cstdint>
 #include <latch>
 #include <list>
-#include <memory_resource>
 #include <random>
 #include <string>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph.hpp>
 
 #include "capture_switch_model.hpp"
 #include "graph_arena_model.hpp"

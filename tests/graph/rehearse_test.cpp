@@ -2,25 +2,19 @@
 // Strategy: what a rehearsal says beside what an arena then does with the
 // same body; layouts that must be equal and layouts that must not; a resource below that sees everything
 // back, whatever fails.
-#include <tidemark/graph/rehearse.hpp>
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory_resource>
-#include <new>
 #include <random>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include "caught.hpp"

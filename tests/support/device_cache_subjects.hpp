@@ -9,13 +9,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/memory_pool.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
-#include <tidemark/cuda/resources/device_pools.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "recording_supply.hpp"
 #include "subject_traits.hpp"

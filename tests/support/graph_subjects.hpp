@@ -8,9 +8,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/graph.hpp>
 
 #include "recording_supply.hpp"
 #include "subject_traits.hpp"

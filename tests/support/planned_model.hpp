@@ -19,9 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/upstream_memory.hpp>
-#include <tidemark/core/virtual_memory.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "choices.hpp"

@@ -13,8 +13,7 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/core/borrowed_memory.hpp>
-#include <tidemark/core/units.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include "recording_supply.hpp"

@@ -20,21 +20,12 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
-#include <tidemark/cuda/memory/memory_pool.hpp>
-#include <tidemark/cuda/resources/device_arena.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
 #include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/pool/pool.hpp>
-#include <tidemark/pool/synchronized_pool.hpp>
-#include <tidemark/telemetry/limit_resource.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
+#include <tidemark/pool.hpp>
+#include <tidemark/telemetry.hpp>
 
 #include "captures.hpp"
 #include "caught.hpp"

@@ -33,9 +33,7 @@
 #include <cuda/std/functional>
 
 #include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/telemetry/limit_resource.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
-#include <tidemark/telemetry/test_resource.hpp>
+#include <tidemark/telemetry.hpp>
 
 #include "calling_upstream.hpp"
 #include "logging_resource.hpp"

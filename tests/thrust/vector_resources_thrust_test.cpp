@@ -20,11 +20,8 @@
 #include <thrust/sort.h>
 #include <cuda/std/functional>
 
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
-#include <tidemark/graph/capture.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/epoch.hpp>
+#include <tidemark/graph.hpp>
 #include <tidemark/pool/synchronized_pool.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/workspace/workspace.hpp>

@@ -4,9 +4,7 @@
 // driver might refuse, and finds memory that a launch uses and others get.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
