@@ -11,10 +11,9 @@ namespace {
 // V.7
 TEST(unique_block_model, each_block_has_one_owner_and_goes_back_once) {
   using model = unique_block_model;
-  run_for_seeds_to_reach<model>({{"moved", &model::moved, 1000},
-                                 {"released", &model::released, 1000},
-                                 {"refused", &model::refused, 100}},
-                                of_a_seed<model>, 20'000);
+  run_for_seeds<model>(20'000, {{"moved", &model::moved, 1000},
+                                {"released", &model::released, 1000},
+                                {"refused", &model::refused, 100}});
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: blocks of each kind on a fake device, whose blocks begin at multiples of 256 and of no larger
-// number. Requests through the resource are compared with the blocks that the device gave. The conformance
-// suite has the common behaviour of resources.
-#include <tidemark/cuda/memory/block_resource.hpp>
-
+// Strategy: blocks of each kind on a fake device, whose blocks begin at multiples of 256 and of nothing
+// larger. What goes through the resource is compared with what the device has given; what every resource does
+// is in the conformance suite.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -14,12 +12,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/block_memory.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "caught.hpp"
 #include "device_calls.hpp"
@@ -27,14 +21,11 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::block_kind;
 using gpu::status;
-using test::call_names;
-using test::calls_of;
-using test::fake_device;
 
 char const* allocating_call(block_kind kind) {
   return kind == block_kind::device   ? "cuMemAlloc"
@@ -272,4 +263,4 @@ TYPED_TEST(cuda_block_memory, waits_for_an_event_in_the_calling_thread) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

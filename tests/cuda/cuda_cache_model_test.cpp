@@ -41,20 +41,17 @@ TEST(device_cache_model, reuses_no_block_before_the_work_that_uses_it_has_run) {
 }
 
 TEST(device_pool_model, its_stream_comes_behind_the_work_that_uses_what_was_given_back) {
-  std::size_t refused = 0, works_run = 0, hits = 0;
-  run_for_seeds(
-      [&](std::uint64_t seed, auto run) {
+  using model = pool_behind_events;
+  run_for_seeds<model>(
+      [](std::uint64_t seed, auto run) {
         small_device supply;
-        pool_behind_events model{supply, seed};
-        run(model);
-        refused += model.refused;
-        works_run += model.works_run();
-        hits += model.stats().hits;
+        model of_pool{supply, seed};
+        run(of_pool);
       },
-      20'000);
-  EXPECT_GT(refused, 10u);
-  EXPECT_GT(works_run, 1000u);
-  EXPECT_GT(hits, 1000u);
+      20'000,
+      {{"refused", &model::refused, 10},
+       {"works run", &model::works_run, 1000},
+       {"hits", [](model const& one) { return one.stats().hits; }, 1000}});
 }
 
 TEST(resource_model, agrees_with_the_drivers_stream_ordered_allocator) {

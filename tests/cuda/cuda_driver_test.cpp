@@ -6,29 +6,35 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <tidemark/core/reuse_fence.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/driver.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "caught.hpp"
 #include "fake_device.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::fake_device;
 
 void add_one(void* number) { ++*static_cast<int*>(number); }
 
 struct on_one_device : ::testing::Test {
+  /// The next call of the driver's function `name` fails in `body`, whose error names it.
+  void expect_named(char const* name, std::function<void()> const& body) {
+    device.fail_next(name, status::illegal_address);
+    const cuda_error error = caught<cuda_error>(body);
+    EXPECT_EQ(error.status(), status::illegal_address);
+    EXPECT_STREQ(error.call(), name);
+  }
+
   fake_device device;
+  gpu::stream queue{device};
 };
 
 using cuda_error_text = on_one_device;
@@ -230,28 +236,16 @@ TEST_F(cuda_error_text, a_call_is_cut_at_127_characters) {
 // ---- stream ----
 
 TEST_F(cuda_stream, failed_calls_are_named) {
-  const gpu::stream queue{device};
   const gpu::event point{device};
-  const auto text_of = [&](char const* name, auto call) {
-    device.fail_next(name, status::illegal_address);
-    try {
-      call();
-    } catch (cuda_error const& error) {
-      EXPECT_EQ(error.status(), status::illegal_address);
-      return std::string{error.call()};
-    }
-    return std::string{"nothing was thrown"};
-  };
-  EXPECT_EQ(text_of("cuStreamCreate", [&] { const gpu::stream none{device}; }), "cuStreamCreate");
-  EXPECT_EQ(text_of("cuStreamSynchronize", [&] { queue.synchronize(); }), "cuStreamSynchronize");
-  EXPECT_EQ(text_of("cuStreamWaitEvent", [&] { queue.wait(point); }), "cuStreamWaitEvent");
+  expect_named("cuStreamCreate", [&] { const gpu::stream none{device}; });
+  expect_named("cuStreamSynchronize", [&] { queue.synchronize(); });
+  expect_named("cuStreamWaitEvent", [&] { queue.wait(point); });
 }
 
 // ---- event ----
 
 TEST_F(cuda_event, it_is_done_when_the_work_before_it_is) {
   int runs = 0;
-  const gpu::stream queue{device};
   EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
   gpu::event point{queue, device};
   EXPECT_FALSE(point.done());
@@ -266,27 +260,18 @@ TEST_F(cuda_event, it_is_done_when_the_work_before_it_is) {
   EXPECT_EQ(runs, 2);
 }
 
-TEST_F(cuda_event, it_is_done_when_its_device_is_lost) {
-  const gpu::stream queue{device};
+TEST_F(cuda_event, a_query_that_fails_means_done_only_where_its_device_is_lost) {
   const gpu::event point{queue, device};
-  device.fail_next("cuEventQuery", status::illegal_address);
-  EXPECT_TRUE(point.done());
-  EXPECT_FALSE(point.done());
-  device.run_all();
-}
-
-TEST_F(cuda_event, it_is_not_done_if_the_driver_returns_an_error) {
-  const gpu::stream queue{device};
-  const gpu::event point{queue, device};
-  for (const status refusal : {status::capture_unsupported, status::captured_event, status::not_permitted}) {
+  for (const status refusal : {status::illegal_address, status::capture_unsupported, status::captured_event,
+                               status::not_permitted}) {
     device.fail_next("cuEventQuery", refusal);
+    EXPECT_EQ(point.done(), refusal == status::illegal_address) << device.error_name(refusal);
     EXPECT_FALSE(point.done());
   }
   device.run_all();
 }
 
 TEST_F(cuda_event, failed_calls_are_named_and_leave_nothing) {
-  const gpu::stream queue{device};
   device.fail_next("cuEventCreate");
   EXPECT_THROW(gpu::event{device}, cuda_error);
   device.fail_next("cuEventRecord");
@@ -294,20 +279,15 @@ TEST_F(cuda_event, failed_calls_are_named_and_leave_nothing) {
   EXPECT_EQ(device.count("cuEventDestroy"), 1u);
 
   gpu::event point{device};
-  device.fail_next("cuEventRecord", status::illegal_address);
-  const cuda_error error = test::caught<cuda_error>([&] { point.record(queue); });
-  EXPECT_STREQ(error.call(), "cuEventRecord");
-  EXPECT_EQ(error.status(), status::illegal_address);
+  expect_named("cuEventRecord", [&] { point.record(queue); });
   EXPECT_TRUE(point.done()) << "where it was";
-  device.fail_next("cuEventSynchronize", status::illegal_address);
-  EXPECT_THROW(point.wait(), cuda_error);
+  expect_named("cuEventSynchronize", [&] { point.wait(); });
 }
 
 // ---- fences ----
 
 TEST_F(cuda_fence, it_queries_waits_for_and_destroys_the_event) {
   int runs = 0;
-  const gpu::stream queue{device};
   EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
   gpu::event point{queue, device};
   reuse_fence fence = std::move(point).as_fence();
@@ -323,7 +303,6 @@ TEST_F(cuda_fence, it_queries_waits_for_and_destroys_the_event) {
 }
 
 TEST_F(cuda_fence, a_wait_that_the_driver_refuses_ends) {
-  const gpu::stream queue{device};
   const reuse_fence fence = gpu::event{queue, device}.as_fence();
   device.fail_next("cuEventSynchronize", status::illegal_address);
   fence.wait();
@@ -332,4 +311,4 @@ TEST_F(cuda_fence, a_wait_that_the_driver_refuses_ends) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -10,13 +10,8 @@
 #include <string>
 #include <utility>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/memory_pool.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "caught.hpp"
@@ -24,11 +19,8 @@
 #include "made_up_addresses.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::address_of;
-using test::fake_device;
 
 // ---- the pool ---------------------------------------------------------------------------------------------
 
@@ -149,31 +141,29 @@ TEST_F(async, deallocate_after_a_stream_frees_behind_what_is_there) {
   EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
-TEST_F(async, a_block_that_another_streams_capture_uses_is_not_freed_and_warned_of) {
+TEST_F(async, a_block_that_its_stream_cannot_come_behind_is_not_freed_and_warned_of) {
   gpu::stream other{device};
-  void* const block = memory.allocate(4096);
-  const test::warning_recorder recorder;
-  {
+  const auto expect_lost = [&](auto deallocate) {
+    void* const block = memory.allocate(4096);
+    const test::warning_recorder recorder;
+    deallocate(block);
+    EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
+    EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
+    EXPECT_EQ(memory.stats().used_blocks, 0u);
+    return block;
+  };
+  void* const of_capture = expect_lost([&](void* block) {
     const test::empty_capture graph{device, other};
     memory.deallocate_after(block, 4096, 256, other);
-  }
-  EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
-  EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
-  EXPECT_EQ(memory.stats().used_blocks, 0u);
-  EXPECT_EQ(device.free_async(address_of(block), stream), gpu::status::success);
-}
-
-TEST_F(async, a_block_that_nothing_can_wait_for_is_not_freed_and_warned_of) {
-  gpu::stream other{device};
-  void* const block = memory.allocate(4096);
-  gpu::event done{other, device};
-  const test::warning_recorder recorder;
-  device.fail_next("cuStreamWaitEvent", gpu::status::unknown);
-  device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
-  memory.deallocate_after(block, 4096, 256, done);
-  EXPECT_EQ(recorder.count(warning_kind::refused_return), 1u);
-  EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
-  EXPECT_EQ(device.free_async(address_of(block), stream), gpu::status::success);
+  });
+  void* const of_refused_wait = expect_lost([&](void* block) {
+    gpu::event done{other, device};
+    device.fail_next("cuStreamWaitEvent", gpu::status::unknown);
+    device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
+    memory.deallocate_after(block, 4096, 256, done);
+  });
+  for (void* block : {of_capture, of_refused_wait})
+    EXPECT_EQ(device.free_async(address_of(block), stream), gpu::status::success);
 }
 
 TEST_F(async, a_free_that_the_driver_refuses_is_a_warning) {
@@ -198,9 +188,7 @@ TEST(async_resource, uses_the_device_it_was_made_for_whatever_is_current) {
   void* const block = memory.allocate(1 * MiB);
   EXPECT_TRUE(device.accessible(block, 1 * MiB, 1));
   memory.deallocate(block, 1 * MiB);
-  gpu::device_number current = -1;
-  ASSERT_EQ(device.current_device(current), gpu::status::success);
-  EXPECT_EQ(current, 0);
+  EXPECT_EQ(device.current_now(), 0);
   EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0";
   ASSERT_EQ(device.make_current(1), gpu::status::success);
   EXPECT_EQ(device.pending(nullptr), 1u);
@@ -225,4 +213,4 @@ TEST_F(async, in_a_capture_it_allocates_memory_of_the_graph_which_does_not_hide_
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -23,6 +23,7 @@
 #include <tidemark/graph.hpp>
 #include <tidemark/telemetry.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
@@ -32,14 +33,11 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::capture_mode;
 using gpu::status;
-using test::failures_of;
-using test::fake_device;
-using test::unit;
 
 /// Base of tests beside another thread's capture, in the mode that forbids most, or beside a capture on this
 /// thread.
@@ -57,18 +55,6 @@ struct cuda_rules : ::testing::Test {
       EXPECT_EQ(device.end_capture(foreign, graph), status::success) << "it was invalidated";
       if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
     });
-  }
-  /// Runs `body` while a stream captures on this thread. Expects that the capture completes.
-  void in_capture_of(gpu::stream_handle captured, std::function<void()> const& body) {
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device.begin_capture(captured, capture_mode::thread_local_), status::success);
-    body();
-    EXPECT_EQ(device.end_capture(captured, graph), status::success) << "it was invalidated";
-    if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
-  }
-  void use(gpu::stream_handle on, void* block, std::size_t bytes, char const* name = "user") {
-    const byte_range range{reinterpret_cast<std::uintptr_t>(block), bytes};
-    EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {}, .writes = {range}}), status::success);
   }
   /// A graph of one kernel on `stream`.
   [[nodiscard]] std::unique_ptr<graph_instance> captured() {
@@ -138,12 +124,10 @@ TEST(cuda_retired_executables, a_capture_begins_when_what_is_being_destroyed_is_
 // 2
 TEST_F(cuda_rules, a_launch_on_a_capturing_stream_is_refused_before_the_driver_ends_that_capture) {
   const std::unique_ptr<graph_instance> graph = captured();
-  gpu::graph_handle outer = nullptr;
-  EXPECT_EQ(device.begin_capture(other, capture_mode::relaxed), status::success);
-  const cuda_error error = test::caught<cuda_error>([&] { graph->launch(other); });
-  EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
-  EXPECT_EQ(device.end_capture(other, outer), status::success);
-  EXPECT_EQ(device.destroy_graph(outer), status::success);
+  in_capture(device, other, capture_mode::relaxed, [&] {
+    const cuda_error error = test::caught<cuda_error>([&] { graph->launch(other); });
+    EXPECT_NE(std::string{error.what()}.find("capturing"), std::string::npos) << error.what();
+  });
 }
 
 // 3
@@ -181,8 +165,8 @@ TEST_F(cuda_rules, a_cache_keeps_what_the_legacy_stream_used_until_it_may_look_a
     device_cache cache{{.stream = stream}, device};
     void* const block = cache.allocate(unit);
     stream.synchronize();
-    use(nullptr, block, unit);
-    in_capture_of(blocking, [&] {
+    device.write(nullptr, block, unit);
+    in_capture(device, blocking, capture_mode::thread_local_, [&] {
       cache.deallocate(block, unit, 256, nullptr);
       EXPECT_EQ(cache.release_captured(), 0u);
       EXPECT_EQ(cache.stats().used_bytes, unit);
@@ -204,7 +188,7 @@ TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_lo
   {
     auto graph = capture(stream, memory, std::make_unique<graph_arena>(unit, &plain), 0, 0,
                          [&](std::pmr::memory_resource& of_body, int, int) {
-                           use(stream, block, unit, "captured");
+                           device.write(stream, block, unit, "captured");
                            of_body.deallocate(block, unit, 256);
                          },
                          {.driver = &device});
@@ -222,10 +206,7 @@ TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_lo
 auto kernels_on(fake_device& device, gpu::stream_handle stream, int kernels, std::size_t bytes = unit) {
   return [&device, stream, kernels, bytes](std::pmr::memory_resource& memory, int, int) {
     const unique_block temporary{&memory, bytes, 256};
-    const byte_range range{reinterpret_cast<std::uintptr_t>(temporary.data()), bytes};
-    for (int i = 0; i < kernels; ++i)
-      EXPECT_EQ(device.launch_kernel(stream, {.name = "of the graph", .reads = {}, .writes = {range}}),
-                status::success);
+    for (int i = 0; i < kernels; ++i) device.write(stream, temporary.data(), bytes, "of the graph");
   };
 }
 
@@ -248,7 +229,7 @@ TEST_F(cuda_rules, an_update_returns_blocks_of_the_graph_before_behind_its_launc
     void* const block = memory.allocate(unit, 256);
     auto graph = capture(stream, memory, std::make_unique<graph_arena>(unit, &plain), 0, 0,
                          [&](std::pmr::memory_resource& of_body, int, int) {
-                           use(stream, block, unit, "captured");
+                           device.write(stream, block, unit, "captured");
                            of_body.deallocate(block, unit, 256);
                          },
                          {.driver = &device});
@@ -309,7 +290,7 @@ TEST_F(cuda_rules, the_legacy_stream_has_two_handles_and_work_of_the_threads_own
   EXPECT_EQ(gpu::put_behind(device, nullptr, gpu::legacy_stream), status::success);
   EXPECT_EQ(device.count("cuEventCreate"), 0u);
   void* const block = cache.allocate(unit);
-  use(gpu::per_thread_stream, block, unit);
+  device.write(gpu::per_thread_stream, block, unit);
   cache.deallocate(block, unit, 256, gpu::per_thread_stream);
   EXPECT_EQ(cache.stats().pending_bytes, unit);
 }
@@ -324,7 +305,7 @@ TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_us
     device_pool pool{{.stream = stream, .upstream = upstream}, device};
     for (std::size_t bytes : {std::size_t{1000}, 4 * unit, std::size_t{1000}}) {
       void* const block = pool.allocate(bytes);
-      use(stream, block, bytes);
+      device.write(stream, block, bytes);
       pool.deallocate(block, bytes);
       if (bytes != 1000) (void)pool.trim();
     }
@@ -337,7 +318,7 @@ TEST_F(cuda_rules, plain_blocks_go_back_after_a_capture_of_the_stream_and_not_in
   void* const small = pool.allocate(1000);
   void* const large = pool.allocate(4 * MiB);  // a separate chunk
   pool.deallocate(small, 1000);
-  in_capture_of(stream, [&] {
+  in_capture(device, stream, capture_mode::thread_local_, [&] {
     EXPECT_GT(pool.trim(), 0u);
     pool.deallocate(large, 4 * MiB);
     EXPECT_GT(pool.trim(), 0u);
@@ -354,8 +335,8 @@ TEST_F(cuda_rules, a_pool_that_ends_in_a_capture_of_its_stream_says_what_is_lost
   auto pool =
       std::make_unique<device_pool>(device_pool_options{.stream = stream, .upstream = &plain}, device);
   void* const block = pool->allocate(700);
-  use(stream, block, 700);
-  in_capture_of(stream, [&] {
+  device.write(stream, block, 700);
+  in_capture(device, stream, capture_mode::thread_local_, [&] {
     pool.reset();
     EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
     EXPECT_EQ(plain.stats().used_blocks, 1u) << "work may use it";
@@ -371,7 +352,7 @@ TEST_F(cuda_rules, an_upstream_that_the_stream_orders_gets_its_memory_without_a_
   device_pool said{{.stream = stream, .upstream = &adaptor, .upstream_is_ordered = true}, device};
   for (device_pool* pool : {&direct, &said}) {
     void* const block = pool->allocate(1000);
-    use(stream, block, 1000);
+    device.write(stream, block, 1000);
     pool->deallocate(block, 1000);
   }
   EXPECT_EQ(device.count("cuStreamSynchronize"), 0u);
@@ -416,19 +397,17 @@ TEST_F(cuda_rules, resources_of_the_legacy_stream_leave_a_capture_of_a_blocking_
     gpu::memory_pool pool{{}, device};
     gpu::async_resource async{{.pool = pool, .stream = nullptr}, device};
     void* const of_driver = async.allocate(1000);
-    gpu::graph_handle graph = nullptr;
-    EXPECT_EQ(device.begin_capture(blocking, capture_mode::relaxed), status::success);
-    cache.deallocate(block, unit);
-    EXPECT_EQ(cache.collect(true), 0u);
-    of_other.deallocate(used_there, unit, 256, nullptr);
-    arena.reset();
-    arena.trim(0);
-    EXPECT_THROW(arena.suspend(), cuda_error);
-    EXPECT_NE(gpu::put_behind(device, other, nullptr), status::success);
-    async.deallocate(of_driver, 1000);
-    EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u) << "that free cannot wait";
-    EXPECT_EQ(device.end_capture(blocking, graph), status::success);
-    EXPECT_EQ(device.destroy_graph(graph), status::success);
+    in_capture(device, blocking, capture_mode::relaxed, [&] {
+      cache.deallocate(block, unit);
+      EXPECT_EQ(cache.collect(true), 0u);
+      of_other.deallocate(used_there, unit, 256, nullptr);
+      arena.reset();
+      arena.trim(0);
+      EXPECT_THROW(arena.suspend(), cuda_error);
+      EXPECT_NE(gpu::put_behind(device, other, nullptr), status::success);
+      async.deallocate(of_driver, 1000);
+      EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u) << "that free cannot wait";
+    });
     EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(of_driver), nullptr), status::success);
   }
   EXPECT_EQ(device.destroy_stream(blocking), status::success);
@@ -811,4 +790,4 @@ TEST(cuda_random_program, of_all_resources_has_no_race_and_disturbs_no_capture) 
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

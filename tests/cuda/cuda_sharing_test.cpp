@@ -12,22 +12,15 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/file_descriptor.hpp>
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/driver/stream_order.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/imported_memory.hpp>
-#include <tidemark/cuda/memory/memory_pool.hpp>
-#include <tidemark/cuda/memory/virtual_memory.hpp>
-#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "caught.hpp"
@@ -39,22 +32,12 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::device_set;
 using gpu::handle_type;
 using gpu::status;
-using test::call_names;
-using test::calls_of;
-using test::failures_of;
-using test::fake_device;
-using test::joined;
-using test::message_of;
-using test::open_files;
-using test::times;
-using test::unit;
-using test::units_of;
 
 test::fake_device_options devices(gpu::device_number n, bool touchable = false) {
   return {.capacity_bytes = 64 * unit, .granularity_bytes = unit, .touchable = touchable, .devices = n};
@@ -63,8 +46,8 @@ test::fake_device_options devices(gpu::device_number n, bool touchable = false) 
 /// Makes a device current meanwhile.
 class as_current {
  public:
-  as_current(fake_device& machine, gpu::device_number device) : machine_{machine} {
-    EXPECT_EQ(machine_.current_device(before_), status::success);
+  as_current(fake_device& machine, gpu::device_number device)
+      : machine_{machine}, before_{machine.current_now()} {
     EXPECT_EQ(machine_.make_current(device), status::success);
   }
   as_current(as_current const&) = delete;
@@ -73,7 +56,7 @@ class as_current {
 
  private:
   fake_device& machine_;
-  gpu::device_number before_ = 0;
+  gpu::device_number before_;
 };
 
 gpu::stream stream_of(fake_device& machine, gpu::device_number device) {
@@ -84,8 +67,7 @@ gpu::stream stream_of(fake_device& machine, gpu::device_number device) {
 /// Puts a kernel that writes on a stream of a device.
 void write(fake_device& machine, gpu::device_number device, gpu::stream_handle stream, byte_range range) {
   const as_current there{machine, device};
-  EXPECT_EQ(machine.launch_kernel(stream, {.name = "writer", .reads = {}, .writes = {range}}),
-            status::success);
+  machine.write(stream, range);
 }
 
 // ---- sets of devices --------------------------------------------------------------------------------------
@@ -166,9 +148,7 @@ TEST(cuda_peers, work_of_a_peer_is_awaited_before_memory_is_used_again_or_unmapp
     EXPECT_EQ(unmapped.empty(), ordered) << unmapped;
     (void)failures_of([&] { machine.run_all(); });
     machine.recover();
-    gpu::device_number now = -1;
-    EXPECT_EQ(machine.current_device(now), status::success);
-    EXPECT_EQ(now, 0);
+    EXPECT_EQ(machine.current_now(), 0);
   }
 }
 
@@ -188,29 +168,23 @@ TEST(cuda_peers, streams_of_two_devices_are_put_behind_each_other_whichever_devi
       EXPECT_TRUE(before.has_run && after.has_run);
       EXPECT_LT(before.turn, after.turn);
     }
-    gpu::device_number now = -1;
-    EXPECT_EQ(machine.current_device(now), status::success);
-    EXPECT_EQ(now, current);
+    EXPECT_EQ(machine.current_now(), current);
   }
   EXPECT_EQ(machine.count("cuEventCreate"), machine.count("cuEventDestroy"));
 }
 
 TEST(cuda_peers, an_order_of_two_devices_that_fails_anywhere_restores_the_context) {
-  for (std::size_t n = 0;; ++n) {
-    SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
-    ASSERT_LT(n, 20u);
+  for_each_failing_call(20, [](std::size_t n) {
     fake_device machine{devices(2)};
     const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
     machine.fail_from = machine.calls + n;
     machine.failure = status::unknown;
     const status result = gpu::put_behind(machine, own, peer);
     machine.fail_from = fake_device::never;
-    gpu::device_number now = -1;
-    EXPECT_EQ(machine.current_device(now), status::success);
-    EXPECT_EQ(now, 0);
-    if (result == status::success) break;
-    EXPECT_EQ(result, status::unknown);
-  }
+    EXPECT_EQ(machine.current_now(), 0);
+    if (result != status::success) EXPECT_EQ(result, status::unknown);
+    return result == status::success;
+  });
 }
 
 TEST(cuda_peers, a_table_that_cannot_tell_a_streams_context_orders_streams_of_one_device) {
@@ -246,20 +220,19 @@ TEST(cuda_peers, of_a_pool_may_use_its_blocks_and_no_other_device_may) {
 }
 
 TEST(cuda_peers, a_pool_that_fails_anywhere_leaves_none) {
-  for (std::size_t n = 0;; ++n) {
-    SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
-    ASSERT_LT(n, 20u);
+  for_each_failing_call(20, [](std::size_t n) {
     fake_device machine{devices(2)};
     machine.fail_from = n;
     try {
       const gpu::memory_pool pool{{.accessible_from = {1}}, machine};
       EXPECT_EQ(machine.count("cuMemPoolSetAccess"), 1u);
-      break;
+      return true;
     } catch (std::exception const&) {
       EXPECT_EQ(machine.count("cuMemPoolCreate") - machine.count("cuMemPoolDestroy"), n == 2 ? 1u : 0u)
           << "one was not made";
+      return false;
     }
-  }
+  });
 }
 
 // ---- export -----------------------------------------------------------------------------------------------
@@ -348,20 +321,19 @@ TEST_F(cuda_export, of_what_is_not_all_committed_is_rejected) {
 
 TEST_F(cuda_export, that_fails_anywhere_leaves_no_descriptor_open) {
   const int before = open_files();
-  for (std::size_t n = 0;; ++n) {
-    SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
-    ASSERT_LT(n, 40u);
+  for_each_failing_call(40, [&](std::size_t n) {
     machine.fail_from = machine.calls + n;
     machine.failure = status::not_permitted;
     try {
       const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 40));
       EXPECT_EQ(open_files(), before + static_cast<int>(exported.handles.size()));
-      break;
+      return true;
     } catch (cuda_error const& error) {
       EXPECT_EQ(error.status(), status::not_permitted);
       EXPECT_EQ(open_files(), before);
+      return false;
     }
-  }
+  });
   machine.fail_from = fake_device::never;
   EXPECT_EQ(open_files(), before);
 }
@@ -460,9 +432,7 @@ TEST_F(cuda_import, that_fails_anywhere_leaves_nothing) {
   const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 6));
   const std::size_t reserved = machine.reserved_bytes(), mapped = machine.mapped_bytes();
   const int files = open_files();
-  for (std::size_t n = 0;; ++n) {
-    SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
-    ASSERT_LT(n, 60u);
+  for_each_failing_call(60, [&](std::size_t n) {
     machine.fail_from = machine.calls + n;
     bool made = false;
     try {
@@ -470,16 +440,15 @@ TEST_F(cuda_import, that_fails_anywhere_leaves_nothing) {
       machine.fail_from = fake_device::never;
       made = true;
     } catch (out_of_memory const&) {
-      machine.fail_from = fake_device::never;
     } catch (cuda_error const&) {
-      machine.fail_from = fake_device::never;
     }
+    machine.fail_from = fake_device::never;
     EXPECT_EQ(machine.reserved_bytes(), reserved);
     EXPECT_EQ(machine.mapped_bytes(), mapped);
     EXPECT_EQ(machine.physical_bytes(), 40 * unit);
     EXPECT_EQ(open_files(), files);
-    if (made) break;
-  }
+    return made;
+  });
 }
 
 TEST_F(cuda_import, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_one_by_one) {
@@ -538,17 +507,15 @@ TEST_F(cuda_import, while_its_stream_is_capturing_is_a_logic_error_and_the_captu
 
 TEST_F(cuda_import, destroyed_while_its_stream_is_capturing_stays_mapped_with_a_violation) {
   test::violation_recorder violations;
-  byte_range mapped;
-  gpu::graph_handle graph = nullptr;
+  std::optional<gpu::imported_memory> shared{std::in_place, space->export_memory(units_of(range, 0, 1)),
+                                             gpu::imported_memory_options{.stream = own}, machine};
+  const byte_range mapped = shared->range();
   {
-    const gpu::imported_memory shared{space->export_memory(units_of(range, 0, 1)), {.stream = own}, machine};
-    mapped = shared.range();
-    ASSERT_EQ(machine.begin_capture(own, gpu::capture_mode::global), status::success);
+    const empty_capture graph{machine, own};
+    shared.reset();
   }
   EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
   EXPECT_TRUE(machine.accessible(mapped.data(), mapped.size));
-  ASSERT_EQ(machine.end_capture(own, graph), status::success);
-  EXPECT_EQ(machine.destroy_graph(graph), status::success);
   EXPECT_EQ(machine.unmap(mapped), status::success);
   EXPECT_EQ(machine.free_reservation(mapped), status::success);
 }
@@ -578,4 +545,4 @@ TEST_F(cuda_import, moving_takes_the_mapping_along_and_assigning_frees_its_own) 
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

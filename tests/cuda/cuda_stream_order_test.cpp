@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: streams of a fake device with host functions as work that record their turn. Each stream runs by
-// itself, so that a stream that does not wait for the other is seen to run first. Every call fails in turn.
-// The memory properties of all resource types are checked at compile time.
-#include <tidemark/cuda/driver/stream_order.hpp>
-
+// Strategy: streams of a fake device whose work is functions of the host
+// that write down their turn; each stream is asked to run by itself, so that one which does not wait for the
+// other is seen to run first. Every call fails in turn. What the types of resources tell of their memory is
+// asked of all of them, when this is compiled.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,21 +13,11 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
-#include <tidemark/cuda/memory/memory_access.hpp>
-#include <tidemark/cuda/resources/device_arena.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/pool/pool.hpp>
-#include <tidemark/pool/reuse_cache.hpp>
-#include <tidemark/pool/synchronized_pool.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
-#include <tidemark/telemetry/test_resource.hpp>
+#include <tidemark/graph.hpp>
+#include <tidemark/pool.hpp>
+#include <tidemark/telemetry.hpp>
 
 #include "fake_device.hpp"
 #include "stream_turns.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a fake device with the driver's rules, whose memory must not be touched. All calls are compared
-// in order, each of them fails once, and the device, not the address space, reports the mapped memory.
-#include <tidemark/cuda/memory/virtual_memory.hpp>
-
+// Strategy: a fake device that has the driver's rules and whose memory must not be touched. The calls that
+// are made are compared whole and in order, each of them fails once, and what is mapped is first_calls of the
+// device, not of the address space.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,11 +16,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "caught.hpp"
@@ -32,18 +28,10 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::call_names;
-using test::calls_of;
-using test::fake_device;
-using test::in_units;
-using test::joined;
-using test::times;
-using test::unit;
-using test::units_of;
 
 // How every function begins: which device is current, and does the stream capture?
 const call_names first_calls{"cuCtxGetDevice", "cuStreamIsCapturing"};
@@ -344,9 +332,7 @@ TEST(cuda_virtual_memory_setups, all_is_done_on_its_own_device_whichever_is_curr
   EXPECT_TRUE(space.decommit(range));
   EXPECT_TRUE(user.had_memory);
   EXPECT_FALSE(bystander.has_run);
-  gpu::device_number now = -1;
-  EXPECT_EQ(device.current_device(now), status::success);
-  EXPECT_EQ(now, 0);
+  EXPECT_EQ(device.current_now(), 0);
   device.run_all();
 }
 
@@ -443,36 +429,27 @@ TEST(cuda_virtual_memory_setups, memory_that_could_not_be_released_is_freed_by_t
   }
 }
 
-TEST(cuda_virtual_memory_setups, memory_that_the_driver_does_not_free_at_the_end_is_reported) {
-  const test::warning_recorder warnings;
-  fake_device device{in_units()};
-  byte_range range;
-  {
-    gpu::virtual_memory space{{}, device};
-    range = space.reserve(1, 4 * unit);
-    ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
-    device.fail_in("cuMemUnmap", 0, status::illegal_address, 2);
+TEST(cuda_virtual_memory_setups, memory_left_at_the_end_is_reported_unless_the_driver_shuts_down) {
+  for (auto const& [failing, failure] :
+       {std::pair{"cuMemUnmap", status::illegal_address}, {"cuCtxGetDevice", status::deinitialized}}) {
+    const test::warning_recorder warnings;
+    fake_device device{in_units()};
+    byte_range range;
+    {
+      gpu::virtual_memory space{{}, device};
+      range = space.reserve(1, 4 * unit);
+      ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
+      device.fail_in(failing, device.count(failing), failure, 2);
+    }
+    ASSERT_EQ(warnings.reports().size(), failure == status::deinitialized ? 0u : 1u);
+    if (failure != status::deinitialized) {
+      EXPECT_EQ(warnings.reports()[0].kind, warning_kind::refused_return);
+      EXPECT_EQ(warnings.reports()[0].message,
+                "device memory: 196608 bytes are lost, because the driver did not free them: cuMemUnmap: "
+                "CUDA_ERROR_ILLEGAL_ADDRESS (illegal memory access)");
+    }
+    give_back_what_was_lost(device, range, 3);
   }
-  ASSERT_EQ(warnings.reports().size(), 1u);
-  EXPECT_EQ(warnings.reports()[0].kind, warning_kind::refused_return);
-  EXPECT_EQ(warnings.reports()[0].message,
-            "device memory: 196608 bytes are lost, because the driver did not free them: cuMemUnmap: "
-            "CUDA_ERROR_ILLEGAL_ADDRESS (illegal memory access)");
-  give_back_what_was_lost(device, range, 3);
-}
-
-TEST(cuda_virtual_memory_setups, nothing_is_reported_by_a_driver_that_shuts_down) {
-  const test::warning_recorder warnings;
-  fake_device device{in_units()};
-  byte_range range;
-  {
-    gpu::virtual_memory space{{}, device};
-    range = space.reserve(1, 4 * unit);
-    ASSERT_TRUE(space.commit(units_of(range, 0, 3)));
-    device.fail_next("cuCtxGetDevice", status::deinitialized);
-  }
-  EXPECT_EQ(warnings.reports().size(), 0u);
-  give_back_what_was_lost(device, range, 3);
 }
 
 // ---- captures ----
@@ -839,4 +816,4 @@ TEST(cuda_virtual_memory_setups, where_the_stream_cannot_wait_the_calling_thread
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

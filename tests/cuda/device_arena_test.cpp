@@ -2,8 +2,6 @@
 // Strategy: the additional behaviour of arenas on a device. A fake device has memory that must not be
 // touched, so a touch is a crash. Driver calls of the arena are counted, and work on streams runs only when
 // something waits for it.
-#include <tidemark/cuda/resources/device_arena.hpp>
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,10 +10,8 @@
 #include <span>
 #include <string>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "caught.hpp"
@@ -24,15 +20,10 @@
 #include "fake_units.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::call_names;
-using test::calls_of;
-using test::fake_device;
-using test::in_units;
-using test::unit;
 
 constexpr arena_options small_arena{.reserve = 32 * unit, .name = "step"};
 
@@ -55,6 +46,13 @@ static_assert(ends_after<device_arena::scope, gpu::stream_handle> &&
               ends_after<pinned_arena::scope, gpu::stream const&> &&
               !ends_after<device_arena::scope, std::nullptr_t> &&
               !ends_after<arena::scope, gpu::stream_handle>);
+
+/// An arena of one stream, and another stream.
+struct small_device_arena : ::testing::Test {
+  fake_device device{in_units()};
+  gpu::stream stream{device}, other{device};
+  device_arena step{small_arena, stream, device};
+};
 
 // ---- making one ----
 
@@ -146,9 +144,7 @@ TEST(device_arena, a_trim_leaves_at_most_a_quarter_more_than_is_committed) {
   EXPECT_EQ(device.physical_bytes(), 0u);
 }
 
-TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
-  fake_device device{in_units()};
-  device_arena step{small_arena, gpu::stream_handle{}, device};
+TEST_F(small_device_arena, why_else_memory_was_refused_is_in_the_sentence) {
   device.fail_in("cuMemCreate", 0, status::illegal_address);
   {
     const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(1); });
@@ -163,10 +159,7 @@ TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
   }
 }
 
-TEST(device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
-  fake_device device{in_units()};
-  const gpu::stream stream{device};
-  device_arena step{small_arena, stream, device};
+TEST_F(small_device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
   void* const block = step.allocate(8 * unit);
   const test::noting_work user{device, stream, {address(block), 8 * unit}};
   step.reset();
@@ -180,10 +173,7 @@ TEST(device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
 
 // ---- captures ----
 
-TEST(device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
-  fake_device device{in_units()};
-  const gpu::stream stream{device};
-  device_arena step{small_arena, stream, device};
+TEST_F(small_device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
   (void)step.allocate(4 * unit);
   step.reset();
   {
@@ -224,10 +214,7 @@ TEST(device_arena, grows_in_a_capture_by_a_commit_and_by_a_chunk) {
 
 // ---- end_after ----
 
-TEST(device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_behind_it) {
-  fake_device device{in_units()};
-  const gpu::stream mine{device}, other{device};
-  device_arena step{small_arena, mine, device};
+TEST_F(small_device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_behind_it) {
   device_arena::scope scope{step};
   void* const block = scope.allocate(unit);
   const test::noting_work reader{device, other, {address(block), unit}};
@@ -235,17 +222,14 @@ TEST(device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_beh
   EXPECT_FALSE(scope);
   EXPECT_FALSE(reader.has_run) << "nothing waits here";
   EXPECT_EQ(step.allocate(unit), block);
-  const test::noting_work writer{device, mine, {address(block), unit}};
-  device.run(mine);
+  const test::noting_work writer{device, stream, {address(block), unit}};
+  device.run(stream);
   EXPECT_TRUE(reader.has_run && writer.has_run);
   EXPECT_LT(reader.turn, writer.turn);
 }
 
-TEST(device_arena, a_scope_ended_after_a_stream_that_alone_is_capturing_is_a_violation) {
+TEST_F(small_device_arena, a_scope_ended_after_a_stream_that_alone_is_capturing_is_a_violation) {
   const test::violation_recorder violations;
-  fake_device device{in_units()};
-  const gpu::stream mine{device}, other{device};
-  device_arena step{small_arena, mine, device};
   device_arena::scope scope{step};
   (void)scope.allocate(unit);
   {
@@ -266,10 +250,8 @@ TEST(pinned_arena, a_scope_that_ends_after_a_stream_waits_for_it) {
   EXPECT_TRUE(reader.has_run);
 }
 
-TEST(device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
+TEST_F(small_device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
   const test::violation_recorder violations;
-  fake_device device{in_units()};
-  device_arena step{small_arena, gpu::stream_handle{}, device};
   const gpu::event done{device};
   device_arena::scope outer{step};
   (void)outer.allocate(100);
@@ -288,9 +270,7 @@ TEST(device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
 
 // ---- suspend and resume ----
 
-TEST(device_arena, suspended_keeps_addresses_marks_and_scopes) {
-  fake_device device{in_units()};
-  device_arena step{small_arena, gpu::stream_handle{}, device};
+TEST_F(small_device_arena, suspended_keeps_addresses_marks_and_scopes) {
   void* const first = step.allocate(unit);
   const arena_mark mark = step.mark();
   device_arena::scope scope{step};
@@ -337,9 +317,7 @@ TEST(device_arena, suspended_has_no_committed_bytes_and_says_how_many_will_come_
   EXPECT_EQ(device.physical_bytes(), unit);
 }
 
-TEST(device_arena, suspended_serves_what_it_held_and_refuses_more) {
-  fake_device device{in_units()};
-  device_arena step{small_arena, gpu::stream_handle{}, device};
+TEST_F(small_device_arena, suspended_serves_what_it_held_and_refuses_more) {
   (void)step.allocate(4 * unit);
   step.reset();
   step.suspend();
@@ -392,4 +370,4 @@ TEST(managed_arena, is_touched_by_both_sides) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -22,12 +22,11 @@
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::device_budget;
 using gpu::status;
-using test::unit;
 
 struct device_budget_test : ::testing::Test {
   /// The sentence of the exception that a request throws; empty if it throws none.
@@ -42,13 +41,17 @@ struct device_budget_test : ::testing::Test {
 
   test::fake_device device{{.capacity_bytes = 64 * unit, .granularity_bytes = unit, .devices = 2}};
   gpu::stream stream{device}, other{device};
+  gpu::device_resource plain{{}, device};
   device_budget& budget{device.budget(0)};
 };
 
-TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
+/// With a pool of the driver's, and the resource on it.
+struct device_budget_of_a_pool : device_budget_test {
   gpu::memory_pool pool{{}, device};
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
-  gpu::device_resource plain{{}, device};
+};
+
+TEST_F(device_budget_of_a_pool, what_every_resource_takes_counts_until_it_is_freed) {
   gpu::managed_resource managed{{}, device};
   gpu::pinned_resource pinned{{}, device};
   std::pmr::memory_resource* const all[] = {&plain, &managed};
@@ -81,7 +84,6 @@ TEST_F(device_budget_test, what_every_resource_takes_counts_until_it_is_freed) {
 }
 
 TEST_F(device_budget_test, a_limit_is_kept_by_all_together_and_named) {
-  gpu::device_resource plain{{}, device};
   device_cache cache{{.stream = stream}, device};
   device_arena arena{{.reserve = 16 * unit}, gpu::virtual_memory_options{.stream = stream}, device};
   budget.set_limit(4 * unit);
@@ -122,10 +124,7 @@ TEST_F(device_budget_test, who_runs_out_gets_what_other_caches_keep) {
         device_arena arena{{.reserve = 64 * unit}, gpu::virtual_memory_options{.stream = stream}, device};
         (void)arena.allocate(40 * unit);
       },
-      [&] {
-        gpu::device_resource plain{{}, device};
-        plain.deallocate(plain.allocate(40 * unit), 40 * unit);
-      },
+      [&] { plain.deallocate(plain.allocate(40 * unit), 40 * unit); },
       [&] { const managed_arena arena{{.reserve = 40 * unit}, unit, device}; },
   };
   for (auto const& request : requests) {
@@ -141,13 +140,9 @@ TEST_F(device_budget_test, a_cache_gives_back_what_is_pending_after_a_wait) {
   device_cache keeps{{.stream = other}, device};
   void* const block = keeps.allocate(40 * unit);
   other.synchronize();
-  EXPECT_EQ(
-      device.launch_kernel(
-          stream, {.name = "user", .reads = {}, .writes = {{reinterpret_cast<std::uintptr_t>(block), 100}}}),
-      status::success);
+  device.write(stream, block, 100);
   keeps.deallocate(block, 40 * unit, 256, stream);
   EXPECT_EQ(keeps.stats().pending_bytes, 40 * unit);
-  gpu::device_resource plain{{}, device};
   plain.deallocate(plain.allocate(40 * unit), 40 * unit);
   EXPECT_EQ(keeps.stats().held_bytes, 0u);
 }
@@ -155,7 +150,6 @@ TEST_F(device_budget_test, a_cache_gives_back_what_is_pending_after_a_wait) {
 TEST_F(device_budget_test, a_cache_whose_stream_is_capturing_is_left_out) {
   device_cache keeps{{.stream = other, .max_cached_bytes = 0}, device};
   keeps.deallocate(keeps.allocate(40 * unit), 40 * unit);
-  gpu::device_resource plain{{}, device};
   {
     const test::empty_capture graph{device, other};
     EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "");
@@ -169,8 +163,7 @@ TEST_F(device_budget_test, a_pool_gives_back_in_its_next_call) {
   keeps.deallocate(keeps.allocate(unit), unit);
   const std::size_t held = keeps.stats().held_bytes;
   EXPECT_EQ(held, 3 * unit);
-  gpu::device_resource plain{{}, device};
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(62 * unit); }), "") << "it is another thread's";
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(62 * unit); }), "") << "it belongs to another thread";
   EXPECT_EQ(keeps.stats().held_bytes, held);
   keeps.deallocate(lives, 2 * unit);
   EXPECT_EQ(keeps.stats().held_bytes, 0u) << "all of it was free then";
@@ -209,7 +202,6 @@ TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
     tensors.deallocate(std::exchange(held, nullptr), 40 * unit);
     return true;
   });
-  gpu::device_resource plain{{}, device};
   void* const block = plain.allocate(40 * unit);
   EXPECT_EQ(asked, 1);
   EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "") << "it has freed nothing";
@@ -221,7 +213,6 @@ TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
 }
 
 TEST_F(device_budget_test, a_callback_may_deallocate_into_the_pool_that_runs_out_and_end_caches) {
-  gpu::device_resource plain{{}, device};
   device_pool pool{{.stream = stream, .upstream = &plain}, device};
   std::vector<void*> held;
   for (int i = 0; i < 8; ++i) held.push_back(pool.allocate(unit));
@@ -248,16 +239,13 @@ TEST_F(device_budget_test, a_cache_on_the_users_upstream_is_not_asked_by_others)
   device_cache on_pool{{.stream = stream, .max_cached_bytes = 0, .upstream = &pool}, device};
   on_pool.deallocate(on_pool.allocate(1000), 1000);
   (void)std::async(std::launch::async, [&] { return budget.relieve(); }).get();
-  EXPECT_EQ(on_pool.stats().cached_bytes, 1000u) << "the pool is another thread's";
+  EXPECT_EQ(on_pool.stats().cached_bytes, 1000u) << "the pool belongs to another thread";
 }
 
 // K.9
-// Like a training step that is short of memory: the driver's pool keeps the memory that the resource freed.
-TEST_F(device_budget_test,
+// As a training step that is short of memory: the driver's pool keeps what the resource has freed.
+TEST_F(device_budget_of_a_pool,
        memory_that_a_pool_of_the_drivers_retains_counts_and_goes_before_the_limit_is_passed) {
-  gpu::memory_pool pool{{}, device};
-  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
-  gpu::device_resource plain{{}, device};
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   EXPECT_EQ(budget.held_bytes(), 10 * unit);
   EXPECT_EQ(device.used_bytes(), 10 * unit);
@@ -269,9 +257,7 @@ TEST_F(device_budget_test,
 }
 
 // K.9
-TEST_F(device_budget_test, relief_trims_pools_of_the_drivers_behind_their_streams) {
-  gpu::memory_pool pool{{}, device};
-  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+TEST_F(device_budget_of_a_pool, relief_trims_pools_of_the_drivers_behind_their_streams) {
   device_pool blocks{{.stream = other}, device};
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   blocks.deallocate(blocks.allocate(20 * unit), 20 * unit);
@@ -285,9 +271,7 @@ TEST_F(device_budget_test, relief_trims_pools_of_the_drivers_behind_their_stream
 }
 
 // K.9
-TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later) {
-  gpu::memory_pool pool{{}, device};
-  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+TEST_F(device_budget_of_a_pool, a_pool_of_the_drivers_that_captures_is_trimmed_later) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   {
     const test::empty_capture graph{device, stream};
@@ -302,20 +286,16 @@ TEST_F(device_budget_test, a_pool_of_the_drivers_that_captures_is_trimmed_later)
 TEST_F(device_budget_test, a_pool_of_the_drivers_is_trimmed_after_its_resource_has_ended) {
   gpu::memory_pool pool{{}, device};
   {
-    gpu::async_resource async{{.pool = pool, .stream = stream}, device};
-    async.deallocate(async.allocate(40 * unit), 40 * unit);
+    gpu::async_resource ending{{.pool = pool, .stream = stream}, device};
+    ending.deallocate(ending.allocate(40 * unit), 40 * unit);
   }
   stream.synchronize();
-  gpu::device_resource plain{{}, device};
   EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(40 * unit), 40 * unit); }), "");
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
 // K.9
-TEST_F(device_budget_test, a_request_is_refused_if_memory_that_a_pool_retains_would_pass_the_limit) {
-  gpu::memory_pool pool{{}, device};
-  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
-  gpu::device_resource plain{{}, device};
+TEST_F(device_budget_of_a_pool, a_request_is_refused_if_memory_that_a_pool_retains_would_pass_the_limit) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   budget.set_limit(12 * unit);
   {
@@ -331,11 +311,11 @@ TEST_F(device_budget_test, a_request_is_refused_if_memory_that_a_pool_retains_wo
 TEST_F(device_budget_test, a_pool_that_grows_past_the_limit_gives_back_and_the_request_is_refused) {
   test::fake_device coarse{{.granularity_bytes = unit, .pool_granule_bytes = 32 * unit}};
   gpu::stream ordered{coarse};
-  gpu::memory_pool pool{{}, coarse};
-  gpu::async_resource async{{.pool = pool, .stream = ordered}, coarse};
+  gpu::memory_pool grown{{}, coarse};
+  gpu::async_resource ordered_blocks{{.pool = grown, .stream = ordered}, coarse};
   device_cache cache{{.stream = ordered}, coarse};
-  for (std::pmr::memory_resource* const each :
-       {static_cast<std::pmr::memory_resource*>(&async), static_cast<std::pmr::memory_resource*>(&cache)}) {
+  for (std::pmr::memory_resource* const each : {static_cast<std::pmr::memory_resource*>(&ordered_blocks),
+                                                static_cast<std::pmr::memory_resource*>(&cache)}) {
     coarse.budget(0).set_limit(16 * unit);
     const std::string refusal = refusal_of([&] { (void)each->allocate(1000, 256); });
     EXPECT_NE(refusal.find("limit"), std::string::npos) << refusal;
@@ -351,14 +331,14 @@ TEST_F(device_budget_test, a_pool_that_grows_past_the_limit_gives_back_and_the_r
 }
 
 TEST_F(device_budget_test, blocks_of_a_pool_count_where_the_pool_counts) {
-  gpu::memory_pool pool{{.device = 1}, device};
-  gpu::async_resource async{{.pool = pool, .stream = stream}, device};
+  gpu::memory_pool of_second{{.device = 1}, device};
+  gpu::async_resource there{{.pool = of_second, .stream = stream}, device};
   device.budget(1).set_limit(8 * unit);
-  void* const block = async.allocate(6 * unit);
+  void* const block = there.allocate(6 * unit);
   EXPECT_EQ(budget.held_bytes(), 0u);
   EXPECT_EQ(device.budget(1).held_bytes(), 6 * unit);
-  EXPECT_NE(refusal_of([&] { (void)async.allocate(6 * unit); }), "");
-  async.deallocate(block, 6 * unit);
+  EXPECT_NE(refusal_of([&] { (void)there.allocate(6 * unit); }), "");
+  there.deallocate(block, 6 * unit);
   EXPECT_TRUE(device.budget(1).trim_pools());
   EXPECT_EQ(device.budget(1).held_bytes(), 0u);
 }
@@ -383,7 +363,6 @@ TEST_F(device_budget_test, a_subscription_ends_when_its_callback_does_not_run_an
 }
 
 TEST_F(device_budget_test, a_request_that_the_driver_refuses_counts_nothing) {
-  gpu::device_resource plain{{}, device};
   gpu::virtual_memory space{{.stream = stream}, device};
   const byte_range range = space.reserve(1, 8 * unit);
   for (char const* call : {"cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
@@ -401,4 +380,4 @@ TEST_F(device_budget_test, a_request_that_the_driver_refuses_counts_nothing) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

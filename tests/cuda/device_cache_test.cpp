@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache on a fake device whose memory faults when touched and whose streams run on request of the
-// test. Driver calls are counted, and each call fails in turn.
-#include <tidemark/cuda/resources/device_cache.hpp>
-
+// Strategy: a cache on a fake device whose memory faults when touched and whose streams run when the
+// test says so. Calls of the driver are counted, and each of them is made to fail in turn.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,10 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include "captures.hpp"
@@ -30,12 +26,10 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
-using test::fake_device;
-
-struct device_cache_test : ::testing::Test {
+struct device_cache_streams : ::testing::Test {
   fake_device device;
   gpu::stream stream{device};
   gpu::stream other{device};
@@ -52,19 +46,17 @@ struct device_cache_test : ::testing::Test {
     for (void* block : blocks) cache.deallocate(block, bytes);
     cache.check_invariants();
   }
-  /// Returns true if a request of `bytes` bytes is a hit.
-  static bool is_kept(device_cache& cache, std::size_t bytes) {
-    const std::uint64_t hits = cache.stats().hits;
-    cache.deallocate(cache.allocate(bytes), bytes);
-    return cache.stats().hits > hits;
-  }
+};
+
+/// With a cache that has no options.
+struct device_cache_test : device_cache_streams {
+  device_cache cache{{.stream = stream}, device};
 };
 
 // ---- by exact size ----------------------------------------------------------------------------------------
 
 // S1.25
 TEST_F(device_cache_test, a_step_that_repeats_makes_no_call_of_the_driver) {
-  device_cache cache{{.stream = stream}, device};
   const auto step = [&] {
     std::vector<void*> blocks;
     for (std::size_t i = 0; i < 50; ++i) blocks.push_back(cache.allocate(1000 + i % 10));
@@ -78,37 +70,14 @@ TEST_F(device_cache_test, a_step_that_repeats_makes_no_call_of_the_driver) {
   EXPECT_EQ(cache.stats().hits, 500u);
 }
 
-// S1.25
-TEST_F(device_cache_test, reuses_the_first_freed_block_of_a_size_first) {
-  device_cache cache{{.stream = stream}, device};
-  const std::vector<void*> blocks = take(cache, 3, 512);
-  give(cache, {blocks[1], blocks[0], blocks[2]}, 512);
-  EXPECT_EQ(take(cache, 3, 512), (std::vector<void*>{blocks[1], blocks[0], blocks[2]}));
-  give(cache, blocks, 512);
-}
-
 // ---- limits -----------------------------------------------------------------------------------------------
-
-// S1.27
-TEST_F(device_cache_test, beyond_the_limit_the_largest_blocks_go_until_the_rest_fits) {
-  device_cache cache{{.stream = stream, .max_cached_bytes = 1000 * KiB}, device};
-  std::vector<std::pair<void*, std::size_t>> blocks;
-  for (std::size_t kib : {300u, 100u, 400u, 50u, 200u, 350u}) {
-    blocks.emplace_back(cache.allocate(kib * KiB), kib * KiB);
-  }
-  for (auto const& [block, bytes] : blocks) cache.deallocate(block, bytes);
-  EXPECT_EQ(frees(), 1u)
-      << "1050 KiB are deallocated when 200 KiB are, of which 400 KiB go; with 350 KiB it is 1000";
-  EXPECT_EQ(cache.stats().cached_bytes, 1000 * KiB);
-  EXPECT_FALSE(is_kept(cache, 400 * KiB));
-  cache.check_invariants();
-}
 
 // S1.28
 TEST_F(device_cache_test, a_workload_of_many_shapes_stays_below_the_limit_and_does_not_grow) {
   constexpr std::size_t limit = 8 * MiB, max_live = 4 * MiB;
-  gpu::device_resource blocks{device};  // the device holds exactly the requested bytes of this resource
-  device_cache cache{{.stream = stream, .max_cached_bytes = limit, .upstream = &blocks}, device};
+  gpu::device_resource blocks{
+      device};  // of which the device holds the bytes that were requested, and no more
+  device_cache limited{{.stream = stream, .max_cached_bytes = limit, .upstream = &blocks}, device};
   std::mt19937 random{3};
   std::vector<std::pair<void*, std::size_t>> live;
   std::size_t live_bytes = 0, most_in_first_half = 0, most_in_second_half = 0;
@@ -117,25 +86,25 @@ TEST_F(device_cache_test, a_workload_of_many_shapes_stays_below_the_limit_and_do
     const std::size_t bytes = 1 + random() % 60'000;  // hardly any size is requested twice
     while (live_bytes + bytes > max_live) {
       std::swap(live[random() % live.size()], live.back());
-      if (random() % 4 == 0) cache.deallocate(live.back().first, live.back().second, 256, other);
-      else cache.deallocate(live.back().first, live.back().second);
+      if (random() % 4 == 0) limited.deallocate(live.back().first, live.back().second, 256, other);
+      else limited.deallocate(live.back().first, live.back().second);
       live_bytes -= live.back().second;
       live.pop_back();
     }
-    live.emplace_back(cache.allocate(bytes), bytes);
+    live.emplace_back(limited.allocate(bytes), bytes);
     live_bytes += bytes;
     if (i % 64 == 0) device.run(other);
-    const reuse_cache_stats now = cache.stats();
+    const reuse_cache_stats now = limited.stats();
     ASSERT_LE(now.cached_bytes, limit);
     ASSERT_EQ(device.outstanding, live_bytes + now.cached_bytes + now.pending_bytes);
     std::size_t& most = i < steps / 2 ? most_in_first_half : most_in_second_half;
     most = std::max(most, device.outstanding);
   }
-  EXPECT_GT(cache.stats().peak_cached_bytes, limit - 60'000) << "a limit that is not reached shows nothing";
+  EXPECT_GT(limited.stats().peak_cached_bytes, limit - 60'000) << "a limit that is not reached shows nothing";
   EXPECT_LE(most_in_second_half, most_in_first_half + most_in_first_half / 20)
       << "what the device holds grows";
-  for (auto const& [block, bytes] : live) cache.deallocate(block, bytes);
-  cache.check_invariants();
+  for (auto const& [block, bytes] : live) limited.deallocate(block, bytes);
+  limited.check_invariants();
 }
 
 /// A setting of the environment, as long as it lives.
@@ -150,7 +119,6 @@ class setting {
 
 // S1.27
 TEST_F(device_cache_test, the_limit_is_a_quarter_of_the_device_and_64_blocks_of_a_size_by_default) {
-  const device_cache cache{{.stream = stream}, device};
   gpu::memory_info info;
   ASSERT_EQ(device.memory(info), gpu::status::success);
   EXPECT_EQ(cache.options().max_cached_bytes, info.total_bytes / 4);
@@ -161,8 +129,8 @@ TEST_F(device_cache_test, the_limit_is_a_quarter_of_the_device_and_64_blocks_of_
 TEST_F(device_cache_test,
        the_limit_is_1_gib_if_the_driver_does_not_tell_the_size_of_the_device_or_must_not_be_asked) {
   device.fail_next("cuMemGetInfo", gpu::status::unknown);
-  const device_cache cache{{.stream = stream}, device};
-  EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
+  const device_cache untold{{.stream = stream}, device};
+  EXPECT_EQ(untold.options().max_cached_bytes, 1 * GiB);
   const std::size_t asked = device.count("cuMemGetInfo");
   const test::empty_capture graph{device, stream};
   const device_cache captured{{.stream = stream}, device};
@@ -185,8 +153,8 @@ TEST_F(device_cache_test,
     SCOPED_TRACE(text);
     const setting set{text};
     const test::warning_recorder recorder;
-    const device_cache cache{{.stream = stream}, device};
-    EXPECT_EQ(cache.options().max_cached_bytes, limit);
+    const device_cache by_environment{{.stream = stream}, device};
+    EXPECT_EQ(by_environment.options().max_cached_bytes, limit);
     const device_cache told{{.stream = stream, .max_cached_bytes = 5}, device};
     EXPECT_EQ(told.options().max_cached_bytes, 5u);
     ASSERT_EQ(recorder.count(warning_kind::refused_setting), limit == by_default ? 1u : 0u);
@@ -197,7 +165,6 @@ TEST_F(device_cache_test,
 }
 
 TEST_F(device_cache_test, collect_gives_memory_back_to_the_device_and_with_force_all_of_it) {
-  device_cache cache{{.stream = stream}, device};
   give(cache, take(cache, 3, 1 * MiB), 1 * MiB);
   EXPECT_EQ(cache.collect(), 3 * MiB);
   EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 3 * MiB) << "the stream has not come there";
@@ -213,7 +180,6 @@ TEST_F(device_cache_test, collect_gives_memory_back_to_the_device_and_with_force
 
 // S1.36
 TEST_F(device_cache_test, reuses_what_its_own_stream_used_at_once) {
-  device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
   cache.deallocate(block, 4096, 256, stream);
   EXPECT_EQ(cache.allocate(4096), block);
@@ -223,7 +189,6 @@ TEST_F(device_cache_test, reuses_what_its_own_stream_used_at_once) {
 
 // S1.36
 TEST_F(device_cache_test, reuses_what_another_stream_used_only_when_that_work_is_done) {
-  device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
   cache.deallocate(block, 4096, 256, other);
   EXPECT_EQ(cache.stats().pending_bytes, 4096u);
@@ -238,7 +203,6 @@ TEST_F(device_cache_test, reuses_what_another_stream_used_only_when_that_work_is
 }
 
 TEST_F(device_cache_test, events_are_used_again) {
-  device_cache cache{{.stream = stream}, device};
   for (int i = 0; i < 100; ++i) {
     const std::vector<void*> blocks = take(cache, 3, 4096);
     for (void* block : blocks) cache.deallocate(block, 4096, 256, other);
@@ -249,7 +213,6 @@ TEST_F(device_cache_test, events_are_used_again) {
 }
 
 TEST_F(device_cache_test, a_request_makes_one_query_for_each_stream_with_pending_blocks) {
-  device_cache cache{{.stream = stream}, device};
   const std::vector<void*> blocks = take(cache, 100, 4096);
   for (void* block : blocks) cache.deallocate(block, 4096, 256, other);
   void* const warm = cache.allocate(4096);  // the pool's memory exists from now on
@@ -286,7 +249,6 @@ TEST_F(device_cache_test, events_of_one_stream_have_one_order_and_of_no_other) {
 TEST_F(device_cache_test, without_an_event_the_thread_waits_for_that_stream) {
   for (char const* call : {"cuEventCreate", "cuEventRecord"}) {
     SCOPED_TRACE(call);
-    device_cache cache{{.stream = stream}, device};
     void* const block = cache.allocate(4096);
     const std::size_t waits = device.count("cuStreamSynchronize");
     device.fail_next(call);
@@ -316,20 +278,19 @@ TEST_F(device_cache_test, without_host_memory_for_an_event_there_is_no_fence_and
 TEST_F(device_cache_test, a_block_of_work_that_nothing_can_be_put_behind_stays_live) {
   const test::warning_recorder warnings;
   test::recording_resource upstream;
-  device_cache cache{{.stream = stream, .upstream = &upstream}, device};
-  void* const block = cache.allocate(4096);
+  device_cache users{{.stream = stream, .upstream = &upstream}, device};
+  void* const block = users.allocate(4096);
   device.fail_next("cuEventRecord");
   device.fail_next("cuStreamSynchronize");
-  cache.deallocate(block, 4096, 256, other);
+  users.deallocate(block, 4096, 256, other);
   EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u);
-  EXPECT_EQ(cache.stats().used_bytes, 4096u);
-  EXPECT_EQ(cache.collect(true), 0u);
+  EXPECT_EQ(users.stats().used_bytes, 4096u);
+  EXPECT_EQ(users.collect(true), 0u);
   EXPECT_EQ(device.count("cuCtxSynchronize"), 0u) << "which would invalidate any capture";
-  cache.deallocate(block, 4096);
+  users.deallocate(block, 4096);
 }
 
 TEST_F(device_cache_test, where_waiting_for_an_event_is_refused_its_stream_waits_before_the_free) {
-  device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
   cache.deallocate(block, 4096, 256, other);
   device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
@@ -340,7 +301,6 @@ TEST_F(device_cache_test, where_waiting_for_an_event_is_refused_its_stream_waits
 }
 
 TEST_F(device_cache_test, a_stream_in_a_capture_gets_no_event_of_the_caches) {
-  device_cache cache{{.stream = stream}, device};
   void* const block = cache.allocate(4096);
   {
     const test::empty_capture graph{device, other};
@@ -387,7 +347,7 @@ TEST(device_cache_elsewhere, polls_and_waits_for_events_with_its_own_device_curr
 
 // ---- running out ------------------------------------------------------------------------------------------
 
-struct device_cache_ladder : device_cache_test {
+struct device_cache_ladder : device_cache_streams {
   device_cache cache{{.stream = stream, .max_cached_bytes = 1 * GiB, .name = "tensors"}, device};
 
   /// Returns the calls since a moment, except queries of the device, the capture and the free memory.
@@ -472,7 +432,7 @@ TEST_F(device_cache_ladder, of_an_upstream_of_the_users_has_no_pool_to_trim) {
 
 // ---- captures ---------------------------------------------------------------------------------------------
 
-struct device_cache_capture : device_cache_test {
+struct device_cache_capture : device_cache_streams {
   device_cache cache{{.stream = stream, .max_blocks_per_size = 1}, device};
 
   std::optional<test::empty_capture> capture;
@@ -613,7 +573,6 @@ TEST(device_cache_threads, lose_nothing_and_never_share_a_block) {
 
 // S1.34
 TEST_F(device_cache_test, copies_of_an_allocator_see_the_same_blocks_and_counts) {
-  device_cache cache{{.stream = stream}, device};
   std::pmr::polymorphic_allocator<float> one{&cache};
   const std::pmr::polymorphic_allocator<double> rebound{one};
   float* const block = one.allocate(1000);
@@ -625,4 +584,4 @@ TEST_F(device_cache_test, copies_of_an_allocator_see_the_same_blocks_and_counts)
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

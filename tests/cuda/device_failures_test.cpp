@@ -12,18 +12,12 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
-#include <tidemark/cuda/resources/device_pools.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "fake_device.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::fake_device;
 
 /// `device_pools` as the memory of one stream.
 class pools_of_one_stream {
@@ -150,4 +144,4 @@ TEST(device_failures, each_failing_call_of_the_pools_of_streams_in_turn_is_harml
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

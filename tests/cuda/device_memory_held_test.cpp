@@ -13,8 +13,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/resources/device_planned_arena.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "modelled_device.hpp"
 #include "recorded_trace.hpp"

@@ -1,31 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a planned arena in the heap of a fake device, whose memory must not be touched: a touch crashes.
 // Calls of the driver are counted, and the bytes that the heap has in use are compared.
-#include <tidemark/cuda/resources/device_planned_arena.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <memory_resource>
 #include <new>
 #include <stdexcept>
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "device_calls.hpp"
 #include "fake_device.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::call_names;
-using test::calls_of;
-using test::fake_device;
 
 constexpr std::size_t bytes_of_block = 2 * MiB;
 
@@ -159,7 +151,7 @@ TEST_F(device_planned_arena_test, a_capture_makes_no_call_if_the_heap_holds_the_
 }
 
 /// Refuses blocks of more than a limit.
-struct small_blocks final : std::pmr::memory_resource {
+struct small_blocks final : detail::distinct_resource {
   explicit small_blocks(std::pmr::memory_resource& from) : upstream{&from} {}
 
   std::pmr::memory_resource* upstream;
@@ -172,7 +164,6 @@ struct small_blocks final : std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     upstream->deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
 TEST_F(device_planned_arena_test, the_heap_serves_a_step_whose_plan_finds_no_memory) {
@@ -194,4 +185,4 @@ TEST_F(device_planned_arena_test, requires_a_fallback) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

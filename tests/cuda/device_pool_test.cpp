@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a heap that maps memory of a fake device. The device fails the test if work touches memory that
-// is unmapped or still used by other work. The same heap on chunks of an upstream, which compares each piece
-// it gets back. Every call of the upstream, of the records and of the driver fails once.
-#include <tidemark/cuda/resources/device_pool.hpp>
-
+// Strategy: a heap that maps memory of a fake device, which fails the test if work meets memory that is not there
+// or that other work still uses; and the same heap on chunks of an upstream, which compares each piece it gets
+// back. Every call of the upstream, of the records and of the driver fails once.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -16,10 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/cuda/resources/detail/heap_slabs.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
@@ -33,12 +29,10 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using classes = gpu::detail::device_classes;
-using test::fake_device;
-using test::recording_resource;
 
 constexpr std::size_t heap_unit = 2 * MiB;
 
@@ -56,7 +50,7 @@ TEST(device_classes, a_request_gets_the_least_class_that_is_large_enough) {
 
 // ---- mapped memory ----------------------------------------------------------------------------------------
 
-struct device_pool_test : ::testing::Test {
+struct device_pools_of_a_stream : ::testing::Test {
   fake_device device{{.capacity_bytes = 64 * MiB}};
   gpu::stream stream{device};
 
@@ -64,15 +58,9 @@ struct device_pool_test : ::testing::Test {
     options.stream = stream;
     return options;
   }
-  // Work of the stream that writes the block.
-  void write(void* block, std::size_t bytes) {
-    const byte_range written{reinterpret_cast<std::uintptr_t>(block), bytes};
-    EXPECT_EQ(device.launch_kernel(stream, {.name = "write", .reads = {}, .writes = {written}}),
-              gpu::status::success);
-  }
   void* take(device_pool& pool, std::size_t bytes) {
     void* const block = pool.allocate(bytes);
-    write(block, bytes);
+    device.write(stream, block, bytes);
     return block;
   }
   static std::vector<void*> take(device_pool& pool, std::size_t blocks, std::size_t bytes) {
@@ -86,8 +74,12 @@ struct device_pool_test : ::testing::Test {
   }
 };
 
-TEST_F(device_pool_test, maps_memory_only_where_blocks_lie) {
+/// With a pool that has no options.
+struct device_pool_test : device_pools_of_a_stream {
   device_pool pool{with(), device};
+};
+
+TEST_F(device_pool_test, maps_memory_only_where_blocks_lie) {
   EXPECT_EQ(device.mapped_bytes(), 0u);
   void* const first = take(pool, 3 * MiB);
   EXPECT_EQ(device.mapped_bytes(), 2 * heap_unit);
@@ -101,7 +93,6 @@ TEST_F(device_pool_test, maps_memory_only_where_blocks_lie) {
 }
 
 TEST_F(device_pool_test, takes_the_smallest_free_range_that_fits_and_the_lowest_of_equals) {
-  device_pool pool{with(), device};
   std::vector<void*> blocks;
   for (std::size_t mib : {8u, 2u, 4u, 2u, 4u, 2u, 6u}) blocks.push_back(pool.allocate(mib * MiB));
   pool.deallocate(blocks[0], 8 * MiB);
@@ -115,7 +106,6 @@ TEST_F(device_pool_test, takes_the_smallest_free_range_that_fits_and_the_lowest_
 }
 
 TEST_F(device_pool_test, merges_free_neighbours) {
-  device_pool pool{with(), device};
   const std::vector<void*> blocks = take(pool, 4, 3 * MiB);
   for (int i : {0, 2, 1}) pool.deallocate(blocks[static_cast<std::size_t>(i)], 3 * MiB);
   pool.check_invariants();
@@ -124,7 +114,6 @@ TEST_F(device_pool_test, merges_free_neighbours) {
 }
 
 TEST_F(device_pool_test, moves_idle_memory_before_it_creates_more) {
-  device_pool pool{with(), device};
   std::vector<void*> blocks(8);
   for (void*& block : blocks) block = take(pool, 2 * heap_unit);
   for (std::size_t i = 0; i < 8; i += 2) pool.deallocate(blocks[i], 2 * heap_unit);
@@ -137,7 +126,6 @@ TEST_F(device_pool_test, moves_idle_memory_before_it_creates_more) {
 }
 
 TEST_F(device_pool_test, waits_for_work_on_idle_memory_only_if_new_memory_is_beyond_the_slack) {
-  device_pool pool{with(), device};
   std::vector<void*> blocks(16);
   for (void*& block : blocks) block = take(pool, heap_unit);
   for (std::size_t i = 0; i < 16; i += 2) pool.deallocate(blocks[i], heap_unit);
@@ -156,7 +144,6 @@ TEST_F(device_pool_test, waits_for_work_on_idle_memory_only_if_new_memory_is_bey
 }
 
 TEST_F(device_pool_test, reserves_more_addresses_where_the_first_are_used_up) {
-  device_pool pool{with(), device};
   device.fail_in("cuMemAddressReserve", 0, gpu::status::out_of_memory, 7);  // 512 MiB down to 8 MiB
   void* const first = take(pool, 2 * heap_unit);
   EXPECT_EQ(device.reserved_bytes(), 2 * heap_unit);
@@ -204,10 +191,8 @@ struct random_blocks {
       return;
     }
     live_bytes += bytes;
-    const byte_range written{reinterpret_cast<std::uintptr_t>(live.back().first), bytes};
-    EXPECT_EQ(written.begin % align, 0u);
-    EXPECT_EQ(device->launch_kernel(stream, {.name = "write", .reads = {}, .writes = {written}}),
-              gpu::status::success);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(live.back().first) % align, 0u);
+    device->write(stream, live.back().first, bytes);
   }
   void free_last() {
     pool.deallocate(live.back().first, live.back().bytes, live.back().align);
@@ -246,7 +231,6 @@ TEST_F(device_pool_test, serves_random_programs_on_a_small_device) {
 // ---- limits and trims -------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, trim_returns_idle_memory_and_sets_nothing_else_aside) {
-  device_pool pool{with(), device};
   std::vector<void*> blocks = take(pool, 8, heap_unit);
   void* const small = pool.allocate(1000);
   give(pool, {blocks[0], blocks[3], blocks[4], blocks[7]}, heap_unit);
@@ -266,18 +250,18 @@ TEST_F(device_pool_test, trim_returns_idle_memory_and_sets_nothing_else_aside) {
 }
 
 TEST_F(device_pool_test, idle_memory_beyond_the_limit_goes_back) {
-  device_pool pool{with({.max_cached_bytes = 4 * heap_unit}), device};
-  const std::vector<void*> blocks = take(pool, 12, heap_unit);
+  device_pool limited{with({.max_cached_bytes = 4 * heap_unit}), device};
+  const std::vector<void*> blocks = take(limited, 12, heap_unit);
   for (void* block : blocks) {
-    pool.deallocate(block, heap_unit);
-    ASSERT_LE(pool.stats().cached_bytes, 4 * heap_unit);
+    limited.deallocate(block, heap_unit);
+    ASSERT_LE(limited.stats().cached_bytes, 4 * heap_unit);
   }
   EXPECT_LE(device.physical_bytes(), 4 * heap_unit);
-  pool.check_invariants();
+  limited.check_invariants();
 }
 
 TEST_F(device_pool_test, gives_idle_memory_to_another_pool_that_finds_none) {
-  device_pool pool{with(), device}, other{with(), device};
+  device_pool other{with(), device};
   pool.deallocate(pool.allocate(60 * MiB), 60 * MiB);
   EXPECT_THROW((void)other.allocate(60 * MiB), out_of_memory) << "the other thread trims in its next call";
   pool.deallocate(pool.allocate(1000), 1000);
@@ -302,11 +286,11 @@ TEST_F(device_pool_test, keeps_addresses_for_graphs_whatever_is_freed_or_short) 
 // ---- statistics -------------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, counts_as_every_pool_does) {
-  device_pool pool{with({.name = "blocks"}), device};
-  const std::vector<void*> blocks = take(pool, 3, 3000);
-  pool.deallocate(blocks[0], 3000);
-  void* const large = pool.allocate(10 * MiB);
-  const pool_stats stats = pool.stats();
+  device_pool named{with({.name = "blocks"}), device};
+  const std::vector<void*> blocks = take(named, 3, 3000);
+  named.deallocate(blocks[0], 3000);
+  void* const large = named.allocate(10 * MiB);
+  const pool_stats stats = named.stats();
   EXPECT_STREQ(stats.name, "blocks");
   EXPECT_EQ(stats.allocations, 4u);
   EXPECT_EQ(stats.deallocations, 1u);
@@ -318,21 +302,20 @@ TEST_F(device_pool_test, counts_as_every_pool_does) {
   EXPECT_EQ(stats.cached_bytes, 0u);
   EXPECT_EQ(stats.held_bytes, stats.used_bytes + stats.cached_bytes + stats.stranded_bytes);
   EXPECT_EQ(stats.held_bytes, device.physical_bytes());
-  pool.reset_stats();
-  EXPECT_EQ(pool.stats().allocations, 0u);
-  EXPECT_EQ(pool.stats().used_blocks, 3u);
-  give(pool, {blocks[1], blocks[2]}, 3000);
-  give(pool, {large}, 10 * MiB);
-  EXPECT_EQ(pool.stats().deallocations, 3u);
-  EXPECT_EQ(pool.stats().requested_bytes, 0u);
-  EXPECT_GE(pool.stats().cached_bytes, 4 * heap_unit);
+  named.reset_stats();
+  EXPECT_EQ(named.stats().allocations, 0u);
+  EXPECT_EQ(named.stats().used_blocks, 3u);
+  give(named, {blocks[1], blocks[2]}, 3000);
+  give(named, {large}, 10 * MiB);
+  EXPECT_EQ(named.stats().deallocations, 3u);
+  EXPECT_EQ(named.stats().requested_bytes, 0u);
+  EXPECT_GE(named.stats().cached_bytes, 4 * heap_unit);
 }
 
 // ---- other streams ----------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, keeps_a_block_in_use_if_nothing_can_wait_for_it) {
   gpu::stream other{device};
-  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   gpu::event done{other, device};
   const test::warning_recorder recorder;
@@ -361,7 +344,6 @@ static_assert(!deallocates_after<device_pool, std::nullptr_t> &&
 
 TEST_F(device_pool_test, deallocate_after_a_stream_lets_its_own_wait_for_what_is_there) {
   gpu::stream other{device};
-  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   const test::noting_work reader{device, other};
   pool.deallocate_after(block, 4096, 256, other);
@@ -379,7 +361,6 @@ TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_do
   for (char const* call : {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}) {
     SCOPED_TRACE(call);
     gpu::stream other{device};
-    device_pool pool{with(), device};
     void* const block = pool.allocate(4096);
     const test::noting_work reader{device, other};
     device.fail_next(call, gpu::status::unknown);
@@ -408,23 +389,22 @@ TEST_F(device_pool_test, grows_in_a_capture_by_memory_that_is_not_the_graphs) {
 }
 
 TEST_F(device_pool_test, memory_that_a_capture_kept_from_its_limit_goes_back_when_it_was_used_again) {
-  device_pool pool{with({.max_cached_bytes = 4 * heap_unit}), device};
-  void* block = pool.allocate(10 * heap_unit);
+  device_pool limited{with({.max_cached_bytes = 4 * heap_unit}), device};
+  void* block = limited.allocate(10 * heap_unit);
   {
     const test::empty_capture graph{device, stream};
-    pool.deallocate(block, 10 * heap_unit);
-    EXPECT_LE(pool.stats().cached_bytes, 4 * heap_unit);
-    EXPECT_EQ(pool.stats().held_bytes, 10 * heap_unit) << "nothing is unmapped in a capture";
+    limited.deallocate(block, 10 * heap_unit);
+    EXPECT_LE(limited.stats().cached_bytes, 4 * heap_unit);
+    EXPECT_EQ(limited.stats().held_bytes, 10 * heap_unit) << "nothing is unmapped in a capture";
   }
-  block = pool.allocate(10 * heap_unit);
-  pool.deallocate(block, 10 * heap_unit);
-  EXPECT_LE(pool.stats().held_bytes, 4 * heap_unit);
-  pool.check_invariants();
+  block = limited.allocate(10 * heap_unit);
+  limited.deallocate(block, 10 * heap_unit);
+  EXPECT_LE(limited.stats().held_bytes, 4 * heap_unit);
+  limited.check_invariants();
 }
 
 TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses) {
   gpu::stream other{device};
-  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   const test::warning_recorder recorder;
   {
@@ -439,7 +419,6 @@ TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses)
 
 TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for_the_other) {
   gpu::stream other{device};
-  device_pool pool{with(), device};
   void* const block = pool.allocate(4096);
   const test::noting_work reader{device, other};
   const test::empty_capture graph{device, stream};
@@ -451,21 +430,20 @@ TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for
 // ---- running out and failing ------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, a_block_larger_than_the_free_memory_is_refused_in_numbers) {
-  device_pool pool{with({.name = "gradients"}), device};
-  void* const block = take(pool, 10 * heap_unit);
-  const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)pool.allocate(23 * heap_unit); });
+  device_pool named{with({.name = "gradients"}), device};
+  void* const block = take(named, 10 * heap_unit);
+  const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)named.allocate(23 * heap_unit); });
   EXPECT_STREQ(refusal.report().resource, "gradients");
   EXPECT_EQ(refusal.report().requested_bytes, 23 * heap_unit);
   EXPECT_EQ(refusal.report().used_bytes, 10 * heap_unit);
   EXPECT_EQ(refusal.report().largest_bytes, 22 * heap_unit);
   EXPECT_NE(std::string{refusal.what()}.find("the device memory is exhausted"), std::string::npos);
-  pool.check_invariants();
-  EXPECT_NE(pool.allocate(22 * heap_unit), nullptr) << "as much as the message says";
-  pool.deallocate(block, 10 * heap_unit);
+  named.check_invariants();
+  EXPECT_NE(named.allocate(22 * heap_unit), nullptr) << "as much as the message says";
+  named.deallocate(block, 10 * heap_unit);
 }
 
 TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_and_nothing_goes_back) {
-  device_pool pool{with(), device};
   pool.deallocate(pool.allocate(4 * heap_unit), 4 * heap_unit);
   const std::size_t created = device.count("cuMemCreate");
   for (std::size_t bytes : {std::numeric_limits<std::size_t>::max(),
@@ -480,7 +458,6 @@ TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_and_nothing_goe
 
 TEST_F(device_pool_test, its_limit_of_the_device_holds) {
   device.budget(0).set_limit(10 * heap_unit);
-  device_pool pool{with(), device};
   void* const block = take(pool, 10 * heap_unit);
   const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)pool.allocate(heap_unit); });
   EXPECT_NE(std::string{refusal.what()}.find("the limit of its device is reached"), std::string::npos);
@@ -489,9 +466,9 @@ TEST_F(device_pool_test, its_limit_of_the_device_holds) {
 }
 
 TEST_F(device_pool_test, without_a_name_it_has_the_one_of_the_options) {
-  const device_pool pool{with({.name = nullptr}), device};
-  EXPECT_STREQ(pool.name(), "device_pool");
-  EXPECT_STREQ(pool.stats().name, "device_pool");
+  const device_pool unnamed{with({.name = nullptr}), device};
+  EXPECT_STREQ(unnamed.name(), "device_pool");
+  EXPECT_STREQ(unnamed.stats().name, "device_pool");
   EXPECT_THROW((device_pool{{.stream = gpu::per_thread_stream, .name = nullptr}, device}),
                std::invalid_argument);
 }
@@ -500,16 +477,16 @@ TEST_F(device_pool_test, no_deallocation_needs_memory_for_a_record) {
   recording_resource bookkeeping;
   device_pool_options options = with();
   options.bookkeeping = &bookkeeping;
-  device_pool pool{options, device};
+  device_pool noting{options, device};
   std::vector<std::vector<void*>> blocks;
-  for (std::size_t bytes : {500u, 5000u, 50'000u}) blocks.push_back(take(pool, 100, bytes));
-  void* const large = pool.allocate(10 * MiB);
+  for (std::size_t bytes : {500u, 5000u, 50'000u}) blocks.push_back(take(noting, 100, bytes));
+  void* const large = noting.allocate(10 * MiB);
   const std::size_t calls = bookkeeping.calls;
   std::size_t i = 0;
-  for (std::size_t bytes : {500u, 5000u, 50'000u}) give(pool, blocks[i++], bytes);
-  pool.deallocate(large, 10 * MiB);
-  (void)pool.trim(2 * heap_unit);
-  pool.clear();
+  for (std::size_t bytes : {500u, 5000u, 50'000u}) give(noting, blocks[i++], bytes);
+  noting.deallocate(large, 10 * MiB);
+  (void)noting.trim(2 * heap_unit);
+  noting.clear();
   EXPECT_EQ(bookkeeping.calls, calls);
 }
 
@@ -523,19 +500,19 @@ TEST_F(device_pool_test, each_failing_record_in_turn_is_harmless) {
     try {
       device_pool_options options = with();
       options.bookkeeping = &bookkeeping;
-      device_pool pool{options, device};
+      device_pool noting{options, device};
       std::vector<std::pair<void*, std::size_t>> live;
       for (std::size_t i = 0; i < 60; ++i) {
         const std::size_t bytes = i % 10 == 0 ? 8 * MiB : 1000 * (i % 7);
         try {
-          live.emplace_back(pool.allocate(bytes), bytes);
+          live.emplace_back(noting.allocate(bytes), bytes);
         } catch (std::bad_alloc const&) {
           served = false;
         }
-        pool.check_invariants();
-        EXPECT_EQ(pool.stats().held_bytes, device.physical_bytes());
+        noting.check_invariants();
+        EXPECT_EQ(noting.stats().held_bytes, device.physical_bytes());
       }
-      for (auto const& [block, bytes] : live) pool.deallocate(block, bytes);
+      for (auto const& [block, bytes] : live) noting.deallocate(block, bytes);
     } catch (std::bad_alloc const&) {
       served = false;  // the constructor
     }
@@ -550,7 +527,6 @@ TEST_F(device_pool_test, each_failing_record_in_turn_is_harmless) {
 // ---- misuse -----------------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, reports_what_may_not_be_given_back_and_does_nothing) {
-  device_pool pool{with(), device};
   void* const small = pool.allocate(4096);
   void* const large = pool.allocate(10 * MiB);
   int foreign = 0;
@@ -579,7 +555,7 @@ TEST_F(device_pool_test, reports_what_may_not_be_given_back_and_does_nothing) {
 
 // ---- chunks of an upstream --------------------------------------------------------------------------------
 
-struct device_pool_chunks : device_pool_test {
+struct device_pool_chunks : device_pools_of_a_stream {
   test::made_up_memory nowhere;
   recording_resource upstream{&nowhere};
 
@@ -646,4 +622,4 @@ TEST_F(device_pool_chunks, serve_where_the_device_maps_no_memory) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -20,32 +20,26 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 #include "seeds.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::unit;
 
 struct device_pools_test : ::testing::Test {
   ~device_pools_test() override { memory.check_invariants(); }
 
-  void use(gpu::stream_handle on, void* block, std::size_t bytes) {
-    EXPECT_EQ(
-        device.launch_kernel(
-            on, {.name = "user", .reads = {}, .writes = {{reinterpret_cast<std::uintptr_t>(block), bytes}}}),
-        status::success);
-  }
   // A block that the stream `two` still uses.
   void* used_on_two(std::size_t bytes) {
     void* const block = memory.allocate(bytes, 256, one);
     EXPECT_EQ(gpu::put_behind(device, two, one), status::success);
-    use(two, block, bytes);
+    device.write(two, block, bytes);
     return block;
   }
 
@@ -56,11 +50,11 @@ struct device_pools_test : ::testing::Test {
 
 TEST_F(device_pools_test, a_block_is_free_for_its_stream_and_for_no_other) {
   void* const block = memory.allocate(1000, 256, one);
-  use(one, block, 1000);
+  device.write(one, block, 1000);
   memory.deallocate(block, 1000, 256, one);
   void* const other = memory.allocate(1000, 256, two);
   EXPECT_NE(other, block);
-  use(two, other, 1000);
+  device.write(two, other, 1000);
   EXPECT_EQ(memory.allocate(1000, 256, one), block);
   memory.deallocate(block, 1000, 256, one);
   memory.deallocate(other, 1000, 256, two);
@@ -90,7 +84,7 @@ TEST_F(device_pools_test, a_request_finds_blocks_whose_other_streams_have_passed
   memory.deallocate(block, 3 * MiB, 256, two);
   device.run_all();
   EXPECT_EQ(memory.allocate(3 * MiB, 256, one), block);
-  use(one, block, 3 * MiB);
+  device.write(one, block, 3 * MiB);
   memory.deallocate(block, 3 * MiB, 256, one);
 }
 
@@ -100,7 +94,7 @@ TEST_F(device_pools_test, ends_behind_the_blocks_that_wait) {
     device_pools ending{{}, device};
     void* const block = ending.allocate(1000, 256, one);
     EXPECT_EQ(gpu::put_behind(device, two, one), status::success);
-    use(two, block, 1000);
+    device.write(two, block, 1000);
     ending.deallocate(block, 1000, 256, two);
   }
   EXPECT_EQ(violations.reports().size(), 0u) << "a block that waits is no leak, and its work has ended";
@@ -137,11 +131,11 @@ TEST_F(device_pools_test, the_legacy_stream_has_one_heap_and_threads_have_none) 
 TEST_F(device_pools_test, a_stream_is_forgotten_before_it_ends) {
   std::optional<gpu::stream> gone{std::in_place, device};
   void* const block = memory.allocate(1000, 256, *gone);
-  use(*gone, block, 1000);
+  device.write(*gone, block, 1000);
   const std::logic_error refusal = test::caught<std::logic_error>([&] { memory.forget(*gone); });
   EXPECT_NE(std::string{refusal.what()}.find("1 blocks"), std::string::npos) << refusal.what();
   EXPECT_EQ(gpu::put_behind(device, two, *gone), status::success);
-  use(two, block, 1000);
+  device.write(two, block, 1000);
   memory.deallocate(block, 1000, 256, two);
   memory.forget(*gone);  // waits for the other stream
   memory.forget(*gone);
@@ -178,13 +172,11 @@ TEST_F(device_pools_test, a_block_is_freed_once_also_while_it_waits) {
 TEST_F(device_pools_test, a_block_that_waits_is_not_given_while_its_stream_is_capturing) {
   void* const block = used_on_two(3 * MiB);
   memory.deallocate(block, 3 * MiB, 256, two);
-  gpu::graph_handle graph = nullptr;
-  ASSERT_EQ(device.begin_capture(one, gpu::capture_mode::thread_local_), status::success);
-  EXPECT_EQ(memory.trim(), 0u);
-  EXPECT_EQ(memory.stats().pending_bytes, 3 * MiB);
-  EXPECT_NE(memory.allocate(3 * MiB, 256, one), block) << "the second stream still uses it";
-  EXPECT_EQ(device.end_capture(one, graph), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  in_capture(device, one, gpu::capture_mode::thread_local_, [&] {
+    EXPECT_EQ(memory.trim(), 0u);
+    EXPECT_EQ(memory.stats().pending_bytes, 3 * MiB);
+    EXPECT_NE(memory.allocate(3 * MiB, 256, one), block) << "the second stream still uses it";
+  });
   EXPECT_GT(memory.trim(), 0u);
   EXPECT_EQ(memory.stats().pending_bytes, 0u);
 }
@@ -194,7 +186,7 @@ TEST_F(device_pools_test, a_full_device_serves_a_block_that_waited) {
   void* const second = memory.allocate(256 * KiB, 256, one);
   const std::size_t room = 64 * MiB - memory.stats().held_bytes;
   void* const rest = memory.allocate(room, 256, two);
-  use(two, first, 256 * KiB);
+  device.write(two, first, 256 * KiB);
   memory.deallocate(first, 256 * KiB, 256, two);
   EXPECT_EQ(memory.allocate(256 * KiB, 256, one), first) << "after a wait, though no memory was returned";
   for (void* each : {first, second}) memory.deallocate(each, 256 * KiB, 256, one);
@@ -250,11 +242,10 @@ TEST_F(device_pools_test, a_stream_orders_its_resource_as_an_upstream) {
 TEST_F(device_pools_test, a_block_freed_in_a_capture_stays_live_until_its_graph_has_ended) {
   void* const block = memory.allocate(1000, 256, one);
   one.synchronize();
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(two, gpu::capture_mode::thread_local_), status::success);
-  use(two, block, 1000);
-  memory.deallocate(block, 1000, 256, two);
-  EXPECT_EQ(device.end_capture(two, graph), status::success);
+  const gpu::graph_handle graph = captured(device, two, gpu::capture_mode::thread_local_, [&] {
+    device.write(two, block, 1000);
+    memory.deallocate(block, 1000, 256, two);
+  });
   EXPECT_EQ(memory.stats().used_blocks, 1u);
   EXPECT_EQ(memory.trim(), 0u) << "the graph has it";
   EXPECT_THROW(memory.forget(one), std::logic_error);
@@ -355,12 +346,12 @@ TEST_F(device_pools_test, random_programs_have_no_race) {
           if (live.size() < 20 && random() % 2 == 0) {
             const std::size_t bytes = std::size_t{256} << random() % 13;
             live.push_back({memory.allocate(bytes, 256, on), bytes, on});
-            use(on, live.back().first, bytes);
+            device.write(on, live.back().first, bytes);
           } else if (!live.empty() && random() % 3 != 0) {
             block& any = live[random() % live.size()];
             EXPECT_EQ(gpu::put_behind(device, on, any.on), status::success);
             any.on = on;
-            use(on, any.first, any.bytes);
+            device.write(on, any.first, any.bytes);
           } else if (!live.empty()) {
             const std::size_t i = random() % live.size();
             memory.deallocate(live[i].first, live[i].bytes, 256, live[i].on);
@@ -376,4 +367,4 @@ TEST_F(device_pools_test, random_programs_have_no_race) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -19,8 +19,7 @@
 #include <thread>
 #include <utility>
 
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/violation.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/cuda.hpp>
 
 #include "fake_device.hpp"

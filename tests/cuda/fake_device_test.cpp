@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the device part is tested on a fake device, so the fake must reject every call that CUDA rejects.
-// Each documented rule is broken and kept once, and a rejected call must change nothing. Calls rejected
-// during captures are tested in all modes and on both sides of a thread.
-#include "fake_device.hpp"
+// Strategy: the device part is tested on a fake device, so the fake itself must refuse what CUDA refuses:
+// each documented rule once, broken and kept, and that a refused call changes nothing. What a capture refuses
+// goes through all modes and both sides of a thread.
+#include <tidemark/cuda.hpp>
+
 #include "captures.hpp"
+#include "fake_device.hpp"
 #include "fake_failures.hpp"
 #include "fake_units.hpp"
+#include "stream_turns.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,38 +17,20 @@
 #include <cstdint>
 #include <functional>
 #include <set>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::capture_mode;
 using gpu::status;
-using test::failures_of;
-using test::fake_device;
-using test::fake_device_options;
-using test::unit;
 
 void in_another_thread(std::function<void()> const& body) { std::thread{body}.join(); }
 
 void count_up(void* number) { ++*static_cast<int*>(number); }
-
-/// A function of the host that notes that it ran.
-struct step {
-  std::vector<int>* order;
-  int number;
-  static void run(void* argument) {
-    auto const& self = *static_cast<step*>(argument);
-    self.order->push_back(self.number);
-  }
-};
 
 /// A small device, and the calls that must succeed.
 struct on_fake_device : ::testing::Test {
@@ -69,6 +54,10 @@ struct on_fake_device : ::testing::Test {
     EXPECT_EQ(device.map(range, handle), status::success);
     EXPECT_EQ(device.release(handle), status::success);
   }
+  void unmap_and_free(byte_range range) {
+    EXPECT_EQ(device.unmap(range), status::success);
+    EXPECT_EQ(device.free_reservation(range), status::success);
+  }
   gpu::pool_handle pool() {
     gpu::pool_handle made = nullptr;
     EXPECT_EQ(device.create_pool(0, made), status::success);
@@ -89,9 +78,6 @@ struct on_fake_device : ::testing::Test {
     EXPECT_EQ(device.memory(info), status::success);
     return info.free_bytes;
   }
-  void launch(gpu::stream_handle on, step& what) {
-    EXPECT_EQ(device.launch_on_host(on, &step::run, &what), status::success);
-  }
   gpu::graph_handle captured(gpu::stream_handle on, std::function<void()> const& body) {
     return test::captured(device, on, capture_mode::global, body);
   }
@@ -107,6 +93,7 @@ struct on_fake_device : ::testing::Test {
   }
 
   fake_device device;
+  gpu::stream queue{device};
 };
 
 /// A fake device with memory on the host.
@@ -170,7 +157,7 @@ struct fake_world : on_fake_device {
             free_bytes()};
   }
 
-  gpu::stream queue{device}, idle{device};
+  gpu::stream idle{device};
   gpu::event point{device};
   byte_range range = reserved(6 * unit), made;
   gpu::physical_handle handle = created(2 * unit), released = created(unit), none = 0;
@@ -191,183 +178,173 @@ struct fake_world : on_fake_device {
 struct refused_call {
   char const* what;
   std::function<status(fake_world&)> call;
+};
+struct refused_calls {
   status result;
+  std::vector<refused_call> calls;
 };
 
-constexpr status wrong_value = status::invalid_value, wrong_handle = status::invalid_handle;
-
-const refused_call refused_memory_calls[] = {
-    {"reserve nothing", [](auto& w) { return w.device.reserve(0, 0, w.made); }, wrong_value},
-    {"reserve part of a granule", [](auto& w) { return w.device.reserve(unit + 1, 0, w.made); }, wrong_value},
-    {"reserve at 3 granules", [](auto& w) { return w.device.reserve(unit, 3 * unit, w.made); }, wrong_value},
-    {"free a first part", [](auto& w) { return w.device.free_reservation(w.part(0, 1)); }, wrong_value},
-    {"free a last part", [](auto& w) { return w.device.free_reservation(w.part(1, 5)); }, wrong_value},
-    {"free what is mapped", [](auto& w) { return w.device.free_reservation(w.range); }, wrong_value},
-    {"create nothing", [](auto& w) { return w.device.create(0, 0, w.none); }, wrong_value},
-    {"create half a granule", [](auto& w) { return w.device.create(0, unit / 2, w.none); }, wrong_value},
-    {"create elsewhere", [](auto& w) { return w.device.create(1, unit, w.none); }, status::invalid_device},
-    {"create too much", [](auto& w) { return w.device.create(0, 17 * unit, w.none); }, status::out_of_memory},
-    {"export memory that was made for no export",
-     [](auto& w) { return w.device.export_handle(w.handle, gpu::handle_type::fabric, w.shared); },
-     wrong_value},
-    {"make no device current", [](auto& w) { return w.device.make_current(1); }, status::invalid_device},
-    {"release an unknown handle", [](auto& w) { return w.device.release(77); }, wrong_value},
-    {"release twice", [](auto& w) { return w.device.release(w.released); }, wrong_value},
-    {"map a part of a handle", [](auto& w) { return w.device.map(w.part(5, 1), w.handle); }, wrong_value},
-    {"map over mappings", [](auto& w) { return w.device.map(w.part(0, 2), w.handle); }, wrong_value},
-    {"map over an end of one", [](auto& w) { return w.device.map(w.part(3, 2), w.handle); }, wrong_value},
-    {"map beyond the end", [](auto& w) { return w.device.map(w.part(5, 2), w.handle); }, wrong_value},
-    {"map a released handle", [](auto& w) { return w.device.map(w.part(5, 1), w.released); }, wrong_value},
-    {"unmap a first part", [](auto& w) { return w.device.unmap(w.part(0, 1)); }, wrong_value},
-    {"unmap a last part and more", [](auto& w) { return w.device.unmap(w.part(1, 2)); }, wrong_value},
-    {"unmap with a gap behind", [](auto& w) { return w.device.unmap(w.part(0, 4)); }, wrong_value},
-    {"unmap over a gap", [](auto& w) { return w.device.unmap(w.part(2, 3)); }, wrong_value},
-    {"unmap a gap", [](auto& w) { return w.device.unmap(w.part(3, 1)); }, wrong_value},
-    {"unmap nothing", [](auto& w) { return w.device.unmap(w.part(0, 0)); }, wrong_value},
-    {"access to a part", [](auto& w) { return w.device.allow_access(w.part(0, 1), 0); }, wrong_value},
-    {"access over a gap", [](auto& w) { return w.device.allow_access(w.part(0, 5), 0); }, wrong_value},
-    {"access to nothing", [](auto& w) { return w.device.allow_access(w.part(0, 0), 0); }, wrong_value},
-    {"access of no device", [](auto& w) { return w.device.allow_access(w.part(0, 2), 1); },
-     status::invalid_device},
-    {"allocate nothing", [](auto& w) { return w.device.allocate(0, w.more); }, wrong_value},
-    {"managed nothing", [](auto& w) { return w.device.allocate_managed(0, w.more); }, wrong_value},
-    {"pinned nothing", [](auto& w) { return w.device.allocate_pinned(0, w.more); }, wrong_value},
-    {"allocate too much", [](auto& w) { return w.device.allocate(SIZE_MAX, w.more); }, status::out_of_memory},
-    {"free inside a block", [](auto& w) { return w.device.free(w.block + 1); }, wrong_value},
-    {"free twice", [](auto& w) { return w.device.free(w.freed); }, wrong_value},
-    {"free pinned memory", [](auto& w) { return w.device.free(w.pinned); }, wrong_value},
-    {"free a block as pinned", [](auto& w) { return w.device.free_pinned(w.block); }, wrong_value},
-    {"nothing from a pool", [](auto& w) { return w.device.allocate_async(0, w.from, w.queue, w.more); },
-     wrong_value},
-    {"from a pool that is gone",
-     [](auto& w) { return w.device.allocate_async(1, w.gone_pool, w.queue, w.more); }, wrong_value},
-    {"too much from a pool",
-     [](auto& w) { return w.device.allocate_async(16 * unit, w.from, w.queue, w.more); },
-     status::out_of_memory},
-    {"free null in order", [](auto& w) { return w.device.free_async(0, w.queue); }, wrong_value},
-    {"free inside in order", [](auto& w) { return w.device.free_async(w.pooled + 256, w.queue); },
-     wrong_value},
-    {"free twice in order", [](auto& w) { return w.device.free_async(w.freed, w.queue); }, wrong_value},
-    {"destroy a pool twice", [](auto& w) { return w.device.destroy_pool(w.gone_pool); }, wrong_value},
-    {"trim a pool that is gone", [](auto& w) { return w.device.trim_pool(w.gone_pool, 0); }, wrong_value},
-    {"a pool's threshold", [](auto& w) { return w.device.set_release_threshold(w.gone_pool, 0); },
-     wrong_value},
-};
-
-const refused_call refused_work_calls[] = {
-    {"destroy a stream twice", [](auto& w) { return w.device.destroy_stream(w.gone); }, wrong_handle},
-    {"destroy the default stream", [](auto& w) { return w.device.destroy_stream(nullptr); }, wrong_handle},
-    {"synchronise it", [](auto& w) { return w.device.synchronize(w.gone); }, wrong_handle},
-    {"launch there", [](auto& w) { return w.device.launch_on_host(w.gone, &count_up, &w.runs); },
-     wrong_handle},
-    {"launch a graph there", [](auto& w) { return w.device.launch(w.executable, w.gone); }, wrong_handle},
-    {"record there", [](auto& w) { return w.device.record(w.point, w.gone); }, wrong_handle},
-    {"wait there", [](auto& w) { return w.device.wait(w.gone, w.point); }, wrong_handle},
-    {"capture there", [](auto& w) { return w.device.begin_capture(w.gone, capture_mode::relaxed); },
-     wrong_handle},
-    {"end a capture there", [](auto& w) { return w.device.end_capture(w.gone, w.new_graph); }, wrong_handle},
-    {"ask there", [](auto& w) { return w.device.is_capturing(w.gone, w.capturing); }, wrong_handle},
-    {"free there", [](auto& w) { return w.device.free_async(w.pooled, w.gone); }, wrong_handle},
-    {"allocate there", [](auto& w) { return w.device.allocate_async(1, w.from, w.gone, w.more); },
-     wrong_handle},
-    {"destroy an event twice", [](auto& w) { return w.device.destroy_event(w.gone_event); }, wrong_handle},
-    {"ask for it", [](auto& w) { return w.device.query(w.gone_event); }, wrong_handle},
-    {"wait for it", [](auto& w) { return w.device.synchronize(w.gone_event); }, wrong_handle},
-    {"record it", [](auto& w) { return w.device.record(w.gone_event, nullptr); }, wrong_handle},
-    {"let a stream wait for it", [](auto& w) { return w.device.wait(nullptr, w.gone_event); }, wrong_handle},
-    {"ask for no event", [](auto& w) { return w.device.query(nullptr); }, wrong_handle},
-    {"launch no function", [](auto& w) { return w.device.launch_on_host(nullptr, nullptr, nullptr); },
-     wrong_value},
-    {"capture the default stream",
-     [](auto& w) { return w.device.begin_capture(nullptr, capture_mode::relaxed); },
-     status::capture_unsupported},
-    {"end no capture", [](auto& w) { return w.device.end_capture(w.queue, w.new_graph); },
-     status::illegal_state},
-    {"destroy a graph twice", [](auto& w) { return w.device.destroy_graph(w.gone_graph); }, wrong_value},
-    {"count its nodes", [](auto& w) { return w.device.node_count(w.gone_graph, w.count); }, wrong_value},
-    {"instantiate it", [](auto& w) { return w.device.instantiate(w.gone_graph, w.new_executable); },
-     wrong_value},
-    {"destroy an executable twice", [](auto& w) { return w.device.destroy_executable(w.gone_executable); },
-     wrong_value},
-    {"launch it", [](auto& w) { return w.device.launch(w.gone_executable, w.queue); }, wrong_value},
-    {"update it", [](auto& w) { return w.device.update(w.gone_executable, w.graph); }, wrong_value},
-    {"update by a graph that is gone", [](auto& w) { return w.device.update(w.executable, w.gone_graph); },
-     wrong_value},
+const refused_calls wrong_calls[] = {
+    {status::invalid_value,
+     {{"reserve nothing", [](auto& w) { return w.device.reserve(0, 0, w.made); }},
+      {"reserve part of a granule", [](auto& w) { return w.device.reserve(unit + 1, 0, w.made); }},
+      {"reserve at 3 granules", [](auto& w) { return w.device.reserve(unit, 3 * unit, w.made); }},
+      {"free a first part", [](auto& w) { return w.device.free_reservation(w.part(0, 1)); }},
+      {"free a last part", [](auto& w) { return w.device.free_reservation(w.part(1, 5)); }},
+      {"free what is mapped", [](auto& w) { return w.device.free_reservation(w.range); }},
+      {"create nothing", [](auto& w) { return w.device.create(0, 0, w.none); }},
+      {"create half a granule", [](auto& w) { return w.device.create(0, unit / 2, w.none); }},
+      {"export memory that was made for no export",
+       [](auto& w) { return w.device.export_handle(w.handle, gpu::handle_type::fabric, w.shared); }},
+      {"release an unknown handle", [](auto& w) { return w.device.release(77); }},
+      {"release twice", [](auto& w) { return w.device.release(w.released); }},
+      {"map a part of a handle", [](auto& w) { return w.device.map(w.part(5, 1), w.handle); }},
+      {"map over mappings", [](auto& w) { return w.device.map(w.part(0, 2), w.handle); }},
+      {"map over an end of one", [](auto& w) { return w.device.map(w.part(3, 2), w.handle); }},
+      {"map beyond the end", [](auto& w) { return w.device.map(w.part(5, 2), w.handle); }},
+      {"map a released handle", [](auto& w) { return w.device.map(w.part(5, 1), w.released); }},
+      {"unmap a first part", [](auto& w) { return w.device.unmap(w.part(0, 1)); }},
+      {"unmap a last part and more", [](auto& w) { return w.device.unmap(w.part(1, 2)); }},
+      {"unmap with a gap behind", [](auto& w) { return w.device.unmap(w.part(0, 4)); }},
+      {"unmap over a gap", [](auto& w) { return w.device.unmap(w.part(2, 3)); }},
+      {"unmap a gap", [](auto& w) { return w.device.unmap(w.part(3, 1)); }},
+      {"unmap nothing", [](auto& w) { return w.device.unmap(w.part(0, 0)); }},
+      {"access to a part", [](auto& w) { return w.device.allow_access(w.part(0, 1), 0); }},
+      {"access over a gap", [](auto& w) { return w.device.allow_access(w.part(0, 5), 0); }},
+      {"access to nothing", [](auto& w) { return w.device.allow_access(w.part(0, 0), 0); }},
+      {"allocate nothing", [](auto& w) { return w.device.allocate(0, w.more); }},
+      {"managed nothing", [](auto& w) { return w.device.allocate_managed(0, w.more); }},
+      {"pinned nothing", [](auto& w) { return w.device.allocate_pinned(0, w.more); }},
+      {"free inside a block", [](auto& w) { return w.device.free(w.block + 1); }},
+      {"free twice", [](auto& w) { return w.device.free(w.freed); }},
+      {"free pinned memory", [](auto& w) { return w.device.free(w.pinned); }},
+      {"free a block as pinned", [](auto& w) { return w.device.free_pinned(w.block); }},
+      {"nothing from a pool", [](auto& w) { return w.device.allocate_async(0, w.from, w.queue, w.more); }},
+      {"from a pool that is gone",
+       [](auto& w) { return w.device.allocate_async(1, w.gone_pool, w.queue, w.more); }},
+      {"free null in order", [](auto& w) { return w.device.free_async(0, w.queue); }},
+      {"free inside in order", [](auto& w) { return w.device.free_async(w.pooled + 256, w.queue); }},
+      {"free twice in order", [](auto& w) { return w.device.free_async(w.freed, w.queue); }},
+      {"destroy a pool twice", [](auto& w) { return w.device.destroy_pool(w.gone_pool); }},
+      {"trim a pool that is gone", [](auto& w) { return w.device.trim_pool(w.gone_pool, 0); }},
+      {"a pool's threshold", [](auto& w) { return w.device.set_release_threshold(w.gone_pool, 0); }},
+      {"launch no function", [](auto& w) { return w.device.launch_on_host(nullptr, nullptr, nullptr); }},
+      {"destroy a graph twice", [](auto& w) { return w.device.destroy_graph(w.gone_graph); }},
+      {"count its nodes", [](auto& w) { return w.device.node_count(w.gone_graph, w.count); }},
+      {"instantiate it", [](auto& w) { return w.device.instantiate(w.gone_graph, w.new_executable); }},
+      {"destroy an executable twice", [](auto& w) { return w.device.destroy_executable(w.gone_executable); }},
+      {"launch it", [](auto& w) { return w.device.launch(w.gone_executable, w.queue); }},
+      {"update it", [](auto& w) { return w.device.update(w.gone_executable, w.graph); }},
+      {"update by a graph that is gone",
+       [](auto& w) { return w.device.update(w.executable, w.gone_graph); }}}},
+    {status::invalid_device,
+     {{"create elsewhere", [](auto& w) { return w.device.create(1, unit, w.none); }},
+      {"make no device current", [](auto& w) { return w.device.make_current(1); }},
+      {"access of no device", [](auto& w) { return w.device.allow_access(w.part(0, 2), 1); }}}},
+    {status::out_of_memory,
+     {{"create too much", [](auto& w) { return w.device.create(0, 17 * unit, w.none); }},
+      {"allocate too much", [](auto& w) { return w.device.allocate(SIZE_MAX, w.more); }},
+      {"too much from a pool",
+       [](auto& w) { return w.device.allocate_async(16 * unit, w.from, w.queue, w.more); }}}},
+    {status::invalid_handle,
+     {{"destroy a stream twice", [](auto& w) { return w.device.destroy_stream(w.gone); }},
+      {"destroy the default stream", [](auto& w) { return w.device.destroy_stream(nullptr); }},
+      {"synchronise it", [](auto& w) { return w.device.synchronize(w.gone); }},
+      {"launch there", [](auto& w) { return w.device.launch_on_host(w.gone, &count_up, &w.runs); }},
+      {"launch a graph there", [](auto& w) { return w.device.launch(w.executable, w.gone); }},
+      {"record there", [](auto& w) { return w.device.record(w.point, w.gone); }},
+      {"wait there", [](auto& w) { return w.device.wait(w.gone, w.point); }},
+      {"capture there", [](auto& w) { return w.device.begin_capture(w.gone, capture_mode::relaxed); }},
+      {"end a capture there", [](auto& w) { return w.device.end_capture(w.gone, w.new_graph); }},
+      {"ask there", [](auto& w) { return w.device.is_capturing(w.gone, w.capturing); }},
+      {"free there", [](auto& w) { return w.device.free_async(w.pooled, w.gone); }},
+      {"allocate there", [](auto& w) { return w.device.allocate_async(1, w.from, w.gone, w.more); }},
+      {"destroy an event twice", [](auto& w) { return w.device.destroy_event(w.gone_event); }},
+      {"ask for it", [](auto& w) { return w.device.query(w.gone_event); }},
+      {"wait for it", [](auto& w) { return w.device.synchronize(w.gone_event); }},
+      {"record it", [](auto& w) { return w.device.record(w.gone_event, nullptr); }},
+      {"let a stream wait for it", [](auto& w) { return w.device.wait(nullptr, w.gone_event); }},
+      {"ask for no event", [](auto& w) { return w.device.query(nullptr); }}}},
+    {status::capture_unsupported,
+     {{"capture the default stream",
+       [](auto& w) { return w.device.begin_capture(nullptr, capture_mode::relaxed); }}}},
+    {status::illegal_state,
+     {{"end no capture", [](auto& w) { return w.device.end_capture(w.queue, w.new_graph); }}}},
 };
 
 /// Calls in a relaxed capture of `queue`, which each of them invalidates.
-const refused_call calls_that_end_a_capture[] = {
-    {"begin again", [](auto& w) { return w.device.begin_capture(w.queue, capture_mode::global); },
-     status::illegal_state},
-    {"synchronise", [](auto& w) { return w.device.synchronize(w.queue); }, status::capture_unsupported},
-    {"synchronise the device", [](auto& w) { return w.device.synchronize(); }, status::capture_unsupported},
-    {"synchronise the device elsewhere",
-     [](auto& w) {
-       status result{};
-       in_another_thread([&] { result = w.device.synchronize(); });
-       return result;
-     },
-     status::capture_unsupported},
-    {"launch a graph", [](auto& w) { return w.device.launch(w.executable, w.queue); },
-     status::capture_unsupported},
-    {"launch no function", [](auto& w) { return w.device.launch_on_host(w.queue, nullptr, nullptr); },
-     wrong_value},
-    {"from no pool", [](auto& w) { return w.device.allocate_async(1, nullptr, w.queue, w.more); },
-     wrong_value},
-    {"too much",
-     [](auto& w) {
-       (void)w.allocated(unit, w.from, w.queue);
-       return w.device.allocate_async(16 * unit, w.from, w.queue, w.more);
-     },
-     status::out_of_memory},
-    {"free no block", [](auto& w) { return w.device.free_async(12345, w.queue); }, wrong_value},
-    {"wait for an event outside", [](auto& w) { return w.device.wait(w.queue, w.point); },
-     status::capture_isolation},
-    {"poll an event inside",
-     [](auto& w) {
-       EXPECT_EQ(w.device.record(w.point, w.queue), status::success);
-       return w.device.query(w.point);
-     },
-     status::captured_event},
-    {"draw in the default stream",
-     [](auto& w) {
-       EXPECT_EQ(w.device.record(w.point, w.queue), status::success);
-       return w.device.wait(nullptr, w.point);
-     },
-     status::capture_implicit},
-    {"end it where it did not begin",
-     [](auto& w) {
-       EXPECT_EQ(w.device.record(w.point, w.queue), status::success);
-       EXPECT_EQ(w.device.wait(w.idle, w.point), status::success);
-       return w.device.end_capture(w.idle, w.new_graph);
-     },
-     status::capture_unmatched},
+const refused_calls calls_that_end_a_capture[] = {
+    {status::illegal_state,
+     {{"begin again", [](auto& w) { return w.device.begin_capture(w.queue, capture_mode::global); }}}},
+    {status::capture_unsupported,
+     {{"synchronise", [](auto& w) { return w.device.synchronize(w.queue); }},
+      {"synchronise the device", [](auto& w) { return w.device.synchronize(); }},
+      {"synchronise the device elsewhere",
+       [](auto& w) {
+         status result{};
+         in_another_thread([&] { result = w.device.synchronize(); });
+         return result;
+       }},
+      {"launch a graph", [](auto& w) { return w.device.launch(w.executable, w.queue); }}}},
+    {status::invalid_value,
+     {{"launch no function", [](auto& w) { return w.device.launch_on_host(w.queue, nullptr, nullptr); }},
+      {"from no pool", [](auto& w) { return w.device.allocate_async(1, nullptr, w.queue, w.more); }},
+      {"free no block", [](auto& w) { return w.device.free_async(12345, w.queue); }}}},
+    {status::out_of_memory,
+     {{"too much",
+       [](auto& w) {
+         (void)w.allocated(unit, w.from, w.queue);
+         return w.device.allocate_async(16 * unit, w.from, w.queue, w.more);
+       }}}},
+    {status::capture_isolation,
+     {{"wait for an event outside", [](auto& w) { return w.device.wait(w.queue, w.point); }}}},
+    {status::captured_event,
+     {{"poll an event inside",
+       [](auto& w) {
+         EXPECT_EQ(w.device.record(w.point, w.queue), status::success);
+         return w.device.query(w.point);
+       }}}},
+    {status::capture_implicit,
+     {{"draw in the default stream",
+       [](auto& w) {
+         EXPECT_EQ(w.device.record(w.point, w.queue), status::success);
+         return w.device.wait(nullptr, w.point);
+       }}}},
+    {status::capture_unmatched,
+     {{"end it where it did not begin",
+       [](auto& w) {
+         EXPECT_EQ(w.device.record(w.point, w.queue), status::success);
+         EXPECT_EQ(w.device.wait(w.idle, w.point), status::success);
+         return w.device.end_capture(w.idle, w.new_graph);
+       }}}},
 };
 
 TEST_F(fake_world, refuses_wrong_calls_and_changes_nothing) {
-  for (std::span<refused_call const> table : {std::span<refused_call const>{refused_memory_calls},
-                                              std::span<refused_call const>{refused_work_calls}}) {
-    for (refused_call const& each : table) {
+  for (auto const& [result, calls] : wrong_calls) {
+    for (refused_call const& each : calls) {
       const std::vector<std::size_t> before = sums();
-      EXPECT_EQ(each.call(*this), each.result) << each.what;
+      EXPECT_EQ(each.call(*this), result) << each.what;
       EXPECT_EQ(sums(), before) << each.what;
     }
   }
 }
 
 TEST_F(fake_world, ends_a_capture_without_a_graph_after_a_refused_call) {
-  for (refused_call const& each : calls_that_end_a_capture) {
-    const std::vector<std::size_t> before = sums();
-    EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
-    EXPECT_EQ(each.call(*this), each.result) << each.what;
-    EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::capture_invalidated) << each.what;
-    EXPECT_EQ(device.synchronize(queue), status::capture_invalidated) << each.what;
-    EXPECT_EQ(device.end_capture(queue, new_graph), status::capture_invalidated) << each.what;
-    EXPECT_EQ(device.end_capture(queue, new_graph), status::illegal_state) << each.what;
-    EXPECT_EQ(new_graph, nullptr) << each.what;
-    EXPECT_EQ(sums(), before) << each.what;
-    EXPECT_EQ(device.record(point, idle), status::success) << "others go on";
-    EXPECT_EQ(device.synchronize(point), status::success);
+  for (auto const& [result, calls] : calls_that_end_a_capture) {
+    for (refused_call const& each : calls) {
+      SCOPED_TRACE(each.what);
+      const std::vector<std::size_t> before = sums();
+      EXPECT_EQ(device.begin_capture(queue, capture_mode::relaxed), status::success);
+      EXPECT_EQ(each.call(*this), result);
+      EXPECT_EQ(device.launch_on_host(queue, &count_up, &runs), status::capture_invalidated);
+      EXPECT_EQ(device.synchronize(queue), status::capture_invalidated);
+      EXPECT_EQ(device.end_capture(queue, new_graph), status::capture_invalidated);
+      EXPECT_EQ(device.end_capture(queue, new_graph), status::illegal_state);
+      EXPECT_EQ(new_graph, nullptr);
+      EXPECT_EQ(sums(), before);
+      EXPECT_EQ(device.record(point, idle), status::success) << "others go on";
+      EXPECT_EQ(device.synchronize(point), status::success);
+    }
   }
 }
 
@@ -419,8 +396,7 @@ TEST_F(fake_addresses, each_call_has_a_modelled_cost) {
   const double mapped_us = device.modelled_us();
   EXPECT_EQ(device.unmap({range.begin, 0}), status::invalid_value);
   EXPECT_GT(device.modelled_us(), mapped_us) << "one that fails, too";
-  EXPECT_EQ(device.unmap(range), status::success);
-  EXPECT_EQ(device.free_reservation(range), status::success);
+  unmap_and_free(range);
 }
 
 TEST_F(fake_addresses, the_host_cannot_touch_them) {
@@ -428,8 +404,7 @@ TEST_F(fake_addresses, the_host_cannot_touch_them) {
   map(range);
   EXPECT_EQ(device.allow_access(range, 0), status::success);
   EXPECT_DEATH(*static_cast<char volatile*>(range.data()) = 1, "");
-  EXPECT_EQ(device.unmap(range), status::success);
-  EXPECT_EQ(device.free_reservation(range), status::success);
+  unmap_and_free(range);
 }
 
 TEST_F(fake_touchable_addresses, the_host_touches_what_is_mapped_and_accessible_and_nothing_else) {
@@ -489,7 +464,6 @@ TEST_F(fake_touchable_blocks, writing_far_beyond_one_crashes) {
 // ---- the driver's pools ----
 
 TEST_F(fake_pool, a_freed_block_stays_in_it_and_takes_from_the_capacity) {
-  const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(4 * unit, from, queue);
   EXPECT_TRUE(device.accessible(reinterpret_cast<void*>(block), 4 * unit));
@@ -505,7 +479,6 @@ TEST_F(fake_pool, a_freed_block_stays_in_it_and_takes_from_the_capacity) {
 }
 
 TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
-  const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(4 * unit, from, queue);
   EXPECT_EQ(device.free_async(block, queue), status::success);
@@ -516,7 +489,7 @@ TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
 }
 
 TEST_F(fake_pool, another_stream_has_it_when_the_free_has_run) {
-  const gpu::stream queue{device}, other{device};
+  const gpu::stream other{device};
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(unit, from, queue);
   EXPECT_EQ(device.free_async(block, queue), status::success);
@@ -533,19 +506,18 @@ TEST_F(fake_pool, another_stream_has_it_when_the_free_has_run) {
 // ---- streams and events ----
 
 TEST_F(fake_stream, work_runs_only_when_the_test_runs_it_and_in_order) {
-  std::vector<int> order;
-  step first{&order, 1}, second{&order, 2}, elsewhere{&order, 3};
-  const gpu::stream queue{device}, other{device};
-  launch(queue, first);
-  launch(other, elsewhere);
-  launch(queue, second);
-  EXPECT_TRUE(order.empty());
+  stream_turns turns{device};
+  const gpu::stream other{device};
+  turns.put_on(queue, "first");
+  turns.put_on(other, "elsewhere");
+  turns.put_on(queue, "second");
+  EXPECT_TRUE(turns.taken().empty());
   EXPECT_EQ(device.pending(queue), 2u);
   device.run(queue);
-  EXPECT_EQ(order, (std::vector{1, 2}));
+  EXPECT_EQ(turns.taken(), (std::vector<std::string>{"first", "second"}));
   EXPECT_EQ(device.pending(queue), 0u);
   device.run_all();
-  EXPECT_EQ(order, (std::vector{1, 2, 3}));
+  EXPECT_EQ(turns.taken(), (std::vector<std::string>{"first", "second", "elsewhere"}));
 }
 
 TEST_F(fake_stream, a_function_of_the_host_runs_without_the_lock_and_must_not_call_the_driver) {
@@ -685,7 +657,7 @@ TEST(fake_refusals, of_a_stricter_driver_depend_on_mode_and_thread) {
 }
 
 TEST_F(fake_capture, an_event_of_it_cannot_be_polled_or_awaited_by_the_host_during_and_after_it) {
-  const gpu::stream queue{device}, idle{device};
+  const gpu::stream idle{device};
   gpu::event point{device};
   for (bool ask : {true, false}) {
     gpu::graph_handle graph = nullptr;
@@ -705,7 +677,7 @@ TEST_F(fake_capture, an_event_of_it_cannot_be_polled_or_awaited_by_the_host_duri
 
 TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
   int runs = 0;
-  const gpu::stream queue{device}, forked{device};
+  const gpu::stream forked{device};
   const gpu::event fork{device}, join{device};
   for (int joined = 0; joined < 3; ++joined) {
     gpu::graph_handle graph = nullptr;
@@ -734,7 +706,6 @@ TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
 }
 
 TEST_F(fake_capture, it_is_ended_by_the_thread_that_began_it_unless_it_is_relaxed) {
-  const gpu::stream queue{device};
   for (capture_mode mode : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
     const bool relaxed = mode == capture_mode::relaxed;
     gpu::graph_handle graph = nullptr;
@@ -754,9 +725,9 @@ TEST_F(fake_capture, it_ends_with_the_stream_where_it_began) {
   gpu::event point{device};
   const gpu::stream forked{device};
   {
-    const gpu::stream queue{device};
-    EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
-    EXPECT_EQ(device.record(point, queue), status::success);
+    const gpu::stream ending{device};
+    EXPECT_EQ(device.begin_capture(ending, capture_mode::global), status::success);
+    EXPECT_EQ(device.record(point, ending), status::success);
     EXPECT_EQ(device.wait(forked, point), status::success);
   }
   bool capturing = true;
@@ -767,7 +738,6 @@ TEST_F(fake_capture, it_ends_with_the_stream_where_it_began) {
 
 TEST_F(fake_capture, it_is_invalid_without_a_stream_that_was_drawn_in) {
   const gpu::event point{device};
-  const gpu::stream queue{device};
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
   EXPECT_EQ(device.record(point, queue), status::success);
@@ -781,7 +751,6 @@ TEST_F(fake_capture, it_is_invalid_without_a_stream_that_was_drawn_in) {
 // ---- graphs ----
 
 TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
-  const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
   std::uintptr_t inside = 0;
   const gpu::graph_handle graph = captured(queue, [&] {
@@ -806,7 +775,6 @@ TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
 }
 
 TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
-  const gpu::stream queue{device};
   const gpu::pool_handle from = pool();
   std::uintptr_t left = 0;
   const gpu::graph_handle graph = captured(queue, [&] { left = allocated(unit, from, queue); });
@@ -827,7 +795,6 @@ TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
 
 TEST_F(fake_calls, those_of_the_capturing_thread_are_recorded_while_it_captures) {
   int runs = 0;
-  const gpu::stream queue{device};
   destroy(captured(queue, [&] {
     bool capturing = false;
     EXPECT_EQ(device.is_capturing(queue, capturing), status::success);
@@ -841,7 +808,8 @@ TEST_F(fake_calls, those_of_the_capturing_thread_are_recorded_while_it_captures)
 TEST_F(fake_calls, the_nth_that_can_fail_does_and_has_no_effect) {
   std::uintptr_t block = 0;
   byte_range range;
-  device.fail_from = 1;
+  const std::size_t begun = device.calls;
+  device.fail_from = begun + 1;
   device.fail_count = 2;
   EXPECT_EQ(device.free(allocated(1)), status::success);  // a free is not counted
   EXPECT_EQ(device.allocate(1, block), status::out_of_memory);
@@ -851,7 +819,7 @@ TEST_F(fake_calls, the_nth_that_can_fail_does_and_has_no_effect) {
   EXPECT_EQ(device.outstanding, 0u);
   EXPECT_EQ(device.reserve(unit, 0, range), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
-  EXPECT_EQ(device.calls, 4u);
+  EXPECT_EQ(device.calls, begun + 4);
 }
 
 TEST_F(fake_calls, the_nth_of_one_function_fails) {
@@ -956,4 +924,4 @@ TEST(fake_device_end, what_is_left_is_named) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -12,22 +12,19 @@
 #include <thread>
 #include <vector>
 
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
 #include "fake_device.hpp"
 #include "fake_failures.hpp"
 #include "fake_units.hpp"
+#include "stream_turns.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::capture_mode;
 using gpu::status;
-using test::failures_of;
-using test::fake_device;
-using test::unit;
 
 /// Two streams and a block for kernels.
 struct fake_order : ::testing::Test {
@@ -45,17 +42,15 @@ struct fake_order : ::testing::Test {
     return {address + first, bytes};
   }
   void write(gpu::stream_handle on, byte_range range, char const* name = "writer") {
-    EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {}, .writes = {range}}), status::success);
+    device.write(on, range, name);
   }
   void read(gpu::stream_handle on, byte_range range, char const* name = "reader") {
     EXPECT_EQ(device.launch_kernel(on, {.name = name, .reads = {range}, .writes = {}}), status::success);
   }
-  /// The graph of what `body` puts on stream `one`.
-  gpu::graph_handle captured(std::function<void()> const& body) {
-    return test::captured(device, one, capture_mode::relaxed, body);
-  }
-  gpu::executable_handle executable_of(gpu::graph_handle graph) {
-    const gpu::executable_handle executable = test::instantiated(device, graph);
+  /// Returns the work that `body` puts on stream `one`.
+  gpu::executable_handle executable_of(std::function<void()> const& body) {
+    const gpu::graph_handle graph = captured(device, one, capture_mode::relaxed, body);
+    const gpu::executable_handle executable = instantiated(device, graph);
     EXPECT_EQ(device.destroy_graph(graph), status::success);
     return executable;
   }
@@ -67,9 +62,13 @@ struct fake_order : ::testing::Test {
     const gpu::event join{other, device};
     EXPECT_EQ(device.wait(one, join), status::success);
   }
-  bool races(std::function<void()> const& body) {
-    return failures_of(body).find("race: ") != std::string::npos;
+  /// Returns true if `body` fails the test with all of these words.
+  static bool fails_with(std::vector<char const*> const& words, std::function<void()> const& body) {
+    const std::string found = failures_of(body);
+    return std::ranges::all_of(words,
+                               [&](char const* each) { return found.find(each) != std::string::npos; });
   }
+  static bool races(std::function<void()> const& body) { return fails_with({"race: "}, body); }
 
   fake_device device{
       {.capacity_bytes = 64 * unit, .granularity_bytes = unit, .touchable = true, .devices = 2}};
@@ -80,9 +79,8 @@ struct fake_order : ::testing::Test {
 
 TEST_F(fake_order, two_accesses_to_the_same_bytes_race_if_one_writes_and_nothing_orders_them) {
   write(one, part(0, 100), "first");
-  const std::string found = failures_of([&] { read(other, part(99, 10), "second"); });
-  EXPECT_NE(found.find("race: 'second' reads"), std::string::npos) << found;
-  EXPECT_NE(found.find("'first' writes"), std::string::npos) << found;
+  EXPECT_TRUE(
+      fails_with({"race: 'second' reads", "'first' writes"}, [&] { read(other, part(99, 10), "second"); }));
   EXPECT_TRUE(races([&] { write(other, part(0, 1)); }));
 }
 
@@ -134,10 +132,9 @@ TEST_F(fake_order, what_one_thread_has_waited_for_another_knows_when_they_have_m
 
 TEST_F(fake_order, a_free_does_not_wait_for_what_uses_the_memory) {
   write(one, part(0, 100), "late");
-  const std::string found = failures_of([&] { EXPECT_EQ(device.free(address), status::success); });
-  EXPECT_NE(found.find("cuMemFree takes memory"), std::string::npos) << found;
-  EXPECT_NE(found.find("'late'"), std::string::npos) << found;
-  EXPECT_NE(failures_of([&] { device.run_all(); }).find("its memory is not there"), std::string::npos);
+  EXPECT_TRUE(fails_with({"cuMemFree takes memory", "'late'"},
+                         [&] { EXPECT_EQ(device.free(address), status::success); }));
+  EXPECT_TRUE(fails_with({"its memory is not there"}, [&] { device.run_all(); }));
   address = 0;
   device.recover();
 }
@@ -165,10 +162,11 @@ TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
     EXPECT_EQ(device.allow_access(range, 0), status::success);
     write(one, {range.begin, unit});
     if (wait) one.synchronize();
-    const std::string found = failures_of([&] { EXPECT_EQ(device.unmap(range), status::success); });
-    EXPECT_EQ(found.find("cuMemUnmap takes memory") == std::string::npos, wait) << found;
+    EXPECT_EQ(
+        fails_with({"cuMemUnmap takes memory"}, [&] { EXPECT_EQ(device.unmap(range), status::success); }),
+        !wait);
   }
-  EXPECT_NE(failures_of([&] { device.run_all(); }).find("its memory is not there"), std::string::npos);
+  EXPECT_TRUE(fails_with({"its memory is not there"}, [&] { device.run_all(); }));
   device.recover();
   EXPECT_EQ(device.release(handle), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
@@ -177,13 +175,11 @@ TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
 TEST_F(fake_order, nothing_is_launched_on_memory_that_was_freed_in_stream_order) {
   std::uintptr_t block = 0;
   EXPECT_EQ(device.allocate_async(1000, pool, one, block), status::success);
-  const gpu::executable_handle executable = executable_of(captured([&] { write(one, {block, 1000}); }));
+  const gpu::executable_handle executable = executable_of([&] { write(one, {block, 1000}); });
   EXPECT_EQ(device.launch(executable, one), status::success);
   EXPECT_EQ(device.free_async(block, one), status::success);
-  EXPECT_NE(failures_of([&] { write(one, {block, 1}); }).find("was freed"), std::string::npos);
-  EXPECT_NE(
-      failures_of([&] { EXPECT_EQ(device.launch(executable, one), status::success); }).find("was freed"),
-      std::string::npos);
+  EXPECT_TRUE(fails_with({"was freed"}, [&] { write(one, {block, 1}); }));
+  EXPECT_TRUE(fails_with({"was freed"}, [&] { EXPECT_EQ(device.launch(executable, one), status::success); }));
   EXPECT_EQ(device.destroy_executable(executable), status::success);
   device.run_all();
 }
@@ -253,11 +249,10 @@ TEST_F(fake_order, the_legacy_stream_cannot_be_used_while_a_blocking_one_capture
     EXPECT_EQ(device.begin_capture(blocking, capture_mode::relaxed), status::success);
     EXPECT_EQ(use(), status::capture_implicit);
     EXPECT_EQ(device.end_capture(blocking, graph), status::capture_invalidated);
-    EXPECT_EQ(device.begin_capture(one, capture_mode::relaxed), status::success);
-    if (&use != std::end(uses) - 2)
-      EXPECT_EQ(use(), status::success) << "beside one that does not wait for it";
-    EXPECT_EQ(device.end_capture(one, graph), status::success);
-    EXPECT_EQ(device.destroy_graph(graph), status::success);
+    in_capture(device, one, capture_mode::relaxed, [&] {
+      if (&use != std::end(uses) - 2)
+        EXPECT_EQ(use(), status::success) << "beside one that does not wait for it";
+    });
   }
   EXPECT_EQ(device.free_async(block, nullptr), status::success);
   EXPECT_EQ(device.destroy_stream(blocking), status::success);
@@ -267,21 +262,18 @@ TEST_F(fake_order, the_legacy_stream_cannot_be_used_while_a_blocking_one_capture
 
 TEST_F(fake_order, branches_of_a_graph_race_where_nothing_orders_them) {
   for (bool same : {true, false}) {
-    const gpu::graph_handle graph = captured([&] {
+    in_capture(device, one, capture_mode::relaxed, [&] {
       fork([&] {
         write(one, part(0, 100));
-        const std::string found = failures_of([&] { write(other, part(same ? 0 : 100, 100)); });
-        EXPECT_EQ(found.find("race in a graph") != std::string::npos, same);
+        EXPECT_EQ(fails_with({"race in a graph"}, [&] { write(other, part(same ? 0 : 100, 100)); }), same);
       });
       read(one, part(0, 200), "behind both");
     });
-    EXPECT_EQ(device.destroy_graph(graph), status::success);
   }
 }
 
 TEST_F(fake_order, each_launch_of_a_graph_is_ordered_like_a_kernel) {
-  const gpu::executable_handle executable =
-      executable_of(captured([&] { write(one, part(0, 100), "captured"); }));
+  const gpu::executable_handle executable = executable_of([&] { write(one, part(0, 100), "captured"); });
   write(other, part(0, 100), "beside it");
   EXPECT_TRUE(races([&] { EXPECT_EQ(device.launch(executable, one), status::success); }));
   EXPECT_EQ(device.synchronize(), status::success);
@@ -297,34 +289,22 @@ TEST_F(fake_order, each_launch_of_a_graph_is_ordered_like_a_kernel) {
 }
 
 TEST_F(fake_order, branches_of_a_graph_run_in_different_orders) {
-  struct turn {
-    std::vector<int>* taken;
-    int number;
-  };
-  std::vector<int> taken;
-  turn turns[] = {{&taken, 0}, {&taken, 1}, {&taken, 2}, {&taken, 3}};
-  const auto note = [](void* of) {
-    static_cast<turn*>(of)->taken->push_back(static_cast<turn*>(of)->number);
-  };
-  const auto put = [&](gpu::stream_handle on, int number) {
-    EXPECT_EQ(device.launch_on_host(on, note, &turns[number]), status::success);
-  };
-  const gpu::executable_handle executable = executable_of(captured([&] {
-    put(one, 0);
+  stream_turns turns{device};
+  const gpu::executable_handle executable = executable_of([&] {
+    turns.put_on(one, "a");
     fork([&] {
-      put(one, 1);
-      put(other, 2);
+      turns.put_on(one, "b");
+      turns.put_on(other, "c");
     });
-    put(one, 3);
-  }));
-  std::set<std::vector<int>> orders;
+    turns.put_on(one, "d");
+  });
+  std::set<std::vector<std::string>> orders;
   for (int i = 0; i < 32; ++i) {
-    taken.clear();
     EXPECT_EQ(device.launch(executable, one), status::success);
     one.synchronize();
-    orders.insert(taken);
+    orders.emplace(turns.taken().end() - 4, turns.taken().end());
   }
-  EXPECT_EQ(orders, (std::set<std::vector<int>>{{0, 1, 2, 3}, {0, 2, 1, 3}}));
+  EXPECT_EQ(orders, (std::set<std::vector<std::string>>{{"a", "b", "c", "d"}, {"a", "c", "b", "d"}}));
   EXPECT_EQ(device.destroy_executable(executable), status::success);
 }
 
@@ -344,11 +324,9 @@ TEST(fake_contexts, one_is_made_where_a_device_is_made_current_or_a_call_needs_o
   EXPECT_NE(context, nullptr);
   EXPECT_EQ(device.contexts(), (std::set<gpu::device_number>{2}));
   EXPECT_EQ(device.set_context(nullptr), status::success);
-  EXPECT_EQ(device.current_device(current), status::success);
-  EXPECT_EQ(current, 0);
+  EXPECT_EQ(device.current_now(), 0);
   EXPECT_EQ(device.set_context(context), status::success);
-  EXPECT_EQ(device.current_device(current), status::success);
-  EXPECT_EQ(current, 2);
+  EXPECT_EQ(device.current_now(), 2);
   std::thread{[&] {
     gpu::memory_info info;
     EXPECT_EQ(device.memory(info), status::success);
@@ -357,4 +335,4 @@ TEST(fake_contexts, one_is_made_where_a_device_is_made_current_or_a_call_needs_o
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

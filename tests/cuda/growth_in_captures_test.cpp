@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
@@ -19,14 +18,10 @@
 #include "fake_units.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::empty_capture;
-using test::fake_device;
-using test::fake_refusal;
-using test::unit;
 
 std::string refusal_of(std::pmr::memory_resource& resource, std::size_t bytes) {
   try {
@@ -157,4 +152,4 @@ TEST_F(growth_in_captures, a_probe_that_met_a_full_device_is_repeated) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a missing library, and a library that is not NCCL. tests/cuda/nccl tests the real library.
-#include <tidemark/cuda/nccl/nccl.hpp>
-
+// Strategy: a library that is not there, and one that is not NCCL. The real one is in tests/cuda/nccl.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
 
-#include <tidemark/cuda/nccl/nccl_error.hpp>
-#include <tidemark/cuda/nccl/nccl_memory.hpp>
-#include <tidemark/cuda/nccl/nccl_registrar.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "caught.hpp"
 #include "fake_device.hpp"

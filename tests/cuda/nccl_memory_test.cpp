@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: memory of a fake NCCL on a fake device, which checks that no work uses freed memory; arenas and
-// planned arenas on this memory. Each call fails once.
-#include <tidemark/cuda/nccl/nccl_memory.hpp>
-
+// Strategy: memory of a fake NCCL on a fake device, which checks that no work uses what is freed; arenas and
+// planned arenas on it; each call fails once.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -13,12 +11,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/driver/stream_order.hpp>
-#include <tidemark/cuda/nccl/nccl_error.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "captures.hpp"
@@ -29,13 +22,11 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::nccl_memory;
 using gpu::nccl_status;
-using test::fake_device;
-using test::fake_nccl;
 using nccl_arena = basic_arena<nccl_memory>;
 
 static_assert(!nccl_memory::traits.host_accessible && !nccl_memory::traits.commits);
@@ -46,42 +37,36 @@ class nccl_memory_of_a_stream : public testing::Test {
   gpu::stream stream_{device_};
   fake_nccl nccl_{device_};
 
-  nccl_memory space() { return nccl_memory{{.stream = stream_}, nccl_, device_}; }
-  // Work that writes a block.
-  void write(void* block, std::size_t bytes, gpu::stream_handle on) {
-    ASSERT_EQ(device_.launch_kernel(on, {.name = "writer",
-                                         .reads = {},
-                                         .writes = {{reinterpret_cast<std::uintptr_t>(block), bytes}}}),
-              gpu::status::success);
-  }
+  nccl_memory made() { return nccl_memory{{.stream = stream_}, nccl_, device_}; }
+
+  nccl_memory space_ = made();
 };
 
 // R.10
 TEST_F(nccl_memory_of_a_stream, takes_and_frees_blocks) {
-  nccl_memory space = this->space();
-  EXPECT_EQ(space.device(), 0);
-  EXPECT_EQ(space.stream(), stream_.get());
-  EXPECT_EQ(space.chunk_bytes(), 64 * MiB);
-  const byte_range first = space.reserve(1, 1 * MiB), second = space.reserve(2 * MiB, 1);
+  EXPECT_EQ(space_.device(), 0);
+  EXPECT_EQ(space_.stream(), stream_.get());
+  EXPECT_EQ(space_.chunk_bytes(), 64 * MiB);
+  const byte_range first = space_.reserve(1, 1 * MiB), second = space_.reserve(2 * MiB, 1);
   EXPECT_EQ(first.size, 1 * MiB);
   EXPECT_EQ(second.size, 2 * MiB);
   EXPECT_EQ(device_.budget(0).held_bytes(), 3 * MiB);
-  EXPECT_TRUE(space.commit(first));
-  EXPECT_FALSE(space.decommit(first));
-  space.release(first);
+  EXPECT_TRUE(space_.commit(first));
+  EXPECT_FALSE(space_.decommit(first));
+  space_.release(first);
   EXPECT_FALSE(device_.accessible(first.data(), 1));
   EXPECT_TRUE(device_.accessible(second.data(), second.size));
-  space.release(second);
+  space_.release(second);
   EXPECT_EQ(nccl_.outstanding, 0u);
   EXPECT_EQ(device_.budget(0).held_bytes(), 0u);
 }
 
 TEST_F(nccl_memory_of_a_stream, frees_its_blocks_at_its_end_and_when_it_is_assigned_to) {
   {
-    nccl_memory space = this->space();
+    nccl_memory space = made();
     (void)space.reserve(1, 1 * MiB);
     nccl_memory other{std::move(space)};
-    nccl_memory third = this->space();
+    nccl_memory third = made();
     const byte_range gone = third.reserve(1, 1 * MiB);
     third = std::move(other);
     EXPECT_FALSE(device_.accessible(gone.data(), 1));
@@ -98,18 +83,15 @@ TEST_F(nccl_memory_of_a_stream, is_memory_of_its_device_whichever_is_current) {
   const byte_range block = space.reserve(1, 1 * MiB);
   EXPECT_TRUE(two.accessible(block.data(), block.size, 1));
   EXPECT_FALSE(two.accessible(block.data(), block.size, 0));
-  gpu::device_number now = 7;
-  EXPECT_EQ(two.current_device(now), gpu::status::success);
-  EXPECT_EQ(now, 0);
+  EXPECT_EQ(two.current_now(), 0);
   space.release(block);
 }
 
 // R.10
 TEST_F(nccl_memory_of_a_stream, waits_for_the_stream_before_it_frees) {
-  nccl_memory space = this->space();
-  const byte_range block = space.reserve(1, 1 * MiB);
-  write(block.data(), block.size, stream_);
-  space.release(block);  // the fake device fails the test if work may still use it
+  const byte_range block = space_.reserve(1, 1 * MiB);
+  device_.write(stream_, block);
+  space_.release(block);  // the fake device fails the test if work may still use it
   EXPECT_EQ(device_.pending(stream_), 0u);
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
 }
@@ -117,31 +99,29 @@ TEST_F(nccl_memory_of_a_stream, waits_for_the_stream_before_it_frees) {
 // R.10
 TEST_F(nccl_memory_of_a_stream, puts_its_stream_behind_an_event_and_behind_a_stream) {
   const gpu::stream other{device_};
-  nccl_memory space = this->space();
-  const byte_range block = space.reserve(1, 1 * MiB);
-  write(block.data(), block.size, other);
+  const byte_range block = space_.reserve(1, 1 * MiB);
+  device_.write(other, block);
   const gpu::event written{other, device_};
-  space.wait_before_reuse(written);
-  write(block.data(), block.size, stream_);
+  space_.wait_before_reuse(written);
+  device_.write(stream_, block);
   EXPECT_EQ(gpu::put_behind(device_, other, stream_), gpu::status::success);
-  write(block.data(), block.size, other);
-  space.wait_before_reuse(other);
-  space.release(block);
+  device_.write(other, block);
+  space_.wait_before_reuse(other);
+  space_.release(block);
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
 }
 
 // R.10
 TEST_F(nccl_memory_of_a_stream, allocates_nothing_during_a_capture_and_frees_after_it) {
-  nccl_memory space = this->space();
-  const byte_range block = space.reserve(1, 1 * MiB);
+  const byte_range block = space_.reserve(1, 1 * MiB);
   {
     const test::empty_capture graph{device_, stream_};
-    EXPECT_TRUE(space.reserve(1, 1 * MiB).empty());
-    EXPECT_STREQ(space.refusal(), "a stream is capturing");
-    space.release(block);
+    EXPECT_TRUE(space_.reserve(1, 1 * MiB).empty());
+    EXPECT_STREQ(space_.refusal(), "a stream is capturing");
+    space_.release(block);
     EXPECT_EQ(nccl_.count("ncclMemFree"), 0u);
   }
-  EXPECT_FALSE(space.reserve(1, 1 * MiB).empty());
+  EXPECT_FALSE(space_.reserve(1, 1 * MiB).empty());
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
 }
 
@@ -150,7 +130,7 @@ TEST_F(nccl_memory_of_a_stream, reports_an_end_during_a_capture) {
   byte_range block;
   gpu::graph_handle graph = nullptr;
   {
-    nccl_memory space = this->space();
+    nccl_memory space = made();
     block = space.reserve(1, 1 * MiB);
     ASSERT_EQ(device_.begin_capture(stream_, gpu::capture_mode::global), gpu::status::success);
   }
@@ -163,10 +143,9 @@ TEST_F(nccl_memory_of_a_stream, reports_an_end_during_a_capture) {
 // R.11
 TEST_F(nccl_memory_of_a_stream, warns_of_a_block_that_nccl_does_not_free) {
   const test::warning_recorder warnings;
-  nccl_memory space = this->space();
-  const byte_range block = space.reserve(1, 1000);
+  const byte_range block = space_.reserve(1, 1000);
   nccl_.fail_next("ncclMemFree", nccl_status::system_error);
-  space.release(block);
+  space_.release(block);
   ASSERT_EQ(warnings.reports().size(), 1u);
   EXPECT_EQ(warnings.reports()[0].kind, warning_kind::refused_return);
   EXPECT_NE(warnings.reports()[0].message.find(
@@ -179,12 +158,11 @@ TEST_F(nccl_memory_of_a_stream, warns_of_a_block_that_nccl_does_not_free) {
 
 // R.11
 TEST_F(nccl_memory_of_a_stream, frees_later_what_it_cannot_wait_for_now) {
-  nccl_memory space = this->space();
-  const byte_range block = space.reserve(1, 1 * MiB);
+  const byte_range block = space_.reserve(1, 1 * MiB);
   device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
-  space.release(block);
+  space_.release(block);
   EXPECT_EQ(nccl_.count("ncclMemFree"), 0u);
-  space.release(space.reserve(1, 1 * MiB));
+  space_.release(space_.reserve(1, 1 * MiB));
   EXPECT_EQ(nccl_.count("ncclMemFree"), 2u);
 }
 
@@ -192,7 +170,7 @@ TEST_F(nccl_memory_of_a_stream, warns_at_its_end_of_what_it_cannot_wait_for) {
   const test::warning_recorder warnings;
   byte_range block;
   {
-    nccl_memory space = this->space();
+    nccl_memory space = made();
     block = space.reserve(1, 1 * MiB);
     device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
   }
@@ -204,17 +182,16 @@ TEST_F(nccl_memory_of_a_stream, warns_at_its_end_of_what_it_cannot_wait_for) {
 
 // R.11
 TEST_F(nccl_memory_of_a_stream, takes_half_where_the_device_has_no_more) {
-  nccl_memory space = this->space();
-  const byte_range range = space.reserve(1 * MiB, 128 * MiB);
+  const byte_range range = space_.reserve(1 * MiB, 128 * MiB);
   EXPECT_EQ(range.size, 64 * MiB);
   EXPECT_EQ(device_.budget(0).held_bytes(), 64 * MiB);
-  space.release(range);
-  EXPECT_TRUE(space.reserve(SIZE_MAX, 1).empty());
+  space_.release(range);
+  EXPECT_TRUE(space_.reserve(SIZE_MAX, 1).empty());
 }
 
 // R.11
 TEST_F(nccl_memory_of_a_stream, throws_out_of_memory_where_nccl_has_none) {
-  nccl_arena arena{nccl_memory{{.stream = stream_}, nccl_, device_}, arena_options{.reserve = 1 * MiB}};
+  nccl_arena arena{made(), arena_options{.reserve = 1 * MiB}};
   const arena_stats before = arena.stats();
   EXPECT_THROW((void)arena.allocate(128 * MiB), out_of_memory);
   EXPECT_STREQ(arena.space().refusal(), "");
@@ -225,7 +202,7 @@ TEST_F(nccl_memory_of_a_stream, throws_out_of_memory_where_nccl_has_none) {
 
 // R.11
 TEST_F(nccl_memory_of_a_stream, says_which_error_of_nccl_came_where_the_device_has_memory) {
-  nccl_arena arena{nccl_memory{{.stream = stream_}, nccl_, device_}, arena_options{.reserve = 1 * MiB}};
+  nccl_arena arena{made(), arena_options{.reserve = 1 * MiB}};
   nccl_.fail_from = nccl_.calls;
   nccl_.fail_count = 2;
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)arena.allocate(8 * MiB); });
@@ -234,39 +211,35 @@ TEST_F(nccl_memory_of_a_stream, says_which_error_of_nccl_came_where_the_device_h
 
 // R.10
 TEST_F(nccl_memory_of_a_stream, asks_for_relief_before_it_fails) {
-  nccl_memory cached = this->space();
+  nccl_memory cached = made();
   const byte_range kept = cached.reserve(1, 60 * MiB);
   const auto asked = device_.budget(0).on_exhausted([&] {
     cached.release(kept);
     return true;
   });
-  nccl_memory space = this->space();
-  EXPECT_EQ(space.reserve(1, 32 * MiB).size, 32 * MiB);
+  EXPECT_EQ(space_.reserve(1, 32 * MiB).size, 32 * MiB);
 }
 
 // R.10
 TEST_F(nccl_memory_of_a_stream, keeps_to_the_limit_of_its_device) {
-  nccl_memory space = this->space();
   device_.budget(0).set_limit(4 * MiB);
-  EXPECT_TRUE(space.reserve(8 * MiB, 8 * MiB).empty());
-  EXPECT_STREQ(space.refusal(), "the limit of its device is reached");
+  EXPECT_TRUE(space_.reserve(8 * MiB, 8 * MiB).empty());
+  EXPECT_STREQ(space_.refusal(), "the limit of its device is reached");
   EXPECT_EQ(nccl_.count("ncclMemAlloc"), 0u);
-  space.release(space.reserve(4 * MiB, 4 * MiB));
+  space_.release(space_.reserve(4 * MiB, 4 * MiB));
 }
 
 // R.11
 TEST_F(nccl_memory_of_a_stream, throws_the_error_of_a_device_that_is_lost) {
-  nccl_memory space = this->space();
   nccl_.fail_from = nccl_.calls;
   device_.fail_next("cuMemGetInfo", gpu::status::illegal_address);
-  EXPECT_THROW((void)space.reserve(8 * MiB, 8 * MiB), cuda_error);
+  EXPECT_THROW((void)space_.reserve(8 * MiB, 8 * MiB), cuda_error);
 }
 
 // R.11
 TEST_F(nccl_memory_of_a_stream, throws_another_error_of_nccl) {
-  nccl_memory space = this->space();
   nccl_.fail_next("ncclMemAlloc", nccl_status::internal_error);
-  const nccl_error error = test::caught<nccl_error>([&] { (void)space.reserve(1, 1 * MiB); });
+  const nccl_error error = test::caught<nccl_error>([&] { (void)space_.reserve(1, 1 * MiB); });
   EXPECT_STREQ(error.what(), "ncclMemAlloc: ncclInternalError (an error in NCCL)");
   EXPECT_EQ(device_.budget(0).held_bytes(), 0u);
 }
@@ -275,8 +248,7 @@ TEST_F(nccl_memory_of_a_stream, throws_another_error_of_nccl) {
 
 // R.10
 TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_step_that_repeats) {
-  nccl_arena step{nccl_memory{{.stream = stream_}, nccl_, device_},
-                  arena_options{.reserve = 1 * MiB, .name = "step"}};
+  nccl_arena step{made(), arena_options{.reserve = 1 * MiB, .name = "step"}};
   EXPECT_EQ(nccl_.count("ncclMemAlloc"), 1u) << "the first block comes with the arena";
   EXPECT_EQ(step.stream(), stream_.get());
   std::vector<void*> first;
@@ -320,4 +292,4 @@ TEST_F(nccl_memory_of_a_stream, holds_a_plan_in_one_block) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: communicators of a fake NCCL, which checks the registrations and the order in which memory is
-// released: registrars by themselves, then below arenas on both kinds of device memory, alone and on two
-// ranks. Each call fails once.
-#include <tidemark/cuda/nccl/nccl_registrar.hpp>
-
+// Strategy: communicators of a fake NCCL, which checks what is registered and in which order memory goes:
+// registrars by themselves, then below arenas on both kinds of device memory, alone and on two ranks; each
+// call fails once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,13 +17,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/cuda_error.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/driver/stream_order.hpp>
-#include <tidemark/cuda/memory/virtual_memory.hpp>
-#include <tidemark/cuda/nccl/nccl_error.hpp>
-#include <tidemark/cuda/nccl/nccl_memory.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "captures.hpp"
@@ -36,7 +28,7 @@
 #include "fake_nccl.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::nccl_communicator;
@@ -45,8 +37,6 @@ using gpu::nccl_registrar;
 using gpu::nccl_status;
 using gpu::nccl_window_position;
 using gpu::nccl_window_registrar;
-using test::fake_device;
-using test::fake_nccl;
 
 template <class Registrar>
 using registered_arena = basic_arena<registered_memory<nccl_memory, Registrar>>;
@@ -457,4 +447,4 @@ TEST_F(fake_nccl_of_a_stream, finds_a_deregistration_that_is_wrong_or_too_early)
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

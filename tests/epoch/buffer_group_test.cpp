@@ -11,12 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/violation.hpp>
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/buffer_group.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/epoch.hpp>
 
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
@@ -38,12 +34,12 @@ class buffer_groups : public testing::Test {
   made_up_memory device;
   recording_resource upstream{&device};
   epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
+  buffer_group tape{memory, "tape"};
 };
 constexpr std::size_t block_bytes = 100 * sizeof(int);
 
 // S3.22
 TEST_F(buffer_groups, reclaim_what_was_registered_and_nothing_else) {
-  buffer_group tape{memory, "tape"};
   buffer<int> a = made(), other = made();
   buffer<double> b{memory, 3};
   EXPECT_EQ(tape.add(a, b), 2u);
@@ -69,7 +65,6 @@ TEST_F(buffer_groups, know_their_names_and_resource) {
 
 // S3.22
 TEST_F(buffer_groups, a_buffer_leaves_its_epoch_and_outlives_it) {
-  buffer_group tape{memory};
   buffer<int> a, b;
   {
     epoch e{memory};
@@ -88,7 +83,6 @@ TEST_F(buffer_groups, a_buffer_leaves_its_epoch_and_outlives_it) {
 }
 
 TEST_F(buffer_groups, a_buffer_of_an_outer_epoch_leaves_it_as_well) {
-  buffer_group tape{memory};
   epoch outer{memory};
   buffer<int> a = made();
   EXPECT_EQ(outer.keep(a), 1u);
@@ -102,7 +96,6 @@ TEST_F(buffer_groups, a_buffer_of_an_outer_epoch_leaves_it_as_well) {
 }
 
 TEST_F(buffer_groups, a_promoted_buffer_can_be_registered) {
-  buffer_group tape{memory};
   buffer<int> a;
   {
     epoch e{memory};
@@ -118,7 +111,6 @@ TEST_F(buffer_groups, a_promoted_buffer_can_be_registered) {
 }
 
 TEST_F(buffer_groups, a_buffer_that_was_never_tracked_can_be_registered) {
-  buffer_group tape{memory};
   buffer<int> a = made();
   EXPECT_EQ(memory.stats().adopted, 0u);
   EXPECT_EQ(tape.add(a), 1u);
@@ -132,7 +124,6 @@ TEST_F(buffer_groups, a_buffer_that_was_never_tracked_can_be_registered) {
 }
 
 TEST_F(buffer_groups, twice_is_once) {
-  buffer_group tape{memory};
   buffer<int> untracked = made();
   epoch e{memory};
   buffer<int> tracked = made();
@@ -143,7 +134,6 @@ TEST_F(buffer_groups, twice_is_once) {
 }
 
 TEST_F(buffer_groups, leave_alone_what_is_empty_released_or_reclaimed) {
-  buffer_group tape{memory};
   buffer<int> never, zero{memory, 0}, released, reclaimed;
   {
     epoch e{memory};
@@ -157,7 +147,6 @@ TEST_F(buffer_groups, leave_alone_what_is_empty_released_or_reclaimed) {
 }
 
 TEST_F(buffer_groups, a_reclaimed_handle_does_not_register_the_successor_of_its_block) {
-  buffer_group tape{memory};
   buffer<int> gone;
   {
     epoch e{memory};
@@ -172,7 +161,6 @@ TEST_F(buffer_groups, a_reclaimed_handle_does_not_register_the_successor_of_its_
 
 TEST_F(buffer_groups, refuse_a_buffer_of_another_resource_and_keep_those_before_it) {
   epoch_resource other{{.host_memory = false, .name = "others"}, &upstream};
-  buffer_group tape{memory, "tape"};
   buffer<int> mine = made(), last = made(), foreign{other, 100};
   std::string message;
   try {
@@ -195,22 +183,22 @@ TEST_F(buffer_groups, refuse_what_there_is_no_memory_to_record_and_leave_it_as_i
                        &upstream};
   std::size_t refused = 0;
   {
-    buffer_group tape{there};
+    buffer_group recorded{there};
     buffer<int> a{there, 100};
     for (;; ++refused) {
       ASSERT_LT(refused, 10u);
       bookkeeping.fail_from = bookkeeping.calls + refused;
       bookkeeping.fail_count = 1;
       try {
-        EXPECT_EQ(tape.add(a), 1u);
+        EXPECT_EQ(recorded.add(a), 1u);
         break;
       } catch (std::bad_alloc const&) {
-        EXPECT_EQ(tape.size(), 0u);
+        EXPECT_EQ(recorded.size(), 0u);
         EXPECT_TRUE(a.is_live());
         there.check_invariants();
       }
     }
-    tape.close();
+    recorded.close();
     EXPECT_FALSE(a.is_live());
   }
   EXPECT_EQ(refused, 2u) << "one for the list, one for the record";
@@ -219,7 +207,6 @@ TEST_F(buffer_groups, refuse_what_there_is_no_memory_to_record_and_leave_it_as_i
 // ---- and how things leave them ----------------------------------------------------------------------------
 
 TEST_F(buffer_groups, a_buffer_can_be_given_back_before_on_another_thread) {
-  buffer_group tape{memory};
   buffer<int> a = made(), b = made();
   tape.add(a, b);
   std::thread{[&] {
@@ -246,7 +233,6 @@ TEST_F(buffer_groups, a_buffer_moves_from_one_to_another) {
 }
 
 TEST_F(buffer_groups, can_be_used_again_once_closed) {
-  buffer_group tape{memory};
   for (std::size_t round = 1; round <= 100; ++round) {
     buffer<int> a = made(), b = made();
     EXPECT_EQ(tape.add(a, b), 2u);
@@ -263,13 +249,13 @@ TEST_F(buffer_groups, stay_small_when_buffers_come_and_go) {
   recording_resource bookkeeping;
   epoch_resource there{{.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping},
                        &device};
-  buffer_group tape{there};
+  buffer_group recorded{there};
   for (int i = 0; i < 10'000; ++i) {
     buffer<int> a{there, 100};
-    tape.add(a);
+    recorded.add(a);
   }
   EXPECT_LT(bookkeeping.outstanding, 16 * KiB) << "its list closes gaps";
-  EXPECT_EQ(tape.size(), 0u);
+  EXPECT_EQ(recorded.size(), 0u);
 }
 
 TEST_F(buffer_groups, one_after_the_other_use_the_same_records) {
@@ -287,7 +273,6 @@ TEST_F(buffer_groups, one_after_the_other_use_the_same_records) {
 
 // S3.23
 TEST_F(buffer_groups, return_the_result_before_the_buffers_are_freed) {
-  buffer_group tape{memory};
   buffer<int> a = made();
   tape.add(a);
   const std::size_t size = tape.close_after([&] {
@@ -302,7 +287,6 @@ TEST_F(buffer_groups, return_the_result_before_the_buffers_are_freed) {
 
 // S3.23
 TEST_F(buffer_groups, close_when_the_extraction_throws) {
-  buffer_group tape{memory};
   buffer<int> a = made();
   tape.add(a);
   EXPECT_THROW(tape.close_after([]() -> int { throw std::runtime_error{"extract"}; }), std::runtime_error);
@@ -335,7 +319,6 @@ TEST_F(buffer_groups, may_end_before_and_after_epochs) {
 }
 
 TEST_F(buffer_groups, what_epochs_of_other_threads_had_can_be_theirs) {
-  buffer_group tape{memory};
   buffer<int> a;
   std::thread{[&] {
     epoch e{memory};

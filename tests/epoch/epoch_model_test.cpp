@@ -21,24 +21,23 @@ namespace tidemark::test {
 namespace {
 
 void run_model(std::size_t max_quarantine_bytes) {
-  std::uint64_t reclaimed = 0, promoted = 0, adopted = 0;
-  run_for_seeds([&](std::uint64_t seed, auto run) {
-    made_up_memory device;
-    recording_resource upstream{&device};
-    epoch_resource memory{{.max_quarantine_bytes = max_quarantine_bytes, .host_memory = false}, &upstream};
-    {
-      epoch_model model{memory, upstream, seed};
-      run(model);
-      reclaimed += model.reclaimed;
-      promoted += model.promoted;
-      adopted += model.adopted;
-    }
-    memory.check_invariants();
-  });
-  // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(reclaimed, in_this_length(1000));
-  EXPECT_GT(promoted, in_this_length(1000));
-  EXPECT_GT(adopted, in_this_length(1000));
+  using model = epoch_model;
+  run_for_seeds<model>(
+      [&](std::uint64_t seed, auto run) {
+        made_up_memory device;
+        recording_resource upstream{&device};
+        epoch_resource memory{{.max_quarantine_bytes = max_quarantine_bytes, .host_memory = false},
+                              &upstream};
+        {
+          model of_epochs{memory, upstream, seed};
+          run(of_epochs);
+        }
+        memory.check_invariants();
+      },
+      full_steps,
+      {{"reclaimed", &model::reclaimed, in_this_length(1000)},
+       {"promoted", &model::promoted, in_this_length(1000)},
+       {"adopted", &model::adopted, in_this_length(1000)}});
 }
 
 // S3.5

@@ -15,13 +15,9 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/violation.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/buffer_group.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 #include <tidemark/pool/pool.hpp>
 
 #include "made_up_memory.hpp"
@@ -113,16 +109,16 @@ class quarantine : public testing::Test {
   }
 
   recording_resource upstream;
+  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
 };
 
 TEST_F(quarantine, is_there_at_level_2_only_unless_requested) {
-  const epoch_resource memory{&upstream};
-  EXPECT_EQ(memory.options().max_quarantine_bytes, check_level >= 2 ? 64 * MiB : 0u);
+  const epoch_resource by_default{&upstream};
+  EXPECT_EQ(by_default.options().max_quarantine_bytes, check_level >= 2 ? 64 * MiB : 0u);
 }
 
 // S3.35
 TEST_F(quarantine, withholds_what_was_reclaimed_up_to_its_limit) {
-  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
   for (std::size_t blocks = 1; blocks <= 10; ++blocks) {
     reclaim(memory, 1, 1 * KiB);
     const std::size_t expected = std::min<std::size_t>(blocks, 4) * KiB;
@@ -134,16 +130,15 @@ TEST_F(quarantine, withholds_what_was_reclaimed_up_to_its_limit) {
 
 TEST_F(quarantine, lets_the_oldest_go_first) {
   rewound_resource ordered;
-  epoch_resource memory{{.max_quarantine_bytes = 3 * 64, .host_memory = false}, &ordered};
+  epoch_resource in_order{{.max_quarantine_bytes = 3 * 64, .host_memory = false}, &ordered};
   std::vector<void*> expected;
   expected.reserve(8);
-  for (int i = 0; i < 8; ++i) expected.push_back(reclaim(memory, 1, 64).front());
-  (void)memory.release_quarantine();
+  for (int i = 0; i < 8; ++i) expected.push_back(reclaim(in_order, 1, 64).front());
+  (void)in_order.release_quarantine();
   EXPECT_EQ(ordered.came_back, expected);
 }
 
 TEST_F(quarantine, takes_what_is_reclaimed_and_no_larger_than_itself_until_it_is_released) {
-  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
   reclaim(memory, 1, 1 * KiB);
   reclaim(memory, 1, 4 * KiB + 1);
   EXPECT_EQ(memory.stats().quarantined_bytes, 1 * KiB) << "and nothing left it in vain";
@@ -158,7 +153,6 @@ TEST_F(quarantine, takes_what_is_reclaimed_and_no_larger_than_itself_until_it_is
 }
 
 TEST_F(quarantine, is_given_back_when_the_upstream_has_no_more) {
-  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
   reclaim(memory, 3, 1 * KiB);
   upstream.fail_from = upstream.calls;
   const buffer<char> served{memory, 100};
@@ -171,7 +165,6 @@ TEST_F(quarantine, is_given_back_when_the_upstream_has_no_more) {
 }
 
 TEST_F(quarantine, that_is_empty_or_no_help_leaves_the_request_refused) {
-  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
   upstream.fail_from = upstream.calls;
   EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
   EXPECT_EQ(upstream.calls, 1u) << "asked once";
@@ -186,21 +179,20 @@ TEST_F(quarantine, that_is_empty_or_no_help_leaves_the_request_refused) {
 
 TEST_F(quarantine, that_there_is_no_memory_to_note_lets_its_blocks_go) {
   recording_resource bookkeeping;
-  epoch_resource memory{{.max_quarantine_bytes = 1 * MiB, .bookkeeping = &bookkeeping}, &upstream};
+  epoch_resource noting{{.max_quarantine_bytes = 1 * MiB, .bookkeeping = &bookkeeping}, &upstream};
   std::vector<void*> blocks(100);
   {
-    epoch e{memory};
-    for (void*& block : blocks) block = memory.allocate(64);
+    epoch e{noting};
+    for (void*& block : blocks) block = noting.allocate(64);
     bookkeeping.fail_from = bookkeeping.calls;
     bookkeeping.fail_count = supply::never;
   }
-  EXPECT_EQ(upstream.outstanding, memory.stats().quarantined_bytes);
+  EXPECT_EQ(upstream.outstanding, noting.stats().quarantined_bytes);
   EXPECT_LT(upstream.outstanding, 100u * 64);
-  memory.check_invariants();
+  noting.check_invariants();
 }
 
 TEST_F(quarantine, hides_what_is_in_it) {
-  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
   auto* const block = static_cast<unsigned char*>(reclaim(memory, 1, 100).front());
 #if TIDEMARK_ASAN
   EXPECT_EQ(__asan_region_is_poisoned(block, 100), block);
@@ -216,9 +208,9 @@ TEST_F(quarantine, hides_what_is_in_it) {
 
 TEST_F(quarantine, returns_unpoisoned_memory_to_the_upstream) {
   pool blocks;  // writes into deallocated blocks
-  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &blocks};
-  reclaim(memory, 10, 100);
-  (void)memory.release_quarantine();
+  epoch_resource on_pool{{.max_quarantine_bytes = 4 * KiB}, &blocks};
+  reclaim(on_pool, 10, 100);
+  (void)on_pool.release_quarantine();
   std::memset(blocks.allocate(100, 64), 1, 100);
   blocks.release();
 }
@@ -226,34 +218,33 @@ TEST_F(quarantine, returns_unpoisoned_memory_to_the_upstream) {
 // Rewound before it has its blocks back, though it should not be.
 TEST_F(quarantine, does_not_free_the_successor_of_a_block_whose_upstream_was_rewound) {
   rewound_resource rewound;
-  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &rewound};
-  reclaim(memory, 1, 64);
+  epoch_resource on_rewound{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &rewound};
+  reclaim(on_rewound, 1, 64);
   rewound.rewind();
   {
-    epoch e{memory};
-    const buffer<char> successor{memory, 128};
-    EXPECT_EQ(memory.release_quarantine(), 0u);
+    epoch e{on_rewound};
+    const buffer<char> successor{on_rewound, 128};
+    EXPECT_EQ(on_rewound.release_quarantine(), 0u);
     EXPECT_TRUE(successor.is_live());
     EXPECT_TRUE(rewound.came_back.empty());
-    memory.check_invariants();
+    on_rewound.check_invariants();
   }
-  (void)memory.release_quarantine();
+  (void)on_rewound.release_quarantine();
   EXPECT_EQ(rewound.came_back.size(), 1u);
-  EXPECT_EQ(memory.stats().quarantined_bytes, 0u);
+  EXPECT_EQ(on_rewound.stats().quarantined_bytes, 0u);
 }
 
 TEST_F(quarantine, gives_an_address_back_once_that_is_in_it_twice) {
   rewound_resource rewound;
-  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &rewound};
-  reclaim(memory, 1, 64);
+  epoch_resource on_rewound{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &rewound};
+  reclaim(on_rewound, 1, 64);
   rewound.rewind();
-  reclaim(memory, 1, 128);
-  EXPECT_EQ(memory.release_quarantine(), 128u);
+  reclaim(on_rewound, 1, 128);
+  EXPECT_EQ(on_rewound.release_quarantine(), 128u);
   EXPECT_EQ(rewound.came_back.size(), 1u);
 }
 
 TEST_F(quarantine, holds_what_an_owner_reclaimed_as_well) {
-  epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
   buffer<char> a{memory, 100};
   buffer_group tape{memory};
   tape.add(a);

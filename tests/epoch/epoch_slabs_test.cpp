@@ -19,9 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 #include <tidemark/pool/pool.hpp>
 
 #include "recording_supply.hpp"
@@ -390,13 +388,12 @@ TEST(epoch_slabs_threads, deallocate_each_others_blocks_while_epochs_end) {
 }
 
 /// Never gives an address twice: so every late deallocation can be recognised.
-class growing_memory final : public std::pmr::memory_resource {
+class growing_memory final : public detail::distinct_resource {
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     const std::scoped_lock lock{mutex_};
     return memory_.allocate(bytes, align);
   }
   void do_deallocate(void*, std::size_t, std::size_t) override {}
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::mutex mutex_;
   std::pmr::monotonic_buffer_resource memory_;

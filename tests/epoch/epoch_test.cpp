@@ -24,9 +24,7 @@
 #include <vector>
 
 #include <tidemark/core/violation.hpp>
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 #include <tidemark/pool/pool.hpp>
 
 #include "made_up_memory.hpp"

@@ -17,10 +17,7 @@
 #include <vector>
 
 #include <tidemark/core/violation.hpp>
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/buffer_group.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
@@ -403,7 +400,7 @@ TEST_F(epoch_threads, an_owner_closes_while_others_give_its_buffers_back) {
 // ---- locks ------------------------------------------------------------------------------------------------
 
 /// Lets whoever asks for memory next wait until it is made to go on.
-class gate final : public std::pmr::memory_resource {
+class gate final : public detail::distinct_resource {
  public:
   void close() { is_closed_ = true; }
   void wait_for_visitor() { visitors_.acquire(); }
@@ -420,7 +417,6 @@ class gate final : public std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     std::pmr::new_delete_resource()->deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::atomic<bool> is_closed_{false};
   std::binary_semaphore visitors_{0}, passes_{0};

@@ -12,8 +12,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 
 #include "recorded_trace.hpp"

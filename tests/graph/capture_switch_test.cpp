@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a switch over a resource that compares returned blocks with allocated blocks, so that the return
-// of each block is seen: at once, at the end of a capture, or never. Every call at the wrong time, with the
-// state before and after. Threads beside a capture, with counts that must be exact.
-#include <tidemark/graph/capture_switch.hpp>
-
+// Strategy: a switch over a resource that compares what comes back with
+// what it gave, so that each block's way is seen: at once, at the end of a capture, or never; every call at
+// the wrong time with the state before and after; threads beside a capture, with counts that must be exact.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <latch>
-#include <memory>
 #include <memory_resource>
 #include <new>
 #include <optional>
@@ -20,12 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/graph_errors.hpp>
-#include <tidemark/pool/reuse_cache.hpp>
-#include <tidemark/pool/synchronized_pool.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
+#include <tidemark/pool.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include "caught.hpp"
@@ -34,13 +28,8 @@
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::address_of;
-using test::base;
-using test::recording_resource;
-using test::violation_recorder;
 
 /// All that a user can see of a switch, but for `refused`.
 std::vector<std::uint64_t> state(capture_switch const& memory) {
@@ -580,4 +569,4 @@ TEST_F(capture_switches, serve_two_captures_at_once_each_of_its_own_arena) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: captures by a backend whose kernels are host functions, so that a replay is real and can be
-// counted; probes that report the end of each part; each step of a capture failing in turn, with the state
-// before and after; and the host's backend, which runs at once.
-#include <tidemark/graph/capture.hpp>
-
+// Strategy: captures by a backend whose kernels are functions of the
+// host, so that a replay is real and can be counted; probes that tell when each part ends; each step of a
+// capture failing in turn, with the state before and after; and the host's backend, which runs at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,14 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/unique_block.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/captured_graph.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/graph_errors.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 
@@ -42,19 +34,13 @@
 #include "threaded_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::ending_probe;
-using test::event_log;
-using test::recording_resource;
-using test::replaying_backend;
-using test::violation_recorder;
 
 graph_stream stream_number(std::uintptr_t number) { return reinterpret_cast<graph_stream>(number); }
 
-/// A resource that records when its blocks come back.
-class noting_resource final : public std::pmr::memory_resource {
+/// A resource that tells when what it gave comes back.
+class noting_resource final : public detail::distinct_resource {
  public:
   noting_resource(event_log& log, std::string name) : log_{&log}, name_{std::move(name)} {}
 
@@ -64,7 +50,6 @@ class noting_resource final : public std::pmr::memory_resource {
     log_->push_back(name_ + " ends");
     exact_.deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   recording_resource exact_;
   event_log* log_;
@@ -945,17 +930,6 @@ TEST_F(captures, survive_any_failing_allocation_and_leak_nothing) {
 // ---- threads ----------------------------------------------------------------------------------------------
 
 // S1.24
-TEST_F(captures, are_launched_from_another_thread) {
-  auto graph = step_graph();
-  std::thread{[moved = std::move(graph)]() mutable {
-    put(moved.inputs(), {1, 2, 3, 4});
-    moved.launch();
-    EXPECT_EQ(get(moved.outputs()), (std::vector<float>{11, 22, 33, 44}));
-  }}.join();
-  expect_nothing_left();  // the other thread has ended the graph
-}
-
-// S1.24
 TEST_F(captures, are_launched_by_two_threads_one_after_the_other) {
   constexpr int launches = 2000;
   auto graph = step_graph();
@@ -1067,4 +1041,4 @@ TEST_F(host_captures, freeze_a_switch_as_others_do) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: graph arenas over a synthetic range, so that the tests also hold for a device's memory, and a
-// touch of a block crashes. Exact addresses and counts. Every refusal with the state before and after, and
-// the invariants.
-#include <tidemark/graph/graph_arena.hpp>
-
+// Strategy: graph arenas over a made-up range, so that what is shown
+// holds for a device's memory, and who touches a block crashes; exact addresses and counts; every refusal
+// with the state before and after, and the invariants.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,28 +14,18 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/unique_block.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/graph_errors.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 
 #include "caught.hpp"
 #include "made_up_addresses.hpp"
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
-using test::address_of;
-using test::base;
-using test::block_at;
-using test::max_size;
-using test::recording_resource;
-using test::violation_recorder;
-
-/// Hides a value from the compiler, which would otherwise warn.
+/// Hidden from the compiler, which would warn otherwise.
 std::size_t hidden(std::size_t value) {
   std::size_t volatile unseen = value;
   return unseen;
@@ -56,6 +44,7 @@ std::vector<std::uint64_t> state(graph_arena const& arena) {
 /// Over made-up addresses, and every test ends with invariants that hold.
 struct graph_arenas : ::testing::Test {
   violation_recorder violations;
+  recording_resource upstream;
 
   static void expect_sound(graph_arena const& arena) {
     const std::size_t before = violation_recorder::reports().size();
@@ -381,7 +370,6 @@ TEST_F(graph_arenas, a_reset_with_blocks_in_use_tells_how_many_and_changes_nothi
 // ---- sources of memory ------------------------------------------------------------------------------------
 
 TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
-  recording_resource upstream;
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
   {
     const graph_arena arena{256, nullptr};
@@ -394,7 +382,6 @@ TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
 }
 
 TEST_F(graph_arenas, one_for_a_layout_has_its_size_and_alignment_and_expects_it) {
-  recording_resource upstream;
   const graph_layout layout{.bytes = 8448, .alignment = 4096, .allocations = 2, .hash = 7};
   graph_arena arena{layout, &upstream};
   EXPECT_EQ(arena.range().size, 8448u);
@@ -407,16 +394,15 @@ TEST_F(graph_arenas, a_layout_of_an_alignment_below_256_gets_blocks_aligned_to_2
   std::array<std::byte, 1024> buffer;
   std::pmr::monotonic_buffer_resource unaligned{buffer.data(), buffer.size(),
                                                 std::pmr::null_memory_resource()};
-  recording_resource upstream{&unaligned};
+  recording_resource compared{&unaligned};
   (void)unaligned.allocate(1, 1);
-  graph_arena arena{graph_layout{.bytes = 512, .alignment = 1}, &upstream};
+  graph_arena arena{graph_layout{.bytes = 512, .alignment = 1}, &compared};
   EXPECT_EQ(arena.range().size, 512u);
   EXPECT_EQ(address_of(arena.allocate(512)) % 256, 0u);
 }
 
 // S1.7
 TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) {
-  recording_resource upstream;
   EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 0}, &upstream}), std::invalid_argument);
   EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 96}, &upstream}), std::invalid_argument);
   EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 768}, &upstream}), std::invalid_argument);
@@ -437,7 +423,6 @@ TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) 
 // ---- on shared memory -------------------------------------------------------------------------------------
 
 TEST_F(graph_arenas, on_one_block_have_the_same_addresses_and_return_it_with_the_last_of_them) {
-  recording_resource upstream;
   auto memory = std::make_shared<unique_block>(&upstream, 4 * KiB, 256);
   void const* const begin = memory->data();
   auto first = std::make_unique<graph_arena>(memory), second = std::make_unique<graph_arena>(memory);
@@ -457,7 +442,6 @@ TEST_F(graph_arenas, on_one_block_have_the_same_addresses_and_return_it_with_the
 }
 
 TEST_F(graph_arenas, on_shared_memory_expect_what_was_rehearsed_if_it_fits) {
-  recording_resource upstream;
   const auto memory = std::make_shared<unique_block const>(&upstream, 4 * KiB, 256);
   const graph_layout fits{.bytes = 4 * KiB, .alignment = 256, .allocations = 1, .hash = 1};
   EXPECT_EQ((graph_arena{fits, memory}.expected()), fits);
@@ -469,7 +453,6 @@ TEST_F(graph_arenas, on_shared_memory_expect_what_was_rehearsed_if_it_fits) {
 }
 
 TEST_F(graph_arenas, on_shared_memory_follow_a_plan) {
-  recording_resource upstream;
   const step_plan plan = rehearse_plan([](std::pmr::memory_resource& given) {
     given.deallocate(given.allocate(1024), 1024);
     given.deallocate(given.allocate(1024), 1024);
@@ -488,4 +471,4 @@ TEST_F(graph_arenas, on_shared_memory_follow_a_plan) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

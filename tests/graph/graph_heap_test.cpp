@@ -13,26 +13,15 @@
 #include <new>
 #include <utility>
 
-#include <tidemark/core/unique_block.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/violation.hpp>
-#include <tidemark/graph/capture.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 
 #include "counting_new.hpp"
 #include "made_up_addresses.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::base;
-using test::mallocs;
-using test::max_news;
-using test::news;
-using test::violation_recorder;
 
 /// Calls of the heap so far, of both kinds.
 struct heap_calls {
@@ -69,7 +58,7 @@ std::size_t fail_each_new(Run run, Check check) {
 }
 
 /// Blocks of 256 bytes of an array, the last first. Never calls the heap.
-class few_blocks final : public std::pmr::memory_resource {
+class few_blocks final : public detail::distinct_resource {
  public:
   [[nodiscard]] std::size_t outstanding() const noexcept { return used_; }
 
@@ -79,7 +68,6 @@ class few_blocks final : public std::pmr::memory_resource {
     return blocks_[used_++].data();
   }
   void do_deallocate(void*, std::size_t, std::size_t) override { --used_; }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   alignas(256) std::array<std::array<std::byte, 256>, 8> blocks_;
   std::size_t used_ = 0;
@@ -268,4 +256,4 @@ TEST(graph_heap, a_rehearsal_that_cannot_note_a_block_gives_it_back) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -12,13 +12,11 @@
 #include <cstdint>
 #include <latch>
 #include <list>
-#include <memory_resource>
 #include <random>
 #include <string>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/graph.hpp>
 
 #include "capture_switch_model.hpp"
 #include "graph_arena_model.hpp"
@@ -35,53 +33,32 @@ namespace {
 
 // S1.1 S1.2 S1.4 S1.6 S1.23 S1.31 S1.32
 TEST(graph_arena_model, knows_every_address_beforehand) {
-  std::size_t refused = 0, resets = 0, bad_frees = 0;
-  run_for_seeds([&](std::uint64_t seed, auto run) {
-    graph_arena_model model{seed};
-    run(model);
-    refused += model.refused;
-    resets += model.resets;
-    bad_frees += model.bad_frees;
-  });
-  // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(refused, in_this_length(1000));
-  EXPECT_GT(resets, in_this_length(100));
-  EXPECT_GT(bad_frees, in_this_length(10'000));
+  using model = graph_arena_model;
+  run_for_seeds<model>(full_steps, {{"refused requests", &model::refused, in_this_length(1000)},
+                                    {"resets", &model::resets, in_this_length(100)},
+                                    {"wrong frees", &model::bad_frees, in_this_length(10'000)}});
 }
 
 // ---- a switch ---------------------------------------------------------------------------------------------
 
 // S1.9 S1.10 S1.13 S1.14 S1.32
 TEST(capture_switch_model, knows_whose_each_block_is) {
-  std::size_t captures = 0, baked = 0, deferred = 0, late = 0, orphans = 0, empty_captures = 0,
-              in_capture = 0, in_two = 0;
-  run_for_seeds([&](std::uint64_t seed, auto run) {
-    switch_model model{seed};
-    run(model);
-    captures += model.captures;
-    baked += model.baked;
-    deferred += model.deferred;
-    late += model.late;
-    orphans += model.orphans;
-    empty_captures += model.empty_captures;
-    in_capture += model.in_capture;
-    in_two += model.in_two;
-  });
-  // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(captures, in_this_length(5000));
-  EXPECT_GT(baked, in_this_length(5000));
-  EXPECT_GT(deferred, in_this_length(5000));
-  EXPECT_GT(late, in_this_length(5000));
-  EXPECT_GT(orphans, in_this_length(1000));
-  EXPECT_GT(empty_captures, in_this_length(50));
-  EXPECT_GT(in_capture, in_this_length(1000));
-  EXPECT_GT(in_two, in_this_length(1000));
+  using model = switch_model;
+  run_for_seeds<model>(full_steps,
+                       {{"captures", &model::captures, in_this_length(5000)},
+                        {"baked blocks", &model::baked, in_this_length(5000)},
+                        {"deferred blocks", &model::deferred, in_this_length(5000)},
+                        {"late frees", &model::late, in_this_length(5000)},
+                        {"blocks that outlive their graph", &model::orphans, in_this_length(1000)},
+                        {"empty captures", &model::empty_captures, in_this_length(50)},
+                        {"graphs that end in a capture", &model::in_capture, in_this_length(1000)},
+                        {"blocks of two graphs", &model::in_two, in_this_length(1000)}});
 }
 
 // ---- a switch among threads -------------------------------------------------------------------------------
 
-/// Checks that no capturing thread returns memory, and that each block is returned once.
-class threaded_device final : public std::pmr::memory_resource {
+/// Sees to it that no thread that captures gives anything back, and that each block comes back once.
+class threaded_device final : public detail::distinct_resource {
  public:
   static inline thread_local bool captures = false;
   explicit threaded_device(std::size_t max_blocks) : once_{max_blocks} {}
@@ -93,7 +70,6 @@ class threaded_device final : public std::pmr::memory_resource {
     EXPECT_FALSE(captures) << "a block goes back in a capture of its thread";
     once_.deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   each_once_memory once_;
 };

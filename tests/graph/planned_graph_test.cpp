@@ -13,24 +13,17 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/capture.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/graph_errors.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 
 #include "recorded_trace.hpp"
 #include "shadow.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
-using test::shadow;
-
-/// Three blocks of 1 KiB; two are live at once.
+/// Three blocks of 1 KiB, of which two are live at once.
 void chain(std::pmr::memory_resource& memory) {
   void* const a = memory.allocate(1024);
   void* const b = memory.allocate(1024);
@@ -310,4 +303,4 @@ TEST(planned_graph, an_update_that_keeps_a_block_for_longer_than_planned_gets_no
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: compares a rehearsal with the behaviour of an arena for the same body. Layouts that must be equal
-// and layouts that must differ. A resource below checks that everything is returned, whatever fails.
-#include <tidemark/graph/rehearse.hpp>
-
+// Strategy: what a rehearsal says beside what an arena then does with the
+// same body; layouts that must be equal and layouts that must not; a resource below that sees everything
+// back, whatever fails.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory_resource>
-#include <new>
 #include <random>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include "caught.hpp"
@@ -27,14 +22,8 @@
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::address_of;
-using test::base;
-using test::max_size;
-using test::recording_resource;
-using test::violation_recorder;
 
 struct request {
   std::size_t bytes, align;
@@ -292,4 +281,4 @@ TEST(rehearse, ignores_null) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -13,11 +13,10 @@ namespace {
 // S2.5
 TEST(coalescing_heap_model, agrees_with_the_heap) {
   using model = coalescing_heap_model;
-  run_for_seeds_to_reach<model>({{"taken", &model::taken, 1000},
-                                 {"refused", &model::refused, 10},
-                                 {"stranded", &model::stranded, 10},
-                                 {"returned", &model::returned, 10}},
-                                of_a_seed<model>, 10'000);
+  run_for_seeds<model>(10'000, {{"taken", &model::taken, 1000},
+                                {"refused", &model::refused, 10},
+                                {"stranded", &model::stranded, 10},
+                                {"returned", &model::returned, 10}});
 }
 
 }  // namespace

@@ -376,7 +376,7 @@ TEST_F(reuse, without_a_limit_all_of_8_MiB_is_kept) {
   EXPECT_EQ(upstream.outstanding, 8 * MiB);
 }
 
-// S3.31
+// S1.27 S3.31
 TEST_F(reuse, over_the_limit_the_largest_go_first) {
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   const std::vector<void*> small = take(cache, 2, 300);

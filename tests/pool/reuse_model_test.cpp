@@ -16,16 +16,18 @@ namespace {
 
 void run_model(reuse_cache_options const& limits) {
   using model = reuse_model;
-  run_for_seeds_to_reach<model>({{"hits behind fences", &model::hits_behind_fences, 1000},
-                                 {"misses beside pending", &model::misses_beside_pending, 100},
-                                 {"collected", &model::collected, 100}},
-                                [&](std::uint64_t seed, auto run) {
-                                  recording_resource upstream;
-                                  reuse_cache_options options = limits;
-                                  options.upstream = &upstream;
-                                  model one{options, upstream, seed};
-                                  run(one);
-                                });
+  run_for_seeds<model>(
+      [&](std::uint64_t seed, auto run) {
+        recording_resource upstream;
+        reuse_cache_options options = limits;
+        options.upstream = &upstream;
+        model of_cache{options, upstream, seed};
+        run(of_cache);
+      },
+      full_steps,
+      {{"hits behind fences", &model::hits_behind_fences, 1000},
+       {"misses beside pending blocks", &model::misses_beside_pending, 100},
+       {"collections", &model::collected, 100}});
 }
 
 // S3.30

@@ -12,11 +12,10 @@ namespace {
 // V.7
 TEST(process_arena_model, what_was_published_stays_as_it_was_until_a_reset) {
   using model = process_arena_model;
-  run_for_seeds_to_reach<model>({{"published", &model::published, in_this_length(1000, 20'000)},
-                                 {"reclaimed", &model::reclaimed, in_this_length(1000, 20'000)},
-                                 {"kept", &model::kept, in_this_length(1000, 20'000)},
-                                 {"full", &model::full, in_this_length(10, 20'000)}},
-                                of_a_seed<model>, 20'000);
+  run_for_seeds<model>(20'000, {{"published", &model::published, in_this_length(1000, 20'000)},
+                                {"reclaimed", &model::reclaimed, in_this_length(1000, 20'000)},
+                                {"kept", &model::kept, in_this_length(1000, 20'000)},
+                                {"full", &model::full, in_this_length(10, 20'000)}});
 }
 
 }  // namespace

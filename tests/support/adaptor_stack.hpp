@@ -14,17 +14,9 @@
 #include <variant>
 #include <vector>
 
-#include <tidemark/core/allocation_site.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/size_histogram.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/telemetry/expect_no_upstream.hpp>
-#include <tidemark/telemetry/limit_resource.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
-#include <tidemark/telemetry/test_resource.hpp>
-#include <tidemark/telemetry/trace_log.hpp>
-#include <tidemark/telemetry/trace_resource.hpp>
-#include <tidemark/telemetry/tracking_resource.hpp>
+#include <tidemark/telemetry.hpp>
 
 #include "choices.hpp"
 #include "recording_supply.hpp"

@@ -321,17 +321,19 @@ class arena_model {
 template <class Subject>
 void run_arena_model() {
   using model = arena_model<Subject>;
-  run_for_seeds_to_reach<model>(
-      {{"refused rewinds", &model::refused_rewinds, 100},
-       {"accepted rewinds", &model::accepted_rewinds, 100},
-       {"reclaimed", &model::reclaimed, 100},
-       {"destroyed objects", &model::destroyed_objects, model::host_accessible ? 100u : 0u}},
+  run_for_seeds<model>(
       [](std::uint64_t seed, auto run) {
         typename Subject::supply_type supply{};
         Subject subject{supply};
-        model one{subject, seed};
-        run(one);
-      });
+        model of_arena{subject, seed};
+        run(of_arena);
+      },
+      full_steps,
+      {{"refused rewinds", &model::refused_rewinds, 100},
+       {"accepted rewinds", &model::accepted_rewinds, 100},
+       {"reclaimed blocks", &model::reclaimed, 100},
+       {"destroyed objects",
+        [](model const& one) { return model::host_accessible ? one.destroyed_objects : 101; }, 100}});
 }
 
 }  // namespace tidemark::test

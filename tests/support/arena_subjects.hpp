@@ -11,8 +11,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/registered_memory.hpp>
-#include <tidemark/process/process_arena.hpp>
-#include <tidemark/process/shared_memory.hpp>
+#include <tidemark/process.hpp>
 #include <tidemark/team/shared_arena.hpp>
 
 #include "file_call_faults.hpp"

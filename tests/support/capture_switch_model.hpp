@@ -21,11 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/baked_blocks.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 
 #include "choices.hpp"
 #include "recording_supply.hpp"
@@ -34,8 +31,8 @@
 
 namespace tidemark::test {
 
-/// The upstream of a switch. A device cannot free memory while its stream captures.
-class captured_device final : public std::pmr::memory_resource {
+/// The memory below a switch. A device refuses to free memory while its stream captures.
+class captured_device final : public detail::distinct_resource {
  public:
   bool captures = false;
   recording_resource memory;
@@ -48,7 +45,6 @@ class captured_device final : public std::pmr::memory_resource {
     memory.deallocate(block, bytes, align);
     ++returned;
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
 class switch_model {

@@ -22,6 +22,11 @@ inline gpu::graph_handle captured(fake_device& device, gpu::stream_handle on, gp
   EXPECT_EQ(device.end_capture(on, graph), gpu::status::success);
   return graph;
 }
+/// Captures what `body` puts on a stream, which no call may invalidate, and destroys the graph.
+inline void in_capture(fake_device& device, gpu::stream_handle on, gpu::capture_mode mode,
+                       std::function<void()> const& body) {
+  EXPECT_EQ(device.destroy_graph(captured(device, on, mode, body)), gpu::status::success);
+}
 inline gpu::executable_handle instantiated(fake_device& device, gpu::graph_handle graph) {
   gpu::executable_handle executable = nullptr;
   EXPECT_EQ(device.instantiate(graph, executable), gpu::status::success);

@@ -8,10 +8,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
-#include <tidemark/cuda/nccl/nccl_memory.hpp>
-#include <tidemark/cuda/nccl/nccl_registrar.hpp>
-#include <tidemark/cuda/resources/device_arena.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include "arena_subjects.hpp"

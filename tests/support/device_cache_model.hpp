@@ -15,9 +15,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "choices.hpp"
 #include "shadow.hpp"

@@ -9,13 +9,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/memory_pool.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
-#include <tidemark/cuda/resources/device_pools.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "recording_supply.hpp"
 #include "subject_traits.hpp"
@@ -96,7 +90,7 @@ class shared_device_cache_subject : public device_cache_subject {
   void recycle() { device_.run_all(); }
 
  private:
-  class shared_resource final : public std::pmr::memory_resource {
+  class shared_resource final : public detail::distinct_resource {
    public:
     shared_resource(device_cache& cache, fake_device& device, gpu::stream_handle other)
         : cache_{cache}, device_{device}, other_{other} {}
@@ -106,9 +100,6 @@ class shared_device_cache_subject : public device_cache_subject {
     void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
       cache_.deallocate(block, bytes, align, other_);
       if (++deallocations_ % 7 == 0) device_.run(other_);
-    }
-    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
-      return this == &other;
     }
 
     device_cache& cache_;
@@ -170,7 +161,7 @@ class device_pools_subject : public subject_of_a_device_of<4 * MiB> {
   }
 
  private:
-  class users_of_two_streams final : public std::pmr::memory_resource {
+  class users_of_two_streams final : public detail::distinct_resource {
    public:
     explicit users_of_two_streams(device_pools_subject& all) : all_{all} {}
 
@@ -181,9 +172,6 @@ class device_pools_subject : public subject_of_a_device_of<4 * MiB> {
     void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
       all_.pools_.deallocate(block, bytes, align, all_.other_);
       if (++deallocations_ % 7 == 0) all_.device_.run(all_.other_);
-    }
-    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
-      return this == &other;
     }
 
     device_pools_subject& all_;

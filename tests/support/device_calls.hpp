@@ -43,8 +43,18 @@ inline call_names times(std::size_t n, call_names const& row) {
   return all;
 }
 
-/// Work that records whether it has run, and whether the device could then touch some bytes. It must not move
-/// until it has run.
+/// Calls `body(n)` with the number of the call that fails in it, from 0 on, until it returns true.
+template <class Body>
+void for_each_failing_call(std::size_t max_calls, Body body) {
+  for (std::size_t n = 0;; ++n) {
+    SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
+    ASSERT_LT(n, max_calls);
+    if (body(n)) return;
+  }
+}
+
+/// Work that notes whether it has run, and whether the device might touch some bytes then. It must stay where
+/// it is until it has run.
 class noting_work {
  public:
   noting_work(fake_device& device, gpu::stream_handle stream, byte_range used = {}, gpu::device_number on = 0)

@@ -13,10 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/epoch/buffer.hpp>
-#include <tidemark/epoch/buffer_group.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 
 #include "choices.hpp"
 #include "recording_supply.hpp"

@@ -12,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 
 #include "choices.hpp"
 #include "recording_supply.hpp"

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
+#include <tidemark/epoch.hpp>
 #include <tidemark/pool/pool.hpp>
 
 #include "recording_supply.hpp"

@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -107,6 +108,14 @@ class fake_device : public gpu::driver, public fake_calls {
       return status::success;
     });
   }
+  /// Puts a kernel that writes these bytes on a stream.
+  void write(gpu::stream_handle stream, byte_range range, std::string const& name = "writer") {
+    EXPECT_EQ(launch_kernel(stream, {.name = name, .reads = {}, .writes = {range}}), status::success);
+  }
+  void write(gpu::stream_handle stream, void const* block, std::size_t bytes,
+             std::string const& name = "writer") {
+    write(stream, {reinterpret_cast<std::uintptr_t>(block), bytes}, name);
+  }
   /// A stream as `cudaStreamCreate` makes it, which waits for the legacy default stream, and that for it.
   [[nodiscard]] gpu::stream_handle create_blocking_stream() {
     return locked([&] { return streams_.create_stream(current(), true); });
@@ -123,7 +132,11 @@ class fake_device : public gpu::driver, public fake_calls {
   [[nodiscard]] std::set<gpu::device_number> contexts() const {
     return locked([&] { return contexts_; });
   }
-  /// Every later call returns `error`, like after an error of work in a context.
+  /// The device that is current on the calling thread.
+  [[nodiscard]] gpu::device_number current_now() const {
+    return locked([&] { return current(); });
+  }
+  /// From here on every call returns this: what an error of work does to its context.
   void lose(status error) {
     locked([&] { lost_ = error; });
   }

@@ -21,8 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/byte_range.hpp>
-#include <tidemark/core/os_memory.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
 
 #include "fake_refusals.hpp"

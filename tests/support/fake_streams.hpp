@@ -19,8 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/cuda/driver/driver.hpp>
-#include <tidemark/cuda/driver/stream_order.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "fake_accesses.hpp"
 

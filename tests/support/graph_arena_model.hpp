@@ -16,11 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/graph_errors.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/graph.hpp>
 
 #include "choices.hpp"
 #include "told_program.hpp"

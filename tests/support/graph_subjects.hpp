@@ -8,12 +8,11 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/graph.hpp>
 
 #include "recording_supply.hpp"
 #include "subject_traits.hpp"
+#include "telemetry_subjects.hpp"
 
 namespace tidemark::test {
 
@@ -45,26 +44,13 @@ inline std::vector<std::size_t> state_of(capture_switch const& memory) {
           stats.total_bytes, stats.deferred_blocks, stats.frozen_threads};
 }
 
-/// The upstream of a switch: an arena, so that memory can be reused without calling the supply. Above it a
-/// resource compares each returned block with the allocated one.
-class switch_ground {
- protected:
-  explicit switch_ground(std::pmr::memory_resource* supply) : arena_{supply} {}
-  std::pmr::memory_resource* upstream() { return &exact_; }
-  void recycle_ground() { arena_.reset(); }
-
- private:
-  upstream_arena arena_;
-  recording_resource exact_{&arena_};
-};
-
 /// A switch outside of captures.
-class capture_switch_subject : public subject_traits<64 * MiB>, private switch_ground {
+class capture_switch_subject : public subject_traits<64 * MiB>, private adaptor_ground {
  public:
-  explicit capture_switch_subject(supply_type& supply) : switch_ground{&supply}, switch_{upstream()} {}
+  explicit capture_switch_subject(supply_type& supply) : adaptor_ground{&supply}, switch_{upstream()} {}
 
   capture_switch& resource() { return switch_; }
-  void recycle() { recycle_ground(); }
+  void recycle() { adaptor_ground::recycle(); }
   void check() const { switch_.check_invariants(); }
   [[nodiscard]] std::vector<std::size_t> state() const { return state_of(switch_); }
 
@@ -104,9 +90,9 @@ class frozen_switch_subject
 
 /// A switch in a capture without an arena. Its allocations are returned when the graph ends, at which time it
 /// is recycled.
-class baking_switch_subject : public subject_traits<64 * MiB>, private switch_ground {
+class baking_switch_subject : public subject_traits<64 * MiB>, private adaptor_ground {
  public:
-  explicit baking_switch_subject(supply_type& supply) : switch_ground{&supply}, switch_{upstream()} {
+  explicit baking_switch_subject(supply_type& supply) : adaptor_ground{&supply}, switch_{upstream()} {
     switch_.freeze();
   }
   baking_switch_subject(baking_switch_subject const&) = delete;
@@ -116,7 +102,7 @@ class baking_switch_subject : public subject_traits<64 * MiB>, private switch_gr
   capture_switch& resource() { return switch_; }
   void recycle() {
     switch_.unfreeze().release();
-    recycle_ground();
+    adaptor_ground::recycle();
     switch_.freeze();
   }
   void check() const { check_one_of(16, switch_); }
@@ -127,12 +113,12 @@ class baking_switch_subject : public subject_traits<64 * MiB>, private switch_gr
 };
 
 /// A rehearsal whose blocks can be used.
-class rehearsal_subject : public subject_traits<64 * MiB>, private switch_ground {
+class rehearsal_subject : public subject_traits<64 * MiB>, private adaptor_ground {
  public:
-  explicit rehearsal_subject(supply_type& supply) : switch_ground{&supply}, rehearsal_{upstream()} {}
+  explicit rehearsal_subject(supply_type& supply) : adaptor_ground{&supply}, rehearsal_{upstream()} {}
 
   rehearsal& resource() { return rehearsal_; }
-  void recycle() { recycle_ground(); }
+  void recycle() { adaptor_ground::recycle(); }
   [[nodiscard]] std::vector<std::size_t> state() const {
     const graph_layout layout = rehearsal_.layout();
     return {layout.bytes, layout.alignment, layout.allocations, layout.hash};

@@ -35,8 +35,6 @@ class modelled_device final : public gpu::driver {
 
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
   [[nodiscard]] std::size_t peak_held_bytes() const noexcept { return peak_held_bytes_; }
-  /// Time that calls to the driver took, waits included.
-  [[nodiscard]] double call_us() const noexcept { return call_us_; }
   /// Calls to the driver that take time.
   [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
 
@@ -121,12 +119,10 @@ class modelled_device final : public gpu::driver {
   }
   status spend(double us) noexcept {
     host_us_ += us;
-    call_us_ += us;
     ++calls_;
     return status::success;
   }
   status wait_until(double us) noexcept {
-    call_us_ += std::max(0.0, us - host_us_);
     host_us_ = std::max(host_us_, us);
     ++calls_;
     return status::success;
@@ -134,7 +130,7 @@ class modelled_device final : public gpu::driver {
 
   std::size_t capacity_bytes_;
   std::size_t held_bytes_ = 0, peak_held_bytes_ = 0;
-  double host_us_ = 0, device_us_ = 0, call_us_ = 0;
+  double host_us_ = 0, device_us_ = 0;
   std::uint64_t calls_ = 0;
   std::uintptr_t next_address_ = std::uintptr_t{1} << 45;
   gpu::physical_handle last_handle_ = 0;

@@ -19,11 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core.hpp>
 #include <tidemark/core/detail/align.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/upstream_memory.hpp>
-#include <tidemark/plan/replay/planned_arena.hpp>
-#include <tidemark/plan/replay/step_plan.hpp>
+#include <tidemark/plan.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include "choices.hpp"

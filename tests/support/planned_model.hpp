@@ -19,9 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/upstream_memory.hpp>
-#include <tidemark/core/virtual_memory.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "choices.hpp"
@@ -89,7 +87,7 @@ inline void deviate(pattern& step, deviation how, choices& random) {
 }
 
 /// The heap, which now and then has nothing. Counts.
-class moody_resource final : public std::pmr::memory_resource {
+class moody_resource final : public detail::distinct_resource {
  public:
   explicit moody_resource(choices& random) : random_{random} {}
   std::size_t one_of = 0;  ///< requests that fail; 0: none
@@ -108,7 +106,6 @@ class moody_resource final : public std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     exact_.deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   choices& random_;
   recording_resource exact_;

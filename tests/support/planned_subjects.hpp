@@ -7,8 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include <tidemark/core/units.hpp>
-#include <tidemark/core/upstream_memory.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "recording_supply.hpp"

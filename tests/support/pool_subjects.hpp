@@ -6,8 +6,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/pool/pool.hpp>
-#include <tidemark/pool/synchronized_pool.hpp>
+#include <tidemark/pool.hpp>
 
 #include "recording_supply.hpp"
 #include "subject_traits.hpp"

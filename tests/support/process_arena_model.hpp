@@ -15,9 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/file_descriptor.hpp>
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/process/detail/process_format.hpp>
 #include <tidemark/process/process_arena.hpp>
 

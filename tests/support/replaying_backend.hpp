@@ -14,8 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/graph/graph_backend.hpp>
-#include <tidemark/graph/graph_errors.hpp>
+#include <tidemark/graph.hpp>
 
 namespace tidemark::test {
 

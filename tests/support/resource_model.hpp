@@ -90,23 +90,19 @@ class resource_model {
 };
 
 template <class Subject>
-void run_resource_model(std::uint64_t steps = 100'000) {
-  std::size_t allocated = 0, freed = 0, recycled = 0;
-  run_for_seeds(
-      [&](std::uint64_t seed, auto run) {
+void run_resource_model(std::uint64_t steps = full_steps) {
+  using model = resource_model<Subject>;
+  run_for_seeds<model>(
+      [](std::uint64_t seed, auto run) {
         typename Subject::supply_type supply{};
         Subject subject{supply};
-        resource_model<Subject> model{subject, seed};
-        run(model);
-        allocated += model.allocated;
-        freed += model.freed;
-        recycled += model.recycled + model.refused;
+        model of_resource{subject, seed};
+        run(of_resource);
       },
-      steps);
-  // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(allocated, 1000u);
-  EXPECT_GT(freed, 1000u);
-  EXPECT_GT(recycled, 0u);
+      steps,
+      {{"allocated", &model::allocated, 1000},
+       {"freed", &model::freed, 1000},
+       {"recycled", [](model const& one) { return one.recycled + one.refused; }, 0}});
 }
 
 }  // namespace tidemark::test

@@ -13,8 +13,7 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/core/borrowed_memory.hpp>
-#include <tidemark/core/units.hpp>
+#include <tidemark/core.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include "recording_supply.hpp"
@@ -117,7 +116,7 @@ class fenced_reuse_subject : public reuse_subject {
       .destroy = nullptr,
       .order = nullptr};
 
-  class fenced_resource final : public std::pmr::memory_resource {
+  class fenced_resource final : public detail::distinct_resource {
    public:
     explicit fenced_resource(reuse_cache& cache) : cache_{cache} {}
 
@@ -129,9 +128,6 @@ class fenced_reuse_subject : public reuse_subject {
     void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
       ++now;
       cache_.deallocate_after(block, bytes, align, {calls, reinterpret_cast<void*>(now + lag)});
-    }
-    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
-      return this == &other;
     }
 
     reuse_cache& cache_;

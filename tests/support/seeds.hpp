@@ -5,10 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
-#include <map>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "run_length.hpp"
 
@@ -40,34 +41,38 @@ void run_for_seeds(MakeModel make_model, std::uint64_t default_steps = full_step
   ::testing::Test::RecordProperty("operations", std::to_string(operations));
 }
 
-/// Makes a model that needs no more than a seed.
+/// A minimum for a count of a model: all sequences together must exceed `times`, or they show nothing about it.
 template <class Model>
-inline constexpr auto of_a_seed = [](std::uint64_t seed, auto run) {
-  Model model{seed};
-  run(model);
-};
-
-/// What the models of all seeds together have to do, or their sequences would show nothing about it.
-template <class Model>
-struct at_least {
+struct sequence_count {
   char const* what;
-  std::uint64_t Model::* count;
+  std::function<std::uint64_t(Model const&)> count;
   std::uint64_t times;
 };
 
-/// As `run_for_seeds`, and expects that the models reach these counts.
+/// The same for models of one type, whose counts are added up and expected.
 template <class Model, class MakeModel>
-void run_for_seeds_to_reach(std::initializer_list<at_least<Model>> counts, MakeModel make_model,
-                            std::uint64_t default_steps = full_steps) {
-  std::map<char const*, std::uint64_t> reached;
-  const auto make_and_count = [&](std::uint64_t seed, auto run) {
-    make_model(seed, [&](Model& model) {
-      run(model);
-      for (auto const& each : counts) reached[each.what] += model.*each.count;
-    });
-  };
-  run_for_seeds(make_and_count, default_steps);
-  for (auto const& each : counts) EXPECT_GE(reached[each.what], each.times) << each.what;
+void run_for_seeds(MakeModel make_model, std::uint64_t default_steps,
+                   std::vector<sequence_count<Model>> const& wanted) {
+  std::vector<std::uint64_t> sums(wanted.size());
+  run_for_seeds(
+      [&](std::uint64_t seed, auto run) {
+        make_model(seed, [&](Model& model) {
+          run(model);
+          for (std::size_t i = 0; i < wanted.size(); ++i) sums[i] += wanted[i].count(model);
+        });
+      },
+      default_steps);
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_GT(sums[i], wanted[i].times) << wanted[i].what;
+}
+/// For models that are made of a seed alone.
+template <class Model>
+void run_for_seeds(std::uint64_t default_steps, std::vector<sequence_count<Model>> const& wanted) {
+  run_for_seeds<Model>(
+      [](std::uint64_t seed, auto run) {
+        Model model{seed};
+        run(model);
+      },
+      default_steps, wanted);
 }
 
 }  // namespace tidemark::test

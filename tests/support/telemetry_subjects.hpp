@@ -9,11 +9,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/diagnose/expect_resource.hpp>
-#include <tidemark/telemetry/expect_no_upstream.hpp>
-#include <tidemark/telemetry/limit_resource.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
-#include <tidemark/telemetry/test_resource.hpp>
-#include <tidemark/telemetry/tracking_resource.hpp>
+#include <tidemark/telemetry.hpp>
 
 #include "logged_upstream.hpp"
 #include "recording_supply.hpp"

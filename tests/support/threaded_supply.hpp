@@ -7,15 +7,16 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory_resource>
 #include <mutex>
 #include <new>
 #include <vector>
 
+#include <tidemark/core/detail/distinct_resource.hpp>
+
 namespace tidemark::test {
 
 /// Any resource, one thread at a time.
-class locked_resource final : public std::pmr::memory_resource {
+class locked_resource final : public detail::distinct_resource {
  public:
   explicit locked_resource(std::pmr::memory_resource* upstream) : upstream_{upstream} {}
 
@@ -28,7 +29,6 @@ class locked_resource final : public std::pmr::memory_resource {
     const std::scoped_lock lock{mutex_};
     upstream_->deallocate(block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::mutex mutex_;
   std::pmr::memory_resource* upstream_;
@@ -36,7 +36,7 @@ class locked_resource final : public std::pmr::memory_resource {
 
 /// Hands out blocks of up to 64 bytes of memory that is not there, each address once, and takes each back
 /// once. No lock, so that it makes no thread wait for another.
-class each_once_memory final : public std::pmr::memory_resource {
+class each_once_memory final : public detail::distinct_resource {
  public:
   explicit each_once_memory(std::size_t max_blocks) : gone_back_(max_blocks) {}
 
@@ -57,7 +57,6 @@ class each_once_memory final : public std::pmr::memory_resource {
     EXPECT_EQ(gone_back_.at(i).fetch_add(1), 0) << "block " << i << " went back twice";
     returned_.fetch_add(1);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::atomic<std::size_t> next_{0}, returned_{0};
   std::vector<std::atomic<int>> gone_back_;

@@ -7,10 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <memory_resource>
 #include <ostream>
 #include <sstream>
 #include <string>
+
+#include <tidemark/core/detail/distinct_resource.hpp>
 
 namespace tidemark::test {
 
@@ -95,8 +96,8 @@ void tell_deallocate(char const* name, Resource& memory, void* block, std::size_
   memory.deallocate(block, bytes, align);
 }
 
-/// Prints each call of a resource.
-class told_resource final : public std::pmr::memory_resource {
+/// Tells each call of a resource.
+class told_resource final : public detail::distinct_resource {
  public:
   explicit told_resource(std::pmr::memory_resource& upstream) : upstream_{upstream} {}
 
@@ -107,7 +108,6 @@ class told_resource final : public std::pmr::memory_resource {
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     tell_deallocate("memory", upstream_, block, bytes, align);
   }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
   std::pmr::memory_resource& upstream_;
 };

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory_resource>
 #include <new>
 #include <stdexcept>
@@ -18,22 +19,14 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/block_resource.hpp>
-#include <tidemark/cuda/memory/memory_pool.hpp>
-#include <tidemark/cuda/resources/device_arena.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
 #include <tidemark/graph/graph_arena.hpp>
-#include <tidemark/pool/pool.hpp>
-#include <tidemark/pool/synchronized_pool.hpp>
-#include <tidemark/telemetry/limit_resource.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
+#include <tidemark/pool.hpp>
+#include <tidemark/telemetry.hpp>
 
+#include "captures.hpp"
 #include "caught.hpp"
 #include "cuda_mr.hpp"
 #include "fake_device.hpp"
@@ -202,10 +195,9 @@ TEST(cuda_resource_alignment, blocks_are_freed_with_the_alignment_of_their_alloc
 }
 
 /// A resource that is not as it should be. It returns its own address, which is aligned as blocks are.
-class alignas(256) throwing_resource final : public std::pmr::memory_resource {
+class alignas(256) throwing_resource final : public detail::distinct_resource {
   void* do_allocate(std::size_t, std::size_t) override { return this; }
   void do_deallocate(void*, std::size_t, std::size_t) override { throw std::runtime_error{"not taken"}; }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
 TEST(cuda_resource_failure, a_resource_that_throws_in_deallocate_is_a_warning) {
@@ -231,14 +223,9 @@ class cuda_resource_streams : public ::testing::Test {
   void expect_order(turns const& expected) { EXPECT_EQ(turns_.taken(), expected); }
   [[nodiscard]] std::size_t calls() const { return device_.counts_total(); }
   void expect_no_event_left() { EXPECT_EQ(device_.count("cuEventCreate"), device_.count("cuEventDestroy")); }
-  void begin_capture(gpu::stream_handle stream) {
-    ASSERT_EQ(device_.begin_capture(stream, gpu::capture_mode::global), status::success);
-  }
   /// The capture ends with a graph, so that nothing has invalidated it.
-  void expect_lives_on(gpu::stream_handle stream) {
-    gpu::graph_handle graph = nullptr;
-    ASSERT_EQ(device_.end_capture(stream, graph), status::success);
-    EXPECT_EQ(device_.destroy_graph(graph), status::success);
+  void during_capture_of(gpu::stream_handle stream, std::function<void()> const& body) {
+    in_capture(device_, stream, gpu::capture_mode::global, body);
   }
   /// With a block that a capture must not take by itself.
   void* block_in_advance() {
@@ -370,11 +357,11 @@ TEST_F(cuda_resource_streams, the_error_of_the_work_is_reported_and_nothing_is_a
 
 TEST_F(cuda_resource_streams, a_captured_stream_is_not_waited_for) {
   (void)block_in_advance();
-  begin_capture(own_);
-  const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate_sync(512); });
-  EXPECT_EQ(error.status(), status::capture_unsupported);
-  EXPECT_EQ(pool_.stats().used_blocks, 0u);
-  expect_lives_on(own_);
+  during_capture_of(own_, [&] {
+    const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate_sync(512); });
+    EXPECT_EQ(error.status(), status::capture_unsupported);
+    EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  });
 }
 
 // ---- refusals of the driver -------------------------------------------------------------------------------
@@ -430,41 +417,41 @@ TEST_F(cuda_resource_streams, where_the_resource_has_no_memory_the_driver_is_not
 // A.10
 TEST_F(cuda_resource_streams, a_capture_gets_no_memory_of_a_stream_outside_and_lives_on) {
   (void)block_in_advance();
-  begin_capture(other_);
-  const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate(other_.get(), 512); });
-  EXPECT_EQ(error.status(), status::capture_isolation);
-  EXPECT_EQ(pool_.stats().used_blocks, 0u);
-  expect_lives_on(other_);
+  during_capture_of(other_, [&] {
+    const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate(other_.get(), 512); });
+    EXPECT_EQ(error.status(), status::capture_isolation);
+    EXPECT_EQ(pool_.stats().used_blocks, 0u);
+  });
 }
 
 TEST_F(cuda_resource_streams, memory_that_a_capture_outside_frees_is_lost_because_a_graph_may_use_it) {
   void* const block = memory().allocate(other_.get(), 512);
-  begin_capture(other_);
-  memory().deallocate(other_.get(), block, 512);
-  EXPECT_EQ(pool_.stats().used_blocks, 1u);
-  expect_lost(512);
-  expect_lives_on(other_);
+  during_capture_of(other_, [&] {
+    memory().deallocate(other_.get(), block, 512);
+    EXPECT_EQ(pool_.stats().used_blocks, 1u);
+    expect_lost(512);
+  });
 }
 
 TEST_F(cuda_resource_streams, work_outside_gets_no_memory_of_a_captured_stream_and_is_not_drawn_in) {
   (void)block_in_advance();
-  begin_capture(own_);
-  EXPECT_THROW((void)memory().allocate(other_.get(), 512), cuda_error);
-  EXPECT_EQ(pool_.stats().used_blocks, 0u);
-  bool captured = true;
-  EXPECT_EQ(device_.is_capturing(other_, captured), status::success);
-  EXPECT_FALSE(captured);
-  expect_lives_on(own_);
+  during_capture_of(own_, [&] {
+    EXPECT_THROW((void)memory().allocate(other_.get(), 512), cuda_error);
+    EXPECT_EQ(pool_.stats().used_blocks, 0u);
+    bool captured = true;
+    EXPECT_EQ(device_.is_capturing(other_, captured), status::success);
+    EXPECT_FALSE(captured);
+  });
 }
 
 // A.10
 TEST_F(cuda_resource_streams, a_capture_allocates_from_its_own_stream_without_a_call) {
   void* const block = block_in_advance();
-  begin_capture(own_);
-  EXPECT_EQ(memory().allocate(own_.get(), 512), block);
-  memory().deallocate(own_.get(), block, 512);
-  EXPECT_TRUE(device_.calls_during_capture().empty());
-  expect_lives_on(own_);
+  during_capture_of(own_, [&] {
+    EXPECT_EQ(memory().allocate(own_.get(), 512), block);
+    memory().deallocate(own_.get(), block, 512);
+    EXPECT_TRUE(device_.calls_during_capture().empty());
+  });
 }
 
 // ---- resources of a type without a stream -----------------------------------------------------------------
@@ -527,12 +514,12 @@ TEST_F(cuda_resource_of_no_stream, memory_of_the_host_alone_is_freed_at_once) {
 
 TEST_F(cuda_resource_of_no_stream, a_capture_is_not_waited_for_and_lives_on) {
   void* const block = managed_.allocate(other_.get(), 512);
-  begin_capture(other_);
-  managed_.deallocate(other_.get(), block, 512);
-  EXPECT_EQ(shared_.stats().used_blocks, 0u);
-  EXPECT_EQ(device_.count("cuStreamSynchronize"), 0u);
-  EXPECT_TRUE(warning_recorder::reports().empty());
-  expect_lives_on(other_);
+  during_capture_of(other_, [&] {
+    managed_.deallocate(other_.get(), block, 512);
+    EXPECT_EQ(shared_.stats().used_blocks, 0u);
+    EXPECT_EQ(device_.count("cuStreamSynchronize"), 0u);
+    EXPECT_TRUE(warning_recorder::reports().empty());
+  });
 }
 
 TEST_F(cuda_resource_of_no_stream, a_block_is_lost_where_its_work_cannot_be_waited_for) {

@@ -24,8 +24,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
-#include <tidemark/cuda/resources/device_pool.hpp>
+#include <tidemark/cuda.hpp>
 #include <tidemark/pool/pool.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 

@@ -7,6 +7,9 @@
 #include <new>
 #include <vector>
 
+#include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/cuda/driver/driver.hpp>
+
 namespace tidemark::test {
 
 class logging_resource final : public std::pmr::memory_resource {
@@ -36,6 +39,26 @@ class logging_resource final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
     return this == &other || (twin != nullptr && twin == &other);
   }
+};
+
+/// A resource that says which stream its memory is for.
+class bound_resource final : public detail::distinct_resource {
+ public:
+  explicit bound_resource(gpu::stream_handle stream,
+                          std::pmr::memory_resource* upstream = std::pmr::new_delete_resource())
+      : stream_{stream}, upstream_{upstream} {}
+  [[nodiscard]] gpu::stream_handle stream() const noexcept { return stream_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t align) override {
+    return upstream_->allocate(bytes, align);
+  }
+  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+    upstream_->deallocate(block, bytes, align);
+  }
+
+  gpu::stream_handle stream_;
+  std::pmr::memory_resource* upstream_;
 };
 
 }  // namespace tidemark::test

@@ -33,10 +33,10 @@
 #include <cuda/std/functional>
 
 #include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/telemetry/limit_resource.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
-#include <tidemark/telemetry/test_resource.hpp>
+#include <tidemark/telemetry.hpp>
 
+#include "calling_upstream.hpp"
+#include "logging_resource.hpp"
 #include "thrust_elements.hpp"
 #include "violation_recorder.hpp"
 
@@ -301,25 +301,19 @@ TEST_F(policies, pass_on_each_failure_of_the_resource_and_leak_nothing) {
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP
 
 /// A resource of any thread, which knows whether it was asked for memory inside a parallel region.
-class region_resource final : public std::pmr::memory_resource {
- public:
-  std::atomic<int> asked_inside{0}, asked_outside{0};
+struct region_resource {
+  region_resource() {
+    heap.on_allocate = [this] { ++(omp_get_level() > 0 ? asked_inside : asked_outside); };
+  }
 
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    ++(omp_get_level() > 0 ? asked_inside : asked_outside);
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
+  std::atomic<int> asked_inside{0}, asked_outside{0};
+  calling_upstream heap;
 };
 
 TEST_F(policies, allocate_nothing_from_the_resource_in_a_parallel_region_of_thrust) {
   region_resource memory;
   machine_arena data = make_arena();
-  run_all(data, par(memory), 5000);
+  run_all(data, par(memory.heap), 5000);
   EXPECT_EQ(memory.asked_inside, 0);
   EXPECT_GT(memory.asked_outside, 0);
 }
@@ -340,7 +334,7 @@ TEST_F(policies, of_a_parallel_region_of_the_program_allocate_from_the_resource)
 TEST_F(policies, of_thrust_itself_sort_with_temporaries_that_are_allocated_in_a_parallel_region) {
   region_resource memory;
   thrust::device_vector<int> numbers(5000);
-  thrust::sort(thrust::device(thrust_allocator<std::byte>{&memory}), numbers.begin(), numbers.end());
+  thrust::sort(thrust::device(thrust_allocator<std::byte>{&memory.heap}), numbers.begin(), numbers.end());
   EXPECT_GT(memory.asked_inside, 0);
 }
 
@@ -364,33 +358,13 @@ TEST_F(policies, pass_on_that_the_memory_of_a_limit_is_exhausted) {
   algorithms{here, numbers, par(limited, stream())}.stable_partition();
 }
 
-/// A resource whose memory is for the work of one stream.
-class bound_resource final : public std::pmr::memory_resource {
- public:
-  bound_resource(std::pmr::memory_resource& upstream, gpu::stream_handle stream)
-      : upstream_{upstream}, stream_{stream} {}
-  [[nodiscard]] gpu::stream_handle stream() const noexcept { return stream_; }
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    return upstream_.allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    upstream_.deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-
-  std::pmr::memory_resource& upstream_;
-  gpu::stream_handle stream_;
-};
-
 // A.4
 TEST_F(policies, of_another_stream_than_their_resource_are_rejected) {
   int something = 0;
   const auto other_stream = reinterpret_cast<gpu::stream_handle>(&something);
   machine_arena step = make_arena();
   machine_arena data = make_arena();
-  bound_resource bound{step, stream()};
+  bound_resource bound{stream(), &step};
   EXPECT_THROW((void)par(bound, other_stream), std::invalid_argument);
   EXPECT_THROW((void)par_nosync(bound, other_stream), std::invalid_argument);
   run_all(data, par(bound), 100);

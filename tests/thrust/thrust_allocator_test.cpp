@@ -27,24 +27,6 @@ namespace {
 using request = logging_resource::request;
 using noted = std::vector<request>;
 
-/// A resource that says which stream its memory is for.
-class bound_resource final : public std::pmr::memory_resource {
- public:
-  explicit bound_resource(gpu::stream_handle stream) : stream_{stream} {}
-  [[nodiscard]] gpu::stream_handle stream() const noexcept { return stream_; }
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-
-  gpu::stream_handle stream_;
-};
-
 gpu::stream_handle stream_at(std::uintptr_t address) {
   return reinterpret_cast<gpu::stream_handle>(
       address);  // NOLINT(performance-no-int-to-ptr): it is never used
@@ -144,6 +126,10 @@ TEST(thrust_allocators, are_equal_if_their_resources_are) {
   EXPECT_FALSE(a != of_twin);
   EXPECT_FALSE(a == of_other);
   EXPECT_TRUE(a != of_other);
+  EXPECT_TRUE(a != thrust_allocator<double>{of_other});
+  const thrust_allocator<int, logging_resource> concrete{&one}, concrete_other{&other};
+  EXPECT_TRUE(concrete == concrete);
+  EXPECT_FALSE(concrete == concrete_other);
 }
 
 TEST(thrust_allocators, that_are_equal_take_over_each_others_memory) {

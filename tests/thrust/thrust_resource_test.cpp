@@ -28,8 +28,7 @@
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/out_of_memory.hpp>
-#include <tidemark/telemetry/limit_resource.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
+#include <tidemark/telemetry.hpp>
 #include <tidemark/thrust.hpp>
 
 #include "logging_resource.hpp"

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/telemetry/statistics_resource.hpp>
-#include <tidemark/telemetry/test_resource.hpp>
+#include <tidemark/telemetry.hpp>
 #include <tidemark/thrust.hpp>
 
 #include "counted_element.hpp"

@@ -20,11 +20,8 @@
 #include <thrust/sort.h>
 #include <cuda/std/functional>
 
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/epoch/epoch_resource.hpp>
-#include <tidemark/graph/capture.hpp>
-#include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/rehearse.hpp>
+#include <tidemark/epoch.hpp>
+#include <tidemark/graph.hpp>
 #include <tidemark/pool/synchronized_pool.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/workspace/workspace.hpp>
@@ -252,30 +249,6 @@ TEST_F(vectors_on, an_acquisition_of_a_workspace_are_there_again_the_next_time) 
     EXPECT_EQ(counted.stats().allocations, allocations);
   }
   EXPECT_EQ(allocations, 1u);
-}
-
-// ---- equality ----
-
-// A.14
-TEST_F(vectors_on, two_resources_have_allocators_that_differ) {
-  machine_arena step = make_arena();
-  machine_arena other = make_arena();
-  const thrust_allocator<int> a{&step}, same{&step}, b{&other};
-  EXPECT_TRUE(a == same);
-  EXPECT_FALSE(a != same);
-  EXPECT_FALSE(a == b);
-  EXPECT_TRUE(a != b);
-  const thrust_allocator<double> of_other_elements{a}, of_other_memory{b};
-  EXPECT_TRUE(a == of_other_elements);
-  EXPECT_TRUE(of_other_elements == a);
-  EXPECT_TRUE(a != of_other_memory);
-  const thrust_allocator<int, machine_arena> concrete{&step}, concrete_other{&other};
-  EXPECT_TRUE(concrete == concrete);
-  EXPECT_FALSE(concrete == concrete_other);
-  const thrust_resource<machine_arena> handle{&step}, copy{handle}, of_another{&other};
-  EXPECT_TRUE(handle == copy);
-  EXPECT_FALSE(handle == of_another);
-  EXPECT_TRUE(handle != of_another);
 }
 
 }  // namespace

@@ -16,11 +16,8 @@
 #include <string>
 #include <utility>
 
-#include <tidemark/core/byte_range.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/cuda/driver/driver.hpp>
-#include <tidemark/cuda/driver/event.hpp>
-#include <tidemark/cuda/driver/stream.hpp>
+#include <tidemark/core.hpp>
+#include <tidemark/cuda.hpp>
 
 #include "fake_device.hpp"
 

@@ -4,9 +4,7 @@
 // might refuse, and finds memory that a launch uses although it was allocated again.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,11 +14,10 @@
 
 #include "pluggable_allocator.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::torch_test;
 
 constexpr std::size_t bytes = 1 * MiB;
 
@@ -285,4 +282,4 @@ TEST_P(torch_captures, pass_on_what_a_filter_throws) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -14,11 +14,9 @@
 #include "pluggable_allocator.hpp"
 #include "recorded_trace.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
-using test::call_names;
-using test::calls_of;
 using tools::recorded_trace;
 using tools::trace_event;
 using tools::trace_step;
@@ -155,4 +153,4 @@ TEST_P(torch_steps, may_begin_before_the_first_block) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,13 +20,10 @@
 #include "device_calls.hpp"
 #include "pluggable_allocator.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using gpu::status;
-using test::call_names;
-using test::calls_of;
-using test::torch_test;
 
 struct torch_resources : torch_test, ::testing::WithParamInterface<char const*> {
   torch_resources() { EXPECT_EQ(torch.configure(GetParam(), -1, nullptr), nullptr); }
@@ -447,4 +443,4 @@ TEST_F(torch_segments, print_a_sentence_for_one_that_is_not_live) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -26,19 +26,21 @@ template <class Workspace, class MakeUpstream>
 void run_workspace_model(MakeUpstream make_upstream) {
   using model = workspace_model<Workspace>;
   const violation_recorder violations;
-  const std::uint64_t times = in_this_length(1001, 20'000);
-  run_for_seeds_to_reach<model>({{"skipped", &model::skipped, times},
-                                 {"refused", &model::refused, times},
-                                 {"trimmed", &model::trimmed, times},
-                                 {"compacted", &model::compacted, times},
-                                 {"kept in use", &model::kept_in_use, times},
-                                 {"reused", &model::reused, times},
-                                 {"grown", &model::grown, times}},
-                                [&](std::uint64_t seed, auto run) {
-                                  const auto upstream = make_upstream();
-                                  model one{upstream.get(), seed};
-                                  run(one);
-                                });
+  const std::uint64_t times = in_this_length(1000, 20'000);
+  run_for_seeds<model>(
+      [&](std::uint64_t seed, auto run) {
+        const auto upstream = make_upstream();
+        model one{upstream.get(), seed};
+        run(one);
+      },
+      full_steps,
+      {{"skipped", &model::skipped, times},
+       {"refused", &model::refused, times},
+       {"trimmed", &model::trimmed, times},
+       {"compacted", &model::compacted, times},
+       {"kept in use", &model::kept_in_use, times},
+       {"reused", &model::reused, times},
+       {"grown", &model::grown, times}});
   EXPECT_TRUE(violations.reports().empty());
 }
 
