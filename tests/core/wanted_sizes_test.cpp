@@ -148,7 +148,7 @@ TYPED_TEST(wanted_sizes, use_90_percent_of_an_upstream) {
 
 TYPED_TEST(wanted_sizes, are_no_need_where_the_upstream_has_little_more_than_the_block) {
   for (const std::size_t block : {16u, 100u, 1000u, 10'000u, 100'000u, 1'000'000u}) {
-    limit_resource upstream{block + block / 4 + 2 * KiB, std::pmr::new_delete_resource()};
+    limit_resource upstream{std::pmr::new_delete_resource(), block + block / 4 + 2 * KiB};
     TypeParam memory{&upstream};
     EXPECT_GE(served_by(memory, block), block) << block;
     memory.release();

@@ -31,7 +31,7 @@ class unprepared_blocks final : public detail::distinct_resource {
 
 struct data_handler::trace {
   trace(trace_log_options options, array_memory& memory)
-      : log{std::move(options)}, blocks{memory}, resource{log, &blocks, handler_name} {}
+      : log{std::move(options)}, blocks{memory}, resource{&blocks, log, handler_name} {}
 
   trace_log log;
   unprepared_blocks blocks;
