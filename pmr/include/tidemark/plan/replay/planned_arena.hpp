@@ -36,7 +36,7 @@ namespace tidemark {
 /// }
 /// ```
 /// Live blocks share no byte in any program: a request without a free slot comes from the fallback. A plan
-/// learns the largest size of each request. docs/plan.md has the rules.
+/// learns the largest size of each request. docs/plan_decide.md has the rules.
 ///
 /// Complexity: allocate and deallocate in a plan O(1), amortised over a step; off the plan O(log blocks),
 /// amortised, plus the fallback. Host memory: about 300 bytes for each request of each plan. Steps that
