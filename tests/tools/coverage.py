@@ -7,7 +7,7 @@ tests of a line come before those, in the order of the files.
 
     coverage.py          writes the page
     coverage.py BUILD    fails if the page is not up to date, if a tag names no line, if a line has no test, or if a test that the page or
-                         docs/proofs.md names is not one that ctest knows in BUILD
+                         docs/promises.md and docs/proofs.md name is not one that ctest knows in BUILD
 
 A name `suite.test` is met by a test that ctest knows as such, by a typed one, `instance/suite.test<...>`, or by one with a
 parameter, `instance/suite.test/parameter`, to which GoogleTest adds `# GetParam() = ...` where it has no name for it. Tests of
@@ -75,9 +75,9 @@ def failures_of(tests, text, known):
         if not names and not cell.strip().endswith("."):
             failures.append(f"{line}: no test has its tag, and no sentence says why")
         failures += [f"{line}: no such test: {name}" for name in names if name not in known]
-    proofs = (ROOT / "docs/proofs.md").read_text()
-    failures += [f"proofs.md: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", proofs)
-                 if name not in known and not name.endswith((".md", ".hpp", ".py"))]
+    for page in ("promises.md", "proofs.md"):
+        failures += [f"{page}: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", (ROOT / "docs" / page).read_text())
+                     if name not in known and not name.endswith((".md", ".hpp", ".py"))]
     failures += [f"{part}.{i}: missing" for part, n in LINES.items() for i in range(1, n + 1) if f"{part}.{i}" not in seen]
     failures += [f"{line}: not a line of a part in LINES" for line in seen if line.split(".")[0] not in LINES]
     failures += [f"{line}: twice" for line in sorted(set(seen)) if seen.count(line) > 1]
