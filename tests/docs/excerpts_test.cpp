@@ -225,6 +225,7 @@ TEST_F(excerpts, of_a_planned_arena_run_by_a_plan) {
   EXPECT_EQ(s.planned_steps, 999u);
 }
 
+// D.19
 TEST_F(excerpts, of_a_saved_plan_run_the_first_step_by_it) {
   {
     planned_arena memory{&blocks};
