@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic arena: allocate a batch, take it all back, again and again, warm. An item is one allocation; each
-// block is written to, because untouched memory is of no use. Every allocator has room for a batch
-// without growing.
+// Topic arena: allocates a batch and releases all of it, repeatedly, warm. An item is an allocation. Each
+// block is written, because untouched memory is useless. Every allocator has room for a batch without
+// growing.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -34,7 +34,7 @@ using bench::use;
 constexpr std::size_t batch = 1024;
 constexpr std::size_t room = 4 * MiB;
 
-// ---- the concrete type, size known when compiling ----
+// ---- the concrete type, size known at compile time ----
 
 template <std::size_t Bytes>
 void arena_inline(benchmark::State& state) {
@@ -49,7 +49,7 @@ void arena_inline(benchmark::State& state) {
 #if defined(TIDEMARK_PEER_LLVM)
 template <std::size_t Bytes>
 void llvm_bump(benchmark::State& state) {
-  // One slab holds a batch, so that Reset() keeps it and no slab is allocated in the loop.
+  // One slab holds a batch, so that Reset() keeps it and the loop allocates no slab.
   llvm::BumpPtrAllocatorImpl<llvm::MallocAllocator, room, room> step;
   for (auto _ : state) {
     for (std::size_t i = 0; i < batch; ++i) use(step.Allocate(Bytes, llvm::Align(16)));
@@ -95,7 +95,7 @@ void malloc_and_free(benchmark::State& state) {
   bench::count_items(state, batch);
 }
 
-// ---- through std::pmr::memory_resource*, as containers do ----
+// ---- through std::pmr::memory_resource*, like containers ----
 
 template <std::size_t Bytes>
 void arena_virtual(benchmark::State& state) {
@@ -121,8 +121,8 @@ void monotonic_virtual(benchmark::State& state) {
 }
 
 // ---- a batch that crosses chunks: 24 blocks of 256 KiB in chunks of 1 MiB, or within one ----
-// Here blocks are not written to: their first bytes all fall into the same few sets of the caches, at
-// distances that differ between the two, and that would be all that is measured.
+// These blocks are not written. Their first bytes fall into a few sets of the caches, at distances that
+// differ between the two cases, and writing would measure only this.
 
 void large_blocks(benchmark::State& state, std::size_t chunk_bytes) {
   arena step{{.reserve = chunk_bytes}};

@@ -32,13 +32,15 @@ class Trace(typing.NamedTuple):
     has_steps: bool = False
 
 
-# The traces that the benchmarks bring along.
+# The recorded traces of the repository.
 RECORDED = {"clang_syntax": Trace(1), "lld_link": Trace(5), "torch_gpt": Trace(1, True), "torch_mlp": Trace(1, True)}
 
-# Topics that run in programs of their own, which take Google Benchmark's options: on ranks, or a process each.
+# Topics with their own programs, which take Google Benchmark's options: one runs on ranks, others in a
+# process each.
 PROGRAMS = {"mpi": "run_mpi_bench", "numpy": "run_numpy_bench", "programs": "programs/run_programs_bench"}
 
-# Benchmarks that take minutes, and in how many repetitions they run: in each with another seed, and order of rows or step.
+# Benchmarks that take minutes, with their number of repetitions. Each repetition has another seed and another
+# order of rows or step.
 LONG = {"planner/hard": 2, "planner/limit/any_lifetime/60000": 5, "planner/first_order/any_lifetime/1000000": 3}
 
 
@@ -95,7 +97,7 @@ def topics_in(file):
 
 
 def rows_wanted(options):
-    """The rows to measure, as a list by topic; rows of traces appear once for each trace."""
+    """Returns the rows to measure as a list by topic. Rows of traces appear once for each trace."""
     traces = traces_of(options)
     files = ["main_rows.json", "targets.json"] if options.all or options.topics else ["main_rows.json"]
     wanted = {}
@@ -110,9 +112,9 @@ def rows_wanted(options):
 
 
 def traces_of(options):
-    """The names of traces, of how many threads they are, and whether they have steps.
+    """Returns the traces by name, with their number of threads and whether they have steps.
 
-    Those of the user are read, to tell at once what is wrong.
+    The user's traces are read at once, so that their faults are reported early.
     """
     if not options.trace:
         return RECORDED
@@ -127,8 +129,8 @@ def traces_of(options):
 
 
 def of_each_trace(row, traces):
-    """A row of {trace} is one of each trace, a row of {threaded_trace} one of each that is of several threads, a row of
-    {stepped_trace} one of each that has steps."""
+    """A row of {trace} stands for one row of each trace, {threaded_trace} for each trace of several threads,
+    and {stepped_trace} for each trace with steps."""
     takes = {"{trace}": lambda trace: True, "{threaded_trace}": lambda trace: trace.threads > 1,
              "{stepped_trace}": lambda trace: trace.has_steps}
     place = next((place for place in takes if place in row["name"]), None)
@@ -139,14 +141,14 @@ def of_each_trace(row, traces):
 
 
 def names_of(row):
-    """The benchmarks of a row as a list for each side: ours, then each peer."""
+    """Returns the benchmarks of a row as a list for each side: tidemark's, then each peer's."""
     peers = row.get("peer", [])
     sides = [row["ours"], *([peers] if isinstance(peers, str) else peers)]
     return [[side.replace("{}", str(size)) for size in row.get("of", [""])] for side in sides]
 
 
 def compared_together(rows):
-    """The benchmarks of these rows as disjoint sets: those of one row are in one set."""
+    """Returns the benchmarks of these rows as disjoint sets. Benchmarks of one row are in one set."""
     together = []
     for row in rows:
         names = {name for side in names_of(row) for name in side}
@@ -164,16 +166,16 @@ def environment(options, order=0):
 
 
 def plain_name(run_name):
-    """A benchmark's name without the settings that Google Benchmark appends."""
+    """Returns a benchmark's name without the settings that Google Benchmark appends."""
     return re.sub(r"/(min_time|iterations):[0-9.]+", "", run_name)
 
 
 def run(options, names, repetition):
-    """Google Benchmark's report of one repetition of these benchmarks, in random order."""
+    """Returns Google Benchmark's report of one repetition of these benchmarks, in random order."""
     pattern = "^(" + "|".join(map(re.escape, sorted(names))) + ")(/min_time:[0-9.]+|/iterations:[0-9]+)*$"
     topic = next(iter(names)).split("/")[0]
     program = options.build / "bench" / PROGRAMS.get(topic, "tidemark_bench")
-    if topic in PROGRAMS and not program.exists():  # what it needs is not installed
+    if topic in PROGRAMS and not program.exists():  # its requirements are not installed
         return {"benchmarks": [], "context": {}}
     done = subprocess.run([program, "--benchmark_filter=" + pattern,
                            "--benchmark_repetitions=1", f"--benchmark_min_time={options.seconds}",
@@ -185,10 +187,11 @@ def run(options, names, repetition):
 
 
 def measure(options, wanted):
-    """Runs all that is wanted. Returns the repetitions and the errors by name of the benchmark, and the context.
+    """Runs all wanted rows. Returns the repetitions and the errors by benchmark name, and the context.
 
-    What is compared runs in one process, once in each repetition, so that it meets the same load. Google Benchmark's own
-    repetitions do not: it shuffles all of them, and the third of ours may run minutes from the third of the peer.
+    Compared benchmarks run in one process once per repetition, so that they meet the same load. Google
+    Benchmark's own repetitions would not: it shuffles all of them, and equal repetitions of both sides may
+    run minutes apart.
     """
     together = [(topic, names) for topic, rows in wanted.items()
                 for names in compared_together(row for row in rows if row["metric"] != "footprint")]
@@ -212,7 +215,7 @@ def measure(options, wanted):
 
 
 def measure_footprints(options, wanted):
-    """What measure() does, for footprints."""
+    """Does for footprints what measure() does for other rows."""
     names = {name for rows in wanted.values() for row in rows if row["metric"] == "footprint"
              for side in names_of(row) for name in side}
     if not names:
@@ -227,7 +230,7 @@ def measure_footprints(options, wanted):
 # ---- judging -------------------------------------------------------------------------------------------------------
 
 def nanoseconds(run):
-    # A row that counts items tells the time of one item.
+    # The time of a row that counts items is per item.
     rate = run.get("items_per_second")
     return 1e9 / rate if rate else run["cpu_time"]
 
@@ -239,7 +242,7 @@ def value(metric, run):
 
 
 def mean(values):
-    """The geometric one, which a row of several sizes tells."""
+    """Returns the geometric mean, for rows of several sizes."""
     return values[0] if len(values) == 1 else math.exp(sum(map(math.log, values)) / len(values))
 
 
@@ -248,14 +251,15 @@ def rounded(number):
 
 
 def interval_of_median(values):
-    """The ends of its 95 % interval, by the percentile bootstrap; None if there is one value, which shows no spread."""
+    """Returns the 95 % interval by the percentile bootstrap, or None for a single value, which has no
+    spread."""
     n, ordered = len(values), sorted(values)
     if n < 2:
         return None
 
-    # Nothing is drawn, because the chances of a resample's median are known (Efron, 1979): it is at most the k-th value if at
-    # least half of n draws are, each with chance k / n. Of an even n this is the lower of the two medians, and the interval
-    # a little longer.
+    # Computed without sampling, because the distribution of a resample's median is known (Efron, 1979). The
+    # median is at most the k-th value if at least half of n draws are, each with probability k / n. For an
+    # even n this is the lower of the two medians, and the interval is slightly longer.
     def chance_of_at_most(k):
         return sum(math.comb(n, draws) * (k / n)**draws * (1 - k / n)**(n - draws) for draws in range((n + 1) // 2, n + 1))
 
@@ -271,7 +275,8 @@ def verdict(interval, least=-math.inf, most=math.inf):
 
 
 def judge(topic, row, ours, peer=None):
-    """A row of the results. `ours` and `peer` have a value of each repetition; `peer` may be empty."""
+    """Returns a row of the results. `ours` and `peer` have a value for each repetition; `peer` may be
+    empty."""
     ratios = [its / own for own, its in zip(ours, peer, strict=True)] if peer and all(ours) else None
     if row.get("at_most") is not None:
         measured, target, limits = ours, f"<= {row['at_most']:g}", {"most": row["at_most"]}
@@ -285,14 +290,15 @@ def judge(topic, row, ours, peer=None):
     names = ("ours_ns", "peer_ns") if row["metric"] == "time" else ("ours", "peer")
     medians = [rounded(statistics.median(values) if values else None) for values in (ours, peer, ratios, measured)]
     interval = interval_of_median(measured)
-    interval = interval and [rounded(end) for end in interval]  # a geometric mean is a last digit off, on either side of a target
+    # A geometric mean may be off in the last digit, on either side of a target.
+    interval = interval and [rounded(end) for end in interval]
     return {"topic": topic, "name": row["name"], "metric": row["metric"], names[0]: medians[0], names[1]: medians[1],
             "ratio": medians[2], "measured": medians[3], "interval": interval, "pairs": len(measured),
             "target": target, "verdict": limits and verdict(interval, **limits)}
 
 
 def results_of(wanted, samples, footprints, errors):
-    """The results, and a line for each row that has none."""
+    """Returns the results, and a line for each row without a result."""
     results, left_out = [], []
     for topic, rows in wanted.items():
         for row in rows:

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Topic containers: the twelve data structures of N4468 (Lakos and others: On Quantifying Allocation
-// Strategies): a vector or an unordered_set of ints, of strings, or of vectors or sets of these, built and
-// dropped in each round. An item is an element of the outermost container.
+// Strategies). Each is a vector or an unordered_set of ints, of strings, or of vectors or sets of these,
+// built and dropped in each round. An item is an element of the outermost container.
 //
-// As in the study, the outermost container knows its size beforehand, strings are random texts of 33 to
-// 1000 characters, inner containers have 128 elements and are copies of one, and a set of containers knows
-// its elements by their addresses, so that allocation is measured and not the hashing of contents.
+// As in the study, the outermost container knows its size in advance. Strings are random texts of 33 to 1000
+// characters. Inner containers have 128 elements and are copies of one container. A set of containers
+// identifies its elements by address, so that the benchmark measures allocation and not hashing.
 //
-// In the names: `arena` runs all destructors, then a scope rewinds the arena; `arena_winked_out` makes the
-// container in the arena and rewinds over it: no destructor runs. The same of `std_monotonic`, which is on
-// one buffer that all its rounds share and never asks its upstream. `pool` and `std_pool` have their
-// default options; `pool_keeping_all` keeps free blocks without limit, as std's pool does. All live across
-// rounds, and run one before they are measured.
+// Names: `arena` runs all destructors, then a scope rewinds the arena. `arena_winked_out` makes the container
+// in the arena and rewinds over it, without destructors. `std_monotonic` does the same on one buffer that all
+// rounds share, and never uses its upstream. `pool` and `std_pool` have default options. `pool_keeping_all`
+// keeps free blocks without limit, like std's pool. All live across rounds, and run one round before the
+// measurement.
 //
-// A size whose round asks for more than 128 MiB is left out, because it takes long and tells nothing new:
-// there are containers of containers of strings up to 2^10, and of sets of ints up to 2^14; all others up
-// to 2^16.
+// Sizes whose round requests more than 128 MiB are omitted, because they take long and add no information.
+// Containers of containers of strings go up to 2^10, of sets of ints up to 2^14, all others up to 2^16.
 //
-// The number of rounds is fixed, about 4 ms of them or one round, because the topic has as many benchmarks
-// as all others together: this way they take no longer.
+// The number of rounds is fixed: about 4 ms, or one round. The topic has as many benchmarks as all others
+// together, and thus takes no longer than these.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -48,7 +47,7 @@ constexpr std::array<std::size_t, 6> sizes{64, 256, 1024, 4096, 16384, 65536};
 constexpr std::size_t inner_elements = 128;
 constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t max_round_bytes = 128 * MiB;
-constexpr std::size_t monotonic_bytes = 160 * MiB;  // what is requested, and alignment
+constexpr std::size_t monotonic_bytes = 160 * MiB;  // for requests and alignment
 
 // ---- the data structures ----
 
@@ -68,7 +67,7 @@ using set = std::pmr::unordered_set<Element>;
 template <class Element>
 using set_by_address = std::pmr::unordered_set<Element, by_address, by_address>;
 
-/// What elements are made of, in the same order after each `restart`: for ints 0, 1, 2, ...
+/// Values of elements, in the same order after each `restart`: for ints 0, 1, 2, ...
 template <class Element>
 class values {
  public:
@@ -79,7 +78,7 @@ class values {
   int next_ = 0;
 };
 
-/// Random characters, of which texts are parts.
+/// Random characters; texts are parts of them.
 class random_characters {
  public:
   static constexpr std::size_t count = 64 * KiB;
@@ -111,18 +110,18 @@ class values<string> {
   std::minstd_rand random_;
 };
 
-/// Makes `container`, which is empty, one of so many elements.
+/// Fills the empty `container` with this many elements.
 template <class Container>
 void fill(Container& container, std::size_t elements, values<typename Container::value_type>& from) {
   from.restart();
   container.reserve(elements);
   for (std::size_t i = 0; i < elements; ++i) {
     if constexpr (requires { container.emplace_back(from.next()); }) container.emplace_back(from.next());
-    else container.emplace(from.next());  // insert would take a value's address for the element's
+    else container.emplace(from.next());  // insert would confuse a value's address with the element's
   }
 }
 
-/// For containers: one, to be copied.
+/// For containers: one prototype to copy.
 template <class Container>
   requires requires { typename Container::value_type; }
 class values<Container> {
@@ -138,7 +137,7 @@ class values<Container> {
   Container prototype_{std::pmr::new_delete_resource()};
 };
 
-// ---- what a round asks for ----
+// ---- the requests of a round ----
 
 struct demand {
   std::size_t bytes = 0, blocks = 0;
@@ -162,7 +161,8 @@ class counting_resource final : public std::pmr::memory_resource {
   demand asked_;
 };
 
-/// What a round asks for: counted for the room of all elements, and for the first of them.
+/// Returns the requests of a round, extrapolated from the reservation for all elements and from the first
+/// elements.
 template <class Container>
 demand demand_of(std::size_t elements, values<typename Container::value_type>& from) {
   constexpr std::size_t few = 16;
@@ -177,9 +177,9 @@ demand demand_of(std::size_t elements, values<typename Container::value_type>& f
   return {of_all(&demand::bytes), of_all(&demand::blocks)};
 }
 
-/// How many rounds are measured: a power of two, so that it does not change with details of the containers.
+/// Returns the number of measured rounds: a power of two, so that details of the containers do not change it.
 std::int64_t rounds_for(demand const& round) {
-  constexpr double block_ns = 20, byte_ns = 1.0 / 16, run_ns = 4e6;  // roughly
+  constexpr double block_ns = 20, byte_ns = 1.0 / 16, run_ns = 4e6;  // approximate
   const double round_ns =
       block_ns * static_cast<double>(round.blocks) + byte_ns * static_cast<double>(round.bytes);
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(run_ns / round_ns) | 1));
@@ -187,7 +187,7 @@ std::int64_t rounds_for(demand const& round) {
 
 // ---- rounds ----
 
-/// What is built. Never inlined, so that all resources are asked by the same code.
+/// Builds a container. Never inlined, so that all resources are called by the same code.
 template <class Container>
 class work {
  public:
@@ -210,7 +210,7 @@ class work {
   values<typename Container::value_type> from_;
 };
 
-/// One round before, so that memory is warm; then those that are measured.
+/// Runs one round to warm the memory, then the measured rounds.
 template <class Container>
 void measure(benchmark::State& state, std::size_t elements, auto round) {
   work<Container> container{elements};
@@ -237,7 +237,7 @@ void on_arena_winked_out(benchmark::State& state, std::size_t elements) {
   });
 }
 
-/// Never initialised as a whole, so that it takes pages only where it is used.
+/// Never initialized as a whole, so that only used parts take pages.
 std::byte* monotonic_buffer() {
   static const auto buffer = std::make_unique_for_overwrite<std::byte[]>(monotonic_bytes);
   return buffer.get();
@@ -279,7 +279,7 @@ void on_pool(benchmark::State& state, std::size_t elements, std::size_t max_cach
 
 bool is_measured(bench::peer const& peer) {
   return peer.name == "std_pool" ||
-         peer.name.find("malloc") != std::string::npos;  // of the C library and in its place
+         peer.name.find("malloc") != std::string::npos;  // the C library's malloc and its replacements
 }
 
 template <class Container>

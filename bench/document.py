@@ -14,7 +14,7 @@ import sys
 
 here = pathlib.Path(__file__).parent
 COLOURS = {"met": "#2a7f62", "undecided": "#e3b23c", "not met": "#d1603d"}
-# Release years of the peers' versions that Debian 12 and the pinned wheels have.
+# Release years of the peers' versions in Debian 12 and of the pinned wheels.
 YEARS = {"boost_pool 1.74": 2020, "foonathan_pool 0.7.2": 2022, "jemalloc 5.3.0": 2022, "malloc glibc 2.36": 2022,
          "mimalloc 2.0.9": 2022, "mimalloc3 3.4.3": 2026, "protobuf_arena 3.21.12": 2022, "tcmalloc 2.10": 2022,
          "std_pool libstdc++ 20220819": 2022, "std_synchronized_pool libstdc++ 20220819": 2022, "llvm_bump 22.1.8": 2026,
@@ -54,7 +54,7 @@ def peer(result):
 
 
 def number(value):
-    """Two decimals; none from 1,000 on, and four digits that count below 0.01."""
+    """Formats a number with two decimals; none from 1,000 on, and four significant digits below 0.01."""
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if value and abs(value) < 0.01 else f"{value:.2f}"
@@ -77,7 +77,7 @@ def summary(results):
 # ---- charts --------------------------------------------------------------------------------------------------------
 
 def pyplot():
-    """Matplotlib, set up to draw the same file from the same results."""
+    """Returns matplotlib, configured to draw equal files from equal results."""
     import matplotlib
     matplotlib.use("svg")
     matplotlib.rcParams |= {"svg.hashsalt": "tidemark", "svg.fonttype": "none", "font.size": 8, "axes.spines.top": False,
@@ -87,7 +87,7 @@ def pyplot():
 
 
 def of_target(result, measured):
-    """How many times better than its target: from 1 on, the target is met. Limits of 0 count from one."""
+    """Returns the result relative to its target: from 1 on, the target is met. Limits of 0 count from one."""
     kind, limit = result["target"][0], float(result["target"].strip("<=+ x"))
     if kind in "<+":
         return (limit + (limit == 0)) / max(measured + (limit == 0), limit / 1000)
@@ -95,7 +95,7 @@ def of_target(result, measured):
 
 
 def draw(results, path):
-    """One bar for each row, with a line for the interval."""
+    """Draws a bar for each row, with a line for the interval."""
     plot = pyplot()
     figure, axes = plot.subplots(figsize=(7, 0.5 + 0.19 * len(results)))
     rows = results[::-1]
@@ -120,7 +120,7 @@ def draw(results, path):
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 def measured(result):
-    """In the form of the target: 1.78 x, +12.10, 3.14."""
+    """Formats a value like its target: 1.78 x, +12.10, 3.14."""
     shown = number(result["measured"])
     return shown + " x" if result["target"].endswith("x") else f"+{shown}" if result["target"].startswith("+") else shown
 
@@ -134,7 +134,7 @@ def table(results):
 
 
 def unmet(results, topics):
-    """The rows whose target is not met, with the reasons, and undecided rows with a known reason."""
+    """Returns the rows that miss their target, with the reasons, and undecided rows with a known reason."""
     unknown = {"not met": "The cause is not known yet."}
     rows = [(result, reason) for result in results if result["verdict"] != "met"
             for row in topics[result["topic"]]["targets"] if row["name"] == result["name"]
@@ -144,7 +144,7 @@ def unmet(results, topics):
 
 
 def write(report, folder):
-    pyplot()  # fails before anything is deleted if matplotlib is not installed
+    pyplot()  # fails before anything is deleted if matplotlib is missing
     charts = folder / "benchmarks"
     charts.mkdir(exist_ok=True)
     for old in charts.glob("*.svg"):
@@ -175,7 +175,7 @@ def write(report, folder):
 
 
 def write_all_rows(report, folder):
-    """The rows of ./run bench --all as a table of comma-separated values."""
+    """Returns the rows of ./run bench --all as a table of comma-separated values."""
     with open(folder / "benchmarks/all_rows.csv", "w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["topic", "row", "metric", "ours", "peer", "ratio", "low", "high", "target", "verdict", "date", "tidemark"])

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks run in, and what they are of."""
+"""The environment and the source version of benchmarks."""
 import os
 import pathlib
 import subprocess
 
 
 def with_peers(**more):
-    """This process's own; jemalloc, which is loaded and not linked, needs more thread-local memory than the loader sets aside."""
+    """Returns the environment with more static thread-local memory, which jemalloc needs because it is loaded
+    late."""
     tunables = filter(None, [os.environ.get("GLIBC_TUNABLES"), "glibc.rtld.optional_static_tls=16384"])
     return os.environ | {"GLIBC_TUNABLES": ":".join(tunables)} | more
 

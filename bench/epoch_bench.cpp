@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic epoch: blocks of 64 bytes that a step allocates and drops, and the recorded steps of real programs.
-// An item is one block, allocated and reclaimed. Where "bump" is the upstream, that does next to nothing, so
-// that the time is that of the epoch itself: "bump/N" is the upstream alone, where N blocks are allocated and
-// each is returned.
+// Topic epoch: blocks of 64 bytes that a step allocates and drops, and recorded steps of real programs. An
+// item is one block, allocated and reclaimed. The upstream "bump" does almost nothing, so the time is that of
+// the epoch. "bump/N" is the upstream alone, with N blocks allocated and returned.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -32,7 +31,7 @@ using tidemark::bench::training_loop;
 constexpr std::size_t max_blocks = 4096;
 constexpr std::size_t block_bytes = 64;
 
-/// Bumps through a buffer that holds the largest step and its chunks of slabs, and begins again at a call.
+/// Bumps through a buffer that holds the largest step and its chunks of slabs, and restarts on `rewind`.
 class bump_resource final : public std::pmr::memory_resource {
  public:
   void rewind() noexcept { used_ = 0; }
@@ -50,7 +49,7 @@ class bump_resource final : public std::pmr::memory_resource {
   std::size_t used_ = 0;
 };
 
-/// Calls `step(n)` again and again, with the benchmark's first argument.
+/// Calls `step(n)` repeatedly, with the benchmark's first argument.
 void run_steps(benchmark::State& state, auto step) {
   const auto n = static_cast<std::size_t>(state.range(0));
   for (auto _ : state) step(n);
@@ -61,7 +60,7 @@ void allocate_all(std::pmr::memory_resource* resource, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) keep(resource->allocate(block_bytes));
 }
 
-// ---- what an epoch adds to its upstream -------------------------------------------------------------------
+// ---- cost of an epoch over its upstream -------------------------------------------------------------------
 
 void bump(benchmark::State& state) {
   bump_resource upstream;
@@ -103,8 +102,8 @@ void epoch_of_buffers(benchmark::State& state) {
   });
 }
 
-/// An epoch with nothing in it, and a block of the upstream alone: beside it, what a block costs is seen even
-/// where there is only one.
+/// An empty epoch, and a block of the upstream alone. The comparison shows the cost of a block even for a
+/// single block.
 void empty_epoch_and_bump(benchmark::State& state) {
   bump_resource upstream;
   std::pmr::memory_resource* const alone = hidden(&upstream);
@@ -127,7 +126,7 @@ BENCHMARK(epoch_over_bump)->Name("epoch/tracked")->Arg(1)->Arg(16)->Arg(256)->Ar
 BENCHMARK(epoch_of_buffers)->Name("epoch/buffers")->Arg(1)->Arg(16)->Arg(256)->Arg(4096);
 BENCHMARK(empty_epoch_and_bump)->Name("epoch/empty_and_bump")->Arg(1);
 
-// ---- no epoch is open -------------------------------------------------------------------------------------
+// ---- without an open epoch --------------------------------------------------------------------------------
 
 /// A pair of allocate and deallocate, in batches of 100.
 void pairs(benchmark::State& state, bump_resource& upstream, auto& resource) {
@@ -146,7 +145,7 @@ void no_resource(benchmark::State& state) {
   pairs(state, upstream, *hidden(&upstream));
 }
 
-/// `tracked`: how many of the addresses were once allocated in an epoch.
+/// @param tracked number of these addresses that an epoch once allocated
 void between_epochs(benchmark::State& state, std::size_t tracked, bool by_vtable) {
   bump_resource upstream;
   epoch_resource memory{hidden(&upstream)};
@@ -164,7 +163,7 @@ BENCHMARK_CAPTURE(between_epochs, before_any_virtual, 0, true)->Name("epoch/pair
 BENCHMARK_CAPTURE(between_epochs, between, 256, false)->Name("epoch/pair/between");
 BENCHMARK_CAPTURE(between_epochs, between_virtual, 256, true)->Name("epoch/pair/between_virtual");
 
-// ---- other ways to drop what a step allocated -------------------------------------------------------------
+// ---- other ways to drop the blocks of a step --------------------------------------------------------------
 
 void epoch_over_pool(benchmark::State& state) {
   pool upstream;
@@ -201,7 +200,7 @@ BENCHMARK(std_pool_released)->Name("epoch/std_pool_released")->Arg(16)->Arg(256)
 
 // ---- a document -------------------------------------------------------------------------------------------
 
-/// As a parser of JSON or XML makes them: a name, and children in a vector that grows.
+/// An element as parsers of JSON or XML make it: a name, and children in a growing vector.
 struct element {
   using allocator_type = std::pmr::polymorphic_allocator<>;
   explicit element(std::string_view text, allocator_type where = {}) : name{text, where}, children{where} {}
@@ -222,8 +221,8 @@ void add_children(element& parent, int levels, std::minstd_rand& random) {
   }
 }
 
-/// A document of some 100,000 blocks, many of them freed again as vectors grow. An item is a block.
-/// @param drop its destructors run; otherwise only the epoch's end frees it
+/// A document of some 100,000 blocks, many of which are freed as vectors grow. An item is a block.
+/// @param drop true if its destructors run; otherwise only the end of the epoch frees it
 void documents(benchmark::State& state, std::pmr::memory_resource& resource, epoch_resource* memory,
                bool drop) {
   constexpr int levels = 6;
@@ -270,7 +269,7 @@ BENCHMARK(documents_in_epochs_over_malloc)->Name("epoch/document/epoch_over_mall
 
 // ---- recorded steps ---------------------------------------------------------------------------------------
 
-/// A step, in which what outlives it is kept, and nothing freed that does not.
+/// Plays a step as an epoch. Keeps blocks that outlive the step, and frees no others.
 void play_as_epoch(training_loop& loop, epoch_resource& memory, std::pmr::memory_resource& resource,
                    tools::trace_step step) {
   epoch e{memory, "step"};
@@ -282,8 +281,8 @@ void play_as_epoch(training_loop& loop, epoch_resource& memory, std::pmr::memory
   }
 }
 
-/// The whole trace, of which the steps are nearly all. The pool keeps what it has, and has it
-/// from one pass before, so that it is not the operating system whose time is seen.
+/// Plays the whole trace, which consists almost entirely of steps. One pass warms the pool, which keeps its
+/// memory, so that the time excludes the operating system.
 void train(benchmark::State& state, std::string const& name, bool in_epochs) {
   training_loop loop = training_loop::recorded(name);
   size_histogram sizes;

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs trace_footprint: the most memory that a process has while an allocator plays a trace, over what is live at most.
+"""Runs trace_footprint: the maximum memory of a process while an allocator plays a trace, over the maximum
+live bytes.
 
-It prints nothing. A trace or allocator that cannot be measured is a RuntimeError, whose text is one sentence.
+It prints nothing. A trace or allocator that cannot be measured raises a RuntimeError with one sentence.
 """
 import json
 import subprocess
 
 
 def run(program, environment, *arguments):
-    """What the program prints."""
+    """Returns the output of the program."""
     done = subprocess.run([program, *arguments], capture_output=True, text=True, errors="surrogateescape",
                           env=environment)
     if done.returncode != 0:
@@ -17,21 +18,22 @@ def run(program, environment, *arguments):
 
 
 def allocators(program, environment=None):
-    """The names of those that are there: ours and the peers."""
+    """Returns the names of the available allocators, tidemark's and the peers'."""
     return run(program, environment, "--list").split()
 
 
 def traces(program, environment=None):
-    """The traces that have names: a list of {"name", "threads", "operations", "peak_live_bytes"}.
+    """Returns the named traces as a list of {"name", "threads", "operations", "peak_live_bytes"}.
 
-    They are the recorded ones and those of TIDEMARK_BENCH_TRACES in the environment. Each is read, so that one that is
-    malformed is reported before anything is measured.
+    These are the recorded traces and those of TIDEMARK_BENCH_TRACES in the environment. Each is read, so that
+    a malformed trace is reported before any measurement.
     """
     return [json.loads(line) for line in run(program, environment, "--traces").splitlines()]
 
 
 def rows(program, environment=None, some_allocators=None, some_traces=None):
-    """One a pair: {"allocator", "trace", "peak_live_bytes", "peak_footprint_bytes", "over_peak", "samples"}.
+    """Returns a row per pair: {"allocator", "trace", "peak_live_bytes", "peak_footprint_bytes", "over_peak",
+    "samples"}.
 
     `over_peak` is None for a trace without bytes.
     """
@@ -44,9 +46,10 @@ def rows(program, environment=None, some_allocators=None, some_traces=None):
 
 
 def measure(program, names, environment=None, repetitions=3):
-    """Values of `over_peak`, by names such as "pool/footprint/torch_gpt". Names of what is not there are left out.
+    """Returns values of `over_peak` by names such as "pool/footprint/torch_gpt". Omits names that are not
+    available.
 
-    One of each run, because an allocator that gives memory back after some time takes a little more or less.
+    There is a value for each run, because an allocator that returns memory after a delay varies slightly.
     """
     known = [trace["name"] for trace in traces(program, environment) if trace["peak_live_bytes"] > 0]
     pairs = {f"{allocator}/footprint/{trace}": (allocator, trace)

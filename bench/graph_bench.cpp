@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic graph: what an allocation of a graph arena takes, and what a
-// deallocation, by how many blocks are in use: apart from each other, and in the orders first in first out,
-// last in first out and any. An item is one call, on a block of 256 bytes. So that a clock is read as seldom
-// for 64 blocks as for 8192, a run goes through as many arenas as have 8192 blocks together.
+// Topic graph: the time of an allocation and of a deallocation of a graph arena by the number of blocks in
+// use. They are measured separately, in FIFO, LIFO and random order. An item is one call on a block of 256
+// bytes. A run uses several arenas with 8192 blocks in total, so that the clock is read equally often for 64
+// and for 8192 blocks.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ constexpr std::size_t block_bytes = 256;
 
 enum class order { first_in_first_out, last_in_first_out, any };
 
-/// The order in which blocks are deallocated.
+/// Returns the order of deallocations.
 std::vector<std::size_t> in_order(std::size_t n, order wanted) {
   std::vector<std::size_t> indices(n);
   std::iota(indices.begin(), indices.end(), std::size_t{0});
@@ -40,7 +40,7 @@ std::vector<std::size_t> in_order(std::size_t n, order wanted) {
   return indices;
 }
 
-/// A graph arena over addresses that are not there.
+/// A graph arena over addresses that are not mapped.
 class made_up_arena {
  public:
   explicit made_up_arena(std::size_t live) : arena_{byte_range{0x1'0000'0000, live * block_bytes}} {}
@@ -67,7 +67,7 @@ class made_up_arena_by_pmr {
   std::pmr::memory_resource* through_vtable_ = &arena_;
 };
 
-/// std's bump allocation, on a buffer that is large enough.
+/// std's bump allocation on a sufficiently large buffer.
 class monotonic_buffer {
  public:
   explicit monotonic_buffer(std::size_t live)
@@ -85,8 +85,7 @@ class monotonic_buffer {
   std::pmr::memory_resource* through_vtable_ = &resource_;
 };
 
-/// A bump allocator with its blocks in a list that is searched from the beginning, as numr's CudaArena has
-/// it.
+/// A bump allocator with its blocks in a list that is searched from the beginning, like numr's CudaArena.
 class listed_bump {
  public:
   explicit listed_bump(std::size_t live) { blocks_.reserve(live); }
@@ -109,7 +108,7 @@ class listed_bump {
   std::vector<std::pair<std::uintptr_t, std::size_t>> blocks_;
 };
 
-/// As many of a kind as have `items` blocks in use together, `live` each.
+/// Several arenas of a kind with `live` blocks each and `items` blocks in total.
 template <class Arena>
 class many {
  public:

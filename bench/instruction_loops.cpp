@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one loop n times, for callgrind to count: bench/instructions takes the slope between two values of n,
-// which is what one turn costs whatever the program does besides.
+// Runs one loop n times for callgrind. bench/instructions computes the slope between two values of n, which
+// is the cost of one turn without the rest of the program.
 #include <array>
 #include <coroutine>
 #include <cstddef>
@@ -33,7 +33,7 @@ using namespace tidemark;
 
 constexpr std::size_t room = 64 * MiB;
 
-/// Blocks of one size, last in first out: an upstream that costs the same whatever is live.
+/// Reuses blocks of one size in LIFO order: an upstream whose cost does not depend on the live blocks.
 class recycling_resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
@@ -45,7 +45,7 @@ class recycling_resource final : public std::pmr::memory_resource {
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     if (bytes < large_bytes) return std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-    free_.push_back(block);  // the program ends before it matters that it is never returned
+    free_.push_back(block);  // never returned; the program ends before that matters
   }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
@@ -56,7 +56,7 @@ class recycling_resource final : public std::pmr::memory_resource {
   std::vector<void*> free_;
 };
 
-/// The block is needed, by somebody whom the compiler does not know.
+/// Marks the block as used in a way that the compiler cannot see through.
 void use(void* block) { asm volatile("" : : "r"(block) : "memory"); }
 
 template <class T>
@@ -75,7 +75,7 @@ template <class Body>
   for (std::size_t i = 0; i < n; ++i) body();
 }
 
-/// 24 blocks of 256 KiB in chunks of that size, taken back by a rewind.
+/// 24 blocks of 256 KiB in chunks of `chunk_bytes`, released by a rewind.
 void arena_batches(std::size_t n, std::size_t chunk_bytes) {
   arena step{{.reserve = chunk_bytes}};
   turn(n, [&] {
@@ -103,7 +103,7 @@ void pool_pairs(std::size_t n, std::size_t free_blocks) {
   pairs(n, resource);
 }
 
-/// A block beyond the classes freed and allocated, among `live` of them.
+/// Frees and allocates a block beyond the size classes, among `live` such blocks.
 void large_pairs(std::size_t n, std::size_t live) {
   recycling_resource upstream;
   pool resource{{.size_classes = {64}}, &upstream};
@@ -126,7 +126,7 @@ void graph_allocations(std::size_t n) {
   turn(n, [&] { use(arena.allocate(hidden(std::size_t{256}))); });
 }
 
-/// A block allocated and the oldest freed, with that many in use.
+/// Allocates a block and frees the oldest, with `live` blocks in use.
 void graph_pairs(std::size_t n, std::size_t live) {
   graph_arena made{byte_range{0x1'0000'0000, (n + live) * 256}};
   graph_arena& arena = *hidden(&made);
@@ -140,7 +140,8 @@ void graph_pairs(std::size_t n, std::size_t live) {
   });
 }
 
-/// Steps by a plan, each of 64 blocks of 256 bytes: each freed before the next one comes, or all at the end.
+/// Steps by a plan, each of 64 blocks of 256 bytes. Each block is freed before the next one, or all at the
+/// end.
 void planned_steps(std::size_t n, bool pairs_only) {
   planned_arena made;
   planned_arena& memory = *hidden(&made);
@@ -155,12 +156,12 @@ void planned_steps(std::size_t n, bool pairs_only) {
       if (!pairs_only) memory.deallocate(block, hidden(std::size_t{256}));
     }
   };
-  one_step();  // is recorded
-  one_step();  // lays the plan
+  one_step();  // recorded
+  one_step();  // plans the step
   turn(n, one_step);
 }
 
-/// An epoch in which that many blocks are allocated and reclaimed, on an arena.
+/// An epoch on an arena in which `blocks` blocks are allocated and reclaimed.
 void epochs(std::size_t n, std::size_t blocks, arena& upstream) {
   epoch_resource memory{&upstream};
   std::pmr::memory_resource* const through_vtable = hidden<std::pmr::memory_resource>(&memory);
@@ -171,21 +172,21 @@ void epochs(std::size_t n, std::size_t blocks, arena& upstream) {
   });
 }
 
-/// Four addresses in turn: an upstream that does next to nothing. A chunk of slabs fits behind each.
+/// Returns four addresses in turn: an upstream that does almost nothing. A chunk of slabs fits behind each.
 class four_blocks final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t, std::size_t) override { return memory_.data() + next_++ % 4 * 4096; }
   void do_deallocate(void*, std::size_t, std::size_t) override {}
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
-  alignas(16 * KiB) std::array<std::byte, 3 * 4096 + 64 * KiB> memory_;  // as the ranges of slabs are
+  alignas(16 * KiB) std::array<std::byte, 3 * 4096 + 64 * KiB> memory_;  // aligned like ranges of slabs
   std::size_t next_ = 0;
 };
 
-/// The addresses of an earlier epoch: the same ones for buffers, a slab around them, or no address.
+/// Addresses that an earlier epoch used: those of buffers, of a slab around them, or none.
 enum class epoch_had { nothing, buffers, slabs };
 
-/// A block allocated and deallocated with no epoch open, by the class.
+/// Allocates and deallocates a block without an open epoch, through the class.
 void epoch_pairs(std::size_t n, epoch_had before) {
   four_blocks upstream;
   epoch_resource made{hidden<std::pmr::memory_resource>(&upstream)};
@@ -204,7 +205,7 @@ void epoch_pairs(std::size_t n, epoch_had before) {
   });
 }
 
-/// What the use-after-epoch detector costs while it is off.
+/// The cost of the disabled use-after-epoch detector.
 void require_operands(std::size_t n) {
   epoch_resource memory;
   const buffer<float> lhs{memory, 8}, rhs{memory, 8};
@@ -215,7 +216,7 @@ void require_operands(std::size_t n) {
   });
 }
 
-/// An access with the question, or the same without.
+/// An access with the detector's check, or the same access without it.
 void access_buffer(std::size_t n, bool asks) {
   epoch_resource memory;
   const buffer<float> made{memory, 8};
@@ -226,10 +227,10 @@ void access_buffer(std::size_t n, bool asks) {
 
 // ---- workspaces -------------------------------------------------------------------------------------------
 
-/// As workspaces are where nothing is checked, whatever this program's configuration.
+/// A workspace of a build without checks, in any configuration of this program.
 using plain_workspace = basic_workspace<0>;
 
-/// How many elements, of which the compiler knows nothing.
+/// Numbers of elements that the compiler does not know.
 struct amounts {
   std::size_t a = hidden(std::size_t{100}), b = hidden(std::size_t{200}), c = hidden(std::size_t{300});
 };
@@ -239,7 +240,7 @@ struct other_element {
   int value;
 };
 
-/// Types that have no list of their own, each with a slot.
+/// Types without a list of their own, each with a slot.
 template <class Workspace, std::size_t... Numbers>
 void register_others(Workspace& ws, std::index_sequence<Numbers...>) {
   typename Workspace::template scope<> scope{ws};
@@ -264,7 +265,7 @@ void workspace_scopes(std::size_t n, Workspace& ws) {
   });
 }
 
-/// A hundred acquisitions in a scope, beside which the scope is small.
+/// A hundred acquisitions in a scope, which make the cost of the scope small.
 template <class... Types>
 void workspace_hundreds(std::size_t n) {
   plain_workspace made;
@@ -276,9 +277,8 @@ void workspace_hundreds(std::size_t n) {
   });
 }
 
-/// Slots of one element type as they are written by hand where no library is at hand: the first `active` are
-/// in use, a scope is the number that were in use before it, and the requested size stands in the
-/// slot, so that memory that is too large can be found.
+/// Hand-written slots of one element type. The first `active` slots are in use, a scope saves the previous
+/// number, and each slot stores the requested size, so that unused capacity can be found.
 struct hand_written_slots {
   struct slot {
     double* data;
@@ -302,8 +302,7 @@ struct hand_written_slots {
   }
 
   std::size_t active = 0;
-  slot* slots =
-      new slot[room + 1]();  // the last has no capacity; the program ends before they would be deallocated
+  slot* slots = new slot[room + 1]();  // the last slot has no capacity; the program ends before deallocating
 };
 
 void hand_written_scopes(std::size_t n) {
@@ -330,13 +329,13 @@ void hand_written_hundreds(std::size_t n) {
   });
 }
 
-/// By hand for eight element types, where a scope does not know which of them will be used: the first
-/// acquisition of a type in a scope notes how many of its slots are in use, and the end of the scope goes
-/// through its notes.
+/// Hand-written slots for eight element types. A scope does not know which types it will use. The first
+/// acquisition of a type in a scope saves the number of its active slots, and the end of the scope restores
+/// all saved numbers.
 struct hand_written_lists {
   struct list {
     hand_written_slots slots;
-    std::size_t scope = 0;  // the one that has noted slots.active
+    std::size_t scope = 0;  // the scope that saved slots.active
   };
   struct note {
     list* of;
@@ -380,7 +379,7 @@ void hand_written_scopes_of_any_type(std::size_t n) {
   });
 }
 
-/// Scopes of one type on a workspace that knows so many others.
+/// Scopes of one type on a workspace that knows `Others` other types.
 template <std::size_t Others>
 void workspace_scopes_beside(std::size_t n) {
   plain_workspace ws;
@@ -388,7 +387,7 @@ void workspace_scopes_beside(std::size_t n) {
   workspace_scopes(n, ws);
 }
 
-/// Every scope of a type that has no list of its own, and is looked up.
+/// Scopes of a type without a list of its own, which is looked up each time.
 void workspace_scopes_of_other_type(std::size_t n) {
   plain_workspace made;
   plain_workspace& ws = *hidden(&made);
@@ -414,7 +413,7 @@ void empty_workspace_scopes(std::size_t n) {
   });
 }
 
-/// Three arrays of double of a workspace that keeps nothing, and of its upstream.
+/// Three arrays of double from a workspace that keeps nothing, and directly from its upstream.
 void unpooled_workspace_scopes(std::size_t n) {
   four_blocks upstream;
   plain_workspace ws{{.pooling = false, .upstream = &upstream}};
@@ -432,7 +431,7 @@ void allocate_three(std::size_t n) {
   });
 }
 
-/// Whether `what` is one of workspaces, which has been run then.
+/// Runs `what` if it is a case of workspaces. @return true if it ran
 bool run_workspaces(char const* what, std::size_t n) {
   const auto is = [&](char const* name) { return std::strcmp(what, name) == 0; };
   if (is("workspace_acquire")) workspace_scopes_on_new<plain_workspace>(n);
@@ -457,7 +456,7 @@ bool run_workspaces(char const* what, std::size_t n) {
 
 // ---- peers ------------------------------------------------------------------------------------------------
 
-/// A function's temporaries without a library: a monotonic resource on a buffer of its own.
+/// Temporaries of a function without the library: a monotonic resource on its own buffer.
 void monotonic_scopes(std::size_t n) {
   turn(n, [] {
     std::array<std::byte, 2048> buffer;
@@ -466,7 +465,7 @@ void monotonic_scopes(std::size_t n) {
   });
 }
 
-/// A hundred blocks that are owned one by one, as without an epoch.
+/// A hundred blocks owned one by one, as without an epoch.
 void owned_hundreds(std::size_t n) {
   using block = std::array<std::byte, 64>;
   std::vector<std::unique_ptr<block>> owned;
@@ -476,7 +475,8 @@ void owned_hundreds(std::size_t n) {
   });
 }
 
-/// Whether `what` is one of peers, which has been run then. "mimalloc_pair_64" and the like are of any peer.
+/// Runs `what` if it is a case of peers. @return true if it ran. Each peer has a case like
+/// "mimalloc_pair_64".
 bool run_peers(char const* what, std::size_t n) {
   const std::string_view name{what};
   if (name == "monotonic_scope_and_one_block") monotonic_scopes(n);
@@ -508,7 +508,7 @@ bool run_peers(char const* what, std::size_t n) {
   return true;
 }
 
-/// One number of a coroutine, whose frame is where its promise's base puts it.
+/// A coroutine of numbers. The base of its promise chooses the place of its frame.
 template <class PromiseBase>
 struct number_source {
   struct promise_type : PromiseBase {

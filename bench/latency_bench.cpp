@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic latency: how long a single warm allocation takes at most. A step allocates blocks of 16 to 4,096 bytes in random
-// order and frees them; each allocation is timed by itself, in ticks of the processor's counter, and the time of an empty
-// measurement is taken off. The counters are the median, the 99.99th percentile and the longest. The longest is mostly the
-// machine's: an interrupt, or another process.
+// Topic latency: the longest time of a single warm allocation. A step allocates blocks of 16 to 4,096 bytes
+// in random order and frees them. Each allocation is timed separately in ticks of the processor's counter,
+// minus the time of an empty measurement. The counters are the median, the 99.99th percentile and the
+// maximum. The maximum is usually caused by the machine: an interrupt or another process.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using namespace tidemark;
 constexpr std::size_t blocks_of_a_step = 256;
 constexpr std::size_t samples_max = std::size_t{1} << 21;
 
-/// The processor's counter, once all before it is done and nothing behind it has begun.
+/// Reads the processor's counter after all earlier and before all later instructions.
 std::uint64_t ticks() {
 #if defined(__x86_64__)
   _mm_lfence();
@@ -44,7 +44,7 @@ std::uint64_t ticks() {
 #endif
 }
 
-/// Nanoseconds of a tick.
+/// Returns the nanoseconds of a tick.
 double tick_ns() {
   using clock = std::chrono::steady_clock;
   static const double measured = [] {
@@ -59,7 +59,7 @@ double tick_ns() {
   return measured;
 }
 
-/// What two readings of the counter are apart with nothing between them, mostly.
+/// Returns the median distance of two readings with nothing between them.
 std::uint64_t empty_measurement() {
   std::array<std::uint64_t, 1001> apart{};
   for (std::uint64_t& one : apart) {
@@ -77,7 +77,7 @@ std::array<std::size_t, blocks_of_a_step> sizes_of_a_step() {
   return sizes;
 }
 
-/// @param step calls what it is given for the number of each block, and frees the blocks at its end
+/// @param step calls its argument with the number of each block, and frees the blocks at its end
 template <class Step>
 void time_each(benchmark::State& state, std::pmr::memory_resource& memory, Step const& step) {
   const auto sizes = sizes_of_a_step();
@@ -102,7 +102,7 @@ void time_each(benchmark::State& state, std::pmr::memory_resource& memory, Step 
         made, sizes);
   }
   std::ranges::sort(samples);
-  constexpr double counter_step_ns = 10;  // of the machine that this was written on: less is not told apart
+  constexpr double counter_step_ns = 10;  // the counter's resolution on the author's machine
   const auto at = [&](double part) {
     if (samples.empty()) return 0.0;
     const auto place = static_cast<std::size_t>(part * static_cast<double>(samples.size() - 1));

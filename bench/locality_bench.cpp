@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic locality: a system of many parts, each with a list of ints, as in the study of
-// containers_bench.cpp. The first number in a name is how many nodes all lists have together; it stays the
-// same. The second is how many each list has. The lists are filled one after the other; then elements
-// migrate, as many as there are: from the front of a list drawn at random to the back of each list in turn.
-// Measured is then to walk over all lists, one after the other, and to add one to each element. An item is
-// a node visited.
+// Topic locality: a system of many parts, each with a list of ints, as in the study of containers_bench.cpp.
+// The first number in a name is the constant total number of nodes. The second is the number of nodes per
+// list. The lists are filled one after the other. Then elements migrate, one for each node: from the front of
+// a random list to the back of each list in turn. The benchmark measures walking over all lists and
+// incrementing each element. An item is a visited node.
 //
-// `malloc`, its peers and `pool` serve all lists together, and migration scatters a list's nodes over all
-// the memory. `pool_each`, `arena_each`, `upstream_arena_each`, `std_pool_each` and `std_monotonic_each`
-// are a resource for each list, with which its nodes stay together. Ours for nodes of 24 bytes has one
-// class, of 32 bytes. Arenas and monotonic resources have room for all that will be asked of them: twice
-// what lives, as they take nothing back.
+// `malloc`, its peers and `pool` serve all lists together, and migration scatters a list's nodes over the
+// memory. `pool_each`, `arena_each`, `upstream_arena_each`, `std_pool_each` and `std_monotonic_each` are one
+// resource per list, which keeps its nodes together. tidemark's pools have a single class of 32 bytes for the
+// nodes of 24 bytes. Arenas and monotonic resources have room for twice the live nodes, because they never
+// reuse memory.
 //
-// 8192 nodes fit into a level 2 cache of 512 KiB; 2097152, the study's number, take at least 48 MiB. There,
-// of the shared resources only malloc and mimalloc are measured: it takes them seconds to build, and nodes
-// that are scattered are as slow whatever serves them. Nor are there lists of 16: 131072 pools would take 1
-// GiB for themselves.
+// 8192 nodes fit into a level 2 cache of 512 KiB. 2097152 nodes, the study's number, take at least 48 MiB.
+// For these, malloc and mimalloc are the only shared resources: building takes seconds, and scattered nodes
+// are equally slow on all of them. Lists of 16 nodes are omitted too, because 131072 pools would take 1 GiB
+// for themselves.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -41,7 +40,7 @@ using bench::hidden;
 struct shape {
   std::size_t nodes, nodes_a_list;
   [[nodiscard]] std::size_t lists() const { return nodes / nodes_a_list; }
-  /// How many nodes are allocated in a list's life: those that it begins with, and as many that come to it.
+  /// Nodes allocated in the life of a list: its initial nodes, and equally many that migrate to it.
   [[nodiscard]] std::size_t nodes_asked_a_list() const { return 2 * nodes_a_list; }
 };
 constexpr std::size_t few_nodes = 8192, many_nodes = 2'097'152;
@@ -61,7 +60,7 @@ void migrate(std::vector<part>& parts, std::size_t moves) {
   }
 }
 
-/// @param resource_of the resource of the list of that number
+/// @param resource_of returns the resource of a list by number
 void measure(benchmark::State& state, shape of, auto resource_of) {
   std::vector<part> parts;
   parts.reserve(of.lists());
@@ -77,12 +76,12 @@ void measure(benchmark::State& state, shape of, auto resource_of) {
   bench::count_items(state, of.nodes);
 }
 
-/// All lists share one.
+/// All lists share one resource.
 void on_one(benchmark::State& state, shape of, std::pmr::memory_resource& resource) {
   measure(state, of, [&](std::size_t) { return &resource; });
 }
 
-/// Each list has its own, made of `arguments`.
+/// Each list has its own resource, made from `arguments`.
 template <class Resource>
 void on_each(benchmark::State& state, shape of, auto const&... arguments) {
   std::deque<Resource> resources;
@@ -97,11 +96,11 @@ const bool registered = [] {
     const auto add = [&](std::string const& subject, auto measured) {
       const std::string name =
           subject + "/locality/" + std::to_string(of.nodes) + '/' + std::to_string(of.nodes_a_list);
-      // One walk over the larger systems: they take seconds to build.
+      // One walk over the larger systems, because they take seconds to build.
       benchmark::RegisterBenchmark(name.c_str(), measured)
           ->Iterations(static_cast<std::int64_t>(many_nodes / of.nodes));
     };
-    constexpr std::size_t block_bytes = 32;  // of a node, in arenas
+    constexpr std::size_t block_bytes = 32;  // of a node in arenas
     const arena_options room{.reserve = of.nodes_asked_a_list() * block_bytes};
     add("arena_each", [of, room](benchmark::State& state) { on_each<arena>(state, of, room); });
     add("upstream_arena_each",
@@ -122,7 +121,7 @@ const bool registered = [] {
     }
     for (bench::peer const& peer : bench::peers()) {
       const bool is_measured = is_large ? peer.name == "malloc" || peer.name == "mimalloc"
-                                        : peer.name.ends_with("malloc");  // jemalloc and tcmalloc too
+                                        : peer.name.ends_with("malloc");  // also jemalloc and tcmalloc
       if (!is_measured) continue;
       add(peer.name, [of, &peer](benchmark::State& state) { on_one(state, of, *peer.make()); });
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loops of benchmarks share.
+// Shared parts of the benchmark loops.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -10,23 +10,23 @@
 
 namespace tidemark::bench {
 
-/// Keeps the compiler from seeing through an allocation. (benchmark::DoNotOptimize would write the pointer to
-/// memory besides.)
+/// Keeps the compiler from optimizing an allocation away. (benchmark::DoNotOptimize would also write the
+/// pointer to memory.)
 inline void keep(void* block) { asm volatile("" : : "r"(block) : "memory"); }
 
-/// Besides, writes the block's first byte, because untouched memory is of no use.
+/// Also writes the block's first byte, because untouched memory is useless.
 inline void use(void* block) {
   *static_cast<char volatile*>(block) = 1;
   keep(block);
 }
 
-/// The resource, of whose type the compiler knows nothing, as it would not in a container elsewhere.
+/// Hides the type of the resource from the compiler, as a container in another file would.
 inline std::pmr::memory_resource* hidden(std::pmr::memory_resource* resource) {
   benchmark::DoNotOptimize(resource);
   return resource;
 }
 
-/// The time of a benchmark is given per item, and each turn has this many.
+/// Sets the number of items per turn. Times are reported per item.
 inline void count_items(benchmark::State& state, std::size_t a_turn) {
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(a_turn));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Google Benchmark's own main, and besides: which peers there are, in the report's context and on stderr.
+// Google Benchmark's main, which also reports the available peers in the report's context and on stderr.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>

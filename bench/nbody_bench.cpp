@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic nbody: what examples/nbody does in a step, on two threads of OpenMP. `tree` builds the octree and
-// drops it, of bodies that stay where they are; an item is a body, and times are by the clock. `step` is all
-// of a step, with forces, of which the tree is a small part. A shared arena and monotonic buffers forget the
-// tree as a whole; pools and mallocs deallocate each of its blocks, on both threads.
+// Topic nbody: a step of examples/nbody on two OpenMP threads. `tree` builds and drops the octree of unmoving
+// bodies. An item is a body, and times are by the clock. `step` is a whole step with forces, of which the
+// tree is a small part. A shared arena and monotonic buffers drop the tree as a whole. Pools and mallocs
+// deallocate each block, on both threads.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -53,7 +53,7 @@ void step(benchmark::State& state, nbody::tree_memory& memory) {
   bench::count_items(state, bodies);
 }
 
-/// A new arena in each benchmark, as the others begin with nothing too.
+/// A new arena for each benchmark, because the other memories also start empty.
 struct owned_team {
   shared_arena arena{{.name = "tree"}};
   nbody::team_memory memory{arena};

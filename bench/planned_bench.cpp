@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic planned: a step of 64 blocks, allocated and freed in several orders again and again. An item is a
-// pair of allocate and deallocate; the step's own beginning and end are part of it. Blocks are not touched,
-// so that what is seen is the resource's own work. The arena, which is rewound at the end of a step, is the
-// floor: it knows nothing of a block, and does not reuse its bytes.
+// Topic planned: a step of 64 blocks, allocated and freed in several orders, repeatedly. An item is a pair of
+// allocate and deallocate and includes the beginning and end of the step. Blocks are not touched, so the time
+// is that of the resource. The arena, rewound at the end of a step, is the lower limit: it tracks no block
+// and does not reuse its bytes.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -29,9 +29,9 @@ using bench::keep;
 
 constexpr std::size_t step_blocks = 64;
 
-// ---- who serves a step ------------------------------------------------------------------------------------
+// ---- resources of a step ----------------------------------------------------------------------------------
 
-/// A resource that knows nothing of steps.
+/// A resource that has no notion of steps.
 template <class Resource>
 struct without_steps {
   struct step {
@@ -75,7 +75,7 @@ struct by_malloc {
   static void deallocate(void* block, std::size_t) { std::free(block); }
 };
 
-/// A planned arena, by the one way or the other.
+/// A planned arena, called directly or through std::pmr.
 template <class Way>
 struct planned : Way {
   struct step {
@@ -95,10 +95,10 @@ struct rewound_arena {
   arena memory;
 };
 
-// ---- what a step does -------------------------------------------------------------------------------------
+// ---- the work of a step -----------------------------------------------------------------------------------
 
-/// What the blocks of a step have, of which the compiler knows nothing: sizes for which all that are measured
-/// have lists of free blocks.
+/// Returns the block sizes of a step, hidden from the compiler. All measured resources have free lists for
+/// these sizes.
 std::array<std::size_t, step_blocks> sizes_of_a_step() {
   constexpr std::array<std::size_t, 8> some = {64, 256, 16, 1024, 40, 512, 128, 320};
   std::array<std::size_t, step_blocks> sizes;
@@ -107,7 +107,7 @@ std::array<std::size_t, step_blocks> sizes_of_a_step() {
   return sizes;
 }
 
-/// Each block is freed before the next one comes.
+/// Each block is freed before the next one is allocated.
 template <class Subject>
 void pairs(benchmark::State& state) {
   Subject subject;
@@ -125,7 +125,7 @@ void pairs(benchmark::State& state) {
 
 using order = std::array<std::uint8_t, step_blocks>;
 
-/// All blocks of a step are allocated and then freed: in these orders, one after the other.
+/// All blocks of a step are allocated and then freed, in these orders in turn.
 template <class Subject>
 void all_then_freed(benchmark::State& state, std::span<order const> orders) {
   Subject subject;
@@ -159,14 +159,14 @@ void lifo(benchmark::State& state) {
 }
 template <class Subject>
 void any_order(benchmark::State& state) {
-  std::vector<order> orders(64, first_in_first_out());  // more than a branch predictor knows by heart
+  std::vector<order> orders(64, first_in_first_out());  // more than a branch predictor memorizes
   std::minstd_rand random{1};
   for (order& one : orders) std::ranges::shuffle(one, random);
   all_then_freed<Subject>(state, orders);
 }
 
-/// As training steps of torch_mlp: of 25 blocks 4 outlive their step, until the next one has requested the
-/// block that takes their place.
+/// Like training steps of torch_mlp: 4 of 25 blocks outlive their step, until the next step has requested the
+/// block that replaces them.
 template <class Subject>
 void outliving(benchmark::State& state) {
   constexpr std::size_t n = 25, n_outliving = 4;

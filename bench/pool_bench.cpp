@@ -42,7 +42,7 @@ void pairs_of(benchmark::State& state) {
 }
 void pairs_of_the_global_pool(benchmark::State& state) { pairs(state, global_pool()); }
 
-/// The same without the vtable: what pooled_alloc and pooled_free add to the pool they stand for.
+/// The same without the vtable, for the cost of pooled_alloc and pooled_free over their pool.
 void pairs_inline(benchmark::State& state, auto allocate, auto deallocate) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   static std::array<void*, batch> blocks;
@@ -65,7 +65,7 @@ void pairs_of_a_held_synchronized_pool(benchmark::State& state) {
 }
 
 void large_pairs(benchmark::State& state) {
-  // Blocks beyond all classes, freed and allocated in turn among many that live.
+  // Frees and allocates blocks beyond all classes in turn, among many live blocks.
   pool resource{{.size_classes = {64}}};
   constexpr std::size_t bytes = 20'000;
   std::vector<void*> live(static_cast<std::size_t>(state.range(0)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic scope: open, allocate four blocks, close, as a small function does with its temporaries. An item is
-// one such call.
+// Topic scope: opens a scope, allocates four blocks and closes it, as a small function does for its
+// temporaries. An item is one such call.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -28,7 +28,7 @@ void arena_scope_of_four(benchmark::State& state) {
   }
 }
 
-/// One scope in so many is trapped.
+/// One of `OneIn` scopes is trapped.
 template <std::uint32_t OneIn>
 void trapped_scope_of_four(benchmark::State& state) {
   arena step{{.trap = {.one_in = OneIn}}};

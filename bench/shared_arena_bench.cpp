@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic shared_arena: batches of blocks that a thread frees together, on one thread and on two: a thread
-// scope of a shared arena beside resources that take each block back. An item is a block, allocated and
-// freed; times are by the clock, over all threads. And steps of two threads that meet at a barrier after
-// each.
+// Topic shared_arena: batches of blocks that a thread frees together, on one and on two threads. Compares a
+// thread scope of a shared arena with resources that take each block back. An item is a block, allocated and
+// freed; times are by the clock, over all threads. Also measures steps of two threads that meet at a barrier
+// after each step.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -23,15 +23,15 @@ namespace {
 using namespace tidemark;
 
 constexpr std::size_t batch = 1000;
-// 16 to 512 bytes, as many of each power of two.
+// 16 to 512 bytes, equally many of each power of two.
 constexpr std::array<std::size_t, 6> mixed{16, 512, 64, 32, 256, 128};
 
-// Of the argument's size; for 0 mixed.
+// The argument's size, or mixed sizes for 0.
 std::size_t size_of(benchmark::State const& state, std::size_t i) {
   return state.range(0) != 0 ? static_cast<std::size_t>(state.range(0)) : mixed[i % mixed.size()];
 }
 
-// By the handle, whose type the compiler knows.
+// Through the handle, whose type the compiler knows.
 void by_handle(benchmark::State& state, shared_arena* team) {
   auto local = team->local();
   for (auto _ : state) {
@@ -41,7 +41,7 @@ void by_handle(benchmark::State& state, shared_arena* team) {
   bench::count_items(state, batch);
 }
 
-// By the team as any resource.
+// Through the team as a memory resource.
 void by_pmr(benchmark::State& state, shared_arena* team) {
   std::pmr::memory_resource* const resource = bench::hidden(team);
   auto local = team->local();
@@ -73,7 +73,7 @@ void monotonic_each(benchmark::State& state) {
   bench::count_items(state, batch);
 }
 
-// A step of 20,000 blocks a thread, with a barrier before its end and after it.
+// A step of 20,000 blocks per thread, with a barrier before and after its end.
 constexpr std::size_t step_blocks = 20'000;
 std::barrier meeting{2};
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic plan: programs whose steps are of several kinds (tools/recorded_trace/step_kinds.hpp), on a planned
-// arena over a pool, with the kind of each step named, and on a pool alone. "steps" is the first 300 on
-// resources that have seen nothing, so that recording and planning are part of it; "later" the 300 after
-// these. What is allocated is written, as by a program, so that the times say what such a program gains. An
-// item is an operation.
+// Topic plan: programs with steps of several kinds (tools/recorded_trace/step_kinds.hpp), on a planned arena
+// over a pool with the kind of each step named, and on a pool alone. "steps" is the first 300 steps on fresh
+// resources, including recording and planning. "later" is the 300 steps after these. Allocated memory is
+// written, so that the times show the gain of a real program. An item is an operation.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -45,7 +44,7 @@ struct planned {
   std::optional<planned_arena::step> step;
 };
 
-/// @param unmeasured how many runs come before the one that is measured
+/// @param unmeasured number of runs before the measured run
 template <class Subject>
 void run_program(benchmark::State& state, std::string const& program, std::size_t unmeasured) {
   const tools::stepped_trace played = tools::generate_steps(program, (unmeasured + 1) * steps_of_a_run);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic telemetry: what an adaptor adds to an upstream that costs next to nothing. An item is one pair of
-// allocate and deallocate of 64 bytes through the vtable, in batches of 100; "telemetry/none" is the upstream
+// Topic telemetry: the cost of an adaptor over an upstream that costs almost nothing. An item is a pair of
+// allocate and deallocate of 64 bytes through the vtable, in batches of 100. "telemetry/none" is the upstream
 // alone.
 #include <benchmark/benchmark.h>
 
@@ -20,7 +20,7 @@ using bench::keep;
 constexpr std::size_t batch = 100;
 constexpr std::size_t block_bytes = 64;
 
-/// Bumps through a buffer that holds one batch, guards included, and begins again when all was deallocated.
+/// Bumps through a buffer that holds one batch with guards, and restarts when all blocks were deallocated.
 class batch_resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t) override {
@@ -40,7 +40,7 @@ class batch_resource final : public std::pmr::memory_resource {
 };
 
 void allocate_batches(benchmark::State& state, std::pmr::memory_resource* resource) {
-  benchmark::DoNotOptimize(resource);  // or the compiler would know the class and call it directly
+  benchmark::DoNotOptimize(resource);  // otherwise the compiler would know the class and call it directly
   std::array<void*, batch> blocks;
   for (auto _ : state) {
     for (void*& block : blocks) keep(block = resource->allocate(block_bytes));
@@ -80,11 +80,11 @@ void switch_after_a_capture(benchmark::State& state) {
 void trace_to(benchmark::State& state, trace_log_options const& files) {
   batch_resource upstream;
   trace_log log{files};
-  trace_resource traced{log, &upstream};
+  trace_resource traced{&upstream, log};
   allocate_batches(state, &traced);
 }
 
-// Into nothing: the record and its text are measured, the disk is not.
+// Writes to /dev/null: measures the record and its text, not the disk.
 void trace_csv(benchmark::State& state) { trace_to(state, {.csv = "/dev/null"}); }
 
 void trace_both(benchmark::State& state) {
@@ -97,7 +97,7 @@ BENCHMARK(limit)->Name("telemetry/limit");
 BENCHMARK(adaptor<expect_no_upstream>)->Name("telemetry/expect_no_upstream");
 BENCHMARK(adaptor<tracking_resource>)->Name("telemetry/tracking");
 BENCHMARK(test)->Name("telemetry/test");
-// What a program pays for it that captures nothing now.
+// The cost for a program that currently captures nothing.
 BENCHMARK(adaptor<capture_switch>)->Name("telemetry/capture_switch");
 BENCHMARK(switch_after_a_capture)->Name("telemetry/capture_switch_after_a_capture");
 BENCHMARK(trace_csv)->Name("telemetry/trace_csv");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic threads: blocks of one size and of many, each thread's own, on one thread and on two, to see what a
-// second thread adds; and two threads one of which frees what the other allocates. An item is a pair of
-// allocate and deallocate; times are by the clock, over all threads.
+// Topic threads: blocks of one size and of many sizes. Each thread has its own blocks, on one thread and on
+// two, which shows the cost of a second thread. In another case one thread frees the blocks of the other. An
+// item is a pair of allocate and deallocate; times are by the clock, over all threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using namespace tidemark;
 
 constexpr std::size_t batch = 1000;
 
-// As many blocks at a time as a batch, or 2 MiB.
+// As many live blocks as a batch, or 2 MiB.
 void own_blocks(benchmark::State& state, std::pmr::memory_resource* resource) {
   benchmark::DoNotOptimize(resource);
   const auto bytes = static_cast<std::size_t>(state.range(0));
@@ -55,8 +55,8 @@ void mixed_blocks(benchmark::State& state, std::pmr::memory_resource* resource) 
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));
 }
 
-/// A ring between two threads. Blocks go through it in batches, as in a queue of messages, so that what is
-/// measured is the allocator and not the ring.
+/// A ring between two threads. Blocks pass through it in batches, as in a message queue, so that the time is
+/// that of the allocator and not of the ring.
 struct ring {
   static constexpr std::size_t places = 8, per_place = 128;
   struct alignas(64) place {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic thrust: what the adapters cost beside the resource itself, and what Thrust's containers and
-// algorithms cost with them beside Thrust's own ways, on its CPP system. Warm: after the first iteration the
-// system is not called.
+// Topic thrust: the cost of the adapters over the resource itself. Also compares Thrust's containers and
+// algorithms on these adapters with Thrust's own memory, on its CPP system. Warm: after the first iteration
+// the system is not called.
 #include <benchmark/benchmark.h>
 #include <thrust/device_vector.h>
 #include <thrust/mr/allocator.h>
@@ -29,7 +29,7 @@ using tidemark::thrust_allocator;
 constexpr std::size_t batch = 1024;
 constexpr std::size_t room = 16 * tidemark::MiB;
 
-/// Thrust's own pool on what its vectors take memory from by default.
+/// Thrust's own pool over the default upstream of its vectors.
 using thrust_upstream = thrust::device_ptr_memory_resource<thrust::device_memory_resource>;
 using thrust_pool = thrust::mr::unsynchronized_pool_resource<thrust_upstream>;
 
@@ -61,7 +61,7 @@ void erased_adapter_allocate(benchmark::State& state) {
   allocate_with(state, step, thrust_allocator<int>{hidden(&step), nullptr});
 }
 
-// ---- a vector of so many ints: made, filled, gone ----
+// ---- a vector of n ints: made, filled, destroyed ----
 
 void vector_on_arena(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// trace_footprint: the memory that a process really has while an allocator plays a recorded trace, at most,
-// over what the program had live, at most. One allocator and one trace a process, so that nothing is there
-// but what they need.
+// trace_footprint: the maximum memory of a process while an allocator plays a recorded trace, relative to the
+// program's maximum live bytes. Each process runs one allocator and one trace, so that it contains nothing
+// else.
 //
-// Counted are pages that are resident and of no file, as /proc/self/smaps_rollup tells, because that count is
-// exact and the same whichever resource mapped the page. (VmHWM and VmRSS are some 64 pages off, and have the
-// pages of programs too.) Each page of each block is written to, as its user would do sooner or later.
-// Nothing is counted that was there before the allocator was made. The trace is read by another process,
-// which hands it over in pages that are all there before: reading it frees large blocks, after which the C
-// library's malloc keeps large blocks that it would otherwise map one by one. Huge pages are off for all: a
-// figure would be how many of them the kernel found. A trace of several threads is played on one.
+// The count is of resident pages without a file, from /proc/self/smaps_rollup. This count is exact and does
+// not depend on the resource that mapped the page. (VmHWM and VmRSS are off by some 64 pages and include
+// pages of programs.) Each page of each block is written, as its user would do eventually. Memory from before
+// the allocator was made is not counted. Another process reads the trace and passes it in pages that exist
+// before the measurement. Reading frees large blocks, after which the C library's malloc would keep large
+// blocks instead of mapping each one. Huge pages are off for all, because a figure would otherwise depend on
+// the number that the kernel found. A trace of several threads is played on one thread.
 //
-// The samples take most of the time. An allocator that gives memory back after some time has therefore given
-// back more here, at the same place in the trace, than it would have in the program.
+// Taking samples takes most of the time. An allocator that returns memory after a delay has therefore
+// returned more at a place in the trace than in the real program.
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
@@ -56,9 +56,9 @@ const auto page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   throw std::system_error{errno, std::generic_category(), what};
 }
 
-// ---- what the process has ---------------------------------------------------------------------------------
+// ---- the memory of the process ----------------------------------------------------------------------------
 
-/// Resident pages that have the content of no file. To ask allocates nothing.
+/// Resident pages without the contents of a file. Reading them allocates nothing.
 class resident_pages {
  public:
   resident_pages() : file_{open(path, O_RDONLY | O_CLOEXEC)} {
@@ -93,7 +93,7 @@ class resident_pages {
   int file_;
 };
 
-/// Free and easily freed memory of the machine.
+/// Returns the free and easily freed memory of the machine.
 std::size_t available_bytes() {
   std::ifstream file{"/proc/meminfo"};
   std::string label;
@@ -118,7 +118,7 @@ class handed_trace {
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (!WIFEXITED(status)) throw std::runtime_error{path + ": the process that read it was killed"};
-    if (WEXITSTATUS(status) != 0) std::exit(WEXITSTATUS(status));  // it has said why
+    if (WEXITSTATUS(status) != 0) std::exit(WEXITSTATUS(status));  // the child has printed the reason
     const auto bytes = static_cast<std::size_t>(lseek(file, 0, SEEK_END));
     void* const memory = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
     if (memory == MAP_FAILED) fail_to("mmap");
@@ -177,15 +177,15 @@ class handed_trace {
 
 // ---- the measurement --------------------------------------------------------------------------------------
 
-/// Samples of what the process has, taken after allocations. To look at all page tables takes milliseconds,
-/// and so it is done only where pages were touched, so many since the last sample that there may be a new
-/// peak, higher by the tolerance: no peak is missed by more. Besides it is done after each k-th allocation,
-/// because pages might come without being touched.
+/// Samples the memory of the process after allocations. Reading all page tables takes milliseconds. A sample
+/// is therefore taken only if enough pages were touched since the last sample to exceed the peak by the
+/// tolerance. No peak is missed by more than that. A sample is also taken after each k-th allocation, because
+/// pages may appear without being touched.
 class footprint_samples {
  public:
   explicit footprint_samples(handed_trace const& trace)
       : every_{trace.blocks() / 100 + 1}, base_bytes_{pages_.bytes()}, touched_at_sample_{pages_touched()} {
-    // 0.2 % of 128 MiB; less exact where there is more to look at each time.
+    // 0.2 % of 128 MiB; coarser for larger peaks, because a sample then reads more.
     const std::size_t peak = std::max<std::size_t>(trace.peak_live_bytes(), 1);
     tolerance_bytes_ = peak / std::clamp<std::size_t>(64 * GiB / peak, 50, 500);
   }
@@ -218,7 +218,7 @@ class footprint_samples {
 void write_to_pages(void* block, std::size_t bytes) {
   auto* const begin = static_cast<char volatile*>(block);
   for (std::size_t at = 0; at < bytes; at += page_bytes) begin[at] = 1;
-  if (bytes > 0) begin[bytes - 1] = 1;  // a block may begin in the midst of a page
+  if (bytes > 0) begin[bytes - 1] = 1;  // a block may begin within a page
 }
 
 void play(handed_trace const& trace, std::pmr::memory_resource& resource, std::vector<void*>& blocks,
@@ -238,9 +238,9 @@ void play(handed_trace const& trace, std::pmr::memory_resource& resource, std::v
   }
 }
 
-// ---- allocators whose footprint is known ------------------------------------------------------------------
+// ---- allocators of known footprint ------------------------------------------------------------------------
 
-/// Maps each block by itself: what is live, in whole pages.
+/// Maps each block separately: the live bytes in whole pages.
 class own_pages final : public std::pmr::memory_resource {
   static std::size_t rounded(std::size_t bytes) {
     return (std::max<std::size_t>(bytes, 1) + page_bytes - 1) / page_bytes * page_bytes;
@@ -255,8 +255,8 @@ class own_pages final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
-/// The others', and besides, to check the measurement, one that maps each block and one that never uses
-/// memory again: all that was ever requested. They are in no list.
+/// Finds an allocator by name. Two unlisted allocators check the measurement: one maps each block, and one
+/// never reuses memory and thus holds all bytes ever requested.
 bench::trace_subject find_subject(std::string const& name) {
   using classes = std::vector<std::size_t> const&;
   if (name == "own_pages") return {name, false, [](classes) { return std::make_shared<own_pages>(); }};
@@ -271,7 +271,7 @@ bench::trace_subject find_subject(std::string const& name) {
   throw std::invalid_argument{"there is no allocator '" + name + "'; there are" + names};
 }
 
-/// By name, or else a file.
+/// Finds a trace by name, or takes the name as a file.
 bench::trace_file find_file(std::string const& name) {
   for (bench::trace_file const& file : bench::trace_files()) {
     if (file.name == name) return file;
@@ -306,7 +306,7 @@ void measure(std::string const& allocator, std::string const& trace_name) {
               over_peak.c_str(), samples.samples());
 }
 
-/// Each is read, so that a fault in one is reported.
+/// Reads each trace, so that a malformed trace is reported.
 void list_traces() {
   for (bench::trace_file const& file : bench::trace_files()) {
     const tools::recorded_trace trace = tools::read_trace(file.path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What topic traces is about, for the benchmarks of time (traces_bench.cpp) and of memory
-// (trace_footprint.cpp): the traces there are, and the allocators that play them.
+// The traces and allocators of topic traces, for the benchmarks of time (traces_bench.cpp) and of memory
+// (trace_footprint.cpp).
 #pragma once
 
 #include <algorithm>
@@ -26,17 +26,18 @@ namespace tidemark::bench {
 
 struct trace_file {
   std::string name;     ///< as in the names of benchmarks: "torch_gpt"
-  std::string path;     ///< of a file in the form that docs/traces.md describes
-  bool many_threads;    ///< it is of several, or may be: a user's file is not read for this
-  std::string steps{};  ///< path of its steps; empty: it has none
+  std::string path;     ///< of a file in the format of docs/traces.md
+  bool many_threads;    ///< true if the trace may have several threads; user files are not read for this
+  std::string steps{};  ///< path of its steps; empty: no steps
 };
 
-/// The variable whose value is paths of further traces, between colons.
+/// Environment variable with the paths of further traces, separated by colons.
 inline constexpr char const* traces_variable = "TIDEMARK_BENCH_TRACES";
-/// The same for their steps, in the same order; a trace without steps has an empty path, or is beyond the last.
+/// The same for their steps, in the same order. A trace without steps has an empty path, or is beyond the
+/// last path.
 inline constexpr char const* steps_variable = "TIDEMARK_BENCH_STEPS";
 
-/// The paths in a variable's value.
+/// Returns the paths in a variable's value.
 inline std::vector<std::string> paths_in(char const* variable) {
   char const* const value = std::getenv(variable);
   std::vector<std::string> paths;
@@ -48,7 +49,8 @@ inline std::vector<std::string> paths_in(char const* variable) {
   return paths;
 }
 
-/// What a file without a name of its own is called by: its stem, of which nothing can end a text of JSON.
+/// Returns the name of a file without a name of its own: its stem, with characters that are special in JSON
+/// replaced.
 inline std::string trace_name(std::string const& path) {
   std::string name = std::filesystem::path{path}.stem().string();
   const auto is_for_no_name = [](char c) {
@@ -58,8 +60,8 @@ inline std::string trace_name(std::string const& path) {
   return name;
 }
 
-/// The recorded traces, and those that the user names. Of two with one name, the second gets a number, which
-/// a sentence on stderr tells.
+/// Returns the recorded traces and the user's traces. A repeated name gets a number, which a message on
+/// stderr reports.
 inline std::vector<trace_file> find_trace_files() {
   std::vector<trace_file> files;
   for (char const* name : {"clang_syntax", "lld_link", "torch_gpt", "torch_mlp"}) {
@@ -95,7 +97,7 @@ inline std::vector<trace_file> const& trace_files() {
   return once;
 }
 
-/// The sizes of classes of a pool that suit a trace.
+/// Returns size classes of a pool that fit a trace.
 inline std::vector<std::size_t> fitted_classes(tools::recorded_trace const& trace) {
   size_histogram sizes;
   for (tools::trace_event const& event : trace.events) {
@@ -109,13 +111,13 @@ inline std::vector<std::size_t> fitted_classes(tools::recorded_trace const& trac
 /// An allocator that serves blocks of any size and takes them back in any order.
 struct trace_subject {
   std::string name;  ///< as in the names of benchmarks: "pool"
-  bool shared;       ///< threads may use one at once
-  /// A new one, or what there is one of in a process. `classes` are fitted to the trace that it is for.
+  bool shared;       ///< true if threads may use it concurrently
+  /// Returns a new resource, or the single one of the process. `classes` are fitted to its trace.
   std::function<std::shared_ptr<std::pmr::memory_resource>(std::vector<std::size_t> const& classes)> make;
 };
 
-/// Ours, and the peers that are there. (An arena frees nothing, and a planned one needs to know of steps:
-/// training_step_bench.cpp. The global pool is a synchronized one.)
+/// Returns tidemark's allocators and the available peers. (An arena frees nothing, and a planned arena needs
+/// steps: training_step_bench.cpp. The global pool is a synchronized pool.)
 inline std::vector<trace_subject> const& trace_subjects() {
   static const std::vector<trace_subject> once = [] {
     using sizes = std::vector<std::size_t>;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic traces: what real programs allocated and freed, recorded, played again through
-// std::pmr::memory_resource*: on one thread, and, where a trace is of several, on as many as it is of
-// ("threads:own"; by the clock). A trace that has steps is played by them on a planned arena, too, over a
-// pool: again and again on the same, so that the first run is recorded and planned, and the others are what
-// counts. An item is an operation. Besides the recorded traces there are those that TIDEMARK_BENCH_TRACES and
-// TIDEMARK_BENCH_STEPS name.
+// Topic traces: replays recorded allocations of real programs through std::pmr::memory_resource*, on one
+// thread. Traces of several threads also run on their own number of threads ("threads:own", by the clock).
+// Traces with steps also run on a planned arena over a pool. The arena is reused, so the first run records
+// and plans, and the other runs count. An item is an operation. TIDEMARK_BENCH_TRACES and
+// TIDEMARK_BENCH_STEPS name further traces.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -39,8 +38,8 @@ struct loaded_trace {
   std::vector<std::size_t> classes{bench::fitted_classes(events)};
 };
 
-/// A trace is read when a benchmark of it first runs, because most processes run none. One that is malformed
-/// ends the process: it is the user's file, and no benchmark of it can be.
+/// Reads a trace when one of its benchmarks first runs, because most processes run none of them. A malformed
+/// trace ends the process, because it is the user's file and cannot be measured.
 loaded_trace const& loaded(bench::trace_file const& file) {
   static std::map<std::string, loaded_trace> by_name;
   const auto found = by_name.find(file.name);
@@ -54,7 +53,7 @@ loaded_trace const& loaded(bench::trace_file const& file) {
   }
 }
 
-/// A trace may ask for more than there is, or have more threads than are started: its row says so.
+/// Reports an error in the row if a trace needs too much memory or too many threads.
 template <class Replay>
 void replay_in_loop(benchmark::State& state, tools::recorded_trace const& trace, Replay replay) {
   try {

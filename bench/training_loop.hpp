@@ -14,7 +14,7 @@
 
 namespace tidemark::bench {
 
-/// A trace and its steps. Of what a step allocates, it tells what outlives it.
+/// A trace and its steps. Knows for each allocation of a step whether the block outlives the step.
 struct training_loop {
   explicit training_loop(tools::stepped_trace played)
       : trace{std::move(played.trace)},
@@ -33,7 +33,7 @@ struct training_loop {
       }
     }
   }
-  /// A recorded one. @throws std::runtime_error if it cannot be read
+  /// Reads a recorded loop. @throws std::runtime_error if it cannot be read
   static training_loop recorded(std::string const& name) {
     const std::string path = TIDEMARK_TRACES "/" + name;
     tools::stepped_trace read{.trace = tools::read_trace(path + ".csv"), .steps = {}, .kinds = {}};
@@ -41,7 +41,7 @@ struct training_loop {
     return training_loop{std::move(read)};
   }
 
-  /// Events before `end`, each free executed.
+  /// Plays the events before `end`, including each deallocation.
   void play_all(std::pmr::memory_resource& resource, std::size_t end) {
     for (; next < end; ++next) play(resource, trace.events[next]);
   }
@@ -55,9 +55,9 @@ struct training_loop {
 
   tools::recorded_trace trace;
   std::vector<tools::trace_step> steps;
-  std::vector<char> dies_within_step;  // by event: its block is of the step and dies in it
+  std::vector<char> dies_within_step;  // by event: true if the block belongs to the step and dies in it
   std::vector<void*> blocks;
-  std::size_t next = 0;  // event
+  std::size_t next = 0;  // the next event
 };
 
 }  // namespace tidemark::bench

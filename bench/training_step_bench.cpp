@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic training step: the steps of three networks, two of them recorded, on what plans them, and on what does not.
-// Each run begins with a resource that has seen nothing, and is looked at from the third step on, so that planning is
-// part of it where a step is not like one before. Each page of each block is written, as a program does that uses its
-// memory. An item is an operation. Counters: `footprint`, the most
-// that was taken from the system, in bytes; `over_peak`, the same by the most that the program ever had live;
-// `over_bound`, the same by the least that a plan can take; `heap_calls`, how many blocks were asked of the
-// heap; `usual_ns`, an operation in the step that is the median, for which plans are made and memory is
-// there.
+// Topic training step: the steps of three networks, two of them recorded, on resources with and without
+// plans. Each run begins with a fresh resource and is measured from the third step on, so it includes
+// planning for steps unlike earlier ones. Each page of each block is written, like in a real program. An item
+// is an operation. Counters: `footprint`, the maximum taken from the system in bytes; `over_peak`, the
+// footprint over the program's maximum live bytes; `over_bound`, the footprint over the lower bound of a
+// plan; `heap_calls`, the number of blocks from the heap; `usual_ns`, the time of an operation in the median
+// step, for which plans and memory exist.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -34,12 +33,12 @@ namespace {
 using namespace tidemark;
 using tidemark::bench::training_loop;
 
-/// malloc, which counts what is live.
+/// malloc that counts its live bytes.
 class counted_heap final : public std::pmr::memory_resource {
  public:
-  std::size_t asked_bytes = 0;  ///< for blocks that are live
-  std::size_t taken_bytes = 0;  ///< the same with what malloc rounds up to, and the word before each block
-  std::size_t calls = 0;        ///< for a block
+  std::size_t asked_bytes = 0;  ///< of live blocks
+  std::size_t taken_bytes = 0;  ///< with malloc's rounding and header word
+  std::size_t calls = 0;        ///< number of allocations
 
  private:
   static std::size_t taken(void* block) { return malloc_usable_size(block) + sizeof(std::size_t); }
@@ -60,9 +59,9 @@ class counted_heap final : public std::pmr::memory_resource {
   bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
 };
 
-// ---- who serves -------------------------------------------------------------------------------------------
+// ---- subjects ---------------------------------------------------------------------------------------------
 
-/// What the program asks for outside of steps comes from the fallback, which is the heap.
+/// Requests outside of steps come from the fallback, which is the heap.
 struct planned {
   explicit planned(std::pmr::memory_resource& heap) : memory{&heap} {}
   void begin_step() { step.emplace(memory); }
@@ -76,8 +75,8 @@ struct planned {
   std::optional<planned_arena::step> step;
 };
 
-/// Rewound at the end of each step. What outlives a step or belongs to none cannot be in it, and an arena
-/// does not know in advance what that will be: the replay tells it, and such blocks come from the heap.
+/// An arena rewound at the end of each step. Blocks that outlive a step or belong to none must come from the
+/// heap. An arena cannot know these in advance, so the replay names them.
 struct rewound_arena {
   explicit rewound_arena(std::pmr::memory_resource& upstream) : heap{&upstream} {}
   void begin_step() { step.emplace(memory); }
@@ -103,7 +102,7 @@ struct pooled {
   pool memory;
 };
 
-/// All that a step frees.
+/// Keeps everything that a step frees.
 struct pooled_whole final : pooled {
   explicit pooled_whole(std::pmr::memory_resource& heap)
       : pooled{{.max_cached_bytes = 1 * GiB, .upstream = &heap}} {}
@@ -121,12 +120,13 @@ struct heap_alone {
 
 // ---- the replay -------------------------------------------------------------------------------------------
 
-constexpr std::size_t first_step = 2;  // that is looked at: the third
+constexpr std::size_t first_step = 2;  // the first measured step: the third
 
-/// Operations of the program, in order.
+/// The operations of the program, in order.
 template <class Subject>
 struct player {
-  /// Steps up to `end`, and what is before them. `look()` is called after each operation of a step.
+  /// Plays the steps up to `end`, and the operations before them. Calls `look()` after each operation of a
+  /// step.
   template <class Look>
   void play_steps(std::size_t end, Look look) {
     for (; step < end; ++step) {
@@ -148,7 +148,7 @@ struct player {
   void play(bool dies_within_step) {
     loop.play(subject.resource(dies_within_step), loop.trace.events[loop.next]);
   }
-  /// What is after the last step.
+  /// Plays the operations after the last step.
   void play_rest() {
     play_outside(loop.trace.events.size());
     for (tools::trace_event const& event : loop.trace.left) loop.play(subject.resource(false), event);
@@ -160,9 +160,9 @@ struct player {
   std::size_t step = 0;
 };
 
-/// Bytes without which no plan does from the third step on: what is live that no step allocated; of the
-/// blocks that outlive their step, of each size as many as are live at once; and the largest sum of the
-/// others.
+/// Returns a lower bound in bytes of every plan from the third step on. It sums the live bytes outside of
+/// steps; for each size, the maximum live blocks that outlive their step; and the maximum live bytes of all
+/// other blocks.
 std::size_t min_bytes(training_loop const& loop) {
   struct amount {
     void add(std::size_t bytes) { most = std::max(most, sum += bytes); }
@@ -197,7 +197,7 @@ std::size_t min_bytes(training_loop const& loop) {
   return all;
 }
 
-/// A run in which the footprint is looked at after each operation.
+/// A run that reads the footprint after each operation.
 template <class Subject>
 void count_footprint(benchmark::State& state, training_loop& loop) {
   counted_heap heap;
@@ -222,7 +222,7 @@ void count_footprint(benchmark::State& state, training_loop& loop) {
   }
 }
 
-/// On a subject over a heap that `make` makes for each run, unless there is one of it in a process. The
+/// Replays on a subject over a heap that `make` makes for each run, or that exists once per process. The
 /// footprint is counted if only the subject and malloc take memory.
 template <class Subject>
 void replay(benchmark::State& state, std::string const& name,
@@ -231,7 +231,7 @@ void replay(benchmark::State& state, std::string const& name,
       name == "unet" ? training_loop{tools::generate_steps(name, 8)} : training_loop::recorded(name);
   if (counts_footprint) count_footprint<Subject>(state, loop);
   std::size_t operations = 0;
-  std::vector<double> of_steps;  // nanoseconds an operation
+  std::vector<double> of_steps;  // nanoseconds per operation
   for (auto _ : state) {
     const auto heap = make();
     Subject subject{*heap};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic workspace: a function that is called again and again and wants arrays, which it has from a workspace,
-// from the heap, or from resources of the standard library. All levels of checking are 0, whatever the
-// configuration. "nothing" is the loop alone, beside which a workspace's own time is seen.
+// Topic workspace: a function that is called repeatedly and needs arrays, from a workspace, from the heap, or
+// from resources of the standard library. All check levels are 0 in any configuration. "nothing" is the loop
+// alone, for the cost of the workspace itself.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -27,7 +27,7 @@ using namespace tidemark;
 using plain_workspace = basic_workspace<0>;
 
 void use(void const* block) {
-  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would write the pointer to memory besides
+  asm volatile("" : : "r"(block) : "memory");  // DoNotOptimize would also write the pointer to memory
 }
 
 template <class T>
@@ -36,19 +36,19 @@ T* hidden(T* pointer) {
   return pointer;
 }
 
-/// How many elements, of which the compiler knows nothing.
+/// Numbers of elements that the compiler does not know.
 struct amounts {
   amounts() { benchmark::DoNotOptimize(*this); }
   std::size_t a = 100, b = 200, c = 300;
 };
 
-/// Counts what a warm workspace, or another source of memory, asks of the heap.
+/// Counts the heap allocations of a warm workspace or another source of memory.
 class counting_resource final : public std::pmr::memory_resource {
  public:
   std::size_t allocations = 0, bytes = 0;
 
   void begin() { allocations = bytes = 0; }
-  /// Tells of what came since `begin`, for one of as many iterations and for 100 of them.
+  /// Reports the counts since `begin`, per iteration and per 100 iterations.
   void report(benchmark::State& state) const {
     const auto turns = static_cast<double>(state.iterations());
     state.counters["allocations"] = static_cast<double>(allocations) / turns;
@@ -67,12 +67,12 @@ class counting_resource final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
-/// Of the workspace whose calls `heap` counts.
+/// Options of a workspace whose allocations `heap` counts.
 workspace_options counted_by(counting_resource& heap, unsigned cache_ways = 4) {
   return {.cache_ways = cache_ways, .bookkeeping = &heap, .upstream = &heap};
 }
 
-/// Does `turn` once, and then as often as it takes, while calls of the heap are counted.
+/// Runs `turn` once, then repeatedly while heap allocations are counted.
 template <class Turn>
 void run_warm(benchmark::State& state, counting_resource& heap, Turn turn) {
   turn();
@@ -107,7 +107,7 @@ void scope_of_three(benchmark::State& state) {
   });
 }
 
-/// All types that have lists of their own.
+/// All types that have their own lists.
 template <class... Types>
 void scope_of_eight(benchmark::State& state) {
   counting_resource heap;
@@ -127,7 +127,7 @@ void scope_of_eight(benchmark::State& state) {
   });
 }
 
-/// The opening and the end of a scope that names the eight types and uses none.
+/// Opens and closes a scope that names the eight types and uses none.
 template <class... Types>
 void empty_scope(benchmark::State& state) {
   plain_workspace made;
@@ -148,7 +148,7 @@ void register_others(plain_workspace& ws, std::index_sequence<Numbers...>) {
   (use(scope.acquire<other_element<Numbers>>(10).data()), ...);
 }
 
-/// A scope of one type on a workspace that knows so many others.
+/// A scope of one type on a workspace that knows `Others` other types.
 template <std::size_t Others>
 void scope_beside(benchmark::State& state) {
   plain_workspace made;
@@ -161,7 +161,7 @@ void scope_beside(benchmark::State& state) {
   }
 }
 
-// The same three arrays from elsewhere.
+// The same three arrays from other sources.
 
 void three_vectors(benchmark::State& state) {
   const amounts n;
@@ -224,7 +224,7 @@ BENCHMARK(three_of_arena)->Name("workspace/scope_of_3/arena");
 
 // ---- shapes that take turns -------------------------------------------------------------------------------
 
-/// A turn goes once through so many shapes, as views.
+/// A turn uses each of several shapes once, as views.
 void views(benchmark::State& state) {
   counting_resource heap;
   plain_workspace made{counted_by(heap)};
@@ -239,7 +239,7 @@ void views(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 
-/// The same with DLPack's headers, of which so many are kept for a slot.
+/// The same with headers of DLPack, of which `cache_ways` are kept per slot.
 void tensors(benchmark::State& state, unsigned cache_ways) {
   counting_resource heap;
   plain_workspace made{counted_by(heap, cache_ways)};
@@ -264,10 +264,11 @@ BENCHMARK_CAPTURE(tensors, unlimited, unlimited_cache_ways)
 
 // ---- a small program --------------------------------------------------------------------------------------
 
-/// A and B of random numbers, C their product; the sum of C. The loops are plain: the same for every source.
+/// Fills A and B with random numbers, computes their product C, and returns the sum of C. The plain loops are
+/// equal for every source.
 template <std::size_t Size>
 double multiply(std::mt19937_64& generator, std::span<double> a, std::span<double> b, std::span<double> c) {
-  // Bits are cheaper than a distribution, so that more of the time is that of memory.
+  // Random bits are cheaper than a distribution, so memory takes a larger share of the time.
   const auto draw = [&] { return static_cast<double>(generator() >> 11) * 0x1p-53; };
   for (double& element : a) element = draw();
   for (double& element : b) element = draw();
@@ -295,8 +296,8 @@ void product_on_workspace(benchmark::State& state) {
   });
 }
 
-/// `resource` is what a turn allocates from; `after` is done at its end. A std::vector writes zeros first,
-/// which a workspace does not: that is part of what its user pays.
+/// A turn allocates from `resource` and ends with `after`. A std::vector first writes zeros, unlike a
+/// workspace; its user pays for these.
 template <std::size_t Size>
 void product_on_vectors(benchmark::State& state, counting_resource& heap, std::pmr::memory_resource& resource,
                         auto after) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what tests/gpu/go has left of a run into the tables of docs/gpu.md: document_gpu.py OUT PAGE.
+"""Writes what tests/gpu/go has left of a run into docs/reference/gpu_measurements.md: document_gpu.py OUT PAGE.
 
 The page has a pair of comments for each result, `<!-- measured: NAME -->` and `<!-- end of NAME -->`. The text between them is
 replaced by the result of that name. Card, driver, date and commit stand above each table. A table whose result is missing stays.

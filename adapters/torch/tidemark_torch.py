@@ -8,8 +8,9 @@
         train(batch)
     print(tidemark_torch.stats())
 
-It wants PyTorch 2.2 or later, with CUDA, and libtidemark_torch.so in the same folder or where the environment variable
-TIDEMARK_TORCH_LIBRARY says. docs/torch.md tells what PyTorch does with it, and what it does not.
+The module needs PyTorch 2.2 or later with CUDA. It finds libtidemark_torch.so in the same folder, or at the
+path in the environment variable TIDEMARK_TORCH_LIBRARY. docs/torch.md describes the integration with PyTorch
+and its limits.
 """
 import contextlib
 import ctypes
@@ -18,7 +19,7 @@ import os
 
 __all__ = ["begin_step", "close_trace", "collect", "end_step", "install", "mem_pool", "stats", "step"]
 
-# PyTorch's setters, with our functions for them.
+# PyTorch's setters and our functions for them.
 _SETTERS = {
     "set_record_stream_fn": "tidemark_torch_record_stream",
     "set_reset_fn": "tidemark_torch_reset",
@@ -30,7 +31,7 @@ _SETTERS = {
 }
 
 _library = None
-_allocators = []  # PyTorch keeps addresses of what is in them
+_allocators = []  # PyTorch keeps addresses of their contents
 
 
 def _path():
@@ -69,13 +70,14 @@ def _allocator(alloc, free):
 
 
 def install(resource=None, max_cached_bytes=None, trace=None):
-    """Makes tidemark PyTorch's allocator. What is None is as the environment says: TIDEMARK_TORCH_RESOURCE,
-    TIDEMARK_TORCH_MAX_CACHED_BYTES, TIDEMARK_TORCH_TRACE.
+    """Makes tidemark PyTorch's allocator. The environment sets arguments that are None:
+    TIDEMARK_TORCH_RESOURCE, TIDEMARK_TORCH_MAX_CACHED_BYTES, TIDEMARK_TORCH_TRACE.
 
-    resource: "heap" (default) or "planned". max_cached_bytes: idle bytes that each stream holds at most; without limit unless set. trace: path of a CSV file for
-    tidemark-report.
+    resource: "heap" (default) or "planned". max_cached_bytes: maximum idle bytes of each stream; no limit by
+    default. trace: path of a CSV file for tidemark-report.
 
-    Raises TypeError or ValueError for a setting that is wrong, RuntimeError if PyTorch has used its own allocator already or is too old.
+    Raises TypeError or ValueError for an invalid setting, RuntimeError if PyTorch has already used its own
+    allocator or is too old.
     """
     import torch
     library = _load()
@@ -102,17 +104,20 @@ def install(resource=None, max_cached_bytes=None, trace=None):
 
 
 def mem_pool():
-    """A torch.cuda.MemPool whose segments come from tidemark, for torch.cuda.use_mem_pool. PyTorch's own allocator stays in
-    front of it: not for programs that have called install()."""
+    """Returns a torch.cuda.MemPool whose segments come from tidemark, for torch.cuda.use_mem_pool.
+
+    PyTorch's own allocator stays in front of the pool: do not use it in programs that have called install().
+    """
     import torch
     _load()
     return torch.cuda.MemPool(_allocator("tidemark_torch_segment_alloc", "tidemark_torch_segment_free").allocator())
 
 
 def begin_step(kind=0):
-    """Ends the open step and begins the next, on all devices and streams. Only resource "planned" has use for it.
+    """Ends the open step and begins the next, on all devices and streams, for resource "planned" only.
 
-    kind: an integer that is the same for steps with the same tensors, such as a sequence length. Each kind has a plan.
+    kind: an integer that is equal for steps with the same tensors, such as a sequence length. Each kind has a
+    plan.
     """
     if not isinstance(kind, int):
         raise TypeError(f"tidemark_torch: kind is {kind!r}, not an integer")
@@ -120,13 +125,13 @@ def begin_step(kind=0):
 
 
 def end_step():
-    """Ends the open step, if there is one: what comes belongs to none."""
+    """Ends the open step, if any. Later allocations belong to no step."""
     _check(_load().tidemark_torch_end_step())
 
 
 @contextlib.contextmanager
 def step(kind=0):
-    """`with tidemark_torch.step():` is begin_step() and end_step()."""
+    """`with tidemark_torch.step():` calls begin_step() and end_step()."""
     begin_step(kind)
     try:
         yield
@@ -135,15 +140,15 @@ def step(kind=0):
 
 
 def stats(device=0):
-    """What was allocated on a device and is kept, by the words of docs/design.md; {} where it has no memory yet."""
+    """Returns a device's statistics, with the names of docs/design.md; {} if the device has no memory yet."""
     return json.loads(_load().tidemark_torch_stats(device))
 
 
 def collect():
-    """Returns all memory that is kept and not used, as torch.cuda.empty_cache() does after install()."""
+    """Returns all idle memory to the device, as torch.cuda.empty_cache() does after install()."""
     _load().tidemark_torch_reset()
 
 
 def close_trace():
-    """Completes the file of the trace, which is done at the end of the process anyway."""
+    """Completes the file of the trace. The end of the process completes it too."""
     _check(_load().tidemark_torch_close_trace())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topic mpi: rank 0 puts into memory of rank 1 and gets from it. `arena`: a block of an arena that was attached
-// to the window once, and whose address is known since. `malloc`: a buffer that rank 1 has from malloc,
+// Topic mpi: rank 0 puts into memory of rank 1 and gets from it. `arena` is a block of an arena that was
+// attached to the window once and has a known address. `malloc` is a buffer that rank 1 allocates by malloc,
 // attaches, names, detaches and frees for each exchange. Rank 1 answers each exchange. Times are of an
-// exchange, by the clock; `registrations` is how many rank 1 made for one.
+// exchange, by the clock; `registrations` is the number that rank 1 made per exchange.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -21,7 +21,7 @@ using namespace tidemark;
 
 using registered_arena = basic_arena<registered_memory<virtual_memory, mpi::window_registrar>>;
 
-/// What rank 0 wants of rank 1, which answers each with an address or a number.
+/// Requests of rank 0 to rank 1. Rank 1 answers each request with an address or a number.
 enum class request : std::int64_t { quit, allocate, malloc, acknowledge, free, count_registrations };
 
 class peer {
@@ -34,7 +34,7 @@ class peer {
     MPI_Sendrecv(order, 2, MPI_INT64_T, 1, 0, &address, 1, MPI_AINT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return address;
   }
-  /// For each exchange.
+  /// Registrations per exchange.
   double registrations_since(MPI_Aint before, benchmark::State const& state) const {
     return static_cast<double>(ask(request::count_registrations) - before) /
            static_cast<double>(state.iterations());
@@ -78,14 +78,14 @@ void in_a_buffer_of_malloc(benchmark::State& state, peer const& other) {
   state.counters["registrations"] = other.registrations_since(before, state);
 }
 
-/// Rank 1. It waits within MPI, so that what rank 0 does to its memory makes progress.
+/// Runs rank 1. It waits within MPI, so that one-sided operations of rank 0 make progress.
 void serve(mpi::dynamic_window const& window) {
   registered_arena arena{
       registered_memory<virtual_memory, mpi::window_registrar>{mpi::window_registrar{window}},
       {.reserve = 16 * MiB, .name = "served"}};
   std::optional<registered_arena::scope> step;
   void* buffer = nullptr;
-  MPI_Aint buffers = 0;  // that were attached
+  MPI_Aint buffers = 0;  // number of attached buffers
   for (;;) {
     std::int64_t order[2];
     MPI_Recv(order, 2, MPI_INT64_T, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One work of the topic numpy, in a process of its own: works.py WORK ALLOCATOR SECONDS. Prints a JSON object.
+"""Runs one work of the topic numpy in its own process: works.py WORK ALLOCATOR SECONDS. Prints a JSON object.
 
-The same code on each allocator; `tidemark` is the handler of tidemark_numpy, the others are what is loaded before malloc. A
-work is a function that makes its inputs and returns a step, which returns a number that depends on all of its results."""
+All allocators run the same code. `tidemark` is the handler of tidemark_numpy; the others are loaded before
+malloc. A work is a function that makes its inputs and returns a step. The step returns a number that depends
+on all of its results."""
 import json
 import resource
 import sys
@@ -12,7 +13,7 @@ import numpy
 
 MiB = 1 << 20
 CAP = 512 * MiB
-CAPS = {"sizes_capped/60": 32 * MiB}  # of works that are to reach theirs
+CAPS = {"sizes_capped/60": 32 * MiB}  # caps of works that must reach them
 
 
 def _random(*shape):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A malloc as a memory resource, as Debian ships it. It is loaded and not linked, because such a library also
-// replaces malloc: then our own upstreams would be the peer too.
+// A malloc library as a memory resource, as Debian ships it. It is loaded and not linked, because a linked
+// library would also replace malloc, and tidemark's upstreams would then be the peer too.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,8 +13,8 @@
 
 namespace tidemark::bench {
 
-/// `Calls` has a static `library`, and pointers to functions of it that its constructor finds:
-/// `allocate(bytes, align)` and `deallocate(block, bytes, align)` call them.
+/// `Calls` has a static `library`, and pointers to its functions that the constructor finds. `allocate(bytes,
+/// align)` and `deallocate(block, bytes, align)` call them.
 template <class Calls>
 class loaded_malloc final : public std::pmr::memory_resource {
  public:
@@ -42,7 +42,7 @@ class shared_library {
   }
   [[nodiscard]] bool is_there() const { return handle_ != nullptr; }
   [[nodiscard]] std::string const& why_not() const { return why_not_; }
-  /// Sets `function` to the one of that name, or to null.
+  /// Sets `function` to the function of this name, or to null.
   template <class Function>
   void find(char const* name, Function*& function) const {
     function = is_there() ? reinterpret_cast<Function*>(dlsym(handle_, name)) : nullptr;
@@ -53,7 +53,7 @@ class shared_library {
   std::string why_not_;
 };
 
-/// Where the program or library that has a function begins in memory.
+/// Returns the base address of the program or library that contains a function.
 template <class Function>
 void* object_of(Function* function) {
   Dl_info found{};
@@ -86,8 +86,8 @@ struct mimalloc_calls {
   int (*version)();
 };
 
-/// The newest mimalloc, which Debian does not have: a wheel of PyPI. It has a type of its own because
-/// `loaded_malloc` keeps one library for each type of calls.
+/// The newest mimalloc, from a PyPI wheel because Debian lacks it. A type of its own, because `loaded_malloc`
+/// keeps one library per type of calls.
 struct mimalloc_3_calls : mimalloc_calls {
   using mimalloc_calls::mimalloc_calls;
   [[nodiscard]] static char const* file() {
@@ -103,16 +103,18 @@ struct jemalloc_calls {
     library.find("sdallocx", sdallocx);
     library.find("mallctl", mallctl);
   }
-  // A build with a prefix has no malloc: then the C library's is found, because it depends on that.
+  // A build with a prefix has no malloc. The lookup then finds the C library's malloc, because the library
+  // depends on it.
   [[nodiscard]] bool are_there() const {
     return malloc && mallocx && sdallocx && mallctl && object_of(malloc) == object_of(mallocx);
   }
-  // Its own calls do not take 0 bytes. The flag of an alignment is its logarithm; 0 is malloc's own.
+  // The library's own functions reject 0 bytes. The flag of an alignment is its logarithm; 0 is malloc's
+  // alignment.
   [[nodiscard]] static std::size_t size(std::size_t bytes) { return bytes == 0 ? 1 : bytes; }
   [[nodiscard]] static int flags(std::size_t align) {
     return is_of_malloc(align) ? 0 : __builtin_ctzll(align);
   }
-  // malloc, where it will do, is shorter than mallocx; of the frees sdallocx is.
+  // Uses malloc if possible, because it is shorter than mallocx. sdallocx is the shortest free.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align) const {
     return is_of_malloc(align) ? malloc(bytes) : mallocx(size(bytes), flags(align));
   }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# tidemark_peers: the allocators that ours are measured beside, as far as they are installed. peers.hpp has them as
-# memory resources; macros (TIDEMARK_PEER_...) tell of those that are used by their own types. What is missing, the
-# benchmarks say when they run.
+# tidemark_peers: the installed peer allocators. peers.hpp provides them as memory resources. Macros
+# (TIDEMARK_PEER_...) announce peers that are used by their own types. The benchmarks list missing peers when
+# they run.
 add_library(tidemark_peers STATIC ${CMAKE_CURRENT_LIST_DIR}/peers.cpp)
 target_include_directories(tidemark_peers PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 target_compile_features(tidemark_peers PUBLIC cxx_std_20)

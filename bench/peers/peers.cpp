@@ -42,7 +42,7 @@ template <class Calls>
 made_resource make_loaded();
 
 #if defined(TIDEMARK_PEER_BOOST)
-/// Boost's resources are not std's, though of the same form.
+/// Boost's resources have the form of std's, but another base class.
 class boost_pool_resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override { return pool_.allocate(bytes, align); }
@@ -56,7 +56,7 @@ class boost_pool_resource final : public std::pmr::memory_resource {
 #endif
 
 #if defined(TIDEMARK_PEER_FOONATHAN)
-/// Pools of powers of two. They have a largest size, and what is larger is for the heap.
+/// Pools of powers of two. They have a largest size, and larger blocks come from the heap.
 class foonathan_pool_resource final : public std::pmr::memory_resource {
  private:
   static constexpr std::size_t node_max = 4096, block_bytes = 1 << 20;
@@ -118,7 +118,7 @@ struct found_peers {
 #endif
   }
 
-  /// A static of one kind of calls, found at the first call.
+  /// The calls of one kind, found at the first use.
   template <class Calls>
   static loaded_malloc<Calls>*& instance() {
     static loaded_malloc<Calls>* made = nullptr;

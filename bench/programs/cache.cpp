@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache of answers in a server: what was not used for longest makes room. Blocks live long and die in no order.
+// A server's cache of answers with least-recently-used eviction. Blocks live long and die in no order.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -16,13 +16,13 @@
 namespace tidemark::bench {
 namespace {
 
-/// Least recently used out, by bytes.
+/// Evicts the least recently used answers, by bytes.
 class answers {
  public:
   answers(std::size_t bytes_max, std::pmr::memory_resource* memory)
       : bytes_max_{bytes_max}, newest_first_{memory}, by_key_{memory} {}
 
-  /// Null if it is not there.
+  /// Returns null if the key is missing.
   std::pmr::string const* find(std::uint64_t key) {
     const auto found = by_key_.find(key);
     if (found == by_key_.end()) return nullptr;
@@ -60,7 +60,7 @@ class server final : public worker {
   std::uint64_t step(unsigned) override {
     std::uint64_t sum = 0;
     for (unsigned call = 0; call < calls_; ++call) {
-      // Few keys are frequent and most are rare: a Pareto distribution, cut off.
+      // Few keys are frequent and most are rare: a truncated Pareto distribution.
       const auto key = static_cast<std::uint64_t>(std::pow(1 - unit_(random_), -2.5)) % 1'000'003;
       std::pmr::string const* found = kept_.find(key);
       if (found == nullptr) kept_.insert(key, std::string_view{text_}.substr(0, 40 + mixed(1, key) % 2000));

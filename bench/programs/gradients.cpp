@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conjugate gradients, written with functions that return arrays: Poisson's equation on a square.
+// Conjugate gradients with functions that return arrays: Poisson's equation on a square.
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace tidemark::bench {
 namespace {
 
-/// Numbers of one block, which are not set at first.
+/// Numbers of one block, initially uninitialized.
 class numbers {
  public:
   numbers(std::size_t size, std::pmr::memory_resource* memory)
@@ -80,7 +80,7 @@ numbers laplace(numbers const& x, std::size_t side) {
   return result;
 }
 
-/// @return the square of the residual's norm after so many iterations
+/// @return the squared norm of the residual after this many iterations
 double solve(std::size_t side, int iterations, std::pmr::memory_resource* memory) {
   const numbers shape{side * side, memory};
   numbers x = each(shape, [](std::size_t) { return 0.0; });
@@ -101,7 +101,7 @@ double solve(std::size_t side, int iterations, std::pmr::memory_resource* memory
 
 class gradients final : public worker {
  public:
-  // 42 MB an array: glibc maps what has more than 32 MiB anew each time (its DEFAULT_MMAP_THRESHOLD_MAX).
+  // 42 MB per array: glibc maps blocks of more than 32 MiB anew each time (its DEFAULT_MMAP_THRESHOLD_MAX).
   gradients(step_memory& memory, extent size) : memory_{memory}, side_{size == extent::full ? 2300U : 30U} {}
 
   std::uint64_t step(unsigned) override {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A query of a database: two tables are joined by a hash table, grouped and sorted, and the rest is dropped.
+// A database query: two tables are joined by a hash table, grouped and sorted, and everything else is
+// dropped.
 #include <cstddef>
 #include <cstdint>
 #include <forward_list>

@@ -35,14 +35,14 @@ struct member {
   value held;
 };
 
-/// Elements of arrays and objects wait here until their number is known, as in RapidJSON and Boost.JSON, so that
-/// an array is one block. Empty between documents.
+/// Elements of arrays and objects wait here until their number is known, as in RapidJSON and Boost.JSON, so
+/// that an array is one block. Empty between documents.
 struct waiting {
   std::vector<value> values;
   std::vector<member> members;
 };
 
-/// Of what a machine wrote: strings have no escapes but \" and \n.
+/// Parses machine-written text: strings have no escapes except \" and \n.
 class parser {
  public:
   parser(std::string_view text, waiting& stacks, std::pmr::memory_resource* memory)
@@ -146,7 +146,7 @@ std::string document(unsigned orders, unsigned seed) {
   std::mt19937 random{seed};
   const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
   std::string text;
-  text.reserve(std::size_t{1300} * orders);  // so that the peak of the memory is not that of this text
+  text.reserve(std::size_t{1300} * orders);  // keeps the peak memory from being that of this text
   text = "{\"version\": 3, \"orders\": [\n";
   for (unsigned order = 0; order < orders; ++order) {
     text += order == 0 ? "" : ",\n";
@@ -172,7 +172,7 @@ class request {
   request(std::string_view text, waiting& stacks, std::pmr::memory_resource* memory)
       : document_{parser{text, stacks, memory}.parse()}, of_countries_{memory} {}
 
-  /// What the paid orders of each country cost.
+  /// Computes the cost of the paid orders of each country.
   std::uint64_t query() {
     for (value const& order : std::get<array>(at(document_, "orders").is)) {
       if (!std::get<bool>(at(order, "paid").is)) continue;

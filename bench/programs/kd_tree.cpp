@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulation's step: particles move, a k-d tree of them is built by insertion, and neighbours are counted.
+// A simulation's step: particles move, a k-d tree of them is built by insertion, and neighbors are counted.
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -20,7 +20,7 @@ struct box {
   point low, high;
 };
 
-/// A leaf has a point, or none; a second one, and it is split in the middle of its box.
+/// A leaf has at most one point. A second point splits it in the middle of its box.
 struct node {
   point here{};  // of a leaf that is not empty
   float split = 0;
@@ -57,7 +57,7 @@ class kd_tree {
   }
 
  private:
-  static constexpr unsigned depth_max = 60;  // points that are equal are one
+  static constexpr unsigned depth_max = 60;  // equal points count as one
 
   void divide(node& leaf, box const& bounds, unsigned axis) {
     leaf.axis = static_cast<std::uint8_t>(axis);
@@ -106,7 +106,7 @@ class particles final : public worker {
     for (std::size_t i = 0; i < points_.size(); ++i) {
       for (std::size_t k = 0; k < 3; ++k) {
         const float moved = points_[i][k] + speeds_[i][k];
-        points_[i][k] = moved - std::floor(moved);  // what leaves on one side comes back on the other
+        points_[i][k] = moved - std::floor(moved);  // periodic boundary
       }
     }
     bench::step<kd_tree> tree{memory_};

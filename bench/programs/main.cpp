@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one program on one memory, in a process of its own: then peak memory, page faults and system calls are that
-// memory's. Prints one object of JSON; run_programs_bench starts it for each pair.
+// Runs one program on one memory in its own process, so that peak memory, page faults and system calls are
+// those of this memory. Prints a JSON object; run_programs_bench starts it for each pair.
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -52,7 +52,7 @@ std::vector<program> const& programs() {
 
 namespace {
 
-// ---- how much of the time is allocation ----------------------------------------------------------------------------
+// ---- the share of allocation in the time -----------------------------------------------------------------
 
 std::atomic<std::uint64_t> samples{0}, allocating_samples{0};
 
@@ -61,7 +61,7 @@ void take_sample(int) {
   if (allocating::is_now != 0) allocating_samples.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Marks the time that calls of a resource take.
+/// Marks the time of calls of a resource.
 class sampled_resource final : public std::pmr::memory_resource {
  public:
   explicit sampled_resource(std::pmr::memory_resource* upstream) : upstream_{upstream} {}
@@ -98,7 +98,7 @@ class sampled_memory final : public step_memory {
   sampled_resource resource_;
 };
 
-/// Samples are of user time alone: what the system does for these programs, it does for their memory.
+/// Samples only user time: the system's work for these programs is for their memory.
 void sample_user_time(bool is_on) {
   std::signal(SIGVTALRM, take_sample);
   const timeval interval{0, is_on ? 1000 : 0};
@@ -112,7 +112,7 @@ double seconds_of(timeval const& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-/// What the process used so far, of all threads.
+/// Resources used by all threads of the process so far.
 struct usage {
   usage() {
     rusage of{};
@@ -125,7 +125,7 @@ struct usage {
   double user, system, faults;
 };
 
-/// Most memory that this program had. getrusage's count begins with that of the process that started it.
+/// Maximum memory of this program. getrusage's maximum begins with that of the process that started it.
 std::uint64_t peak_bytes() {
   std::ifstream status{"/proc/self/status"};
   for (std::string line; std::getline(status, line);) {
@@ -137,7 +137,7 @@ std::uint64_t peak_bytes() {
 /// A system call that strace shows, and that programs do not make otherwise.
 void leave_mark() { syscall(SYS_getppid); }
 
-/// The threads of a program, of which the measured steps begin and end together.
+/// The threads of a program. Their measured steps begin and end together.
 class team_run {
  public:
   team_run(program const& runs, std::vector<std::unique_ptr<step_memory>> const& memories, extent size,
@@ -152,7 +152,7 @@ class team_run {
 
   void run() {
     {
-      std::vector<std::jthread> others;  // a program of one thread has none
+      std::vector<std::jthread> others;  // empty for a program of one thread
       for (unsigned thread = 1; thread < memories_.size(); ++thread) {
         others.emplace_back([this, thread] { run_thread(thread); });
       }
@@ -197,7 +197,7 @@ class team_run {
     after = usage{};
     if (samples_share_) sample_user_time(false);
   }
-  /// Keeps the first exception, so that no thread waits for one that has ended.
+  /// Keeps the first exception, so that no thread waits for another that has ended.
   template <class Work>
   void or_keep_exception(Work const& work) {
     try {
@@ -218,7 +218,7 @@ class team_run {
   std::exception_ptr failure_;
 };
 
-/// The library that malloc is of, to see that a preloaded one took its place.
+/// Returns the library that defines malloc, to check that a preloaded library replaced it.
 std::string_view file_of_malloc() {
   Dl_info found{};
   if (dladdr(reinterpret_cast<void*>(&std::malloc), &found) == 0 || found.dli_fname == nullptr) return "";

@@ -16,7 +16,7 @@
 namespace tidemark::bench {
 namespace {
 
-/// Knows nothing of steps: blocks are deallocated one by one.
+/// A memory without steps: blocks are deallocated one by one.
 class plain_memory final : public step_memory {
  public:
   explicit plain_memory(std::shared_ptr<std::pmr::memory_resource> resource)
@@ -61,7 +61,7 @@ class planned_memory final : public step_memory {
   std::optional<planned_arena::step> step_;
 };
 
-// Enough for arrays of some megabytes to be reused, too.
+// Enough to reuse arrays of some megabytes too.
 constexpr std::size_t max_cached_bytes = 1 * GiB;
 
 std::shared_ptr<std::pmr::memory_resource> make_resource(std::string_view name) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memories that a program runs on, by name.
+// The memories on which a program runs, by name.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace tidemark::bench {
 
-/// malloc is the process's, so that a preloaded one can take its place.
+/// malloc is the process's malloc, so that a preloaded library can replace it.
 [[nodiscard]] std::vector<std::string_view> const& memory_names();
 
-/// One for each thread; their resource is the same one where any thread may use it.
-/// @return none if there is no memory of that name
+/// Makes one memory for each thread. They share a resource that any thread may use.
+/// @return empty if no memory has that name
 [[nodiscard]] std::vector<std::unique_ptr<step_memory>> make_memories(std::string_view name,
                                                                       unsigned threads);
 

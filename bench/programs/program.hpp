@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole program whose memory can be exchanged: what it is, and how it takes memory for a step.
+// The interface of a whole program with exchangeable memory.
 #pragma once
 
 #include <csignal>
@@ -14,7 +14,7 @@
 
 namespace tidemark::bench {
 
-/// Where one thread of a program takes the blocks of its steps from.
+/// The source of the blocks of a thread's steps.
 class step_memory {
  public:
   step_memory() = default;
@@ -25,13 +25,13 @@ class step_memory {
   [[nodiscard]] virtual std::pmr::memory_resource* resource() = 0;
   virtual void begin_step() {}
   virtual void end_step() {}
-  /// Whether the resource is malloc, so that what has hooks for malloc needs none.
+  /// True if the resource is malloc, so that code with hooks for malloc does not need them.
   [[nodiscard]] virtual bool is_malloc() const { return false; }
-  /// Whether `end_step` frees all blocks of the step, so that their deallocation may be left out.
+  /// True if `end_step` frees all blocks of the step, so that they need not be deallocated.
   [[nodiscard]] virtual bool end_frees_all() const { return false; }
 };
 
-/// Marks a time in which the calling thread allocates, for what samples how much of its time that is.
+/// Marks a time in which the calling thread allocates, for samples of the share of allocation.
 class allocating {
  public:
   allocating() { is_now = 1; }
@@ -43,7 +43,7 @@ class allocating {
 };
 
 /// A step of a program, and the object that it builds. At the end the object is destroyed, unless the memory
-/// frees all of it at once.
+/// frees all blocks at once.
 template <class Root>
 class step {
  public:
@@ -64,7 +64,7 @@ class step {
  private:
   step_memory& memory_;
   union {
-    Root root_;  // never destroyed where the memory frees all
+    Root root_;  // never destroyed if the memory frees all blocks
   };
 };
 
@@ -76,32 +76,32 @@ class worker {
   worker& operator=(worker const&) = delete;
   virtual ~worker() = default;
 
-  /// @return a checksum of what the step computed, the same on every memory
+  /// @return a checksum of the step's results, equal on every memory
   virtual std::uint64_t step(unsigned number) = 0;
 };
 
-/// How large a program is: as it is measured, or small, to see that it runs.
+/// The size of a program: large for measurements, or small for tests.
 enum class extent { full, small };
 
 struct program {
   std::string_view name;
-  std::string_view work;   ///< what a step does
-  std::string_view ours;   ///< the resource of ours that fits, by name
-  std::string_view other;  ///< one of ours that does not, and is shown beside it; may be empty
+  std::string_view work;   ///< description of a step
+  std::string_view ours;   ///< the best of tidemark's resources for it, by name
+  std::string_view other;  ///< a less suitable resource of tidemark for comparison; may be empty
   unsigned threads;
-  unsigned warm_up;  ///< steps before the measured ones
-  unsigned steps;    ///< measured ones, of each thread
+  unsigned warm_up;  ///< steps before the measured steps
+  unsigned steps;    ///< measured steps of each thread
   std::unique_ptr<worker> (*start)(step_memory& memory, unsigned thread, extent size);
 };
 
 [[nodiscard]] std::vector<program> const& programs();
 
-/// Mixes a number into a checksum, whose order counts.
+/// Mixes a number into a checksum that depends on the order.
 [[nodiscard]] constexpr std::uint64_t mixed(std::uint64_t sum, std::uint64_t number) {
   return (sum ^ number) * 0x9e3779b97f4a7c15 + (sum >> 29);
 }
 
-// Each in a file of its own.
+// Each is in its own file.
 std::unique_ptr<worker> start_json(step_memory&, unsigned thread, extent);
 std::unique_ptr<worker> start_rational(step_memory&, unsigned thread, extent);
 std::unique_ptr<worker> start_kd_tree(step_memory&, unsigned thread, extent);

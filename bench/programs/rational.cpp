@@ -17,9 +17,9 @@
 namespace tidemark::bench {
 namespace {
 
-std::pmr::memory_resource* numbers = nullptr;  // GMP's functions take no argument of the user's
+std::pmr::memory_resource* numbers = nullptr;  // GMP's functions take no user argument
 
-// GMP cannot go on without memory, nor be left by an exception: then the program ends.
+// GMP can neither continue without memory nor be left by an exception, so the program ends.
 void* allocate(std::size_t bytes) noexcept { return numbers->allocate(bytes); }
 void deallocate(void* block, std::size_t bytes) noexcept { numbers->deallocate(block, bytes); }
 void* reallocate(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept {
@@ -29,7 +29,7 @@ void* reallocate(void* block, std::size_t old_bytes, std::size_t new_bytes) noex
   return moved;
 }
 
-// malloc serves GMP as it serves it everywhere, with its own realloc.
+// malloc serves GMP as usual, with its own realloc.
 void* malloc_allocate(std::size_t bytes) noexcept {
   const allocating now;
   return std::malloc(bytes);
@@ -45,7 +45,7 @@ void* malloc_reallocate(void* block, std::size_t, std::size_t new_bytes) noexcep
 
 using row = std::vector<mpq_class>;
 
-/// Turns the left half of the matrix into the identity, and so the right half into the inverse.
+/// Turns the left half of the matrix into the identity, and thus the right half into the inverse.
 void eliminate(std::vector<row>& matrix) {
   const std::size_t n = matrix.size();
   for (std::size_t pivot = 0; pivot < n; ++pivot) {
@@ -76,8 +76,8 @@ class rational final : public worker {
   }
 
  private:
-  /// The sum of all entries of the inverse, which is n * n (Choi 1983, "Tricks or treats with the Hilbert
-  /// matrix").
+  /// Returns the sum of all entries of the inverse, which is n * n (Choi 1983, "Tricks or treats with the
+  /// Hilbert matrix").
   [[nodiscard]] std::uint64_t sum_of_inverse() const {
     std::vector<row> matrix(n_, row(2 * n_));
     for (unsigned i = 0; i < n_; ++i) {

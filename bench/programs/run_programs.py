@@ -41,12 +41,12 @@ def started(command, **more):
 
 @functools.cache
 def programs():
-    """The programs by name: {"program", "work", "ours", "other"}."""
+    """Returns the programs by name: {"program", "work", "ours", "other"}."""
     return {row["program"]: row for row in map(json.loads, started([PROGRAM, "--list"]).stdout.splitlines())}
 
 
 def run(program, memory, *options, wrapped=()):
-    """What the program prints, or None where the allocator is not installed."""
+    """Returns the program's output, or None if the allocator is not installed."""
     preload = PRELOADED.get(memory, "")
     arguments = [PROGRAM, program, "malloc" if preload else memory, *options]
     if wrapped:  # strace sets it for the program alone
@@ -60,23 +60,24 @@ def run(program, memory, *options, wrapped=()):
 
 
 def system_calls(program, memory, *options):
-    """Calls for memory in a step, or None where strace cannot be used."""
+    """Returns the system calls for memory per step, or None if strace cannot be used."""
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "calls"
         wrapped = ["strace", "-f", "-qq", f"--trace={MEMORY_CALLS},getppid", f"--output={log}"]
         result = run(program, memory, *options, wrapped=wrapped)
         if result is None:
             return None
-        # The program marks the first measured step and the end of the last by a call that it makes nowhere else.
+        # The program marks the beginning and the end of the measured steps by a call that it makes nowhere
+        # else.
         measured = log.read_text().split("getppid(")[1]
     calls = len(re.findall(rf"^\d+ +(?:{MEMORY_CALLS.replace(',', '|')})\(", measured, re.M))
     return calls / result["steps"]
 
 
-# ---- as compare.py wants it ----------------------------------------------------------------------------------------
+# ---- for compare.py ----------------------------------------------------------------------------------------
 
 def benchmarks():
-    """Name, program, memory and what is measured, of all that there are."""
+    """Yields name, program, memory and measured quantity of all available combinations."""
     for program, row in programs().items():
         of_ours = {row["ours"], row["other"], "arena", "pool"}
         for memory in [*MALLOCS, *OF_STD, *sorted(of_ours)]:
@@ -107,10 +108,11 @@ def print_benchmarks(pattern, options):
     print(json.dumps({"context": {}, "benchmarks": rows}))
 
 
-# ---- as a person does ----------------------------------------------------------------------------------------------
+# ---- for people --------------------------------------------------------------------------------------------
 
 def best_of_two(program, size):
-    """Milliseconds of a step and MB at the peak by memory, interleaved so that all meet the same load."""
+    """Returns milliseconds per step and peak MB by memory, interleaved so that all memories meet the same
+    load."""
     runs = {}
     for _ in range(2):
         for memory in [*MALLOCS, programs()[program]["ours"]]:

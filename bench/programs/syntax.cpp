@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiler's front end: source text becomes a syntax tree with scopes of names, which is folded and dropped.
+// A compiler's front end: source text becomes a syntax tree with scopes of names, which is folded and
+// dropped.
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
@@ -20,7 +21,7 @@
 namespace tidemark::bench {
 namespace {
 
-/// Finds a string by a view of it.
+/// Finds a string by a view.
 struct hash_of_text {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
@@ -37,7 +38,7 @@ struct node {
   kind what;
   bool is_constant = false;
   std::int64_t value = 0;
-  std::pmr::string text;  // a name, or an operator
+  std::pmr::string text;  // a name or an operator
   node const* declared = nullptr;
   std::pmr::vector<node*> below;
 };
@@ -71,8 +72,7 @@ class syntax_tree {
     while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\n')) rest_.remove_prefix(1);
     std::size_t n = 0;
     while (n < rest_.size() && is_of_word(rest_[n])) ++n;
-    token_ =
-        rest_.substr(0, std::max<std::size_t>(n, 1));  // a character alone, or what is left of the source
+    token_ = rest_.substr(0, std::max<std::size_t>(n, 1));  // a single character, or the rest of the source
     rest_.remove_prefix(token_.size());
   }
   bool take(std::string_view word) {
@@ -167,7 +167,7 @@ class syntax_tree {
     return nullptr;
   }
 
-  /// Computes what is constant. @return a checksum of the tree
+  /// Folds constants. @return a checksum of the tree
   static std::uint64_t fold(node& top) {
     std::uint64_t sum = top.text.size() + (top.declared == nullptr ? 0 : top.declared->text.size());
     for (node* each : top.below) sum = mixed(sum, fold(*each));
@@ -190,7 +190,7 @@ class syntax_tree {
   std::uint64_t checksum_ = 0;
 };
 
-/// A program of that language, at random.
+/// Generates a random program of that language.
 class source_writer {
  public:
   explicit source_writer(unsigned functions) {

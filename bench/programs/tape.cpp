@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Automatic differentiation of small expressions: a curve is fitted, each step with a tape of its own.
+// Automatic differentiation of small expressions: fits a curve, with a new tape for each step.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -25,7 +25,7 @@ struct operand {
   double derivative;
 };
 
-/// A value, and how it depends on those that it was computed from.
+/// A value, and its dependence on its inputs.
 struct variable {
   variable(double computed, std::initializer_list<operand> from, std::pmr::memory_resource* memory)
       : value{computed}, operands{from, memory} {}
@@ -34,7 +34,7 @@ struct variable {
   std::pmr::vector<operand> operands;
 };
 
-/// All values of one evaluation, in the order in which they were computed.
+/// All values of one evaluation, in the order of computation.
 class tape {
  public:
   explicit tape(std::pmr::memory_resource* memory) : memory_{memory}, variables_{memory} {}

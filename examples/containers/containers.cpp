@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// containers: code that misses its arena, what the report of `expect_resource` says of it, and the same code
-// on the arena. docs/containers.md shows all of it.
+// containers: code that misses its arena, the report of `expect_resource`, and the same code on the arena.
+// docs/containers.md shows all samples.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +24,7 @@ constexpr std::string_view long_name = "a name that is longer than a string keep
 
 }  // namespace
 
-// What these checks warn of is what the samples are for.
+// The samples contain the faults that these checks warn of.
 // NOLINTBEGIN(performance-unnecessary-copy-initialization, modernize-use-emplace)
 // NOLINTBEGIN(bugprone-unused-local-non-trivial-variable)
 

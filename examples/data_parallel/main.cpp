@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_parallel: trains the network of examples/digits on several ranks of MPI, each on a share of every batch.
-// Gradients lie in a planned arena that is registered once, and one persistent reduction a step adds them up.
-// Beside it the same with gradients in memory of malloc.
+// data_parallel: trains the network of examples/digits on several ranks of MPI, each on a share of every
+// batch. Gradients lie in a planned arena that is registered once, and one persistent reduction per step sums
+// them. The same training runs with gradients in memory of malloc.
 //
-// A batch has four shards, whatever the number of ranks, and the gradients of each are rounded to multiples of
-// 2^-40 before they are added as whole numbers: these sums do not depend on their order. So the weights are
-// the same to the last bit on 1, 2 and 4 ranks, in whichever order an MPI adds.
+// A batch has four shards for any number of ranks. Gradients of each shard are rounded to multiples of 2^-40
+// and added as integers, so that sums do not depend on the order. The weights are thus bit-identical on 1, 2
+// and 4 ranks, whatever the order of the MPI reduction.
 #include <mpi.h>
 #include <stdlib.h>
 
@@ -43,7 +43,7 @@ struct ranks {
   }
 };
 
-/// The system's memory calls, counted.
+/// Counts the memory calls of the system.
 class counted_memory final : public tidemark::os_memory {
  public:
   std::size_t calls = 0;
@@ -73,10 +73,10 @@ class counted_memory final : public tidemark::os_memory {
   tidemark::os_memory& system_ = tidemark::system_memory();
 };
 
-using gradient_sums = std::span<std::int64_t>;  // of each parameter, and of the loss at the end
+using gradient_sums = std::span<std::int64_t>;  // of each parameter; the last sum is the loss
 constexpr std::size_t sums_count = network::parameter_count + 1;
 
-/// Counts registrations, of an arena or of the program itself.
+/// Counts registrations of an arena or of the program itself.
 class counted_registrar {
  public:
   counted_registrar(tidemark::mpi::dynamic_window const& window, std::size_t& count)
@@ -90,7 +90,7 @@ class counted_registrar {
   std::size_t* count_;
 };
 
-/// Steps by a plan, in memory that is registered with a window.
+/// Runs steps by a plan, in memory registered with a window.
 class planned_memory {
  public:
   static constexpr char const* name = "planned arena";
@@ -100,7 +100,7 @@ class planned_memory {
 
   template <class Body>
   void step(Body body) {
-    const decltype(steps_)::step repeated{steps_};  // records the first, and then repeats it
+    const decltype(steps_)::step repeated{steps_};  // records the first step, then repeats it
     body(static_cast<std::pmr::memory_resource&>(steps_));
   }
   void add_up(gradient_sums sums) {
@@ -108,7 +108,7 @@ class planned_memory {
     reduction_->start(sums);
     reduction_->wait();
   }
-  /// After the step that was recorded: the reduction needs its memory at one place, on all ranks.
+  /// Call after the recorded step. The reduction needs its memory at the same place on all ranks.
   void check() const {
     const auto found = tidemark::mpi::same_layout(MPI_COMM_WORLD, steps_.plans().at(0));
     if (!found) throw std::runtime_error{"the plans of the ranks differ: " + found.difference + "."};
@@ -122,7 +122,7 @@ class planned_memory {
   std::optional<tidemark::mpi::persistent_allreduce<std::int64_t>> reduction_;
 };
 
-/// The same by malloc: gradients may lie elsewhere in each step, so they are registered in each.
+/// The same with malloc. Gradients may move in each step, so each step registers them.
 class malloc_memory {
  public:
   static constexpr char const* name = "malloc";
@@ -150,7 +150,7 @@ class malloc_memory {
 
 struct outcome {
   double accuracy = 0, loss = 0;
-  std::vector<double> steps;  // seconds of each
+  std::vector<double> steps;  // seconds of each step
   std::size_t registrations = 0, later_registrations = 0,
               later_system_calls = 0;  // later: after the first step
   std::vector<float> parameters;
@@ -190,8 +190,7 @@ outcome train(options const& chosen, dataset const& data, ranks const& rank, cou
       use(gradient_sums{sums});
     });
   };
-  step(images.first(chosen.batch),
-       [](gradient_sums) {});  // a rehearsal: nothing is learned, but a plan is made
+  step(images.first(chosen.batch), [](gradient_sums) {});  // a rehearsal: makes a plan and trains nothing
   memory.check();
 
   outcome result;
@@ -201,7 +200,7 @@ outcome train(options const& chosen, dataset const& data, ranks const& rank, cou
     result.loss = 0;
     std::size_t batches = 0;
     for (; (batches + 1) * chosen.batch <= images.size();
-         ++batches) {  // what is left waits for another epoch
+         ++batches) {  // remaining images wait for another epoch
       const double begin = seconds_now();
       step(images.subspan(batches * chosen.batch, chosen.batch), [&](gradient_sums sums) {
         memory.add_up(sums);
@@ -231,7 +230,7 @@ outcome train(options const& chosen, dataset const& data, ranks const& rank, cou
   return result;
 }
 
-/// FNV-1a of the weights' bits.
+/// Returns the FNV-1a hash of the weights' bits.
 std::uint64_t hash_of(std::vector<float> const& parameters) {
   std::uint64_t hash = 0xCBF2'9CE4'8422'2325u;
   for (const float value : parameters)
@@ -245,7 +244,7 @@ bool same_on_all_ranks(std::uint64_t value) {
   return static_cast<bool>(tidemark::mpi::same_layout(MPI_COMM_WORLD, own));
 }
 
-/// @param system_calls in a step after the first, where they are counted
+/// @param system_calls number in the steps after the first, or a text
 void print_row(char const* name, outcome const& found, std::string const& system_calls) {
   const auto later = static_cast<double>(std::max<std::size_t>(found.steps.size() - 1, 1));
   std::printf("%-14s %6.2f %% %12.1f us %14zu %14.2f %13s %6zu\n", name, found.accuracy,
@@ -254,7 +253,7 @@ void print_row(char const* name, outcome const& found, std::string const& system
               sums_count * sizeof(std::int64_t));
 }
 
-/// What one rank was told. `help` or images.
+/// The arguments of one rank: `help` or images.
 struct task {
   options chosen;
   dataset data;
@@ -276,7 +275,8 @@ task read_task(int argc, char** argv, ranks const& rank) {
   return {chosen, std::move(data)};
 }
 
-/// The same on all ranks: a mistake of the user's on any of them ends all, and the first of these says it.
+/// Returns the same task on all ranks. A user error on any rank ends all ranks, and the first such rank
+/// prints it.
 std::optional<task> agreed_task(int argc, char** argv, ranks const& rank) {
   std::optional<task> found;
   std::string mistake;
@@ -326,10 +326,10 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-// An error is one rank's, so that it ends without MPI_Finalize, in which it would wait for the others: MPI then
-// ends the job.
+// A rank with an error exits without MPI_Finalize, which would wait for the other ranks. MPI then ends the
+// job.
 int main(int argc, char** argv) {
-  // Open MPI 4 makes no window on one rank unless its means are listed (open-mpi#10726).
+  // Open MPI 4 creates no window on one rank unless its components are listed (open-mpi#10726).
   setenv("OMPI_MCA_osc", "sm,rdma,pt2pt", 0);
   MPI_Init(&argc, &argv);
   try {

@@ -7,7 +7,7 @@ import sys
 
 MPIEXEC, PROGRAM, CASE = sys.argv[1:4]
 TIMEOUT_SECONDS = 240
-# Open MPI wants these where it runs as root and with more ranks than cores; others do not know them.
+# Open MPI needs these if it runs as root and with more ranks than cores. Other MPIs ignore them.
 ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                             "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
@@ -37,7 +37,7 @@ def output_of(ranks, *arguments):
 
 
 def row(name, output):
-    """Accuracy, microseconds, registrations, of later steps the registrations per step and all system calls; bytes."""
+    """Returns accuracy, microseconds, registrations (all, per later step), later system calls, bytes."""
     return [float(x) for x in expect_match(
         rf"^{name} +([\d.]+) % +([\d.]+) us +(\d+) +([\d.]+) +(\d+|not counted) +(\d+)$", output).groups()
         if x != "not counted"]

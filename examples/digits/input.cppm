@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user gives to this and other examples: the options, and the images in a file of comma-separated
-// values.
+// The user input of this and other examples: the options, and images in a file of comma-separated values.
 module;
 #include "standard.hpp"
 export module digits.input;
 
 import tidemark;
 
-// A mistake of the user's: what() is one sentence for stderr, and the exit status is 2.
+// A user error: what() is one sentence for stderr, and the exit status is 2.
 export using input_error = std::domain_error;
 
 export enum class allocator_kind { arena, malloc, monotonic, epoch_resource, planned };
@@ -16,7 +15,7 @@ export constexpr char const* allocator_names[] = {"arena", "malloc", "monotonic"
 export constexpr char const* optimizer_names[] = {"sgd", "adam"};
 
 export struct options {
-  std::optional<allocator_kind> allocator;  // none: arenas, and a comparison of all at the end
+  std::optional<allocator_kind> allocator;  // empty: arenas, and a comparison of all at the end
   bool adam = false;
   std::size_t epochs = 20;
   std::size_t batch = 32;  // images per step; the last step of an epoch takes the rest
@@ -27,7 +26,7 @@ export struct options {
   bool help = false;
 };
 
-// What there is to choose from here. Other programs give `parse_options` a list of their own.
+// The options of digits. Other programs pass their own list to `parse_options`.
 export inline constexpr option digits_options[] = {
     {"allocator", 1, nullptr, 'a'}, {"optimizer", 1, nullptr, 'o'}, {"epochs", 1, nullptr, 'e'},
     {"batch", 1, nullptr, 'b'},     {"seed", 1, nullptr, 's'},      {"data", 1, nullptr, 'd'},
@@ -53,7 +52,7 @@ export options parse_options(int argc, char** argv, option const* known = digits
   };
   options chosen;
   if (access(chosen.data.c_str(), R_OK) != 0) chosen.data = "examples/data/digits.csv";  // moved since
-  opterr = 0;  // the sentences are ours
+  opterr = 0;  // the program prints its own messages
   while (optind < argc) {
     const std::string word = argv[optind];
     const int letter = getopt_long(argc, argv, "+:h", known, &index);
@@ -87,9 +86,9 @@ export struct dataset {
   float const* image(std::size_t i) const { return pixels.data() + i * pixels_per_image; }
 };
 
-// Reads lines of 64 pixels 0..16 and a label. Throws input_error, with file, line and column of a mistake.
+// Reads lines of 64 pixels 0..16 and a label. Throws input_error with file, line and column of an error.
 export dataset read_digits(std::string const& path, std::pmr::memory_resource& memory) {
-  // What is needed in this function only is scratch, which must not lie on `memory`, where the result goes.
+  // Data of this function alone is scratch. It must not lie on `memory`, which holds the result.
   tidemark::arena::scope temporary = tidemark::scratch(memory);
   std::pmr::vector<float> pixels{&temporary.arena()};
   std::pmr::vector<unsigned char> labels{&temporary.arena()};
@@ -124,5 +123,5 @@ export dataset read_digits(std::string const& path, std::pmr::memory_resource& m
   }
   if (!file.eof()) throw input_error{"cannot read " + path + ": " + std::strerror(errno) + "."};
   if (labels.size() < 2) fail(line.data(), "the file ends here, and at least 2 images are needed");
-  return {{pixels, &memory}, {labels, &memory}};  // copies, of just the right size
+  return {{pixels, &memory}, {labels, &memory}};  // copies of exactly the needed size
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// digits: trains a network on handwritten digits, and shows what its memory costs on an arena and elsewhere.
+// digits: trains a network on handwritten digits, and shows the cost of its memory on an arena and elsewhere.
 #include "standard.hpp"
 
 import digits.input;
@@ -45,7 +45,8 @@ void print_memory(training_result const& result) {
   std::printf("system calls after the first epoch: %zu\n", late);
 }
 
-// What became of the blocks of the steps, each of which was an epoch. What was kept is its loss or accuracy.
+// Prints the fate of the blocks of the steps, which are epochs. The promoted blocks are losses and
+// accuracies.
 void print_epochs(tidemark::epoch_stats const& s) {
   std::printf("blocks of the epochs: %llu allocated, %llu freed, %llu reclaimed, %llu promoted\n",
               static_cast<unsigned long long>(s.allocations),
@@ -53,7 +54,7 @@ void print_epochs(tidemark::epoch_stats const& s) {
               static_cast<unsigned long long>(s.promoted));
 }
 
-// Where the blocks of the steps came from, which repeat.
+// Prints the sources of the blocks of the repeated steps.
 void print_plans(tidemark::planned_arena_stats const& s) {
   std::printf("steps by plans: %llu of %llu; blocks: %llu planned, %llu from malloc; plans made: %llu\n",
               static_cast<unsigned long long>(s.planned_steps), static_cast<unsigned long long>(s.steps),
@@ -62,7 +63,7 @@ void print_plans(tidemark::planned_arena_stats const& s) {
               static_cast<unsigned long long>(s.plans_made));
 }
 
-// Returns whether all trainings ended like the first.
+// Returns true if all trainings ended like the first.
 bool compare(options const& chosen, dataset const& data, training_result const& first) {
   bool same = true;
   constexpr std::size_t kinds = std::size(allocator_names);
@@ -70,7 +71,7 @@ bool compare(options const& chosen, dataset const& data, training_result const& 
   tidemark::epoch_stats epochs;
   tidemark::planned_arena_stats planned;
   std::optional<std::size_t> step_bytes[kinds];
-  for (int round = 0; round < 3; ++round) {  // in turns, so that a disturbance does not fall on one of them
+  for (int round = 0; round < 3; ++round) {  // in turns, so that a disturbance affects all allocators
     for (std::size_t i = 0; i < kinds; ++i) {
       const training_result result = train(chosen, allocator_kind(i), data, [](auto, auto&) {});
       steps[i].insert(steps[i].end(), result.steps.begin(), result.steps.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `import std;` will give one day: an import of tidemark does not make the standard library visible.
+// Stands in for `import std;`: an import of tidemark does not make the standard library visible.
 #pragma once
 #include <getopt.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reverse-mode differentiation: operators record what they do on a tape, and the tape is played backwards.
+// Reverse-mode differentiation: operators record themselves on a tape, and the tape is played backwards.
 module;
 #include "standard.hpp"
 export module digits.tape;
@@ -10,20 +10,21 @@ import tidemark;
 export struct tensor {
   tensor(std::size_t n, std::size_t m, bool is_variable, std::pmr::polymorphic_allocator<> memory)
       : rows{n}, columns{m}, variable{is_variable}, values(n * m, memory), gradient{memory} {}
-  tensor(tensor const&) = delete;  // a copy would land on the default resource, unseen
+  tensor(tensor const&) = delete;  // a copy would silently use the default resource
   std::pmr::memory_resource* memory() const { return values.get_allocator().resource(); }
-  // The gradient, zero at first. Allocated when the way back arrives here: mere evaluation needs none.
+  // Returns the gradient, zero at first. Allocated when the backward pass arrives; evaluation alone needs
+  // none.
   float* wanted_gradient() {
     gradient.resize(values.size());
     return gradient.data();
   }
 
   std::size_t rows, columns;
-  bool variable;  // whether the loss is to be differentiated by it: not so for images
+  bool variable;  // true if the loss is differentiated by it; false for images
   std::pmr::vector<float> values, gradient;
 };
 
-// One operation: its result, and edges to what it was computed from.
+// One operation: its result, and edges to its inputs.
 struct node {
   using allocator_type = std::pmr::polymorphic_allocator<>;
   using edge_list = std::initializer_list<tensor*>;
@@ -35,8 +36,8 @@ struct node {
   backward_function backward;  // null for a constant
 };
 
-// c[j] += factor b[j]: all multiplying is done here. No element depends on another, so the compiler makes it
-// of vector instructions, and the result is the same wherever the rows lie.
+// c[j] += factor b[j]: the only multiplication loop. No element depends on another, so the compiler uses
+// vector instructions, and the result does not depend on the address of the rows.
 void add_scaled(float* __restrict c, float factor, float const* __restrict b, std::size_t columns) {
   for (std::size_t j = 0; j < columns; ++j) c[j] += factor * b[j];
 }
@@ -48,7 +49,7 @@ void add_product(float* c, float const* a, float const* b, std::size_t n, std::s
   }
 }
 
-// A copy with rows and columns exchanged, so that a product can run along rows.
+// Returns a copy with rows and columns exchanged, so that a product can run along rows.
 float const* transposed(tensor const& a, tidemark::arena::scope& temporary) {
   const auto copy = temporary.push_array<float>(a.values.size(), tidemark::uninitialized);
   for (std::size_t i = 0; i < a.rows; ++i) {
@@ -61,8 +62,8 @@ void linear_backward(node& self) {
   tensor &x = *self.inputs[0], &weights = *self.inputs[1], &bias = *self.inputs[2];
   float const* slope = self.result.gradient.data();
   const std::size_t n = x.rows, k = x.columns, m = bias.columns;
-  // What is needed in this function only is scratch. It must not lie on the resources of x and weights, from
-  // which gradients are allocated meanwhile: they would vanish with it.
+  // Data of this function alone is scratch. It must not lie on the resources of x and weights, because
+  // gradients allocated from these meanwhile would vanish with it.
   tidemark::arena::scope temporary = tidemark::scratch(x.memory(), weights.memory());
   add_product(weights.wanted_gradient(), transposed(x, temporary), slope, k, n, m);
   if (x.variable) add_product(x.wanted_gradient(), slope, transposed(weights, temporary), n, m, k);
@@ -80,8 +81,9 @@ void cross_entropy_backward(node& self) {
   add_scaled(self.inputs[0]->wanted_gradient(), self.result.gradient[0], slope.data(), slope.size());
 }
 
-// The operations of one step. Every tensor, node and edge lives on the given resource: std::pmr::list hands
-// it on to its nodes, and these to their tensors. On an arena the tape may be abandoned without destruction.
+// The operations of one step. Every tensor, node and edge lives on the given resource: std::pmr::list passes
+// it to its nodes, and these pass it to their tensors. On an arena the tape may be abandoned without
+// destruction.
 export class tape {
  public:
   explicit tape(std::pmr::memory_resource& memory) : nodes_{&memory} {}
@@ -91,7 +93,7 @@ export class tape {
   // Zeros, to be filled by the caller.
   tensor& constant(std::size_t rows, std::size_t columns) { return record(rows, columns, {}, nullptr); }
 
-  // x weights, with `bias` added to each row.
+  // Returns x weights, with `bias` added to each row.
   tensor& linear(tensor& x, tensor& weights, tensor& bias) {
     tensor& result = record(x.rows, weights.columns, {&x, &weights, &bias}, linear_backward);
     float* y = result.values.data();
@@ -106,16 +108,16 @@ export class tape {
     return result;
   }
 
-  // The mean over the rows of -log(softmax of the row, at its label).
+  // Returns the mean over the rows of -log(softmax of the row, at its label).
   tensor& cross_entropy(tensor& scores, std::span<unsigned char const> labels) {
-    // The derivative by a score: softmax, less one at the label. A by-product, kept for the way back.
+    // The derivative by a score: softmax, less one at the label. A by-product, kept for the backward pass.
     tensor& slope = constant(scores.rows, scores.columns);
     tensor& result = record(1, 1, {&scores, &slope}, cross_entropy_backward);
     const auto rows = static_cast<float>(scores.rows);
     for (std::size_t i = 0; i < scores.rows; ++i) {
       float const* x = scores.values.data() + i * scores.columns;
       float* y = slope.values.data() + i * scores.columns;
-      const float highest = *std::max_element(x, x + scores.columns);  // exp might overflow without
+      const float highest = *std::max_element(x, x + scores.columns);  // exp could overflow without it
       float sum = 0;
       for (std::size_t j = 0; j < scores.columns; ++j) sum += y[j] = std::exp(x[j] - highest);
       for (std::size_t j = 0; j < scores.columns; ++j) y[j] /= sum * rows;
@@ -125,7 +127,7 @@ export class tape {
     return result;
   }
 
-  // Adds to the gradients of all variables the derivative of the last result by them.
+  // Adds the derivative of the last result to the gradients of all variables.
   void play_backwards() {
     nodes_.back().result.wanted_gradient()[0] = 1;
     for (node& operation : nodes_ | std::views::reverse) {

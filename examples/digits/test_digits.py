@@ -86,8 +86,8 @@ def all_steps_but_the_first_of_each_kind_run_by_its_plan():
     expect("exit status", (status, errors), (0, ""))
     counts = expect_match(r"^steps by plans: (\d+) of (\d+); blocks: (\d+) planned, (\d+) from malloc; plans made: (\d+)$", output)
     planned_steps, steps, planned, fallback, made = map(int, counts.groups())
-    # In each pass 45 steps train, with 20 blocks, and 12 test, with 11. The first of each kind is recorded, and the last
-    # of either has fewer images, which fit too.
+    # In each pass 45 steps train with 20 blocks, and 12 test with 11. The first step of each kind is
+    # recorded. The last step of each kind has fewer images, and its requests fit too.
     expect("steps", (steps, planned_steps, made), (2 * (45 + 12), 2 * (45 + 12) - 2, 2))
     expect("blocks", (planned + fallback, fallback), (2 * (45 * 20 + 12 * 11), 20 + 11))
 
@@ -100,7 +100,7 @@ def prints_a_bar_on_a_terminal():
     try:
         while block := os.read(inner, 4096):
             shown += block
-    except OSError:  # how Linux tells that the other side is closed
+    except OSError:  # Linux reports a closed peer this way
         pass
     expect("exit status", done.wait(TIMEOUT_SECONDS), 0)
     half, whole = (b"\r[" + bar + b"] epoch    %d/2 " for bar in (b"#" * 15 + b"." * 15, b"#" * 30))
@@ -145,7 +145,7 @@ def malformed_csv_names_file_line_and_column():
                 file.writelines(text + "\n" for text in lines)
             expect_refusal(("--data", path), f"{path}, line {line}, column {column}: {mistake}.")
         with open(path, "w", encoding="ascii", newline="") as file:
-            file.write("\r\n".join(good))  # other line ends, and none at the last line, are no mistake
+            file.write("\r\n".join(good))  # other line ends, or none at the last line, are valid
         status, output, errors = run("--data", path, "--epochs", "1", "--allocator", "arena")
         expect("a file with other line ends", (status, errors), (0, ""))
         expect_match(r" 2 images .* 1 others", output)

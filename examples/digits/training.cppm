@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network, its training on any of five allocators, and the time that these take.
+// The network, its training on any of five allocators, and the times of these.
 module;
 #include "standard.hpp"
 export module digits.training;
@@ -8,7 +8,7 @@ import digits.input;
 import digits.tape;
 import tidemark;
 
-// The standard fixes the numbers of its engines but not of its distributions: this one, in [0, 1), is ours.
+// The standard fixes the numbers of its engines, but not of its distributions. This one is in [0, 1).
 double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
 
 export void shuffle(std::span<std::size_t> x, std::mt19937_64& random) {
@@ -29,7 +29,7 @@ export class network {
     }
   }
 
-  // One row of 10 scores for each of the images.
+  // Returns a row of 10 scores for each image.
   tensor& scores(tape& step, dataset const& data, std::span<std::size_t const> images) {
     tensor& x = step.constant(images.size(), pixels_per_image);
     auto row = x.values.begin();
@@ -44,7 +44,7 @@ export class network {
     return step.cross_entropy(scores(step, data, images), labels);
   }
 
-  // How many of the images have their highest score at their label.
+  // Returns the number of images that have their highest score at their label.
   double count_right(tape& step, dataset const& data, std::span<std::size_t const> images) {
     float const* row = scores(step, data, images).values.data();
     return static_cast<double>(std::ranges::count_if(images, [&](std::size_t i) {
@@ -53,7 +53,7 @@ export class network {
     }));
   }
 
-  // What it has learned: both layers' weights and bias, one behind the other.
+  // Returns the trained parameters: weights and bias of both layers in sequence.
   std::vector<float> parameters() const {
     std::vector<float> all;
     for (tensor const* parameter : {&weights1_, &bias1_, &weights2_, &bias2_}) {
@@ -62,10 +62,10 @@ export class network {
     return all;
   }
 
-  // The same, each with its gradient.
+  // Returns the same parameters with their gradients.
   std::array<tensor*, 4> variables() { return {&weights1_, &bias1_, &weights2_, &bias2_}; }
 
-  // Moves the parameters against their gradients, and sets these to zero. Adam: Kingma and Ba 2015.
+  // Moves the parameters against their gradients, and sets the gradients to zero. Adam: Kingma and Ba 2015.
   void update() {
     const float rate = 0.0002F / (1 - std::pow(0.9F, ++updates_));
     const float scale = 1 / (1 - std::pow(0.999F, updates_));
@@ -84,10 +84,10 @@ export class network {
       (pixels_per_image + 1) * hidden_count + (hidden_count + 1) * label_count;
 
  private:
-  bool adam_;  // or else SGD with momentum
+  bool adam_;  // false: SGD with momentum
   float updates_ = 0;
   std::pmr::memory_resource* permanent_;
-  // Weights are inputs x outputs: a batch, one image a row, is multiplied by them from the right.
+  // Weights are inputs x outputs. A batch has an image per row and is multiplied by them from the right.
   tensor weights1_{pixels_per_image, hidden_count, true, permanent_},
       bias1_{1, hidden_count, true, permanent_};
   tensor weights2_{hidden_count, label_count, true, permanent_}, bias2_{1, label_count, true, permanent_};
@@ -95,7 +95,7 @@ export class network {
   std::pmr::vector<float> squares_{parameter_count, permanent_};  // of the gradients, running, for Adam
 };
 
-// The memory of a training: permanent() for what lives as long as it does, and step() for the rest.
+// The memory of a training: permanent() for its whole duration, step() for the rest.
 struct training_memory {
   allocator_kind kind;
   std::pmr::memory_resource* heap = std::pmr::new_delete_resource();
@@ -108,21 +108,22 @@ struct training_memory {
 
   std::pmr::memory_resource* permanent() { return kind == allocator_kind::arena ? &permanent_arena : heap; }
 
-  // Calls body with an empty tape on the step's resource, then frees all that was allocated there. Returns
+  // Calls body with an empty tape on the step's resource, then frees all allocations of the step. Returns
   // body's result.
   template <class Body>
   double step(Body body, int kind_of_step = 0) {
     if (kind == allocator_kind::arena) {
       tidemark::arena::scope scope{step_arena};
-      return body(*scope.push<tape>(tidemark::no_destructor, step_arena));  // the scope takes all of it
+      return body(*scope.push<tape>(tidemark::no_destructor, step_arena));  // the scope frees all of it
     }
     if (kind == allocator_kind::monotonic) {
       const double result = body(*std::pmr::polymorphic_allocator<>{&monotonic}.new_object<tape>(monotonic));
-      monotonic.release();  // here, too, no destructor runs
+      monotonic.release();  // no destructor runs here either
       return result;
     }
     if (kind == allocator_kind::epoch_resource) {
-      // Nor here: what is returned is kept, and the end of the epoch reclaims all else.
+      // No destructor runs here either: the returned buffer is kept, and the end of the epoch reclaims the
+      // rest.
       return tidemark::with_epoch(epochs, "step", [&] {
         tidemark::buffer<double> result{epochs, 1};
         result[0] = body(*std::pmr::polymorphic_allocator<>{&epochs}.new_object<tape>(epochs));
@@ -131,15 +132,15 @@ struct training_memory {
     }
     if (kind == allocator_kind::planned) {
       const tidemark::planned_arena::step repeated{
-          planned, kind_of_step};  // records the first of its kind, and then repeats it
+          planned, kind_of_step};  // records the first of its kind, then repeats it
       tape step{planned};
       return body(step);
     }
     tape step{*heap};
-    return body(step);  // its destructor frees its parts, one by one
+    return body(step);  // its destructor frees its parts one by one
   }
 
-  // What it took for steps, where it knows that.
+  // Returns the memory taken for steps, if known.
   std::optional<std::size_t> step_bytes() const {
     if (kind == allocator_kind::arena) return step_arena.stats().peak_bytes;
     if (kind == allocator_kind::epoch_resource) return blocks.stats().held_bytes;
@@ -153,7 +154,7 @@ struct training_memory {
   }
 };
 
-// Hands allocations on to malloc and writes them down.
+// Forwards allocations to malloc and records them.
 export struct recorder final : std::pmr::memory_resource {
   using block = std::tuple<std::size_t, std::size_t, void*>;  // bytes, alignment, address
   std::vector<block> blocks;
@@ -186,7 +187,7 @@ export struct training_result {
   std::vector<tidemark::arena_stats> warm, end;  // the arenas after the first epoch and after the last
   std::optional<tidemark::epoch_stats> epochs;   // of all steps, if they are epochs
   std::optional<tidemark::planned_arena_stats> planned;  // of all steps, if they run by plans
-  std::optional<std::size_t> step_bytes;                 // taken for steps, where that is known
+  std::optional<std::size_t> step_bytes;                 // taken for steps, if known
   std::vector<recorder::block> blocks;                   // allocations of one step
   std::vector<float> parameters;                         // of both layers: weights and bias, row by row
   std::vector<std::size_t> tests;                        // the images that were tested
@@ -243,7 +244,7 @@ export training_result train(options const& chosen, allocator_kind kind, dataset
   return result;
 }
 
-// Seconds that a step's allocations take by themselves: nothing is computed, and nothing written to them.
+// Returns the seconds of a step's allocations alone, without computing or writing.
 export double seconds_alone(allocator_kind kind, std::vector<recorder::block> blocks) {
   training_memory memory{kind};
   const auto replay = [&](tape& step) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations as kernels on a stream. None asks for memory or waits, so that the stream can capture them.
+// The operations as kernels on a stream. They neither allocate nor wait, so that the stream can capture them.
 #include <cuda_runtime.h>
 
 #include <cstddef>

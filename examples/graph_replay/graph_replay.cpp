@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// graph_replay: a step captured once into a graph, and replayed with its inputs changed in place.
+// graph_replay: captures a step once into a graph, and replays it with its inputs changed in place.
 //
-// The step is the inference of the network of examples/digits: from a batch of images to probabilities of
-// the ten digits. A CUDA graph has the addresses of its memory baked in. So the temporaries of a captured
-// step must stay where they are for as long as the graph lives, and must not be reused: they lie in a
-// graph arena.
+// The step is the inference of the network of examples/digits, from a batch of images to probabilities of the
+// ten digits. A CUDA graph contains the addresses of its memory. The temporaries of a captured step must
+// therefore keep their addresses, and must not be reused, while the graph lives. They lie in a graph arena.
 //
-//   1. rehearse   a real run, with memory of a caching allocator; it tells what memory the step needs
-//   2. capture    the same step, on a graph arena of exactly so many bytes
-//   3. launch     for each batch: copy it to where the graph reads, launch, copy what the graph wrote
+//   1. rehearse   a real run with memory of a caching allocator; it returns the memory that the step needs
+//   2. capture    the same step, on a graph arena of exactly this size
+//   3. launch     for each batch: copy it to the graph's input, launch, copy the graph's output
 //
-// Without a GPU, or without nvcc, the step runs on the host. That cannot capture, and launches do nothing
-// there: the step runs again for each batch, on an arena laid out as the graph's is.
+// Without a GPU or nvcc the step runs on the host. The host cannot capture, and launches do nothing there.
+// The step then runs again for each batch, on an arena with the graph's layout.
 //
-// It prints what a batch takes in eager execution and in replay, and what memory the temporaries take. The
-// exit status is 1 if the results differ in a single bit, and 2 if an option makes no sense.
+// The program prints the time of a batch in eager execution and in replay, and the memory of the temporaries.
+// The exit status is 1 if the results differ in a single bit, and 2 for an invalid option.
 //
-// Read `infer` first, then `replay_on`. What the step is made of is in operations.hpp.
+// Read `infer` first, then `replay_on`. operations.hpp has the operations of the step.
 #include "operations.hpp"
 #include "standard.hpp"
 
@@ -27,8 +26,8 @@ import tidemark.cuda;
 
 namespace {
 
-// A matrix with memory of its own. It is aligned as in a graph arena: then what the rehearsal gave back to a
-// cache of exact sizes and alignments is what eager execution asks it for.
+// A matrix with its own memory. Its alignment is that of a graph arena. The blocks that the rehearsal returns
+// to a cache of exact sizes and alignments then match the requests of eager execution.
 struct tensor {
   std::size_t rows, columns;
   tidemark::unique_block block;
@@ -52,7 +51,7 @@ tensor linear(machine& on, std::pmr::memory_resource& memory, matrix x, matrix w
   return result;
 }
 
-// The step, written once: it cannot tell whether it is rehearsed, captured or just run.
+// The step, written once. It does not know whether it is rehearsed, captured or run.
 void infer(machine& on, std::pmr::memory_resource& memory, inputs const& in, tensor const& probabilities) {
   float* next = in.parameters.block.as<float>().data();
   const auto parameter = [&](std::size_t rows, std::size_t columns) {
@@ -68,7 +67,7 @@ void infer(machine& on, std::pmr::memory_resource& memory, inputs const& in, ten
   on.run(softmax{scores, probabilities});
 }
 
-// The operations as loops, which have been carried out when they return.
+// Runs the operations as loops, which are complete when they return.
 class host_machine final : public machine {
  public:
   void run(operation const& work) override {
@@ -84,21 +83,21 @@ class host_machine final : public machine {
 
 struct place {
   machine& on;
-  std::pmr::memory_resource& memory;              // the machine's
-  std::pmr::memory_resource& staging;             // the host's, for copies to the machine and back
-  tidemark::gpu::stream_handle stream = nullptr;  // null: of the host
+  std::pmr::memory_resource& memory;              // of the machine
+  std::pmr::memory_resource& staging;             // of the host, for copies to the machine and back
+  tidemark::gpu::stream_handle stream = nullptr;  // null: on the host
 };
 
-// One of the two ways through all batches, and what it took.
+// One of the two ways through all batches, with its times.
 struct execution {
   std::pmr::vector<float> probabilities;  // of all images
   std::vector<double> seconds;            // of each batch
-  std::size_t temporaries = 0;            // blocks that steps allocated
+  std::size_t temporaries = 0;            // blocks allocated by steps
 
   execution(std::size_t results, std::pmr::memory_resource& memory) : probabilities(results, &memory) {}
 };
 
-// Copies each batch of images to where the step reads, runs the step, and fetches what it wrote.
+// Copies each batch of images to the step's input, runs the step, and copies its output.
 void all_batches(machine& on, std::pmr::vector<float> const& images, tensor const& in, tensor const& out,
                  execution& how, auto const& run_step) {
   float* to = how.probabilities.data();
@@ -129,8 +128,8 @@ void print_footprint(tidemark::graph_layout const& rehearsed, tidemark::graph_ar
       arena.peak_bytes, cache_bytes);
 }
 
-// The images that were tested, one behind the other. A graph's shapes are baked in as its addresses are: the
-// last batch is filled up with blank images, whose results are ignored.
+// Returns the test images one after the other. A graph fixes shapes like addresses, so blank images fill the
+// last batch. Their results are ignored.
 std::pmr::vector<float> whole_batches(std::size_t rows, dataset const& data,
                                       std::vector<std::size_t> const& tests,
                                       std::pmr::memory_resource& memory) {
@@ -145,7 +144,7 @@ std::pmr::vector<float> whole_batches(std::size_t rows, dataset const& data,
 
 void replay_on(place const& where, std::size_t rows, dataset const& data, training_result const& trained) {
   std::pmr::vector<float> const images = whole_batches(rows, data, trained.tests, where.staging);
-  // 1. Rehearse with the first batch. Eager execution takes temporaries of a cache, as a framework would.
+  // 1. Rehearse with the first batch. Eager execution takes temporaries from a cache, like a framework.
   tidemark::statistics_resource upstream{&where.memory};
   tidemark::reuse_cache cache{&upstream};
   const auto step = [&](std::pmr::memory_resource& memory, inputs const& in, tensor const& out) {
@@ -159,17 +158,17 @@ void replay_on(place const& where, std::size_t rows, dataset const& data, traini
       tidemark::rehearse([&](std::pmr::memory_resource& memory) { step(memory, in, eager_out); }, &cache);
   where.on.finish();
 
-  // 2. Capture. From here on `in`, and an output of its own, are the graph's.
+  // 2. Capture. From here on the graph owns `in` and its output `out`.
   auto arena = std::make_unique<tidemark::graph_arena>(layout, &upstream);
   tensor out{where.memory, rows, label_count};
   tidemark::host_backend host;
   auto graph = where.stream != nullptr
                    ? tidemark::capture(where.stream, std::move(arena), std::move(in), std::move(out), step)
                    : tidemark::capture(host, std::move(arena), std::move(in), std::move(out), step);
-  std::optional<tidemark::graph_arena> stand_in;  // for the graph's arena, where launches do nothing
+  std::optional<tidemark::graph_arena> stand_in;  // for the graph's arena if launches do nothing
   if (!graph.is_replay_capable()) stand_in.emplace(layout, &upstream);
 
-  // 3. Launch for each batch; beside it execute them eagerly. In turns, so that a disturbance hits both.
+  // 3. Launch each batch, and also execute it eagerly. In turns, so that a disturbance affects both.
   const std::size_t results = images.size() / pixels_per_image * label_count;
   execution eager{results, where.staging}, replay{results, where.staging};
   tidemark::statistics_resource counted{&cache};
@@ -206,7 +205,7 @@ void replay_on(place const& where, std::size_t rows, dataset const& data, traini
               100 * static_cast<double>(right) / static_cast<double>(trained.tests.size()));
 }
 
-// Why there is no device to use; empty if there is one.
+// Returns the reason why no device can be used, or an empty text.
 std::string why_no_device() {
   if (!GRAPH_REPLAY_KERNELS) return "this was built without nvcc";
   tidemark::gpu::driver& driver = tidemark::gpu::default_driver();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the step is made of: four operations, each written once, as the work of one of many threads. No module
-// and nothing of CUDA's: nvcc cannot import, and the rest of the program is built where there is no nvcc.
+// The four operations of the step, each written once as the work of one of many threads. Uses no module,
+// because nvcc cannot import, and no CUDA header, because the other files also compile without nvcc.
 #pragma once
 
 #include <cmath>
@@ -14,15 +14,15 @@
 #define TIDEMARK_HOST_DEVICE
 #endif
 
-struct CUstream_st;  // what a cudaStream_t points to
+struct CUstream_st;  // target of a cudaStream_t
 
-// Numbers row by row, in the memory of a machine. Owns nothing.
+// Numbers row by row, in the memory of a machine. Owns no memory.
 struct matrix {
   float* values;
   std::size_t rows, columns;
 };
 
-// result = a b, one element of it.
+// Computes one element of result = a b.
 struct product {
   matrix a, b, result;
   std::size_t threads() const { return result.rows * result.columns; }
@@ -35,7 +35,7 @@ struct product {
   }
 };
 
-// The only row of `row` added to each row of `a`, one element.
+// Adds the single row of `row` to each row of `a`, one element at a time.
 struct add_row {
   matrix a, row, result;
   std::size_t threads() const { return a.rows * a.columns; }
@@ -44,7 +44,7 @@ struct add_row {
   }
 };
 
-// What is below zero becomes zero, one element.
+// Replaces a negative element by zero.
 struct relu {
   matrix a, result;
   std::size_t threads() const { return a.rows * a.columns; }
@@ -53,14 +53,14 @@ struct relu {
   }
 };
 
-// Scores made probabilities, one row.
+// Converts one row of scores to probabilities.
 struct softmax {
   matrix scores, result;
   std::size_t threads() const { return scores.rows; }
   TIDEMARK_HOST_DEVICE void operator()(std::size_t thread) const {
     float const* const x = scores.values + thread * scores.columns;
     float* const y = result.values + thread * scores.columns;
-    float highest = x[0], sum = 0;  // exp might overflow if the highest were not taken off
+    float highest = x[0], sum = 0;  // exp could overflow without subtracting the highest
     for (std::size_t j = 1; j < scores.columns; ++j) highest = x[j] > highest ? x[j] : highest;
     for (std::size_t j = 0; j < scores.columns; ++j) sum += y[j] = expf(x[j] - highest);
     for (std::size_t j = 0; j < scores.columns; ++j) y[j] /= sum;
@@ -69,15 +69,15 @@ struct softmax {
 
 using operation = std::variant<product, add_row, relu, softmax>;
 
-// Who carries them out: one after the other, and maybe not before `finish`.
+// Runs operations one after the other, possibly delayed until `finish`.
 class machine {
  public:
   virtual ~machine() = default;
   virtual void run(operation const& work) = 0;
-  // Between the host's memory and the machine's, in both directions.
+  // Copies between the host's memory and the machine's, in both directions.
   virtual void copy(void const* from, void* to, std::size_t bytes) = 0;
   virtual void finish() = 0;
 };
 
-// A stream of a device; only where this is built with nvcc.
+// A stream of a device. Only defined in builds with nvcc.
 std::unique_ptr<machine> cuda_machine(CUstream_st* stream);

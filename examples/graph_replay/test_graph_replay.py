@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the graph_replay example and looks at what it prints: test_graph_replay.py PROGRAM CASE. Each case is one fact.
 
-With a GPU it is the device that runs, without one the host: is_replay_capable() says which."""
+With a GPU the step runs on the device, without one on the host: is_replay_capable() tells which."""
 
 import os
 import re
@@ -50,7 +50,7 @@ def replay_recognises_what_the_trained_network_does():
     trained = float(expect_match(r"recognises ([\d.]+) % of 360 others\.$", output)[1])
     replayed = float(expect_match(r"^same results, to the last bit; test accuracy: ([\d.]+) %$", output)[1])
     expect(f"{trained} >= 95", trained >= 95, True)
-    # The training adds up in another order, so that an image or two between two digits may change sides.
+    # Training sums in another order, so one or two images between two digits may change sides.
     expect(f"{replayed} is nearly {trained}", abs(replayed - trained) < 0.6, True)
 
 
@@ -63,7 +63,8 @@ def the_footprint_is_what_was_rehearsed():
         expect("rehearsed", number("rehearsed", output), rehearsed)
         arena = expect_match(r"^graph arena +(\d+), used up to (\d+)$", output)
         expect("graph arena, and what of it is used", tuple(map(int, arena.groups())), (rehearsed, rehearsed))
-        # The wide ones of both sides of the activation live until the end, and of the others one pair at once.
+        # The wide values on both sides of the activation live until the end; of the others one pair at a
+        # time.
         expect("live at once", number("live at once, at most", output), 2 * in_arena[0] + 2 * in_arena[1])
         expect("held by the cache", number("held by the cache of eager", output), 2 * wide + 2 * narrow)
 
@@ -97,7 +98,7 @@ def it_says_where_it_runs():
     hidden = output_of("--epochs", "1", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     expect_match(alone, hidden)
     expect("capable of replay where there is no device", replays(hidden), False)
-    # What the device has calculated is what the host has, but for an image or two between two digits.
+    # The device's results equal the host's, except for one or two images between two digits.
     accuracies = [float(expect_match(r"test accuracy: ([\d.]+) %$", text)[1]) for text in (output, hidden)]
     expect(f"accuracies {accuracies} are nearly the same", abs(accuracies[0] - accuracies[1]) < 0.6, True)
 

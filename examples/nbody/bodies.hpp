@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of equal mass, at first a Plummer sphere, and their order along a curve through space.
+// Bodies of equal mass, initially a Plummer sphere, and their order along a space-filling curve.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct vec3 {
   friend double dot(vec3 a, vec3 b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
 };
 
-/// All of mass 1 / n, in units in which the gravitational constant is 1.
+/// Bodies of mass 1 / n each, in units with a gravitational constant of 1.
 struct body_set {
   std::vector<vec3> positions, velocities;
 
@@ -33,12 +33,12 @@ struct body_set {
   [[nodiscard]] double mass() const { return 1 / static_cast<double>(size()); }
 };
 
-/// A sphere of bodies in equilibrium, after Aarseth, Henon and Wielen, "A comparison of numerical methods for
-/// the study of star cluster dynamics" (1974). The same seed gives the same bodies.
+/// Returns a sphere of bodies in equilibrium, after Aarseth, Henon and Wielen, "A comparison of numerical
+/// methods for the study of star cluster dynamics" (1974). Equal seeds give equal bodies.
 inline body_set plummer_sphere(std::size_t n, std::uint64_t seed) {
   constexpr double outermost = 10;  // half of the mass is within 1.3
   std::mt19937_64 bits{seed};
-  // The standard's distributions may differ from library to library.
+  // The standard's distributions differ between libraries.
   const auto uniform = [&] { return 0x1p-53 * static_cast<double>(bits() >> 11); };
   const auto on_sphere = [&](double radius) {
     const double z = 2 * uniform() - 1, angle = 2 * std::numbers::pi * uniform();
@@ -49,10 +49,10 @@ inline body_set plummer_sphere(std::size_t n, std::uint64_t seed) {
   bodies.positions.reserve(n);
   bodies.velocities.reserve(n);
   while (bodies.size() < n) {
-    const double inside = std::cbrt(uniform());  // the cube root of the mass that is farther in
+    const double inside = std::cbrt(uniform());  // the cube root of the mass inside the radius
     const double radius = inside / std::sqrt(1 - inside * inside);
     if (!(radius < outermost)) continue;
-    double speed = 0, chance = 1;  // of the speed of escape
+    double speed = 0, chance = 1;  // relative to the escape speed
     while (chance > speed * speed * std::pow(1 - speed * speed, 3.5)) {
       speed = uniform();
       chance = 0.1 * uniform();
@@ -63,22 +63,22 @@ inline body_set plummer_sphere(std::size_t n, std::uint64_t seed) {
   return bodies;
 }
 
-/// A body's place on the curve that visits all octants of a cube in turn, and in each one its octants: three
-/// bits for each level, those of the root on top. All bodies of a cell of an octree lie side by side on it.
+/// A body's place on the curve that visits the octants of a cube in turn, and recursively their octants. Each
+/// level takes three bits, the root's on top. All bodies of a cell of an octree are consecutive on the curve.
 struct place_on_curve {
   static constexpr int levels = 21;
 
   std::uint64_t key = 0;
   std::uint32_t body = 0;
 
-  /// The octant of a cell of this level (0: the root) that the body is in.
+  /// Returns the body's octant in a cell of this level (0: the root).
   [[nodiscard]] std::size_t octant(int level) const { return key >> 3 * (levels - 1 - level) & 7; }
   friend bool operator<(place_on_curve const& a, place_on_curve const& b) {
     return std::tie(a.key, a.body) < std::tie(b.key, b.body);
   }
 };
 
-/// The order of bodies on that curve. It depends on their positions only, not on the threads that find it.
+/// The order of bodies on the curve. It depends only on the positions, not on the threads that compute it.
 class body_order {
  public:
   explicit body_order(std::size_t bodies) : unsorted_(bodies), sorted_(bodies) {}
@@ -93,7 +93,7 @@ class body_order {
     for (std::size_t i = 0; i < positions.size(); ++i) {
       unsorted_[i] = {key_of(positions[i]), static_cast<std::uint32_t>(i)};
     }
-    // Into the cells of the fourth level below the root, and then within each.
+    // Sorts into the cells of the fourth level below the root, then within each cell.
     static constexpr int shift = 3 * (place_on_curve::levels - 4);
     static constexpr std::size_t cells = 1 << 3 * 4;
     std::array<std::size_t, cells + 1> begins{};
@@ -108,13 +108,13 @@ class body_order {
   }
 
   [[nodiscard]] std::span<place_on_curve const> places() const { return sorted_; }
-  /// Of the cube around all bodies. Its middle is 0.
+  /// Width of the cube around all bodies. Its center is 0.
   [[nodiscard]] double width() const { return width_; }
 
  private:
   [[nodiscard]] std::uint64_t key_of(vec3 at) const {
     constexpr std::uint64_t last = (1 << place_on_curve::levels) - 1;
-    const auto spread = [&](double x) {  // two zeros in front of each bit
+    const auto spread = [&](double x) {  // puts two zeros in front of each bit
       const double scaled = width_ > 0 ? (x / width_ + 0.5) * static_cast<double>(last + 1) : 0;
       std::uint64_t bits = std::min(static_cast<std::uint64_t>(std::max(scaled, 0.0)), last);
       bits = (bits | bits << 32) & 0x1f00000000ffff;
@@ -130,8 +130,8 @@ class body_order {
   double width_ = 0;
 };
 
-/// The same bodies in their order on the curve: neighbours in space are neighbours in memory, as long as few
-/// have crossed the cluster. A tree of many bodies is built faster then: it reads their positions from caches.
+/// Returns the bodies in their order on the curve. Neighbors in space are then neighbors in memory, while few
+/// bodies have crossed the cluster. Large trees are built faster, because positions are read from caches.
 inline body_set along_curve(body_set const& bodies) {
   body_order order{bodies.size()};
   order.find(bodies.positions);

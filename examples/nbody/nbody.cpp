@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// nbody: what the octree of a simulation costs, which is built anew in each step by threads together, and
-// where its nodes can come from.
+// nbody: measures the octree of a simulation, which threads build anew in each step, on different memory
+// resources.
 //
 // A star cluster moves under its own gravity. In each step threads order the bodies along a curve, build the
-// octree of Barnes and Hut in memory of the step, sum up forces over it, and drop it:
+// octree of Barnes and Hut in memory of the step, sum forces over it, and drop it:
 //
 //   shared_arena                 a tidemark::shared_arena: a handle for each thread, a scope for the step
 //   monotonic                    a std::pmr::monotonic_buffer_resource for each thread, released at the end
-//   synchronized_pool            a tidemark::synchronized_pool: each block is deallocated, as in what follows
+//   synchronized_pool            a tidemark::synchronized_pool: each block is deallocated, as below
 //   std_synchronized_pool        a std::pmr::synchronized_pool_resource
 //   malloc                       std::pmr::new_delete_resource()
-//   mimalloc, jemalloc, tcmalloc where these libraries are installed
+//   mimalloc, jemalloc, tcmalloc if these libraries are installed
 //
-// It prints, for each of them, the times of a step (the median of all) and by how much the process grew. Each
-// runs in a process of its own, so that it finds no memory that another has left. The positions at the end
-// must be the same to the last bit, on any memory and with any number of threads; the exit status is 1 if
-// they are not, and 2 if an option makes no sense.
+// The program prints the median times of a step for each resource, and the growth of the process. Each
+// resource runs in its own process, so that it finds no memory left by another. The final positions must be
+// bit-identical on any resource and with any number of threads. Otherwise the exit status is 1; it is 2 for
+// an invalid option.
 //
 //   nbody --bodies 20000 --steps 10 --picture cluster.svg
 //
-// Read `octree::build` and `team_memory` first. It includes the library's headers where other examples
-// import its modules: clang refuses to import a module that was compiled without -fopenmp into a file that is
-// compiled with it.
+// Read `octree::build` and `team_memory` first. Unlike other examples, this one includes headers and imports
+// no modules. Clang refuses to import a module compiled without -fopenmp into a file compiled with it.
 #include <getopt.h>
 #include <omp.h>
 #include <sys/mman.h>
@@ -68,24 +67,24 @@ using namespace nbody;
 struct options {
   std::size_t bodies = 20'000;
   std::size_t steps = 10;
-  std::size_t threads = 0;  // 0: as many as OpenMP chooses
+  std::size_t threads = 0;  // 0: OpenMP chooses
   std::string picture;      // empty: no picture
   bool help = false;
 };
 
 // ---- memories beside each other ---------------------------------------------------------------------------
 
-/// What a process tells of its run.
+/// The results of a process.
 struct outcome {
   bool is_there = false;
-  std::array<char, 200> error{};  // else, unless the process died
+  std::array<char, 200> error{};  // if not `is_there`, unless the process died
   step_times median;
-  std::size_t grown_bytes = 0;  // the process, above what it had before the first tree
+  std::size_t grown_bytes = 0;  // growth of the process since before the first tree
   std::uint64_t positions = 0;  // a hash of their bits
   simulation::accuracy forces;
   octree::size tree;
   energy first, last;
-  double max_drift = 0;  // of the energy, by its first value
+  double max_drift = 0;  // of the energy, relative to its first value
   std::size_t threads = 0;
   tidemark::shared_arena_stats team;
   std::uint64_t later_system_calls = 0;  // of the team, after the first tree
@@ -93,7 +92,7 @@ struct outcome {
 
 struct contender {
   std::string name;
-  std::function<std::unique_ptr<tree_memory>(std::size_t threads)> make;  // none: the team
+  std::function<std::unique_ptr<tree_memory>(std::size_t threads)> make;  // null: the team
 };
 
 std::shared_ptr<std::pmr::memory_resource> borrowed(std::pmr::memory_resource* resource) {
@@ -104,7 +103,7 @@ contender common(std::string name, std::function<std::shared_ptr<std::pmr::memor
   return {std::move(name), [=](std::size_t) { return std::make_unique<common_memory>(make()); }};
 }
 
-/// Adds an allocator of another's that is a library of its own, or prints why it is left out.
+/// Adds an allocator from a library, or prints the reason for omitting it.
 template <class Calls>
 void add_loaded(std::vector<contender>& all, char const* name, char const* file) {
   const tidemark::bench::shared_library library{file};
@@ -138,7 +137,7 @@ std::size_t most_resident_bytes() {
   return static_cast<std::size_t>(usage.ru_maxrss) * tidemark::KiB;
 }
 
-/// FNV-1a, of the bits of all positions.
+/// Returns the FNV-1a hash of the bits of all positions.
 std::uint64_t hash_of(std::span<vec3 const> positions) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (vec3 const& at : positions) {
@@ -168,7 +167,7 @@ outcome measure(contender const& who, options const& chosen) {
   tidemark::shared_arena team{{.name = "tree"}};
   const std::unique_ptr<tree_memory> memory =
       who.make ? who.make(told.threads) : std::make_unique<team_memory>(team);
-  // What is kept of each step. The tree's memory ends with the step, so it is not there.
+  // The results of each step. The tree's memory ends with the step, so they lie elsewhere.
   tidemark::arena kept{{.name = "energies"}};
   const std::span<energy> energies = kept.push_array<energy>(chosen.steps + 1);
   std::vector<step_times> times(chosen.steps);
@@ -200,7 +199,7 @@ outcome measure(contender const& who, options const& chosen) {
   return told;
 }
 
-/// Runs `measure` in a process of its own. There is no other thread yet, of OpenMP's or of any other kind.
+/// Runs `measure` in a process of its own. No other thread exists yet, of OpenMP or otherwise.
 outcome measure_apart(contender const& who, options const& chosen) {
   std::fflush(stdout);
   void* const shared =
@@ -231,7 +230,7 @@ outcome measure_apart(contender const& who, options const& chosen) {
 
 // ---- options and output -----------------------------------------------------------------------------------
 
-// A mistake of the user's: what() is one sentence for stderr, and the exit status is 2.
+// A user error: what() is one sentence for stderr, and the exit status is 2.
 using input_error = std::domain_error;
 
 options parse_options(int argc, char** argv) {
@@ -248,7 +247,7 @@ options parse_options(int argc, char** argv) {
                       std::to_string(least) + " to " + std::to_string(most) + ", not '" + optarg + "'."};
   };
   options chosen;
-  opterr = 0;  // the sentences are ours
+  opterr = 0;  // the program prints its own messages
   while (optind < argc) {
     const std::string word = argv[optind];
     const int letter = getopt_long(argc, argv, "+:h", known, &index);

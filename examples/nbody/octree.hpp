@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The octree of Barnes and Hut, "A hierarchical O(N log N) force-calculation algorithm" (1986). Threads build
-// it together, each subtree by one of them, in memory of any kind (tree_memory.hpp). Its nodes, and the order
-// of every sum over them, depend on the bodies alone: not on the memory, nor on the number of threads.
+// it together, each subtree by one thread, in any memory (tree_memory.hpp). Its nodes and the order of every
+// sum depend only on the bodies, not on the memory or the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -25,25 +25,25 @@ struct point_mass {
   double mass = 0;
 };
 
-/// A cell with bodies in it.
+/// A cell that contains bodies.
 struct node {
-  point_mass sum;                   ///< of the bodies: their mass, where its centre is
+  point_mass sum;                   ///< mass of the bodies at their center of mass
   double width = 0;                 ///< of the cell
-  std::array<node*, 8> children{};  ///< by octant; null where there is no body
-  std::span<point_mass> bodies;     ///< of a leaf: copies, side by side, in a block of their own
+  std::array<node*, 8> children{};  ///< by octant; null for an octant without bodies
+  std::span<point_mass> bodies;     ///< of a leaf: copies in a block of their own
 };
 
 struct gravity {
   vec3 acceleration;
   double potential = 0;
 
-  /// Adds the pull of a mass that is so far away.
+  /// Adds the pull of a mass at a distance.
   void add(vec3 distance, double mass) {
     const double nearness = 1 / std::sqrt(dot(distance, distance) + softening * softening);
     potential -= mass * nearness;
     acceleration += (mass * nearness * nearness * nearness) * distance;
   }
-  /// Takes the potential of a body of this mass at its own place off again.
+  /// Subtracts the potential of a body of this mass at its own place.
   void subtract_self(double mass) { potential += mass / softening; }
 
   static constexpr double softening = 0.02;
@@ -52,13 +52,13 @@ struct gravity {
 class octree {
  public:
   static constexpr std::size_t max_leaf_bodies = 8;
-  /// A thread builds subtrees of at most so many bodies. As many for any number of threads, so that these
-  /// share their work in the same pieces.
+  /// A thread builds subtrees of at most this many bodies. The limit does not depend on the number of
+  /// threads, so the pieces of work are always the same.
   static constexpr std::size_t max_task_bodies = 512;
-  /// A cell that looks smaller than this, as its width by its distance, counts as one mass.
+  /// A cell whose width over distance is below this limit counts as one mass.
   static constexpr double max_angle = 0.5;
 
-  /// Builds the tree. What it had before was dropped.
+  /// Builds the tree. @pre the previous tree was dropped
   void build(body_set const& bodies, body_order const& order, tree_memory& memory) {
     bodies_ = &bodies;
     places_ = order.places();
@@ -75,7 +75,7 @@ class octree {
     for (node* top : tops_ | std::views::reverse) sum_children(*top);  // children come behind their parents
   }
 
-  /// Deallocates every block, where the memory does not end them all at once.
+  /// Deallocates every block, unless the memory frees all blocks at once.
   void drop(tree_memory& memory) {
     if (memory.frees_each_block()) {
 #pragma omp parallel
@@ -89,7 +89,7 @@ class octree {
     root_ = nullptr;
   }
 
-  /// On a body of the tree that is there.
+  /// Returns the gravity on a body of the current tree.
   [[nodiscard]] gravity gravity_at(vec3 position) const {
     gravity all;
     std::array<node const*, 7 * place_on_curve::levels + 8> waiting;
@@ -117,7 +117,7 @@ class octree {
   [[nodiscard]] size measure() const { return measure(*root_); }
 
  private:
-  /// A cell, by its bodies on the curve.
+  /// A cell, as a range of bodies on the curve.
   struct cell {
     std::size_t begin, end;
     int level;  // 0: the root
@@ -129,7 +129,7 @@ class octree {
     node** result;
   };
 
-  /// Calls `found(octant, cell)` for each octant that has bodies.
+  /// Calls `found(octant, cell)` for each octant that contains bodies.
   template <class Found>
   void for_each_octant(cell const& parent, Found found) const {
     std::size_t begin = parent.begin;
@@ -143,7 +143,7 @@ class octree {
     }
   }
 
-  /// Makes the nodes of cells that are too large for one thread, and a task of each that is not.
+  /// Makes the nodes of cells that are too large for one thread, and a task for each other cell.
   void build_top(cell const& here, node*& result, std::pmr::memory_resource& memory) {
     if (here.size() <= max_task_bodies || here.level == place_on_curve::levels) {
       tasks_.push_back({here, &result});
@@ -195,7 +195,7 @@ class octree {
     free_node(here, memory);
   }
 
-  // A sum has the moment where its position will be, until it is finished.
+  // Until a sum is finished, its position holds the moment.
   static void add(point_mass& sum, point_mass const& part) {
     sum.position += part.mass * part.position;
     sum.mass += part.mass;
@@ -220,7 +220,7 @@ class octree {
 
   body_set const* bodies_ = nullptr;
   std::span<place_on_curve const> places_;
-  std::vector<task> tasks_;  // the same memory in each step
+  std::vector<task> tasks_;  // reuses its memory in each step
   std::vector<node*> tops_;
   node* root_ = nullptr;
 };

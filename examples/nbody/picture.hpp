@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture of bodies as a file of SVG, which every browser shows.
+// Writes a picture of bodies as an SVG file, which every browser shows.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace nbody {
 
-/// Draws the middle of the cluster as it looks along its third axis: a dot for each body, slow ones red and
-/// fast ones blue.
+/// Draws the middle of the cluster along its third axis: a dot for each body, slow bodies red and fast bodies
+/// blue.
 /// @throws std::system_error if the file cannot be written
 inline void write_picture(body_set const& bodies, std::string const& path) {
   constexpr double half_width = 4, pixels = 800;
@@ -30,7 +30,7 @@ inline void write_picture(body_set const& bodies, std::string const& path) {
                "<rect width=\"100%%\" height=\"100%%\" fill=\"#05060f\"/>\n",
                pixels, pixels);
   for (std::size_t colour = 0; colour < colours.size(); ++colour) {
-    // One path of each colour. A line of no length with round ends is a dot.
+    // One path for each color. A line of length 0 with round ends is a dot.
     std::fprintf(file, "<path stroke=\"%s\" stroke-linecap=\"round\" stroke-width=\"1.5\" d=\"",
                  colours[colour]);
     for (std::size_t i = 0; i < bodies.size(); ++i) {

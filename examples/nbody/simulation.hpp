@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A star cluster that moves under its own gravity, by the leapfrog method. Each step has a tree of its own.
+// A star cluster that moves under its own gravity, by the leapfrog method. Each step builds its own tree.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct step_times {
 
 class stopwatch {
  public:
-  /// Seconds since the last lap.
+  /// Returns the seconds since the last lap.
   double lap() {
     const auto now = std::chrono::steady_clock::now();
     return std::chrono::duration<double>(now - std::exchange(begin_, now)).count();
@@ -45,7 +45,7 @@ class simulation {
   simulation(std::size_t n, tree_memory& memory)
       : memory_{memory}, bodies_{along_curve(plummer_sphere(n, 1))}, order_{n}, pulls_(n) {}
 
-  /// Finds what pulls the bodies at their first places. Steps come after that.
+  /// Computes the forces at the initial positions. Call before the first step.
   void begin() {
     memory_.begin_step();
     attract();
@@ -86,9 +86,9 @@ class simulation {
 
   struct accuracy {
     std::size_t bodies = 0;
-    double mean_error = 0, max_error = 0;  // of a body's acceleration, by its length
+    double mean_error = 0, max_error = 0;  // of a body's acceleration, relative to its length
   };
-  /// Of some bodies' accelerations, as they are now. The bodies are spread over the cluster.
+  /// Compares the current accelerations of some bodies, spread over the cluster, with direct sums.
   [[nodiscard]] accuracy compare_with_direct_summation() const {
     std::vector<double> errors(std::min<std::size_t>(bodies_.size(), 256));
 #pragma omp parallel for
@@ -110,7 +110,7 @@ class simulation {
   }
 
  private:
-  /// Builds the tree, and finds what pulls each body.
+  /// Builds the tree and computes the force on each body.
   step_times attract() {
     stopwatch part;
     step_times times;
@@ -118,7 +118,7 @@ class simulation {
     times.order = part.lap();
     tree_.build(bodies_, order_, memory_);
     times.build = part.lap();
-    // Neighbours on the curve visit nearly the same nodes.
+    // Neighbors on the curve visit nearly the same nodes.
     const std::span<place_on_curve const> places = order_.places();
 #pragma omp parallel for schedule(dynamic, 64)
     for (place_on_curve const& place : places) {

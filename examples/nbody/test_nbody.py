@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 PROGRAM, CASE = sys.argv[1:3]
 TIMEOUT_SECONDS = 240
 ALWAYS = ["shared_arena", "monotonic", "synchronized_pool", "std_synchronized_pool", "malloc"]
-LOADED = ["mimalloc", "jemalloc", "tcmalloc"]  # each is either in the table or left out by a line
+LOADED = ["mimalloc", "jemalloc", "tcmalloc"]  # each is in the table or named in a line as left out
 BODIES, STEPS = 3000, 5
 
 
@@ -32,7 +32,7 @@ def expect_true(what, holds):
 
 @functools.cache
 def output_of(threads=2):
-    """What a small run prints."""
+    """Returns the output of a small run."""
     status, output, errors = run("--bodies", str(BODIES), "--steps", str(STEPS), "--threads", str(threads))
     expect("exit status and errors", (status, errors), (0, ""))
     expect_true("the first line", re.search(f"^{BODIES} bodies, {STEPS} steps, threads: {threads}$", output, re.M))
@@ -40,7 +40,7 @@ def output_of(threads=2):
 
 
 def rows(output):
-    """For each row of the table: name, times, MiB, hash of positions."""
+    """Returns for each row of the table: name, times, MiB, hash of positions."""
     return [(name, [float(time) for time in re.findall(r"[\d.]+", times)], float(size), positions)
             for name, times, size, positions in
             re.findall(r"^(\w+) +((?:[\d.]+ ms +){5})([\d.]+) MiB +([0-9a-f]{16})$", output, re.M)]
@@ -79,7 +79,8 @@ def forces_are_those_of_direct_summation():
 
 def energy_is_conserved():
     first, last, drift = numbers(r"energy: (\S+) at first, (\S+) at last, relative drift at most (\S+)\n", output_of())
-    # A Plummer sphere of mass and radius 1 has -3 pi / 64 = -0.1473, less what was cut off around it.
+    # A Plummer sphere of mass and radius 1 has -3 pi / 64 = -0.1473, less the part that was cut off around
+    # it.
     expect_true(f"energy {first}", -0.17 < first < -0.14)
     expect_true(f"drift {drift}", abs(last / first - 1) - 1e-5 <= drift < 1e-3)
 

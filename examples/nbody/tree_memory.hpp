@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where threads take the blocks of a tree from, which live until the end of a step.
+// Sources of the blocks of a tree for threads. Blocks live until the end of a step.
 #pragma once
 
 #include <omp.h>
@@ -16,7 +16,8 @@
 
 namespace nbody {
 
-/// A step is: `begin_step`, then parallel regions whose threads call `on_this_thread`, then `end_step`.
+/// The memory of a step: `begin_step`, then parallel regions whose threads call `on_this_thread`, then
+/// `end_step`.
 class tree_memory {
  public:
   tree_memory() = default;
@@ -25,14 +26,14 @@ class tree_memory {
   virtual ~tree_memory() = default;
 
   virtual void begin_step() {}
-  /// Calls `work` with the resource of the calling thread, of a parallel region.
+  /// Calls `work` with the resource of the calling thread of a parallel region.
   virtual void on_this_thread(std::function<void(std::pmr::memory_resource&)> const& work) = 0;
-  /// Whether each block must be deallocated before the step ends. If not, the end frees all.
+  /// Returns true if each block must be deallocated before the step ends. Otherwise the end frees all blocks.
   [[nodiscard]] virtual bool frees_each_block() const { return false; }
   virtual void end_step() {}
 };
 
-/// One resource for all threads, such as malloc or a pool. It knows nothing of steps.
+/// One resource for all threads, such as malloc or a pool. It has no notion of steps.
 class common_memory final : public tree_memory {
  public:
   explicit common_memory(std::shared_ptr<std::pmr::memory_resource> resource)

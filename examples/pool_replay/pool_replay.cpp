@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays recorded allocations of real programs (clang, lld, PyTorch) again, through tidemark's pools, the
-// standard's and malloc, and prints what an operation costs and how much memory each takes.
+// pool_replay: replays recorded allocations of real programs (clang, lld, PyTorch) through tidemark's pools,
+// the standard's pools and malloc. Prints the time of an operation and the memory of each.
 #include <malloc.h>
 
 #include <algorithm>
@@ -24,10 +24,9 @@ namespace {
 using tidemark::tools::recorded_trace;
 using tidemark::tools::threaded_replay;
 
-constexpr int repetitions = 7;  // the fastest counts: it is the least disturbed
+constexpr int repetitions = 7;  // the fastest counts, because it is disturbed least
 
-/// malloc as a resource. It also sums up what blocks take: with their rounding and the word in front that
-/// malloc adds.
+/// malloc as a resource. Also sums the bytes of blocks, including malloc's rounding and header word.
 class malloc_resource final : public std::pmr::memory_resource {
  public:
   explicit malloc_resource(bool counts) : counts_{counts} {}
@@ -62,7 +61,7 @@ pool_maker makes(Options const&... options) {
 
 struct contender {
   std::string name;
-  pool_maker make;  // none: malloc itself
+  pool_maker make;  // null: malloc itself
   bool threads = false;
 };
 
@@ -77,7 +76,7 @@ double nanoseconds(std::function<void()> const& work) {
   return fastest;
 }
 
-/// The most bytes that malloc had to give for a trace. The counting takes one thread at a time.
+/// Returns the maximum bytes that malloc provided for a trace. Counting requires a single thread.
 std::size_t peak_bytes(recorded_trace const& trace, contender const& who, std::vector<void*>& blocks) {
   malloc_resource counted{true};
   const std::unique_ptr<std::pmr::memory_resource> resource = who.make ? who.make(&counted) : nullptr;
@@ -88,7 +87,7 @@ std::size_t peak_bytes(recorded_trace const& trace, contender const& who, std::v
 
 void show(recorded_trace const& trace, contender const& who) {
   std::vector<void*> blocks(trace.blocks);
-  // Time and memory apart, because counting takes time.
+  // Time and memory are measured separately, because counting takes time.
   malloc_resource plain{false};
   const std::unique_ptr<std::pmr::memory_resource> resource = who.make ? who.make(&plain) : nullptr;
   std::pmr::memory_resource& used = resource ? *resource : plain;
@@ -121,7 +120,7 @@ void show(std::string const& path) {
   for (auto const& event : trace.events) {
     if (event.allocates) sizes.record(event.bytes);
   }
-  // Classes for large blocks too, and room to keep them.
+  // Classes for large blocks too, and enough cache for them.
   const tidemark::pool_options fitted{.max_cached_bytes = 1 * tidemark::GiB,
                                       .size_classes = sizes.suggest_size_classes(64, 1 * tidemark::GiB)};
   std::vector<contender> contenders{

@@ -24,7 +24,7 @@ def plays_the_recorded_traces_on_every_pool():
     status, output, errors = run()
     expect("stderr", errors, "")
     expect("exit status", status, 0)
-    # What is known of the traces: allocations, frees, threads; and how many ways each is played.
+    # Known facts of the traces: allocations, frees, threads, and the number of ways to replay each.
     known = {"clang_syntax.csv": ("1 thread", 199_400, 6), "lld_link.csv": ("5 threads", 20_480, 9),
              "torch_gpt.csv": ("1 thread", 9_834, 6), "torch_mlp.csv": ("1 thread", 2_562, 6)}
     parts = re.split(r"^(\S+\.csv): ", output, flags=re.MULTILINE)
@@ -47,7 +47,8 @@ def plays_the_recorded_traces_on_every_pool():
 
 
 def malformed_trace_names_file_line_and_reason():
-    # What a reader refuses is shown in tests/telemetry/trace/readers.py; here, that it comes to the user.
+    # tests/telemetry/trace/readers.py tests the reader's errors. This test checks that an error reaches the
+    # user.
     cases = {"op,id,bytes\n": ":1: the header is 'op,id,bytes', not op,id,bytes,thread",
              "op,id,bytes,thread\na,0,8,0\nf,0,0,0\nf,0,0,0\n": ":4: block 0 is freed twice; first by event 1"}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// stencil: what temporaries cost, and where they can come from.
+// stencil: shows the cost of temporaries from different sources.
 //
-// The conjugate gradient method solves A x = b, where A is the 5-point Laplacian of a square grid. It is
-// written the way one likes to write it: small functions, each of which takes the arrays that it needs and
-// forgets them. An iteration asks for ten. Here they come from three places, and the functions are the same:
+// The conjugate gradient method solves A x = b, where A is the 5-point Laplacian of a square grid. The code
+// consists of small functions; each takes the arrays that it needs and forgets them. An iteration requests
+// ten arrays. They come from three sources, with the same functions:
 //
-//   workspace   a tidemark::workspace, a scope for each call: memory that is there again the next time
+//   workspace   a tidemark::workspace with a scope for each call: memory that the next call reuses
 //   vector      a std::vector for each array: memory from the heap, filled with zeros, deallocated
-//   monotonic   a std::pmr::vector for each, on a monotonic_buffer_resource that is released after each
-//   iteration
+//   monotonic   a std::pmr::vector for each array, on a monotonic_buffer_resource released each iteration
 //
-// It prints, for each of them, the time of an iteration (the median of all but the first), how often an
-// iteration called operator new after the first, and the norm of the last residual, which must be the same to
-// the last digit. The exit status is 1 if it is not, and 2 if an option makes no sense.
+// The program prints for each source the median time of an iteration without the first, the calls of operator
+// new per later iteration, and the norm of the last residual. The norms must agree to the last digit.
+// Otherwise the exit status is 1; it is 2 for an invalid option.
 //
 //   stencil --size 512 --iterations 200
 //
-// Read `precondition` first: that is how a function uses a workspace.
+// Read `precondition` first: it shows how a function uses a workspace.
 #include <getopt.h>
 
 #include <algorithm>
@@ -51,7 +50,7 @@ void* counted(void* block) {
 
 }  // namespace
 
-// Every allocation of the program is counted: those of containers, and those of
+// Counts every allocation of the program, including those of containers and of
 // std::pmr::new_delete_resource().
 void* operator new(std::size_t bytes) { return counted(std::malloc(bytes)); }
 void* operator new(std::size_t bytes, std::align_val_t align) {
@@ -68,7 +67,7 @@ namespace {
 using numbers = std::span<double>;
 using known_numbers = std::span<double const>;
 
-// Where temporaries come from: a function makes a `frame`, and arrays of it live as long as that, at least.
+// The sources of temporaries. A function makes a `frame`, and its arrays live at least as long as the frame.
 
 struct from_workspace {
   tidemark::workspace& memory;
@@ -99,7 +98,7 @@ struct from_monotonic {
 };
 
 struct problem {
-  std::size_t size;  // rows of the grid, and columns
+  std::size_t size;  // rows and columns of the grid
   std::vector<double> solution, residual, direction;
   double rho = 0;  // residual * preconditioned residual
 
@@ -108,7 +107,7 @@ struct problem {
   }
 };
 
-// A sum of products, row by row, so that it does not depend on how a compiler cuts a long sum.
+// A sum of products, row by row, so that the result does not depend on the compiler's split of a long sum.
 template <class Memory>
 double dot(Memory& memory, std::size_t rows, known_numbers x, known_numbers y) {
   typename Memory::frame here{memory};
@@ -130,7 +129,7 @@ void axpy(double a, known_numbers x, numbers y) {
   for (std::size_t i = 0; i < x.size(); ++i) y[i] += a * x[i];
 }
 
-// y = A x. Around the grid all is 0: that is a row of zeros above and below, and one element more at both
+// y = A x. The grid is surrounded by zeros: a row of zeros above and below, and one more element on both
 // sides.
 template <class Memory>
 void apply(Memory& memory, std::size_t size, known_numbers x, numbers y) {
@@ -149,7 +148,7 @@ void apply(Memory& memory, std::size_t size, known_numbers x, numbers y) {
   }
 }
 
-// z is nearly A^-1 r: two damped sweeps of Jacobi's method.
+// z approximates A^-1 r: two damped sweeps of Jacobi's method.
 template <class Memory>
 void precondition(Memory& memory, std::size_t size, known_numbers r, numbers z) {
   constexpr double damping = 0.8 / 4;  // by the diagonal of A
@@ -160,7 +159,7 @@ void precondition(Memory& memory, std::size_t size, known_numbers r, numbers z) 
   for (std::size_t i = 0; i < r.size(); ++i) z[i] += damping * (r[i] - left[i]);
 }
 
-// One iteration. Returns the norm of the residual.
+// Runs an iteration. Returns the norm of the residual.
 template <class Memory>
 double step(Memory& memory, problem& p) {
   typename Memory::frame here{memory};
@@ -211,7 +210,7 @@ measured solve(char const* name, options const& chosen, Memory& memory) {
   return {name, *median, allocations, residual};
 }
 
-// Counts what a workspace asks of it.
+// Counts the allocations of a workspace from its upstream.
 class counting_resource final : public std::pmr::memory_resource {
  public:
   std::size_t calls = 0;
@@ -227,7 +226,7 @@ class counting_resource final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
-// A mistake of the user's: what() is one sentence for stderr, and the exit status is 2.
+// A user error: what() is one sentence for stderr, and the exit status is 2.
 using input_error = std::domain_error;
 
 options parse_options(int argc, char** argv) {
@@ -245,7 +244,7 @@ options parse_options(int argc, char** argv) {
                       std::to_string(least) + " to " + std::to_string(most) + ", not '" + optarg + "'."};
   };
   options chosen;
-  opterr = 0;  // the sentences are ours
+  opterr = 0;  // the program prints its own messages
   while (optind < argc) {
     const std::string word = argv[optind];
     const int letter = getopt_long(argc, argv, "+:h", known, &index);

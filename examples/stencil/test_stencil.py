@@ -21,7 +21,7 @@ def expect(what, got, wanted):
 
 
 def rows(size, iterations):
-    """For each row of the table: name, microseconds, allocations, residual. And what is printed behind it."""
+    """Returns for each row of the table: name, microseconds, allocations, residual. Also the text below."""
     status, output, errors = run("--size", str(size), "--iterations", str(iterations))
     expect("exit status and errors", (status, errors), (0, ""))
     expect("first line", output.splitlines()[0], f"{size} x {size} unknowns, {iterations} iterations")
@@ -34,12 +34,12 @@ def same_residual_to_the_last_digit():
     found, _ = rows(64, 20)
     residuals = {residual for _, _, _, residual in found}
     expect("number of residuals", len(residuals), 1)
-    # Computed apart, by the same method with sums in another order: so not to the last digit.
+    # Computed separately with sums in another order, so it differs in the last digits.
     expect("residual", abs(float(residuals.pop()) / solve(64, 20) - 1) < 1e-9, True)
 
 
 def solve(n, iterations):
-    """The norm of the last residual, in plain Python."""
+    """Computes the norm of the last residual in plain Python."""
     from math import sin, sqrt
 
     def image(x):
@@ -68,7 +68,7 @@ def solve(n, iterations):
 def a_warm_workspace_allocates_nothing():
     found, output = rows(64, 20)
     expect("allocations of the workspace", found[0][2], "0.00")
-    # Two arrays of a step, one of the preconditioner's in between, and two of apply's on top.
+    # Two arrays of a step, one of the preconditioner, and two of apply on top.
     sentence = r"^the workspace asked its upstream (\d+) times in all: (\d+) slots, (\d+) KiB$"
     calls, slots, kib = map(int, re.search(sentence, output, re.MULTILINE).groups())
     expect("slots and KiB", (slots, kib), (5, 97))

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// k-means, written once with Thrust's vectors and algorithms. Where their memory comes from is what `Memory`
-// says: from the system, or from tidemark. nvcc compiles this for a device, and any other compiler for the
-// host.
+// k-means, written once with Thrust's vectors and algorithms. `Memory` selects their memory: the system or
+// tidemark. nvcc compiles this file for a device, and any other compiler for the host.
 //
 // Read `tidemark_memory` first, then `iterate`.
 #include "kmeans.hpp"
@@ -45,10 +44,10 @@
 
 namespace {
 
-// ---- Where memory comes from ----
+// ---- Sources of memory ----
 
-// Vectors of an iteration and temporaries of its algorithms lie in an arena, which is rewound at the
-// iteration's end. What is kept lies in a pool.
+// Vectors of an iteration and temporaries of its algorithms lie in an arena, which is rewound at the end of
+// the iteration. Longer-lived data lies in a pool.
 class tidemark_memory {
  public:
   template <class T>
@@ -59,7 +58,7 @@ class tidemark_memory {
   auto step() { return &step_; }
   // The first argument of an algorithm.
   auto policy() { return tidemark::par(step_); }
-  // An iteration is as long as what this returns.
+  // The returned object lives as long as the iteration.
   [[nodiscard]] auto begin_iteration() { return decltype(step_)::scope{step_}; }
 
   std::uint64_t system_allocations() const { return step_.stats().system_calls + kept_.stats().misses; }
@@ -72,7 +71,7 @@ class tidemark_memory {
 
  private:
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-  // All are of one stream, so freed memory can be reused at once.
+  // All allocations are on one stream, so freed memory can be reused at once.
   tidemark::gpu::stream stream_;
   tidemark::device_arena step_{{.reserve = 1 * tidemark::GiB, .name = "step"}, stream_.get()};
   tidemark::device_pool kept_{{.stream = stream_, .name = "kept"}};
@@ -82,7 +81,7 @@ class tidemark_memory {
 #endif
 };
 
-// What is Thrust's by default, cudaMalloc with CUDA, counted.
+// Thrust's default resource, cudaMalloc with CUDA, with a counter.
 class system_resource final : public thrust::mr::memory_resource<thrust::device_ptr<void>> {
  public:
   std::uint64_t calls = 0;
@@ -99,8 +98,7 @@ class system_resource final : public thrust::mr::memory_resource<thrust::device_
   thrust::device_ptr_memory_resource<thrust::device_memory_resource> system_;
 };
 
-// As with Thrust alone: memory is allocated when it is needed, and deallocated when it is not needed any
-// more.
+// Memory as with Thrust alone: allocated on use, and deallocated after use.
 class thrust_memory {
  public:
   template <class T>
@@ -109,7 +107,7 @@ class thrust_memory {
   auto kept() { return &system_; }
   auto step() { return &system_; }
   auto policy() { return thrust::device(&system_); }
-  [[nodiscard]] int begin_iteration() const { return 0; }  // nothing ends with an iteration
+  [[nodiscard]] int begin_iteration() const { return 0; }  // no memory ends with an iteration
 
   std::uint64_t system_allocations() const { return system_.calls; }
   void report(kmeans_result&) const {}
@@ -118,9 +116,9 @@ class thrust_memory {
   system_resource system_;
 };
 
-// ---- What algorithms do with an element ----
+// ---- Functions of an element ----
 
-// The centroid that an image is closest to, the first of those that are, and the square of the distance.
+// Returns the first of the closest centroids of an image, and the square of the distance.
 struct closest_centroid {
   float const *pixels, *centroids;
   std::size_t pixel_count, cluster_count;
@@ -142,8 +140,8 @@ struct closest_centroid {
   }
 };
 
-// Sums are the same on every run, because they are exact, so that it does not matter in which order Thrust
-// adds up: pixels are multiples of 1/16, in double; and distances are rounded to multiples of this.
+// Sums are exact, so that every run gives the same result in any order of additions. Pixels are multiples of
+// 1/16 in double precision, and distances are rounded to multiples of this unit.
 constexpr double distance_unit = 1.0 / (1 << 20);
 struct in_units {
   HOST_DEVICE long long operator()(float distance) const {
@@ -151,19 +149,19 @@ struct in_units {
   }
 };
 
-// An image, counted.
+// Counts an image.
 struct one {
   HOST_DEVICE int operator()(std::size_t) const { return 1; }
 };
 
-// All pixels, the first of each image, then the second of each, and so on, with the images in the order of
-// their clusters: what belongs into one sum stands side by side.
+// All pixels in an order that puts the summands of each sum side by side: the first pixels of all images,
+// then the second pixels, and so on, with the images sorted by cluster.
 struct sorted_pixels {
   float const* pixels;
   int const *images, *clusters;  // sorted by cluster
   std::size_t image_count, pixel_count, cluster_count;
 };
-struct sum_number : sorted_pixels {  // differs from one sum to the next
+struct sum_number : sorted_pixels {  // differs between sums
   HOST_DEVICE std::size_t operator()(std::size_t i) const {
     return i / image_count * cluster_count + static_cast<std::size_t>(clusters[i % image_count]);
   }
@@ -175,11 +173,11 @@ struct summand : sorted_pixels {
   }
 };
 
-// The sums, in the same order, made pixels of centroids.
+// Converts the sums, in the same order, to pixels of centroids.
 struct cluster_sums {
   double const* sums;
-  int const *clusters, *sizes;  // those that have images
-  std::size_t cluster_count;    // of them
+  int const *clusters, *sizes;  // clusters that have images
+  std::size_t cluster_count;    // of these clusters
   std::size_t pixel_count;
 };
 struct mean : cluster_sums {
@@ -206,16 +204,16 @@ auto values_of(Function function) {
 
 // ---- k-means (Lloyd 1982) ----
 
-// What lives longer than an iteration.
+// Data that outlives an iteration.
 template <class Memory>
 struct clustering {
   typename Memory::template vector<float> pixels, centroids;
-  typename Memory::template vector<int> clusters;  // of each image; before the first iteration -1
+  typename Memory::template vector<int> clusters;  // of each image; -1 before the first iteration
   double inertia = 0;
 };
 
-// Assigns each image to the closest centroid, and moves the centroids into the middle of their images.
-// Returns how many images were assigned to another one than before.
+// Assigns each image to its closest centroid, and moves each centroid to the mean of its images. Returns the
+// number of images whose centroid changed.
 template <class Memory>
 int iterate(Memory& memory, kmeans_problem const& problem, clustering<Memory>& kept) {
   using ints = typename Memory::template vector<int>;
@@ -224,8 +222,7 @@ int iterate(Memory& memory, kmeans_problem const& problem, clustering<Memory>& k
   const std::size_t images = problem.image_count, pixels = problem.pixel_count;
   const std::size_t clusters = problem.first_images.size();
 
-  // What is made from here on goes at the end of this function: vectors, and with them all that algorithms
-  // left.
+  // Allocations from here on end with this function: vectors, and everything that algorithms left.
   [[maybe_unused]] auto const scope = memory.begin_iteration();
   auto const policy = memory.policy();
 
@@ -241,7 +238,7 @@ int iterate(Memory& memory, kmeans_problem const& problem, clustering<Memory>& k
                                                      0LL, cuda::std::plus<long long>{});
   kept.inertia = static_cast<double>(inertia) * distance_unit;
 
-  // The images of a cluster one behind the other; and which clusters there are, and how large.
+  // Sorts images by cluster, and finds the clusters and their sizes.
   ints sorted(closest, memory.step()), order(images, memory.step());
   thrust::sequence(policy, order.begin(), order.end());
   thrust::sort_by_key(policy, sorted.begin(), sorted.end(), order.begin());
@@ -256,14 +253,14 @@ int iterate(Memory& memory, kmeans_problem const& problem, clustering<Memory>& k
   thrust::reduce_by_key(policy, sum_numbers, sum_numbers + static_cast<std::ptrdiff_t>(images * pixels),
                         values_of(summand{all}), thrust::make_discard_iterator(), sums.begin());
 
-  floats moved(kept.centroids, memory.step());  // one without images stays where it is
+  floats moved(kept.centroids, memory.step());  // a centroid without images does not move
   const cluster_sums summed{raw(sums), raw(found), raw(sizes), count, pixels};
   auto const means = values_of(mean{summed});
   thrust::scatter(policy, means, means + static_cast<std::ptrdiff_t>(count * pixels),
                   values_of(place{summed}), moved.begin());
 
-  // Copied out of the arena: what is assigned stays in the memory of the left side. (A move would take the
-  // memory along, which ends with the scope.)
+  // Copies out of the arena, because an assigned vector keeps its own memory. (A move would take the memory
+  // along, which ends with the scope.)
   kept.clusters = closest;
   kept.centroids = moved;
   return changed;

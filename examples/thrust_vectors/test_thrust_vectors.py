@@ -47,8 +47,8 @@ def output_of(*arguments):
 
 
 def results_of(*arguments):
-    """For each row of the table: iterations, inertia, purity, system's allocations of the first iteration, and of each
-    later one. And all that is printed."""
+    """Returns for each row of the table: iterations, inertia, purity, system allocations of the first
+    iteration, and of each later one. Also returns the output."""
     output = output_of(*arguments)
     found = re.findall(r"^(Thrust alone|with tidemark) +(\d+) +([\d.]+) +([\d.]+) % +(\d+) +([\d.]+)$", output,
                        re.MULTILINE)
@@ -75,7 +75,7 @@ def file_of(lines):
 
 
 def k_means(lines, centroids, iterations_max):
-    """Iterations, inertia and purity, in plain Python. The centroids are given as numbers of images."""
+    """Computes iterations, inertia and purity in plain Python. The centroids are given as image numbers."""
     rows = [[int(field) for field in line.split(",")] for line in lines]
     images, labels = [[x / 16 for x in row[:-1]] for row in rows], [row[-1] for row in rows]
     centroids, clusters, iterations = [images[i] for i in centroids], None, 0
@@ -86,7 +86,7 @@ def k_means(lines, centroids, iterations_max):
         if clusters == before:
             break
         inside = [[image for image, c in zip(images, clusters) if c == cluster] for cluster in range(len(centroids))]
-        # The program's centroids are of 32 bits.
+        # The program's centroids have 32 bits.
         centroids = [[struct.unpack("f", struct.pack("f", sum(x) / len(some)))[0] for x in zip(*some)] if some else old
                      for some, old in zip(inside, centroids)]
     right = 0
@@ -127,14 +127,14 @@ def finds_what_is_computed_apart():
 def an_iteration_asks_the_system_for_nothing_once_warm():
     (alone, ours), output = results_of()
     expect(f"several iterations: {ours[0]}", ours[0] > 5, True)
-    # Eight vectors, and the temporaries of algorithms. On the host these are the two of the sort; a device needs more.
+    # Eight vectors, and the temporaries of algorithms: on the host the two of the sort, on a device more.
     host = "runs on the host" in output
     expect(f"allocations of Thrust alone, {alone[3:]}", min(alone[3:]) == max(alone[3:]) == 10 or not host, True)
     expect(f"allocations of Thrust alone, {alone[3:]}, >= 9", min(alone[3:]) >= 9, True)
     expect("allocations of later iterations with tidemark", ours[4], 0.0)
     expect(f"allocations of the first one with tidemark, {ours[3]}, >= 1", ours[3] >= 1, True)
     used, committed, reserved = (number(name, output) for name in ("used at most", "committed", "reserved"))
-    of_all_images = 4 * 1797 * (6 if host else 4)  # bytes of what has an element for each image
+    of_all_images = 4 * 1797 * (6 if host else 4)  # bytes of the arrays with an element for each image
     expect(f"{of_all_images} < {used} <= {committed} < {reserved}", of_all_images < used <= committed < reserved, True)
 
 
@@ -163,7 +163,8 @@ def a_seed_gives_the_same_result_again_and_another_another():
 
 
 def a_cluster_without_images_stays_where_it_is():
-    # Of images that are all alike, but for two, the first centroid gets all: the others that are alike have none.
+    # All images are equal except two. The first centroid gets all equal images, and the other equal centroids
+    # get none.
     lines = some_lines(3)
     output = expect_as_computed_apart(lines[:1] * 20 + lines[1:], "--clusters", "6")
     expect_match(r"^with tidemark ", output)
@@ -177,7 +178,7 @@ def it_says_where_it_runs():
     expect("exit status and output where no device is to be seen", (status, output), (1, ""))
     if not re.fullmatch(NO_DEVICE, errors):
         sys.exit(f"{errors!r} is not {NO_DEVICE}")
-    if run() != (status, output, errors):  # there is a device
+    if run() != (status, output, errors):  # a device exists
         expect_match(r"runs on the device$", output_of())
 
 

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// thrust_vectors: what Thrust's vectors and algorithms ask of the system, and that they need not.
+// thrust_vectors: shows the system allocations of Thrust's vectors and algorithms, and how to avoid them.
 //
-// k-means finds clusters of images that look alike among handwritten digits, without their labels. An
-// iteration makes eight vectors, and its algorithms allocate temporaries. All of them are dead when it has
-// ended: so they lie in an arena, which then goes back to where it was. The same steps run twice, with Thrust
-// alone and with tidemark.
+// k-means finds clusters of similar images among handwritten digits, without their labels. An iteration makes
+// eight vectors, and its algorithms allocate temporaries. All of these are dead at the end of the iteration,
+// so they lie in an arena that is then rewound. The same steps run twice, with Thrust alone and with
+// tidemark.
 //
-// It prints, for both, how often an iteration asked the system for memory, and how well the clusters agree
-// with the labels: the purity is the part of the images whose label is the most frequent one of their
-// cluster. The exit status is 1 if the results differ in a single bit, or if the program was built for a
-// device and there is none, and 2 if an option makes no sense.
+// The program prints for both runs the number of system allocations per iteration, and the purity: the share
+// of images whose label is the most frequent one of their cluster. The exit status is 1 if the results differ
+// in a single bit, or if the program was built for a device and none exists. It is 2 for an invalid option.
 //
 //   thrust_vectors --clusters 20 --seed 3
 //
-// All that is of Thrust is in kmeans.cpp.
+// Only kmeans.cpp uses Thrust.
 #include "kmeans.hpp"
 #include "standard.hpp"
 
@@ -23,7 +22,7 @@ import tidemark.cuda;
 
 namespace {
 
-// As many different images as clusters, by chance.
+// Returns a random set of distinct images, one for each cluster.
 std::vector<std::size_t> choose_images(dataset const& data, options const& chosen) {
   std::mt19937_64 random{chosen.seed};
   std::vector<std::size_t> images(data.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every way a mark can be wrong is refused by an exception, after which the arena is as it was;
-// every way it can be right is accepted, however much happened in between.
+// Strategy: an exception rejects every wrong mark and leaves the arena unchanged. Every right mark is
+// accepted, however much happened in between.
 #include <tidemark/arena/arena.hpp>
 
 #include <gtest/gtest.h>

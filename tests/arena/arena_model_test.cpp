@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: long random sequences of everything an arena can do, beside a model that is too simple to be
-// wrong (arena_model.hpp). After each step the arena's invariants hold and agree with the model. What every
-// resource can do is in resource_model.hpp.
+// Strategy: long random sequences of all operations of an arena, compared with a model that is too simple to
+// be wrong (arena_model.hpp). After each step the arena's invariants hold and agree with the model.
+// resource_model.hpp has the operations of every resource.
 #include <gtest/gtest.h>
 
 #include "arena_model.hpp"

@@ -23,7 +23,7 @@ TEST(regressions, a_push_aligned_beyond_the_first_commit_of_a_fresh_arena_is_zer
   }
 }
 
-/// 15 blocks of 128 bytes, each rewound, must not change what the arena holds.
+/// 15 blocks of 128 bytes, each rewound, must not change the memory that the arena holds.
 template <class Arena>
 void expect_rewound_small_blocks_to_take_nothing(Arena& a) {
   const std::size_t reserved = a.stats().reserved_bytes, committed = a.stats().committed_bytes;
@@ -75,8 +75,8 @@ TEST(regressions, a_large_block_between_small_ones_takes_little_more_than_itself
   EXPECT_LE(upstream.outstanding, 1 * MiB + 4 * KiB + 16 * KiB);
 }
 
-// The mark was taken without memory, so that its address tells no chunk; the rewind stayed in the later one,
-// which a deallocation then left below the scope.
+// The mark was taken without memory, so its address names no chunk. The rewind stayed in the later chunk, and
+// a deallocation then left it below the scope.
 TEST(regressions, a_mark_of_an_arena_without_memory_leads_to_its_first_chunk) {
   upstream_arena a{std::size_t{4096}, std::pmr::new_delete_resource()};
   const arena_mark empty = a.mark();

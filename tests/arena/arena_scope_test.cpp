@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a scope is right if the arena's position after its end is that of its opening, whatever way it
-// ends; misuse is reported and leaves the arena in a state that its invariants describe.
+// Strategy: a scope is right if the arena's position after its end is that of its opening, for every kind of
+// end. Misuse is reported and leaves the arena in a state that its invariants describe.
 #include <tidemark/arena/arena.hpp>
 
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <stdexcept>
 #include <type_traits>
@@ -40,6 +41,18 @@ TEST(arena_scope, rewinds_when_it_is_destroyed) {
 }
 
 // S0.18
+TEST(arena_scope, offers_its_arena_to_containers) {
+  arena a;
+  const std::size_t before = a.position();
+  {
+    const arena::scope scope{a};
+    EXPECT_EQ(scope.resource(), &a);
+    const std::pmr::vector<int> values({1, 2, 3}, scope.resource());
+    EXPECT_TRUE(a.owns(values.data()));
+  }
+  EXPECT_EQ(a.position(), before);
+}
+
 TEST(arena_scope, is_move_only_and_moved_from_scopes_are_inert) {
   static_assert(!std::is_copy_constructible_v<arena::scope> && !std::is_copy_assignable_v<arena::scope>);
   static_assert(std::is_nothrow_move_constructible_v<arena::scope> &&

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one fact of `arena` a test, on small reservations so that chunks are crossed at once. Where the
-// operating system's part matters a recording_os stands in for it and counts.
+// Strategy: one fact of `arena` per test, on small reservations so that chunks are crossed at once. A
+// recording_os replaces the operating system and counts its calls if they matter.
 #include <tidemark/arena/arena.hpp>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <cstring>
 #include <memory_resource>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -40,7 +43,7 @@ bool all_bytes_are(void const* first, std::size_t bytes, unsigned char value) {
   return std::all_of(byte, byte + bytes, [&](unsigned char b) { return b == value; });
 }
 
-/// A value that the compiler must not know: some tests ask for what it would rightly warn about.
+/// Hides a value from the compiler, which would rightly warn about some tests otherwise.
 std::size_t at_run_time(std::size_t value) {
   std::size_t volatile hidden = value;
   return hidden;
@@ -171,6 +174,49 @@ TEST(arena, push_array_is_contiguous_and_zeroed) {
   EXPECT_EQ(z[9], std::complex<double>{});
 }
 
+TEST(arena, push_array_copies_a_value) {
+  arena a;
+  (void)a.push_array<int>(100, 7);
+  a.reset();
+  EXPECT_TRUE(std::ranges::equal(a.push_array<int>(3, 5), std::array{5, 5, 5}));
+  EXPECT_TRUE(std::ranges::equal(a.push_array(2, 0.5), std::array{0.5, 0.5}));
+  EXPECT_TRUE(a.push_array<int>(0, 5).empty());
+}
+
+TEST(arena, push_copy_copies_the_elements_of_a_contiguous_range) {
+  arena a;
+  const std::vector<int> values{1, 2, 3};
+  const std::span<int> copy = a.push_copy(values);
+  EXPECT_NE(copy.data(), values.data());
+  EXPECT_TRUE(std::ranges::equal(copy, std::array{1, 2, 3}));
+  EXPECT_TRUE(std::ranges::equal(a.push_copy(std::span{values}.first(2)), std::array{1, 2}));
+  EXPECT_TRUE(std::ranges::equal(a.push_copy(std::array{2.0, 4.0}), std::array{2.0, 4.0}));
+  EXPECT_TRUE(a.push_copy(std::span<int const>{}).empty());
+}
+
+TEST(arena, push_copy_and_fill_that_throw_leave_the_arena_as_it_was) {
+  struct refuses {
+    refuses() = default;
+    refuses(refuses const&) { throw std::runtime_error{"no"}; }
+  };
+  arena a;
+  (void)a.push<int>(1);
+  const std::size_t before = a.position();
+  EXPECT_THROW((void)a.push_copy(std::array<refuses, 2>{}), std::runtime_error);
+  EXPECT_THROW((void)a.push_array<refuses>(2, refuses{}), std::runtime_error);
+  EXPECT_EQ(a.position(), before);
+}
+
+TEST(arena, push_string_copies_text_with_a_null_character_behind_it) {
+  arena a;
+  std::string text = "step 12";
+  const std::string_view copy = a.push_string(text);
+  text = "changed";
+  EXPECT_EQ(copy, "step 12");
+  EXPECT_STREQ(copy.data(), "step 12");
+  EXPECT_STREQ(a.push_string({}).data(), "");
+}
+
 TEST(arena, push_array_of_no_elements_is_empty_and_has_an_address) {
   arena a;
   EXPECT_TRUE(a.push_array<int>(0).empty());
@@ -234,7 +280,7 @@ TEST(arena, an_alignment_that_is_no_power_of_two_is_refused) {
 
 // S0.31
 TEST(arena, zeroing_skips_memory_that_is_fresh_from_the_system) {
-  // 64 MiB of zeros cost no page: nothing wrote them, and they read as zero all the same.
+  // 64 MiB of zeros use no page: nothing wrote them, but they still read as zero.
   arena a{{.reserve = 128 * MiB}};
   const std::span<std::byte> fresh = a.push_array<std::byte>(64 * MiB);
   EXPECT_EQ(resident_bytes(fresh.data(), fresh.size()), 0u);
@@ -388,7 +434,7 @@ TEST(arena, rewind_to_the_end_of_a_chunk_returns_to_it) {
   a.rewind(end);
   EXPECT_EQ(a.position(), end.position());
   EXPECT_EQ(a.position(), 64 * KiB - 1024);
-  void* const filler = a.allocate(1024);  // what is left of the first chunk
+  void* const filler = a.allocate(1024);  // the rest of the first chunk
   const arena_mark brim = a.mark();
   void* const beyond = a.allocate(16);
   a.rewind(brim);
@@ -439,7 +485,7 @@ TEST(arena, an_oversize_request_gets_a_chunk_of_its_own_size_in_one_step) {
   std::memset(a.resource.allocate(10 * MiB), 1, 10 * MiB);
   EXPECT_EQ(a.os.reserves, reserves + 1);
   EXPECT_EQ(a.resource.stats().reserved_bytes, 64 * KiB + 10 * MiB);
-  (void)a.resource.allocate(10);  // and those to come are as before
+  (void)a.resource.allocate(10);  // later blocks are as before
   EXPECT_EQ(a.resource.stats().reserved_bytes, 64 * KiB + 10 * MiB + 64 * KiB);
 }
 
@@ -577,8 +623,8 @@ TEST(arena, chunks_that_a_rewind_keeps_are_those_that_are_needed_first) {
 }
 
 TEST(arena, growing_looks_at_a_bounded_number_of_kept_chunks) {
-  // A kept chunk with room lies behind so many that are too small: near enough it is found, else a new one is
-  // made.
+  // A kept chunk with enough room lies behind 8 or 64 chunks that are too small. The near one is found;
+  // otherwise a new chunk is made.
   for (int too_small : {8, 64}) {
     arena a{{.reserve = 8 * KiB}};
     for (int i = 0; i <= too_small; ++i) (void)a.allocate(5 * KiB);
@@ -598,7 +644,7 @@ TEST(arena, a_step_that_the_system_refuses_is_tried_again_with_what_is_needed) {
   os.commit_limit_bytes = 100 * KiB;
   arena a{virtual_memory{{}, os}, {.reserve = 1 * GiB, .commit_step = 64 * KiB}};
   std::memset(a.allocate(64 * KiB), 1, 64 * KiB);
-  std::memset(a.allocate(20 * KiB), 1, 20 * KiB);  // a whole step would exceed what there is
+  std::memset(a.allocate(20 * KiB), 1, 20 * KiB);  // a whole step would exceed the reservation
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)a.allocate(20 * KiB); });
   EXPECT_EQ(error.report().largest_bytes, 0u) << "the reservation has room, but no memory comes behind it";
   EXPECT_NE(a.try_allocate(16 * KiB), nullptr);
@@ -618,8 +664,8 @@ TEST(arena, memory_that_a_kept_chunk_has_is_used_where_the_system_refuses_more) 
 }
 
 TEST(arena, the_table_of_calls_may_touch_the_memory_that_it_is_given) {
-  // The recording table writes to what it prefaults and to what it takes back; AddressSanitizer would report
-  // it.
+  // The recording table writes to memory that it prefaults and to memory that it takes back. AddressSanitizer
+  // would report a wrong write.
   recording_os os;
   arena a{virtual_memory{{.prefault = true}, os}, {.reserve = 4 * MiB}};
   for (int round = 0; round < 3; ++round) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: use memory after its arena has rewound over it, in a child process whose end and last words are compared;
-// and count what trapping does, with a system that is short of addresses and memory and refuses each call in turn.
-// That an arena is one all the same is shown by the model and conformance tests of `trapping_arena_subject`.
+// Strategy: use memory after its arena has rewound over it, in a child process whose exit and last output are
+// compared. Count the work of trapping on a system that is short of addresses and memory and rejects each
+// call in turn. The model and conformance tests of `trapping_arena_subject` show that the arena still behaves
+// like an arena.
 #include <tidemark/arena.hpp>
 
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ using test::in_a_scope;
 using test::read;
 using test::trapping;
 
-// By the signal, or by what a sanitizer makes of it.
+// Returns true if the process ended by the signal, or by a sanitizer's report of it.
 bool ends_by_fault(int status) {
   return WIFSIGNALED(status) ? WTERMSIG(status) == SIGSEGV : WEXITSTATUS(status) != 0;
 }
@@ -58,7 +59,7 @@ void be_sent_an_ignored_signal() {
   (void)read(in_a_scope(a));  // is still reported
 }
 
-// What an arena does of which no other was before it: a death test's child is a new process then.
+// Tests of the first arena in a process: the child of a death test is a new process.
 struct arena_trap_first_death : testing::Test {
   arena_trap_first_death() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   ~arena_trap_first_death() override { GTEST_FLAG_SET(death_test_style, "fast"); }
@@ -272,7 +273,7 @@ TEST(arena_trap, takes_about_one_scope_in_so_many_also_inner_ones_and_counts_no_
   EXPECT_LT(a.stats().trapped_scopes, 1300u);
 }
 
-// Which of the next scopes a forked process traps.
+// Returns the scopes that a forked process traps next.
 std::string trapped_by_child(arena& a) {
   int ends[2];
   if (pipe(ends) != 0) return "no pipe";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: identity of the arena behind the scope is what scratch promises; a thread of its own for each
-// fact that depends on how many arenas a thread has.
+// Strategy: scratch promises the identity of the arena behind the scope. Each fact that depends on the number
+// of arenas of a thread has its own thread.
 #include <tidemark/arena/scratch.hpp>
 
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of ./run bench: every benchmark runs, the files of rows name no benchmark that does not exist, and rows are judged as
-documented.
+"""Checks of ./run bench: every benchmark runs, the files of rows name only existing benchmarks, and rows are
+judged as documented.
 
 usage: compare_check.py BUILD-DIRECTORY CASE
 
-What is judged is told by a made-up program, so that no verdict here depends on how fast a machine is.
+A made-up program reports the judged rows, so that no verdict here depends on how fast a machine is.
 """
 import json
 import os
@@ -23,8 +23,8 @@ import compare  # noqa: E402
 import document  # noqa: E402
 import environment  # noqa: E402
 
-# Reports the benchmarks that are asked for, from a table that stands beside it: where a value is a list, the next one of
-# it in each run. It keeps the names that each run was asked for.
+# Reports the requested benchmarks from a table beside it. If a value is a list, each run takes its next
+# element. The program records the names that each run requested.
 FAKE_PROGRAM = """#!/usr/bin/python3
 import json, pathlib, re, sys
 pattern = next(option.split("=", 1)[1] for option in sys.argv if option.startswith("--benchmark_filter="))
@@ -39,7 +39,7 @@ print(json.dumps({"context": {"date": "2026-01-02T03:04:05", "load_avg": [0.5], 
                   "benchmarks": [{"run_name": name, **row} for name, row in rows.items()]}))
 """
 
-# The same benchmarks at smaller sizes run as well; these take minutes where everything is checked.
+# The same benchmarks also run at smaller sizes; these would take minutes with all checks.
 LARGE = r"(containers/.*/(4096|16384|65536)|locality/2097152|numpy/.*/(16MB|64MB|60|2000|100000)$|any_lifetime/1000000|(steps|later)/transformer)"
 # How names of benchmarks begin that are of a peer which may not be installed.
 OF_PEERS = ("mpi/", "numpy/", "programs/", "mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/",
@@ -201,7 +201,8 @@ def a_target_is_met_only_by_the_whole_interval(_):
 
 
 def repetitions_of_ours_and_the_peer_are_paired(folder):
-    """Where the load doubles both times of each second repetition, the ratio has no spread, though both times do."""
+    """If the load doubles both times of each second repetition, the ratio has no spread, although both times
+    do."""
     targets = [{"name": "one", "ours": "a", "peer": "b", "metric": "time", "ratio": 2.0},
                {"name": "sizes", "ours": "a/{}", "peer": "b/{}", "of": [1, 2], "metric": "time", "ratio": 2.0},
                {"name": "other of ours", "ours": "c", "peer": "b", "metric": "time", "ratio": None},
@@ -290,7 +291,8 @@ def a_peer_that_cannot_be_loaded_is_left_out_with_a_line(_):
 
 
 def the_page_is_written_from_the_results(folder):
-    """docs/benchmarks.md is what the results beside its charts make: no number is typed by hand."""
+    """bench/document.py makes docs/benchmarks.md of the results beside its charts: no number is typed by
+    hand."""
     done = subprocess.run([root / "bench/document.py", root / "docs/benchmarks/results.json", folder],
                           capture_output=True, text=True)
     expect(done.returncode == 0, done.stderr)

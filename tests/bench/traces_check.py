@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks of traces and looks at what they say: traces_check.py BENCH FOOTPRINT SOURCES CASE.
+"""Runs the benchmarks of traces and checks their output: traces_check.py BENCH FOOTPRINT SOURCES CASE.
 
-Each case is one fact. BENCH is tidemark_bench, FOOTPRINT is trace_footprint. What a footprint must be is summed up here,
-from traces made by hand. No time is looked at.
+Each case is one fact. BENCH is tidemark_bench, FOOTPRINT is trace_footprint. The test computes expected
+footprints itself, from handwritten traces. It checks no time.
 """
 import json
 import os
@@ -93,7 +93,7 @@ def bench_names(paths=()):
 
 
 def lines_about(program, errors):
-    """stderr without what the benchmarks say of themselves."""
+    """stderr without the benchmarks' own lines."""
     return [line for line in errors.splitlines() if line.startswith(f"{program}: ")]
 
 
@@ -125,7 +125,7 @@ def recorded_traces_have_the_numbers_known_of_them():
 
 
 def a_trace_of_the_user_is_among_the_benchmarks_and_runs():
-    # Two threads, of which each frees a block of the other.
+    # Each of two threads frees a block of the other.
     path = write(HEADER + "a,0,100,7\na,1,5000,8\nf,0,0,8\nf,1,0,7\na,2,0,7\n", "mine.csv")
     expect("traces", [trace["name"] for trace in footprint.traces(FOOTPRINT, environment(path))], RECORDED + ["mine"])
     names = [name for name in bench_names([path]) if "/trace/mine" in name]
@@ -138,7 +138,7 @@ def a_trace_of_the_user_is_among_the_benchmarks_and_runs():
     ran = json.loads(output)["benchmarks"]
     expect("benchmarks", [row["name"] for row in ran], names)
     for row in ran:
-        # Three blocks, each freed: six operations, of which one is that the last block goes at the end.
+        # Three blocks, each freed, make six operations. One of them is the free of the last block at the end.
         expect(f"{row['name']} ran", "error_message" not in row and row["items_per_second"] > 0, True)
         scale = row["real_time"] if "real_time" in row["name"].split("/") else row["cpu_time"]
         expect_between(f"operations of {row['name']}", row["items_per_second"] * scale / 1e9, 5.99, 6.01)
@@ -164,7 +164,7 @@ def names_are_sound_whatever_files_are_called():
     expect("the row", footprint.rows(FOOTPRINT, environment(path), ["malloc"], [name])[0]["trace"], name)
 
 
-# ---- what is wrong -------------------------------------------------------------------------------------------------
+# ---- faults --------------------------------------------------------------------------------------------------------
 
 
 def a_malformed_trace_is_one_sentence_with_file_and_line():
@@ -223,7 +223,7 @@ def more_than_the_machine_has_is_refused():
     expect("status and output", (status, output), (2, ""))
     expect(f"the begin of {errors!r}", errors.startswith(
         f"trace_footprint: {path}: {2**62} bytes are live at once, more than half of the "), True)
-    # Where only one byte of each block is written, it is the allocator that refuses.
+    # Only one byte per page of a block is written, so the allocator must reject the request.
     threaded = write(HEADER + f"a,0,8,0\na,1,{2**62},1\nf,1,0,0\nf,0,0,1\n", "huge.csv")
     status, output, errors = run(BENCH, "--benchmark_filter=^(pool|synchronized_pool)/trace/huge",
                                  "--benchmark_min_time=0.001", "--benchmark_format=json", paths=[threaded])
@@ -250,7 +250,7 @@ def reports_a_trace_of_too_many_threads():
 
 
 def compared(*options):
-    """What bench/compare.py says of options with which it runs nothing."""
+    """Rejections by bench/compare.py of options with which it runs nothing."""
     done = subprocess.run([pathlib.Path(SOURCES) / "bench/compare.py", pathlib.Path(BENCH).parents[1], *map(str, options)],
                           capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     return done.returncode, done.stdout, done.stderr

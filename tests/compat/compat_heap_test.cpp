@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new is replaced by one that counts. The standard's resources take all their memory from
-// their upstream, so that with one that has a buffer of its own, nothing else is asked.
+// Strategy: a counting operator new replaces the global one. The standard's resources take all their memory
+// from their upstream. An upstream with its own buffer therefore makes no heap allocation.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resources of compat take no more memory than libstdc++'s: both play the same requests, and what their upstreams
-// hold then is compared.
+// The resources of compat take no more memory than libstdc++'s. Both play the same requests, and the bytes
+// that their upstreams then hold are compared.
 #if defined(__GLIBCXX__) || __has_include(<bits/c++config.h>)
 
 #include <gtest/gtest.h>

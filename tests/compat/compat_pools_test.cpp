@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the rules of [mem.res.pool], each a test that runs over the standard library's two classes and
-// over ours: one that std's pass too is a rule of the standard and not of ours. What std's need not do, or
-// GNU's do not, is in the suite of ours alone.
+// Strategy: each rule of [mem.res.pool] is a test that runs over the standard library's two classes and over
+// ours. A rule that std's classes also pass is a rule of the standard and not of ours. Rules that std's need
+// not follow, or that GNU's do not follow, are in the suite of ours alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -118,7 +118,7 @@ TYPED_TEST(standard_pool, its_upstream_is_the_one_named_or_the_default_of_its_co
   EXPECT_EQ((TypeParam{std::pmr::pool_options{}, &this->upstream_}.upstream_resource()), &this->upstream_);
 }
 
-/// Blocks of those sizes at each alignment up to 1 KiB, all apart and all deallocated.
+/// Serves blocks of these sizes at each alignment up to 1 KiB. All are apart, and all are deallocated.
 void serve(std::pmr::memory_resource& resource, auto bytes_for) {
   shadow blocks;
   std::vector<upstream_request> held;
@@ -278,7 +278,7 @@ TYPED_TEST(standard_pool, can_be_derived_from) {
   EXPECT_EQ(resource.deallocations, 100u);
 }
 
-// ---- what GNU's do not, or what the standard leaves open ----
+// ---- rules that GNU's break or the standard leaves open ----
 
 // Not through `deallocate`, whose parameter libstdc++ declares as never null.
 TYPED_TEST(compat_pool, ignores_null) {

@@ -76,8 +76,8 @@ void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, pro
   epoch_resource sized{4096};
 #elif CASE == 32  // message: write reuse_cache c\{\{\.max_cached_bytes = 64 \* MiB\}\}
   reuse_cache sized{4096};
-#elif CASE == 33  // message: write limit_resource budget\{64 \* MiB, &upstream\}
-  limit_resource budget{std::pmr::new_delete_resource(), 4096};
+#elif CASE == 33  // message: write limit_resource budget\{&upstream, 64 \* MiB\}
+  limit_resource budget{4096, std::pmr::new_delete_resource()};
 #elif CASE == 35  // message: scratch\(no_conflicts\)
   arena::scope temporary = scratch();
 #elif CASE == 34  // message: write arena a\{\{\.reserve

@@ -14,12 +14,13 @@ is_clang = "clang" in os.path.basename(compile_command[0])
 
 
 def precompile(folder):
-    """Options that bring along what the file includes, so that it is read once and not for each case."""
+    """Options that precompile the file's includes, so that they are read once and not for each case."""
     header = os.path.join(folder, "included.hpp")
     with open(header, "w") as out:
         out.writelines(line for line in open(source) if line.startswith("#include <"))
     made = header + (".pch" if is_clang else ".gch")
-    # Clang would otherwise instantiate for each case what the headers leave to the end of the file: seven times slower.
+    # Clang would otherwise instantiate the headers' pending templates for each case, which is seven times
+    # slower.
     once = ["-fpch-instantiate-templates"] if is_clang else []
     done = subprocess.run([*compile_command, *once, "-x", "c++-header", header, "-o", made], capture_output=True, text=True)
     if done.returncode != 0:
@@ -55,7 +56,7 @@ def errors_by_case():
     folder = f"-I{os.path.dirname(source)}"
     no_limit = ["-ferror-limit=0"] if is_clang else []
     place = rf"^{re.escape(source)}:(\d+):\d+: "
-    # Clang says behind an error where a template was required, g++ before it.
+    # Clang names the requiring template after an error, g++ before it.
     parts = re.split(r"^(.* error: .*)$", compile_file(path, folder, *no_limit, "-DCASE=0").stderr, flags=re.M)
     found = {}
     for before, error, behind in zip(parts[::2], parts[1::2], parts[2::2]):

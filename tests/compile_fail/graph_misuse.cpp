@@ -40,7 +40,7 @@ void misuse(graph_arena& arena, capture_switch& memory, host_backend& host, uniq
 #elif CASE == 8   // message: (nodiscard|discard|unused|ignoring)
   rehearse([](std::pmr::memory_resource&) {});
 #elif CASE == 9   // message: (nodiscard|discard|unused|ignoring)
-  memory.unfreeze();  // would give back what the graph has the addresses of
+  memory.unfreeze();  // would return memory whose addresses the graph has
 #elif CASE == 10  // message: (nodiscard|discard|unused|ignoring)
   unique_block{&memory, 100};
 #elif CASE == 11  // message: (nodiscard|discard|unused|ignoring)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a scope without a name ends at its semicolon. unnamed_scopes.py compiles this file, and expects a
-// warning of each line that says so and of no other.
+// warning for each line that is marked `// warns`, and for no other line.
 #include <utility>
 
 #include <tidemark/tidemark.hpp>

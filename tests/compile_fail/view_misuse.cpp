@@ -20,7 +20,7 @@ void misuse(tensor_view<double, 2>& table, tensor_view<double const, 2>& read, b
 #elif CASE == 5   // message: (conversion from|no viable conversion)
   tensor_view<double, 2, column_major> transposed = table;
 #elif CASE == 6   // message: (conversion from|no viable conversion)
-  std::span<double> rows = table;  // of which rank 1 alone is a range
+  std::span<double> rows = table;  // only rank 1 is a range
 #elif CASE == 7   // message: (no match|no matching|does not match)
   (void)table.reshape(2.0, 6);
 #elif CASE == 8   // message: layout of a tensor_view is row_major or column_major

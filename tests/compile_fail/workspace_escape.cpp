@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that leaves the function of its scope or workspace. Clang warns of each CASE, which -Werror makes an
-// error, because acquisitions are lifetimebound and views are pointers; without a case it must say nothing.
-// For clang alone: gcc knows neither attribute.
+// Memory that leaves the function of its scope or workspace. Clang warns of each CASE, because acquisitions
+// are lifetimebound and views are pointers; -Werror makes the warning an error. Without a case clang must not
+// warn. This file is for clang only, because gcc knows neither attribute.
 #include <cstddef>
 #include <numeric>
 #include <span>

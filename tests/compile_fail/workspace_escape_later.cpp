@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that leaves the function of its scope by way of a variable. Clang 22 finds each CASE with its
+// Memory that leaves the function of its scope through a variable. Clang 22 finds each CASE with its
 // experimental analysis of lifetimes (-Wexperimental-lifetime-safety -Xclang -fexperimental-lifetime-safety),
-// and says nothing without a case.
+// and does not warn without a case.
 #include "workspace_escape.cpp"
 
 namespace later {

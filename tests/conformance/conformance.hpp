@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite: what every std::pmr::memory_resource of tidemark must do, whatever its kind.
+// The conformance suite: the requirements for every std::pmr::memory_resource of tidemark.
 //
 // A resource plugs in as a *subject*, a class with
-//   using supply_type = ...;                  what its memory comes from: recording_os, recording_resource,
-//   no_supply explicit subject(supply_type&);           builds the resource on it, growable
+//   using supply_type = ...;  source of its memory: recording_os, recording_resource, no_supply
+//   explicit subject(supply_type&);  builds the resource on the supply, growable
 //   std::pmr::memory_resource& resource();
-//   void recycle();                           makes the memory of deallocated blocks available again
-//   std::vector<std::size_t> state() const;   all that a user can see of it: equal before and after a failed
-//   call void check() const;                       its invariants
-//   static constexpr std::size_t largest;     the largest block requested of it here
-//   static constexpr std::size_t capacity;    bytes after which it is exhausted; 0: it grows as long as its
-//   supply does static constexpr std::size_t max_reused_bytes, max_reused_align;
-//   what may return all its memory when its blocks are freed has gives_all_back;
-//                                             if larger requests pass through to the supply
-//   static constexpr std::size_t failing_rounds;
-//                                             if calls to the supply are so dear that fewer must do to fail
-//                                             each
+//   void recycle();  makes the memory of deallocated blocks available again
+//   std::vector<std::size_t> state() const;  the visible state, equal before and after a failed call
+//   void check() const;  checks its invariants
+//   static constexpr std::size_t largest;  the largest block that the suite requests
+//   static constexpr std::size_t capacity;  bytes after which it is exhausted; 0: grows with its supply
+//   static constexpr std::size_t max_reused_bytes, max_reused_align;  if larger requests pass through to the
+//                                                                     supply
+//   gives_all_back;  if it may return all its memory when its blocks are freed
+//   static constexpr std::size_t failing_rounds;  if calls of the supply are expensive, so that fewer rounds
+//                                                 must suffice to make each call fail
 // and joins the suite with
 //   INSTANTIATE_TYPED_TEST_SUITE_P(name_of_subject, conformance, subject);
 // The model test of tests/support/resource_model.hpp takes the same subjects.
@@ -59,7 +58,8 @@ struct held_block {
 inline constexpr std::size_t small_sizes[] = {0,  1,  2,  7,  8,   15,  16,  17,  31,  32,
                                               33, 63, 64, 65, 100, 128, 255, 256, 257, 1000};
 
-/// The resource as users of std::pmr see it: through the virtual functions, also where the class has its own.
+/// Returns the resource as users of std::pmr see it: through the virtual functions, even if the class has
+/// functions with the same names.
 template <class Subject>
 std::pmr::memory_resource& resource_of(Subject& subject) {
   return subject.resource();
@@ -154,7 +154,7 @@ TYPED_TEST_P(conformance, blocks_of_zero_bytes_are_distinct) {
 }
 
 TYPED_TEST_P(conformance, memory_is_used_again) {
-  // What a resource keeps no memory of goes straight to the supply each time.
+  // Blocks that a resource does not keep go straight to the supply each time.
   std::size_t max_bytes = 40'000, max_align = 256;
   if constexpr (requires { TypeParam::max_reused_bytes; }) {
     max_bytes = TypeParam::max_reused_bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the caches and pools of a device through the suite that every resource passes, on a fake device
-// whose memory is there on the host: with much that may be kept and with little, and with blocks that another
-// stream uses on. Each call to the driver fails once there, too.
+// Strategy: the caches and pools of a device pass the suite of every resource, on a fake device with memory
+// on the host: with high and low limits of kept memory, and with blocks that another stream still uses. Each
+// driver call also fails once.
 #include "conformance.hpp"
 #include "device_cache_subjects.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every arena and resource of the device part through the suite that every resource passes, on a
-// fake device whose memory is there on the host. Each call to the driver fails once there, too.
+// Strategy: every arena and resource of the device part passes the suite of every resource, on a fake device
+// with memory on the host. Each driver call also fails once.
 #include "conformance.hpp"
 #include "device_arena_subjects.hpp"
 

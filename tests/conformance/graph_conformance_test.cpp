@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: graph arenas, switches in and outside of captures, and
-// rehearsals through the conformance suite. What uses no memory again by itself does so where the suite
-// recycles.
+// Strategy: graph arenas, switches in and outside of captures, and rehearsals pass the conformance suite.
+// Resources that do not reuse memory by themselves do so when the suite recycles.
 #include "conformance.hpp"
 #include "graph_subjects.hpp"
 

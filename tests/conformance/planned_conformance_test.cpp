@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: planned arenas through the conformance suite, with no step open, in a step that is recorded, and
-// in steps that follow plans where the suite repeats itself and leave them where it does not.
+// Strategy: planned arenas pass the conformance suite without an open step, in a recorded step, and in steps
+// by plans. These steps follow their plans if the suite repeats itself, and leave them otherwise.
 #include "conformance.hpp"
 #include "planned_subjects.hpp"
 

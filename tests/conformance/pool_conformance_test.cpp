@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: both pools through the conformance suite, also with so small a limit that memory goes back all
-// the time.
+// Strategy: both pools pass the conformance suite, also with a limit that makes them return memory all the
+// time.
 #include "conformance.hpp"
 #include "pool_subjects.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the reuse cache through the conformance suite: with blocks that are ready at once, with blocks
-// behind fences, and with so small limits that memory goes back all the time.
+// Strategy: the reuse cache passes the conformance suite: with blocks that are ready at once, with blocks
+// behind fences, and with limits that make it return memory all the time.
 #include "conformance.hpp"
 #include "reuse_subjects.hpp"
 

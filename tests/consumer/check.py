@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds projects of their own on tidemark, as a user would, and compares what CMake and their programs say.
+"""Builds separate projects on tidemark, as a user would, and compares the output of CMake and of their
+programs.
 
     install BUILD PREFIX                              installs a build, and moves it to another folder afterwards
     run WORK SOURCE GENERATOR COMPILER TARGET EXPECTED [OPTION...]    builds and runs a program; options are CMake's
@@ -39,7 +40,7 @@ def run(*command, may_fail=False, **environment):
 
 
 def configure(work, source, generator, compiler, *options, may_fail=False):
-    # What is tested does not depend on how many sources are compiled at once, and less is compiled this way.
+    # The number of sources per compilation does not affect these tests, and unity builds compile less.
     unity = ["-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=100"]
     programs = f"-DCMAKE_RUNTIME_OUTPUT_DIRECTORY={pathlib.Path(work) / 'bin'}"
     return run("cmake", "-S", source, "-B", work, "-G", generator, programs, *unity, *options, may_fail=may_fail,
@@ -57,7 +58,7 @@ def install(build, prefix):
         sys.exit(f"compiled module interfaces were installed: {compiled}")
     # The prefix is moved, so that a path of the build machine in the package would be found out.
     first.rename(prefix)
-    # Programs are installed where there is what they are made with.
+    # A program is installed if its dependencies are available.
     for program in "tidemark-report", "tidemark-plan":
         if program == "tidemark-plan" and not (pathlib.Path(build) / "planner/tool/tidemark-plan").exists():
             continue
@@ -130,7 +131,7 @@ def debian(build, source, folder):
     run("cpack", "--config", pathlib.Path(build) / "CPackConfig.cmake", "-G", "DEB", "-B", folder / "packages")
     faults = []
     built_with = {os.fsencode(os.path.realpath(path)) for path in (build, source)}
-    # What a package must name among its dependencies, and have.
+    # Names and files that each package must have among its dependencies and contents.
     wanted = {"libtidemark-dev": ("libc6", "lib/libtidemark.a", "lib/pkgconfig/tidemark.pc", "include/tidemark/tidemark.hpp",
                                   "lib/cmake/tidemark/tidemark-config.cmake", "lib/tidemark/modules/tidemark.cppm"),
               "tidemark-tools": ("python3", "bin/tidemark-report")}
@@ -196,7 +197,7 @@ tools.cmake.cmake_layout:test_folder={work / "test"}
                  *(["lib/cmake/tidemark-planner/tidemark-planner-config.cmake"] if (pathlib.Path(build) / "planner").exists() else [])):
         if not [*(work / "home").rglob(file)]:
             sys.exit(f"the package lacks {file}")
-    # Where the compiler cannot import, as Debian's own g++, the package has no modules unless they are asked for.
+    # If the compiler cannot import modules, like Debian's own g++, the package has modules only on request.
     for name, major, has_modules in ("gcc", 12, "False"), ("clang", 19, "True"):
         info = json.loads(call("graph", "info", "--format=json", "-s:a", f"compiler={name}", "-s:a", f"compiler.version={major}").stdout)
         if info["graph"]["nodes"]["0"]["options"]["modules"] != has_modules:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D case=CASE -D importers=FILE -P importers.cmake: what CMake says of compilers and generators, given by their names. Each
-# case is one fact.
+# cmake -D case=CASE -D importers=FILE -P importers.cmake: CMake's answers about compilers and generators,
+# given by name. Each case is one fact.
 include(${importers})
 
 function(expect id version generator scanner wanted)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the sources of memory by themselves, then through an arena; device memory as made-up addresses
-// that must not be touched, so that a touch is a crash.
+// Strategy: the sources of memory by themselves, then through an arena. Device memory is a range of synthetic
+// addresses that must not be touched, so a touch is a crash.
 #include <tidemark/arena/arena.hpp>
 
 #include <gtest/gtest.h>
@@ -159,7 +159,7 @@ TEST(borrowed_memory, a_range_at_the_very_top_of_the_address_space_does_not_wrap
 
 // ---- an address space of one's own ----
 
-/// Memory that comes back from decommit as it went, as a device's does.
+/// Memory that keeps its contents over decommit, like a device's.
 struct dirty_memory {
   static constexpr space_traits traits{.commits = true, .block_alignment = 32, .chunk_growth = 3};
   byte_range reserve(std::size_t least, std::size_t wanted) {

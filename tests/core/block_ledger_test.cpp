@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each wrong way to give a block back, and that the ledger still knows the block afterwards.
+// Strategy: each wrong way to return a block, after which the ledger must still know the block.
 #include <gtest/gtest.h>
 
 #include <array>

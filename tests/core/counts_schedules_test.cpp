@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: every schedule of threads that count with the counter of all resources, or take turns behind the
-// lock for brief sections, and of one that reads in between.
+// lock for brief sections, and of a thread that reads in between.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -72,7 +72,7 @@ TEST(counts_schedules, keep_the_relations_of_a_snapshot_amid_calls) {
   expect_every_schedule_passes(make, 20);
 }
 
-/// Three threads of which a limit has room for two.
+/// Three threads and a limit with room for two.
 template <class Sync>
 program claims() {
   struct budget {

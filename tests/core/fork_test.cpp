@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a thread keeps a resource busy while the main thread forks children, each of which does all that
-// a program may do with it. An alarm ends a child that hangs, so that this is a failure and no test that
-// hangs. Without the locks being taken for the fork, nearly every run has such a child among its ten.
+// Strategy: a thread keeps a resource busy while the main thread forks children. Each child performs all
+// operations of the resource. An alarm ends a child that hangs, so that the test fails instead of hanging.
+// Without locking for the fork, nearly every run has such a child among its ten.
 #include <gtest/gtest.h>
 
 #include <alloca.h>
@@ -45,7 +45,7 @@ constexpr bool under_thread_sanitizer = __has_feature(thread_sanitizer);
 constexpr bool under_thread_sanitizer = false;
 #endif
 
-// What became of a child that runs `body`; empty if that returned true.
+// Returns the fate of a child that runs `body`; empty if `body` returned true.
 template <class Body>
 std::string child_runs(Body body) {
   std::fflush(nullptr);
@@ -245,7 +245,7 @@ TEST_F(fork, needs_no_order_among_the_locks_of_resources) {
 class forking_resource final : public detail::distinct_resource {
  public:
   int forks = 0;  // in the next call, each in the child of the one before
-  // Ends a child, with the outcome of its own, and says whether that of the parent ended well.
+  // Ends a child with its own result. In the parent returns true if the child ended well.
   [[nodiscard]] bool end_children() const {
     int status = 1;
     const bool ended_well = child_ == 0 || (::waitpid(child_, &status, 0) == child_ && status == 0);
@@ -306,7 +306,7 @@ TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_a_pressure_callbac
 
 TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_test_resource) {
   forking_resource upstream;
-  test_resource tested{{}, &upstream};
+  test_resource tested{&upstream};
   upstream.forks = 2;
   void* const block = tested.allocate(64);
   const auto use_it = [&] { tested.deallocate(tested.allocate(64), 64); };
@@ -338,7 +338,7 @@ TEST_F(fork, goes_on_without_the_locks_if_another_thread_keeps_one) {
   }
 }
 
-// As in a handler of signals that forks, where the signal came while the lock was held.
+// Like in a signal handler that forks, if the signal came while the lock was held.
 // D.8
 TEST_F(fork, goes_on_without_the_locks_if_the_forking_thread_keeps_one) {
   struct interrupted {
@@ -378,7 +378,7 @@ TEST_F(fork, a_child_forgets_pools_on_the_stacks_of_other_threads) {
     stay();
   }};
   EXPECT_EQ(child_runs([] {
-              // A new thread gets the stack, and writes over what was there.
+              // A new thread gets the stack, and overwrites its contents.
               std::thread{[] {
                 constexpr std::size_t bytes = std::size_t{256} * KiB;
                 auto* const frame = static_cast<unsigned char volatile*>(alloca(bytes));
@@ -531,7 +531,7 @@ TEST_F(fork, a_child_uses_scopes_of_expect_resource) {
 TEST_F(fork, a_child_uses_adaptors_that_were_busy) {
   statistics_resource counted{std::pmr::new_delete_resource()};
   tracking_resource tracked{std::pmr::new_delete_resource()};
-  test_resource tested{{}, std::pmr::new_delete_resource()};
+  test_resource tested{std::pmr::new_delete_resource()};
   size_histogram sizes_asked;
   expect_of_children(
       [&] {
@@ -595,7 +595,7 @@ TEST_F(fork, a_child_uses_workspaces_and_scratch_memory) {
       });
 }
 
-// ---- what has threads or files ----------------------------------------------------------------------------
+// ---- resources with threads or files ----------------------------------------------------------------------
 
 class fork_files : public fork {
  protected:
@@ -621,7 +621,7 @@ class fork_files : public fork {
 TEST_F(fork_files, a_child_writes_nothing_to_its_parents_trace) {
   const std::string csv = path("run.csv");
   auto log = std::make_unique<trace_log>(trace_log_options{.csv = csv, .chrome = path("run.json")});
-  auto traced = std::make_unique<trace_resource>(*log, std::pmr::new_delete_resource(), "traced");
+  auto traced = std::make_unique<trace_resource>(std::pmr::new_delete_resource(), *log, "traced");
   void* const first = traced->allocate(64);
   EXPECT_EQ(child_runs([&] {
               allocate_each_size(*traced);
@@ -640,7 +640,7 @@ TEST_F(fork_files, a_child_writes_nothing_to_its_parents_trace) {
 
 TEST_F(fork_files, a_child_uses_a_trace_that_was_busy) {
   trace_log log{{.csv = path("run.csv"), .chrome = {}}};
-  trace_resource traced{log, std::pmr::new_delete_resource(), "traced"};
+  trace_resource traced{std::pmr::new_delete_resource(), log, "traced"};
   expect_of_children([&] { traced.deallocate(traced.allocate(64), 64); },
                      [&] {
                        allocate_each_size(traced);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new is replaced by one that counts, so that "allocates nothing" is counted and not
+// Strategy: a counting operator new replaces the global one, so that "allocates nothing" is counted and not
 // assumed.
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ struct no_memory {
 TEST(heap, a_traced_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
   trace_log log{{.csv = "/dev/null"}};
   arena step;
-  trace_resource traced{log, &step};
+  trace_resource traced{&step, log};
   (void)traced.allocate(16);
   const std::size_t before = step.position();
   {

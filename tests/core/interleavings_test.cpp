@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: programs whose outcomes are known, from counting or from the literature, half of them broken. The
-// search must find each broken one, pass each sound one, and count the schedules that combinatorics gives.
+// Strategy: programs with outcomes known from counting or from the literature, half of them broken. The
+// search must find each broken program, pass each sound program, and count as many schedules as combinatorics
+// gives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -124,7 +125,8 @@ struct mixed {
   std::array<int, 3> seen{};  // each written by one thread
 };
 
-/// One of seven operations on one of two atomics and a mutex, by random bits; what it reads goes into `seen`.
+/// One of seven operations on one of two atomics and a mutex, by random bits. The read value goes into
+/// `seen`.
 void do_something(mixed& m, std::size_t t, unsigned bits) {
   const auto order = std::array{relaxed, acquire, release, seq_cst}.at(bits / 16 % 4);
   const auto load_order = order == release ? acquire : order,

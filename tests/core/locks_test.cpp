@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what one thread sees of a lock, and that many threads leave no addition to a plain number out.
+// Strategy: one thread checks a lock's state, and many threads add to a plain number without losing an
+// addition.
 #include <gtest/gtest.h>
 
 #include <atomic>

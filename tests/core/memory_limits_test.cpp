@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every resource under the system's limits on a process's memory: each works in small sizes where its wanted size is
-// refused, and what is refused for good names the limit. The limits are set in children.
+// Every resource under the system's limits on a process's memory. Each works in small sizes if its wanted
+// size is refused, and the final error names the limit. The limits are set in child processes.
 #if defined(__linux__)
 
 #include <gtest/gtest.h>
@@ -141,7 +141,7 @@ std::vector<use_of> const& all_resources() {
   return all;
 }
 
-// What a call that has to throw says.
+// Returns the message of a call that must throw.
 template <class Call>
 std::string error_of(Call call) {
   return test::message_of<std::exception>(call);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the least address space of each kind, written from docs/address_spaces.md alone, under an arena that
-// grows, rewinds, trims, is suspended and fails. A member that an arena needs and the page lacks does not compile.
+// Strategy: the smallest address space of each kind, written from docs/address_spaces.md alone, under an
+// arena that grows, rewinds, trims, is suspended and fails. The test does not compile if an arena needs a
+// member that the page lacks.
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/plan.hpp>
 
@@ -36,7 +37,7 @@ static_assert(!ordered_space<one_buffer> && !reporting_space<one_buffer>);
 
 constexpr std::size_t page = 4 * KiB;
 
-/// Made-up memory that is committed in pages, of which there is a limited number.
+/// Synthetic memory that is committed in pages, with a limited number of pages.
 struct paged_memory {
   static constexpr space_traits traits{
       .host_accessible = false, .commits = true, .max_commit_ahead_bytes = 0};
@@ -123,7 +124,7 @@ struct shifted_memory : committed_ranges {
 };
 static_assert(address_space<shifted_memory>);
 
-/// Not address spaces: each lacks one thing, or says what cannot be.
+/// These are not address spaces: each lacks one member, or states impossible traits.
 struct without_traits : one_buffer {
   static constexpr int traits = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: a registrar that knows each range it was given, below every kind of arena, on the host and on a
-// fake device: a block lies in one registration from its allocation until its memory goes, whatever call
-// fails.
+// fake device. A block lies in one registration from its allocation until its memory is released, whichever
+// call fails.
 #include <tidemark/core/registered_memory.hpp>
 
 #include <gtest/gtest.h>
@@ -299,7 +299,7 @@ TEST(registered_memory, registers_the_chunks_of_a_shared_arena_for_all_threads) 
   EXPECT_NE(std::string{error.what()}.find("; the registrar has no room"), std::string::npos) << error.what();
 }
 
-// A registrar of a test that says which calls it refuses, and what it does in `on_commit`.
+// A registrar whose test sets the calls that it refuses, and its action in `on_commit`.
 struct obeying_registrar {
   struct orders {
     bool refuses_commits = false, refuses_decommits = false;

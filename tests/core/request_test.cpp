@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What no resource can serve, and what names nothing: sizes near 2^64 through every resource that has an
-// upstream, null buffers, null names. The upstream refuses everything and records the largest request.
+// Requests that no resource can serve, and null arguments: sizes near 2^64 through every resource with an
+// upstream, null buffers, null names. The upstream rejects requests above 64 MiB and counts requests above
+// PTRDIFF_MAX bytes.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -46,7 +47,8 @@ class watchful_upstream final : public detail::distinct_resource {
 
 class requests : public ::testing::Test {
  protected:
-  // Requests through `resource`, and through std::pmr, sizes of which each wraps where something is added.
+  // Requests sizes through `resource`, and through std::pmr, that each wrap when a header or an alignment is
+  // added.
   template <class Resource>
   void reject_all(Resource& resource) {
     for (const std::size_t bytes : {max_bytes + 1, max_bytes + 4096, 0 - std::size_t{64 * KiB},
@@ -92,9 +94,9 @@ TEST_F(requests, above_ptrdiff_max_are_rejected_by_resources_on_an_upstream) {
   trace_log log{{.csv = ::testing::TempDir() + "/request_test.csv"}};
   reject_all_by<statistics_resource>(&upstream);
   reject_all_by<tracking_resource>(&upstream);
-  reject_all_by<limit_resource>(std::numeric_limits<std::size_t>::max(), &upstream);
+  reject_all_by<limit_resource>(&upstream, std::numeric_limits<std::size_t>::max());
   reject_all_by<expect_no_upstream>(&upstream);
-  reject_all_by<trace_resource>(log, &upstream);
+  reject_all_by<trace_resource>(&upstream, log);
   reject_all_by<test_resource>(&upstream);
   reject_all_by<pool>(&upstream);
   reject_all_by<synchronized_pool>(&upstream);
@@ -199,16 +201,16 @@ TEST_F(requests, accept_null_names) {
   EXPECT_TRUE(is_named(graph_arena{byte_range{0x1'0000'0000, 1 * MiB}, {.name = nullptr}}));
   EXPECT_TRUE(is_named(statistics_resource{&upstream, nullptr}));
   EXPECT_TRUE(is_named(tracking_resource{&upstream, nullptr}));
-  EXPECT_TRUE(is_named(limit_resource{64, &upstream, nullptr}));
+  EXPECT_TRUE(is_named(limit_resource{&upstream, 64, nullptr}));
   EXPECT_TRUE(is_named(expect_no_upstream{&upstream, nullptr}));
   EXPECT_TRUE(is_named(test_resource{&upstream, nullptr}));
-  EXPECT_TRUE(is_named(test_resource{{.name = nullptr}, &upstream}));
-  EXPECT_STREQ((test_resource{{.name = nullptr}, &upstream}.options().name), "test");
+  EXPECT_TRUE(is_named(test_resource{&upstream, {.name = nullptr}}));
+  EXPECT_STREQ((test_resource{&upstream, {.name = nullptr}}.options().name), "test");
 #if defined(__linux__)
   EXPECT_TRUE(is_named(process_arena{{.reserve = 1 * MiB, .name = nullptr}}));
 #endif
   EXPECT_THROW((pool{{.size_classes = {3}, .name = nullptr}}), std::invalid_argument);
-  EXPECT_THROW((test_resource{{.guard_bytes = 1 * MiB, .name = nullptr}, &upstream}), std::invalid_argument);
+  EXPECT_THROW((test_resource{&upstream, {.guard_bytes = 1 * MiB, .name = nullptr}}), std::invalid_argument);
   EXPECT_THROW((statistics_resource{nullptr, nullptr}), std::invalid_argument);
   EXPECT_THROW((void)(expect_resource{nullptr, nullptr}), std::invalid_argument);
 }
@@ -229,7 +231,7 @@ TEST_F(requests, accept_null_names_of_scopes_and_places) {
   tracked.deallocate(block, 8);
   trace_log log{{.csv = ::testing::TempDir() + "/request_names.csv",
                  .chrome = ::testing::TempDir() + "/request_names.json"}};
-  EXPECT_STREQ((trace_resource{log, &upstream, nullptr}.name()), "trace_resource");
+  EXPECT_STREQ((trace_resource{&upstream, log, nullptr}.name()), "trace_resource");
   const trace_slice slice{log, nullptr};
   EXPECT_EQ(byte_cap_from_environment(nullptr, 7).bytes, 7u);
   EXPECT_EQ(mib_cap_from_environment(nullptr, 7).bytes, 7u);

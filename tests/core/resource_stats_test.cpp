@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one script of events through every resource, in sizes of which none is rounded and in an order in
-// which an arena takes blocks back too; after each event every word that a resource's statistics have must
-// say what the script says.
+// Strategy: one script of events through every resource, with sizes that no resource rounds and in an order
+// in which an arena also takes blocks back. After each event every statistic of a resource must agree with
+// the script.
 #include <tidemark/core/resource_stats.hpp>
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ static_assert(std::same_as<stats_of<statistics_resource>, resource_stats> &&
               "every adaptor has all words");
 static_assert(speaks_the_vocabulary<resource_stats>());
 
-// ---- and what they say ----
+// ---- the statistics ----
 
 std::optional<std::uint64_t> as_count(std::optional<std::uint64_t> const& count) { return count; }
 
@@ -131,7 +131,7 @@ void expect_words(Resource& resource, test::recording_resource& upstream) {
   void* const c = events.allocate(128);
   upstream.fail_from = upstream.calls;
   upstream.fail_count = test::supply::never;
-  events.is_refused(1 * MiB);  // beyond what any of them has at hand, so that the upstream is asked
+  events.is_refused(1 * MiB);  // more than any resource has available, so that the upstream is asked
   upstream.fail_from = test::supply::never;
   events.deallocate(c, 128);
   events.deallocate(a, 64);
@@ -173,7 +173,7 @@ TEST_F(words, mean_in_every_adaptor_what_they_mean_everywhere) {
     expect_words(resource, upstream);
   };
   try_out("statistics_resource", statistics_resource{&upstream, "words"});
-  try_out("limit_resource", limit_resource{64 * KiB, &upstream, "words"});
+  try_out("limit_resource", limit_resource{&upstream, 64 * KiB, "words"});
   try_out("expect_no_upstream", expect_no_upstream{&upstream, "words"});
   try_out("tracking_resource", tracking_resource{&upstream, "words"});
   try_out("test_resource", test_resource{&upstream, "words"});
@@ -182,7 +182,7 @@ TEST_F(words, mean_in_every_adaptor_what_they_mean_everywhere) {
 // T.6
 TEST_F(words, mean_in_a_trace_what_they_mean_everywhere) {
   trace_log log{{.csv = "/dev/null"}};
-  trace_resource traced{log, &upstream, "words"};
+  trace_resource traced{&upstream, log, "words"};
   expect_words(traced, upstream);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: suggestions compared with what can be seen by eye, and with the least waste found by trying
+// Strategy: suggestions are compared with obvious results, and with the least waste found by trying
 // everything.
 #include <gtest/gtest.h>
 

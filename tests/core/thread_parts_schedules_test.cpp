@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every schedule of an object that goes while threads that have parts of it end, with the anchor
-// that ships. The object's members are plain variables, so that a call too late is a race.
+// Strategy: every schedule of an object that is destroyed while threads with parts of it end, with the
+// production anchor. The object's members are plain variables, so a late call is a race.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ using test::fault;
 using test::faulty_sync;
 using test::program;
 
-/// An object of which two threads have parts.
+/// An object with parts in two threads.
 template <class Sync>
 struct owner {
   void end(int part) noexcept {
@@ -47,7 +47,7 @@ program goes_while_threads_end(leaving when) {
   };
   const auto end_thread = [=](std::size_t i) {
     return [=] {
-      // As where a thread adds a part: what it keeps of objects that are gone is dropped.
+      // Like a thread that adds a part: it drops its parts of destroyed objects.
       if (!object->anchor.is_abandoned()) object->anchor.end(&parts->at(i));
     };
   };

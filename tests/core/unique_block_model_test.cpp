@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: long random sequences of owners beside a model of what each of them has.
+// Strategy: long random sequences of owners, compared with a model of the block of each owner.
 #include <gtest/gtest.h>
 
 #include <cstdint>

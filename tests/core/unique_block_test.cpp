@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each member over a resource that sees to it that it gets back
-// exactly what it gave, once; then over resources of every kind.
+// Strategy: each member over a resource that checks that it gets back exactly the blocks it returned, once
+// each; then over resources of every kind.
 #include <tidemark/core/unique_block.hpp>
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST_F(unique_blocks, that_are_released_are_the_callers) {
 
 // S1.37
 TEST_F(unique_blocks, are_as_their_resource_gave_them) {
-  // Which fills what it returns.
+  // A test_resource fills the blocks it returns.
   test_resource filling{&memory};
   const unique_block block{&filling, 1000};
   for (const unsigned char byte : block.as<unsigned char>()) ASSERT_EQ(byte, test_resource::fresh_fill);
@@ -133,7 +133,7 @@ TEST_F(unique_blocks, of_no_resource_are_of_the_default_one) {
     const unique_block block{nullptr, 100};
     EXPECT_TRUE(memory.holds(block.data()));
     std::pmr::set_default_resource(before);
-  }  // it knows where it is from, whatever the default is now
+  }  // it knows its resource, although the default has changed
   EXPECT_EQ(memory.outstanding, 0u);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each function of the user's that the library calls makes, uses and ends resources of each kind,
-// uses the resource that calls it, and waits for another thread that does the same. A lock that is held
-// meanwhile is a deadlock, which the alarm ends. docs/core.md has the table of these calls.
+// Strategy: each user function that the library calls makes, uses and ends resources of each kind, uses the
+// resource that calls it, and waits for another thread that does the same. A lock that is held meanwhile is a
+// deadlock, which the alarm ends. docs/core.md has the table of these calls.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -61,13 +61,13 @@ void use_each_kind() {
   const pressure_monitor monitor{{.background = false}};
 }
 
-// What a function of the user's may do: on its own thread, and on one that it waits for.
+// Runs an action that user functions may do: on its own thread, and on another thread that it waits for.
 void on_both_threads(std::function<void()> const& action) {
   action();
   std::thread{action}.join();
 }
 
-// Calls a function once, however often it is called itself: also by what it does.
+// Calls a function only once, even if the function causes further calls.
 class once {
  public:
   explicit once(std::function<void()> action) : action_{std::move(action)} {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wanted size is a wish: where a source has less, it is halved down to the needed size, and nearly all of a source's
-// memory can be used. Sources of given sizes stand for systems and devices.
+// A wanted size is a wish: if a source has less, the size is halved down to the needed size, and nearly all
+// of a source's memory can be used. Sources of given sizes represent systems and devices.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: optimised, coroutines that clang can put into their caller's frame, over a resource that counts. g++
-// elides no frame, and without the base neither.
+// Strategy: optimized coroutines that clang can elide into their caller's frame, over a counting resource.
+// g++ elides no frame, not even without the base.
 #include <gtest/gtest.h>
 
 #include <cstddef>

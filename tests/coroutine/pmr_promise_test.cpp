@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: coroutines of every form over a resource that sees to it that it gets back exactly what it gave,
-// then over resources of every kind; refused frames; and at level 2 memory that is freed under a live coroutine.
+// Strategy: coroutines of every form over a resource that checks that it gets back exactly the blocks it
+// returned, then over resources of every kind. Refused frames. At level 2, memory that is freed under a live
+// coroutine.
 #include <tidemark/coroutine/pmr_promise.hpp>
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ int sum(Generator values) {
   return total;
 }
 
-// ---- where frames come from -------------------------------------------------------------------------------
+// ---- sources of frames ------------------------------------------------------------------------------------
 
 // E.1
 TEST(pmr_promise, takes_a_frame_from_the_resource_and_returns_exactly_that) {
@@ -316,7 +317,7 @@ struct outlived_frames : ::testing::Test {
     line_ = where.line();
     handle = count_to(std::allocator_arg, memory, 3).owner.release();
   }
-  /// That one report says where the coroutine was made, and what freed its memory.
+  /// Expects a single report that names the place of the coroutine and the call that freed its memory.
   void expect_report(std::string const& freed_by) {
     ASSERT_EQ(recorder.count(violation_kind::frame_outlived), 1u);
     ASSERT_EQ(recorder.reports().size(), 1u);
@@ -444,7 +445,7 @@ TEST_F(outlived_frames, are_none_where_the_coroutine_was_destroyed) {
   EXPECT_TRUE(recorder.reports().empty());
 }
 
-// ---- those of resources that are not watched --------------------------------------------------------------
+// ---- frames of unwatched resources ------------------------------------------------------------------------
 
 // E.4
 TEST_F(outlived_frames, are_none_of_an_arena_that_borrows_the_buffer_of_another_resource) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: blocks of each kind on a fake device, whose blocks begin at multiples of 256 and of nothing
-// larger. What goes through the resource is compared with what the device has given; what every resource does
-// is in the conformance suite.
+// Strategy: blocks of each kind on a fake device, whose blocks begin at multiples of 256 and of no larger
+// number. Requests through the resource are compared with the blocks that the device gave. The conformance
+// suite has the common behaviour of resources.
 #include <tidemark/cuda/memory/block_resource.hpp>
 
 #include <gtest/gtest.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: long random sequences on a fake device whose memory is there on the host. Blocks are deallocated
-// while works of other streams still use them; each such work, when it comes to run, finds in its block what
-// was in it. So no block may be allocated again before, whether the cache asks events, waits because it has
-// run out, or lets blocks go. The pool's stream waits for those works instead, so that they run before its
-// own.
+// Strategy: long random sequences on a fake device with memory on the host. Blocks are deallocated while work
+// of other streams still uses them. When such work runs, it must find the old contents in its block. No block
+// may therefore be allocated again before, whether the cache queries events, waits because it has run out, or
+// releases blocks. The pool's stream instead waits for such work, which then runs before the pool's own work.
 #include <gtest/gtest.h>
 
 #include <cstddef>

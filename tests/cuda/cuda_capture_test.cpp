@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: captures of a fake device's stream, whose work is functions of the host over memory that the host
-// may touch: what is replayed computes real results. Then every call to the driver fails in turn, and what is
-// left is looked at.
+// Strategy: captures of a fake device's stream, with host functions as work over memory that the host may
+// touch. A replay thus computes real results. Then every driver call fails in turn, and the state left behind
+// is checked.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ namespace {
 constexpr std::size_t four = 4;
 constexpr std::size_t four_ints = four * sizeof(int);
 
-/// What the work on the stream is given: it must live as long as the graph.
+/// The arguments of the work on the stream. They must live as long as the graph.
 struct addition {
   static void set_tens(void* of) {
     auto const& [in, tens, out, factor] = *static_cast<addition*>(of);
@@ -57,7 +57,7 @@ struct addition {
 /// One stream of a fake device, and memory that work on it can touch.
 class cuda_capture : public ::testing::Test {
  protected:
-  /// out = in + factor * (1, 2, 3, 4), by way of a temporary; so many times.
+  /// out = in + factor * (1, 2, 3, 4) through a temporary, `times` times.
   auto step(int factor = 10, int times = 1) {
     return [=, this](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
       for (int i = 0; i < times; ++i) {
@@ -192,8 +192,8 @@ TEST_F(cuda_capture, every_failing_call_to_the_driver_changes_nothing) {
     device_.fail_from = supply::never;
     expect_as_before();
   }
-  // Not told of are a record behind a launch that runs, and what the end of a graph asks: the current device,
-  // and the event. Where these fail the end waits for the device.
+  // Failures that are not reported: a record behind a running launch, and the calls at the end of a graph for
+  // the current device and the event. The end then waits for the device.
   EXPECT_GE(thrown + 3, calls);
 }
 

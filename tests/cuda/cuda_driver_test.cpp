@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the table of the driver and the handles over it. The real table where there is no device, which
-// must refuse everything; the rest on a fake device, which says what was called and makes each call fail.
+// Strategy: the driver's table and the handles over it. Without a device the real table must reject every
+// call. The other tests run on a fake device, which reports the calls and makes each call fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,9 +36,9 @@ using cuda_stream = on_one_device;
 using cuda_event = on_one_device;
 using cuda_fence = on_one_device;
 
-// ---- the real table where there is no device ----
+// ---- the real table without a device ----
 
-/// Skips where there is a device: then the calls would take something from it.
+/// Skips if a device exists, because the calls would then take something from it.
 class cuda_system_driver : public ::testing::Test {
  protected:
   void SetUp() override {

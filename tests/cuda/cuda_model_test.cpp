@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the arenas and resources of the device part beside the models of arenas and of resources, on a
-// fake device whose memory is there on the host, and which holds every call to the driver's rules.
+// Strategy: the arenas and resources of the device part, compared with the models of arenas and of resources,
+// on a fake device with memory on the host, which enforces the driver's rules on every call.
 #include <gtest/gtest.h>
 
 #include <cstdint>

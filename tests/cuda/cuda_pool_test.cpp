@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the driver's stream-ordered allocator on the fake device: what is called, in which order and on
-// which stream; what the pool holds; and every call that can fail, failing.
+// Strategy: the driver's stream-ordered allocator on the fake device: the calls, their order and their
+// streams; the contents of the pool; and the failure of every call that can fail.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what real drivers do to a careless library, on the fake device that does the same: captures of
-// others go on whatever the resources do meanwhile, memory in graphs stays, memory that work uses is not
-// taken, threads get no contexts. Then random programs of all resources, on which the fake finds every race.
+// Strategy: the fake device does to a careless library what real drivers do. Other captures continue whatever
+// the resources do meanwhile, memory in graphs stays, memory in use by work is not taken, and threads get no
+// contexts. Then random programs of all resources run, in which the fake finds every race.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -41,12 +41,13 @@ using test::failures_of;
 using test::fake_device;
 using test::unit;
 
-/// A capture by somebody else, in the mode that forbids most, on a thread of its own's behalf.
+/// Base of tests beside another thread's capture, in the mode that forbids most, or beside a capture on this
+/// thread.
 struct cuda_rules : ::testing::Test {
   explicit cuda_rules(std::vector<test::fake_refusal> const& refusals = test::observed_refusals())
       : device{{.granularity_bytes = unit, .touchable = true, .devices = 2, .refusals = refusals}} {}
 
-  /// What `body` does while another thread captures in mode global: the capture must come to its end.
+  /// Runs `body` while another thread captures in global mode. Expects that the capture completes.
   void beside_a_global_capture(std::function<void()> const& body) {
     device.threads_meet();
     thread.run([&] { EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success); });
@@ -57,7 +58,7 @@ struct cuda_rules : ::testing::Test {
       if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
     });
   }
-  /// What `body` does while a stream captures on this thread: the capture must come to its end.
+  /// Runs `body` while a stream captures on this thread. Expects that the capture completes.
   void in_capture_of(gpu::stream_handle captured, std::function<void()> const& body) {
     gpu::graph_handle graph = nullptr;
     EXPECT_EQ(device.begin_capture(captured, capture_mode::thread_local_), status::success);
@@ -154,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(each, cuda_rules_of_each_driver, ::testing::Values("obs
                          [](auto const& which) { return which.param; });
 
 // K.7
-// What the random program does not do.
+// Operations that the random program does not perform.
 TEST_P(cuda_rules_of_each_driver, captures_of_other_threads_go_on_whatever_the_resources_do) {
   beside_a_global_capture([&] {
     gpu::virtual_memory space{{.stream = stream}, device};
@@ -217,7 +218,7 @@ TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_lo
 }
 
 // 7
-/// A body of so many kernels that write all of the arena's memory.
+/// A body of `kernels` kernels that write all of the arena's memory.
 auto kernels_on(fake_device& device, gpu::stream_handle stream, int kernels, std::size_t bytes = unit) {
   return [&device, stream, kernels, bytes](std::pmr::memory_resource& memory, int, int) {
     const unique_block temporary{&memory, bytes, 256};
@@ -334,7 +335,7 @@ TEST_F(cuda_rules, plain_blocks_go_back_after_a_capture_of_the_stream_and_not_in
   gpu::device_resource plain{{}, device};
   device_pool pool{{.stream = stream, .upstream = &plain}, device};
   void* const small = pool.allocate(1000);
-  void* const large = pool.allocate(4 * MiB);  // a chunk of its own
+  void* const large = pool.allocate(4 * MiB);  // a separate chunk
   pool.deallocate(small, 1000);
   in_capture_of(stream, [&] {
     EXPECT_GT(pool.trim(), 0u);
@@ -653,7 +654,7 @@ class random_program {
     EXPECT_EQ(gpu::put_behind(device_, graph_stream_, stream_), status::success);
     graph_->launch();
   }
-  // Its work uses memory of an arena of its own, and a block from before, which it may free.
+  // The graph's work uses memory of its own arena, and an older block, which it may free.
   void capture_graph() {
     const std::size_t bytes = std::size_t{256} << below(8);
     const block before{source::count, switch_.allocate(bytes, 256), bytes, {}};
@@ -682,14 +683,14 @@ class random_program {
       }
     });
   }
-  // Waits for its launches. Not during a capture of others, which no call tells of: see above.
+  // Waits for the graph's launches. Skipped during captures of others, which no call reports: see above.
   void end_graph() {
     if (is_capturing()) return;
     graph_.reset();
     if (used_by_graph_.bytes != 0) switch_.deallocate(used_by_graph_.first, used_by_graph_.bytes, 256);
     used_by_graph_.bytes = 0;
   }
-  // A capture of the resources' own stream, whose work uses what the caches have, and gives it back inside.
+  // A capture of the resources' own stream. Its work uses memory of the caches, and returns it inside.
   void use_graph_of_own() {
     if (graph_of_own_ == nullptr) return capture_own();
     if (below(4) == 0) return end_graph_of_own();
@@ -721,7 +722,7 @@ class random_program {
     (void)cache_.release_captured();
     (void)plain_cache_.release_captured();
   }
-  // What the threads' locks order they know of each other.
+  // Locks order the work of the threads, so the device treats the threads as having met.
   void on_another_thread() {
     device_.threads_meet();
     std::thread{[&] {

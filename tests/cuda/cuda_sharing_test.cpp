@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: two and three fake devices, whose kernels are checked for access, and memory that is exported and
-// imported in one process, where the fake shares it as the driver does between two. File descriptors are
-// real, so that those which were left open are found. Each call fails once.
+// imported in one process. The fake shares this memory like the driver does between two processes. File
+// descriptors are real, so that leaked descriptors are found. Each call fails once.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -264,7 +264,7 @@ TEST(cuda_peers, a_pool_that_fails_anywhere_leaves_none) {
 
 // ---- export -----------------------------------------------------------------------------------------------
 
-/// A space of 64 units with memory behind the first 40: 17 handles, of which the last is of 8 units.
+/// A space of 64 units with memory behind the first 40: 17 handles; the last has 8 units.
 struct exporting {
   explicit exporting(handle_type as = handle_type::file_descriptor, bool touchable = false)
       : machine{devices(2, touchable)}, own{stream_of(machine, 0)} {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: streams of a fake device whose work is functions of the host
-// that write down their turn; each stream is asked to run by itself, so that one which does not wait for the
-// other is seen to run first. Every call fails in turn. What the types of resources tell of their memory is
-// asked of all of them, when this is compiled.
+// Strategy: streams of a fake device with host functions as work that record their turn. Each stream runs by
+// itself, so that a stream that does not wait for the other is seen to run first. Every call fails in turn.
+// The memory properties of all resource types are checked at compile time.
 #include <tidemark/cuda/driver/stream_order.hpp>
 
 #include <gtest/gtest.h>
@@ -43,7 +42,7 @@ using gpu::put_behind;
 using gpu::status;
 using gpu::stream_bound;
 
-// ---- what types tell --------------------------------------------------------------------------------------
+// ---- properties of types ----------------------------------------------------------------------------------
 
 template <class... Resources>
 constexpr bool have_a_stream = (stream_bound<Resources> && ...);
@@ -196,7 +195,7 @@ TEST_F(stream_order, in_one_capture_the_order_is_captured) {
   ASSERT_EQ(device_.record(fork, earlier_), status::success);
   ASSERT_EQ(device_.wait(later_, fork), status::success);
   turns_.put_on(later_, "of the other stream");
-  // A stream that was drawn in must be joined again: to be put behind it is what does that.
+  // A stream that was drawn in must be joined again, which put_behind does.
   ASSERT_EQ(put_behind(device_, earlier_, later_), status::success);
   expect_lives_on(earlier_, 1);
   EXPECT_EQ(device_.destroy_event(fork), status::success);

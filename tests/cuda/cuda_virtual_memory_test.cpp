@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a fake device that has the driver's rules and whose memory must not be touched. The calls that
-// are made are compared whole and in order, each of them fails once, and what is mapped is first_calls of the
-// device, not of the address space.
+// Strategy: a fake device with the driver's rules, whose memory must not be touched. All calls are compared
+// in order, each of them fails once, and the device, not the address space, reports the mapped memory.
 #include <tidemark/cuda/memory/virtual_memory.hpp>
 
 #include <gtest/gtest.h>
@@ -49,8 +48,8 @@ using test::units_of;
 // How every function begins: which device is current, and does the stream capture?
 const call_names first_calls{"cuCtxGetDevice", "cuStreamIsCapturing"};
 
-/// Does what an address space in its destructor could not, so that the fake device finds nothing left. It
-/// numbers its handles from 1.
+/// Returns the memory that the destructor of an address space could not, so that the fake device finds
+/// nothing left. It numbers its handles from 1.
 void give_back_what_was_lost(fake_device& device, byte_range range, std::size_t units) {
   for (std::size_t i = 0; i < units; ++i) {
     EXPECT_EQ(device.unmap(units_of(range, i, 1)), status::success);
@@ -357,7 +356,7 @@ TEST_F(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_
   const byte_range range = space.reserve(1, 8 * unit);
   device.fail_next("cuMemSetAccess");
   device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one,
-  device.fail_in("cuMemUnmap", 2);  // of which the second stays, too
+  device.fail_in("cuMemUnmap", 2);  // the second stays, too
   EXPECT_FALSE(space.commit(units_of(range, 0, 3)));
   EXPECT_EQ(device.mapped_bytes(), 2 * unit);
   EXPECT_EQ(device.physical_bytes(), 2 * unit);
@@ -486,11 +485,11 @@ class cuda_virtual_memory_capture : public ::testing::Test {
     begin_capture();
   }
   void begin_capture() { capture_.emplace(device_, stream_); }
-  /// The capture has survived, and has seen none of what was first_calls.
+  /// The capture is valid, and no call but cuCtxGetDevice was made during it.
   void end_capture() {
     EXPECT_EQ(device_.calls_during_capture(),
               times(device_.calls_during_capture().size(), {"cuCtxGetDevice"}))
-        << "which is the one question that is first_calls besides";
+        << "which is the only other call is";
     capture_.reset();
   }
 
@@ -513,7 +512,8 @@ TEST_F(cuda_virtual_memory_capture, maps_memory_and_leaves_the_capture_valid) {
 }
 
 // K.7
-// A refused call would end the capture: the probe finds out what the driver does, and ends only its own.
+// A refused call would end the capture. The probe finds out the driver's behaviour, and ends only its own
+// capture.
 TEST(cuda_virtual_memory_setups,
      maps_nothing_in_captures_if_the_driver_refuses_and_leaves_the_capture_valid) {
   for (auto const& refusals : {test::stricter_refusals(), test::refusals_of_own_mappings()}) {
@@ -762,7 +762,7 @@ class virtual_memory_model {
     }
   }
 
-  /// Frees all, also what the driver refuses to take back at first.
+  /// Frees everything, even if the driver first refuses to take it back.
   void release() {
     committed_ = {};
     space_.release(range_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what arenas do besides on a device: a fake one whose memory must not be touched, so a touch is a
-// crash. What the arena asks of the driver is counted, and work on streams runs only when
+// Strategy: the additional behaviour of arenas on a device. A fake device has memory that must not be
+// touched, so a touch is a crash. Driver calls of the arena are counted, and work on streams runs only when
 // something waits for it.
 #include <tidemark/cuda/resources/device_arena.hpp>
 
@@ -156,7 +156,7 @@ TEST(device_arena, why_else_memory_was_refused_is_in_the_sentence) {
                  "step: out of memory: 1 bytes aligned to 256 requested, 0 used of 0 committed and 2097152 "
                  "reserved; the largest that would fit is 0 bytes; CUDA_ERROR_ILLEGAL_ADDRESS");
   }
-  // What cannot be has a reason of its own.
+  // Impossible requests have their own reason.
   {
     const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(SIZE_MAX); });
     EXPECT_STREQ(error.report().because, "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a device that is full, or a limit that is reached, and who gives back then: other caches, pools
-// in their next call, callbacks; each source of memory, and what counts. On the fake device.
+// Strategy: a full device or a reached limit, and the owners that then return memory: other caches, pools in
+// their next call, callbacks. Each source of memory, and the bytes that count. On the fake device.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -252,7 +252,7 @@ TEST_F(device_budget_test, a_cache_on_the_users_upstream_is_not_asked_by_others)
 }
 
 // K.9
-// As a training step that is short of memory: the driver's pool keeps what the resource has freed.
+// Like a training step that is short of memory: the driver's pool keeps the memory that the resource freed.
 TEST_F(device_budget_test,
        memory_that_a_pool_of_the_drivers_retains_counts_and_goes_before_the_limit_is_passed) {
   gpu::memory_pool pool{{}, device};

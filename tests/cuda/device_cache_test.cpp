@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache on a fake device whose memory faults when touched and whose streams run when the
-// test says so. Calls of the driver are counted, and each of them is made to fail in turn.
+// Strategy: a cache on a fake device whose memory faults when touched and whose streams run on request of the
+// test. Driver calls are counted, and each call fails in turn.
 #include <tidemark/cuda/resources/device_cache.hpp>
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ struct device_cache_test : ::testing::Test {
     for (void* block : blocks) cache.deallocate(block, bytes);
     cache.check_invariants();
   }
-  /// Whether a request of so many bytes is a hit.
+  /// Returns true if a request of `bytes` bytes is a hit.
   static bool is_kept(device_cache& cache, std::size_t bytes) {
     const std::uint64_t hits = cache.stats().hits;
     cache.deallocate(cache.allocate(bytes), bytes);
@@ -107,15 +107,14 @@ TEST_F(device_cache_test, beyond_the_limit_the_largest_blocks_go_until_the_rest_
 // S1.28
 TEST_F(device_cache_test, a_workload_of_many_shapes_stays_below_the_limit_and_does_not_grow) {
   constexpr std::size_t limit = 8 * MiB, max_live = 4 * MiB;
-  gpu::device_resource blocks{
-      device};  // of which the device holds the bytes that were requested, and no more
+  gpu::device_resource blocks{device};  // the device holds exactly the requested bytes of this resource
   device_cache cache{{.stream = stream, .max_cached_bytes = limit, .upstream = &blocks}, device};
   std::mt19937 random{3};
   std::vector<std::pair<void*, std::size_t>> live;
   std::size_t live_bytes = 0, most_in_first_half = 0, most_in_second_half = 0;
   constexpr int steps = 8'000;
   for (int i = 0; i < steps; ++i) {
-    const std::size_t bytes = 1 + random() % 60'000;  // of which hardly one is requested twice
+    const std::size_t bytes = 1 + random() % 60'000;  // hardly any size is requested twice
     while (live_bytes + bytes > max_live) {
       std::swap(live[random() % live.size()], live.back());
       if (random() % 4 == 0) cache.deallocate(live.back().first, live.back().second, 256, other);
@@ -253,7 +252,7 @@ TEST_F(device_cache_test, a_request_makes_one_query_for_each_stream_with_pending
   device_cache cache{{.stream = stream}, device};
   const std::vector<void*> blocks = take(cache, 100, 4096);
   for (void* block : blocks) cache.deallocate(block, 4096, 256, other);
-  void* const warm = cache.allocate(4096);  // the pool's memory is there from now on
+  void* const warm = cache.allocate(4096);  // the pool's memory exists from now on
   cache.deallocate(warm, 4096);
   std::vector<void*> taken{cache.allocate(4096)};
   const std::size_t queries = device.count("cuEventQuery"), calls = device.counts_total();
@@ -391,7 +390,7 @@ TEST(device_cache_elsewhere, polls_and_waits_for_events_with_its_own_device_curr
 struct device_cache_ladder : device_cache_test {
   device_cache cache{{.stream = stream, .max_cached_bytes = 1 * GiB, .name = "tensors"}, device};
 
-  /// The calls from a moment on, without those that only find out where and when we are.
+  /// Returns the calls since a moment, except queries of the device, the capture and the free memory.
   [[nodiscard]] std::vector<std::string> calls_from(std::size_t first) const {
     std::vector<std::string> log = device.log();
     log.erase(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(first));
@@ -455,7 +454,7 @@ TEST_F(device_cache_ladder, goes_on_where_one_of_its_steps_is_refused) {
 
 TEST_F(device_cache_ladder, of_an_upstream_of_the_users_has_no_pool_to_trim) {
   test::recording_resource below;
-  limit_resource budget{1000, &below};
+  limit_resource budget{&below, 1000};
   device_cache users{{.stream = stream, .upstream = &budget}, device};
   EXPECT_EQ(users.pool(), nullptr);
   users.deallocate(users.allocate(600), 600);
@@ -518,7 +517,7 @@ TEST_F(device_cache_capture, the_ladder_of_an_upstream_of_the_users_is_left_too)
 TEST_F(device_cache_capture, what_is_let_go_is_freed_after_it) {
   const std::vector<void*> blocks = take(cache, 3, 1000);
   begin();
-  give(cache, blocks, 1000);  // of which two are too many
+  give(cache, blocks, 1000);  // two of them exceed the limit
   EXPECT_EQ(frees(), 0u);
   EXPECT_EQ(cache.stats().cached_bytes, 1000u);
   end();
@@ -534,7 +533,7 @@ TEST_F(device_cache_capture, polls_no_events_in_it) {
   begin();
   void* const mapped = cache.allocate(1000);
   EXPECT_NE(mapped, block) << "which another stream uses";
-  cache.deallocate(small, 500);  // which looks at pending blocks
+  cache.deallocate(small, 500);  // checks pending blocks
   EXPECT_EQ(cache.collect(true), 0u);
   EXPECT_EQ(device.count("cuEventQuery"), 0u);
   end();
@@ -587,7 +586,7 @@ TEST_F(device_cache_test, requests_that_are_refused_leave_no_room_for_their_retu
   EXPECT_EQ(bookkeeping.outstanding, outstanding);
 }
 
-// ---- what it shares ---------------------------------------------------------------------------------------
+// ---- sharing ----------------------------------------------------------------------------------------------
 
 // ---- threads ----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache, a pool and the pools of streams on a small fake device run a program of hits, misses, other streams, limits and
-// returned memory. Each call of the driver fails once: for want of memory, and for another reason, which the
-// conformance suite does not have.
+// Strategy: a cache, a pool and the pools of streams on a small fake device run a program of hits, misses,
+// other streams, limits and returned memory. Each driver call fails once because of missing memory, and once
+// for another reason, which the conformance suite does not test.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -62,7 +62,7 @@ void return_some(pools_of_one_stream& from, bool) { from.trim(); }
 
 using size_choice = std::function<std::size_t(std::size_t random)>;
 
-/// What a program does in a while. @return whether every request was served.
+/// Simulates a program. @return true if every request was served
 template <class Resource>
 bool run_program(Resource& memory, fake_device& device, gpu::stream_handle other,
                  size_choice const& size_of) {

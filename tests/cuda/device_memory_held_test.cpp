@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: recorded training steps, scaled to the size of a GPU's memory, on a device that counts physical memory
-// and the time of calls. The host runs one step ahead, so that memory may move only late.
+// Strategy: recorded training steps, scaled to the size of a GPU's memory, on a device that counts physical
+// memory and the time of calls. The host runs one step ahead, so memory can move only late.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: the recorded training steps and a random program on a `device_pool` and on allocators that are
-// simulated by their documented rules. Compared is what they hold at the peak by the most live bytes.
+// simulated by their documented rules. The test compares the held bytes at the peak, divided by the most live
+// bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -148,8 +149,8 @@ double held_by_random_requests(contender const& on) {
   return run.held();
 }
 
-// On an H100, for another and larger transformer, PyTorch held 1.14 with a fixed length, and 1.007 with expandable
-// segments; for random lengths 1.8 to 2.0, and 1.014.
+// On an H100 with another, larger transformer, PyTorch held 1.14 with a fixed length, and 1.007 with
+// expandable segments. For random lengths it held 1.8 to 2.0, and 1.014.
 TEST(device_memory_peers, simulations_of_pytorch_hold_about_as_much_as_on_hardware) {
   for (std::size_t step = 1; step <= 4; ++step) {
     SCOPED_TRACE(step);

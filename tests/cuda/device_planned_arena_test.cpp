@@ -36,7 +36,7 @@ struct device_planned_arena_test : ::testing::Test {
   device_pool heap{{.stream = stream}, device};
   device_planned_arena memory{{.fallback = &heap, .name = "step"}};
 
-  /// Blocks of which three are live at once. @return where they lay
+  /// Allocates ten blocks; three are live at once. @return their addresses
   std::vector<void*> run(std::size_t bytes = bytes_of_block, int kind = 0) {
     const device_planned_arena::step step{memory, kind};
     std::vector<void*> blocks;
@@ -47,7 +47,7 @@ struct device_planned_arena_test : ::testing::Test {
     for (int i = 8; i < 10; ++i) memory.deallocate(blocks[static_cast<std::size_t>(i)], bytes);
     return blocks;
   }
-  /// Three blocks, the second of which outlives the step. @return it
+  /// Allocates three blocks; the second outlives the step. @return the second block
   void* run_with_survivor() {
     const device_planned_arena::step step{memory};
     void* const first = memory.allocate(bytes_of_block);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a heap that maps memory of a fake device, which fails the test if work meets memory that is not there
-// or that other work still uses; and the same heap on chunks of an upstream, which compares each piece it gets
-// back. Every call of the upstream, of the records and of the driver fails once.
+// Strategy: a heap that maps memory of a fake device. The device fails the test if work touches memory that
+// is unmapped or still used by other work. The same heap on chunks of an upstream, which compares each piece
+// it gets back. Every call of the upstream, of the records and of the driver fails once.
 #include <tidemark/cuda/resources/device_pool.hpp>
 
 #include <gtest/gtest.h>
@@ -168,8 +168,8 @@ TEST_F(device_pool_test, reserves_more_addresses_where_the_first_are_used_up) {
 
 // ---- random programs --------------------------------------------------------------------------------------
 
-// Every block is written by work that runs late, so that memory that was moved, reused or returned too soon
-// fails the test; the device is so small that memory is short.
+// Late work writes every block, so that memory that was moved, reused or returned too soon fails the test.
+// The device is small enough that memory is short.
 struct random_blocks {
   random_blocks(fake_device& on, gpu::stream_handle of, std::uint64_t seed)
       : device{&on},
@@ -621,7 +621,7 @@ TEST_F(device_pool_chunks, go_back_when_they_are_wholly_free) {
 }
 
 TEST_F(device_pool_chunks, go_back_to_an_exhausted_upstream_before_a_second_try) {
-  limit_resource budget{8 * MiB, &upstream};
+  limit_resource budget{&upstream, 8 * MiB};
   device_pool pool{{.stream = stream, .upstream = &budget}, device};
   give(pool, take(pool, 3, 2 * MiB), 2 * MiB);
   void* const block = pool.allocate(7 * MiB);

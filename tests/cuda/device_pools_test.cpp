@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: blocks that move from stream to stream: each returns to the heap of its stream, behind the work of the
-// stream that used it last, which the fake's clocks check; captures; streams that come and go; a full device; many
-// threads.
+// Strategy: blocks that move between streams. Each block returns to the heap of its stream, behind the work
+// of the stream that used it last; the fake's clocks check this. Captures, streams that come and go, a full
+// device, and many threads.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: callbacks of a device's budget, and handlers of what its resources report, make, use and end
-// resources of each kind, on their own thread and on one that they wait for. As
+// Strategy: callbacks of a device's budget, and handlers of its resources' reports, make, use and end
+// resources of each kind, on their own thread and on a thread that they wait for. Like
 // tests/core/user_code_test.cpp, on the fake device.
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ struct device_user_code : ::testing::Test {
     std::thread{action}.join();
     device.threads_meet();
   }
-  // Those of small blocks, so that they are served next to what fills the device.
+  // Uses small blocks, which are served beside the blocks that fill the device.
   void use_each_kind() {
     gpu::stream own{device};
     gpu::device_resource plain{{}, device};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the device part is tested on a fake device, so the fake itself must refuse what CUDA refuses:
-// each documented rule once, broken and kept, and that a refused call changes nothing. What a capture refuses
-// goes through all modes and both sides of a thread.
+// Strategy: the device part is tested on a fake device, so the fake must reject every call that CUDA rejects.
+// Each documented rule is broken and kept once, and a rejected call must change nothing. Calls rejected
+// during captures are tested in all modes and on both sides of a thread.
 #include "fake_device.hpp"
 #include "captures.hpp"
 #include "fake_failures.hpp"
@@ -109,7 +109,7 @@ struct on_fake_device : ::testing::Test {
   fake_device device;
 };
 
-/// One whose memory is there on the host.
+/// A fake device with memory on the host.
 struct on_touchable_device : on_fake_device {
   on_touchable_device()
       : on_fake_device{{.capacity_bytes = 16 * unit, .granularity_bytes = unit, .touchable = true}} {}
@@ -125,7 +125,7 @@ using fake_capture = on_fake_device;
 using fake_graph = on_fake_device;
 using fake_calls = on_fake_device;
 
-// ---- what is refused ----
+// ---- refusals ----
 
 /// A device with one of everything that calls refer to: live, and destroyed.
 struct fake_world : on_fake_device {
@@ -164,7 +164,7 @@ struct fake_world : on_fake_device {
   [[nodiscard]] byte_range part(std::size_t first, std::size_t n) const {
     return {range.begin + first * unit, n * unit};
   }
-  /// What a refused call must not change.
+  /// Sums that a rejected call must not change.
   std::vector<std::size_t> sums() {
     return {device.reserved_bytes(), device.physical_bytes(), device.mapped_bytes(), device.outstanding,
             free_bytes()};
@@ -187,7 +187,7 @@ struct fake_world : on_fake_device {
   int runs = 0;
 };
 
-/// A call, in words with what makes it wrong, and the status that it returns.
+/// A call, its fault in words, and the returned status.
 struct refused_call {
   char const* what;
   std::function<status(fake_world&)> call;
@@ -569,7 +569,7 @@ TEST_F(fake_stream, a_function_of_the_host_runs_without_the_lock_and_must_not_ca
 
 // ---- captures ----
 
-/// What calls are made with.
+/// The arguments of calls.
 struct call_site {
   gpu::driver& of;
   gpu::stream_handle idle;

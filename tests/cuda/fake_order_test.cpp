@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the fake device must find what a real one would not tell: work that nothing orders, on the same
-// bytes. Each edge of the order once, with the race that is there without it; each way memory goes; graphs,
+// Strategy: the fake device must find unordered work on the same bytes, which a real device would not report.
+// Each edge of the order once, with the race that exists without it; each way of releasing memory; graphs,
 // whose branches run in any order; default streams and contexts.
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: caches, pools and arenas that need memory during a capture. How much they take, that it goes
-// after the capture, that a request which fails loses nothing, and which drivers the probe trusts. On the
-// fake device.
+// Strategy: caches, pools and arenas that need memory during a capture: the bytes they take, their release
+// after the capture, a failed request that loses nothing, and the drivers that the probe trusts. On the fake
+// device.
 #include <gtest/gtest.h>
 
 #include <cstddef>

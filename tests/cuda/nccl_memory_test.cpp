@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: memory of a fake NCCL on a fake device, which checks that no work uses what is freed; arenas and
-// planned arenas on it; each call fails once.
+// Strategy: memory of a fake NCCL on a fake device, which checks that no work uses freed memory; arenas and
+// planned arenas on this memory. Each call fails once.
 #include <tidemark/cuda/nccl/nccl_memory.hpp>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: communicators of a fake NCCL, which checks what is registered and in which order memory goes:
-// registrars by themselves, then below arenas on both kinds of device memory, alone and on two ranks; each
-// call fails once.
+// Strategy: communicators of a fake NCCL, which checks the registrations and the order in which memory is
+// released: registrars by themselves, then below arenas on both kinds of device memory, alone and on two
+// ranks. Each call fails once.
 #include <tidemark/cuda/nccl/nccl_registrar.hpp>
 
 #include <gtest/gtest.h>
@@ -182,7 +182,7 @@ TYPED_TEST(nccl_range_of, leaves_registrations_to_a_driver_that_shuts_down) {
 
 /// A registrar of buffers, whose NCCL a test may change.
 struct fake_nccl_of_a_stream : testing::Test {
-  /// Whether the fake fails the test in `body` with these words.
+  /// Returns true if the fake fails the test in `body` with these words.
   static bool is_found(char const* words, std::function<void()> const& body) {
     return test::failures_of(body).find(words) != std::string::npos;
   }
@@ -317,7 +317,7 @@ TYPED_TEST(nccl_registrar_of, has_every_block_in_one_registration_whatever_fails
     }
     this->nccl_.fail_from = fake_nccl::never;
     this->device_.fail_from = fake_device::never;
-    (void)step.allocate(16 * MiB);  // frees what could not be freed when a call failed
+    (void)step.allocate(16 * MiB);  // frees memory that could not be freed when a call failed
     EXPECT_EQ(this->device_.budget(0).held_bytes(), step.stats().reserved_bytes);
   }
 }

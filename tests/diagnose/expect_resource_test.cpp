@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: code that forgets its resource, in functions whose names the reports must have, and code that does
-// not, on every kind of resource. operator new is not replaced here; telemetry/watched_new does that. The
-// tests are in no namespace of tidemark's, because what lies there is not counted.
+// Strategy: code that forgets its resource, in functions whose names the reports must contain, and code that
+// does not forget it, on every kind of resource. operator new is not replaced here; telemetry/watched_new
+// does that. The tests are outside of namespace tidemark, because code inside it is not counted.
 #include <tidemark/diagnose/expect_resource.hpp>
 
 #include <dlfcn.h>
@@ -58,7 +58,7 @@ struct missed : ::testing::Test {
   violation_recorder recorder;
 };
 
-// ---- what is counted ----
+// ---- counted allocations ----
 
 // T.20
 TEST_F(missed, counts_what_does_not_come_from_the_expected_resource_in_the_scope) {
@@ -125,7 +125,7 @@ TEST_F(missed, refuses_a_null_resource_with_a_sentence) {
   EXPECT_EQ(std::pmr::get_default_resource(), before);
 }
 
-// ---- what resources take from their upstreams ----
+// ---- allocations of resources from their upstreams ----
 
 // T.20
 TEST_F(missed, counts_nothing_that_resources_take_from_the_default_resource) {
@@ -226,7 +226,7 @@ TEST_F(missed, a_scope_that_another_thread_ends_is_reported_and_its_records_stay
 
 // T.20
 TEST_F(missed, a_block_goes_back_to_where_it_came_from_after_the_scope) {
-  recording_resource upstream, other;  // they compare what they get back with what they gave
+  recording_resource upstream, other;  // compares returned blocks with allocated ones
   const default_resource_scope set{&upstream};
   auto expected = std::make_unique<expect_resource>(&step);
   auto v = std::make_unique<floats>(100);
@@ -278,8 +278,8 @@ TEST_F(missed, keeps_a_default_resource_that_the_program_sets_inside_and_says_th
         << expected.report();
   }
   EXPECT_EQ(std::pmr::get_default_resource(), &upstream);
-  // The program puts back what it found, which is the resource that watches; it still works, and is taken
-  // away by the next scope.
+  // The program restores the previous resource, which is the watching one. It still works, and the next scope
+  // removes it.
   std::pmr::set_default_resource(before);
   forget_the_argument(10);
   {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: child processes whose own action for SIGSEGV is of each kind that the kernel knows. A signal that is no
-// late use must reach that action as if no arena trapped.
+// Strategy: child processes with each kind of SIGSEGV action that the kernel knows. A signal that is not a
+// late use must reach this action as if no arena trapped.
 #if !defined(_WIN32)
 
 #include <tidemark/arena/arena.hpp>
@@ -61,7 +61,7 @@ struct fault_chain : testing::Test {
 };
 using fault_chain_death = fault_chain;
 
-// What a program does before it has an arena that traps, how it ends, and the code of its end: 0 stands for the signal.
+// A program's actions before it has a trapping arena, its end, and its exit code; 0 stands for the signal.
 struct ending {
   char const* what;
   void (*prepare)();

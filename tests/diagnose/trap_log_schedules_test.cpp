@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every schedule of a rewind that is recorded over an older record, and of a fault's handler that looks for
-// both of them meanwhile.
+// Strategy: every schedule of a rewind that is recorded over an older record, and of a fault handler that
+// searches for both records meanwhile.
 #include <gtest/gtest.h>
 
 #include <array>

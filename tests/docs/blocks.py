@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no compiler of a test reads on pages is at least what it says that it is.
+"""Checks blocks of pages that no compiler of a test reads.
 
     blocks.py look ROOT                          each fence of each page can be read; shell and Python have no syntax error, YAML is YAML
                                                  where Python has a parser; presets that a page names are there, and one that a page
@@ -9,7 +9,7 @@
                                                  one project of all blocks for CMake, which needs these targets or fewer, is configured
     blocks.py CASE                               one fact on a page of a few lines
 
-Programs of docs/start and docs/guides are looked at by programs.py, other C++ by documented_code.py.
+programs.py checks the programs of docs/start and docs/guides, documented_code.py other C++.
 """
 import json
 import pathlib
@@ -30,7 +30,7 @@ def pages_of(root):
 
 
 def blocks_of(page, text):
-    """(language, text) of each fenced block, and what is wrong with the fences."""
+    """Returns (language, text) of each fenced block, and the faults of the fences."""
     blocks, faults, inside, lines = [], [], None, []
     for number, line in enumerate(text.splitlines(), 1):
         fence = FENCE.match(line)

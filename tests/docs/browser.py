@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at pages of a site in Chromium, 1280 and 390 pixels wide, light and dark: browser.py SITE [all].
+"""Checks pages of a site in Chromium, 1280 and 390 pixels wide, light and dark: browser.py SITE [all].
 
-All pages, or without `all` those that people write, and of the folders that are all of one kind (headers, decisions,
-sources) the longest page and the one with the longest word.
+With `all` checks all pages. Otherwise checks those that people write, and of each folder of similar pages
+(headers, decisions, sources) the longest page and the page with the longest word.
 
-Fails if a page is wider than the screen, if a chart of benchmarks is too small for its letters, or if a page reports an
-error: an exception, console.error, a file that is not there, or one of another server, because this one is
-all that the browser can reach. Each page is shown in a frame of that width;
-this server gives pages a script that collects what they report. Without Chromium it is skipped, with the reason.
+Fails if a page is wider than the screen, if a chart of benchmarks is too small for its letters, or if a page
+reports an error: an exception, console.error, a missing file, or a file of another server, because the
+browser can reach only this server. Each page is shown in a frame of that width. This server adds a script to
+the pages that collects their errors. The test is skipped without Chromium, with the reason.
 """
 import http.server
 import json
@@ -83,7 +83,8 @@ def browser_program():
 
 class quiet_server(http.server.ThreadingHTTPServer):
     def handle_error(self, request, client_address):
-        """A browser that goes on to another page, or is killed, closes what it was reading: that is no error."""
+        """Ignores closed connections: a browser that loads another page, or is killed, closes its
+        connection."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -127,7 +128,7 @@ def look(site, pages):
         server.pages, server.done, server.result = pages, threading.Event(), None
         server.first_index = threading.Semaphore(1)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        # A group of its own, because chromium's children outlive it when it is killed.
+        # A separate process group, because chromium's children outlive it when it is killed.
         browser = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", f"--user-data-dir={folder}/chromium",

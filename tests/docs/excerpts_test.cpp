@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: excerpts on pages stand here, word for word, which a test in CMakeLists.txt sees to. Each is
-// compiled with what its page leaves to the program around it, and run where that needs neither another
-// process nor a library that may be missing.
+// Strategy: excerpts on pages stand here word for word; a test in CMakeLists.txt checks this. Each excerpt is
+// compiled with the code that its page leaves to the surrounding program. It runs if it needs neither another
+// process nor an optional library.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -383,7 +383,7 @@ TEST_F(excerpts, of_the_classes_trace_a_pool) {
   pool nodes;
   {
     tidemark::trace_log log{{.csv = "run.csv", .chrome = "run.json"}};   // run.json opens in ui.perfetto.dev
-    tidemark::trace_resource traced{log, &nodes, "nodes"};
+    tidemark::trace_resource traced{&nodes, log, "nodes"};
     train(&traced);
     EXPECT_EQ(nodes.stats().used_blocks, 0u);
   }
@@ -427,10 +427,10 @@ void of_rmm(std::pmr::memory_resource& memory, gpu::stream_handle stream) {
   { device_pool p{{.stream = stream}}; }
   { device_pools pools{{.name = "pools"}}; }
   { device_pool p{{.stream = stream}}; }
-  { limit_resource limit{1 * MiB, &memory}; gpu::device_budget& budget = gpu::default_driver().budget(0); }
+  { limit_resource limit{&memory, 1 * MiB}; gpu::device_budget& budget = gpu::default_driver().budget(0); }
   { statistics_resource s{&memory}; s.push_counters(); (void)s.pop_counters(); }
   { tracking_resource t{&memory}; }
-  { trace_log log{{.csv = "run.csv"}}; trace_resource t{log, &memory, "memory"}; }
+  { trace_log log{{.csv = "run.csv"}}; trace_resource t{&memory, log, "memory"}; }
   { unique_block b{&memory, 100}; }
   { using a = device_arena::scope; using b = epoch; using c = planned_arena; using d = graph_arena; }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: programs of pages that use a device run on the fake one, which runs what a page puts on a stream
-// when the page waits for it, and refuses what a device refuses.
+// Strategy: programs of pages that use a device run on the fake device, which runs a page's stream work when
+// the page waits for it, and rejects the calls that a device rejects.
 #include <tidemark/cuda/driver/driver.hpp>
 
 #include "fake_device.hpp"

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C++ blocks in doc comments of headers, put into sources that have what they leave to the program around them.
+"""Puts the C++ blocks in doc comments of headers into sources that have the code which they leave to the
+program.
 
     header_code.py fill ROOT IN OUT   IN with the blocks at its lines `// block HEADER`, to be compiled
     header_code.py check ROOT IN...   each block of each header is in one of IN
 
-HEADER is what a program includes, without `tidemark/`; a header's blocks come in their order. What no compiler reads is replaced
-in the line `// block HEADER: TEXT => CODE | TEXT => CODE`; a text that is not in the block is an error. `kernel<<<…>>>(x)` becomes
-a call. Compilers say the place in the header, where an error is mended.
+HEADER is the path that a program includes, without `tidemark/`; a header's blocks come in their order. The
+line `// block HEADER: TEXT => CODE | TEXT => CODE` replaces text that no compiler reads; a text that is not
+in the block is an error. `kernel<<<…>>>(x)` becomes a call. Compilers report the place in the header.
 """
 import pathlib
 import re
@@ -16,7 +17,7 @@ LINE = re.compile(r"^ *// block ([\w/.]+)(?:: (.*))?$", re.M)
 
 
 def blocks_of(path):
-    """(number of the first line, text) of each block of C++ in comments."""
+    """Returns (number of the first line, text) of each block of C++ in comments."""
     found, inside, language, first, lines = [], False, "", 0, []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         fence = re.match(r" *///? ?```(\w*)$", line)
@@ -43,7 +44,7 @@ def blocks_of(path):
 
 
 def headers_of(root):
-    """Path of each public header, by what a program includes."""
+    """Returns the path of each public header, by the path that a program includes."""
     found = {}
     for pattern in ("include/tidemark", "*/include/tidemark", "adapters/*/include/tidemark"):
         for folder in root.glob(pattern):

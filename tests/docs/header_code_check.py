@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What takes code from doc comments finds what is wrong with one: header_code_check.py CASE. Each case is one fact, on a header and a
-source of a few lines."""
+"""Checks that header_code.py finds faults: header_code_check.py CASE. Each case is one fact, on a header and
+a source of a few lines."""
 import pathlib
 import subprocess
 import sys

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each public member of a public class has a sentence: members.py REPOSITORY XML, where XML is Doxygen's, as scripts/docs/site.py made it;
-or members.py REPOSITORY CASE, one fact on a declaration of a few lines.
+"""Each public member of a public class has a sentence: members.py REPOSITORY XML, where XML is Doxygen's, as
+scripts/docs/site.py made it; or members.py REPOSITORY CASE, one fact on a declaration of a few lines.
 
-Left out by kind: members that the compiler makes, destructors, moves and swaps, names that the standard gives its types, and what a
-concept says of all its models.
+Excluded by kind: members that the compiler makes, destructors, moves and swaps, names that the standard gives
+its types, and members that a concept documents for all its models.
 """
 import pathlib
 import re

@@ -2,18 +2,22 @@
 """The programs on the pages of the site.
 
     programs.py join FILE PAGE...           writes the programs of these pages as one source, and prints `NAME PAGE NUMBER` of each
-    programs.py run PAGE NUMBER COMMAND...  what the command prints must be the block behind that program
-    programs.py blocks PAGE...              each block is such a program, or its title says what it is; and what a program imports and
-                                            includes of tidemark is in the targets that its page links
-    programs.py definitions PAGE            prints what the page gives to target_compile_definitions
-    programs.py alone FOLDER SOURCE PAGE... each program compiles by itself, with its own includes, with what its page defines, and
-                                            as SOURCE is compiled by compile_commands.json in FOLDER
+    programs.py run PAGE NUMBER COMMAND...  the output of the command must be the block after that program
+    programs.py blocks PAGE...              each block is such a program, or has a title; the targets that
+                                            the page links contain all of tidemark that a program imports
+                                            and includes
+    programs.py definitions PAGE            prints the page's arguments of target_compile_definitions
+    programs.py alone FOLDER SOURCE PAGE... each program compiles by itself, with its own includes, with
+                                            its page's definitions, and as SOURCE is compiled by
+                                            compile_commands.json in FOLDER
 
-A program is a block of C++ with `int main()` in it; the next block has the title "Output". There is no other C++, and its main returns nothing.
+A program is a block of C++ with `int main()` in it; the next block has the title "Output". A page has no
+other C++, and main returns nothing.
 
-One translation unit for all is compiled and linked in seconds, and takes seconds more for each that there would be. In it, includes
-and imports are at the top, and each program is in a namespace, which it is run by the name of. So one page has the includes of all
-others there, and `alone` looks at each page by itself: without code, in half a second.
+One translation unit for all programs is compiled and linked in seconds; each further unit would add seconds.
+In the unit, includes and imports are at the top, and each program is in a namespace, whose name selects it. A
+page there sees the includes of all others, and `alone` therefore checks each page by itself: without code, in
+half a second.
 """
 import json
 import pathlib
@@ -30,7 +34,7 @@ PARTS = {"cuda", "thrust", "mpi"}  # parts that have targets of their own
 
 
 def blocks_of(page):
-    """(language, title, text) of each fenced block."""
+    """Returns (language, title, text) of each fenced block."""
     text = pathlib.Path(page).read_text()
     found = BLOCK.findall(text)
     if len(re.findall(r"^ *```", text, re.M)) != 2 * len(found):
@@ -39,7 +43,7 @@ def blocks_of(page):
 
 
 def programs_of(page):
-    """(text, output) of each program."""
+    """Returns (text, output) of each program."""
     blocks = blocks_of(page)
     found = []
     for (language, _, text), behind in zip(blocks, [*blocks[1:], ("", "", "")]):
@@ -82,7 +86,8 @@ def run(page, number, *command):
 
 
 def targets_for(text):
-    """The targets that a program's imports and includes are in. A target of headers links those below it."""
+    """Returns the targets with the imports and includes of a program. A target of headers links the targets
+    below it."""
     needed = set()
     for module in re.findall(r"^import (tidemark[\w.]*);", text, re.M):
         needed.add("tidemark::" + (module.partition(".")[2] if module.partition(".")[2] in PARTS else "tidemark"))
@@ -98,7 +103,7 @@ def cmake_of(page):
 
 
 def check_targets(page):
-    """A page that links nothing is for those who have read docs/start/first_program.md, which links tidemark::tidemark."""
+    """A page without links is for readers of docs/start/first_program.md, which links tidemark::tidemark."""
     needed = set().union(*(targets_for(text) for text, _ in programs_of(page)))
     links = re.findall(r"target_link_libraries\(\w+ PRIVATE ([^)]*)\)", cmake_of(page))
     linked = {target for targets in links for target in targets.split()} if links else {"tidemark::tidemark"}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looks at the programs of pages finds what is wrong with one: programs_check.py CASE COMPILER. Each case is one fact, on a
-page of a few lines."""
+"""Checks that programs.py finds faults: programs_check.py CASE COMPILER. Each case is one fact, on a page of
+a few lines."""
 import json
 import pathlib
 import subprocess

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of docs/reference name what there is, and nothing else: reference_pages.py REPOSITORY CASE.
+"""The pages of docs/reference name everything that exists, and nothing else: reference_pages.py REPOSITORY
+CASE.
 
-Each case compares names that the sources have with names that a page has. The last cases are small sources and pages with a
-fault, which must be found.
+Each case compares the names in the sources with the names on a page. The last cases are small sources and
+pages with a fault, which must be found.
 """
 import pathlib
 import re
@@ -29,7 +30,8 @@ def build_options(cmake, page):
 
 
 def build_defaults(cmake, page):
-    """Differences between defaults in the sources and on the page, where those that CMake computes are ON on some condition."""
+    """Returns the differences between defaults in the sources and on the page. Defaults that CMake computes
+    are ON on some condition."""
     rows = {name: cell for names, cell in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]+) \|", page, re.M)
             for name in re.findall(r"`(\w+)`", names)}
     found = []
@@ -48,7 +50,7 @@ def build_defaults(cmake, page):
 
 
 def members_of(body):
-    """Names of data members: lines of two blanks that end a declaration."""
+    """Returns names of data members: lines with an indent of two spaces that end a declaration."""
     joined = re.sub(r"\n {4,}", " ", re.sub(r"//.*", "", body))
     joined = re.sub(r"<[^;=\n]*>", "", joined)
     joined = re.sub(r"^  [\w:*& ]+\(\*(\w+)\)\([^()\n]*\)(?: noexcept)?", r"  pointer \1", joined, flags=re.M)  # to a function
@@ -69,7 +71,8 @@ def resource_options(headers, page):
 
 
 def variables(sources, page):
-    """Those that are named where the environment is read, and constants that such a name is given by."""
+    """Compares the variables that the sources read from the environment, by name or by constant, with the
+    page."""
     there = set(re.findall(r'(?:getenv|variable)\("([A-Z_\d]+)"\)|environ\.get\("([A-Z_\d]+)"\)', sources))
     there = {name for pair in there for name in pair if name}
     there |= set(re.findall(r'constexpr char const\* \w+ = "(TIDEMARK_[A-Z_]+)";', sources))
@@ -86,16 +89,17 @@ def targets(cmake, modules, page):
 
 TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)+'|"((?:[^"\\\n]|\\.)*)\"""", re.S)
 VARIES = re.compile(r"%[-.\d]*(?:ll|z|t)?[a-zA-Z]|…|\n")
-# Files whose texts are not messages of their own: words for statuses of CUDA and NCCL, which stand behind the call that failed, and
-# a report of several lines, which has a page.
+# Files whose texts are not separate messages: words for statuses of CUDA and NCCL, which follow the name of
+# the failed call, and a report of several lines, which has a page.
 NO_MESSAGES = {"status_text.cpp", "nccl_error.cpp", "expect_resource.cpp"}
-# What messages begin with or name: kinds of memory, places, calls.
+# Parts of messages that are names: kinds of memory, places, calls.
 NAMES = {"a coroutine's frame", "opening of a scope", "a step begins", "workspace scope", "device memory", "pinned memory", "managed memory",
          "imported memory", "registered memory", "memory of NCCL", "addresses of a device"}
 
 
 def without_invariants(text):
-    """Without the bodies of functions that return the formula of a broken invariant, and without assembly."""
+    """Returns the text without bodies of functions that return the formula of a broken invariant, and without
+    assembly."""
     text = re.sub(r'^asm\(.*?\);$', "", text, flags=re.M | re.S)
     for head in reversed(list(re.finditer(r"\bbroken\w*\([^;{}]*\)[^;{}()]*\{", text))):
         end = head.end()
@@ -108,7 +112,7 @@ def without_invariants(text):
 
 
 def caller(text, position):
-    """The word before the innermost open parenthesis."""
+    """Returns the word before the innermost open parenthesis."""
     depth = 0
     for i in range(position - 1, max(0, position - 600), -1):
         depth += (text[i] == ")") - (text[i] == "(")
@@ -120,7 +124,7 @@ def caller(text, position):
 
 
 def literals(text, leave_out=()):
-    """Strings of a source, adjacent ones joined, but for arguments of calls of these names."""
+    """Returns the strings of a source, adjacent ones joined, except arguments of calls of these names."""
     text = re.sub(r"^ *#(?:.*\\\n)*.*$", "", text, flags=re.M)
     found, between, kept = [], None, True
     for token in TOKEN.finditer(text):
@@ -139,7 +143,7 @@ def literals(text, leave_out=()):
 
 
 def parts(message):
-    """What is the same in each message, of 12 letters and two words at least."""
+    """Returns the constant parts of a message, of at least 12 letters and two words."""
     stripped = [part.strip(" ':;,.\"()") for part in VARIES.split(message)]
     return [part for part in stripped if len(part) >= 12 and " " in part and "==" not in part and "<=" not in part]
 
@@ -162,7 +166,7 @@ SAID_BY_CMAKE = re.compile(r"""(?:\bmessage\((?:FATAL_ERROR|WARNING|STATUS)|\bse
     tidemark_NOT_FOUND_MESSAGE))\s+((?:"(?:[^"\\]|\\.)*"\s*)+)""", re.X | re.S)
 SAID_BY_PYTHON = re.compile(r"""\braise \w+\(\s*((?:f?"(?:[^"\\]|\\.)*"\s*)+)""")
 
-# What programs refuse or end by: their other texts are help and results.
+# Texts with which programs reject input or exit. Their other texts are help and results.
 SAID_BY_TOOLS = re.compile(r"""(?:\bthrow\b|\b(?:fail|fail_at|say|refuse|end)\(|\bstd::fprintf\(stderr|\bstd::fputs\(|
     \b(?:reason|one_graph)\s=\s|\breturn\s(?=")|
     \bPyErr_SetString\()(?:"(?:[^"\\\n]|\\.)*"|[^";])*;""", re.X)
@@ -170,7 +174,8 @@ OF_CMAKE, OF_PYTHON = (SAID_BY_CMAKE, r"\$\{[^}]*\}"), (SAID_BY_PYTHON, r"\{[^{}
 
 
 def as_literals(pattern, hole, text):
-    """The messages of a source of CMake or Python as strings of C++, with … for what differs."""
+    """Returns the messages of a source of CMake or Python as strings of C++, with … for the variable
+    parts."""
     found = []
     for said in pattern.finditer(text):
         joined = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', said[1], re.S)).replace("\\\n", "")

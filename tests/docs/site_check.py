@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looks at the site finds what is wrong with one: site_check.py REPOSITORY CASE. Each case is one fact, on a site of a
-few lines."""
+"""Checks that the checks of the site find faults: site_check.py REPOSITORY CASE. Each case is one fact, on a
+site of a few lines."""
 import pathlib
 import sys
 import tempfile

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tables of a page say to write is compiled: table_code.py PAGE SOURCE...
+"""The code in tables of a page is compiled: table_code.py PAGE SOURCE...
 
-Of each row of a table whose header has `tidemark` as its second cell, all code in the second and third cell is in one line of a source,
-where `…` stands for anything. So a member that the class of its row does not have cannot be in the source.
+For each row of a table whose header has `tidemark` as its second cell, one line of a source has all code of
+the second and third cell, where `…` stands for anything. A member that the class of its row lacks can
+therefore not be in the source.
 """
 import pathlib
 import re
 import sys
 
-OUTSIDE = re.compile(r"^(tidemark-|using$|destroy$)")  # what a row names and is not of the library in C++
+OUTSIDE = re.compile(r"^(tidemark-|using$|destroy$)")  # names in a row that are not of the C++ library
 
 
 def failures(page, sources):

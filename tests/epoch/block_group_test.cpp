@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what another thread finds when it comes with a state that it read a moment ago. On threads of
-// their own such moments are too short to be met reliably.
+// Strategy: the view of another thread that comes with a state read a moment ago. Real threads meet such
+// moments too rarely for a reliable test.
 #include <gtest/gtest.h>
 
 #include <cstdint>

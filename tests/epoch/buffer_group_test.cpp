@@ -65,7 +65,7 @@ TEST_F(buffer_groups, know_their_names_and_resource) {
   EXPECT_EQ(&named.resource(), &memory);
 }
 
-// ---- what they take ---------------------------------------------------------------------------------------
+// ---- taking buffers ---------------------------------------------------------------------------------------
 
 // S3.22
 TEST_F(buffer_groups, a_buffer_leaves_its_epoch_and_outlives_it) {

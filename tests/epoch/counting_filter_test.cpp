@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the filter alone, on made-up addresses; what it is for is seen through epochs.
+// Strategy: the filter alone, on synthetic addresses. Tests of epochs show its purpose.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: long random sequences of everything that epochs, buffers and owners can do on one thread, beside
-// a model: each buffer has one holder, an epoch by its depth, a buffer group by its number, or none. After
-// each step what is live and the counts equal the model's, and the invariants hold now and then.
+// Strategy: long random sequences of all operations of epochs, buffers and owners on one thread, compared
+// with a model. In the model each buffer has one holder, an epoch by its depth, a buffer group by its number,
+// or none. After each step the live buffers and the counts equal the model's; the invariants are checked now
+// and then.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what becomes of memory after its epoch: first with containers that give it back late, then the
-// quarantine itself, in an upstream that accepts each block once and says in which order.
+// Strategy: the fate of memory after its epoch: first with containers that return it late, then the
+// quarantine itself, in an upstream that accepts each block once and reports the order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -261,7 +261,7 @@ TEST_F(quarantine, holds_what_an_owner_reclaimed_as_well) {
   EXPECT_EQ(memory.stats().quarantined_bytes, 100u);
 }
 
-// ---- what level 2 finds in a deallocation -----------------------------------------------------------------
+// ---- findings of level 2 in a deallocation ----------------------------------------------------------------
 
 class epoch_misuse : public testing::Test {
  protected:

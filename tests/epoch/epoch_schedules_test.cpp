@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every schedule of what the threads of an epoch_resource do to each other without a lock, with the
-// classes that ship: the filter of addresses, the table that finds their records, the records themselves.
+// Strategy: every schedule of the lock-free interactions of an epoch_resource's threads, with the production
+// classes: the filter of addresses, the table that finds their records, and the records themselves.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -77,8 +77,8 @@ struct record {
   explored_sync::shared<std::uintptr_t> content;
 };
 
-/// A table that grows when one more address is added, where two threads add addresses, one of them the same,
-/// and one looks for an address from before.
+/// A table that grows by one more address. Two threads add addresses, one of them the same, and one thread
+/// looks up an earlier address.
 template <class Sync>
 program add_addresses(std::uintptr_t before) {
   struct state {
@@ -123,13 +123,13 @@ TEST(epoch_schedules, are_found_to_add_an_address_twice_without_the_lock) {
 
 // ---- records of blocks -------------------------------------------------------------------------------------
 
-/// Made up: a group is compared, and not looked into.
+/// A synthetic group: tests compare groups and never access them.
 block_group* group(std::uintptr_t number) { return reinterpret_cast<block_group*>(64 * number); }
 constexpr char const* first_epoch = "first";
 constexpr char const* second_epoch = "second";
 
-/// A block that an epoch has reclaimed, whose address is allocated again and reclaimed by another epoch while
-/// a handle on the first block asks what reclaimed it.
+/// A block that an epoch has reclaimed. Its address is allocated again and reclaimed by another epoch, while
+/// a handle on the first block asks for the reclaiming epoch.
 template <class Sync>
 program ask_what_reclaimed_it() {
   const auto block = std::make_shared<basic_tracked_block<Sync>>(4096);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random raw blocks in nested epochs, kept, deallocated early,
-// late and after they were kept, beside a model of which epoch has which block. Contents are checked, and the
-// statistics after each step.
+// Strategy: random raw blocks in nested epochs, kept, deallocated early, late and after they were kept. A
+// model knows the epoch of each block. Contents and statistics are checked after each step.
 #include <gtest/gtest.h>
 
 #include <cstddef>

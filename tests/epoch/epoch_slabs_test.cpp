@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: small blocks of epochs, which lie in slabs: where they come from, what an end does with them, and
-// deallocations early, late, wrong and on other threads. What holds for blocks with records as well is in
-// epoch_test.cpp; sequences of everything are in epoch_slabs_model_test.cpp.
+// Strategy: small blocks of epochs, which lie in slabs: their origin, the effect of an epoch's end, and
+// deallocations early, late, wrong and on other threads. epoch_test.cpp has the facts that also hold for
+// blocks with records; epoch_slabs_model_test.cpp has random sequences.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -234,7 +234,7 @@ TEST_F(epoch_slabs, whose_memory_the_upstream_allocated_again_are_its_blocks) {
     const epoch e{on_pool};
     for (int i = 0; i < 1000; ++i) late.push_back(on_pool.allocate(64));
   }
-  // The pool's free chunk serves these, so that they lie where the slabs were.
+  // The pool's free chunk serves these blocks, so that they lie at the addresses of the slabs.
   std::vector<std::pair<void*, std::size_t>> ordinary;
   for (int i = 0; i < 40; ++i) {
     const std::size_t bytes = i % 2 == 0 ? 17'000 : 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every rule of epochs on one thread, once over memory that the host touches and once over memory
-// that is not there, as a device's; an upstream that knows every block sees to it that each goes back once.
+// Strategy: every rule of epochs on one thread, once over memory that the host touches and once over
+// inaccessible memory like a device's. An upstream that knows every block checks that each is returned once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class epochs : public testing::Test {
  protected:
   static constexpr std::size_t n = 4096;
 
-  /// A buffer of `n` floats of that value, where they can be written.
+  /// Fills a buffer with this value, if its memory may be written.
   static void fill(buffer<float> const& b, float value) {
     if constexpr (Memory::may_be_touched) std::ranges::fill(b.span(), value);
   }
@@ -62,7 +62,7 @@ class epochs : public testing::Test {
   void TearDown() override { memory.check_invariants(); }
 
   Memory source;
-  // Blocks go back at once, so that the upstream's counts can be looked at.
+  // Blocks are returned at once, so that the upstream's counts can be checked.
   epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = Memory::may_be_touched}, &source.upstream};
 };
 using sources = testing::Types<host_memory, device_memory>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what threads do to each other's epochs, first step by step, then as fast as they can for 100,000
-// rounds over upstreams that accept each block once. The thread sanitizer runs it too.
+// Strategy: interactions of threads with each other's epochs, first step by step, then at full speed for
+// 100,000 rounds over upstreams that accept each block once. ThreadSanitizer runs it too.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -37,11 +37,11 @@ void on_another_thread(Body body) {
   std::thread{body}.join();
 }
 
-/// Where one thread leaves a thing for the next.
+/// Passes a value from one thread to the next.
 template <class T>
 class letter_box {
  public:
-  /// Leaves what was there, and takes it.
+  /// Stores a value and returns the previous one.
   T exchange(T thing) {
     const std::scoped_lock lock{mutex_};
     std::swap(thing, thing_);
@@ -312,8 +312,8 @@ TEST_F(epoch_threads, lose_no_block_while_all_of_them_pass_blocks_around) {
 
 // S3.25
 TEST(epoch_threads_storm, a_log_that_makes_room_leaves_alone_what_went_to_another_thread) {
-  // One thread's log is full again and again, because another gives its blocks back; that one takes the same
-  // addresses into epochs of its own meanwhile.
+  // One thread's log becomes full again and again, because another thread frees its blocks and meanwhile
+  // takes the same addresses into its own epochs.
   constexpr std::size_t rounds = 500'000;
   made_up_memory upstream;
   epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
@@ -459,7 +459,8 @@ TEST(epoch_threads_locks, do_not_wait_for_threads_without_an_open_epoch) {
 // S3.37
 TEST(epoch_threads_locks, do_not_wait_for_threads_that_track_new_addresses) {
   gate bookkeeping;
-  made_up_memory upstream;  // gives blocks of a size again, so that those of this thread have their records
+  made_up_memory
+      upstream;  // returns addresses of a size again, so that this thread's addresses have their records
   epoch_resource memory{
       {.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
   epoch step{memory};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the tensors of real training loops are allocated again with each recorded step as an epoch, in
-// which what outlives the step is kept. Once nothing else is freed, so that the epoch has to; once all is
-// freed where the program freed it. What the upstream counts is compared with what the trace says.
+// Strategy: the tensors of real training loops are allocated again with each recorded step as an epoch, which
+// keeps the blocks that outlive the step. In one run nothing else is freed, so the epoch must free it. In
+// another run everything is freed as in the program. The upstream's counts are compared with the trace.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -30,7 +30,7 @@ constexpr training_loop gpt{"torch_gpt", 5, 163, 4}, mlp{"torch_mlp", 51, 8, 4};
 enum class source { records, slabs };  // for blocks of up to 1 KiB
 enum class frees { all, late_ones };   // late: of blocks that outlived their step, or are of none
 
-/// What a step of the trace does, and what was seen when it was played.
+/// A step of the trace, and the observations of its replay.
 struct played_step {
   std::size_t allocated = 0, outliving = 0;  // blocks
   std::size_t live_bytes = 0;                // in the trace, when the step ends
@@ -65,7 +65,7 @@ class epoch_trace : public testing::Test {
     EXPECT_EQ(upstream_.stats().used_blocks, 0u);
   }
 
-  // Exactly what is live; but slabs are cut from chunks of 64 KiB, parts of three of which are free.
+  // Exactly the live bytes; but slabs are cut from chunks of 64 KiB, and parts of three chunks are free.
   static void expect_in_use(std::size_t upstream_bytes, std::size_t live_bytes) {
     EXPECT_GE(upstream_bytes, live_bytes);
     EXPECT_LE(upstream_bytes, live_bytes + (Replay::in_slabs ? 3 * 64 * KiB : 0));
@@ -107,7 +107,7 @@ class epoch_trace : public testing::Test {
     live_bytes_ += event.allocates ? event.bytes : 0 - event.bytes;
     event.allocates ? allocate(event) : deallocate(event);
   }
-  // A block is marked with its number at both ends, so that it is seen if it was somebody else's meanwhile.
+  // A block is marked with its number at both ends, so that a second owner of its bytes is found.
   void allocate(tools::trace_event const& event) {
     block& made = blocks_[event.block];
     made = {static_cast<std::byte*>(memory_.allocate(event.bytes, tools::replay_alignment)), false};
@@ -141,7 +141,7 @@ class epoch_trace : public testing::Test {
   std::vector<played_step> steps_;
 
   statistics_resource upstream_{std::pmr::new_delete_resource()};
-  // Each block goes back at once, so that the upstream's counts can be looked at.
+  // Each block is returned at once, so that the upstream's counts can be checked.
   epoch_resource memory_{{.max_quarantine_bytes = 0, .host_memory = Replay::in_slabs}, &upstream_};
 };
 
@@ -178,7 +178,7 @@ TYPED_TEST(epoch_trace, late_frees_of_what_was_promoted_are_honoured) {
   EXPECT_EQ(stats.let_go, promoted);
   EXPECT_EQ(stats.used_blocks, 0u);
   EXPECT_EQ(stats.late, 0u);
-  // What the tear-down has freed is gone, and nothing else is left.
+  // Only the blocks that the tear-down does not free are left.
   EXPECT_EQ(this->upstream_.stats().used_bytes, this->live_bytes_);
   EXPECT_EQ(this->upstream_.stats().used_blocks, this->trace_.left.size());
   EXPECT_EQ(this->contents_lost_, 0u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a fixture switches the detector on and lets it throw, so that each message can be compared whole;
-// death tests show what a user meets who changes nothing but the environment (for that see also
+// Strategy: a fixture switches the detector on and lets it throw, so that each message can be compared in
+// full. Death tests show the view of a user who changes only the environment (see also
 // tests/epoch/use_after_epoch).
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ class use_after_epoch_detector : public testing::Test {
     memory.check_invariants();
   }
 
-  /// What the detector says of `use`; nothing if it is silent.
+  /// Returns the detector's message for `use`, or an empty text.
   template <class Use>
   static std::string message_of(Use use) {
     try {

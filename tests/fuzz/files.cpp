@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every file format, read from a fuzzer's bytes; the first byte says which: plans of steps, lifetimes, traces, steps of a
-// trace, files of process arenas. What is refused is refused with one line that names the file and has no control
-// characters. What is read keeps its rules, and survives being written and read again. The fuzzer changes rows and fields of tables, not only bytes.
+// Fuzzes every file format; the first byte selects it: plans of steps, lifetimes, traces, steps of a trace,
+// files of process arenas. Invalid input is rejected with one line that names the file and has no control
+// characters. Valid input keeps its rules, and survives being written and read again. The fuzzer changes rows
+// and fields of tables, not only bytes.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -108,8 +109,7 @@ struct image {
 
 /// A word of the file becomes another number. Ten bytes of the input.
 struct change {
-  std::uint8_t
-      how;  // the number, or one near what is there or near an address; and before or after it is mapped
+  std::uint8_t how;   // the number, or a number near the old one or near an address; before or after mapping
   std::uint8_t word;  // of the header, of the generation behind the root, or any
   std::uint64_t number;
 
@@ -142,7 +142,7 @@ void read_root(process_view const& view) {
 }
 
 void read_image(std::string_view text) {
-  // ThreadSanitizer ends a program that maps addresses of which it keeps no shadow, as an image may ask for.
+  // ThreadSanitizer ends a program that maps addresses without shadow memory, which an image may request.
   if (detail::thread_sanitizer_is_on) return;
   static const image whole;
   std::vector<std::byte> bytes = whole.bytes;
@@ -160,7 +160,7 @@ void read_image(std::string_view text) {
     process_view view{file};
     read_root(view);
     for (change const& next : later) next.make_in(bytes);
-    write_image(file, bytes);  // a writer may do anything while there is a view
+    write_image(file, bytes);  // a writer may do anything while a view exists
     const std::uint64_t before = view.generation();
     (void)view.is_newest();
     require(!view.update() || view.generation() > before, "generations rise");
@@ -173,7 +173,7 @@ void read_image(std::string_view text) {
   close(file);
 }
 
-// ---- what a fuzzer does to tables
+// ---- changes of tables
 
 using row = std::vector<std::string>;
 
@@ -247,7 +247,7 @@ void change_table(std::vector<row>& rows, std::mt19937& random) {
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-// Of libFuzzer: the next input, made of this one.
+// libFuzzer's hook: derives the next input from this one.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned seed) {
   using namespace tidemark::fuzz;

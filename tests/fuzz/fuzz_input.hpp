@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the targets of resources and models share: which calls fail, and how a program ends that has found something.
+// Common parts of the targets for resources and models: the calls that fail, and the end of a program that
+// has found a fault.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,8 +36,8 @@ inline void stop_at_violations() {
   });
 }
 
-/// Some calls of a supply fail from now on, where it is one whose calls can. Not those of a device: memory that a driver
-/// will not take back is lost, and a device here runs out of memory besides.
+/// Makes some calls of a supply fail from now on, if it supports this. Excludes calls of a device, because
+/// memory that a driver does not take back is lost, and a device here runs out of memory anyway.
 template <class Supply>
 void fail_some_calls(Supply& supply, choices& next) {
   if constexpr (requires { supply.fail_from = 1; } && !requires { supply.device; }) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each class can do besides allocating and freeing (marks, scopes, epochs, captures, steps, checkpoints, fences,
-// generations), driven by a fuzzer's bytes beside the models of the tests: the first choice is the model, the next two
-// which calls of its supply fail where that may be, the others what is done.
+// The operations of each class besides allocation and deallocation (marks, scopes, epochs, captures, steps,
+// checkpoints, fences, generations), driven by a fuzzer's bytes and compared with the models of the tests.
+// The first choice is the model. The next two select the calls of its supply that fail, if they may. The
+// others select the operations.
 #include <gtest/gtest.h>
 
 #include <cstddef>

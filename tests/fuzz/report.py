@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tidemark-report on traces and arguments that Hypothesis makes up: report.py PROGRAM CORPUS [MINUTES FOUND].
+"""tidemark-report on traces and arguments that Hypothesis generates: report.py PROGRAM CORPUS [MINUTES
+FOUND].
 
-Whatever it is given, the program writes what was requested, or one sentence without control characters and nothing else.
-What it says of a trace agrees with a model that plays the trace. Without MINUTES the same few hundred examples each time;
-with them new ones for so long, and what fails is kept in the folder FOUND and tried first the next time. Traces are
-programs of a model whose text is then edited, so that a failing one prints short; those of CORPUS, which a fuzzer has found
-for tidemark-plan, are read as well.
+For every input the program writes the requested output, or one sentence without control characters and
+nothing else. Its report of a trace agrees with a model that plays the trace. Without MINUTES the test runs
+the same few hundred examples each time. With MINUTES it runs new examples for that time; failing examples are
+kept in the folder FOUND and tried first the next time. Traces are programs of a model whose text is then
+edited, so that a failing trace prints short. The test also reads the traces of CORPUS, which a fuzzer has
+found for tidemark-plan.
 """
 import contextlib
 import gzip
@@ -43,7 +45,7 @@ NUMBERS = some.one_of(some.integers(0, 300), some.sampled_from([2**32, 2**53 + 1
 
 @some.composite
 def programs(draw):
-    """Events that a program could have made: (op, id, bytes, thread)."""
+    """Returns events that a program could have made: (op, id, bytes, thread)."""
     events, live, used = [], {}, 0
     for n in range(draw(some.integers(0, 40))):
         thread = draw(some.integers(0, 2))
@@ -71,7 +73,7 @@ WRONG = some.one_of(
 
 @some.composite
 def edited_traces(draw):
-    """The text of a program, with fields and rows changed, as bytes."""
+    """Returns the text of a program, with fields and rows changed, as bytes."""
     rows = [line.split(",") for line in text_of(draw(programs())).splitlines()]
     for _ in range(draw(some.integers(0, 3))):
         row = draw(some.integers(0, len(rows) - 1))
@@ -94,7 +96,7 @@ def edited_traces(draw):
 
 
 def run(arguments):
-    """Exit status, output and errors of the program, which may raise nothing else."""
+    """Returns exit status, output and errors of the program, which may raise nothing else."""
     output, errors = io.StringIO(), io.StringIO()
     with mock.patch.object(sys, "argv", ["tidemark-report", *arguments]), contextlib.redirect_stdout(output), \
             contextlib.redirect_stderr(errors):
@@ -126,7 +128,7 @@ def folder_with(trace):
 
 
 def fields_of(message):
-    """The fields of a protobuf message: pairs of a number and what it has."""
+    """Returns the fields of a protobuf message as pairs of number and value."""
     at, fields = 0, []
 
     def varint():
@@ -149,7 +151,7 @@ def fields_of(message):
     return fields
 
 
-# ---- what must hold ------------------------------------------------------------------------------------------------
+# ---- properties ----------------------------------------------------------------------------------------------------
 
 
 @hypothesis.given(programs())

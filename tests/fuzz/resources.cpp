@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any resource, driven by a fuzzer's bytes beside the model of the model tests: the first choice is the resource, the next
-// two which calls of its supply fail, the others what is allocated and freed. Besides, requests that no memory has room
-// for. Whatever happens, blocks are aligned, apart and keep their contents, what a refused request finds is left as it
-// was, and the supply gets back exactly what it gave.
+// Any resource, driven by a fuzzer's bytes and compared with the model of the model tests. The first choice
+// is the resource, the next two select the calls of its supply that fail, and the others the allocations and
+// deallocations. Requests that no memory can hold are included. In every case blocks are aligned, do not
+// overlap and keep their contents, a refused request changes nothing, and the supply gets back exactly the
+// blocks it returned.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -33,7 +34,7 @@
 namespace tidemark::test {
 namespace {
 
-/// A subject of the model whose calls are told.
+/// A subject of the model that prints its calls.
 template <class Subject>
 class told_subject {
  public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: nvcc compiles the headers here, clang the modules next door: first that both mean the same arena,
-// which needs no device; then arenas over memory of a device, used by kernels and copies, which skips where
-// there is none.
+// Strategy: nvcc compiles the headers here, and clang the modules next door. The first tests check that both
+// mean the same arena, which needs no device. The other tests use arenas over device memory with kernels and
+// copies, and skip without a device.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What captures refuse, and what ends them.
+// The calls that captures refuse, and the calls that end captures.
 #include <cstdint>
 #include <string>
 
@@ -72,7 +72,7 @@ answer graph_launched() {
   return {got.result == status::capture_unsupported, got.seen()};
 }
 
-/// Whether a call ends another thread's global capture, unless it is made in relaxed mode.
+/// Tests that a call ends another thread's global capture, unless it is made in relaxed mode.
 template <class Call>
 answer ends_a_foreign_capture(Call call) {
   gpu::stream captured;
@@ -101,7 +101,7 @@ answer event_waited_for() {
   return ends_a_foreign_capture([&] { return driver().wait(other, done); });
 }
 
-/// A call that gets something is refused where the rule says so, and nowhere else.
+/// A call that gets something must be refused in exactly the cases of the rule.
 template <class Call>
 void check_unsafe(char const* name, answer& all, Call call) {
   const auto expect = [&](char const* where, bool wanted, in_capture const& got) {
@@ -207,7 +207,7 @@ answer waiting_stream_drawn_in() {
   return {is_drawn_in && got.survives, std::string{is_drawn_in ? "it captures" : "it does not"}};
 }
 
-/// What the legacy stream answers beside a blocking stream that captures.
+/// Returns the answers of the legacy stream beside a capturing blocking stream.
 answer legacy_stream_used() {
   gpu::stream_handle const captured = blocking_stream();
   const gpu::event point;

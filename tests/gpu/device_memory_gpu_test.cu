@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: device arenas, blocks, pools and caches on a real device: kernels use the memory, and what they
-// wrote is read back. All skip where there is no device.
+// Strategy: device arenas, blocks, pools and caches on a real device. Kernels write the memory, and the
+// results are read back. All tests skip without a device.
 #include <cuda_runtime.h>
 
 #include <cstddef>

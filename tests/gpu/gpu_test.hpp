@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests for a GPU share: they skip with the driver's own words where there is none.
+// Common parts of tests for a GPU. They skip with the driver's own message without a GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 namespace tidemark::test {
 
-/// Skips its tests where there is no device.
+/// Skips its tests without a device.
 class gpu_test : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph whose kernels write a buffer, which a node of the same graph copies: without tidemark, on memory of cudaMalloc. The
-// control for compute-sanitizer's initcheck: whatever it reports here is a report of the tool alone. It checks the copy's source
-// while the kernels run, so one of them takes a fifth of a second: with fast kernels the tool reports in some runs only.
+// A graph whose kernels write a buffer, which a node of the same graph copies, without tidemark, on memory of
+// cudaMalloc. This program is the control for compute-sanitizer's initcheck: every report here is an error of
+// the tool. The tool checks the copy's source while the kernels run. One kernel therefore takes a fifth of a
+// second, because the tool reports only in some runs with fast kernels.
 #include <cuda_runtime.h>
 
 #include <cstddef>

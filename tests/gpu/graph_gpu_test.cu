@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: captures of a real stream, replayed: results with inputs that change in place, stable addresses,
-// what is left after every kind of failure. All skip where there is no device.
+// and the state after every kind of failure. All tests skip without a device.
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -205,10 +205,10 @@ TEST_F(graph_gpu, a_graph_is_launched_from_another_thread_and_on_another_stream)
   }}.join();
 }
 
-// Nothing that ends with the graph is memory of the driver's, because cuMemFree waits by itself: the arena's
-// memory, and what the body reads and writes, live on. The body spins between writing its temporaries and
-// reading them. What overwrites them spins for a quarter of that first, so that without the wait it comes
-// between the two.
+// Nothing that ends with the graph is the driver's memory, because cuMemFree waits by itself. The arena's
+// memory and the body's inputs and outputs live on. The body spins between writing its temporaries and
+// reading them. The overwriting kernel first spins for a quarter of that time, so that without the wait it
+// runs between the two.
 TEST_F(graph_gpu, a_graph_that_is_dropped_right_after_its_launch_waits_for_it) {
   gpu::device_resource device;
   gpu::stream stream, other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What host_thrust_side.cpp does, which is compiled for another device system of Thrust than the .cu files
+// Functions of host_thrust_side.cpp, which is compiled for another device system of Thrust than the .cu files
 // beside it.
 #pragma once
 

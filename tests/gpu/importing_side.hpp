@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a translation unit that imports offers to one that nvcc compiles, and that therefore includes.
+// Functions of a translation unit that imports, for a translation unit that nvcc compiles and that therefore
+// includes.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs that measure on a GPU share.
+// Common parts of the programs that measure on a GPU.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace tidemark::test {
 /// Status of a program that has nothing to run on; ctest takes it for a skipped test.
 inline constexpr int skipped = 77;
 
-/// Prints which device there is, or why there is none. @return whether there is one.
+/// Prints the device, or the reason for its absence. @return true if a device exists
 inline bool found_device(char const* program) {
   const this_device device = find_device();
   std::printf("%s: %s%s\n\n", program, device.found ? "" : "skipped: ", device.text.c_str());
@@ -36,8 +36,8 @@ double median_ns(int rounds, int repetitions, Work work) {
   return each[each.size() / 2];
 }
 
-/// What each of `steps` calls of `work` takes, sorted, in nanoseconds divided by `blocks`. Reading the clock
-/// is part of it, some 20 ns a step.
+/// Returns the times of `steps` calls of `work`, sorted, in nanoseconds divided by `blocks`. Reading the
+/// clock adds some 20 ns per step.
 template <class Work>
 std::vector<double> sorted_ns(int steps, int blocks, Work work) {
   std::vector<double> each;

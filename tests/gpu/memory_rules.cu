@@ -23,7 +23,7 @@ double ms_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>{std::chrono::steady_clock::now() - begin}.count();
 }
 
-/// cuMemFree *may* wait: whether it does is what is asked, and nothing in tidemark rests on it.
+/// cuMemFree *may* wait. The rule asks whether it does; nothing in tidemark depends on the answer.
 answer free_waits() {
   std::uintptr_t block = 0;
   gpu::require_success(driver(), "cuMemAlloc", driver().allocate(64 * MiB, block));
@@ -55,7 +55,7 @@ class mapped {
   mapped& operator=(mapped const&) = delete;
   ~mapped() {
     for (std::size_t i = 0; i < handles_.size(); ++i) {
-      (void)driver().unmap(part(i, 1));  // an error where it is unmapped
+      (void)driver().unmap(part(i, 1));  // an error if it is already unmapped
       (void)driver().release(handles_[i]);
     }
     (void)driver().free_reservation(range_);
@@ -115,7 +115,7 @@ answer threshold_counts_live_memory() {
                                 std::to_string(held / MiB) + " MiB"};
 }
 
-/// Whether memory that was created for that can be exported as a file descriptor.
+/// Returns the result of exporting memory created with this handle type as a file descriptor.
 status exported(gpu::handle_type asked_for) {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL as it is installed, with one rank: arenas on memory that is registered with it, and an all-reduce in
-// place. Prints the table as it goes into docs/gpu.md.
+// The installed NCCL with one rank: arenas on memory that is registered with it, and an all-reduce in place.
+// Prints the table for docs/gpu.md.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: work on a real stream whose temporaries share bytes by a plan: results are what they are without,
-// and addresses stay. All skip where there is no device.
+// Strategy: work on a real stream whose temporaries share bytes by a plan. The results are the same as
+// without a plan, and addresses stay. All tests skip without a device.
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -32,7 +32,7 @@ constexpr int temporaries = 10;
 
 class plan_gpu : public gpu_test {
  protected:
-  /// y = 2^11 x + 2^11 - 1, by way of ten temporaries, of which two are live at once.
+  /// y = 2^11 x + 2^11 - 1, through ten temporaries; two are live at once.
   static auto chain(cudaStream_t stream) {
     return [stream](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
       float const* x = in.as<float>().data();

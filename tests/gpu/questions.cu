@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Questions about the driver that its documentation leaves open and only a GPU settles, each with the calls
-// that settle it. Prints the answers as they go into docs/gpu.md. Compiled with relocatable device code, for
-// the graph that a device launches.
+// that settle it. Prints the answers for docs/gpu.md. Compiled with relocatable device code, for the graph
+// that a device launches.
 #include <cuda_runtime.h>
 #include <unistd.h>
 
@@ -51,8 +51,8 @@ __global__ void launch_graph(cudaGraphExec_t graph) { cudaGraphLaunch(graph, cud
 
 // ---- which calls each mode refuses ------------------------------------------------------------------------
 
-/// What the calls in question are made with, and what they get. All of it is made before a capture and given
-/// back after it, so that what a mode makes of a call is not what it makes of the one that undoes it.
+/// The arguments and results of the tested calls. All are made before a capture and returned after it, so
+/// that the mode affects only the tested call and not its inverse.
 struct prepared {
   prepared() {
     gpu::require_success(driver(), "cuMemGetAllocationGranularity", driver().granularity(0, unit));
@@ -110,7 +110,7 @@ struct prepared {
   gpu::pool_handle pool = nullptr;
   gpu::stream other;
   gpu::event recorded;  // on `other`, before the capture
-  // What the calls in question get.
+  // The results of the tested calls.
   byte_range got_range;
   gpu::physical_handle got_handle = 0;
   gpu::shareable_handle got_shared;
@@ -118,7 +118,7 @@ struct prepared {
   gpu::event_handle got_event = nullptr;
 };
 
-/// Notes what a call has taken away, where it has. @return the call's result.
+/// Clears a handle whose object the call has removed, if it succeeded. @return the call's result
 template <class Thing>
 status gone(status result, Thing& thing) {
   if (result == status::success) thing = Thing{};
@@ -167,12 +167,12 @@ constexpr question questions[] = {
     {"cuCtxSynchronize", [](prepared&) { return driver().synchronize(); }},
 };
 
-/// What a call answers while a stream captures, and whether the capture survives it.
+/// Returns the result of a call while a stream captures, and whether the capture survives.
 std::string answer_in_capture(question const& asked, gpu::capture_mode mode, bool by_another_thread) {
   prepared things;
   gpu::stream stream;
   status result = status::success;
-  std::promise<bool> may_ask;  // false: there is no capture
+  std::promise<bool> may_ask;  // false: no capture exists
   std::promise<status> is_ready;
   std::thread another;
   if (by_another_thread) {
@@ -217,7 +217,7 @@ void which_calls_each_mode_refuses() {
   std::puts("");
 }
 
-// ---- whether unmapping waits ------------------------------------------------------------------------------
+// ---- waiting of unmapping ---------------------------------------------------------------------------------
 
 __global__ void fill(std::size_t n, float* x) {
   const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
@@ -271,7 +271,7 @@ unmapping unmap_used(bool device_is_busy) {
   });
 }
 
-/// What the library makes of it: an arena, whose own stream has no work left, gives its memory back.
+/// Tests the library's use: an arena whose own stream has no work left returns its memory.
 unmapping trim_used(bool device_is_busy) {
   constexpr std::size_t bytes = 64 * MiB;
   gpu::stream own;
@@ -353,7 +353,7 @@ cudaGraph_t raw_graph(cudaStream_t stream, float* in, float* temporary, float* o
   return graph;
 }
 
-/// Of `rounds` launches of both, how many gave a wrong result.
+/// Returns the number of wrong results in `rounds` launches of both graphs.
 int wrong_results(int rounds, cudaGraphExec_t one, cudaGraphExec_t other, cudaStream_t first,
                   cudaStream_t second, float* in, float* out) {
   int wrong = 0;
@@ -419,8 +419,8 @@ auto slow_write(cudaStream_t stream, float value, int kernels) {
   };
 }
 
-/// What is written by a launch, by one behind an update in place, and by one behind a new executable on
-/// another stream: each is saved behind its launch, on the device.
+/// Tests the writes of a launch, of a launch behind an update in place, and of a launch behind a new
+/// executable on another stream. Each write is saved behind its launch, on the device.
 void whether_updates_leave_launches_alone() {
   std::puts("## Do launches that still run do what they did before an update?\n");
   gpu::stream stream, other;

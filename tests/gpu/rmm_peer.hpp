@@ -7,8 +7,8 @@
 
 namespace tidemark::test {
 
-/// Nanoseconds a block of each of `steps` steps, sorted, that take `batch` blocks of RMM's pool and give them
-/// back. None if RMM is not built in.
+/// Returns sorted nanoseconds per block of `steps` steps that take `batch` blocks of RMM's pool and return
+/// them. Empty if RMM is not built in.
 std::vector<double> rmm_sorted_ns(std::size_t bytes, int batch, int steps);
 
 }  // namespace tidemark::test

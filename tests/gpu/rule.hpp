@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a real driver is said to do, as programs that confirm or refute it: what the library and its fake
-// driver take for granted. `tidemark_gpu_rules` asks one of them in each process, because some end the
-// context.
+// Assumptions of the library and its fake driver about real drivers, as programs that confirm or refute them.
+// `tidemark_gpu_rules` asks one rule per process, because some rules end the context.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +18,7 @@
 
 namespace tidemark::test {
 
-/// What was seen, and whether it is as the rule says.
+/// An observation, and whether it confirms the rule.
 struct answer {
   bool is_confirmed = false;
   std::string seen;
@@ -28,7 +27,7 @@ struct answer {
 struct rule {
   char const* name;
   char const* says;
-  answer (*ask)();  ///< throws where a call fails that the question is not about
+  answer (*ask)();  ///< throws if a call outside of the question fails
 };
 
 std::span<rule const> rules_of_captures();
@@ -46,7 +45,7 @@ inline std::string text(gpu::status result) {
   return result == gpu::status::success ? "allowed" : driver().error_name(result);
 }
 
-/// A kernel that keeps one thread of the device busy for so many of its cycles.
+/// Launches a kernel that keeps one thread of the device busy for this number of its cycles.
 void launch_spin(cudaStream_t stream, long long cycles);
 
 /// Work that goes on for about a fifth of a second. Its kernel is loaded before, which may wait for the
@@ -63,7 +62,7 @@ inline bool is_busy(cudaStream_t stream) {
   return now == cudaErrorNotReady;
 }
 
-/// A capture that a thread of its own begins and ends.
+/// A capture that a separate thread begins and ends.
 class capture_in_a_thread {
  public:
   capture_in_a_thread(gpu::stream_handle stream, gpu::capture_mode mode)
@@ -83,7 +82,7 @@ class capture_in_a_thread {
   }
   ~capture_in_a_thread() { (void)end(); }
 
-  /// Whether it came to its end, and was not invalidated.
+  /// Returns true if the capture completed and was not invalidated.
   bool end() {
     if (thread_.joinable()) {
       may_end_.set_value();
@@ -100,8 +99,7 @@ class capture_in_a_thread {
   std::thread thread_;
 };
 
-/// What a call answers while a stream captures, in this thread or in another, and what becomes of the
-/// capture.
+/// The result of a call while a stream captures, in this thread or another, and the fate of the capture.
 struct in_capture {
   gpu::status result;
   bool survives;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks a device one rule, and prints it as a row of the table in docs/gpu.md. The exit status is 0 if the
-// rule is confirmed, 3 if it is refuted, 1 if there is no answer, 77 without a device.
+// Asks a device about one rule, and prints a row of the table in docs/gpu.md. The exit status is 0 if the
+// rule is confirmed, 3 if it is refuted, 1 without an answer, 77 without a device.
 #include <cstdio>
 #include <cstring>
 #include <exception>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Default streams, contexts and errors that stay.
+// Default streams, contexts and sticky errors.
 #include <string>
 #include <thread>
 
@@ -76,7 +76,7 @@ answer device_0_restored() {
               (after_asking ? "yes" : "no") + ", after cudaSetDevice: " + (after_setting ? "yes" : "no")};
 }
 
-/// What tidemark does around each call that needs a device, in a thread that has none.
+/// Tests the action of tidemark around each call that needs a device, in a thread without a device.
 answer context_taken_away() {
   bool has_none = false, runtime_works = false;
   std::thread{[&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory costs on a device: ours beside CUDA's allocators, and beside RMM's pool where that is there.
-// Prints the tables as they go into docs/gpu.md.
+// The cost of memory on a device: ours beside CUDA's allocators, and beside RMM's pool if it is built in.
+// Prints the tables for docs/gpu.md.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -46,8 +46,8 @@ void use(void* block) { asm volatile("" : : "r"(block) : "memory"); }
 constexpr std::size_t sizes[] = {256, 4 * KiB, 64 * KiB, 1 * MiB};
 constexpr int batch = 64;  // blocks that a step takes before it gives them back
 
-/// What a step of `batch` blocks takes, allocated and all freed: nanoseconds a block, of each of so many
-/// steps.
+/// Returns the time of each of `steps` steps in nanoseconds per block. A step allocates `batch` blocks and
+/// frees all of them.
 using stepper = std::vector<double> (*)(std::size_t bytes, int steps);
 
 template <class Allocate, class Deallocate>
@@ -174,7 +174,7 @@ void row_of_first_touch(char const* name, Get get) {
   release.end(block);
 }
 
-/// What a row has measured, and how its memory goes back.
+/// The measurement of a row, and the function that returns its memory.
 template <class End>
 struct got {
   double got_ms;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which device there is to run on, in words.
+// A description of the first CUDA device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,7 @@ namespace tidemark::test {
 /// The first device.
 struct this_device {
   bool found = false;
-  std::string text;  ///< what it is, or in the driver's own words why there is none
+  std::string text;  ///< description of the device, or the driver's reason why none exists
 };
 
 inline this_device find_device() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what of the adapters for Thrust only a device shows: work on the stream that the memory is for,
-// vectors and algorithms inside a capture, two streams put in order. The tests of tests/thrust run on the
-// device besides.
+// Strategy: the behaviour of the adapters for Thrust that only a device shows: work on the stream of the
+// memory, vectors and algorithms inside a capture, two ordered streams. The tests of tests/thrust also run on
+// the device.
 #include <cuda_runtime.h>
 #include <thrust/copy.h>
 #include <thrust/reduce.h>
@@ -51,8 +51,7 @@ class thrust_gpu : public gpu_test {
   }
 };
 
-// Needs no device: what this file instantiates for CUDA must not stand in for what the other does for the
-// host.
+// Needs no device. Instances of this file for CUDA must not replace those of the other file for the host.
 TEST(thrust_systems, a_file_for_the_host_is_linked_with_those_for_a_device) {
   EXPECT_EQ(sum_on_host(100), 5050);
 }

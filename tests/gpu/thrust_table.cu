@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipeline of Thrust's algorithms, a group-by of n keys, by the memory that its vectors and temporaries lie in. Prints
-// the table as it goes into docs/gpu.md.
+// A pipeline of Thrust's algorithms, a group-by of n keys, for each memory of its vectors and temporaries.
+// Prints the table for docs/gpu.md.
 #include <thrust/device_vector.h>
 #include <thrust/reduce.h>
 #include <thrust/scan.h>

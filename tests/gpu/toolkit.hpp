@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two compilers of one program each see of the CUDA toolkit.
+// The CUDA toolkit as each of the two compilers of one program sees it.
 #pragma once
 
 namespace toolkit {

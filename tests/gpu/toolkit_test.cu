@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: on a machine with several toolkits, compilers and linkers may each find another; what each of
-// them found is compared with CMake's settings.
+// Strategy: on a machine with several toolkits, compilers and linkers may each find another one. The toolkits
+// that they found are compared with CMake's settings.
 #include <gtest/gtest.h>
 
 #include <cuda_runtime_api.h>

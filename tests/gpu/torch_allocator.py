@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on tidemark's allocator, with each resource: the same losses as on its own allocator, a captured graph, a tensor that
-another stream uses, and what is said where memory is short. A process for each, because an allocator is chosen once."""
+"""PyTorch on tidemark's allocator, with each resource: the same losses as on its own allocator, a captured
+graph, a tensor that another stream uses, and the message if memory is short. Each check has its own process,
+because an allocator is chosen once."""
 import ast
 import subprocess
 import sys

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that use a device arena's memory rightly and wrongly, for compute-sanitizer, which sees the wrong uses only by
-// the annotations of the arena. tests/gpu/go runs each case and reads the report.
+// Kernels that use a device arena's memory rightly and wrongly, for compute-sanitizer, which sees the wrong
+// uses only through the arena's annotations. tests/gpu/go runs each case and reads the report.
 //
 //   use_after_rewind right     nothing is wrong
 //   use_after_rewind rewound   a kernel reads a block that was rewound over, of an arena that has others

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints which CUDA device there is, or why there is none; the exit status says whether.
+// Prints the CUDA device, or the reason for its absence. The exit status tells whether a device exists.
 #include <cstdio>
 
 #include "this_device.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every schedule of threads that begin and end captures, count what there is under the lock, and
-// pass a block on to one that reads the count without it, with the count that ships.
+// Strategy: every schedule of threads that begin and end captures, count under the lock, and pass a block to
+// a thread that reads the count without the lock, with the production count.
 #include <gtest/gtest.h>
 
 #include <atomic>

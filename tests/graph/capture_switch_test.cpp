@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a switch over a resource that compares what comes back with
-// what it gave, so that each block's way is seen: at once, at the end of a capture, or never; every call at
-// the wrong time with the state before and after; threads beside a capture, with counts that must be exact.
+// Strategy: a switch over a resource that compares returned blocks with allocated blocks, so that the return
+// of each block is seen: at once, at the end of a capture, or never. Every call at the wrong time, with the
+// state before and after. Threads beside a capture, with counts that must be exact.
 #include <tidemark/graph/capture_switch.hpp>
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ struct capture_switches : ::testing::Test {
     memory.install_arena(arena);
     memory.freeze();
   }
-  /// Ends a capture of whose blocks no graph has the addresses.
+  /// Ends a capture whose blocks no graph uses.
   void thaw() {
     memory.clear_arena();
     memory.unfreeze().release();
@@ -303,11 +303,11 @@ TEST_F(capture_switches, know_a_block_of_an_arena_after_the_capture_as_long_as_t
   EXPECT_EQ(own->stats().used_blocks, 0u) << "also in the next capture";
   memory.unfreeze().release();
   own.reset();
-  // The switch knows nothing of it any more: what lies there now may be the upstream's.
+  // The switch has forgotten it: its address may now belong to the upstream.
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   expect_sound();
   expect_no_report();
-}  // the upstream would tell of a block that is not its own
+}  // the upstream would report a foreign block
 
 TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them) {
   {
@@ -317,7 +317,7 @@ TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them)
     memory.freeze();
     EXPECT_TRUE(own.owns(memory.allocate(100)));
     thaw();
-  }  // its range begins where a block of it did, and is none of its blocks
+  }  // its range begins at the address of one of its blocks, but is none of its blocks
   EXPECT_EQ(upstream.outstanding, 0u);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   expect_no_report();

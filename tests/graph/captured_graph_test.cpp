@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: captures by a backend whose kernels are functions of the
-// host, so that a replay is real and can be counted; probes that tell when each part ends; each step of a
-// capture failing in turn, with the state before and after; and the host's backend, which runs at once.
+// Strategy: captures by a backend whose kernels are host functions, so that a replay is real and can be
+// counted; probes that report the end of each part; each step of a capture failing in turn, with the state
+// before and after; and the host's backend, which runs at once.
 #include <tidemark/graph/capture.hpp>
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ using test::violation_recorder;
 
 graph_stream stream_number(std::uintptr_t number) { return reinterpret_cast<graph_stream>(number); }
 
-/// A resource that tells when what it gave comes back.
+/// A resource that records when its blocks come back.
 class noting_resource final : public std::pmr::memory_resource {
  public:
   noting_resource(event_log& log, std::string name) : log_{&log}, name_{std::move(name)} {}
@@ -179,7 +179,7 @@ TEST_F(captures, keep_their_addresses_over_1000_replays_whatever_the_program_all
   for (int i = 0; i < 1000; ++i) {
     const auto x = static_cast<float>(i);
     put(graph.inputs(), {x, 2 * x, 3 * x, 4 * x});
-    // What an ordinary allocator would put where the temporaries were, which the body has deallocated.
+    // Blocks that an ordinary allocator would place at the temporaries, which the body has deallocated.
     std::vector<unique_block> others;
     for (const std::size_t bytes : {16u, 256u, 4096u}) {
       others.emplace_back(&memory, bytes);
@@ -238,7 +238,7 @@ TEST_F(captures, do_not_count_a_launch_that_throws) {
 
 // S1.20
 TEST_F(captures, allow_ordinary_allocation_of_the_same_memory_once_the_graph_is_gone) {
-  reuse_cache cache{&upstream};  // reuses at once what it got
+  reuse_cache cache{&upstream};  // reuses returned blocks at once
   capture_switch cached{&cache};
   void const* arena_begin = nullptr;
   {
@@ -257,9 +257,9 @@ TEST_F(captures, allow_ordinary_allocation_of_the_same_memory_once_the_graph_is_
   EXPECT_EQ(first.as<float>()[2047], 1);
 }
 
-// ---- what they own ----------------------------------------------------------------------------------------
+// ---- ownership --------------------------------------------------------------------------------------------
 
-/// A graph each part of which tells when it ends.
+/// A graph whose parts each record their end.
 auto probed_graph(event_log& log, replaying_backend& backend, capture_switch* memory,
                   std::pmr::memory_resource& arena_memory) {
   return capture_with(
@@ -518,7 +518,7 @@ auto times_on(replaying_backend& backend, float factor) {
   };
 }
 
-/// A graph of `step_on` that is updated, and what it must still be where the update fails.
+/// A graph of `step_on` that is updated, and its required state if the update fails.
 struct updates : captures {
   captured_graph<unique_block, unique_block> graph = step_graph();
 
@@ -786,7 +786,8 @@ struct failing_captures : captures {
     return capture_of([&](std::pmr::memory_resource&) { noting.enqueue([] {}); });
   }
 
-  /// Everything is as before, and what was to be captured has ended in its order. And the next capture works.
+  /// Expects that everything is as before, that the parts of the capture have ended in their order, and that
+  /// the next capture works.
   void expect_undone(event_log calls) {
     calls.insert(calls.end(), {"inputs ends", "outputs ends", "arena ends"});
     EXPECT_EQ(log, calls);
@@ -879,7 +880,7 @@ TEST_F(failing_captures, without_an_arena_do_not_begin) {
   expect_idle();
 }
 
-/// Of which it matters that it is the very one.
+/// An error whose identity matters.
 struct own_error : std::runtime_error {
   explicit own_error(char const* text) : std::runtime_error{text} {}
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: graph arenas over a made-up range, so that what is shown
-// holds for a device's memory, and who touches a block crashes; exact addresses and counts; every refusal
-// with the state before and after, and the invariants.
+// Strategy: graph arenas over a synthetic range, so that the tests also hold for a device's memory, and a
+// touch of a block crashes. Exact addresses and counts. Every refusal with the state before and after, and
+// the invariants.
 #include <tidemark/graph/graph_arena.hpp>
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ using test::max_size;
 using test::recording_resource;
 using test::violation_recorder;
 
-/// Of which the compiler knows nothing, or it would warn of it.
+/// Hides a value from the compiler, which would otherwise warn.
 std::size_t hidden(std::size_t value) {
   std::size_t volatile unseen = value;
   return unseen;
@@ -67,7 +67,7 @@ struct graph_arenas : ::testing::Test {
   }
 };
 
-// ---- where blocks lie -------------------------------------------------------------------------------------
+// ---- addresses of blocks ----------------------------------------------------------------------------------
 
 // S1.1 S1.3
 TEST_F(graph_arenas, the_exact_sequence_of_addresses_and_high_waters) {
@@ -162,7 +162,7 @@ TEST_F(graph_arenas, throw_an_error_with_the_request_and_the_room) {
 
 // S1.7
 TEST_F(graph_arenas, sizes_near_size_max_are_refused_at_every_alignment) {
-  // The second range ends where addresses do, so that every sum of an address and a size could wrap.
+  // The second range ends at the last address, so that every sum of an address and a size could wrap.
   for (const std::uintptr_t begin : {base, std::uintptr_t{0} - 8 * KiB}) {
     graph_arena arena{byte_range{begin, 8 * KiB}};
     (void)arena.allocate(1);
@@ -226,7 +226,7 @@ TEST_F(graph_arenas, an_alignment_that_is_no_power_of_two_is_refused) {
 
 // ---- giving back ------------------------------------------------------------------------------------------
 
-/// An arena with blocks of every kind, and what must not be deallocated in it.
+/// An arena with blocks of every kind, and deallocations that it must refuse.
 struct bad_deallocations : graph_arenas, ::testing::WithParamInterface<bad_deallocate_policy> {
   struct attempt {
     char const* what;
@@ -322,7 +322,7 @@ TEST_P(bad_deallocations, as_another_size_are_refused) {
                     (std::size_t{1} << 40) + 512, other_size}});
   arena.deallocate(block, 512);
   EXPECT_EQ(arena.stats().used_blocks, 0u);
-  // What is not in use has 0 granules, as much as such a size is rounded up to.
+  // A block that is not in use has 0 granules, and a size that wraps is also rounded up to 0.
   expect_refusals({{"a size that wraps to 0, of what is not in use", address, max_size, not_in_use}});
 }
 
@@ -376,9 +376,9 @@ TEST_F(graph_arenas, a_reset_with_blocks_in_use_tells_how_many_and_changes_nothi
   EXPECT_EQ(arena.stats().used_blocks, 1u);
 }
 
-// ---- what it tells of itself ------------------------------------------------------------------------------
+// ---- statistics and names ---------------------------------------------------------------------------------
 
-// ---- where its memory comes from --------------------------------------------------------------------------
+// ---- sources of memory ------------------------------------------------------------------------------------
 
 TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
   recording_resource upstream;
@@ -401,7 +401,7 @@ TEST_F(graph_arenas, one_for_a_layout_has_its_size_and_alignment_and_expects_it)
   EXPECT_EQ(arena.range().begin % 4096, 0u);
   EXPECT_EQ(arena.expected(), layout);
   EXPECT_EQ(arena.layout(), graph_layout{}) << "what it has is another matter";
-}  // the upstream compares size and alignment of what comes back
+}  // the upstream checks size and alignment of returned blocks
 
 TEST_F(graph_arenas, a_layout_of_an_alignment_below_256_gets_blocks_aligned_to_256) {
   std::array<std::byte, 1024> buffer;

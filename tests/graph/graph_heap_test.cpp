@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: calls of operator new and malloc are counted where a graph
-// arena and a capture switch promise none; and operator new fails at each of its calls in turn, where a
-// capture must leave nothing behind.
+// Strategy: counts calls of operator new and malloc for operations of a graph arena and a capture switch that
+// promise to make none. operator new also fails at each of its calls in turn, and a capture must then leave
+// nothing behind.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -48,8 +48,9 @@ struct no_memory {
   ~no_memory() { max_news = std::numeric_limits<std::size_t>::max(); }
 };
 
-/// Calls `run` until it does not throw: the first time each call of operator new fails, then all but one, and so on.
-/// @return how many runs failed; after each run `check` is called, with whether it did
+/// Calls `run` until it does not throw. In the first run all calls of operator new fail, in the next all but
+/// the first, and so on. Calls `check` after each run, with true if the run failed. @return the number of
+/// failed runs
 template <class Run, class Check>
 std::size_t fail_each_new(Run run, Check check) {
   for (std::size_t failures = 0; failures < 20; ++failures) {

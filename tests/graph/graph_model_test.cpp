@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: long random sequences beside models. Of a graph arena the
-// model knows every address beforehand, and what may not be deallocated. Of a switch it knows whose each
-// block is, and so when the upstream sees it again: captures begin and end, arenas are installed, cleared and
-// die late, blocks cross the borders of captures, graphs hold on to blocks. No byte that a graph knows may
-// change hands while the graph lives.
+// Strategy: long random sequences, compared with models. The model of a graph arena knows every address
+// beforehand, and the invalid deallocations. The model of a switch knows the owner of each block, and thus
+// the moment at which the upstream sees it again. Captures begin and end, arenas are installed, cleared and
+// destroyed late, blocks cross the borders of captures, graphs keep blocks. No byte that a graph knows may
+// change its owner while the graph lives.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -80,7 +80,7 @@ TEST(capture_switch_model, knows_whose_each_block_is) {
 
 // ---- a switch among threads -------------------------------------------------------------------------------
 
-/// Sees to it that no thread that captures gives anything back, and that each block comes back once.
+/// Checks that no capturing thread returns memory, and that each block is returned once.
 class threaded_device final : public std::pmr::memory_resource {
  public:
   static inline thread_local bool captures = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a body is rehearsed, planned, and captured in an arena made of the plan; a shadow sees each block
-// that is in use. Bodies that do otherwise than rehearsed go on in the tail.
+// Strategy: a body is rehearsed, planned, and captured in an arena made of the plan. A shadow sees each block
+// in use. Bodies that deviate from their rehearsal continue in the tail.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -30,7 +30,7 @@ namespace {
 
 using test::shadow;
 
-/// Three blocks of 1 KiB, of which two are live at once.
+/// Three blocks of 1 KiB; two are live at once.
 void chain(std::pmr::memory_resource& memory) {
   void* const a = memory.allocate(1024);
   void* const b = memory.allocate(1024);
@@ -40,8 +40,8 @@ void chain(std::pmr::memory_resource& memory) {
   memory.deallocate(c, 1024);
 }
 
-/// What a random program takes and deallocates; a block's content is checked when it goes. @return the
-/// addresses.
+/// Allocates and deallocates like a random program. Checks a block's contents when it is deallocated. @return
+/// the addresses
 std::vector<std::uintptr_t> random_body(std::pmr::memory_resource& memory, std::uint32_t seed) {
   struct held_block {
     void* first;
@@ -86,7 +86,7 @@ TEST(planned_graph, takes_what_is_live_at_once_where_a_monotone_one_takes_all) {
 TEST(planned_graph, a_block_that_outlives_the_body_has_bytes_of_its_own) {
   const auto body = [](std::pmr::memory_resource& memory) {
     memory.deallocate(memory.allocate(1024), 1024);
-    (void)memory.allocate(1024);  // what the last replay left there is good until this one writes it
+    (void)memory.allocate(1024);  // the value of the last replay stays valid until this replay writes it
     memory.deallocate(memory.allocate(1024), 1024);
   };
   EXPECT_EQ(rehearse_plan(body).height, 2 * 1024u);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what a rehearsal says beside what an arena then does with the
-// same body; layouts that must be equal and layouts that must not; a resource below that sees everything
-// back, whatever fails.
+// Strategy: compares a rehearsal with the behaviour of an arena for the same body. Layouts that must be equal
+// and layouts that must differ. A resource below checks that everything is returned, whatever fails.
 #include <tidemark/graph/rehearse.hpp>
 
 #include <gtest/gtest.h>
@@ -172,7 +171,7 @@ TEST(rehearse, what_no_arena_could_hold_is_out_of_memory) {
   for (requests const& wanted :
        {requests{{max_bytes + 1, 8}}, requests{{max_size, 8}}, requests{{max_size - 255, 4096}},
         requests{{1, 8}, {max_bytes, 8}}, requests{{max_bytes, 8}, {0, 8}},
-        // What is left away for the alignment counts, too.
+        // Bytes lost to alignment count too.
         requests{{1, 8}, {1, std::size_t{1} << 40}}, requests{{1, 8}, {max_bytes - 4095, 4096}},
         requests{{1, std::size_t{1} << 56}}, requests{{1, std::size_t{1} << 63}}}) {
     rehearsal stage;
@@ -245,7 +244,7 @@ TEST(rehearse, deallocates_what_is_in_use_when_it_ends) {
     EXPECT_EQ(upstream.outstanding, 100u);
   }
   EXPECT_EQ(upstream.outstanding, 0u);
-}  // the upstream compares each with what it gave
+}  // the upstream compares returned blocks with allocated ones
 
 TEST(rehearse, what_a_body_throws_passes_through_after_everything_went_back) {
   recording_resource upstream;

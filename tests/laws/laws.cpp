@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the six laws of docs/start/six_laws.md in a program without GoogleTest. check.py compiles it by
-// two compilers at every level of optimisation, because a compiler may omit a check before undefined behaviour. A
-// late access runs in a child process, because the access must end the process.
+// Strategy: the six laws of docs/start/six_laws.md in a program without GoogleTest. check.py compiles it with
+// two compilers at every level of optimization, because a compiler may omit a check before undefined
+// behaviour. A late access runs in a child process, because the access must end the process.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What finds each late use of late_uses.cpp: the columns of the table in docs/lifetimes.md.
+"""Checks which tool finds each late use of late_uses.cpp: the columns of the table in docs/lifetimes.md.
 
 usage: check.py compiler TABLE SOURCE COMPILE-COMMAND...   the columns of clang, by default and by its analysis
-       check.py run TABLE SOURCE PROGRAM                   that of AddressSanitizer, with the program of all cases
-       check.py trap TABLE SOURCE PROGRAM                  that of arenas that trap every scope, likewise
-Add --write behind the first word to write the column instead.
+       check.py run TABLE SOURCE PROGRAM                   the column of AddressSanitizer, by all cases
+       check.py trap TABLE SOURCE PROGRAM                  the column of arenas that trap every scope
+Add --write after the first word to write the column instead.
 """
 import functools
 import pathlib
@@ -55,7 +55,7 @@ def trapped(number):
     return "found" if done.returncode != 0 and "after it was rewound over, at " in done.stderr else ""
 
 
-# Columns of a row: type, form, and what these find.
+# Columns of a row: type, form, and the findings of these tools.
 COLUMNS = {"compiler": {2: lambda number: warned(number, DEFAULT_WARNINGS, "-Wno-unused-function"),
                         3: lambda number: warned(number, r"-Wexperimental-lifetime-safety[\w-]*\]", *ANALYSIS)},
            "run": {4: found_at_run_time}, "trap": {5: trapped}}[how]

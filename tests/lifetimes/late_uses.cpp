@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses of memory that is gone, one a case: `CASE == n  // type | form`. Clang compiles all together, by default and with its
-// analysis of lifetimes. The program runs one case, by its number: under AddressSanitizer, and without it but with arenas
-// that trap one scope in TRAP_ONE_IN. docs/lifetimes.md has the table.
+// Uses of expired memory, one per case: `CASE == n  // type | form`. Clang compiles all together, by default
+// and with its analysis of lifetimes. The program runs one case by its number: under AddressSanitizer, or
+// without it with arenas that trap one scope in TRAP_ONE_IN. docs/lifetimes.md has the table.
 #include <coroutine>
 #include <cstdio>
 #include <cstdlib>

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every public header behind the macros of others: check.py FOLDER[:PREFIX]... -- COMPILE COMMAND.
+"""Compiles every public header behind macros of other headers: check.py FOLDER[:PREFIX]... -- COMPILE
+COMMAND.
 
-Of each include folder the headers whose paths begin with the prefix are taken, in one translation unit. Headers of others that
-they include come first, because the standard library itself does not compile behind all of these macros.
+Takes from each include folder the headers whose paths begin with the prefix, in one translation unit. Other
+headers that they include come first, because the standard library itself does not compile behind all of these
+macros.
 """
 import pathlib
 import re

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Macros that headers of others define with names in lower case or of common words, in the forms that they
-// have there. A header of tidemark must compile behind all of them.
+// Macros with lower-case names or common words that other headers define, in their original forms. A header
+// of tidemark must compile behind all of them.
 
 // Qt, without QT_NO_KEYWORDS (qtmetamacros.h, qforeach.h, qglobal.h).
 #define slots

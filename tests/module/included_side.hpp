@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the including translation unit offers to the importing one.
+// Functions of the including translation unit for the importing one.
 #pragma once
 
 #include <cstddef>

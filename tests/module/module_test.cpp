@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what an importer sees must be what an includer sees: the same types, the same functions, one copy
-// of every static. So this translation unit imports, the one beside it includes, and they exchange objects.
+// Strategy: an importer must see the same types, the same functions and one copy of every static, like an
+// includer. This translation unit imports, the other one includes, and they exchange objects.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -58,7 +58,7 @@ TEST(module, an_importer_can_use_views) {
 TEST(module, an_importer_can_trace) {
   tidemark::trace_log log{{.csv = "/dev/null", .chrome = "/dev/./null"}};
   tidemark::arena step;
-  tidemark::trace_resource traced{log, &step, "step"};
+  tidemark::trace_resource traced{&step, log, "step"};
   {
     tidemark::trace_slice slice{log, "slice"};
     const std::pmr::vector<int> v({1, 2, 3}, &traced);
@@ -178,10 +178,10 @@ TEST(module, an_importer_can_look_for_missed_blocks) {
 TEST(module, an_importer_can_use_every_adaptor) {
   using namespace tidemark;
   statistics_resource counted{std::pmr::new_delete_resource(), "counted"};
-  limit_resource limited{100 * KiB, &counted};
+  limit_resource limited{&counted, 100 * KiB};
   expect_no_upstream below{&limited};
   tracking_resource tracked{&below};
-  test_resource tested{test_resource_options{.guard_bytes = 8}, &tracked};
+  test_resource tested{&tracked, test_resource_options{.guard_bytes = 8}};
   counted.push_counters();
   {
     const allocation_site here{"imported"};

@@ -78,7 +78,7 @@ int MPI_Bcast(void* data, int n, MPI_Datatype type, int root, MPI_Comm comm) {
   return PMPI_Bcast(data, n, type, root, comm);
 }
 int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-  const int code = PMPI_Wait(request, status);  // it ends all the same, as an error of a reduction does
+  const int code = PMPI_Wait(request, status);  // it ends despite the failure, like an error of a reduction
   return calls().begin("MPI_Wait") ? MPI_ERR_INTERN : code;
 }
 int MPI_Start(MPI_Request* request) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of MPI, watched: this program's MPI_… count, fail on request, and call PMPI_…, which every MPI has
-// for that. All ranks run the same tests, so that what fails on one fails on all.
+// Watched calls of MPI: this program's MPI_… functions count, fail on request, and call PMPI_…, which every
+// MPI has for this purpose. All ranks run the same tests, so a call that fails on one rank fails on all.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tidemark::test {
 
-/// What of MPI was called since `reset`.
+/// The MPI functions called since `reset`.
 class mpi_calls : public supply {
  public:
   static mpi_calls& instance();
@@ -21,7 +21,7 @@ class mpi_calls : public supply {
   bool is_finalized = false;                 ///< whether to say so
 
   void reset() { static_cast<supply&>(*this) = {}, count.clear(), fails.clear(), is_finalized = false; }
-  /// Windows and blocks of MPI that are there now.
+  /// Live windows and blocks of MPI.
   long windows = 0, blocks = 0, attached = 0;
 
   /// Counts a call. @return whether it fails

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: all ranks run each test, with MPI's calls watched (mpi_calls.hpp); what one rank writes another
+// Strategy: all ranks run each test, with watched calls of MPI (mpi_calls.hpp). One rank writes, and another
 // reads in place. Each call may fail, on all ranks at once.
 #include <tidemark/mpi.hpp>
 
@@ -50,7 +50,7 @@ int ranks_of(MPI_Comm comm = MPI_COMM_WORLD) {
   return ranks;
 }
 
-/// What was made is gone at the end.
+/// Expects that everything made in a test is gone at its end.
 class mpi_test : public testing::Test {
  protected:
   mpi_test() { calls_.reset(); }
@@ -602,7 +602,7 @@ void wait_for_lost_rank(bool throws) {
   std::puts("went on");
 }
 
-// All ranks run the tests in one order; the first one prints, and others only what failed there.
+// All ranks run the tests in one order. The first rank prints; the others print only their failures.
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) {  // by one rank, without MPI

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in a pool: they are what NumPy's own are, they outlive it, and their memory is used again within the limit."""
+"""Arrays in a pool: they equal NumPy's own, they outlive the pool, and their memory is reused within the
+limit."""
 import gc
 import pickle
 import random
@@ -32,7 +33,7 @@ def memory_goes_with_the_last_array():
         for _ in range(3):
             temporary = [numpy.ones(MiB) for _ in range(20)]
         del temporary
-    # The pool has no name, so it is gone, and no array to come has a use for what it cached.
+    # The pool has no name, so it has ended, and no later array can use its cached memory.
     assert resident_bytes() < before + 40 * MiB, resident_bytes() - before
     del kept
 
@@ -150,7 +151,7 @@ def peak_memory_stays_within_live_arrays_and_the_limit():
     with tidemark_numpy.pool(max_cached_bytes=limit):
         before = resident_bytes()
         live, live_bytes, most_live = [], 0, 0
-        # Every second array stays for a while, and sizes grow: what is free fits nothing that comes.
+        # Every second array stays for a while, and sizes grow, so that free blocks fit no later request.
         for step in range(300):
             live.append(numpy.ones(30_000 + 5_000 * step + random.randrange(1000)))
             live_bytes += live[-1].nbytes
@@ -188,7 +189,7 @@ def memory_that_is_missing_is_a_memory_error_after_the_cache_was_returned():
         with open("/proc/self/statm") as numbers:
             mapped = int(numbers.read().split()[0]) * 4096
         resource.setrlimit(resource.RLIMIT_AS, (mapped + 300 * MiB, resource.RLIM_INFINITY))
-        equal(numpy.empty(700 * MiB, "u1").nbytes, 700 * MiB)  # there is room when nothing is cached any more
+        equal(numpy.empty(700 * MiB, "u1").nbytes, 700 * MiB)  # the request fits once nothing is cached
         try:
             numpy.empty(2048 * MiB, "u1")
         except MemoryError:

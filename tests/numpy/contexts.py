@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which threads, tasks and processes use a pool: NumPy's rules for its handlers hold."""
+"""The threads, tasks and processes that use a pool: NumPy's rules for its handlers hold."""
 import asyncio
 import concurrent.futures
 import contextvars

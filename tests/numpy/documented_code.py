@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the blocks of Python of a page, in one namespace and a folder of their own, and compares what they print with the
-block of text behind: documented_code.py PAGE."""
+"""Runs the Python blocks of a page, in one namespace and in their own folder, and compares their output with
+the text block that follows: documented_code.py PAGE."""
 import contextlib
 import io
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Misuse is one sentence of Python's own exceptions, and the package says what it has."""
+"""Misuse raises Python's own exceptions with one sentence. Stubs and docstrings have every name of the
+package."""
 import ast
 import inspect
 import pathlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy's own tests with tidemark_numpy installed: own_tests.py MODULE..., names below numpy. Fails if one fails, or if few
-arrays were made. Their kind is 'fast', which leaves out those that NumPy marks as slow."""
+"""NumPy's own tests with tidemark_numpy installed: own_tests.py MODULE..., names below numpy. Fails if a test
+fails, or if few arrays were made. The kind is 'fast', which leaves out the tests that NumPy marks as slow."""
 import sys
 
 import numpy

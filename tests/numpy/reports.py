@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics, traces, and the lines that made what is alive; NumPy's own tracking goes on.
+"""Statistics, traces, and the lines that made live arrays; NumPy's own tracking continues.
 REPORT in the environment is the program tidemark-report."""
 import csv
 import json
@@ -53,7 +53,7 @@ def trace_has_each_request_while_it_is_open():
             live = [event["args"]["live bytes"] for event in json.load(file) if event["ph"] == "C"]
         equal(max(live), 24_000_800)
         equal(live[-1], 16_000_000)
-        tidemark_numpy.trace(f"{folder}/next.csv").close()  # the pool has no trace any more
+        tidemark_numpy.trace(f"{folder}/next.csv").close()  # the pool no longer has a trace
         equal(_events(f"{folder}/next.csv"), [])
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of tidemark_numpy share. A test file is run as `FILE CASE`: each function of it that does not begin with
-`_` is a case, which fails with an exception."""
+"""Common parts of the tests of tidemark_numpy. A test file is run as `FILE CASE`: each of its functions whose
+name does not begin with `_` is a case, which fails with an exception."""
 import contextlib
 import re
 import sys
@@ -20,7 +20,7 @@ def equal(found, wanted):
 
 @contextlib.contextmanager
 def refused(kind, pattern):
-    """What the block raises is of that kind, in one sentence that fits the pattern."""
+    """Expects that the block raises this exception, with one sentence that fits the pattern."""
     try:
         yield
     except kind as error:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every plan is looked at by the checker, which does not know how it was made. Random blocks, some fixed or
-// aligned further, as lifetimes and as conflicts; cases whose height is known; each refusal once; and plans that are wrong
-// in one way each, for `require_valid`.
+// Strategy: the checker, which does not know how a plan was made, checks every plan. Random blocks, some
+// fixed or with larger alignment, as lifetimes and as conflicts; cases of known height; each refusal once;
+// and plans that are wrong in one way each, for `require_valid`.
 #include <gtest/gtest.h>
 
 #include <tidemark/plan/make_plan.hpp>
@@ -49,7 +49,7 @@ struct kind {
   bool aligned = false, fixed = false, throughout = false;
 };
 
-/// Fixed blocks lie where a plan of the same blocks has them, or higher, so that they do not overlap.
+/// Fixed blocks lie at their offsets in a plan of the same blocks, or higher, so that they do not overlap.
 blocks random_blocks(std::mt19937_64& random, kind of) {
   blocks made;
   for (std::size_t i = 0; i < of.count; ++i) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: files of valid plans, tampered with at random: a number, a row, a character. Each is rejected in
-// a sentence that names the file, or the plan serves steps that ask for what it says and for something near
-// it, and give blocks back early, late, and in later steps. The shadow sees that no two live blocks share a
-// byte and that each is aligned as asked; the upstream, that nothing lies outside of what it gave.
+// Strategy: files of valid plans with random changes of a number, a row or a character. A file is rejected
+// with a sentence that names it, or its plan serves steps. These steps request the planned blocks or similar
+// blocks, and return blocks early, late, and in later steps. The shadow checks that no two live blocks share
+// a byte and that each block is aligned as requested. The upstream checks that no block lies outside of its
+// memory.
 #include <gtest/gtest.h>
 
 #include <cstdint>

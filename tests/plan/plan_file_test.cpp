@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the blocks of good files, as what they are and as text again; the blocks of one step of a small
-// trace, known by hand. tests/plan/tool reads bad files through tidemark-plan.
+// Strategy: the blocks of valid files, as values and as text again; the blocks of one step of a small trace,
+// known by hand. tests/plan/tool reads bad files through tidemark-plan.
 #include "plan_file.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a thread calls a planned arena while another one's call is in the fallback.
+// Strategy: a thread calls a planned arena while another thread's call is in the fallback.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class interrupted_fallback final : public std::pmr::memory_resource {
  public:
   planned_arena* arena = nullptr;
   bool frees = false;
-  void* held = nullptr;  ///< what the other thread frees
+  void* held = nullptr;  ///< the block that the other thread frees
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: which plan a step runs by, and when it is planned anew: kinds of steps, steps that change; blocks
-// that outlive their steps, of which as many live at once as a test says; plans of yesterday. What plans
-// learn of sizes and numbers of requests is in planned_learning_test.cpp.
+// Strategy: the plan that a step runs by, and the times of replanning: kinds of steps; steps that change;
+// blocks that outlive their steps, with a given number live at once; plans of earlier runs.
+// planned_learning_test.cpp tests how plans learn sizes and numbers of requests.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ class planned_arena_plans : public testing::Test {
     const step_plan plan = memory_.plans().front();
     return static_cast<std::size_t>(std::ranges::count(plan.blocks, request, &planned_block::request));
   }
-  /// Steps of two letters in turn: block `outer` of each lives on until it goes back in the next but `depth -
-  /// 1`.
+  /// Runs steps that each allocate a block, which is freed `depth` steps later, before or after the new block
+  /// is allocated. @return the requests of each step from the fallback
   std::vector<std::uint64_t> run_outliving(std::size_t steps, std::size_t depth, bool frees_first) {
     std::vector<std::uint64_t> from_fallback;
     for (std::size_t i = 0; i < steps; ++i) {
@@ -241,7 +241,7 @@ TEST(planned_arena_options, gives_up_a_plan_within_a_step_that_is_another) {
   EXPECT_EQ(steps.step(other), 0u);
 }
 
-// No step is given up for good: with memory it is planned as before.
+// No step is given up permanently: with memory it is planned as before.
 TEST_F(planned_arena_plans, are_not_made_again_where_there_is_no_memory) {
   recording_os os;
   planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
@@ -305,7 +305,7 @@ TEST_F(planned_arena_plans, of_no_requests_are_not_kept) {
 }
 
 TEST_F(planned_arena_plans, whose_places_were_left_out_are_looked_through_once_each) {
-  // Each place lies over halves of the two before it: there are more ways down than anybody could walk.
+  // Each place overlaps halves of the two before it, so that the number of ways down is exponential.
   constexpr std::size_t requests = 200;
   step_plan plan{.blocks = {}, .requests = requests, .alignment = 256, .height = 768};
   for (std::size_t i = 0; i < requests; ++i) {

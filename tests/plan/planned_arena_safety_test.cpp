@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: steps that leave their plan in one way each: blocks that go back late, in a later step, never,
-// twice or wrongly; memory returned while blocks are in use. Who is live keeps its content
-// (played_steps.hpp sees to that), what is misused is reported, and what shares no byte with a late block is
-// served as ever.
+// Strategy: steps that leave their plan in one way each: blocks that are returned late, in a later step,
+// never, twice or wrongly; memory returned while blocks are in use. Live blocks keep their contents
+// (played_steps.hpp checks this), misuse is reported, and requests that share no byte with a late block are
+// served as before.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -163,7 +163,7 @@ TEST_F(planned_arena_safety, a_block_of_another_size_is_reported_and_stays) {
   memory_.deallocate(steps_.at("a"), 1000, 8);
   EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 1u);
   EXPECT_EQ(stats().used_blocks, 1u);
-  step("b=1000 -b");  // a is no block of the plan any more
+  step("b=1000 -b");  // a is no longer a block of the plan
   memory_.deallocate(steps_.at("a"), 1000, 8);
   EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 2u);
   EXPECT_EQ(stats().used_blocks, 1u);
@@ -188,7 +188,7 @@ TEST_F(planned_arena_safety, trim_leaves_blocks_in_use_their_memory) {
     return static_cast<std::size_t>(steps_.at(name) + bytes - std::min(steps_.at("a"), steps_.at("b")));
   };
   EXPECT_GE(stats().committed_bytes, std::max(end("a", 50'000), end("b", 100'000)));
-  steps_.play("-a -b");  // which looks at the content
+  steps_.play("-a -b");  // checks the contents
   EXPECT_GT(memory_.trim(), 0u);
   EXPECT_EQ(stats().committed_bytes, 0u);
 }
@@ -226,9 +226,9 @@ TEST(planned_arena_memory, that_fails_for_one_kind_of_step_serves_another) {
   played_steps<planned_arena> steps{memory};
   const std::string small = "a=100 -a b=200 -b", large = "a=100 -a b=900000 -b";
   for (int i = 0; i < 2; ++i) steps.step(small, 1);
-  os.commit_limit_bytes = os.committed_bytes;  // no more than there is
+  os.commit_limit_bytes = os.committed_bytes;  // no more than now
   EXPECT_EQ(steps.step(large, 2), 2u);
-  os.committed_bytes = 0;  // what was decommitted can be committed again
+  os.committed_bytes = 0;  // decommitted memory can be committed again
   EXPECT_EQ(steps.step(small, 1), 0u);
   EXPECT_EQ(steps.step(large, 2), 2u);
   EXPECT_EQ(steps.step(small, 1), 0u);
@@ -281,7 +281,7 @@ TEST(planned_arena_memory, that_is_not_aligned_for_a_plan_and_cannot_move_is_not
   steps.step("a=100 -a");
   steps.step("a=100");  // which stays, and the range with it
   const std::string aligned = "b=50@1048576 -b c=10 -c";
-  for (int i = 0; i < 5; ++i) steps.step(aligned);  // played_steps looks at the alignment
+  for (int i = 0; i < 5; ++i) steps.step(aligned);  // played_steps checks the alignment
   steps.play("-a");
   EXPECT_EQ(steps.step(aligned), 0u);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: small steps written as text (played_steps.hpp), one fact each: what comes from the plan, what
-// from the fallback, and how it is counted. What is live keeps its content in all of them. The other facts
-// are in planned_arena_safety_test.cpp and planned_arena_plans_test.cpp.
+// Strategy: small steps written as text (played_steps.hpp), one fact each: the blocks from the plan, the
+// blocks from the fallback, and their counts. Live blocks keep their contents in all tests.
+// planned_arena_safety_test.cpp and planned_arena_plans_test.cpp have the other facts.
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ TEST_F(planned_arena_in_steps, any_alignment_is_planned) {
 }
 
 TEST_F(planned_arena_in_steps, a_base_is_aligned_beyond_what_the_memory_promises) {
-  const std::string text = "a=100 b=10@8388608 -a -b";  // 8 MiB, where ranges begin at 2 MiB
+  const std::string text = "a=100 b=10@8388608 -a -b";  // 8 MiB; ranges begin at multiples of 2 MiB
   step(text);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(step(text), 0u);
 }
@@ -143,7 +143,7 @@ TEST_F(planned_arena_in_steps, a_base_is_aligned_beyond_what_the_memory_promises
 TEST_F(planned_arena_in_steps, blocks_of_no_bytes_have_addresses_of_their_own) {
   const std::string text = "a=0 b=0 c=0 -b d=0 -a -c -d";
   step(text);
-  EXPECT_EQ(step(text), 0u);  // what is live at once must differ: played_steps looks
+  EXPECT_EQ(step(text), 0u);  // blocks that are live at once must differ: played_steps checks this
   EXPECT_EQ(stats().height_bytes, 3u * 256u);
 }
 
@@ -240,7 +240,7 @@ TEST(planned_arena, refuses_an_alignment_that_is_no_power_of_two) {
     EXPECT_THROW((void)memory.allocate(100, align), std::invalid_argument);
   for (int round = 0; round < 2; ++round) {
     const planned_arena::step here{memory};
-    // A plan's place is given at sight, which looks at the place only.
+    // The fast path of a plan checks only the place.
     for (std::size_t align : {0u, 3u, 24u}) {
       if (round == 0 || check_level >= 2)
         EXPECT_THROW((void)memory.allocate(100, align), std::invalid_argument);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: calls of operator new and malloc are counted where a planned arena promises none; and operator
-// new fails at each of its calls in turn, once or from then on, while steps are recorded, planned, followed
-// and left: blocks keep their content, and the arena goes on as soon as there is memory again.
+// Strategy: counts calls of operator new and malloc for operations of a planned arena that promise to make
+// none. operator new also fails at each of its calls in turn, once or from then on, while steps are recorded,
+// planned, followed and left. Blocks keep their contents, and the arena continues once memory is available
+// again.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -72,8 +73,8 @@ class program {
     memory_.deallocate(block, bytes);
   }
 
-  /// Steps of two kinds in turn that begin alike, with a block that outlives each (5), one that goes back
-  /// late now and then (2), and one that the plan does not know now and then (7).
+  /// Steps of two alternating kinds that begin alike. One block outlives each step (5), one is sometimes
+  /// freed late (2), and one is sometimes unknown to the plan (7).
   void step(std::size_t n) {
     try {
       const planned_arena::step here{memory_};
@@ -126,7 +127,7 @@ TEST(planned_heap, steps_in_turn_with_late_blocks_allocate_nothing_once_warm) {
   few_blocks fallback;
   planned_arena_options options;
   options.fallback = &fallback;
-  options.max_misses = 1'000'000;  // what the fallback serves is recorded, but nothing is planned anew
+  options.max_misses = 1'000'000;  // requests from the fallback are recorded, but nothing is replanned
   planned_arena memory{options};
   program p{memory};
   const auto step = [&](std::size_t n) {
@@ -147,8 +148,8 @@ TEST(planned_heap, steps_in_turn_with_late_blocks_allocate_nothing_once_warm) {
   EXPECT_LE(news - news_before, from_fallback) << "a record for each of these, and nothing else";
 }
 
-/// Steps of which operator new fails from its n-th call on: for good, or to the end of the step. Then others,
-/// with memory. @return the calls of the first steps
+/// Runs steps in which operator new fails from its n-th call on, permanently or until the end of the step.
+/// Then runs steps with memory. @return the calls of the first steps
 std::size_t run_without_memory(std::size_t n, bool for_good) {
   few_blocks fallback;
   planned_arena_options options;
@@ -165,7 +166,7 @@ std::size_t run_without_memory(std::size_t n, bool for_good) {
   max_news = std::numeric_limits<std::size_t>::max();
   const std::size_t calls = news - before;
   memory.check_invariants();
-  for (std::size_t i = 12; i < 40; ++i) p.step(i);  // where plans were of no use, some steps go by unplanned
+  for (std::size_t i = 12; i < 40; ++i) p.step(i);  // if plans were of no use, some steps run unplanned
   EXPECT_EQ(p.changed, 0u) << "call " << n;
   const std::uint64_t planned = memory.stats().planned_allocations;
   p.step(40);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: programs whose steps differ a little: sizes that jitter, grow, shrink or alternate, requests that
-// come in some steps only. What is counted is deterministic: how many steps a plan serves, how much is held,
-// and how many requests of an odd step leave the plan.
+// Strategy: programs whose steps differ a little: sizes that jitter, grow, shrink or alternate, and requests
+// of some steps only. The counts are deterministic: the steps that a plan serves, the bytes held, and the
+// requests of an odd step that leave the plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class varying_program {
     memory_.check_invariants();
   }
   [[nodiscard]] planned_arena_stats stats() const { return memory_.stats(); }
-  /// Of the steps after the twentieth.
+  /// Share of planned steps after the twentieth step.
   [[nodiscard]] double planned_share() const {
     const planned_arena_stats all = stats();
     return static_cast<double>(all.planned_steps - at_twenty_.planned_steps) /
@@ -164,8 +164,8 @@ TEST(planned_learning, limits_headroom_to_a_sixteenth) {
   EXPECT_EQ(memory.plans().front().blocks[0].life.size, 1'600'000u + 100'000);
 }
 
-/// A step of layers of different sizes, each needed again on the way back. @param extra the layer before
-/// which a block comes that other steps lack, or the layer that the step lacks; 0: none
+/// A step of layers of different sizes, each needed again in the backward pass. @param extra the layer before
+/// an additional block, or the missing layer; 0: none
 std::string layered_step(std::size_t extra, bool is_more) {
   std::string text;
   const auto bytes = [](std::size_t layer) { return std::to_string(1000 + layer * layer * 700 % 9000); };
@@ -218,7 +218,8 @@ TEST(planned_learning, plans_a_request_more_in_every_seventh_step) {
   }
 }
 
-/// A step of blocks that live for a few requests each. @param more_at where a further block comes; `none`: nowhere
+/// A step of blocks that live for a few requests each. @param more_at position of an additional block;
+/// `none`: no such block
 struct short_lived_step {
   static constexpr std::size_t none = 1000;
   struct request {

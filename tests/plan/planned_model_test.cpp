@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: random programs of steps on planned arenas. A program has a few patterns of requests that begin
-// alike, and follows them, bends them and breaks them: sizes, order, requests left out, added or missing at
-// the end; blocks that die early, late, in another order, steps later or never; steps that alternate, and
-// requests between them. The memory may be scarce, and the fallback may fail. Each block's content is checked
-// against a shadow, which also sees to it that no two overlap; counts equal those of the model, which knows
-// by the fallback who served.
+// alike, and follows, bends and breaks them: sizes, order, requests left out, added or missing at the end;
+// blocks that die early, late, in another order, steps later or never; steps that alternate, and requests
+// between them. The memory may be scarce, and the fallback may fail. A shadow checks each block's contents
+// and that no two blocks overlap. The counts equal those of the model, which learns from the fallback who
+// served a request.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what docs/plan.md says of steps of several threads, on threads that run at once.
+// Strategy: the statements of docs/plan.md about steps of several threads, on threads that run at once.
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: recorded trainings played step by step on a planned arena, with each block's ends written and
-// read again, and after each event what it holds compared with what the program has live.
+// Strategy: recorded trainings, played step by step on a planned arena. Each block's ends are written and
+// read again, and after each event the held bytes are compared with the live bytes of the program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using tools::recorded_trace;
 using tools::trace_event;
 using tools::trace_step;
 
-/// What a step did.
+/// The observations of a step.
 struct step_outcome {
   std::uint64_t from_fallback = 0;
   std::size_t peak_bytes = 0;  ///< most behind the plan and in the fallback's blocks
@@ -72,7 +72,8 @@ class training {
   step_outcome play_step(std::size_t& next, std::size_t last) {
     step_outcome outcome;
     const std::uint64_t before = memory_.stats().fallback_allocations;
-    // Of blocks from before, those of the last step only: others are its program's for good.
+    // Blocks from earlier steps count only if they are of the previous step. Older blocks belong to the
+    // program permanently.
     std::size_t live = outliving_before_;
     ++step_;
     {
@@ -153,7 +154,7 @@ TEST(planned_traces, a_transformer_of_one_kind_runs_by_the_plan_of_its_longest_s
 /// When blocks that outlive their step are deallocated: the last is the end of the next step.
 enum class outliving { end_with_their_step, end_before_the_next, end_at_its_first_request, end_late };
 
-/// Recorded steps, 60 in turn, with a pool as the fallback: what is held by what is live at most.
+/// Recorded steps, 60 in turn, with a pool as the fallback: the held bytes divided by the most live bytes.
 class repeated_steps {
  public:
   template <class Pool>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: files of steps for one small trace, good ones, one for each rule that can be broken, and many
-// that were tampered with; the recorded ones. tests/telemetry/trace does the same for traces.
+// Strategy: files of steps for one small trace: valid files, one file for each rule that can be broken, and
+// many files with random changes; and the recorded files. tests/telemetry/trace does the same for traces.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -25,7 +25,8 @@ class recorded_steps : public testing::Test {
   static constexpr std::size_t events = 10;
   static constexpr char const* header = "step,first_event,last_event\n";
 
-  /// What is read of such a file: "2 to 4, 5 to 5", or the reason why not, without the file's name.
+  /// Returns the steps of such a file as "2 to 4, 5 to 5", or the reason for rejecting it, without the file's
+  /// name.
   std::string read(std::string const& text) {
     std::ofstream{files_.csv(), std::ios::binary} << text;
     return read_file(files_.csv());
@@ -92,7 +93,7 @@ TEST_F(recorded_steps, what_was_tampered_with_is_refused_or_still_in_order) {
   constexpr std::size_t files = 500;
   for (std::size_t i = 0; i < files; ++i) {
     std::string text = good;
-    // Behind the header mostly: what is wrong there is found soon.
+    // Mostly after the header, because faults in the header are found early.
     const std::size_t place = below(10) == 0 ? below(text.size()) : 28 + below(text.size() - 28);
     text.replace(place, below(2), 1, letters[below(letters.size())]);
     std::ofstream{files_.csv(), std::ios::binary} << text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every small program on a planned arena. A program is a sequence of requests of one or two units, deallocations
-// of any live block, and ends of a step with the beginning of the next. The first step is recorded, and the others are
-// served by its plan, or by that of a later one. Whatever a program does, a block that is handed out shares no byte with
-// a live one, and a block that lives is one that can be deallocated.
+// Strategy: every small program on a planned arena. A program is a sequence of requests of one or two units,
+// deallocations of any live block, and step boundaries. The first step is recorded, and its plan or a later
+// plan serves the others. In every program a returned block shares no byte with a live block, and every live
+// block can be deallocated.
 #include <gtest/gtest.h>
 
 #include <cstddef>

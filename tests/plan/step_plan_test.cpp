@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: plans that a planned arena made, written and read again; one plan or file for each rule that can
-// be broken; and many files that were tampered with.
+// Strategy: plans of a planned arena, written and read again; one plan or file for each rule that can be
+// broken; and many files with random changes.
 #include <tidemark/plan/replay/step_plan.hpp>
 
 #include <gtest/gtest.h>
@@ -273,7 +273,7 @@ TEST_F(step_plan_file, stays_as_it_was_where_it_cannot_be_written) {
   const std::string nowhere = (folder_ / "no" / "step.csv").string();
   EXPECT_EQ(refused(small_plan(), nowhere), nowhere + ": No such file or directory");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "no"));
-  // A folder is in the way of the file: what was written goes, what is in it stays.
+  // A folder blocks the path of the file: the new file is removed, the folder's contents stay.
   write("as it was");
   EXPECT_EQ(refused(small_plan(), folder_.string()), folder_.string() + ": Is a directory");
   EXPECT_EQ(text(), "as it was");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: texts that say a number and texts that nearly do; the environment is set and put back.
+// Strategy: texts that are a number and texts that nearly are; the environment is set and restored.
 #include <tidemark/pool/byte_cap.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random calls on a cache_share and on a model that is written as the rule is stated; and the rule
-// on a pool, with threads that free their own blocks or those of others.
+// Strategy: random calls of a cache_share and of a model that is written like the rule. The rule on a pool,
+// with threads that free their own blocks or those of others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using detail::cache_share;
 
-// The rule in words: 256 KiB, and what was taken and not left, at most the share.
+// The rule: 256 KiB plus the bytes taken and not left, at most the share.
 struct share_model {
   std::size_t taken = 0, look_at = cache_share::never, watermark = 0;
 
@@ -83,7 +83,7 @@ TEST(cache_share, lets_a_thread_pass_on_blocks_of_others) {
     std::vector<void*> const blocks = take(pool, 3 * MiB / bytes, bytes);
     std::thread{[&] {
       for (void* each : blocks) pool.deallocate(each, bytes);
-      // Another thread may have all but what this one may cache.
+      // Another thread gets all blocks except those that this thread may cache.
       std::thread{[&] {
         const std::uint64_t misses = pool.stats().misses;
         for (void* each : take(pool, (3 * MiB - cache_share::start_bytes) / bytes, bytes))

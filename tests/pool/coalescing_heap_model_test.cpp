@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random blocks, trims and failures of the upstream, beside a
-// shadow of what is live. After each step the sums equal the model's; the invariants of the heap hold now and
-// then. What each step does to a pool is in pool_test.cpp.
+// Strategy: random blocks, trims and failures of the upstream, compared with a shadow of the live blocks.
+// After each step the sums equal the model's; the heap's invariants are checked now and then. pool_test.cpp
+// has the effects of each step on a pool.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that are live when their pool ends are reported, with their places, by every pool of the host. Under
-// AddressSanitizer LeakSanitizer reports them, too: tests/sanitizers has programs for that.
+// Every pool of the host reports the blocks that are live at its end, with their places. Under
+// AddressSanitizer, LeakSanitizer reports them too: tests/sanitizers has programs for this.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: pressure by hand, and from files that look like the kernel's and are rewritten by the test. What
-// the kernel itself offers on this machine is listened to as well, but a test cannot make memory short on
-// command.
+// Strategy: pressure by calls, and from files in the kernel's format that the test rewrites. The test also
+// listens to the kernel's own files of this machine, but cannot make memory short on command.
 #include <gtest/gtest.h>
 
 #include <atomic>

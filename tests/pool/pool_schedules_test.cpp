@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every schedule of what the threads of a pool do to each other without a lock, with the classes
-// that ship: trims that others request, chains that go through the depot, counts that others read. A moment
-// is a number that goes up with each request and each trim, in the order in which they really happen.
+// Strategy: every schedule of the lock-free interactions of a pool's threads, with the production classes:
+// trims that others request, chains that go through the depot, counts that others read. A moment is a number
+// that increases with each request and each trim, in their real order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ using test::program;
 
 // ---- trims that other threads request ----------------------------------------------------------------------
 
-/// What was requested and done, and when.
+/// Records requested and executed trims with their order.
 class trim_record {
  public:
   void request(std::size_t target) { requests_.push_back({target, next()}); }
@@ -60,7 +60,7 @@ class trim_record {
 
 constexpr std::size_t max_align = 16;
 
-/// A cache to which two threads post trims while its owner works, and what is done in its last call.
+/// A cache to which two threads post trims while its owner works, and the operations of its last call.
 template <class Sync>
 struct trimmed_cache {
   basic_pending_work<Sync> work{max_align};
@@ -146,7 +146,7 @@ program requests_trims_of_the_depot() {
     depot->request(5);
   };
   return program{{trims, requests}, [=] {
-                   // The next thread that comes does what is left.
+                   // The next thread that comes performs the rest.
                    if (const std::size_t left = depot->requests.take(); left != trim_requests::none)
                      depot->record.trim(left);
                    return depot->record.lost();
@@ -158,7 +158,7 @@ TEST(pool_schedules, lose_no_trim_that_is_requested_during_one_of_the_depot) {
 }
 
 // E.8
-// It did: a thread compared the least target with its own, and wrote `none` over what had come since.
+// This fault existed: a thread compared the least target with its own, and wrote `none` over a newer target.
 TEST(pool_schedules, are_found_to_lose_a_trim_that_another_overwrites) {
   expect_failure(requests_trims_of_the_depot<faulty_sync<fault::split_updates>>, "a trim is lost");
 }

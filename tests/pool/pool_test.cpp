@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each behaviour of a pool by itself, on an upstream that counts and compares what it gets back.
-// Sequences of everything are in the model test, what every resource does in the conformance suite.
+// Strategy: each behaviour of a pool by itself, on an upstream that counts and compares returned blocks. The
+// model test has random sequences, the conformance suite the common behaviour of resources.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace {
 
 pool_options with_classes(std::vector<std::size_t> sizes) { return {.size_classes = std::move(sizes)}; }
 
-/// Nothing at the start, and what is larger than 16 KiB is a large block.
+/// No blocks at the start; every block above 16 KiB is a large block.
 pool_options nine_classes(std::size_t max_cached_bytes = 64 * MiB) {
   return {.max_cached_bytes = max_cached_bytes, .size_classes = pool_options::tensor_classes().size_classes};
 }
@@ -365,13 +365,14 @@ TEST(pool, keeps_no_block_aligned_to_more_than_256_bytes_and_no_block_below_4_Ki
   EXPECT_EQ(memory.stats().cached_bytes, cached);
   memory.deallocate(memory.allocate(4096), 4096);
   memory.deallocate(memory.allocate(50'000, 256), 50'000, 256);
-  // Multiples of 64 with a tag of 16 bytes each, and what the alignment took in front of the second.
+  // Multiples of 64 with a tag of 16 bytes each, and the padding before the second block.
   EXPECT_EQ(memory.stats().cached_bytes, cached + 4160u + 50'048u + 192u);
   memory.check_invariants();
 }
 
 TEST(pool, frees_of_small_blocks_trim_when_they_should_though_large_ones_come_and_go) {
-  // What is cached jumps by a megabyte and more; when half of what a trim left live is free, it trims anyway.
+  // The cached bytes jump by a megabyte and more. A trim still happens once half of the bytes live after the
+  // last trim are free.
   recording_resource upstream;
   pool memory{nine_classes(4 * MiB), &upstream};
   std::vector<void*> live(8 * MiB / 64);

@@ -188,7 +188,7 @@ struct relieved_by {
 };
 
 TEST_F(reuse_cache_order, relief_replaces_the_two_collections_and_the_upstream_is_tried_once_more) {
-  limit_resource budget{1000, &upstream};
+  limit_resource budget{&upstream, 1000};
   event done;
   relieved_by room;
   reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
@@ -207,7 +207,7 @@ TEST_F(reuse_cache_order, relief_replaces_the_two_collections_and_the_upstream_i
 TEST_F(reuse_cache_order, where_relief_fails_the_request_is_refused) {
   for (const bool of_use : {true, false}) {
     SCOPED_TRACE(of_use);
-    limit_resource budget{1000, &upstream};
+    limit_resource budget{&upstream, 1000};
     relieved_by room{.of_use = of_use};
     reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
     room.cache = &cache;

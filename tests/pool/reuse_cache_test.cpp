@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache over addresses that fault when touched and that compares each block it gets back;
-// events that the test completes by hand, in any order; upstreams that run out, that call back, and that are
-// used by threads.
+// Strategy: a cache over an upstream that compares returned blocks and whose addresses fault when touched;
+// events that the test completes by hand, in any order; upstreams that run out, that call back, and that
+// threads use.
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include <gtest/gtest.h>
@@ -418,8 +418,8 @@ TEST_F(reuse, pending_blocks_of_a_cache_with_a_limit_stay_few_in_a_long_run) {
   std::vector<std::unique_ptr<event>> events;
   reuse_cache cache{{.max_cached_bytes = 10'000, .upstream = &upstream}};
   for (std::size_t i = 0; i < 5000; ++i) {
-    // Each block has a size of its own, which is not requested again; the device is 10 blocks behind, and
-    // does not come to the first two at all.
+    // Each block has its own size, which is not requested again. The device is 10 blocks behind, and never
+    // completes the first two.
     events.push_back(std::make_unique<event>());
     cache.deallocate_after(cache.allocate(1000 + i, 256), 1000 + i, 256, events[i]->fence());
     if (i >= 12) events[i - 10]->complete();
@@ -489,7 +489,7 @@ TEST_F(reuse, collect_gives_back_what_is_ready_and_with_force_waits_for_the_rest
 
 // S3.34
 TEST_F(reuse, returns_ready_blocks_to_an_exhausted_upstream_and_tries_again) {
-  limit_resource budget{1000, &upstream};
+  limit_resource budget{&upstream, 1000};
   event done;
   reuse_cache cache{&budget};
   give(cache, take(cache, 6, 100), 100);
@@ -503,7 +503,7 @@ TEST_F(reuse, returns_ready_blocks_to_an_exhausted_upstream_and_tries_again) {
 
 // S3.34
 TEST_F(reuse, an_upstream_that_still_has_too_little_gets_what_is_pending_after_a_wait) {
-  limit_resource budget{1000, &upstream};
+  limit_resource budget{&upstream, 1000};
   event done;
   reuse_cache cache{&budget};
   give(cache, take(cache, 6, 100), 100);
@@ -516,7 +516,7 @@ TEST_F(reuse, an_upstream_that_still_has_too_little_gets_what_is_pending_after_a
 
 // S3.34
 TEST_F(reuse, a_request_that_cannot_be_served_at_all_throws_what_the_upstream_threw) {
-  limit_resource budget{1000, &upstream, "device"};
+  limit_resource budget{&upstream, 1000, "device"};
   event done;
   reuse_cache cache{&budget};
   void* const held = cache.allocate(500, 256);
@@ -698,7 +698,7 @@ TEST(reuse_cache, threads_may_collect_with_force_while_others_run_out) {
   limit_resource budget{50};
   std::atomic<std::size_t> refused{0};
   reuse_cache cache{&budget};
-  // Five sizes of which two fit at once: even a thread that runs alone needs what it left before.
+  // Five sizes; two fit at once. Even a thread that runs alone needs the bytes of its earlier blocks.
   test::on_threads([&](std::size_t thread) {
     for (std::size_t i = 0; i < 1000; ++i) {
       const std::size_t bytes = 20 + (thread + i) % 5;
@@ -706,7 +706,7 @@ TEST(reuse_cache, threads_may_collect_with_force_while_others_run_out) {
         void* const block = cache.allocate(bytes, 16);
         cache.deallocate(block, bytes, 16);
       } catch (std::bad_alloc const&) {
-        refused.fetch_add(1);  // what others have live may be too much
+        refused.fetch_add(1);  // other threads' live blocks may leave too little memory
       }
       if (i % 100 == 0) (void)cache.collect(true);
       (void)cache.stats();

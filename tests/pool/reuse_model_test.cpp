@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: long random sequences of requests, of blocks deallocated with and without fences, of fences that
-// become done in any order, and of collections; beside a model that knows each block that the cache keeps and
-// whether it may be used again. A block behind a fence keeps its content until then, as a device would want.
+// complete in any order, and of collections. A model knows each block that the cache keeps and whether it may
+// be reused. A block behind a fence keeps its contents until its reuse is allowed, as a device requires.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a reuse cache that nobody gave a limit, over a made-up device of 1 TiB, and memory pressure with
-// upstreams that are for any thread and with such that are not.
+// Strategy: a reuse cache without a user's limit, over a synthetic device of 1 TiB, and memory pressure with
+// thread-safe and other upstreams.
 #include <gtest/gtest.h>
 
 #include <cstddef>

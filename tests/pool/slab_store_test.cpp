@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slabs by themselves: which go back to the upstream, and when.
+// Slabs by themselves: the slabs returned to the upstream, and the times of their return.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,7 +18,7 @@ class slab_store : public testing::Test {
  protected:
   static constexpr std::size_t block_bytes = 64, slab_blocks = 16, all = std::size_t{1} << 30;
 
-  // A new slab, all of whose blocks are the caller's.
+  // Returns a new slab, whose blocks all belong to the caller.
   block_chain slab() {
     (void)slabs_.add_slab(0, slab_blocks, all);
     block_chain blocks = slabs_.carve(0, all);

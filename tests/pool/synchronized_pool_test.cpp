@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: threads that allocate and free at once, each writing its mark into its blocks and checking it
-// before it frees them, so that a block allocated twice is seen; then the exact counts, at the quiet point
-// when all have ended. The build with ThreadSanitizer runs the same.
+// Strategy: threads allocate and free at once. Each thread writes its mark into its blocks and checks it
+// before it frees them, so that a block allocated twice is found. The exact counts are checked once all
+// threads have ended. The build with ThreadSanitizer runs the same tests.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -122,7 +122,7 @@ TEST(synchronized_pool, threads_of_the_tensor_pools_tests_stay_consistent) {
 }
 
 // S2.15
-// The same as one life after another, in each of which threads meet a new pool, and end.
+// The same as successive lives. In each life threads use a new pool, and end.
 TEST(synchronized_pool, a_thousand_lives_of_pool_and_threads) {
   for (std::size_t life = 0; life < repeats; ++life) run_set(4, 10, mixed, 1);
 }
@@ -347,7 +347,7 @@ TEST(synchronized_pool, never_caches_more_than_it_may) {
   std::barrier everyone{4};
   run_threads(4, [&](std::size_t thread) {
     marked_blocks mine{pool, thread};
-    mine.allocate(64);  // all are there, and have their share
+    mine.allocate(64);  // all threads exist, and have their share
     everyone.arrive_and_wait();
     for (std::size_t i = 0; i < 4000; ++i) mine.allocate(64 + i % 1000);
     mine.free_all();
@@ -506,7 +506,7 @@ std::vector<void*> take(synchronized_pool& pool, std::size_t blocks, std::size_t
 void give(synchronized_pool& pool, std::vector<void*> const& held, std::size_t bytes) {
   for (void* block : held) pool.deallocate(block, bytes);
 }
-/// A call in which a thread sees what was asked of it, and that leaves nothing cached.
+/// A call in which a thread sees requests of other threads, and that leaves nothing cached.
 void call(synchronized_pool& pool) { pool.deallocate(pool.allocate(8, 512), 8, 512); }
 
 TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share) {
@@ -588,7 +588,7 @@ TEST(synchronized_pool, the_target_of_a_trim_holds_for_the_caches_of_other_threa
 
 TEST(synchronized_pool, with_few_live_blocks_slabs_go_back_when_the_last_of_them_is_freed) {
   synchronized_pool pool{caching_at_most(1 * MiB)};
-  (void)pool.allocate(64);  // of several threads none looks at every free
+  (void)pool.allocate(64);  // with several threads, none checks at every free
   test::other_thread other;
   other.run([&] {
     std::vector<void*> live = take(pool, 32 * KiB, 1024);
@@ -614,7 +614,7 @@ TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
       pool.clear();
     });
     EXPECT_GT(pool.stats().held_bytes, 15 * MiB) << "each live block holds a slab";
-    // Half of them, but no thread alone has freed so much that it would look.
+    // Half of them are freed, but no thread alone has freed enough to check.
     other.run([&] { give(pool, {live.begin(), live.begin() + 118}, 1024); });
     give(pool, {live.begin() + 118, live.begin() + 128}, 1024);
     EXPECT_GT(pool.stats().held_bytes, 15 * MiB);
@@ -772,7 +772,7 @@ TEST(synchronized_pool, a_thread_with_blocks_of_all_classes_keeps_to_a_share_tha
   std::vector<test::other_thread> others(15);
   for (test::other_thread& other : others) other.run([&] { call(pool); });
   call(pool);
-  others[0].run([&] { (void)pool.trim(); });  // what is cached then is in the cache of this thread
+  others[0].run([&] { (void)pool.trim(); });  // all cached bytes are then in the cache of this thread
   EXPECT_LE(pool.stats().cached_bytes, 4 * MiB / 16);
   EXPECT_GT(pool.stats().cached_bytes, 0u);
   pool.check_invariants();
@@ -1005,7 +1005,7 @@ TEST(synchronized_pool, lists_and_large_blocks_by_turns_keep_to_the_limit) {
   small = take_small();  // from lists: on their way the cache does not look at how much it holds
   give_counting(take(pool, 60, 60'000), 60'000);
   give_small(small);
-  std::thread{[&] { (void)pool.trim(); }}.join();  // what is cached then is in the cache of this thread
+  std::thread{[&] { (void)pool.trim(); }}.join();  // all cached bytes are then in the cache of this thread
   EXPECT_LE(pool.stats().cached_bytes, 4 * MiB);
   EXPECT_LE(most, 8 * MiB);
   pool.check_invariants();

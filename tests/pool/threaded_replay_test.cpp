@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: traces made by hand, whose threads wait for each other, on resources that fail at a given
+// Strategy: handwritten traces whose threads wait for each other, on resources that fail at a given
 // allocation.
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@ namespace {
 using tidemark::tools::recorded_trace;
 using tidemark::tools::threaded_replay;
 
-/// Serves requests of other sizes than `refused_bytes`, and counts what is live. The memory is its own,
-/// because after a failure it is never deallocated.
+/// Serves requests of other sizes than `refused_bytes`, and counts live blocks. It owns the memory, because
+/// blocks are never deallocated after a failure.
 class refusing_resource final : public std::pmr::memory_resource {
  public:
   explicit refusing_resource(std::size_t refused_bytes) : refused_bytes_{refused_bytes} {}

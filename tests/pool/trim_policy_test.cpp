@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trim_policy` alone: from numbers of bytes it says from how many cached ones on a trim is due. What a pool
-// makes of it is tested with pools.
+// `trim_policy` alone: computes from byte counts the number of cached bytes at which a trim is due. Tests of
+// pools check its effect.
 #include <tidemark/pool/detail/basic_pool.hpp>
 
 #include <cstddef>
@@ -13,7 +13,7 @@ using tidemark::detail::trim_policy;
 
 constexpr std::size_t limit = 1600;
 
-/// Times of a pool whose last trim left so much live.
+/// Returns the policy of a pool whose last trim left this many bytes live.
 trim_policy after_trim(std::size_t live_bytes) {
   trim_policy times{limit};
   times.trimmed(live_bytes);

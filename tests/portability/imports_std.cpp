@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program without a single #include: the standard library is a module as well.
+// A program without a single #include: it imports the standard library as a module too.
 import std;
 import tidemark;
 

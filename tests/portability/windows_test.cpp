@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what the file of Windows does otherwise than that of Linux: reservations that it cannot return in parts, and faults
-// that are exceptions.
+// Strategy: differences of the Windows file from the Linux file: reservations that cannot be returned in
+// parts, and faults that are exceptions.
 #include <gtest/gtest.h>
 
 #include <cstdint>

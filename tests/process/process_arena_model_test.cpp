@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: long random sequences on a process arena, whose file is read back beside a model of what was published.
+// Strategy: long random sequences on a process arena, whose file is read back and compared with a model of
+// the published data.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one process fills an arena with containers, and others, forked before it existed or executed
-// anew, read them in place. Images of an arena's file are changed bit by bit, and mapped as if they were a
-// writer's. Writers and readers are killed at each system call and at random moments.
+// Strategy: one process fills an arena with containers, and other processes, forked before the arena existed
+// or executed anew, read them in place. Images of an arena's file are changed bit by bit, and mapped as if
+// they were a writer's. Writers and readers are killed at each system call and at random moments.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -57,7 +57,7 @@ static_assert(std::is_nothrow_move_constructible_v<process_view> &&
               std::is_nothrow_move_assignable_v<process_view> &&
               !std::is_copy_constructible_v<process_view> && !std::is_move_constructible_v<process_arena>);
 
-/// What the tests publish: a container of each kind, whose elements all follow from one number.
+/// The published data of the tests: a container of each kind, with elements that follow from one number.
 struct catalogue {
   explicit catalogue(std::pmr::memory_resource* memory)
       : numbers{memory}, names{memory}, by_key{memory}, by_name{memory} {}
@@ -109,7 +109,7 @@ catalogue& publish(process_arena& memory, int seed, int n = 50) {
   return *made;
 }
 
-// The reader's program: what is executed anew begins here, before main, with addresses of its own.
+// The reader's program: a newly executed process begins here, before main, with its own addresses.
 constexpr char const* reader_variable = "TIDEMARK_PROCESS_ARENA_READER";
 [[maybe_unused]] const bool is_no_reader = [] {
   char const* const path = std::getenv(reader_variable);
@@ -151,7 +151,7 @@ TEST(process_arena, is_read_by_its_name_by_a_program_that_was_executed_anew) {
   process_arena memory{{.layout_version = 3, .path = path}};
   publish(memory, 100);
   memory.link();
-  for (int i = 0; i < 5; ++i) {  // each with other addresses of its own
+  for (int i = 0; i < 5; ++i) {  // each with different addresses
     std::fflush(nullptr);
     const pid_t child = ::fork();
     if (child == 0) {
@@ -458,7 +458,7 @@ class process_image : public ::testing::Test, public image_of_a_file {
     if (::pread(file.get(), bytes_.data(), bytes_.size(), 0) < 0) std::abort();
   }
 
-  /// What the refusal says, behind the name.
+  /// Returns the message of the rejection after the name.
   [[nodiscard]] std::string refused(shared_memory_refusal reason) const {
     const std::string said =
         refusal_of(reason, [&] { process_view{file_of(bytes_).get(), {.layout_version = 3}}; });
@@ -466,7 +466,7 @@ class process_image : public ::testing::Test, public image_of_a_file {
     EXPECT_TRUE(said.starts_with("process_view of file descriptor ")) << said;
     return name == said.npos ? said : said.substr(name + 2);
   }
-  /// Whether it is refused, or shows the number that was published or another one that lies in it.
+  /// Returns true if the file is rejected, or shows the published number or another number within it.
   [[nodiscard]] bool is_harmless() const {
     const int files = open_files(), mappings = mapped_files();
     const bool harmless = [&] {
@@ -639,7 +639,7 @@ TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
   const std::size_t newest = header().newest.load();
   for (int i = 0; i < 500; ++i) {
     bytes_ = whole;
-    // Mostly some words only: a random magic number would hide what lies behind it.
+    // Mostly some words only, because a random magic number would hide later faults.
     const std::size_t n = i % 10 == 0 ? sizeof(detail::process_header) / 8 : 1 + random() % 3;
     for (std::size_t j = 0; j < n; ++j) {
       const std::size_t word = random() % 10;
@@ -684,7 +684,8 @@ TEST(process_view, refuses_files_that_are_no_memory) {
 TEST(process_arena, leaves_nothing_behind_wherever_calls_fail) {
   const std::string path = temporary_path("faults");
   const int files = open_files(), mappings = mapped_files();
-  // Whether all calls were made, if `faults` fail; a failure changes nothing that a user can see.
+  // Returns true if all calls were made while `faults` fail. A failure must change nothing that a user can
+  // see.
   const auto use = [&](file_call_faults& faults) {
     bool all_served = true;
     try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the memory through the process that has it and through a second one, which was forked before the
-// memory existed and so knows nothing of it but a descriptor, a name and an address. Each system call fails
-// once; the second process is ended at each call, and while it holds a view.
+// Strategy: the memory through its own process and through a second process, which was forked before the
+// memory existed and knows only a descriptor, a name and an address. Each system call fails once. The second
+// process is ended at each call, and while it holds a view.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

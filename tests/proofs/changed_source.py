@@ -8,7 +8,7 @@ import tempfile
 
 repository = pathlib.Path(sys.argv[1])
 prove = pathlib.Path(__file__).parent / "prove.py"
-# A file, what is replaced in it and by what, the proof that must fail, and how its sentence begins.
+# A file, the replaced text, its replacement, the proof that must fail, and the beginning of its sentence.
 CHANGES = [
     ("core/detail/align.hpp", "(value + (align - 1)) & ~(align - 1)", "(value + align) & ~(align - 1)",
      "align_up_is_the_least_multiple_that_is_no_less", "not true for"),

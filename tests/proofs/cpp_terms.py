@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions of C++ on 64-bit unsigned numbers, as they stand in a source, as terms of z3.
 
-What is read: names and members (a name each, whatever `.`, `->`, `::` and template arguments are in it), numbers, calls of
-functions that are given, `+ - * / % & | ^ ~ << >>`, comparisons, `! && ||`, `?:`, parentheses, `static_cast<T>(x)` and
-`std::size_t{x}`, which change nothing. Anything else is refused.
+The reader accepts names and members (one name each, including `.`, `->`, `::` and template arguments),
+numbers, calls of given functions, `+ - * / % & | ^ ~ << >>`, comparisons, `! && ||`, `?:`, parentheses, and
+`static_cast<T>(x)` and `std::size_t{x}`, which change nothing. It rejects everything else.
 """
 import re
 
@@ -26,7 +26,7 @@ APPLY = {"||": lambda a, b: z3.Or(truth(a), truth(b)), "&&": lambda a, b: z3.And
 
 
 class not_read(Exception):
-    """One sentence: what of the expression is not understood."""
+    """One sentence: the part of the expression that is not understood."""
 
 
 def number(term):
@@ -120,7 +120,8 @@ class reader:
 
 
 def term(text, **names):
-    """The expression as a term, of these values and functions: `a__b` stands for `a.b`, `a->b` and `a::b`."""
+    """Returns the expression as a term of these values and functions: `a__b` stands for `a.b`, `a->b` and
+    `a::b`."""
     known = {}
     for name, value in names.items():
         for separator in (".", "->", "::"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves the arithmetic of the fast paths by z3, over 64-bit numbers: prove.py REPOSITORY [PROOF...]
 
-Each proof takes the expressions that it is about out of the sources, so that a change of one changes what is proved: a
-wrong change fails, and so does one that moves an expression to where it is not found. Each proof also has *wrong*
-variants of an expression, of which z3 must find a case that fails: then the claim says something.
+Each proof takes its expressions from the sources, so that a changed expression changes the proof. A wrong
+change fails, and so does a change that moves an expression to an unknown place. Each proof also has *wrong*
+variants of an expression, for which z3 must find a failing case. This shows that the claim is not empty.
 """
 import pathlib
 import re
@@ -21,11 +21,11 @@ SIZE_MAX = 2**64 - 1
 
 
 class failed(Exception):
-    """One sentence: what is not proved."""
+    """One sentence: the claim that is not proved."""
 
 
 def source(file, pattern):
-    """The one place that matches in a file; its groups, or group."""
+    """Returns the groups, or the group, of the only match in a file."""
     text = re.sub(r"//[^\n]*", "", (root / file).read_text())
     text = re.sub(r"\((std::(?:min|max|numeric_limits<[^>]*>::max))\)", r"\1", text)  # written so because of macros
     text = re.sub(r"this->|state::", "", text)  # of a base that depends on a template parameter
@@ -136,8 +136,8 @@ def sums_saturate():
 
 
 def products_of_arrays_saturate():
-    """`multiply_saturating(n, sizeof(T))`, as `push_array` calls it: for every n, and elements of 1 to 4,096 bytes and some larger
-    ones. (For all pairs z3 does not end: a product of two unknowns.)"""
+    """`multiply_saturating(n, sizeof(T))`, as `push_array` calls it: for every n, for elements of 1 to 4,096
+    bytes and some larger ones. (z3 does not end for all pairs: a product of two unknowns.)"""
     n = value("n")
     text = source(ALIGN, r"multiply_saturating\([^)]*\) noexcept \{\s*return ([^;]*);")
     called = source("include/tidemark/arena/arena_push.hpp", r"array_bytes\(std::size_t n\) noexcept \{\s*return ([^;]*);")
@@ -155,7 +155,7 @@ def products_of_arrays_saturate():
 
 
 def fast_path(bytes_, align, cursor, end, granule, text=None):
-    """Whether `allocate` takes its fast path, and the block."""
+    """Returns the condition of the fast path of `allocate`, and the block."""
     sizes, room = source(ARENA, r"if \(([^;{(]*max_fast_request[^{]*)\) \[\[likely\]\] \{\s*const std::uintptr_t block = "
                                 r"aligned_cursor\(align\);\s*if \(([^;]*?) && chunk_->marks\.has_room\(\)\) \[\[likely\]\]")
     block = aligned_cursor(cursor, align, granule)
@@ -165,8 +165,9 @@ def fast_path(bytes_, align, cursor, end, granule, text=None):
 
 
 def the_bump_path_stays_in_its_chunk():
-    """For every request, position and end of a chunk: the block lies in front of the end and behind the position, is aligned and
-    large enough, differs from the next one, and the position stays a multiple of the granule."""
+    """For every request, position and end of a chunk: the block lies before the end and after the position,
+    is aligned and large enough, its address differs from the next one, and the position stays a multiple of
+    the granule."""
     bytes_, align, cursor, end = map(value, ("bytes", "align", "cursor", "end"))
     # As reservations are refused that end later (reserve_chunk).
     limit = source(GROWTH, r"constexpr std::uintptr_t last = ([^;]*);")
@@ -189,8 +190,8 @@ def the_bump_path_stays_in_its_chunk():
 
 
 def the_next_chunk_is_entered_only_with_room():
-    """`allocate_beyond`: a block at the beginning of a kept chunk lies in what is committed of it, whatever was requested: also where
-    the rounded size wraps to 0."""
+    """`allocate_beyond`: a block at the beginning of a kept chunk lies in its committed part for every
+    request, even if the rounded size wraps to 0."""
     condition = source(GROWTH, r"void\* arena_state<AddressSpace>::allocate_beyond\([^{]*\{.*?if \((next != nullptr.*?)\) \[\[likely\]\]")
     room = re.search(r"left\.end - cursor_ < size", condition), re.search(r"size <= next->committed - next->begin", condition)
     if not all(room):
@@ -210,8 +211,8 @@ def the_next_chunk_is_entered_only_with_room():
 
 
 def positions_rise_over_chunks():
-    """`position_in` counts on from chunk to chunk: of two cursors the later one has the larger position, and the first position of
-    a chunk is that which the one before was left at."""
+    """`position_in` continues from chunk to chunk: the later of two cursors has the larger position, and the
+    first position of a chunk is the position at which the previous chunk was left."""
     text = source(STATE, r"position_in\([^)]*\) noexcept \{\s*return ([^;]*);")
     entered = source(GROWTH, r"next->base = ([^;]*);\s*enter_at\(\*next, next->begin, false\);\s*return bump")
     if entered != "position":
@@ -235,9 +236,10 @@ def positions_rise_over_chunks():
 
 
 def a_looked_up_class_serves_size_and_alignment():
-    """The table of size classes is entered by `last_offset(bytes, align) / granule_bytes`, for n = (entry + 1) * granule_bytes bytes
-    (fill_table). n is the least size that is a multiple of 8, has room for the request, and is aligned as it is: any block
-    that serves the request is as large, and a block of n bytes serves it."""
+    """The table of size classes is indexed by `last_offset(bytes, align) / granule_bytes`, for n = (entry +
+    1) * granule_bytes bytes (fill_table). n is the least size that is a multiple of 8, has room for the
+    request, and is aligned for it. Any block that serves the request is as large, and a block of n bytes
+    serves it."""
     bytes_, align, other = value("bytes"), value("align"), value("other")
     last_text = source(CLASSES, r"last_offset\(std::size_t bytes, std::size_t align\) noexcept \{\s*return ([^;]*);")
     entry_text = source(CLASSES, r"index_at\(std::size_t last\) const noexcept \{\s*return table_\[([^\]]*)\];")
@@ -256,8 +258,8 @@ def a_looked_up_class_serves_size_and_alignment():
 
 
 def a_block_is_aligned_as_its_size_is():
-    """`alignment_of(bytes)` is the largest power of two that divides the size, up to `max_alignment`; so blocks of a slab that is aligned to
-    that lie at multiples of it."""
+    """`alignment_of(bytes)` is the largest power of two that divides the size, up to `max_alignment`. Blocks
+    of a slab with this alignment therefore lie at multiples of it."""
     bytes_, index, base, power = map(value, ("bytes", "index", "base", "power"))
     text, limit = source(CLASSES, r"alignment_of\(std::size_t bytes\) noexcept \{\s*return std::min\(([^;]*), (max_alignment)\);")
     most = term(source(CLASSES, r"max_alignment = (\d+);"))

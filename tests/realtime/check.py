@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What RealtimeSanitizer says of a step: check.py EXPECTED PROGRAM RESOURCE warm|cold, with EXPECTED a regular expression."""
+"""Checks RealtimeSanitizer's report of a step: check.py EXPECTED PROGRAM RESOURCE warm|cold; EXPECTED is a
+regular expression."""
 import re
 import subprocess
 import sys

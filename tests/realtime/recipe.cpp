@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipe of docs/realtime.md, which stands here word for word, under RealtimeSanitizer: its first callback does not
-// block, though nothing but its recipe has warmed the arena.
+// The recipe of docs/realtime.md, word for word, under RealtimeSanitizer. Its first callback does not block,
+// although only its recipe has warmed the arena.
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that repeat, under RealtimeSanitizer: `warm_steps RESOURCE warm` runs a step often enough for all memory to be
-// there, and then once in a function that must not block; `cold` runs the first step there. Of a call of the system, of
-// malloc or of a lock there the sanitizer reports where it is, and ends the program.
+// Repeated steps under RealtimeSanitizer. `warm_steps RESOURCE warm` runs a step until all memory exists, and
+// then once in a function that must not block. `cold` runs the first step there. The sanitizer reports a
+// system call, a call of malloc or a lock there with its place, and ends the program.
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -20,7 +20,7 @@ using namespace tidemark;
 
 namespace {
 
-/// What a step of a resource that frees block by block does.
+/// A step of a resource that frees block by block.
 void use(std::pmr::memory_resource& memory, std::size_t large_bytes = 100'000) {
   std::pmr::vector<double> values(500, 1.0, &memory);
   std::pmr::map<int, double> table{&memory};
@@ -30,7 +30,7 @@ void use(std::pmr::memory_resource& memory, std::size_t large_bytes = 100'000) {
   memory.deallocate(large, large_bytes);
 }
 
-/// What a step of an arena does besides: blocks that nothing deallocates, and objects with destructors.
+/// Additional work of a step of an arena: blocks that are never deallocated, and objects with destructors.
 template <class Arena>
 void fill(Arena& memory, std::size_t large_bytes = 100'000) {
   std::span<double> values = memory.template push_array<double>(500);
@@ -41,7 +41,7 @@ void fill(Arena& memory, std::size_t large_bytes = 100'000) {
 
 using step = std::function<void()>;
 
-// The resource is part of the function, and so is there from before the first step until after the last.
+// The resource is part of the function, and therefore exists from before the first step until after the last.
 std::pair<std::string_view, std::function<void(std::function<void(step const&)> const&)>> const resources[] = {
     {"arena_scope", [](auto const& run) {
        arena memory;

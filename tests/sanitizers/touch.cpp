@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Touches memory of an arena or a workspace as its argument says, so that a test can see what a sanitizer
-// makes of it. Without a sanitizer every case ends with status 0: this program is what is wrong, on purpose.
+// Touches memory of an arena or a workspace according to its argument, so that a test sees the sanitizer's
+// report. Without a sanitizer every case ends with status 0: this program is wrong on purpose.
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include <tidemark/workspace/extras/dlpack.hpp>
 #include <tidemark/workspace/workspace.hpp>
 
-// Uses a workspace in all ways that move, keep or give back memory. @return whether all was as it must be.
+// Uses a workspace in all ways that move, keep or return memory. @return true if all results are right
 template <class Workspace>
 bool uses_rightly(Workspace& ws) {
   using scope = typename Workspace::template scope<>;
@@ -85,7 +85,7 @@ int main(int, char** arguments) {
     }
     step.release();
     std::memset(step.allocate(10), 1, 10);
-    // Workspaces on the global pool, on an arena, on the heap, and one that fills what it takes back.
+    // Workspaces on the global pool, on an arena, on the heap, and one that fills returned memory.
     tidemark::workspace on_pool;
     tidemark::workspace on_arena{&step};
     tidemark::workspace on_heap{std::pmr::new_delete_resource()};
@@ -152,7 +152,7 @@ int main(int, char** arguments) {
       (void)scope.ones<int>(100);
     }
     tidemark::workspace::scope<> scope{ws};
-    if (scope.acquire<int>(100)[7] == 1) sink = 1;  // what the scope before has written is freed now
+    if (scope.acquire<int>(100)[7] == 1) sink = 1;  // the memory of the previous scope is now freed
   } else if (std::strncmp(what, "pool_", 5) == 0) {
     misuse_pool<tidemark::pool>(what + 5);
   } else if (std::strncmp(what, "threads_pool_", 13) == 0) {

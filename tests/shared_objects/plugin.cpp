@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin that links the static library, as a program loads it late. It uses every part that reads
-// thread-local variables, and every part that leaves something behind in the process: memory, keys of threads, signal
-// handlers, threads.
+// A plugin that links the static library and that a program loads late. It uses every part that reads
+// thread-local variables, and every part that leaves something behind in the process: memory, keys of
+// threads, signal handlers, threads.
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -157,7 +157,7 @@ extern "C" [[gnu::visibility("default")]] int use_parts(unsigned which) {
 }
 extern "C" [[gnu::visibility("default")]] unsigned count_parts() { return std::size(parts); }
 
-/// Uses what a thread may use in its last moments, after a destructor of another key has been called.
+/// Uses the features that a thread may use at its end, after a destructor of another key has been called.
 extern "C" [[gnu::visibility("default")]] void use_at_the_end() {
   tidemark::pooled_free(tidemark::pooled_alloc(100), 100);
   (void)uses_scratch();

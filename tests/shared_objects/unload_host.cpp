@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program without tidemark that loads and unloads shared objects with tidemark inside: unload_host CASE PLUGIN.
-// Each case is one fact; it ends with a message and a status that is not 0 if the fact is none.
+// A program without tidemark that loads and unloads shared objects with tidemark inside: unload_host CASE
+// PLUGIN. Each case is one fact. If the fact does not hold, the program ends with a message and a nonzero
+// status.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -106,7 +107,7 @@ struct resources {
   }
 };
 
-// A thread that does things at other threads' command, and exists until it is told to end.
+// A thread that runs commands of other threads, until a command ends it.
 class commanded_thread {
  public:
   commanded_thread() = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adaptors of telemetry, one upon the other in any order, as a subject of the model test. Its check compares
-// what they count with each other.
+// Adaptors of telemetry stacked in any order, as a subject of the model test. Its check compares their counts
+// with each other.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,12 +32,12 @@
 
 namespace tidemark::test {
 
-/// Up to six adaptors on a resource that sees to it that it gets back what it gave. Their kinds, order and
-/// options are random, and so is what goes wrong: the lowest upstream fails now and then, and what a
-/// `test_resource` is made to.
+/// Up to six adaptors on a resource that checks that it gets back exactly the blocks it returned. Their
+/// kinds, order and options are random. Faults are random too: the lowest upstream fails now and then, and so
+/// do `test_resource` adaptors on request.
 class adaptor_stack {
  public:
-  /// What went through all stacks of a test.
+  /// Coverage of all stacks of a test.
   struct reached {
     std::size_t stacks = 0, two_of_a_kind = 0, refused_below = 0, quarantined = 0;
   };
@@ -61,12 +61,12 @@ class adaptor_stack {
       layers_.pop_back();
       if (!layers_.empty()) expect_nothing_used(stats_of(layers_.back()));
     }
-    EXPECT_EQ(supply_.outstanding, 0u);  // and it looks at pointers, sizes and alignments itself
+    EXPECT_EQ(supply_.outstanding, 0u);  // it also checks pointers, sizes and alignments
   }
 
   std::pmr::memory_resource& resource() { return resource_of(layers_.back()); }
   void recycle() {
-    // From above, because the quarantine of one is in use of those below.
+    // From above, because the quarantine of a layer uses blocks of the layers below.
     for (auto at = layers_.rbegin(); at != layers_.rend(); ++at) {
       if (auto* const owner = std::get_if<owned<test_resource>>(&*at)) (*owner)->empty_quarantine();
     }
@@ -97,7 +97,7 @@ class adaptor_stack {
         return counts;
       }
       case 1:
-        return std::make_unique<limit_resource>(below(2) == 0 ? 1 * GiB : 4 * KiB + below(256 * KiB), on);
+        return std::make_unique<limit_resource>(on, below(2) == 0 ? 1 * GiB : 4 * KiB + below(256 * KiB));
       case 2:
         return std::make_unique<tracking_resource>(on);
       case 3: {
@@ -105,10 +105,10 @@ class adaptor_stack {
         constexpr std::size_t quarantines[] = {0, 1, 500, 8 * KiB, 1 * MiB};
         const test_resource_options options{.guard_bytes = guards[below(std::size(guards))],
                                             .quarantine_bytes = quarantines[below(std::size(quarantines))]};
-        return std::make_unique<test_resource>(options, on);
+        return std::make_unique<test_resource>(on, options);
       }
       case 4:
-        return std::make_unique<trace_resource>(log_, on, "traced");
+        return std::make_unique<trace_resource>(on, log_, "traced");
       default:
         return std::make_unique<expect_no_upstream>(on);
     }
@@ -126,8 +126,8 @@ class adaptor_stack {
     EXPECT_EQ(stats.allocations, stats.deallocations) << stats.name;
   }
 
-  // What of two layers the lower one has allocated, it has allocated to the upper one; the lowest upstream
-  // to the lowest.
+  // The lower of two layers has allocated its blocks to the upper layer, and the lowest upstream to the
+  // lowest layer.
   void check_all() {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const std::size_t asked = bytes_asked_of_upstream(layers_[i]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences of everything an arena can do, beside a model that is too simple to be wrong: a list of
-// blocks with their contents, a list of marks that are live or dead, a stack of open scopes. Takes subjects
-// of the conformance suite that are arenas:
+// Random sequences of all operations of an arena, compared with a model that is too simple to be wrong: a
+// list of blocks with their contents, a list of marks that are live or dead, a stack of open scopes. Takes
+// subjects of the conformance suite that are arenas:
 //   TEST(arena_model, agrees_with_the_arena) { run_arena_model<virtual_arena_subject>(); }
 #pragma once
 
@@ -33,7 +33,7 @@ class arena_model {
  public:
   using arena_type = typename Subject::arena_type;
   using scope_type = typename arena_type::scope;
-  // Where not, the subject's memory is there all the same, but the arena does not know that.
+  // If false, the subject's memory is accessible, but the arena does not know it.
   static constexpr bool host_accessible = requires(arena_type& arena) { arena.push_bytes(std::size_t{1}); };
 
   arena_model(Subject& subject, choices random) : arena_{subject.resource()}, random_{std::move(random)} {}
@@ -157,8 +157,7 @@ class arena_model {
     const std::size_t before = arena_.position();
     const bool reclaimable =
         victim.end_position == before && before != floor() && !marked_at_or_above(victim);
-    // All blocks since the position was last moved by anything but blocks come back in reverse order, for
-    // sure.
+    // Blocks allocated after the last other move of the position are certainly reclaimed in reverse order.
     const bool surely = victim.end_position == before && victim.begin_position >= barrier_;
     void* const first = reinterpret_cast<void*>(victim.first);
     tell("arena.deallocate(", block_at{first}, ", ", victim.bytes, ");");
@@ -284,7 +283,7 @@ class arena_model {
                        [&](known_mark const& m) { return m.live && m.mark.position() >= b.end_position; });
   }
 
-  // The position went down: what lies above it is gone.
+  // The position went down: everything above it is gone.
   void went_back() {
     const std::size_t position = arena_.position();
     for (known_mark& m : marks_) m.live = m.live && m.mark.position() <= position;

@@ -22,12 +22,12 @@
 
 namespace tidemark::test {
 
-/// What of an arena a failed request must not change.
+/// Statistics of an arena that a failed request must not change.
 inline std::vector<std::size_t> visible(arena_stats const& stats) {
   return {stats.used_bytes, stats.peak_bytes, stats.committed_bytes, stats.reserved_bytes, stats.chunks};
 }
 
-/// What the arenas' subjects share.
+/// Common base of the arenas' subjects.
 template <class Arena>
 class arena_subject {
  public:
@@ -60,7 +60,7 @@ struct chunked_arena_subject : arena_subject<arena> {
       : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 16 * KiB, .commit_step = 4 * KiB}} {}
 };
 
-/// Every scope is trapped, as long as there are addresses.
+/// Every scope is trapped while addresses are available.
 struct trapping_arena_subject : arena_subject<arena> {
   using supply_type = recording_os;
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
@@ -71,7 +71,8 @@ struct trapping_arena_subject : arena_subject<arena> {
                                                             .trap = {.one_in = 1, .reserve = 64 * MiB}}} {}
 };
 
-/// About every third is, with so few addresses and such small chunks that often there are none or the scope needs more.
+/// About every third scope is trapped. Addresses are so few and chunks so small that often no address is left
+/// or the scope needs more.
 struct sampling_arena_subject : arena_subject<arena> {
   using supply_type = recording_os;
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
@@ -177,7 +178,7 @@ struct shared_memory_arena_subject : arena_subject<basic_arena<shared_memory>> {
   }
 };
 
-/// The calls that a process arena makes for memory, and not those to find out whether there is a view.
+/// The calls of a process arena for memory, without the calls that search for views.
 struct file_calls_for_memory : file_call_faults {
   file_calls_for_memory() { ignored = "F_OFD_SETLK"; }
 };
@@ -203,8 +204,8 @@ class process_arena_subject {
   process_arena arena_;
 };
 
-/// An arena for a team of threads, of which there is one. With chunks and extents so small that most
-/// allocations of the tests cross one, and many blocks are set aside.
+/// An arena for a team of one thread. Chunks and extents are small, so that most allocations of the tests
+/// cross one and many blocks are set aside.
 class shared_arena_subject : public subject_traits<64 * MiB, 0, recording_os> {
  public:
   explicit shared_arena_subject(supply_type& os) : shared_arena_subject{os, {}} {}
@@ -237,7 +238,7 @@ class local_arena_subject : public shared_arena_subject {
   local_arena local_{shared_arena_subject::resource().local()};
 };
 
-/// Each thread has a region of its own.
+/// Each thread has its own region.
 struct placed_arena_subject : shared_arena_subject {
   explicit placed_arena_subject(supply_type& os) : shared_arena_subject{os, 2} {}
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences on a switch, beside a model that knows whose each block is, and so when the upstream sees it again:
-// captures begin and end, arenas are installed, cleared and die late, blocks cross the borders of captures, graphs hold on
-// to blocks. No byte that a graph knows may change hands while the graph lives.
+// Random sequences on a switch, compared with a model. The model knows the owner of each block, and thus the
+// moment at which the upstream sees it again. Captures begin and end, arenas are installed, cleared and
+// destroyed late, blocks cross the borders of captures, graphs keep blocks. No byte that a graph knows may
+// change its owner while the graph lives.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@
 
 namespace tidemark::test {
 
-/// What a switch stands on. A device refuses to free memory while its stream captures.
+/// The upstream of a switch. A device cannot free memory while its stream captures.
 class captured_device final : public std::pmr::memory_resource {
  public:
   bool captures = false;
@@ -159,7 +160,7 @@ class switch_model {
     ++deallocations_;
     const std::size_t returned = device_.returned;
     const std::size_t in_use = of.arena != nullptr ? of.arena->stats().used_blocks : 0;
-    // What goes to the upstream may be someone else's from then on.
+    // Blocks that go to the upstream may be reused by others from then on.
     const bool goes_at_once = of.arena == nullptr && of.capture == 0 && !frozen_;
     if (goes_at_once) contents_.remove(first);
     tell_deallocate("memory", switch_, first, of.bytes, of.align);
@@ -216,7 +217,7 @@ class switch_model {
     EXPECT_EQ(device_.returned, returned + deferred_.size()) << "each that waited, once";
     for (void* const first : deferred_) EXPECT_FALSE(device_.memory.holds(first));
     deferred_.clear();
-    // It owns every arena that is not installed any more.
+    // It owns every arena that is no longer installed.
     for (auto one = waiting_.begin(); one != waiting_.end();) {
       const auto current = one++;
       if (current->arena.get() != installed_) made.memory.splice(made.memory.end(), waiting_, current);

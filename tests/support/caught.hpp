@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call throws, as a value to compare.
+// The exception of a call, as a value to compare.
 #pragma once
 
 #include <stdexcept>

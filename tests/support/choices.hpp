@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model's choices come from.
+// The source of a model's choices.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class choices {
     *input_ = input_->subspan(bytes);
     return number;
   }
-  /// For a model inside this one: further numbers of its own, or the same input.
+  /// Choices for a model inside this one: a separate sequence of numbers, or the same input.
   choices another() { return input_ == nullptr ? choices{random_()} : *this; }
   [[nodiscard]] bool are_at_an_end() const { return input_ != nullptr && input_->empty(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random blocks, trims and failures of the upstream, beside a shadow of what is live.
+// Random blocks, trims and failures of the upstream, compared with a shadow of the live blocks.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ namespace tidemark::test {
 template <class Resource>
 class compat_subject : public subject_traits<8 * MiB> {
  public:
-  // What is larger, or aligned to more, goes straight back to the upstream.
+  // Larger or more aligned blocks go straight back to the upstream.
   static constexpr std::size_t max_reused_bytes = 16 * KiB, max_reused_align = 256;
 
   template <class... Buffer>
@@ -25,7 +25,7 @@ class compat_subject : public subject_traits<8 * MiB> {
       : upstream_{upstream}, resource_{buffer..., &upstream} {}
 
   Resource& resource() { return resource_; }
-  // They have no statistics: all that is to be seen of them is what they hold.
+  // These resources have no statistics: only their held bytes are visible.
   [[nodiscard]] std::vector<std::size_t> state() const { return {upstream_.outstanding}; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A generator and a task whose frames are where a promise base of ours puts them.
+// A generator and a task whose frames a promise base of ours places.
 #pragma once
 
 #include <coroutine>

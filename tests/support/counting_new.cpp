@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces operator new and, where the C library is glibc and no sanitizer has a malloc of its own, malloc:
-// by ones that count.
+// Replaces operator new with a counting one. Replaces malloc too if the C library is glibc and no sanitizer
+// has its own malloc.
 #include "counting_new.hpp"
 
 #include <cerrno>
@@ -26,12 +26,12 @@ void* or_throw(void* block) {
 
 }  // namespace
 
-// All forms, because a sanitizer's runtime has its own of those that are not here.
+// All forms, because a sanitizer's runtime supplies the missing ones.
 void* operator new(std::size_t bytes) { return or_throw(counted(bytes)); }
 void* operator new[](std::size_t bytes) { return or_throw(counted(bytes)); }
 void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept { return counted(bytes); }
 void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept { return counted(bytes); }
-// The first of these is what std::pmr::new_delete_resource() calls.
+// std::pmr::new_delete_resource() calls the first of these.
 void* operator new(std::size_t bytes, std::align_val_t align) { return or_throw(counted(bytes, align)); }
 void* operator new[](std::size_t bytes, std::align_val_t align) { return or_throw(counted(bytes, align)); }
 void* operator new(std::size_t bytes, std::align_val_t align, std::nothrow_t const&) noexcept {
@@ -55,7 +55,7 @@ void operator delete(void* block, std::align_val_t, std::nothrow_t const&) noexc
 void operator delete[](void* block, std::align_val_t, std::nothrow_t const&) noexcept { std::free(block); }
 
 #if TIDEMARK_COUNTS_MALLOC
-// glibc's own, under the names by which it calls them itself; what they return its free() takes back.
+// glibc's own functions, under its internal names. Its free() takes back their results.
 extern "C" {
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t n, std::size_t bytes);

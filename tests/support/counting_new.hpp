@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program's own operator new and malloc, in counting_new.cpp, count of the calling thread.
+// Counts of the program's own operator new and malloc (counting_new.cpp) for the calling thread.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ namespace tidemark::test {
 inline constinit thread_local std::size_t news = 0;
 inline constinit thread_local std::size_t max_news =
     std::numeric_limits<std::size_t>::max();  // those beyond it fail
-/// Calls of malloc, calloc, realloc, aligned_alloc, posix_memalign and memalign, those of operator new among
-/// them. Stays 0 where `counts_malloc` does not hold.
+/// Calls of malloc, calloc, realloc, aligned_alloc, posix_memalign and memalign, including those of operator
+/// new. Stays 0 if `counts_malloc` is false.
 inline constinit thread_local std::size_t mallocs = 0;
 inline constexpr bool counts_malloc = TIDEMARK_COUNTS_MALLOC != 0;
 

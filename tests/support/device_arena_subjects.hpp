@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arenas and blocks of the device part as subjects of the conformance suite and of the model tests: on a
-// fake device whose memory is there on the host, because these write in it.
+// The arenas and blocks of the device part as subjects of the conformance suite and of the model tests. The
+// fake device's memory is on the host, because the tests write to it.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ using pinned_arena_subject = block_arena_subject<pinned_arena>;
 using managed_arena_subject = block_arena_subject<managed_arena>;
 using device_block_arena_subject = block_arena_subject<basic_arena<gpu::device_memory>>;
 
-/// A fake device with a NCCL: calls of the device fail, also those that NCCL makes.
+/// A fake device with NCCL: device calls fail, including those that NCCL makes.
 struct touchable_nccl : touchable_device {
   fake_nccl nccl{device};
   gpu::nccl_communicator communicator = nccl.communicator(stream);
@@ -88,7 +88,7 @@ class block_resource_subject : public subject_traits<512 * KiB, 1 * MiB, touchab
   static constexpr std::size_t failing_rounds = 60;  // each makes a call, which makes a mapping of the host
 
   explicit block_resource_subject(touchable_device& supply)
-      : blocks_{supply.device}, limited_{1 * MiB, &blocks_} {}
+      : blocks_{supply.device}, limited_{&blocks_, 1 * MiB} {}
 
   std::pmr::memory_resource& resource() { return limited_; }
   [[nodiscard]] std::vector<std::size_t> state() const { return counts_of(blocks_.stats()); }

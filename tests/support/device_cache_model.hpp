@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences on a cache of a fake device whose memory is there on the host. Blocks are deallocated
-// while works of other streams still use them; each such work, when it comes to run, finds in its block what
-// was in it. And on a pool, whose stream waits for those works instead.
+// Random sequences on a cache of a fake device with memory on the host. Blocks are deallocated while work of
+// other streams still uses them. When such work runs, it must find the old contents in its block. The same on
+// a pool, whose stream waits for such work instead.
 #pragma once
 
 #include <gtest/gtest.h>

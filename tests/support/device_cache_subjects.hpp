@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caches and pools of a device, and what they stand on, as subjects of the conformance suite and of the
+// The caches and pools of a device, and their upstreams, as subjects of the conformance suite and of the
 // model tests.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace tidemark::test {
 
-/// What the subjects here have in common: a device that runs out.
+/// Common base of these subjects: a device that runs out of memory.
 template <std::size_t CapacityBytes>
 class subject_of_a_device_of
     : public subject_traits<CapacityBytes / 4, CapacityBytes, touchable_device_of<CapacityBytes>> {
@@ -78,7 +78,7 @@ class device_cache_subject : public subject_of_a_device {
   device_cache cache_;
 };
 
-/// So little may be kept that blocks go to the driver all the time.
+/// The limit of kept bytes is low enough that blocks go to the driver all the time.
 struct tight_device_cache_subject : device_cache_subject {
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   explicit tight_device_cache_subject(supply_type& supply)
@@ -195,8 +195,8 @@ class device_pools_subject : public subject_of_a_device_of<4 * MiB> {
   std::size_t checks_ = 0;
 };
 
-/// So little may be kept that slabs go back all the time; each time that nothing is in use, the rest
-/// does.
+/// The limit of kept bytes is low enough that slabs are returned all the time. The rest is returned each time
+/// that nothing is in use.
 struct tight_device_pool_subject : device_pool_subject {
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   explicit tight_device_pool_subject(supply_type& supply)

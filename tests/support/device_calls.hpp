@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the device part ask of a fake device: which calls a piece of code makes, and what held when a
-// stream's work came to run.
+// Queries of device tests to a fake device: the calls that a piece of code makes, and the state when a
+// stream's work ran.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace tidemark::test {
 /// Names of calls in their order.
 using call_names = std::vector<std::string>;
 
-/// The calls that `body` makes to the device, but for those that say what captures forbid the thread: they
-/// stand around others, and cost nothing.
+/// Returns the calls that `body` makes to the device, except queries of the operations that captures forbid
+/// the thread. These queries surround other calls, and cost nothing.
 template <class Body>
 call_names calls_of(fake_device const& device, Body&& body) {
   const auto before = static_cast<std::ptrdiff_t>(device.counts_total());
@@ -43,8 +43,8 @@ inline call_names times(std::size_t n, call_names const& row) {
   return all;
 }
 
-/// Work that notes whether it has run, and whether the device might touch some bytes then. It must stay where
-/// it is until it has run.
+/// Work that records whether it has run, and whether the device could then touch some bytes. It must not move
+/// until it has run.
 class noting_work {
  public:
   noting_work(fake_device& device, gpu::stream_handle stream, byte_range used = {}, gpu::device_number on = 0)

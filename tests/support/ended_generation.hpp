@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A generation of views that has ended, and says what it was called with.
+// A generation of views that has ended, and reports the arguments of its calls.
 #pragma once
 
 #include <cstddef>

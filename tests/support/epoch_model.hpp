@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences of everything that epochs, buffers and groups can do on one thread, beside a model: each buffer has one
-// holder, an epoch by its depth, a group by its number, or none.
+// Random sequences of all operations of epochs, buffers and groups on one thread, compared with a model: each
+// buffer has one holder, an epoch by its depth, a group by its number, or none.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random raw blocks in nested epochs, kept, deallocated early, late and after they were kept, beside a model of which epoch
-// has which block.
+// Random raw blocks in nested epochs, kept, deallocated early, late and after they were kept, compared with a
+// model of the epoch of each block.
 #pragma once
 
 #include <gtest/gtest.h>

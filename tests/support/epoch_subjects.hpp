@@ -23,7 +23,7 @@ inline std::vector<std::size_t> visible_state(epoch_resource const& memory) {
           stats.used_blocks, stats.used_bytes,    stats.late};
 }
 
-/// Everything goes straight through; but the tables are not empty, so that each address is looked up.
+/// Every request passes through, but the tables are not empty, so that each address is looked up.
 class epoch_resource_subject : public subject_traits<8 * MiB>, private adaptor_ground {
  public:
   explicit epoch_resource_subject(supply_type& supply) : adaptor_ground{&supply}, memory_{upstream()} {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search through the orders in which threads can run: see interleavings.hpp, which is what tests include.
+// Searches the orders in which threads can run. Tests include interleavings.hpp.
 //
-// Threads are fibers, because a switch takes under a microsecond then, and sanitizers have calls for it;
-// threads of the system that wait for each other take several. A thread gives way before each operation, and
-// which one goes on is a decision. The search goes through the decisions depth first. Of orders that differ
-// only in neighbours that commute (on other objects, or two loads) one is tried: sleep sets (Godefroid 1996,
-// "Partial-Order Methods for the Verification of Concurrent Systems").
+// Threads are fibers, because a switch then takes under a microsecond, and sanitizers have calls for it.
+// System threads that wait for each other take several microseconds. A thread yields before each operation,
+// and the choice of the next thread is a decision. The search is depth first over the decisions. If orders
+// differ only in adjacent commuting operations (on different objects, or two loads), one of them is tried:
+// sleep sets (Godefroid 1996, "Partial-Order Methods for the Verification of Concurrent Systems").
 //
-// With `weak_orders`, which store a load reads is a decision too, as in CDSChecker (Norris and Demsky 2013,
-// "CDSchecker: Checking Concurrent Data Structures Written with C/C++ Atomics").
+// With `weak_orders`, the store that a load reads is a decision too, as in CDSChecker (Norris and Demsky
+// 2013, "CDSchecker: Checking Concurrent Data Structures Written with C/C++ Atomics").
 #pragma once
 
 #include <cxxabi.h>
@@ -34,7 +34,8 @@
 
 namespace tidemark::test {
 
-/// What is run once for each schedule. The function that makes it also makes whatever the threads share.
+/// A program that runs once for each schedule. The function that makes it also makes the shared objects of
+/// the threads.
 struct program {
   std::vector<std::function<void()>> threads;
   std::function<std::string()> check = {};  // when all threads have ended: what is wrong, or ""
@@ -53,7 +54,8 @@ struct exploration_options {
 
 struct explored {
   std::string failure;  // "", or a sentence, the schedule and the operations
-  // Of the failure: thread numbers in the order of their operations, each followed by what `choose` returned.
+  // The schedule of the failure: thread numbers in the order of their operations, each followed by the result
+  // of `choose`.
   std::vector<unsigned> schedule;
   std::size_t schedules = 0;  // runs, each a different order
   std::size_t pruned = 0;     // runs that turned out to be equal to another one
@@ -63,7 +65,7 @@ struct explored {
 /// Runs a program once for each schedule. Operations of explored_sync call it from the threads of the run.
 class explorer : public happens_before {
  public:
-  /// What operations act on. Its number is its place in the order of construction.
+  /// The target of operations. Its number is its place in the order of construction.
   struct object {
     object() : number{current().objects_++} {}
     unsigned number;
@@ -121,8 +123,8 @@ class explorer : public happens_before {
     return failure_.empty() ? result : describe(std::move(result));
   }
 
-  /// What an object of the run has, until the next run begins: so objects need not be destroyed, and may lie in
-  /// memory that is released as a whole.
+  /// Makes state of an object that lives until the next run begins. Objects thus need not be destroyed, and
+  /// may lie in memory that is released as a whole.
   template <class State>
   State& own() {
     const auto made = std::make_shared<State>();
@@ -137,7 +139,7 @@ class explorer : public happens_before {
       threads_[self_].next = next;
       give_way();
     }
-    // Not where it would end the process: while the stack unwinds, and in the destructors of locks.
+    // No exception if it would end the process: while the stack unwinds, and in the destructors of locks.
     if (abandoning_ && std::uncaught_exceptions() == 0 && next.what != effect::unlock) throw abandoned{};
   }
   /// One of the numbers below `n`: in the course of the search each, or the first `max_choices`.
@@ -246,8 +248,8 @@ class explorer : public happens_before {
     }
     return fibers_[main_thread].get();
   }
-  /// Code under test may be noexcept, where an exception cannot unwind the stack. Its fiber is given up then,
-  /// and what is on that stack is not destroyed.
+  /// Code under test may be noexcept, so that an exception cannot unwind the stack. The fiber is then
+  /// abandoned, and the objects on its stack are not destroyed.
   static void terminate_thread() {
     explorer& run = current();
     unsigned const t = run.self_;
@@ -270,8 +272,8 @@ class explorer : public happens_before {
     from.switch_to(*fibers_[thread]);
   }
 
-  /// Who does the next step: no one (main_thread) at the end of the run. First all threads run to their first
-  /// operation.
+  /// Returns the thread of the next step, or main_thread at the end of the run. First all threads run to
+  /// their first operation.
   unsigned next_thread() {
     if (!failure_.empty()) return main_thread;
     if (started_ < program_->threads.size()) {
@@ -353,7 +355,7 @@ class explorer : public happens_before {
     fail(given_ != nullptr ? "the schedule does not fit the program" : took_another_path);
     return {candidates, 0, usual};
   }
-  /// The next schedule in depth-first order. @return whether there is one.
+  /// Moves to the next schedule in depth-first order. @return false if none is left
   bool advance() {
     for (; !decisions_.empty(); decisions_.pop_back()) {
       decision& last = decisions_.back();
@@ -413,10 +415,10 @@ class explorer : public happens_before {
   std::vector<unsigned> const* given_ = nullptr;                // a schedule to replay instead
   bool bounded_ = false, logging_ = false, ending_ = false;
 
-  // Of this run.
+  // State of this run.
   program const* program_ = nullptr;
   std::array<thread_state, max_threads + 1> threads_;
-  unsigned last_ = main_thread;  // who did the last step
+  unsigned last_ = main_thread;  // the thread of the last step
   unsigned started_ = 0, objects_ = 0, changes_ = 0, preemptions_ = 0;
   std::size_t depth_ = 0, steps_ = 0;
   mask sleeping_ = 0;  // threads whose next operation leads to an order that was tried

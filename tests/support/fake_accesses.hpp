@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What work touches which memory, and whether it is ordered: by vector clocks, so that one run finds each
-// race on its path, whatever the schedule.
+// Records which work touches which memory, and checks that it is ordered. Vector clocks find each race on the
+// path of a run, whatever the schedule.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace tidemark::test {
 
-/// A point in the order of a program: of each actor (a stream, a thread of the host) how much is known to
+/// A point in the order of a program: for each actor (a stream, a host thread) the number of moments known to
 /// come before (Fidge; Mattern: "Virtual Time and Global States of Distributed Systems", 1989).
 class fake_clock {
  public:
@@ -29,21 +29,21 @@ class fake_clock {
     const auto found = known_.find(actor);
     return found == known_.end() ? 0 : found->second;
   }
-  /// What the other knows is known here from now on.
+  /// Adds the knowledge of the other clock.
   void join(fake_clock const& other) {
     for (auto const& [actor, moment] : other.known_) {
       std::size_t& here = known_[actor];
       here = std::max(here, moment);
     }
   }
-  /// Whether that moment of the actor comes before.
+  /// Returns true if this moment of the actor comes before.
   [[nodiscard]] bool knows(std::uintptr_t actor, std::size_t moment) const { return number(actor) >= moment; }
 
  private:
   std::map<std::uintptr_t, std::size_t> known_;
 };
 
-/// What a kernel touches. Its name is for messages.
+/// The memory accesses of a kernel. The name is for messages.
 struct fake_kernel {
   std::string name;
   std::vector<byte_range> reads;
@@ -52,11 +52,11 @@ struct fake_kernel {
 
 /// The last accesses to each byte. A race fails the test and names both sides.
 ///
-/// Invariant: of two accesses that overlap and of which one writes, the later is ordered behind the earlier,
-/// or was reported.
+/// Invariant: if two accesses overlap and one of them writes, the later is ordered after the earlier, or was
+/// reported.
 class fake_accesses {
  public:
-  /// Who touches memory, when, and what that knows.
+  /// An actor that touches memory, its moment, and its knowledge.
   struct moment {
     std::uintptr_t actor;
     std::size_t number;
@@ -68,8 +68,7 @@ class fake_accesses {
     check(kernel, at);
     note(kernel, at);
   }
-  /// Of a graph's kernels all are looked at before any is noted: the graph's own order is looked at by
-  /// itself.
+  /// All kernels of a graph are checked before any is recorded. The graph's own order is checked separately.
   void check(fake_kernel const& kernel, moment const& at) const {
     if (any_overlap(kernel.reads, freed_) || any_overlap(kernel.writes, freed_))
       ADD_FAILURE() << "'" << kernel.name << "' uses memory that was freed";
@@ -80,21 +79,21 @@ class fake_accesses {
     for (byte_range const& range : kernel.reads) note(range, false, kernel.name, at);
     for (byte_range const& range : kernel.writes) note(range, true, kernel.name, at);
   }
-  /// Memory is there from this moment on: what does not know of it must not touch it.
+  /// Memory exists from this moment on. Actors that do not know this moment must not touch it.
   void begin(byte_range range, std::string const& what, moment const& at) {
     appear(range);
     note(range, true, what, at);
   }
-  /// Memory is there, of whatever kind: it is no longer freed.
+  /// Memory of any kind exists: it is no longer freed.
   void appear(byte_range range) {
     std::erase_if(freed_, [&](byte_range each) { return overlap(each, range); });
   }
-  /// Memory goes in the order of a stream: it may be there for long, and nothing may be launched on it.
+  /// Memory is freed in the order of a stream. It may exist for long, but no work may be launched on it.
   void free(byte_range range, std::string const& what, fake_clock const& known) {
     end(range, what, known);
     freed_.push_back(range);
   }
-  /// Memory goes: everything that touched it must have come before. The driver waits for nothing.
+  /// Memory ends: every access to it must come before. The driver does not wait.
   void end(byte_range range, std::string const& what, fake_clock const& known) {
     for (access const& each : accesses_) {
       if (!overlap(each.range, range) || known.knows(each.actor, each.number)) continue;
@@ -103,13 +102,14 @@ class fake_accesses {
     }
     std::erase_if(accesses_, [&](access const& each) { return overlap(each.range, range); });
   }
-  /// Whether two kernels of one graph may run in any order only if neither writes what the other touches.
+  /// Returns true if two kernels of a graph conflict. They may run in any order only if neither writes memory
+  /// that the other touches.
   static bool conflict(fake_kernel const& a, fake_kernel const& b) {
     return any_overlap(a.writes, b.writes) || any_overlap(a.writes, b.reads) ||
            any_overlap(a.reads, b.writes);
   }
 
-  /// Other addresses of the same memory, which an access comes behind too; empty: there are none.
+  /// Returns other addresses of the same memory, whose accesses must also be ordered; empty if none exist.
   std::function<std::vector<byte_range>(byte_range)> aliases_of;
 
  private:

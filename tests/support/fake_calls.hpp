@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fake device knows of the calls that are made to it: how many, in which order, and which of them
-// fail.
+// Records the calls to the fake device: their number, their order, and the calls that fail.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +39,7 @@ class fake_calls : public supply {
   void fail_next(std::string const& name, std::optional<gpu::status> result = {}) {
     fail_in(name, count(name), result);
   }
-  /// Calls of one function so far, by the name that it has in the driver: also those that failed.
+  /// Number of calls of a function so far, by the driver's name, including failed calls.
   [[nodiscard]] std::size_t count(std::string_view name) const {
     const std::scoped_lock held{mutex_};
     const auto found = counts_.find(name);
@@ -51,7 +50,7 @@ class fake_calls : public supply {
     const std::scoped_lock held{mutex_};
     return log_.size();
   }
-  /// Microseconds that all calls so far take by the model of fake_costs.hpp: also those that failed.
+  /// Microseconds of all calls so far, by the model of fake_costs.hpp, including failed calls.
   [[nodiscard]] double modelled_us() const {
     const std::scoped_lock held{mutex_};
     return modelled_us_;
@@ -61,8 +60,8 @@ class fake_calls : public supply {
     const std::scoped_lock held{mutex_};
     return log_;
   }
-  /// The names of the calls that threads made while a capture which they had begun went on, but for those of
-  /// the capture itself (begin, end, whether).
+  /// Names of the calls that threads made during their own captures, except calls of the capture itself
+  /// (begin, end, query).
   [[nodiscard]] std::vector<std::string> calls_during_capture() const {
     const std::scoped_lock held{mutex_};
     return during_capture_;
@@ -84,7 +83,7 @@ class fake_calls : public supply {
     return by_number ? failure : gpu::status::success;
   }
 
-  /// What `look` returns under the lock.
+  /// Returns the result of `look`, called under the lock.
   template <class Look>
   auto locked(Look look) const {
     const std::scoped_lock held{mutex_};

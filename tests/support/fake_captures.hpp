@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture on the fake device: what becomes of a capture, and the graphs that come out. Under the lock
-// of fake_device.hpp.
+// Stream capture on the fake device: the fate of a capture, and the resulting graphs. Requires the lock of
+// fake_device.hpp.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -57,8 +57,8 @@ struct fake_node {
 };
 
 struct fake_graph {
-  std::vector<fake_node> nodes;               ///< in the order of the capture, one of those that are possible
-  std::weak_ptr<fake_executable> executable;  ///< one of it, if there is any
+  std::vector<fake_node> nodes;               ///< in one valid order of the capture
+  std::weak_ptr<fake_executable> executable;  ///< an executable of the graph, if one exists
 
   [[nodiscard]] bool allocates() const {
     for (fake_node const& node : nodes)
@@ -80,8 +80,9 @@ struct fake_capture {
   std::map<std::uintptr_t, std::shared_ptr<fake_graph_block>> live;  ///< blocks allocated and not freed in it
 };
 
-/// The state machine, by the programming guide: an invalid operation invalidates every capture that it
-/// touches; then all use of its streams and events is refused until it is ended, which gives no graph.
+/// The state machine of the programming guide. An invalid operation invalidates every capture that it
+/// touches. All use of the capture's streams and events is then refused until it is ended, which gives no
+/// graph.
 class fake_captures {
  public:
   using status = gpu::status;
@@ -137,13 +138,14 @@ class fake_captures {
     if (gone.capture->origin.get() == &gone) return abandon(gone);
     (void)violate(*gone.capture, status::capture_invalidated);
   }
-  /// Invalidates a capture. @return `result`; that it is invalid, where it was so before.
+  /// Invalidates a capture. @return `result`, or that the capture was already invalid
   static status violate(fake_capture& capture, status result) {
     if (capture.now == condition::invalidated) return status::capture_invalidated;
     capture.now = condition::invalidated;
     return result;
   }
-  /// What the captures that go on say of a call by this thread; each that refuses it is invalid then.
+  /// Returns the answer of the active captures to a call by this thread. Each capture that rejects the call
+  /// becomes invalid.
   status refuse(fake_refusal const& call) {
     const auto exchanged = modes_.find(std::this_thread::get_id());
     const gpu::capture_mode here_mode =
@@ -168,7 +170,7 @@ class fake_captures {
         modes_.try_emplace(std::this_thread::get_id(), gpu::capture_mode::global).first->second;
     std::swap(here, mode);
   }
-  /// Refuses to synchronise a device of which a stream is capturing, whatever the mode.
+  /// Refuses to synchronize a device with a capturing stream, in every mode.
   status refuse_synchronization(gpu::device_number device) {
     status result = status::success;
     for (auto const& each : captures_) {
@@ -186,8 +188,8 @@ class fake_captures {
     if (event.capture->now == condition::ended) return status::captured_event;
     return violate(*event.capture, status::captured_event);
   }
-  /// Refuses what is put on the legacy stream while a blocking stream of the device captures, which it would
-  /// have to wait for.
+  /// Refuses work on the legacy stream while a blocking stream of the device captures, because the work would
+  /// have to wait for this stream.
   status refuse_legacy(fake_stream const& on) {
     status result = status::success;
     if (on.is != fake_stream::sort::legacy) return result;
@@ -198,13 +200,13 @@ class fake_captures {
     }
     return result;
   }
-  /// Whether work on this stream would be refused so.
+  /// Returns true if work on this stream would be rejected.
   [[nodiscard]] bool disturbed_by(fake_stream const& on) const {
     return on.is == fake_stream::sort::legacy && std::ranges::any_of(captures_, [&](auto const& each) {
              return has_blocking_stream(*each, on.device);
            });
   }
-  /// Whether this thread has begun a capture that has not ended.
+  /// Returns true if this thread has begun a capture that has not ended.
   [[nodiscard]] bool captures_here() const {
     for (auto const& each : captures_)
       if (each->thread == std::this_thread::get_id()) return true;
@@ -219,7 +221,7 @@ class fake_captures {
     event.behind = on.behind;
     return status::success;
   }
-  /// Lets a stream wait for an event, where one of the two belongs to a capture.
+  /// Makes a stream wait for an event, if one of the two belongs to a capture.
   static status wait(std::shared_ptr<fake_stream> const& on, fake_event const& event) {
     fake_capture* const waiting = on->capture.get();
     if (waiting != nullptr && waiting->now == condition::invalidated) return status::capture_invalidated;
@@ -239,7 +241,7 @@ class fake_captures {
     }
     return status::success;
   }
-  /// Puts a node behind what the stream has captured. @pre the stream captures.
+  /// Appends a node to the captured work of the stream. @pre the stream captures
   static status add(fake_stream& on, fake_node node) {
     fake_capture& capture = *on.capture;
     if (capture.now == condition::invalidated) return status::capture_invalidated;
@@ -277,7 +279,7 @@ class fake_captures {
 
   // ---- graphs ----
 
-  /// The graph; null if there is none.
+  /// Returns the graph, or null.
   std::shared_ptr<fake_graph> graph(gpu::graph_handle handle) const {
     const auto found = graphs_.find(handle);
     return found == graphs_.end() ? nullptr : found->second;
@@ -295,8 +297,7 @@ class fake_captures {
     executables_.emplace(executable, std::move(made));
     return status::success;
   }
-  /// Later launches are of the graph, if it is like the one that the executable has; those before keep
-  /// theirs.
+  /// Later launches are of the new graph if it matches the executable's graph. Earlier launches keep theirs.
   status update(gpu::executable_handle handle, gpu::graph_handle graph_of) {
     const auto found = executables_.find(handle);
     std::shared_ptr<fake_graph> const made = graph(graph_of);
@@ -324,7 +325,7 @@ class fake_captures {
     executable->last = fake_streams::record(on);
     return status::success;
   }
-  /// Frees a block that a launched graph allocated; false if there is none.
+  /// Frees a block that a launched graph allocated. Returns false if none exists.
   bool free_block(std::uintptr_t first) { return live_.erase(first) == 1; }
 
  private:
@@ -333,7 +334,7 @@ class fake_captures {
       return stream->device == device && stream->is == fake_stream::sort::blocking;
     });
   }
-  // Its own place is what joining it again means, also where it captured nothing.
+  // The stream gets its own place, which joining it again refers to, even if it captured nothing.
   static void draw_in(std::shared_ptr<fake_capture> const& to, std::shared_ptr<fake_stream> const& on,
                       fake_places behind) {
     on->capture = to;
@@ -342,14 +343,14 @@ class fake_captures {
     to->streams.push_back(on);
   }
   // By the documentation of cuGraphExecUpdate: the same nodes with the same dependencies, in the same order.
-  // It says nothing of nodes that allocate, so that the strictest reading holds: a graph with such is
-  // another.
+  // It does not mention allocating nodes. The strictest reading therefore holds: a graph with such nodes does
+  // not match.
   static bool is_updatable(fake_graph const& before, fake_graph const& now) {
     return !before.allocates() && !now.allocates() &&
            std::ranges::equal(before.nodes, now.nodes, {}, &fake_node::what, &fake_node::what) &&
            dependencies_of(before) == dependencies_of(now);
   }
-  // Of each node those that come before it, by their numbers in the graph.
+  // Returns for each node the numbers of the nodes before it.
   static std::vector<std::vector<std::size_t>> dependencies_of(fake_graph const& graph) {
     std::vector<std::vector<std::size_t>> all;
     for (fake_node const& node : graph.nodes) {
@@ -372,7 +373,7 @@ class fake_captures {
     kept->live.clear();
     std::erase(captures_, kept);
   }
-  // Allocates and frees by a graph's nodes, in order; nothing where one of them cannot.
+  // Allocates and frees by a graph's nodes, in order. Changes nothing if a node cannot.
   bool launch_memory(fake_graph const& graph) {
     auto live = live_;
     for (fake_node const& node : graph.nodes) {
@@ -409,7 +410,7 @@ class fake_captures {
            .keeps = keeps});
     }
   }
-  // Branches of a graph run side by side, so none writes what another touches.
+  // Branches of a graph run side by side, so no branch may write memory that another touches.
   static void check_order(fake_graph const& graph, fake_node const& added) {
     if (added.kernel == nullptr) return;
     for (fake_node const& node : graph.nodes) {

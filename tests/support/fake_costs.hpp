@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of the driver cost in time, roughly, so that tests can tell a stall from a call that is cheap.
+// Approximate time costs of driver calls, so that tests can tell a stall from a cheap call.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +14,15 @@ struct fake_cost {
   double us = 0;
 };
 
-/// Seen on an H100 (driver 580.159.04, CUDA 13.0, 2026-11-27): `cuMemCreate` and `cuMemMap` with access take
-/// 32 to 59 µs together for handles of 2 to 128 MiB, `cuMemUnmap` and `cuMemRelease` 30 to 53 µs for handles
-/// of up to 32 MiB, and `cuMemAlloc` 34 µs for 1 MiB. Inferred: how two calls share their time, and all other
-/// numbers, which are of the right order.
+/// Measured on an H100 (driver 580.159.04, CUDA 13.0, 2026-11-27): `cuMemCreate` and `cuMemMap` with access
+/// take 32 to 59 µs together for handles of 2 to 128 MiB. `cuMemUnmap` and `cuMemRelease` take 30 to 53 µs
+/// for handles of up to 32 MiB, and `cuMemAlloc` 34 µs for 1 MiB. Inferred: the shares of two calls in their
+/// common time, and all other numbers, which have the right order of magnitude.
 ///
-/// Inferred too: an import maps nothing, but makes a handle as `cuMemCreate` does, and an export opens a
-/// file.
+/// Inferred too: an import maps nothing, but makes a handle like `cuMemCreate`, and an export opens a file.
 ///
-/// The access to a mapping counts with its `cuMemMap`, because one `cuMemSetAccess` is for a whole run.
-/// A wait costs as little as any call that is not here: on a device it takes as long as the work.
+/// The access to a mapping counts with its `cuMemMap`, because one `cuMemSetAccess` covers a whole run. A
+/// wait costs as little as any unlisted call: on a device it takes as long as the work.
 inline constexpr std::array fake_costs{fake_cost{"cuMemCreate", 20},
                                        fake_cost{"cuMemMap", 23},
                                        fake_cost{"cuMemUnmap", 20},

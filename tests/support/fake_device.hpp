@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device for tests where there is none: every call of the driver's table, with the rules that CUDA
-// documents. Where the documentation leaves a rule open, the stricter reading holds, so that what passes here
-// has the best chance there; each such place has a comment.
+// A fake device for tests without a device: every call of the driver's table, with CUDA's documented rules.
+// If the documentation leaves a rule open, the stricter reading holds, so that passing code has the best
+// chance on a real device. Each such place has a comment.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,23 +34,22 @@ namespace tidemark::test {
 /// EXPECT_THROW(grow_twice(device), out_of_memory);
 /// EXPECT_EQ(device.count("cuMemRelease"), 1u);
 /// ```
-/// It checks what a device would not tell (fake_accesses.hpp): `launch_kernel` says what work touches, and
-/// what nothing orders fails the test. What captures refuse is in fake_refusals.hpp, costs are in
-/// fake_costs.hpp.
+/// It checks facts that a real device does not report (fake_accesses.hpp). `launch_kernel` names the memory
+/// that work touches, and unordered accesses fail the test. fake_refusals.hpp has the calls that captures
+/// reject, fake_costs.hpp the costs.
 ///
-/// Work on streams runs by `run`, `run_all` and the calls that wait for it, in the thread that makes them,
-/// and otherwise never. A function of the host that makes a call to the driver gets `not_permitted`.
+/// Work on streams runs only by `run`, `run_all` and calls that wait for it, in the calling thread. A host
+/// function that calls the driver gets `not_permitted`.
 ///
-/// Failure: `fail_from` and `fail_count` count all calls but those that give something back (frees, releases,
-/// unmapping, destroying), so that a test which fails each call in turn still expects that nothing is left.
-/// `fail_in` fails any. A call that is made to fail does nothing else, but for `cuStreamEndCapture`, which
-/// ends the capture without a graph.
+/// Failure: `fail_from` and `fail_count` count all calls except those that return something (frees, releases,
+/// unmapping, destroying). A test that fails each call in turn thus still expects that nothing is left.
+/// `fail_in` fails any call. A failed call does nothing else, except `cuStreamEndCapture`, which ends the
+/// capture without a graph.
 ///
-/// `outstanding`: bytes of physical memory and blocks that are allocated and not deallocated; addresses are
-/// not among them (`reserved_bytes`).
+/// `outstanding`: bytes of physical memory and of live blocks, without addresses (`reserved_bytes`).
 ///
-/// At its end it expects that nothing is left. Thread-safety: any thread, but for the members of `supply`,
-/// which are for when no other thread calls.
+/// The destructor expects that nothing is left. Thread-safety: any thread, except the members of `supply`,
+/// which require that no other thread calls.
 class fake_device : public gpu::driver, public fake_calls {
  public:
   using status = gpu::status;
@@ -67,9 +66,10 @@ class fake_device : public gpu::driver, public fake_calls {
     };
   }
 
-  // ---- what tests ask ----
+  // ---- queries of tests ----
 
-  /// Runs what is on a stream, and what that waits for. Null: the default stream of the current device.
+  /// Runs the work of a stream, and the work that it waits for. Null: the default stream of the current
+  /// device.
   void run(gpu::stream_handle stream) {
     fake_streams::lock held{mutex_};
     const auto on = streams_.stream(stream, current());
@@ -77,7 +77,7 @@ class fake_device : public gpu::driver, public fake_calls {
     streams_.run(held, on);
     settle();
   }
-  /// Runs what is on all streams of all devices.
+  /// Runs the work of all streams of all devices.
   void run_all() {
     fake_streams::lock held{mutex_};
     streams_.run_all(held);
@@ -90,9 +90,9 @@ class fake_device : public gpu::driver, public fake_calls {
     return on == nullptr ? 0 : on->queue.size();
   }
 
-  /// Puts a kernel on a stream, which says what it reads and writes: it fails the test if its accesses are
-  /// not ordered behind others to the same bytes, or if memory is not there when it runs; and it touches it
-  /// then, where the host can. On a capturing stream it becomes a node.
+  /// Launches a kernel on a stream with its read and written ranges. Fails the test if its accesses are not
+  /// ordered after others to the same bytes, or if memory is missing when it runs. It then touches the
+  /// memory, if the host can. On a capturing stream it becomes a node.
   status launch_kernel(gpu::stream_handle stream, fake_kernel kernel) {
     return call("cuLaunchKernel", [&] {
       const auto on = streams_.stream(stream, current());
@@ -111,11 +111,11 @@ class fake_device : public gpu::driver, public fake_calls {
   [[nodiscard]] gpu::stream_handle create_blocking_stream() {
     return locked([&] { return streams_.create_stream(current(), true); });
   }
-  /// From here on each thread knows what the others have done: they have met, by a barrier or a join.
+  /// Each thread now knows the work of the others: they have met, by a barrier or a join.
   void threads_meet() {
     locked([&] { streams_.threads_meet(); });
   }
-  /// What memory, or a pool of it, was last asked for.
+  /// Returns the properties of the last request for memory or a pool.
   [[nodiscard]] gpu::memory_properties last_wanted() const {
     return locked([&] { return last_wanted_; });
   }
@@ -123,7 +123,7 @@ class fake_device : public gpu::driver, public fake_calls {
   [[nodiscard]] std::set<gpu::device_number> contexts() const {
     return locked([&] { return contexts_; });
   }
-  /// From here on every call returns this: what an error of work does to its context.
+  /// Every later call returns `error`, like after an error of work in a context.
   void lose(status error) {
     locked([&] { lost_ = error; });
   }
@@ -161,7 +161,7 @@ class fake_device : public gpu::driver, public fake_calls {
   [[nodiscard]] std::size_t mapped_bytes() const {
     return locked([&] { return memory_.mapped_bytes(); });
   }
-  /// Whether work on a device may touch all of these bytes.
+  /// Returns true if work on a device may touch all of these bytes.
   [[nodiscard]] bool accessible(void const* first, std::size_t bytes, gpu::device_number device = 0) const {
     const std::scoped_lock held{mutex_};
     const auto begin = reinterpret_cast<std::uintptr_t>(first);
@@ -577,15 +577,15 @@ class fake_device : public gpu::driver, public fake_calls {
     return reinterpret_cast<gpu::context_handle>(std::uintptr_t{0xC0DE'0000} +
                                                  16 * (static_cast<unsigned>(device) + 1));
   }
-  /// Calls about devices and threads, which do without a context, also where that is lost.
+  /// Calls about devices and threads, which need no context and also work after a context is lost.
   static bool is_of_contexts(std::string_view name) {
     constexpr std::string_view all[] = {"cuDeviceGetCount", "cudaSetDevice",
                                         "cuCtxGetDevice",   "cuCtxGetCurrent",
                                         "cuCtxSetCurrent",  "cuThreadExchangeStreamCaptureMode"};
     return std::ranges::find(all, name) != std::end(all);
   }
-  /// Whether a call makes a context for a thread that has none: those do not that name a device, or memory of
-  /// one.
+  /// Returns true if a call makes a context for a thread without one. Calls that name a device, or memory of
+  /// one, do not.
   static bool needs_context(std::string_view name) {
     constexpr std::string_view of_current[] = {
         "cuMemGetInfo",   "cuMemAlloc",    "cuMemFree",      "cuMemAllocManaged",
@@ -663,7 +663,7 @@ class fake_device : public gpu::driver, public fake_calls {
     settle();
     return is_lost() ? lost_ : result;  // also by work that this call ran
   }
-  // Those that say more where what they are given belongs to a capture.
+  // Calls that report more if their argument belongs to a capture.
   static bool looks_itself(std::string_view name) {
     return name == "cuStreamSynchronize" || name == "cuEventQuery" || name == "cuEventSynchronize";
   }
@@ -684,7 +684,7 @@ class fake_device : public gpu::driver, public fake_calls {
     pools_.release_surplus();
     return status::success;
   }
-  // What each call and each run of work ends with.
+  // Updates the counts at the end of each call and each run of work.
   void settle() {
     pools_.collect();
     memory_.collect();
@@ -696,7 +696,7 @@ class fake_device : public gpu::driver, public fake_calls {
   fake_device_options options_;
   std::map<std::thread::id, gpu::device_number> current_;  // of threads that have a context
   std::set<gpu::device_number> contexts_;                  // that were made
-  status lost_ = status::success;                          // what every call returns, or success
+  status lost_ = status::success;                          // the result of every call, or success
   gpu::memory_properties last_wanted_;
   fake_accesses accesses_;
   fake_memory memory_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fake device finds wrong, as text: for tests of what it must find.
+// Faults found by the fake device, as text, for tests of these findings.
 #pragma once
 
 #include <gtest/gtest-spi.h>
@@ -10,7 +10,7 @@
 
 namespace tidemark::test {
 
-/// The messages of all failures of `body`, which do not fail the test; empty if there are none.
+/// Returns the messages of all failures of `body`, which do not fail the test; empty without failures.
 inline std::string failures_of(std::function<void()> const& body) {
   testing::TestPartResultArray results;
   {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of the fake device: addresses, physical memory and blocks, by the driver's rules. No lock of its
-// own: fake_device.hpp has it.
+// The memory of the fake device: addresses, physical memory and blocks, by the driver's rules. It has no lock
+// of its own: fake_device.hpp has the lock.
 #pragma once
 
 #include <fcntl.h>
@@ -29,12 +29,12 @@
 
 namespace tidemark::test {
 
-/// What a fake device is like.
+/// The properties of a fake device.
 struct fake_device_options {
   std::size_t capacity_bytes = std::size_t{1} << 30;     ///< of each device
   std::size_t granularity_bytes = std::size_t{2} << 20;  ///< a power of two, not below the host's page
-  std::size_t pool_granule_bytes = 512;  ///< by which pools grow; a real one grows by some MiB
-  bool touchable = false;  ///< device memory is there on the host, where it is mapped and access was granted
+  std::size_t pool_granule_bytes = 512;  ///< the step of a pool's growth; a real pool grows by some MiB
+  bool touchable = false;  ///< device memory exists on the host, if it is mapped and access was granted
   gpu::device_number devices = 1;      ///< 0: every call returns no_device
   gpu::device_set without_peers = {};  ///< devices that cannot access others' memory, nor others theirs
 
@@ -42,18 +42,18 @@ struct fake_device_options {
   std::vector<fake_refusal> refusals = observed_refusals();
 };
 
-/// Addresses are reservations of the host without memory behind them, so that touching one crashes. Memory
-/// that may be touched holds junk when it is given, never zeros. What was in it ends with its mapping, where
-/// the driver would keep it with the handle; two mappings of one handle do not share it.
+/// Addresses are reservations of the host without memory behind them, so touching one crashes. Touchable
+/// memory initially holds junk, never zeros. Its contents end with its mapping, although the driver would
+/// keep them with the handle. Two mappings of a handle do not share contents.
 ///
-/// Memory that can be exported is a file of the host's (`memfd_create`), which all its mappings share and
-/// which keeps its contents. Its file descriptors are real ones; it lives while it has a handle, a mapping or
-/// an open descriptor. A descriptor counts as closed when the number that was returned is: not copies of it.
+/// Exportable memory is a host file (`memfd_create`), which all its mappings share and which keeps its
+/// contents. Its file descriptors are real. It lives while it has a handle, a mapping or an open descriptor.
+/// A descriptor counts as closed when the returned number is closed, regardless of copies.
 class fake_memory {
  public:
   using status = gpu::status;
 
-  /// What a block is, and so which call takes it back.
+  /// The kind of a block, which determines the call that frees it.
   enum class block_kind { device, managed, pinned, pooled, graph };
 
   explicit fake_memory(fake_device_options const& options)
@@ -112,7 +112,7 @@ class fake_memory {
   status release(gpu::physical_handle handle) {
     return physical_.erase(handle) == 1 ? status::success : status::invalid_value;
   }
-  /// The documentation says that the type has to be asked for at creation, and not what comes otherwise.
+  /// The documentation requires the type at creation, and does not name the result otherwise.
   status export_handle(gpu::physical_handle handle, gpu::handle_type type, gpu::shareable_handle& shared) {
     const auto found = physical_.find(handle);
     if (found == physical_.end() || type == gpu::handle_type::none || found->second->exported_as != type)
@@ -128,8 +128,8 @@ class fake_memory {
     shared = made;
     return status::success;
   }
-  /// Another handle of the same memory. A fabric handle does not keep it: what comes after its end is not
-  /// documented.
+  /// Returns another handle of the same memory. A fabric handle does not keep the memory alive; its use after
+  /// the end is not documented.
   status import_handle(gpu::shareable_handle const& shared, gpu::physical_handle& handle) {
     for (std::weak_ptr<physical> const& each : exportable_) {
       const std::shared_ptr<physical> memory = each.lock();
@@ -139,7 +139,7 @@ class fake_memory {
     }
     return status::invalid_value;
   }
-  /// Ends what only an open file descriptor kept.
+  /// Ends memory that only an open file descriptor kept alive.
   void collect() {
     std::erase_if(descriptors_, [](auto const& each) { return !is_of(each.first, *each.second); });
     std::erase_if(exportable_, [](std::weak_ptr<physical> const& each) { return each.expired(); });
@@ -173,7 +173,7 @@ class fake_memory {
     }
     return status::success;
   }
-  /// Whether a device can access memory of another one.
+  /// Returns true if a device can access memory of another device.
   [[nodiscard]] bool are_peers(gpu::device_number a, gpu::device_number b) const {
     return a != b && !options_.without_peers.contains(a) && !options_.without_peers.contains(b);
   }
@@ -238,13 +238,13 @@ class fake_memory {
     granted.devices = united(granted.devices, devices);
     return status::success;
   }
-  /// Whether all of these can access memory of that device.
+  /// Returns true if all of these devices can access memory of the owner.
   [[nodiscard]] bool can_access(gpu::device_set devices, gpu::device_number owner) const {
     for (gpu::device_number each = 0; each < options_.devices; ++each)
       if (devices.contains(each) && each != owner && !are_peers(each, owner)) return false;
     return true;
   }
-  /// Takes back a block of that kind; false if there is none.
+  /// Takes back a block of this kind. Returns false if none exists.
   bool deallocate(block_kind kind, std::uintptr_t first) {
     const auto found = blocks_.find(first);
     if (found == blocks_.end() || found->second.kind != kind) return false;
@@ -258,7 +258,7 @@ class fake_memory {
     return true;
   }
 
-  // ---- what tests ask ----
+  // ---- queries of tests ----
 
   [[nodiscard]] std::size_t granularity() const { return options_.granularity_bytes; }
   [[nodiscard]] std::size_t capacity() const { return options_.capacity_bytes; }
@@ -289,7 +289,7 @@ class fake_memory {
     const auto found = blocks_.find(first);
     return found == blocks_.end() ? 0 : found->second.bytes;
   }
-  /// Where else the memory of these addresses is mapped.
+  /// Returns the other addresses at which this memory is mapped.
   [[nodiscard]] std::vector<byte_range> aliases_of(byte_range range) const {
     std::vector<byte_range> found;
     for (std::uintptr_t first : mappings_in(range)) {
@@ -311,14 +311,14 @@ class fake_memory {
       if (writes) *byte = static_cast<unsigned char>(seen + 1);
     }
   }
-  /// Whether a block of that kind begins there.
+  /// Returns true if a block of this kind begins at this address.
   [[nodiscard]] bool holds(block_kind kind, std::uintptr_t first) const {
     const auto found = blocks_.find(first);
     return found != blocks_.end() && found->second.kind == kind;
   }
-  /// Whether work on the device may touch the bytes: they lie in one block or in mappings, with access
-  /// granted. A block of a device is that device's alone, but for those of pools: `cuCtxEnablePeerAccess` is
-  /// not here.
+  /// Returns true if work on the device may touch the bytes. They must lie in one block or in mappings with
+  /// access granted. Only the block's own device may touch it, except for blocks of pools, because
+  /// `cuCtxEnablePeerAccess` is missing here.
   [[nodiscard]] bool accessible(byte_range range, gpu::device_number device) const {
     if (const auto after = blocks_.upper_bound(range.begin); after != blocks_.begin()) {
       auto const& [first, held] = *std::prev(after);
@@ -336,7 +336,7 @@ class fake_memory {
   }
 
  private:
-  // Gives its bytes back when nothing has it any more.
+  // Returns its bytes when nothing refers to it any longer.
   struct physical {
     physical(fake_memory& of_machine, gpu::device_number of_device, std::size_t size, gpu::handle_type type,
              std::uint64_t number)
@@ -354,7 +354,7 @@ class fake_memory {
     std::size_t bytes;
     gpu::handle_type exported_as;
     std::uint64_t identity;
-    int file = -1;  // what is behind its mappings, if it can be exported
+    int file = -1;  // the file behind its mappings, if it can be exported
     bool spoiled = false;
   };
   struct mapping {
@@ -384,7 +384,7 @@ class fake_memory {
     auto const& [first, bytes] = *std::prev(after);
     return range.begin - first <= bytes && range.size <= bytes - (range.begin - first);
   }
-  /// The first addresses of all mappings of which a byte lies in the range.
+  /// Returns the first addresses of all mappings with a byte in the range.
   [[nodiscard]] std::vector<std::uintptr_t> mappings_in(byte_range range) const {
     std::vector<std::uintptr_t> found;
     auto at = mappings_.upper_bound(range.begin);
@@ -422,7 +422,7 @@ class fake_memory {
       if (b.contains(each)) a.insert(each);
     return a;
   }
-  // Whether an open file descriptor is of that memory.
+  // Returns true if an open file descriptor refers to this memory.
   static bool is_of(int number, physical const& memory) {
     struct stat asked{}, known{};
     return ::fstat(number, &asked) == 0 && ::fstat(memory.file, &known) == 0 &&
@@ -438,7 +438,8 @@ class fake_memory {
     const int flags = MAP_FIXED | (file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
     EXPECT_EQ(::mmap(range.data(), range.size, access, flags, file, 0), range.data());
   }
-  // Who gives and takes memory may touch it. Not all of it: a large block would become the host's memory.
+  // Fills memory that is given or taken back. Only a part of it, because a large block would otherwise become
+  // resident.
   static void spoil(byte_range range) {
     std::memset(range.data(), 0xEE, std::min(range.size, std::size_t{1} << 20));
   }
@@ -449,7 +450,7 @@ class fake_memory {
   std::size_t physical_bytes_ = 0;
   std::map<gpu::physical_handle, std::shared_ptr<physical>> physical_;  // by handles that are not released
   std::map<std::uintptr_t, mapping> mappings_;
-  std::vector<std::pair<int, std::shared_ptr<physical>>> descriptors_;  // that were open when last looked at
+  std::vector<std::pair<int, std::shared_ptr<physical>>> descriptors_;  // open at the last check
   std::vector<std::weak_ptr<physical>> exportable_;
   std::map<std::uintptr_t, block> blocks_;
   std::array<std::size_t, 5> block_bytes_{};  // of each kind

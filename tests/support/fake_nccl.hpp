@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL for tests on a fake device: memory, communicators and registrations, by the rules that NCCL documents,
-// and by those that it does not check itself.
+// including rules that NCCL does not check.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,13 +24,15 @@
 
 namespace tidemark::test {
 
-/// Memory is mapped by the driver's calls, as NCCL does it, so that the fake device checks that no work uses
-/// what is freed. Fails the test for memory that is registered twice or is not there, that is freed or gone
-/// while it is registered, for a deregistration of what is not registered or while work is on the stream, and
-/// where the ranks of a clique register windows of different sizes.
+/// Maps memory by driver calls, like NCCL, so that the fake device checks that no work uses freed memory.
+/// Fails the test for these faults:
+/// - memory is registered twice, or missing when registered
+/// - memory is freed or missing while it is registered
+/// - a range is deregistered that is not registered, or while work is on the stream
+/// - the ranks of a clique register windows of different sizes
 ///
-/// Failure: `fail_from` and `fail_count` count allocations and registrations; `fail_next` fails any call.
-/// At its end it expects that nothing is registered or allocated. One thread at a time.
+/// Failure: `fail_from` and `fail_count` count allocations and registrations; `fail_next` fails any call. The
+/// destructor expects that nothing is registered or allocated. Thread-safety: one thread at a time.
 class fake_nccl final : public gpu::nccl, public supply {
  public:
   using status = gpu::nccl_status;
@@ -72,7 +74,7 @@ class fake_nccl final : public gpu::nccl, public supply {
     const auto found = counts_.find(name);
     return found == counts_.end() ? 0 : found->second;
   }
-  /// Whether one registration of a communicator has all of a block.
+  /// Returns true if one registration of a communicator covers all of a block.
   [[nodiscard]] bool has(gpu::nccl_communicator communicator, void const* block, std::size_t bytes) const {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     return std::ranges::any_of(rank_of(communicator).registered, [&](auto const& each) {
@@ -85,14 +87,14 @@ class fake_nccl final : public gpu::nccl, public supply {
   }
   /// The flags of the last window.
   [[nodiscard]] gpu::nccl_window_flags last_flags() const { return last_flags_; }
-  /// What would be left without an owner, as after a loss on purpose.
+  /// Forgets registrations that would be left without an owner, as after a loss on purpose.
   void forget_registrations() {
     for (rank& each : ranks_) each.registered.clear();
   }
   void forget_windows() {
     for (rank& each : ranks_) each.windows.clear();
   }
-  /// A rank that has not registered what the others have would leave them waiting.
+  /// Fails if a rank lacks a registration of the others, because these would wait for it.
   void expect_the_same_on_all_ranks() {
     for (rank const& one : ranks_)
       for (rank const& other : ranks_)
@@ -108,7 +110,7 @@ class fake_nccl final : public gpu::nccl, public supply {
     std::size_t granularity = 0;
     byte_range range;
     gpu::physical_handle memory = 0;
-    // A call of CUDA that fails is all that NCCL tells of it.
+    // NCCL reports only that a call of CUDA failed.
     if (bytes == 0 || device_->current_device(device) != gpu::status::success ||
         device_->granularity(device, granularity) != gpu::status::success ||
         device_->create(device, detail::align_up(bytes, granularity), memory) != gpu::status::success)
@@ -205,7 +207,7 @@ class fake_nccl final : public gpu::nccl, public supply {
   struct rank {
     int clique;
     gpu::device_number device;
-    gpu::stream_handle stream;                        // whose work uses what is registered
+    gpu::stream_handle stream;                        // its work uses the registered memory
     std::map<std::uintptr_t, byte_range> registered;  // by handle
     std::vector<std::size_t> windows;                 // sizes of all so far
     int polls_left = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream-ordered allocator of the fake device. Under the lock of fake_device.hpp.
+// The stream-ordered allocator of the fake device. Requires the lock of fake_device.hpp.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,10 +18,10 @@
 
 namespace tidemark::test {
 
-/// Pools of blocks. A block that was freed stays in its pool, and takes from the device's capacity, until a
-/// synchronisation finds more held than the release threshold, or the pool is trimmed. Work on the stream
-/// that freed it may have it again at once, other streams when the free has run: the driver looks further
-/// (events), on which a program cannot rely.
+/// Pools of blocks. A freed block stays in its pool, and uses the device's capacity, until a synchronization
+/// finds more held bytes than the release threshold, or the pool is trimmed. Work on the stream that freed it
+/// may reuse it at once, other streams after the free has run. The driver reuses more (events), but a program
+/// cannot rely on this.
 class fake_pools {
  public:
   using status = gpu::status;
@@ -67,7 +67,7 @@ class fake_pools {
     found->threshold_bytes = bytes;
     return true;
   }
-  /// For blocks that there are, and for later ones. @pre the pool and the devices exist.
+  /// Applies to existing and later blocks. @pre the pool and the devices exist
   status allow_access(gpu::pool_handle handle, gpu::device_set devices) {
     pool& granted = pools_.at(handle);
     // The documentation names only invalid_value.
@@ -110,7 +110,8 @@ class fake_pools {
     live_bytes_ += rounded;
     return status::success;
   }
-  /// Frees a block in the order of a stream, or at once where there is none; false if there is no such block.
+  /// Frees a block in the order of a stream, or at once without a stream. Returns false if no such block
+  /// exists.
   bool deallocate(std::uintptr_t first, fake_stream* on) {
     for (auto& [handle, each] : pools_) {
       const auto found = each.blocks.find(first);
@@ -130,18 +131,18 @@ class fake_pools {
     plain_.push_back({.first = first, .free_has_run = std::make_shared<bool>(false)});
     on.queue.push_back({.done = plain_.back().free_has_run});
   }
-  /// Whether an ordinary block waits for its free to run.
+  /// Returns true if an ordinary block waits for its free to run.
   [[nodiscard]] bool freeing_plain(std::uintptr_t first) const {
     for (auto const& each : plain_)
       if (each.first == first) return true;
     return false;
   }
 
-  /// What every synchronisation does: pools go down to their thresholds.
+  /// Shrinks pools to their thresholds, as every synchronization does.
   void release_surplus() {
     for (auto& [handle, each] : pools_) shrink(each, each.threshold_bytes);
   }
-  /// Ends what only waited for work that has run.
+  /// Ends memory that only waited for work that has now run.
   void collect() {
     std::erase_if(plain_, [this](plain_free const& each) {
       return *each.free_has_run && memory_.deallocate(fake_memory::block_kind::device, each.first);
@@ -159,7 +160,7 @@ class fake_pools {
   [[nodiscard]] std::size_t threshold_bytes(gpu::pool_handle handle) const {
     return exists(handle) ? pools_.at(handle).threshold_bytes : 0;
   }
-  /// Whether the bytes begin in a block that was freed.
+  /// Returns true if the bytes begin in a freed block.
   [[nodiscard]] bool freed(std::uintptr_t address) const {
     for (auto const& [handle, each] : pools_) {
       const auto after = each.blocks.upper_bound(address);
@@ -199,7 +200,8 @@ class fake_pools {
     for (auto const& [first, held] : of.blocks) sum += held.bytes;
     return sum;
   }
-  // Gives back free blocks, those first that were freed first, but none without which less would be left.
+  // Returns free blocks to the device, earliest freed first, except blocks whose return would leave too
+  // little.
   void shrink(pool& of, std::size_t keep_bytes) {
     std::map<std::size_t, std::uintptr_t> free;
     for (auto const& [first, held] : of.blocks)

@@ -13,7 +13,7 @@ struct fake_refusal {
   std::string call;
   bool by_own = true;           ///< by a capture that the calling thread has begun
   bool by_others = true;        ///< by one in mode global that another thread has begun
-  bool in_relaxed_too = false;  ///< also where the calling thread's own mode is relaxed
+  bool in_relaxed_too = false;  ///< even if the calling thread's own mode is relaxed
   std::string source;           ///< driver, device and date of the observation, or a document
 };
 
@@ -55,8 +55,8 @@ inline std::vector<fake_refusal> refusals_of_own_mappings() {
   return all;
 }
 
-/// A driver that refuses more than any that was observed: memory is mapped and unmapped outside of captures
-/// only, and an executable is not destroyed beside a capture, whatever the mode.
+/// A driver that refuses more than any observed driver: memory is mapped and unmapped only outside of
+/// captures, and an executable is not destroyed beside a capture, in any mode.
 inline std::vector<fake_refusal> stricter_refusals() {
   char const* const invented = "no driver is known to do so";
   std::vector<fake_refusal> all = observed_refusals();

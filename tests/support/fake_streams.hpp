@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams and events of the fake device: queues of work that run when somebody asks. Under the lock of
-// fake_device.hpp, which is let go while a function of the host runs.
+// The streams and events of the fake device: queues of work that run on request. Requires the lock of
+// fake_device.hpp, which is released while a host function runs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,12 +55,11 @@ struct fake_work {
   std::shared_ptr<void const> keeps = {};          ///< lives until the work has run
 };
 
-/// Places in a capture: what a stream's next node comes behind.
+/// Places in a capture after which a stream's next node comes.
 using fake_places = std::set<std::size_t>;
 
 struct fake_stream {
-  /// What it does beside the legacy default stream of its device: be it, wait for it and let it wait, or
-  /// neither.
+  /// The relation to the legacy default stream of its device: identical, mutually waiting, or independent.
   enum class sort { legacy, blocking, non_blocking };
 
   std::uintptr_t identity = next_fake_handle();
@@ -81,8 +80,8 @@ struct fake_event {
   fake_places behind = {};                     ///< in that capture
 };
 
-/// The queues. What waits for an event runs the event's stream up to there first; since a record is queued
-/// before whatever waits for it, no wait is for ever.
+/// The queues. Work that waits for an event first runs the event's stream up to the record. A record is
+/// queued before all work that waits for it, so no wait is endless.
 class fake_streams {
  public:
   using lock = std::unique_lock<std::mutex>;
@@ -115,8 +114,8 @@ class fake_streams {
     streams_.emplace(made->handle, made);
     return made->handle;
   }
-  /// The stream; null if there is none. A null handle is the legacy default stream of the device, as 0x1 is;
-  /// 0x2 is the calling thread's.
+  /// Returns the stream, or null. A null handle is the legacy default stream of the device, like 0x1; 0x2 is
+  /// the calling thread's.
   std::shared_ptr<fake_stream> stream(gpu::stream_handle handle, gpu::device_number device) {
     if (gpu::is_same_stream(handle, nullptr)) return defaults_.at(static_cast<std::size_t>(device));
     if (handle == gpu::per_thread_stream) {
@@ -144,15 +143,15 @@ class fake_streams {
     events_.emplace(handle, fake_event{.device = device});
     return handle;
   }
-  /// The event; null if there is none.
+  /// Returns the event, or null.
   fake_event* event(gpu::event_handle handle) {
     const auto found = events_.find(handle);
     return found == events_.end() ? nullptr : &found->second;
   }
   bool destroy_event(gpu::event_handle handle) { return events_.erase(handle) == 1; }
 
-  /// The calling thread is about to put work on the stream: it comes behind what the thread knows, and behind
-  /// the legacy stream's, or all blocking streams' before it.
+  /// Called before the calling thread puts work on the stream. The work comes after the knowledge of the
+  /// thread, and after the earlier work of the legacy stream, or of all blocking streams.
   void enqueue(fake_stream& on) {
     on.known.join(of_thread());
     if (on.is != fake_stream::sort::non_blocking) {
@@ -168,7 +167,7 @@ class fake_streams {
     }
     on.known.tick(on.identity);
   }
-  /// What the calling thread knows.
+  /// Returns the knowledge of the calling thread.
   fake_clock& of_thread() {
     auto& [actor, known] = threads_[std::this_thread::get_id()];
     if (actor == 0) {
@@ -178,7 +177,7 @@ class fake_streams {
     known.tick(actor);
     return known;
   }
-  /// From here on every thread knows what any does: they have met, by a barrier or a join.
+  /// Every thread now knows the work of all threads: they have met, by a barrier or a join.
   void threads_meet() {
     fake_clock all_know;
     for (auto const& [thread, each] : threads_) all_know.join(each.second);
@@ -197,7 +196,7 @@ class fake_streams {
     on.queue.push_back({.what = fake_work::kind::wait, .moment = std::move(moment)});
   }
 
-  /// Runs the stream's work and what that waits for: all of it, or up to a moment.
+  /// Runs the stream's work and the work that it waits for: all of it, or up to a moment.
   void run(lock& held, std::shared_ptr<fake_stream> const& on, fake_moment const* until = nullptr) {
     while (!on->queue.empty() && (until == nullptr || !until->reached)) {
       if (on->busy) {  // in another thread
@@ -218,12 +217,12 @@ class fake_streams {
     }
   }
   void run(lock& held, std::shared_ptr<fake_moment> const& until) { run(held, until->on, until.get()); }
-  /// Runs what is on all streams of a device; of all devices where it is below 0.
+  /// Runs the work of all streams of a device, or of all devices if `device` is negative.
   void run_all(lock& held, gpu::device_number device = -1) {
     for (auto const& each : all())
       if (device < 0 || each->device == device) run(held, each);
   }
-  /// The calling thread knows what is on all streams of a device. @pre it has run.
+  /// The calling thread now knows the work of all streams of a device. @pre it has run
   void join_all(gpu::device_number device) {
     for (auto const& each : all())
       if (each->device == device) of_thread().join(each->known);
@@ -239,17 +238,17 @@ class fake_streams {
     return found;
   }
 
-  /// What a kernel does when it runs.
+  /// Called when a kernel runs.
   std::function<void(fake_kernel const&, gpu::device_number)> run_kernel;
 
-  /// Whether this thread is inside a function of the host, which must make no call to the driver.
+  /// True while this thread is inside a host function, which must not call the driver.
   static bool& inside_host_function() {
     thread_local bool inside = false;
     return inside;
   }
 
  private:
-  // The work stays in front meanwhile: what waits for the stream must not see it as done.
+  // The work stays in front meanwhile, so that a waiting thread does not take it for done.
   void call(lock& held, fake_stream& on, fake_work const& work) {
     on.busy = true;
     held.unlock();
@@ -265,7 +264,7 @@ class fake_streams {
 
   std::condition_variable changed_;
   std::map<std::thread::id, std::pair<std::uintptr_t, fake_clock>> threads_;
-  fake_clock met_;                                                       // what a thread knows that is new
+  fake_clock met_;                                                       // common knowledge of met threads
   std::map<thread_on_device, std::shared_ptr<fake_stream>> of_threads_;  // the default streams of threads
   std::vector<std::shared_ptr<fake_stream>> defaults_;                   // of each device
   std::map<gpu::stream_handle, std::shared_ptr<fake_stream>> streams_;

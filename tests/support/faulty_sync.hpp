@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies like explored_sync with a fault each, so that a test of code that ships can show that it would fail
-// if that code were wrong: no copy of the code with a fault in it is needed.
+// Policies like explored_sync with a fault each. A test of production code uses them to show that it would
+// fail if this code were wrong, without a faulty copy of the code.
 #pragma once
 
 #include <atomic>
@@ -83,7 +83,7 @@ struct faulty_sync : explored_sync {
     }
   };
 
-  // Threads give way where a mutex would let them.
+  // Threads yield at the places of a mutex.
   class no_mutex {
    public:
     void lock() { (void)turn_.fetch_add(1, std::memory_order_relaxed); }

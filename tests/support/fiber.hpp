@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function on a stack of its own that gives way where it chooses, for tests that decide what runs when.
+// A function on its own stack that yields at chosen points, for tests that decide the order of execution.
 #pragma once
 
 #include <cxxabi.h>
@@ -32,13 +32,13 @@
 
 namespace tidemark::test {
 
-/// A stack and where its code goes on. All fibers of a group run in one thread, one at a time; a switch takes
-/// less than a microsecond, where two threads that wait for each other take several.
+/// A stack and its point of continuation. All fibers of a group run in one thread, one at a time. A switch
+/// takes less than a microsecond, while a switch between waiting threads takes several.
 class fiber {
  public:
   /// The caller's own stack.
   fiber() { attach_sanitizer(false); }
-  /// A stack on which `body` runs from the first switch to it. It returns the fiber to switch to for good.
+  /// A stack on which `body` runs from the first switch to it. `body` returns the fiber of the final switch.
   explicit fiber(std::function<fiber*()> body)
       : body_{std::move(body)}, stack_{std::make_unique_for_overwrite<std::byte[]>(stack_bytes)} {
     attach_sanitizer(true);
@@ -53,7 +53,7 @@ class fiber {
   }
   fiber(fiber const&) = delete;
   fiber& operator=(fiber const&) = delete;
-  /// @pre it is not running, and what is on its stack is not needed: no destructors run there.
+  /// @pre it is not running, and no object on its stack is needed: no destructors run there
   ~fiber() {
 #if TIDEMARK_FIBER_TSAN
     if (stack_) __tsan_destroy_fiber(tsan_);
@@ -83,9 +83,9 @@ class fiber {
  private:
   static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 
-  // What __cxa_get_globals points to in libstdc++ and libc++abi: the exceptions that are being handled and
-  // the number of those in flight. Each fiber has its own, so that it may give way in
-  // a catch block or while the stack unwinds.
+  // The state behind __cxa_get_globals in libstdc++ and libc++abi: the exceptions being handled and the
+  // number of those in flight. Each fiber has its own, so that it may yield in a catch block or while the
+  // stack unwinds.
   struct exception_state {
     void* caught = nullptr;
     unsigned uncaught = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls behind shared memory, counted: the n-th one fails, or ends the process.
+// Counted system calls of shared memory: the n-th call fails, or ends the process.
 #pragma once
 
 #include <signal.h>

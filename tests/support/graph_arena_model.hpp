@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences on a graph arena over addresses that must not be touched, beside a model that says where each block
-// must lie.
+// Random sequences on a graph arena over addresses that must not be touched, compared with a model that knows
+// the address of each block.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ inline std::size_t rounded_to_granules(std::size_t bytes) {
   return std::max<std::size_t>(bytes + graph_granule - 1, graph_granule) / graph_granule * graph_granule;
 }
 
-/// Over addresses that must not be touched, beside a model that says where each block must lie.
+/// A graph arena over addresses that must not be touched, compared with a model that knows the address of
+/// each block.
 class graph_arena_model {
  public:
   explicit graph_arena_model(choices random) : random_{std::move(random)} {}
@@ -139,7 +140,7 @@ class graph_arena_model {
   }
 
   void try_reset() {
-    // What a rehearsal says of the same requests, and an arena of exactly that size.
+    // Compares with the rehearsal of the same requests, and with an arena of exactly that size.
     EXPECT_EQ(arena_.layout(), stage_->layout());
     if (random_() % 2 == 0) {
       while (!live_.empty()) give_one_back();

@@ -17,7 +17,7 @@
 
 namespace tidemark::test {
 
-/// A graph arena on memory that it owns. It uses nothing again by itself: what is recycled is all of it.
+/// A graph arena on its own memory. It reuses nothing by itself; recycling resets all of it.
 class graph_arena_subject : public subject_traits<1 * MiB, 8 * MiB> {
  public:
   explicit graph_arena_subject(supply_type& upstream) : arena_{capacity, &upstream} {}
@@ -45,8 +45,8 @@ inline std::vector<std::size_t> state_of(capture_switch const& memory) {
           stats.total_bytes, stats.deferred_blocks, stats.frozen_threads};
 }
 
-/// What stands below a switch: an arena, so that memory can be used again without asking the supply, and
-/// above it a resource that compares each block it gets back with what it gave.
+/// The upstream of a switch: an arena, so that memory can be reused without calling the supply. Above it a
+/// resource compares each returned block with the allocated one.
 class switch_ground {
  protected:
   explicit switch_ground(std::pmr::memory_resource* supply) : arena_{supply} {}
@@ -102,7 +102,7 @@ class frozen_switch_subject
   capture_switch switch_;  // knows nothing to hand out but the arena's
 };
 
-/// A switch in a capture that has no arena. What it allocates goes back when the graph ends, which is when it
+/// A switch in a capture without an arena. Its allocations are returned when the graph ends, at which time it
 /// is recycled.
 class baking_switch_subject : public subject_traits<64 * MiB>, private switch_ground {
  public:

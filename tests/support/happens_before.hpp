@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the threads of an explored program know of each other, by vector clocks: for races on plain variables,
-// and for the stores that a load may read. Included by explorer.hpp.
+// Knowledge of the threads of an explored program about each other, by vector clocks: for races on plain
+// variables, and for the stores that a load may read. Included by explorer.hpp.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,21 @@ class happens_before {
  public:
   static constexpr unsigned max_threads = 7;
   static constexpr unsigned main_thread = max_threads;  // set-up and check: before and after all others
-  /// For each thread an epoch of it: everything in it or before it is known. A thread's own epoch changes
-  /// when it releases, so that others know what came before and not what comes after.
+  /// For each thread an epoch: everything in it or before it is known. A thread's own epoch changes when it
+  /// releases, so that others know the operations before the release but not those after it.
   using clock = std::array<unsigned, max_threads + 1>;
 
-  /// The stores to an atomic, and who has read or written which of them.
+  /// The stores to an atomic, and the threads that have read or written each of them.
   struct history {
     struct access {
       unsigned thread, epoch, yields;
       std::size_t store;
     };
-    std::vector<clock> released;  // by each store: what an acquiring load of it learns
+    std::vector<clock> released;  // for each store: the knowledge of an acquiring load of it
     std::vector<access> accesses;
     std::size_t seq_cst_floor = 0;  // the last store that a seq_cst operation read or wrote
   };
-  /// Of a plain variable: for each thread the epoch of its last read and write, or 0.
+  /// State of a plain variable: for each thread the epoch of its last read and write, or 0.
   struct plain_accesses {
     clock reads{}, writes{};
   };
@@ -49,7 +49,8 @@ class happens_before {
     if (order != std::memory_order_relaxed && order != std::memory_order_release) acquire(h.released[store]);
     record(h, store, order);
   }
-  /// `replaces`: a read-modify-write, from which a load also acquires what the store before it released.
+  /// `replaces`: true for a read-modify-write, from which a load also acquires the release of the store
+  /// before it.
   void write(history& h, std::memory_order order, bool replaces) {
     clock released = replaces ? h.released.back() : clock{};
     record(h, h.released.size(), order);
@@ -59,8 +60,8 @@ class happens_before {
     }
     h.released.push_back(released);
   }
-  /// The oldest store that the running thread may read: none is newer and known, by coherence or by the order
-  /// of seq_cst. After a yield it is the newest store to what was read since the yield before, so that
+  /// The oldest store that the running thread may read: no newer store is known, by coherence or by the order
+  /// of seq_cst. After a yield it is the newest store to each atomic read since the previous yield, so that
   /// waiting ends.
   [[nodiscard]] std::size_t oldest_visible(history const& h, std::memory_order order) const {
     std::size_t oldest = order == std::memory_order_seq_cst ? h.seq_cst_floor : 0;

@@ -209,9 +209,9 @@ struct explored_sync {
     unsigned holder_ = 0;
   };
 
-  /// A plain variable; for production the type itself. Two accesses of which one writes and neither happens
-  /// before the other are a failure. No thread gives way here: what a program without races does between two
-  /// operations on atomics and mutexes no other thread can tell from one step.
+  /// A plain variable; in production the type itself. Two accesses are a failure if one writes and neither
+  /// happens before the other. No thread yields here, because in a program without races other threads cannot
+  /// tell the operations between two operations on atomics and mutexes from one step.
   template <class T>
   class shared : explorer::object {
    public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An upstream for the tests of the standard's rules: it records all requests, fails when configured to,
-// and sees to it that it gets back exactly what it gave.
+// An upstream for the tests of the standard's rules: it records all requests, fails when configured to, and
+// checks that it gets back exactly the blocks it returned.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace tidemark::test {
 
-/// What a logged_upstream throws: its own, so that a test knows whose exception it sees.
+/// The exception of a logged_upstream. Its own type identifies the thrower in a test.
 struct upstream_refused {};
 
 /// A request as an upstream sees it.
@@ -29,7 +29,7 @@ class logged_upstream final : public std::pmr::memory_resource {
   ~logged_upstream() override { EXPECT_TRUE(held.empty()) << held.size() << " blocks were not deallocated"; }
 
   std::vector<upstream_request> asked;  ///< all that was served, in that order
-  std::vector<upstream_request> held;   ///< of it, what was not deallocated
+  std::vector<upstream_request> held;   ///< the served requests that were not deallocated
   bool refuses = false;                 ///< whether it throws from now on
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses as numbers, for tests of memory that is not there.
+// Addresses as numbers, for tests of inaccessible memory.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is not there, like a device's: who touches it crashes.
+// Inaccessible memory like a device's: a touch crashes.
 #pragma once
 
 #include <cstddef>

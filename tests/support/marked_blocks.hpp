@@ -14,8 +14,8 @@
 
 namespace tidemark::test {
 
-/// The blocks of a recorded trace on a resource. The ends of each are written when it is allocated, and read
-/// when it goes back.
+/// The blocks of a recorded trace on a resource. The ends of each block are written when it is allocated, and
+/// read when it is freed.
 class marked_blocks {
  public:
   marked_blocks(std::pmr::memory_resource& memory, std::size_t blocks) : memory_{&memory}, blocks_(blocks) {}

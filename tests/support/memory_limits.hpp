@@ -35,12 +35,12 @@ inline constexpr bool sanitizers_need_addresses = false;
 /// Bytes; 0: as it is.
 struct memory_limits {
   std::size_t address_bytes =
-      0;  ///< RLIMIT_AS; a process that has mapped more than 30 MiB before gets that besides
-  std::size_t data_bytes = 0;    ///< RLIMIT_DATA, besides what the process has
+      0;  ///< RLIMIT_AS; if the process has mapped more than 30 MiB, in addition to its mappings
+  std::size_t data_bytes = 0;    ///< RLIMIT_DATA, in addition to the data of the process
   std::size_t locked_bytes = 0;  ///< RLIMIT_MEMLOCK, and new memory is locked
 };
 
-/// A child has no right to lock more than the limit, also where tests run as root.
+/// Removes the right of a child to lock more than the limit, even if tests run as root.
 inline bool drop_right_to_lock() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2]{};
@@ -54,7 +54,7 @@ inline bool set_limit(decltype(RLIMIT_AS) which, std::size_t bytes) {
   return ::setrlimit(which, &limit) == 0;
 }
 
-/// What `body` returns, which is what it found wrong, or the exception that left it.
+/// Returns the result of `body`, which is its finding, or the exception that left it.
 template <class Body>
 std::string under_limits(memory_limits limits, Body body) {
   peer_process child{[&](channel&) -> std::string {

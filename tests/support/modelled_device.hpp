@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device that is a clock: it counts physical memory and the time that calls to the driver take, for
-// measurements where there is no device.
+// A device that is a clock: it counts physical memory and the time of driver calls, for measurements without
+// a device.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,12 @@
 
 namespace tidemark::test {
 
-/// A device with one stream. Calls take the time that they took on an H100 (docs/gpu.md): 32 µs for a handle
-/// of 2 MiB that is created, mapped and made accessible, and 30 µs to unmap it. Work runs in order, and the
-/// host runs ahead of it until it waits.
+/// A device with one stream. Calls take the times measured on an H100 (docs/gpu.md): 32 µs to create, map and
+/// make accessible a handle of 2 MiB, and 30 µs to unmap it. Work runs in order, and the host runs ahead of
+/// it until it waits.
 ///
-/// Held memory is each physical handle once, mapped or not, and each block of `cuMemAlloc`. Thread-safety: one thread at a time.
+/// Held memory is each physical handle once, mapped or not, and each block of `cuMemAlloc`. Thread-safety:
+/// one thread at a time.
 class modelled_device final : public gpu::driver {
  public:
   using status = gpu::status;

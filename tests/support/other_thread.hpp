@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread that runs a test's bodies one after another: a capture must end on the thread that began it.
+// A thread that runs a test's bodies one after another, because a capture must end on the thread that began
+// it.
 #pragma once
 
 #include <functional>

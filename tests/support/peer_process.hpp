@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second process of a test, which is forked before the memory exists that the two will share, so that it
-// has no mapping of it: and a channel for numbers and file descriptors between the two.
+// A second process of a test, with a channel for numbers and file descriptors between the two. It is forked
+// before the shared memory exists, so that it has no mapping of it.
 //   peer_process reader{[](channel& to_test) { process_view view{to_test.receive_file().get()}; ... }};
 //   reader.channel().send_file(memory.export_file().get());
 //   EXPECT_EQ(reader.result(), "");
@@ -71,8 +71,8 @@ class channel {
   file_descriptor socket_;
 };
 
-/// A child that runs a function, which returns what it found wrong, or an empty text. A watchdog ends one
-/// that hangs.
+/// A child that runs a function, which returns its finding, or an empty text. A watchdog ends a child that
+/// hangs.
 class peer_process {
  public:
   static constexpr unsigned watchdog_seconds = 60;

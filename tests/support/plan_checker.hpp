@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at a plan without knowing how it was made: it goes through time once, with the bytes that are taken,
-// in O(n log n). Where lifetimes do not say which blocks are in conflict, it looks at each conflict.
+// Checks a plan without knowing how it was made. Sweeps over time once with the occupied bytes, in O(n log
+// n). If conflicts are not given by lifetimes, it checks each conflict.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline std::string text_of(std::size_t number, plan_block const& block, std::siz
          std::to_string(offset) + ")";
 }
 
-/// What can be said of each block by itself, and of the height.
+/// Checks each block by itself, and the height.
 template <class Plan, class Block>
 std::string fault_of_each(Plan const& made, std::span<Block const> blocks, std::size_t alignment) {
   if (made.offsets.size() != blocks.size()) {
@@ -79,10 +79,10 @@ std::string fault_of_each(Plan const& made, std::span<Block const> blocks, std::
 
 }  // namespace plan_checker_detail
 
-/// What is wrong in a plan, in words that name its blocks by number; empty if nothing is. A block of no
-/// bytes, or of no time, is in no other's way.
+/// Returns the fault of a plan in words that name its blocks by number, or an empty text. A block of no bytes
+/// or no time does not conflict.
 /// @param made a memory_plan, or a result of the planner, whose proven bound is checked too
-/// @param alignment that was requested
+/// @param alignment requested alignment
 template <class Plan>
 [[nodiscard]] std::string plan_fault(Plan const& made, std::span<lifetime const> blocks,
                                      std::size_t alignment) {
@@ -127,7 +127,7 @@ template <class Plan>
   return {};
 }
 
-/// The same where conflicts are given. Of the lower bound it asks that the largest block is not above it.
+/// The same for given conflicts. Requires only that the lower bound is at least the largest block.
 template <class Plan>
 [[nodiscard]] std::string plan_fault(Plan const& made, std::span<plan_block const> blocks,
                                      std::span<plan_conflict const> conflicts, std::size_t alignment) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of valid plans, tampered with at random: a number, a row, a character. Each is rejected in a sentence
-// that names the file, or the plan serves steps that ask for what it says and for something near it, and give
-// blocks back early, late, and in later steps.
+// Files of valid plans with random changes of a number, a row or a character. A file is rejected with a
+// sentence that names it, or its plan serves steps. These steps request the planned blocks or similar blocks,
+// and return blocks early, late, and in later steps.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -66,9 +66,9 @@ inline std::string text_of(std::vector<row> const& rows) {
 
 inline std::uint64_t end_of(row const& r) { return r[offset] + std::max<std::uint64_t>(r[size], 1); }
 
-/// A plan: each block lies where it is first aligned and apart from those before it that conflict with it.
-/// Some outlive the step, in up to four places; where `places_differ`, which is not valid, in such as are
-/// less than others.
+/// Returns a random plan: each block lies at the first aligned place without a conflict with earlier blocks.
+/// Some blocks outlive the step, in up to four places. `places_differ` makes some of these places smaller
+/// than others, which is invalid.
 inline std::vector<row> any_plan(random_choice& choose, bool places_differ) {
   const std::uint64_t requests = 1 + choose.below(10);
   std::vector<row> rows;
@@ -143,7 +143,7 @@ inline void tamper(std::string& text, random_choice& choose) {
   text.replace(at, choose.below(2), choose.below(3), choose.in(letters));
 }
 
-/// Seen in all sequences: what one never did it shows nothing about.
+/// Counts over all sequences, because an untested outcome shows nothing.
 struct sums {
   std::uint64_t rejected = 0, used = 0, planned = 0, several_places = 0, live_through_steps = 0;
 };
@@ -198,12 +198,12 @@ class plan_file_model {
     for (std::size_t n = choose_.below(3); n > 0; --n) tamper(rows, choose_);
     std::string text = text_of(rows);
     if (choose_.one_of(12)) tamper(text, choose_);
-    std::filesystem::remove(path_);  // some file systems wait for the disk where a file is written over
+    std::filesystem::remove(path_);  // some file systems wait for the disk when a file is overwritten
     std::ofstream{path_, std::ios::binary} << text;
     tell("load_step_plan of:\n", text);
     try {
       plan_ = load_step_plan(path_);
-      // What a file cannot say, but a program: memory that ends with the last block.
+      // A plan that only a program can express: memory that ends with the last block.
       if (choose_.one_of(3)) plan_.height = end_of(plan_);
       plan_.lower_bound = 0;
       planned_arena_options options;
@@ -223,7 +223,7 @@ class plan_file_model {
   }
 
   void allocate() {
-    // What one of the request's places is for: all of them must hold it.
+    // A request that fits into one of the request's places; all of them must hold it.
     std::vector<planned_block> places;
     std::ranges::copy_if(plan_.blocks, std::back_inserter(places),
                          [&](planned_block const& block) { return block.request == next_; });
@@ -290,7 +290,7 @@ class plan_file_model {
   std::string path_ = (folder_ / "step.csv").string();
   violation_recorder violations_;
   recording_resource supply_;
-  limit_resource memory_{16 * MiB, &supply_};  // what a file says may be larger than all memory
+  limit_resource memory_{&supply_, 16 * MiB};  // a file may claim more than all memory
   step_plan plan_;
   std::optional<arena_type> arena_;
   std::optional<arena_type::step> step_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs of steps on planned arenas. A program has a few patterns of requests that begin alike, and
-// follows them, bends them and breaks them: sizes, order, requests left out, added or missing at the end;
-// blocks that die early, late, in another order, steps later or never; steps that alternate, and requests
-// between them. The memory may be scarce, and the fallback may fail. Counts equal those of the model, which
-// knows by the fallback who served.
+// follows, bends and breaks them: sizes, order, requests left out, added or missing at the end; blocks that
+// die early, late, in another order, steps later or never; steps that alternate, and requests between them.
+// The memory may be scarce, and the fallback may fail. The counts equal those of the model, which learns from
+// the fallback who served a request.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@
 
 namespace tidemark::test::planned_programs {
 
-/// A request of a pattern, and when its block dies: before request `end` of its step, or of one so many steps
-/// later.
+/// A request of a pattern, and the death of its block: before request `end` of its step, or of the step
+/// `steps_later` steps later.
 struct wish {
   std::size_t bytes = 0, align = 1, end = 0, steps_later = 0;
 };
@@ -41,9 +41,9 @@ using pattern = std::vector<wish>;
 
 inline constexpr std::size_t at_the_end = 1'000'000;     // of the step, when all its requests were made
 inline constexpr std::size_t between_steps = 2'000'000;  // after that
-inline constexpr std::size_t never = 1'000'000;          // so many steps later
+inline constexpr std::size_t never = 1'000'000;          // this many steps later
 
-/// What a step does to its pattern.
+/// The deviations of a step from its pattern.
 enum class deviation { none, smaller, larger, swapped, left_out, added, late, early, kept, cut_short, empty };
 inline constexpr std::size_t deviations = 11;
 
@@ -114,7 +114,7 @@ class moody_resource final : public std::pmr::memory_resource {
   recording_resource exact_;
 };
 
-/// What was reached, in all programs.
+/// Coverage of all programs.
 struct reached {
   std::uint64_t operations = 0, steps = 0, planned = 0, planned_steps = 0, fallback = 0, outside = 0,
                 misses = 0;
@@ -129,12 +129,12 @@ struct fallback_supply {
   std::uint64_t calls = 0, fail_from = never, fail_count = 0;
 };
 
-/// Programs, one after the other, each on an arena of its own. @tparam Supply as in the conformance suite, or
-/// `fallback_supply`.
+/// Runs programs, one after another, each on its own arena. @tparam Supply as in the conformance suite, or
+/// `fallback_supply`
 template <class Arena, class Supply>
 class planned_model {
  public:
-  /// The fallback serves plans, too, so that what it served does not tell what was planned.
+  /// The fallback also serves plans, so its requests do not show which blocks were planned.
   static constexpr bool is_borrowed = std::same_as<Supply, fallback_supply>;
 
   planned_model(choices random, bool is_scarce, reached& sums)
@@ -191,8 +191,8 @@ class planned_model {
          ", .max_misses = ", options.max_misses, ", .max_kinds = ", options.max_kinds,
          ", .max_slots = ", options.max_slots, ", .reserve = ", options.reserve, "});");
     arena_.emplace(options, make_memory(supply_));
-    // They begin alike, so that which it is shows later; and differ much, or not at all where one is the
-    // other's end.
+    // The patterns begin alike, so that a step shows late which one it follows. They then differ much, or not
+    // at all if one is the end of another.
     const std::size_t requests = 1 + below(below(4) == 0 ? 70 : 25), alike = below(requests + 1);
     patterns_[0] = any_pattern(random_, requests);
     for (std::size_t i = 1; i < patterns_.size(); ++i) {
@@ -252,7 +252,7 @@ class planned_model {
   void open_step() {
     for (held const& one : live_) sums_.blocks_through_steps += one.planned ? 1 : 0;
     if (below(400) == 0) patterns_[below(patterns_.size())] = any_pattern(random_, 1 + below(40));
-    // One pattern; two in turn; any; none at all.
+    // One pattern; two in turn; any; or none.
     std::size_t which = 0;
     if (program_ == 1) which = step_number_ % 2;
     if (program_ == 2 || program_ == 4) which = below(patterns_.size());

@@ -68,7 +68,7 @@ class planned_record_subject : public planned_ground {
   arena_type::step step_;
 };
 
-/// What is recycled is the step: the next one follows a plan for as long as it does the same.
+/// Recycles the step. The next step follows a plan while it repeats the requests.
 class planned_steps_subject : public planned_ground {
  public:
   explicit planned_steps_subject(supply_type& supply) : planned_ground{supply} { step_.emplace(resource()); }

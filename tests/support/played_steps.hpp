@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a planned arena, written as text, so that a test shows what is requested and when it is given
-// back.
+// Steps of a planned arena as text, so that a test shows the requests and the frees.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,9 +16,9 @@
 
 namespace tidemark::test {
 
-/// Plays texts such as "a=100 b=64@4096 -a": block a of 100 bytes, block b of 64 aligned to 4096, and a goes
-/// back. Names live on behind the step, and are free again when their block is deallocated. What is live at
-/// the end goes back.
+/// Plays texts such as "a=100 b=64@4096 -a": block a of 100 bytes, block b of 64 bytes aligned to 4096, and a
+/// is freed. Names outlive the step, and become free when their block is deallocated. Live blocks are freed
+/// at the end.
 template <class Arena>
 class played_steps {
  public:
@@ -45,11 +44,11 @@ class played_steps {
       else take(word);
     }
   }
-  /// Whether a block is live.
+  /// Returns true if a block is live.
   [[nodiscard]] bool holds(std::string const& name) const { return held_.contains(name); }
-  /// Where a block is that is live.
+  /// Returns the address of a live block.
   [[nodiscard]] std::byte* at(std::string const& name) const { return held_.at(name).block; }
-  /// Where the blocks are that were requested since this was asked last, in order.
+  /// Returns the addresses of the blocks requested since the last call, in order.
   std::vector<std::byte*> addresses() { return std::exchange(addresses_, {}); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences of everything a pool can do, beside a model: the blocks that are live, and the counts. After each step
-// the statistics equal the model's, and the pool's invariants hold now and then.
+// Random sequences of all operations of a pool, compared with a model: the live blocks and the counts. After
+// each step the statistics equal the model's; the pool's invariants are checked now and then.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -24,9 +24,9 @@ class basic_pool_subject : public subject_traits<8 * MiB> {
   basic_pool_subject(supply_type& upstream, pool_options const& options) : pool_{options, &upstream} {}
 
   Pool& resource() { return pool_; }
-  // O(cached blocks), where an arena's check is O(chunks): not after every step.
+  // O(cached blocks), while an arena's check is O(chunks). Therefore not after every step.
   void check() const { check_one_of(32, pool_); }
-  // Without what is cached: a request that fails gives that back before it asks again.
+  // Excludes cached blocks: a failed request frees them before it retries.
   [[nodiscard]] std::vector<std::size_t> state() const {
     const pool_stats stats = pool_.stats();
     return {stats.allocations, stats.deallocations, stats.used_blocks, stats.used_bytes,
@@ -40,7 +40,7 @@ class basic_pool_subject : public subject_traits<8 * MiB> {
 struct pool_subject : basic_pool_subject<pool> {
   using basic_pool_subject::basic_pool_subject;
 };
-/// So little may be cached that trims happen all the time.
+/// The limit of cached bytes is low enough that trims happen all the time.
 struct tight_pool_subject : basic_pool_subject<pool> {
   static constexpr std::size_t max_reused_bytes = 0;
   explicit tight_pool_subject(supply_type& upstream)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nearly every test includes by itself too, compiled once for all: parsing it is most of what compiling
-// a small test takes. A test must not rely on it: programs without it (tests/diagnose/nvtx, tests/gpu) include
-// the same support headers.
+// Headers that nearly every test includes by itself too, compiled once for all, because parsing them
+// dominates the compile time of a small test. A test must not rely on this header: programs without it
+// (tests/diagnose/nvtx, tests/gpu) include the same support headers.
 #pragma once
 
 #include <gtest/gtest.h>

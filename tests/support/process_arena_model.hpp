@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random generations in a process arena, read back from its file as another process would find them: what was published is
-// there as it was, whatever was allocated, deallocated and published after it, until a reset.
+// Random generations in a process arena, read back from its file like another process does. Published data
+// must stay unchanged until a reset, whatever is allocated, deallocated and published after it.
 #pragma once
 
 #include <unistd.h>
@@ -42,7 +42,7 @@ class process_arena_model {
     arena_.check_invariants();
   }
 
-  /// What a reader would find.
+  /// Checks the contents that a reader would find.
   void check_contents() const {
     detail::process_header header;
     ASSERT_EQ(read(0, &header, sizeof header), sizeof header);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says about this process's memory and files (Linux; of memory also Windows).
+// The kernel's data about this process's memory and files (Linux; memory also on Windows).
 #pragma once
 
 #if defined(_WIN32)

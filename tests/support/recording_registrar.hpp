@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A registrar for tests: it counts calls, fails the n-th one, and sees to it that what is deregistered is what
-// was registered.
+// A registrar for tests: it counts calls, fails the n-th call, and checks that exactly the registered ranges
+// are deregistered.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace tidemark::test {
 
-/// What a registrar knows. Longer lived than the registrar, which an arena owns.
+/// The ranges of a registrar. They outlive the registrar, which an arena owns.
 class registrations : public supply {
  public:
   ~registrations() { EXPECT_TRUE(ranges_.empty()) << ranges_.size() << " ranges were not deregistered"; }
@@ -47,7 +47,7 @@ class registrations : public supply {
     ++deregistered;
     return true;
   }
-  /// Whether one registration has all of a block.
+  /// Returns true if one registration covers all of a block.
   [[nodiscard]] bool has(void const* block, std::size_t bytes) const {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     const auto after = ranges_.upper_bound(address);
@@ -55,7 +55,7 @@ class registrations : public supply {
     auto const& [begin, size] = *std::prev(after);
     return address + bytes <= begin + size;
   }
-  /// Forgets what is lost on purpose.
+  /// Forgets deliberately lost registrations.
   void forget_all() {
     lost += ranges_.size();
     ranges_.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources of memory for tests: they count calls, fail the n-th one, and see to it that they get back exactly
-// what they gave.
+// Sources of memory for tests: they count calls, fail the n-th call, and check that they get back exactly the
+// blocks they returned.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace tidemark::test {
 
-/// What all sources have in common: a count of calls that can fail, and one of them that does.
+/// Common base of all sources: counts calls that can fail, and makes chosen calls fail.
 class supply {
  public:
   static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
@@ -46,7 +46,7 @@ class recording_resource final : public std::pmr::memory_resource, public supply
 
   std::size_t largest = 0;  ///< largest request so far, in bytes
 
-  /// Whether a block that begins there was returned and not yet deallocated.
+  /// Returns true if a block that begins at `first` was returned and not yet deallocated.
   [[nodiscard]] bool holds(void* first) const { return blocks_.contains(first); }
 
  private:
@@ -79,7 +79,8 @@ class recording_resource final : public std::pmr::memory_resource, public supply
   std::map<void*, block> blocks_;
 };
 
-/// The operating system's calls, watched: ranges must lie in reservations, and whole reservations come back.
+/// Watches the operating system's calls: ranges must lie in reservations, and whole reservations must be
+/// released.
 class recording_os final : public os_memory, public supply {
  public:
   ~recording_os() override {
@@ -112,7 +113,7 @@ class recording_os final : public os_memory, public supply {
     ++decommits;
     expect_inside(first, bytes);
     if (this_one_fails()) return false;
-    std::memset(first, 0xEE, bytes);  // who takes memory back may touch it
+    std::memset(first, 0xEE, bytes);  // the owner may touch memory that it takes back
     return system_memory().decommit(first, bytes);
   }
   bool release(void* first, std::size_t bytes) noexcept override {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend of captures whose kernels are functions of the host: it
-// records them and replays them, fails on demand, and sees to it that it is called in the order that a
-// backend may expect.
+// A backend of captures whose kernels are host functions: it records and replays them, fails on demand, and
+// checks that its functions are called in the promised order.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,10 +19,10 @@
 
 namespace tidemark::test {
 
-/// What happened, in order: the names of objects that ended, calls of a backend.
+/// Events in order: the names of ended objects, and calls of a backend.
 using event_log = std::vector<std::string>;
 
-/// Tells a log when it ends, unless it was moved from.
+/// Writes its end to a log, unless it was moved from.
 class ending_probe {
  public:
   ending_probe(event_log& log, std::string name) : log_{&log}, name_{std::move(name)} {}
@@ -39,7 +38,7 @@ class ending_probe {
   std::string name_;
 };
 
-/// What a backend has recorded, and what became of it. Counts of any thread.
+/// Counts of a backend's recordings and launches, from any thread.
 struct replay_counts {
   std::atomic<int> instances{0};  ///< alive
   std::atomic<int> launches{0};   ///< that were begun
@@ -50,8 +49,8 @@ struct replay_counts {
   std::atomic<bool> launch_throws{false};  ///< the next launches fail
 };
 
-/// Host functions as kernels. `enqueue` is what a stream is to a program: outside of a capture it runs the
-/// work at once, inside it only records it.
+/// Host functions as kernels. `enqueue` is the program's stream: outside of a capture it runs the work at
+/// once, inside it only records the work.
 class replaying_backend final : public graph_backend {
  public:
   using kernel = std::function<void()>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records reports of the library during its lifetime, in place of its handler.
+// Replaces the library's report handler during its lifetime, and records the reports.
 #pragma once
 
 #include <algorithm>

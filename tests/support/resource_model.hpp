@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random allocations and frees in any order on any resource, beside a shadow that knows which blocks are live
-// and what was written in them. Takes the subjects of the conformance suite:
+// Random allocations and frees in any order on any resource, compared with a shadow that knows the live
+// blocks and their contents. Takes the subjects of the conformance suite:
 //   TEST(resource_model, agrees_with_the_pool) { run_resource_model<pool_subject>(); }
 #pragma once
 
@@ -30,7 +30,7 @@ class resource_model {
   std::size_t allocated = 0, freed = 0, refused = 0, recycled = 0;
 
   void step() {
-    // Growing and shrinking take turns, so that there are times with many live blocks and times with none.
+    // Growing and shrinking alternate, so that many blocks are live at some times and none at others.
     const bool growing = ++steps_ / 2000 % 2 == 0;
     if (random_() % 100 < (growing ? 60u : 40u)) {
       allocate();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resources that take memory from an upstream inside their calls, for what `expect_resource` must not count;
-// and one of a program's own, in no namespace of tidemark's.
+// Resources that allocate from an upstream inside their calls, which `expect_resource` must not count, and a
+// program's own resource outside of namespace tidemark.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random requests, blocks deallocated with and without fences, fences that become done in any order, and collections;
-// beside a model that knows each block that the cache keeps and whether it may be used again.
+// Random requests, blocks deallocated with and without fences, fences that complete in any order, and
+// collections, compared with a model that knows each block that the cache keeps and whether it may be reused.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ class reuse_model {
   struct kept_block {
     std::size_t bytes, align;
     std::unique_ptr<event> fence;  // null: ready at once
-    std::uint64_t number;          // those of one order become done in the order of their numbers
+    std::uint64_t number;          // fences of one order complete in the order of their numbers
   };
   using kept_blocks = std::map<void*, kept_block>;
 
@@ -157,7 +157,7 @@ class reuse_model {
     forget_gone();
   }
 
-  // Blocks that the upstream has again. Its addresses may come back from there as new ones.
+  // Forgets blocks that were returned to the upstream, which may reuse their addresses.
   void forget_gone() {
     std::erase_if(kept_, [&](auto const& entry) { return !upstream_.holds(entry.first); });
   }
@@ -182,7 +182,7 @@ class reuse_model {
     if (limit != 0) EXPECT_LE(now.cached_bytes, limit);
   }
 
-  kept_blocks kept_;  // before the cache, which destroys the fences of what it keeps
+  kept_blocks kept_;  // before the cache, which destroys the fences of its kept blocks
   reuse_cache cache_;
   recording_resource& upstream_;
   choices random_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the reuse cache stand on: events that a test completes, memory at addresses that must not be
+// Base of the tests of the reuse cache: events that a test completes, memory at addresses that must not be
 // touched, and the cache as a subject of the conformance suite and of the model test.
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace tidemark::test {
 
-/// A device's event, completed by hand. Counts what a cache does with its fences.
+/// A device's event that a test completes. Counts the cache's operations on its fences.
 class event {
  public:
   event() = default;
@@ -51,12 +51,11 @@ class event {
   }
 
   std::atomic<int> asked{0}, waits{0}, destroyed{0};
-  /// What its fence comes in the order of; null: nothing.
+  /// The order that its fence belongs to; null: none.
   void const* order = nullptr;
-  /// What a wait does: nothing else may complete the event in a test of one thread, so that it does so
-  /// itself.
+  /// If true, a wait completes the event, because nothing else can complete it in a test of one thread.
   bool wait_completes = true;
-  /// The cache that the fence's functions use, where a test wants that.
+  /// The cache that the fence's functions use, if a test requests this.
   reuse_cache* calls_back = nullptr;
 
  private:
@@ -67,8 +66,8 @@ class event {
   std::atomic<bool> done_{false};
 };
 
-/// 1 TiB of addresses that stand for a device's: whoever touches one crashes. It sees to it that it gets back
-/// what it gave.
+/// 1 TiB of addresses that represent a device's: a touch crashes. Checks that it gets back exactly the blocks
+/// it returned.
 class made_up_device {
  public:
   recording_resource& memory() { return exact_; }
@@ -93,7 +92,7 @@ class reuse_subject : public subject_traits<8 * MiB> {
   reuse_cache cache_;
 };
 
-/// So little may be kept that blocks go to the upstream all the time.
+/// The limit of kept bytes is low enough that blocks go to the upstream all the time.
 struct tight_reuse_subject : reuse_subject {
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   explicit tight_reuse_subject(supply_type& upstream)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An upstream that takes all its memory back by itself.
+// An upstream that takes all its memory back at once: `rewind` starts again at the first address.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long tests of random sequences are: in full, or shorter where the environment says so, as ./run test
-// does where steps are slow.
+// The length of tests of random sequences: full, or shorter if the environment requests it, like ./run test
+// for slow steps.
 #pragma once
 
 #include <cstdint>

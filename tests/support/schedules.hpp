@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of code that ships say of all its schedules. With sequentially consistent values first, whose
-// failures are easier to read, then with memory orders taken at their word.
+// Expectations of tests of production code about all its schedules. Sequentially consistent values come
+// first, because their failures are easier to read; then memory orders are taken literally.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@
 
 namespace tidemark::test {
 
-/// Expects that every schedule passes, and that there are at least so many: fewer are not what was meant.
+/// Expects that every schedule passes, and that their number is at least `least_schedules`. Fewer schedules
+/// mean a wrong test.
 inline void expect_every_schedule_passes(std::function<program()> const& make, std::size_t least_schedules) {
   for (const bool weak_orders : {false, true}) {
     const explored result = explore(make, {.max_spurious_failures = 1, .weak_orders = weak_orders});

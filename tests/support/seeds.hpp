@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a model for several seeds. A failing sequence prints its seed; TIDEMARK_SEED=n repeats it,
-// TIDEMARK_STEPS=n sets its length. How many steps there were is in the results, for ./run soak.
+// TIDEMARK_STEPS=n sets its length. The results contain the number of steps, for ./run soak.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,9 @@
 
 namespace tidemark::test {
 
-/// Five seeds. `make_model(seed, run)` makes what the model needs and calls `run(model)`, which calls
-/// `model.step()` as often as wanted, `model.check_contents()` now and then, and stops at the first failure.
+/// Five seeds. `make_model(seed, run)` makes the model's dependencies and calls `run(model)`. `run` calls
+/// `model.step()` as often as configured and `model.check_contents()` now and then, and stops at the first
+/// failure.
 template <class MakeModel>
 void run_for_seeds(MakeModel make_model, std::uint64_t default_steps = full_steps) {
   const std::uint64_t first_seed = number_from_environment("TIDEMARK_SEED", 1);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shadow of the blocks a resource has allocated: no two may overlap, and each must keep what was written
-// in it.
+// A shadow of the blocks a resource has allocated: no two may overlap, and each must keep its contents.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +26,7 @@ class shadow {
     ASSERT_NE(first, nullptr);
     const auto begin = reinterpret_cast<std::uintptr_t>(first);
     EXPECT_EQ(begin % align, 0u) << bytes << " bytes aligned to " << align;
-    // A block of 0 bytes still has an address of its own.
+    // A block of 0 bytes still has its own address.
     const std::size_t extent = std::max<std::size_t>(bytes, 1);
     const auto after = blocks_.lower_bound(begin);
     if (after != blocks_.end()) EXPECT_LE(begin + extent, after->first) << "overlaps the block above";
@@ -41,7 +40,7 @@ class shadow {
     blocks_[begin] = {bytes, align, pattern};
   }
 
-  /// Checks that the block holds what was written, and forgets it.
+  /// Checks that the block holds its written contents, and forgets it.
   void remove(void* first) {
     const auto found = blocks_.find(reinterpret_cast<std::uintptr_t>(first));
     ASSERT_NE(found, blocks_.end());
@@ -49,7 +48,7 @@ class shadow {
     blocks_.erase(found);
   }
 
-  /// Checks that a block still holds what was written in it.
+  /// Checks that a block still holds its written contents.
   static void check(blocks::value_type const& entry) {
     auto const* bytes = reinterpret_cast<unsigned char const*>(entry.first);
     for (std::size_t i = 0; i < entry.second.bytes; ++i) {
@@ -66,7 +65,7 @@ class shadow {
 
   [[nodiscard]] blocks const& live() const noexcept { return blocks_; }
   void clear() { blocks_.clear(); }
-  /// Forgets a block that may not be read any more.
+  /// Forgets a block that may no longer be read.
   void remove_reclaimed(void* first) { blocks_.erase(reinterpret_cast<std::uintptr_t>(first)); }
 
  private:

@@ -10,7 +10,8 @@
 
 namespace tidemark::test {
 
-/// The message of the shared_memory_error that `body` throws for this reason, or else what happened instead.
+/// Returns the message of the shared_memory_error that `body` throws for this reason, or otherwise a
+/// description of the outcome.
 template <class Body>
 std::string refusal_of(shared_memory_refusal reason, Body body) {
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocators of device memory that ours is compared with, by their documented rules, without memory: they
-// place blocks at made-up addresses and count the bytes that they would hold.
+// Device allocators that ours is compared with, simulated by their documented rules without memory: they
+// place blocks at synthetic addresses and count the bytes that they would hold.
 #pragma once
 
 #include <algorithm>
@@ -55,8 +55,8 @@ class simulated_ranges {
     by_address_[begin] = bytes;
     by_size_.insert({bytes, begin});
   }
-  /// Takes the smallest range of at least this size, the lowest among equals. @return an empty one if none
-  /// is there.
+  /// Takes the smallest range of at least this size, the lowest among equals. @return an empty range if none
+  /// exists
   std::pair<std::uintptr_t, std::size_t> take_best_fit(std::size_t bytes) {
     const auto found = by_size_.lower_bound({bytes, 0});
     if (found == by_size_.end()) return {0, 0};
@@ -90,11 +90,12 @@ class simulated_ranges {
   std::set<std::uintptr_t> segments_;
 };
 
-/// PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp, notes/cuda.html), for one stream: sizes are
-/// multiples of 512; blocks up to 1 MiB come from segments of 2 MiB, up to 10 MiB from segments of 20 MiB,
-/// and larger ones from segments of their size rounded up to 2 MiB. Best fit within the small or the large
-/// blocks; the rest of a block stays free if it is at least 512 bytes, or more than 1 MiB of a large block.
-/// With expandable segments the blocks of each kind lie in one segment, which grows by pages of 2 or 20 MiB.
+/// PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp, notes/cuda.html), for one stream. Sizes
+/// are multiples of 512. Blocks up to 1 MiB come from segments of 2 MiB, up to 10 MiB from segments of 20
+/// MiB, and larger blocks from segments of their size rounded up to 2 MiB. Best fit within the small or the
+/// large blocks. The rest of a block stays free if it is at least 512 bytes, or more than 1 MiB of a large
+/// block. With expandable segments the blocks of each kind lie in one segment, which grows by pages of 2 or
+/// 20 MiB.
 class simulated_pytorch final : public simulated_allocator {
  public:
   explicit simulated_pytorch(bool is_expandable) : is_expandable_{is_expandable} {}
@@ -155,7 +156,7 @@ class simulated_pytorch final : public simulated_allocator {
 };
 
 /// One range that grows at its end by units of 2 MiB: best fit, or TLSF (Masmano and others, 2004), which
-/// takes the first range of the next class, 32 classes to each doubling.
+/// takes the first range of the next class, with 32 classes per doubling.
 class simulated_range final : public simulated_allocator {
  public:
   explicit simulated_range(bool is_tlsf) : is_tlsf_{is_tlsf} {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences on one random stack of adaptors after the other.
+// Random sequences on one random stack of adaptors after another.
 #pragma once
 
 #include <gtest/gtest.h>

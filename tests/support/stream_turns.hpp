@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work on the streams of a fake device that writes down its turn.
+// Work on the streams of a fake device that records its turn.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class stream_turns {
   };
 
   fake_device& device_;
-  std::deque<work> works_;  // a deque, because what is on streams points to them
+  std::deque<work> works_;  // a deque, because work on streams points to its elements
   std::vector<std::string> taken_;
 };
 

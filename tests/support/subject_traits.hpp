@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subjects of the conformance suite and of the models have in common.
+// Common properties of the subjects of the conformance suite and of the models.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace tidemark::test {
 
-/// A subject whose freed memory is there at once, and that has nothing to check.
-/// @tparam Largest, Capacity in bytes; a capacity of 0 is none
+/// A subject whose freed memory is available at once, without invariants to check. @tparam Largest, Capacity
+/// in bytes; a capacity of 0 is none
 template <std::size_t Largest, std::size_t Capacity = 0, class Supply = recording_resource>
 class subject_traits {
  public:
@@ -32,8 +32,8 @@ class subject_traits {
   mutable std::size_t checks_ = 0;
 };
 
-/// The counts that a request must not change that fails, of any statistics that have them. Not those of kept memory: a
-/// request that fails gives that back before it asks again.
+/// The counts, of any statistics that have them, that a failed request must not change. Excludes counts of
+/// kept memory: a failed request frees kept memory before it retries.
 std::vector<std::size_t> counts_of(auto const& stats) {
   return {stats.allocations, stats.deallocations, stats.used_blocks,
           stats.peak_blocks, stats.used_bytes,    stats.peak_bytes};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared arena and its threads. Each thread knows what it wrote in which block; between their calls one of them marks,
-// opens scopes, rewinds, resets or trims. No two blocks of any threads overlap, what was not freed holds what was written,
-// and the invariants hold.
+// A shared arena and its threads. Each thread knows the contents of its blocks. Between their calls one
+// thread marks, opens scopes, rewinds, resets or trims. No two blocks of any threads overlap, live blocks
+// keep their contents, and the invariants hold.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class team_model {
  public:
   static constexpr std::size_t threads = 3;
 
-  /// @param places whether each thread has a region of its own
+  /// @param places true if each thread has its own region
   explicit team_model(bool places)
       : places_{places},
         team_{{.reserve = 1 * MiB, .commit_step = 16 * KiB, .retain = 4 * MiB, .name = "model"},
@@ -93,7 +93,7 @@ class team_model {
     if (!places_) team_.leave();
   }
 
-  /// What one thread does while the others wait.
+  /// Actions of one thread while the others wait.
   void rewind_sometimes(choices& random) {
     check_blocks();
     team_.check_invariants();
@@ -149,7 +149,7 @@ class team_model {
     std::size_t bytes;
     unsigned char fill;
   };
-  /// Counts those that live, and says when one is destroyed twice.
+  /// Counts live objects, and reports an object that is destroyed twice.
   struct counted {
     explicit counted(std::atomic<long>& of) : live{&of} { ++*live; }
     counted(counted const&) = delete;
@@ -235,7 +235,7 @@ class team_model {
   bool places_;
   std::atomic<long> objects_{0};
   shared_arena team_;
-  std::array<std::vector<block>, threads> blocks_;  // what is live of each thread, oldest first
+  std::array<std::vector<block>, threads> blocks_;  // the live blocks of each thread, oldest first
   std::vector<known_mark> marks_;
   std::vector<open_scope> scopes_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every adaptor as a subject of the conformance suite and of the model test. Between the adaptor and the
-// supply is an arena, so that memory can be used again without asking the supply, and above the arena a
-// resource that compares each block it gets back with what it gave.
+// supply is an arena, so that memory can be reused without calling the supply. Above the arena a resource
+// compares each returned block with the allocated one.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace tidemark::test {
 
-/// What `resource_stats` says of itself.
+/// Checks the relations between the counts of `resource_stats`.
 inline void expect_consistent(resource_stats const& stats) {
   EXPECT_EQ(stats.allocations - stats.deallocations, stats.used_blocks);
   EXPECT_LE(stats.used_blocks, stats.peak_blocks);
@@ -36,7 +36,7 @@ inline std::vector<std::size_t> visible(resource_stats const& stats) {
           stats.used_bytes,  stats.peak_bytes,    stats.total_bytes};
 }
 
-/// What a subject's adaptor stands on.
+/// The upstream of a subject's adaptor.
 class adaptor_ground {
  public:
   explicit adaptor_ground(std::pmr::memory_resource* supply) : arena_{supply} {}
@@ -53,7 +53,7 @@ class adaptor_subject : public subject_traits<64 * MiB>, private adaptor_ground 
  public:
   template <class... Arguments>
   explicit adaptor_subject(supply_type& supply, Arguments... arguments)
-      : adaptor_ground{&supply}, adaptor_{arguments..., upstream()} {}
+      : adaptor_ground{&supply}, adaptor_{upstream(), arguments...} {}
 
   Adaptor& resource() { return adaptor_; }
   void recycle() {
@@ -80,7 +80,7 @@ struct test_subject : adaptor_subject<test_resource> {
       : adaptor_subject{supply, test_resource_options{.quarantine_bytes = 8 * KiB}} {}
 };
 
-/// What stands in the place of the default resource in a scope of `expect_resource`.
+/// The resource that replaces the default resource in a scope of `expect_resource`.
 class watching_subject : public subject_traits<64 * MiB>, private adaptor_ground {
  public:
   explicit watching_subject(supply_type& supply) : adaptor_ground{&supply}, set_{upstream()} {}
@@ -114,7 +114,7 @@ class reached_limit_subject {
 
  private:
   recording_resource exact_;
-  limit_resource limited_{capacity, &exact_};
+  limit_resource limited_{&exact_, capacity};
 };
 
 }  // namespace tidemark::test

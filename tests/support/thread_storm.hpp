@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that allocate and free at once, for counts that must be exact all the same.
+// Threads that allocate and free at once, for counts that must still be exact.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model did, as C++. Where a fuzzer's input fails it is printed; with TIDEMARK_TELL set each line is printed before
-// it is done, in the tests of models too, because a sanitizer ends the program itself.
+// The operations of a model, as C++. They are printed if a fuzzer's input fails. With TIDEMARK_TELL set each
+// line is printed before its operation, also in tests of models, because a sanitizer ends the program itself.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ class told_program {
   bool prints_ = std::getenv("TIDEMARK_TELL") != nullptr;
 };
 
-/// A line, of parts that a stream takes. Costs a load where no program is told.
+/// A line of streamable parts. Costs a load if no program is told.
 template <class... Parts>
 void tell(Parts const&... parts) {
   told_program& program = told_program::current();
@@ -65,7 +65,7 @@ void tell(Parts const&... parts) {
   program.add(line.str());
 }
 
-/// In a line: the block that the line allocates. `name_block` is told where it is.
+/// In a line: the block that the line allocates. `name_block` then gets its address.
 struct new_block {
   friend std::ostream& operator<<(std::ostream& line, new_block) {
     return line << 'b' << told_program::current().next_block();
@@ -81,7 +81,7 @@ struct block_at {
   }
 };
 
-/// Allocates a block of what a line calls `name`, and tells it.
+/// Allocates a block from the resource with this name in the line, and prints the line.
 template <class Resource>
 void* tell_allocate(char const* name, Resource& memory, std::size_t bytes, std::size_t align) {
   tell("void* ", new_block{}, " = ", name, ".allocate(", bytes, ", ", align, ");");
@@ -95,7 +95,7 @@ void tell_deallocate(char const* name, Resource& memory, void* block, std::size_
   memory.deallocate(block, bytes, align);
 }
 
-/// Tells each call of a resource.
+/// Prints each call of a resource.
 class told_resource final : public std::pmr::memory_resource {
  public:
   explicit told_resource(std::pmr::memory_resource& upstream) : upstream_{upstream} {}

@@ -11,8 +11,8 @@
 
 namespace tidemark::test {
 
-/// A fake device whose memory is there on the host, because those tests write in it.
-/// @tparam CapacityBytes what it has; small, because each of its blocks is a mapping of the host's.
+/// A fake device with memory on the host, because its tests write to it. @tparam CapacityBytes capacity of
+/// the device; small, because each of its blocks is a mapping of the host
 template <std::size_t CapacityBytes>
 struct touchable_device_of {
   fake_device device{{.capacity_bytes = CapacityBytes, .granularity_bytes = 16 * KiB, .touchable = true}};

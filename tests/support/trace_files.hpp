@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a trace in a folder of their own, and what is in them.
+// The files of a trace in their own folder, and their contents.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -67,8 +67,7 @@ class trace_files {
   std::string folder_;
 };
 
-/// What the rows of a CSV trace say, read as a program does that replays it. A row that cannot be replayed is
-/// a failure.
+/// Reads the rows of a CSV trace like a replaying program. A row that cannot be replayed is a failure.
 struct replayed_trace {
   explicit replayed_trace(std::string const& path) {
     std::ifstream file{path};

@@ -23,7 +23,7 @@ class traced_arena_subject : public subject_traits<upstream_arena_subject::large
     below_.check();
     traced_.check_invariants();
   }
-  // Without `refused`, which a failed call is there to change.
+  // Excludes `refused`, which a failed call must change.
   [[nodiscard]] std::vector<std::size_t> state() const {
     std::vector<std::size_t> all = below_.state();
     for (const std::size_t count : visible(traced_.stats())) all.push_back(count);
@@ -33,7 +33,7 @@ class traced_arena_subject : public subject_traits<upstream_arena_subject::large
  private:
   upstream_arena_subject below_;
   trace_log log_{{.csv = "/dev/null", .chrome = "/dev/./null"}};
-  trace_resource traced_{log_, &below_.resource(), "traced arena"};
+  trace_resource traced_{&below_.resource(), log_, "traced arena"};
 };
 
 }  // namespace tidemark::test

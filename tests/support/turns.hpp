@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that take turns: what each does is decided elsewhere, and only one runs at a time.
+// Threads that take turns: only one runs at a time, and other code decides their actions.
 #pragma once
 
 #include <condition_variable>

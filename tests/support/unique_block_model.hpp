@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random owners of blocks, which are made, moved, swapped, released and reset, on resources that see to it that they get
-// back exactly what they gave, each its own.
+// Random owners of blocks, which are made, moved, swapped, released and reset. Each resource checks that it
+// gets back exactly the blocks it returned.
 #pragma once
 
 #include <gtest/gtest.h>

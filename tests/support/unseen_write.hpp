@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes that are wrong on purpose, for tests of what finds them later: sanitizers are told to look away.
+// Wrong writes on purpose, for tests of code that finds them later. Sanitizers ignore these writes.
 #pragma once
 
 #include <cstddef>

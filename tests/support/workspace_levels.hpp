@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of workspaces share: a suite that runs at both check levels, over an upstream that knows each
-// block.
+// Common parts of the tests of workspaces: a suite that runs at both check levels, over an upstream that
+// knows each block.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ template <class Workspace>
   return found;
 }
 
-/// `source.acquire<T>(extents...)`, where the source's type is a template's parameter.
+/// Calls `source.acquire<T>(extents...)` for a source of dependent type.
 template <class T, class Source, class... Extents>
 [[nodiscard]] auto take(Source& source, Extents... extents) {
   return source.template acquire<T>(extents...);

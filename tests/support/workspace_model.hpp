@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences of everything that a workspace can do on one thread, beside a model: a vector of what is allocated, one
-// of what was open when, and for each type the sizes of its slots. What was written into each array is there until its
-// scope ends, no two share memory, a slot that had room is where it was.
+// Random sequences of all operations of a workspace on one thread, compared with a model. The model has a
+// vector of allocated arrays, a vector of open scopes, and for each type the sizes of its slots. The contents
+// of each array last until its scope ends, no two arrays share memory, and a slot with enough room does not
+// move.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -60,7 +61,7 @@ class workspace_model {
     ws_.check_invariants();
   }
 
-  /// Each array holds what was written when it was acquired.
+  /// Checks that each array holds the contents written at its acquisition.
   void check_contents() const {
     for (held const& each : held_) expect_contents(each);
   }
@@ -72,7 +73,7 @@ class workspace_model {
   static constexpr std::array<std::size_t, type_count> element_bytes{
       8, 4, 8, 4, 8, 16, sizeof(numbered<0>), sizeof(numbered<3>), sizeof(numbered<5>), 8};
 
-  // What was allocated, the oldest first.
+  // The allocated arrays, the oldest first.
   struct held {
     std::size_t type;
     std::byte* first;
@@ -98,7 +99,7 @@ class workspace_model {
     std::size_t active = 0, peak = 0;
   };
 
-  // ---- what is done ----
+  // ---- operations ----
 
   using types = std::tuple<double, float, std::int64_t, std::int32_t, std::complex<float>,
                            std::complex<double>, numbered<0>, numbered<3>, numbered<5>>;
@@ -195,7 +196,7 @@ class workspace_model {
     end_from(i - 1);
   }
 
-  /// Ends the frame at `i`, a scope or the first there is, and those inside it with it.
+  /// Ends the frame at `i`, a scope or the first frame, and all frames inside it.
   void end_from(std::size_t i) {
     while (i < frames_.size() && frames_[i].is_checkpoint()) {  // at the very end only
       take_back(frames_.back().held_before);
@@ -208,7 +209,7 @@ class workspace_model {
     tell("scopes[", i, "].end();");
     if (frames_[i].plain != nullptr) frames_[i].plain->end();
     else frames_[i].named->end();
-    // Those inside do nothing later, whenever that is.
+    // Inner scopes do nothing when they end later.
     for (std::size_t j = i + 1; j < frames_.size(); ++j) ended_.push_back(std::move(frames_[j]));
     frames_.resize(i);
   }
@@ -355,7 +356,7 @@ class workspace_model {
     kept_in_use += now.in_use;
   }
 
-  // ---- what is looked at ----
+  // ---- checks ----
 
   void take_back(std::size_t held_before) {
     while (held_.size() > held_before) {
@@ -365,7 +366,7 @@ class workspace_model {
     }
   }
 
-  // Every byte is what was written if the first is, and each is as the one before it.
+  // Every byte is right if the first is, and each equals the byte before it.
   static void expect_contents(held const& each) {
     if (each.bytes == 0) return;
     EXPECT_TRUE(each.first[0] == each.written &&
@@ -401,8 +402,7 @@ class workspace_model {
   recording_resource upstream_;
   Workspace ws_;
   choices random_;
-  std::vector<frame>
-      ended_;  // scopes that others have ended; before frames_, because they do nothing any more
+  std::vector<frame> ended_;  // scopes that others have ended; before frames_, because they do nothing later
   std::vector<frame> frames_;
   std::vector<held> held_;
   std::array<slots, type_count> slots_;

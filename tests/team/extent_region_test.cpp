@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every interleaving of the operations of two or three threads that claim extents and give them
-// back, while the region grows, runs out or is rewound between. Extents that are in use at once never
-// overlap, what is said to be fresh was never claimed before, and the invariants hold at the end.
+// Strategy: every interleaving of the operations of two or three threads that claim and release extents,
+// while the region grows, runs out or is rewound in between. Extents in use at once never overlap, extents
+// reported as fresh were never claimed before, and the invariants hold at the end.
 #include <tidemark/team/detail/extent_region.hpp>
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ constexpr std::size_t page = 4 * KiB;
 constexpr std::size_t buffer_pages = 64;
 alignas(page) std::array<std::byte, buffer_pages * page> buffer;  // addresses that are the same in each run
 
-/// Gives parts of the buffer, and memory for so many pages.
+/// Returns parts of the buffer, and memory for `pages` pages.
 class scarce_memory {
  public:
   static constexpr space_traits traits{.fresh_is_zero = true, .commits = true};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new and malloc are replaced by ones that count. A step that repeats takes nothing from
-// the heap.
+// Strategy: counting versions replace operator new and malloc. A repeated step takes nothing from the heap.
 #include <tidemark/team/shared_arena.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: real threads allocate at once, at random, in all ways there are; between two barriers one of them
-// marks, opens scopes, rewinds, resets or trims (team_model.hpp).
+// Strategy: real threads allocate at once, at random, in all ways. Between two barriers one thread marks,
+// opens scopes, rewinds, resets or trims (team_model.hpp).
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@
 namespace tidemark::test {
 namespace {
 
-/// @return what the threads did, in calls
+/// Runs a model with its threads. @return the number of their calls
 std::uint64_t run_threads(std::uint64_t seed, bool places, std::size_t rounds) {
   constexpr std::size_t threads = team_model::threads;
   team_model model{places};

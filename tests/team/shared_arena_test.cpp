@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what a shared arena adds to an arena, fact by fact: threads that come and go, extents, rewinds
-// for all threads, and misuse. Threads take turns by joining, so that every test is deterministic; what
-// happens at once is in shared_arena_model_test.cpp and extent_region_test.cpp.
+// Strategy: the additions of a shared arena to an arena, one fact at a time: threads that come and go,
+// extents, rewinds for all threads, and misuse. Threads take turns by joining, so that every test is
+// deterministic. shared_arena_model_test.cpp and extent_region_test.cpp have the concurrent tests.
 #include <tidemark/team/shared_arena.hpp>
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ namespace {
 
 using test::message_of;
 
-/// Runs `body` on a thread of its own, and waits for it.
+/// Runs `body` on a separate thread, and waits for it.
 template <class Body>
 void on_a_thread(Body body) {
   std::thread{body}.join();
@@ -83,7 +83,7 @@ TEST(shared_arena, continues_in_the_extent_of_a_thread_that_ended_or_left) {
   on_a_thread(use);
   use();
   team.leave();
-  team.leave();  // there is no place to leave
+  team.leave();  // no effect: the place was left before
   on_a_thread(use);
   for (std::size_t i = 1; i < blocks.size(); ++i) EXPECT_EQ(blocks[i], blocks[i - 1] + 16);
   EXPECT_EQ(team.stats().threads, 1u);
@@ -744,7 +744,7 @@ TEST(shared_arena_scope, moves_and_ends_once) {
   EXPECT_EQ(team.stats().used_bytes, 32u);
   moved.end();
   EXPECT_EQ(team.stats().used_bytes, 16u);
-  outer = shared_arena::scope{team};  // begins where the old one began
+  outer = shared_arena::scope{team};  // begins at the old beginning
   EXPECT_TRUE(outer);
   EXPECT_EQ(team.stats().used_bytes, 0u);
   (void)team.allocate(16);

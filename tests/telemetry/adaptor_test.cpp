@@ -46,18 +46,18 @@ struct tracking_named : named_subject<tracking_resource> {
 };
 struct limit_named {
   static constexpr char const* kind = "limit_resource";
-  explicit limit_named(upstream_ptr upstream) : adaptor{1000, upstream, "a"} {}
+  explicit limit_named(upstream_ptr upstream) : adaptor{upstream, 1000, "a"} {}
   limit_resource adaptor;
 };
 struct test_named {
   static constexpr char const* kind = "test_resource";
   explicit test_named(upstream_ptr upstream)
-      : adaptor{{.guard_bytes = 0, .quarantine_bytes = 0, .name = "a"}, upstream} {}
+      : adaptor{upstream, {.guard_bytes = 0, .quarantine_bytes = 0, .name = "a"}} {}
   test_resource adaptor;
 };
 struct trace_named {
   static constexpr char const* kind = "trace_resource";
-  explicit trace_named(upstream_ptr upstream) : adaptor{log, upstream, "a"} {}
+  explicit trace_named(upstream_ptr upstream) : adaptor{upstream, log, "a"} {}
   trace_log log{{.csv = "/dev/null"}};
   trace_resource adaptor;
 };
@@ -65,7 +65,7 @@ struct trace_named {
 template <class Subject>
 struct adaptor : ::testing::Test {
   test::violation_recorder recorder;
-  test::recording_resource upstream;  // compares what it gets back with what it gave
+  test::recording_resource upstream;  // compares returned blocks with allocated ones
   Subject subject{&upstream};
 };
 using subjects = ::testing::Types<statistics_named, expect_no_upstream_named, tracking_named, limit_named,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: requests just below, at and above the limit; every failure compared with the state before it;
-// threads that press against the limit over an upstream that watches it.
+// threads that contend for the limit over an upstream that watches it.
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using test::recording_resource;
 
 struct limit : ::testing::Test {
   recording_resource upstream;
-  limit_resource resource{100, &upstream, "budget"};
+  limit_resource resource{&upstream, 100, "budget"};
 };
 
 // T.3
@@ -133,7 +133,7 @@ class watching_resource final : public std::pmr::memory_resource {
 // T.3
 TEST(limit_resource, threads_never_exceed_the_limit_and_lose_no_part_of_it) {
   watching_resource upstream;
-  limit_resource resource{10 * 24 + 7, &upstream};
+  limit_resource resource{&upstream, 10 * 24 + 7};
   const std::size_t refused = test::storm(resource);
   EXPECT_GT(refused, 0u);
   EXPECT_LE(upstream.most.load(), 10 * 24 + 7u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random sequences on many stacks of adaptors (adaptor_stack.hpp), beside the shadow of
-// resource_model.hpp. What the layers count must agree all the time, and at its end each stack has given its
-// upstream back what it got, block by block.
+// Strategy: random sequences on many stacks of adaptors (adaptor_stack.hpp), compared with the shadow of
+// resource_model.hpp. The counts of the layers must agree all the time, and at its end each stack must have
+// returned all blocks of its upstream, block by block.
 #include <gtest/gtest.h>
 
 #include <cstdint>

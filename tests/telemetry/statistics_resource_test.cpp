@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each count after calls whose result is known; frames against what happened in them; threads
-// against sums.
+// Strategy: each count after calls with a known result; frames compared with the calls in them; threads
+// compared with sums.
 #include <tidemark/telemetry/statistics_resource.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: long random sequences on every adaptor of telemetry, beside the shadow of resource_model.hpp; the
-// adaptor's own counts are checked for consistency after each step.
+// Strategy: long random sequences on every adaptor of telemetry, compared with the shadow of
+// resource_model.hpp. The consistency of the adaptor's own counts is checked after each step.
 #include <gtest/gtest.h>
 
 #include "resource_model.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every misuse once, behind the sanitizers' back, with a handler that returns: it must be reported
-// with the right kind, place and site, and everything must go on. Failing on demand against requests that are
-// counted.
+// Strategy: every misuse once, hidden from the sanitizers, with a handler that returns. The report must have
+// the right kind, place and site, and everything must continue. Failure on demand is tested with counted
+// requests.
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using test::recording_resource;
 using test::violation_recorder;
 using test::write_unseen;
 
-/// A test resource that can be destroyed early, over an upstream that compares what it gets back.
+/// A test resource that can be destroyed early, over an upstream that compares returned blocks.
 struct tested : ::testing::Test {
   violation_recorder recorder;
   recording_resource upstream;
@@ -103,7 +103,7 @@ TEST_F(tested, returns_its_options_and_rejects_too_many_guard_bytes) {
 }
 
 TEST_F(tested, without_guards_and_quarantine_blocks_are_the_upstreams) {
-  test_resource bare{{.guard_bytes = 0, .quarantine_bytes = 0}, &upstream};
+  test_resource bare{&upstream, {.guard_bytes = 0, .quarantine_bytes = 0}};
   void* block = bare.allocate(100, 8);
   EXPECT_EQ(upstream.outstanding, 100u);
   bare.deallocate(block, 100, 8);
@@ -225,7 +225,7 @@ TEST_F(test_quarantine, checking_on_demand_finds_a_guard_written_after_free_and_
 }
 
 TEST_F(test_quarantine, is_bounded_and_the_oldest_leave_first) {
-  test_resource small{{.guard_bytes = 16, .quarantine_bytes = 200}, &upstream};
+  test_resource small{&upstream, {.guard_bytes = 16, .quarantine_bytes = 200}};
   void* a = small.allocate(32);
   void* b = small.allocate(32);
   void* c = small.allocate(64);
@@ -242,7 +242,7 @@ TEST_F(test_quarantine, is_bounded_and_the_oldest_leave_first) {
 }
 
 TEST_F(test_quarantine, a_block_of_just_its_size_fits) {
-  test_resource small{{.guard_bytes = 16, .quarantine_bytes = 96}, &upstream};
+  test_resource small{&upstream, {.guard_bytes = 16, .quarantine_bytes = 96}};
   small.deallocate(small.allocate(64), 64);
   EXPECT_EQ(small.quarantined_bytes(), 96u);
 }
@@ -257,7 +257,7 @@ TEST_F(test_quarantine, a_block_too_large_for_it_displaces_no_other) {
 
 TEST_F(test_quarantine, holds_no_block_of_0_bytes) {
   for (std::size_t quarantine_bytes : {std::size_t{0}, 64 * KiB}) {
-    test_resource bare{{.guard_bytes = 0, .quarantine_bytes = quarantine_bytes}, &upstream};
+    test_resource bare{&upstream, {.guard_bytes = 0, .quarantine_bytes = quarantine_bytes}};
     void* const block = bare.allocate(0);
     bare.deallocate(block, 0);
     EXPECT_FALSE(upstream.holds(block)) << "with " << quarantine_bytes << " bytes for the quarantine";
@@ -265,8 +265,8 @@ TEST_F(test_quarantine, holds_no_block_of_0_bytes) {
 }
 
 TEST_F(test_quarantine, is_emptied_when_the_upstream_has_no_more) {
-  limit_resource limited{200, &upstream};
-  test_resource waiting{{.guard_bytes = 0}, &limited};
+  limit_resource limited{&upstream, 200};
+  test_resource waiting{&limited, {.guard_bytes = 0}};
   waiting.deallocate(waiting.allocate(150), 150);
   EXPECT_EQ(waiting.quarantined_bytes(), 150u);
   waiting.deallocate(waiting.allocate(100), 100);
@@ -274,7 +274,7 @@ TEST_F(test_quarantine, is_emptied_when_the_upstream_has_no_more) {
   EXPECT_EQ(waiting.stats().refused, 0u);
 }
 
-// ---- what may not be deallocated ----
+// ---- invalid deallocations ----
 
 // T.11
 TEST_F(test_deallocation, a_wrong_one_is_reported_and_does_nothing) {

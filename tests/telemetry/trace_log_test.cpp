@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the life of the files: how they begin and end, and every way in which writing can fail. A disk
-// that fills up is a limit on the size of files.
+// Strategy: the life of the files: their begin and end, and every way in which writing can fail. A limit on
+// the size of files represents a full disk.
 #include <tidemark/telemetry/trace_log.hpp>
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ class full_disk {
   rlimit before_{};
 };
 
-/// The descriptor by which this process holds a file open; -1: it does not.
+/// Returns the descriptor by which this process holds a file open, or -1.
 int descriptor_of(std::string const& path) {
   for (int i = 0; i < 1024; ++i) {
     std::error_code none;
@@ -135,7 +135,7 @@ TEST(trace_log, an_error_of_close_alone_is_reported) {
   if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
   trace_files files;
   trace_log log{{.csv = files.csv()}};
-  // Its first line is written, and no other will be: what fails is fclose.
+  // Its first line is written, and no other will be, so that fclose fails.
   ASSERT_EQ(close(descriptor_of(files.csv())), 0);
   EXPECT_FALSE(log.error());
   {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random sequences on a traced resource beside the shadow; its invariants are checked after every
-// step.
+// Strategy: random sequences on a traced resource, compared with the shadow. Its invariants are checked after
+// every step.
 #include "resource_model.hpp"
 #include "trace_subjects.hpp"
 

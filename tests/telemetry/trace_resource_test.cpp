@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: one fact of `trace_resource` and `trace_slice` a test, seen in the files that they leave. Threads
-// run on real memory, and what they wrote is replayed.
+// Strategy: one fact of `trace_resource` and `trace_slice` per test, seen in the files that they leave.
+// Threads run on real memory, and their trace is replayed.
 #include <tidemark/telemetry/trace_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ values drawn_with(std::chrono::nanoseconds interval, Body body) {
   trace_files files;
   {
     trace_log log{{.chrome = files.chrome(), .counter_interval = interval}};
-    trace_resource traced{log, std::pmr::new_delete_resource(), "heap"};
+    trace_resource traced{std::pmr::new_delete_resource(), log, "heap"};
     body(traced, log);
   }
   return files.counter("heap");
@@ -105,13 +105,13 @@ TEST(trace_resource, what_four_threads_do_can_be_replayed) {
   resource_stats stats;
   {
     trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
-    trace_resource traced{log, std::pmr::new_delete_resource()};
+    trace_resource traced{std::pmr::new_delete_resource(), log};
     struct exchange_place {
       std::mutex mutex;
       void* block = nullptr;
       std::size_t bytes = 0;
     };
-    std::array<exchange_place, 64> places;  // where one thread leaves a block for the next thread
+    std::array<exchange_place, 64> places;  // places where a thread leaves a block for the next
     std::vector<std::thread> running;
     for (std::size_t t = 0; t < threads; ++t) {
       running.emplace_back([&, t] {
@@ -151,7 +151,7 @@ TEST(trace_resource, what_four_threads_do_can_be_replayed) {
   EXPECT_EQ(trace.max_live_blocks, stats.peak_blocks);
 }
 
-/// One block of memory: whoever holds it holds all there is.
+/// One block of memory: only one owner at a time.
 class one_block_resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t, std::size_t) override {
@@ -172,7 +172,7 @@ TEST(trace_resource, writes_the_end_of_a_block_before_another_thread_gets_its_ad
   {
     trace_log log{{.csv = files.csv()}};
     one_block_resource upstream;
-    trace_resource traced{log, &upstream};
+    trace_resource traced{&upstream, log};
     const auto work = [&] {
       for (std::size_t done = 0; done < rounds;) {
         try {
@@ -191,7 +191,7 @@ TEST(trace_resource, writes_the_end_of_a_block_before_another_thread_gets_its_ad
   const replayed_trace trace{files.csv()};
   EXPECT_EQ(trace.allocations, 2 * rounds);
   EXPECT_EQ(trace.max_live_blocks, 1u);
-  EXPECT_EQ(trace.freed_by_another_thread, 0u);  // and so no end was made up when the address came again
+  EXPECT_EQ(trace.freed_by_another_thread, 0u);  // no end was invented when the address came again
 }
 
 // ---- the upstream ----
@@ -202,7 +202,7 @@ TEST(trace_resource, an_allocation_that_fails_is_counted_and_not_written) {
   recording_resource upstream;
   {
     trace_log log{{.csv = files.csv(), .chrome = files.chrome(), .counter_interval = {}}};
-    trace_resource traced{log, &upstream, "heap"};
+    trace_resource traced{&upstream, log, "heap"};
     upstream.fail_from = 0;
     EXPECT_THROW((void)traced.allocate(1), std::bad_alloc);
     EXPECT_EQ(traced.stats().refused, 1u);
@@ -218,7 +218,7 @@ TEST(trace_resource, an_unknown_pointer_is_passed_on_and_not_written) {
   recording_resource upstream;
   {
     trace_log log{{.csv = files.csv()}};
-    trace_resource traced{log, &upstream};
+    trace_resource traced{&upstream, log};
     traced.deallocate(upstream.allocate(32), 32);
     EXPECT_EQ(upstream.outstanding, 0u);
     EXPECT_EQ(traced.stats().deallocations, 0u);
@@ -230,12 +230,12 @@ TEST(trace_resource, an_unknown_pointer_is_passed_on_and_not_written) {
 TEST(trace_resource, blocks_that_an_arena_rewound_over_end_when_their_memory_is_reused) {
   EXPECT_EQ(csv_of([](trace_log& log) {
               arena step;
-              trace_resource traced{log, &step};
+              trace_resource traced{&step, log};
               (void)traced.allocate(64);  // 0 stays
               const arena_mark mark = step.mark();
               (void)traced.allocate(32);  // 1
               (void)traced.allocate(32);  // 2
-              (void)traced.allocate(64);  // 3, of which the middle is allocated again
+              (void)traced.allocate(64);  // 3; the middle is allocated again
               step.rewind(mark);
               (void)traced.allocate(96);  // 4 lies on 1 and 2, and on the first half of 3
               EXPECT_EQ(traced.stats().used_bytes, 160u);
@@ -263,7 +263,7 @@ class descending_resource final : public std::pmr::memory_resource {
 TEST(trace_resource, blocks_that_touch_do_not_end_each_other) {
   EXPECT_EQ(csv_of([](trace_log& log) {
               descending_resource upstream;
-              trace_resource traced{log, &upstream};
+              trace_resource traced{&upstream, log};
               for (int i = 0; i < 3; ++i) (void)traced.allocate(16);
             }),
             "op,id,bytes,thread\na,0,16,0\na,1,16,0\na,2,16,0\n");
@@ -272,7 +272,7 @@ TEST(trace_resource, blocks_that_touch_do_not_end_each_other) {
 TEST(trace_resource, a_block_inside_a_reclaimed_one_ends_it) {
   EXPECT_EQ(csv_of([](trace_log& log) {
               arena step;
-              trace_resource traced{log, &step};
+              trace_resource traced{&step, log};
               const arena_mark mark = step.mark();
               (void)traced.allocate(64);
               step.rewind(mark);
@@ -350,13 +350,13 @@ TEST(trace_resource, shares_no_counter_with_another_of_its_name) {
   {
     trace_log log{{.chrome = files.chrome(), .counter_interval = {}}};
     std::pmr::memory_resource* const heap = std::pmr::new_delete_resource();
-    trace_resource one{log, heap, "heap"};
+    trace_resource one{heap, log, "heap"};
     {
-      trace_resource other{log, heap, "heap"}, third{log, heap, "heap"};
+      trace_resource other{heap, log, "heap"}, third{heap, log, "heap"};
       other.deallocate(other.allocate(20), 20);
       third.deallocate(third.allocate(30), 30);
     }
-    trace_resource later{log, heap, "heap"};  // the name is free again
+    trace_resource later{heap, log, "heap"};  // the name is free again
     later.deallocate(later.allocate(40), 40);
     one.deallocate(one.allocate(10), 10);
   }

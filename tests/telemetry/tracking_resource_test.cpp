@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what is on record after each call, where a site comes from, and that each wrong call is reported
-// and harmless.
+// Strategy: the records after each call, and the source of a site. Each wrong call is reported and harmless.
 #include <tidemark/telemetry/tracking_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -35,7 +34,7 @@ struct tracking : ::testing::Test {
 
 std::string line_number(unsigned line) { return ":" + std::to_string(line); }
 
-// ---- what is on record ----
+// ---- records ----
 
 // T.2
 TEST_F(tracking, a_live_block_is_recorded_until_it_is_deallocated) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: on which stream elements are copied as a vector grows is decided by types, with CUDA. So these
-// tests look at types, and need no device. Whether Thrust's own choice is still the default stream is asked
-// for a policy like ours that makes no choice.
+// Strategy: with CUDA, types decide on which stream elements are copied as a vector grows. These tests
+// therefore check types, and need no device. A policy like ours that makes no choice shows whether Thrust's
+// own choice is still the default stream.
 #include <gtest/gtest.h>
 
 #include <tidemark/thrust.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An element for tests of exceptions: knows which of its kind live and where, and throws from the n-th
-// construction on demand.
+// An element for tests of exceptions: knows the live elements of its type and their addresses, and throws
+// from the n-th construction on demand.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ class counted_element {
     live().clear();
     unborn() = 0;
   }
-  /// Those that were constructed and not destroyed.
+  /// Number of elements constructed and not destroyed.
   static std::size_t living() { return live().size(); }
-  /// Those that were destroyed and had not been constructed, or were destroyed before.
+  /// Number of destructions of elements that were not constructed, or were already destroyed.
   static std::size_t destroyed_unborn() { return unborn(); }
 
   counted_element(int value = 0) : value_{value} { be_born(); }  // NOLINT(google-explicit-constructor)
   counted_element(counted_element const& other) : value_{other.value_} { be_born(); }
   counted_element& operator=(counted_element const& other) = default;
-  // Thrust destroys some where there is no memory, which is to be counted and not to end the test.
+  // Thrust destroys some without memory. The test counts these instead of ending.
   __attribute__((no_sanitize("undefined"))) ~counted_element() {
     if (live().erase(this) == 0) ++unborn();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CCCL calls its resources, in the words of either generation: `resource` was the one without streams
-// before 3.1, and is the one with streams since.
+// CCCL's names for its resources, for both generations: `resource` was the resource without streams before
+// 3.1, and is the resource with streams since.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: CCCL's own concepts and wrappers say whether the handles are
-// what they ask for, in either generation; memory of the host is really taken through them and deallocated.
-// That no work meets memory which other work still uses is seen on the streams of a fake device, each of
-// which is asked to run by itself; calls of the driver fail in turn, and captures that the adapter must leave
-// alone are ended to see that they were.
+// Strategy: CCCL's own concepts and wrappers check that the handles satisfy them, in both generations. Host
+// memory is allocated and deallocated through the handles. Streams of a fake device, each run separately,
+// show that no work touches memory that other work still uses. Driver calls fail in turn. Captures that the
+// adapter must not touch are ended to check this.
 #include <tidemark/thrust/cuda_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -54,9 +53,9 @@ using turns = std::vector<std::string>;
 
 constexpr gpu::stream_handle default_stream = nullptr;
 
-// ---- what CCCL requests -----------------------------------------------------------------------------------
+// ---- requirements of CCCL ---------------------------------------------------------------------------------
 
-/// Whether CCCL takes a handle, with exactly the properties that its access says.
+/// True if CCCL accepts a handle with exactly the properties of its access.
 template <class R, memory_access Access = gpu::memory_access_of<R>>
 constexpr bool is_taken_as() {
   using handle = cuda_resource<R, Access>;
@@ -378,7 +377,7 @@ TEST_F(cuda_resource_streams, a_captured_stream_is_not_waited_for) {
   expect_lives_on(own_);
 }
 
-// ---- what the driver refuses ------------------------------------------------------------------------------
+// ---- refusals of the driver -------------------------------------------------------------------------------
 
 TEST_F(cuda_resource_streams, if_streams_cannot_be_ordered_nothing_is_allocated) {
   (void)block_in_advance();
@@ -468,7 +467,7 @@ TEST_F(cuda_resource_streams, a_capture_allocates_from_its_own_stream_without_a_
   expect_lives_on(own_);
 }
 
-// ---- resources whose type does not tell their stream ------------------------------------------------------
+// ---- resources of a type without a stream -----------------------------------------------------------------
 
 TEST_F(cuda_resource_streams, an_adaptor_has_the_given_stream) {
   statistics_resource counted{&pool_};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what docs/thrust.md shows of RMM, word for word, as documented_thrust_test.cpp has the rest. It
-// runs without a device, on made-up addresses: no test accesses the memory.
+// Strategy: the code of docs/thrust.md for RMM, word for word; documented_thrust_test.cpp has the rest. It
+// runs without a device, on synthetic addresses: no test accesses the memory.
 #include <gtest/gtest.h>
 #include <rmm/device_uvector.hpp>
 #include <rmm/mr/statistics_resource_adaptor.hpp>

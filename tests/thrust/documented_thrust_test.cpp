@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the code of docs/thrust.md stands here, word for word: a test in tests/tools sees to that. Here
-// it is compiled for each of Thrust's systems, as users do: outside of our namespace. What it says of itself
-// is looked at.
+// Strategy: the code of docs/thrust.md stands here, word for word; a test in tests/tools checks this. Here it
+// is compiled for each of Thrust's systems, as users do: outside of our namespace. The results that it states
+// are checked.
 #include <gtest/gtest.h>
 #include <thrust/equal.h>
 #include <thrust/scan.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: sources that note every call, one of each generation of CCCL's names and one of Thrust's, and
-// real ones of Thrust and CCCL, below arenas and pools whose memory is written to. Sources that leave out
-// what `std::pmr` requests, as RMM's do.
+// Strategy: sources that record every call, one of each generation of CCCL's names and one of Thrust's, and
+// real sources of Thrust and CCCL, below arenas and pools whose memory is written to. Sources without the
+// parts that `std::pmr` requests, like RMM's.
 #include <tidemark/thrust/foreign_resource.hpp>
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ struct source_call {
   friend bool operator==(source_call const&, source_call const&) = default;
 };
 
-/// What the sources here have in common: real memory, and notes of all calls.
+/// Common base of these sources: real memory, and a log of all calls.
 struct logged_memory {
   std::vector<source_call> calls;
   std::size_t live_blocks = 0;
@@ -146,7 +146,7 @@ static_assert(
     !std::is_base_of_v<std::pmr::memory_resource, ::thrust::mr::memory_resource<void*>>,
     "Thrust has fixed what foreign_resource works around: say so in its comment, and in docs/thrust.md");
 
-// ---- what is asked of them --------------------------------------------------------------------------------
+// ---- requests ---------------------------------------------------------------------------------------------
 
 using calls = std::vector<source_call>;
 
@@ -201,7 +201,7 @@ TEST(foreign_resource_calls, a_request_of_0_bytes_allocates_one) {
             (calls{{"allocate", 1, 8}, {"allocate", 1, 8}, {"deallocate", 1, 8}, {"deallocate", 1, 8}}));
 }
 
-// ---- what they leave out ----------------------------------------------------------------------------------
+// ---- missing parts ----------------------------------------------------------------------------------------
 
 /// A resource as RMM's pools are: 0 bytes are null, and nothing is aligned to more than 256.
 class careless_source {
@@ -253,7 +253,7 @@ TEST(foreign_resource_gaps, null_is_out_of_memory) {
 
 // ---- below resources of tidemark --------------------------------------------------------------------------
 
-/// Writes into blocks of many sizes and alignments, and compares what is in them at the end.
+/// Writes into blocks of many sizes and alignments, and compares their contents at the end.
 void expect_usable(std::pmr::memory_resource& memory) {
   struct block {
     void* first;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: Thrust's algorithms with temporaries from a resource, with each device system of Thrust: the
-// results are those of the standard's algorithms on the host, what is asked of the resource and of its
-// upstream is counted, and a resource that refuses is none the worse for it.
+// Strategy: Thrust's algorithms with temporaries from a resource, with each device system of Thrust. The
+// results equal those of the standard's algorithms on the host, the requests to the resource and to its
+// upstream are counted, and a resource that refuses is unchanged.
 //
-// Which algorithms take temporaries is the system's matter. With CUDA nearly all do. With CPP those that
-// sort, and stable_partition; with TBB also unique and remove_if, and reduce_by_key on long ranges; with OMP
-// also reduce, scans of long ranges, and copy_if, but those of sorts are the heap's. So `stable_partition` is
-// what tests look at that want to see temporaries.
+// The system determines which algorithms take temporaries. With CUDA nearly all do. With CPP those that sort,
+// and stable_partition; with TBB also unique and remove_if, and reduce_by_key on long ranges; with OMP also
+// reduce, scans of long ranges, and copy_if, but the temporaries of sorts come from the heap. Tests that want
+// to see temporaries therefore use `stable_partition`.
 #include "thrust_machine.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct is_even {
   TIDEMARK_HOST_DEVICE bool operator()(int x) const noexcept { return x % 2 == 0; }
 };
 
-/// The algorithms on `Policy`, and what the standard's give for the same numbers.
+/// Compares the algorithms on `Policy` with those of the standard for the same numbers.
 template <class Vector, class Policy>
 class algorithms {
  public:
@@ -59,7 +59,7 @@ class algorithms {
     EXPECT_EQ(numbers_in(numbers_), same_);
   }
   void stable_sort_by_key(Vector& values) {
-    // The values are where the numbers were, so that a sort that is not stable shows.
+    // The values are the old positions of the numbers, so that an unstable sort is found.
     const auto n = static_cast<int>(same_.size());
     thrust::sequence(policy_, values.begin(), values.end());
     thrust::stable_sort_by_key(policy_, numbers_.begin(), numbers_.end(), values.begin());
@@ -136,7 +136,7 @@ class policies : public thrust_machine {
   using vector = device_vector<int, machine_arena>;
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP
-  // More than there are processors, so that what several threads do at once shows on any machine.
+  // More threads than processors, so that races show on any machine.
   void SetUp() override { omp_set_num_threads(4); }
 #endif
 
@@ -210,7 +210,7 @@ TEST_F(policies, on_a_resource_of_any_type_and_on_a_named_stream_give_the_same_r
   EXPECT_EQ(blocks.stats().used_blocks, 0u);
 }
 
-// ---- where temporaries come from ----
+// ---- sources of temporaries ----
 
 // A.4
 TEST_F(policies, allocate_and_free_temporaries_of_the_resource) {
@@ -335,8 +335,8 @@ TEST_F(policies, of_a_parallel_region_of_the_program_allocate_from_the_resource)
   }
 }
 
-// Thrust's fault that this is about: where it sorts, each thread of its region asks the policy's allocator by
-// itself. Once fixed, detail/omp_temporaries.hpp can go.
+// The fault of Thrust: when it sorts, each thread of its region calls the policy's allocator by itself. Once
+// fixed, detail/omp_temporaries.hpp can go.
 TEST_F(policies, of_thrust_itself_sort_with_temporaries_that_are_allocated_in_a_parallel_region) {
   region_resource memory;
   thrust::device_vector<int> numbers(5000);
@@ -351,7 +351,7 @@ TEST_F(policies, of_thrust_itself_sort_with_temporaries_that_are_allocated_in_a_
 TEST_F(policies, pass_on_that_the_memory_of_a_limit_is_exhausted) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
-  limit_resource limited{1000, &step};
+  limit_resource limited{&step, 1000};
   const std::vector<int> numbers = mixed(20'000);
   vector here(numbers.begin(), numbers.end(), &data);
   EXPECT_THROW(thrust::stable_partition(par(limited, stream()), here.begin(), here.end(), is_even{}),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: RMM's own library on memory of the host, which the host may look into, and on a device's
-// addresses that are made up: containers, adaptors and limits of RMM above resources of tidemark, and the
-// other way round. RMM's numbers are compared with ours, and what is deallocated with what was allocated. No
-// device is needed, and none is used; what of RMM calls the CUDA runtime is left out: its pools, arenas,
-// `allocate_sync` of its adaptors, and copies between buffers.
+// Strategy: RMM's own library on memory of the host, which the host may read, and on synthetic addresses of a
+// device: containers, adaptors and limits of RMM above resources of tidemark, and the reverse. RMM's numbers
+// are compared with ours, and deallocations with allocations. The tests need no device and use none. They
+// leave out the parts of RMM that call the CUDA runtime: its pools, arenas, `allocate_sync` of its adaptors,
+// and copies between buffers.
 #include <gtest/gtest.h>
 
 #include <rmm/device_buffer.hpp>
@@ -55,13 +55,13 @@ namespace {
 
 using gpu::memory_access;
 
-/// A resource of the host's memory as one that devices reach, too, which is what RMM's containers ask for.
+/// A resource of host memory presented as accessible to devices too, which RMM's containers require.
 template <class R>
 using shared_with_devices = cuda_resource<R, memory_access::host_and_device>;
 
 constexpr gpu::stream_handle stream = nullptr;
 
-/// RMM's containers are handed memory of each of these; it must all come back.
+/// RMM's containers get memory of each of these, and must return all of it.
 template <class R>
 struct lies_on {
   recording_resource upstream;
@@ -116,7 +116,7 @@ TYPED_TEST(rmm_containers, lie_in_memory_of_tidemark_and_free_it) {
 
 // ---- containers of RMM ------------------------------------------------------------------------------------
 
-/// A buffer that is made again and again lies where it lay, and asks the upstream for nothing.
+/// A buffer that is made again and again keeps its address, and requests nothing from the upstream.
 template <class R>
 void expect_the_same_memory_again(R& blocks, recording_resource const& upstream) {
   const shared_with_devices<R> memory{blocks};
@@ -155,7 +155,7 @@ TEST(rmm_vector, allocates_memory_of_tidemark_by_default_if_that_is_the_devices_
 
 TEST(rmm_vector, a_failed_growth_loses_nothing) {
   statistics_resource counted{std::pmr::new_delete_resource()};
-  limit_resource limited{1000, &counted};
+  limit_resource limited{&counted, 1000};
   {
     rmm::device_uvector<char> x(600, stream, shared_with_devices<limit_resource>{limited});
     EXPECT_THROW(x.reserve(900, stream), std::bad_alloc) << "both are there for a while";
@@ -220,7 +220,7 @@ TEST(rmm_adaptors, a_limit_of_ours_is_reported_through_rmm) {
   EXPECT_EQ(limited.stats().used_bytes, 0u);
 }
 
-// RMM's default is rmm::out_of_memory, which is not what others throw.
+// RMM's default is rmm::out_of_memory, which other resources do not throw.
 TEST(rmm_adaptors, a_callback_for_bad_alloc_makes_room_in_ours) {
   limit_resource limited{1000};
   std::optional<rmm::device_buffer> cached{std::in_place, 800, stream,

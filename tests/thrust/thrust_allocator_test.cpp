@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the allocator by itself, on a resource that records requests: what containers may rely
-// on.
+// Strategy: the allocator by itself, on a resource that records requests: the guarantees for containers.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -64,7 +63,7 @@ static_assert(std::is_same_v<of_host::pointer, int*>);
 static_assert(std::is_same_v<of_host::const_pointer, int const*>);
 static_assert(std::is_same_v<of_host::rebind<double>::other, thrust_allocator<double, arena, void*>>);
 
-// There is no default resource, and null is none.
+// No default resource exists, and null is not a resource.
 static_assert(!std::is_default_constructible_v<of_device>);
 static_assert(!std::is_constructible_v<of_device, std::nullptr_t>);
 // From a resource, and from the allocator of other elements of the same resource, without a cast.
@@ -112,7 +111,7 @@ TEST(thrust_allocators, reject_more_elements_than_max_size) {
   EXPECT_TRUE(memory.allocations.empty());
 }
 
-// ---- what they are of ----
+// ---- stream and resource ----
 
 // A.2
 TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {
@@ -128,7 +127,7 @@ TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {
 TEST(thrust_allocators, have_the_stream_that_their_resource_is_of) {
   bound_resource bound{stream_at(16)};
   EXPECT_EQ((thrust_allocator<int, bound_resource>{&bound}.stream()), stream_at(16));
-  // Also where only the allocator's type does not say which resource that is.
+  // Also if only the allocator's type does not name the resource.
   EXPECT_EQ(thrust_allocator<int>{&bound}.stream(), stream_at(16));
   std::pmr::memory_resource& erased = bound;
   EXPECT_EQ(thrust_allocator<int>{&erased}.stream(), nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: both bridges through the conformance suite at once: a resource of tidemark as one of Thrust, and
-// that as a resource of std::pmr again. What every resource must do must come through both.
+// Strategy: both bridges pass the conformance suite at once: a resource of tidemark as a resource of Thrust,
+// and this as a resource of std::pmr again. The required behaviour of every resource must pass through both.
 #include <cstddef>
 #include <memory_resource>
 

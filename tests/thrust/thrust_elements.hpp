@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements for the tests of vectors, and how what is in a vector is read back from wherever it lies.
+// Elements for the tests of vectors, and functions that read a vector's contents back from any memory.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace tidemark::test {
 
-/// A number that knows where it was made. Of one that was moved as bytes, that was never made, or that was
-/// destroyed, `is_whole()` is false.
+/// A number that knows its place of construction. `is_whole()` is false for a number that was moved as bytes,
+/// never constructed, or destroyed.
 // Assignment makes it whole, too: from the host to a device Thrust assigns to memory in which nothing was
 // made yet.
 class whole {
@@ -36,7 +36,7 @@ class whole {
   whole const* self_;
 };
 
-/// An element's number, and `broken` where that is no whole one.
+/// Returns an element's number, or `broken` if the element is not whole.
 struct read_number {
   static constexpr int broken = -999;
 
@@ -46,7 +46,7 @@ struct read_number {
   }
 };
 
-/// The numbers of a device's vector, which are read where the elements are.
+/// Returns the numbers of a device's vector, read on the device.
 template <class T, class Allocator>
 std::vector<int> numbers_in(thrust::device_vector<T, Allocator> const& elements) {
   if (elements.empty()) return {};

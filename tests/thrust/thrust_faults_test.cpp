@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the faults of Thrust that the adapters work around, or that who uses them must know. Each test
-// shows one and fails where a release has fixed it; its comment says what can then become simpler. None of
-// the types here is of tidemark: the faults are there without it.
+// Strategy: the faults of Thrust that the adapters work around, or that their users must know. Each test
+// shows one fault and fails once a release fixes it. Its comment names the resulting simplification. The
+// tests use no type of tidemark, because the faults exist without it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace tidemark::test {
 namespace {
 
-/// A resource of Thrust's that knows its blocks, and notes what it is asked.
+/// A resource of Thrust that knows its blocks, and records its requests.
 class recording_source : public thrust::mr::memory_resource<void*> {
  public:
   recording_source() = default;
@@ -47,7 +47,7 @@ class recording_source : public thrust::mr::memory_resource<void*> {
   std::size_t foreign = 0;          ///< blocks deallocated that were not from here
 };
 
-/// A stateful allocator as the standard has them, whose containers do with it what the flags say.
+/// A stateful allocator as in the standard; the flags set its propagation.
 template <class T, bool OnCopy, bool OnMove>
 struct recording_allocator {
   using value_type = T;
@@ -58,7 +58,7 @@ struct recording_allocator {
 
   recording_source* source;
 
-  // What the allocators that were not named use.
+  // The source of allocators without a named source.
   static recording_source& default_source() {
     static recording_source one;
     return one;
@@ -96,8 +96,8 @@ class thrust_faults : public ::testing::Test {
 // ---- thrust::mr::memory_resource ----
 
 // A.18
-// `operator==` asks the right side whether it is equal to itself. Once fixed, `thrust_resource` needs no `==`
-// of its own.
+// `operator==` asks the right side whether it is equal to itself. Once fixed, `thrust_resource` needs no
+// `==`.
 TEST_F(thrust_faults, any_two_resources_are_equal) {
   thrust::mr::memory_resource<void*> const &one = one_, &other = other_;
   EXPECT_FALSE(one.is_equal(other));
@@ -106,8 +106,8 @@ TEST_F(thrust_faults, any_two_resources_are_equal) {
 }
 
 // A.18
-// The documentation says so; the macro that decides has one name where it is set and another where it is
-// requested. Once fixed, `foreign_resource` is of no use for such a resource, which is one of std::pmr then.
+// The documentation says that it is, but the macro that decides is defined under one name and tested under
+// another. Once fixed, `foreign_resource` is of no use for such a resource, which is then one of std::pmr.
 TEST_F(thrust_faults, a_resource_of_raw_pointers_is_not_of_std_pmr) {
   static_assert(!std::is_base_of_v<std::pmr::memory_resource, thrust::mr::memory_resource<void*>>);
 }
@@ -122,8 +122,8 @@ TEST_F(thrust_faults, the_requested_alignment_is_that_of_the_elements_alone) {
 }
 
 // A.18
-// `deallocate` is noexcept, and what it calls may throw, which ends the program. Once fixed,
-// `thrust_resource` need not catch what a resource throws.
+// `deallocate` is noexcept, but calls a function that may throw, which ends the program. Once fixed,
+// `thrust_resource` need not catch a resource's exceptions.
 TEST_F(thrust_faults, an_exception_in_deallocate_ends_the_program) {
   static_assert(noexcept(std::declval<thrust::mr::memory_resource<void*>&>().deallocate(nullptr, 1)));
   static_assert(!noexcept(std::declval<thrust::mr::memory_resource<void*>&>().do_deallocate(nullptr, 1, 1)));
@@ -142,9 +142,9 @@ TEST_F(thrust_faults, an_exception_in_deallocate_ends_the_program) {
 // ---- vectors and their allocators ----
 
 // A.18
-// Move assignment takes the other's memory whatever the allocators say; one that stays behind gets what is
-// not its own. Once fixed, `thrust_allocator` could stay with its container, as
-// `std::pmr::polymorphic_allocator` does.
+// Move assignment takes the other's memory whatever the allocators require; an allocator that stays behind
+// gets foreign memory. Once fixed, `thrust_allocator` could stay with its container, like
+// `std::pmr::polymorphic_allocator`.
 TEST_F(thrust_faults, moves_leave_memory_with_a_foreign_allocator) {
   {
     using vector = recording_vector<int, false, false>;
@@ -158,9 +158,8 @@ TEST_F(thrust_faults, moves_leave_memory_with_a_foreign_allocator) {
 }
 
 // A.18
-// Copy assignment that takes an allocator along forgets how many elements it has destroyed: those are
-// destroyed again, where no memory is. Fixed in 3.5. `thrust_allocator` does not propagate on copies, for
-// other reasons, too.
+// Copy assignment that propagates an allocator forgets how many elements it has destroyed, and destroys them
+// again without memory. Fixed in 3.5. `thrust_allocator` does not propagate on copies, for other reasons too.
 TEST_F(thrust_faults, copies_that_take_an_allocator_along_destroy_elements_twice) {
   using vector = recording_vector<counted_element, true, true>;
   {
@@ -227,8 +226,8 @@ TEST_F(thrust_faults, elements_copied_to_larger_memory_before_one_that_throws_ar
 }
 
 // A.18
-// A copy whose elements throw destroys all that there were to be, also those that were never made: whoever
-// has a destructor that does something must not throw from a copy. Once fixed, it may.
+// A copy whose elements throw destroys all intended elements, including those never made. Elements with a
+// destructor that does something must therefore not throw from a copy. Once fixed, they may.
 TEST_F(thrust_faults, elements_of_a_copy_that_throws_are_destroyed_whether_they_were_made_or_not) {
   using vector = recording_vector<counted_element, false, true>;
   const vector elements(5, &one_);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the adapters run on, with each of Thrust's device systems: memory of the host where that
-// is the device's, and a device's on a stream of its own with CUDA. There a test skips where there is no
-// device.
+// The memory of the adapters' tests, with each of Thrust's device systems: host memory if it is the device's,
+// and with CUDA a device's memory on its own stream. With CUDA a test skips without a device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +27,7 @@
 #include <tidemark/pool/pool.hpp>
 #endif
 
-// A release on a compiler's own path would be tested twice, and the other one not at all.
+// A release on a compiler's own path would be tested twice, and the other release never.
 #if defined(TIDEMARK_TEST_CCCL_VERSION)
 static_assert(CCCL_VERSION == TIDEMARK_TEST_CCCL_VERSION,
               "these are the headers of another CCCL than was meant");
@@ -36,7 +35,7 @@ static_assert(CCCL_VERSION == TIDEMARK_TEST_CCCL_VERSION,
 
 namespace tidemark::test {
 
-/// The names of Thrust's systems: what a system does of its own some tests ask.
+/// The names of Thrust's systems, for tests of behaviour that differs by system.
 enum class thrust_system { cpp, omp, tbb, cuda };
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the handle that Thrust's own pools and allocators take, on a resource that notes what it is asked
-// for; and each of Thrust's ways to use it.
+// Strategy: the handle that Thrust's own pools and allocators take, on a resource that records its requests;
+// and each of Thrust's ways to use it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ static_assert(std::is_base_of_v<thrust::mr::memory_resource<void*>, thrust_resou
 static_assert(std::is_copy_constructible_v<thrust_resource<arena>>);
 static_assert(std::is_copy_assignable_v<thrust_resource<arena>>);
 
-// ---- what is requested of the resource ----
+// ---- requests to the resource ----
 
 // A.1
 TEST(thrust_resources, raise_alignments_to_256_in_allocate_and_deallocate) {
@@ -82,7 +82,7 @@ TEST(thrust_resources, reject_more_than_ptrdiff_max_bytes) {
   EXPECT_EQ(memory.stats().allocations, 0u);
 }
 
-// ---- nothing is thrown where memory is deallocated ----
+// ---- no exceptions from deallocation ----
 
 TEST(thrust_resources, ignore_null) {
   arena step;
@@ -146,7 +146,7 @@ TEST(thrust_resources, say_by_is_equal_of_the_base_whether_they_are_equal) {
   EXPECT_FALSE(a_base.is_equal(another_base));
 }
 
-// ---- what Thrust does with them ----
+// ---- use by Thrust ----
 
 // A.1
 TEST(thrust_resources, serve_thrusts_policy_by_their_address) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: everything that makes elements or asks for memory is done once for each construction in it, with
-// that one throwing, and once for each allocation in it, with that one refused. No memory may be lost; where
-// a vector moves to larger memory it is what it was. Which elements are destroyed then is Thrust's matter,
-// and not right: see thrust_faults_test.cpp.
+// Strategy: every operation that makes elements or requests memory runs once for each construction in it,
+// which throws, and once for each allocation in it, which is refused. No memory may be lost. A vector that
+// moves to larger memory stays unchanged. Thrust then destroys the wrong elements: see
+// thrust_faults_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class vector_failures : public ::testing::Test {
   void SetUp() override { counted_element::start_anew(); }
   void TearDown() override { counted_element::start_anew(); }
 
-  /// `body(memory, arm)` calls `arm` where constructions begin to count.
+  /// `body(memory, arm)` calls `arm` at the point from which constructions count.
   template <class Body>
   static void fail_each_construction(Body body) {
     int failures = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: each resource of tidemark behind Thrust's device vectors and temporaries, with each device system
-// of Thrust: that vectors and a sort get the right answer with it, and that what the resource is for holds,
-// too. (tests/thrust/vectors_thrust_test.cpp has the vectors' whole interface, on arenas.)
+// of Thrust. Vectors and a sort must give the right answer, and the purpose of the resource must hold too.
+// (tests/thrust/vectors_thrust_test.cpp has the vectors' whole interface, on arenas.)
 #include "thrust_machine.hpp"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
     device_vector<whole> made({1, 2, 3}, &step);
     kept = made;
   }
-  const device_vector<whole> next(1000, 9, &step);  // over what the step has left
+  const device_vector<whole> next(1000, 9, &step);  // over the memory of the step
   EXPECT_EQ(numbers_in(kept), numbers_from_to(1, 3));
   EXPECT_EQ(blocks.stats().used_blocks, 1u);
 }
@@ -217,7 +217,8 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
                         device_vector<int>({1, 2, 3}, &program), device_vector<int>(3, &program), body);
     EXPECT_TRUE(made.arena().owns(inside));
     EXPECT_EQ(numbers_in(made.outputs()), numbers_from_to(1, 3));
-    EXPECT_EQ(program.stats().deferred_blocks, 1u);  // what the body deallocated: the graph may use it
+    EXPECT_EQ(program.stats().deferred_blocks,
+              1u);  // the blocks that the body deallocated: the graph may use them
   }
   EXPECT_EQ(program.stats().deferred_blocks, 0u);
   EXPECT_EQ(program.stats().used_blocks, 0u);
@@ -227,9 +228,9 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
 // ---- workspaces ----
 
 // A.7
-// A workspace allocates by type and scope, and is not a resource: single buffers are not freed.
-// What a function needs for vectors and temporaries of Thrust is therefore one acquisition, and a borrowed
-// arena on it, which lives and ends with the workspace's scope. Making one costs a few stores.
+// A workspace allocates by type and scope, and is not a resource: single buffers are not freed. A function
+// therefore acquires one block for its Thrust vectors and temporaries, and puts a borrowed arena on it. The
+// arena ends with the workspace's scope and costs a few stores.
 TEST_F(vectors_on, an_acquisition_of_a_workspace_are_there_again_the_next_time) {
   workspace_options options;
   options.alignment = 256;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: Thrust's vectors of all three kinds, of elements that are bytes and of elements that must be
-// constructed, on an arena, with each device system of Thrust. What a vector holds is read back after each
-// kind of change, and where it lies is asked of the arenas and of statistics between them and the vector.
+// constructed, on an arena, with each device system of Thrust. A vector's contents are read back after each
+// kind of change. The arenas, and statistics between them and the vector, report its place.
 #include "thrust_machine.hpp"
 
 #include <cstdint>
@@ -128,7 +128,7 @@ TYPED_TEST(vectors, that_are_assigned_a_copy_keep_their_resource) {
     EXPECT_EQ(results.get_allocator().resource(), &kept);
     EXPECT_EQ(elements.get_allocator().resource(), &step);
   }
-  const typename TestFixture::vector next(1000, 8, &step);  // overwrites what the step has left
+  const typename TestFixture::vector next(1000, 8, &step);  // overwrites the memory of the step
   EXPECT_TRUE(kept.owns(this->address_of(results)));
   EXPECT_EQ(numbers_in(results), numbers_from_to(1, 3));
 }
@@ -184,7 +184,7 @@ TYPED_TEST(vectors, grow_through_an_arena_and_keep_what_they_hold) {
   typename TestFixture::vector elements{&counted};
   for (int i = 1; i <= 100; ++i) {
     elements.push_back(i);
-    if (i % 40 == 0) (void)step.allocate(64);  // so that memory is not extended where it is
+    if (i % 40 == 0) (void)step.allocate(64);  // prevents growth in place
   }
   EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 100));
   EXPECT_GE(counted.stats().allocations, 7u);  // of 1, 2, 4, … 128

@@ -10,7 +10,7 @@ import tempfile
 
 abi, compiler, case = sys.argv[1:]
 OLD = "namespace tidemark { struct options { int size; }; int make(options const& o) { return o.size; } }\n"
-# What the standard library's templates make of it has the lambda's file and line in its name.
+# Instances of the standard library's templates have the lambda's file and line in their name.
 THREADS = """#include <thread>
 namespace tidemark {
 struct monitor {

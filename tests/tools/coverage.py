@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes docs/coverage.md from the tags in the tests, and checks it.
 
-A tag is a line of comment above a test, which names the lines of the page that the test shows: `// S0.1 P.12`. The text of the page is
-tests/tools/coverage.in.md: each row has a line, what it says, and the tests that are no GoogleTest, or a sentence why it has none. The tagged
-tests of a line come before those, in the order of the files.
+A tag is a line of comment above a test, which names the lines of the page that the test shows: `// S0.1
+P.12`. The text of the page is tests/tools/coverage.in.md. Each row has a line, its text, and the tests
+outside of GoogleTest, or a sentence that explains why it has none. The tagged tests of a line come before
+those, in the order of the files.
 
     coverage.py          writes the page
-    coverage.py BUILD    fails if the page is not up to date, if a tag names no line, if a line has no test, or if a test that the page or
-                         docs/promises.md and docs/proofs.md name is not one that ctest knows in BUILD
+    coverage.py BUILD    fails if the page is not up to date, if a tag names no line, if a line has no test,
+                         or if ctest in BUILD does not know a test that the page, docs/promises.md
+                         or docs/proofs.md names
 
-A name `suite.test` is met by a test that ctest knows as such, by a typed one, `instance/suite.test<...>`, or by one with a
-parameter, `instance/suite.test/parameter`, to which GoogleTest adds `# GetParam() = ...` where it has no name for it. Tests of
-Thrust's systems have one more name in front, `thrust_cpp_3000001_suite.test`.
+These tests match a name `suite.test`: a test that ctest knows by this name, a typed test,
+`instance/suite.test<...>`, or a test with a parameter, `instance/suite.test/parameter`, to which GoogleTest
+adds `# GetParam() = ...` if the parameter has no name. Tests of Thrust's systems have one more name in front,
+`thrust_cpp_3000001_suite.test`.
 """
 import json
 import pathlib
@@ -64,7 +67,7 @@ def known_tests(build_dir):
 
 
 def failures_of(tests, text, known):
-    """Returns what is wrong with the page `text`: each as one line."""
+    """Returns the faults of the page `text`, each as one line."""
     rows = re.findall(f"^{ROW}$", text, re.M)
     seen = [line for line, _, _ in rows]
     failures = [f"not a row of three cells: {row}" for row in re.findall(r"^ *\|? *[A-Z]\d?\.\d.*$", text, re.M)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every public name of the headers is exported by a module of its part, and by no more than one.
 
-The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part and the adapters, of
-<tidemark/cuda.hpp>, <tidemark/thrust.hpp>, <tidemark/mpi.hpp> and <tidemark/planner.hpp>: what is declared in namespace tidemark itself, in
-tidemark::compat, tidemark::gpu, tidemark::mpi or tidemark::planner, in one of our headers. The exports come from the using-declarations of
-modules/*.cppm, which the compiler checks.
+The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part and the adapters,
+of <tidemark/cuda.hpp>, <tidemark/thrust.hpp>, <tidemark/mpi.hpp> and <tidemark/planner.hpp>: all names
+declared in one of our headers in namespace tidemark itself, in tidemark::compat, tidemark::gpu, tidemark::mpi
+or tidemark::planner. The exports come from the using-declarations of modules/*.cppm, which the compiler
+checks.
 """
 import collections
 import json

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/gpu/go, the script of a pack for a machine with a GPU, does with programs that fail, hang or do not load."""
+"""Runs tests/gpu/go, the script of a pack for a machine with a GPU, with programs that fail, hang or do not
+load."""
 import pathlib
 import shutil
 import subprocess
@@ -93,7 +94,7 @@ def a_program_that_does_not_load_is_named(place):
 
 def what_hangs_is_stopped_and_nothing_is_lost(place):
     pack = Pack(place)
-    status, text = pack.go("tests", "questions", seconds="14")  # of which a suite gets three
+    status, text = pack.go("tests", "questions", seconds="14")  # a suite gets three of them
     expect(status == 1 and "failed: tests\n" in text, "two suites do not pass", text)
     expect("stopped" in text and "tests of hangs.: it took too long" in text, "one was stopped", text)
     expect("tests of thrust_fails.: exit status 1" in text, "one failed", text)

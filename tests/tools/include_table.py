@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers and sources include only what docs/design.md's table of parts allows, without cycles, and umbrella headers include all
-of theirs. A file that a page of docs names exists.
+"""Headers and sources include only headers that docs/design.md's table of parts allows, without cycles.
+Umbrella headers include all of their headers. A file that a page of docs names exists.
 
-The table is the block under "## Parts": `part: parts it may include`. A part is a folder, `plan/replay` one of its own within
-`plan`; a file that is in none of them is an error, so that a new folder must be placed.
+The table is the block under "## Parts": `part: parts it may include`. A part is a folder; `plan/replay` is a
+separate part within `plan`. A file outside of all parts is an error, so that a new folder must be placed.
 """
 import pathlib
 import posixpath
@@ -29,8 +29,8 @@ for folder in ("pmr", "thrust_adapters", "adapters/mpi", "adapters/numpy", "adap
     headers |= {path.relative_to(base).as_posix(): path for path in base.rglob("*.hpp*")}
     base = root / folder / "src"
     sources |= {path.relative_to(base).as_posix(): path for path in base.rglob("*.?pp")}
-# The planner is a package above: a part of its own, which sees what the installed headers show its callers. Its tool, C
-# library, tests and benchmarks do, too.
+# The planner is a separate package on top, which sees only the installed headers. Its tool, C library, tests
+# and benchmarks too.
 planner = [path for folder in ("search", "tool", "c", "python", "tests", "bench")
            for path in (root / "planner" / folder).rglob("*") if path.suffix in (".hpp", ".cpp", ".cppm", ".h", ".c")]
 headers = {name.removesuffix(".in"): path for name, path in headers.items()}  # config.hpp is made of config.hpp.in

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipes for package managers that cannot be had here, as far as they can be tried: what they define is read by
-stand-ins for the managers, and compared with what the project has.
+"""Checks the recipes for package managers that are not available here: stand-ins for the managers read the
+recipes, and the definitions are compared with the project.
 
     recipes.py SOURCE vcpkg|spack|conan
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/summary says at the end of ./run test, from folders as ctest, CMake and Ninja leave them."""
+"""Checks the output of scripts/summary at the end of ./run test, from folders like those of ctest, CMake and
+Ninja."""
 import pathlib
 import subprocess
 import sys
@@ -19,7 +20,8 @@ NINJA_LOG = "# ninja log v5\n0\t2500\t0\tCMakeFiles/lib.dir/a.cpp.o\t1\n0\t500\t
 
 
 def summary(*folders, options=()):
-    """Runs it on folders of these names, cases, and lines of what was left out. Returns its exit status and its lines."""
+    """Runs it on folders with these names, cases, and left-out lines. Returns its exit status and its
+    lines."""
     with tempfile.TemporaryDirectory() as place:
         paths = []
         for name, cases, left_out in folders:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libtidemark_torch.so as it is installed, and tidemark_torch.py with a stand-in for PyTorch: check.py LIBRARY CASE.
+"""The installed libtidemark_torch.so, and tidemark_torch.py with a stand-in for PyTorch: check.py LIBRARY
+CASE.
 
-The stand-in has what tidemark_torch.py uses of PyTorch, and is as strict: addresses of functions are integers, and the
-allocator is changed once. Each case is one fact.
+The stand-in has the parts of PyTorch that tidemark_torch.py uses, and is as strict: addresses of functions
+are integers, and the allocator is changed once. Each case is one fact.
 """
 import ctypes
 import os
@@ -37,7 +38,7 @@ class name_info(ctypes.Structure):
 
 
 def name_of(address):
-    """Of the function at an address."""
+    """Returns the name of the function at an address."""
     expect("the kind of an address", type(address), int)
     found = name_info()
     if ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(found)) == 0 or found.address != address:
@@ -52,7 +53,7 @@ SETTERS = ("set_init_fn", "set_reset_fn", "set_memory_fraction_fn", "set_base_al
 
 
 def stand_in(setters=SETTERS, has_allocators=True):
-    """A module `torch`, and what is set of its allocators."""
+    """Returns a module `torch`, and the record of its allocators."""
     current = []
 
     class inner_allocator:
@@ -185,7 +186,7 @@ def marks_steps_without_a_device():
 
 
 def raises_a_sentence_where_there_is_no_device():
-    # ctypes cannot catch what PyTorch catches, so a program does that loads the library as PyTorch does.
+    # ctypes cannot catch PyTorch's exceptions, so a program loads the library like PyTorch does.
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "load.cpp")
         source.write_text(r"""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's side of a pluggable allocator: it loads a library, finds functions by name, and keeps of each
-// block what it passes back on free. Besides it checks what it is given.
+// PyTorch's side of a pluggable allocator: it loads a library, finds functions by name, and keeps for each
+// block the arguments that it passes on free. It also checks the values it gets.
 #pragma once
 
 #include <dlfcn.h>
@@ -26,11 +26,11 @@
 
 namespace tidemark::test {
 
-/// A library, loaded as PyTorch does, on a driver of the test's; and one allocator made of its functions.
+/// A library, loaded like PyTorch does, on a driver of the test, and an allocator made of its functions.
 ///
-/// The types of the functions are those that PyTorch casts addresses to (torch/csrc/cuda/Module.cpp, 2.2 and
-/// later). Every live block is checked to share no byte with another. At its end the library's memory ends.
-/// Thread-safety: any thread.
+/// The types of the functions are those to which PyTorch casts addresses (torch/csrc/cuda/Module.cpp, 2.2 and
+/// later). Every live block is checked to share no byte with another. The destructor ends the library's
+/// memory. Thread-safety: any thread.
 class pluggable_allocator {
  public:
   using mempool_id = std::pair<unsigned long long, unsigned long long>;

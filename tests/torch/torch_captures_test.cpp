@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: captures as torch.cuda.graph makes them: the pool is begun before the capture and ended behind
-// it, with a filter that knows the capture's streams. The fake driver ends a capture at each call that a
-// driver might refuse, and finds memory that a launch uses and others get.
+// Strategy: captures as torch.cuda.graph makes them: the pool is begun before the capture and ended after it,
+// with a filter that knows the capture's streams. The fake driver ends a capture at each call that a driver
+// might refuse, and finds memory that a launch uses although it was allocated again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct torch_captures : torch_test, ::testing::WithParamInterface<char const*> {
   using mempool_id = test::pluggable_allocator::mempool_id;
   static constexpr mempool_id first_pool{1, 0};
 
-  /// Whether a stream captures, as PyTorch's filter knows it.
+  /// Returns true for a capturing stream, like PyTorch's filter.
   test::pluggable_allocator::stream_filter capturing() {
     return [this](gpu::stream_handle stream) {
       bool is = false;
@@ -57,7 +57,7 @@ struct torch_captures : torch_test, ::testing::WithParamInterface<char const*> {
     torch.release_pool_fn(0, pool);
     EXPECT_EQ(device.destroy_executable(executable), status::success);
   }
-  /// A capture whose work writes two blocks, one of which outlives it.
+  /// A capture whose work writes two blocks; one of them outlives it.
   gpu::executable_handle capture(void*& temporary, void*& result, mempool_id pool = first_pool) {
     begin(pool);
     temporary = torch.malloc(bytes, main);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: recorded steps of PyTorch programs, played as PyTorch would play them: each block is written by
-// work on its stream, and freed with no wait. The fake device finds work that meets another's memory.
+// Strategy: recorded steps of PyTorch programs, played like PyTorch plays them: work on its stream writes
+// each block, which is freed without a wait. The fake device finds work that touches other work's memory.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -123,7 +123,7 @@ TEST_P(torch_steps, have_a_plan_for_each_kind) {
   EXPECT_EQ(torch.stat("planned_steps"), is("planned") ? 4u : 0u);
 }
 
-// The steps of one stream repeat, and those of the other do not.
+// The steps of one stream repeat, those of the other do not.
 TEST_P(torch_steps, count_steps_of_each_stream) {
   for (std::size_t i = 0; i < 6; ++i) {
     EXPECT_EQ(torch.begin_step(0), nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the library as PyTorch loads and calls it, on a fake device that finds every access that nothing
-// orders. Each fact for each resource that can be chosen, where it does not hang on one.
+// Strategy: the library as PyTorch loads and calls it, on a fake device that finds every unordered access.
+// Each fact is tested for each selectable resource, unless it depends on one.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -275,7 +275,7 @@ TEST_P(torch_resources, keeps_devices_apart) {
   EXPECT_EQ(two.outstanding, 0u);
 }
 
-// ---- what is chosen ---------------------------------------------------------------------------------------
+// ---- choice of the resource -------------------------------------------------------------------------------
 
 using torch_settings = torch_test;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a test's copy of libtidemark_torch.so has besides: its driver is the test's.
+// An addition to a test's copy of libtidemark_torch.so: its driver is the test's.
 #include "use_driver.hpp"
 
 #include "../../adapters/torch/src/torch/process_memory.hpp"

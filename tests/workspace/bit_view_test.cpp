@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random operations at every length up to 200, beside a std::vector<bool>, with garbage in the
-// unused bits of the last word all along; N-D bits against an index formula; a generation that rejects shows
-// which members ask it.
+// Strategy: random operations at every length up to 200, compared with a std::vector<bool>, with garbage in
+// the unused bits of the last word throughout; N-D bits against an index formula; a generation that rejects
+// shows which members check it.
 #include <tidemark/workspace/bit_view.hpp>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the places of all members as DLPack's ABI has them, and the numbers of its specification. They
-// hold whether the structures are DLPack's own or ours: where they are DLPack's, own_dlpack.* is this file
-// with ours.
+// Strategy: the offsets of all members as in DLPack's ABI, and the numbers of its specification. They hold
+// for DLPack's structures and for ours. If this file uses DLPack's, own_dlpack.* is this file with ours.
 #include <tidemark/workspace/extras/dlpack.hpp>
 
 #include <gtest/gtest.h>

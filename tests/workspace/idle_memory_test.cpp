@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: threads that have used scratch arenas and their workspaces and wait, or are in a scope, or use
-// both all the time, while another thread signals memory pressure. ThreadSanitizer sees whether the two meet.
+// both all the time, while another thread signals memory pressure. ThreadSanitizer checks for races between
+// the two.
 #include <gtest/gtest.h>
 
 #include <sys/types.h>

@@ -21,7 +21,7 @@ using test::fault;
 using test::faulty_sync;
 using test::program;
 
-/// Ticks, every second of which trims, and what a workspace has done.
+/// Ticks, of which every second one trims, and the actions of a workspace.
 template <class Sync>
 struct swept_workspace {
   typename Sync::template atomic<std::uint64_t> newest{0};

@@ -28,6 +28,8 @@ static_assert(std::ranges::view<tensor_view<double, 1>>);
 static_assert(std::ranges::borrowed_range<tensor_view<double, 1>>);
 static_assert(!std::ranges::range<tensor_view<double, 2>>,
               "rows or elements: it would have to be one of them");
+static_assert(std::is_convertible_v<tensor_view<double, 1>, std::span<double>>);
+static_assert(std::is_convertible_v<tensor_view<double, 1> const, std::span<double const>>);
 static_assert(!std::is_convertible_v<tensor_view<double, 2>, std::span<double>>);
 static_assert(!std::is_convertible_v<tensor_view<double const, 1>, std::span<double>>);
 static_assert(!std::is_constructible_v<tensor_view<double, 2, column_major>, tensor_view<double, 2>>,
@@ -42,7 +44,7 @@ static_assert(std::same_as<tensor_view<double, 2>::data_handle_type, double*>);
 static_assert(std::same_as<tensor_view<double, 2, column_major>::layout_type, column_major>);
 static_assert(tensor_view<double, 3>::rank() == 3);
 
-/// What a call throws as an invalid argument; else why there is nothing.
+/// Returns the message of a call that throws an invalid argument; otherwise the reason for its absence.
 template <class Call>
 std::string refusal_of(Call call) {
   return test::message_of<std::invalid_argument>(call);

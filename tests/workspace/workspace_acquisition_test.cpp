@@ -137,9 +137,9 @@ TYPED_TEST(acquisitions, of_nothing_take_a_slot_and_no_memory) {
   EXPECT_EQ(this->upstream.calls, 0u);
 }
 
-// ---- what cannot be served ----
+// ---- impossible requests ----
 
-/// Asks for too much, with some idle memory and some in use around, and sees to it that nothing has changed.
+/// Requests too much, with some idle memory and some in use, and expects that nothing has changed.
 template <class Workspace, class Ask>
 void expect_refused(Workspace& ws, char const* what, Ask ask) {
   typename Workspace::template scope<> scope{ws};

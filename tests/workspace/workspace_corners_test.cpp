@@ -115,7 +115,7 @@ TYPED_TEST(workspace_corners, a_variant_without_value_is_no_escape) {
   EXPECT_NO_THROW((void)scope.returning(value));
 }
 
-// ---- what is taken back otherwise than by a scope's end
+// ---- returns other than by a scope's end
 // -----------------------------------------------------
 
 // S4.28

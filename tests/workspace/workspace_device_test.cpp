@@ -58,7 +58,7 @@ reuse_fence work::fence() {
   return {work_functions, this};
 }
 
-/// What a device was asked to write.
+/// A write requested from a device.
 struct written {
   void const* first;
   std::size_t n;
@@ -100,7 +100,7 @@ class device {
     self.fills.push_back({first, n, {bytes, bytes + element_bytes}});
   }
 
-  /// Where memory goes back.
+  /// Memory is returned through this gate.
   class gate final : public std::pmr::memory_resource {
    public:
     explicit gate(device& of) : device_{&of} {}
@@ -297,7 +297,7 @@ TEST(device_poison, is_written_by_the_device_when_a_scope_ends_and_the_memory_is
     acquire(std::complex<float>{nan_f, nan_f}, 6);
     acquire(true, 9);
     expected.push_back(copies_of(~std::uint64_t{0}, scope.bits(65).words().data(), 2));
-    // Of a type whose values are not known: bytes.
+    // A type with unknown values is filled bytewise.
     expected.push_back(copies_of(std::byte{0xDD}, scope.acquire<pair>(11).data(), 11 * sizeof(pair)));
     (void)scope.acquire<double>(0);
     EXPECT_TRUE(gpu.fills.empty());
@@ -401,7 +401,7 @@ TYPED_TEST(device_workspace, waits_before_it_gives_memory_back) {
   const auto waits_in = [&](char const* name, auto call) {
     work& launched = this->launch_on(2);
     EXPECT_EQ(launched.waits, 0) << name;
-    call();  // the device looks whether the work is done where memory goes back
+    call();  // the device checks whether its work is done when memory is returned
     EXPECT_EQ(launched.waits, 1) << name;
     this->ws.release();
   };

@@ -167,7 +167,7 @@ TYPED_TEST(workspace_heap, a_scope_allocates_nothing_after_the_first_like_it) {
 
 // S4.17
 TYPED_TEST(workspace_heap, no_view_allocates_whatever_its_shape) {
-  // The first turn requests the largest; each later one for other shapes, of which a view keeps no record.
+  // The first turn requests the most; each later turn has other shapes, of which a view keeps no record.
   std::size_t turn = 0;
   this->expect_nothing_once_warm([&] {
     const std::size_t n = 200 - turn++;
@@ -293,7 +293,7 @@ TYPED_TEST(workspace_heap, tensors_of_several_ranks_in_several_slots_allocate_no
   });
 }
 
-// ---- what comes out of scopes -----------------------------------------------------------------------------
+// ---- results of scopes ------------------------------------------------------------------------------------
 
 // S4.54
 TYPED_TEST(workspace_heap, results_that_hold_numbers_allocate_nothing) {

@@ -152,8 +152,7 @@ TYPED_TEST(workspace_memory, shrinks_exactly_where_both_thresholds_are_reached) 
            wide_slot{100, 40, {.factor = 2.5, .least_bytes = 40 * 8 + 1}, false},
            wide_slot{100, 90, {.factor = 1, .least_bytes = 1, .headroom = 1}, true},
            wide_slot{100, 100, {.factor = 1, .least_bytes = 0, .headroom = 1}, false},
-           wide_slot{
-               100, 67, {.factor = 1, .least_bytes = 0}, false},  // one and a half is more than there is
+           wide_slot{100, 67, {.factor = 1, .least_bytes = 0}, false},  // 1.5 * 67 exceeds the capacity
            wide_slot{100, 66, {.factor = 1, .least_bytes = 8}, true},
        }) {
     SCOPED_TRACE(std::to_string(one.capacity) + " for " + std::to_string(one.used));
@@ -233,7 +232,8 @@ TYPED_TEST(workspace_memory, survives_compaction_by_any_numbers) {
           EXPECT_EQ(ws.stats().held_bytes + summary.bytes, before);
           if (least_bytes == SIZE_MAX || factor >= 1e6 || std::isnan(factor) || std::isnan(headroom) ||
               headroom >= 1e6) {
-            // So much is never saved or never too large; but nothing at all is what was asked of a slot of 0.
+            // No slot can be too large for such a limit, so compaction saves nothing. The exception is a slot
+            // that used 0 bytes.
             if (used > 0 || least_bytes == SIZE_MAX) EXPECT_EQ(summary.bytes, 0u);
           }
           (void)take<double>(scope, 1000);

@@ -72,7 +72,7 @@ workspace_options named(char const* name) {
 
 void on_another_thread(std::function<void()> const& body) { std::thread{body}.join(); }
 
-// What level 0 is.
+// Properties of level 0.
 
 static_assert(!unchecked_workspace::checked && checked_workspace::checked);
 static_assert(!std::is_same_v<unchecked_workspace, checked_workspace>, "the level is part of the type");
@@ -114,7 +114,7 @@ TEST(workspace_level_0, acquires_through_outer_scopes_and_other_threads_without_
   EXPECT_TRUE(violation_recorder::reports().empty());
 }
 
-// What memory reads as at level 1.
+// Contents of memory at level 1.
 
 template <class T>
 class workspace_poison : public testing::Test {};
@@ -502,7 +502,7 @@ TEST(workspace_escapes, are_reported_with_the_place_of_the_call_of_with_workspac
   EXPECT_NE(text.find("would leave its scope at " + place(left_at)), std::string::npos) << text;
 }
 
-// Whose memory it is.
+// Ownership of memory.
 
 // S4.49 S4.77
 TEST(workspace_outer_memory, is_distinguished_over_three_levels) {
@@ -550,7 +550,7 @@ TEST(workspace_outer_memory, is_what_was_acquired_through_the_workspace_before_t
   EXPECT_THROW((void)scope.returning(brief), workspace_escape) << "acquired inside, if not through it";
 }
 
-// What types forbid.
+// Restrictions by types.
 
 template <class View>
 concept can_grow = requires(View view) { view.resize(3); } || requires(View view) { view.push_back(1); } ||

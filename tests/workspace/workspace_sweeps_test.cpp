@@ -29,7 +29,7 @@ namespace {
 
 using swept_checked_workspace = checked_workspace;
 
-/// Makes the workspace do what it has been asked to.
+/// Makes the workspace perform its pending requests.
 template <class Workspace>
 void open_a_scope(Workspace& ws) {
   typename Workspace::template scope<> outermost{ws};
@@ -41,8 +41,8 @@ void use(Workspace& ws, std::size_t arrays, std::size_t n = 100) {
   for (std::size_t i = 0; i < arrays; ++i) (void)outermost.template acquire<double>(n);
 }
 
-/// Each test begins without requests and leaves none. Its sweeper, if it has one, ticks by hand, and trims at
-/// each tick.
+/// Each test begins without requests and leaves none. Its sweeper, if it has one, ticks only on demand, and
+/// trims at each tick.
 template <class Workspace>
 class sweeps : public testing::Test {
  protected:
@@ -58,7 +58,7 @@ class sweeps : public testing::Test {
   void open_a_scope() { test::open_a_scope(ws); }
   [[nodiscard]] std::size_t slots() const { return ws.stats().slot_count; }
   [[nodiscard]] std::size_t held_bytes() const { return ws.stats().held_bytes; }
-  /// Takes one tick. The next one compacts a wide slot, of which little was asked in between.
+  /// Takes one tick. The next tick compacts a wide slot, which was used little in between.
   void leave_a_slot_to_compact() {
     use(1, wide);
     use(1, 1);
@@ -322,8 +322,8 @@ TEST(workspace_sweeps, a_tick_by_hand_needs_no_sweeper) {
   EXPECT_EQ(ws.stats().slot_count, 0u);
 }
 
-/// A sum over temporaries of all widths, that depends on the order of every addition. From step 2000 to 2020
-/// it waits for 3 `ticks` before each step, if there are any.
+/// A sum over temporaries of all widths that depends on the order of every addition. From step 2000 to 2020
+/// it waits for 3 `ticks` before each step, unless `ticks` is null.
 template <class Workspace>
 double simulate(Workspace& ws, std::atomic<std::size_t> const* ticks) {
   std::vector<double> state{0.5, 0.25, 0.125, 0.0625, 0.03125};

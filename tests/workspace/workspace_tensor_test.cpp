@@ -41,7 +41,7 @@ class workspace_tensor : public testing::Test {
   /// The header for `extents` of doubles, from the first slot.
   template <std::integral... Extents>
   static dl_tensor* header(Workspace& ws, Extents... extents) {
-    const scope one{ws};  // of which clang knows that what comes from it must not leave
+    const scope one{ws};  // clang knows that its results must not leave
     return acquire_tensor<double>(ws, extents...);
   }
 
@@ -127,7 +127,7 @@ TYPED_TEST(workspace_tensor, the_oldest_header_is_replaced_whichever_was_used_la
     for (unsigned shape = 1; shape <= ways; ++shape) places.push_back(this->header(ws, shape));
     ASSERT_EQ(std::set(places.begin(), places.end()).size(), ways);
     for (unsigned shape = ways + 1; shape <= 3 * ways; ++shape) {
-      // The oldest is used once more, which does not make it any younger.
+      // The oldest is used once more, but stays the oldest.
       ASSERT_EQ(this->header(ws, shape - ways), places[(shape - 1) % ways]) << ways << " ways";
       ASSERT_EQ(this->header(ws, shape), places[(shape - 1) % ways]) << ways << " ways";
       ASSERT_EQ(places[(shape - 1) % ways]->shape[0], shape);
@@ -197,7 +197,7 @@ TEST(workspace_tensor_checked, a_tensor_that_outlives_its_scope_has_no_data) {
   EXPECT_NE(tensor->data, nullptr);
 }
 
-// ---- what it says -----------------------------------------------------------------------------------------
+// ---- fields of the tensor ---------------------------------------------------------------------------------
 
 template <std::size_t Rank>
 void expect_rank(auto& scope) {
@@ -212,7 +212,7 @@ void expect_rank(auto& scope) {
     stride *= tensor->shape[r];
   }
   auto* const elements = static_cast<double*>(tensor->data);
-  std::fill_n(elements, stride, 1.0);  // a sanitizer sees whether there is memory for all
+  std::fill_n(elements, stride, 1.0);  // a sanitizer sees whether the memory is large enough
   EXPECT_EQ(std::accumulate(elements, elements + stride, 0.0), static_cast<double>(stride));
 }
 

@@ -88,8 +88,7 @@ TYPED_TEST(workspaces, take_back_nothing_more_when_a_scope_that_was_ended_is_des
 
 // ---- ends that were skipped ----
 
-/// The warning for a scope that ends `inside` others. Where nothing is checked no scope knows its
-/// place.
+/// The warning for a scope that ends `inside` others. Without checks no scope knows its place.
 template <class Workspace>
 std::string skipped(unsigned line, int inside) {
   const std::string where =
@@ -132,7 +131,7 @@ TYPED_TEST(workspaces, end_the_scopes_inside_one_that_ends_and_let_those_do_noth
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
   ASSERT_EQ(warnings.reports().size(), 1u);
   EXPECT_EQ(warnings.reports()[0].message, skipped<TypeParam>(line, 1));
-  typename TestFixture::template scope<> next{this->ws};  // where the outer one was in the log
+  typename TestFixture::template scope<> next{this->ws};  // at the outer scope's place in the log
   (void)take<double>(next, 8);
   inner.end();
   EXPECT_EQ(this->ws.depth(), 1u);
@@ -150,7 +149,7 @@ TYPED_TEST(workspaces, ask_nothing_of_a_scope_that_another_has_ended) {
   outer.end();
   {
     typename TestFixture::template scope<double, float, bool> next{
-        this->ws};  // has the log where the inner one was
+        this->ws};  // with the log at the inner scope's place
     auto view = take<double>(next, 8);
     (void)take<bool>(next, 8);
     EXPECT_NO_THROW((void)inner.returning(view.data())) << "which is not the inner one's";
@@ -198,7 +197,7 @@ TYPED_TEST(workspaces, keep_what_is_acquired_outside_all_scopes_until_a_reset) {
 
 // ---- three levels, by a table ----
 
-/// What is active and what the log holds at one place of the example below.
+/// The active arrays and the log at one place of the example below.
 struct counts {
   std::size_t f64, i64, f32, bools, depth, saved;
   bool operator==(counts const&) const = default;

@@ -36,7 +36,7 @@ void on_another_thread(Body body) {
   std::thread{body}.join();
 }
 
-/// Counts what is out, on any thread.
+/// Counts calls and outstanding bytes of all threads.
 class counting_upstream final : public std::pmr::memory_resource {
  public:
   std::atomic<std::size_t> calls{0}, outstanding{0};
@@ -211,7 +211,7 @@ TEST_F(this_threads, binding_transfers_the_workspace_at_both_ends) {
 
 class leases : public default_workspaces {
  protected:
-  // None waits: whatever other tests have left is held here meanwhile.
+  // Leases without waiting: holds the workspaces that other tests have left.
   leases() {
     do held_.push_back(lease_workspace());
     while (held_.back()->upstream_resource() != &upstream);
@@ -334,8 +334,8 @@ class task {
 };
 using pause = std::suspend_always;
 
-/// Opens scopes that stay open while others run, and looks after what is in them. @param wrong what it has
-/// found
+/// Opens scopes that stay open while other tasks run, and checks their contents. @param wrong number of wrong
+/// values found
 task look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
   const auto number = static_cast<double>(id);
   const auto check = [&](std::span<double const> numbers, double value) {
@@ -371,13 +371,13 @@ task look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
   }
 }
 
-/// A task and what it works with.
+/// A task and its memory.
 struct job {
   workspace_lease memory = lease_workspace();
   task work;
 
   job(std::size_t id, std::atomic<int>& wrong) : work{look_after_numbers(id, wrong)} {}
-  /// @return whether there is more to do
+  /// @return true if more work is left
   bool resume() {
     workspace_binding bound{*memory};
     work.resume();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy's arrays in a pool of tidemark, which keeps the memory of arrays that are gone for the next ones.
+"""NumPy's arrays in a pool of tidemark, which reuses the memory of freed arrays for new arrays.
 
     import numpy, tidemark_numpy
 
@@ -7,7 +7,7 @@
         result = simulate(numpy.zeros((4096, 4096)))    # its temporaries cost no page faults
     print(result.sum())                                 # arrays outlive the block
 
-docs/numpy.md of tidemark says what it costs, and what holds with threads and forks.
+tidemark's docs/numpy.md describes the cost, and the behaviour with threads and forks.
 """
 import atexit
 import contextvars
@@ -25,7 +25,7 @@ from . import _core
 __all__ = ["install", "leak", "leaks", "pool", "pool_stats", "stats", "trace"]
 
 _DEFAULT_CACHED_BYTES = 256 << 20
-# The pools whose blocks are open in this context, the innermost last, each with the handler before it.
+# The pools with open blocks in this context, the innermost last, each with the previous handler.
 _open_blocks = contextvars.ContextVar("tidemark_numpy.open_blocks", default=())
 _open_traces = set()
 _installing = threading.Lock()  # guards _installed
@@ -33,30 +33,30 @@ _installed = None
 
 
 class pool_stats(typing.NamedTuple):
-    """What a pool holds and did, since it was made. Bytes are of blocks: an array's, its header and what is rounded up."""
+    """Statistics of a pool since its construction. Bytes are of blocks: an array, its header and rounding."""
 
-    allocations: int  # arrays' blocks allocated
-    deallocations: int  # and freed
-    hits: int  # of the allocations, those served from what was cached
-    misses: int  # and those that took memory from the system
-    used_blocks: int  # live
-    used_bytes: int  # of live blocks
-    cached_bytes: int  # of free blocks, ready to be allocated
-    held_bytes: int  # taken from the system and not returned to it
+    allocations: int  # blocks allocated for arrays
+    deallocations: int  # blocks freed
+    hits: int  # allocations served from cached memory
+    misses: int  # allocations that took memory from the system
+    used_blocks: int  # live blocks
+    used_bytes: int  # bytes of live blocks
+    cached_bytes: int  # bytes of free blocks, ready for allocation
+    held_bytes: int  # bytes taken from the system and not returned
 
 
 class pool:
-    """Memory for the arrays that are made in its `with` block, in the calling context (a thread, or a task of asyncio).
+    """Memory for arrays that are made in its `with` block, in the calling context (a thread, or an asyncio task).
 
-    Free memory is kept for the next arrays, up to `max_cached_bytes`; 0 keeps nothing. With `huge_pages` they are
-    requested for arrays of 4 MiB and more, as NumPy requests them. The pool lives as long as the last
-    array that was made in it. Blocks nest; one pool may be used in several, also by several threads.
+    The pool keeps free memory for later arrays, up to `max_cached_bytes`; 0 keeps nothing. `huge_pages` requests
+    huge pages for arrays of 4 MiB and more, as NumPy does. The pool exists until its last array is freed. Blocks
+    nest. One pool may be used in several blocks, also by several threads.
     """
 
     def __init__(self, *, max_cached_bytes=_DEFAULT_CACHED_BYTES, huge_pages=True):
         self._options = _checked_options(max_cached_bytes, huge_pages)
         self._capsule = _core.make(*self._options)
-        weakref.finalize(self, _core.retire, self._capsule).atexit = False  # no array to come has a use for what is cached
+        weakref.finalize(self, _core.retire, self._capsule).atexit = False  # later arrays cannot reuse cached memory
 
     def __enter__(self):
         before = _core.set_handler(self._capsule)
@@ -67,7 +67,8 @@ class pool:
         opened = _open_blocks.get()
         own = max((i for i, (each, _) in enumerate(opened) if each is self), default=None)
         if own is not None:
-            # Of one that is not the innermost, the block inside it goes back to where this one began.
+            # A block that is not the innermost: the block inside it restores the handler from before this
+            # block.
             before = opened[own][1]
             rest = [*opened[:own], *opened[own + 1:]]
             if own == len(rest):
@@ -83,20 +84,20 @@ class pool:
         return "<tidemark_numpy.pool max_cached_bytes={} huge_pages={}>".format(*self._options)
 
     def stats(self):
-        """A `pool_stats` of this pool."""
+        """Returns the statistics of this pool as a `pool_stats`."""
         return pool_stats(*_core.stats(self._capsule))
 
     def trim(self):
-        """Returns what is cached to the system. Arrays stay valid."""
+        """Returns cached memory to the system. Arrays stay valid."""
         _core.trim(self._capsule)
 
 
 def install(*, max_cached_bytes=_DEFAULT_CACHED_BYTES, huge_pages=True):
-    """Makes one pool of this process the handler of the calling context, without an end, and returns it.
+    """Makes one pool of this process the permanent handler of the calling context, and returns the pool.
 
-    The first call makes the pool; later ones, with the same arguments, use it in other contexts. NumPy keeps its handler
-    in a context variable, and a new thread begins with NumPy's own: call this in each thread, for example as the
-    initializer of a ThreadPoolExecutor.
+    The first call makes the pool; later calls, with the same arguments, use it in other contexts. NumPy keeps
+    its handler in a context variable, and a new thread begins with NumPy's own handler. Call this function in
+    each thread, for example as the initializer of a ThreadPoolExecutor.
     """
     global _installed
     with _installing:
@@ -109,15 +110,15 @@ def install(*, max_cached_bytes=_DEFAULT_CACHED_BYTES, huge_pages=True):
 
 
 def stats():
-    """A `pool_stats` of the pool that the calling context uses."""
+    """Returns the statistics of the calling context's pool as a `pool_stats`."""
     return pool_stats(*_core.stats(_current("stats")))
 
 
 class trace:
-    """Writes each request of the pool that the calling context uses to files, until `close()` or the end of its `with`.
+    """Writes each request of the calling context's pool to files, until `close()` or the end of its `with` block.
 
-    `csv` is what tidemark-report shows and other tools of tidemark replay, `chrome` a timeline of live bytes for
-    https://ui.perfetto.dev; one of them may be None. A pool has one trace at a time.
+    `csv` is a file for tidemark-report and for replays by other tools of tidemark. `chrome` is a timeline of
+    live bytes for https://ui.perfetto.dev. One of them may be None. A pool has one trace at a time.
     """
 
     def __init__(self, csv=None, *, chrome=None):
@@ -138,7 +139,7 @@ class trace:
         self.close()
 
     def close(self):
-        """Completes the files. Raises OSError if something was not written. A second call does nothing."""
+        """Completes the files. Raises OSError if a write failed. A second call does nothing."""
         capsule, self._capsule = self._capsule, None
         if capsule is not None:
             _open_traces.discard(self)
@@ -146,7 +147,7 @@ class trace:
 
 
 class leak(typing.NamedTuple):
-    """Arrays that are alive and were made by one line."""
+    """Live arrays that one line made."""
 
     filename: str
     line: int
@@ -158,9 +159,10 @@ class leak(typing.NamedTuple):
 
 
 def leaks(since=None):
-    """The arrays of this process that are alive, by the line of Python that made them, the largest sum first.
+    """Returns the live arrays of this process by the Python line that made them, the largest sum first.
 
-    Call `tracemalloc.start()` before they are made. `since`, a snapshot of tracemalloc, leaves out what it has.
+    Call `tracemalloc.start()` before the arrays are made. `since`, a snapshot of tracemalloc, excludes its
+    arrays.
     """
     if not tracemalloc.is_tracing():
         raise RuntimeError("tidemark_numpy: leaks needs tracemalloc: call tracemalloc.start() before the arrays are made")

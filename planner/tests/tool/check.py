@@ -817,7 +817,7 @@ def draws_many_blocks_in_a_small_picture():
     expect("bytes a block", os.path.getsize(folder / "out.svg") / 20000 < 130, True)
 
 
-# ---- what other programs print -------------------------------------------------------------------------------------
+# ---- plans of other programs ---------------------------------------------------------------------------------------
 
 # Written by hand in the form of ggml's log. "y" writes "x" in place and frees it by its own name; "out" is
 # never freed.
@@ -1083,7 +1083,8 @@ def reads_and_writes_pipes():
 
 
 def an_interrupt_ends_the_search_with_the_lowest_plan():
-    text = random_blocks(random.Random(5), 150, (1, 2, 64, 4096))  # no plan is at its bound, and a proof takes long
+    # No plan is at its bound, and a proof takes long.
+    text = random_blocks(random.Random(5), 150, (1, 2, 64, 4096))
     out = folder / "out.csv"
     # The tool would inherit ignored interrupts from the tests, so they restore the default.
     with subprocess.Popen([PROGRAM, write(text), "--out", out, "--time-limit", "1000", "--progress"], stdout=subprocess.PIPE,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a proof of tidemark-plan that no plan is lower: proof_checker.py BLOCKS.csv PROOF.txt HEIGHT [ALIGNMENT].
+"""Checks a proof of tidemark-plan that no plan is lower.
 
-It shares no code with tidemark-plan. HEIGHT is the height of the plan, ALIGNMENT the value of --alignment, both in
-bytes.
+Usage: proof_checker.py BLOCKS.csv PROOF.txt HEIGHT [ALIGNMENT].
+It shares no code with tidemark-plan. HEIGHT is the height of the plan, ALIGNMENT the value of --alignment,
+both in bytes.
 
 planner/docs/planner.md has the format in "Proofs" and the rules in "By pairs". All rules are for blocks live
 at one moment. Such blocks share no byte, so they lie on each other in some order.

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 // An eighth per range: twenty arenas under a limit of 300 MiB leave a sixth of it to stacks and malloc.
 constexpr std::size_t address_shares = 8;
-// Half per range: the first arena gets most locked memory, because few programs lock more than one.
+// Half per range: locked memory goes to the first arenas, because few programs lock more than one.
 constexpr std::size_t locked_shares = 2;
 
 std::size_t limit_of(decltype(RLIMIT_AS) which) noexcept {

@@ -108,7 +108,7 @@ tracked_block* block_group::find_around(std::uintptr_t address, std::size_t dept
   return nullptr;
 }
 
-// ---- small blocks ------------------------------------------------------------------------------------------
+// ---- small blocks -----------------------------------------------------------------------------------------
 
 void* block_group::take_small_of_spare(std::size_t index, std::size_t bytes, std::size_t block_bytes) {
   const std::size_t depth = frames_.size();

@@ -272,10 +272,10 @@ void synchronized_pool::leave_down_to(detail::thread_cache& cache, std::size_t t
 }
 
 // Updates the peak. While blocks are stranded, returns true if half of the bytes live at the last trim are
-// free now, so that their slabs may be free. Otherwise each thread may free its part of the missing bytes
-// before it looks again. One thread alone therefore misses nothing. With several threads, `unnoticed_bytes`
-// keeps the parts from being so small that threads look all the time. The minimum is also at most an eighth
-// of half the live bytes: with few live blocks, each block holds more memory.
+// free. Their slabs may be free then. Otherwise each thread may free its part of the missing bytes before it
+// looks again. One thread alone therefore misses nothing. With several threads, a minimum keeps small parts
+// from causing a look in every call. The minimum shrinks with the live bytes, because each of few live blocks
+// holds more memory.
 bool synchronized_pool::look(detail::thread_cache* cache) noexcept {
   const std::scoped_lock lock{caches_mutex_};
   note_peak();

@@ -32,7 +32,7 @@ void fill_and_poison(std::uintptr_t first, std::uintptr_t last, unsigned char va
 
 }  // namespace
 
-test_resource::test_resource(test_resource_options const& options, std::pmr::memory_resource* upstream)
+test_resource::test_resource(std::pmr::memory_resource* upstream, test_resource_options const& options)
     : ledger_adaptor{"test_resource", upstream, detail::name_or(options.name, test_resource_options{}.name)},
       options_{options} {
   options_.name = name();

@@ -13,7 +13,7 @@
 
 namespace tidemark {
 
-trace_resource::trace_resource(trace_log& log, std::pmr::memory_resource* upstream, std::string name)
+trace_resource::trace_resource(std::pmr::memory_resource* upstream, trace_log& log, std::string name)
     : resource_adaptor{"trace_resource", upstream, name.c_str()},
       log_{log},
       track_{&log.recorder_->add_track(std::move(name), counter_)} {

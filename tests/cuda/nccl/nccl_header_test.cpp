@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what gpu::nccl believes of NCCL is compared with its header by the compiler, and with its library
-// by calls that need no GPU.
+// Strategy: the compiler compares the assumptions of gpu::nccl with NCCL's header, and calls that need no GPU
+// compare them with its library.
 #include <gtest/gtest.h>
 #include <nccl.h>
 

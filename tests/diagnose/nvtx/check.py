@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program `reported` with a tool that NVTX loads, and compares what reaches the tool with what must.
+"""Runs the program `reported` with a tool that NVTX loads, and compares the calls that reach the tool.
 
 usage: check.py PROGRAM TOOL CASE
 """
@@ -27,7 +27,8 @@ def reported(tool=None, only=None):
 
 
 def ranges_of_use(first):
-    """What use_ranges of the program begins and ends, when the tool has given numbers below `first` already."""
+    """Returns the ranges that use_ranges of the program begins and ends, if the tool has given numbers below
+    `first`."""
     names = ["training of category 3", "step of category 1", "solver of category 2"]
     return ([f"range {first + i} begins: {name}" for i, name in enumerate(names)] +
             [f"range {first + i} ends" for i in (2, 1, 0)])
@@ -54,7 +55,7 @@ def scope(number):
 
 
 def memory(range_number):
-    """What use_device_memory tells, with the range of its scope or without."""
+    """Returns the reports of use_device_memory, with the range of its scope or without."""
     begin, end = scope(range_number) if range_number is not None else ([], [])
     return HEAP + begin + SCOPE + end + REST
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: device memory on the fake driver, watched by a tool that accepts what compute-sanitizer accepted
-// on an H100: a heap must be exactly one allocation of cudaMalloc, and may not go while it is a heap.
+// Strategy: device memory on the fake driver, watched by a tool that accepts the calls that compute-sanitizer
+// accepted on an H100. A heap must be exactly one allocation of cudaMalloc, which must not be freed while it
+// is a heap.
 #include <gtest/gtest.h>
 
 #include <algorithm>

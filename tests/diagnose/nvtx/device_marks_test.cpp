@@ -58,7 +58,7 @@ TEST_F(device_marks_of_a_chunk, a_block_of_no_bytes_does_not_count) {
   marks.on_free(1000);
 }
 
-// What is told of blocks that are freed at an address and above.
+// Expected marks of blocks that are freed at an address and above.
 struct taken_back {
   char const* what;
   std::vector<std::uintptr_t> heap_ends;  // the first heap begins at 1000

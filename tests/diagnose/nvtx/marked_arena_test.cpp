@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: arenas over made-up device memory, of one piece and in steps, tell a tool that knows the
-// rules. Each way in which an arena takes memory back has its test; then random ones are held against
-// what the test knows to be allocated.
+// Strategy: arenas over synthetic device memory, in one piece and in steps, report to a tool that knows the
+// rules. Each way in which an arena takes memory back has its test. Then random arenas are compared with the
+// allocations that the test knows.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class marked_arena : public ::testing::Test {
   borrowed_device_arena arena{borrowed_device_memory{{lent_first, lent_bytes}}, {.name = "step"}};
 };
 
-/// An arena over a device's memory that comes in steps, and chunks of which only the first is large.
+/// An arena over device memory that is committed in steps. Only its first chunk is large.
 class marked_stepwise_arena : public ::testing::Test {
  protected:
   strict_tool tool;
@@ -139,7 +139,7 @@ TEST_F(marked_stepwise_arena, tells_of_nothing_where_no_memory_comes) {
   EXPECT_NE(arena.try_allocate(100), nullptr);
 }
 
-/// An arena and, beside it, what is allocated in it: blocks by the position at which they begin.
+/// An arena, compared with a record of its blocks by their positions.
 class marks_model {
  public:
   explicit marks_model(std::uint64_t seed) : random_{seed} {}
@@ -249,7 +249,7 @@ class marks_model {
     if (!blocks_.empty()) give_back();
     forget();
     const std::size_t bytes = draw(1000);
-    if (void* const made = arena_.try_allocate(bytes)) {  // where it has memory for it
+    if (void* const made = arena_.try_allocate(bytes)) {  // if it has memory for it
       blocks_.insert_or_assign(arena_.position() - rounded(bytes), block{address(made), bytes});
     }
     EXPECT_TRUE(tool_.regions().empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: scopes and epochs are opened and ended in every way there is, right and wrong, and a tool
-// that knows the rules tells which ranges are open.
+// Strategy: scopes and epochs are opened and ended in every way, right and wrong, and a tool that knows the
+// rules reports the open ranges.
 #include <gtest/gtest.h>
 
 #include <new>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new fails where an arena has to remember a heap or a block, and the arena must
-// refuse as it does where it has no memory. The tool counts and allocates nothing, so that what fails is
-// the arena's.
+// Strategy: operator new fails when an arena must record a heap or a block, and the arena must reject the
+// request as if it had no memory. The tool counts and does not allocate, so only allocations of the arena
+// fail.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -51,7 +51,7 @@ class no_memory {
 
 borrowed_device_memory device_memory() { return borrowed_device_memory{{std::uintptr_t{1} << 62, 1 * MiB}}; }
 
-/// Whether `call` throws `out_of_memory` when there is none to remember anything by.
+/// Returns true if `call` throws `out_of_memory` when no memory is left for records.
 template <class Call>
 bool is_refused_without_memory(Call call) {
   const no_memory guard;

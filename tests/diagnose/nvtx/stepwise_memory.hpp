@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device that is committed in steps, made up: who touches it crashes.
+// Synthetic memory of a device that is committed in steps. A touch crashes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,7 @@
 
 namespace tidemark::test {
 
-/// What happens to made-up memory, watched beside a tool: memory may not go while a heap says that it is
-/// there.
+/// Synthetic memory watched beside a tool. Memory must not be released while a heap claims that it exists.
 struct stepwise_supply {
   explicit stepwise_supply(strict_tool const& watching) noexcept : tool{watching} {}
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tool that learns of device memory and ranges, and holds tidemark to the rules of NVTX's header:
-// regions lie in their heap and apart from each other, what is resized, closed or reset is there, and
-// nothing is left in the end.
+// A tool that learns of device memory and ranges, and checks tidemark against the rules of NVTX's header.
+// Regions lie in their heap and do not overlap; resized, closed or reset objects exist; and nothing is left
+// at the end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,12 +70,12 @@ class strict_tool final : public detail::listening_tool {
     }
     return merged;
   }
-  /// Whether a byte lies in a region.
+  /// Returns true if a byte lies in a region.
   [[nodiscard]] bool may_touch(std::uintptr_t address) const {
     const auto above = regions_.upper_bound(address);
     return above != regions_.begin() && address - std::prev(above)->first < std::prev(above)->second;
   }
-  /// Whether some heap has a byte in `[first, first + bytes)`.
+  /// Returns true if some heap has a byte in `[first, first + bytes)`.
   [[nodiscard]] bool has_heap_in(std::uintptr_t first, std::size_t bytes) const {
     for (auto const& [id, one] : heaps_) {
       if (one.first < first + bytes && first < one.first + one.bytes) return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: operator new is the watched one. Each of its forms, what scopes count of it, and what not. The
-// tests are in no namespace of tidemark's, because what lies there is not counted.
+// Strategy: operator new is the watched one. Tests each of its forms, and which calls scopes count. The tests
+// are outside of namespace tidemark, because code inside it is not counted.
 #include <tidemark/diagnose/watched_new.hpp>
 
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ TEST_F(watched_new, aligns_as_requested) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(object.get()) % 64, 0u);
 }
 
-// AddressSanitizer ends a program that requests as much, unless it is told not to.
+// AddressSanitizer ends a program that requests this much memory, unless an option forbids it.
 constexpr std::size_t impossible = std::numeric_limits<std::size_t>::max() / 4;
 
 #if TIDEMARK_ASAN
@@ -208,7 +208,7 @@ TEST_F(watched_new, counts_nothing_for_its_own_scopes_and_reports) {
 TEST_F(watched_new, counts_a_thread_where_it_is_started_and_nothing_that_it_does) {
   const expect_resource expected{&step};
   std::thread{[] { use_the_heap(1'000'000); }}.join();
-  EXPECT_EQ(expected.missed_blocks(), 1u) << expected.report();  // what the thread is to run
+  EXPECT_EQ(expected.missed_blocks(), 1u) << expected.report();  // the function of the thread
   EXPECT_LT(expected.missed_bytes(), 1000u);
 }
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 FOUND = 'tidemark: use-after-epoch: mul: {} was reclaimed when epoch 2 "step" ended\n'
-# what is done, what the variable is set to, and the operand that is found
+# Operation, value of the variable, and operand found
 CASES = {
     "off_by_default": [("one", None, None), ("both", None, None)],
     "nothing_and_0_are_off": [("one", "", None), ("one", "0", None), ("both", "", None), ("both", "0", None)],

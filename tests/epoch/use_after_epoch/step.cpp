@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that multiplies two buffers, named by its argument, and exits with 0 if the product is as it must
-// be where nothing checks: 64, or of reclaimed ones 0.
+// Multiplies two buffers, named by its argument, and exits with 0 if the product is correct for an unchecked
+// build: 64, or 0 for reclaimed buffers.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -26,7 +26,7 @@ int multiply(buffer<float> const& lhs, buffer<float> const& rhs, float expected)
 
 int main(int count, char** arguments) {
   const std::string_view what = count == 2 ? arguments[1] : "";
-  // Who asks the environment again finds something else there than at the start.
+  // Code that reads the environment again finds another value than at the start.
   if (what == "set_later") setenv("TIDEMARK_EPOCH_DEBUG", "1", 1);
   if (what == "unset_later") unsetenv("TIDEMARK_EPOCH_DEBUG");
 

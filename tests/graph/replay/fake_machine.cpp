@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: makes a second program of examples/graph_replay, which goes its way through a device on a
-// machine that has none. Operations are functions of the host that a fake device runs when somebody waits for
-// their stream: what a capture records does not run, a replay runs it with the addresses that it had, and a
-// wait that was forgotten leaves the results out.
+// Strategy: makes a second program of examples/graph_replay, which uses the device path on a machine without
+// a device. Operations are host functions that a fake device runs when a caller waits for their stream. Work
+// that a capture records does not run; a replay runs it with its recorded addresses. A forgotten wait leaves
+// the results out.
 #include <cstdlib>
 #include <cstring>
 #include <functional>

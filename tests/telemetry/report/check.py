@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tidemark-report and reads its pages, as text and in a browser: check.py PROGRAM TRACES CASE. Each case is one fact.
+"""Runs tidemark-report and reads its pages, as text and in a browser: check.py PROGRAM TRACES CASE. Each case
+is one fact.
 
-What needs matplotlib or chromium is skipped where they are missing, with exit status 77 and the reason in the form that
-GoogleTest has for it, which ./run repeats.
+Cases that need matplotlib or chromium are skipped without them, with exit status 77 and the reason in
+GoogleTest's form, which ./run repeats.
 """
 import gzip
 import html.parser
@@ -538,13 +539,13 @@ addEventListener("message", said => document.documentElement.setAttribute("data-
 
 
 def browser(*arguments):
-    """What chromium prints; it runs without network, and its own folders are gone with the test's."""
+    """Returns the output of chromium, which runs without network; its folders are removed with the test's."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if program := shutil.which(name):
             break
     else:
         skip("there is no chromium here")
-    # A group of its own, because chromium's children outlive it when it is killed.
+    # A separate process group, because chromium's children outlive it when it is killed.
     done = subprocess.Popen(
         [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND",
@@ -562,7 +563,8 @@ def browser(*arguments):
 
 
 def seen_by_the_browser(page, *arguments, width=None):
-    """What the probe finds in a window, or in a frame of that many pixels, because no window is narrower than 500."""
+    """Returns the findings of the probe in a window, or in a frame of `width` pixels, because a window has at
+    least 500."""
     probed, outer = folder / "probed.html", folder / "outer.html"
     # Ahead of the page's policy, which would not let it run.
     probed.write_text(page.replace("<head>", "<head>" + LISTENER + PROBE, 1))

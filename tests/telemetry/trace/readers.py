@@ -43,7 +43,8 @@ def said_in_python(path):
 
 
 def both_say(contents):
-    """What both readers say of each of these files, which must be the same; without the file's name."""
+    """Returns the output of both readers for each of these files, which must be equal, without the file's
+    name."""
     paths = []
     for i, content in enumerate(contents):
         paths.append(folder / f"{i}.csv")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says of each file what recorded_trace reads in it, one line a file: readers.py compares it with what
-// tidemark-report reads.
+// Prints the contents of each file as recorded_trace reads them, one line per file. readers.py compares them
+// with the result of tidemark-report.
 #include <cstdio>
 #include <exception>
 #include <iterator>

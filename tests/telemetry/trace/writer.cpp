@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a trace of everything that a trace can have in it: check.py reads it as viewers and replaying
-// programs do.
+// Writes a trace with everything that a trace can contain. check.py reads it like viewers and replaying
+// programs.
 #include <memory_resource>
 #include <stdexcept>
 #include <string>
@@ -12,10 +12,11 @@ int main(int, char** arguments) {
   using namespace tidemark;
   trace_log log{{.csv = arguments[1], .chrome = arguments[2], .counter_interval = {}}};
   std::pmr::memory_resource* const heap = std::pmr::new_delete_resource();
-  trace_resource plain{log, heap, "plain"};
-  trace_resource odd{log, heap,
+  trace_resource plain{heap, log, "plain"};
+  trace_resource odd{heap, log,
                      "\"quoted\" \\ / \b\f\n\r\t \x01\x1f\x7f größe 内存 🌊 "
-                     // The first and last of their length, then what is one too low, too high, or cut off.
+                     // The first and last of their length, then values that are too low, too high, or cut
+                     // off.
                      "\xe0\xa0\x80\xed\x9f\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf"
                      "\xe0\x9f\xbf\xf0\x8f\xbf\xbf"
                      "\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80\xe5\x86"};

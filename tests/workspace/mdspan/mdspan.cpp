@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What views become where the standard library has std::mdspan. Compiled with libc++ as C++23, so it links
-// with nothing that was compiled with libstdc++; it prints what is wrong and ends with how much that is.
+// Views with the standard library's std::mdspan. Compiled with libc++ as C++23, and therefore linked with
+// nothing that was compiled with libstdc++. Prints the faults and exits with their number.
 #include <tidemark/workspace/tensor_view.hpp>
 
 #include <algorithm>

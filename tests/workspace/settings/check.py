@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program `show` with settings of workspaces in the environment and compares what it prints.
+"""Runs the program `show` with settings of workspaces in the environment and compares its output.
 
-What is compiled in holds unless the environment says otherwise, that unless set_default_workspace_options does, and
-that unless a constructor does."""
+A constructor overrides set_default_workspace_options, which overrides the environment, which overrides the
+compiled-in settings."""
 import os
 import subprocess
 import sys

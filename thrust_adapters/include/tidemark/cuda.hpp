@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// All of the device part, for translation units that include instead of `import tidemark.cuda;`.
+/// All headers of the device part, for translation units that include instead of `import tidemark.cuda;`.
 #pragma once
 
 #include <tidemark/cuda/driver/capture.hpp>

@@ -6,12 +6,12 @@
 namespace tidemark::numpy {
 namespace {
 
-// As NumPy; below, what is rounded up to huge pages would be much of the array.
+// As in NumPy. For smaller blocks, rounding up to huge pages would waste much of the array.
 constexpr std::size_t min_huge_bytes = 4 * MiB;
-// A retired memory is trimmed when so much was freed.
+// A retired memory is trimmed after this many freed bytes.
 constexpr std::size_t retired_bytes = 1 * MiB;
 
-// Of what may be cached, the pool's part: mappings are most of the bytes.
+// Returns the pool's part of the cache; mappings have most of the bytes.
 std::size_t bytes_for_pool(std::size_t max_cached_bytes) noexcept { return max_cached_bytes / 4; }
 
 }  // namespace
@@ -38,8 +38,7 @@ void* array_memory::take_after_trim(std::size_t bytes) {
 void array_memory::prepare_mapping(void* block, bool zeroed) noexcept {
   mapping const& of = *mapping_of(block);
   if (zeroed) {
-    // What is fresh stays as it is, without huge pages: a large array of zeros may be one that is written
-    // here and there.
+    // Fresh pages stay as they are, without huge pages: a large array of zeros may be written sparsely.
     std::memset(block, 0, std::min(of.dirty_bytes - sizeof(mapping), of.live.block.bytes));
   } else if (huge_pages_ && of.dirty_bytes < of.bytes && of.bytes >= min_huge_bytes) {
     (void)default_os_memory().advise_huge_pages(mapping_of(block), of.bytes, true);

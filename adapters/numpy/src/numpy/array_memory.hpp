@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `array_memory`: the memory of NumPy's arrays. It owns all of it.
+/// `array_memory`: the memory of NumPy's arrays. Owns all of it.
 #pragma once
 
 #include <algorithm>
@@ -19,42 +19,42 @@
 
 namespace tidemark::numpy {
 
-/// How an `array_memory` is made.
+/// Options of an `array_memory`.
 struct array_memory_options {
-  std::size_t max_cached_bytes;  ///< free blocks are kept up to this many bytes
+  std::size_t max_cached_bytes;  ///< maximum bytes of free blocks that are kept
   bool huge_pages;               ///< for uninitialised blocks of 4 MiB and more
 };
 
-/// A snapshot. The words are those of all statistics (docs/design.md). Bytes are those of blocks, which are
-/// larger than their arrays by a header of 16 or 64 bytes and by what sizes are rounded up.
+/// A snapshot, with the names of all statistics (docs/design.md). Bytes are bytes of blocks, which exceed
+/// their arrays by a header of 16 or 64 bytes and by rounding.
 struct array_memory_stats {
   std::uint64_t allocations, deallocations, hits, misses;
   std::size_t used_blocks, used_bytes, cached_bytes, held_bytes;
 };
 
-/// Blocks as NumPy's handlers allocate them. Each has a header with its size: a reallocation is not given the
-/// old size, and a deallocation of some arrays is given another one than was requested.
+/// Blocks for NumPy's handlers. Each block has a header with its size: a reallocation does not get the old
+/// size. A deallocation of some arrays gets a different size than the request.
 ///
-/// A block of less than 256 KiB comes from a `synchronized_pool`. A larger one is a mapping of a
-/// `mapping_cache`: no other block shares its pages, so that whatever else lives, free ones can be returned.
+/// A block of less than 256 KiB comes from a `synchronized_pool`. A larger block is a mapping of a
+/// `mapping_cache`, and shares its pages with no other block. Free blocks can therefore always be returned.
 ///
-/// Invariants: `bytes <= room` for each live block; `cached_bytes <= max_cached_bytes`. Blocks are aligned to
-/// 64 bytes from 64 bytes on, to 16 below. Thread-safe. A child that is forked may use it.
+/// Invariants: `bytes <= room` for each live block; `cached_bytes <= max_cached_bytes`. Blocks of at least 64
+/// bytes are aligned to 64 bytes, smaller blocks to 16. Thread-safe. A forked child may use the memory.
 class array_memory {
  public:
   explicit array_memory(array_memory_options options);
   array_memory(array_memory const&) = delete;
   array_memory& operator=(array_memory const&) = delete;
 
-  /// A block that is not initialised. @throws std::bad_alloc, after all that is cached was returned.
+  /// Allocates an uninitialised block. @throws std::bad_alloc, after a return of all cached memory.
   [[nodiscard]] void* allocate(std::size_t bytes) { return prepare(take(bytes), false); }
-  /// A block of zeros. @throws as `allocate`.
+  /// Allocates a block of zeros. @throws as `allocate`.
   [[nodiscard]] void* allocate_zeroed(std::size_t bytes) { return prepare(take(bytes), true); }
-  /// The block with another size: where it is, if it has room and not more than twice what is needed; a
-  /// mapping that grows; or else a copy. @param block null: as `allocate`. @throws as `allocate`; the block
-  /// is as before then.
+  /// Resizes a block. The block stays in place if it has room, and at most twice the needed room; else a
+  /// mapping grows, or the contents are copied. @param block null: as `allocate`. @throws as `allocate`; the
+  /// block has not changed then.
   [[nodiscard]] void* reallocate(void* block, std::size_t bytes);
-  /// Takes a block back. Null: nothing happens.
+  /// Frees a block. Does nothing for null.
   void deallocate(void* block) noexcept {
     if (block == nullptr) return;
     const std::size_t room = header_of(block).room;
@@ -68,7 +68,7 @@ class array_memory {
       return_retired(room);
   }
 
-  /// What `allocate` and `allocate_zeroed` do first: a block whose contents are still to be prepared.
+  /// First part of `allocate` and `allocate_zeroed`: takes a block with unprepared contents.
   [[nodiscard]] void* take(std::size_t bytes) {
     try {
       return bytes < min_mapping_bytes ? take_of_pool(bytes) : take_mapping(bytes);
@@ -76,7 +76,7 @@ class array_memory {
       return take_after_trim(bytes);
     }
   }
-  /// What they do then. @return the block.
+  /// Second part of `allocate` and `allocate_zeroed`: prepares the contents. @return the block.
   void* prepare(void* block, bool zeroed) noexcept {
     block_header const& of = header_of(block);
     if (of.room > min_mapping_bytes) prepare_mapping(block, zeroed);
@@ -84,26 +84,26 @@ class array_memory {
     return block;
   }
 
-  /// Of a live block, as requested.
+  /// Returns the requested bytes of a live block.
   [[nodiscard]] static std::size_t bytes_of(void* block) noexcept { return header_of(block).bytes; }
 
-  /// Returns what is cached to the system.
+  /// Returns cached memory to the system.
   void trim() noexcept;
-  /// From now on nothing is kept for other requests, since there will be none.
+  /// Keeps no memory for other requests from now on, because no request will follow.
   void retire() noexcept;
 
   [[nodiscard]] array_memory_stats stats() const noexcept;
-  /// The first invariant of the mappings that does not hold, as a formula; null if all do.
+  /// Returns the first invariant of the mappings that does not hold, as a formula; null if all hold.
   [[nodiscard]] char const* broken_invariant() const noexcept { return mappings_.broken_invariant(); }
 
  private:
-  // Of requests. A mapping has room for more, because it has a header and whole pages.
+  // Minimum requested bytes of a mapping. A mapping has more room, because it has a header and whole pages.
   static constexpr std::size_t min_mapping_bytes = mapping_cache::min_bytes;
 
   [[nodiscard]] static block_header& header_of(void* block) noexcept {
     return static_cast<block_header*>(block)[-1];
   }
-  // So that vectors of 64 bytes do not cross lines of caches: expressions of 8 numbers take 4 % less time.
+  // Keeps vectors of 64 bytes within cache lines: expressions of 8 numbers take 4 % less time.
   [[nodiscard]] static constexpr std::size_t offset_of_block(std::size_t room) noexcept {
     return room < 64 ? sizeof(block_header) : 64;
   }

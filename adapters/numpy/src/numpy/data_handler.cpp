@@ -12,10 +12,10 @@
 namespace tidemark::numpy {
 namespace {
 
-constexpr char capsule_name[] = "mem_handler";  // NumPy's
+constexpr char capsule_name[] = "mem_handler";  // name that NumPy uses
 constexpr char handler_name[] = "tidemark_numpy";
 
-/// Blocks that are still to be prepared, for what traces requests.
+/// A resource of unprepared blocks, for the traced requests.
 class unprepared_blocks final : public detail::distinct_resource {
  public:
   explicit unprepared_blocks(array_memory& memory) noexcept : memory_{memory} {}
@@ -62,7 +62,7 @@ data_handler* data_handler::of(PyObject* capsule) noexcept {
   return is_ours ? &from(functions->allocator.ctx) : nullptr;
 }
 
-// ---- what NumPy calls: null says that there is no memory --------------------------------------------------
+// ---- functions that NumPy calls; null means no memory -----------------------------------------------------
 
 void* data_handler::allocate(void* context, std::size_t bytes) noexcept try {
   data_handler& self = from(context);
@@ -88,7 +88,7 @@ void* data_handler::reallocate(void* context, void* block, std::size_t bytes) no
   data_handler& self = from(context);
   if (block == nullptr) return allocate(context, bytes);
   if (!self.is_traced()) return self.memory_.reallocate(block, bytes);
-  // Never in place, so that the trace has the new size.
+  // Never in place, because the trace needs the new size.
   void* const moved = self.allocate_traced(bytes, false);
   std::memcpy(moved, block, std::min(bytes, array_memory::bytes_of(block)));
   self.deallocate_traced(block);

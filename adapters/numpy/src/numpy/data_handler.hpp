@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `data_handler`: an `array_memory` as a handler of NumPy (NEP 49). Owns the memory, and traces of it.
+/// `data_handler`: an `array_memory` as a handler of NumPy (NEP 49). Owns the memory and its traces.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #define NPY_NO_DEPRECATED_API NPY_1_22_API_VERSION
-#define NPY_TARGET_VERSION NPY_1_22_API_VERSION  // for NumPy 2, whose headers know older ones
+#define NPY_TARGET_VERSION NPY_1_22_API_VERSION  // for NumPy 2, whose headers support older versions
 #include <numpy/ndarraytypes.h>
 
 #include <atomic>
@@ -21,23 +21,24 @@
 
 namespace tidemark::numpy {
 
-/// The functions that NumPy calls for the data of arrays. They call nothing of Python, so any thread may call
-/// them, with the GIL or without.
+/// The functions that NumPy calls for the data of arrays. They call nothing of Python: any thread may call
+/// them, with or without the GIL.
 ///
-/// Each array holds a reference to the capsule of its handler. So when the capsule ends, and the handler with
-/// it, there is no array of it any more.
+/// Each array holds a reference to the capsule of its handler. No array of the handler exists when the
+/// capsule and the handler end.
 class data_handler {
  public:
-  /// A new capsule, with a handler that it owns; null with an error of Python set.
+  /// Returns a new capsule that owns a new handler; null with a Python error set.
   [[nodiscard]] static PyObject* make_capsule(array_memory_options options);
-  /// The handler of a capsule; null if it is another's.
+  /// Returns the handler of a capsule; null if the capsule is not ours.
   [[nodiscard]] static data_handler* of(PyObject* capsule) noexcept;
 
   [[nodiscard]] array_memory& memory() noexcept { return memory_; }
 
-  /// Writes all requests to files from now on. @return false if that is so already. @throws as `trace_log`.
+  /// Writes all requests to files from now on. @return false if a trace is already open. @throws as
+  /// `trace_log`.
   [[nodiscard]] bool open_trace(trace_log_options options);
-  /// Ends that; without a trace nothing happens. @throws as `trace_log::close`.
+  /// Ends the trace; does nothing without a trace. @throws as `trace_log::close`.
   void close_trace();
 
  private:
@@ -60,7 +61,7 @@ class data_handler {
   array_memory memory_;
   std::atomic<bool> is_traced_ = false;
   detail::fork_safe<> trace_mutex_;
-  std::shared_ptr<trace> trace_;  // shared with calls that are going on
+  std::shared_ptr<trace> trace_;  // shared with running calls
 };
 
 }  // namespace tidemark::numpy

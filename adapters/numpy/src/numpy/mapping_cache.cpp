@@ -15,7 +15,7 @@
 namespace tidemark::numpy {
 namespace {
 
-// NumPy requests no huge pages below: what is rounded up to them would be much of the array.
+// NumPy requests no huge pages below this size: rounding up to them would waste much of the array.
 constexpr std::size_t min_aligned_bytes = 4 * MiB;
 
 std::size_t page_bytes() noexcept {
@@ -23,7 +23,7 @@ std::size_t page_bytes() noexcept {
   return bytes;
 }
 
-// Addresses with pages behind them, or with none that can be used; null if there are none.
+// Maps accessible or inaccessible pages; null if the system refuses.
 std::byte* map_pages(std::size_t bytes, int protection) noexcept {
   constexpr std::size_t align = mapping_cache::huge_page_bytes;
   const std::size_t slack = bytes < min_aligned_bytes ? 0 : align - page_bytes();
@@ -37,21 +37,22 @@ std::byte* map_pages(std::size_t bytes, int protection) noexcept {
   return begin + before;
 }
 
-// What a request takes: whole pages, with the header; the largest size if there is no such object.
+// Returns the bytes of a request: whole pages, with the header; the largest size if no object can be so
+// large.
 std::size_t bytes_needed(std::size_t bytes) noexcept {
   if (bytes > std::size_t{std::numeric_limits<std::ptrdiff_t>::max()} / 2)
     return std::numeric_limits<std::size_t>::max();
   return detail::align_up(std::max(bytes + sizeof(mapping), mapping_cache::min_bytes), page_bytes());
 }
 
-// Returns the pages behind the first one if few of them were touched: they read as 0 again. It samples, since
-// the state of each page of 64 MiB takes 0.1 ms to read. Returning many touched pages takes longer than to
-// clear them.
+// Returns the pages after the first page to the system if few of them were touched; they read as 0 again. The
+// function samples pages, because reading the state of each page of 64 MiB takes 0.1 ms. Returning many
+// touched pages takes longer than clearing them.
 bool return_sparse_pages([[maybe_unused]] mapping* of) noexcept {
 #if defined(__linux__)
   constexpr std::size_t samples = 8;
   if (of->bytes < min_aligned_bytes || of->dirty_bytes > page_bytes())
-    return false;  // not fresh when allocated
+    return false;  // not fresh at its allocation
   auto* const begin = reinterpret_cast<std::byte*>(of);
   const std::size_t stride = of->bytes / samples & ~(page_bytes() - 1);
   std::size_t touched = 0;
@@ -113,7 +114,7 @@ void mapping_cache::remove(mapping* from) noexcept {
   from->is_free = 0;
 }
 
-// Its neighbours have none on that side any more.
+// Its neighbours have no neighbour on this side afterwards.
 void mapping_cache::unmap(mapping* gone) noexcept {
   if (gone->before != nullptr) gone->before->after = nullptr;
   if (gone->after != nullptr) gone->after->before = nullptr;
@@ -128,7 +129,7 @@ void mapping_cache::unmap_oldest_to(std::size_t max_bytes) noexcept {
   }
 }
 
-// What is behind the first bytes becomes a mapping of its own, which is free.
+// Cuts the bytes after the first `bytes` into a free mapping.
 void mapping_cache::cut(mapping* from, std::size_t bytes) noexcept {
   mapping* const rest = ::new (at(from, bytes)) mapping{};
   rest->bytes = from->bytes - bytes;
@@ -166,7 +167,7 @@ void mapping_cache::release(mapping* gone) noexcept {
 
 // ---- requests ---------------------------------------------------------------------------------------------
 
-// Of the free mappings that are too small, the largest that has half of what is needed.
+// Takes the largest free mapping that is too small but has half of the needed bytes.
 mapping* mapping_cache::take_largest(std::size_t bytes) noexcept {
   for (std::size_t bin = bin_of(bytes) + 1; bin-- > bin_of(std::max(min_bytes, bytes / 2));) {
     if (bins_[bin] == nullptr || bins_[bin]->bytes >= bytes) continue;
@@ -177,7 +178,7 @@ mapping* mapping_cache::take_largest(std::size_t bytes) noexcept {
   return nullptr;
 }
 
-// The same pages, and more behind them, perhaps at other addresses; null, with nothing changed, if the system
+// Extends a mapping by more pages, perhaps at other addresses; null, with nothing changed, if the system
 // refuses.
 mapping* mapping_cache::grow(mapping* from, std::size_t bytes) noexcept {
 #if defined(__linux__)
@@ -185,16 +186,16 @@ mapping* mapping_cache::grow(mapping* from, std::size_t bytes) noexcept {
   void* grown = MAP_FAILED;
   if (from->after == nullptr) grown = mremap(from, old_bytes, bytes, 0);
   if (grown == MAP_FAILED) {
-    // To addresses that are aligned, because whole tables of pages are moved there at once.
+    // Moves to aligned addresses, because whole page tables are moved there at once.
     std::byte* const place = map_pages(bytes, PROT_NONE);
     if (place == nullptr) return nullptr;
     grown = mremap(from, old_bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place);
-    // Kernels before 6.17 may have unmapped the place by then, and another thread mapped something there: its
-    // addresses, behind which there is no memory, are left alone.
+    // Kernels before 6.17 may have unmapped the place by then, and another thread may have mapped it again.
+    // The addresses are left alone; no memory is behind them.
     if (grown == MAP_FAILED) return nullptr;
   }
   auto* const moved = static_cast<mapping*>(grown);
-  if (moved != from) {  // away from its neighbours
+  if (moved != from) {  // it left its neighbours
     if (moved->before != nullptr) moved->before->after = nullptr;
     if (moved->after != nullptr) moved->after->before = nullptr;
     moved->before = moved->after = nullptr;
@@ -207,9 +208,9 @@ mapping* mapping_cache::grow(mapping* from, std::size_t bytes) noexcept {
 #endif
 }
 
-// The mapping is live from now on; what it does not need is free.
+// Makes the mapping live and frees the unneeded part.
 void mapping_cache::use(mapping* taken, std::size_t bytes) noexcept {
-  // Where huge pages are likely, between them: the rest is aligned as this is.
+  // With likely huge pages, the cut is between two huge pages: the rest is then aligned too.
   const std::size_t end = bytes < min_aligned_bytes ? bytes : detail::align_up(bytes, huge_page_bytes);
   if (taken->bytes >= end + std::max(min_bytes, bytes / 8)) cut(taken, end);
   taken->live.needed_bytes = bytes;

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `mapping_cache`: mappings of the operating system that are reused for requests of any size. It owns those
-/// that are free.
+/// `mapping_cache`: reuses mappings of the operating system for requests of any size. Owns the free mappings.
+///
+/// A mapping that is too large is cut, and cut parts are merged when they are free again. A small mapping
+/// grows by `mremap`, which moves pages without copies. Programs whose arrays change their sizes therefore
+/// reuse pages too, and a mapping can grow with its contents.
+///
+/// A request takes the smallest sufficient mapping of the searched bins. It returns the unneeded part if that
+/// is at least an eighth of the request and `min_bytes`. If all mappings are too small, the largest mapping
+/// with half of the needed bytes grows, or the system maps new pages. A new mapping of at least 4 MiB returns
+/// its pages when it is freed if few pages were touched.
 #pragma once
 
 #include <array>
@@ -13,31 +21,31 @@
 
 namespace tidemark::numpy {
 
-/// What is in front of each block of an `array_memory`.
+/// Header in front of each block of an `array_memory`.
 struct block_header {
-  std::size_t bytes;  // as requested
-  std::size_t room;   // behind the header
+  std::size_t bytes;  // requested bytes
+  std::size_t room;   // bytes behind the header
 };
 
 struct mapping;
-/// Of a mapping that is free.
+/// Links of a free mapping.
 struct free_links {
   mapping *previous, *next;  // in its bin
-  mapping *older, *newer;    // in the order in which they became free
+  mapping *older, *newer;    // in the order of their deallocation
 };
-/// Of one that is live.
+/// Data of a live mapping.
 struct live_part {
   std::size_t needed_bytes;  // whole pages
   std::size_t unused;
   block_header block;
 };
 
-/// A row of pages, at the beginning of it. The block is behind it.
+/// Record at the beginning of a row of pages. The block follows the record.
 struct mapping {
-  mapping *before, *after;  // what was cut from the same pages, by address; null: nothing
-  std::size_t bytes : 63;   // of all pages
+  mapping *before, *after;  // neighbours cut from the same pages, by address; null: none
+  std::size_t bytes : 63;   // bytes of all pages
   std::size_t is_free : 1;
-  std::size_t dirty_bytes;  // the first so many may have been written; all others read as 0
+  std::size_t dirty_bytes;  // the first bytes may have been written; all others read as 0
   union {
     free_links free;
     live_part live;
@@ -45,34 +53,27 @@ struct mapping {
 };
 static_assert(sizeof(mapping) == 64, "it is a line of caches, and behind it the block is aligned");
 
-/// What a `mapping_cache` has and did.
+/// Statistics of a `mapping_cache`.
 struct mapping_cache_stats {
   std::uint64_t hits, misses, deallocations;
   std::size_t used_bytes, cached_bytes;
 };
 
-/// Keeps free mappings, and makes others of them as requests need them: what is too large is cut, what was
-/// cut is merged when it is free again, and what is too small is made to grow by `mremap`, which moves pages
-/// and copies nothing. So a program whose arrays change their sizes gets pages that it has used before, too,
-/// and a mapping can grow with its contents.
+/// Keeps free mappings and adapts them to requests. Above the limit, mappings are unmapped in the order of
+/// their deallocation.
 ///
-/// A request takes the least mapping that is large enough, of those in the bins that it looks at, and leaves
-/// what it does not need, if that is an eighth of it and `min_bytes`. If all are too small, the largest grows
-/// that has half of what is needed, or else the system maps new pages. Where more is free than may be, the
-/// mappings that have been free for longest are unmapped. A mapping of 4 MiB or more that was new returns
-/// its pages when it becomes free if few of them were touched, and is as good as new.
-///
-/// *Slack* is what live mappings have beyond what was requested. Invariants, where n is `max_cached_bytes`:
-/// - `cached_bytes + slack_bytes <= n`, or nothing is cached: so much is mapped at most beside what is in use
-/// - `cached_bytes == sum over bins`, and each free mapping lies in the bin of its size
+/// *Slack* is the part of live mappings beyond the requested bytes. Invariants, with n = `max_cached_bytes`:
+/// - `cached_bytes + slack_bytes <= n`, or nothing is cached: at most n bytes are mapped beyond the bytes in
+///   use
+/// - `cached_bytes == sum over bins`, and each free mapping is in the bin of its size
 /// - no two neighbours that were cut from the same pages are free
 ///
-/// Bytes are multiples of the page size, and count with the header. Complexity: O(bins), and calls of the
-/// system. Thread-safe, under one lock that is held during these calls; a child that is forked may use it.
+/// Bytes are multiples of the page size and include the header. Complexity: O(bins), plus system calls.
+/// Thread-safe, under one lock that is held during system calls. A forked child may use the cache.
 class mapping_cache {
  public:
   static constexpr std::size_t huge_page_bytes = 2 * MiB;
-  /// Smaller mappings are not cached.
+  /// Minimum bytes of a cached mapping.
   static constexpr std::size_t min_bytes = 256 * KiB;
 
   explicit mapping_cache(std::size_t max_cached_bytes) noexcept : max_cached_bytes_{max_cached_bytes} {}
@@ -80,27 +81,28 @@ class mapping_cache {
   mapping_cache& operator=(mapping_cache const&) = delete;
   ~mapping_cache() { trim(); }
 
-  /// A mapping with room for `bytes` behind its header; from 4 MiB on, new ones are aligned to huge pages.
+  /// Returns a mapping with room for `bytes` behind its header. New mappings from 4 MiB on are aligned to
+  /// huge pages.
   /// @throws std::bad_alloc.
   [[nodiscard]] mapping* allocate(std::size_t bytes);
-  /// Takes a mapping back.
+  /// Frees a mapping.
   void deallocate(mapping* gone) noexcept;
-  /// A live mapping with room for `bytes`, and the same contents up to that; it may have moved.
+  /// Resizes a live mapping and keeps its contents up to `bytes`; the mapping may move.
   /// @return null, with nothing changed, if the system refuses.
   [[nodiscard]] mapping* resize(mapping* live, std::size_t bytes) noexcept;
 
-  /// Unmaps all that is free.
+  /// Unmaps all free mappings.
   void trim() noexcept;
-  /// From now on nothing is kept.
+  /// Keeps no mapping from now on.
   void stop_caching() noexcept;
 
   [[nodiscard]] mapping_cache_stats stats() const noexcept;
-  /// The first invariant that does not hold, as a formula; null if all do. O(free mappings).
+  /// Returns the first invariant that does not hold, as a formula; null if all hold. O(free mappings).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  static constexpr std::size_t bin_count = 160;  // four to each doubling from `min_bytes` on
-  // As many mappings of a bin are looked at.
+  static constexpr std::size_t bin_count = 160;  // four for each doubling from `min_bytes` on
+  // Maximum mappings of a bin that a search visits.
   static constexpr std::size_t mappings_looked_at = 8;
 
   [[nodiscard]] static std::size_t bin_of(std::size_t bytes) noexcept;
@@ -117,7 +119,7 @@ class mapping_cache {
   void use(mapping* taken, std::size_t bytes) noexcept;
   void unuse(mapping* from) noexcept;
 
-  mutable detail::fork_safe<> mutex_;  // guards all below
+  mutable detail::fork_safe<> mutex_;  // protects all members below
   std::size_t max_cached_bytes_;
   std::array<mapping*, bin_count> bins_{};
   mapping *oldest_ = nullptr, *newest_ = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extension module `tidemark_numpy._core`: what the package needs of C. Arguments are checked in Python,
-// except capsules. A capsule is a pool.
+// The extension module `tidemark_numpy._core`: the C part of the package. Python checks the arguments, except
+// capsules. A capsule is a pool.
 #include "data_handler.hpp"
 
 #include <numpy/arrayobject.h>
@@ -13,7 +13,7 @@
 namespace tidemark::numpy {
 namespace {
 
-// The exception that is being handled, as one of Python's.
+// Raises the current C++ exception as a Python exception.
 PyObject* raise_current() noexcept {
   try {
     throw;
@@ -50,7 +50,7 @@ PyObject* make(PyObject*, PyObject* arguments) {
   }
 }
 
-// The capsule in effect for this context, or None if it is not ours.
+// Returns the capsule in effect for this context, or None if the capsule is not ours.
 PyObject* current(PyObject*, PyObject*) {
   PyObject* const capsule = PyDataMem_GetHandler();
   if (capsule == nullptr || data_handler::of(capsule) != nullptr) return capsule;
@@ -58,7 +58,7 @@ PyObject* current(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// Any capsule of a handler, ours or not. Returns the one that was in effect.
+// Sets any capsule of a handler, ours or not. Returns the previous capsule.
 PyObject* set_handler(PyObject*, PyObject* capsule) { return PyDataMem_SetHandler(capsule); }
 
 PyObject* stats(PyObject*, PyObject* capsule) {
@@ -86,7 +86,7 @@ PyObject* retire(PyObject*, PyObject* capsule) {
   Py_RETURN_NONE;
 }
 
-// Paths as bytes; an empty one: no such file.
+// Takes paths as bytes; an empty path means no such file.
 PyObject* open_trace(PyObject*, PyObject* arguments) {
   PyObject* capsule = nullptr;
   char const *csv = nullptr, *chrome = nullptr;

@@ -65,7 +65,7 @@ std::pair<stream_memory*, device_memory::capture_pool*> device_memory::memory_fo
 }
 
 void* device_memory::allocate(std::size_t bytes, gpu::stream_handle stream) {
-  if (gpu::is_same_stream(stream, nullptr)) stream = nullptr;  // it has two handles
+  if (gpu::is_same_stream(stream, nullptr)) stream = nullptr;  // the legacy stream has two handles
   const std::scoped_lock lock{mutex_};
   retire(false);
   const auto [memory, pool] = memory_for(stream);
@@ -109,7 +109,7 @@ bool device_memory::deallocate(void* block) noexcept {
     blocks_.erase(found);
   } else {
     for (stream_use& use : ending.uses) (void)try_record(use);
-    waiting_.push_back(block);  // there is room
+    waiting_.push_back(block);  // capacity is reserved
   }
   retire(false);
   return true;
@@ -147,7 +147,7 @@ bool device_memory::record_stream(void* block, gpu::stream_handle stream) {
 bool device_memory::try_record(stream_use& use) noexcept {
   if (use.is_recorded) return true;
   const gpu::detail::on_device here{*driver_, device_};
-  // Where it fails it is tried again, and a wait for the device ends all uses.
+  // A failed record is tried again, and a wait for the device ends all uses.
   use.is_recorded = gpu::detail::capture_state_of(*driver_, use.stream) == capture_state::none &&
                     driver_->record(use.event.get(), use.stream) == gpu::status::success;
   return use.is_recorded;
@@ -159,12 +159,12 @@ bool device_memory::is_unused(live_block& block, bool waits) noexcept {
   if (!recorded) return false;
   const gpu::detail::relaxed_mode asking{*driver_};
   return std::ranges::all_of(block.uses, [&](stream_use const& use) {
-    // Of one stream the events are done in their order.
+    // Events of one stream are done in order.
     if (std::ranges::find(busy_, use.stream) != busy_.end()) return false;
     auto* const event = use.event.get();
     if (gpu::detail::shows_end_of_work(waits ? driver_->synchronize(event) : driver_->query(event)))
       return true;
-    busy_.push_back(use.stream);  // there is room
+    busy_.push_back(use.stream);  // capacity is reserved
     return false;
   });
 }
@@ -220,15 +220,15 @@ bool device_memory::holds_released_pools() const noexcept {
       pools_, [](auto const& each) { return each.second.uses == 0 && each.second.live_blocks == 0; });
 }
 
-// A graph may be launched on any stream, so that nothing less tells that its memory is not used. Every
-// capture on the device would end with this wait.
+// A graph may be launched on any stream: only a wait for the device shows that its memory is unused. The wait
+// would end every capture on the device.
 bool device_memory::wait_for_device() noexcept {
   if (!recordings_.empty()) return false;
   const gpu::detail::on_device here{*driver_, device_};
   return here.result() == gpu::status::success && gpu::detail::shows_end_of_work(driver_->synchronize());
 }
 
-// ---- steps, and what is kept ------------------------------------------------------------------------------
+// ---- steps and idle memory --------------------------------------------------------------------------------
 
 void device_memory::begin_step(std::int64_t kind) {
   const std::scoped_lock lock{mutex_};
@@ -301,7 +301,7 @@ std::string device_memory::statistics() const {
   add("cached_bytes", all.cached_bytes);
   const std::size_t held_bytes = driver_->budget(device_).held_bytes();
   add("held_bytes", held_bytes);
-  // The words of `torch.cuda.memory_stats`, in which a block that waits for other streams is freed.
+  // The names of `torch.cuda.memory_stats`, in which a block that waits for other streams counts as freed.
   add("allocated_bytes.all.current", used_bytes_ - pending_bytes);
   add("allocated_bytes.all.peak", peak_bytes_);
   add("reserved_bytes.all.current", held_bytes);

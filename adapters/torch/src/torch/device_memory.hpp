@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `device_memory`: all memory that PyTorch gets of one device. Owns it.
+/// `device_memory`: PyTorch's memory of one device. Owns it.
 #pragma once
 
 #include <cstddef>
@@ -24,82 +24,82 @@
 
 namespace tidemark::torch {
 
-/// PyTorch's name of a pool of captures: `c10::MempoolId_t`.
+/// PyTorch's identifier of a capture pool: `c10::MempoolId_t`.
 using pool_id = std::pair<unsigned long long, unsigned long long>;
-/// Whether the work of a stream belongs to a capture: PyTorch's.
+/// PyTorch's predicate: true if the work of a stream belongs to a capture.
 using stream_filter = std::function<bool(gpu::stream_handle)>;
 
-/// The memory of one device: each stream has its own, and each pool of captures.
+/// The memory of one device: separate memory for each stream and for each capture pool.
 ///
 /// A block that other streams use (`record_stream`) is freed behind events of these streams, recorded when
-/// PyTorch frees it. An event is not recorded on a stream that is capturing, because it would become part of
-/// the graph: that block waits for the end of the capture.
+/// PyTorch frees the block. No event is recorded on a capturing stream, because the event would become part
+/// of the graph: the block then waits for the end of the capture.
 ///
-/// Memory of a pool of captures stays with the pool and at its addresses: freed blocks serve later requests of
-/// the pool. It goes back after the pool was released, its blocks were freed, and the device was waited for.
+/// Memory of a capture pool stays at its addresses and serves later requests of the pool. It is returned
+/// after the pool was released, its blocks were freed, and the device was awaited.
 ///
-/// Invariant: each block is in `blocks_` from its allocation until it goes back to its stream's memory.
-/// Complexity: that of the resource and of a hash table, and for each block that waits a comparison; for each
-/// stream that blocks wait for one query. Thread-safety: any thread, but for the destructor.
+/// Invariant: each block is in `blocks_` from its allocation until its return to its stream's memory.
+/// Complexity: as the resource, plus O(1) for a hash table, O(1) for each waiting block, and one query for
+/// each stream that blocks wait for. Thread-safety: any thread, except the destructor.
 class device_memory {
  public:
-  /// @param log null: no trace. @throws what the driver throws.
+  /// @param log null: no trace. @throws the exceptions of the driver.
   device_memory(gpu::device_number device, settings const& chosen, trace_log* log, gpu::driver& driver);
   device_memory(device_memory const&) = delete;
   device_memory& operator=(device_memory const&) = delete;
-  /// Waits for the device. @pre all blocks were deallocated, and nothing captures.
+  /// Waits for the device. @pre All blocks were deallocated, and no stream captures.
   ~device_memory();
 
-  /// A block for work on `stream`; of a pool of captures, if one that is open takes the stream.
-  /// @throws out_of_memory after all that is kept of this device was returned and a second
-  /// try; what the driver or a filter throws. Nothing is allocated then.
+  /// Allocates a block for work on `stream`, from an open capture pool if the pool accepts the stream.
+  /// @throws out_of_memory after a return of all idle memory of the device and a second try; exceptions of
+  /// the driver or a filter. Nothing is allocated then.
   [[nodiscard]] void* allocate(std::size_t bytes, gpu::stream_handle stream);
-  /// @return false if no block begins there; nothing happens then.
+  /// Frees a block. @return false, with nothing done, if no block begins at the address.
   bool deallocate(void* block) noexcept;
-  /// Work on `stream` uses the block, too. @return false if no block begins there.
+  /// Records that work on `stream` also uses the block. @return false if no block begins at the address.
   /// @throws cuda_error, std::bad_alloc; nothing has changed then.
   bool record_stream(void* block, gpu::stream_handle stream);
 
-  /// From here on streams that the filter takes get memory of this pool: the last one begun, if several take
-  /// it. @throws std::runtime_error if the pool is open, std::bad_alloc.
+  /// Makes streams that the filter accepts allocate from this pool from now on; the most recent pool wins.
+  /// @throws std::runtime_error if the pool is open; std::bad_alloc.
   void begin_pool(pool_id id, stream_filter filter);
-  /// @throws std::runtime_error if the pool is not open.
+  /// Ends `begin_pool`. @throws std::runtime_error if the pool is not open.
   void end_pool(pool_id id);
-  /// One `begin_pool` less needs the pool. @return false if there is no such pool.
+  /// Cancels one `begin_pool` use of the pool. @return false if there is no such pool.
   bool release_pool(pool_id id) noexcept;
 
-  /// Begins a step on the memory of all streams, and of those that come; ends the one before.
+  /// Begins a step on the memory of all streams, including later ones, and ends the previous step.
   void begin_step(std::int64_t kind);
   void end_step() noexcept;
 
-  /// Returns all memory that is kept and not used to the device, after a wait for it. While a pool of
-  /// captures is open, only what can be had without that wait.
+  /// Returns all idle memory to the device, after a wait for the device. While a capture pool is open,
+  /// returns only memory that needs no wait.
   void collect() noexcept;
-  /// From here on no more than this part of the device may be held. @throws cuda_error.
+  /// Limits held memory to this fraction of the device from now on. @throws cuda_error.
   void set_memory_fraction(double fraction);
-  /// What was allocated and is kept, as a JSON object.
+  /// Returns counts of allocations and held memory as a JSON object.
   [[nodiscard]] std::string statistics() const;
 
-  /// What a `torch.cuda.MemPool` gets: see there.
+  /// Returns the memory of a `torch.cuda.MemPool`.
   [[nodiscard]] segment_memory& segments() noexcept { return segments_; }
 
  private:
   struct capture_pool {
     std::size_t uses = 0;         // begun and not released
-    std::size_t live_blocks = 0;  // allocated of it
+    std::size_t live_blocks = 0;  // blocks allocated from it
     std::map<gpu::stream_handle, stream_memory> streams;
   };
   struct stream_use {
     gpu::stream_handle stream;
-    gpu::event event;  // made before it is needed: to free must not fail
+    gpu::event event;  // made in advance, because a free must not fail
     bool is_recorded = false;
   };
   struct live_block {
     stream_memory* of;
-    capture_pool* pool;  // null: of none
+    capture_pool* pool;  // null: no pool
     std::size_t bytes;
-    std::vector<stream_use> uses;  // of other streams
-    bool is_freed = false;         // and waits for them
+    std::vector<stream_use> uses;  // uses by other streams
+    bool is_freed = false;         // freed, and waits for other streams
   };
   struct recording {
     pool_id id;
@@ -124,16 +124,16 @@ class device_memory {
   trace_log* log_;
   segment_memory segments_;
 
-  mutable std::mutex mutex_;  // for what follows; the driver is called under it
+  mutable std::mutex mutex_;  // protects the members below; the driver is called under it
   std::map<gpu::stream_handle, stream_memory> streams_;
   std::map<pool_id, capture_pool> pools_;
-  std::vector<recording> recordings_;  // the pools that are open, the last begun last
+  std::vector<recording> recordings_;  // open pools, the most recent last
   std::unordered_map<void*, live_block> blocks_;
-  std::vector<void*> waiting_;            // freed, and used by other streams as yet; in order
-  std::vector<gpu::stream_handle> busy_;  // of one look at what waits
-  std::size_t shared_blocks_ = 0;         // that have uses: there is room for them in waiting_
-  std::size_t shared_uses_ = 0;           // of all blocks: there is room for them in busy_
-  std::optional<std::int64_t> step_;      // the kind of the open step; empty: none is open
+  std::vector<void*> waiting_;            // freed blocks in use by other streams, in order
+  std::vector<gpu::stream_handle> busy_;  // working memory of `is_unused`
+  std::size_t shared_blocks_ = 0;         // blocks with uses; waiting_ has capacity for them
+  std::size_t shared_uses_ = 0;           // uses of all blocks; busy_ has capacity for them
+  std::optional<std::int64_t> step_;      // kind of the open step; empty: no open step
 
   std::uint64_t allocations_ = 0, deallocations_ = 0, refused_ = 0;
   std::size_t used_bytes_ = 0, peak_bytes_ = 0;

@@ -18,10 +18,10 @@ using tidemark::torch::device_memory;
 using tidemark::torch::process_memory;
 using tidemark::torch::settings;
 
-// The thread's string that was returned to Python last. A thread_local string would keep the object loaded.
+// The string that the thread returned to Python last. A thread_local string would keep the object loaded.
 std::string& said() { return tidemark::detail::thread_specific<std::string>::get(); }
 
-// What a call that must not throw does.
+// Runs a call that must not throw, and prints its exception.
 template <class Call>
 void or_print(char const* what, Call call) noexcept {
   try {
@@ -31,7 +31,7 @@ void or_print(char const* what, Call call) noexcept {
   }
 }
 
-// What a call does that tells Python what went wrong.
+// Runs a call and returns its error sentence for Python.
 template <class Call>
 char const* or_say(Call call) noexcept {
   try {
@@ -52,7 +52,7 @@ void print_foreign(char const* what, void const* block) noexcept {
 
 }  // namespace
 
-// PyTorch's programs look for "CUDA out of memory." in a RuntimeError.
+// PyTorch's programs search for "CUDA out of memory." in a RuntimeError.
 void* tidemark_torch_alloc(std::size_t bytes, int device, CUstream_st* stream) {
   if (bytes == 0) return nullptr;
   try {

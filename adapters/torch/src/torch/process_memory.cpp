@@ -13,7 +13,7 @@ namespace {
 std::mutex instance_mutex;
 process_memory* the_instance = nullptr;
 
-// PyTorch's users see neither tidemark's handlers nor a reason to end the process.
+// Prints violations: users of PyTorch neither install tidemark's handlers nor expect the process to end.
 void report_misuse() {
   const violation_handler before = set_violation_handler(nullptr);
   const bool is_default = before == get_violation_handler();

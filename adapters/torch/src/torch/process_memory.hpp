@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `process_memory`: what is chosen for PyTorch, and the memory of each device. Owns both.
+/// `process_memory`: the settings for PyTorch and the memory of each device. Owns both.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace tidemark::torch {
 
-/// All that the functions for PyTorch share.
+/// The state that the functions for PyTorch share.
 ///
-/// The process has one, which it never destroys: PyTorch frees tensors when the interpreter and the driver
-/// are gone. Thread-safety: any thread.
+/// The process has one object and never destroys it: PyTorch frees tensors after the end of the interpreter
+/// and the driver. Thread-safety: any thread.
 class process_memory {
  public:
   explicit process_memory(gpu::driver& driver) : driver_{&driver} {}
@@ -28,25 +28,26 @@ class process_memory {
   process_memory& operator=(process_memory const&) = delete;
   ~process_memory() = default;
 
-  /// The process's own, on the default driver. @throws std::bad_alloc where it is made.
+  /// Returns the process's object, on the default driver. @throws std::bad_alloc at its construction.
   [[nodiscard]] static process_memory& instance();
-  /// For tests: the next one is made anew. @pre no other thread uses it, and all blocks were deallocated.
+  /// For tests: makes the next call construct a new object. @pre No other thread uses it, and all blocks were
+  /// deallocated.
   static void restart();
 
-  /// Chooses what is not as the environment says. @throws std::logic_error if memory was made already.
+  /// Overrides settings of the environment. @throws std::logic_error if memory exists already.
   void choose(settings const& chosen);
-  /// As chosen, or as the environment says. @throws std::invalid_argument with a sentence.
+  /// Returns the settings in effect. @throws std::invalid_argument with a sentence.
   [[nodiscard]] settings chosen() const;
 
-  /// The memory of a device, which is made when it is first used. @throws std::invalid_argument as `chosen`;
-  /// std::system_error if the trace cannot be written; what the driver throws.
+  /// Returns the memory of a device, which its first use makes. @throws std::invalid_argument as `chosen`;
+  /// std::system_error if the trace cannot be written; exceptions of the driver.
   [[nodiscard]] device_memory& of(gpu::device_number device);
-  /// The same, if it was made.
+  /// Returns the memory of a device; null if it does not exist.
   [[nodiscard]] device_memory* find(gpu::device_number device) noexcept;
-  /// Begins a step on all devices, and on those that come; ends the one before. @throws std::bad_alloc.
+  /// Begins a step on all devices, including later ones, and ends the previous step. @throws std::bad_alloc.
   void begin_step(std::int64_t kind);
   void end_step() noexcept;
-  /// Calls `call` with the memory of each device, until it returns true. @return whether it did.
+  /// Calls `call` with the memory of each device until it returns true. @return true if `call` returned true
   template <class Call>
   bool any(Call call) {
     const std::scoped_lock lock{mutex_};
@@ -56,16 +57,16 @@ class process_memory {
     return false;
   }
 
-  /// Completes the file of the trace, if there is one. @throws std::system_error if it was not written.
+  /// Completes the file of the trace, if any. @throws std::system_error if the file was not written.
   void close_trace();
 
  private:
   gpu::driver* driver_;
-  mutable std::mutex mutex_;  // for what follows
+  mutable std::mutex mutex_;  // protects the members below
   std::optional<settings> chosen_;
   std::optional<trace_log> log_;
-  std::optional<std::int64_t> step_;  // the kind of the open step; empty: none is open
-  // Never moved or erased, so that they are used without the lock.
+  std::optional<std::int64_t> step_;  // kind of the open step; empty: no open step
+  // Never moved or erased, and therefore used without the lock.
   std::map<gpu::device_number, std::unique_ptr<device_memory>> devices_;
 };
 

@@ -17,7 +17,7 @@ void* segment_memory::allocate(std::size_t bytes) {
     if (!blocks_)
       blocks_.emplace(gpu::block_resource_options{.device = place_.device, .name = "PyTorch's segments"},
                       *place_.driver);
-    // Blocks come back unused, so that no stream orders them.
+    // Blocks return unused, and need no order by a stream.
     cache_.emplace(device_cache_options{.device = place_.device,
                                         .max_cached_bytes = max_cached_bytes_,
                                         .upstream = &*blocks_,
@@ -26,7 +26,7 @@ void* segment_memory::allocate(std::size_t bytes) {
                    *place_.driver);
   }
   if (place_.log != nullptr && !traced_)
-    traced_.emplace(*place_.log, &*cache_, "cuda:" + std::to_string(place_.device) + " segments");
+    traced_.emplace(&*cache_, *place_.log, "cuda:" + std::to_string(place_.device) + " segments");
   waiting_.reserve(live_.size() + 1);
   std::pmr::memory_resource& front = traced_ ? static_cast<std::pmr::memory_resource&>(*traced_) : *cache_;
   void* const segment = front.allocate(bytes, stream_memory::alignment);
@@ -43,7 +43,7 @@ void* segment_memory::allocate(std::size_t bytes) {
 bool segment_memory::deallocate(void* segment) noexcept {
   const std::scoped_lock lock{mutex_};
   if (!live_.contains(segment) || std::ranges::find(waiting_, segment) != waiting_.end()) return false;
-  waiting_.push_back(segment);  // there is room
+  waiting_.push_back(segment);  // capacity is reserved
   return_waiting();
   return true;
 }

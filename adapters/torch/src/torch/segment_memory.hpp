@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `segment_memory`: the segments that PyTorch's own allocator takes for a `torch.cuda.MemPool`. Owns them.
+/// `segment_memory`: segments for PyTorch's own allocator under a `torch.cuda.MemPool`. Owns them.
 #pragma once
 
 #include <cstddef>
@@ -19,28 +19,28 @@
 
 namespace tidemark::torch {
 
-/// Segments in place of `cudaMalloc` and `cudaFree`, which PyTorch's allocator cuts and orders itself. It may
-/// use a segment on any stream, and frees it as by `cudaFree`, with a wait for the device; so a segment is
-/// for any stream when it comes back. They are plain blocks of the driver, because a segment may be taken
+/// Segments in place of `cudaMalloc` and `cudaFree`. PyTorch's allocator cuts and orders them itself. It may
+/// use a segment on any stream, and frees it with a wait for the device, as `cudaFree` does. A returned
+/// segment is therefore free for any stream. Segments are plain driver blocks, because they may be allocated
 /// during a capture.
 ///
-/// Thread-safety: any thread, but for the destructor.
+/// Thread-safety: any thread, except the destructor.
 class segment_memory {
  public:
-  /// @throws what the driver throws, when the first segment is allocated.
+  /// The first `allocate` makes the upstream and the cache, and throws the exceptions of the driver.
   segment_memory(memory_place place, std::optional<std::size_t> max_cached_bytes);
   segment_memory(segment_memory const&) = delete;
   segment_memory& operator=(segment_memory const&) = delete;
   ~segment_memory() = default;
 
-  /// @throws out_of_memory, cuda_error.
+  /// Allocates a segment. @throws out_of_memory, cuda_error.
   [[nodiscard]] void* allocate(std::size_t bytes);
-  /// Takes it back after a wait for the device. If that fails, it waits for the next call of this or of
-  /// `collect`. @return false if no segment begins there.
+  /// Returns a segment after a wait for the device. If the wait fails, the segment waits for the next call of
+  /// this function or `collect`. @return false if no segment begins at the address.
   bool deallocate(void* segment) noexcept;
-  /// Returns those that are not used to the device.
+  /// Returns unused segments to the device.
   void collect() noexcept;
-  /// Bytes that are allocated.
+  /// Returns the allocated bytes.
   [[nodiscard]] std::size_t used_bytes() const noexcept;
 
  private:
@@ -48,12 +48,12 @@ class segment_memory {
 
   memory_place place_;
   std::optional<std::size_t> max_cached_bytes_;
-  mutable std::mutex mutex_;  // for what follows
+  mutable std::mutex mutex_;  // protects the members below
   std::optional<gpu::device_resource> blocks_;
   std::optional<device_cache> cache_;
   std::optional<trace_resource> traced_;
-  std::unordered_map<void*, std::size_t> live_;  // with their bytes
-  std::vector<void*> waiting_;                   // freed, and perhaps used; there is room for all live ones
+  std::unordered_map<void*, std::size_t> live_;  // segments and their bytes
+  std::vector<void*> waiting_;                   // freed, and perhaps in use; capacity for all live segments
   std::size_t used_bytes_ = 0;
 };
 

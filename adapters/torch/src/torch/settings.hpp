@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `settings`: what memory PyTorch gets, as the program or the environment chose it.
+/// `settings`: the program's or the environment's choice of memory for PyTorch.
 #pragma once
 
 #include <cstddef>
@@ -10,28 +10,29 @@
 
 namespace tidemark::torch {
 
-/// What serves the work of each stream.
+/// Resource that serves the work of each stream.
 enum class resource_kind {
   heap,     ///< `device_pool`
   planned,  ///< `device_planned_arena`, with a `device_pool` for requests that deviate from the plan
 };
 
-/// What can be chosen. It holds from the first allocation on.
+/// Settings of PyTorch's memory, in effect from the first allocation on.
 struct settings {
   resource_kind resource = resource_kind::heap;
-  /// Idle bytes that each stream holds at most; empty: without limit.
+  /// Maximum idle bytes of each stream; empty: no limit.
   std::optional<std::size_t> max_cached_bytes;
   /// Path of the CSV file of a trace; empty: no trace.
   std::string trace;
 };
 
-/// The name in settings and statistics.
+/// Returns the name in settings and statistics.
 [[nodiscard]] char const* name_of(resource_kind kind) noexcept;
-/// @throws std::invalid_argument with a sentence that has the names. @param where the setting comes from
+/// Returns the kind of a name. @param where source of the setting @throws std::invalid_argument with a
+/// sentence that lists the names.
 [[nodiscard]] resource_kind resource_named(std::string_view name, std::string_view where);
 
-/// As `TIDEMARK_TORCH_RESOURCE`, `TIDEMARK_TORCH_MAX_CACHED_BYTES` and `TIDEMARK_TORCH_TRACE` say; what is
-/// unset or empty has its default. @throws std::invalid_argument with a sentence that names the variable.
+/// Reads `TIDEMARK_TORCH_RESOURCE`, `TIDEMARK_TORCH_MAX_CACHED_BYTES` and `TIDEMARK_TORCH_TRACE`. Unset and
+/// empty variables mean the defaults. @throws std::invalid_argument with a sentence that names the variable.
 [[nodiscard]] settings settings_from_environment();
 
 }  // namespace tidemark::torch

@@ -9,7 +9,7 @@ namespace {
 
 constexpr char const* name = "PyTorch";
 
-// PyTorch calls from any thread, one after another; a heap takes the first for its owner.
+// PyTorch calls from any thread, one after another. A heap makes the first thread its owner.
 struct any_thread {
   device_pool& heap;
   ~any_thread() { heap.release_thread_ownership(); }
@@ -39,7 +39,7 @@ stream_memory::stream_memory(memory_place const& place)
 }
 
 void stream_memory::trace(memory_place const& place) {
-  if (place.log != nullptr) front_ = &traced_.emplace(*place.log, front_, place.name);
+  if (place.log != nullptr) front_ = &traced_.emplace(front_, *place.log, place.name);
 }
 
 void* stream_memory::allocate(std::size_t bytes) {

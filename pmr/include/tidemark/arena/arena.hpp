@@ -125,7 +125,7 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     }
   }
 
-  /// Frees the block if it is the newest block and no mark or scope began after it. Otherwise does nothing.
+  /// Frees the block if it is the newest and no mark was taken or scope opened since. Otherwise does nothing.
   /// Ignores null. Level 2 reports pointers that the arena does not hold.
   void deallocate(void* block, std::size_t bytes,
                   [[maybe_unused]] std::size_t align = default_alignment) noexcept {

@@ -45,7 +45,8 @@ struct arena_options {
   std::size_t reserve = 0;  ///< address space of a chunk; 0: the address space's default, often 1 GiB
   /// Memory is committed in multiples of this (0: 64 KiB). A commit is at least 1/8 of the arena's memory, so
   /// growth takes O(log n) calls. If the system refuses a whole step, only the needed pages are committed. A
-  /// commit on a device exceeds the need by at most 1 GiB or one step, because mapping there is slow.
+  /// commit on a device exceeds the need by at most the larger of 1 GiB and one step, because mapping there
+  /// is slow.
   std::size_t commit_step = 64 * KiB;
   bool growable = true;                                    ///< a full arena takes further chunks
   huge_page_policy huge_pages = huge_page_policy::system;  ///< virtual memory only

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -41,6 +42,9 @@ namespace detail {
 /// `no_destructor`.
 template <class T>
 concept needs_no_destructor = std::is_trivially_destructible_v<T>;
+
+template <class Range>
+using copied_element = typename decltype(std::span{std::declval<Range const&>()})::value_type;
 }  // namespace detail
 
 /// Typed allocations of `basic_arena` and its scopes, which derive from this class.
@@ -98,8 +102,41 @@ class arena_push {
     if constexpr (std::is_trivially_default_constructible_v<T>) {
       return {static_cast<T*>(push_bytes(array_bytes<T>(n), alignof(T))), n};
     } else {
-      return construct_array<T>(n);
+      return construct_array<T>(n, [n](T* first) { std::uninitialized_value_construct_n(first, n); });
     }
+  }
+
+  /// `n` contiguous copies of `value` that need no destructors; `n` may be 0.
+  template <class T>
+    requires std::copy_constructible<T>
+  [[nodiscard]] std::span<T> push_array(std::size_t n, T const& value) TIDEMARK_LIFETIMEBOUND
+    requires(on_host && (detail::needs_no_destructor<T> || never_destroys))
+  {
+    return construct_array<T>(n, [&](T* first) { std::uninitialized_fill_n(first, n, value); });
+  }
+
+  /// A copy of the elements of `values`, which need no destructors: a span, vector, array or other contiguous
+  /// range, which may be empty.
+  template <class Range>
+    requires requires(Range const& values) { std::span{values}; }
+  [[nodiscard]] auto push_copy(Range const& values) TIDEMARK_LIFETIMEBOUND
+    requires(on_host && (detail::needs_no_destructor<detail::copied_element<Range>> || never_destroys))
+  {
+    const std::span from{values};
+    return construct_array<detail::copied_element<Range>>(
+        from.size(), [&](detail::copied_element<Range>* first) {
+          std::uninitialized_copy_n(from.data(), from.size(), first);
+        });
+  }
+
+  /// A copy of `text` with a null character behind it, which the view does not contain.
+  template <class Space = AddressSpace>
+    requires(Space::traits.host_accessible)
+  [[nodiscard]] std::string_view push_string(std::string_view text) TIDEMARK_LIFETIMEBOUND {
+    char* const first = allocate_array<char>(target(), detail::add_saturating(text.size(), 1));
+    std::copy_n(text.data(), text.size(), first);
+    first[text.size()] = '\0';
+    return {first, text.size()};
   }
 
   /// `n` contiguous `T()` whose destructors never run.
@@ -108,7 +145,7 @@ class arena_push {
   [[nodiscard]] std::span<T> push_array(std::size_t n, no_destructor_t) TIDEMARK_LIFETIMEBOUND
     requires(on_host)
   {
-    return construct_array<T>(n);
+    return construct_array<T>(n, [n](T* first) { std::uninitialized_value_construct_n(first, n); });
   }
 
   /// `n` contiguous trivial `T` in uninitialised memory.
@@ -188,11 +225,11 @@ class arena_push {
   static T* allocate_array(arena_type& to, std::size_t n) {
     return static_cast<T*>(to.allocate(array_bytes<T>(n), alignof(T)));
   }
-  template <class T>
-  std::span<T> construct_array(std::size_t n) {
+  template <class T, class Construct>
+  std::span<T> construct_array(std::size_t n, Construct const& construct) {
     rollback undo{target()};
     T* first = allocate_array<T>(*undo.arena, n);
-    std::uninitialized_value_construct_n(first, n);
+    construct(first);
     undo.arena = nullptr;
     return {first, n};
   }

@@ -103,11 +103,15 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
 
   /// True if the scope is open.
   [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
-  /// The arena, for `std::pmr` containers. @pre the scope is open. Otherwise level 2 reports a violation and
+  /// The arena. @pre the scope is open. Otherwise level 2 reports a violation and
   /// throws std::logic_error, as does every allocation through the scope.
   [[nodiscard]] arena_type& arena() const noexcept(check_level < 2) {
     require_open();
     return *arena_;
+  }
+  /// The arena, for containers: `std::pmr::vector<int> v{scope.resource()}`. @pre the scope is open.
+  [[nodiscard]] std::pmr::memory_resource* resource() const noexcept(check_level < 2) TIDEMARK_LIFETIMEBOUND {
+    return &arena();
   }
 
   /// As `basic_arena::allocate`. @pre the scope is open.

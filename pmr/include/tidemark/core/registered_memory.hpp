@@ -2,6 +2,11 @@
 /// @file
 /// `registered_memory`: an address space that registers memory before its use and deregisters it before its
 /// end. Owns the registrar. The memory belongs to the address space below.
+///
+/// In a `basic_shared_arena`, all threads' extents lie in registered chunks. In a `basic_planned_arena`, the
+/// plan is one registration; a larger plan gets a new one. The fallback's blocks are not registered, as in
+/// the recorded step and in a step that departs from its plan. A `graph_arena` takes its range from an arena
+/// on registered memory.
 #pragma once
 
 #include <algorithm>
@@ -61,14 +66,8 @@ concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range 
 /// chunk is a range; `arena_options::reserve` is the size of the first. Untouched pages take no memory unless
 /// the registrar pins them, as network adapters do.
 ///
-/// In a `basic_shared_arena`, all threads' extents lie in registered chunks. In a `basic_planned_arena`, the
-/// plan is one registration; a larger plan gets a new one. The fallback's blocks are not registered, as in
-/// the recorded step and in a step that departs from its plan. A `graph_arena` takes its range from an arena
-/// on registered memory.
-///
-/// The memory goes back if the registrar refuses; the arena is unchanged, and its `out_of_memory` names the
-/// cause. Memory that cannot be deregistered is lost until the process ends, because the network may still
-/// write to it; a warning (`refused_return`) reports it. Not thread-safe: one thread at a time.
+/// If the registrar refuses memory, the arena is unchanged, and its `out_of_memory` names the cause. Not
+/// thread-safe: one thread at a time.
 template <address_space Space, memory_registrar Registrar>
 class registered_memory : public committed_ranges, public refusals_only {
  public:
@@ -108,7 +107,8 @@ class registered_memory : public committed_ranges, public refusals_only {
                                        [&](std::size_t bytes) { return take(least_bytes, bytes); });
     }
   }
-  /// Deregisters and returns a range.
+  /// Deregisters and returns a range. Memory that cannot be deregistered is lost until the process ends,
+  /// because the network may still write to it; a warning (`refused_return`) reports it.
   void release(byte_range range) noexcept {
     if (registrar_.on_decommit(range)) {
       --registrations_;

@@ -8,9 +8,9 @@
 
 namespace tidemark {
 
-/// Reports the end of the work that still uses a block. Its state is an event on a device's stream, a counter
-/// or a flag. A fence holds two pointers and allocates nothing: the functions of its kind, and its state. It
-/// is moved, never copied, and calls `destroy` once.
+/// Reports the end of the work that still uses a block: an event on a device's stream, a counter or a flag. A
+/// fence holds two pointers, to functions and to a state, and allocates nothing. It is moved, never copied,
+/// and calls `destroy` once.
 ///
 /// ```cpp
 /// constexpr reuse_fence::functions event_functions{  // of(event) is the pointer as a cudaEvent_t
@@ -19,9 +19,9 @@ namespace tidemark {
 ///     .destroy = [](void* event) noexcept { (void)cudaEventDestroy(of(event)); }};
 /// cache.deallocate_after(block, bytes, 256, reuse_fence{event_functions, event});
 /// ```
-/// A fence stays done once it is done. A fence must report done if its device is lost, because a waiting
-/// thread would otherwise wait for ever; no work on that device uses the block then. Several blocks may share
-/// one event if its state counts the fences.
+/// A done fence stays done. A fence must report done if its device is lost: no work on that device uses the
+/// block then, and a waiting thread must not wait for ever. Several blocks may share one event if its state
+/// counts the fences.
 ///
 /// Invariant: a fence without functions is done and has nothing to destroy; this includes moved-from fences.
 ///

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `upstream_memory`: chunks from any `std::pmr::memory_resource`; and the alignment gaps between blocks.
+///
+/// Intended differences of `upstream_arena` from `std::pmr::monotonic_buffer_resource`
+/// (`compat::monotonic_buffer_resource` has none):
+/// - it is final, and `deallocate` reclaims the newest block;
+/// - records of later chunks lie in the heap, because the memory may be a device's;
+/// - a chunk is requested with alignment 16, and is larger if a block needs more alignment;
+/// - chunk sizes double, whatever the request; a refused chunk is tried again in half the size;
+/// - an impossible request throws `out_of_memory` without a call of the upstream.
 #pragma once
 
 #include <algorithm>
@@ -23,27 +31,18 @@ namespace tidemark {
 /// An `address_space` that takes chunks from an upstream resource, after an optional first buffer.
 /// `upstream_arena` replaces `std::pmr::monotonic_buffer_resource` with it: same constructors, `release()`
 /// and `upstream_resource()`, plus marks, scopes and reuse.
-///
-/// Intended differences from the standard's class (`compat::monotonic_buffer_resource` has none):
-/// - it is final, and `deallocate` reclaims the newest block;
-/// - records of later chunks lie in the heap, because the memory may be a device's;
-/// - a chunk is requested with alignment 16, and is larger if a block needs more alignment;
-/// - chunk sizes double, whatever the request; a refused chunk is tried again in half the size;
-/// - an impossible request throws `out_of_memory` without a call of the upstream.
-///
 /// ```cpp
 /// std::byte buffer[4096];
 /// upstream_arena lines{buffer, sizeof buffer, std::pmr::get_default_resource()};
 /// ```
-/// `upstream_device_arena` uses device memory that the host must not touch, for example of a `device_pool` or
-/// of RMM. An arena returns chunks in `trim`, `release` and its destructor, and does not track work on them.
-/// The upstream must track it, or the work must have ended.
+/// `upstream_device_arena` uses device memory that the host must not touch, as of a `device_pool` or of RMM.
+/// An arena returns chunks in `trim`, `release` and its destructor, and does not track work on them. The
+/// upstream must track it, or the work must have ended.
 ///
-/// The upstream gets back exactly the (pointer, bytes, alignment) that it gave. Its exceptions pass through.
-/// Upstream and buffer must outlive this object. Not thread-safe: one thread at a time.
-/// @tparam HostAccessible true if the host may touch the upstream's memory. Otherwise the upstream must be
-/// named, blocks start at multiples of 256 bytes, as device code expects, and an arena allocates
-/// uninitialised memory only.
+/// The upstream gets back exactly what it gave. Upstream and buffer must outlive this object. Not
+/// thread-safe: one thread at a time.
+/// @tparam HostAccessible true if the host may touch the memory. Otherwise the upstream must be named, blocks
+/// start at multiples of 256 bytes, and an arena allocates uninitialised memory only.
 template <bool HostAccessible>
 class basic_upstream_memory : public committed_ranges {
  public:

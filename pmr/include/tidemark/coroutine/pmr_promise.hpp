@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `pmr_promise`: base of a promise whose coroutine frames come from a `std::pmr::memory_resource`.
+///
+/// Level 2 tracks frames in all arenas and their scopes, `shared_arena`, `pool`, `synchronized_pool` and
+/// `epoch_resource`, and in resources inside them. It does not track frames in `planned_arena`,
+/// `graph_arena`, workspaces, and the resources of `compat`, of std and of others. A frame leaked there is
+/// not reported. Its record is dropped when an arena, a pool or another frame gets its memory; an
+/// `epoch_resource` reports the frame as its own then.
 #pragma once
 
 #include <cstddef>
@@ -85,8 +91,8 @@ struct frame_memory {
 }  // namespace detail
 
 /// Base of a promise type whose frames come from the resource after `std::allocator_arg`, as in
-/// `std::generator`. The two are the coroutine's first arguments. The resource is a `frame_resource`, or
-/// converts to one. Without these arguments, frames come from the default resource.
+/// `std::generator`. The two are the coroutine's first arguments, or follow the object in members and
+/// lambdas. The resource is a `frame_resource`, or converts to one; without it, the default resource is used.
 ///
 /// ```cpp
 /// struct promise_type : pmr_promise<> { … };
@@ -96,27 +102,15 @@ struct frame_memory {
 /// arena::scope scope{step};
 /// for (int square : squares(std::allocator_arg, scope, 10)) …   // no call of operator new
 /// ```
-/// In members and lambdas the two arguments follow the object. `FrameAlignment` is the alignment of the
-/// frame. Both clang and g++ align a frame's contents only as far as the frame: derive from `pmr_promise<64>`
-/// if the promise, an argument or a local has `alignas(64)`.
+/// A block holds the frame and a pointer to its resource. A frame that the compiler elides allocates nothing.
+/// If memory is freed before its frame, level 2 reports `violation_kind::frame_outlived` with the place of
+/// the call. The handler may destroy the coroutine, because the memory still exists. AddressSanitizer reports
+/// later uses.
 ///
-/// A block holds the frame and a pointer to its resource, which gets back exactly what it gave. A frame that
-/// the compiler elides allocates nothing.
-///
-/// Level 2 tracks live frames. If their memory is freed first, it reports `violation_kind::frame_outlived`
-/// with the place of the coroutine's call. The handler may destroy the coroutine, because the memory still
-/// exists. Afterwards the coroutine must be neither resumed nor destroyed; AddressSanitizer reports such a
-/// use.
-///
-/// Tracked are all arenas and their scopes, `shared_arena`, `pool`, `synchronized_pool` and `epoch_resource`,
-/// and resources inside them. Not tracked are `planned_arena`, `graph_arena`, workspaces, and the resources
-/// of `compat`, of std and of others. A frame leaked there is not reported. Its record is dropped when an
-/// arena, a pool or another frame gets its memory; an `epoch_resource` reports the frame as its own then.
-///
-/// Exceptions: the resource's exception leaves the coroutine's call, with nothing changed. Derive from
-/// `nothrow_pmr_promise` if the promise has `get_return_object_on_allocation_failure`.
-/// Complexity: that of the resource, plus O(log live frames) under a lock at level 2. Thread-safety: that of
-/// the resource, which is used at the coroutine's call and at the frame's destruction.
+/// Complexity and thread-safety: those of the resource, which is used at the call and at the frame's
+/// destruction; plus O(log live frames) under a lock at level 2.
+/// @tparam FrameAlignment alignment of the frame. Compilers align a frame's contents only as far as the
+/// frame: derive from `pmr_promise<64>` if the promise, an argument or a local has `alignas(64)`.
 // Always inlined, because g++ 12 takes templates of `operator new` and `operator delete` for a mismatch
 // (-Wmismatched-new-delete), and warns in the program. clang needs `noexcept` without a condition.
 template <std::size_t FrameAlignment = alignof(std::max_align_t)>
@@ -124,7 +118,8 @@ class pmr_promise {
   using frames = detail::frame_memory<FrameAlignment>;
 
  public:
-  /// The frame of a coroutine without `std::allocator_arg`.
+  /// The frame of a coroutine without `std::allocator_arg`. @throws the resource's exception, here and below,
+  /// which leaves the coroutine's call with nothing changed.
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes) {
     return frames::allocate(bytes, {std::pmr::get_default_resource(), std::source_location{}});
   }

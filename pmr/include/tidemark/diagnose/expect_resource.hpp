@@ -2,6 +2,23 @@
 /// @file
 /// `expect_resource`: reports a scope's blocks that came from the heap instead of a resource. Owns its
 /// records.
+///
+/// Not counted as missed:
+/// - blocks of other threads;
+/// - blocks of a default resource that is the expected resource itself;
+/// - allocations inside the expected resource's `do_allocate`;
+/// - blocks that a resource of tidemark or `std::pmr` takes from its upstream or allocates for its records.
+///   The innermost function on the stack outside the standard library identifies such blocks. This needs
+///   function names, so a program with stripped symbols reports these blocks as its own;
+/// - allocations while an `allowance` lives.
+///
+/// A container made with the default resource before the scope does not use the watching resource, and its
+/// allocations appear as `operator new`. Such a container and a container made inside the scope compare equal
+/// in one direction only. A move assignment between them may therefore copy.
+///
+/// A missed block costs a stack walk, some microseconds, and no memory. The first block at a place also looks
+/// up the names of its functions. Without an open scope on the thread, an allocation from the watching
+/// resource or a watched `operator new` takes one extra comparison.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +34,8 @@ namespace detail {
 class missed_blocks;
 }  // namespace detail
 
-/// Detects blocks of this thread that should have come from one resource and did not: from a container
-/// without an allocator argument, a copy, a string of the wrong type.
+/// Detects blocks of this thread that should have come from one resource: from a container without an
+/// allocator argument, a copy, a string of the wrong type.
 ///
 /// ```cpp
 /// arena step;
@@ -27,24 +44,8 @@ class missed_blocks;
 /// EXPECT_EQ(expected.missed_blocks(), 0u) << expected.report();  // 1 block of 4000 bytes from the default …
 /// ```
 /// While a scope is open, a watching resource replaces the default resource and forwards every request.
-/// `operator new` is watched too if one source of the program includes `<tidemark/diagnose/watched_new.hpp>`;
-/// the report says if not. docs/containers.md shows which code misses its arena, and how the report looks.
-///
-/// Not counted as missed:
-/// - blocks of other threads;
-/// - blocks of a default resource that is the expected resource itself;
-/// - allocations inside the expected resource's `do_allocate`;
-/// - blocks that a resource of tidemark or `std::pmr` takes from its upstream or allocates for its records.
-///   The innermost function on the stack outside the standard library identifies such blocks. This needs
-///   function names, so a program with stripped symbols reports these blocks as its own;
-/// - allocations while an `allowance` lives.
-///
-/// A container made with the default resource before the scope does not use the watching resource, and its
-/// allocations appear as `operator new`. Such a container and a container made inside the scope compare equal
-/// in one direction only. A move assignment between them may therefore copy.
-///
-/// A scope reports `violation_kind::missed_resource` at its end if blocks were missed since the last call of
-/// `missed_blocks()`, `missed_bytes()` or `report()`. It does not report if an exception ends it.
+/// `operator new` is watched too if one source of the program includes `<tidemark/diagnose/watched_new.hpp>`.
+/// docs/containers.md shows which code misses its arena.
 ///
 /// Scopes nest: a missed block counts in every open scope of the thread. Blocks of a scope may be deallocated
 /// at any time, inside or after it.
@@ -52,10 +53,7 @@ class missed_blocks;
 /// Invariants: `missed_bytes()` is the sum over all missed blocks. Each block is counted at one of at most
 /// `max_places` places, or in the remainder.
 ///
-/// Complexity: a missed block takes a stack walk, some microseconds, and no memory. The first block at a
-/// place also looks up the names of its functions. Without an open scope on the thread, an allocation from
-/// the watching resource or a watched `operator new` takes one extra comparison. Thread-safety: any number of
-/// threads may have scopes; the thread that made a scope uses and ends it.
+/// Thread-safety: any number of threads may have scopes; the thread that made a scope uses and ends it.
 class [[nodiscard]] expect_resource {
  public:
   /// Places that a report distinguishes; blocks of further places are counted together.
@@ -71,8 +69,10 @@ class [[nodiscard]] expect_resource {
                                          char const* name = "expect_resource");
   expect_resource(expect_resource const&) = delete;
   expect_resource& operator=(expect_resource const&) = delete;
-  /// Ends the scope. Ending it on another thread reports `violation_kind::wrong_thread` and keeps the
-  /// records, because the thread that began the scope may be writing to them.
+  /// Ends the scope. Reports `violation_kind::missed_resource` if blocks were missed since the last call of
+  /// `missed_blocks()`, `missed_bytes()` or `report()`, unless an exception ends the scope. Ending it on
+  /// another thread reports `violation_kind::wrong_thread` and keeps the records, because the thread that
+  /// began the scope may be writing to them.
   ~expect_resource();
 
   /// Blocks that came from the default resource or `operator new` so far.
@@ -81,7 +81,8 @@ class [[nodiscard]] expect_resource {
   [[nodiscard]] std::uint64_t missed_bytes() const noexcept;
 
   /// Sources of the missed blocks, most bytes first: a line for each place and each function, with module and
-  /// offset for `addr2line -e`, and the innermost `allocation_site`. O(places · symbols).
+  /// offset for `addr2line -e`, and the innermost `allocation_site`. Says if `operator new` was not watched.
+  /// O(places · symbols).
   /// @throws std::bad_alloc.
   [[nodiscard]] std::string report() const;
 

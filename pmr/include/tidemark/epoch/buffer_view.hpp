@@ -49,7 +49,7 @@ class element_access {
     const std::span<T> all = elements("end");
     return all.data() + all.size();
   }
-  /// For `epoch`, `buffer_group` and `require_live`.
+  /// The block's handle. Used by `epoch`, `buffer_group` and `require_live`.
   [[nodiscard]] detail::storage const& storage() const noexcept { return storage_; }
 
  protected:

@@ -23,7 +23,7 @@
 namespace tidemark {
 namespace detail {
 
-/// Handles and pointers.
+/// Handles and pointers; `nullptr`, too.
 template <class T>
 concept keepable_itself = has_storage<T> || raw_pointer<T> || std::is_null_pointer_v<T>;
 /// Contiguous ranges of trivially copyable elements. Elements that own memory have blocks elsewhere, which
@@ -166,7 +166,7 @@ void keep_each(epoch& e, Thing const& thing) {
   }
 }
 
-/// Ranges, optionals and smart pointers of handles.
+/// Ranges, optionals and smart pointers whose elements are handles.
 template <class T>
 concept holds_handles = (!keepable<T> && std::ranges::range<T const> && requires(T const& thing) {
                           requires has_storage<std::ranges::range_value_t<T>>;
@@ -192,8 +192,8 @@ void keep_result(epoch& e, Result const& result) {
 
 }  // namespace detail
 
-/// Runs `body()` or `body(epoch&)` in an epoch and returns the result. `keep` is called with the result
-/// (without arguments if the result is void), and the epoch keeps the returned thing, or each part of a
+/// Runs `body()` or `body(epoch&)` in an epoch and returns the result. `keep` is called with the result, or
+/// without arguments if the result is void. The epoch keeps the thing that `keep` returns, or each part of a
 /// returned tuple. Without `keep`, the epoch keeps the result, or the parts of a tuple, as far as
 /// `epoch::keep` accepts them.
 ///

@@ -59,7 +59,6 @@ template <class Inputs, class Outputs, class Body, class MakeBackend>
 ///
 /// After an exception the capture has ended and the switch is restored. Inputs, outputs and arena are
 /// destroyed, in this order.
-/// was, and inputs, outputs and arena are destroyed, in this order.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture_with(graph_backend& backend, capture_switch* memory,
                                                            std::unique_ptr<graph_arena> arena, Inputs inputs,

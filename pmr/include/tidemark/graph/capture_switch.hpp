@@ -58,16 +58,14 @@ struct switched_usage {
 /// Record of a thread that has frozen a switch, or has an arena installed in it.
 struct capture_record {
   bool frozen = false;
-  graph_arena* arena = nullptr;  // installed arena; null: none
-  switched_blocks deferred;      // blocks of graphs that ended meanwhile
-  switched_blocks* baked =
-      nullptr;  // upstream blocks allocated or deallocated while frozen; null if none yet
+  graph_arena* arena = nullptr;      // installed arena; null: none
+  switched_blocks deferred;          // blocks of graphs that ended meanwhile
+  switched_blocks* baked = nullptr;  // upstream blocks allocated or deallocated while frozen; null: none
 };
 
 /// Number of records, baked sets and known arenas of a switch. Written with the switch's lock, and read
-/// without the lock. A thread that owns a block of one of these learnt of it from a thread that saw the count
-/// after it, and so does not read 0.
-/// it is there.
+/// without the lock. A thread learns of a block of such an arena or set only after the count was set. It
+/// therefore reads a count other than 0.
 template <class Sync>
 class basic_special_count {
  public:

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `lifetime`, `plan_block`, `plan_conflict` and `memory_plan`: blocks to place, and their offsets. Owns
-/// offsets
-/// only.
+/// offsets only.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +13,8 @@ namespace tidemark {
 
 /// A block that is live in `[lower, upper)`. Two blocks are in conflict if a moment is in both intervals.
 ///
-/// Moments are any increasing numbers: events of a trace, nanoseconds. A block has no conflicts if `size ==
-/// 0` or `lower == upper`.
+/// Moments are any increasing numbers: events of a trace, nanoseconds. A block has no conflicts if
+/// `size == 0` or `lower == upper`.
 struct lifetime {
   std::uint64_t lower = 0;                           ///< first moment
   std::uint64_t upper = 0;                           ///< moment after the last; not below `lower`

@@ -13,8 +13,8 @@ namespace tidemark {
 /// A subscription to memory pressure; its callback is called while the subscription lives. Movable; a
 /// moved-from subscription has no callback. A callback may end its own subscription.
 ///
-/// The destructor waits for a call on another thread. It does not wait if that call waits for a callback of
-/// this thread: if two callbacks end each other's subscriptions, the later destructor returns at once.
+/// The destructor waits for a call on another thread, unless that call waits for a callback of this thread.
+/// If two callbacks end each other's subscriptions, the later destructor therefore returns at once.
 class [[nodiscard]] pressure_subscription {
  public:
   [[nodiscard]] pressure_subscription() noexcept = default;

@@ -44,8 +44,8 @@ namespace tidemark {
 /// ```
 /// A thread caches at most `max_thread_cache_bytes` (see `detail::cache_share`), and passes surplus blocks to
 /// the depot and the heap. Their surplus goes to the upstream. A block larger than a sixteenth of a thread's
-/// share (256 KiB at most) is not cached, and takes a lock. Trims and memory pressure reach the caches of
-/// other threads in their next calls.
+/// share (256 KiB at most) goes to the shared heap under a lock. Trims and memory pressure reach the caches
+/// of other threads in their next calls.
 ///
 /// Invariants: those of `pool_stats`, while no call is active and once all threads have seen pending trims
 /// and changed shares.
@@ -128,7 +128,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   /// trim the depot to `target_bytes`, in their next calls. @return bytes returned by this call
   std::size_t trim(std::size_t target_bytes = 0) noexcept;
 
-  /// `trim(0)`.
+  /// Calls `trim(0)`.
   void clear() noexcept { (void)trim(0); }
   /// Calls `clear()`, for a resource in front of the pool.
   void release_unused() noexcept override { clear(); }

@@ -45,16 +45,11 @@ struct process_arena_options {
 /// memory.link();            // others: process_view{"/dev/shm/prices"}.root<std::pmr::map<…>>()
 /// ```
 /// `publish` makes a generation visible: its root and all that the root refers to. The next generation uses
-/// memory after it, so that views of older generations stay valid. `try_reset` frees all generations, but
-/// only without views. A published object must not be changed or destroyed: containers of a generation end
-/// with their memory.
+/// memory after it, so that views of older generations stay valid. A published object must not be changed or
+/// destroyed: containers of a generation end with their memory.
 ///
-/// Published objects may have pointers to other objects in the arena, and the `memory_resource*` of
-/// containers. The latter is meaningless to readers, whose `const` access does not use it. Other pointers are
-/// forbidden: no virtual functions, no function pointers, no `std::string_view` of a literal.
-///
-/// Views keep the newest published generation, however and whenever the writer ends. Killed readers block
-/// nothing. See docs/process.md. Linux only.
+/// docs/process.md lists the contents that a generation may have. Views keep the newest published generation,
+/// however and whenever the writer ends. Killed readers block nothing. Linux only.
 ///
 /// Invariants, checked by `check_invariants()`: those of an arena, and of the header
 /// - `newest == 0`, or it is the offset of the publication of `generation()`, below the position

@@ -32,9 +32,9 @@ struct process_view_options {
 /// The generation does not change while the view exists. The writer frees no memory meanwhile, and the memory
 /// remains if the writer is killed. A long-lived view therefore keeps the writer from reusing memory.
 ///
-/// The view checks the header before it uses it. It refuses a file that is not a process arena, is damaged,
-/// or has another layout; the error says why. It cannot check the contents of the containers: a view of an
-/// untrusted writer is not safe. docs/process.md states the proven properties.
+/// The view checks the header before it uses it, and refuses a file that is not a process arena, is damaged,
+/// or has another layout. It cannot check the containers: a view of an untrusted writer is not safe
+/// (docs/process.md).
 ///
 /// Linux only. Move-only; a moved-from object may be destroyed and assigned to. Thread-safety: one thread at
 /// a time for the view object; any thread may read the generation's objects.

@@ -66,17 +66,13 @@ struct shared_memory_options {
 /// ```
 /// Holds one range at a time, which is the whole file; a second range is refused as empty. The file is
 /// sealed: no process can shrink it, so a view never loses mapped memory, and other processes can only read.
-/// The kernel then takes no single pages back, so memory is returned with the whole range. `commit` allocates
-/// the file's memory at once: lack of memory is a refusal here, and not a SIGBUS at first touch.
+/// Lack of memory is a refusal of `commit`, and not a SIGBUS at first touch.
 ///
 /// The destructor frees nothing, as in all address spaces: the caller releases each range. However the
 /// process ends, the kernel frees the memory after the last view.
 ///
-/// A forked child also has the memory and could write to it. It must not use the object, except to destroy
-/// it. It counts as the writer for `shared_memory_view::writer_is_alive`, until it ends or executes another
-/// program. Linux only, with /proc; elsewhere `reserve` throws.
-///
-/// Move-only. Not thread-safe: one thread at a time.
+/// A forked child must not use the object, except to destroy it (docs/process.md). Linux only, with /proc;
+/// elsewhere `reserve` throws. Move-only. Not thread-safe: one thread at a time.
 class shared_memory {
  public:
   static constexpr space_traits traits{.fresh_is_zero = true, .commits = true, .seen_by_others = true};

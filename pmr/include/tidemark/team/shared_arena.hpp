@@ -2,6 +2,10 @@
 /// @file
 /// `shared_arena`: bump allocation for a team of threads, with one rewind for all of them. The arena owns its
 /// memory until it is destroyed. Its scopes own no memory.
+///
+/// Each thread claims extents of whole pages and bumps inside them without a lock or an atomic operation. The
+/// thread's first touch places the pages near it. At most one extent of each thread and a quarter of the
+/// others are unused (`detail::extent_memory`).
 #pragma once
 
 #include <concepts>
@@ -38,13 +42,12 @@ namespace tidemark {
 /// threads.clear();                           // they have ended before the brace
 /// ```
 /// Open and end the scope at a quiescent point, at which no other thread uses the arena. Scopes on one arena
-/// end in the reverse order of their opening. If an outer scope ends first, the arena reports a violation and
-/// keeps its memory until the inner scope ends. The arena also reports an end while a thread holds a newer
-/// thread scope, or has rewound to a point before the beginning. The memory then stays until the arena's next
-/// rewind to a point before the beginning.
+/// end in the reverse order of their opening. The arena reports an outer scope that ends first, and keeps its
+/// memory until the inner scope ends. It also reports an end while a thread holds a newer thread scope or has
+/// rewound to a point before the beginning. It then keeps the memory until its next rewind to such a point.
 ///
-/// The arena must outlive the scope. Move-only; a moved-from or ended scope is inert. Complexity: O(threads +
-/// extents freed).
+/// The arena must outlive the scope. Move-only; a moved-from or ended scope is inert. O(threads + extents
+/// freed).
 template <class AddressSpace>
 class [[nodiscard]] basic_shared_arena_scope {
  public:
@@ -132,16 +135,12 @@ class [[nodiscard]] basic_shared_arena_scope {
 ///   }
 /// }
 /// ```
-/// Each thread claims extents of whole pages and bumps inside them without a lock or an atomic operation. At
-/// most one extent of each thread and a quarter of the others are unused (`detail::extent_memory`).
-///
 /// `mark`, `rewind`, `reset`, `release`, `trim`, the statistics, and the opening and end of a scope need a
 /// *quiescent point*. No other thread uses the arena then, and a barrier or the end of a parallel region
-/// orders their earlier uses before it. The rewinding thread runs the destructors of `make`, in reverse order
-/// of each thread's constructions, one thread after another.
+/// orders their earlier uses before it.
 ///
-/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and `sum of what
-/// threads hold + free == claimed` for the bytes in extents.
+/// Invariants: those of `arena` for each thread's part, those of `detail::extent_region`, and
+/// `sum of what threads hold + free == claimed` for the bytes in extents.
 ///
 /// Thread-safety: any thread may call `allocate`, `deallocate`, `local` and `leave`, except during a function
 /// for a quiescent point. A forked child may use the arena if no other thread used it during the fork.
@@ -214,8 +213,10 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   /// position cannot be recorded; nothing has changed then.
   [[nodiscard]] shared_arena_mark mark();
   /// Frees all threads' blocks that are newer than `mark`, and ends later marks. The mark stays valid. Every
-  /// thread keeps its current extent, and all other free memory is available to any thread. At a quiescent
-  /// point. Complexity: O(threads + n log n) for n freed extents, plus the destructors.
+  /// thread keeps its current extent, and all other free memory is available to any thread. The calling
+  /// thread runs the destructors of `make`, in reverse order of each thread's constructions, one thread after
+  /// another. At a quiescent point. Complexity: O(threads + n log n) for n freed extents, plus the
+  /// destructors.
   /// @throws std::invalid_argument, with nothing changed, if the mark is of another arena, has ended, or is
   /// older than an open scope of the arena; also if a thread holds a newer thread scope or has rewound to a
   /// point before the mark.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `team_options`: the division of a shared arena's memory among threads. `shared_arena_stats`: its
-/// statistics.
-/// `shared_arena_mark`: a position of all threads in it. They own nothing.
+/// statistics. `shared_arena_mark`: a position of all threads in it. They own nothing.
 #pragma once
 
 #include <cstddef>

@@ -20,35 +20,37 @@ namespace tidemark {
 /// Use it if one user of memory must not starve the others, or to test code with little memory.
 ///
 /// ```cpp
-/// limit_resource budget{64 * MiB, &pool, "cache"};
+/// limit_resource budget{&pool, 64 * MiB, "cache"};
 /// std::pmr::vector<float> cached{&budget};
 /// cached.resize(32 * MiB);                       // throws out_of_memory: 128 MiB; `cached` is unchanged
 /// ```
 /// Invariants: `used_bytes <= claimed`; `claimed <= limit` since the last `set_limit`, or `claimed` only
-/// falls until that holds. `claimed` is the number of requested bytes that the upstream has allocated or is
-/// about to allocate, so it never exceeds the limit. Bytes that an upstream adds by rounding are not counted.
-/// A wrong size in `deallocate` makes the budget wrong; `tracking_resource` detects it. Blocks that an
-/// upstream such as a rewound arena reclaims itself stay counted.
+/// falls until that holds. `claimed` counts the requested bytes that the upstream has allocated or is about
+/// to allocate. Bytes that an upstream adds by rounding are not counted. A wrong size in `deallocate` makes
+/// the budget wrong; `tracking_resource` detects it. Blocks that an upstream such as a rewound arena reclaims
+/// itself stay counted.
 ///
 /// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is; the limit is exact among threads.
-/// Exceptions: out_of_memory, or the upstream's; only `refused` has changed then.
 class limit_resource final : public detail::resource_adaptor<limit_resource> {
  public:
-  /// @param limit_bytes maximum bytes in use
   /// @param upstream source of the memory; must outlive this object
+  /// @param limit_bytes maximum bytes in use
   /// @param name used in messages and statistics; must outlive this object and its exceptions
   /// @throws std::invalid_argument if `upstream` is null.
-  explicit limit_resource(std::size_t limit_bytes,
-                          std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
-                          char const* name = "limit")
+  limit_resource(std::pmr::memory_resource* upstream, std::size_t limit_bytes, char const* name = "limit")
       : resource_adaptor{"limit_resource", upstream, name}, limit_bytes_{limit_bytes} {}
+
+  /// The same on the default resource.
+  explicit limit_resource(std::size_t limit_bytes)
+      : limit_resource{std::pmr::get_default_resource(), limit_bytes} {}
 
   /// Rejects a wrong form at compile time; the message names the right form.
   template <std::convertible_to<std::pmr::memory_resource*> Upstream, class... Rest>
     requires(!std::integral<Upstream>)
-  explicit limit_resource(Upstream, Rest...) : limit_resource{std::size_t{0}} {
-    static_assert(detail::right_form<Upstream>,
-                  "a limit_resource takes the limit first: write limit_resource budget{64 * MiB, &upstream}");
+  limit_resource(std::size_t, Upstream, Rest...) : limit_resource{std::size_t{0}} {
+    static_assert(
+        detail::right_form<Upstream>,
+        "a limit_resource takes the upstream first: write limit_resource budget{&upstream, 64 * MiB}");
   }
 
   /// Allocates memory from the upstream.

@@ -36,9 +36,8 @@ namespace tidemark {
 /// A block counts from the return of the upstream's `allocate` to the call of its `deallocate`. A wrong size
 /// in `deallocate` makes the counts wrong; `tracking_resource` detects it.
 ///
-/// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is. Counts are exact once the counted
-/// calls have returned. A forked child may use it too. Exceptions: the upstream's; only `refused` has changed
-/// then.
+/// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is, also in a forked child. Counts are
+/// exact once the counted calls have returned.
 class statistics_resource final : public detail::resource_adaptor<statistics_resource> {
  public:
   /// @param upstream source of the memory; must outlive this object

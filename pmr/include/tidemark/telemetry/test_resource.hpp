@@ -1,6 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `test_resource`: a memory resource for tests. Owns freed blocks in its quarantine.
+///
+/// It reports every misuse to the violation handler, at every check level:
+/// - a write before or after a block, or after its deallocation: `violation_kind::overrun` with the offset of
+///   the first changed byte. Detected at deallocation, when the block leaves the quarantine, in
+///   `check_guards()` and at destruction
+/// - a double free, another size or alignment, an interior or foreign pointer:
+///   `violation_kind::bad_deallocate`; nothing else happens then
+/// - live blocks at destruction: one `violation_kind::leak`; they are then returned to the upstream
+///
+/// If the handler returns, the program continues, and each corrupted place is reported once.
+/// `fail_each_allocation` uses the method of BDE's bslma_testallocator; the fill bytes are those of MSVC's
+/// debug heap.
 #pragma once
 
 #include <cstddef>
@@ -51,16 +63,9 @@ struct test_resource_options {
 
 /// Reports misuse of memory to a test, and makes allocations fail.
 ///
-/// Pass it to the code under test. It reports every misuse to the violation handler, at every check level:
-/// - a write before or after a block, or after its deallocation: `violation_kind::overrun` with the offset of
-///   the first changed byte. Detected at deallocation, when the block leaves the quarantine, in
-///   `check_guards()` and at destruction
-/// - a double free, another size or alignment, an interior or foreign pointer:
-///   `violation_kind::bad_deallocate`; nothing else happens then
-/// - live blocks at destruction: one `violation_kind::leak`; they are then returned to the upstream
-///
-/// New memory holds 0xCD and freed memory 0xDD, so reads of unwritten memory see no zeros. AddressSanitizer,
-/// MemorySanitizer and Valgrind know guards, fresh and freed blocks, and report at once.
+/// Pass it to the code under test. It reports overruns, wrong deallocations and leaks to the violation
+/// handler, at every check level. New memory holds 0xCD and freed memory 0xDD, so reads of unwritten memory
+/// see no zeros. AddressSanitizer, MemorySanitizer and Valgrind know guards, fresh and freed blocks.
 ///
 /// ```cpp
 /// test_resource memory;
@@ -68,10 +73,6 @@ struct test_resource_options {
 ///   parse("1 + 2", &memory);          // must neither crash nor leak
 /// });
 /// ```
-/// If the handler returns, the program continues, and each corrupted place is reported once.
-/// `fail_each_allocation` uses the method of BDE's bslma_testallocator; the fill bytes are those of MSVC's
-/// debug heap.
-///
 /// Invariants:
 /// - `leaks().size() == stats().used_blocks`, and their bytes sum to `stats().used_bytes`
 /// - `quarantined_bytes() <= options.quarantine_bytes`
@@ -79,7 +80,6 @@ struct test_resource_options {
 /// Complexity: O(log live blocks + bytes). Thread-safe if the upstream is: one mutex guards all state, and
 /// "the n-th allocation" counts all threads. The handler is called without the mutex and may use the
 /// resource. A forked child may use it too; blocks of other threads become leaks if it ends there.
-/// Exceptions: see `allocate`.
 class test_resource final : public detail::ledger_adaptor<test_resource> {
  public:
   static constexpr unsigned char guard_fill = 0xFD;  ///< content of guards
@@ -89,12 +89,14 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
 
   /// @param upstream source of the memory; must outlive this object
   /// @throws std::invalid_argument if `upstream` is null or `guard_bytes` too large.
-  explicit test_resource(test_resource_options const& options,
-                         std::pmr::memory_resource* upstream = std::pmr::get_default_resource());
+  test_resource(std::pmr::memory_resource* upstream, test_resource_options const& options);
+  /// The same on the default resource.
+  explicit test_resource(test_resource_options const& options)
+      : test_resource{std::pmr::get_default_resource(), options} {}
   /// The default options with a name. @throws as above.
   explicit test_resource(std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                          char const* name = "test")
-      : test_resource{test_resource_options{.name = name}, upstream} {}
+      : test_resource{upstream, test_resource_options{.name = name}} {}
   /// Checks everything, reports live blocks, and returns all memory to the upstream.
   ~test_resource() override;
 

@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `trace_log`: the output files of traced resources. Owns the files, and no traced memory.
+///
+/// CSV: `op,id,bytes,thread`, then `a,<id>,<bytes>,<thread>` for an allocation and `f,<id>,0,<thread>` for a
+/// deallocation. Blocks are numbered from 0 by allocation, threads from 0 by first appearance, over all
+/// resources and slices of the log. Leaked blocks have no `f` row. docs/traces.md has the rules for readers.
+///
+/// Chrome trace: the array form of the Trace Event Format (Google, 2016), which viewers also read without its
+/// end. Each resource is a counter of live bytes, and each thread a track of slices. Times are in
+/// microseconds since the log was made. A second resource with the same name at the same time is named `name
+/// (2)`.
+///
+/// Errors: a file that cannot be written does not disturb the traced program. The log keeps the error and
+/// drops the rest of that file. `error()` and `close()` report it. The destructor reports
+/// `violation_kind::lost_output` if neither was called.
 #pragma once
 
 #include <chrono>
@@ -32,36 +45,22 @@ struct trace_log_options {
 
 /// Records the events of resources in a CSV file, a Chrome trace, or both.
 ///
-/// Use it if statistics are not enough: to replay a program's allocations, to see the live blocks at the
-/// peak, or to find the step that makes memory grow. Any number of `trace_resource` and `trace_slice` may
-/// share one log.
+/// Use it to replay a program's allocations, to see the live blocks at the peak, or to find the step that
+/// makes memory grow. Any number of `trace_resource` and `trace_slice` may share one log.
 ///
 /// ```cpp
 /// trace_log log{{.csv = "run.csv", .chrome = "run.json"}};
-/// trace_resource traced{log, &pool, "activations"};
+/// trace_resource traced{&pool, log, "activations"};
 /// { trace_slice slice{log, "step 3"}; train(&traced); }
 /// log.close();  // throws if anything was not written
 /// ```
-/// CSV: `op,id,bytes,thread`, then `a,<id>,<bytes>,<thread>` for an allocation and `f,<id>,0,<thread>` for a
-/// deallocation. Blocks are numbered from 0 by allocation, threads from 0 by first appearance, over all
-/// resources and slices of the log. Leaked blocks have no `f` row. docs/traces.md has the rules for readers.
-///
-/// Chrome trace: the array form of the Trace Event Format (Google, 2016), which viewers also read without its
-/// end. Each resource is a counter of live bytes, and each thread a track of slices. Times are in
-/// microseconds since the log was made. A second resource with the same name at the same time is named `name
-/// (2)`.
-///
 /// Both files are buffered, and end with a whole event at any time. A killed program loses at most the last
 /// 64 KiB of each; a program that ends with a caught exception loses nothing.
 ///
-/// Errors: a file that cannot be written does not disturb the traced program. The log keeps the error and
-/// drops the rest of that file. `error()` and `close()` report it. The destructor reports
-/// `violation_kind::lost_output` if neither was called.
-///
 /// Invariant: each block and each thread has a number of its own. Complexity: O(log live blocks + log
 /// threads) per event. Thread-safe. The log must outlive its resources and slices. A forked child has a
-/// closed log; only the parent writes buffered events. The log's records come from `operator new`, so a
-/// program whose `operator new` allocates from a traced resource deadlocks.
+/// closed log; only the parent writes buffered events. A program whose `operator new` allocates from a traced
+/// resource deadlocks, because the log uses `operator new`.
 class trace_log {
  public:
   /// Creates or truncates the files, and writes their first lines.
@@ -70,7 +69,7 @@ class trace_log {
   explicit trace_log(trace_log_options options);
   trace_log(trace_log const&) = delete;
   trace_log& operator=(trace_log const&) = delete;
-  /// Closes the files as `close` does, but reports an unreturned error as a violation.
+  /// Closes the files as `close` does, but reports an unreturned error as `violation_kind::lost_output`.
   ~trace_log();
 
   /// Ends the open slices and completes the files. Later events are counted and not written. A second call

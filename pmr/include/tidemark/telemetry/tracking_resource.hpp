@@ -28,20 +28,13 @@ namespace tidemark {
 /// ```
 /// Through `std::pmr` the site is the thread's innermost `allocation_site`, or unknown.
 ///
-/// A wrong deallocation is a double free, another size or alignment, or an interior or foreign pointer. It is
-/// reported as `violation_kind::bad_deallocate`; nothing else happens if the handler returns. The destructor
-/// reports all live blocks in one `violation_kind::leak`, and does not free them, because they may still be
-/// in use.
-///
-/// Invariants: `leaks().size() == stats().used_blocks`, and their bytes sum to `stats().used_bytes`. An
-/// upstream such as a rewound arena may reclaim memory itself. Its blocks then stay recorded and are reported
-/// as leaks: instead, track a resource above it that deallocates its blocks.
+/// Invariants: `leaks().size() == stats().used_blocks`, and their bytes sum to `stats().used_bytes`. Blocks
+/// that an upstream such as a rewound arena reclaims itself stay recorded as leaks: instead, track a resource
+/// above it that deallocates its blocks.
 ///
 /// Complexity: O(log live blocks), and an allocation by `operator new` for the record. Thread-safe if the
-/// upstream is; a mutex guards the records. The handler is called without the mutex and may use the resource.
-/// A forked child may use the resource too; blocks of other threads become leaks if it ends there.
-/// Exceptions: the upstream's, or std::bad_alloc without memory for the record; only `refused` has changed
-/// then.
+/// upstream is. The violation handler is called without the mutex and may use the resource. A forked child
+/// may use the resource too; blocks of other threads become leaks if it ends there.
 class tracking_resource final : public detail::ledger_adaptor<tracking_resource> {
  public:
   /// @param upstream source of the memory; must outlive this object
@@ -50,7 +43,8 @@ class tracking_resource final : public detail::ledger_adaptor<tracking_resource>
   explicit tracking_resource(std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                              char const* name = "tracking")
       : ledger_adaptor{"tracking_resource", upstream, name} {}
-  /// Reports the live blocks, if any.
+  /// Reports all live blocks in one `violation_kind::leak`. Does not free them, because they may still be in
+  /// use.
   ~tracking_resource() override;
 
   /// Allocates memory from the upstream and records it at `site`, or at the innermost `allocation_site` for
@@ -60,7 +54,9 @@ class tracking_resource final : public detail::ledger_adaptor<tracking_resource>
       std::size_t bytes, std::size_t align = alignof(std::max_align_t),
       std::optional<std::source_location> site = std::source_location::current());
 
-  /// Returns a block to the upstream, or reports a wrong deallocation. Ignores null.
+  /// Returns a block to the upstream. Ignores null. Reports a double free, another size or alignment, or an
+  /// interior or foreign pointer as `violation_kind::bad_deallocate`; nothing else happens if the handler
+  /// returns.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t));
 
  private:

@@ -25,18 +25,15 @@ namespace tidemark {
 /// seen[7] = true;
 /// std::cout << seen.count() << '\n';  // 1
 /// ```
-/// Packed bits take an eighth of the memory of `bool`, and functions on all bits read whole words. The index
-/// order is row major, without padding: bit `n` is bit `n % 64` of word `n / 64`, counted from the least.
-///
-/// The bits of the last word beyond `size()` have no meaning: no function reads them, and `fill` clears them.
-/// Two threads must not write bits of one word at once.
+/// Packed bits take an eighth of the memory of `bool`, and functions on all bits read whole words. The order
+/// is row major, without padding: bit `n` is bit `n % 64` of word `n / 64`, counted from the least. The last
+/// word's bits beyond `size()` have no meaning. Two threads must not write bits of one word at once.
 ///
 /// Invariant: the words are `[first_, first_ + words_for(size()))`.
 ///
-/// Access to bits or memory first calls the view's generation and throws its exceptions; functions on the
-/// shape do not. Without checks only `reshape` throws. Constness is as for a pointer. Complexity: O(rank) for
-/// a bit, O(words) for all bits, no allocation. Thread-safety: as a pointer to a word.
-///
+/// Access to bits or memory first calls the view's generation and throws its exceptions. Without checks only
+/// `reshape` throws. Constness is as for a pointer. Complexity: O(rank) for a bit, O(words) for all bits, no
+/// allocation. Thread-safety: as a pointer to a word.
 /// @tparam Rank number of dimensions; a view of rank 0 has one bit
 /// @tparam Generation detects that the memory was freed
 template <std::size_t Rank = 1, detail::view_generation Generation = detail::unchecked_generation>

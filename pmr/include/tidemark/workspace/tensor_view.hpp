@@ -70,8 +70,8 @@ using column_major = detail::dense_layout<false>;
 /// table(2, 1) = 5;
 /// std::cout << table.reshape(12)[9] << '\n';  // 5
 /// ```
-/// The interface is a subset of `std::mdspan`, which C++20 lacks. `view(i, j)` and `view[std::array{i, j}]`
-/// always compile; `view[i, j]` needs C++23. A view of rank 1 is also a range and converts to `std::span`.
+/// The interface follows `std::mdspan`, which C++20 lacks. `view(i, j)` and `view[std::array{i, j}]` always
+/// compile; `view[i, j]` needs C++23. A view of rank 1 is also a range and converts to `std::span`.
 /// `mdspan()` returns the `std::mdspan` if the standard library has it.
 ///
 /// Constness is as for a pointer: a `tensor_view<double, 1> const` can write its elements, and a
@@ -204,7 +204,3 @@ template <class T, class Layout, tidemark::detail::view_generation Generation>
 inline constexpr bool std::ranges::enable_borrowed_range<tidemark::tensor_view<T, 1, Layout, Generation>> =
     true;
 /// @endcond
-
-static_assert(std::is_convertible_v<tidemark::tensor_view<double, 1>, std::span<double>> &&
-                  std::is_convertible_v<tidemark::tensor_view<double, 1> const, std::span<double const>>,
-              "a function that takes a std::span takes a view of rank 1");

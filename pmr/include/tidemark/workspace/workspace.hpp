@@ -2,6 +2,14 @@
 /// @file
 /// `workspace`: typed temporary arrays that are reused in each run. Owns their memory, which comes from a
 /// `std::pmr::memory_resource`.
+///
+/// A workspace has a stack of *slots* for each trivially copyable element type. An acquisition returns the
+/// next slot of its type and grows a slot that is too small. The end of a scope makes its slots free again.
+/// Slots never shrink by themselves: `trim` frees unused slots, and `compact` shrinks slots that are too
+/// large.
+///
+/// The warning handler gets skipped ends of scopes, and 512, 1024, … slots of a type, which hint at a loop
+/// without a scope.
 #pragma once
 
 #include <concepts>
@@ -58,22 +66,15 @@ class workspace_escape final : public std::logic_error {
 ///   ...
 /// }                                                          // and here they are free again
 /// ```
-/// A workspace has a stack of *slots* for each trivially copyable element type. An acquisition returns the
-/// next slot of its type and grows a slot that is too small. The end of a scope makes its slots free again.
 /// `workspace_acquisition` declares the forms of acquisition. Memory that is acquired through the workspace
-/// belongs to the innermost open scope, and outside all scopes it stays until `reset` or `release`.
-///
-/// `Checks` 0 checks nothing (decision 15). `Checks` 1 (`checked_workspace`) fills freed memory with values
-/// that read as not-a-number, and throws `stale_view` and `workspace_escape`. It reports the use of a scope
-/// while an inner scope is open, and use by a second thread. The warning handler gets skipped ends of scopes,
-/// and 512, 1024, … slots of a type, which hint at a loop without a scope.
+/// belongs to the innermost open scope; outside all scopes it stays until `reset` or `release`.
 ///
 /// Invariants, checked by `check_invariants()`: see `detail/workspace_core.hpp`.
 ///
-/// Complexity: acquisition and the opening of a scope are O(1). The end of a scope is O(types used in it),
-/// and at level 1 O(bytes). Thread-safety: one thread at a time. The first thread that uses the workspace
-/// owns it until `release_thread_ownership()`; level 1 reports use by another. `this_thread_workspace()` is
-/// one per thread.
+/// Complexity: acquisition and the opening of a scope O(1); the end O(types used), at level 1 O(bytes).
+/// Thread-safety: one thread at a time. The first thread that uses the workspace owns it until
+/// `release_thread_ownership()`. `this_thread_workspace()` is one per thread.
+/// @tparam Checks level: 0 checks nothing (decision 15), 1 is `checked_workspace`
 template <int Checks = (check_level >= 2 ? 1 : 0)>
 class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (Checks >= 1)> {
  public:
@@ -256,7 +257,10 @@ using packed_bits = detail::bit_word;
 
 /// A workspace at the configured level: level 1 if `check_level` is at least 2, else level 0.
 using workspace = basic_workspace<>;
-/// A workspace at level 1 in every configuration.
+/// A workspace at level 1 in every configuration. It fills freed memory with values that read as
+/// not-a-number. A view that outlives its scope throws `stale_view`; `with_workspace` and `scope::returning`
+/// throw `workspace_escape`. It reports the use of a scope while an inner scope is open, and use by a second
+/// thread.
 using checked_workspace = basic_workspace<1>;
 
 }  // namespace tidemark

@@ -51,7 +51,7 @@ struct workspace_access {
 ///
 /// Each form returns the memory of the next slot of its element type as a `view` or `bits_view`. The caller
 /// owns the memory until the innermost scope ends. The memory is uninitialised unless the form says
-/// otherwise.
+/// otherwise. `acquire` documents the arguments and errors of all forms.
 ///
 /// ```cpp
 /// auto x = scope.acquire<double>(n);                        // x[i]
@@ -62,17 +62,8 @@ struct workspace_access {
 /// ```
 /// More forms are functions in `<tidemark/workspace/extras/dlpack.hpp>` and `extras/random.hpp`.
 ///
-/// Common to all forms:
-/// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, …, and any of them may be 0. `acquire` also
-///   takes one `std::array<std::size_t, Rank>`; an empty array makes a view of rank 0, with one element.
-/// - `Layout` is `row_major` or `column_major`.
-/// - `T` is trivially copyable.
-/// - @throws std::invalid_argument for a negative extent; out_of_memory if the product of the extents or its
-///   bytes overflow, or at the workspace's limit; the upstream's exceptions. Nothing is acquired then.
-/// - Complexity: O(1) once the slot is large enough, plus the elements written. Thread-safety: the
-///   workspace's.
-/// - The object must be an lvalue, because a temporary scope would end before its memory is used.
-/// @tparam Source the class that derives from this
+/// Complexity: O(1) once the slot is large enough, plus the elements written. Thread-safety: the workspace's.
+/// @tparam Source the derived class
 /// @tparam Checked true if views detect that their memory was freed
 template <class Source, bool Checked>
 class workspace_acquisition {
@@ -87,7 +78,12 @@ class workspace_acquisition {
   template <std::size_t Rank = 1>
   using bits_view = bit_view<Rank, generation_type>;
 
-  /// Acquires a view of these extents: `acquire<double>(rows, columns)`.
+  /// Acquires a view of these extents: `acquire<double>(rows, columns)`. For all forms:
+  /// - Extents are integers: `(n)`, `(rows, columns)`, `(a, b, c)`, …, and any of them may be 0.
+  /// - `Layout` is `row_major` or `column_major`; `T` is trivially copyable.
+  /// - The object must be an lvalue, because a temporary scope would end before its memory is used.
+  /// @throws std::invalid_argument for a negative extent; out_of_memory if the product of the extents or its
+  /// bytes overflow, or at the workspace's limit; the upstream's exceptions. Nothing is acquired then.
   template <class T, class Layout = row_major, std::integral... Extents>
   // Inlined against the compiler's estimate of the cold parts: saves 1 ns each, measured.
   [[nodiscard, gnu::always_inline]] auto acquire(detail::located_extent first,

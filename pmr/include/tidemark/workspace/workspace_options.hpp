@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Options, statistics and summaries of a `workspace`, and the controls of the background sweeper. The
-/// sweeper
-/// is one thread of the process.
+/// sweeper is one thread of the process.
 #pragma once
 
 #include <chrono>
@@ -135,8 +134,8 @@ struct sweep_options {
 /// therefore never move while they are in use, and results stay the same to the last bit.
 ///
 /// A tick that trims frees slots that were not used since the last trim (`trim_to_recent_peak`). A tick that
-/// compacts shrinks slots that are too large for the largest request since the last compaction, and for the
-/// last request before it. A slot keeps its size if the upstream has no memory for a smaller slot.
+/// compacts shrinks slots that are too large for all requests since the last compaction and for the last
+/// request before it. A slot keeps its size if the upstream has no memory for a smaller slot.
 ///
 /// A forked child does not run the sweeper until the child calls this function. Thread-safe.
 /// @throws std::invalid_argument if the interval is not more than 0; std::system_error if no thread can

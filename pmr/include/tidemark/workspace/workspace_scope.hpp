@@ -57,9 +57,9 @@ concept refers_to_nothing = std::is_arithmetic_v<T> || std::is_enum_v<T> || std:
 
 /// Searches one value for memory that was acquired in one scope.
 ///
-/// Finds the members of a user's class through a function found by argument-dependent lookup: `template
-/// <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. Assumes that a class
-/// without a branch below refers to nothing.
+/// Finds the members of a user's class through a function found by argument-dependent lookup:
+/// `template <class Visit> void visit_memory(fit const& f, Visit&& visit) { visit(f.slopes); }`. Assumes that
+/// a class without a branch below refers to nothing.
 class escape_search {
  public:
   escape_search(workspace_core const& core, std::uint64_t frame) : core_{&core}, frame_{frame} {}
@@ -161,8 +161,8 @@ class escape_search {
 /// A scope has all forms of acquisition of the workspace. Clang warns if a returned view leaves the function
 /// of the scope. Scopes nest, and are neither copied nor moved. A scope that ends before inner scopes or
 /// checkpoints ends them too, with a warning; their own ends do nothing then. Level 1 reports acquisition
-/// through a scope while an inner scope or a checkpoint is open, because the inner end frees the memory at
-/// either level.
+/// through a scope while an inner scope or a checkpoint is open. The inner end frees the memory at either
+/// level.
 ///
 /// Complexity: the opening is O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the
 /// workspace's.

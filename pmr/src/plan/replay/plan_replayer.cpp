@@ -208,4 +208,12 @@ bool plan_replayer::search_clear(std::uint32_t slot) {
   return true;
 }
 
+std::size_t plan_replayer::used_blocks() const noexcept {
+  return static_cast<std::size_t>(std::ranges::count_if(all_slots(), &slot::live));
+}
+
+std::span<std::uint32_t const> plan_replayer::own_slots_of(std::size_t request) const noexcept {
+  return std::ranges::equal_range(own_slots_, request, {}, [&](std::uint32_t i) { return request_of(i); });
+}
+
 }  // namespace tidemark::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slow path of `planned_arena`. A request that misses the fast path is matched with the plan a few requests
-// ahead. Without a slot it comes from the fallback. The end of a step pairs its requests with the requests of
-// the plan, and the differences decide on a new plan.
+// The slow path of `planned_arena`. A request that misses the fast path is matched with the plan a few
+// requests ahead. Without a slot it comes from the fallback. The end of a step pairs its requests with the
+// requests of the plan, and the differences decide on a new plan.
 #include <tidemark/plan/replay/detail/planned_core.hpp>
 
 #include <algorithm>
@@ -541,8 +541,8 @@ learned_step planned_core::learn_early_deaths(kind_of_step const& kind) const {
 }
 
 // `learn_early_deaths` for a borrowed region, all of which a surviving block holds. Blocks that die between
-// steps are placed in the region only if that saves memory, and if no such block was ever live at the first
-// request of a next step. @return empty if nothing changes
+// steps are placed in the region only if that saves memory. They are not if such a block was ever live at the
+// first request of a next step. @return empty if nothing changes
 learned_step planned_core::learn_deaths(kind_of_step& kind) {
   const bool is_first = kind.plan == nullptr;
   learned_step early = is_first ? learn(recorder_) : kind.learned, late = early;
@@ -632,8 +632,9 @@ void planned_core::keep(kind_of_step& kind, step_plan made) {
   kinds_.lay_out();
 }
 
-// Returns the fallback's free memory, because a plan needs it from now on. Due at the end of a step that the
-// fallback served in part, and of the next steps, in which the blocks that outlived it die.
+// Returns the fallback's free memory, because a plan needs it from now on. Called at the end of a step that
+// the fallback served in part. Called again after the next steps, in which the blocks that outlived the step
+// die.
 void planned_core::trim_fallback() noexcept {
   --trims_due_;
   if (!std::exchange(has_returned_, false)) return;

@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `cuda_resource`: a resource of tidemark as a resource of CCCL and RMM. Owns nothing.
+///
+/// *Streams.* A call with a stream allocates memory for the work of this stream, and frees memory behind its
+/// present work. If the resource has another stream (`gpu::stream_bound`, or a given stream), events order
+/// the two streams, which costs more than one stream. A `device_cache` frees the block by its own events, and
+/// its stream does not wait. If the resource has no stream, the calling thread waits for the named stream
+/// before it frees memory, unless only the host may access the memory. Calls without a stream serve any work:
+/// they wait for the resource's stream before they return memory. The current device is the device of the
+/// streams.
+///
+/// *Captures.* A captured stream cannot wait for a stream outside the capture. Neither a stream outside nor
+/// the calling thread can wait for a captured stream. Calls that would end a capture are not made: memory of
+/// another stream is then not allocated, and is lost when it is freed. Memory without a stream is freed at
+/// once. The default stream counts as outside while another stream is captured.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +48,8 @@ before its first header: on the command line, as the CMake target tidemark::thru
 
 namespace tidemark {
 
-/// A handle with the concepts of `cuda::mr`, both those of CCCL 3.0 (`cuda::mr::async_resource`) and those
-/// since 3.1 (`cuda::mr::resource`): for containers and adaptors of RMM and CCCL.
+/// A handle with the concepts of `cuda::mr`: those of CCCL 3.0 (`cuda::mr::async_resource`) and those since
+/// 3.1 (`cuda::mr::resource`). Use it for containers and adaptors of RMM and CCCL.
 ///
 /// ```cpp
 /// device_pool blocks{{.stream = stream}};
@@ -45,29 +58,16 @@ namespace tidemark {
 /// statistics_resource counted{&blocks};  // the type of an adaptor has neither access nor stream
 /// cuda_resource<statistics_resource, tidemark::gpu::memory_access::device> memory{counted, stream};
 /// ```
-/// It is small and copyable, which CCCL requires since 3.2; the resource must outlive it and all that is
-/// made with it. Memory that devices may access is aligned to 256 bytes at least, as by RMM's resources:
-/// RMM's containers request `alignof(T)`, and code that reads wide words relies on more.
+/// The handle is small and copyable, which CCCL requires since 3.2. The resource must outlive the handle and
+/// its blocks. Memory with device access is aligned to at least 256 bytes, as in RMM's resources: RMM's
+/// containers request `alignof(T)`, and code that reads wide words relies on more. The file comment has the
+/// rules of streams and captures. In a capture, use a `graph_arena`, which never reuses memory.
 ///
-/// *Streams.* A call with a stream allocates memory for the work of that stream, and frees it behind the
-/// work that is on it now. If the resource has another stream (`gpu::stream_bound`, or a given one),
-/// events order the two streams, which costs more than a resource of the same stream; a `device_cache`
-/// frees the block by its own events, and its stream does not wait. If the resource has no stream, the
-/// calling thread waits for the work of the named stream before it frees memory, unless only the host may
-/// access the memory. Calls without a stream are for any work: they wait for the resource's stream before
-/// they return memory. The current device is that of the streams.
-///
-/// *Captures.* Neither a stream outside a capture nor the calling thread can wait for a captured stream,
-/// nor a captured stream for one outside; calls that would end a capture are not made. Then memory of
-/// another stream is not allocated, and lost when it is freed; memory without a stream is freed at once.
-/// The default stream counts as outside while another stream is captured. In a capture, use a
-/// `graph_arena`, which never reuses memory.
-///
-/// Two are equal if their resources are equal and both have the same stream. Thread-safety: that of the
+/// Two handles are equal if their resources are equal and their streams are the same. Thread-safety: as the
 /// resource.
-/// @tparam R the resource's class.
-/// @tparam Access who may access the memory: the properties `cuda::mr::host_accessible` and
-/// `cuda::mr::device_accessible`.
+/// @tparam R class of the resource
+/// @tparam Access processors that may access the memory: sets the properties `cuda::mr::host_accessible` and
+/// `cuda::mr::device_accessible`
 template <class R, gpu::memory_access Access = gpu::memory_access_of<R>>
 class cuda_resource {
  public:
@@ -77,23 +77,24 @@ class cuda_resource {
                 "cuda_resource<R>: the type R does not determine who may access its memory; say it: "
                 "cuda_resource<R, gpu::memory_access::device>");
 
-  /// The default alignment: that of RMM.
+  /// Default alignment, as in RMM.
   static constexpr std::size_t default_alignment = 256;
 
-  /// Memory from `resource`. @param driver the calls that order streams; must outlive this object.
+  /// Makes a handle on `resource`. @param driver table of driver calls that order streams; must outlive this
+  /// object.
   explicit cuda_resource(R& resource, gpu::driver& driver = gpu::default_driver()) noexcept
       : resource_{&resource}, driver_{&driver} {}
-  /// Memory from `resource` of `stream`, if its type has no stream: an adaptor on a `device_pool`, a
-  /// `std::pmr::memory_resource`.
+  /// Makes a handle on `resource` with `stream`, if its type has no stream, such as an adaptor on a
+  /// `device_pool` or a `std::pmr::memory_resource`.
   cuda_resource(R& resource, gpu::stream_handle stream, gpu::driver& driver = gpu::default_driver()) noexcept
     requires(!gpu::stream_bound<R>)
       : resource_{&resource}, driver_{&driver}, stream_{stream} {}
 
   // ---- CCCL 3.1 and later ----
 
-  /// A block for later work on `stream`.
-  /// @throws what the resource throws; `cuda_error` if the streams cannot be ordered. Nothing is allocated
-  /// then.
+  /// Allocates a block for later work on `stream`.
+  /// @throws the exceptions of the resource; `cuda_error` if the streams cannot be ordered. Nothing is
+  /// allocated then.
   [[nodiscard]] void* allocate(::cuda::stream_ref stream, std::size_t bytes,
                                std::size_t align = default_alignment) {
     detail::require_possible("cuda_resource", bytes, align);
@@ -104,8 +105,8 @@ class cuda_resource {
     }
     return block;
   }
-  /// Frees a block behind the work that is on `stream` now. If the driver returns an error, the block is
-  /// lost: a warning (`refused_return`). Null: nothing happens.
+  /// Frees a block behind the present work of `stream`. Does nothing for null. If the driver returns an
+  /// error, the block is lost, with a warning (`refused_return`).
   void deallocate(::cuda::stream_ref stream, void* block, std::size_t bytes,
                   std::size_t align = default_alignment) noexcept {
     if (block == nullptr) return;
@@ -124,19 +125,20 @@ class cuda_resource {
       }
     }
   }
-  /// A block for any work. @throws as the other, and `cuda_error` of work on the resource's stream.
+  /// Allocates a block for any work. @throws as `allocate`, and `cuda_error` for errors of work on the
+  /// resource's stream.
   [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t align = default_alignment) {
     detail::require_possible("cuda_resource", bytes, align);
     void* const block = resource_->allocate(bytes, aligned(align));
     if (has_stream()) require_done("cuStreamSynchronize", wait_for(own_stream()), block, bytes, align);
     return block;
   }
-  /// Frees a block that no work uses. Null: nothing happens.
+  /// Frees a block that no work uses. Does nothing for null.
   void deallocate_sync(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
     free_block(block, bytes, align);
   }
 
-  // ---- CCCL 3.0, where the names without a stream are the synchronous ones ----
+  // ---- CCCL 3.0, in which the names without a stream are the synchronous ones ----
 
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align = default_alignment) {
     return allocate_sync(bytes, align);
@@ -158,7 +160,7 @@ class cuda_resource {
     deallocate(stream, block, bytes);
   }
 
-  /// The resource that memory comes from.
+  /// Returns the resource.
   [[nodiscard]] R& resource() const noexcept { return *resource_; }
 
   friend bool operator==(cuda_resource const& a, cuda_resource const& b) noexcept {
@@ -174,7 +176,7 @@ class cuda_resource {
   {}
 
  private:
-  // Such as `device_cache`, which guards the block by an event.
+  // True for a resource that guards the block by an event itself, such as `device_cache`.
   static constexpr bool orders_itself = requires(R& resource, void* block, gpu::stream_handle last_used_on) {
     { resource.deallocate(block, std::size_t{}, std::size_t{}, last_used_on) } noexcept;
   };
@@ -183,7 +185,7 @@ class cuda_resource {
     return Access == gpu::memory_access::host ? align : (std::max)(align, default_alignment);
   }
   [[nodiscard]] bool has_stream() const noexcept { return gpu::stream_bound<R> || stream_.has_value(); }
-  // @pre has_stream().
+  // @pre `has_stream()`.
   [[nodiscard]] gpu::stream_handle own_stream() const noexcept {
     if constexpr (gpu::stream_bound<R>) {
       return resource_->stream();
@@ -196,14 +198,14 @@ class cuda_resource {
   [[nodiscard]] static bool is_done(gpu::status result) noexcept {
     return result == gpu::status::success || gpu::detail::shows_that_nothing_runs(result);
   }
-  // Freed memory may be reused after this.
+  // Orders the reuse of memory behind the work of a stream.
   [[nodiscard]] gpu::status end_work(gpu::stream_handle stream) const noexcept {
     if (has_stream()) return gpu::put_behind(*driver_, own_stream(), stream);
     if (Access == gpu::memory_access::host) return gpu::status::success;
     const gpu::status waited = wait_for(stream);
     return waited == gpu::status::capture_unsupported ? gpu::status::success : waited;
   }
-  // `capture_unsupported` if the stream is captured. That is checked first, because a wait ends a capture.
+  // Returns `capture_unsupported` if the stream is captured. Checked first, because a wait ends a capture.
   [[nodiscard]] gpu::status wait_for(gpu::stream_handle stream) const noexcept {
     const gpu::detail::relaxed_mode waiting{*driver_};
     bool captured = false;
@@ -223,7 +225,7 @@ class cuda_resource {
 
   R* resource_;
   gpu::driver* driver_;
-  std::optional<gpu::stream_handle> stream_;  // if its type has none
+  std::optional<gpu::stream_handle> stream_;  // set if its type has no stream
 };
 
 }  // namespace tidemark

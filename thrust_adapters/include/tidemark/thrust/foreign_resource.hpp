@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `foreign_resource`: a resource of Thrust, CCCL or RMM as one of `std::pmr`. Owns nothing.
+/// `foreign_resource`: adapts a resource of Thrust, CCCL or RMM to `std::pmr`. Owns nothing.
+///
+/// `thrust::mr::memory_resource<void*>` is intended to be a `std::pmr::memory_resource` itself. It is not in
+/// any release up to now, because a macro is spelt in two ways.
 #pragma once
 
 #include <concepts>
@@ -19,8 +22,8 @@
 
 namespace tidemark {
 
-/// A resource of raw pointers with `allocate`, as in Thrust and in CCCL before 3.1, or `allocate_sync`, as
-/// in later CCCL and in RMM.
+/// A resource of raw pointers with `allocate`, as in Thrust and in CCCL before 3.1, or with `allocate_sync`,
+/// as in later CCCL and in RMM.
 template <class M>
 concept raw_memory_source = requires(M& source, void* block, std::size_t bytes, std::size_t align) {
   { source.allocate_sync(bytes, align) } -> std::same_as<void*>;
@@ -30,8 +33,8 @@ concept raw_memory_source = requires(M& source, void* block, std::size_t bytes, 
   source.deallocate(block, bytes, align);
 };
 
-/// One that also allocates in the order of a stream: by `allocate_async`, as in CCCL before 3.1, or by
-/// `allocate` with a stream as its first argument, as in later CCCL and in RMM.
+/// A source that also allocates in stream order: by `allocate_async`, as in CCCL before 3.1, or by `allocate`
+/// with a stream as its first argument, as in later CCCL and in RMM.
 template <class M>
 concept stream_ordered_source =
     raw_memory_source<M> && (requires(M& source, void* block, std::size_t n, gpu::stream_handle stream) {
@@ -42,44 +45,36 @@ concept stream_ordered_source =
       source.deallocate_async(block, n, n, stream);
     });
 
-/// A `thrust::mr` resource of raw pointers, a `cuda::mr` resource, or a resource of RMM as one of
-/// `std::pmr`: the upstream of an arena or a pool.
+/// Adapts a `thrust::mr` resource of raw pointers, a `cuda::mr` resource, or an RMM resource to `std::pmr`.
+/// Use it as the upstream of an arena or a pool.
 ///
 /// ```cpp
 /// rmm::mr::cuda_async_memory_resource device;
 /// foreign_resource upstream{device, stream};
 /// device_pool blocks{{.stream = stream, .upstream = &upstream}};
 /// ```
-/// Device memory must not be used by a resource that writes into its memory, as `pool` and containers do
-/// (`device_pool`, `graph_arena` and `reuse_cache` do not). Exceptions of the source pass through.
-/// `thrust::mr::memory_resource<void*>` is intended to be a `std::pmr::memory_resource` itself, but is not
-/// in any release so far, because a macro is spelt in two ways.
+/// Do not put a resource that writes into its memory on device memory: `pool` and containers write;
+/// `device_pool`, `graph_arena` and `reuse_cache` do not. Exceptions of the source pass through.
 ///
-/// *Streams.* With a stream, memory is for the work of that stream, and is freed behind the work that is
-/// on it: use the stream of the `device_pool` or `device_cache` above. Without one, memory is for any
-/// work, and no work may use it when it is freed: most sources wait for the default stream each time, and
-/// for no other.
-///
-/// A request of 0 bytes allocates 1, because RMM's pools return null otherwise. A block that does not have
-/// the requested alignment is freed at once, because RMM's pools and `cudaMalloc` align to 256 bytes only.
-///
-/// Two are equal if they are for the same stream, and their sources are one object, or equal by the
-/// source's `==`, which is not used for `thrust::mr` resources. Thread-safety and complexity: those of the
-/// source, which must outlive this object.
-/// @tparam M the source's class.
+/// Two resources are equal if they have the same stream, and their sources are one object or equal by the
+/// source's `==`, which is not used for `thrust::mr` resources. Thread-safety and complexity: as the source,
+/// which must outlive this object.
+/// @tparam M class of the source
 template <raw_memory_source M>
 class foreign_resource final : public std::pmr::memory_resource, public gpu::detail::stream_ordered {
  public:
-  /// Memory from `source`, for any work.
+  /// Makes a resource on `source`, for any work. No work may use the memory when it is freed: most sources
+  /// wait for the default stream each time, and for no other.
   explicit foreign_resource(M& source) noexcept : source_{&source} {}
-  /// Memory from `source` in the order of `stream`.
+  /// Makes a resource on `source` in the order of `stream`: memory is for the work of this stream, and is
+  /// freed behind its work. Pass the stream of the `device_pool` or `device_cache` above.
   foreign_resource(M& source, gpu::stream_handle stream) noexcept
     requires stream_ordered_source<M>
       : source_{&source}, stream_{stream} {}
 
-  /// Where memory comes from.
+  /// Returns the source of memory.
   [[nodiscard]] M& source() const noexcept { return *source_; }
-  /// Whether it is for the work of that stream.
+  /// Returns true if the memory is for the work of `stream`.
   [[nodiscard]] bool is_ordered_by(gpu::stream_handle stream) const noexcept override {
     return stream_ && gpu::is_same_stream(*stream_, stream);
   }
@@ -89,8 +84,10 @@ class foreign_resource final : public std::pmr::memory_resource, public gpu::det
   static constexpr bool names_async =
       requires(M& source, gpu::stream_handle stream) { source.allocate_async(1, 1, stream); };
 
-  /// @throws what the source throws; out_of_memory if it returns null or an unaligned block, and for more
-  /// than PTRDIFF_MAX bytes.
+  /// Allocates 1 byte for a request of 0, because RMM's pools return null otherwise. Frees a block without
+  /// the requested alignment at once, because RMM's pools and `cudaMalloc` align only to 256 bytes.
+  /// @throws the exceptions of the source; out_of_memory if the source returns null or an unaligned block,
+  /// and for more than PTRDIFF_MAX bytes.
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     detail::require_possible("foreign_resource", bytes, align);
     void* const block = allocate_block(at_least_one(bytes), align);

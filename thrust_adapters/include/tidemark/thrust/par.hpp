@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `par`, `par_nosync`: Thrust's algorithms with their temporaries in a resource of tidemark. Own
-/// nothing.
+/// `par`, `par_nosync`: run Thrust's algorithms with temporaries in a resource of tidemark. Own nothing.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +21,7 @@ namespace tidemark {
 namespace detail {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// The stream of an algorithm. @throws std::invalid_argument if the resource has another.
+/// Returns the stream of an algorithm. @throws std::invalid_argument if the resource has another stream.
 template <class R>
 gpu::stream_handle stream_for(R const& resource, std::optional<gpu::stream_handle> stream) {
   const gpu::stream_handle own = gpu::stream_of(resource);
@@ -53,10 +52,9 @@ auto make_policy(R& resource, gpu::stream_handle stream, [[maybe_unused]] bool w
 
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// An execution policy for Thrust's algorithms on device vectors: their temporaries come from `resource`
-/// instead of `cudaMalloc`, which is most of the cost of a short algorithm. With CUDA they run on
-/// `stream`; if that is left out, on the resource's own stream, or on the default stream if its type has
-/// none.
+/// Returns an execution policy for Thrust's algorithms on device vectors. Temporaries come from `resource`
+/// instead of `cudaMalloc`, which is most of the cost of a short algorithm. With CUDA the algorithms run on
+/// `stream`, by default the resource's own stream, or the default stream if its type has no stream.
 ///
 /// ```cpp
 /// device_arena step{{.reserve = 16 * GiB}, stream};
@@ -65,15 +63,15 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 ///   thrust::sort(par(step), keys.begin(), keys.end());  // allocates nothing after the first iteration
 /// }
 /// ```
-/// As always in Thrust, an algorithm returns when its work has ended. If the stream is captured when the
-/// policy is made, it does not wait: algorithms that return nothing from the device can then be captured
-/// (`thrust::sort`, `transform`, `for_each`, scans); those that do return something wait anyway, and end a
-/// capture (`reduce`, `unique`, `copy_if`, `count`).
+/// As always in Thrust, an algorithm returns after its work has ended. If the stream is captured when the
+/// policy is made, the algorithm does not wait. Algorithms that return nothing from the device can then be
+/// captured (`thrust::sort`, `transform`, `for_each`, scans). Algorithms that return a value still wait, and
+/// end a capture (`reduce`, `unique`, `copy_if`, `count`).
 ///
-/// A policy is a small value for many calls, on one thread at a time if the resource is; with OpenMP, at
-/// the level of nested regions where it was made. The resource must outlive it. Thrust's CPP, OMP and TBB
-/// systems have no streams and ignore `stream`. With OMP the temporaries of sorts come from the heap,
-/// because all threads of a sort allocate some.
+/// A policy is a small value for many calls. It is for one thread at a time if the resource is; with OpenMP,
+/// for the nesting level at which it was made. The resource must outlive it. Thrust's CPP, OMP and TBB
+/// systems have no streams and ignore `stream`. With OMP the temporaries of sorts come from the heap, because
+/// all threads of a sort allocate.
 /// @throws std::invalid_argument if the resource has another stream (`gpu::stream_bound`).
 template <class R>
 [[nodiscard]] auto par(R& resource, std::optional<gpu::stream_handle> stream = {}) {
@@ -85,9 +83,9 @@ template <class R>
 #endif
 }
 
-/// As `par`, but algorithms do not wait where Thrust allows that: later work on the stream comes behind
-/// them. Their memory may be freed at once if it is of the same stream, as that of `device_arena` is;
-/// otherwise wait for the stream first.
+/// As `par`, but algorithms do not wait if Thrust permits that; later work on the stream runs behind them.
+/// Memory of the same stream, as of a `device_arena`, may be freed at once; otherwise wait for the stream
+/// first.
 template <class R>
 [[nodiscard]] auto par_nosync(R& resource, std::optional<gpu::stream_handle> stream = {}) {
   return detail::make_policy(resource, detail::stream_for(resource, stream), false);

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `thrust_allocator`: an allocator for Thrust's containers on a resource of tidemark. Owns nothing.
+///
+/// *Streams* (CUDA only). A vector makes, destroys and copies its elements on the stream of the resource
+/// (`gpu::stream_bound`) or on a given stream, else on the default stream. As always in Thrust, this work has
+/// ended when the vector's function returns. The function does not wait while the stream is captured, and a
+/// vector can be made in a capture. Thrust's operations on pointers alone have no stream: access to one
+/// element, assignment within the capacity, insertion and erasure in the middle, and comparison use the
+/// default stream. The host allocates and frees memory; work that still uses a destroyed vector must be on
+/// the same stream.
 #pragma once
 
 #include <concepts>
@@ -22,8 +30,8 @@ namespace tidemark {
 namespace detail {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// Pointers to elements of the same kind as a pointer to void. Thrust's traits for it differ between
-/// releases, and the standard's do not know reference types.
+/// Returns the pointer to `T` of the same kind as a pointer to void. Thrust's traits for the type differ
+/// between releases, and the standard's traits do not know reference types.
 template <class T>
 ::thrust::device_ptr<T> pointer_like(::thrust::device_ptr<void>);
 template <class T>
@@ -31,13 +39,13 @@ template <class T>
 template <class T>
 T* pointer_like(void*);
 
-/// The execution policy that makes the elements of a container: with CUDA and device pointers it runs on
-/// the allocator's stream; otherwise it is Thrust's policy for the pointer.
+/// Execution policy that makes the elements of a container. With CUDA and device pointers it runs on the
+/// allocator's stream; otherwise it is Thrust's policy for the pointer.
 template <bool OnStream>
 class element_work {
  public:
   TIDEMARK_HOST_DEVICE explicit element_work(gpu::stream_handle stream) noexcept : stream_{stream} {}
-  /// The stream of memory and elements; null: the default stream.
+  /// Returns the stream of memory and elements; null: the default stream.
   [[nodiscard]] TIDEMARK_HOST_DEVICE gpu::stream_handle stream() const noexcept { return stream_; }
 
  private:
@@ -54,7 +62,7 @@ class element_work<true> {
       : system_{stream != nullptr ? stream : ::thrust::cuda_cub::default_stream(), true} {}
   [[nodiscard]] TIDEMARK_HOST_DEVICE gpu::stream_handle stream() const noexcept { return system_.stream(); }
 
-  /// Thrust calls this each time it makes or copies elements.
+  /// Called by Thrust each time it makes or copies elements.
   [[nodiscard]] TIDEMARK_HOST_DEVICE system_type& system() noexcept {
 #if !defined(__CUDA_ARCH__)
     system_ = system_type{system_.stream(), may_wait_for(system_.stream())};
@@ -72,8 +80,8 @@ class element_work<true> {
 
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// The counterpart of `std::pmr::polymorphic_allocator` for Thrust's containers: a handle on a resource,
-/// to which the resource's address converts. `device_vector`, `universal_vector` and `host_vector` use it.
+/// The counterpart of `std::pmr::polymorphic_allocator` for Thrust's containers: a handle on a resource. The
+/// resource's address converts to it. `device_vector`, `universal_vector` and `host_vector` use it.
 ///
 /// ```cpp
 /// device_arena step{{.reserve = 16 * GiB}, stream};
@@ -82,26 +90,19 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// kept = x;                                   // copy assignment keeps the resource of `kept`
 /// kept = std::move(x);                        // move assignment takes the memory and its resource
 /// ```
-/// There is no default resource: a vector without one does not compile, because host memory cannot replace
-/// device memory. The resource must outlive the vector, and the scope of its memory too.
+/// There is no default resource: a vector without a resource does not compile, because host memory cannot
+/// replace device memory. The resource, and the scope of its memory, must outlive the vector. The file
+/// comment has the rules of streams.
 ///
-/// Copy assignment keeps the left resource, so that results can be copied out of a step's memory. Moves and
+/// Copy assignment keeps the left resource, which allows copies of results out of a step's memory. Moves and
 /// swaps move memory and resource in O(1).
 ///
-/// *Streams* (CUDA only). Elements are made, destroyed and copied with their vector on the stream of the
-/// resource (`gpu::stream_bound`) or on a given one; otherwise on the default stream. As always in
-/// Thrust, that work has ended when the function of the vector returns; while the stream is captured the
-/// function does not wait, so that a vector can be made in a capture. What Thrust does with pointers alone
-/// has no stream: access to one element, assignment within the capacity, insertion and erasure in the
-/// middle, and comparison use the default stream. Memory is allocated and freed by the host; work that
-/// still uses a destroyed vector must be on the same stream.
-///
-/// Blocks are aligned to 256 bytes at least. Deallocation does not throw. Two are equal if their resources
-/// are. Thread-safety: that of the resource.
-/// @tparam T the elements.
-/// @tparam R the resource's class; `std::pmr::memory_resource` for any. With a final class calls are not
+/// Blocks are aligned to at least 256 bytes. Deallocation does not throw. Two allocators are equal if their
+/// resources are equal. Thread-safety: as the resource.
+/// @tparam T type of the elements
+/// @tparam R class of the resource; `std::pmr::memory_resource` for any. Calls of a final class are not
 /// virtual.
-/// @tparam VoidPointer `thrust::device_ptr<void>`, `thrust::universal_ptr<void>`, or `void*`.
+/// @tparam VoidPointer `thrust::device_ptr<void>`, `thrust::universal_ptr<void>`, or `void*`
 template <class T, class R = std::pmr::memory_resource, class VoidPointer = ::thrust::device_ptr<void>>
 class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPointer>> {
   using work = detail::element_work<!std::is_pointer_v<VoidPointer>>;
@@ -114,7 +115,7 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
   using size_type = std::size_t;
   using difference_type = std::ptrdiff_t;
   using propagate_on_container_copy_assignment = std::false_type;
-  // Thrust's move assignment always takes the other's memory, so that it must take the resource as well.
+  // Thrust's move assignment always takes the other's memory, and must therefore take the resource as well.
   using propagate_on_container_move_assignment = std::true_type;
   using propagate_on_container_swap = std::true_type;
   using is_always_equal = std::false_type;
@@ -123,7 +124,7 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
     using other = thrust_allocator<U, R, VoidPointer>;
   };
 
-  /// Memory from `resource`, for work of its stream.
+  /// Makes an allocator on `resource`, for work of its stream.
   template <class Resource>
     requires std::convertible_to<Resource*, R*>  // other classes may be incomplete, as CUstream_st is
   thrust_allocator(Resource* resource) noexcept  // NOLINT(google-explicit-constructor)
@@ -133,17 +134,17 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
         "host_vector and universal_vector: the host must not touch the memory of this resource, and does "
         "with them; take device_vector, or a resource of pinned or managed memory");
   }
-  /// Memory from `resource` for work of `stream`, if the resource's type has no stream.
+  /// Makes an allocator on `resource` for work of `stream`, if the resource's type has no stream.
   TIDEMARK_HOST_DEVICE thrust_allocator(R* resource, gpu::stream_handle stream) noexcept
       : work{stream}, resource_{resource} {}
-  /// The same resource and stream, for another type.
+  /// Makes an allocator on the same resource and stream, for another type.
   template <class U>
   TIDEMARK_HOST_DEVICE thrust_allocator(  // NOLINT(google-explicit-constructor)
       thrust_allocator<U, R, VoidPointer> const& other) noexcept
       : thrust_allocator{other.resource(), other.stream()} {}
 
-  /// Memory for `n` elements. @throws std::bad_array_new_length if `n > max_size()`; what the resource
-  /// throws. Nothing has changed then.
+  /// Allocates memory for `n` elements. @throws std::bad_array_new_length if `n > max_size()`; the exceptions
+  /// of the resource. Nothing has changed then.
   [[nodiscard]] pointer allocate(std::size_t n) {
     if (n > max_size()) throw std::bad_array_new_length{};
     return static_cast<pointer>(memory().do_allocate(n * sizeof(T), alignof(T)));
@@ -153,14 +154,14 @@ class thrust_allocator : public detail::element_work<!std::is_pointer_v<VoidPoin
     memory().do_deallocate(VoidPointer{block}, n * sizeof(T), alignof(T));
   }
 
-  /// Elements in PTRDIFF_MAX bytes.
+  /// Returns the number of elements in PTRDIFF_MAX bytes.
   [[nodiscard]] TIDEMARK_HOST_DEVICE static constexpr std::size_t max_size() noexcept {
     return std::size_t(-1) / 2 / sizeof(T);
   }
-  /// The resource that memory comes from.
+  /// Returns the resource.
   [[nodiscard]] TIDEMARK_HOST_DEVICE R* resource() const noexcept { return resource_; }
 
-  /// Whether one may free what the other allocated, whatever elements they are for.
+  /// Returns true if one allocator may free the other's blocks, for any types of elements.
   template <class U>
   TIDEMARK_HOST_DEVICE friend bool operator==(thrust_allocator const& a,
                                               thrust_allocator<U, R, VoidPointer> const& b) noexcept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `thrust_resource`: a resource of tidemark as a resource of Thrust. Owns nothing.
+/// `thrust_resource`: adapts a resource of tidemark to Thrust. Owns nothing.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,13 @@ namespace tidemark {
 namespace detail {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// Whether such pointers may refer to memory of an `R`, as far as its type determines it: the host accesses
-/// memory through all but `device_ptr`.
+/// True if such pointers may refer to memory of an `R`, as far as its type determines it. The host accesses
+/// memory through all pointers except `device_ptr`.
 template <class R, class Pointer>
 inline constexpr bool may_serve = std::is_same_v<Pointer, ::thrust::device_ptr<void>> ||
                                   gpu::memory_access_of<R> != gpu::memory_access::device;
 
-/// Whether one resource may free what the other allocated. Device code compares addresses only.
+/// Returns true if one resource may free the other's blocks. Device code compares only addresses.
 template <class R>
 TIDEMARK_HOST_DEVICE bool is_same_memory(R const* a, R const* b) noexcept {
 #if defined(__CUDA_ARCH__)
@@ -42,9 +42,9 @@ TIDEMARK_HOST_DEVICE bool is_same_memory(R const* a, R const* b) noexcept {
 
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// A `thrust::mr::memory_resource` on a resource of tidemark, or any of `std::pmr`: for Thrust's own pools
-/// and allocators, and `thrust::device(&resource)`. For containers and algorithms use `thrust_allocator`
-/// and `par`, which know streams and need no object of this class.
+/// A `thrust::mr::memory_resource` on a resource of tidemark or `std::pmr`. Use it for Thrust's own pools and
+/// allocators, and for `thrust::device(&resource)`. For containers and algorithms prefer `thrust_allocator`
+/// and `par`, which support streams.
 ///
 /// ```cpp
 /// device_arena step{{.reserve = 16 * GiB}, stream};
@@ -52,19 +52,18 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// thrust::mr::allocator<float, decltype(memory)> floats{&memory};
 /// thrust::transform(thrust::device(&memory), first, last, result, square{});
 /// ```
-/// Blocks start at multiples of 256 bytes, although Thrust requests `alignof(T)`: it passes blocks to code
-/// that reads wide words and expects the alignment of CUDA's allocator.
+/// Blocks start at multiples of 256 bytes: Thrust requests `alignof(T)`, but passes blocks to code that reads
+/// wide words.
 ///
-/// It is a handle: copies are equal to it, and each may free what another allocated. The resource must
-/// outlive them. Two are equal if their resources are; `==` of two references to
-/// `thrust::mr::memory_resource` is Thrust's own, which is always true.
+/// Two handles are equal if their resources are equal, and each may then free the other's blocks. The
+/// resource must outlive them. `==` of two references to `thrust::mr::memory_resource` is Thrust's own and
+/// always true.
 ///
-/// Thread-safety and complexity: those of the resource. Thrust's OMP system calls it from several threads
-/// when it sorts; `par` prevents that.
-/// @tparam R the resource's class. With a final class calls are not virtual; with
-/// `std::pmr::memory_resource` the type is the same for all.
-/// @tparam Pointer `thrust::device_ptr<void>`, `thrust::universal_ptr<void>`, or `void*` for algorithms of
-/// the host.
+/// Thread-safety and complexity: as the resource. Thrust's OMP system calls it from several threads in a
+/// sort; `par` prevents that.
+/// @tparam R class of the resource. Calls of a final class are not virtual; with `std::pmr::memory_resource`
+/// the type is the same for all.
+/// @tparam Pointer `thrust::device_ptr<void>`, `thrust::universal_ptr<void>`, or `void*` for host algorithms
 template <class R, class Pointer = ::thrust::device_ptr<void>>
 class thrust_resource final : public ::thrust::mr::memory_resource<Pointer> {
  public:
@@ -75,29 +74,30 @@ class thrust_resource final : public ::thrust::mr::memory_resource<Pointer> {
       "thrust_resource<R, Pointer>: the host must not touch the memory of this R, and does with raw and "
       "universal pointers; take thrust::device_ptr<void>, or a resource of pinned or managed memory");
 
-  /// Alignment of every block, at least: that of cudaMalloc (CUDA C++ Programming Guide, "Device Memory
+  /// Minimum alignment of every block, as for cudaMalloc (CUDA C++ Programming Guide, "Device Memory
   /// Accesses").
   static constexpr std::size_t default_alignment = 256;
 
-  /// Memory from `resource`, which is not null.
+  /// Makes a handle on `resource`, which is not null.
   TIDEMARK_HOST_DEVICE explicit thrust_resource(R* resource) noexcept : resource_{resource} {}
 
-  /// A block. @throws what the resource throws; out_of_memory for more than PTRDIFF_MAX bytes.
+  /// Allocates a block. @throws the exceptions of the resource; out_of_memory for more than PTRDIFF_MAX
+  /// bytes.
   [[nodiscard]] Pointer do_allocate(std::size_t bytes, std::size_t align) override {
     detail::require_possible("thrust_resource", bytes, align);
     return Pointer{resource_->allocate(bytes, (std::max)(align, default_alignment))};
   }
-  /// Frees a block. Null: nothing happens. If the resource throws, which those of tidemark do not, the
-  /// block is lost: a warning. Thrust calls this where an exception would end the program.
+  /// Frees a block. Does nothing for null. If the resource throws, the block is lost, with a warning;
+  /// tidemark's resources do not throw. An exception would end the program at Thrust's calls.
   void do_deallocate(Pointer block, std::size_t bytes, std::size_t align) noexcept override {
     detail::deallocate_or_warn(*resource_, ::thrust::raw_pointer_cast(block), bytes,
                                (std::max)(align, default_alignment), "thrust_resource");
   }
 
-  /// The resource that memory comes from.
+  /// Returns the resource.
   [[nodiscard]] TIDEMARK_HOST_DEVICE R* resource() const noexcept { return resource_; }
 
-  /// Whether one may free what the other allocated.
+  /// Returns true if one handle may free the other's blocks.
   TIDEMARK_HOST_DEVICE friend bool operator==(thrust_resource const& a, thrust_resource const& b) noexcept {
     return detail::is_same_memory(a.resource_, b.resource_);
   }

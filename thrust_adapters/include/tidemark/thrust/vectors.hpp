@@ -17,7 +17,7 @@ namespace tidemark {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
 /// `thrust::device_vector` on a resource, whose address is the last argument of its constructors. With
-/// Thrust's CPP, OMP and TBB systems the memory is the host's.
+/// Thrust's CPP, OMP and TBB systems the memory is on the host.
 ///
 /// ```cpp
 /// device_arena step{{.reserve = 16 * GiB}, stream};
@@ -30,13 +30,13 @@ template <class T, class R = std::pmr::memory_resource>
 using device_vector = ::thrust::device_vector<T, thrust_allocator<T, R>>;
 
 /// `thrust::universal_vector` on memory that host and device may access: `managed_arena`,
-/// `gpu::managed_resource`, or a pool on one. The host reads and writes elements without a copy, after
-/// the work on them has ended.
+/// `gpu::managed_resource`, or a pool on one. The host reads and writes elements without a copy, after the
+/// work on them has ended.
 template <class T, class R = std::pmr::memory_resource>
 using universal_vector = ::thrust::universal_vector<T, thrust_allocator<T, R, ::thrust::universal_ptr<void>>>;
 
-/// `thrust::host_vector` on a resource of the host; with `pinned_arena` or `gpu::pinned_resource`, copies
-/// to a device are asynchronous. A resource whose type has device access only does not compile.
+/// `thrust::host_vector` on a resource of the host. With `pinned_arena` or `gpu::pinned_resource`, copies to
+/// a device are asynchronous. A resource whose type has only device access does not compile.
 template <class T, class R = std::pmr::memory_resource>
 using host_vector = ::thrust::host_vector<T, thrust_allocator<T, R, void*>>;
 

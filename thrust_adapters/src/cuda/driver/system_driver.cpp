@@ -372,7 +372,7 @@ class real_driver final : public driver {
     return begun;
   }
   // Makes a call on the current context. A thread without a context first gets the primary context of device
-  // 0, as in the runtime, because compute-sanitizer reports a call that the driver refuses for a missing
+  // 0, as in the runtime. compute-sanitizer would report a call that the driver refuses for a missing
   // context.
   template <class... Parameters>
   status in_context(entry<CUresult(Parameters...)> const& function,

@@ -29,21 +29,22 @@ async_resource::async_resource(async_resource_options const& options, driver& dr
       stream_{options.stream} {
   budget_ = &driver.budget(device(), pool_);
   pool_record_ = budget_->find_pool(pool_);
-  if (pool_record_ == nullptr) return;  // a pool of the caller's, which the caller trims
+  if (pool_record_ == nullptr) return;  // a pool of the caller, who trims it
   waits_ = budget_->add_member([this] { return wait(); }, device_budget::giver::pool_user);
 }
 
-// What the stream has freed is unused memory of the pool then. False if the stream is capturing.
+// Memory freed on the stream is unused memory of the pool afterwards. Returns false if the stream is
+// capturing.
 bool async_resource::wait() noexcept {
   const detail::on_device here{*driver_, device()};
   return here.result() == status::success && detail::wait_for(*driver_, stream_) == status::success;
 }
 
-// Memory of a graph is not the pool's, but the base counts it there.
+// Memory of a graph does not belong to the pool, but the base counts it there.
 detail::outcome async_resource::allocate_block(std::size_t bytes, std::uintptr_t& block) {
   const detail::on_device here{*driver_, device()};
   if (here.result() != status::success) return {here.result(), "cuCtxSetCurrent"};
-  std::set<std::uintptr_t> of_graph;  // before the driver is called: there must be a place for it
+  std::set<std::uintptr_t> of_graph;  // made before the driver call, because the record must not fail
   if (pool_record_ != nullptr && detail::capture_state_of(*driver_, stream_) != detail::capture_state::none)
     of_graph.insert(0);
   const detail::outcome allocated{driver_->allocate_async(bytes, pool_, stream_, block),
@@ -57,11 +58,11 @@ detail::outcome async_resource::allocate_block(std::size_t bytes, std::uintptr_t
   return allocated;
 }
 
-// The driver is called even if the device could not be made current: only the default stream needs it.
+// Calls the driver even if the device could not be made current: only the default stream needs the device.
 detail::outcome async_resource::free_block(std::uintptr_t block, std::size_t bytes) noexcept {
   const detail::on_device here{*driver_, device()};
   bool capturing = false;
-  // On the default stream it would end the capture of a stream that waits for it.
+  // On the default stream the free would end the capture of a stream that waits for it.
   if (driver_->is_capturing(stream_, capturing) == status::capture_implicit)
     return {status::capture_implicit, "cuMemFreeAsync"};
   const detail::outcome freed{driver_->free_async(block, stream_), "cuMemFreeAsync"};

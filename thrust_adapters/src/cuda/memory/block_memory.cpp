@@ -17,7 +17,7 @@ namespace {
 
 using detail::on_device, detail::outcome;
 
-/// A kind's name in messages, and its calls with their names.
+/// The name of a kind in messages, and its calls with their names.
 struct block_calls {
   char const* name;
   char const* allocating;
@@ -33,14 +33,14 @@ constexpr block_calls calls_by_kind[] = {
 template <block_kind Kind>
 constexpr block_calls calls_of = calls_by_kind[static_cast<int>(Kind)];
 
-/// A block of a device.
+/// Allocates a block on a device.
 [[nodiscard]] outcome allocate_block(block_calls const& calls, driver& driver, device_number device,
                                      std::size_t bytes, std::uintptr_t& block) noexcept {
   const on_device here{driver, device};
   if (here.result() != status::success) return {here.result(), calls.allocating};
   return {(driver.*calls.allocate)(bytes, block), calls.allocating};
 }
-/// Frees it, also during a capture.
+/// Frees a block, also during a capture.
 [[nodiscard]] outcome free_block(block_calls const& calls, driver& driver, device_number device,
                                  std::uintptr_t block) noexcept {
   // The driver knows the block by its address even if its device could not be made current.
@@ -50,7 +50,7 @@ constexpr block_calls calls_of = calls_by_kind[static_cast<int>(Kind)];
 
 }  // namespace
 
-// ---- as an arena's memory ------------------------------------------------------------------------------------
+// ---- as an arena's memory ---------------------------------------------------------------------------------
 
 template <block_kind Kind>
 byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
@@ -97,7 +97,7 @@ void basic_block_memory<Kind>::wait_before_reuse(event_handle event) noexcept {
 
 template <block_kind Kind>
 void basic_block_memory<Kind>::wait_before_reuse(stream_handle last_used_on) noexcept {
-  if (device_ < 0) return;  // there was no block to use
+  if (device_ < 0) return;  // no block was ever used
   const on_device here{*driver_, device_};
   detail::require_waited(*driver_, calls_of<Kind>.name, detail::wait_for(*driver_, last_used_on));
 }
@@ -106,7 +106,7 @@ template class basic_block_memory<block_kind::device>;
 template class basic_block_memory<block_kind::pinned>;
 template class basic_block_memory<block_kind::managed>;
 
-// ---- as a resource -------------------------------------------------------------------------------------------
+// ---- as a resource ----------------------------------------------------------------------------------------
 
 template <block_kind Kind>
 block_resource<Kind>::block_resource(block_resource_options const& options, driver& driver)
@@ -127,7 +127,7 @@ outcome block_resource<Kind>::free_block(std::uintptr_t block, std::size_t) noex
   return gpu::free_block(calls_of<Kind>, *driver_, device(), block);
 }
 
-// The driver has no number for memory that is not the device's.
+// The driver has no number for memory that is not on the device.
 template <block_kind Kind>
 std::size_t block_resource<Kind>::largest_bytes() const noexcept {
   if constexpr (Kind != block_kind::device) return exhaustion_report::unknown_bytes;

@@ -14,7 +14,7 @@
 namespace tidemark::gpu::detail {
 namespace {
 
-// Bytes of a block with room for an aligned part; 0 if no block can be so large.
+// Returns the bytes of a block with room for an aligned part; 0 if no block can be so large.
 std::size_t padded_bytes(std::size_t bytes, std::size_t align) noexcept {
   using tidemark::detail::max_block_bytes;
   const std::size_t padding = align > driver_block_alignment ? align - driver_block_alignment : 0;
@@ -40,7 +40,7 @@ driver_resource::~driver_resource() {
   }
 }
 
-// Within the budget, or not at all.
+// Allocates a block within the budget, or fails.
 outcome driver_resource::take_block(std::size_t bytes, std::uintptr_t& block) {
   if (budget_ == nullptr) return allocate_block(bytes, block);
   const auto take_once = [&]() -> outcome {
@@ -86,7 +86,7 @@ void* driver_resource::allocate(std::size_t bytes, std::size_t align) {
     if (checks_blocks_) ledger_.add({reinterpret_cast<void*>(part), bytes, align});
   } catch (...) {
     counter_.refused();
-    if (block != 0) {  // there is no memory for its record
+    if (block != 0) {  // no memory for its record
       std::unique_lock lock{mutex_};
       over_aligned_.erase(part);
       lock.unlock();
@@ -115,7 +115,7 @@ void driver_resource::deallocate(void* block, std::size_t bytes, std::size_t ali
   free_padded(whole, bytes, padded_bytes(bytes, align));
 }
 
-// What could not be freed is held on to.
+// The budget still counts memory that could not be freed.
 void driver_resource::free_padded(std::uintptr_t block, std::size_t bytes, std::size_t padded) noexcept {
   const outcome freed = free_block(block, padded);
   if (!freed.good()) return report_lost(*driver_, name_, freed.call, freed.result, bytes);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char const* imported_memory_name = "imported memory";
 
-// The numbers come from another process.
+// Checks the numbers, because they come from another process.
 std::size_t checked_bytes(exported_memory const& from) {
   const auto require = [](bool holds, char const* message) {
     if (!holds) throw std::invalid_argument(message);
@@ -58,7 +58,7 @@ imported_memory::imported_memory(exported_memory const& from, imported_memory_op
   try {
     map(from, accessible_from);
   } catch (...) {
-    // No work uses it yet.
+    // No work uses the memory yet.
     const detail::outcome unmapped = unmap();
     if (!unmapped.good())
       detail::report_lost(driver, imported_memory_name, unmapped.call, unmapped.result, bytes);
@@ -83,7 +83,7 @@ imported_memory& imported_memory::operator=(imported_memory&& other) noexcept {
 
 imported_memory::~imported_memory() { free_all(); }
 
-// A handle is released as soon as it is mapped: its memory lives as long as the mapping.
+// Releases a handle as soon as it is mapped, because its memory exists as long as the mapping.
 void imported_memory::map(exported_memory const& from, device_set accessible_from) {
   for (exported_handle const& each : from.handles) {
     physical_handle memory = 0;
@@ -101,10 +101,10 @@ void imported_memory::map(exported_memory const& from, device_set accessible_fro
                          imported_memory_name);
 }
 
-// Unmaps what is mapped, and frees the addresses.
+// Unmaps all mappings, and frees the addresses.
 detail::outcome imported_memory::unmap() noexcept {
   if (!mappings_.empty()) {
-    // One call, as for `detail::mapped_range`; where it is refused, they go one by one.
+    // One call, as in `detail::mapped_range`; if it is refused, the mappings are unmapped one by one.
     const byte_range all{reserved_.begin, mappings_.back().end() - reserved_.begin};
     if (driver_->unmap(all) == status::success) mappings_.clear();
   }

@@ -14,7 +14,7 @@ std::size_t mapped_range::first_of(byte_range part) const noexcept {
   return (part.begin - range_.begin) / unit_bytes_;
 }
 
-// One past the last recorded unit of `part`.
+// Returns one past the last recorded unit of `part`.
 std::size_t mapped_range::last_of(byte_range part) const noexcept {
   return std::min((part.end() - range_.begin) / unit_bytes_, units_.size());
 }
@@ -36,7 +36,7 @@ bool mapped_range::want(byte_range part, bool wanted) noexcept {
   return true;
 }
 
-// The units of the handle in which a unit lies; the unit alone if it is not held.
+// Returns the units of the handle that contains a unit; only the unit if it is not held.
 mapped_range::units mapped_range::handle_at(std::size_t index) const noexcept {
   if (!units_[index].held) return {index, index + 1};
   const std::size_t n = std::size_t{1} << units_[index].order;
@@ -57,10 +57,10 @@ bool mapped_range::may_unmap(std::size_t index, units part) const noexcept {
   return true;
 }
 
-// Units of the largest handle that may be made there: a power of two.
+// Returns the units of the largest permitted handle at a unit: a power of two.
 std::size_t mapped_range::largest_at(std::size_t index, std::size_t last) const noexcept {
   std::size_t largest = std::min(handle_units_max_, std::max<std::size_t>(index / 4, 1));
-  if (index != 0) largest = std::min(largest, index & ~(index - 1));  // it begins at a multiple of its size
+  if (index != 0) largest = std::min(largest, index & ~(index - 1));  // begins at a multiple of its size
   std::size_t room = 1;
   while (room < largest && index + room < last && units_[index + room].wanted && !units_[index + room].held) {
     ++room;
@@ -68,7 +68,7 @@ std::size_t mapped_range::largest_at(std::size_t index, std::size_t last) const 
   return std::bit_floor(std::min(largest, room));
 }
 
-// A handle for as many units as may be had, all of them before `last`.
+// Creates a handle for as many units as possible, all of them before `last`.
 outcome mapped_range::create_at(std::size_t index, std::size_t last) noexcept {
   physical_handle memory = 0;
   for (std::size_t n = largest_at(index, last);; n /= 2) {
@@ -100,7 +100,7 @@ outcome mapped_range::map_one(std::size_t index, std::size_t last) noexcept {
   return {};
 }
 
-// One call allows access to all handles of a run.
+// One call permits access to all handles of a run.
 outcome mapped_range::map(byte_range part) noexcept {
   const std::size_t last = last_of(part);
   for (std::size_t i = first_of(part); i < last;) {
@@ -143,8 +143,8 @@ std::vector<mapped_handle> mapped_range::handles_behind(byte_range part) const {
   return handles;
 }
 
-// One call unmaps a run of whole mappings, as llama.cpp's pool does. The documentation does not say that any
-// run will do, so if one is refused, they go one by one.
+// One call unmaps a run of whole mappings, as llama.cpp's pool does. The documentation does not promise this
+// for any run; if a run is refused, its mappings are unmapped one by one.
 outcome mapped_range::unmap_run(units run) noexcept {
   const status unmapped = driver_->unmap(addresses(run.first, run.last));
   if (unmapped == status::success) {

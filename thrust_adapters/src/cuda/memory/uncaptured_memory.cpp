@@ -95,7 +95,7 @@ outcome uncaptured_memory::allocate_mapped(std::size_t bytes, std::uintptr_t& bl
     for (chunk const& each : chunks_) mapped += each.range.size;
     wanted = std::max(size, std::min(mapped, max_chunk_bytes));
   }
-  std::list<chunk> made;  // before memory is mapped: there must be a place for it
+  std::list<chunk> made;  // made before memory is mapped, because the record must not fail
   chunk& added = made.emplace_back(
       virtual_memory{virtual_memory_options{.device = device(), .stream = stream_}, *driver_});
   const byte_range range = added.space.reserve(size, wanted);
@@ -110,7 +110,7 @@ outcome uncaptured_memory::allocate_mapped(std::size_t bytes, std::uintptr_t& bl
   return {};
 }
 
-// The next bytes of a chunk; 0 if none has room.
+// Returns the next bytes of a chunk; 0 if no chunk has room.
 std::uintptr_t uncaptured_memory::allocate_in_chunk(std::size_t bytes) noexcept {
   if (maps_all_) return 0;
   const std::scoped_lock lock{chunks_mutex_};
@@ -122,7 +122,7 @@ std::uintptr_t uncaptured_memory::allocate_in_chunk(std::size_t bytes) noexcept 
   return 0;
 }
 
-// False if the block is of the pool.
+// Returns false if the block belongs to the pool.
 bool uncaptured_memory::deallocate_mapped(std::uintptr_t block) noexcept {
   const std::scoped_lock lock{chunks_mutex_};
   const auto found =
@@ -133,7 +133,7 @@ bool uncaptured_memory::deallocate_mapped(std::uintptr_t block) noexcept {
 }
 
 // Unmaps chunks without live blocks, each after a wait for the stream. If a capture has begun meanwhile, a
-// chunk stays that is not used again, because `release` has taken its range.
+// chunk stays, but is not reused, because `release` has taken its range.
 void uncaptured_memory::free_chunks() noexcept {
   std::list<chunk> unused;
   {
@@ -152,7 +152,8 @@ void uncaptured_memory::free_chunks() noexcept {
   chunks_.splice(chunks_.end(), unused);
 }
 
-// What the stream has freed is unused memory of the pool then. False if the stream is capturing.
+// Memory freed on the stream is unused memory of the pool afterwards. Returns false if the stream is
+// capturing.
 bool uncaptured_memory::wait() noexcept {
   const on_device here{*driver_, device()};
   if (here.result() != status::success || capture_state_of(*driver_, stream_) != capture_state::none)

@@ -101,7 +101,7 @@ std::size_t virtual_memory::commit(byte_range part, std::size_t least_bytes) noe
   return committed;
 }
 
-// Where nothing could be committed, `result` says why; success if that was the host's memory.
+// If nothing could be committed, `result` is the reason; success if the host had no memory.
 std::size_t virtual_memory::map_some(byte_range part, std::size_t least_bytes, status& result) noexcept {
   detail::mapped_range& range = range_of(part);
   result = status::success;
@@ -114,7 +114,7 @@ std::size_t virtual_memory::map_some(byte_range part, std::size_t least_bytes, s
     (void)range.unmap(rest);  // no work uses it yet
     range.release(rest);
   };
-  // What is kept ends with a handle, so that no more is held than committed. It lacks access still.
+  // The kept part ends with a handle, and no more memory is held than committed. It still lacks access.
   const bool may_keep = mapped.result == status::out_of_memory && least_bytes < part.size;
   const std::size_t kept = may_keep ? range.mapped_front(part, least_bytes) : 0;
   drop({part.begin + kept, part.size - kept});
@@ -149,7 +149,7 @@ void virtual_memory::release(byte_range range) noexcept {
   if (may_change(here).good()) free_released();
 }
 
-// Its record goes without what it records.
+// Drops the record of a range, but keeps its memory.
 void virtual_memory::abandon(byte_range range) noexcept {
   std::erase_if(ranges_, [&](detail::mapped_range const& each) { return each.range() == range; });
   if (whole_) whole_->abandon(range);
@@ -172,7 +172,7 @@ void virtual_memory::suspend() {
     if (unmapped.good()) unmapped = range.unmap(range.range());
   }
   if (!unmapped.good()) {
-    suspended_ = !map_all().good();  // maps what was unmapped
+    suspended_ = !map_all().good();  // maps the unmapped memory again
     throw cuda_error{*driver_, unmapped.call, unmapped.result};
   }
   for (detail::mapped_range& range : ranges_) range.release(range.range());
@@ -247,7 +247,7 @@ void virtual_memory::wait_before_reuse(stream_handle last_used_on) noexcept {
   detail::require_waited(*driver_, device_memory_name, detail::wait_behind(*driver_, stream_, last_used_on));
 }
 
-// Whether memory may be unmapped now, which a wait for the stream precedes.
+// Returns success if memory may be unmapped now, after a wait for the stream.
 detail::outcome virtual_memory::may_change(detail::on_device const& here) const noexcept {
   if (here.result() != status::success) return {here.result(), "cudaSetDevice"};
   bool capturing = false;
@@ -271,7 +271,7 @@ void virtual_memory::require_may_change(char const* operation, detail::on_device
   require_success(*driver_, allowed.call, allowed.result);
 }
 
-// Returns whether memory may be mapped; if not, `refusal` says why. Frees released ranges outside of
+// Returns true if memory may be mapped; otherwise `refusal` has the reason. Frees released ranges outside of
 // captures.
 bool virtual_memory::is_ready(detail::on_device const& here) noexcept {
   if (suspended_) {
@@ -309,7 +309,7 @@ detail::mapped_range& virtual_memory::range_of(byte_range part) noexcept {
       ranges_, [&](detail::mapped_range const& range) { return range.range().contains(part.begin); });
 }
 
-// Maps memory to all wanted units; unmapped units that still hold memory keep its contents.
+// Maps memory to all wanted units. Unmapped units that still hold memory keep its contents.
 detail::outcome virtual_memory::map_all() noexcept {
   for (detail::mapped_range& range : ranges_) {
     const detail::outcome mapped = range.map(range.range());
@@ -318,9 +318,9 @@ detail::outcome virtual_memory::map_all() noexcept {
   return {};
 }
 
-// Frees as many released ranges as possible. @pre the device is current, and memory may be mapped.
-// @param may_wait false during a capture: then only ranges without memory are freed.
-// Returns success, or the last error.
+// Frees as many released ranges as possible. @pre The device is current, and memory may be mapped.
+// @param may_wait false during a capture: only ranges without memory are freed then
+// @return success, or the last error
 detail::outcome virtual_memory::free_released(bool may_wait) noexcept {
   detail::outcome result;
   bool waited = false;

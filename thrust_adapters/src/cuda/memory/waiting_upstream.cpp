@@ -34,8 +34,8 @@ void waiting_upstream::deallocate(void* block, std::size_t bytes, std::size_t al
   return_waiting();
 }
 
-// A wait for each, because another thread may add one behind newer work; those for an idle stream cost
-// little.
+// Waits for each block, because another thread may add a block behind newer work. A wait for an idle stream
+// is cheap.
 void waiting_upstream::return_waiting() noexcept {
   while (const std::optional<waiting_blocks::block> next = waiting_.pop()) {
     const on_device here{*driver_, device_};

@@ -15,7 +15,7 @@ struct nccl_text {
   char const* string;
 };
 
-// The last stands for any other number, too.
+// The last entry is for any other number too.
 constexpr nccl_text nccl_texts[] = {
     {nccl_status::success, "ncclSuccess", "no error"},
     {nccl_status::unhandled_cuda_error, "ncclUnhandledCudaError", "a call of CUDA failed"},

@@ -70,7 +70,8 @@ byte_range nccl_memory::reserve(std::size_t least_bytes, std::size_t wanted_byte
   return range;
 }
 
-// A block within the budget; empty without memory. @throws nccl_error of what cannot be want of memory.
+// Allocates a block within the budget; empty without memory. @throws nccl_error for errors that cannot be
+// missing memory.
 byte_range nccl_memory::take(std::size_t bytes) {
   device_budget::claim claim{driver_->budget(device_), bytes};
   if (!claim.is_allowed()) return {};
@@ -82,7 +83,7 @@ byte_range nccl_memory::take(std::size_t bytes) {
   return {first, bytes};
 }
 
-// NCCL does not say which call of CUDA failed. One that has failed for good fails again, and is thrown.
+// NCCL does not report the failed CUDA call. A permanent error fails again here and is thrown.
 void nccl_memory::explain_refusal(std::size_t bytes) {
   if (!driver_->budget(device_).has_room(bytes)) {
     refusal_ = detail::device_limit_reached;
@@ -103,7 +104,7 @@ void nccl_memory::abandon(byte_range range) noexcept {
   std::erase_if(blocks_, [&](block const& each) { return each.range == range; });
 }
 
-// Frees what is released, after one wait for the stream. What cannot be freed now waits for the next time.
+// Frees released blocks after one wait for the stream. Blocks that cannot be freed now are tried again later.
 detail::outcome nccl_memory::free_released() noexcept {
   if (std::ranges::none_of(blocks_, &block::released)) return {};
   const detail::on_device here{*driver_, device_};

@@ -53,7 +53,7 @@ bool basic_nccl_registrar<Kind>::on_decommit(byte_range range) noexcept {
   const auto found = std::ranges::find(registrations_, range, &registration::range);
   if (found == registrations_.end()) return refuse("it is not registered");
   const detail::on_device here{*driver_, device_};
-  // A driver that shuts down, and a child that was forked, have nothing registered.
+  // A driver that shuts down, and a forked child, have no registrations.
   if (here.result() != status::deinitialized && !detail::shows_that_nothing_runs(here.result())) {
     const status waited = detail::wait_for(*driver_, stream_);
     if (waited == status::capture_isolation) return refuse(is_capturing);
@@ -85,7 +85,7 @@ nccl_status basic_nccl_registrar<Kind>::deregister_with_nccl(void* handle) noexc
   else return end_of(calls_->deregister_window(communicator_, static_cast<nccl_window>(handle)));
 }
 
-// Waits as long as a communicator that blocks would have: until the other ranks come, or one aborts.
+// Waits as long as a blocking communicator would: until the other ranks arrive or one aborts.
 template <nccl_registration Kind>
 nccl_status basic_nccl_registrar<Kind>::end_of(nccl_status begun) noexcept {
   while (begun == nccl_status::in_progress) {

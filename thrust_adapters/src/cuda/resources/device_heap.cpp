@@ -472,8 +472,8 @@ void device_heap::create(std::size_t units, char const*& refusal) {
   }
 }
 
-// Takes units of ranges that lack memory first, because such ranges serve no block at once, and units of
-// large ranges before small ranges.
+// Takes units of ranges that lack memory first, because such ranges serve no block at once. Takes units of
+// large ranges before those of small ranges.
 template <class Take>
 std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {
   std::size_t taken = 0;

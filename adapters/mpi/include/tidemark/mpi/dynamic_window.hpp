@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `dynamic_window`: a window of MPI to which memory is attached while it is there; `window_registrar`, which
-/// attaches an arena's. Owns the window.
+/// `dynamic_window`: a window of MPI to which memory is attached during its use. `window_registrar`: attaches
+/// an arena's memory. The window is owned by `dynamic_window`.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace tidemark::mpi {
 
-/// A window to which each rank attaches memory of its own, at any time and without the others. It returns
+/// A window to which each rank attaches its own memory, at any time and without the others. It returns
 /// errors.
 ///
 /// ```cpp
@@ -25,14 +25,14 @@ namespace tidemark::mpi {
 /// double* const halo = step.push_array<double>(n).data();
 /// MPI_Aint const mine = mpi::displacement(halo);   // peers put there, once they know it
 /// ```
-/// Peers name memory by its address there. Ranks whose arenas make the same allocations have the same offsets
-/// (`same_layout`), so one exchange of an arena's first address is enough for all steps.
+/// Peers name memory by its address on its rank. Ranks whose arenas make the same allocations have the same
+/// offsets (`same_layout`): one exchange of an arena's first address is enough for all steps.
 ///
-/// The window must outlive all registrars of it. Constructor and destructor are collective.
+/// The window must outlive all its registrars. Constructor and destructor are collective.
 class dynamic_window {
  public:
-  /// A window on `comm`. @throws mpi_error. Open MPI 4 makes no window on a single rank unless the
-  /// environment says `OMPI_MCA_osc=sm,rdma,pt2pt` (open-mpi#10726).
+  /// Makes a window on `comm`. @throws mpi_error. Open MPI 4 makes no window on a single rank unless the
+  /// environment sets `OMPI_MCA_osc=sm,rdma,pt2pt` (open-mpi#10726).
   explicit dynamic_window(MPI_Comm comm) {
     {
       const detail::returned_errors returned{comm};
@@ -46,13 +46,13 @@ class dynamic_window {
     std::swap(window_, other.window_);
     return *this;
   }
-  /// Frees the window, which detaches what is attached. Leaves it to MPI once that was finalised, and while an
-  /// exception destroys this object: the other ranks would not come, and the job would wait.
+  /// Frees the window, which detaches all memory. Leaves the window to MPI after `MPI_Finalize`, and while an
+  /// exception destroys this object: the other ranks would not call, and the job would wait.
   ~dynamic_window() {
     if (window_ != MPI_WIN_NULL && !unwinding_.is_under_way() && detail::is_running()) MPI_Win_free(&window_);
   }
 
-  /// The window; `MPI_WIN_NULL` after a move.
+  /// Returns the window; `MPI_WIN_NULL` after a move.
   [[nodiscard]] MPI_Win get() const noexcept { return window_; }
 
  private:
@@ -60,23 +60,23 @@ class dynamic_window {
   detail::unwinding unwinding_;
 };
 
-/// By which peers name this memory in a `dynamic_window`.
+/// Returns the number by which peers name this memory in a `dynamic_window`.
 [[nodiscard]] inline MPI_Aint displacement(void const* memory) noexcept {
   MPI_Aint address = 0;
   MPI_Get_address(memory, &address);
   return address;
 }
 
-/// Attaches memory to a window when an arena takes it, and detaches it before it goes (`registered_memory`).
-/// Peers must not use memory that an arena returns: `trim`, `release` and its end come after a
-/// synchronisation, as with any window; so does the step in which a planned arena changes its plan. One
-/// thread at a time.
+/// Attaches memory to a window when an arena takes the memory, and detaches it before its release
+/// (`registered_memory`). Peers must not use memory that an arena returns: synchronise before `trim`,
+/// `release` and the end of the arena, as with any window, and before the step in which a planned arena
+/// changes its plan. Thread-safety: one thread at a time.
 class window_registrar {
  public:
   /// @param window must outlive the memory.
   explicit window_registrar(dynamic_window const& window) noexcept : window_{window.get()} {}
 
-  /// `MPI_Win_attach`.
+  /// Calls `MPI_Win_attach`.
   [[nodiscard]] bool on_commit(byte_range range) noexcept {
     if (range.size > static_cast<std::size_t>((std::numeric_limits<MPI_Aint>::max)())) {
       refusal_ = "it is more than MPI can attach at once";
@@ -85,11 +85,11 @@ class window_registrar {
     return succeeds(
         [=, this] { return MPI_Win_attach(window_, range.data(), static_cast<MPI_Aint>(range.size)); });
   }
-  /// `MPI_Win_detach`.
+  /// Calls `MPI_Win_detach`.
   [[nodiscard]] bool on_decommit(byte_range range) noexcept {
     return succeeds([=, this] { return MPI_Win_detach(window_, range.data()); });
   }
-  /// Why the last call failed.
+  /// Returns the reason why the last call failed.
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
 
  private:

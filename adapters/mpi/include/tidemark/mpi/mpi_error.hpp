@@ -11,16 +11,16 @@
 
 namespace tidemark::mpi {
 
-/// A call of MPI that failed. Nothing here calls `MPI_Abort`: while tidemark makes a call, errors are
-/// returned, whatever error handler the communicator has.
+/// Thrown for a failed call of MPI. tidemark never calls `MPI_Abort`: its calls return errors with any error
+/// handler of the communicator.
 class mpi_error : public std::runtime_error {
  public:
-  /// @param call the function that failed. @param code what it returned.
+  /// @param call function that failed. @param code code that it returned.
   mpi_error(char const* call, int code) : runtime_error{text_of(call, code)}, code_{code} {}
 
-  /// What the call returned, of one implementation of MPI.
+  /// Returns the code of the call, which is specific to the implementation of MPI.
   [[nodiscard]] int code() const noexcept { return code_; }
-  /// The same in the standard's classes, such as `MPI_ERR_NO_MEM`.
+  /// Returns the standard's class of the code, such as `MPI_ERR_NO_MEM`.
   [[nodiscard]] int error_class() const noexcept {
     int found = MPI_ERR_UNKNOWN;
     MPI_Error_class(code_, &found);

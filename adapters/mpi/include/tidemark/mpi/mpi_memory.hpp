@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `mpi_memory`: chunks from `MPI_Alloc_mem`, which may be faster to send from and to receive in.
+/// `mpi_memory`: chunks from `MPI_Alloc_mem`, which may be faster for sending and receiving.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,20 @@
 
 namespace tidemark::mpi {
 
-/// An `address_space` of `MPI_Alloc_mem`: memory that MPI has registered where its network wants that.
+/// An `address_space` of `MPI_Alloc_mem`: memory that MPI has registered if its network needs that.
 ///
 /// ```cpp
 /// basic_arena<mpi::mpi_memory> buffers{{.reserve = 64 * MiB, .name = "halo"}, mpi::mpi_memory{}};
 /// ```
-/// MPI must be running when memory is reserved or returned: an arena ends before `MPI_Finalize`. What is
-/// returned later is lost until the process ends, and a warning (`refused_return`) says so. One thread at a
-/// time, and as MPI was initialised (`MPI_THREAD_MULTIPLE` where several threads have arenas).
+/// MPI must be running when memory is reserved or returned: end the arena before `MPI_Finalize`. Memory that
+/// is returned later is lost until the process ends, with a warning (`refused_return`). Thread-safety: one
+/// thread at a time, and as MPI was initialised (`MPI_THREAD_MULTIPLE` if several threads have arenas).
 class mpi_memory : public committed_ranges, public refusals_only {
  public:
   static constexpr space_traits traits{.reserves_at_once = false, .chunk_growth = 2};
 
-  /// A chunk of MPI of the wanted size or, if MPI refuses it, of half as much each time, down to `least_bytes`.
+  /// Reserves a chunk of the wanted size. If MPI refuses, tries half the size each time, down to
+  /// `least_bytes`.
   /// @return an empty range without memory, or for the reason in `refusal`.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) noexcept {
     refusal_ = "";
@@ -54,10 +55,10 @@ class mpi_memory : public committed_ranges, public refusals_only {
                                        range.size, why);
     }
   }
-  /// 1 MiB.
+  /// Returns 1 MiB.
   [[nodiscard]] static constexpr std::size_t chunk_bytes() noexcept { return 1 * MiB; }
   [[nodiscard]] static constexpr std::size_t granularity() noexcept { return traits.block_alignment; }
-  /// Why the last `reserve` failed, in words; empty if there was no memory.
+  /// Returns the reason why the last `reserve` failed; empty without memory.
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
 
  private:

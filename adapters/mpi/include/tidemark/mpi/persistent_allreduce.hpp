@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `persistent_allreduce`: a sum over all ranks that is set up once and started in each step. Owns the request.
+/// `persistent_allreduce`: a sum over all ranks, set up once and started in each step. Owns the request.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace tidemark::mpi {
 
 namespace detail {
 
-/// The type of MPI for an arithmetic `T`.
+/// Returns MPI's type for an arithmetic `T`.
 template <class T>
 MPI_Datatype datatype_of() = delete;
 template <>
@@ -38,7 +38,7 @@ inline MPI_Datatype datatype_of<std::int64_t>() {
   return MPI_INT64_T;
 }
 
-/// Sets up a reduction in place, as this MPI can. @return MPI's code
+/// Sets up a reduction in place, by the call that this MPI has. @return MPI's code
 template <class T>
 int allreduce_init(T* memory, int n, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
 #if MPI_VERSION >= 4
@@ -52,7 +52,7 @@ int allreduce_init(T* memory, int n, MPI_Op op, MPI_Comm comm, MPI_Request* requ
 
 }  // namespace detail
 
-/// `MPI_Allreduce_init`: the same reduction, in place, of the same memory, in each step.
+/// `MPI_Allreduce_init`: the same reduction of the same memory, in place, in each step.
 ///
 /// ```cpp
 /// mpi::persistent_allreduce<float> sum{MPI_COMM_WORLD, gradients};   // blocks of a plan: they stay there
@@ -62,18 +62,21 @@ int allreduce_init(T* memory, int n, MPI_Op op, MPI_Comm comm, MPI_Request* requ
 ///   sum.wait();
 /// }
 /// ```
-/// MPI takes the address when it is set up, so it may register the memory and choose an algorithm once. `start`
-/// compares the address: a plan that changed is refused before MPI reads memory that is something else now.
-/// Ranks must agree on whether it changed, or the others wait: see `same_layout`.
+/// MPI gets the address once, and may register the memory and choose an algorithm once. `start` compares the
+/// address and refuses a changed plan before MPI reads memory with other contents. All ranks must agree on a
+/// change, or the others wait: see `same_layout`.
 ///
-/// MPI 4, or Open MPI's extension `pcollreq` (`MPIX_Allreduce_init`, since 4.0). Constructor, `start`, `wait`
-/// and the end of one that runs are collective. The communicator must outlive it. Set it up in a step that
-/// follows a plan: blocks of the recorded one are the fallback's. One thread at a time.
+/// Needs MPI 4, or Open MPI's extension `pcollreq` (`MPIX_Allreduce_init`, since 4.0). Constructor, `start`,
+/// `wait` and the end of a running reduction are collective. The communicator must outlive this object.
+/// Construct it in a step that follows a plan, because blocks of the recorded step belong to the fallback.
+/// Thread-safety: one thread at a time.
 template <class T>
 class persistent_allreduce {
  public:
-  /// @param memory of the same number of elements on all ranks; it must stay as long as this object.
-  /// @param op how elements are combined. @throws std::invalid_argument if MPI cannot count them; mpi_error
+  /// Sets up the reduction. @param memory has the same number of elements on all ranks, and must outlive this
+  /// object.
+  /// @param op operation that combines elements. @throws std::invalid_argument if MPI cannot count the
+  /// elements; mpi_error
   persistent_allreduce(MPI_Comm comm, std::span<T> memory, MPI_Op op = MPI_SUM)
       : comm_{comm}, memory_{memory} {
     if (memory.size() > static_cast<std::size_t>((std::numeric_limits<int>::max)()))
@@ -96,8 +99,8 @@ class persistent_allreduce {
     std::swap(is_started_, other.is_started_);
     return *this;
   }
-  /// Waits for what was started, and frees the request. Leaves it to MPI once that was finalised, and while an
-  /// exception destroys this object: the other ranks would not come, and the job would wait.
+  /// Waits for a started reduction and frees the request. Leaves the request to MPI after `MPI_Finalize`, and
+  /// while an exception destroys this object: the other ranks would not call, and the job would wait.
   ~persistent_allreduce() {
     if (request_ == MPI_REQUEST_NULL || unwinding_.is_under_way() || !detail::is_running()) return;
     const detail::returned_errors returned{comm_};
@@ -105,10 +108,9 @@ class persistent_allreduce {
     MPI_Request_free(&request_);
   }
 
-  /// Starts the reduction. @param memory where the elements lie now.
-  /// @throws std::logic_error, and nothing was started, if that is not where it was set up, it runs, or it was
-  /// moved from;
-  /// mpi_error.
+  /// Starts the reduction. @param memory present place of the elements.
+  /// @throws std::logic_error, with nothing started, if the place differs from the constructor's, the
+  /// reduction runs or the object was moved from; mpi_error.
   void start(std::span<T const> memory) {
     if (request_ == MPI_REQUEST_NULL)
       throw std::logic_error{"persistent_allreduce: start: it was moved from"};
@@ -120,7 +122,7 @@ class persistent_allreduce {
     detail::require_success(MPI_Start(&request_), "MPI_Start");
     is_started_ = true;
   }
-  /// Waits until the elements are the sums. Does nothing if it does not run. @throws mpi_error
+  /// Waits until the elements are the sums. Does nothing without a started reduction. @throws mpi_error
   void wait() {
     if (!is_started_) return;
     const detail::returned_errors returned{comm_};

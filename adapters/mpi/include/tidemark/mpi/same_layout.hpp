@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `same_layout`: whether the blocks of all ranks lie at the same offsets. Owns nothing.
+/// `same_layout`: compares the offsets of the blocks of all ranks. Owns nothing.
 #pragma once
 
 #include <algorithm>
@@ -22,21 +22,21 @@
 
 namespace tidemark::mpi {
 
-/// What ranks found when they compared their layouts: the same on all of them.
+/// Result of a comparison of layouts, the same on all ranks.
 struct layout_comparison {
-  int rank = -1;                ///< the first that differs from rank 0; -1: none does
-  std::string difference = {};  ///< one sentence that names rank and place; empty if none differs
+  int rank = -1;                ///< first rank that differs from rank 0; -1: no rank differs
+  std::string difference = {};  ///< one sentence with rank and place; empty if no rank differs
 
-  /// Whether all layouts are the same.
+  /// Returns true if all layouts are the same.
   explicit operator bool() const noexcept { return rank < 0; }
 };
 
 namespace detail {
 
-/// A layout as numbers, each of which has a name in messages.
+/// A layout as numbers, each with a name for messages.
 struct layout_numbers {
   std::vector<std::uint64_t> values;
-  /// `name(i)` is what value `i` is. A function, because names are needed only if ranks differ.
+  /// `name(i)` is the name of value `i`. A function, because names are needed only if ranks differ.
   std::function<std::string(std::size_t index)> name;
 };
 
@@ -45,7 +45,7 @@ struct layout_numbers {
   int rank = 0;
   require_success(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
 
-  // FNV-1a over the values. If the largest and the smallest hash are one, all are: of `~hash` the maximum
+  // FNV-1a over the values. All hashes are equal if the largest equals the smallest: the maximum of `~hash`
   // is the complement of the minimum.
   std::uint64_t hash = tidemark::detail::fnv_basis;
   for (std::uint64_t value : mine.values) hash = tidemark::detail::fnv_more(hash, value);
@@ -54,13 +54,13 @@ struct layout_numbers {
                   "MPI_Allreduce");
   if (bounds[0] == ~bounds[1]) return {};
 
-  // Each compares its own with rank 0's, and the first rank that differs tells the others.
-  // In pieces, so that no rank needs memory for them between collective calls.
+  // Each rank compares its values with rank 0's, and the first rank that differs informs the others. The
+  // values are sent in pieces, because no rank may need memory for them between collective calls.
   std::array<std::uint64_t, 4096> of_rank_0;
   const std::uint64_t own_count = mine.values.size();
   std::uint64_t count = own_count;
   require_success(MPI_Bcast(&count, 1, MPI_UINT64_T, 0, comm), "MPI_Bcast");
-  std::uint64_t index = (std::min)(count, own_count);  // of the first difference, where there is one
+  std::uint64_t index = (std::min)(count, own_count);  // of the first difference, if any
   std::uint64_t value_of_rank_0 = 0;
   bool differs = count != own_count;
   bool found = false;
@@ -77,7 +77,7 @@ struct layout_numbers {
   differs = differs || found;
   int different = differs ? rank : (std::numeric_limits<int>::max)();
   require_success(MPI_Allreduce(MPI_IN_PLACE, &different, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
-  // The index, and whether the rank has a value there and which; of rank 0 the same.
+  // The index, the presence and value of this rank's number, and the same of rank 0.
   std::array<std::uint64_t, 5> place{};
   if (differs)
     place = {index, index < own_count, index < own_count ? mine.values[index] : 0, index < count,
@@ -92,16 +92,16 @@ struct layout_numbers {
 
 }  // namespace detail
 
-/// Compares plans: requests, sizes, lifetimes and offsets. Collective. Ranks whose plans are the same find
-/// each block of a step at the same offset from their memory's first byte, so one address of a rank is
-/// enough to name all of them, and a persistent collective fits on all.
+/// Compares plans: requests, sizes, lifetimes and offsets. Collective. Ranks with equal plans have each block
+/// of a step at the same offset from their memory's first byte. One address of a rank therefore identifies
+/// all blocks, and a persistent collective fits on all ranks.
 ///
-/// One reduction of 16 bytes where they are the same. Where they differ, rank 0's plan goes to all. That they
-/// are the same is known by a hash of 64 bits (FNV-1a), so a difference is missed once in 2^64.
+/// Equal plans take one reduction of 16 bytes; otherwise rank 0's plan is sent to all. Equality is tested by
+/// a hash of 64 bits (FNV-1a), which misses a difference once in 2^64.
 /// @throws mpi_error; std::invalid_argument for MPI_COMM_NULL; std::bad_alloc, before the first message: the
-/// other ranks wait then, as for any rank that does not call.
+/// other ranks then wait, as for any rank that does not call.
 [[nodiscard]] inline layout_comparison same_layout(MPI_Comm comm, step_plan const& plan) {
-  // What was requested comes before where it lies, so that the first difference is a cause.
+  // Requests come before offsets, because the first difference should be a cause.
   std::vector<std::uint64_t> values{plan.requests, plan.blocks.size(), plan.alignment};
   for (planned_block const& block : plan.blocks)
     values.insert(values.end(),
@@ -121,7 +121,7 @@ struct layout_numbers {
   return detail::compare_layouts(comm, {std::move(values), name});
 }
 
-/// The same of what `rehearse` found, or of `graph_arena::layout()`, which has a hash of the offsets.
+/// Compares results of `rehearse` or `graph_arena::layout()`, which have a hash of the offsets.
 [[nodiscard]] inline layout_comparison same_layout(MPI_Comm comm, graph_layout const& layout) {
   return detail::compare_layouts(
       comm, {{layout.allocations, layout.bytes, layout.alignment, layout.hash}, [](std::size_t index) {
@@ -131,7 +131,7 @@ struct layout_numbers {
              }});
 }
 
-/// The same of offsets, in bytes from the first byte of each rank's memory.
+/// Compares offsets, in bytes from the first byte of each rank's memory.
 [[nodiscard]] inline layout_comparison same_layout(MPI_Comm comm, std::span<std::size_t const> offsets) {
   return detail::compare_layouts(comm, {{offsets.begin(), offsets.end()},
                                         [](std::size_t index) { return "offset " + std::to_string(index); }});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `shared_window_memory`: memory of `MPI_Win_allocate_shared`, which the ranks of one machine read and write
-/// in place. Owns the window.
+/// `shared_window_memory`: memory of `MPI_Win_allocate_shared` for reads and writes in place by the ranks of
+/// one machine. Owns the window.
 #pragma once
 
 #include <cstddef>
@@ -18,29 +18,29 @@
 namespace tidemark::mpi {
 
 /// An `address_space` over this rank's part of a shared window: one range of fixed size. The other ranks find
-/// it by `part_of`, each at an address of its own.
+/// the part by `part_of`, each at its own address.
 ///
 /// ```cpp
 /// mpi::shared_window_memory shared{comm, 64 * MiB};                    // by all ranks of one machine
 /// byte_range const of_left = shared.part_of(left);
 /// basic_arena<mpi::shared_window_memory> halo{{.name = "halo"}, std::move(shared)};
 /// ```
-/// Constructor and destructor are collective; so an arena on it ends on all ranks at one point, before
-/// `MPI_Finalize`. What ranks read of each other is ordered by the program, as with any window: `MPI_Win_sync`
-/// and a barrier. One thread at a time.
+/// Constructor and destructor are collective: an arena on the memory ends on all ranks at one point, before
+/// `MPI_Finalize`. The program orders reads of other ranks' parts, as with any window: `MPI_Win_sync` and a
+/// barrier. Thread-safety: one thread at a time.
 class shared_window_memory : public committed_ranges {
  public:
   static constexpr space_traits traits{.seen_by_others = true};
 
-  /// @param bytes of this rank, which may differ from rank to rank.
-  /// @throws std::invalid_argument, on all ranks, if these are not of one machine or one of them asks for
-  /// more than MPI can count; mpi_error, on the ranks where MPI finds one: where a single rank has no room,
-  /// the others may wait for it.
+  /// Allocates the window. @param bytes size of this rank's part, which may differ between ranks.
+  /// @throws std::invalid_argument, on all ranks, if the ranks are not on one machine or a rank requests more
+  /// than MPI can count; mpi_error on the ranks where MPI reports an error. If only one rank has no room, the
+  /// others may wait for it.
   shared_window_memory(MPI_Comm comm, std::size_t bytes) {
     const detail::returned_errors returned{comm};
     require_possible(comm, bytes);
     void* first = nullptr;
-    // The parts may lie apart, so that each begins at a page.
+    // The parts may be apart, which lets each part begin at a page.
     MPI_Info info = MPI_INFO_NULL;
     detail::require_success(MPI_Info_create(&info), "MPI_Info_create");
     MPI_Info_set(info, "alloc_shared_noncontig", "true");
@@ -61,13 +61,13 @@ class shared_window_memory : public committed_ranges {
     std::swap(unused_, other.unused_);
     return *this;
   }
-  /// Frees the window. Leaves it to MPI once that was finalised, and while an exception destroys this object:
-  /// the other ranks would not come, and the job would wait.
+  /// Frees the window. Leaves the window to MPI after `MPI_Finalize`, and while an exception destroys this
+  /// object: the other ranks would not call, and the job would wait.
   ~shared_window_memory() {
     if (window_ != MPI_WIN_NULL && !unwinding_.is_under_way() && detail::is_running()) MPI_Win_free(&window_);
   }
 
-  /// The whole part, if it holds `least_bytes` and is not in use.
+  /// Returns the whole part if it has `least_bytes` and is not in use.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t) noexcept {
     return least_bytes <= unused_.size ? std::exchange(unused_, {}) : byte_range{};
   }
@@ -75,8 +75,8 @@ class shared_window_memory : public committed_ranges {
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return range_.size; }
   [[nodiscard]] static constexpr std::size_t granularity() noexcept { return traits.block_alignment; }
 
-  /// The part of a rank of the communicator, at this rank's addresses. @throws mpi_error; std::logic_error
-  /// after a move.
+  /// Returns the part of a rank of the communicator, at this rank's addresses. @throws mpi_error;
+  /// std::logic_error after a move.
   [[nodiscard]] byte_range part_of(int rank) const {
     if (window_ == MPI_WIN_NULL) throw std::logic_error{"shared_window_memory: part_of: it was moved from"};
     MPI_Aint bytes = 0;
@@ -86,11 +86,12 @@ class shared_window_memory : public committed_ranges {
                             "MPI_Win_shared_query");
     return {reinterpret_cast<std::uintptr_t>(first), static_cast<std::size_t>(bytes)};
   }
-  /// The window; `MPI_WIN_NULL` after a move.
+  /// Returns the window; `MPI_WIN_NULL` after a move.
   [[nodiscard]] MPI_Win get() const noexcept { return window_; }
 
  private:
-  // On all ranks alike: one that threw alone would leave the others waiting in the next collective call.
+  // Throws on all ranks alike, because the other ranks would wait for a single one in the next collective
+  // call.
   static void require_possible(MPI_Comm comm, std::size_t bytes) {
     int ranks = 0, ranks_here = 0;
     MPI_Comm here = MPI_COMM_NULL;
@@ -113,7 +114,7 @@ class shared_window_memory : public committed_ranges {
 
   MPI_Win window_ = MPI_WIN_NULL;
   byte_range range_{};
-  byte_range unused_{};  // the same while no arena has it
+  byte_range unused_{};  // `range_` while no arena uses it
   detail::unwinding unwinding_;
 };
 

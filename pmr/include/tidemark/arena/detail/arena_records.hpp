@@ -167,7 +167,9 @@ class rewind_history {
   /// True if a mark is live. O(1) if no mark has ended since it was taken.
   [[nodiscard]] bool is_live(std::size_t position, std::uint64_t serial) const noexcept {
     if (serial == serial_) return true;
-    const auto later = std::ranges::upper_bound(rewinds_, serial, {}, &rewind::serial);
+    const auto later =
+        std::upper_bound(rewinds_.begin(), rewinds_.end(), serial,
+                         [](std::uint64_t before, rewind const& entry) { return before < entry.serial; });
     return later == rewinds_.end() || position <= later->position;
   }
 
@@ -177,8 +179,8 @@ class rewind_history {
     std::uint64_t serial;
   };
 
-  // Not inlined, so that `expect_resource` sees the allocation's caller. Not cold, because a batch across
-  // chunks after a mark would then take six more instructions.
+  // Not inlined, so that `expect_resource` sees that the allocation is tidemark's. Not cold, because a batch
+  // across chunks after a mark would then take six more instructions.
   [[gnu::noinline]] void make_room() { rewinds_.reserve(std::max<std::size_t>(8, 2 * rewinds_.size())); }
 
   std::vector<rewind> rewinds_;

@@ -46,9 +46,9 @@ void hold_in_child(pthread_mutex_t& mutex) noexcept;
 
 /// An object that any thread may use, also in a child forked while other threads used it.
 ///
-/// A fork takes the locks of all participants first, so that no other thread changes the guarded data. It
-/// unlocks them in the parent and in the child. The child forgets objects on the stacks of threads that it
-/// lacks, because that memory is reused.
+/// A fork locks all participants first, so that no other thread changes the guarded data. It unlocks them in
+/// the parent and in the child. The child forgets objects on stacks of threads that it lacks, because that
+/// memory is reused.
 ///
 /// A derived class calls `join` when it can be locked, and `leave` first in its destructor. An object whose
 /// memory is reused without a destructor stays in the list, and breaks the next fork.

@@ -167,9 +167,8 @@ struct epoch_slab {
 
   std::uintptr_t const address;
   std::atomic<range_use> use{range_use::upstreams};
-  std::atomic<block_group*> holder{
-      nullptr};             // never null again once set; groups live as long as the resource
-  std::uint32_t depth = 0;  // of the epoch, if the range is held
+  std::atomic<block_group*> holder{nullptr};  // once set never null; groups live as long as the resource
+  std::uint32_t depth = 0;                    // of the epoch, if the range is held
   std::uint32_t used = 0;
   std::uint32_t cursor = 0;  // word of a row where the search for a free block begins
   // Late deallocations on other threads may read these at any time.

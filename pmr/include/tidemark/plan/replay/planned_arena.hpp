@@ -35,12 +35,12 @@ namespace tidemark {
 ///   train(b, &memory);
 /// }
 /// ```
-/// Live blocks share no byte in any program: a request without a free slot comes from the fallback. A plan
-/// learns the largest size of each request. docs/plan_decide.md has the rules.
+/// Live blocks never share a byte: a request without a free slot comes from the fallback. A plan learns the
+/// largest size of each request. docs/plan_decide.md has the rules.
 ///
-/// Complexity: allocate and deallocate in a plan O(1), amortised over a step; off the plan O(log blocks),
-/// amortised, plus the fallback. Host memory: about 300 bytes for each request of each plan. Steps that
-/// follow their plans allocate nothing from the heap. Thread-safety: one thread at a time.
+/// Complexity: allocate and deallocate in a plan O(1) amortised; off the plan O(log blocks) amortised, plus
+/// the fallback. Host memory: about 300 bytes for each request of each plan. Steps that follow their plans
+/// allocate nothing from the heap. Thread-safety: one thread at a time.
 /// @tparam AddressSpace source of planned memory: see `planned_arena` below
 template <class AddressSpace>
 class basic_planned_arena final : public detail::forwarding_resource<basic_planned_arena<AddressSpace>> {

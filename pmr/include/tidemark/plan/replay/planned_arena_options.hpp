@@ -36,8 +36,8 @@ struct planned_arena_options {
 ///
 /// `steps == planned_steps + partly_planned_steps + unplanned_steps`,
 /// `allocations == planned_allocations + fallback_allocations + outside_allocations`,
-/// `used_blocks <= planned_allocations`, `misses <= fallback_allocations`, `lower_bound_bytes <=
-/// height_bytes`.
+/// `used_blocks <= planned_allocations`, `misses <= fallback_allocations`,
+/// `lower_bound_bytes <= height_bytes`.
 struct planned_arena_stats {
   char const* name = "";                   ///< name of the arena
   std::uint64_t steps = 0;                 ///< steps that have ended

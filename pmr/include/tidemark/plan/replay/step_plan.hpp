@@ -24,12 +24,11 @@ struct planned_block {
 ///
 /// Time is counted in requests. The block of request `n` is live in `[n, m)` if `m` requests precede its
 /// deallocation, `n < m <= requests`. A block that outlives the step has `[0, requests + 1)`, and therefore
-/// bytes of its own. A request has several slots if several of its blocks are live at once: a block gets any
-/// free slot.
+/// bytes of its own. A request has several slots if several of its blocks are live at once.
 ///
 /// Invariants, checked by `require_valid`:
-/// - `blocks` are sorted by request. Each request in `[0, requests)` has one block, or several blocks of one
-///   size and one alignment that all outlive the step.
+/// - `blocks` are sorted by request. Each request in `[0, requests)` has one block, or several outliving
+///   blocks of one size and one alignment.
 /// - No two blocks in conflict share a byte.
 /// - `lower_bound <= height`, `offset + size <= height`, and offsets are multiples of `alignment` and of the
 ///   block's own alignment.
@@ -52,8 +51,8 @@ struct step_plan {
   friend bool operator==(step_plan const&, step_plan const&) = default;
 };
 
-/// Writes a plan to a file in the format of `tidemark-plan`: `id,lower,upper,size,alignment,offset`, where `id`
-/// is the request. @throws std::runtime_error with the file and the reason; the file has not changed then.
+/// Writes a plan to a file in the format of `tidemark-plan`: `id,lower,upper,size,alignment,offset`. `id` is
+/// the request. @throws std::runtime_error with the file and the reason; the file has not changed then.
 void save_plan(step_plan const& plan, std::string const& path);
 
 /// Reads a file of `save_plan`. @throws std::runtime_error with the text `FILE: reason` if the file cannot be

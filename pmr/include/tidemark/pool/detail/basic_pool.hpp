@@ -33,11 +33,10 @@ class trim_policy {
   /// Records a trim, and the live bytes at the trim.
   void trimmed(std::size_t live_bytes) noexcept { live_at_trim_ = live_bytes; }
 
-  /// Returns the cached bytes above which a trim is due: the limit, or less if the slabs that the last trim
-  /// could not return may be free by then. These slabs may be free once half of the bytes live at the last
-  /// trim are freed. Each step is at least an eighth of the limit, or all live bytes, because a trim visits
-  /// up to a limit's worth of free blocks; the bytes freed since the last trim pay for this. A pool that
-  /// holds no more than its limit never trims early.
+  /// Returns the cached bytes above which a trim is due: the limit, or less while slabs are stranded.
+  /// Stranded slabs may be free once half of the bytes live at the last trim are freed. The step is at least
+  /// an eighth of the limit, or all live bytes. The freed bytes then pay for the trim, which visits up to a
+  /// limit's worth of free blocks. A pool that holds no more than its limit never trims early.
   [[nodiscard]] std::size_t due_at(std::size_t cached_bytes, std::size_t live_bytes,
                                    std::size_t stranded_bytes) const noexcept {
     const std::size_t free_then = cached_bytes + live_bytes;  // if all blocks were free

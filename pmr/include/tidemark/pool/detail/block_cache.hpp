@@ -47,9 +47,8 @@ class basic_trim_requests {
 };
 using trim_requests = basic_trim_requests<std_atomics>;
 
-/// Work for the owner of a cache. The owner finds the work with a comparison that its fast path makes anyway:
-/// the alignment is compared with the largest served alignment, which is 0 while work is pending (decision
-/// 9).
+/// Work for the owner of a cache. The owner finds the work with a comparison that its fast path makes anyway,
+/// of the alignment with the largest served alignment. This maximum is 0 while work is pending (decision 9).
 ///
 /// Thread-safety: `serves`, `take` and `take_trim` for the owner; all other functions for any thread.
 template <class Sync>

@@ -49,10 +49,10 @@ class slab_store {
 
   /// Returns free slabs of a class to the upstream until `bytes_wanted` are returned. `list` has all free
   /// blocks of the class except uncarved and stranded blocks. Blocks of other slabs stay in the list, grouped
-  /// by slab: slabs in order of their first block in the list, blocks of a slab in their previous order.
+  /// by slab in order of first occurrence. The order inside a slab is unchanged.
   ///
-  /// O(length), plus a search of O(log(slabs)) for each pair of successive blocks of different slabs, plus
-  /// O(slabs) if a slab is returned.
+  /// O(length), plus O(log(slabs)) for each pair of successive blocks of different slabs. O(slabs) more if a
+  /// slab is returned.
   /// @return number of blocks that are no longer listed or uncarved; likewise for `strand`
   std::size_t release_free_slabs(std::size_t index, block_chain& list, std::size_t bytes_wanted) noexcept;
   /// Strands blocks of a list, then uncarved blocks, until `bytes_wanted` are stranded. O(blocks stranded),

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `extent_memory`: the address space of one thread's part of a shared arena, and the large blocks that the
-/// part
-/// sets aside.
+/// part sets aside.
 #pragma once
 
 #include <algorithm>

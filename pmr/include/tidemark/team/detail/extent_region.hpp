@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `extent_region`: one region of memory from which threads claim extents. Owns its chunks.
+///
+/// A claim adds to `next` of the current chunk by one compare-exchange. The addition cannot pass `committed`,
+/// and a failed claim changes nothing. Only a claim that needs more memory or finds free extents takes the
+/// lock.
 #pragma once
 
 #include <algorithm>
@@ -35,20 +39,15 @@ struct extent {
 
 /// A region from which any number of threads claim extents, and into which one thread returns all of them.
 ///
-/// A claim adds to `next` of the current chunk by one compare-exchange. The addition cannot pass `committed`,
-/// and a failed claim changes nothing. Only a claim that needs more memory or finds free extents takes the
-/// lock.
-///
 /// Invariants of each chunk:
 /// - `begin <= next <= committed <= end`, and `next - begin` is a multiple of the granule
 /// - Its extents, free or in use, do not overlap and fill `[begin, next)`. While the region is not used, no
 ///   free extent ends at `next`.
 /// - Bytes at or above `max(next, touched)` are untouched since their commit.
-/// - Its free extents are sorted by address and do not touch each other, except between `begin_rewind` and
-///   `end_rewind`.
+/// - Its free extents are sorted by address and apart, except between `begin_rewind` and `end_rewind`.
 ///
-/// Thread-safety: `claim` and `give_back` on any thread; all other functions only while no other thread uses
-/// the region. Complexity: O(chunks), and `give_back` O(free extents), unless a function says otherwise.
+/// Thread-safety: `claim` and `give_back` on any thread; other functions only while no other thread uses the
+/// region. Complexity: O(chunks), and `give_back` O(free extents), unless stated otherwise.
 template <class AddressSpace, class Sync = std_sync>
 class extent_region {
   static_assert(address_space<AddressSpace>, "a region's memory must come from an address_space");
@@ -115,7 +114,7 @@ class extent_region {
   void end_rewind() noexcept {
     is_rewinding_ = false;
     for (std::unique_ptr<chunk_record>& chunk : chunks_) {
-      std::ranges::sort(chunk->free, is_below);
+      std::sort(chunk->free.begin(), chunk->free.end(), is_below);
       merge_free(chunk->free, chunk->free.begin(), chunk->free.end());
       lower_next(*chunk);
     }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `shaped_view`: the common base of `tensor_view` and `bit_view`, with the names of element types, extents,
-/// the
-/// generation of the memory, and the shape. The process owns the records of generations.
+/// the generation of the memory, and the shape. The process owns the records of generations.
 #pragma once
 
 #include <array>

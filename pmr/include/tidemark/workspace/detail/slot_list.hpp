@@ -53,8 +53,8 @@ template <>
 inline constexpr element_info element_of<bit_word>{
     "bits", sizeof(bit_word), alignof(bit_word), &poison_value<bit_word>, sizeof(bit_word), 64};
 
-/// Element types that have a list at a fixed place in every workspace. `place` of another type is the number of
-/// types.
+/// Element types that have a list at a fixed place in every workspace. `place` of another type is the number
+/// of types.
 template <class... Types>
 struct element_types {
   static constexpr std::array<element_info const*, sizeof...(Types)> infos{&element_of<Types>...};

@@ -2,6 +2,11 @@
 /// @file
 /// `workspace_core`: the slots of a workspace and the log that its scopes restore. It has no template
 /// parameters.
+///
+/// Each scope has a unique number and begins with an entry in the log. The first acquisition of a type in a
+/// scope saves the type's count in the log. The end of the scope restores the counts after its entry. A scope
+/// therefore costs nothing for types it does not use, and the outer scope ends an inner scope whose end was
+/// skipped. Numbers of checkpoints are odd, because no object ends a checkpoint.
 #pragma once
 
 #include <array>
@@ -63,18 +68,13 @@ void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookk
 
 /// A stack of slots for each element type, and a log of counts that scopes restore.
 ///
-/// Each scope has a unique number and begins with an entry in the log. The first acquisition of a type in a
-/// scope saves the type's count in the log. The end of the scope restores the counts after its entry. A scope
-/// therefore costs nothing for types it does not use, and the outer scope ends an inner scope whose end was
-/// skipped. Numbers of checkpoints are odd, because no object ends a checkpoint.
-///
 /// Invariants, checked by `broken_invariant()`:
 /// - the invariants of each `slot_list` and its slots
 /// - `frame_` is the number of the last scope in the log. Without a scope, `frame_` is `outside_frame` while
-///   the owner has slots outside scopes or is in a call, `claimed_frame` during a trim by another thread, and
-///   otherwise `idle_frame`.
-/// - `held_bytes_ == sum over slots of capacity * element bytes`, and `held_bytes_ <=
-///   options_.max_held_bytes` if the limit is not 0
+///   the owner has slots outside scopes or is in a call. It is `claimed_frame` during a trim by another
+///   thread, and otherwise `idle_frame`.
+/// - `held_bytes_ == sum over slots of capacity * element bytes`, and `held_bytes_ <= max_held_bytes` if the
+///   limit is not 0
 ///
 /// Thread-safety: one thread at a time, except for `trim_if_idle`. The store that ends the last scope
 /// publishes that the workspace is idle. A trimming thread claims the workspace by one compare-exchange, and

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `acquire_tensor`: memory of a workspace with a DLPack header, which describes the array to code in C and
-/// other
-/// languages. The workspace owns both.
+/// other languages. The workspace owns both.
 ///
 /// Array libraries share memory through DLPack: https://dmlc.github.io/dlpack. The structures are DLPack's
 /// own if tidemark was configured with its header (`TIDEMARK_DLPACK` in `<tidemark/core/config.hpp>`).

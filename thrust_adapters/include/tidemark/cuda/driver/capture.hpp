@@ -29,7 +29,7 @@ namespace gpu {
 ///
 /// `cuGraphLaunch` launches the graph of `end`. Each launch records an event. The end of the graph, and of
 /// its memory, waits for the event of the last launch. A launch on a capturing stream throws cuda_error and
-/// leaves the capture unchanged. The executable of a graph that ends during a capture is destroyed after the
+/// leaves the capture unchanged. A graph that ends during a capture destroys its executable after the
 /// capture, because the call would invalidate captures of mode `global`.
 ///
 /// Thread-safety: one thread at a time; a capture ends on the thread that began it.

@@ -16,8 +16,8 @@ class cuda_error final : public std::exception {
   /// @param call the driver's name of the call, with arguments if they help; truncated to 127 characters
   cuda_error(gpu::driver& driver, char const* call, gpu::status result) noexcept;
 
-  /// Returns one sentence: `cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (operation failed due
-  /// to ...)`.
+  /// Returns one sentence:
+  /// `cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (operation failed due to ...)`.
   [[nodiscard]] char const* what() const noexcept override { return message_; }
   /// Returns the call.
   [[nodiscard]] char const* call() const noexcept { return call_; }

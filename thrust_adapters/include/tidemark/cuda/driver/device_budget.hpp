@@ -43,32 +43,15 @@ struct counted_pool {
 /// auto asked = of_device.on_exhausted([&] { return drop_some_tensors(); });
 /// of_device.relieve();                                  // what torch.cuda.empty_cache() does
 /// ```
-/// A request without memory, or beyond the limit, is relieved in this order:
-/// - The allocating resource returns its own cached memory.
-/// - Every `device_pools` of the device, and every `device_cache` with memory and records of its own, return
-///   their cached memory, pending blocks after a wait. Every `device_pool` gets a trim for the next call of
-///   its thread.
-/// - The driver's pools are trimmed after a wait for the streams of their users.
-/// - The callbacks run. `device_pools`, caches and the driver's pools are then drained again.
-/// - The request is tried again.
-///
-/// Arenas, plans and plain resources start at the second step. Resources whose stream is capturing are
-/// skipped. Near the limit, or on a full device, any allocation may wait for a stream, and a wait would
-/// invalidate a capture that begins meanwhile. Leave memory free if one thread captures while others
-/// allocate.
-///
-/// The budget counts blocks of the driver, handles of virtual memory, caches and pools of both, and all
-/// memory of each `gpu::memory_pool`, retained memory included. Managed memory counts on the device of its
-/// allocation. Pinned host memory, the device's default pool and the driver's memory for graphs do not count.
-/// If retained memory exceeds the limit, the pools are trimmed first; the request is refused if that is not
-/// enough.
+/// `relieve` documents the order in which resources return memory. A request without memory, or beyond the
+/// limit, is relieved once and then tried again.
 ///
 /// Invariant: `held_bytes() <= limit()` after each request, unless the limit was lowered below it. The driver
 /// chooses the growth of a pool: it may exceed the limit until the request that grew it has freed its block.
 ///
-/// Complexity: two atomic operations for each driver call that gets or frees memory, a look-up for the block
-/// of an arena, and with a limit one driver call for each pool. Thread-safety: any thread. A forked child has
-/// no device, and its budget is unusable.
+/// Complexity: two atomic operations for each driver call that gets or frees memory, and a look-up for the
+/// block of an arena. A limit adds one driver call for each pool. Thread-safety: any thread. A forked child
+/// has no device, and its budget is unusable.
 class device_budget {
  public:
   /// No limit.
@@ -83,8 +66,13 @@ class device_budget {
   void set_limit(std::size_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
   /// Returns the limit of all resources of the device together in bytes.
   [[nodiscard]] std::size_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
-  /// Returns the bytes that are held now, memory retained by the driver's pools included. One driver call for
-  /// each pool.
+  /// Returns the bytes that are held now. One driver call for each pool.
+  ///
+  /// The budget counts blocks of the driver, handles of virtual memory, and caches and pools of both. It
+  /// counts all memory of each `gpu::memory_pool`, retained memory included. Managed memory counts on the
+  /// device of its allocation. Pinned host memory, the device's default pool and the driver's memory for
+  /// graphs do not count. If retained memory exceeds the limit, the pools are trimmed first; the request is
+  /// refused if that is not enough.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   /// Returns the peak of the held bytes, without memory retained by the driver's pools.
   [[nodiscard]] std::size_t peak_bytes() const noexcept { return peak_.load(std::memory_order_relaxed); }
@@ -130,8 +118,18 @@ class device_budget {
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
     return add_member(std::move(callback), giver::callback);
   }
-  /// Asks resources, trims the driver's pools and calls the callbacks, in this order, except `asking`. Waits
-  /// for work on the streams of caches and pools. @return true if any may have freed memory
+  /// Asks resources for memory, except `asking`, in this order:
+  /// - Every `device_pools` of the device, and every `device_cache` with memory and records of its own,
+  ///   return their cached memory. Pending blocks follow after a wait. Every `device_pool` gets a trim for
+  ///   the next call of its thread.
+  /// - The driver's pools are trimmed after a wait for the streams of their users.
+  /// - The callbacks run. `device_pools`, caches and the driver's pools are then drained again.
+  ///
+  /// A cache or pool without memory first returns its own cached memory; arenas, plans and plain resources
+  /// start here. Resources whose stream is capturing are skipped. Near the limit, or on a full device, any
+  /// allocation may wait for a stream. A wait would invalidate a capture that begins meanwhile. Leave memory
+  /// free if one thread captures while others allocate.
+  /// @return true if any may have freed memory
   bool relieve(subscription const* asking = nullptr) noexcept;
   /// Makes requests of the calling thread fail without relief while it exists. Used by resources that
   /// allocate under a lock and later ask without the lock. Use it as a local variable.
@@ -147,8 +145,8 @@ class device_budget {
    private:
     bool before_;
   };
-  /// Trims every `gpu::memory_pool` of the device after a wait for the streams of its users. Skips users whose
-  /// stream is capturing. @return true if any may have freed memory
+  /// Trims every `gpu::memory_pool` of the device after a wait for the streams of its users. Skips users
+  /// whose stream is capturing. @return true if any may have freed memory
   bool trim_pools() noexcept;
 
   // ---- for tidemark's own resources

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `gpu::device_memory`, `gpu::pinned_memory`, `gpu::managed_memory`: one block of the driver as an
-/// arena's memory. Own the block.
+/// `gpu::device_memory`, `gpu::pinned_memory`, `gpu::managed_memory`: one block of the driver as an arena's
+/// memory. Own the block.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@
 
 namespace tidemark::gpu {
 
-/// A kind of memory, by the call that allocates it.
+/// A kind of memory, by its allocating call.
 enum class block_kind {
-  device,   ///< `cuMemAlloc`: of a device; the host must not access it
-  pinned,   ///< `cuMemHostAlloc`: of the host, for asynchronous copies
+  device,   ///< `cuMemAlloc`: memory of a device; the host must not access it
+  pinned,   ///< `cuMemHostAlloc`: host memory for asynchronous copies
   managed,  ///< `cuMemAllocManaged`: moves to the processor that accesses it
 };
 
-/// The alignment of the driver's blocks of every kind.
+/// Alignment of the driver's blocks of every kind.
 inline constexpr std::size_t driver_block_alignment = 256;
 
-/// An `address_space` of one block of the driver, of fixed size: for staging buffers of asynchronous
-/// copies (`pinned_arena`), for data that host and device share (`managed_arena`), and for device memory
-/// that may be allocated at once.
+/// An `address_space` of one driver block of fixed size. Use it for staging buffers of asynchronous copies
+/// (`pinned_arena`) and for data shared by host and device (`managed_arena`). Use it also for device memory
+/// that is allocated at once.
 ///
 /// ```cpp
 /// pinned_arena staging{{.reserve = 64 * MiB, .name = "staging"}};
@@ -38,16 +38,16 @@ inline constexpr std::size_t driver_block_alignment = 256;
 ///   scope.end_after(copied);     // an event behind the copy: waits for it here
 /// }
 /// ```
-/// The block is as large as the arena's `reserve`, and is allocated when the arena is made and after its
-/// `release`. The host reuses memory at once, whatever the device does: before a rewind, and before the
-/// arena ends, work on it must have ended. `scope.end_after(event)` waits for it.
+/// The block has the size of the arena's `reserve`. It is allocated when the arena is made and after its
+/// `release`. The host reuses memory at once: work on the memory must have ended before a rewind and before
+/// the end of the arena. `scope.end_after(event)` waits for the work.
 ///
 /// Thread-safety: one thread at a time.
-/// @tparam Kind what kind of memory. Blocks of an arena start at multiples of 256, on pinned memory of 64.
+/// @tparam Kind kind of memory. Blocks of an arena start at multiples of 256, or 64 on pinned memory.
 template <block_kind Kind>
 class basic_block_memory : public committed_ranges {
  public:
-  /// Whose memory it is.
+  /// Kind of memory.
   static constexpr block_kind kind = Kind;
   static constexpr space_traits traits{
       .host_accessible = Kind != block_kind::device,
@@ -55,8 +55,8 @@ class basic_block_memory : public committed_ranges {
       .block_alignment = Kind == block_kind::pinned ? 64 : driver_block_alignment};
   using event_type = event_handle;
 
-  /// @param bytes of the block, if an arena's options do not say
-  /// @param driver the calls to use; must outlive this object
+  /// @param bytes size of the block if the arena's options do not set it
+  /// @param driver table of driver calls; must outlive this object
   explicit basic_block_memory(std::size_t bytes = 64 * MiB, driver& driver = default_driver()) noexcept
       : driver_{&driver}, bytes_{bytes} {}
   basic_block_memory(basic_block_memory&& other) noexcept
@@ -73,28 +73,29 @@ class basic_block_memory : public committed_ranges {
     if (!block_.empty()) release(block_);
   }
 
-  /// A block of the larger size, of the device that was current the first time.
-  /// @return an empty range if the block is in use, or if there is no memory. @throws cuda_error of another
+  /// Allocates a block of the larger size, on the device that was current at the first call.
+  /// @return an empty range if the block is in use or there is no memory. @throws cuda_error for another
   /// error.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
-  /// Frees the block. If the driver returns an error, it is lost until the process ends: a warning.
+  /// Frees the block. If the driver returns an error, the block is lost until the process ends, with a
+  /// warning.
   void release(byte_range range) noexcept;
   /// Leaves the block allocated until the process ends.
   void abandon(byte_range) noexcept { block_ = {}; }
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
-  /// Waits for `event`, in the calling thread. @pre it was not recorded in a capture.
+  /// Waits for `event` in the calling thread. @pre The event was not recorded in a capture.
   void wait_before_reuse(event_handle event) noexcept;
-  /// Waits for what is on a stream of the device, in the calling thread. If that stream is capturing, it
-  /// reports a violation (`open_capture`).
+  /// Waits for the present work of a stream of the device in the calling thread. Reports a violation
+  /// (`open_capture`) if the stream is capturing.
   void wait_before_reuse(stream_handle last_used_on) noexcept;
 
  private:
   driver* driver_;
   std::size_t bytes_;
-  device_number device_ = -1;  // of the block; -1: not known yet
-  byte_range block_{};         // empty while it is not in use
+  device_number device_ = -1;  // device of the block; -1: not known yet
+  byte_range block_{};         // empty while not in use
 };
 
 extern template class basic_block_memory<block_kind::device>;

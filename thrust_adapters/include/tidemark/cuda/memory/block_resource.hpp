@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `gpu::device_resource`, `gpu::pinned_resource`, `gpu::managed_resource`: one block of the driver for
-/// each allocation. Own no memory.
+/// `gpu::device_resource`, `gpu::pinned_resource`, `gpu::managed_resource`: one driver block for each
+/// allocation. Own no memory.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,19 @@
 
 namespace tidemark::gpu {
 
-/// How a `block_resource` is made.
+/// Options of a `block_resource`.
 struct block_resource_options {
-  /// The device; -1: the current device of the thread that makes the resource.
+  /// Device; -1: the current device of the thread that makes the resource.
   device_number device = -1;
-  /// Name in messages and statistics; null: that of the kind. Must outlive the resource and its exceptions.
+  /// Name in messages and statistics; null: the default of the kind. Must outlive the resource and its
+  /// exceptions.
   char const* name = nullptr;
 };
 
-/// A `std::pmr::memory_resource` whose blocks are the driver's: the upstream of pools and caches for devices.
-/// A call costs as much as the driver's call, which is much: put a pool, a cache or an arena on it where that
-/// matters. Freeing may wait for the device, and need not: a block is deallocated when the work that uses it
-/// has ended. `device_pool` and `device_cache` see to that.
+/// A `std::pmr::memory_resource` of driver blocks: the upstream of pools and caches for devices. Each call
+/// makes an expensive driver call: put a pool, a cache or an arena on it if the cost matters. A free may or
+/// may not wait for the device: deallocate a block only after its work has ended, as `device_pool` and
+/// `device_cache` do.
 ///
 /// ```cpp
 /// gpu::pinned_resource pinned;
@@ -32,19 +33,19 @@ struct block_resource_options {
 /// gpu::device_resource memory;
 /// device_cache tensors{{.stream = stream, .upstream = &memory}};
 /// ```
-/// Memory is uninitialised. The host must not touch device memory: no containers there.
+/// Memory is uninitialised. The host must not access device memory: do not put containers there.
 ///
-/// `allocate`, `deallocate`, `stats`, `name` and `device`: `detail::driver_resource`. Each call makes the
-/// device current. From level 1 on, `deallocate` reports wrong deallocations; level 2 reports blocks that
-/// are live at destruction, which can no longer be freed. Thread-safety: any thread.
-/// @tparam Kind what kind of memory.
+/// `detail::driver_resource` documents `allocate`, `deallocate`, `stats`, `name` and `device`. Each call
+/// makes the device current. From level 1 on, `deallocate` reports wrong deallocations. Level 2 reports
+/// blocks that are live at destruction, which can no longer be freed. Thread-safety: any thread.
+/// @tparam Kind kind of memory
 template <block_kind Kind>
 class block_resource final : public detail::driver_resource {
  public:
-  /// @param driver the calls to use; must outlive this object.
+  /// Makes a resource. @param driver table of driver calls; must outlive this object.
   /// @throws cuda_error or out_of_memory if the driver does not return the current device.
   explicit block_resource(block_resource_options const& options = {}, driver& driver = default_driver());
-  /// The same with the default options.
+  /// Makes a resource with the default options.
   explicit block_resource(driver& driver) : block_resource{block_resource_options{}, driver} {}
 
  private:

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `gpu::memory_access_of`: who may access a resource's memory. Owns nothing.
+/// `gpu::memory_access_of`: the processors that may access a resource's memory. Owns nothing.
 #pragma once
 
 #include <type_traits>
 
 #include <tidemark/cuda/memory/block_memory.hpp>
 
-// Only declared here, so that the trait of one resource does not need the headers of all.
+// Declarations only, because the trait of one resource must not need the headers of all resources.
 namespace tidemark {
 template <class AddressSpace>
 class basic_arena;
@@ -25,12 +25,12 @@ class async_resource;
 template <block_kind Kind>
 class block_resource;
 
-/// Who may access a resource's memory.
+/// Processors that may access a resource's memory.
 enum class memory_access {
   unknown,          ///< depends on the upstream
-  host,             ///< the host; devices only if they can access all of its memory
-  device,           ///< a device, and not the host
-  host_and_device,  ///< both: pinned and managed memory
+  host,             ///< the host; devices only if they can access all host memory
+  device,           ///< a device, but not the host
+  host_and_device,  ///< both, as for pinned and managed memory
 };
 
 namespace detail {
@@ -47,12 +47,12 @@ inline constexpr bool is_one_of = (std::is_same_v<R, Others> || ...);
 
 }  // namespace detail
 
-/// Who may access the memory of an `R`, as far as its type determines it. For an arena its address space
-/// does. Pools, `test_resource` and, by default, `epoch_resource` write into their memory, so that the
-/// host must have access; if their upstream is pinned or managed memory, say so where it matters
-/// (`cuda_resource<pool, memory_access::host_and_device>`), and likewise for an `upstream_arena`.
-/// Resources that do not write into memory may have any: `graph_arena`, `reuse_cache`, adaptors,
-/// `std::pmr::memory_resource`. Specialise it for your own resource.
+/// The processors that may access the memory of an `R`, as far as its type determines them. An arena's
+/// address space determines them. Pools, `test_resource` and, by default, `epoch_resource` write into their
+/// memory, and the host must have access. If their upstream is pinned or managed memory, name the access
+/// explicitly (`cuda_resource<pool, memory_access::host_and_device>`); do the same for an `upstream_arena`.
+/// Resources that do not write into memory may have any access: `graph_arena`, `reuse_cache`, adaptors,
+/// `std::pmr::memory_resource`. Specialise the trait for your own resource.
 template <class R>
 inline constexpr memory_access memory_access_of =
     detail::is_one_of<R, async_resource, device_pool, device_cache>                ? memory_access::device

@@ -12,42 +12,42 @@
 
 namespace tidemark::gpu {
 
-/// How a `gpu::memory_pool` is made.
+/// Options of a `gpu::memory_pool`.
 struct memory_pool_options {
-  /// The device; -1: the current device of the thread that makes the pool.
+  /// Device; -1: the current device of the thread that makes the pool.
   device_number device = -1;
-  /// Each wait for a stream, an event or the device frees unused memory of the pool while the pool has more
-  /// than this many bytes, those in use included: with more in use than that, everything unused is freed each
-  /// time, and allocated again. So the default keeps all until `trim`. The driver's own default is 0.
+  /// Each wait for a stream, an event or the device frees unused memory while the pool has more than this
+  /// many bytes, in use or free. If more bytes are in use, each wait frees all unused memory, which is then
+  /// allocated again. The default therefore keeps all memory until `trim`. The driver's own default is 0.
   std::size_t release_threshold_bytes = (std::numeric_limits<std::size_t>::max)();
-  /// How the memory can be handed to other processes: the driver wants to know when it makes the pool.
+  /// Way to export the memory to other processes; fixed when the driver makes the pool.
   handle_type exported_as = handle_type::none;
-  /// Other devices whose work may read and write the pool's blocks; each must be a peer of the device
-  /// (`cuDeviceCanAccessPeer`). Their work has to be ordered by events, as that of any other stream.
+  /// Other devices whose work may read and write the pool's blocks. Each must be a peer of the device
+  /// (`cuDeviceCanAccessPeer`). Order their work by events, like work of any other stream.
   device_set accessible_from = {};
 };
 
 /// A pool for stream-ordered allocations: see `gpu::async_resource`.
 ///
-/// Unlike the device's default pool it is not shared with libraries, has its own threshold, can be trimmed
-/// without effect on others, and all its memory counts in the device's budget (`gpu::device_budget`), also
-/// free memory that it retains.
+/// Unlike the device's default pool, it is not shared with libraries, has its own threshold, and can be
+/// trimmed without effect on others. The device's budget (`gpu::device_budget`) counts all its memory,
+/// including retained free memory.
 ///
 /// ```cpp
 /// gpu::memory_pool pool{{.release_threshold_bytes = 2 * GiB}};
 /// gpu::async_resource memory{pool, stream};
 /// ```
 /// Move-only; a moved-from pool may only be destroyed or assigned to. Thread-safety: any thread, except for
-/// moving and destroying it. Destruction returns at once; the driver keeps blocks that are not freed yet.
+/// move and destruction. The destructor returns at once; the driver keeps blocks that are not freed yet.
 class memory_pool {
  public:
-  /// An empty pool. @throws out_of_memory; cuda_error of another error, for example if there is no device;
+  /// Makes an empty pool. @throws out_of_memory; cuda_error for another error, for example without a device;
   /// std::invalid_argument if a device of `accessible_from` is not a peer.
   explicit memory_pool(memory_pool_options const& options = {}, driver& driver = default_driver());
   memory_pool(memory_pool&&) noexcept = default;
   memory_pool& operator=(memory_pool&& other) noexcept {
     if (this == &other) return *this;
-    counted_ = {};  // first: the budget may query the driver's pool until then
+    counted_ = {};  // first, because the budget may query the driver's pool until then
     device_ = other.device_;
     handle_ = std::move(other.handle_);
     counted_ = std::move(other.counted_);
@@ -55,15 +55,15 @@ class memory_pool {
   }
   ~memory_pool() = default;
 
-  /// Frees unused memory until the pool holds `keep_bytes`. A block that was freed on a stream is unused
-  /// when the stream has reached that point. @throws cuda_error, with nothing changed.
+  /// Frees unused memory until the pool holds at most `keep_bytes`. A block that was freed on a stream is
+  /// unused once the stream has reached the free. @throws cuda_error, with nothing changed.
   void trim(std::size_t keep_bytes = 0);
 
-  /// The device whose memory it is.
+  /// Returns the device of the memory.
   [[nodiscard]] device_number device() const noexcept { return device_; }
-  /// The driver's handle, as `cudaMemPool_t`.
+  /// Returns the driver's handle, as `cudaMemPool_t`.
   [[nodiscard]] pool_handle get() const noexcept { return handle_.get(); }
-  /// The same, implicitly, as a stream.
+  /// Converts to the driver's handle, as a stream does.
   operator pool_handle() const noexcept { return get(); }  // NOLINT(google-explicit-constructor)
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `gpu::nccl`: the calls that tidemark makes to NCCL, in one replaceable table. Owns the loaded library.
+/// `gpu::nccl`: a replaceable table of the NCCL calls that tidemark makes. Owns the loaded library.
 #pragma once
 
 #include <cstddef>
@@ -23,34 +23,34 @@ using nccl_window = ::ncclWindow_vidmem*;
 /// A result of NCCL, with the number of `ncclResult_t`, or one of ours below 0.
 enum class [[nodiscard]] nccl_status : int {
   success = 0,
-  unhandled_cuda_error = 1,  ///< also where the device has no memory
+  unhandled_cuda_error = 1,  ///< also if the device has no memory
   system_error = 2,
   internal_error = 3,
   invalid_argument = 4,
   invalid_usage = 5,
   remote_error = 6,
-  in_progress = 7,  ///< of a communicator that does not block
+  in_progress = 7,  ///< of a non-blocking communicator
   timeout = 8,
   not_installed = -1,  ///< the library cannot be loaded
-  not_found = -2,      ///< the library is too old to have the function
+  not_found = -2,      ///< the library is too old for the function
 };
 
-/// What a window is for, as NCCL's flags `NCCL_WIN_…`, whose other numbers are valid too.
+/// Purpose of a window, as NCCL's flags `NCCL_WIN_…`; other numbers of NCCL are also valid.
 enum class nccl_window_flags : int {
   none = 0,
-  symmetric = 1,  ///< collectives pass the same offset on every rank, and are faster for it
+  symmetric = 1,  ///< collectives pass the same offset on every rank, and are faster
   strict_ordering = 2,
   symmetric_strict_ordering = 3,
 };
 
-/// The calls of NCCL that tidemark uses. Derive from it to count calls, to make the n-th one fail, or to use
-/// a library that is linked statically. Its own functions are those of a machine without NCCL: they return
-/// `nccl_status::not_installed`.
+/// The calls of NCCL that tidemark uses. Derive from it to count calls, to make the n-th call fail, or to use
+/// a statically linked library. Its own functions return `nccl_status::not_installed`, as on a machine
+/// without NCCL.
 ///
-/// It uses no type of NCCL's headers. Each function is the call of NCCL named in its comment, with its rules
-/// and results. Every function may be called from any thread and throws nothing. A reference parameter is set
-/// only if the function returns `nccl_status::success`, but for handles of a communicator that does not
-/// block: they are set when `progress` says success, and must live until then.
+/// It uses no type of NCCL's headers. Each function makes the NCCL call in its comment, with the same rules
+/// and results. Every function may be called from any thread and does not throw. A reference parameter is set
+/// only if the function returns `nccl_status::success`. Handles of a non-blocking communicator are set when
+/// `progress` returns success, and must exist until then.
 class nccl {
  public:
   nccl() = default;
@@ -58,23 +58,23 @@ class nccl {
   nccl& operator=(nccl const&) = delete;
   virtual ~nccl() = default;
 
-  /// `ncclMemAlloc`: memory of the current device that every kind of registration takes.
+  /// `ncclMemAlloc`: memory of the current device for every kind of registration.
   virtual nccl_status allocate(std::size_t /*bytes*/, std::uintptr_t& /*block*/) noexcept { return none; }
-  /// `ncclMemFree`. @pre no work uses the block, which is not registered.
+  /// `ncclMemFree`. @pre No work uses the block, and the block is not registered.
   virtual nccl_status free(std::uintptr_t /*block*/) noexcept { return none; }
 
   /// `ncclCommCuDevice`: the device of a communicator.
   virtual nccl_status device_of(nccl_communicator, device_number&) noexcept { return none; }
-  /// `ncclCommGetAsyncError`: `now` is `in_progress` while a call on the communicator goes on.
+  /// `ncclCommGetAsyncError`: `now` is `in_progress` during a call on the communicator.
   virtual nccl_status progress(nccl_communicator, nccl_status& /*now*/) noexcept { return none; }
-  /// `ncclCommRegister`, of this rank alone. The handle is null where the environment turns this off.
+  /// `ncclCommRegister`, for this rank alone. The handle is null if the environment disables the call.
   virtual nccl_status register_buffer(nccl_communicator, byte_range, void*& /*handle*/) noexcept {
     return none;
   }
   /// `ncclCommDeregister`.
   virtual nccl_status deregister_buffer(nccl_communicator, void* /*handle*/) noexcept { return none; }
-  /// `ncclCommWindowRegister`, by all ranks together. The window is null where NCCL has no windows on this
-  /// machine, or the environment turns them off, or a group of calls is open.
+  /// `ncclCommWindowRegister`, by all ranks together. The window is null if NCCL has no windows on this
+  /// machine, the environment disables them, or a group of calls is open.
   virtual nccl_status register_window(nccl_communicator, byte_range, nccl_window_flags,
                                       nccl_window&) noexcept {
     return none;
@@ -82,9 +82,10 @@ class nccl {
   /// `ncclCommWindowDeregister`.
   virtual nccl_status deregister_window(nccl_communicator, nccl_window) noexcept { return none; }
 
-  /// `ncclGetErrorString`; never null, and lives as long as the program.
+  /// `ncclGetErrorString`; never null, and valid until the program ends.
   [[nodiscard]] virtual char const* error_string(nccl_status result) noexcept;
-  /// As "ncclInvalidUsage", or "NCCL is not installed"; never null, and lives as long as the program.
+  /// Returns a name as "ncclInvalidUsage", or "NCCL is not installed"; never null, and valid until the
+  /// program ends.
   [[nodiscard]] static char const* error_name(nccl_status result) noexcept;
 
  private:
@@ -94,7 +95,7 @@ class nccl {
 namespace detail {
 
 /// Pointers to the functions of nccl.h, with `int` for `ncclResult_t`. tests/cuda/nccl compares them with the
-/// header. Null: not loaded.
+/// header. Null means not loaded.
 struct nccl_functions {
   int (*mem_alloc)(void**, std::size_t) = nullptr;
   int (*mem_free)(void*) = nullptr;
@@ -109,9 +110,9 @@ struct nccl_functions {
 
 }  // namespace detail
 
-/// NCCL as a shared library, which is loaded when this object is made and stays loaded until the process
-/// ends. Without it all calls return `not_installed`, and `error_string` says why. Where a program has loaded
-/// a library of that name already, as PyTorch does, it is that one: communicators are of the library that
+/// NCCL as a shared library. The constructor loads the library, which stays loaded until the process ends.
+/// Without it all calls return `not_installed`, and `error_string` has the reason. A library of this name
+/// that the program has already loaded is used, as with PyTorch. Communicators belong to the library that
 /// made them.
 ///
 /// Thread-safety: any thread.
@@ -120,7 +121,7 @@ class nccl_library final : public nccl {
   /// @param file as for `dlopen`: a name that the loader searches for, or a path
   explicit nccl_library(char const* file) noexcept;
 
-  /// Whether it is there.
+  /// Returns true if the library is loaded.
   [[nodiscard]] bool is_loaded() const noexcept { return functions_.mem_alloc != nullptr; }
 
   nccl_status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override;
@@ -142,8 +143,8 @@ class nccl_library final : public nccl {
   char why_not_[256] = "";
 };
 
-/// `libnccl.so.2`, loaded with the first call of this function. Destroyed only when the library is unloaded.
-/// Thread-safe.
+/// Returns `libnccl.so.2`, loaded by the first call of this function. Destroyed only when the library is
+/// unloaded. Thread-safe.
 [[nodiscard]] nccl& system_nccl() noexcept;
 
 }  // namespace tidemark::gpu

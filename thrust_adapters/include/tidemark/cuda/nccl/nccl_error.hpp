@@ -9,24 +9,24 @@
 
 namespace tidemark {
 
-/// Thrown for any error of NCCL but want of memory, which is `out_of_memory`. The state after it is in the
-/// comment of the throwing function.
+/// Thrown for any error of NCCL except missing memory, which is `out_of_memory`. The throwing function
+/// documents the state after the error.
 class nccl_error final : public std::exception {
  public:
-  /// @param call NCCL's name of the call; lives as long as the program
+  /// @param call NCCL's name of the call; must be valid until the program ends
   nccl_error(gpu::nccl& nccl, char const* call, gpu::nccl_status result) noexcept;
 
-  /// One sentence: `ncclMemAlloc: NCCL is not installed (libnccl.so.2 cannot be loaded: …)`.
+  /// Returns one sentence: `ncclMemAlloc: NCCL is not installed (libnccl.so.2 cannot be loaded: …)`.
   [[nodiscard]] char const* what() const noexcept override { return message_; }
-  /// The call.
+  /// Returns the call.
   [[nodiscard]] char const* call() const noexcept { return call_; }
-  /// NCCL's result.
+  /// Returns NCCL's result.
   [[nodiscard]] gpu::nccl_status status() const noexcept { return status_; }
 
  private:
   gpu::nccl_status status_;
   char const* call_;
-  char message_[512];  // inside the object: to throw must not need memory
+  char message_[512];  // inside the object, because a throw must not need memory
 };
 
 namespace gpu {

@@ -15,18 +15,18 @@
 
 namespace tidemark::gpu {
 
-/// How a `gpu::nccl_memory` is made.
+/// Options of a `gpu::nccl_memory`.
 struct nccl_memory_options {
-  /// The device; -1: the current device of the thread that makes the address space.
+  /// Device; -1: the current device of the thread that makes the address space.
   device_number device = -1;
-  /// The stream whose work uses the memory; null: the device's default stream. It must outlive the memory.
+  /// Stream whose work uses the memory; null: the device's default stream. Must outlive the memory.
   stream_handle stream = nullptr;
-  /// Bytes of the first block, if an arena's options do not say.
+  /// Bytes of the first block if the arena's options do not set them.
   std::size_t chunk_bytes = 64 * MiB;
 };
 
-/// An `address_space` of blocks from `ncclMemAlloc`, which NCCL can register in every way that it has: for
-/// NVLink SHARP, for network adapters and for windows.
+/// An `address_space` of blocks from `ncclMemAlloc`. NCCL can register such blocks in every way: for NVLink
+/// SHARP, for network adapters and for windows.
 ///
 /// ```cpp
 /// using nccl_arena = basic_arena<registered_memory<gpu::nccl_memory, gpu::nccl_window_registrar>>;
@@ -38,68 +38,68 @@ struct nccl_memory_options {
 ///   ncclAllReduce(gradients, gradients, n, ncclFloat, ncclSum, comm, stream);   // without a copy
 /// }
 /// ```
-/// By itself, as `basic_arena<nccl_memory>`, it is memory that the program registers, or that NCCL registers
-/// when it captures a graph.
+/// Without a registrar, as `basic_arena<nccl_memory>`, the program registers the memory, or NCCL does when it
+/// captures a graph.
 ///
-/// One resource, one stream: all work that uses the memory, NCCL's included, is on the stream of the options,
-/// or is ordered before later work there (`wait_before_reuse`). Then reuse does not wait; `release` waits for
-/// the stream before it frees. While the stream is capturing, nothing is allocated, and what is released is
-/// freed with the first call after the capture.
+/// All work that uses the memory, NCCL's included, is on the stream of the options, or is ordered before
+/// later work there (`wait_before_reuse`). Reuse then needs no wait. While the stream is capturing, nothing
+/// is allocated, and the first call after the capture frees released blocks.
 ///
 /// NCCL rounds blocks up to the device's granularity, and other devices of the machine can access them.
-/// Complexity: a call of NCCL for each block, O(blocks). Thread-safety: one thread at a time.
+/// Complexity: one NCCL call for each block, O(blocks). Thread-safety: one thread at a time.
 class nccl_memory : public committed_ranges, public refusals_only {
  public:
-  // Reserves at once, so that the ranks of a communicator register their first ranges when they make their
-  // arenas. Blocks are aligned as those of `cudaMalloc`, which NCCL falls back to.
+  // Reserves at once, because the ranks of a communicator register their first ranges when they make their
+  // arenas. Blocks are aligned as those of `cudaMalloc`, which is NCCL's fallback.
   static constexpr space_traits traits{.host_accessible = false, .has_stream = true, .chunk_growth = 2};
   using event_type = event_handle;
 
-  /// @param calls NCCL; must outlive this object
-  /// @param driver the calls to use; must outlive this object.
+  /// Makes an address space.
+  /// @param calls table of NCCL calls; must outlive this object
+  /// @param driver table of driver calls; must outlive this object.
   /// @throws cuda_error or out_of_memory if the driver does not return the current device;
   /// std::invalid_argument if the stream is the thread's default stream (`gpu::per_thread_stream`).
   explicit nccl_memory(nccl_memory_options const& options = {}, nccl& calls = system_nccl(),
                        driver& driver = default_driver());
   nccl_memory(nccl_memory&& other) noexcept = default;
   nccl_memory& operator=(nccl_memory&& other) noexcept;
-  /// Frees everything. If the stream is capturing, the memory is lost until the process ends: a violation
-  /// (`open_capture`).
+  /// Frees all memory. If the stream is capturing, the memory is lost until the process ends, with a
+  /// violation (`open_capture`).
   ~nccl_memory();
 
-  /// A block of the larger size or, without memory for it, of `least_bytes`.
-  /// @return an empty range if there is no memory, or for the reason in `refusal`. NCCL reports want of
-  /// memory and other errors of CUDA by one result: it is want of memory unless the driver returns an error,
-  /// too.
-  /// @throws nccl_error of another error, for example if NCCL is not installed; cuda_error of an error of the
-  /// driver; std::bad_alloc without memory for the record. Nothing has changed then.
+  /// Allocates a block of the larger size, or without memory for it, of `least_bytes`.
+  /// @return an empty range without memory, or for the reason in `refusal`. NCCL has one result for missing
+  /// memory and other CUDA errors: it means missing memory unless the driver returns an error too.
+  /// @throws nccl_error for another error, for example without NCCL; cuda_error for an error of the driver;
+  /// std::bad_alloc without memory for the record. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
-  /// Frees a block after a wait for the stream. If NCCL returns an error, it is lost until the process ends:
-  /// a warning (`refused_return`).
+  /// Frees a block after a wait for the stream. If NCCL returns an error, the block is lost until the process
+  /// ends, with a warning (`refused_return`).
   void release(byte_range range) noexcept;
   /// Leaves a block allocated until the process ends.
   void abandon(byte_range range) noexcept;
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
   [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
-  /// Later work on the stream, and freeing, wait for `event`. If the stream cannot, the calling thread waits.
-  /// @pre the event was not recorded in a capture.
+  /// Makes later work on the stream, and freeing, wait for `event`. If the stream cannot wait, the calling
+  /// thread waits. @pre The event was not recorded in a capture.
   void wait_before_reuse(event_handle event) noexcept;
-  /// The same for what is on another stream now; null is the default stream of this device. If only the other
-  /// one is capturing, nothing can wait: a violation (`open_capture`).
+  /// Makes later work on the stream wait for the present work of another stream; null is the default stream
+  /// of this device. If only the other stream is capturing, nothing can wait, and a violation is reported
+  /// (`open_capture`).
   void wait_before_reuse(stream_handle last_used_on) noexcept;
 
-  /// Why the last `reserve` failed, in words that live as long as the program; empty if there was no memory.
+  /// Returns the reason why the last `reserve` failed, valid until the program ends; empty without memory.
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
-  /// The device.
+  /// Returns the device.
   [[nodiscard]] device_number device() const noexcept { return device_; }
-  /// The stream whose work uses the memory.
+  /// Returns the stream whose work uses the memory.
   [[nodiscard]] stream_handle stream() const noexcept { return stream_; }
 
  private:
   struct block {
     byte_range range;
-    bool released = false;  // and not freed yet
+    bool released = false;  // released, but not freed yet
   };
 
   [[nodiscard]] byte_range take(std::size_t bytes);

@@ -2,6 +2,14 @@
 /// @file
 /// `device_arena`, `pinned_arena`, `managed_arena`: arenas on a device's memory and on memory shared with the
 /// host. They own their memory.
+///
+/// While the stream of a `device_arena` is capturing, the arena serves held memory and grows, and unmaps
+/// nothing. The graph then contains addresses of the arena: do not trim, release or suspend the arena before
+/// the graph has ended. If the driver does not map memory during captures, `out_of_memory` has this reason.
+///
+/// `suspend()` frees all memory and keeps addresses, marks and scopes; `resume()` maps memory again. While
+/// the arena is suspended, `stats().committed_bytes` is 0 and `suspended_bytes` is the previous value.
+/// Allocation continues within that size, rewinds and scopes work, and `trim` reduces it.
 #pragma once
 
 #include <tidemark/arena/arena.hpp>
@@ -27,19 +35,11 @@ namespace tidemark {
 /// stream, also within one capture.
 ///
 /// The arena calls the driver only to grow or to return memory: a repeated step makes no call. `trim`,
-/// `release`, `suspend` and the end of the arena first wait for the stream. A rewind that leaves chunks
-/// beyond `retain` also waits.
-///
-/// While the stream is capturing, the arena serves held memory and grows, and unmaps nothing. The graph then
-/// contains addresses of the arena: do not trim, release or suspend the arena before the graph has ended. If
-/// the driver does not map memory during captures, `out_of_memory` has this reason.
-///
-/// `suspend()` frees all memory and keeps addresses, marks and scopes; `resume()` maps memory again. While
-/// the arena is suspended, `stats().committed_bytes` is 0 and `suspended_bytes` is the previous value.
-/// Allocation continues within that size, rewinds and scopes work, and `trim` reduces it.
+/// `release`, `suspend`, the end of the arena, and a rewind that leaves chunks beyond `retain` wait for the
+/// stream.
 ///
 /// `gpu::virtual_memory_options`, in place of `stream`, also set the devices with access and the export to
-/// other processes (`space().export_memory(block)`). Options for huge pages and prefaulting have no effect.
+/// other processes. Options for huge pages and prefaulting have no effect.
 using device_arena = basic_arena<gpu::virtual_memory>;
 
 /// An arena on one block of pinned host memory.

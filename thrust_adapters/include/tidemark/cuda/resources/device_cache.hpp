@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `device_cache`: reuses a device's blocks by exact size. The cache owns its free blocks.
+///
+/// A block is for work on the cache's stream. A block that only this stream used is *ready* at once, because
+/// later work runs behind. A block that another stream used is *pending* behind an event of that stream until
+/// the event is seen to be done. The cache's stream does not wait for the event (decision 18).
+///
+/// While its stream is capturing, the cache still reuses and keeps blocks. It makes no call that would
+/// invalidate the capture: it queries no event, waits for nothing and frees nothing. A miss maps memory to
+/// new addresses, and throws out_of_memory if the driver does not map memory during captures. If captured
+/// work uses a block, pass its stream to `deallocate`, even the cache's own: the block then stays live while
+/// launches may use it. Captures of other streams are not disturbed.
 #pragma once
 
 #include <algorithm>
@@ -71,29 +81,15 @@ struct device_cache_options {
 /// launch(copy, copies, loss);
 /// tensors.deallocate(loss, 256, 256, copies); // free when the copy is seen to be done
 /// ```
-/// A block is for work on the cache's stream. A block that only this stream used is *ready* at once, because
-/// later work runs behind. A block that another stream used is *pending* behind an event of that stream until
-/// the event is seen to be done. The cache's stream does not wait for the event (decision 18).
-///
 /// Ready blocks of one size are reused in FIFO order. Beyond `max_blocks_per_size` the oldest block is
-/// returned, and beyond `max_cached_bytes` the largest. If the upstream has no memory, the cache returns all
-/// blocks, pending blocks after a wait, waits for the stream, and trims its own pool. It then asks other
-/// resources of the device (`gpu::device_budget`) and calls the upstream once more. Other resources ask this
-/// cache too, on their threads, if its upstream and bookkeeping are its own.
-///
-/// While its stream is capturing, the cache still reuses and keeps blocks. It makes no call that would
-/// invalidate the capture: it queries no event, waits for nothing and frees nothing. A miss maps memory to
-/// new addresses, and throws out_of_memory if the driver does not map memory during captures. If captured
-/// work uses a block, pass its stream to `deallocate`, even the cache's own: the block then stays live while
-/// launches may use it. Captures of other streams are not disturbed.
+/// returned, and beyond `max_cached_bytes` the largest. A pointer to the cache shares its blocks and counts.
 ///
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache`.
 ///
-/// Complexity: as `reuse_cache`, and O(streams) for each block that another stream used. A request without a
-/// ready block queries the first event of each stream with pending blocks of its size, at most 32, and makes
-/// a few other driver calls. Thread-safety: any thread, except construction, destruction and
-/// `check_invariants()`. The driver is called without a lock, except for event queries, which take about a
-/// microsecond under the lock of the records. Level 2 makes the checks of `reuse_cache`.
+/// Complexity: as `reuse_cache`, plus O(streams) for each block of another stream. A request without a ready
+/// block queries at most 32 events. Thread-safety: any thread, except construction, destruction and
+/// `check_invariants()`. The driver is called without a lock, except for event queries of about a
+/// microsecond. Level 2 makes the checks of `reuse_cache`.
 class device_cache final : public detail::forwarding_resource<device_cache> {
  public:
   /// Minimum alignment of every block.
@@ -111,11 +107,16 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   ~device_cache() override;
 
   /// Allocates a block for future work on the stream: a ready block, or a block of the upstream.
+  ///
+  /// A request without a ready block queries the first event of each stream with pending blocks of its size,
+  /// at most 32. It makes a few other driver calls. If the upstream has no memory, the cache returns all
+  /// blocks, pending blocks after a wait. It waits for the stream and trims its own pool. It then asks other
+  /// resources of the device (`gpu::device_budget`) and calls the upstream once more. Other resources ask
+  /// this cache too, on their threads, if its upstream and bookkeeping are its own.
   /// @param bytes size of the block; 0 gives a block of its own without usable bytes.
   /// @param align a power of two; rounded up to `default_alignment`.
-  /// @throws out_of_memory if the upstream has no memory after the retry of the class comment; other
-  /// exceptions of the upstream, such as cuda_error of the cache's own pool. Nothing is allocated then, and
-  /// the cache stays usable.
+  /// @throws out_of_memory if the upstream has no memory after this retry; other exceptions of the upstream,
+  /// such as cuda_error of the cache's own pool. Nothing is allocated then, and the cache stays usable.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment);
 

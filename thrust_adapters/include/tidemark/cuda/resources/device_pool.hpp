@@ -21,8 +21,9 @@ struct device_pool_options {
   gpu::stream_handle stream = nullptr;
   /// Device of the stream; -1: the current device of the thread that makes the pool.
   gpu::device_number device = -1;
-  /// Maximum idle bytes; the pool returns more, which may wait for the stream. By default the pool keeps all
-  /// idle memory until `trim`, or until its next call after another resource of the device found no memory.
+  /// Maximum idle bytes; the pool returns the rest, which may wait for the stream. By default the pool keeps
+  /// all idle memory until `trim`, or until its next call after another resource of the device found no
+  /// memory.
   std::size_t max_cached_bytes = (std::numeric_limits<std::size_t>::max)();
   /// True if graphs use the blocks. Memory then stays mapped at its addresses until `release()` or the end of
   /// the pool, because a launch may use any address of a capture. Nothing is trimmed, and `max_cached_bytes`
@@ -58,14 +59,14 @@ extern template class detail::basic_pool<gpu::detail::device_heap>;
 /// blocks.deallocate(x, 3000);  // later work of `stream` may use the block at once
 /// ```
 /// Blocks up to 1 MiB come from size classes: multiples of 256 bytes, and four classes for each power of two
-/// from 2 KiB on. Larger blocks come from the smallest free range that fits. Memory is mapped only under
-/// blocks. The pool moves idle memory before it creates new memory (docs/cuda.md).
+/// from 2 KiB on. Larger blocks take the smallest free range that fits. Memory is mapped only under blocks,
+/// and idle memory moves before new memory is created (docs/cuda.md).
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats` and of `gpu::detail::device_heap`.
 ///
 /// Complexity: O(1) up to 1 MiB, else O(log(free ranges)); a block that needs memory makes driver calls.
-/// Thread-safety: one thread at a time, which level 2 checks. The first thread that uses the pool owns it
-/// until `release_thread_ownership()`.
+/// Thread-safety: one thread at a time, which level 2 checks; the first thread owns the pool until
+/// `release_thread_ownership()`.
 class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
  public:
   /// Makes a pool. @param driver table of driver calls; must outlive this object.

@@ -70,7 +70,7 @@ class device_pools {
                         gpu::driver& driver = gpu::default_driver());
   device_pools(device_pools const&) = delete;
   device_pools& operator=(device_pools const&) = delete;
-  /// Waits for the streams with heaps and the streams that blocks wait for, except capturing streams, and
+  /// Waits for the streams with heaps and the streams that blocks wait for, except capturing streams. Then
   /// returns all memory, also of live blocks.
   ~device_pools();
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which of Thrust's device systems this translation unit is for. Owns nothing.
+/// Selects the names for Thrust's device system of this translation unit. Owns nothing.
 #pragma once
 
 #include <thrust/detail/config.h>
 
-// One program may have .cu files and translation units of another system, such as OpenMP's. What differs
-// between them has its own namespace in each, as Thrust's own names have.
+// One program may have .cu files and translation units of another system, such as OpenMP's. Definitions that
+// differ between systems have a namespace for each system, as Thrust's own names do.
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #define TIDEMARK_THRUST_SYSTEM for_cuda
 #elif THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP

@@ -9,8 +9,8 @@
 
 namespace tidemark::detail {
 
-/// Deallocates a block. Null: nothing happens. If `resource` throws, which those of tidemark do not, the
-/// block is lost: a warning (`refused_return`) with the name of `adapter`.
+/// Deallocates a block. Does nothing for null. If `resource` throws, the block is lost, with a warning
+/// (`refused_return`) that names `adapter`; tidemark's resources do not throw.
 template <class R>
 void deallocate_or_warn(R& resource, void* block, std::size_t bytes, std::size_t align,
                         char const* adapter) noexcept {

@@ -17,9 +17,9 @@
 namespace tidemark::detail {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// As `thrust_allocator`, but memory for a parallel region that began after this object was made comes
-/// from the heap. Thrust sorts in such a region: several threads allocate temporaries at once, but the
-/// resource may be of one thread, and an exception would end the program.
+/// A `thrust_allocator` that takes memory from the heap in a parallel region that began after its
+/// construction. Thrust sorts in such a region: several threads allocate temporaries at once. The resource
+/// may be for one thread, and an exception would end the program.
 // Thrust frees the temporaries of a region in the same region.
 template <class R>
 class omp_temporaries : public thrust_allocator<std::byte, R> {
@@ -42,7 +42,7 @@ class omp_temporaries : public thrust_allocator<std::byte, R> {
  private:
   static constexpr std::align_val_t alignment{thrust_resource<R>::default_alignment};
 
-  // Regions of one thread count: an exception cannot leave them either.
+  // Also true in regions of one thread, because an exception cannot leave them either.
   [[nodiscard]] bool is_inside() const noexcept { return ::omp_get_level() > level_; }
 
   int level_ = ::omp_get_level();

@@ -15,8 +15,8 @@
 namespace tidemark::detail {
 inline namespace TIDEMARK_THRUST_SYSTEM {
 
-/// `thrust::cuda::par.on(stream)` or `thrust::cuda::par_nosync.on(stream)`, chosen at run time. The two
-/// friends are found by argument-dependent lookup: they implement customisation points of Thrust.
+/// `thrust::cuda::par.on(stream)` or `thrust::cuda::par_nosync.on(stream)`, chosen at run time.
+/// Argument-dependent lookup finds the two friends, which implement customisation points of Thrust.
 template <class Derived>
 class stream_policy_base : public ::thrust::cuda_cub::execution_policy<Derived> {
  public:
@@ -35,22 +35,22 @@ class stream_policy_base : public ::thrust::cuda_cub::execution_policy<Derived> 
   }
 
   cudaStream_t stream_;
-  bool waits_;  // whether an algorithm returns after its work has ended
+  bool waits_;  // true if an algorithm returns after its work has ended
 };
 
 struct stream_policy : stream_policy_base<stream_policy> {
   using stream_policy_base<stream_policy>::stream_policy_base;
 };
 
-/// The policy that copies the elements of a vector: the allocator's. Thrust's own choice would be that of
-/// the pointers, which is the default stream.
+/// Selects the allocator's policy for copies of a vector's elements. Thrust would otherwise select the policy
+/// of the pointers, which uses the default stream.
 [[nodiscard]] TIDEMARK_HOST_DEVICE inline stream_policy& select_system(::thrust::cuda_cub::tag&,
                                                                        stream_policy& policy) noexcept {
   return policy;
 }
 
-/// Whether a thread may wait for a stream: not while it is captured, nor for the legacy default stream while
-/// a blocking stream is, whose capture the wait would end.
+/// Returns true if a thread may wait for a stream. It may not while the stream is captured. It may not wait
+/// for the legacy default stream while a blocking stream is captured, because the wait would end the capture.
 [[nodiscard]] inline bool may_wait_for(gpu::stream_handle stream) noexcept {
   using gpu::detail::capture_state;
   return gpu::detail::capture_state_of(gpu::default_driver(), stream) == capture_state::none;

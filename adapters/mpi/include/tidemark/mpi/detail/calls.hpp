@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How tidemark calls MPI: errors are returned, and become exceptions.
+/// tidemark's calls of MPI: converts returned errors to exceptions.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,16 @@ inline void require_success(int code, char const* call) {
   if (code != MPI_SUCCESS) throw mpi_error{call, code};
 }
 
-/// Whether MPI can be called: it was initialised, and not finalised.
+/// Returns true if MPI can be called: it is initialised and not finalised.
 [[nodiscard]] inline bool is_running() noexcept {
   int initialized = 0, finalized = 0;
   return MPI_Initialized(&initialized) == MPI_SUCCESS && initialized != 0 &&
          MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0;
 }
 
-/// While it exists, a communicator returns errors. One thread at a time for a communicator. @pre MPI is
-/// running. @throws std::invalid_argument for the null communicator, which other ranks may have got of a split.
+/// Makes a communicator return errors during its lifetime. One thread at a time for each communicator. @pre
+/// MPI is running. @throws std::invalid_argument for the null communicator, which a split may return to some
+/// ranks.
 class returned_errors {
  public:
   [[nodiscard]] explicit returned_errors(MPI_Comm comm) : comm_{comm} {
@@ -48,8 +49,8 @@ class returned_errors {
   MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
 };
 
-/// The same for calls without a communicator, whose errors are the world's before MPI 4 and the process's
-/// since. Any threads: the first changes the handlers, and the last one puts them back.
+/// Makes calls without a communicator return errors. Their errors belong to the world before MPI 4, and to
+/// the process since. Any thread: the first user changes the handlers, and the last user restores them.
 class returned_errors_of_process {
  public:
   [[nodiscard]] returned_errors_of_process() {
@@ -75,17 +76,18 @@ class returned_errors_of_process {
   struct shared_state {
     std::mutex mutex;
     std::size_t users = 0;
-    std::optional<returned_errors> world, self;  // there while there are users
+    std::optional<returned_errors> world, self;  // set while there are users
   };
-  /// In a function: clang 19 and 22 crash now and then on a module with inline variables that have destructors.
+  /// In a function, because clang 19 and 22 sometimes crash on a module with inline variables that have
+  /// destructors.
   static shared_state& state() {
     static shared_state shared;
     return shared;
   }
 };
 
-/// Whether an exception has been thrown since it was made, and destroys its owner on the way up. Then other
-/// ranks are elsewhere, and a collective call would wait for them for ever.
+/// Detects that an exception has been thrown since its construction and destroys its owner. The other ranks
+/// are then elsewhere, and a collective call would wait for them forever.
 class unwinding {
  public:
   [[nodiscard]] bool is_under_way() const noexcept { return std::uncaught_exceptions() > before_; }
@@ -94,7 +96,7 @@ class unwinding {
   int before_ = std::uncaught_exceptions();
 };
 
-/// The text of an error's class, which lives as long as the program: there are few classes.
+/// Returns the text of an error's class, valid until the program ends: there are few classes.
 [[nodiscard]] inline char const* lasting_text(int code) noexcept {
   static constexpr char const* unknown = "MPI refused it, and there is no memory to say why";
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// MPI's header, without the C++ bindings, which MPI removed in version 3 and some implementations still have.
+/// MPI's header without the C++ bindings, which MPI 3 removed and some implementations still have.
 #pragma once
 
 #ifndef OMPI_SKIP_MPICXX

@@ -3,10 +3,8 @@
 /// `foreign_blocks`: live blocks in planned memory that are not in the current plan. Owns records only.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <vector>
 
 #include <tidemark/plan/replay/detail/plan_replayer.hpp>
@@ -26,46 +24,23 @@ class foreign_blocks {
 
   /// Detaches live blocks from a plan: all blocks, or only those whose slots the next step may need. @throws
   /// std::bad_alloc with nothing changed.
-  void detach_live(plan_replayer& plan, bool outliving_too) {
-    if (live_ != blocks_.size())
-      std::erase_if(blocks_, [](foreign_block const& block) { return !block.live(); });
-    blocks_.reserve(blocks_.size() + plan.used_blocks());
-    for (plan_replayer::slot const& s : plan.all_slots()) {
-      if (!s.live() || (plan.outlives(s.index) && !outliving_too)) continue;
-      blocks_.push_back(s);
-      in_way_ += is_in_way(s) ? 1 : 0;
-      plan.set_died(s.index, s.born);
-    }
-    live_ = blocks_.size();
-    std::ranges::sort(blocks_, {}, &foreign_block::address);
-  }
+  void detach_live(plan_replayer& plan, bool outliving_too);
   /// Finds the blocks that are in the way of the current plan. Slots with bytes of their own do not count,
   /// because each allocation compares them.
-  void find_in_way_of(plan_replayer const& plan) noexcept {
-    way_begin_ = plan.base() == 0 ? 0 : plan.others_begin();
-    in_way_ = static_cast<std::size_t>(std::ranges::count_if(
-        blocks_, [&](foreign_block const& block) { return block.live() && is_in_way(block); }));
-  }
+  void find_in_way_of(plan_replayer const& plan) noexcept;
   /// Returns the number of live blocks in the way of the current plan.
   [[nodiscard]] std::size_t in_way() const noexcept { return in_way_; }
 
   /// Returns the live block that begins at an address; null if there is no such block.
-  [[nodiscard]] foreign_block* find(std::uintptr_t address) noexcept {
-    const auto found = std::ranges::lower_bound(blocks_, address, {}, &foreign_block::address);
-    return found != blocks_.end() && found->address == address && found->live() ? &*found : nullptr;
-  }
+  [[nodiscard]] foreign_block* find(std::uintptr_t address) noexcept;
   /// @pre `found` is a result of `find`.
   void remove(foreign_block& found) noexcept {
     found.died = found.born;
     in_way_ -= is_in_way(found) ? 1 : 0;
     --live_;
   }
-  [[nodiscard]] bool overlap(std::uintptr_t begin, std::size_t bytes) const noexcept {
-    auto block = std::ranges::lower_bound(blocks_, begin, {}, &foreign_block::address);
-    if (block != blocks_.begin() && std::prev(block)->address + std::prev(block)->max_bytes > begin) --block;
-    while (block != blocks_.end() && block->address < begin + bytes && !block->live()) ++block;
-    return block != blocks_.end() && block->address < begin + bytes;
-  }
+  /// Returns true if a live block has a byte in [begin, begin + bytes).
+  [[nodiscard]] bool overlap(std::uintptr_t begin, std::size_t bytes) const noexcept;
 
  private:
   // Returns true if a slot without bytes of its own may share a byte with the block.

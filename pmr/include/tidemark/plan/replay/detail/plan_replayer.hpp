@@ -1,6 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `plan_replayer`: the plan of a step and the state of its slots. Owns its tables, but no memory of blocks.
+///
+/// The owner counts time in requests. A block is born at `now`, which is then incremented, and dies at the
+/// `now` of its deallocation. A run serves requests in order. A slot is free if its *predecessors* are clear.
+/// They are the slots that last held one of its bytes before it in the plan:
+///
+///     clear(i) := not live(i), and (died(i) >= begin of the run, or clear(j) for each predecessor j of i)
+///
+/// A slot that was allocated in this run was clear itself, and clear slots stay clear: hence the first half
+/// of the disjunction. While deallocations follow the order of the plan, one comparison shows that all
+/// predecessors of a slot are clear. The fast path compares only the next slot and the next deallocation.
+/// Slots with bytes of their own fail its comparison. The last slot fails it too, and stands for the next
+/// slot while the fast path is paused. The slow path searches further.
 #pragma once
 
 #include <algorithm>
@@ -18,20 +30,11 @@
 
 namespace tidemark::detail {
 
-/// Serves a step by its plan: request n gets slot n if it fits and no live block has bytes of the slot.
-///
-/// The owner counts time in requests. A block is born at `now`, which is then incremented, and dies at the
-/// `now` of its deallocation. A run serves requests in order. A slot is free if its *predecessors* are clear.
-/// They are the slots that last held one of its bytes before it in the plan:
-///
-///     clear(i) := not live(i), and (died(i) >= begin of the run, or clear(j) for each predecessor j of i)
-///
-/// A slot that was allocated in this run was clear itself, and clear slots stay clear: hence the first half
-/// of the disjunction. While deallocations follow the order of the plan, one comparison shows that all
-/// predecessors of a slot are clear.
+/// Serves a step by its plan: request n gets slot n if it fits and no live block has bytes of the slot. The
+/// file comment has the rule.
 ///
 /// A slot whose block outlives its step shares no bytes, and is its own predecessor. All slots of one request
-/// have one size and one alignment.
+/// have one size and one alignment: a block that fits in one slot fits in each.
 ///
 /// Invariants: `live(i) == (died(i) < born(i))`; live slots do not overlap, which the owner checks;
 /// `cursor <= requests`; deallocations are ordered by `upper`, and each slot before the next in this order is
@@ -151,9 +154,7 @@ class plan_replayer {
   /// Returns true if all blocks of this run were deallocated, except blocks that outlive the step. O(1).
   [[nodiscard]] bool all_deallocated() const noexcept { return *next_deallocation_ == &slots_.back(); }
   /// Returns the number of live slots. O(slots).
-  [[nodiscard]] std::size_t used_blocks() const noexcept {
-    return static_cast<std::size_t>(std::ranges::count_if(all_slots(), &slot::live));
-  }
+  [[nodiscard]] std::size_t used_blocks() const noexcept;
   /// Returns the bytes of a request in the plan.
   [[nodiscard]] std::size_t planned_bytes(std::size_t request) const noexcept {
     return blocks_[request]->life.size;
@@ -201,9 +202,7 @@ class plan_replayer {
 
   /// Returns the slots of a request if its blocks outlive the step; else an empty range. O(log such
   /// requests).
-  [[nodiscard]] std::span<std::uint32_t const> own_slots_of(std::size_t request) const noexcept {
-    return std::ranges::equal_range(own_slots_, request, {}, [&](std::uint32_t i) { return request_of(i); });
-  }
+  [[nodiscard]] std::span<std::uint32_t const> own_slots_of(std::size_t request) const noexcept;
   /// Returns true if the slot's block outlives its step.
   [[nodiscard]] bool outlives(std::uint32_t slot) const noexcept {
     return predecessors_[slots_[slot].predecessors] == slot;

@@ -26,18 +26,17 @@ namespace tidemark::detail {
 
 inline constexpr char const* planned_kind = "planned_arena";  // name in messages
 
-/// Runs a step: finds the plan of its kind, replays it, records requests that it does not serve, and makes a
-/// new plan at the end if the step differed.
+/// Runs a step: finds the plan of its kind, replays the plan, records requests without a slot, and makes a
+/// new plan at the end if the step differed. The fast path is off while foreign blocks are in the way,
+/// because each slot must be compared with them.
 ///
-/// The fast path is off while foreign blocks are in the way: the slow path compares each slot with them.
-///
-/// If the region's memory comes from the fallback, the region is *borrowed*. It is one block of the fallback
-/// from the first request of a planned step to the end of the step, or to the death of its last block. Blocks
-/// that outlive their step are then in the fallback too, and their slots have no bytes.
+/// If the region's memory comes from the fallback, the region is *borrowed*: one block of the fallback from
+/// the first request of a planned step to its end, or to the death of its last block. Blocks that outlive
+/// their step are then in the fallback too, and their slots have no bytes.
 ///
 /// Invariants, checked by `check_invariants()`: those of `plan_replayer`, `kinds_of_steps` and
-/// `planned_arena_stats`; foreign blocks are sorted; foreign blocks and the current plan's live slots do not
-/// overlap and are in committed memory.
+/// `planned_arena_stats`; foreign blocks are sorted; foreign blocks and live slots of the plan do not overlap
+/// and are in committed memory.
 ///
 /// Thread-safety: one thread at a time.
 class planned_core {

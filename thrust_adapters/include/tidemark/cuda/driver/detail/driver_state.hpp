@@ -100,8 +100,8 @@ struct outcome {
 enum class capture_state {
   none,       ///< calls on it disturb no capture
   capturing,  ///< its work becomes part of a graph; a wait for it ends the capture
-  /// A call on it may end a capture: the legacy default stream beside a capturing blocking stream, or an error
-  /// of unknown meaning.
+  /// A call on it may end a capture: the legacy default stream beside a capturing blocking stream, or an
+  /// error of unknown meaning.
   untouchable,
 };
 

@@ -16,15 +16,12 @@
 namespace tidemark::gpu::detail {
 
 /// Fences behind the work of other streams, for blocks that return to this stock's stream. The event of a
-/// destroyed fence is reused, because creation costs several times as much as recording.
+/// destroyed fence is reused, because creation costs several times as much as recording. Fences may be
+/// awaited on any current device. Fences of one stream have one order (`reuse_fence::order`).
 ///
-/// If a wait fails because a capture forbids it, the stock's stream waits instead, and blocks are still
-/// reused behind the event. If that fails too, the stock reports a violation (`open_capture`). While the
-/// stock's stream is capturing, queries and waits would invalidate the capture. `query` then does nothing,
-/// and waits return at once, because the upstream holds all blocks then.
-///
-/// Fences are queried inside `query`, and may be awaited on any current device. Fences of one stream have one
-/// order (`reuse_fence::order`).
+/// If a capture forbids a wait, the stock's stream waits instead. If that fails too, the stock reports a
+/// violation (`open_capture`). While the stock's stream is capturing, `query` does nothing and waits return
+/// at once: they would invalidate the capture, and the upstream holds all blocks then.
 ///
 /// Invariant: each event is in the free list or in one fence. Complexity: O(1). Thread-safety: any thread,
 /// except for construction and destruction.

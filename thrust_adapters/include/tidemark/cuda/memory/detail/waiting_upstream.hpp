@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `waiting_upstream`: gives an upstream its blocks back when the work on a stream is done with them. Owns
-/// blocks that it could not give back yet.
+/// `waiting_upstream`: returns blocks to an upstream after the work of a stream on them. Owns blocks that it
+/// could not return yet.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace tidemark::gpu::detail {
 
-/// Blocks that were deallocated while nothing may go back, as during a capture. There is room for all live
-/// blocks, made when each is allocated, so that to deallocate needs no memory.
+/// Blocks that were deallocated while no block may be returned, such as during a capture. Each allocation
+/// reserves room for its block, because a deallocation must not need memory.
 ///
 /// Invariant: `waiting <= live <= capacity`. Complexity: O(1), amortised. Thread-safety: any thread.
 class waiting_blocks {
@@ -29,24 +29,24 @@ class waiting_blocks {
 
   explicit waiting_blocks(std::pmr::memory_resource* bookkeeping) : waiting_{bookkeeping} {}
 
-  /// A block is about to be allocated. @throws what the bookkeeping resource throws; nothing has changed
-  /// then.
+  /// Reserves room for a block that is allocated next. @throws the exceptions of the bookkeeping resource;
+  /// nothing has changed then.
   void add() {
     const std::scoped_lock lock{mutex_};
     if (live_ == waiting_.capacity()) waiting_.reserve(2 * live_ + 16);
     ++live_;
   }
-  /// A block that does not wait is gone, or was not allocated.
+  /// Removes a block that was returned directly, or was not allocated.
   void remove() noexcept {
     const std::scoped_lock lock{mutex_};
     --live_;
   }
-  /// A live block waits from here on.
+  /// Adds a live block that waits from now on.
   void push(block const& waits) noexcept {
     const std::scoped_lock lock{mutex_};
     waiting_.push_back(waits);
   }
-  /// One that waits, and does so no more; none if nothing waits.
+  /// Removes and returns a waiting block; empty if no block waits.
   [[nodiscard]] std::optional<block> pop() noexcept {
     const std::scoped_lock lock{mutex_};
     if (waiting_.empty()) return std::nullopt;
@@ -54,7 +54,7 @@ class waiting_blocks {
     waiting_.pop_back();
     return last;
   }
-  /// Of all that wait. O(blocks).
+  /// Returns the bytes of all waiting blocks. O(blocks).
   [[nodiscard]] std::size_t bytes() const noexcept {
     const std::scoped_lock lock{mutex_};
     std::size_t sum = 0;
@@ -63,14 +63,14 @@ class waiting_blocks {
   }
 
  private:
-  mutable tidemark::detail::fork_safe<> mutex_;  // for what follows
+  mutable tidemark::detail::fork_safe<> mutex_;  // protects the members below
   std::pmr::vector<block> waiting_;
-  std::size_t live_ = 0;  // waiting ones included
+  std::size_t live_ = 0;  // waiting blocks included
 };
 
-/// Stands before an upstream that knows no stream, such as `gpu::device_resource`: `cuMemFree` need not wait
-/// for work that uses the memory. A block goes back after a wait for the stream. While the stream is
-/// capturing, which a wait would end, or if the wait fails, blocks wait for the next call.
+/// An adaptor for an upstream without a stream, such as `gpu::device_resource`, whose `cuMemFree` need not
+/// wait for work that uses the memory. It returns a block after a wait for the stream. Blocks wait for the
+/// next call if the stream is capturing, because a wait would end the capture, or if the wait fails.
 ///
 /// Thread-safety: any thread, if the upstream's is.
 class waiting_upstream final : public tidemark::detail::forwarding_resource<waiting_upstream> {
@@ -83,10 +83,10 @@ class waiting_upstream final : public tidemark::detail::forwarding_resource<wait
         name_{name},
         driver_{&driver},
         waiting_{bookkeeping} {}
-  /// If blocks still have to wait, they are lost: a violation (`open_capture`).
+  /// Returns the blocks. Blocks that must still wait are lost, with a violation (`open_capture`).
   ~waiting_upstream() override;
 
-  /// @throws what the upstream or the bookkeeping resource throws; nothing is allocated then.
+  /// @throws the exceptions of the upstream or the bookkeeping resource; nothing is allocated then.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align);
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
 

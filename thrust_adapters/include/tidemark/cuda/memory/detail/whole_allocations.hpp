@@ -14,35 +14,35 @@
 namespace tidemark::gpu::detail {
 
 /// Ranges that are each one allocation of `cuMemAlloc`. compute-sanitizer accepts a heap of NVTX only if the
-/// heap is exactly one such allocation: it refuses virtual memory and memory of pools (seen with 2025.3.1 and
-/// 13.5 on an H100). So a range is allocated as a whole and freed as a whole.
+/// heap is exactly one such allocation. It refuses virtual memory and memory of pools (seen with 2025.3.1 and
+/// 13.5 on an H100). A range is therefore allocated and freed as a whole.
 ///
-/// Invariant: `held_bytes()` is the sum of the ranges that were allocated and neither freed nor abandoned.
-/// The caller makes the device current, in relaxed mode, so that a capture allows the calls. Thread-safety:
-/// one thread at a time.
+/// Invariant: `held_bytes()` is the sum of the allocated ranges that were neither freed nor abandoned. The
+/// caller makes the device current in relaxed mode, in which a capture permits the calls. Thread-safety: one
+/// thread at a time.
 class whole_allocations {
  public:
-  /// Whether the tool that listens to NVTX accepts no other memory.
+  /// Returns true if the tool that listens to NVTX accepts no other memory.
   [[nodiscard]] static bool are_needed() noexcept;
 
   whole_allocations(driver& driver, device_budget& budget) noexcept : driver_{&driver}, budget_{&budget} {}
 
   /// Allocates a range of at least `least_bytes`, and at most the larger of `wanted_bytes` and the next
-  /// chunk: 64 MiB, then twice as much each time. @return success, or the error. @throws std::bad_alloc;
+  /// chunk: 64 MiB, then twice the previous size. @return success, or the error. @throws std::bad_alloc;
   /// nothing is allocated then.
   [[nodiscard]] outcome allocate(std::size_t least_bytes, std::size_t wanted_bytes, byte_range& range);
-  /// The range is not used any more; `free_ended` frees it.
+  /// Ends the use of a range; `free_ended` frees it.
   void end(byte_range range) noexcept;
-  /// The same of all ranges.
+  /// Ends the use of all ranges.
   void end_all() noexcept;
-  /// Frees all ranges that have ended. @pre no work uses them. @return success, or the last error.
+  /// Frees all ended ranges. @pre No work uses them. @return success, or the last error.
   outcome free_ended() noexcept;
-  /// Whether a range has ended and is not freed yet.
+  /// Returns true if an ended range is not freed yet.
   [[nodiscard]] bool has_ended_ranges() const noexcept;
   /// Leaves a range allocated until the process ends.
   void abandon(byte_range range) noexcept;
 
-  /// Bytes behind an address of a range, up to the range's end.
+  /// Returns the bytes from an address to the end of its range.
   [[nodiscard]] std::size_t bytes_behind(std::uintptr_t address) const noexcept;
   [[nodiscard]] std::size_t held_bytes() const noexcept;
 

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `device_heap`: the blocks of a `device_pool` and their memory, which it owns.
+/// `device_heap`: the blocks of a `device_pool` and their memory, which it owns. docs/cuda.md has the
+/// picture.
+///
+/// Memory comes in *units*: handles of the device's granularity, 2 MiB on today's devices. A unit is idle if
+/// it has memory and touches no live block. A block that needs units gets idle units, which are *moved*:
+/// unmapped and mapped to the block. Decision 87 has the limits of moves. The stream may still use a
+/// deallocated block, and an unmap does not wait: a unit moves only behind a mark that the stream has passed.
 #pragma once
 
 #include <algorithm>
@@ -82,12 +88,6 @@ class stream_marks {
 };
 
 /// One range of addresses for one stream, with memory only under blocks: the free lists of a `basic_pool`.
-/// docs/cuda.md has the picture.
-///
-/// Memory comes in *units*: handles of the device's granularity, 2 MiB on today's devices. A unit is idle if
-/// it has memory and touches no live block. A block that needs units gets idle units, which are *moved*:
-/// unmapped and mapped to the block. Decision 87 has the limits of moves. The stream may still use a
-/// deallocated block, and an unmap does not wait: a unit moves only behind a mark that the stream has passed.
 ///
 /// Memory of an upstream comes in chunks, which do not move and are returned when they are wholly free.
 /// Devices without virtual memory management, and programs under compute-sanitizer, get chunks of cuMemAlloc.

@@ -74,8 +74,7 @@ struct heap_region {
 ///
 /// Ranges cover every region, and no two free ranges of a region touch. A live range has at least
 /// `heap_region::page_bytes` bytes; at most one live range therefore begins in a page. `region.pages[page]`
-/// is the live range that begins in the page, else the slab that covers its first byte, else null. The live
-/// range of any address is found in O(1).
+/// is the live range that begins in the page, else the slab that covers its first byte, else null.
 ///
 /// Best fit returns the smallest sufficient free range, and the lowest address among equals.
 ///
