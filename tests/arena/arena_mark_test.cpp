@@ -111,17 +111,6 @@ TEST(arena_mark, at_many_levels_is_distinguished_from_its_dead_neighbours) {
   EXPECT_EQ(a.position(), 16u);
 }
 
-TEST(arena_mark, of_an_empty_upstream_arena_leads_back_to_its_beginning) {
-  upstream_arena a;
-  const arena_mark empty = a.mark();
-  void* const first = a.allocate(100);
-  (void)a.allocate(100'000);
-  a.rewind(empty);
-  EXPECT_EQ(a.position(), 0u);
-  EXPECT_EQ(a.allocate(100), first);
-  a.check_invariants();
-}
-
 TEST(arena_mark, is_a_plain_value) {
   static_assert(std::is_trivially_copyable_v<arena_mark>);
   arena a;

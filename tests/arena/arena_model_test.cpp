@@ -11,13 +11,9 @@
 namespace tidemark::test {
 namespace {
 
-struct borrowed_subject : borrowed_arena_subject {
-  using supply_type = supply;
-  using borrowed_arena_subject::borrowed_arena_subject;
-};
-
 // 5 seeds of 100,000 steps for each of nine kinds: 4.5 * 10^6 steps in all.
 TEST(arena_model, agrees_with_the_arena_on_virtual_memory) { run_arena_model<virtual_arena_subject>(); }
+// S0.11
 TEST(arena_model, agrees_with_the_arena_on_small_chunks) { run_arena_model<chunked_arena_subject>(); }
 TEST(arena_model, agrees_with_an_arena_that_traps_every_scope) { run_arena_model<trapping_arena_subject>(); }
 TEST(arena_model, agrees_with_an_arena_that_traps_some_scopes) { run_arena_model<sampling_arena_subject>(); }
@@ -27,7 +23,7 @@ TEST(arena_model, agrees_with_an_arena_that_traps_and_does_not_grow) {
 TEST(arena_model, agrees_with_the_arena_on_an_upstream) {
   run_arena_model<buffered_upstream_arena_subject>();
 }
-TEST(arena_model, agrees_with_the_arena_on_a_borrowed_range) { run_arena_model<borrowed_subject>(); }
+TEST(arena_model, agrees_with_the_arena_on_a_borrowed_range) { run_arena_model<borrowed_arena_subject>(); }
 TEST(arena_model, agrees_with_the_arena_on_registered_memory) { run_arena_model<registered_arena_subject>(); }
 // H.1
 TEST(arena_model, agrees_with_the_arena_on_shared_memory) { run_arena_model<shared_memory_arena_subject>(); }
@@ -36,7 +32,9 @@ TEST(resource_model, agrees_with_the_arena_on_an_upstream_of_a_device) {
   run_resource_model<upstream_device_arena_subject>();
 }
 TEST(resource_model, agrees_with_the_arena_on_small_chunks) { run_resource_model<chunked_arena_subject>(); }
-TEST(resource_model, agrees_with_the_arena_on_a_borrowed_range) { run_resource_model<borrowed_subject>(); }
+TEST(resource_model, agrees_with_the_arena_on_a_borrowed_range) {
+  run_resource_model<borrowed_arena_subject>();
+}
 TEST(resource_model, agrees_with_the_arena_on_registered_memory) {
   run_resource_model<registered_arena_subject>();
 }

@@ -80,8 +80,12 @@ TEST(regressions, a_large_block_between_small_ones_takes_little_more_than_itself
 TEST(regressions, a_mark_of_an_arena_without_memory_leads_to_its_first_chunk) {
   upstream_arena a{std::size_t{4096}, std::pmr::new_delete_resource()};
   const arena_mark empty = a.mark();
-  a.deallocate(a.allocate(16), 16);
+  void* const first = a.allocate(16);
+  a.deallocate(first, 16);
   (void)a.allocate(100'000);
+  a.rewind(empty);
+  EXPECT_EQ(a.position(), 0u);
+  EXPECT_EQ(a.allocate(16), first);
   a.rewind(empty);
   {
     upstream_arena::scope scope{a};

@@ -6,22 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <thread>
 #include <vector>
 
+#include "other_thread.hpp"
 #include "recording_supply.hpp"
 
 namespace tidemark {
 namespace {
 
-/// Runs `body` on a thread that has no scratch arenas yet.
-template <class Body>
-void on_a_fresh_thread(Body body) {
-  std::thread{body}.join();
-}
-
 TEST(scratch, is_a_scope_that_rewinds) {
-  on_a_fresh_thread([] {
+  test::on_another_thread([] {
     arena* which = nullptr;
     for (int i = 0; i < 3; ++i) {
       arena::scope s = scratch(no_conflicts);
@@ -37,7 +31,7 @@ TEST(scratch, is_a_scope_that_rewinds) {
 
 // S0.21
 TEST(scratch, never_comes_from_an_arena_in_conflict) {
-  on_a_fresh_thread([] {
+  test::on_another_thread([] {
     arena::scope out = scratch(no_conflicts);
     const arena::scope by_scope = scratch(out);
     const arena::scope by_arena = scratch(out.arena());
@@ -56,7 +50,7 @@ TEST(scratch, never_comes_from_an_arena_in_conflict) {
 
 // S0.22
 TEST(scratch, makes_a_further_arena_when_all_are_in_conflict) {
-  on_a_fresh_thread([] {
+  test::on_another_thread([] {
     const arena::scope a = scratch(no_conflicts);
     const arena::scope b = scratch(a);
     const arena::scope c = scratch(a, b);
@@ -69,7 +63,7 @@ TEST(scratch, makes_a_further_arena_when_all_are_in_conflict) {
 
 // S0.23
 TEST(scratch, ignores_null_and_foreign_conflicts) {
-  on_a_fresh_thread([] {
+  test::on_another_thread([] {
     arena elsewhere;
     arena* none = nullptr;
     arena::scope inert;
@@ -87,7 +81,7 @@ TEST(scratch, each_thread_has_its_own) {
     const arena::scope s = scratch(no_conflicts);
     here = &s.arena();
   }
-  on_a_fresh_thread([&] {
+  test::on_another_thread([&] {
     const arena::scope s = scratch(no_conflicts);
     EXPECT_NE(&s.arena(), here);
   });
@@ -96,7 +90,7 @@ TEST(scratch, each_thread_has_its_own) {
 // S0.24
 TEST(scratch, grows_on_demand_and_its_options_can_be_set) {
   set_scratch_options({.reserve = 64 * KiB, .name = "small scratch"});
-  on_a_fresh_thread([] {
+  test::on_another_thread([] {
     arena::scope s = scratch(no_conflicts);
     EXPECT_STREQ(s.arena().name(), "small scratch");
     EXPECT_EQ(s.arena().stats().reserved_bytes, 64 * KiB);
@@ -111,7 +105,7 @@ TEST(scratch, grows_on_demand_and_its_options_can_be_set) {
 TEST(scratch, is_given_back_when_the_thread_ends) {
   test::recording_os os;
   set_default_os_memory(&os);
-  on_a_fresh_thread([&] {
+  test::on_another_thread([&] {
     arena::scope a = scratch(no_conflicts);
     arena::scope b = scratch(a);
     (void)b.push_array<int>(100'000);
@@ -134,7 +128,7 @@ TEST(scratch, is_still_there_in_destructors_of_thread_local_objects) {
   };
   test::recording_os os;
   set_default_os_memory(&os);
-  on_a_fresh_thread([] {
+  test::on_another_thread([] {
     thread_local late_user made_before_any_scratch;
     made_before_any_scratch.touch();
     (void)scratch(no_conflicts).push_array<int>(10);
@@ -150,7 +144,7 @@ TEST(scratch, without_memory_throws_and_never_returns_a_null_scope) {
   os.fail_from = 0;
   os.fail_count = test::supply::never;
   set_default_os_memory(&os);
-  on_a_fresh_thread([&] {
+  test::on_another_thread([&] {
     EXPECT_THROW((void)scratch(no_conflicts), out_of_memory);
     EXPECT_EQ(scratch_arena_count(), 0u);
     os.fail_from = test::supply::never;
@@ -170,7 +164,7 @@ std::span<int> doubled(std::span<int const> x, arena& out) {
 }
 
 TEST(scratch, results_survive_when_callers_pass_their_own_scratch_down) {
-  on_a_fresh_thread([] {
+  test::on_another_thread([] {
     arena::scope mine = scratch(no_conflicts);
     const std::vector<int> x{1, 2, 3};
     const std::span<int> once = doubled(x, mine.arena());

@@ -12,33 +12,18 @@
 
 #include <tidemark/compat.hpp>
 
+#include "recording_supply.hpp"
+
 namespace tidemark::test {
 namespace {
-
-// The host's memory, counted.
-class counted_upstream final : public std::pmr::memory_resource {
- public:
-  std::size_t held_bytes = 0;
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    held_bytes += bytes;
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    held_bytes -= bytes;
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-};
 
 // Bytes that the upstream of a resource holds for blocks of these sizes.
 template <class Resource>
 std::size_t held_for(std::vector<std::size_t> const& sizes) {
-  counted_upstream upstream;
+  recording_resource upstream;
   Resource memory{&upstream};
   for (const std::size_t bytes : sizes) (void)memory.allocate(bytes, bytes % 16 == 0 ? 16 : 1);
-  return upstream.held_bytes;
+  return upstream.outstanding;
 }
 
 std::vector<std::size_t> drawn(std::size_t count, std::size_t least, std::size_t most) {
@@ -86,13 +71,13 @@ TYPED_TEST(compat_pool_memory, for_elements_of_many_sizes_is_that_of_libstdcxx_o
 
 TYPED_TEST(compat_pool_memory, for_a_request_is_at_most_a_fifth_more_than_it) {
   for (std::size_t bytes = 8; bytes <= 4096; ++bytes) {
-    counted_upstream upstream;
+    recording_resource upstream;
     TypeParam memory{std::pmr::pool_options{.max_blocks_per_chunk = 1, .largest_required_pool_block = 8192},
                      &upstream};
     (void)memory.allocate(bytes, 1);
-    const std::size_t before = upstream.held_bytes;
+    const std::size_t before = upstream.outstanding;
     (void)memory.allocate(bytes, 1);
-    EXPECT_LE(upstream.held_bytes - before, bytes + std::max<std::size_t>(7, bytes / 4)) << bytes;
+    EXPECT_LE(upstream.outstanding - before, bytes + std::max<std::size_t>(7, bytes / 4)) << bytes;
   }
 }
 

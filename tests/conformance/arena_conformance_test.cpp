@@ -6,11 +6,6 @@
 namespace tidemark::test {
 namespace {
 
-struct borrowed_subject : borrowed_arena_subject {
-  using supply_type = no_supply;
-  using borrowed_arena_subject::borrowed_arena_subject;
-};
-
 INSTANTIATE_TYPED_TEST_SUITE_P(arena, conformance, virtual_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(chunked_arena, conformance, chunked_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(trapping_arena, conformance, trapping_arena_subject);
@@ -19,7 +14,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(bounded_sampling_arena, conformance, bounded_samp
 INSTANTIATE_TYPED_TEST_SUITE_P(upstream_arena, conformance, upstream_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(upstream_device_arena, conformance, upstream_device_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(buffered_upstream_arena, conformance, buffered_upstream_arena_subject);
-INSTANTIATE_TYPED_TEST_SUITE_P(borrowed_arena, conformance, borrowed_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(borrowed_arena, conformance, borrowed_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(shared_memory_arena, conformance, shared_memory_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(process_arena, conformance, process_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(shared_arena, conformance, shared_arena_subject);

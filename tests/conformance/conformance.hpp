@@ -2,7 +2,7 @@
 // The conformance suite: the requirements for every std::pmr::memory_resource of tidemark.
 //
 // A resource plugs in as a *subject*, a class with
-//   using supply_type = ...;  source of its memory: recording_os, recording_resource, no_supply
+//   using supply_type = ...;  source of its memory: recording_os, recording_resource, memory of fixed size
 //   explicit subject(supply_type&);  builds the resource on the supply, growable
 //   std::pmr::memory_resource& resource();
 //   void recycle();  makes the memory of deallocated blocks available again
@@ -37,9 +37,6 @@
 #include "shadow.hpp"
 
 namespace tidemark::test {
-
-/// For resources on memory of fixed size that is not from an upstream.
-class no_supply : public supply {};
 
 template <class Subject>
 class conformance : public ::testing::Test {

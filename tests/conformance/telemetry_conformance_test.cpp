@@ -6,14 +6,9 @@
 namespace tidemark::test {
 namespace {
 
-struct reached_subject : reached_limit_subject {
-  using supply_type = no_supply;
-  using reached_limit_subject::reached_limit_subject;
-};
-
 INSTANTIATE_TYPED_TEST_SUITE_P(statistics_resource, conformance, statistics_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(limit_resource, conformance, limit_subject);
-INSTANTIATE_TYPED_TEST_SUITE_P(reached_limit_resource, conformance, reached_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(reached_limit_resource, conformance, reached_limit_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(expect_no_upstream, conformance, expect_no_upstream_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(watching_resource, conformance, watching_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(tracking_resource, conformance, tracking_subject);

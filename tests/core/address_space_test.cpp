@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 #include <memory_resource>
 #include <stdexcept>
 #include <type_traits>
@@ -203,15 +202,6 @@ TEST(upstream_memory, of_a_device_comes_in_chunks_that_begin_with_2_mib_or_as_co
   upstream_device_arena b{std::size_t{8 * MiB}, &upstream};
   (void)b.allocate(1);
   EXPECT_EQ(upstream.outstanding, 10 * MiB);
-}
-
-TEST(upstream_memory, uses_the_first_buffer_before_the_upstream) {
-  alignas(16) std::array<std::byte, 1024> buffer;
-  upstream_arena a{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
-  EXPECT_EQ(a.allocate(1000), buffer.data());
-  EXPECT_THROW((void)a.allocate(100), std::bad_alloc);
-  a.release();
-  EXPECT_EQ(a.allocate(1000), buffer.data());
 }
 
 // D.6

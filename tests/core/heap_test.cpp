@@ -5,8 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <limits>
-#include <memory_resource>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -15,32 +13,35 @@
 #include <tidemark/tidemark.hpp>
 
 #include "counting_new.hpp"
+#include "no_heap.hpp"
 
 namespace tidemark {
 namespace {
 
 using test::news;
-using test::max_news;
+using test::no_memory;
+
+/// `step` is done once, and then again and again without a call of operator new.
+template <class Step>
+void expect_no_news_once_warm(Step step) {
+  step();
+  const std::size_t before = news;
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_EQ(news, before);
+}
 
 // S0.15
 TEST(heap, a_batch_that_crosses_chunks_allocates_nothing_once_warm) {
   arena step{{.reserve = 64 * KiB}};
-  const auto batch = [&] {
+  expect_no_news_once_warm([&] {
     const arena::scope scope{step};
     for (int i = 0; i < 20; ++i) (void)step.allocate(20 * KiB);
-  };
-  batch();
-  const std::size_t before = news;
-  for (int i = 0; i < 100; ++i) batch();
-  EXPECT_EQ(news, before);
+  });
 }
 
 TEST(heap, scratch_allocates_nothing_once_warm) {
   arena out;
-  (void)scratch(out);
-  const std::size_t before = news;
-  for (int i = 0; i < 100; ++i) (void)scratch(out).push_array<int>(100);
-  EXPECT_EQ(news, before);
+  expect_no_news_once_warm([&] { (void)scratch(out).push_array<int>(100); });
 }
 
 TEST(heap, marking_may_allocate_and_rewinding_never_does) {
@@ -60,14 +61,6 @@ TEST(heap, marking_may_allocate_and_rewinding_never_does) {
   }
   EXPECT_GT(news, 0u);
 }
-
-/// As long as it lives, this thread's operator new fails, but for the first `served` calls.
-struct no_memory {
-  explicit no_memory(std::size_t served = 0) { max_news = news + served; }
-  no_memory(no_memory const&) = delete;
-  no_memory& operator=(no_memory const&) = delete;
-  ~no_memory() { max_news = std::numeric_limits<std::size_t>::max(); }
-};
 
 // T.5
 TEST(heap, a_traced_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
@@ -145,17 +138,13 @@ TEST(heap, a_thread_that_there_is_no_memory_to_number_gives_its_block_back_and_t
 template <class Pool>
 void expect_hits_to_allocate_nothing() {
   Pool memory;
-  const auto round = [&] {
+  expect_no_news_once_warm([&] {
     for (const std::size_t bytes : {40u, 1000u, 5000u}) {
       std::array<void*, 100> blocks;
       for (void*& block : blocks) block = memory.allocate(bytes);
       for (void* block : blocks) memory.deallocate(block, bytes);
     }
-  };
-  round();
-  const std::size_t before = news;
-  for (int i = 0; i < 100; ++i) round();
-  EXPECT_EQ(news, before);
+  });
 }
 
 // S2.6
@@ -248,38 +237,19 @@ TEST(heap, a_reuse_cache_allocates_nothing_for_its_records_once_warm) {
       .done = [](void*) noexcept { return true; }, .wait = [](void*) noexcept {}, .destroy = nullptr};
   arena ground;
   reuse_cache tensors{{.max_cached_bytes = 100 * KiB, .upstream = &ground}};
-  const auto round = [&] {
+  expect_no_news_once_warm([&] {
     std::array<void*, 300> blocks;  // 600 KiB, so that blocks come new, and go, all the time
     for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = tensors.allocate(2000 + i % 100, 64);
     for (std::size_t i = 0; i < blocks.size(); ++i)
       tensors.deallocate_after(blocks[i], 2000 + i % 100, 64, reuse_fence{done_functions, nullptr});
     (void)tensors.collect();
-  };
-  round();
-  const std::size_t before = news;
-  for (int i = 0; i < 100; ++i) round();
-  EXPECT_EQ(news, before);
-  EXPECT_GT(before, 0u);
+  });
+  EXPECT_GT(news, 0u);
 }
 
 // ---- epochs -----------------------------------------------------------------------------------------------
 
-/// An upstream that allocates nothing: blocks of 64 bytes, the last that came back first.
-class static_resource final : public detail::distinct_resource {
- public:
-  static_resource() {
-    for (std::size_t i = 0; i < free_.size(); ++i) free_[i] = room_[i].data();
-  }
-
-  std::size_t outstanding = 0;
-
- private:
-  void* do_allocate(std::size_t, std::size_t) override { return free_.at(outstanding++); }
-  void do_deallocate(void* block, std::size_t, std::size_t) override { free_.at(--outstanding) = block; }
-
-  alignas(64) std::array<std::array<std::byte, 64>, 1000> room_{};
-  std::array<void*, 1000> free_{};
-};
+using static_resource = test::few_blocks<64, 1000>;
 
 epoch_options without_quarantine() { return {.max_quarantine_bytes = 0}; }
 
@@ -303,18 +273,14 @@ TEST(heap, an_epoch_resource_with_no_epoch_open_allocates_nothing_before_an_epoc
 TEST(heap, epochs_that_repeat_allocate_nothing_once_warm) {
   static_resource upstream;
   epoch_resource memory{without_quarantine(), &upstream};
-  const auto step = [&] {
+  expect_no_news_once_warm([&] {
     std::array<buffer<float>, 200> handles;
     epoch outer{memory, "outer"};
     for (buffer<float>& b : handles) b = {memory, 16};
     epoch inner{memory, "inner"};
     for (buffer<float>& b : handles) b = {memory, 16};
     inner.keep(handles.front());
-  };
-  step();
-  const std::size_t before = news;
-  for (int i = 0; i < 100; ++i) step();
-  EXPECT_EQ(news, before);
+  });
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
@@ -322,18 +288,14 @@ TEST(heap, epochs_that_repeat_allocate_nothing_once_warm) {
 TEST(heap, owners_that_repeat_allocate_nothing_once_warm) {
   static_resource upstream;
   epoch_resource memory{without_quarantine(), &upstream};
-  const auto step = [&] {
+  expect_no_news_once_warm([&] {
     std::array<buffer<float>, 200> handles;
     buffer_group tape{memory, "tape"};
     for (buffer<float>& b : handles) {
       b = {memory, 16};
       tape.add(b);
     }
-  };
-  step();
-  const std::size_t before = news;
-  for (int i = 0; i < 100; ++i) step();
-  EXPECT_EQ(news, before);
+  });
 }
 
 // S3.37

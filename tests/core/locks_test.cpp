@@ -6,9 +6,10 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include <tidemark/core/detail/brief_lock.hpp>
+
+#include "thread_storm.hpp"
 
 namespace tidemark::detail {
 namespace {
@@ -62,20 +63,16 @@ TYPED_TEST(locks, let_who_waits_in_when_it_is_given_up) {
 }
 
 TYPED_TEST(locks, lose_nothing_among_threads) {
-  constexpr int threads = 4, additions = 50'000;
+  constexpr int additions = 50'000;
   TypeParam lock;
   long sum = 0;
-  std::vector<std::thread> workers;
-  for (int i = 0; i < threads; ++i) {
-    workers.emplace_back([&] {
-      for (int k = 0; k < additions; ++k) {
-        const std::scoped_lock guard{lock};
-        ++sum;
-      }
-    });
-  }
-  for (std::thread& worker : workers) worker.join();
-  EXPECT_EQ(sum, long{threads} * additions);
+  test::on_threads([&](std::size_t) {
+    for (int k = 0; k < additions; ++k) {
+      const std::scoped_lock guard{lock};
+      ++sum;
+    }
+  });
+  EXPECT_EQ(sum, long{test::storm_threads} * additions);
 }
 
 }  // namespace

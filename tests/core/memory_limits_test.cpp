@@ -153,13 +153,16 @@ std::string require_words(std::string const& text, std::initializer_list<std::st
   return "";
 }
 
-class address_limits : public testing::Test {
+class limited_process : public testing::Test {
  protected:
   void SetUp() override {
-    if (sanitizers_need_addresses)
-      GTEST_SKIP() << "sanitizers need more address space than a limit leaves them";
+    if (sanitizers_need_addresses) GTEST_SKIP() << "sanitizers need more than a limit leaves them";
   }
 };
+using address_limits = limited_process;
+using data_limits = limited_process;
+using locked_memory = limited_process;
+using mappings = limited_process;
 
 TEST_F(address_limits, leave_every_resource_working_in_small_sizes) {
   for (const std::size_t limit : {200 * MiB, 300 * MiB, 900 * MiB, 1040 * MiB}) {
@@ -221,8 +224,7 @@ TEST_F(address_limits, are_named_by_the_error) {
                {"RLIMIT_AS"});
 }
 
-TEST(data_limits, are_named_by_the_error) {
-  if (sanitizers_need_addresses) GTEST_SKIP() << "sanitizers need more memory than a limit leaves them";
+TEST_F(data_limits, are_named_by_the_error) {
   EXPECT_EQ(under_limits({.data_bytes = 200 * MiB},
                          [] {
                            for (auto const& [name, work] : all_resources())
@@ -236,24 +238,18 @@ TEST(data_limits, are_named_by_the_error) {
 
 // ---- locked memory
 
-TEST(locked_memory, leaves_every_resource_working_in_small_sizes) {
-  if (sanitizers_need_addresses)
-    GTEST_SKIP() << "sanitizers map more memory than a limit lets a process lock";
+TEST_F(locked_memory, leaves_every_resource_working_in_small_sizes) {
   for (auto const& [name, work] : all_resources())
     EXPECT_EQ(under_limits({.locked_bytes = 8 * MiB}, work), "") << name;
 }
 
-TEST(locked_memory, is_named_by_the_error) {
-  if (sanitizers_need_addresses)
-    GTEST_SKIP() << "sanitizers map more memory than a limit lets a process lock";
+TEST_F(locked_memory, is_named_by_the_error) {
   expect_words({.locked_bytes = 8 * MiB}, [] { (void)arena{}.allocate(64 * MiB); },
                {"RLIMIT_MEMLOCK", "ulimit -l"});
 }
 
 // docs/realtime.md
-TEST(locked_memory, holds_the_arena_of_the_real_time_recipe) {
-  if (sanitizers_need_addresses)
-    GTEST_SKIP() << "sanitizers map more memory than a limit lets a process lock";
+TEST_F(locked_memory, holds_the_arena_of_the_real_time_recipe) {
   EXPECT_EQ(under_limits({.locked_bytes = 8 * MiB},
                          []() -> std::string {
                            arena memory{{.reserve = 64 * MiB, .commit_step = 4 * MiB, .prefault = true}};
@@ -273,8 +269,7 @@ TEST(locked_memory, holds_the_arena_of_the_real_time_recipe) {
 
 // ---- mappings
 
-TEST(mappings, are_named_by_the_error_where_the_process_has_all_of_them) {
-  if (sanitizers_need_addresses) GTEST_SKIP() << "sanitizers take too long for tens of thousands of mappings";
+TEST_F(mappings, are_named_by_the_error_where_the_process_has_all_of_them) {
   EXPECT_EQ(under_limits({},
                          []() -> std::string {
                            std::list<arena> arenas;

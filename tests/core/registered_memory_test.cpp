@@ -70,12 +70,16 @@ registered_virtual_memory on(recording_os& os, registrations& known) {
   return {virtual_memory{{}, os}, recording_registrar<>{known}};
 }
 
+class registered_space : public testing::Test {
+ protected:
+  recording_os os;
+  registrations known;
+};
+
 // ---- by itself
 
 // R.1
-TEST(registered_memory, registers_a_range_once_and_deregisters_it_before_it_goes) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, registers_a_range_once_and_deregisters_it_before_it_goes) {
   registered_virtual_memory space = on(os, known);
   const byte_range range = space.reserve(1, 1 * MiB);
   ASSERT_FALSE(range.empty());
@@ -94,9 +98,7 @@ TEST(registered_memory, registers_a_range_once_and_deregisters_it_before_it_goes
 }
 
 // R.2
-TEST(registered_memory, takes_half_of_what_is_refused_each_time_down_to_the_least) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, takes_half_of_what_is_refused_each_time_down_to_the_least) {
   registered_virtual_memory space = on(os, known);
   os.commit_limit_bytes = 64 * KiB;
   const byte_range range = space.reserve(64 * KiB, 1 * MiB);
@@ -113,9 +115,7 @@ TEST(registered_memory, takes_half_of_what_is_refused_each_time_down_to_the_leas
   }
 }
 
-TEST(registered_memory, tries_nothing_smaller_where_other_ranks_would_not) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, tries_nothing_smaller_where_other_ranks_would_not) {
   registered_memory<virtual_memory, collective_registrar> space{virtual_memory{{}, os},
                                                                 collective_registrar{known}};
   known.fail_from = 0;
@@ -124,9 +124,7 @@ TEST(registered_memory, tries_nothing_smaller_where_other_ranks_would_not) {
 }
 
 // R.2
-TEST(registered_memory, returns_memory_that_the_registrar_refuses) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, returns_memory_that_the_registrar_refuses) {
   registered_virtual_memory space = on(os, known);
   known.fail_from = 0;
   known.fail_count = registrations::never;
@@ -141,9 +139,7 @@ TEST(registered_memory, returns_memory_that_the_registrar_refuses) {
 }
 
 // R.2
-TEST(registered_memory, keeps_memory_that_cannot_be_deregistered_and_warns) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, keeps_memory_that_cannot_be_deregistered_and_warns) {
   test::warning_recorder warnings;
   byte_range range;
   {
@@ -169,9 +165,7 @@ TEST(registered_memory, keeps_memory_that_cannot_be_deregistered_and_warns) {
 // ---- arenas
 
 // R.3
-TEST(registered_memory, makes_no_call_in_a_step_that_repeats) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, makes_no_call_in_a_step_that_repeats) {
   registered_arena step{on(os, known), arena_options{.reserve = 64 * KiB, .name = "step"}};
   std::size_t registered = 0, calls = 0;
   for (int i = 0; i < 10; ++i) {
@@ -193,18 +187,14 @@ TEST(registered_memory, makes_no_call_in_a_step_that_repeats) {
 }
 
 // R.1
-TEST(registered_memory, takes_few_registrations_however_large_an_arena_grows) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, takes_few_registrations_however_large_an_arena_grows) {
   registered_arena step{on(os, known), arena_options{.reserve = 64 * KiB}};
   for (std::size_t i = 0; i < 64 * MiB; i += 4 * KiB) (void)step.allocate(4 * KiB);
   EXPECT_LE(known.registered, 11u);  // 64 KiB, 128 KiB, … 64 MiB
 }
 
 // R.2
-TEST(registered_memory, leaves_an_arena_as_it_was_when_the_registrar_refuses_and_says_why) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, leaves_an_arena_as_it_was_when_the_registrar_refuses_and_says_why) {
   registered_arena step{on(os, known), arena_options{.reserve = 64 * KiB, .name = "step"}};
   void* const before = step.allocate(1000);
   const arena_stats stats = step.stats();
@@ -274,9 +264,7 @@ TEST(registered_memory, has_every_block_in_one_registration_whatever_fails) {
 }
 
 // R.3
-TEST(registered_memory, registers_the_chunks_of_a_shared_arena_for_all_threads) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, registers_the_chunks_of_a_shared_arena_for_all_threads) {
   basic_shared_arena<registered_virtual_memory> team{on(os, known),
                                                      arena_options{.reserve = 1 * MiB, .name = "team"}};
   for (int step = 0; step < 3; ++step) {
@@ -367,9 +355,7 @@ TEST(registered_memory, reports_a_registrar_that_allocates_from_its_shared_arena
 #endif
 
 // R.3
-TEST(registered_memory, registers_a_whole_plan_once) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, registers_a_whole_plan_once) {
   basic_planned_arena<registered_virtual_memory> memory{
       {}, virtual_memory{{}, os}, recording_registrar<>{known}};
   std::vector<void*> first;
@@ -400,9 +386,8 @@ TEST(registered_memory, registers_a_whole_plan_once) {
 }
 
 // R.3
-TEST(registered_memory, registers_a_plan_in_memory_of_its_fallback_once) {
+TEST_F(registered_space, registers_a_plan_in_memory_of_its_fallback_once) {
   test::recording_resource upstream;
-  registrations known;
   using registered_upstream = registered_memory<upstream_memory, recording_registrar<>>;
   basic_planned_arena<registered_upstream> memory{
       {.fallback = &upstream}, upstream_memory{&upstream}, recording_registrar<>{known}};
@@ -415,9 +400,7 @@ TEST(registered_memory, registers_a_plan_in_memory_of_its_fallback_once) {
 }
 
 // R.3
-TEST(registered_memory, serves_a_graph_arena_with_a_range_that_is_registered) {
-  recording_os os;
-  registrations known;
+TEST_F(registered_space, serves_a_graph_arena_with_a_range_that_is_registered) {
   registered_arena arena{on(os, known), arena_options{.reserve = 1 * MiB}};
   graph_arena graph{64 * KiB, &arena};
   EXPECT_TRUE(known.has(graph.range().data(), graph.range().size));
@@ -427,10 +410,9 @@ TEST(registered_memory, serves_a_graph_arena_with_a_range_that_is_registered) {
 // ---- a device
 
 // R.3
-TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
+TEST_F(registered_space, registers_memory_of_a_device_without_touching_it) {
   test::fake_device device;
   gpu::stream stream{device};
-  registrations known;
   {
     registered_device_arena step{
         registered_device_memory{gpu::virtual_memory{stream, device}, recording_registrar<false>{known}},
@@ -448,10 +430,9 @@ TEST(registered_memory, registers_memory_of_a_device_without_touching_it) {
 }
 
 // R.12
-TEST(registered_memory, keeps_memory_of_a_device_beyond_its_space) {
+TEST_F(registered_space, keeps_memory_of_a_device_beyond_its_space) {
   test::fake_device device;
   gpu::stream stream{device};
-  registrations known;
   const test::warning_recorder warnings;
   byte_range block;
   {

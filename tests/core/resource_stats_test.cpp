@@ -138,52 +138,24 @@ void expect_words(Resource& resource, test::recording_resource& upstream) {
   events.deallocate(events.allocate(1024), 1024);
 }
 
-struct words : ::testing::Test {
+// T.6
+TEST(words, mean_the_same_in_every_resource) {
   test::recording_resource upstream;
-};
-
-// T.6
-TEST_F(words, mean_in_an_arena_what_they_mean_everywhere) {
-  arena step{{.reserve = 64 * KiB, .growable = false, .name = "words"}};
-  expect_words(step, upstream);
-}
-
-// T.6
-TEST_F(words, mean_in_an_arena_on_a_resource_what_they_mean_everywhere) {
-  upstream_arena step{upstream_memory{&upstream}, {.name = "words"}};
-  expect_words(step, upstream);
-}
-
-// T.6
-TEST_F(words, mean_in_a_pool_what_they_mean_everywhere) {
-  pool blocks{{.upstream = &upstream, .name = "words"}};
-  expect_words(blocks, upstream);
-}
-
-// T.6
-TEST_F(words, mean_in_a_synchronized_pool_what_they_mean_everywhere) {
-  synchronized_pool blocks{{.upstream = &upstream, .name = "words"}};
-  expect_words(blocks, upstream);
-}
-
-// T.6
-TEST_F(words, mean_in_every_adaptor_what_they_mean_everywhere) {
   const auto try_out = [&](char const* which, auto&& resource) {
     SCOPED_TRACE(which);
     expect_words(resource, upstream);
   };
+  try_out("arena", arena{{.reserve = 64 * KiB, .growable = false, .name = "words"}});
+  try_out("upstream_arena", upstream_arena{upstream_memory{&upstream}, {.name = "words"}});
+  try_out("pool", pool{{.upstream = &upstream, .name = "words"}});
+  try_out("synchronized_pool", synchronized_pool{{.upstream = &upstream, .name = "words"}});
   try_out("statistics_resource", statistics_resource{&upstream, "words"});
   try_out("limit_resource", limit_resource{&upstream, 64 * KiB, "words"});
   try_out("expect_no_upstream", expect_no_upstream{&upstream, "words"});
   try_out("tracking_resource", tracking_resource{&upstream, "words"});
   try_out("test_resource", test_resource{&upstream, "words"});
-}
-
-// T.6
-TEST_F(words, mean_in_a_trace_what_they_mean_everywhere) {
   trace_log log{{.csv = "/dev/null"}};
-  trace_resource traced{&upstream, log, "words"};
-  expect_words(traced, upstream);
+  try_out("trace_resource", trace_resource{&upstream, log, "words"});
 }
 
 }  // namespace

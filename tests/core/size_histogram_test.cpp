@@ -9,11 +9,12 @@
 #include <random>
 #include <set>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include <tidemark/core/size_histogram.hpp>
 #include <tidemark/pool/pool.hpp>
+
+#include "thread_storm.hpp"
 
 namespace tidemark::test {
 namespace {
@@ -106,14 +107,10 @@ TEST(size_histogram, a_fitted_pool_wastes_less_on_the_same_requests) {
 
 TEST(size_histogram, counts_the_requests_of_all_threads) {
   size_histogram sizes;
-  std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (std::size_t i = 0; i < 1000; ++i) sizes.record(i);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(sizes.requests(), 4000u);
+  on_threads([&](std::size_t) {
+    for (std::size_t i = 0; i < 1000; ++i) sizes.record(i);
+  });
+  EXPECT_EQ(sizes.requests(), 1000 * storm_threads);
 }
 
 }  // namespace

@@ -6,14 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <memory_resource>
 #include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>

@@ -26,6 +26,7 @@
 
 #include "calling_upstream.hpp"
 #include "report_recorder.hpp"
+#include "thread_storm.hpp"
 #include "unseen_write.hpp"
 #include "violation_recorder.hpp"
 
@@ -208,9 +209,7 @@ TEST_F(pressure_callbacks, end_each_others_subscriptions_in_a_circle_of_threads)
           subscriptions[(i + 1) % n] = {};
         });
       }
-      std::vector<std::thread> threads;
-      for (std::size_t i = 0; i < n; ++i) threads.emplace_back([] { (void)signal_memory_pressure(); });
-      for (std::thread& each : threads) each.join();
+      on_threads([](std::size_t) { (void)signal_memory_pressure(); }, n);
       EXPECT_EQ(calls, static_cast<int>(n));
       EXPECT_EQ(signal_memory_pressure(), signal_memory_pressure()) << "no gate stays entered";
       EXPECT_EQ(calls, static_cast<int>(n));
@@ -233,17 +232,13 @@ TEST_F(pressure_callbacks, wait_for_the_callback_of_another_thread_whose_subscri
 
 TEST_F(pressure_callbacks, are_subscribed_ended_and_signalled_by_many_threads_at_once) {
   std::atomic<int> calls{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 200; ++i) {
-        pressure_subscription own = on_memory_pressure([&] { ++calls; });
-        const synchronized_pool memory;
-        (void)signal_memory_pressure();
-      }
-    });
-  }
-  for (std::thread& each : threads) each.join();
+  on_threads([&](std::size_t) {
+    for (int i = 0; i < 200; ++i) {
+      pressure_subscription own = on_memory_pressure([&] { ++calls; });
+      const synchronized_pool memory;
+      (void)signal_memory_pressure();
+    }
+  });
   EXPECT_GT(calls, 0);
 }
 
@@ -375,21 +370,17 @@ TEST_F(fences, are_asked_by_one_thread_at_a_time_and_stay_pending_meanwhile) {
 TEST_F(fences, are_asked_by_many_threads_of_one_cache) {
   reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = std::pmr::new_delete_resource()}};
   std::array<calling_fence, 64> all;
-  std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::size_t i = 0; i < 16; ++i) {
-        calling_fence& own = all[t * 16 + i];
-        own.comes_in = i % 2 == 0 ? &cache : nullptr;
-        own.call = [] { std::this_thread::yield(); };
-        cache.deallocate_after(cache.allocate(512), 512, 16, own.make());
-        cache.deallocate(cache.allocate(512), 512);
-        own.is_done = true;
-        (void)cache.collect(i % 4 == 0);
-      }
-    });
-  }
-  for (std::thread& each : threads) each.join();
+  on_threads([&](std::size_t t) {
+    for (std::size_t i = 0; i < 16; ++i) {
+      calling_fence& own = all[t * 16 + i];
+      own.comes_in = i % 2 == 0 ? &cache : nullptr;
+      own.call = [] { std::this_thread::yield(); };
+      cache.deallocate_after(cache.allocate(512), 512, 16, own.make());
+      cache.deallocate(cache.allocate(512), 512);
+      own.is_done = true;
+      (void)cache.collect(i % 4 == 0);
+    }
+  });
   (void)cache.collect(true);
   for (calling_fence const& each : all) EXPECT_EQ(each.calls[2], 1);
   EXPECT_EQ(cache.stats().held_bytes, 0u);

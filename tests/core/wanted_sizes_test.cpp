@@ -14,6 +14,10 @@
 #include <tidemark/compat.hpp>
 #include <tidemark/tidemark.hpp>
 
+#include "calling_upstream.hpp"
+#include "made_up_memory.hpp"
+#include "recording_supply.hpp"
+
 namespace tidemark::test {
 namespace {
 
@@ -53,28 +57,13 @@ TEST(reserve_by_halves, tries_no_more_than_its_share_after_a_refusal_but_the_nee
 // ---- virtual_memory
 
 // A system with room for this many bytes in one range.
-class small_system final : public os_memory {
+class small_system final : public recording_os {
  public:
   std::size_t room = 0, slack = 0;
 
   void* reserve(std::size_t bytes, std::size_t align) noexcept override {
     if (bytes + (align > page_size() ? slack : 0) > room) return nullptr;
-    return system_memory().reserve(bytes, align);
-  }
-  bool commit(void* first, std::size_t bytes) noexcept override {
-    return system_memory().commit(first, bytes);
-  }
-  bool decommit(void* first, std::size_t bytes) noexcept override {
-    return system_memory().decommit(first, bytes);
-  }
-  bool release(void* first, std::size_t bytes) noexcept override {
-    return system_memory().release(first, bytes);
-  }
-  bool advise_huge_pages(void*, std::size_t, bool) noexcept override { return true; }
-  bool prefault(void*, std::size_t) noexcept override { return true; }
-  std::size_t page_size() noexcept override { return system_memory().page_size(); }
-  bool entropy(void* first, std::size_t bytes) noexcept override {
-    return system_memory().entropy(first, bytes);
+    return recording_os::reserve(bytes, align);
   }
 };
 
@@ -117,45 +106,6 @@ TEST(virtual_memory, does_without_the_alignment_that_a_small_or_the_last_range_h
 
 // ---- upstreams
 
-// Addresses only, as a device's memory.
-class device_of final : public detail::distinct_resource {
- public:
-  explicit device_of(std::size_t bytes) : left_{bytes}, bytes_{bytes} {}
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t) override {
-    if (bytes > left_) throw std::bad_alloc{};
-    left_ -= bytes;
-    return reinterpret_cast<void*>(std::exchange(next_, next_ + (bytes + 255) / 256 * 256));
-  }
-  void do_deallocate(void*, std::size_t bytes, std::size_t) override { left_ += bytes; }
-
-  std::size_t left_, bytes_;
-  std::uintptr_t next_ = std::uintptr_t{1} << 40;
-};
-
-// Memory of the host, this much.
-class host_of final : public detail::distinct_resource {
- public:
-  explicit host_of(std::size_t bytes) : left_{bytes} {}
-  std::size_t calls = 0;
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    ++calls;
-    if (bytes > left_) throw std::bad_alloc{};
-    left_ -= bytes;
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    left_ += bytes;
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-
-  std::size_t left_;
-};
-
 // Bytes that a resource serves in blocks of one size before it throws.
 std::size_t served_by(std::pmr::memory_resource& memory, std::size_t block_bytes) {
   for (std::size_t served = 0;; served += block_bytes) {
@@ -170,9 +120,10 @@ std::size_t served_by(std::pmr::memory_resource& memory, std::size_t block_bytes
 TEST(upstream_device_arena, uses_95_percent_of_a_device) {
   for (const std::size_t gib : {16u, 24u, 40u, 80u, 141u}) {
     for (const std::size_t mib : {1u, 3u, 10u, 33u, 64u, 100u, 128u}) {
-      device_of device{gib * GiB};
+      made_up_memory addresses;
+      limit_resource device{gib * GiB, &addresses};
       upstream_device_arena memory{&device};
-      EXPECT_GE(served_by(memory, mib * MiB), device.bytes() / 100 * 95)
+      EXPECT_GE(served_by(memory, mib * MiB), device.limit_bytes() / 100 * 95)
           << gib << " GiB in blocks of " << mib;
     }
   }
@@ -187,7 +138,7 @@ TYPED_TEST_SUITE(wanted_sizes, on_upstreams, );
 TYPED_TEST(wanted_sizes, use_90_percent_of_an_upstream) {
   for (const std::size_t kib : {300u, 1000u, 7000u, 30'000u}) {
     for (const std::size_t block : {16u, 1000u, 5000u}) {
-      host_of upstream{kib * KiB};
+      limit_resource upstream{kib * KiB, std::pmr::new_delete_resource()};
       TypeParam memory{&upstream};
       EXPECT_GE(served_by(memory, block), kib * KiB / 100 * 90) << kib << " KiB in blocks of " << block;
       memory.release();
@@ -197,7 +148,7 @@ TYPED_TEST(wanted_sizes, use_90_percent_of_an_upstream) {
 
 TYPED_TEST(wanted_sizes, are_no_need_where_the_upstream_has_little_more_than_the_block) {
   for (const std::size_t block : {16u, 100u, 1000u, 10'000u, 100'000u, 1'000'000u}) {
-    host_of upstream{block + block / 4 + 2 * KiB};
+    limit_resource upstream{block + block / 4 + 2 * KiB, std::pmr::new_delete_resource()};
     TypeParam memory{&upstream};
     EXPECT_GE(served_by(memory, block), block) << block;
     memory.release();
@@ -205,33 +156,27 @@ TYPED_TEST(wanted_sizes, are_no_need_where_the_upstream_has_little_more_than_the
 }
 
 TYPED_TEST(wanted_sizes, are_tried_a_few_times_only) {
-  host_of upstream{20 * MiB};
+  limit_resource upstream{std::pmr::new_delete_resource(), 20 * MiB};
   TypeParam memory{&upstream};
   (void)served_by(memory, 1000);
-  const std::size_t before = upstream.calls;
+  const auto calls = [&] { return upstream.stats().allocations + upstream.stats().refused; };
+  const std::uint64_t before = calls();
   EXPECT_THROW((void)memory.allocate(1000, 8), std::bad_alloc);
-  EXPECT_LE(upstream.calls - before, 40u);
+  EXPECT_LE(calls() - before, 40u);
   memory.release();
 }
 
 struct broken_upstream_error {};
-class broken_upstream final : public detail::distinct_resource {
- public:
-  std::size_t calls = 0;
-
- private:
-  void* do_allocate(std::size_t, std::size_t) override {
+TYPED_TEST(wanted_sizes, are_not_halved_where_the_upstream_throws_another_error) {
+  calling_upstream upstream;
+  int calls = 0;
+  upstream.on_allocate = [&] {
     ++calls;
     throw broken_upstream_error{};
-  }
-  void do_deallocate(void*, std::size_t, std::size_t) override {}
-};
-
-TYPED_TEST(wanted_sizes, are_not_halved_where_the_upstream_throws_another_error) {
-  broken_upstream upstream;
+  };
   TypeParam memory{&upstream};
   EXPECT_THROW((void)memory.allocate(100, 8), broken_upstream_error);
-  EXPECT_EQ(upstream.calls, 1u);
+  EXPECT_EQ(calls, 1);
 }
 
 }  // namespace

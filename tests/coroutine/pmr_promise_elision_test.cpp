@@ -3,9 +3,6 @@
 // g++ elides no frame, not even without the base.
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <memory_resource>
-
 #include <tidemark/coroutine/pmr_promise.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 

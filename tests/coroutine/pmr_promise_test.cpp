@@ -10,14 +10,12 @@
 #include <array>
 #include <coroutine>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <memory_resource>
 #include <new>
 #include <optional>
 #include <source_location>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,6 +34,10 @@ using test::recording_resource;
 using test::task;
 using test::violation_recorder;
 
+struct recorded_frames : ::testing::Test {
+  recording_resource memory;
+};
+
 generator<int> count_to(std::allocator_arg_t, frame_resource, int n) {
   for (int i = 1; i <= n; ++i) co_yield i;
 }
@@ -50,8 +52,7 @@ int sum(Generator values) {
 // ---- sources of frames ------------------------------------------------------------------------------------
 
 // E.1
-TEST(pmr_promise, takes_a_frame_from_the_resource_and_returns_exactly_that) {
-  recording_resource memory;
+TEST_F(recorded_frames, takes_a_frame_from_the_resource_and_returns_exactly_that) {
   {
     generator<int> values = count_to(std::allocator_arg, &memory, 3);
     EXPECT_GT(memory.outstanding, 0u);
@@ -67,7 +68,7 @@ struct sized_frames {
   inline static std::size_t last = 0;
 };
 
-TEST(pmr_promise, adds_one_pointer_to_a_frame) {
+TEST_F(recorded_frames, adds_one_pointer_to_a_frame) {
   const auto with_pointer = [](std::allocator_arg_t, std::pmr::memory_resource*) -> generator<int> {
     co_yield 1;
   };
@@ -75,16 +76,14 @@ TEST(pmr_promise, adds_one_pointer_to_a_frame) {
   const auto without = [](std::allocator_arg_t, std::pmr::memory_resource*) -> generator<int, sized_frames> {
     co_yield 1;
   };
-  recording_resource memory;
   EXPECT_EQ(sum(with_pointer(std::allocator_arg, &memory)) + sum(without(std::allocator_arg, &memory)), 2);
   EXPECT_EQ(memory.largest, sized_frames::last + sizeof(void*));
 }
 
-TEST(pmr_promise, takes_a_frame_from_the_default_resource_where_none_is_named) {
+TEST_F(recorded_frames, takes_a_frame_from_the_default_resource_where_none_is_named) {
   const auto unnamed = [](int n) -> generator<int> {
     for (int i = 1; i <= n; ++i) co_yield i;
   };
-  recording_resource memory;
   const test::default_resource_scope scope{&memory};
   EXPECT_EQ(sum(unnamed(3)), 6);
   EXPECT_EQ(memory.calls, 1u);
@@ -100,8 +99,7 @@ generator<int> on_concrete(std::allocator_arg_t, recording_resource& memory, int
   co_yield n + (memory.calls > 9);
 }
 
-TEST(pmr_promise, takes_all_kinds_of_arguments_that_lead_to_a_resource) {
-  recording_resource memory;
+TEST_F(recorded_frames, takes_all_kinds_of_arguments_that_lead_to_a_resource) {
   arena step;
   arena::scope scope{step};
   EXPECT_EQ(sum(on_pointer(std::allocator_arg, &memory, 1)), 1);
@@ -129,8 +127,7 @@ struct sequence {
 };
 
 // E.1
-TEST(pmr_promise, takes_frames_of_member_functions_and_lambdas_from_the_resource) {
-  recording_resource memory;
+TEST_F(recorded_frames, takes_frames_of_member_functions_and_lambdas_from_the_resource) {
   sequence from{10};
   EXPECT_EQ(sum(from.upwards(std::allocator_arg, memory, 3)), 33);
   EXPECT_EQ(sum(from.taking(std::allocator_arg, memory, 3)), 33);
@@ -248,8 +245,7 @@ generator<int> with_argument(std::allocator_arg_t, frame_resource, counted_argum
 }
 
 // E.3
-TEST(pmr_promise, leaves_everything_as_it_was_where_there_is_no_memory) {
-  recording_resource memory;
+TEST_F(recorded_frames, leaves_everything_as_it_was_where_there_is_no_memory) {
   int live = 0;
   memory.fail_from = 0;
   EXPECT_THROW((void)with_argument(std::allocator_arg, memory, counted_argument{live}), std::bad_alloc);
@@ -295,11 +291,10 @@ struct throwing_promise : pmr_promise<> {
   throwing_promise() { throw 1; }
 };
 
-TEST(pmr_promise, returns_a_frame_whose_promise_throws) {
+TEST_F(recorded_frames, returns_a_frame_whose_promise_throws) {
   const auto never = [](std::allocator_arg_t, frame_resource) -> generator<int, throwing_promise> {
     co_yield 1;
   };
-  recording_resource memory;
   EXPECT_THROW((void)never(std::allocator_arg, memory), int);
   EXPECT_EQ(memory.calls, 1u);
   EXPECT_EQ(memory.outstanding, 0u);

@@ -489,7 +489,7 @@ class cuda_virtual_memory_capture : public ::testing::Test {
   void end_capture() {
     EXPECT_EQ(device_.calls_during_capture(),
               times(device_.calls_during_capture().size(), {"cuCtxGetDevice"}))
-        << "which is the only other call is";
+        << "no other call is made";
     capture_.reset();
   }
 

@@ -85,7 +85,46 @@ void fault_three_times(int, siginfo_t*, void*) {
   if (handler_calls == 3) _exit(42);
   fault();
 }
+// Bytes of the alternate stack that a fault has changed.
+std::size_t touched_bytes() {
+  std::size_t untouched = 0;
+  while (untouched < own_stack.size() && own_stack[untouched] == 0x5A) ++untouched;
+  return own_stack.size() - untouched;
+}
+void use_own_stack() {
+  own_stack.fill(0x5A);
+  const stack_t stack{.ss_sp = own_stack.data(), .ss_flags = 0, .ss_size = own_stack.size()};
+  sigaltstack(&stack, nullptr);
+}
+
+void set_a_one_shot_counter() {
+  set_action([](int, siginfo_t*, void*) { handler_calls = handler_calls + 1; },
+             static_cast<int>(SA_RESETHAND));
+}
+void be_sent_two_signals() {
+  kill(getpid(), SIGSEGV);
+  if (handler_calls != 1 || current_handler() != nullptr) _exit(1);
+  kill(getpid(), SIGSEGV);
+}
+void have_an_unused_stack() {
+  use_own_stack();
+  set_action([](int, siginfo_t*, void*) { _exit(touched_bytes() == 0 ? 42 : 1); }, 0);
+}
+void block_sigusr1_in_the_handler() {
+  struct sigaction action{};
+  action.sa_handler = [](int) {
+    sigset_t now;
+    sigprocmask(SIG_SETMASK, nullptr, &now);
+    const bool is_masked = sigismember(&now, SIGUSR1) == 1 && sigismember(&now, SIGSEGV) == 1;
+    _exit(is_masked && sigismember(&now, SIGUSR2) == 0 ? 42 : 1);
+  };
+  sigaddset(&action.sa_mask, SIGUSR1);
+  sigaction(SIGSEGV, &action, nullptr);
+}
 const ending endings[] = {
+    {"a one-shot handler of a signal that was sent is reset", set_a_one_shot_counter, be_sent_two_signals, 0},
+    {"a handler that does not use the alternate stack", have_an_unused_stack, fault, 42},
+    {"a handler with a mask", block_sigusr1_in_the_handler, fault, 42},
     {"a one-shot handler",
      [] { set_action(count_calls_of_a_one_shot_handler, static_cast<int>(SA_RESETHAND)); }, fault, 0},
     {"a handler that defers faults", [] { set_action([](int, siginfo_t*, void*) { fault(); }, 0); }, fault,
@@ -116,43 +155,6 @@ TEST_F(fault_chain_death, ends_as_without_an_arena_that_traps) {
   }
 }
 
-TEST_F(fault_chain_death, resets_a_one_shot_handler_of_a_signal_that_was_sent) {
-  const auto run = [] {
-    set_action([](int, siginfo_t*, void*) { handler_calls = handler_calls + 1; },
-               static_cast<int>(SA_RESETHAND));
-    arena a{trapping};
-    (void)in_a_scope(a);
-    kill(getpid(), SIGSEGV);
-    if (handler_calls != 1 || current_handler() != nullptr) _exit(1);
-    kill(getpid(), SIGSEGV);
-    _exit(2);
-  };
-  EXPECT_EXIT(run(), ends_by_segv, "^$");
-}
-
-// Bytes of the alternate stack that a fault has changed.
-std::size_t touched_bytes() {
-  std::size_t untouched = 0;
-  while (untouched < own_stack.size() && own_stack[untouched] == 0x5A) ++untouched;
-  return own_stack.size() - untouched;
-}
-void use_own_stack() {
-  own_stack.fill(0x5A);
-  const stack_t stack{.ss_sp = own_stack.data(), .ss_flags = 0, .ss_size = own_stack.size()};
-  sigaltstack(&stack, nullptr);
-}
-
-TEST_F(fault_chain_death, leaves_the_alternate_stack_alone_where_the_handler_does_not_use_it) {
-  const auto run = [] {
-    use_own_stack();
-    set_action([](int, siginfo_t*, void*) { _exit(touched_bytes() == 0 ? 42 : 1); }, 0);
-    arena a{trapping};
-    (void)in_a_scope(a);
-    fault();
-  };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(42), "^$");
-}
-
 TEST_F(fault_chain_death, takes_no_more_of_an_alternate_stack_than_a_small_handler) {
   static std::size_t needed = 0;
   const auto measure = [](int, siginfo_t*, void*) {
@@ -169,26 +171,6 @@ TEST_F(fault_chain_death, takes_no_more_of_an_alternate_stack_than_a_small_handl
     own_stack.fill(0x5A);
     if (sigsetjmp(before_fault, 1) == 0) fault();
     _exit(alone > 0 && needed < alone + 1024 ? 42 : 1);
-  };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(42), "^$");
-}
-
-TEST_F(fault_chain_death, blocks_the_signals_of_the_handlers_mask_in_it) {
-  const auto run = [] {
-    struct sigaction action{};
-    action.sa_handler = [](int) {
-      sigset_t now;
-      sigprocmask(SIG_SETMASK, nullptr, &now);
-      _exit(sigismember(&now, SIGUSR1) == 1 && sigismember(&now, SIGSEGV) == 1 &&
-                    sigismember(&now, SIGUSR2) == 0
-                ? 42
-                : 1);
-    };
-    sigaddset(&action.sa_mask, SIGUSR1);
-    sigaction(SIGSEGV, &action, nullptr);
-    arena a{trapping};
-    (void)in_a_scope(a);
-    fault();
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(42), "^$");
 }

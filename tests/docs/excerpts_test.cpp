@@ -108,6 +108,18 @@ void on_fault(int number, siginfo_t* info, void*) {
 }
 }  // namespace excerpt_of_traps
 
+// ---- docs/finding_faults.md
+
+namespace excerpt_of_finders {
+void run() {
+  arena step;
+  pool pool;
+  expect_resource expected{&step, "step"};                 // in the scope that should use only `step`
+  tracking_resource tracked{&pool, "weights"};             // allocate from `tracked` instead of `pool`
+  arena batch{{.name = "batch", .trap = {.one_in = 1000}}};  // traps one scope in 1000
+}
+}  // namespace excerpt_of_finders
+
 // ---- docs/compat.md
 
 // D.19

@@ -7,7 +7,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 
 #include <tidemark/core/violation.hpp>
 

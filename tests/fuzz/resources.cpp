@@ -12,7 +12,6 @@
 #include <new>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "arena_subjects.hpp"

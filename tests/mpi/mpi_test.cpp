@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -436,33 +437,24 @@ TEST_F(mpi_layout, names_the_rank_and_the_block_that_differ_on_all_ranks) {
 }
 
 // R.6
-TEST_F(mpi_layout, names_the_first_offset_that_differs) {
-  std::vector<std::size_t> offsets(100);
-  std::iota(offsets.begin(), offsets.end(), 0u);
-  if (rank_ == 1) offsets[17] = 4096;
-  const layout_comparison found = same_layout(MPI_COMM_WORLD, offsets);
-  EXPECT_EQ(found.rank, 1);
-  EXPECT_EQ(found.difference, "rank 1 has 4096 as offset 17, and rank 0 has 17");
-}
-
-// R.6
-TEST_F(mpi_layout, names_what_one_rank_lacks) {
-  std::vector<std::size_t> offsets{0, 256, 512};
-  if (rank_ == 1) offsets.pop_back();
-  EXPECT_EQ(same_layout(MPI_COMM_WORLD, offsets).difference,
-            "rank 1 has nothing as offset 2, and rank 0 has 512");
-  offsets = {0, 256};
-  if (rank_ == 1) offsets.push_back(512);
-  EXPECT_EQ(same_layout(MPI_COMM_WORLD, offsets).difference,
-            "rank 1 has 512 as offset 2, and rank 0 has nothing");
-}
-
-TEST_F(mpi_layout, compares_more_than_one_message_holds) {
-  std::vector<std::size_t> offsets(3'000'000);
-  std::iota(offsets.begin(), offsets.end(), 0u);
-  if (rank_ == 1) offsets[2'500'000] = 1;
-  EXPECT_EQ(same_layout(MPI_COMM_WORLD, offsets).difference,
-            "rank 1 has 1 as offset 2500000, and rank 0 has 2500000");
+TEST_F(mpi_layout, names_the_first_offset_that_differs_or_that_one_rank_lacks) {
+  const auto offsets = [](std::size_t n, std::size_t changed = 0, std::size_t value = 0) {
+    std::vector<std::size_t> those(n);
+    std::iota(those.begin(), those.end(), 0u);
+    those[changed] = value;
+    return those;
+  };
+  constexpr std::size_t many = 3'000'000;  // more than one message holds
+  const std::tuple<std::vector<std::size_t>, std::vector<std::size_t>, char const*> cases[] = {
+      {offsets(100), offsets(100, 17, 4096), "rank 1 has 4096 as offset 17, and rank 0 has 17"},
+      {offsets(3), offsets(2), "rank 1 has nothing as offset 2, and rank 0 has 2"},
+      {offsets(2), offsets(3), "rank 1 has 2 as offset 2, and rank 0 has nothing"},
+      {offsets(many), offsets(many, 2'500'000, 1), "rank 1 has 1 as offset 2500000, and rank 0 has 2500000"}};
+  for (auto const& [of_others, of_rank_1, difference] : cases) {
+    const layout_comparison found = same_layout(MPI_COMM_WORLD, rank_ == 1 ? of_rank_1 : of_others);
+    EXPECT_EQ(found.rank, 1);
+    EXPECT_EQ(found.difference, difference);
+  }
 }
 
 // R.6

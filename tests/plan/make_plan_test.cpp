@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "caught.hpp"
 #include "plan_checker.hpp"
 #include "plan_file.hpp"
 #include "recorded_trace.hpp"
@@ -28,12 +29,7 @@ using blocks = std::vector<lifetime>;
 
 template <class Call>
 std::string refusal(Call call) {
-  try {
-    call();
-  } catch (std::invalid_argument const& refused) {
-    return refused.what();
-  }
-  return "no refusal";
+  return message_or<std::invalid_argument>("no refusal", call);
 }
 
 std::string refusal_of(blocks const& asked, std::size_t alignment = 1) {

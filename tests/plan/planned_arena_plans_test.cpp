@@ -17,16 +17,15 @@
 #include <tidemark/core/virtual_memory.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
+#include "caught.hpp"
 #include "played_steps.hpp"
 #include "recording_supply.hpp"
 
 namespace tidemark::test {
 namespace {
 
-class planned_arena_plans : public testing::Test {
+class planned_arena_plans : public played_arena {
  protected:
-  std::uint64_t step(std::string const& text, int kind = 0) { return steps_.step(text, kind); }
-  planned_arena_stats stats() { return memory_.stats(); }
   /// Places of the request in the plan that was used last.
   std::size_t slots(std::size_t request = 0) {
     const step_plan plan = memory_.plans().front();
@@ -45,9 +44,6 @@ class planned_arena_plans : public testing::Test {
     return from_fallback;
   }
   using counts = std::vector<std::uint64_t>;
-
-  planned_arena memory_;
-  played_steps<planned_arena> steps_{memory_};
 };
 
 // P.20
@@ -80,9 +76,7 @@ TEST_F(planned_arena_plans, give_a_block_no_more_places_than_slots_max) {
 }
 
 TEST(planned_arena_options, one_slot_is_no_more_than_one) {
-  planned_arena_options options;
-  options.max_slots = 1;
-  planned_arena memory{options};
+  planned_arena memory{{.max_slots = 1}};
   played_steps<planned_arena> steps{memory};
   steps.step("x0=100");
   steps.step("y=5000 x1=100 -x0 -y");  // another step, whose x lives with that of the one before
@@ -154,9 +148,7 @@ TEST_F(planned_arena_plans, are_of_kinds_of_any_integer) {
 
 // P.21
 TEST(planned_arena_options, drops_the_kind_used_least_recently) {
-  planned_arena_options options;
-  options.max_kinds = 2;
-  planned_arena memory{options};
+  planned_arena memory{{.max_kinds = 2}};
   played_steps<planned_arena> steps{memory};
   steps.step("a=100 -a", 1);
   steps.step("b=1000 -b", 2);
@@ -172,9 +164,7 @@ TEST(planned_arena_options, drops_the_kind_used_least_recently) {
 
 // P.21
 TEST(planned_arena_options, keeps_blocks_of_a_kind_that_is_dropped) {
-  planned_arena_options options;
-  options.max_kinds = 1;
-  planned_arena memory{options};
+  planned_arena memory{{.max_kinds = 1}};
   played_steps<planned_arena> steps{memory};
   steps.step("a=100 b=100 -b", 1);
   steps.play("-a");
@@ -195,9 +185,7 @@ const std::string planned_step =
 
 // P.21
 TEST(planned_arena_options, drops_a_plan_after_max_misses) {
-  planned_arena_options options;
-  options.max_misses = 3;
-  planned_arena memory{options};
+  planned_arena memory{{.max_misses = 3}};
   played_steps<planned_arena> steps{memory};
   steps.step(planned_step);
   EXPECT_EQ(steps.step(other_step), 1u);
@@ -212,9 +200,7 @@ TEST(planned_arena_options, drops_a_plan_after_max_misses) {
 
 // P.21
 TEST(planned_arena_options, cancels_a_miss_for_each_step_without_one) {
-  planned_arena_options options;
-  options.max_misses = 2;
-  planned_arena memory{options};
+  planned_arena memory{{.max_misses = 2}};
   played_steps<planned_arena> steps{memory};
   steps.step(planned_step);
   for (int i = 0; i < 20; ++i) {
@@ -225,20 +211,18 @@ TEST(planned_arena_options, cancels_a_miss_for_each_step_without_one) {
 }
 
 // P.21
-TEST(planned_arena_options, gives_up_a_plan_within_a_step_that_is_another) {
-  planned_arena memory;
-  played_steps<planned_arena> steps{memory};
+TEST_F(planned_arena_plans, are_given_up_within_a_step_that_is_another) {
   const std::string first = "a=1000000 -a b=3000000 -b c=100 -c";
-  for (int i = 0; i < 2; ++i) steps.step(first);
-  EXPECT_GT(memory.stats().committed_bytes, 3'000'000u);
+  for (int i = 0; i < 2; ++i) step(first);
+  EXPECT_GT(stats().committed_bytes, 3'000'000u);
   const std::string other = "d=5000000 -d e=6000000 -e f=7000000 -f g=8000000 -g h=9000000 -h";
   {
-    const planned_arena::step here{memory};
-    steps.play("d=5000000 -d e=6000000 -e f=7000000 -f g=8000000 -g");
-    EXPECT_EQ(memory.stats().committed_bytes, 0u) << "the fallback needs it";
-    steps.play("h=9000000 -h");
+    const planned_arena::step here{memory_};
+    steps_.play("d=5000000 -d e=6000000 -e f=7000000 -f g=8000000 -g");
+    EXPECT_EQ(stats().committed_bytes, 0u) << "the fallback needs it";
+    steps_.play("h=9000000 -h");
   }
-  EXPECT_EQ(steps.step(other), 0u);
+  EXPECT_EQ(step(other), 0u);
 }
 
 // No step is given up permanently: with memory it is planned as before.
@@ -270,16 +254,12 @@ TEST_F(planned_arena_plans, of_yesterday_serve_their_kind) {
 
 TEST_F(planned_arena_plans, that_are_not_valid_are_refused_with_nothing_changed) {
   step("a=1000 b=300 -a -b");
-  const auto refusal = [&](auto change) -> std::string {
+  const auto refusal = [&](auto change) {
     step_plan plan = memory_.plans().front();
     change(plan);
-    try {
-      memory_.use(plan);
-    } catch (std::invalid_argument const& error) {
-      EXPECT_EQ(stats().plans, 1u);
-      return error.what();
-    }
-    return "";
+    const std::string sentence = message_of<std::invalid_argument>([&] { memory_.use(plan); });
+    EXPECT_EQ(stats().plans, 1u);
+    return sentence;
   };
   EXPECT_EQ(refusal([](step_plan& plan) { plan.blocks[1].life.offset = plan.blocks[0].life.offset; }),
             "step_plan: request 1: not apart from each block that is live with it");
@@ -313,9 +293,7 @@ TEST_F(planned_arena_plans, whose_places_were_left_out_are_looked_through_once_e
     plan.blocks.push_back(
         {.request = i, .life = {.lower = i, .upper = i + 1, .size = 512, .offset = offset}});
   }
-  planned_arena_options options;
-  options.max_misses = requests;
-  planned_arena memory{options};
+  planned_arena memory{{.max_misses = requests}};
   memory.use(plan);
   const planned_arena::step here{memory};
   std::vector<void*> blocks(requests);
@@ -360,43 +338,39 @@ TEST_F(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
 
 // ---- blocks that outlive steps of several kinds -----------------------------------------------------------
 
+using planned_arena_zone = planned_arena_plans;
+
 // P.40
-TEST(planned_arena_zone, keeps_a_block_that_outlives_one_kind_of_step_out_of_the_way_of_others) {
-  planned_arena memory;
-  played_steps<planned_arena> steps{memory};
+TEST_F(planned_arena_zone, keeps_a_block_that_outlives_one_kind_of_step_out_of_the_way_of_others) {
   std::uint64_t from_fallback = 0;
   for (std::size_t i = 0; i < 20; ++i) {
     const std::string frees = i == 0 ? "" : " -x" + std::to_string(i - 1);
-    from_fallback = steps.step("x" + std::to_string(i) + "=1000 a=500" + frees + " -a", 1);
-    from_fallback += steps.step("b=6000 c=700 -b -c", 2);
+    from_fallback = step("x" + std::to_string(i) + "=1000 a=500" + frees + " -a", 1);
+    from_fallback += step("b=6000 c=700 -b -c", 2);
   }
   EXPECT_EQ(from_fallback, 0u);
-  EXPECT_EQ(memory.stats().height_bytes, 2 * 1024u + 6144u + 768u) << "below it lies x, twice";
+  EXPECT_EQ(stats().height_bytes, 2 * 1024u + 6144u + 768u) << "below it lies x, twice";
 }
 
 // P.40
-TEST(planned_arena_zone, has_one_place_for_blocks_of_one_size_that_outlive_steps_of_several_kinds) {
-  planned_arena memory;
-  played_steps<planned_arena> steps{memory};
+TEST_F(planned_arena_zone, has_one_place_for_blocks_of_one_size_that_outlive_steps_of_several_kinds) {
   std::uint64_t from_fallback = 0;
   for (std::size_t i = 0; i < 40; ++i) {
     const std::string frees = i == 0 ? "" : " -g" + std::to_string(i - 1);
     const std::string kind = i % 2 == 0 ? "a=500" : "b=9000";
-    from_fallback = steps.step(kind + frees + " g" + std::to_string(i) + "=5000 -" + kind.substr(0, 1),
-                               static_cast<int>(i % 2));
+    from_fallback = step(kind + frees + " g" + std::to_string(i) + "=5000 -" + kind.substr(0, 1),
+                         static_cast<int>(i % 2));
   }
   EXPECT_EQ(from_fallback, 0u);
-  EXPECT_EQ(memory.stats().height_bytes, 5120u + 9216u) << "of the last step, in which b came";
+  EXPECT_EQ(stats().height_bytes, 5120u + 9216u) << "of the last step, in which b came";
 }
 
 // P.40
-TEST(planned_arena_zone, has_no_bytes_for_what_outlived_the_first_step_alone) {
-  planned_arena memory;
-  played_steps<planned_arena> steps{memory};
-  steps.step("a=300 p=50000 q=60000 -a");
-  for (std::size_t i = 0; i < 5; ++i) steps.step("a=600 b=900 -a -b");
-  EXPECT_EQ(memory.stats().height_bytes, 768u + 1024u);
-  steps.play("-p -q");
+TEST_F(planned_arena_zone, has_no_bytes_for_what_outlived_the_first_step_alone) {
+  step("a=300 p=50000 q=60000 -a");
+  for (std::size_t i = 0; i < 5; ++i) step("a=600 b=900 -a -b");
+  EXPECT_EQ(stats().height_bytes, 768u + 1024u);
+  steps_.play("-p -q");
 }
 
 }  // namespace

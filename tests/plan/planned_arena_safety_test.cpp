@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <memory_resource>
 #include <stdexcept>
 #include <string>
 
@@ -16,6 +14,7 @@
 #include <tidemark/core/virtual_memory.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
+#include "calling_upstream.hpp"
 #include "played_steps.hpp"
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
@@ -23,16 +22,11 @@
 namespace tidemark::test {
 namespace {
 
-class planned_arena_safety : public testing::Test {
+class planned_arena_safety : public played_arena {
  protected:
-  std::uint64_t step(std::string const& text) { return steps_.step(text); }
-  planned_arena_stats stats() { return memory_.stats(); }
   static std::size_t reports() { return violation_recorder::reports().size(); }
 
   violation_recorder violations_;
-  recording_resource fallback_;
-  planned_arena memory_{&fallback_};
-  played_steps<planned_arena> steps_{memory_};
 };
 
 // P.19
@@ -205,16 +199,10 @@ TEST_F(planned_arena_safety, trim_in_a_step_leaves_its_plan_its_memory) {
   EXPECT_EQ(stats().misses, 0u);
 }
 
-/// An upstream that has nothing, and says so in its own way.
-class refusing_resource final : public std::pmr::memory_resource {
-  void* do_allocate(std::size_t, std::size_t) override { throw std::runtime_error{"no"}; }
-  void do_deallocate(void*, std::size_t, std::size_t) override {}
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-};
-
 // P.24
 TEST(planned_arena_memory, that_fails_in_any_way_is_the_fallbacks_task) {
-  refusing_resource upstream;
+  calling_upstream upstream;
+  upstream.on_allocate = [] { throw std::runtime_error{"no"}; };
   basic_planned_arena<upstream_memory> memory{planned_arena_options{}, &upstream};
   played_steps<basic_planned_arena<upstream_memory>> steps{memory};
   for (int i = 0; i < 4; ++i) EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 2u);
@@ -245,9 +233,7 @@ TEST(planned_arena_memory, is_never_allocated_above_the_height_of_a_plan) {
                  .height = 100,
                  .lower_bound = 100};
   recording_resource upstream;
-  planned_arena_options options;
-  options.reserve = 1;
-  basic_planned_arena<upstream_memory> memory{options, &upstream};
+  basic_planned_arena<upstream_memory> memory{{.reserve = 1}, &upstream};
   memory.use(plan);
   played_steps<basic_planned_arena<upstream_memory>> steps{memory};
   EXPECT_EQ(steps.step("a=100 -a"), 0u);
@@ -261,9 +247,7 @@ TEST(planned_arena_memory, above_the_height_of_a_plan_is_not_allocated_from_a_se
                          .life = {.lower = 0, .upper = 2, .size = 100, .alignment = 4096, .offset = offset}};
   };
   recording_resource upstream;
-  planned_arena_options options;
-  options.reserve = 1;
-  basic_planned_arena<upstream_memory> memory{options, &upstream};
+  basic_planned_arena<upstream_memory> memory{{.reserve = 1}, &upstream};
   memory.use({.blocks = {place(0), place(4096)}, .requests = 1, .alignment = 4096, .height = 4196});
   played_steps<basic_planned_arena<upstream_memory>> steps{memory};
   EXPECT_EQ(steps.step("a=100"), 0u);
@@ -274,9 +258,7 @@ TEST(planned_arena_memory, above_the_height_of_a_plan_is_not_allocated_from_a_se
 
 TEST(planned_arena_memory, that_is_not_aligned_for_a_plan_and_cannot_move_is_not_used_for_it) {
   recording_resource upstream;
-  planned_arena_options options;
-  options.alignment = 16;
-  basic_planned_arena<upstream_memory> memory{options, upstream_memory{&upstream}};
+  basic_planned_arena<upstream_memory> memory{{.alignment = 16}, upstream_memory{&upstream}};
   played_steps<basic_planned_arena<upstream_memory>> steps{memory};
   steps.step("a=100 -a");
   steps.step("a=100");  // which stays, and the range with it
@@ -288,10 +270,7 @@ TEST(planned_arena_memory, that_is_not_aligned_for_a_plan_and_cannot_move_is_not
 
 TEST(planned_arena_memory, that_is_not_aligned_for_the_only_plan_is_not_used_for_it) {
   recording_resource upstream;
-  planned_arena_options options;
-  options.max_kinds = 1;
-  options.reserve = 4 * MiB;
-  basic_planned_arena<upstream_memory> memory{options, &upstream};
+  basic_planned_arena<upstream_memory> memory{{.max_kinds = 1, .reserve = 4 * MiB}, &upstream};
   played_steps<basic_planned_arena<upstream_memory>> steps{memory};
   steps.step("a=100 -a");
   steps.step("a=100");

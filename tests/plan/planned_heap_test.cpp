@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
-#include <memory_resource>
 #include <new>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "counting_new.hpp"
+#include "no_heap.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark {
@@ -26,26 +26,7 @@ using test::mallocs;
 using test::news;
 using test::max_news;
 
-/// Blocks of 4 KiB of an array, the first that is free. Never calls the heap.
-class few_blocks final : public std::pmr::memory_resource {
- private:
-  void* do_allocate(std::size_t bytes, std::size_t) override {
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      if (is_used_[i] || bytes > sizeof blocks_[i]) continue;
-      is_used_[i] = true;
-      return blocks_[i].data();
-    }
-    throw std::bad_alloc{};
-  }
-  void do_deallocate(void* block, std::size_t, std::size_t) override {
-    for (std::size_t i = 0; i < blocks_.size(); ++i)
-      if (blocks_[i].data() == block) is_used_[i] = false;
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-
-  alignas(256) std::array<std::array<std::byte, 4 * KiB>, 64> blocks_;
-  std::array<bool, 64> is_used_{};
-};
+using few_blocks = test::few_blocks<4 * KiB, 64>;
 
 /// Blocks of one program, by number. Never calls the heap.
 class program {
@@ -125,10 +106,9 @@ TEST(planned_heap, steps_that_run_by_their_plans_allocate_nothing) {
 
 TEST(planned_heap, steps_in_turn_with_late_blocks_allocate_nothing_once_warm) {
   few_blocks fallback;
-  planned_arena_options options;
-  options.fallback = &fallback;
-  options.max_misses = 1'000'000;  // requests from the fallback are recorded, but nothing is replanned
-  planned_arena memory{options};
+  planned_arena memory{
+      {.max_misses = 1'000'000,
+       .fallback = &fallback}};  // what the fallback serves is recorded, but nothing is planned anew
   program p{memory};
   const auto step = [&](std::size_t n) {
     const planned_arena::step here{memory};
@@ -152,10 +132,7 @@ TEST(planned_heap, steps_in_turn_with_late_blocks_allocate_nothing_once_warm) {
 /// Then runs steps with memory. @return the calls of the first steps
 std::size_t run_without_memory(std::size_t n, bool for_good) {
   few_blocks fallback;
-  planned_arena_options options;
-  options.fallback = &fallback;
-  options.max_misses = 3;
-  planned_arena memory{options};
+  planned_arena memory{{.max_misses = 3, .fallback = &fallback}};
   program p{memory};
   const std::size_t before = news;
   max_news = before + n;

@@ -19,6 +19,8 @@
 namespace tidemark::test {
 namespace {
 
+using planned_learning = played_arena;
+
 /// The program of the finding: two blocks that live all along, ten that come one after the other, and one at
 /// the end.
 class varying_program {
@@ -89,7 +91,7 @@ class noise {
 };
 
 // P.39
-TEST(planned_learning, plans_steps_whose_sizes_jitter) {
+TEST_F(planned_learning, plans_steps_whose_sizes_jitter) {
   for (double amount : {0.001, 0.02, 0.05, 0.1}) {
     varying_program program;
     noise random;
@@ -101,7 +103,7 @@ TEST(planned_learning, plans_steps_whose_sizes_jitter) {
 }
 
 // P.39
-TEST(planned_learning, plans_steps_that_grow) {
+TEST_F(planned_learning, plans_steps_that_grow) {
   for (double amount : {0.005, 0.02, 0.04}) {
     varying_program program;
     program.run(2000,
@@ -112,7 +114,7 @@ TEST(planned_learning, plans_steps_that_grow) {
 }
 
 // P.39
-TEST(planned_learning, plans_steps_that_shrink) {
+TEST_F(planned_learning, plans_steps_that_shrink) {
   varying_program program;
   program.run(2000, [](std::size_t step, std::size_t) { return 1 - static_cast<double>(step) / 2500; });
   EXPECT_EQ(program.stats().planned_steps, 1999u);
@@ -121,7 +123,7 @@ TEST(planned_learning, plans_steps_that_shrink) {
 }
 
 // P.39
-TEST(planned_learning, plans_steps_whose_sizes_alternate) {
+TEST_F(planned_learning, plans_steps_whose_sizes_alternate) {
   for (double other : {0.5, 1.05, 1.5, 3.0}) {
     varying_program program;
     program.run(200, [&](std::size_t step, std::size_t request) {
@@ -134,34 +136,28 @@ TEST(planned_learning, plans_steps_whose_sizes_alternate) {
 }
 
 // P.39
-TEST(planned_learning, plans_requests_of_no_bytes_and_of_some) {
-  planned_arena memory;
-  played_steps<planned_arena> steps{memory};
+TEST_F(planned_learning, plans_requests_of_no_bytes_and_of_some) {
   for (int i = 0; i < 40; ++i) {
     const std::uint64_t from_fallback =
-        steps.step(i % 2 == 0 ? "a=0 b=5000 c=0 -a -b -c" : "a=700 b=5000 c=100 -a -b -c");
+        step(i % 2 == 0 ? "a=0 b=5000 c=0 -a -b -c" : "a=700 b=5000 c=100 -a -b -c");
     if (i >= 4) EXPECT_EQ(from_fallback, 0u) << i;
   }
 }
 
 // P.39
-TEST(planned_learning, adds_no_headroom_to_sizes_that_repeat) {
-  planned_arena memory;
-  played_steps<planned_arena> steps{memory};
+TEST_F(planned_learning, adds_no_headroom_to_sizes_that_repeat) {
   for (int i = 0; i < 10; ++i)
-    steps.step("x=100000 y=64000 z=" + std::to_string(6400 + 64 * (i % 2)) + " -x -y -z");
-  const step_plan plan = memory.plans().front();
+    step("x=100000 y=64000 z=" + std::to_string(6400 + 64 * (i % 2)) + " -x -y -z");
+  const step_plan plan = memory_.plans().front();
   EXPECT_EQ(plan.blocks[0].life.size, 100'000u);
   EXPECT_EQ(plan.blocks[1].life.size, 64'000u);
   EXPECT_EQ(plan.blocks[2].life.size, 6464u + 6464 / 64) << "at least 1/64 of the largest";
 }
 
 // P.39
-TEST(planned_learning, limits_headroom_to_a_sixteenth) {
-  planned_arena memory;
-  played_steps<planned_arena> steps{memory};
-  for (int i = 0; i < 10; ++i) steps.step("x=" + std::to_string(100'000 << (i / 2)) + " y=10 -x -y");
-  EXPECT_EQ(memory.plans().front().blocks[0].life.size, 1'600'000u + 100'000);
+TEST_F(planned_learning, limits_headroom_to_a_sixteenth) {
+  for (int i = 0; i < 10; ++i) step("x=" + std::to_string(100'000 << (i / 2)) + " y=10 -x -y");
+  EXPECT_EQ(memory_.plans().front().blocks[0].life.size, 1'600'000u + 100'000);
 }
 
 /// A step of layers of different sizes, each needed again in the backward pass. @param extra the layer before
@@ -183,7 +179,7 @@ std::string layered_step(std::size_t extra, bool is_more) {
 }
 
 // P.39
-TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_request_more) {
+TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_request_more) {
   for (std::size_t layer = 1; layer <= 20; ++layer) {
     planned_arena memory;
     played_steps<planned_arena> steps{memory};
@@ -194,7 +190,7 @@ TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_request_more)
 }
 
 // P.39
-TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_layer_less) {
+TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_layer_less) {
   std::uint64_t from_fallback = 0;
   for (std::size_t layer = 1; layer <= 20; ++layer) {
     planned_arena memory;
@@ -206,7 +202,7 @@ TEST(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_layer_less) {
 }
 
 // P.39
-TEST(planned_learning, plans_a_request_more_in_every_seventh_step) {
+TEST_F(planned_learning, plans_a_request_more_in_every_seventh_step) {
   for (std::size_t layer : {1u, 7u, 20u}) {
     planned_arena memory;
     played_steps<planned_arena> steps{memory};
@@ -256,7 +252,7 @@ struct short_lived_step {
 };
 
 // P.39
-TEST(planned_learning, plans_a_request_more_in_every_second_step) {
+TEST_F(planned_learning, plans_a_request_more_in_every_second_step) {
   noise random;
   std::size_t left = 0;
   for (int program = 0; program < 200; ++program) {
@@ -275,7 +271,7 @@ TEST(planned_learning, plans_a_request_more_in_every_second_step) {
 }
 
 // P.39
-TEST(planned_learning, keeps_the_plan_of_other_steps_where_a_request_more_comes_at_random) {
+TEST_F(planned_learning, keeps_the_plan_of_other_steps_where_a_request_more_comes_at_random) {
   noise random;
   for (int program = 0; program < 20; ++program) {
     const short_lived_step step{random, 60};
@@ -291,7 +287,7 @@ TEST(planned_learning, keeps_the_plan_of_other_steps_where_a_request_more_comes_
 }
 
 // P.39
-TEST(planned_learning, rests_where_no_step_follows_its_plan) {
+TEST_F(planned_learning, rests_where_no_step_follows_its_plan) {
   for (int kinds : {1, 3, 12, 1000}) {
     noise random;
     planned_arena memory;
@@ -305,7 +301,7 @@ TEST(planned_learning, rests_where_no_step_follows_its_plan) {
 }
 
 // P.39
-TEST(planned_learning, plans_lifetimes_that_alternate) {
+TEST_F(planned_learning, plans_lifetimes_that_alternate) {
   for (int others : {3, 20, 60}) {
     planned_arena memory;
     for (int i = 0; i < 100; ++i) {
@@ -323,20 +319,18 @@ TEST(planned_learning, plans_lifetimes_that_alternate) {
 }
 
 // P.39
-TEST(planned_learning, forgets_what_it_knew_of_a_kind_that_gets_a_plan) {
+TEST_F(planned_learning, forgets_what_it_knew_of_a_kind_that_gets_a_plan) {
   planned_arena first;
   played_steps<planned_arena> long_steps{first};
   long_steps.step("a=1000 b=2000 c=3000 d=4000 e=5000 -a -b -c -d -e");
-  planned_arena memory;
-  played_steps<planned_arena> steps{memory};
-  steps.step("a=64 -a");
-  memory.use(first.plans().front());
-  steps.step("a=1000 -a");
-  EXPECT_EQ(memory.plans().front().requests, 5u) << "one short step is no reason to drop the plan";
+  step("a=64 -a");
+  memory_.use(first.plans().front());
+  step("a=1000 -a");
+  EXPECT_EQ(memory_.plans().front().requests, 5u) << "one short step is no reason to drop the plan";
 }
 
 // P.39
-TEST(planned_learning, takes_enumerators_as_kinds) {
+TEST_F(planned_learning, takes_enumerators_as_kinds) {
   enum class phase : std::uint8_t { train, evaluate };
   planned_arena memory;
   for (const phase now : {phase::train, phase::evaluate, phase::train, phase::evaluate}) {

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -18,8 +17,11 @@
 
 #include <tidemark/plan/replay/planned_arena.hpp>
 
+#include "caught.hpp"
 #include "plan_file.hpp"
 #include "played_steps.hpp"
+#include "temporary_folder.hpp"
+#include "trace_files.hpp"
 
 namespace tidemark::test {
 namespace {
@@ -46,12 +48,7 @@ step_plan plan_of(std::string const& step) {
 }
 
 std::string refusal(step_plan const& plan) {
-  try {
-    plan.require_valid();
-  } catch (std::invalid_argument const& error) {
-    return error.what();
-  }
-  return "";
+  return message_or<std::invalid_argument>("", [&] { plan.require_valid(); });
 }
 
 TEST(step_plan, that_an_arena_made_is_valid) {
@@ -120,26 +117,15 @@ TEST(step_plan, whose_places_of_one_request_differ_is_refused_in_whatever_order_
 
 class step_plan_file : public testing::Test {
  protected:
-  step_plan_file() { std::filesystem::create_directories(folder_); }
-  ~step_plan_file() override { std::filesystem::remove_all(folder_); }
-
-  [[nodiscard]] std::string path(char const* name = "step.csv") const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string path(char const* name = "step.csv") const { return folder_ / name; }
   void write(std::string const& text) const { std::ofstream{path(), std::ios::binary} << text; }
-  [[nodiscard]] std::string text() const {
-    std::ostringstream all;
-    all << std::ifstream{path(), std::ios::binary}.rdbuf();
-    return all.str();
-  }
-  /// Why it is not read, without the file's name; empty if it is.
+  [[nodiscard]] std::string text() const { return text_of(path()); }
+  /// Why it is not read, without the file's name; a colon if it is.
   static std::string reason(std::string const& path) {
-    try {
-      (void)load_step_plan(path);
-    } catch (std::runtime_error const& error) {
-      const std::string sentence = error.what();
-      EXPECT_TRUE(sentence.starts_with(path + ":")) << sentence;
-      return sentence.substr(path.size());
-    }
-    return "";
+    const std::string sentence =
+        message_or<std::runtime_error>(path + ":", [&] { (void)load_step_plan(path); });
+    EXPECT_TRUE(sentence.starts_with(path + ":")) << sentence;
+    return sentence.substr(path.size());
   }
   std::string reason_of(std::string const& text) const {
     write(text);
@@ -147,9 +133,7 @@ class step_plan_file : public testing::Test {
   }
 
   static constexpr char const* header = "id,lower,upper,size,alignment,offset\n";
-  std::filesystem::path folder_ =
-      std::filesystem::path{testing::TempDir()} /
-      ("step_plan_" + std::string{testing::UnitTest::GetInstance()->current_test_info()->name()});
+  temporary_folder folder_;
 };
 
 // P.23
@@ -236,7 +220,7 @@ TEST_F(step_plan_file, whose_places_of_one_request_differ_is_refused_in_whatever
 
 TEST_F(step_plan_file, that_is_not_one_is_rejected) {
   EXPECT_EQ(reason(path("none.csv")), ": No such file or directory");
-  EXPECT_EQ(reason(folder_.string()), ": Is a directory");
+  EXPECT_EQ(reason(folder_.path()), ": Is a directory");
 }
 
 // P.23
@@ -262,22 +246,17 @@ TEST_F(step_plan_file, that_was_tampered_with_is_refused_or_valid) {
 }
 
 TEST_F(step_plan_file, stays_as_it_was_where_it_cannot_be_written) {
-  const auto refused = [](step_plan const& plan, std::string const& to) -> std::string {
-    try {
-      save_plan(plan, to);
-    } catch (std::runtime_error const& error) {
-      return error.what();
-    }
-    return "";
+  const auto refused = [](step_plan const& plan, std::string const& to) {
+    return message_of<std::runtime_error>([&] { save_plan(plan, to); });
   };
-  const std::string nowhere = (folder_ / "no" / "step.csv").string();
+  const std::string nowhere = folder_ / "no/step.csv";
   EXPECT_EQ(refused(small_plan(), nowhere), nowhere + ": No such file or directory");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "no"));
   // A folder blocks the path of the file: the new file is removed, the folder's contents stay.
   write("as it was");
-  EXPECT_EQ(refused(small_plan(), folder_.string()), folder_.string() + ": Is a directory");
+  EXPECT_EQ(refused(small_plan(), folder_.path()), folder_.path() + ": Is a directory");
   EXPECT_EQ(text(), "as it was");
-  EXPECT_FALSE(std::filesystem::exists(folder_.string() + ".unfinished"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + ".unfinished"));
   // In the way of the unfinished one.
   std::filesystem::create_directory(path("step.csv.unfinished"));
   EXPECT_EQ(refused(small_plan(), path()), path() + ": Is a directory");

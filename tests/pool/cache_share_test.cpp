@@ -77,19 +77,23 @@ std::vector<void*> take(synchronized_pool& pool, std::size_t count, std::size_t 
   return blocks;
 }
 
+// Another thread may have all but what this one may cache.
+void expect_hits_of_another_thread(synchronized_pool& pool, std::size_t bytes) {
+  std::thread{[&] {
+    const std::uint64_t misses = pool.stats().misses;
+    for (void* each : take(pool, (3 * MiB - cache_share::start_bytes) / bytes, bytes))
+      pool.deallocate(each, bytes);
+    EXPECT_EQ(pool.stats().misses, misses) << "in blocks of " << bytes;
+  }}.join();
+}
+
 TEST(cache_share, lets_a_thread_pass_on_blocks_of_others) {
   for (const std::size_t bytes : {64u, 1000u, 16'384u}) {
     synchronized_pool pool;
     std::vector<void*> const blocks = take(pool, 3 * MiB / bytes, bytes);
     std::thread{[&] {
       for (void* each : blocks) pool.deallocate(each, bytes);
-      // Another thread gets all blocks except those that this thread may cache.
-      std::thread{[&] {
-        const std::uint64_t misses = pool.stats().misses;
-        for (void* each : take(pool, (3 * MiB - cache_share::start_bytes) / bytes, bytes))
-          pool.deallocate(each, bytes);
-        EXPECT_EQ(pool.stats().misses, misses) << "in blocks of " << bytes;
-      }}.join();
+      expect_hits_of_another_thread(pool, bytes);
     }}.join();
     pool.check_invariants();
   }
@@ -103,12 +107,7 @@ TEST(cache_share, starts_anew_when_the_pool_is_released) {
   std::vector<void*> blocks;
   std::thread{[&] { blocks = take(pool, 3 * MiB / bytes, bytes); }}.join();
   for (void* each : blocks) pool.deallocate(each, bytes);
-  std::thread{[&] {
-    const std::uint64_t misses = pool.stats().misses;
-    for (void* each : take(pool, (3 * MiB - cache_share::start_bytes) / bytes, bytes))
-      pool.deallocate(each, bytes);
-    EXPECT_EQ(pool.stats().misses, misses);
-  }}.join();
+  expect_hits_of_another_thread(pool, bytes);
 }
 
 }  // namespace

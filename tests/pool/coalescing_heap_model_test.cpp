@@ -4,9 +4,6 @@
 // has the effects of each step on a pool.
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <cstdint>
-
 #include "coalescing_heap_model.hpp"
 #include "seeds.hpp"
 
@@ -15,22 +12,12 @@ namespace {
 
 // S2.5
 TEST(coalescing_heap_model, agrees_with_the_heap) {
-  std::size_t taken = 0, refused = 0, stranded = 0, returned = 0;
-  run_for_seeds(
-      [&](std::uint64_t seed, auto run) {
-        coalescing_heap_model model{seed};
-        run(model);
-        taken += model.taken;
-        refused += model.refused;
-        stranded += model.stranded;
-        returned += model.returned;
-      },
-      10'000);
-  // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(taken, 1000u);
-  EXPECT_GT(refused, 10u);
-  EXPECT_GT(stranded, 10u);
-  EXPECT_GT(returned, 10u);
+  using model = coalescing_heap_model;
+  run_for_seeds_to_reach<model>({{"taken", &model::taken, 1000},
+                                 {"refused", &model::refused, 10},
+                                 {"stranded", &model::stranded, 10},
+                                 {"returned", &model::returned, 10}},
+                                of_a_seed<model>, 10'000);
 }
 
 }  // namespace

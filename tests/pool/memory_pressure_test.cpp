@@ -11,14 +11,13 @@
 #include <thread>
 #include <utility>
 
-#include <unistd.h>
-
 #include <tidemark/pool/memory_pressure.hpp>
 #include <tidemark/pool/pool.hpp>
 #include <tidemark/pool/pressure_monitor.hpp>
 #include <tidemark/pool/synchronized_pool.hpp>
 
 #include "recording_supply.hpp"
+#include "temporary_folder.hpp"
 
 namespace tidemark::test {
 namespace {
@@ -42,10 +41,15 @@ TEST(memory_pressure, calls_subscribers_until_the_subscription_ends) {
   EXPECT_EQ(first, 3);
 }
 
+template <class Pool>
+class pools_under_pressure : public ::testing::Test {};
+using all_pools = ::testing::Types<pool, synchronized_pool>;
+TYPED_TEST_SUITE(pools_under_pressure, all_pools);
+
 // S2.24
-TEST(memory_pressure, a_pool_trims_in_its_owners_next_allocation) {
+TYPED_TEST(pools_under_pressure, trim_in_the_next_allocation_of_each_thread) {
   recording_resource upstream;
-  pool memory{pool_options::tensor_classes(), &upstream};
+  TypeParam memory{pool_options::tensor_classes(), &upstream};
   memory.deallocate(memory.allocate(64), 64);
   std::thread{[] { (void)signal_memory_pressure(); }}.join();
   EXPECT_EQ(memory.stats().cached_bytes, 277'504u) << "never from a foreign thread";
@@ -79,18 +83,6 @@ TEST(memory_pressure, reaches_large_requests_too) {
   EXPECT_GE(memory.stats().cached_bytes, 2 * MiB) << "it came back after the trim";
 }
 
-// S2.24
-TEST(memory_pressure, a_synchronized_pool_trims_in_each_threads_next_call) {
-  recording_resource upstream;
-  synchronized_pool memory{pool_options::tensor_classes(), &upstream};
-  memory.deallocate(memory.allocate(64), 64);
-  std::thread{[] { (void)signal_memory_pressure(); }}.join();
-  EXPECT_EQ(memory.stats().cached_bytes, 277'504u);
-  memory.deallocate(memory.allocate(64), 64);
-  EXPECT_LT(memory.stats().cached_bytes, 8 * KiB);
-  memory.check_invariants();
-}
-
 TEST(memory_pressure, is_forgotten_with_the_pool) {
   const std::size_t before = signal_memory_pressure();
   {
@@ -104,14 +96,8 @@ TEST(memory_pressure, is_forgotten_with_the_pool) {
 /// A folder with files like the kernel's.
 class pressure_files : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("tidemark_pressure_" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  [[nodiscard]] std::string path(char const* name) const { return (folder_ / name).string(); }
-  void write(char const* name, std::string const& text) const { std::ofstream{folder_ / name} << text; }
+  [[nodiscard]] std::string path(char const* name) const { return folder_ / name; }
+  void write(char const* name, std::string const& text) const { std::ofstream{path(name)} << text; }
   void write_psi(std::uint64_t stalled_microseconds) const {
     write("memory", "some avg10=0.12 avg60=0.01 avg300=0.00 total=" + std::to_string(stalled_microseconds) +
                         "\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=999999999\n");
@@ -121,7 +107,7 @@ class pressure_files : public ::testing::Test {
                                "\noom 0\noom_kill " + std::to_string(kills) + "\n");
   }
 
-  std::filesystem::path folder_;
+  temporary_folder folder_;
 };
 
 // S2.24

@@ -4,7 +4,6 @@
 // be reused. A block behind a fence keeps its contents until its reuse is allowed, as a device requires.
 #include <gtest/gtest.h>
 
-#include <cstddef>
 #include <cstdint>
 
 #include "resource_model.hpp"
@@ -16,21 +15,17 @@ namespace tidemark::test {
 namespace {
 
 void run_model(reuse_cache_options const& limits) {
-  std::size_t hits_behind_fences = 0, misses_beside_pending = 0, collected = 0;
-  run_for_seeds([&](std::uint64_t seed, auto run) {
-    recording_resource upstream;
-    reuse_cache_options options = limits;
-    options.upstream = &upstream;
-    reuse_model model{options, upstream, seed};
-    run(model);
-    hits_behind_fences += model.hits_behind_fences;
-    misses_beside_pending += model.misses_beside_pending;
-    collected += model.collected;
-  });
-  // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(hits_behind_fences, 1000u);
-  EXPECT_GT(misses_beside_pending, 100u);
-  EXPECT_GT(collected, 100u);
+  using model = reuse_model;
+  run_for_seeds_to_reach<model>({{"hits behind fences", &model::hits_behind_fences, 1000},
+                                 {"misses beside pending", &model::misses_beside_pending, 100},
+                                 {"collected", &model::collected, 100}},
+                                [&](std::uint64_t seed, auto run) {
+                                  recording_resource upstream;
+                                  reuse_cache_options options = limits;
+                                  options.upstream = &upstream;
+                                  model one{options, upstream, seed};
+                                  run(one);
+                                });
 }
 
 // S3.30

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -32,6 +31,7 @@
 #include "peer_process.hpp"
 #include "process_memory.hpp"
 #include "shared_memory_refusals.hpp"
+#include "temporary_folder.hpp"
 
 namespace tidemark {
 namespace {
@@ -43,6 +43,7 @@ using test::mapped_files;
 using test::open_files;
 using test::peer_process;
 using test::refusal_of;
+using test::temporary_folder;
 
 // A range of a space, released at the end.
 struct held_range {
@@ -75,25 +76,6 @@ struct held_range {
 };
 
 unsigned char byte_at(std::uintptr_t address) { return *reinterpret_cast<unsigned char volatile*>(address); }
-
-class temporary_folder {
- public:
-  temporary_folder() {
-    char name[] = "/tmp/tidemark_shared_XXXXXX";
-    if (::mkdtemp(name) == nullptr) std::abort();
-    path_ = name;
-  }
-  temporary_folder(temporary_folder const&) = delete;
-  temporary_folder& operator=(temporary_folder const&) = delete;
-  ~temporary_folder() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] std::string operator/(char const* name) const { return path_ + "/" + name; }
-  [[nodiscard]] auto names() const {
-    return std::distance(std::filesystem::directory_iterator{path_}, std::filesystem::directory_iterator{});
-  }
-
- private:
-  std::string path_;
-};
 
 // ---- the memory in its own process
 

@@ -65,7 +65,7 @@ class arena_model {
     for (block const& b : blocks_) shadow::check({b.first, {b.bytes, 1, b.pattern}});
   }
 
-  std::size_t refused_rewinds = 0, accepted_rewinds = 0, reclaimed = 0, destroyed_objects = 0;
+  std::uint64_t refused_rewinds = 0, accepted_rewinds = 0, reclaimed = 0, destroyed_objects = 0;
 
  private:
   struct block {
@@ -320,22 +320,18 @@ class arena_model {
 
 template <class Subject>
 void run_arena_model() {
-  std::size_t refused = 0, accepted = 0, reclaimed = 0, destroyed = 0;
-  run_for_seeds([&](std::uint64_t seed, auto run) {
-    typename Subject::supply_type supply{};
-    Subject subject{supply};
-    arena_model<Subject> model{subject, seed};
-    run(model);
-    refused += model.refused_rewinds;
-    accepted += model.accepted_rewinds;
-    reclaimed += model.reclaimed;
-    destroyed += model.destroyed_objects;
-  });
-  // A sequence that never did these things would show nothing about them.
-  EXPECT_GT(refused, 100u);
-  EXPECT_GT(accepted, 100u);
-  EXPECT_GT(reclaimed, 100u);
-  if (arena_model<Subject>::host_accessible) EXPECT_GT(destroyed, 100u);
+  using model = arena_model<Subject>;
+  run_for_seeds_to_reach<model>(
+      {{"refused rewinds", &model::refused_rewinds, 100},
+       {"accepted rewinds", &model::accepted_rewinds, 100},
+       {"reclaimed", &model::reclaimed, 100},
+       {"destroyed objects", &model::destroyed_objects, model::host_accessible ? 100u : 0u}},
+      [](std::uint64_t seed, auto run) {
+        typename Subject::supply_type supply{};
+        Subject subject{supply};
+        model one{subject, seed};
+        run(one);
+      });
 }
 
 }  // namespace tidemark::test

@@ -147,11 +147,11 @@ class registered_arena_subject : public arena_subject<basic_arena<registered_vir
 /// A range of fixed size.
 class borrowed_arena_subject {
  public:
+  using supply_type = supply;
   using arena_type = borrowed_arena;
   static constexpr std::size_t capacity = 8 * MiB, largest = 4 * MiB;
 
-  template <class Supply>
-  explicit borrowed_arena_subject(Supply&)
+  explicit borrowed_arena_subject(supply&)
       : buffer_{new std::byte[capacity]}, arena_{borrowed_memory{buffer_.get(), capacity}, {}} {}
 
   borrowed_arena& resource() { return arena_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heap, which calls functions of a test before it allocates and before it frees.
+// The heap, or another resource, which calls functions of a test before it allocates and before it frees.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,9 @@ namespace tidemark::test {
 
 class calling_upstream final : public detail::distinct_resource {
  public:
+  explicit calling_upstream(std::pmr::memory_resource* upstream = std::pmr::new_delete_resource())
+      : upstream_{upstream} {}
+
   std::function<void()> on_allocate = [] {}, on_deallocate = [] {};
 
   void on_each(std::function<void()> call) {
@@ -23,12 +26,14 @@ class calling_upstream final : public detail::distinct_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     on_allocate();
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
+    return upstream_->allocate(bytes, align);
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     on_deallocate();
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
+    upstream_->deallocate(block, bytes, align);
   }
+
+  std::pmr::memory_resource* upstream_;
 };
 
 }  // namespace tidemark::test

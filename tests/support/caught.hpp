@@ -29,4 +29,15 @@ std::string message_of(Body const& body) {
   throw std::logic_error{"nothing was thrown"};
 }
 
+/// The same, or `otherwise` if it throws none.
+template <class Error, class Body>
+std::string message_or(std::string otherwise, Body const& body) {
+  try {
+    body();
+  } catch (Error const& error) {
+    return error.what();
+  }
+  return otherwise;
+}
+
 }  // namespace tidemark::test

@@ -55,7 +55,7 @@ class coalescing_heap_model {
   }
   void check_contents() const { blocks_.check_all(); }
 
-  std::size_t taken = 0, refused = 0, stranded = 0, returned = 0;
+  std::uint64_t taken = 0, refused = 0, stranded = 0, returned = 0;
 
  private:
   void allocate() {

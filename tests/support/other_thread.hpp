@@ -10,6 +10,12 @@
 
 namespace tidemark::test {
 
+/// Runs `body` on a new thread to its end.
+template <class Body>
+void on_another_thread(Body body) {
+  std::thread{std::move(body)}.join();
+}
+
 /// A thread beside the test's own, alive as long as this object.
 class other_thread {
  public:

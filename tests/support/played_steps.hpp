@@ -12,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include <tidemark/plan/replay/planned_arena.hpp>
+
+#include "recording_supply.hpp"
 #include "shadow.hpp"
 
 namespace tidemark::test {
@@ -81,6 +84,17 @@ class played_steps {
   std::map<std::string, held> held_;
   std::vector<std::byte*> addresses_;
   shadow contents_;
+};
+
+/// Steps on an arena whose fallback knows its blocks.
+class played_arena : public ::testing::Test {
+ protected:
+  std::uint64_t step(std::string const& text, int kind = 0) { return steps_.step(text, kind); }
+  planned_arena_stats stats() { return memory_.stats(); }
+
+  recording_resource fallback_;
+  planned_arena memory_{&fallback_};
+  played_steps<planned_arena> steps_{memory_};
 };
 
 }  // namespace tidemark::test

@@ -79,9 +79,8 @@ class recording_resource final : public std::pmr::memory_resource, public supply
   std::map<void*, block> blocks_;
 };
 
-/// Watches the operating system's calls: ranges must lie in reservations, and whole reservations must be
-/// released.
-class recording_os final : public os_memory, public supply {
+/// The operating system's calls, watched: ranges must lie in reservations, and whole reservations come back.
+class recording_os : public os_memory, public supply {
  public:
   ~recording_os() override {
     EXPECT_TRUE(reservations_.empty()) << reservations_.size() << " reservations were not released";

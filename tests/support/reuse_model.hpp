@@ -49,7 +49,7 @@ class reuse_model {
 
   void check_contents() const { blocks_.check_all(); }
 
-  std::size_t hits_behind_fences = 0, misses_beside_pending = 0, collected = 0;
+  std::uint64_t hits_behind_fences = 0, misses_beside_pending = 0, collected = 0;
 
  private:
   struct block {

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <initializer_list>
+#include <map>
 #include <string>
 
 #include "run_length.hpp"
@@ -36,6 +38,36 @@ void run_for_seeds(MakeModel make_model, std::uint64_t default_steps = full_step
     if (::testing::Test::HasFailure()) return;
   }
   ::testing::Test::RecordProperty("operations", std::to_string(operations));
+}
+
+/// Makes a model that needs no more than a seed.
+template <class Model>
+inline constexpr auto of_a_seed = [](std::uint64_t seed, auto run) {
+  Model model{seed};
+  run(model);
+};
+
+/// What the models of all seeds together have to do, or their sequences would show nothing about it.
+template <class Model>
+struct at_least {
+  char const* what;
+  std::uint64_t Model::* count;
+  std::uint64_t times;
+};
+
+/// As `run_for_seeds`, and expects that the models reach these counts.
+template <class Model, class MakeModel>
+void run_for_seeds_to_reach(std::initializer_list<at_least<Model>> counts, MakeModel make_model,
+                            std::uint64_t default_steps = full_steps) {
+  std::map<char const*, std::uint64_t> reached;
+  const auto make_and_count = [&](std::uint64_t seed, auto run) {
+    make_model(seed, [&](Model& model) {
+      run(model);
+      for (auto const& each : counts) reached[each.what] += model.*each.count;
+    });
+  };
+  run_for_seeds(make_and_count, default_steps);
+  for (auto const& each : counts) EXPECT_GE(reached[each.what], each.times) << each.what;
 }
 
 }  // namespace tidemark::test

@@ -99,10 +99,10 @@ class watching_subject : public subject_traits<64 * MiB>, private adaptor_ground
 /// A limit that the tests reach.
 class reached_limit_subject {
  public:
+  using supply_type = supply;
   static constexpr std::size_t capacity = 64 * KiB, largest = 4 * KiB;
 
-  template <class Supply>
-  explicit reached_limit_subject(Supply&) {}
+  explicit reached_limit_subject(supply&) {}
 
   limit_resource& resource() { return limited_; }
   void recycle() {}

@@ -16,10 +16,10 @@ inline constexpr std::size_t storm_rounds = 10'000;
 
 /// Runs `body(thread)` on all threads at once, and returns when all have ended.
 template <class Body>
-void on_threads(Body body) {
-  std::atomic<std::size_t> waiting{storm_threads};
+void on_threads(Body body, std::size_t count = storm_threads) {
+  std::atomic<std::size_t> waiting{count};
   std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < storm_threads; ++t) {
+  for (std::size_t t = 0; t < count; ++t) {
     threads.emplace_back([&, t] {
       waiting.fetch_sub(1);
       while (waiting.load() != 0) std::this_thread::yield();

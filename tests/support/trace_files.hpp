@@ -3,18 +3,18 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "temporary_folder.hpp"
 
 namespace tidemark::test {
 
@@ -28,13 +28,8 @@ inline std::string text_of(std::string const& path) {
 /// A folder with the files of one trace, gone at its end.
 class trace_files {
  public:
-  trace_files() : folder_{make_folder()} {}
-  trace_files(trace_files const&) = delete;
-  trace_files& operator=(trace_files const&) = delete;
-  ~trace_files() { std::filesystem::remove_all(folder_); }
-
-  [[nodiscard]] std::string csv() const { return folder_ + "/run.csv"; }
-  [[nodiscard]] std::string chrome() const { return folder_ + "/run.json"; }
+  [[nodiscard]] std::string csv() const { return folder_ / "run.csv"; }
+  [[nodiscard]] std::string chrome() const { return folder_ / "run.json"; }
 
   /// The lines of the Chrome trace that are events of one kind, in order.
   [[nodiscard]] std::vector<std::string> events(std::string const& kind) const {
@@ -58,13 +53,7 @@ class trace_files {
   }
 
  private:
-  static std::string make_folder() {
-    std::string path = ::testing::TempDir() + "tidemark-trace-XXXXXX";
-    EXPECT_NE(mkdtemp(path.data()), nullptr);
-    return path;
-  }
-
-  std::string folder_;
+  temporary_folder folder_;
 };
 
 /// Reads the rows of a CSV trace like a replaying program. A row that cannot be replayed is a failure.

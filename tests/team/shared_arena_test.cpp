@@ -17,13 +17,13 @@
 #include <memory_resource>
 #include <set>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "caught.hpp"
+#include "other_thread.hpp"
 #include "recording_supply.hpp"
 #include "unseen_write.hpp"
 #include "violation_recorder.hpp"
@@ -32,21 +32,19 @@ namespace tidemark {
 namespace {
 
 using test::message_of;
+using test::on_another_thread;
 
-/// Runs `body` on a separate thread, and waits for it.
-template <class Body>
-void on_a_thread(Body body) {
-  std::thread{body}.join();
-}
+struct default_shared_arena : ::testing::Test {
+  shared_arena team;
+};
 
 // ---- threads and extents
 
 // G.1
-TEST(shared_arena, gives_each_thread_extents_of_its_own) {
-  shared_arena team;
+TEST_F(default_shared_arena, gives_each_thread_extents_of_its_own) {
   char* const here = static_cast<char*>(team.allocate(100));
   char* there = nullptr;
-  on_a_thread([&] { there = static_cast<char*>(team.allocate(100)); });
+  on_another_thread([&] { there = static_cast<char*>(team.allocate(100)); });
   EXPECT_GE(there - here, static_cast<std::ptrdiff_t>(64 * KiB));
   EXPECT_EQ(static_cast<char*>(team.allocate(100)), here + 112);  // 100 rounded up to 16
   EXPECT_EQ(team.stats().threads, 2u);
@@ -54,10 +52,9 @@ TEST(shared_arena, gives_each_thread_extents_of_its_own) {
 }
 
 // G.1
-TEST(shared_arena, begins_extents_at_whole_pages) {
-  shared_arena team;
+TEST_F(default_shared_arena, begins_extents_at_whole_pages) {
   for (std::size_t place = 0; place < 3; ++place) {
-    on_a_thread([&] {
+    on_another_thread([&] {
       auto local = team.local(place);
       std::uintptr_t expected = 0;
       int extents = 0;
@@ -75,16 +72,15 @@ TEST(shared_arena, begins_extents_at_whole_pages) {
 }
 
 // G.10
-TEST(shared_arena, continues_in_the_extent_of_a_thread_that_ended_or_left) {
-  shared_arena team;
+TEST_F(default_shared_arena, continues_in_the_extent_of_a_thread_that_ended_or_left) {
   std::vector<char*> blocks;
   const auto use = [&] { blocks.push_back(static_cast<char*>(team.allocate(16))); };
-  on_a_thread(use);
-  on_a_thread(use);
+  on_another_thread(use);
+  on_another_thread(use);
   use();
   team.leave();
-  team.leave();  // no effect: the place was left before
-  on_a_thread(use);
+  team.leave();  // there is no place to leave
+  on_another_thread(use);
   for (std::size_t i = 1; i < blocks.size(); ++i) EXPECT_EQ(blocks[i], blocks[i - 1] + 16);
   EXPECT_EQ(team.stats().threads, 1u);
 }
@@ -103,8 +99,7 @@ TEST(shared_arena, doubles_what_a_thread_has_up_to_the_largest_extent) {
 }
 
 // G.2
-TEST(shared_arena, sets_a_large_block_aside_and_goes_on_in_the_extent) {
-  shared_arena team;
+TEST_F(default_shared_arena, sets_a_large_block_aside_and_goes_on_in_the_extent) {
   auto local = team.local();
   char* const before = static_cast<char*>(local.allocate(16));
   char* const large = static_cast<char*>(local.allocate(100'000));
@@ -117,8 +112,8 @@ TEST(shared_arena, sets_a_large_block_aside_and_goes_on_in_the_extent) {
 }
 
 // G.2
-TEST(shared_arena, frees_a_block_that_was_set_aside_with_its_scope_and_zeroes_it_when_it_is_pushed_again) {
-  shared_arena team;
+TEST_F(default_shared_arena,
+       frees_a_block_that_was_set_aside_with_its_scope_and_zeroes_it_when_it_is_pushed_again) {
   auto local = team.local();
   (void)local.allocate(16);
   std::set<void*> places;
@@ -138,7 +133,7 @@ TEST(shared_arena, uses_extents_on_that_any_thread_has_freed) {
   shared_arena team{{.reserve = 64 * MiB}};
   for (int step = 0; step < 10; ++step) {
     for (int place = 0; place < 3; ++place) {
-      on_a_thread([&] {
+      on_another_thread([&] {
         auto local = team.local(static_cast<std::size_t>(place));
         for (int i = 0; i < ((place + step) % 3 == 0 ? 8000 : 10); ++i) (void)local.allocate(128);
       });
@@ -154,7 +149,7 @@ TEST(shared_arena, wastes_at_most_one_extent_a_thread_and_a_quarter) {
   shared_arena team{{.reserve = 1 * GiB}};
   std::size_t requested = 0;
   for (std::size_t place = 0; place < 4; ++place) {
-    on_a_thread([&] {
+    on_another_thread([&] {
       auto local = team.local(place);
       unsigned random = static_cast<unsigned>(place) + 1;
       for (int i = 0; i < 3000; ++i) {
@@ -177,7 +172,7 @@ TEST(shared_arena, gives_the_same_addresses_in_each_step_with_places) {
   for (std::size_t step = 0; step < steps.size(); ++step) {
     for (std::size_t i = 0; i < 2; ++i) {
       const std::size_t thread = step % 2 == 0 ? i : 1 - i;  // the other one comes first
-      on_a_thread([&] {
+      on_another_thread([&] {
         auto local = team.local(thread);
         for (std::size_t n = 0; n < 500; ++n)
           steps[step][thread].push_back(local.allocate(n * 37 % (n % 50 == 0 ? 90'000 : 3000)));
@@ -192,7 +187,7 @@ TEST(shared_arena, gives_the_same_addresses_in_each_step_with_places) {
 TEST(shared_arena, refuses_more_threads_than_places) {
   shared_arena team{{}, {.threads = 1}};
   (void)team.allocate(16);
-  on_a_thread([&] {
+  on_another_thread([&] {
     EXPECT_EQ(message_of<std::logic_error>([&] { (void)team.allocate(16); }),
               "shared_arena 'arena': cannot allocate: it is for 1 threads, and this is one more");
     EXPECT_NE(message_of<std::logic_error>([&] { (void)team.local(0); }).find("place 0 is another thread's"),
@@ -247,8 +242,7 @@ TEST(shared_arena, divides_what_is_reserved_among_places) {
 }
 
 // G.12
-TEST(shared_arena, wastes_no_more_for_alignment_than_whole_pages) {
-  shared_arena team;
+TEST_F(default_shared_arena, wastes_no_more_for_alignment_than_whole_pages) {
   for (int i = 0; i < 100; ++i) {
     const auto block = reinterpret_cast<std::uintptr_t>(team.allocate(20'000, 1 * MiB));
     EXPECT_EQ(block % (1 * MiB), 0u);
@@ -265,7 +259,7 @@ TEST(shared_arena, gives_what_a_thread_scope_frees_to_other_threads) {
       local_arena::scope scope{local};
       for (int i = 0; i < 7000; ++i) (void)scope.allocate(1000);
     }
-    on_a_thread([&] {
+    on_another_thread([&] {
       auto other = team.local();
       local_arena::scope scope{other};
       for (int i = 0; i < 5500; ++i) (void)scope.allocate(1000);
@@ -305,10 +299,9 @@ TEST(shared_arena, lives_on_other_address_spaces) {
 }
 
 // G.10
-TEST(shared_arena, serves_the_child_of_a_fork) {
-  shared_arena team;
+TEST_F(default_shared_arena, serves_the_child_of_a_fork) {
   int* const kept = team.local().push<int>(7);
-  on_a_thread([&] { (void)team.allocate(100); });
+  on_another_thread([&] { (void)team.allocate(100); });
   const pid_t child = fork();
   if (child == 0) {
     const shared_arena_mark mark = team.mark();
@@ -325,8 +318,7 @@ TEST(shared_arena, serves_the_child_of_a_fork) {
 // ---- deallocation
 
 // G.2
-TEST(shared_arena, returns_blocks_that_were_set_aside_in_any_order) {
-  shared_arena team;
+TEST_F(default_shared_arena, returns_blocks_that_were_set_aside_in_any_order) {
   auto local = team.local();
   (void)local.allocate(16);
   for (int round = 0; round < 200; ++round) {
@@ -350,8 +342,7 @@ TEST(shared_arena, returns_blocks_that_were_set_aside_in_any_order) {
 }
 
 // G.2
-TEST(shared_arena, keeps_the_record_of_a_block_below_a_mark_or_scope) {
-  shared_arena team;
+TEST_F(default_shared_arena, keeps_the_record_of_a_block_below_a_mark_or_scope) {
   auto local = team.local();
   void* const first = local.allocate(100'000);
   const arena_mark mark = local.mark();
@@ -375,8 +366,8 @@ TEST(shared_arena, reclaims_the_newest_block_of_the_calling_thread_only) {
   for (const std::size_t places : {0u, 2u}) {
     shared_arena team{{}, {.threads = places}};
     void* const ours = team.allocate(64);
-    on_a_thread([&] { team.deallocate(ours, 64); });
-    on_a_thread([&] {
+    on_another_thread([&] { team.deallocate(ours, 64); });
+    on_another_thread([&] {
       void* const theirs = team.allocate(64);
       team.deallocate(ours, 64);
       team.local().deallocate(ours, 64);
@@ -391,8 +382,8 @@ TEST(shared_arena, reclaims_the_newest_block_of_the_calling_thread_only) {
 // ---- going back
 
 // G.6
-TEST(shared_arena, ends_later_marks_with_a_rewind_and_takes_the_same_mark_again_where_nothing_has_changed) {
-  shared_arena team;
+TEST_F(default_shared_arena,
+       ends_later_marks_with_a_rewind_and_takes_the_same_mark_again_where_nothing_has_changed) {
   const shared_arena_mark outer = team.mark();
   EXPECT_EQ(team.mark(), outer);
   (void)team.allocate(100);
@@ -423,8 +414,7 @@ TEST(shared_arena, rejects_foreign_marks_and_marks_older_than_a_release) {
 }
 
 // G.7
-TEST(shared_arena, rejects_a_rewind_below_what_a_thread_has_rewound_to) {
-  shared_arena team;
+TEST_F(default_shared_arena, rejects_a_rewind_below_what_a_thread_has_rewound_to) {
   auto local = team.local();
   const arena_mark early = local.mark();
   (void)local.allocate(100);
@@ -439,8 +429,7 @@ TEST(shared_arena, rejects_a_rewind_below_what_a_thread_has_rewound_to) {
 }
 
 // G.7
-TEST(shared_arena, ends_the_marks_of_threads_that_it_rewinds_over) {
-  shared_arena team;
+TEST_F(default_shared_arena, ends_the_marks_of_threads_that_it_rewinds_over) {
   auto local = team.local();
   const shared_arena_mark mark = team.mark();
   (void)local.allocate(100);
@@ -451,8 +440,7 @@ TEST(shared_arena, ends_the_marks_of_threads_that_it_rewinds_over) {
 }
 
 // G.7
-TEST(shared_arena, frees_nothing_while_a_thread_scope_is_open_that_is_newer) {
-  shared_arena team;
+TEST_F(default_shared_arena, frees_nothing_while_a_thread_scope_is_open_that_is_newer) {
   auto local = team.local();
   const shared_arena_mark mark = team.mark();
   (void)local.allocate(16);
@@ -471,8 +459,7 @@ TEST(shared_arena, frees_nothing_while_a_thread_scope_is_open_that_is_newer) {
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
-TEST(shared_arena, rewinds_within_a_thread_scope_that_is_older) {
-  shared_arena team;
+TEST_F(default_shared_arena, rewinds_within_a_thread_scope_that_is_older) {
   auto local = team.local();
   local_arena::scope scope{local};
   (void)scope.allocate(16);
@@ -490,7 +477,7 @@ TEST(shared_arena, keeps_memory_for_the_next_step) {
   for (int step = 0; step < 5; ++step) {
     shared_arena::scope scope{team};
     (void)team.allocate(16);
-    for (int i = 0; i < 3; ++i) on_a_thread([&] { std::memset(team.allocate(2 * MiB), 1, 2 * MiB); });
+    for (int i = 0; i < 3; ++i) on_another_thread([&] { std::memset(team.allocate(2 * MiB), 1, 2 * MiB); });
     for (int i = 0; i < 1000; ++i) (void)team.allocate(1000);
     if (step == 0) calls = os.calls;
   }
@@ -502,7 +489,7 @@ TEST(shared_arena, trims_to_what_is_used) {
   shared_arena team{{.reserve = 64 * MiB}};
   void* const kept = team.allocate(16);
   const shared_arena_mark mark = team.mark();
-  on_a_thread([&] { std::memset(team.allocate(4 * MiB), 1, 4 * MiB); });
+  on_another_thread([&] { std::memset(team.allocate(4 * MiB), 1, 4 * MiB); });
   team.rewind(mark);
   EXPECT_GT(team.stats().committed_bytes, 4 * MiB);
   EXPECT_GT(team.trim(1 * MiB), 2 * MiB);
@@ -518,7 +505,7 @@ TEST(shared_arena, returns_all_memory_and_goes_on) {
   test::recording_os os;
   shared_arena team{virtual_memory{{}, os}, {.reserve = 1 * MiB}};
   for (int round = 0; round < 3; ++round) {
-    on_a_thread([&] { (void)team.allocate(3 * MiB); });
+    on_another_thread([&] { (void)team.allocate(3 * MiB); });
     (void)team.allocate(100);
     team.release();
     EXPECT_EQ(os.outstanding, 0u);
@@ -534,7 +521,7 @@ TEST(shared_arena, reuses_earlier_chunks_beside_a_thread_that_came_late) {
     for (int i = 0; i < 10'000; ++i) (void)team.allocate(1000);
   };
   work();
-  on_a_thread([&] { (void)team.allocate(16); });  // its extent lies in the last chunk
+  on_another_thread([&] { (void)team.allocate(16); });  // its extent lies in the last chunk
   team.reset();
   const shared_arena_stats before = team.stats();
   for (int step = 0; step < 5; ++step) {
@@ -581,18 +568,18 @@ TEST(shared_arena, runs_destructors_in_reverse_order_for_each_thread) {
   {
     shared_arena team{{}, {.threads = 2}};
     for (int thread = 0; thread < 2; ++thread) {
-      on_a_thread([&] {
+      on_another_thread([&] {
         auto local = team.local(static_cast<std::size_t>(thread));
         for (int i = 0; i < 3; ++i) local.make<logs_its_end>(log, 10 * thread + i);
       });
     }
     const shared_arena_mark mark = team.mark();
-    on_a_thread([&] { team.local(1).make<logs_its_end>(log, 99); });
+    on_another_thread([&] { team.local(1).make<logs_its_end>(log, 99); });
     team.rewind(mark);  // on this thread
     EXPECT_EQ(log, std::vector{99});
     team.reset();
     EXPECT_EQ(log, (std::vector{99, 2, 1, 0, 12, 11, 10}));
-    on_a_thread([&] { team.local(0).make<logs_its_end>(log, 7); });
+    on_another_thread([&] { team.local(0).make<logs_its_end>(log, 7); });
   }
   EXPECT_EQ(log.back(), 7);
 }
@@ -616,8 +603,7 @@ TEST(shared_arena, runs_destructors_that_deallocate_at_its_end) {
 }
 
 // G.9
-TEST(shared_arena, runs_destructors_before_any_memory_is_freed) {
-  shared_arena team;
+TEST_F(default_shared_arena, runs_destructors_before_any_memory_is_freed) {
   auto local = team.local();
   {
     local_arena::scope scope{local};
@@ -628,19 +614,18 @@ TEST(shared_arena, runs_destructors_before_any_memory_is_freed) {
     shared_arena other;
     (void)other.allocate(16);
     std::pmr::vector<std::pmr::string>* texts = nullptr;
-    on_a_thread([&] { texts = other.local(1).make<std::pmr::vector<std::pmr::string>>(&other); });
+    on_another_thread([&] { texts = other.local(1).make<std::pmr::vector<std::pmr::string>>(&other); });
     for (int i = 0; i < 3000; ++i) texts->emplace_back("a text that is too long for the object itself");
     if (reset) other.reset();
   }
 }
 
 // G.9
-TEST(shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_place) {
+TEST_F(default_shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_place) {
   struct allocates {
     ~allocates() { (void)team->allocate(100); }
     shared_arena* team;
   };
-  shared_arena team;
   for (std::size_t place = 0; place < 4; ++place) {
     std::thread{[&] { team.local(place).make<allocates>(&team); }}.join();
   }
@@ -667,7 +652,7 @@ TEST(shared_arena, says_in_numbers_that_memory_is_exhausted) {
 TEST(shared_arena, leaves_other_threads_alone_when_one_fails) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false}};
   void* const before = team.allocate(16);
-  on_a_thread([&] {
+  on_another_thread([&] {
     EXPECT_THROW((void)team.allocate(4 * MiB), out_of_memory);
     EXPECT_EQ(team.local().try_allocate(4 * MiB), nullptr);
   });
@@ -694,7 +679,7 @@ TEST(shared_arena, goes_on_after_any_call_to_the_system_fails) {
       for (int round = 0; round < 3; ++round) {
         const shared_arena_mark mark = team.mark();
         for (int thread = 0; thread < 2; ++thread) {
-          on_a_thread([&] {
+          on_another_thread([&] {
             for (std::size_t i = 1; i <= 10; ++i) {
               attempt([&] { std::memset(team.allocate(i * 9000 % 50'000), 0x5A, i * 9000 % 50'000); });
               team.check_invariants();
@@ -715,15 +700,18 @@ TEST(shared_arena, goes_on_after_any_call_to_the_system_fails) {
 
 // ---- scopes and misuse
 
+struct shared_arena_scope : default_shared_arena {
+  test::violation_recorder violations;
+};
+
 // G.6
-TEST(shared_arena_scope, frees_at_the_brace) {
-  shared_arena team;
+TEST_F(shared_arena_scope, frees_at_the_brace) {
   {
     shared_arena::scope outer{team};
     (void)team.allocate(100);
     {
       shared_arena::scope inner{team};
-      on_a_thread([&] { (void)team.allocate(100'000); });
+      on_another_thread([&] { (void)team.allocate(100'000); });
     }
     EXPECT_EQ(team.stats().used_bytes, 112u);
     EXPECT_EQ(&outer.arena(), &team);
@@ -732,8 +720,7 @@ TEST(shared_arena_scope, frees_at_the_brace) {
 }
 
 // G.6
-TEST(shared_arena_scope, moves_and_ends_once) {
-  shared_arena team;
+TEST_F(shared_arena_scope, moves_and_ends_once) {
   shared_arena::scope outer{team};
   (void)team.allocate(16);
   shared_arena::scope inner{team};
@@ -753,8 +740,7 @@ TEST(shared_arena_scope, moves_and_ends_once) {
 }
 
 // G.7
-TEST(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
-  shared_arena team;
+TEST_F(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
   const shared_arena_mark before = team.mark();
   (void)team.allocate(16);
   shared_arena::scope scope{team};
@@ -765,9 +751,7 @@ TEST(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
 }
 
 // G.7
-TEST(shared_arena_scope, reports_an_outer_scope_that_ends_first) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_scope, reports_an_outer_scope_that_ends_first) {
   shared_arena::scope outer{team};
   (void)team.allocate(16);
   shared_arena::scope inner{team};
@@ -779,19 +763,16 @@ TEST(shared_arena_scope, reports_an_outer_scope_that_ends_first) {
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
-TEST(shared_arena_scope, reports_an_arena_that_ends_under_it) {
-  test::violation_recorder violations;
-  auto team = std::make_unique<shared_arena>();
-  shared_arena::scope scope{*team};
-  team.reset();
+TEST_F(shared_arena_scope, reports_an_arena_that_ends_under_it) {
+  auto gone = std::make_unique<shared_arena>();
+  shared_arena::scope scope{*gone};
+  gone.reset();
   EXPECT_EQ(violations.count(violation_kind::scope_outlived), 1u);
   EXPECT_FALSE(scope);
 }
 
 // G.7
-TEST(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_nothing) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_nothing) {
   auto local = team.local();
   shared_arena::scope step{team};
   (void)local.allocate(16);
@@ -802,21 +783,21 @@ TEST(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_not
 }
 
 // G.10
-TEST(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
   auto local = team.local();
   (void)local.allocate(16);
   local_arena::scope scope{local};
   team.leave();
   EXPECT_EQ(violations.count(violation_kind::scope_outlived), 1u);
   int* theirs = nullptr;
-  on_a_thread([&] { theirs = team.local().push<int>(5); });
+  on_another_thread([&] { theirs = team.local().push<int>(5); });
   scope.end();
   EXPECT_EQ(*theirs, 5);
 }
 
 #if TIDEMARK_CHECKS >= 2
+
+using shared_arena_misuse = shared_arena_scope;
 
 // G.8
 TEST(shared_arena_checks, name_the_places_of_a_thread_scope_and_of_the_rewind) {
@@ -889,19 +870,15 @@ TEST(shared_arena_checks, end_the_program_by_default) {
 }
 
 // G.8
-TEST(shared_arena_checks, report_a_handle_that_another_thread_uses) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_misuse, report_a_handle_that_another_thread_uses) {
   auto local = team.local();
   (void)local.allocate(16);
-  on_a_thread([&] { (void)local.allocate(16); });
+  on_another_thread([&] { (void)local.allocate(16); });
   EXPECT_EQ(violations.count(violation_kind::wrong_thread), 1u);
 }
 
 // G.8
-TEST(shared_arena_checks, report_a_block_that_no_thread_has) {
-  test::violation_recorder violations;
-  shared_arena team;
+TEST_F(shared_arena_misuse, report_a_block_that_no_thread_has) {
   (void)team.allocate(16);
   int foreign = 0;
   team.deallocate(&foreign, sizeof foreign);
@@ -912,7 +889,7 @@ TEST(shared_arena_checks, fill_what_a_rewind_frees) {
   shared_arena team;
   unsigned char* block = nullptr;
   const shared_arena_mark mark = team.mark();
-  on_a_thread([&] { block = static_cast<unsigned char*>(team.allocate(64)); });
+  on_another_thread([&] { block = static_cast<unsigned char*>(team.allocate(64)); });
   std::memset(block, 1, 64);
   team.rewind(mark);
   EXPECT_EQ(test::read_unseen(block, 0), detail::freed_fill);

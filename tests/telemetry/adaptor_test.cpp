@@ -26,23 +26,21 @@ namespace {
 using upstream_ptr = std::pmr::memory_resource*;
 using counts = std::vector<std::size_t>;
 
+template <class Adaptor>
+constexpr char const* kind_of = nullptr;
+template <>
+constexpr char const* kind_of<statistics_resource> = "statistics_resource";
+template <>
+constexpr char const* kind_of<expect_no_upstream> = "expect_no_upstream";
+template <>
+constexpr char const* kind_of<tracking_resource> = "tracking_resource";
+
 // The adaptors are final, so that a subject owns one.
 template <class Adaptor>
 struct named_subject {
+  static constexpr char const* kind = kind_of<Adaptor>;
   explicit named_subject(upstream_ptr upstream) : adaptor{upstream, "a"} {}
   Adaptor adaptor;
-};
-struct statistics_named : named_subject<statistics_resource> {
-  static constexpr char const* kind = "statistics_resource";
-  using named_subject::named_subject;
-};
-struct expect_no_upstream_named : named_subject<expect_no_upstream> {
-  static constexpr char const* kind = "expect_no_upstream";
-  using named_subject::named_subject;
-};
-struct tracking_named : named_subject<tracking_resource> {
-  static constexpr char const* kind = "tracking_resource";
-  using named_subject::named_subject;
 };
 struct limit_named {
   static constexpr char const* kind = "limit_resource";
@@ -68,8 +66,8 @@ struct adaptor : ::testing::Test {
   test::recording_resource upstream;  // compares returned blocks with allocated ones
   Subject subject{&upstream};
 };
-using subjects = ::testing::Types<statistics_named, expect_no_upstream_named, tracking_named, limit_named,
-                                  test_named, trace_named>;
+using subjects = ::testing::Types<named_subject<statistics_resource>, named_subject<expect_no_upstream>,
+                                  named_subject<tracking_resource>, limit_named, test_named, trace_named>;
 TYPED_TEST_SUITE(adaptor, subjects);
 
 // T.5

@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <limits>
 #include <vector>
 
+#include <tidemark/telemetry/statistics_resource.hpp>
+
+#include "calling_upstream.hpp"
 #include "caught.hpp"
 #include "recording_supply.hpp"
 #include "telemetry_subjects.hpp"
@@ -109,34 +111,15 @@ TEST_F(limit, a_limit_below_what_is_in_use_keeps_blocks_and_rejects_requests_unt
   resource.deallocate(b, 40);
 }
 
-/// Remembers the most bytes that it ever held.
-class watching_resource final : public std::pmr::memory_resource {
- public:
-  std::atomic<std::size_t> held{0}, most{0};
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    const std::size_t now = held.fetch_add(bytes) + bytes;
-    std::size_t seen = most.load();
-    while (now > seen && !most.compare_exchange_weak(seen, now)) {
-    }
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-    std::this_thread::yield();
-    held.fetch_sub(bytes);
-  }
-  bool do_is_equal(memory_resource const& other) const noexcept override { return this == &other; }
-};
-
 // T.3
 TEST(limit_resource, threads_never_exceed_the_limit_and_lose_no_part_of_it) {
-  watching_resource upstream;
+  statistics_resource counted{std::pmr::new_delete_resource()};
+  test::calling_upstream upstream{&counted};
+  upstream.on_deallocate = [] { std::this_thread::yield(); };
   limit_resource resource{&upstream, 10 * 24 + 7};
   const std::size_t refused = test::storm(resource);
   EXPECT_GT(refused, 0u);
-  EXPECT_LE(upstream.most.load(), 10 * 24 + 7u);
+  EXPECT_LE(counted.stats().peak_bytes, 10 * 24 + 7u);
   const resource_stats stats = resource.stats();
   EXPECT_EQ(stats.refused, refused);
   EXPECT_EQ(stats.allocations + refused, test::storm_threads * test::storm_rounds);

@@ -24,20 +24,6 @@ struct statistics : ::testing::Test {
   statistics_resource resource{&upstream, "counted"};
 };
 
-// T.1
-TEST_F(statistics, counts_each_way) {
-  void* a = resource.allocate(100, 8);
-  void* b = resource.allocate(28, 8);
-  resource.deallocate(a, 100, 8);
-  void* c = resource.allocate(10, 8);
-  EXPECT_EQ(test::visible(resource.stats()), (counts{3, 1, 2, 2, 38, 128, 138}));
-  EXPECT_EQ(resource.stats().refused, 0u);
-  resource.deallocate(b, 28, 8);
-  resource.deallocate(c, 10, 8);
-  EXPECT_EQ(resource.stats().used_bytes, 0u);
-  EXPECT_EQ(resource.stats().peak_bytes, 128u);
-}
-
 // ---- frames ----
 
 // T.1

@@ -9,17 +9,12 @@
 namespace tidemark::test {
 namespace {
 
-struct reached_subject : reached_limit_subject {
-  using supply_type = supply;
-  using reached_limit_subject::reached_limit_subject;
-};
-
 // T.1
 TEST(resource_model, agrees_with_statistics_resource) { run_resource_model<statistics_subject>(); }
 // T.3
 TEST(resource_model, agrees_with_limit_resource) { run_resource_model<limit_subject>(); }
 // T.3
-TEST(resource_model, agrees_with_a_limit_that_is_reached) { run_resource_model<reached_subject>(); }
+TEST(resource_model, agrees_with_a_limit_that_is_reached) { run_resource_model<reached_limit_subject>(); }
 // T.4
 TEST(resource_model, agrees_with_expect_no_upstream) { run_resource_model<expect_no_upstream_subject>(); }
 // T.20

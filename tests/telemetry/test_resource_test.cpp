@@ -527,19 +527,15 @@ TEST_F(fail_each, a_leak_is_reported_whatever_exception_ends_the_run) {
 
 // T.9
 TEST_F(fail_each, a_body_that_changes_which_request_fails_is_rejected_with_a_sentence) {
-  const auto sentence_of = [&](auto meddle) -> std::string {
-    try {
-      fail_each_allocation(resource, [&] {
-        meddle();
-        try {
-          resource.deallocate(resource.allocate(8), 8);
-        } catch (std::bad_alloc const&) {
-        }
-      });
-    } catch (std::logic_error const& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+  const auto sentence_of = [&](auto meddle) {
+    const auto body = [&] {
+      meddle();
+      try {
+        resource.deallocate(resource.allocate(8), 8);
+      } catch (std::bad_alloc const&) {
+      }
+    };
+    return test::message_of<std::logic_error>([&] { fail_each_allocation(resource, body); });
   };
   const std::string sentence =
       "test_resource 't': fail_each_allocation: in run 1 the body has changed which allocation fails; leave "

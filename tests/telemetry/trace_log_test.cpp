@@ -64,25 +64,22 @@ void use(trace_resource& traced, int times) {
 }
 
 template <class Error>
-std::string sentence_of(trace_log_options options) {
-  try {
-    trace_log log{std::move(options)};
-  } catch (Error const& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string sentence_of(trace_log_options const& options) {
+  return test::message_of<Error>([&] { trace_log{options}; });
 }
 
-TEST(trace_log, needs_a_file_and_one_for_each_form) {
+struct trace_log_files : ::testing::Test {
   trace_files files;
+};
+
+TEST_F(trace_log_files, needs_a_file_and_one_for_each_form) {
   EXPECT_EQ(sentence_of<std::invalid_argument>({}),
             "trace_log: neither a CSV file nor a Chrome trace is named");
   EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = files.csv()}),
             "trace_log: CSV and Chrome trace are both to be written to " + files.csv());
 }
 
-TEST(trace_log, knows_one_file_under_two_names) {
-  trace_files files;
+TEST_F(trace_log_files, knows_one_file_under_two_names) {
   const std::filesystem::path csv{files.csv()};
   const std::string detour = (csv.parent_path() / "." / csv.filename()).string();
   EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = detour}),
@@ -91,16 +88,14 @@ TEST(trace_log, knows_one_file_under_two_names) {
 }
 
 // T.15
-TEST(trace_log, says_which_file_cannot_be_opened_and_why) {
-  trace_files files;
+TEST_F(trace_log_files, says_which_file_cannot_be_opened_and_why) {
   EXPECT_EQ(sentence_of<std::system_error>({.csv = "/nowhere/run.csv"}),
             "trace_log: cannot open /nowhere/run.csv: No such file or directory");
   EXPECT_EQ(sentence_of<std::system_error>({.csv = files.csv(), .chrome = "/"}),
             "trace_log: cannot open /: Is a directory");
 }
 
-TEST(trace_log, says_at_once_that_a_disk_is_full) {
-  trace_files files;
+TEST_F(trace_log_files, says_at_once_that_a_disk_is_full) {
   EXPECT_EQ(sentence_of<std::system_error>({.csv = "/dev/full"}),
             "trace_log: cannot write /dev/full: No space left on device");
   EXPECT_EQ(sentence_of<std::system_error>({.csv = files.csv(), .chrome = "/dev/full"}),
@@ -108,8 +103,7 @@ TEST(trace_log, says_at_once_that_a_disk_is_full) {
 }
 
 // T.15
-TEST(trace_log, a_disk_that_fills_up_does_not_disturb_the_program_and_close_throws) {
-  trace_files files;
+TEST_F(trace_log_files, a_disk_that_fills_up_does_not_disturb_the_program_and_close_throws) {
   const full_disk disk{100'000};
   trace_log log{{.csv = files.csv()}};
   trace_resource traced{log};
@@ -121,8 +115,7 @@ TEST(trace_log, a_disk_that_fills_up_does_not_disturb_the_program_and_close_thro
   EXPECT_NO_THROW(log.close());
 }
 
-TEST(trace_log, a_disk_that_fills_up_with_the_last_record_is_reported_too) {
-  trace_files files;
+TEST_F(trace_log_files, a_disk_that_fills_up_with_the_last_record_is_reported_too) {
   const full_disk disk{100};
   trace_log log{{.chrome = files.chrome()}};
   trace_resource traced{log};
@@ -131,9 +124,8 @@ TEST(trace_log, a_disk_that_fills_up_with_the_last_record_is_reported_too) {
 }
 
 // T.15
-TEST(trace_log, an_error_of_close_alone_is_reported) {
+TEST_F(trace_log_files, an_error_of_close_alone_is_reported) {
   if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
-  trace_files files;
   trace_log log{{.csv = files.csv()}};
   // Its first line is written, and no other will be, so that fclose fails.
   ASSERT_EQ(close(descriptor_of(files.csv())), 0);
@@ -145,17 +137,15 @@ TEST(trace_log, an_error_of_close_alone_is_reported) {
   }
 }
 
-TEST(trace_log, child_processes_do_not_inherit_its_files) {
+TEST_F(trace_log_files, child_processes_do_not_inherit_its_files) {
   if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
-  trace_files files;
   const trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
   for (std::string const& path : {files.csv(), files.chrome()}) {
     EXPECT_EQ(fcntl(descriptor_of(path), F_GETFD), FD_CLOEXEC) << path;
   }
 }
 
-TEST(trace_log, one_file_that_cannot_be_written_does_not_stop_the_other) {
-  trace_files files;
+TEST_F(trace_log_files, one_file_that_cannot_be_written_does_not_stop_the_other) {
   const full_disk disk{1'200'000};
   trace_log log{{.csv = files.csv(), .chrome = files.chrome(), .counter_interval = {}}};
   trace_resource traced{log};
@@ -165,8 +155,7 @@ TEST(trace_log, one_file_that_cannot_be_written_does_not_stop_the_other) {
 }
 
 // T.15
-TEST(trace_log, its_destructor_reports_an_error_that_was_not_returned) {
-  trace_files files;
+TEST_F(trace_log_files, its_destructor_reports_an_error_that_was_not_returned) {
   const violation_recorder reports;
   {
     const full_disk disk{100'000};
@@ -180,8 +169,7 @@ TEST(trace_log, its_destructor_reports_an_error_that_was_not_returned) {
             "trace_log: cannot write " + files.csv() + ": File too large; the trace is incomplete");
 }
 
-TEST(trace_log, its_destructor_does_not_report_an_error_that_was_returned) {
-  trace_files files;
+TEST_F(trace_log_files, its_destructor_does_not_report_an_error_that_was_returned) {
   const violation_recorder reports;
   {
     const full_disk disk{100'000};
@@ -194,8 +182,7 @@ TEST(trace_log, its_destructor_does_not_report_an_error_that_was_returned) {
   EXPECT_TRUE(violation_recorder::reports().empty());
 }
 
-TEST(trace_log, is_complete_when_an_exception_ends_the_program_part) {
-  trace_files files;
+TEST_F(trace_log_files, is_complete_when_an_exception_ends_the_program_part) {
   try {
     trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
     trace_resource traced{log};
@@ -211,8 +198,7 @@ TEST(trace_log, is_complete_when_an_exception_ends_the_program_part) {
 }
 
 // T.15
-TEST(trace_log, its_files_end_with_a_whole_event_at_any_time) {
-  trace_files files;
+TEST_F(trace_log_files, its_files_end_with_a_whole_event_at_any_time) {
   trace_log log{{.csv = files.csv(), .chrome = files.chrome(), .counter_interval = {}}};
   EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\n");
   trace_resource traced{log};
@@ -224,8 +210,7 @@ TEST(trace_log, its_files_end_with_a_whole_event_at_any_time) {
   EXPECT_TRUE(chrome.ends_with("}}")) << chrome.substr(chrome.size() - 20);
 }
 
-TEST(trace_log, takes_a_name_longer_than_its_buffer) {
-  trace_files files;
+TEST_F(trace_log_files, takes_a_name_longer_than_its_buffer) {
   const std::string name(100'000, 'x');
   {
     trace_log log{{.chrome = files.chrome()}};
@@ -235,8 +220,7 @@ TEST(trace_log, takes_a_name_longer_than_its_buffer) {
   EXPECT_TRUE(files.events("B")[0].ends_with(R"("name":")" + name + "\"},"));
 }
 
-TEST(trace_log, counts_and_does_not_write_after_it_was_closed) {
-  trace_files files;
+TEST_F(trace_log_files, counts_and_does_not_write_after_it_was_closed) {
   trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
   trace_resource traced{log};
   log.close();
@@ -249,8 +233,7 @@ TEST(trace_log, counts_and_does_not_write_after_it_was_closed) {
   EXPECT_EQ(text_of(files.chrome()), chrome);
 }
 
-TEST(trace_log, empties_the_files_that_it_finds) {
-  trace_files files;
+TEST_F(trace_log_files, empties_the_files_that_it_finds) {
   std::ofstream{files.csv()} << "something else, and longer than the first line of a trace\n";
   {
     trace_log log{{.csv = files.csv()}};

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory_resource>
@@ -20,9 +19,12 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
+#include <tidemark/telemetry/limit_resource.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
 
+#include "made_up_memory.hpp"
 #include "recording_supply.hpp"
+#include "thread_storm.hpp"
 #include "trace_files.hpp"
 
 namespace tidemark {
@@ -58,6 +60,11 @@ values drawn_with(std::chrono::nanoseconds interval, Body body) {
   }
   return files.counter("heap");
 }
+
+struct trace_resource_files : ::testing::Test {
+  trace_files files;
+};
+using trace_slice_files = trace_resource_files;
 
 // ---- the CSV ----
 
@@ -98,8 +105,7 @@ TEST(trace_resource, numbers_threads_by_first_appearance_and_no_thread_twice) {
 }
 
 // T.13
-TEST(trace_resource, what_four_threads_do_can_be_replayed) {
-  trace_files files;
+TEST_F(trace_resource_files, what_four_threads_do_can_be_replayed) {
   constexpr std::size_t threads = 4, rounds = 5000;
   std::size_t left = 0;  // blocks that no working thread gave back
   resource_stats stats;
@@ -111,26 +117,24 @@ TEST(trace_resource, what_four_threads_do_can_be_replayed) {
       void* block = nullptr;
       std::size_t bytes = 0;
     };
-    std::array<exchange_place, 64> places;  // places where a thread leaves a block for the next
-    std::vector<std::thread> running;
-    for (std::size_t t = 0; t < threads; ++t) {
-      running.emplace_back([&, t] {
-        std::minstd_rand random{static_cast<unsigned>(t + 1)};
-        trace_slice slice{log, "thread"};
-        for (std::size_t i = 0; i < rounds; ++i) {
-          std::size_t bytes = 1 + random() % 500;
-          void* block = traced.allocate(bytes);
-          exchange_place& place = places[random() % places.size()];
-          {
-            const std::scoped_lock lock{place.mutex};
-            std::swap(place.block, block);
-            std::swap(place.bytes, bytes);
+    std::array<exchange_place, 64> places;  // where one thread leaves a block for the next thread
+    test::on_threads(
+        [&](std::size_t t) {
+          std::minstd_rand random{static_cast<unsigned>(t + 1)};
+          trace_slice slice{log, "thread"};
+          for (std::size_t i = 0; i < rounds; ++i) {
+            std::size_t bytes = 1 + random() % 500;
+            void* block = traced.allocate(bytes);
+            exchange_place& place = places[random() % places.size()];
+            {
+              const std::scoped_lock lock{place.mutex};
+              std::swap(place.block, block);
+              std::swap(place.bytes, bytes);
+            }
+            if (block != nullptr) traced.deallocate(block, bytes);
           }
-          if (block != nullptr) traced.deallocate(block, bytes);
-        }
-      });
-    }
-    for (std::thread& thread : running) thread.join();
+        },
+        threads);
     traced.check_invariants();
     for (exchange_place& place : places) {
       if (place.block == nullptr) continue;
@@ -151,27 +155,13 @@ TEST(trace_resource, what_four_threads_do_can_be_replayed) {
   EXPECT_EQ(trace.max_live_blocks, stats.peak_blocks);
 }
 
-/// One block of memory: only one owner at a time.
-class one_block_resource final : public std::pmr::memory_resource {
- private:
-  void* do_allocate(std::size_t, std::size_t) override {
-    if (taken_.exchange(true)) throw std::bad_alloc{};
-    return block_;
-  }
-  void do_deallocate(void*, std::size_t, std::size_t) override { taken_ = false; }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-
-  std::atomic<bool> taken_{false};
-  alignas(16) std::byte block_[16];
-};
-
 // T.5
-TEST(trace_resource, writes_the_end_of_a_block_before_another_thread_gets_its_address) {
-  trace_files files;
+TEST_F(trace_resource_files, writes_the_end_of_a_block_before_another_thread_gets_its_address) {
   constexpr std::size_t rounds = 5000;
   {
     trace_log log{{.csv = files.csv()}};
-    one_block_resource upstream;
+    test::made_up_memory memory;
+    limit_resource upstream{&memory, 16};  // the same block each time
     trace_resource traced{&upstream, log};
     const auto work = [&] {
       for (std::size_t done = 0; done < rounds;) {
@@ -197,8 +187,7 @@ TEST(trace_resource, writes_the_end_of_a_block_before_another_thread_gets_its_ad
 // ---- the upstream ----
 
 // T.5
-TEST(trace_resource, an_allocation_that_fails_is_counted_and_not_written) {
-  trace_files files;
+TEST_F(trace_resource_files, an_allocation_that_fails_is_counted_and_not_written) {
   recording_resource upstream;
   {
     trace_log log{{.csv = files.csv(), .chrome = files.chrome(), .counter_interval = {}}};
@@ -213,8 +202,7 @@ TEST(trace_resource, an_allocation_that_fails_is_counted_and_not_written) {
   EXPECT_EQ(files.counter("heap"), (values{0, 2, 0}));
 }
 
-TEST(trace_resource, an_unknown_pointer_is_passed_on_and_not_written) {
-  trace_files files;
+TEST_F(trace_resource_files, an_unknown_pointer_is_passed_on_and_not_written) {
   recording_resource upstream;
   {
     trace_log log{{.csv = files.csv()}};
@@ -283,8 +271,7 @@ TEST(trace_resource, a_block_inside_a_reclaimed_one_ends_it) {
             "op,id,bytes,thread\na,0,64,0\nf,0,0,0\na,1,0,0\n");
 }
 
-TEST(trace_resource, uses_the_default_resource_by_default_and_never_for_itself) {
-  trace_files files;
+TEST_F(trace_resource_files, uses_the_default_resource_by_default_and_never_for_itself) {
   recording_resource upstream;
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
   {
@@ -345,8 +332,7 @@ TEST(trace_resource, draws_pending_points_before_the_next_point) {
             (values{0, 900, 0, 40, 0}));
 }
 
-TEST(trace_resource, shares_no_counter_with_another_of_its_name) {
-  trace_files files;
+TEST_F(trace_resource_files, shares_no_counter_with_another_of_its_name) {
   {
     trace_log log{{.chrome = files.chrome(), .counter_interval = {}}};
     std::pmr::memory_resource* const heap = std::pmr::new_delete_resource();
@@ -368,8 +354,7 @@ TEST(trace_resource, shares_no_counter_with_another_of_its_name) {
 // ---- slices ----
 
 // T.14
-TEST(trace_slice, begins_and_ends_on_the_track_of_its_thread) {
-  trace_files files;
+TEST_F(trace_slice_files, begins_and_ends_on_the_track_of_its_thread) {
   {
     trace_log log{{.chrome = files.chrome()}};
     trace_slice step{log, "step 3"};
@@ -391,8 +376,7 @@ TEST(trace_slice, begins_and_ends_on_the_track_of_its_thread) {
   EXPECT_EQ(files.events("M").size(), 3u);  // names of the process and of two threads
 }
 
-TEST(trace_slice, ended_by_another_thread_ends_where_it_began) {
-  trace_files files;
+TEST_F(trace_slice_files, ended_by_another_thread_ends_where_it_began) {
   {
     trace_log log{{.chrome = files.chrome()}};
     std::optional<trace_slice> slice;
@@ -408,8 +392,7 @@ TEST(trace_slice, ended_by_another_thread_ends_where_it_began) {
   EXPECT_NE(ends[1].find(R"("tid":1,)"), std::string::npos) << ends[1];
 }
 
-TEST(trace_slice, that_is_open_when_the_log_is_closed_ends_there_and_once) {
-  trace_files files;
+TEST_F(trace_slice_files, that_is_open_when_the_log_is_closed_ends_there_and_once) {
   {
     trace_log log{{.chrome = files.chrome()}};
     trace_slice outer{log, "outer"}, inner{log, "inner"};
@@ -420,8 +403,7 @@ TEST(trace_slice, that_is_open_when_the_log_is_closed_ends_there_and_once) {
   EXPECT_EQ(files.events("E").size(), 2u);
 }
 
-TEST(trace_slice, does_nothing_without_a_chrome_trace) {
-  trace_files files;
+TEST_F(trace_slice_files, does_nothing_without_a_chrome_trace) {
   {
     trace_log log{{.csv = files.csv()}};
     trace_slice slice{log, "step"};

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts sentences of comments and pages that are hard to read, and lists them.
+"""Counts sentences of comments and pages that are hard to read, and words of pages and class comments.
 
-    voice.py             fails if a folder exceeds a limit below
+    voice.py             fails if a folder, a page or a class comment exceeds a limit below
     voice.py PATH...     lists the candidates in these files or folders, and their counts
 
 The openings are those that seldom start a sentence in RMM, LLVM and Abseil (at most 0.9 %). A sentence that passes may still be hard to
@@ -17,6 +17,7 @@ PLACEHOLDERS = r"\bso (?:many|much)\b"
 MAX_OPENING_SHARE = 0.01   # of a folder's sentences
 MAX_MEAN_WORDS = 13        # of a folder's sentences
 MAX_PAGE_WORDS = 1500
+MAX_CLASS_WORDS = 120      # without code
 # Tables that a reader searches, and the list of changes.
 REFERENCE_PAGES = ("docs/reference/", "docs/coverage.md", "docs/decisions/index.md", "CHANGELOG.md")
 CODE = (".hpp", ".cpp", ".cu", ".cuh", ".cppm", ".h")
@@ -90,6 +91,24 @@ def measured(paths):
     return all_, found
 
 
+def long_class_comments(path):
+    """Returns classes of a header whose comment is too long, with the number of words."""
+    found = []
+    lines, comment = path.read_text().split("\n"), []
+    for line in lines:
+        if line.startswith("///"):
+            comment.append(line[3:])
+        elif line.startswith(("template", "  requires", "//")):
+            continue  # between a comment and its class
+        else:
+            if match := re.match(r"(?:class|struct) (?:\[\[\w+\]\] )?(\w+)", line):
+                words = len(re.sub(r"```.*?```", "", "\n".join(comment), flags=re.S).split())
+                if words > MAX_CLASS_WORDS:
+                    found.append((match[1], words))
+            comment = []
+    return found
+
+
 def main(arguments):
     if arguments:
         all_, found = measured([pathlib.Path(a).resolve() for a in arguments])
@@ -115,6 +134,8 @@ def main(arguments):
         words = len(re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.M | re.S).split())
         if words > MAX_PAGE_WORDS and not str(page.relative_to(ROOT)).startswith(REFERENCE_PAGES):
             failures.append(f"{page.relative_to(ROOT)}: {words} words")
+    for header in sorted(path for folder in ("pmr", "thrust_adapters", "adapters", "planner") for path in (ROOT / folder).rglob("*.hpp")):
+        failures += [f"{header.relative_to(ROOT)}: the comment of {name} has {words} words" for name, words in long_class_comments(header)]
     print(*failures, sep="\n")
     return 1 if failures else 0
 

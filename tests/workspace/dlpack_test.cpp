@@ -30,17 +30,10 @@ static_assert(detail::dl_int == kDLInt && detail::dl_uint == kDLUInt && detail::
               detail::dl_complex == kDLComplex);
 #endif
 
-template <class T>
-void expect_type(int code, int bits) {
-  EXPECT_EQ(dl_data_type_of<T>.code, code);
-  EXPECT_EQ(dl_data_type_of<T>.bits, bits);
-  EXPECT_EQ(dl_data_type_of<T>.lanes, 1);
-}
-
-TEST(dlpack, const_and_volatile_do_not_matter) {
-  expect_type<double const>(2, 64);
-  expect_type<int volatile>(0, 32);
-}
+template <class T, int Code, int Bits>
+constexpr bool is_of =
+    dl_data_type_of<T>.code == Code && dl_data_type_of<T>.bits == Bits && dl_data_type_of<T>.lanes == 1;
+static_assert(is_of<double const, 2, 64> && is_of<int volatile, 0, 32>, "const and volatile do not matter");
 
 TEST(dlpack, a_tensor_takes_what_we_know_of_an_array) {
   double numbers[6] = {};

@@ -112,7 +112,6 @@ TEST(idle_memory, of_workspaces_that_wait_for_a_lease_is_returned) {
 // S4.36
 TEST(idle_memory, of_a_thread_with_an_open_scope_stays) {
   std::byte* block = nullptr;
-  on_waiting_thread([] {}, [] {}, [] {});
   std::latch has_run{1}, goes_on{1};
   std::thread other{[&] {
     arena::scope scope = scratch(no_conflicts);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <complex>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -287,22 +286,6 @@ template <class T>
 struct pair_of {
   T first, second;
 };
-
-TEST(element_name, is_what_numerical_users_say) {
-  EXPECT_STREQ(detail::element_name<double>, "float64");
-  EXPECT_STREQ(detail::element_name<float>, "float32");
-  EXPECT_STREQ(detail::element_name<std::int64_t>, "int64");
-  EXPECT_STREQ(detail::element_name<std::int32_t>, "int32");
-  EXPECT_STREQ(detail::element_name<std::int16_t>, "int16");
-  EXPECT_STREQ(detail::element_name<std::int8_t>, "int8");
-  EXPECT_STREQ(detail::element_name<std::uint64_t>, "uint64");
-  EXPECT_STREQ(detail::element_name<std::uint32_t>, "uint32");
-  EXPECT_STREQ(detail::element_name<std::uint16_t>, "uint16");
-  EXPECT_STREQ(detail::element_name<std::uint8_t>, "uint8");
-  EXPECT_STREQ(detail::element_name<std::complex<float>>, "complex64");
-  EXPECT_STREQ(detail::element_name<std::complex<double>>, "complex128");
-  EXPECT_STREQ(detail::element_name<bool>, "bool");
-}
 
 TEST(element_name, goes_by_size_where_one_size_has_several_types) {
   EXPECT_STREQ(detail::element_name<long long>, detail::element_name<long>);

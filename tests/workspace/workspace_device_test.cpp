@@ -26,6 +26,7 @@
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 
+#include "calling_upstream.hpp"
 #include "caught.hpp"
 #include "made_up_memory.hpp"
 #include "recording_supply.hpp"
@@ -74,7 +75,11 @@ written copies_of(T value, void const* first, std::size_t n) {
 
 class device {
  public:
-  explicit device(unsigned char number) : number_{number}, memory_{number} {}
+  explicit device(unsigned char number) : number_{number}, memory_{number} {
+    gate_.on_deallocate = [this] {
+      for (work const* one : work_on_memory) EXPECT_TRUE(one->is_done) << "memory went back too early";
+    };
+  }
 
   recording_resource upstream{&gate_};
   std::vector<written> fills;
@@ -100,29 +105,9 @@ class device {
     self.fills.push_back({first, n, {bytes, bytes + element_bytes}});
   }
 
-  /// Memory is returned through this gate.
-  class gate final : public std::pmr::memory_resource {
-   public:
-    explicit gate(device& of) : device_{&of} {}
-
-   private:
-    void* do_allocate(std::size_t bytes, std::size_t align) override {
-      return device_->memory_.allocate(bytes, align);
-    }
-    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-      for (work const* one : device_->work_on_memory)
-        EXPECT_TRUE(one->is_done) << "memory went back too early";
-      device_->memory_.deallocate(block, bytes, align);
-    }
-    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
-      return this == &other;
-    }
-    device* device_;
-  };
-
   int number_;
   made_up_memory memory_;
-  gate gate_{*this};
+  calling_upstream gate_{&memory_};
 };
 
 template <class Workspace>
@@ -186,18 +171,6 @@ TYPED_TEST(device_workspace, requests_no_memory_once_it_is_warm) {
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(this->use(5), first);
   EXPECT_EQ(this->gpu.upstream.calls, warm);
   EXPECT_EQ(this->bookkeeping.calls, records);
-}
-
-// S4.62
-TYPED_TEST(device_workspace, grows_back_within_its_capacity_without_asking) {
-  const auto at = [&](std::size_t n) {
-    typename TestFixture::scope scope{this->ws};
-    return scope.template acquire<float>(n).data();
-  };
-  float* const memory = at(1000);
-  const std::size_t warm = this->gpu.upstream.calls;
-  for (const std::size_t n : {10u, 1000u, 0u, 1u, 500u, 999u, 1000u}) EXPECT_EQ(at(n), memory);
-  EXPECT_EQ(this->gpu.upstream.calls, warm);
 }
 
 // Writing.

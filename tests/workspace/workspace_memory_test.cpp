@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory_resource>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -96,30 +95,6 @@ TYPED_TEST(workspace_memory, is_all_freed_by_a_release) {
 // ---- trim ----
 
 // S4.30
-TYPED_TEST(workspace_memory, that_is_not_in_use_is_freed_by_a_trim) {
-  auto kept = this->ws.fill(4.5, 10);
-  double* const address = kept.data();
-  {
-    typename TypeParam::template scope<> scope{this->ws};
-    (void)take<double>(scope, 20);
-    (void)take<double>(scope, 30);
-    (void)take<numbered<1>>(scope, 5);
-    (void)scope.bits(128);
-    (void)take<float>(scope, 0);
-  }
-  const trim_summary summary = this->ws.trim();
-  EXPECT_EQ(summary.slot_count, 5u);
-  EXPECT_EQ(summary.bytes, 50 * sizeof(double) + 5 * sizeof(numbered<1>) + 16);
-  EXPECT_EQ(this->ws.stats().slot_count, 1u);
-  EXPECT_EQ(this->upstream.outstanding, 10 * sizeof(double));
-  EXPECT_EQ(kept.data(), address);
-  EXPECT_EQ(kept[9], 4.5);
-  const trim_summary again = this->ws.trim();
-  EXPECT_EQ(again.slot_count, 0u);
-  EXPECT_EQ(again.bytes, 0u);
-}
-
-// S4.30
 TYPED_TEST(workspace_memory, makes_no_list_for_a_type_that_is_trimmed_and_was_never_used) {
   recording_resource records;
   TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
@@ -169,27 +144,6 @@ TYPED_TEST(workspace_memory, shrinks_exactly_where_both_thresholds_are_reached) 
     this->ws.check_invariants();
     this->ws.release();
   }
-}
-
-// S4.33
-TYPED_TEST(workspace_memory, in_use_is_not_compacted_but_counted) {
-  auto& ws = this->ws;
-  make_wide<double>(ws, 2'000'000, 1000);
-  make_wide<float>(ws, 2'000'000, 1000);
-  typename TypeParam::template scope<> scope{ws};
-  auto view = take<double>(scope, 1000);
-  std::iota(view.begin(), view.end(), 0.0);
-  double* const address = view.data();
-  auto table = view.reshape(25, 40);
-  const compact_summary summary = ws.compact();
-  EXPECT_EQ(summary.slot_count, 1u) << "that of float32";
-  EXPECT_EQ(summary.in_use, 1u);
-  EXPECT_EQ(stats_of(ws, "float64").held_bytes, 2'000'000 * sizeof(double));
-  EXPECT_EQ(view.data(), address);
-  for (int i = 0; i < 1000; ++i) ASSERT_EQ(table(i / 40, i % 40), i);
-  scope.end();
-  EXPECT_EQ(ws.compact().slot_count, 1u);
-  EXPECT_EQ(stats_of(ws, "float64").held_bytes, 1500 * sizeof(double));
 }
 
 // S4.32

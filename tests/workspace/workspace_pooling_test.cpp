@@ -15,8 +15,6 @@
 namespace tidemark::test {
 namespace {
 
-// ---- no memory is kept ------------------------------------------------------------------------------------
-
 template <class Workspace>
 class workspace_unpooled : public testing::Test {
  protected:
@@ -73,36 +71,6 @@ TYPED_TEST(workspace_unpooled, a_program_says_at_run_time_whether_memory_is_kept
     with_workspace(ws, [](auto& scope) { (void)scope.template acquire<double>(10); });
     EXPECT_EQ(this->upstream.outstanding, pooling ? 80u : 0u);
   }
-}
-
-// ---- sweeps -----------------------------------------------------------------------------------------------
-
-template <class Workspace>
-class workspace_pooling : public testing::Test {
- protected:
-  recording_resource upstream;
-};
-TYPED_TEST_SUITE(workspace_pooling, both_levels, );
-
-template <class Workspace>
-std::size_t kept_after_ticks(Workspace& ws) {
-  const auto use = [&](std::size_t n) {
-    const typename Workspace::template scope<> scope{ws};
-    (void)ws.template acquire<double>(n);
-  };
-  use(1'000'000);
-  for (int i = 0; i < 4; ++i) {
-    use(10);
-    tick_workspace_sweeps();
-  }
-  use(10);
-  return ws.stats().held_bytes;
-}
-
-// S4.40
-TYPED_TEST(workspace_pooling, a_workspace_without_sweeps_by_its_options_is_never_swept) {
-  TypeParam ws{workspace_options{.sweeps = false, .upstream = &this->upstream}};
-  EXPECT_EQ(kept_after_ticks(ws), 8'000'000u);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 
+#include "calling_upstream.hpp"
 #include "caught.hpp"
 #include "recording_supply.hpp"
 #include "workspace_levels.hpp"
@@ -200,27 +201,6 @@ TYPED_TEST(sweeps, trim_to_the_most_that_were_used_at_once_since_the_last_trim) 
   EXPECT_EQ(this->slots(), 1u);
 }
 
-// S4.38 S4.77
-TYPED_TEST(sweeps, trim_all_of_a_type_that_was_not_used_and_none_of_one_that_was) {
-  struct other {
-    int a, b;
-  };
-  {
-    typename TestFixture::scope scope{this->ws};
-    (void)scope.template acquire<float>(10);
-    (void)scope.template acquire<other>(10);
-    (void)scope.falses(10);
-  }
-  tick_workspace_sweeps();
-  this->use(2);
-  EXPECT_EQ(this->slots(), 5u);
-  tick_workspace_sweeps();
-  this->open_a_scope();
-  std::vector<std::string> left;
-  this->ws.for_each_type([&](workspace_type_stats const& type) { left.emplace_back(type.element); });
-  EXPECT_EQ(left, std::vector<std::string>{"float64"});
-}
-
 TYPED_TEST(sweeps, compact_by_the_largest_request_of_the_period_not_by_the_newest) {
   this->use(1, TestFixture::wide);
   this->use(1, 1);  // the newest is small
@@ -235,26 +215,14 @@ TYPED_TEST(sweeps, compact_by_the_largest_request_of_the_period_not_by_the_newes
 
 // S4.39
 TYPED_TEST(sweeps, an_upstream_that_throws_anything_during_compaction_is_contained) {
-  struct strange_upstream final : std::pmr::memory_resource {
-    bool throws = false;
-    void* do_allocate(std::size_t bytes, std::size_t align) override {
-      if (throws) throw 42;
-      return std::pmr::new_delete_resource()->allocate(bytes, align);
-    }
-    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-      std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-    }
-    bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
-      return this == &other;
-    }
-  } strange;
+  calling_upstream strange;
   TypeParam on_it{&strange};
   use(on_it, 1, TestFixture::wide);
   use(on_it, 1, 1);
   tick_workspace_sweeps();
   use(on_it, 1, 1);
   tick_workspace_sweeps();
-  strange.throws = true;
+  strange.on_allocate = [] { throw 42; };
   EXPECT_NO_THROW(open_a_scope(on_it));
   EXPECT_EQ(on_it.stats().held_bytes, TestFixture::wide_bytes);
 }
@@ -322,8 +290,20 @@ TEST(workspace_sweeps, a_tick_by_hand_needs_no_sweeper) {
   EXPECT_EQ(ws.stats().slot_count, 0u);
 }
 
-/// A sum over temporaries of all widths that depends on the order of every addition. From step 2000 to 2020
-/// it waits for 3 `ticks` before each step, unless `ticks` is null.
+// S4.40
+TYPED_TEST(sweeps, leave_a_workspace_alone_whose_options_say_so) {
+  TypeParam alone{workspace_options{.sweeps = false, .upstream = &this->upstream}};
+  use(alone, 1, TestFixture::wide);
+  for (int i = 0; i < 4; ++i) {
+    use(alone, 1, 10);
+    tick_workspace_sweeps();
+  }
+  use(alone, 1, 10);
+  EXPECT_EQ(alone.stats().held_bytes, TestFixture::wide_bytes);
+}
+
+/// A sum over temporaries of all widths, that depends on the order of every addition. From step 2000 to 2020
+/// it waits for 3 `ticks` before each step, if there are any.
 template <class Workspace>
 double simulate(Workspace& ws, std::atomic<std::size_t> const* ticks) {
   std::vector<double> state{0.5, 0.25, 0.125, 0.0625, 0.03125};

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -24,26 +23,6 @@ namespace {
 template <class Workspace>
 class workspaces : public workspace_suite<Workspace> {};
 TYPED_TEST_SUITE(workspaces, both_levels, );
-
-template <class Workspace>
-void nest(Workspace& ws, int level) {
-  if (level > 7) return;
-  typename Workspace::template scope<> scope{ws};
-  EXPECT_EQ(ws.depth(), static_cast<std::size_t>(level));
-  auto mine = scope.template fill<double>(level, 100);
-  auto also_mine = scope.template fill<std::int32_t>(-level, 10, 10);
-  nest(ws, level + 1);
-  nest(ws, level + 1);
-  EXPECT_EQ(ws.depth(), static_cast<std::size_t>(level));
-  for (const double x : mine.elements()) ASSERT_EQ(x, level);
-  for (const std::int32_t x : also_mine.elements()) ASSERT_EQ(x, -level);
-}
-
-// S4.3
-TYPED_TEST(workspaces, keep_the_contents_of_outer_scopes_while_inner_ones_come_and_go) {
-  nest(this->ws, 1);
-  EXPECT_EQ(this->ws.stats().slot_count, 14u) << "one of each type at each of 7 levels";
-}
 
 template <class Workspace>
 int leave_by_return(Workspace& ws) {
@@ -71,19 +50,6 @@ TYPED_TEST(workspaces, take_back_what_a_scope_acquired_however_it_is_left) {
   EXPECT_EQ(this->ws.stats().slot_count, 1u);
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
   EXPECT_EQ(this->ws.depth(), 0u);
-}
-
-// S4.4
-TYPED_TEST(workspaces, take_back_nothing_more_when_a_scope_that_was_ended_is_destroyed) {
-  std::optional<typename TestFixture::template scope<>> scope;
-  scope.emplace(this->ws);
-  (void)take<double>(*scope, 8);
-  scope->end();
-  EXPECT_FALSE(*scope);
-  EXPECT_EQ(this->ws.stats().active_slots, 0u);
-  (void)take<double>(this->ws, 8);
-  scope.reset();
-  EXPECT_EQ(this->ws.stats().active_slots, 1u);
 }
 
 // ---- ends that were skipped ----
@@ -176,83 +142,6 @@ TYPED_TEST(workspaces, save_one_count_for_a_scope_that_uses_one_type_of_200) {
   EXPECT_EQ(this->ws.stats().active_slots, 201u);
   scope.end();
   EXPECT_EQ(this->ws.stats().active_slots, 200u);
-}
-
-// S4.60
-TYPED_TEST(workspaces, keep_what_is_acquired_outside_all_scopes_until_a_reset) {
-  std::vector<void*> first;
-  for (int pass = 0; pass < 3; ++pass) {
-    std::vector<void*> now;
-    for (std::size_t i = 1; i <= 20; ++i) {
-      now.push_back(take<double>(this->ws, 16).data());
-      EXPECT_EQ(this->ws.stats().active_slots, i);
-    }
-    if (pass == 0) first = now;
-    EXPECT_EQ(now, first);
-    EXPECT_EQ(this->ws.stats().slot_count, 20u);
-    this->ws.reset();
-    EXPECT_EQ(this->ws.stats().active_slots, 0u);
-  }
-}
-
-// ---- three levels, by a table ----
-
-/// The active arrays and the log at one place of the example below.
-struct counts {
-  std::size_t f64, i64, f32, bools, depth, saved;
-  bool operator==(counts const&) const = default;
-};
-std::ostream& operator<<(std::ostream& out, counts const& c) {
-  return out << "f64 " << c.f64 << ", i64 " << c.i64 << ", f32 " << c.f32 << ", bool " << c.bools
-             << ", depth " << c.depth << ", saved " << c.saved;
-}
-template <class Workspace>
-counts counts_of(Workspace const& ws) {
-  return {stats_of(ws, "float64").active_slots,
-          stats_of(ws, "int64").active_slots,
-          stats_of(ws, "float32").active_slots,
-          stats_of(ws, "bool").active_slots,
-          ws.depth(),
-          ws.stats().saved_counts};
-}
-
-// S4.77 S4.78
-TYPED_TEST(workspaces, count_three_levels_with_a_helper_as_the_table_says) {
-  const auto helper = [](auto& ws) {  // acquires, and opens no scope
-    (void)take<float>(ws, 30);
-    (void)take<double>(ws, 30);
-  };
-  for (int pass = 0; pass < 3; ++pass) {
-    EXPECT_EQ(counts_of(this->ws), (counts{0, 0, 0, 0, 0, 0}));
-    {
-      typename TestFixture::template scope<> first{this->ws};
-      EXPECT_EQ(counts_of(this->ws), (counts{0, 0, 0, 0, 1, 0}));
-      (void)take<double>(first, 10);
-      (void)take<double>(first, 20);
-      EXPECT_EQ(counts_of(this->ws), (counts{2, 0, 0, 0, 1, 1}));
-      {
-        typename TestFixture::template scope<std::int64_t> second{this->ws};
-        EXPECT_EQ(counts_of(this->ws), (counts{2, 0, 0, 0, 2, 2}));
-        (void)take<std::int64_t>(second, 10);
-        EXPECT_EQ(counts_of(this->ws), (counts{2, 1, 0, 0, 2, 2}));
-        helper(this->ws);
-        EXPECT_EQ(counts_of(this->ws), (counts{3, 1, 1, 0, 2, 4}));
-        {
-          typename TestFixture::template scope<> third{this->ws};
-          (void)take<bool>(third, 10);
-          EXPECT_EQ(counts_of(this->ws), (counts{3, 1, 1, 1, 3, 5}));
-          helper(this->ws);
-          EXPECT_EQ(counts_of(this->ws), (counts{4, 1, 2, 1, 3, 7}));
-        }
-        EXPECT_EQ(counts_of(this->ws), (counts{3, 1, 1, 0, 2, 4}));
-      }
-      EXPECT_EQ(counts_of(this->ws), (counts{2, 0, 0, 0, 1, 1}));
-      helper(this->ws);
-      EXPECT_EQ(counts_of(this->ws), (counts{3, 0, 1, 0, 1, 2}));
-    }
-    EXPECT_EQ(counts_of(this->ws), (counts{0, 0, 0, 0, 0, 0}));
-    EXPECT_EQ(this->ws.stats().slot_count, 8u) << "4 of float64, 1 of int64, 2 of float32, 1 of bool";
-  }
 }
 
 // ---- all ways to open a scope ----

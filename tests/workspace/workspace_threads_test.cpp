@@ -7,11 +7,8 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
-#include <coroutine>
 #include <cstddef>
 #include <deque>
-#include <exception>
-#include <memory_resource>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -20,9 +17,12 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>
 #include <tidemark/workspace/workspace.hpp>
 
+#include "coroutines.hpp"
+#include "other_thread.hpp"
 #include "thread_storm.hpp"
 #include "violation_recorder.hpp"
 #include "workspace_levels.hpp"
@@ -30,33 +30,9 @@
 namespace tidemark::test {
 namespace {
 
-/// Runs to its end before the caller goes on.
-template <class Body>
-void on_another_thread(Body body) {
-  std::thread{body}.join();
-}
-
-/// Counts calls and outstanding bytes of all threads.
-class counting_upstream final : public std::pmr::memory_resource {
- public:
-  std::atomic<std::size_t> calls{0}, outstanding{0};
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    ++calls;
-    outstanding += bytes;
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    outstanding -= bytes;
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-};
-
 /// An upstream that is never destroyed, because leased workspaces wait on it as long as the process lives.
-counting_upstream& new_upstream() {
-  static auto* const all = new std::deque<counting_upstream>;
+statistics_resource& new_upstream() {
+  static auto* const all = new std::deque<statistics_resource>;
   return all->emplace_back();
 }
 
@@ -70,7 +46,7 @@ class default_workspaces : public testing::Test {
   }
   ~default_workspaces() override { set_default_workspace_options(before_); }
 
-  counting_upstream& upstream = new_upstream();
+  statistics_resource& upstream = new_upstream();
 
  private:
   workspace_options before_ = default_workspace_options();
@@ -93,21 +69,21 @@ TEST_F(this_threads, workspace_is_the_same_at_each_call_and_warm) {
   on_another_thread([&] {
     workspace const* const first = &this_thread_workspace();
     EXPECT_EQ(sum_of_indices(100), 4950);
-    const std::size_t warm = upstream.calls;
+    const std::size_t warm = upstream.stats().allocations;
     for (int i = 0; i < 100; ++i) {
       EXPECT_EQ(sum_of_indices(100), 4950);
       EXPECT_EQ(&this_thread_workspace(), first);
     }
-    EXPECT_EQ(upstream.calls, warm);
+    EXPECT_EQ(upstream.stats().allocations, warm);
   });
 }
 
 TEST_F(this_threads, memory_is_freed_when_the_thread_ends) {
   on_another_thread([&] {
     (void)this_thread_workspace().acquire<double>(1000);  // outside all scopes: it is not freed before
-    EXPECT_GT(upstream.outstanding, 1000 * sizeof(double));
+    EXPECT_GT(upstream.stats().used_bytes, 1000 * sizeof(double));
   });
-  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(upstream.stats().used_bytes, 0u);
 }
 
 /// Uses the thread's workspace when the thread ends.
@@ -132,15 +108,15 @@ TEST_F(this_threads, workspace_outlives_thread_local_objects_made_after_it) {
     late().known = &own;
   });
   EXPECT_TRUE(same);
-  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(upstream.stats().used_bytes, 0u);
 }
 
 TEST_F(this_threads, workspace_may_be_made_by_the_destructor_of_a_thread_local_object) {
   bool worked = false;
   on_another_thread([&] { late().same = &worked; });
   EXPECT_TRUE(worked);
-  EXPECT_GT(upstream.calls, 0u);
-  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_GT(upstream.stats().allocations, 0u);
+  EXPECT_EQ(upstream.stats().used_bytes, 0u);
 }
 
 // S4.55
@@ -169,7 +145,7 @@ TEST_F(this_threads, scopes_at_the_same_time_never_share_memory) {
   for (std::size_t i = 1; i < all.size(); ++i) {
     EXPECT_LE(all[i - 1].data() + all[i - 1].size(), all[i].data());
   }
-  EXPECT_EQ(upstream.outstanding, 0u);
+  EXPECT_EQ(upstream.stats().used_bytes, 0u);
 }
 
 // Bindings.
@@ -230,27 +206,27 @@ TEST_F(leases, come_back_warm) {
     EXPECT_FALSE(is_warm(lease));
     memory = lease->acquire<double>(1000).data();
   }
-  const std::size_t warm = upstream.calls;
+  const std::size_t warm = upstream.stats().allocations;
   workspace_lease again = lease_workspace();
   EXPECT_TRUE(is_warm(again));
   EXPECT_EQ(again->stats().active_slots, 0u) << "and reset";
   EXPECT_EQ(again->acquire<double>(1000).data(), memory);
-  EXPECT_EQ(upstream.calls, warm);
+  EXPECT_EQ(upstream.stats().allocations, warm);
 }
 
 // S4.72
 TEST_F(leases, that_end_leave_64_workspaces_and_destroy_the_65th) {
   constexpr std::size_t kept = 64;
-  const std::size_t before = upstream.outstanding;
+  const std::size_t before = upstream.stats().used_bytes;
   std::vector<workspace_lease> all;
   for (std::size_t i = 0; i <= kept; ++i) {
     all.push_back(lease_workspace());
     EXPECT_FALSE(is_warm(all.back()));
     (void)all.back()->acquire<double>(1000);
   }
-  const std::size_t each = (upstream.outstanding - before) / (kept + 1);
+  const std::size_t each = (upstream.stats().used_bytes - before) / (kept + 1);
   all.clear();
-  EXPECT_EQ(upstream.outstanding, before + kept * each);
+  EXPECT_EQ(upstream.stats().used_bytes, before + kept * each);
   for (std::size_t i = 0; i < kept; ++i) {
     all.push_back(lease_workspace());
     EXPECT_TRUE(is_warm(all.back())) << i;
@@ -302,41 +278,18 @@ TEST_F(leases, are_taken_and_ended_by_many_threads_at_once) {
       EXPECT_EQ(std::ranges::count(mine, thread), 16);
     }
   });
-  EXPECT_LE(upstream.calls, 64u * storm_threads) << "as many workspaces as threads, and few calls for each";
+  EXPECT_LE(upstream.stats().allocations, 64u * storm_threads)
+      << "as many workspaces as threads, and few calls for each";
 }
 
 // Coroutines.
 
-/// A coroutine that stops at each `co_await pause{}` until it is resumed.
-class task {
- public:
-  struct promise_type {
-    task get_return_object() { return task{handle_type::from_promise(*this)}; }
-    static std::suspend_always initial_suspend() noexcept { return {}; }
-    static std::suspend_always final_suspend() noexcept { return {}; }
-    static void return_void() {}
-    [[noreturn]] static void unhandled_exception() { std::terminate(); }
-  };
+/// A coroutine that stops at each `co_yield` until it is resumed.
+using steps = generator<int>;
 
-  task(task&& other) noexcept : handle_{std::exchange(other.handle_, {})} {}
-  task& operator=(task&&) = delete;
-  ~task() {
-    if (handle_) handle_.destroy();
-  }
-  [[nodiscard]] bool done() const { return handle_.done(); }
-  void resume() { handle_.resume(); }
-
- private:
-  using handle_type = std::coroutine_handle<promise_type>;
-  explicit task(handle_type handle) : handle_{handle} {}
-
-  handle_type handle_;
-};
-using pause = std::suspend_always;
-
-/// Opens scopes that stay open while other tasks run, and checks their contents. @param wrong number of wrong
-/// values found
-task look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
+/// Opens scopes that stay open while others run, and looks after what is in them. @param wrong what it has
+/// found
+steps look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
   const auto number = static_cast<double>(id);
   const auto check = [&](std::span<double const> numbers, double value) {
     wrong += std::ranges::count(numbers, value) != std::ssize(numbers);
@@ -345,25 +298,25 @@ task look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
   for (std::size_t round = 0; round < 20; ++round) {
     workspace::scope outer{this_thread_workspace()};
     auto first = outer.fill(number, 10 + id);
-    co_await pause{};
+    co_yield 0;
     {
       workspace::scope<double> inner{this_thread_workspace()};
       auto second = inner.fill(-number, 5 * (round + 1));
       wrong += sum_of_indices(id + round + 2) <= 0;
-      co_await pause{};
+      co_yield 0;
       {
         workspace::scope innermost{this_thread_workspace()};
         auto third = innermost.fill(0.5, 100);
         auto bits = innermost.trues(id + 1);
-        co_await pause{};
+        co_yield 0;
         check(third, 0.5);
         wrong += bits.count() != id + 1;
       }
       check(second, -number);
-      co_await pause{};
+      co_yield 0;
     }
     auto fourth = outer.fill(number + 0.25, round);
-    co_await pause{};
+    co_yield 0;
     check(first, number);
     check(fourth, number + 0.25);
     wrong += &this_thread_workspace() != mine;
@@ -374,14 +327,14 @@ task look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
 /// A task and its memory.
 struct job {
   workspace_lease memory = lease_workspace();
-  task work;
+  steps work;
 
   job(std::size_t id, std::atomic<int>& wrong) : work{look_after_numbers(id, wrong)} {}
   /// @return true if more work is left
   bool resume() {
     workspace_binding bound{*memory};
-    work.resume();
-    return !work.done();
+    work.owner.get().resume();
+    return !work.owner.get().done();
   }
 };
 
@@ -461,10 +414,10 @@ TEST_F(coroutines, that_wait_in_one_queue_for_several_threads_keep_their_workspa
   for (job const& one : jobs) one.memory->check_invariants();
 }
 
-task work_on(checked_workspace& ws) {
+steps work_on(checked_workspace& ws) {
   checked_workspace::scope scope{ws};
   auto before = scope.ones(10);
-  co_await pause{};
+  co_yield 0;
   auto after = scope.zeros(10);
   after(0) = before(9);
 }
@@ -473,18 +426,18 @@ task work_on(checked_workspace& ws) {
 TEST(coroutine_migration, without_a_binding_or_release_is_reported_where_the_workspace_is_checked) {
   const violation_recorder recorder;
   checked_workspace ws;
-  task work = work_on(ws);
-  work.resume();
-  on_another_thread([&] { work.resume(); });
-  EXPECT_TRUE(work.done());
+  const steps work = work_on(ws);
+  work.owner.get().resume();
+  on_another_thread([&] { work.owner.get().resume(); });
+  EXPECT_TRUE(work.owner.get().done());
   EXPECT_GE(violation_recorder::count(violation_kind::wrong_thread), 1u);
   EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), violation_recorder::reports().size());
   violation_recorder::reports().clear();
   ws.release_thread_ownership();
-  task released = work_on(ws);
-  released.resume();
+  const steps released = work_on(ws);
+  released.owner.get().resume();
   ws.release_thread_ownership();
-  on_another_thread([&] { released.resume(); });
+  on_another_thread([&] { released.owner.get().resume(); });
   EXPECT_EQ(violation_recorder::reports().size(), 0u);
 }
 

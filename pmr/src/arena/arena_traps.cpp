@@ -5,14 +5,53 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <charconv>
 #include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <tuple>
 
 #include <tidemark/arena/arena.hpp>
+#include <tidemark/core/violation.hpp>
 
 #include "../diagnose/call_stack.hpp"
+#include "../diagnose/code_symbols.hpp"
 #include "../diagnose/trap_log.hpp"
 
 namespace tidemark::detail {
+namespace {
+
+constexpr char const* rate_variable = "TIDEMARK_TRAP";
+
+// NOLINTNEXTLINE(concurrency-mt-unsafe): as documented
+char const* rate_text() noexcept { return std::getenv(rate_variable); }
+
+// Parses a rate; 0 for no text, nothing for a text that is not a number in the range.
+std::optional<std::uint32_t> parse_rate(char const* text) noexcept {
+  std::uint32_t rate = 0;
+  if (text == nullptr || *text == '\0') return rate;
+  char const* const last = text + std::string_view{text}.size();
+  const auto [end, error] = std::from_chars(text, last, rate);
+  if (error != std::errc{} || end != last) return {};
+  return rate;
+}
+
+}  // namespace
+
+// Warns after the initialisation, because the handler may make arenas.
+std::uint32_t trap_rate_of_environment() noexcept {
+  static const std::optional<std::uint32_t> rate = parse_rate(rate_text());
+  static std::atomic<bool> must_warn{!rate.has_value()};
+  if (must_warn.load(std::memory_order_relaxed) && must_warn.exchange(false)) {
+    report_warning(warning_kind::refused_setting, rate_variable,
+                   "%s is '%s', which is not a number from 0 to 4294967295; it is ignored", rate_variable,
+                   rate_text());
+  }
+  return rate.value_or(0);
+}
 
 /// Slices of one reservation, taken upwards, each for one scope: `region.begin <= next <= region.end()`.
 /// Below `next` lie the used slices and the slices of ended scopes, which are inaccessible and have no
@@ -88,6 +127,7 @@ class rewind_trap {
   void draw() noexcept;
   [[nodiscard]] byte_range take(virtual_memory& space, std::size_t bytes) noexcept;
   [[nodiscard]] bool retire(virtual_memory& space, chunk_record const& slice) noexcept;
+  [[nodiscard]] rewind_place calls_of(call_stack const& stack) noexcept;
   // Marks a scope that is trapped only in part. It is counted once, when its first slice ends.
   static void mark_untrapped(chunk_record& slice) noexcept {
     chunk_record* first = &slice;
@@ -108,6 +148,7 @@ class rewind_trap {
   std::uint64_t untrapped_ = 0;
   std::uint64_t reuses_ = 0;
   std::uint64_t system_calls_ = 0;
+  code_owner_cache<64> owners_;  // of functions that rewound
 };
 
 void trap_deleter::operator()(rewind_trap* trap) const noexcept { delete trap; }
@@ -141,6 +182,21 @@ byte_range rewind_trap::take(virtual_memory& space, std::size_t bytes) noexcept 
   return slice;
 }
 
+// The calls on a stack from the innermost function of the program on. Keeps the calls of the library if no
+// function of the program is on the stack.
+rewind_place rewind_trap::calls_of(call_stack const& stack) noexcept {
+  std::span<stack_frame const> frames = stack.frames();
+  const auto first = std::ranges::find_if(frames, [this](stack_frame const& frame) {
+    const code_owner owner = owners_.owner_at(frame.call);
+    return owner == code_owner::program || owner == code_owner::main;
+  });
+  if (first != frames.end()) frames = {first, frames.end()};
+  rewind_place calls{};
+  std::ranges::transform(frames.first(std::min(frames.size(), calls.size())), calls.begin(),
+                         &stack_frame::call);
+  return calls;
+}
+
 // Retires a slice that was rewound over: records the caller and makes the memory inaccessible. On success it
 // stays inaccessible.
 bool rewind_trap::retire(virtual_memory& space, chunk_record const& slice) noexcept {
@@ -155,10 +211,8 @@ bool rewind_trap::retire(virtual_memory& space, chunk_record const& slice) noexc
   --slices_;
   if (next_ == align_up(slice.end, granularity))
     next_ = last;  // the newest slice: its untouched part is still fresh
-  rewind_place by{};
-  const call_stack stack{__builtin_return_address(0), by.size()};
-  std::ranges::transform(stack.frames(), by.begin(), &stack_frame::call);
-  log_->rewinds.add(slice.begin, last, by);
+  const call_stack stack{__builtin_return_address(0), 2 * std::tuple_size_v<rewind_place>};
+  log_->rewinds.add(slice.begin, last, calls_of(stack));
   // Reinstalls the handler: a fault other than a late use restores the earlier action.
   if (options_.handle_signals) handle_faults();
   return true;

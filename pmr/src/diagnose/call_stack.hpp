@@ -40,7 +40,7 @@ class call_stack {
     auto& to = *static_cast<call_stack*>(argument);
     const std::uintptr_t address = _Unwind_GetIP(context);
     if (to.size_ == 0 && address != to.return_address_) return _URC_NO_REASON;  // a function of the library
-    if (to.size_ == to.depth_) return _URC_END_OF_STACK;
+    if (to.size_ == to.depth_ || address == 0) return _URC_END_OF_STACK;
     // One less, because the instruction after the call may belong to another line or function.
     to.frames_[to.size_++] = {address - 1, _Unwind_GetRegionStart(context)};
     return _URC_NO_REASON;

@@ -42,14 +42,18 @@ namespace {
 // A mapped file. All offsets are compared with its size, because the file may have been replaced.
 class mapped_file {
  public:
-  // Stays mapped for the life of the process, because names are read from it.
   explicit mapped_file(char const* path) noexcept {
     const file_descriptor file{::open(path, O_RDONLY | O_CLOEXEC)};
     struct stat status{};
     if (file.get() < 0 || ::fstat(file.get(), &status) != 0 || status.st_size <= 0) return;
     const auto bytes = static_cast<std::size_t>(status.st_size);
     void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
-    if (mapped != MAP_FAILED) bytes_ = {static_cast<std::byte const*>(mapped), bytes};
+    if (mapped != MAP_FAILED) bytes_ = {static_cast<std::byte*>(mapped), bytes};
+  }
+  mapped_file(mapped_file const&) = delete;
+  mapped_file& operator=(mapped_file const&) = delete;
+  ~mapped_file() {
+    if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
   }
 
   // `n` objects at an offset; empty if they reach beyond the end.
@@ -61,7 +65,7 @@ class mapped_file {
   }
 
  private:
-  std::span<std::byte const> bytes_;
+  std::span<std::byte> bytes_;
 };
 
 // The functions of a program or library, from the linker's table for debuggers or else the loader's table.
@@ -69,8 +73,7 @@ class mapped_file {
 // one by now; names may then be wrong, with no other effect.
 struct symbol_table {
   // Reads an ELF file; empty if the file is not ELF or cannot be read.
-  explicit symbol_table(char const* path) noexcept {
-    const mapped_file file{path};
+  explicit symbol_table(char const* path) noexcept : file{path} {
     const auto header = file.at<ElfW(Ehdr)>(0, 1);
     if (header.empty() || std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0) return;
     is_at_fixed_address = header[0].e_type == ET_EXEC;
@@ -89,7 +92,7 @@ struct symbol_table {
   }
 
   // The mangled name of the function that contains the address, as numbered in the file; null without such a
-  // symbol. The name lives as long as the process.
+  // symbol. The name lives as long as the table.
   [[nodiscard]] char const* function_at(std::uintptr_t address) const noexcept {
     for (ElfW(Sym) const& symbol : symbols) {
       const bool is_function = (symbol.st_info & 0xf) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
@@ -99,6 +102,7 @@ struct symbol_table {
     return nullptr;
   }
 
+  mapped_file file;  // the symbols and names lie in it
   std::span<ElfW(Sym) const> symbols;
   std::span<char const> names;       // ends with a zero
   bool is_at_fixed_address = false;  // addresses in the file equal those in memory
@@ -122,7 +126,7 @@ struct module {
   symbol_table symbols;
 };
 
-// Never destroyed, because scopes may be open while the program ends.
+// Destroyed only when the library is unloaded, because scopes may be open while the program ends.
 struct module_list {
   fork_safe<> mutex;
   std::forward_list<module> modules;

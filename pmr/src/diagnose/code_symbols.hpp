@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `find_code`: function names from the symbol tables of loaded files. `owner_of`: the owner of a function.
-/// Owns nothing.
+/// `code_owner_cache`: owners that were looked up. They own nothing.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace tidemark::detail {
 
-/// Place of a code address. The texts live as long as the process.
+/// Place of a code address. The texts live until the library is unloaded.
 struct code_place {
   char const* module = nullptr;    ///< path of the program or library; null if unknown
   std::uintptr_t offset = 0;       ///< offset in its file, as used by addr2line
@@ -28,5 +30,25 @@ enum class code_owner : unsigned char {
 
 /// Determines the owner from the names of the function and its module. O(symbols of the module).
 [[nodiscard]] code_owner owner_of(std::uintptr_t address) noexcept;
+
+/// Owners of code addresses, cached so that each name is looked up once. Thread-safety: one thread at a time.
+template <std::size_t Entries>
+class code_owner_cache {
+ public:
+  /// O(1) if cached, otherwise as `owner_of`.
+  [[nodiscard]] code_owner owner_at(std::uintptr_t address) noexcept {
+    entry& known = entries_[(address ^ address >> 10) % Entries];
+    if (known.address != address) known = {address, owner_of(address)};
+    return known.owner;
+  }
+
+ private:
+  struct entry {
+    std::uintptr_t address = 0;
+    code_owner owner{};
+  };
+
+  std::array<entry, Entries> entries_{};
+};
 
 }  // namespace tidemark::detail

@@ -181,24 +181,13 @@ class missed_blocks {
     std::array<std::uintptr_t, expect_resource::max_frames> calls{};  // 0 after the last call
     counts missed;
   };
-  // Owners of code addresses, cached so that each name is looked up once.
-  struct known_code {
-    std::uintptr_t address = 0;
-    code_owner owner{};
-  };
-
-  code_owner owner_at(std::uintptr_t address) noexcept {
-    known_code& entry = known_[(address ^ address >> 10) % known_.size()];
-    if (entry.address != address) entry = {address, owner_of(address)};
-    return entry.owner;
-  }
   bool is_of_a_resource(call_stack const& stack) noexcept {
     const auto is_expected = [this](stack_frame const& frame) {
       return frame.function == expected_allocate_;
     };
     if (std::ranges::any_of(stack.frames(), is_expected)) return true;
     for (stack_frame const& frame : stack.frames()) {
-      const code_owner owner = owner_at(frame.call);
+      const code_owner owner = owners_.owner_at(frame.call);
       if (owner != code_owner::standard) return owner == code_owner::resource;
     }
     return false;
@@ -206,7 +195,7 @@ class missed_blocks {
   void fill_calls(place& to, call_stack const& stack) noexcept {
     std::size_t n = 0;
     for (stack_frame const& frame : stack.frames()) {
-      const code_owner owner = owner_at(frame.call);
+      const code_owner owner = owners_.owner_at(frame.call);
       const bool is_programs = owner == code_owner::program || owner == code_owner::main;
       if (is_programs) to.calls[n++] = frame.call;
       if (owner == code_owner::main || n == to.calls.size()) return;
@@ -230,7 +219,7 @@ class missed_blocks {
   std::size_t place_count_ = 0;
   counts further_;  // at places beyond max_places
   std::array<place, expect_resource::max_places> places_;
-  std::array<known_code, 1024> known_;
+  code_owner_cache<1024> owners_;
 };
 
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tool as NVTX loads it, through NVTX_INJECTION64_PATH. Prints each call that reaches it. It makes its own
-// handles, so that calls with other handles are seen. INJECTED_TOOL=memory or =ranges makes it a tool that
-// knows only these.
-#include <array>
+// A tool as NVTX loads it, by NVTX_INJECTION64_PATH: prints each call that reaches it. Its handles are of
+// its own making, so that a call with another's is seen. INJECTED_TOOL=memory or =ranges makes it one
+// that knows only these.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

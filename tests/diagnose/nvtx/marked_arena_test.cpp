@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <new>
 #include <optional>
 #include <random>
 #include <stdexcept>

@@ -3,7 +3,6 @@
 // rules reports the open ranges.
 #include <gtest/gtest.h>
 
-#include <new>
 #include <optional>
 #include <thread>
 #include <utility>

@@ -6,13 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/diagnose/detail/listening_tool.hpp>
 
 #include "counting_new.hpp"
+#include "no_heap.hpp"
 #include "stepwise_memory.hpp"
 #include "strict_tool.hpp"
 
@@ -40,21 +40,12 @@ class counting_tool final : public detail::listening_tool {
   detail::listening_tool* before_;
 };
 
-/// As long as it lives, operator new fails on this thread.
-class no_memory {
- public:
-  no_memory() { test::max_news = test::news; }
-  no_memory(no_memory const&) = delete;
-  no_memory& operator=(no_memory const&) = delete;
-  ~no_memory() { test::max_news = std::numeric_limits<std::size_t>::max(); }
-};
-
 borrowed_device_memory device_memory() { return borrowed_device_memory{{std::uintptr_t{1} << 62, 1 * MiB}}; }
 
 /// Returns true if `call` throws `out_of_memory` when no memory is left for records.
 template <class Call>
 bool is_refused_without_memory(Call call) {
-  const no_memory guard;
+  const test::no_memory guard;
   try {
     call();
     return false;

@@ -12,7 +12,6 @@
 #include <iterator>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <tidemark/diagnose/detail/listening_tool.hpp>

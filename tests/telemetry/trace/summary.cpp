@@ -3,7 +3,6 @@
 // with the result of tidemark-report.
 #include <cstdio>
 #include <exception>
-#include <iterator>
 #include <span>
 
 #include "recorded_trace.hpp"

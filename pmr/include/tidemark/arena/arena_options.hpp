@@ -29,7 +29,8 @@ enum class exhaustion_policy {
 /// the costs.
 struct trap_options {
   /// Traps one scope in this many rewinds on average, chosen at random as in GWP-ASan. 1 traps every scope,
-  /// for tests; 0 traps no scope and costs nothing.
+  /// for tests. 0 uses the rate in the environment variable `TIDEMARK_TRAP`, or traps no scope and costs
+  /// nothing if the variable is not set.
   std::uint32_t one_in = 0;
   /// Address space for trapped scopes, in bytes, in addition to the arena's own. Once it is used up, its
   /// first addresses are reused; late uses of the scopes that had them are then missed.

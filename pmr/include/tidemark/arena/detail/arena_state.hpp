@@ -39,6 +39,8 @@ struct trap_deleter {
   void operator()(rewind_trap* trap) const noexcept;
 };
 using trap_pointer = std::unique_ptr<rewind_trap, trap_deleter>;
+/// Value of `TIDEMARK_TRAP` in the environment, read once; 0 if unset. Warns once if it is not a number.
+[[nodiscard]] std::uint32_t trap_rate_of_environment() noexcept;
 
 // Replaces a member that an address space does not need. Each member has a type of its own, because nvcc 13.0
 // runs out of memory on two [[no_unique_address]] members of one empty type.
