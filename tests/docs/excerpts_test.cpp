@@ -237,6 +237,28 @@ TEST_F(excerpts, of_a_planned_arena_run_by_a_plan) {
   EXPECT_EQ(s.planned_steps, 999u);
 }
 
+// D.19
+TEST_F(excerpts, of_a_saved_plan_run_the_first_step_by_it) {
+  {
+    planned_arena memory{&blocks};
+    for (int i = 0; i < 2; ++i) {
+      planned_arena::step step{memory};
+      train(memory);
+    }
+    if (!memory.plans().empty()) save_plan(memory.plans().front(), "step.csv");   // at the end: the most recently used plan
+  }
+  planned_arena memory{&blocks};
+  memory.use(load_step_plan("step.csv"));                                      // a second argument names the kind
+  {
+    planned_arena::step step{memory};
+    train(memory);
+  }
+  EXPECT_EQ(memory.stats().planned_steps, 1u);
+  std::remove("step.csv");
+}
+
+// ---- docs/plan_tools.md
+
 TEST_F(excerpts, of_plans_without_an_arena_place_blocks) {
   std::vector<lifetime> const blocks{{.lower = 0, .upper = 2, .size = 10}, {.lower = 1, .upper = 3, .size = 20}, {.lower = 2, .upper = 4, .size = 30}};
   memory_plan const plan = make_plan(blocks, 1);   // plan.height is 50

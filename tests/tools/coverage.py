@@ -8,8 +8,8 @@ those, in the order of the files.
 
     coverage.py          writes the page
     coverage.py BUILD    fails if the page is not up to date, if a tag names no line, if a line has no test,
-                         or if ctest in BUILD does not know a test that the page or docs/proofs.md
-                         names
+                         or if ctest in BUILD does not know a test that the page, docs/promises.md
+                         or docs/proofs.md names
 
 These tests match a name `suite.test`: a test that ctest knows by this name, a typed test,
 `instance/suite.test<...>`, or a test with a parameter, `instance/suite.test/parameter`, to which GoogleTest
@@ -78,9 +78,9 @@ def failures_of(tests, text, known):
         if not names and not cell.strip().endswith("."):
             failures.append(f"{line}: no test has its tag, and no sentence says why")
         failures += [f"{line}: no such test: {name}" for name in names if name not in known]
-    proofs = (ROOT / "docs/proofs.md").read_text()
-    failures += [f"proofs.md: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", proofs)
-                 if name not in known and not name.endswith((".md", ".hpp", ".py"))]
+    for page in ("promises.md", "proofs.md"):
+        failures += [f"{page}: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", (ROOT / "docs" / page).read_text())
+                     if name not in known and not name.endswith((".md", ".hpp", ".py"))]
     failures += [f"{part}.{i}: missing" for part, n in LINES.items() for i in range(1, n + 1) if f"{part}.{i}" not in seen]
     failures += [f"{line}: not a line of a part in LINES" for line in seen if line.split(".")[0] not in LINES]
     failures += [f"{line}: twice" for line in sorted(set(seen)) if seen.count(line) > 1]
