@@ -72,6 +72,21 @@ class arena_push {
     }
   }
 
+  /// Rejected: a `T` whose destructor would not run, arguments of no constructor, memory of a device.
+  template <class T, class... Arguments>
+    requires(on_host && std::constructible_from<T, Arguments...> &&
+             !(detail::needs_no_destructor<T> || never_destroys))
+  TIDEMARK_REJECTS(T*, "push does not run ~T(): write make<T>(...), or push<T>(no_destructor, ...)")
+  push(Arguments&&...) TIDEMARK_REJECTED;
+  template <class T, class... Arguments>
+    requires(on_host && !std::constructible_from<T, Arguments...>)
+  TIDEMARK_REJECTS(T*, "T has no constructor for these arguments: write those of a constructor")
+  push(Arguments&&...) TIDEMARK_REJECTED;
+  template <class T, class... Arguments>
+    requires(!on_host)
+  TIDEMARK_REJECTS(T*, "the host must not touch this memory: write push<T>(uninitialized)")
+  push(Arguments&&...) TIDEMARK_REJECTED;
+
   /// A `T` constructed from `arguments`, whose destructor never runs. Use it for containers that allocate
   /// only from the arena.
   template <class T, class... Arguments>
@@ -102,6 +117,20 @@ class arena_push {
     }
   }
 
+  /// Rejected: as for `push`.
+  template <class T>
+    requires(on_host && std::constructible_from<T> && !(detail::needs_no_destructor<T> || never_destroys))
+  TIDEMARK_REJECTS(std::span<T>, "~T() would not run: write std::pmr::vector<T>, or (n, no_destructor)")
+  push_array(std::size_t) TIDEMARK_REJECTED;
+  template <class T>
+    requires(on_host && !std::constructible_from<T>)
+  TIDEMARK_REJECTS(std::span<T>, "T has no default constructor: write std::pmr::vector<T>(n, value, &arena)")
+  push_array(std::size_t) TIDEMARK_REJECTED;
+  template <class T>
+    requires(!on_host)
+  TIDEMARK_REJECTS(std::span<T>, "the host must not touch this memory: write push_array<T>(n, uninitialized)")
+  push_array(std::size_t) TIDEMARK_REJECTED;
+
   /// `n` contiguous `T()` whose destructors never run.
   template <class T>
     requires std::constructible_from<T>
@@ -128,6 +157,12 @@ class arena_push {
     zero(to, storage, bytes);
     return storage;
   }
+
+  /// Rejected: memory of a device.
+  template <class Space = AddressSpace>
+    requires(!Space::traits.host_accessible)
+  TIDEMARK_REJECTS(void*, "the host must not touch this memory: write push_bytes(bytes, uninitialized)")
+  push_bytes(std::size_t, std::size_t = default_alignment) TIDEMARK_REJECTED;
 
   /// `bytes` uninitialised bytes.
   [[nodiscard]] void* push_bytes(std::size_t bytes, uninitialized_t, std::size_t align = default_alignment)
@@ -158,6 +193,15 @@ class arena_push {
       return object;
     }
   }
+  /// Rejected: as for `push`.
+  template <class T, class... Arguments>
+    requires(on_host && !std::constructible_from<T, Arguments...>)
+  TIDEMARK_REJECTS(T*, "T has no constructor for these arguments: write those of a constructor")
+  make(Arguments&&...) TIDEMARK_REJECTED;
+  template <class T, class... Arguments>
+    requires(!on_host)
+  TIDEMARK_REJECTS(T*, "the host must not touch this memory: write push<T>(uninitialized)")
+  make(Arguments&&...) TIDEMARK_REJECTED;
 
  private:
   // At most one page: zeroing a whole block then dirties at most one fresh page.
