@@ -175,6 +175,10 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// returns to the upstream after a wait for the fence. Level 2 reports a block that is deallocated twice,
   /// with another size, interior or foreign; then, and for null, only the fence is destroyed.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
+  /// Rejected: a null fence.
+  template <std::same_as<std::nullptr_t> Null>
+  TIDEMARK_REJECTS(void, "nullptr is not a fence: write deallocate(block, bytes, align)")
+  deallocate_after(void*, std::size_t, std::size_t, Null) TIDEMARK_REJECTED;
 
   /// Returns ready blocks to the upstream, and pending blocks whose fences are done: in each order up to the
   /// first fence that is not done. Can be a callback of `on_memory_pressure`. Keeps the memory of records.
