@@ -72,16 +72,18 @@ class arena_push {
     }
   }
 
-  /// Rejected: a `T` whose destructor would not run, arguments of no constructor, memory of a device.
+  /// Rejected: the destructor of `T` would not run.
   template <class T, class... Arguments>
     requires(on_host && std::constructible_from<T, Arguments...> &&
              !(detail::needs_no_destructor<T> || never_destroys))
   TIDEMARK_REJECTS(T*, "push does not run ~T(): write make<T>(...), or push<T>(no_destructor, ...)")
   push(Arguments&&...) TIDEMARK_REJECTED;
+  /// Rejected: no constructor of `T` takes the arguments.
   template <class T, class... Arguments>
     requires(on_host && !std::constructible_from<T, Arguments...>)
   TIDEMARK_REJECTS(T*, "T has no constructor for these arguments: write those of a constructor")
   push(Arguments&&...) TIDEMARK_REJECTED;
+  /// Rejected: the memory is a device's.
   template <class T, class... Arguments>
     requires(!on_host)
   TIDEMARK_REJECTS(T*, "the host must not touch this memory: write push<T>(uninitialized)")
@@ -117,15 +119,17 @@ class arena_push {
     }
   }
 
-  /// Rejected: as for `push`.
+  /// Rejected: the destructors of the elements would not run.
   template <class T>
     requires(on_host && std::constructible_from<T> && !(detail::needs_no_destructor<T> || never_destroys))
   TIDEMARK_REJECTS(std::span<T>, "~T() would not run: write std::pmr::vector<T>, or (n, no_destructor)")
   push_array(std::size_t) TIDEMARK_REJECTED;
+  /// Rejected: `T` has no default constructor.
   template <class T>
     requires(on_host && !std::constructible_from<T>)
   TIDEMARK_REJECTS(std::span<T>, "T has no default constructor: write std::pmr::vector<T>(n, value, &arena)")
   push_array(std::size_t) TIDEMARK_REJECTED;
+  /// Rejected: the memory is a device's.
   template <class T>
     requires(!on_host)
   TIDEMARK_REJECTS(std::span<T>, "the host must not touch this memory: write push_array<T>(n, uninitialized)")
@@ -158,7 +162,7 @@ class arena_push {
     return storage;
   }
 
-  /// Rejected: memory of a device.
+  /// Rejected: the memory is a device's.
   template <class Space = AddressSpace>
     requires(!Space::traits.host_accessible)
   TIDEMARK_REJECTS(void*, "the host must not touch this memory: write push_bytes(bytes, uninitialized)")
@@ -193,11 +197,12 @@ class arena_push {
       return object;
     }
   }
-  /// Rejected: as for `push`.
+  /// Rejected: no constructor of `T` takes the arguments.
   template <class T, class... Arguments>
     requires(on_host && !std::constructible_from<T, Arguments...>)
   TIDEMARK_REJECTS(T*, "T has no constructor for these arguments: write those of a constructor")
   make(Arguments&&...) TIDEMARK_REJECTED;
+  /// Rejected: the memory is a device's.
   template <class T, class... Arguments>
     requires(!on_host)
   TIDEMARK_REJECTS(T*, "the host must not touch this memory: write push<T>(uninitialized)")

@@ -59,6 +59,7 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
       : opened_{}, where_{where} {
     if (arena != nullptr) open(*arena);
   }
+  /// Rejected: two scopes would rewind the same memory.
   basic_arena_scope TIDEMARK_NO_COPY(
       basic_arena_scope, "a scope cannot be copied: write std::move(scope), or pass arena::scope&");
   [[nodiscard]] basic_arena_scope(basic_arena_scope&& other) noexcept : opened_{} { take(other); }

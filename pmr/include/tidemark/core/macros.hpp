@@ -87,6 +87,13 @@
 #else
 #define TIDEMARK_NO_COPY(Class, sentence) (Class const&, ::tidemark::detail::rejected<sentence> = {}) = delete
 #endif
+
+/// A further parameter of a deleted function template: a sentence that GCC prints.
+#if defined(__clang__)
+#define TIDEMARK_SENTENCE(text)
+#else
+#define TIDEMARK_SENTENCE(text) , ::tidemark::detail::sentence = text
+#endif
 // clang-format on
 
 namespace tidemark::detail {

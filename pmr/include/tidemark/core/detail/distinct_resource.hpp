@@ -19,11 +19,7 @@ class distinct_resource : public std::pmr::memory_resource {
   distinct_resource& operator=(distinct_resource const&) = delete;
 
   // Containers reject a reference to a resource with a long error, because they take its address.
-#if defined(__clang__)
-  template <class T>
-#else
-  template <class T, sentence Sentence = "a container takes the address of a resource: write &resource">
-#endif
+  template <class T TIDEMARK_SENTENCE("a container takes the address of a resource: write &resource")>
   operator std::pmr::polymorphic_allocator<T>() const  // NOLINT(google-explicit-constructor)
       TIDEMARK_DELETED("a container takes the address of a resource: write &resource");
 
