@@ -20,11 +20,11 @@ void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, pro
   arena moved{std::move(step)};
 #elif CASE == 3   // message: (deleted|no viable|no matching|cannot be assigned)
   arena::scope copy = scope;
-#elif CASE == 4   // message: (constraints not satisfied|no matching|unsatisfied)
+#elif CASE == 4   // message: write push<T>\(uninitialized\)
   (void)device.push<int>();  // would zero memory that the host must not touch
-#elif CASE == 5   // message: (constraints not satisfied|no matching|unsatisfied)
+#elif CASE == 5   // message: write push_bytes\(bytes, uninitialized\)
   (void)device.push_bytes(64);
-#elif CASE == 6   // message: (constraints not satisfied|no matching|unsatisfied)
+#elif CASE == 6   // message: write push<T>\(uninitialized\)
   device.make<std::string>();
 #elif CASE == 7   // message: (constraints not satisfied|no matching|unsatisfied)
   (void)step.push_array<std::string>(3, uninitialized);  // a string has no uninitialised state
@@ -46,11 +46,11 @@ void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, pro
   memory.make<std::string>();  // its destructor would run while others read it
 #elif CASE == 17  // message: virtual functions points into its own program
   memory.publish(with_virtual_functions{});
-#elif CASE == 18  // message: needs_no_destructor
+#elif CASE == 18  // message: write make<T>\(\.\.\.\), or push<T>\(no_destructor, \.\.\.\)
   (void)step.push<std::string>("its destructor would not run");
-#elif CASE == 19  // message: needs_no_destructor
+#elif CASE == 19  // message: write std::pmr::vector<T>, or \(n, no_destructor\)
   (void)scope.push_array<std::string>(3);
-#elif CASE == 20  // message: (constraints not satisfied|no matching|unsatisfied)
+#elif CASE == 20  // message: T has no constructor for these arguments
   step.make<std::string>(&step, &scope, 3);
 #elif CASE == 21  // message: (constraints not satisfied|no matching)
   (void)local.push<std::string>();

@@ -2,6 +2,7 @@
 """Compiles a file once as it is, which must succeed, and each CASE in it, which must fail as it says.
 
 All cases are compiled together first. A case whose error is not seen there, because another one hides it, is compiled alone.
+A case "in N lines" is compiled alone: the compiler prints at most N lines, and the first error has the message.
 """
 import os
 import re
@@ -65,9 +66,14 @@ def errors_by_case():
     return found
 
 
+def shown_lines(text):
+    """The lines that a user sees. The header of all includes, which only this script has, adds a line above it."""
+    return [line for line in text.splitlines() if not re.search(r"(file included|^ +) from <(built-in|command-line)>", line)]
+
+
 scratch = tempfile.TemporaryDirectory()
 included = precompile(scratch.name)
-cases = re.findall(r"CASE == (\d+)\s+// (message|one sentence): (.*)", open(source).read())
+cases = re.findall(r"CASE == (\d+)\s+// (message|one sentence|in \d+ lines): (.*)", open(source).read())
 failures = []
 plain = compile_file(source, "-DCASE=0")
 if plain.returncode != 0:
@@ -78,7 +84,7 @@ for number, kind, message in cases:
     errors = together.get(int(number), [])
     if kind == "one sentence" and (len(errors) != 1 or 0 in together):
         errors = []
-    if any(re.search(message, error) for error in errors):
+    if not kind.startswith("in ") and any(re.search(message, error) for error in errors):
         continue
     alone += 1
     result = compile_file(source, f"-DCASE={number}")
@@ -88,5 +94,12 @@ for number, kind, message in cases:
         failures.append(f"case {number} fails without '{message}':\n{result.stderr}")
     elif kind == "one sentence" and len(re.findall(r"error: ", result.stderr)) != 1:
         failures.append(f"case {number} has more than one error:\n{result.stderr}")
+    elif kind.startswith("in "):
+        lines = shown_lines(result.stderr)
+        first = next((line for line in lines if "error: " in line), "")
+        if not re.search(message, first):
+            failures.append(f"case {number} has a first error without '{message}':\n{result.stderr}")
+        elif len(lines) > int(kind.split()[1]):
+            failures.append(f"case {number} has {len(lines)} lines:\n{result.stderr}")
 print(f"{len(cases)} cases, {alone} of them compiled alone, {len(failures)} failures", *failures, sep="\n")
 sys.exit(1 if failures or not cases else 0)

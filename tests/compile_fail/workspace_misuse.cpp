@@ -51,7 +51,7 @@ void misuse(workspace& ws, workspace::scope<>& scope, workspace_lease& lease) {
   std::span<double> numbers = scope.acquire<double>(3, 4);  // of two dimensions
 #elif CASE == 18  // message: (no viable|conversion|could not convert|no match)
   checked_workspace::view<double> knows = tensor_view<double, 1>{};
-#elif CASE == 19  // message: (no matching|constraints not satisfied|unsatisfied|no viable|no match)
+#elif CASE == 19  // message: an extent is an integer: write acquire<double>\(rows, columns\)
   auto numbers = scope.acquire<double>(3.5);
 #elif CASE == 20  // message: (explicit|no viable|could not convert|no match|conversion)
   workspace::scope<> implicit = ws;

@@ -150,7 +150,8 @@ def parts(message):
 
 def messages(sources, page):
     """@param sources pairs of a file's name and its text"""
-    silent = ("static_assert", "require", "expect", "nodiscard", "deprecated")  # the compiler, and formulas of invariants
+    silent = ("static_assert", "require", "expect", "nodiscard", "deprecated",  # the compiler, and formulas of invariants
+              "TIDEMARK_REJECTS", "TIDEMARK_DELETED", "TIDEMARK_NO_COPY", "TIDEMARK_SENTENCE")
     there = {part: name for name, text in sources if name not in NO_MESSAGES
              for literal in literals(without_invariants(text), silent) for part in parts(literal) if part not in NAMES}
     cells = re.findall(r"^\| (`.*?`) \| ", page, re.M)

@@ -4,11 +4,12 @@
 #pragma once
 
 #include <tidemark/workspace/bit_view.hpp>
-#include <tidemark/workspace/extras/dlpack.hpp>
-#include <tidemark/workspace/extras/random.hpp>
-#include <tidemark/workspace/extras/this_thread_workspace.hpp>
 #include <tidemark/workspace/tensor_view.hpp>
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_acquisition.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 #include <tidemark/workspace/workspace_scope.hpp>
+
+#include <tidemark/workspace/extras/dlpack.hpp>
+#include <tidemark/workspace/extras/random.hpp>
+#include <tidemark/workspace/extras/this_thread_workspace.hpp>

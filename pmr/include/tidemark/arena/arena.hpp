@@ -91,6 +91,8 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
                   "an arena takes options: write arena a{{.reserve = 64 * MiB}}, or upstream_arena "
                   "a{&upstream} for an arena on another resource");
   }
+  /// Rejected: blocks and scopes refer to the arena.
+  basic_arena TIDEMARK_NO_COPY(basic_arena, "an arena cannot be copied or moved: pass arena& or arena*");
 
   /// Runs the destructors of objects from `make`. Reports a violation if a scope is still open, and makes the
   /// scope inert. Also reports a destructor that rewinds, resets or releases this arena; the call has no

@@ -76,6 +76,23 @@ class arena_push {
     }
   }
 
+  /// Rejected: the destructor of `T` would not run.
+  template <class T, class... Arguments>
+    requires(on_host && std::constructible_from<T, Arguments...> &&
+             !(detail::needs_no_destructor<T> || never_destroys))
+  TIDEMARK_REJECTS(T*, "push does not run ~T(): write make<T>(...), or push<T>(no_destructor, ...)")
+  push(Arguments&&...) TIDEMARK_REJECTED;
+  /// Rejected: no constructor of `T` takes the arguments.
+  template <class T, class... Arguments>
+    requires(on_host && !std::constructible_from<T, Arguments...>)
+  TIDEMARK_REJECTS(T*, "T has no constructor for these arguments: write those of a constructor")
+  push(Arguments&&...) TIDEMARK_REJECTED;
+  /// Rejected: the memory is a device's.
+  template <class T, class... Arguments>
+    requires(!on_host)
+  TIDEMARK_REJECTS(T*, "the host must not touch this memory: write push<T>(uninitialized)")
+  push(Arguments&&...) TIDEMARK_REJECTED;
+
   /// A `T` constructed from `arguments`, whose destructor never runs. Use it for containers that allocate
   /// only from the arena.
   template <class T, class... Arguments>
@@ -105,6 +122,22 @@ class arena_push {
       return construct_array<T>(n, [n](T* first) { std::uninitialized_value_construct_n(first, n); });
     }
   }
+
+  /// Rejected: the destructors of the elements would not run.
+  template <class T>
+    requires(on_host && std::constructible_from<T> && !(detail::needs_no_destructor<T> || never_destroys))
+  TIDEMARK_REJECTS(std::span<T>, "~T() would not run: write std::pmr::vector<T>, or (n, no_destructor)")
+  push_array(std::size_t) TIDEMARK_REJECTED;
+  /// Rejected: `T` has no default constructor.
+  template <class T>
+    requires(on_host && !std::constructible_from<T>)
+  TIDEMARK_REJECTS(std::span<T>, "T has no default constructor: write std::pmr::vector<T>(n, value, &arena)")
+  push_array(std::size_t) TIDEMARK_REJECTED;
+  /// Rejected: the memory is a device's.
+  template <class T>
+    requires(!on_host)
+  TIDEMARK_REJECTS(std::span<T>, "the host must not touch this memory: write push_array<T>(n, uninitialized)")
+  push_array(std::size_t) TIDEMARK_REJECTED;
 
   /// `n` contiguous copies of `value` that need no destructors; `n` may be 0.
   template <class T>
@@ -166,6 +199,12 @@ class arena_push {
     return storage;
   }
 
+  /// Rejected: the memory is a device's.
+  template <class Space = AddressSpace>
+    requires(!Space::traits.host_accessible)
+  TIDEMARK_REJECTS(void*, "the host must not touch this memory: write push_bytes(bytes, uninitialized)")
+  push_bytes(std::size_t, std::size_t = default_alignment) TIDEMARK_REJECTED;
+
   /// `bytes` uninitialised bytes.
   [[nodiscard]] void* push_bytes(std::size_t bytes, uninitialized_t, std::size_t align = default_alignment)
       TIDEMARK_LIFETIMEBOUND {
@@ -195,6 +234,16 @@ class arena_push {
       return object;
     }
   }
+  /// Rejected: no constructor of `T` takes the arguments.
+  template <class T, class... Arguments>
+    requires(on_host && !std::constructible_from<T, Arguments...>)
+  TIDEMARK_REJECTS(T*, "T has no constructor for these arguments: write those of a constructor")
+  make(Arguments&&...) TIDEMARK_REJECTED;
+  /// Rejected: the memory is a device's.
+  template <class T, class... Arguments>
+    requires(!on_host)
+  TIDEMARK_REJECTS(T*, "the host must not touch this memory: write push<T>(uninitialized)")
+  make(Arguments&&...) TIDEMARK_REJECTED;
 
  private:
   // At most one page: zeroing a whole block then dirties at most one fresh page.

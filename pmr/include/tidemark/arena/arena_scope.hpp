@@ -59,6 +59,9 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
       : opened_{}, where_{where} {
     if (arena != nullptr) open(*arena);
   }
+  /// Rejected: two scopes would rewind the same memory.
+  basic_arena_scope TIDEMARK_NO_COPY(
+      basic_arena_scope, "a scope cannot be copied: write std::move(scope), or pass arena::scope&");
   [[nodiscard]] basic_arena_scope(basic_arena_scope&& other) noexcept : opened_{} { take(other); }
   /// Ends this scope, then takes over `other`. `scope = arena::scope{step}` on the same arena yields a scope
   /// that begins where the old scope began.

@@ -10,6 +10,7 @@
 #include <memory_resource>
 
 #include <tidemark/arena/arena.hpp>
+#include <tidemark/core/macros.hpp>
 
 namespace tidemark {
 
@@ -92,8 +93,9 @@ template <std::convertible_to<scratch_conflict>... Conflicts>
   return detail::scratch_access::opened_on(detail::scratch_arena({scratch_conflict(conflicts)...}));
 }
 
-/// Deleted without an argument, because results on the same arena would vanish with the scope.
-arena::scope scratch() = delete;  // write scratch(out), or scratch(no_conflicts)
+/// Rejected without an argument, because results on the same arena would vanish with the scope.
+TIDEMARK_REJECTS(arena::scope, "scratch must avoid the results: write scratch(out), or scratch(no_conflicts)")
+scratch() TIDEMARK_REJECTED;
 
 /// Number of scratch arenas of the calling thread.
 [[nodiscard]] std::size_t scratch_arena_count() noexcept;

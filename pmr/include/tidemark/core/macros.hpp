@@ -3,6 +3,8 @@
 /// Macros of tidemark. Macros do not cross `import`: include this header to use them.
 #pragma once
 
+#include <cstddef>
+
 #include <tidemark/core/config.hpp>
 
 /// Keeps a slow path out of the caller's instruction cache.
@@ -49,7 +51,64 @@
 #define TIDEMARK_POINTER
 #endif
 
+/// Rejects the calls of an overload, with a sentence for the user. A requires-expression with such a call is
+/// false. The overload has no definition:
+/// ```cpp
+/// TIDEMARK_REJECTS(T*, "write make<T>(...)")
+/// push(int) TIDEMARK_REJECTED;
+/// ```
+/// Clang prints the sentence as the error; for a deleted function, clang would list all candidates. Other
+/// compilers print the declaration of the deleted function, whose return type contains the sentence. The
+/// sentence is on one line, because clang prints all lines of the macro.
+// clang-format off
+#if defined(__clang__)
+#define TIDEMARK_REJECTS(Result, sentence)                                                            \
+  _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wgcc-compat\"")               \
+  __attribute__((diagnose_if(true, sentence, "error"))) _Pragma("clang diagnostic pop") Result
+#define TIDEMARK_REJECTED
+#else
+#define TIDEMARK_REJECTS(Result, sentence) ::tidemark::detail::rejected<sentence>
+#define TIDEMARK_REJECTED = delete
+#endif
+
+/// `= delete`, with a sentence that clang prints as the error.
+#if defined(__clang__) && __clang_major__ >= 19
+#define TIDEMARK_DELETED(sentence)                                                                    \
+  = _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wc++26-extensions\"")       \
+  delete(sentence) _Pragma("clang diagnostic pop")
+#else
+#define TIDEMARK_DELETED(sentence) = delete
+#endif
+
+/// Follows the name of a class in its definition: deletes the copy constructor, with a sentence. GCC prints
+/// the second parameter.
+#if defined(__clang__)
+#define TIDEMARK_NO_COPY(Class, sentence) (Class const&) TIDEMARK_DELETED(sentence)
+#else
+#define TIDEMARK_NO_COPY(Class, sentence) (Class const&, ::tidemark::detail::rejected<sentence> = {}) = delete
+#endif
+
+/// A further parameter of a deleted function template: a sentence that GCC prints.
+#if defined(__clang__)
+#define TIDEMARK_SENTENCE(text)
+#else
+#define TIDEMARK_SENTENCE(text) , ::tidemark::detail::sentence = text
+#endif
+// clang-format on
+
 namespace tidemark::detail {
+/// A string literal as a template argument.
+template <std::size_t N>
+struct sentence {
+  consteval sentence(char const (&literal)[N]) {  // NOLINT(google-explicit-constructor)
+    for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
+  }
+  char text[N]{};
+};
+/// A type that shows a sentence in the message of a compiler.
+template <sentence Text>
+struct rejected {};
+
 /// True if the compiler builds the including file for ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool thread_sanitizer_is_on = true;

@@ -39,9 +39,11 @@ class buffer_group;
 template <class T>
 class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   using base = detail::element_access<buffer, T>;
+  // A variable gives a short error: clang lists every reason why a class is not trivially copyable.
+  static constexpr bool has_trivial_elements = std::is_trivially_copyable_v<T>;
   static_assert(
-      std::is_trivially_copyable_v<T>,
-      "tidemark::buffer elements must be trivially copyable: no destructor runs when their epoch ends");
+      has_trivial_elements,
+      "buffer elements must be trivially copyable: write std::pmr::vector<T> v{&memory} for others");
 
  public:
   using value_type = T;

@@ -7,6 +7,7 @@
 #include <memory_resource>
 
 #include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/macros.hpp>
 #include <tidemark/pool/detail/basic_pool.hpp>
 #include <tidemark/pool/detail/block_store.hpp>
 #include <tidemark/pool/memory_pressure.hpp>
@@ -65,6 +66,8 @@ class pool final : public detail::basic_pool<detail::pool_blocks> {
   /// Uses the standard's options and `upstream`. @throws as above
   pool(std::derived_from<std::pmr::pool_options> auto const& options, std::pmr::memory_resource* upstream)
       : pool{detail::from_standard(options), upstream} {}
+  /// Rejected: blocks belong to one pool.
+  pool TIDEMARK_NO_COPY(pool, "a pool cannot be copied or moved: pass pool& or pool*");
   /// Returns all memory to the upstream, including live blocks. Level 2 and AddressSanitizer builds report
   /// live blocks as `violation_kind::leak`, with their allocation sites. Call `release()` first for blocks
   /// that may end with the pool.

@@ -168,6 +168,10 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// If ready and pending bytes exceed `max_cached_bytes`, queries fences, at most 2 that are not done.
   /// Complexity: O(log(sizes) + orders) plus the queries.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
+  /// Rejected: a null fence.
+  template <std::same_as<std::nullptr_t> Null>
+  TIDEMARK_REJECTS(void, "nullptr is not a fence: write deallocate(block, bytes, align)")
+  deallocate_after(void*, std::size_t, std::size_t, Null) TIDEMARK_REJECTED;
 
   /// Returns ready blocks to the upstream, and pending blocks whose fences are done: in each order up to the
   /// first fence that is not done. Can be a callback of `on_memory_pressure`. Keeps the memory of records.

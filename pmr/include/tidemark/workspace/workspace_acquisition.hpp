@@ -104,6 +104,16 @@ class workspace_acquisition {
       std::source_location where = std::source_location::current()) & TIDEMARK_LIFETIMEBOUND {
     return acquire<T>(std::array<std::size_t, 0>{}, where);
   }
+  /// Rejected: the elements are not trivially copyable.
+  template <class T, class Layout = row_major, class... Extents>
+    requires(!std::is_trivially_copyable_v<T>)
+  TIDEMARK_REJECTS(view<T>, "a workspace reuses memory as it is: its elements must be trivially copyable")
+  acquire(Extents const&...) & TIDEMARK_REJECTED;
+  /// Rejected: an extent is a floating-point number.
+  template <class T, class Layout = row_major, class... Extents>
+    requires(std::is_trivially_copyable_v<T> && (std::floating_point<Extents> || ...))
+  TIDEMARK_REJECTS(view<T>, "an extent is an integer: write acquire<double>(rows, columns)")
+  acquire(Extents const&...) & TIDEMARK_REJECTED;
 
   /// Acquires a view with the extents and the layout of `x`, and with its element type unless `T` is given.
   template <class T = void, class X, std::size_t Rank, class Layout, class Generation>

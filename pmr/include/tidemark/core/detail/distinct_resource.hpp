@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <memory_resource>
 
+#include <tidemark/core/macros.hpp>
+
 namespace tidemark::detail {
 
 /// A memory resource that equals only itself. Not copyable, because users hold its address.
@@ -15,6 +17,11 @@ class distinct_resource : public std::pmr::memory_resource {
   distinct_resource() = default;
   distinct_resource(distinct_resource const&) = delete;
   distinct_resource& operator=(distinct_resource const&) = delete;
+
+  // Containers reject a reference to a resource with a long error, because they take its address.
+  template <class T TIDEMARK_SENTENCE("a container takes the address of a resource: write &resource")>
+  operator std::pmr::polymorphic_allocator<T>() const  // NOLINT(google-explicit-constructor)
+      TIDEMARK_DELETED("a container takes the address of a resource: write &resource");
 
   /// Returns unused memory to its source. Does nothing in resources that keep no unused memory.
   virtual void release_unused() noexcept {}

@@ -14,6 +14,7 @@
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/virtual_memory.hpp>
 #include <tidemark/plan/replay/detail/planned_core.hpp>
@@ -94,6 +95,12 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
   explicit basic_planned_arena(std::pmr::memory_resource* fallback)
     requires std::default_initializable<AddressSpace>
       : basic_planned_arena{planned_arena_options{.fallback = fallback}} {}
+  /// Rejected at compile time, with a message that shows the right form.
+  explicit basic_planned_arena(std::integral auto bytes) : basic_planned_arena{planned_arena_options{}} {
+    static_assert(
+        detail::right_form<decltype(bytes)>,
+        "a planned_arena takes its size as an option: write planned_arena a{{.reserve = 64 * MiB}}");
+  }
 
   /// Releases planned memory, and its blocks with it; blocks of the fallback stay. Reports a violation if a
   /// step is open; the step becomes inert.
