@@ -57,7 +57,7 @@ void none(benchmark::State& state) {
 template <class Adaptor>
 void adaptor(benchmark::State& state, auto... arguments) {
   batch_resource upstream;
-  Adaptor resource{arguments..., &upstream};
+  Adaptor resource{&upstream, arguments...};
   allocate_batches(state, &resource);
 }
 

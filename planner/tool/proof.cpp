@@ -17,8 +17,9 @@ namespace planning = planner::detail;
 using steps = std::vector<planning::pair_search::step>;
 
 /// Replaces the plan by a lower plan of the same blocks.
-void take(planner::result& made, std::vector<planning::offset_type> const& offsets,
-          planning::problem const& instance, std::span<lifetime const> blocks, std::size_t alignment) {
+void adopt_layout(planner::result& made, std::vector<planning::offset_type> const& offsets,
+                  planning::problem const& instance, std::span<lifetime const> blocks,
+                  std::size_t alignment) {
   for (std::size_t i = 0; i < offsets.size(); ++i)
     made.offsets[instance.block_of[i]] = offsets[i] * instance.unit_bytes;
   made.height = 0;
@@ -58,7 +59,7 @@ plan_proof prove_lowest(std::span<lifetime const> blocks, planner::result& made,
     }
     if (answer == planning::outcome::impossible) break;
     proof.assign(1, {});
-    take(made, search.offsets(), instance, blocks, options.alignment);
+    adopt_layout(made, search.offsets(), instance, blocks, options.alignment);
   }
   made.proven_bound = made.height;
   made.optimal = true;

@@ -103,7 +103,7 @@ program takes_turns() {
   };
   const auto one = std::make_shared<guarded>();
   const auto turn = [=] {
-    if (one->lock.is_taken() || !one->lock.try_lock()) return;
+    if (one->lock.is_locked() || !one->lock.try_lock()) return;
     one->times = one->times + 1;
     one->lock.unlock();
   };

@@ -16,11 +16,11 @@ namespace {
 
 TEST(brief_lock, knows_whether_it_is_taken) {
   brief_lock lock;
-  EXPECT_FALSE(lock.is_taken());
+  EXPECT_FALSE(lock.is_locked());
   EXPECT_TRUE(lock.try_lock());
-  EXPECT_TRUE(lock.is_taken());
+  EXPECT_TRUE(lock.is_locked());
   lock.unlock();
-  EXPECT_FALSE(lock.is_taken());
+  EXPECT_FALSE(lock.is_locked());
 }
 
 template <class Lock>

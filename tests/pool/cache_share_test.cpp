@@ -21,7 +21,7 @@ using detail::cache_share;
 
 // The rule: 256 KiB plus the bytes taken and not left, at most the share.
 struct share_model {
-  std::size_t taken = 0, look_at = cache_share::never, watermark = 0;
+  std::size_t taken = 0, report_above = cache_share::never, watermark = 0;
 
   [[nodiscard]] std::size_t limit(std::size_t share) const {
     return std::min(share, 256 * KiB + std::min(taken, share));
@@ -41,16 +41,16 @@ TEST(cache_share, agrees_with_its_model) {
         share = std::vector<std::size_t>{0, 100, 64 * KiB, 256 * KiB, 1 * MiB, 4 * MiB}[random() % 6];
         break;
       case 1:
-        model.look_at = random() % 2 == 0 ? cache_share::never : bytes;
-        tested.look_at(model.look_at);
+        model.report_above = random() % 2 == 0 ? cache_share::never : bytes;
+        tested.report_above(model.report_above);
         break;
       case 2:
-        model.watermark = std::min(model.look_at, bytes + model.chain(share) / 2);
+        model.watermark = std::min(model.report_above, bytes + model.chain(share) / 2);
         EXPECT_EQ(tested.set_watermark(bytes), model.watermark);
         break;
       case 3:
       case 4:
-        tested.on_leave(bytes);
+        tested.on_pass_on(bytes);
         model.taken -= std::min(model.taken, bytes);
         break;
       case 5:
@@ -59,7 +59,7 @@ TEST(cache_share, agrees_with_its_model) {
         model.taken = 0;
         break;
       default:
-        tested.on_take(bytes);
+        tested.on_receive(bytes);
         model.taken += bytes;
     }
     const std::size_t limit = model.limit(share);

@@ -73,11 +73,11 @@ struct trimmed_cache {
   // As the slow path.
   void call() {
     if (work.serves(8)) return;
-    if (!work.take(max_align)) return;
+    if (!work.consume(max_align)) return;
     trim();
   }
   void trim() {
-    if (const std::size_t target = work.take_trim(); target != trim_requests::none) record.trim(target);
+    if (const std::size_t target = work.consume_trim(); target != trim_requests::none) record.trim(target);
   }
 };
 
@@ -111,7 +111,7 @@ TEST(pool_schedules, are_found_to_lose_a_trim_that_is_taken_before_the_work) {
     const auto cache = std::make_shared<trimmed_cache<explored_sync>>();
     const auto owner = [=] {
       cache->trim();
-      (void)cache->work.take(max_align);
+      (void)cache->work.consume(max_align);
     };
     return program{{owner, [=] { cache->post_trim(5); }}, [=] {
                      cache->call();
@@ -147,7 +147,7 @@ program requests_trims_of_the_depot() {
   };
   return program{{trims, requests}, [=] {
                    // The next thread that comes performs the rest.
-                   if (const std::size_t left = depot->requests.take(); left != trim_requests::none)
+                   if (const std::size_t left = depot->requests.consume(); left != trim_requests::none)
                      depot->record.trim(left);
                    return depot->record.lost();
                  }};
@@ -193,7 +193,7 @@ struct watched_bin {
     test::require(n == chain.blocks, "a chain is as long as it says");
   }
   std::string lost() {
-    while (bin.blocks() > 0) take_out(bin.take());
+    while (bin.blocks() > 0) take_out(bin.pop_chain());
     return std::ranges::all_of(taken, [](int times) { return times == 1; })
                ? ""
                : "a block is lost, or was taken twice";
@@ -203,13 +203,13 @@ struct watched_bin {
 template <class Sync>
 program passes_chains() {
   const auto watched = std::make_shared<watched_bin<Sync>>();
-  watched->bin.put(chain_of(0, 2));
+  watched->bin.push_chain(chain_of(0, 2));
   const auto leaves_and_takes = [=] {
-    watched->bin.put(chain_of(2, 1));
-    watched->take_out(watched->bin.take());
+    watched->bin.push_chain(chain_of(2, 1));
+    watched->take_out(watched->bin.pop_chain());
   };
-  const auto leaves = [=] { watched->bin.put(chain_of(3, 2)); };
-  const auto takes_all = [=] { watched->take_out(watched->bin.take_all()); };
+  const auto leaves = [=] { watched->bin.push_chain(chain_of(3, 2)); };
+  const auto takes_all = [=] { watched->take_out(watched->bin.pop_all()); };
   return program{{leaves_and_takes, leaves, takes_all}, [=] { return watched->lost(); }};
 }
 

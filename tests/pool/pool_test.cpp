@@ -624,7 +624,7 @@ TEST_F(pool_over_upstream, clear_leaves_nothing_cached_and_live_blocks_valid) {
   live.free_all();
   EXPECT_EQ(memory.stats().used_bytes, 0u);
   memory.clear();
-  EXPECT_EQ(memory.stats().held_bytes, 0u) << "what was set aside went back with the last live block";
+  EXPECT_EQ(memory.stats().held_bytes, 0u) << "the stranded blocks were returned with the last live block";
 }
 
 // S2.11

@@ -62,8 +62,8 @@ class coalescing_heap_model {
     const std::size_t bytes = 4 * KiB + (random_() % 4 == 0 ? random_() % 300'000 : random_() % 8 * 3000);
     const std::size_t align = std::size_t{1} << random_() % 9;
     const std::size_t held_before = heap_.held_bytes();
-    tell("void* ", new_block{}, " = heap.take(", bytes, ", ", align, ");  // or heap.allocate");
-    void* block = heap_.take(bytes, align);
+    tell("void* ", new_block{}, " = heap.try_allocate(", bytes, ", ", align, ");  // or heap.allocate");
+    void* block = heap_.try_allocate(bytes, align);
     if (block != nullptr) {
       ++taken;
       EXPECT_EQ(heap_.held_bytes(), held_before);

@@ -89,14 +89,15 @@ class watched_region {
     }
     return claimed;
   }
-  void give_back(extent claimed) {
+  void return_extent(extent claimed) {
     for (std::size_t i = first_page(claimed.range); i < last_page(claimed.range); ++i) in_use_[i] = false;
-    region_.give_back(claimed.range);
+    region_.return_extent(claimed.range);
   }
   void take_all_back() {
     region_.begin_rewind();
     for (std::size_t i = 0; i < buffer_pages; ++i) {
-      if (in_use_[i]) region_.give_back({reinterpret_cast<std::uintptr_t>(buffer.data()) + i * page, page});
+      if (in_use_[i])
+        region_.return_extent({reinterpret_cast<std::uintptr_t>(buffer.data()) + i * page, page});
       in_use_[i] = false;
     }
     region_.end_rewind();
@@ -165,7 +166,7 @@ operations claims(std::vector<std::array<std::size_t, 2>> sizes) {
     for (auto const& [least, wanted] : sizes) (void)region.claim(least, wanted);
   };
 }
-void commit_ahead(watched_region& region) { region.give_back(region.claim(1, 1)); }
+void commit_ahead(watched_region& region) { region.return_extent(region.claim(1, 1)); }
 
 // G.3
 TEST(extent_region, gives_extents_that_do_not_overlap_while_it_grows) {
@@ -196,8 +197,8 @@ TEST(extent_region, reuses_what_is_given_back_while_others_claim) {
   const operations borrower = [](watched_region& region) {
     const extent first = region.claim(1, 1);
     const extent second = region.claim(1, 1);
-    region.give_back(first);
-    region.give_back(second);
+    region.return_extent(first);
+    region.return_extent(second);
   };
   expect_no_failure({.step_pages = 8}, commit_ahead, {borrower, claims({{1, 1}, {2, 2}})}, 3, 50);
 }

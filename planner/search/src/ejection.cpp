@@ -83,14 +83,14 @@ class ejector {
   /// Continues for about the time of placing `nodes` buffers in new layouts.
   void eject(std::uint64_t nodes) {
     const std::uint64_t end = steps_ + nodes * node_steps;
-    bool goes_on = true;
-    while (goes_on && !context_->done() && steps_ < end) {
+    bool may_continue = true;
+    while (may_continue && !context_->done() && steps_ < end) {
       if (out_.empty() || context_->best().height < height_) {
-        goes_on = begin_try();
-      } else if (tries_left_-- == 0 || !put_back()) {
-        give_up();
+        may_continue = begin_try();
+      } else if (tries_left_-- == 0 || !reinsert_largest()) {
+        abort_try();
       } else {
-        goes_on = context_->count_node(around_.size() * 16);
+        may_continue = context_->count_node(around_.size() * 16);
         if (out_.empty()) finish_try();
       }
     }
@@ -126,12 +126,12 @@ class ejector {
     for (std::uint32_t i = 0; i < weights_.size(); ++i) weights_[i] = area_of(i);
   }
 
-  void take_out(std::uint32_t i) {
+  void unplace(std::uint32_t i) {
     offsets_[i] = no_offset;
     out_.emplace(area_of(i), i);
   }
 
-  void make_heavier(std::uint32_t i, double factor) {
+  void increase_weight(std::uint32_t i, double factor) {
     weights_[i] *= factor;
     grown_too_much_ = grown_too_much_ || weights_[i] > area_of(i) * max_growth;
   }
@@ -144,7 +144,7 @@ class ejector {
     max_top_ = height_ - std::max<offset_type>(1, static_cast<offset_type>(gap * drop_));
     out_ = {};
     for (std::uint32_t i = 0; i < offsets_.size(); ++i) {
-      if (offsets_[i] + instance_->buffers[i].size > max_top_) take_out(i);
+      if (offsets_[i] + instance_->buffers[i].size > max_top_) unplace(i);
     }
     tries_left_ = min_tries + tries_each * out_.size();
     if (std::exchange(grown_too_much_, false)) restore_weights();
@@ -152,7 +152,7 @@ class ejector {
     return context_->count_node(offsets_.size());  // counts even if the try puts nothing back
   }
 
-  void give_up() {
+  void abort_try() {
     out_ = {};
     drop_ = std::max(drop_ * 0.6, min_drop);
   }
@@ -163,7 +163,7 @@ class ejector {
   }
 
   /// Puts the largest buffer back. @return false if no offset avoids the fixed buffers
-  bool put_back() {
+  bool reinsert_largest() {
     const std::uint32_t i = out_.top().second;
     out_.pop();
     read_around(i);
@@ -172,11 +172,11 @@ class ejector {
     const range bytes{offset, offset + instance_->buffers[i].size};
     for (taken const& each : around_) {
       if (!each.bytes.overlaps(bytes)) continue;
-      take_out(each.number);
-      make_heavier(each.number, 1.3);
+      unplace(each.number);
+      increase_weight(each.number, 1.3);
     }
     offsets_[i] = offset;
-    make_heavier(i, 1.1);
+    increase_weight(i, 1.1);
     return true;
   }
 
@@ -199,10 +199,10 @@ class ejector {
     buffer const& placed = instance_->buffers[i];
     found_ = no_offset;
     found_cost_ = {std::numeric_limits<std::size_t>::max(), 0};
-    look_at(i, by_end_.size() + 1,
-            [&](std::size_t k) { return k == 0 ? 0 : align_up(by_end_[k - 1].bytes.end, placed.align); });
+    try_offsets(i, by_end_.size() + 1,
+                [&](std::size_t k) { return k == 0 ? 0 : align_up(by_end_[k - 1].bytes.end, placed.align); });
     if (found_cost_ == cost{}) return found_;
-    look_at(i, around_.size() + 1, [&](std::size_t k) {
+    try_offsets(i, around_.size() + 1, [&](std::size_t k) {
       const offset_type end = k == around_.size() ? max_top_ : around_[k].bytes.begin;
       return end < placed.size ? no_offset : (end - placed.size) & ~(placed.align - 1);
     });
@@ -211,7 +211,7 @@ class ejector {
 
   /// Looks at offsets in rising order. Offsets of `no_offset` come first and are skipped.
   template <class OffsetAt>
-  void look_at(std::uint32_t i, std::size_t count, OffsetAt offset_at) {
+  void try_offsets(std::uint32_t i, std::size_t count, OffsetAt offset_at) {
     const offset_type size = instance_->buffers[i].size;
     cost now;
     std::size_t begun = 0, ended = 0;

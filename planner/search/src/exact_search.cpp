@@ -29,7 +29,7 @@ exact_search::exact_search(solver_context& context)
       skyline_(instance_->section_count),
       left_(instance_->section_count, 0),
       crossing_(instance_->section_count + std::size_t{1}, 0),
-      witness_(instance_->section_count, 0),
+      last_fitting_(instance_->section_count, 0),
       plateau_end_(instance_->section_count),
       cases_(instance_->section_count + std::size_t{1}),
       stack_tops_(instance_->buffers.size()),
@@ -57,7 +57,7 @@ outcome exact_search::probe(way which, order const& by, offset_type height, std:
     stack_.push_back({lowest_[rank], rank});
   }
   const node all{.begin = 0, .end = stack_.size(), .sections = {0, instance_->section_count}, .last = {}};
-  return sections_hold(all) ? split_and_solve(all) : outcome::impossible;
+  return all_feasible(all) ? split_and_solve(all) : outcome::impossible;
 }
 
 /// Counts a node. @return false if the probe gives up
@@ -88,29 +88,29 @@ bool exact_search::lies_on_plateau(unplaced each) const {
          may_be_next(each);
 }
 
-bool exact_search::section_holds_with(std::uint32_t section, std::uint32_t rank) const {
+bool exact_search::is_feasible_with(std::uint32_t section, std::uint32_t rank) const {
   return has_section(ranked_[rank].lifespan, section) && lowest_[rank] != no_offset &&
          lowest_[rank] + left_[section] <= height_;
 }
 
 /// Returns true if the section has an unplaced buffer that is low enough for all of its unplaced buffers.
 /// Tests the buffer of the last success first, because it is usually still low enough.
-bool exact_search::section_holds(std::uint32_t section, node const& at) {
-  if (left_[section] == 0 || section_holds_with(section, witness_[section])) return true;
+bool exact_search::is_feasible(std::uint32_t section, node const& at) {
+  if (left_[section] == 0 || is_feasible_with(section, last_fitting_[section])) return true;
   for (std::size_t k = at.begin; k < at.end; ++k) {
-    if (!section_holds_with(section, stack_[k].rank)) continue;
-    witness_[section] = stack_[k].rank;
+    if (!is_feasible_with(section, stack_[k].rank)) continue;
+    last_fitting_[section] = stack_[k].rank;
     return true;
   }
   return false;
 }
 
-/// Returns true if all sections of a node hold. Tests the section that failed last first.
-bool exact_search::sections_hold(node const& at) {
-  if (has_section(at.sections, suspect_) && !section_holds(suspect_, at)) return false;
+/// Returns true if all sections of a node are feasible. Tests the section that failed last first.
+bool exact_search::all_feasible(node const& at) {
+  if (has_section(at.sections, last_failed_section_) && !is_feasible(last_failed_section_, at)) return false;
   for (std::uint32_t section = at.sections.begin; section < at.sections.end; ++section) {
-    if (section_holds(section, at)) continue;
-    suspect_ = section;
+    if (is_feasible(section, at)) continue;
+    last_failed_section_ = section;
     return false;
   }
   return true;
@@ -132,7 +132,7 @@ void exact_search::find_plateaus(section_range sections) {
   }
 }
 
-/// Returns the section of a plateau with the fewest cases. Ties are broken by the fewest bytes to spare.
+/// Returns the section of a plateau with the fewest cases. Ties are broken by the least slack.
 exact_search::decision exact_search::decide(node const& at) {
   find_plateaus(at.sections);
   for (std::uint32_t s = at.sections.begin; s <= at.sections.end; ++s) cases_[s] = 0;
@@ -142,16 +142,17 @@ exact_search::decision exact_search::decide(node const& at) {
     --cases_[ranked_[stack_[k].rank].lifespan.end];
   }
   decision fewest{.cases = std::numeric_limits<std::int64_t>::max()};
-  offset_type least_spare = 0;
+  offset_type least_slack = 0;
   std::int64_t buffers = 0;
   for (std::uint32_t s = at.sections.begin; s < at.sections.end; ++s) {
     buffers += cases_[s];
     if (plateau_end_[s] == 0) continue;
-    const offset_type spare = height_ - left_[s] - skyline_[s];  // sections hold: skyline + left <= height
-    const std::int64_t cases = buffers + (spare > 0 ? 1 : 0);
-    if (std::pair{cases, spare} >= std::pair{fewest.cases, least_spare}) continue;
-    fewest = {.section = s, .cases = cases, .may_waste = spare > 0};
-    least_spare = spare;
+    const offset_type slack =
+        height_ - left_[s] - skyline_[s];  // sections are feasible: skyline + left <= height
+    const std::int64_t cases = buffers + (slack > 0 ? 1 : 0);
+    if (std::pair{cases, slack} >= std::pair{fewest.cases, least_slack}) continue;
+    fewest = {.section = s, .cases = cases, .may_waste = slack > 0};
+    least_slack = slack;
   }
   return fewest;
 }
@@ -253,7 +254,7 @@ outcome exact_search::place(node const& at, unplaced next) {
       left_[s] -= shape.size;
       skyline_[s] = top;
     }
-    if (sections_hold(child)) result = solve_without(at, child, shape);
+    if (all_feasible(child)) result = solve_without(at, child, shape);
     for (std::uint32_t s = shape.lifespan.begin; s < shape.lifespan.end; ++s) {
       left_[s] += shape.size;
       skyline_[s] = next.offset;
@@ -296,7 +297,7 @@ outcome exact_search::waste(node const& at, std::uint32_t section) {
   if (push_raised(at, {section, section + 1}, next, no_rank, child)) {
     skyline_[section] = next;
     ++depth_;
-    if (sections_hold(child)) result = solve(child);
+    if (all_feasible(child)) result = solve(child);
     --depth_;
     skyline_[section] = level;
   }

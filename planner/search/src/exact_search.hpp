@@ -75,9 +75,9 @@ class exact_search {
   [[nodiscard]] bool stacked_wrongly(unplaced each) const;
   [[nodiscard]] bool may_be_next(unplaced each) const;
   [[nodiscard]] bool lies_on_plateau(unplaced each) const;
-  [[nodiscard]] bool section_holds_with(std::uint32_t section, std::uint32_t rank) const;
-  [[nodiscard]] bool section_holds(std::uint32_t section, node const& at);
-  [[nodiscard]] bool sections_hold(node const& at);
+  [[nodiscard]] bool is_feasible_with(std::uint32_t section, std::uint32_t rank) const;
+  [[nodiscard]] bool is_feasible(std::uint32_t section, node const& at);
+  [[nodiscard]] bool all_feasible(node const& at);
   [[nodiscard]] state_key key_of(node const& at) const;
   void find_plateaus(section_range sections);
   [[nodiscard]] decision decide(node const& at);
@@ -94,23 +94,23 @@ class exact_search {
 
   solver_context* context_;
   problem const* instance_;
-  std::vector<offset_type> offsets_;        // by number, of the last placement
-  std::vector<ranked> shapes_;              // by number
-  std::vector<ranked> ranked_;              // in the probe's order
-  std::vector<offset_type> lowest_;         // by rank, lowest possible offset; no_offset: placed
-  std::vector<offset_type> skyline_;        // by section
-  std::vector<offset_type> left_;           // by section, sizes of the unplaced buffers
-  std::vector<std::uint32_t> crossing_;     // by section, unplaced buffers shared with the previous section
-  std::vector<std::uint32_t> witness_;      // by section, rank of a buffer that was low enough
-  std::vector<std::uint32_t> plateau_end_;  // by section; 0: on no plateau
-  std::vector<std::int64_t> cases_;         // by section, as differences
-  std::vector<stack_top> stack_tops_;       // by stack group
-  std::vector<unplaced> stack_;             // the unplaced buffers of each node on the path
-  std::vector<unplaced> candidates_;        // a stack of candidates of each node on the path
+  std::vector<offset_type> offsets_;         // by number, of the last placement
+  std::vector<ranked> shapes_;               // by number
+  std::vector<ranked> ranked_;               // in the probe's order
+  std::vector<offset_type> lowest_;          // by rank, lowest possible offset; no_offset: placed
+  std::vector<offset_type> skyline_;         // by section
+  std::vector<offset_type> left_;            // by section, sizes of the unplaced buffers
+  std::vector<std::uint32_t> crossing_;      // by section, unplaced buffers shared with the previous section
+  std::vector<std::uint32_t> last_fitting_;  // by section, rank of a buffer that was low enough
+  std::vector<std::uint32_t> plateau_end_;   // by section; 0: on no plateau
+  std::vector<std::int64_t> cases_;          // by section, as differences
+  std::vector<stack_top> stack_tops_;        // by stack group
+  std::vector<unplaced> stack_;              // the unplaced buffers of each node on the path
+  std::vector<unplaced> candidates_;         // a stack of candidates of each node on the path
   std::vector<failure> failures_;
   std::uint64_t generation_ = 0;  // of the probe; failures of other generations are ignored
   std::uint64_t nodes_end_ = 0;
-  std::uint32_t suspect_ = 0;  // the section that failed last
+  std::uint32_t last_failed_section_ = 0;  // the section that failed last
   std::uint32_t depth_ = 0;
   offset_type height_ = 0;
   way way_ = way::along_skyline;

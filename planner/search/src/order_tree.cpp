@@ -178,7 +178,7 @@ order_tree::nodes order_tree::removed_last(node_number at) const {
 
 /// Returns true if the removed children of a row are contiguous and only the outermost ones are partial. If
 /// `at_end`, they must reach the last child, and only the first of them may be partial.
-bool order_tree::lie_together(nodes const& row, bool at_end) const {
+bool order_tree::are_consecutive(nodes const& row, bool at_end) const {
   const auto touched = [&](node_number each) { return is_touched(each); };
   const auto first = std::ranges::find_if(row, touched);
   auto last = std::prev(row.end());
@@ -193,7 +193,7 @@ bool order_tree::can_replace_below(node_number root) const {
     const bool is_row = nodes_[at].is == kind::row;
     if (tallies_[at].partial_n > (at == root ? 2 : 1)) return false;
     if (is_row &&
-        !(at == root ? lie_together(nodes_[at].children, false) : lie_together(removed_last(at), true)))
+        !(at == root ? are_consecutive(nodes_[at].children, false) : are_consecutive(removed_last(at), true)))
       return false;
   }
   return true;
@@ -209,7 +209,7 @@ std::optional<order_tree::place> order_tree::replace(leaf_numbers removed, leaf_
   const node_number in_place = new_leaves(added);
   if (is_full(root)) {
     substitute(root, in_place);
-    take_out({root}, made);
+    remove_nodes({root}, made);
   } else {
     replace_below(root, in_place, made);
     find_beside(in_place, sizes, made);
@@ -232,12 +232,12 @@ void order_tree::replace_below(node_number root, node_number in_place, place& ma
       continue;
     }
     if (is_full(child)) full.push_back(child);
-    else take_apart(child, sides[is_row ? (begun ? 1 : 0) : partial_n++]);
+    else dissolve(child, sides[is_row ? (begun ? 1 : 0) : partial_n++]);
     begun = true;
   }
-  take_out({sides[0].full.rbegin(), sides[0].full.rend()}, made);
-  take_out(full, made);
-  take_out(sides[1].full, made);
+  remove_nodes({sides[0].full.rbegin(), sides[0].full.rend()}, made);
+  remove_nodes(full, made);
+  remove_nodes(sides[1].full, made);
   nodes row = std::move(before);
   row.insert(row.end(), sides[0].kept.begin(), sides[0].kept.end());
   row.push_back(in_place);
@@ -257,7 +257,7 @@ void order_tree::replace_below(node_number root, node_number in_place, place& ma
 }
 
 /// Dissolves a node with removed leaves at one end, and its partial descendants.
-void order_tree::take_apart(node_number at, side& into) {
+void order_tree::dissolve(node_number at, side& into) {
   while (at != no_node) {
     const nodes children = removed_last(at);
     (void)change(at);
@@ -280,7 +280,7 @@ void order_tree::take_apart(node_number at, side& into) {
   }
 }
 
-void order_tree::take_out(nodes const& some, place& made) {
+void order_tree::remove_nodes(nodes const& some, place& made) {
   for (node_number each : some) {
     each_node_below(each, [&](node_number here) {
       if (nodes_[here].is == kind::leaf) made.removed.push_back(nodes_[here].leaf);
@@ -295,7 +295,7 @@ void order_tree::find_beside(node_number in_place, std::span<offset_type const> 
   node const& parent = nodes_[nodes_[in_place].parent];
   if (parent.is != kind::row) return;
   bool found = false;
-  const auto look_at = [&](node_number sibling) {
+  const auto collect_sized = [&](node_number sibling) {
     if (found) return;
     each_node_below(sibling, [&](node_number here) {
       if (nodes_[here].is != kind::leaf) return false;
@@ -305,9 +305,9 @@ void order_tree::find_beside(node_number in_place, std::span<offset_type const> 
   };
   const auto at = std::ranges::find(parent.children, in_place);
   for (node_number sibling : std::ranges::subrange(parent.children.begin(), at) | std::views::reverse)
-    look_at(sibling);
+    collect_sized(sibling);
   made.before_n = made.beside.size();
-  for (node_number sibling : std::ranges::subrange(at + 1, parent.children.end())) look_at(sibling);
+  for (node_number sibling : std::ranges::subrange(at + 1, parent.children.end())) collect_sized(sibling);
 }
 
 // ---- leaves that can be gathered --------------------------------------------------------------------------

@@ -133,12 +133,12 @@ class order_tree {
   void count_waiting(leaf_numbers removed);
   [[nodiscard]] node_number count_removed(leaf_numbers removed);
   [[nodiscard]] nodes removed_last(node_number at) const;
-  [[nodiscard]] bool lie_together(nodes const& row, bool at_end) const;
+  [[nodiscard]] bool are_consecutive(nodes const& row, bool at_end) const;
   [[nodiscard]] bool can_replace_below(node_number root) const;
 
   void replace_below(node_number root, node_number in_place, place& made);
-  void take_apart(node_number at, side& into);
-  void take_out(nodes const& some, place& made);
+  void dissolve(node_number at, side& into);
+  void remove_nodes(nodes const& some, place& made);
   void find_beside(node_number in_place, std::span<offset_type const> sizes, place& made);
 
   [[nodiscard]] gathered gather(node_number at, std::span<std::uint32_t const> numbers, std::uint32_t number);

@@ -55,7 +55,7 @@ pair_search::pair_search(solver_context& context)
 }
 
 outcome pair_search::probe(offset_type height, std::uint64_t max_cases, std::vector<step>* proof) {
-  const auto note = [&](step next) {
+  const auto add_to_proof = [&](step next) {
     if (proof != nullptr) proof->push_back(next);
   };
   height_ = height;
@@ -65,18 +65,18 @@ outcome pair_search::probe(offset_type height, std::uint64_t max_cases, std::vec
     open.push_back({std::move(known), added});
   };
   if (auto first = first_case()) open.push_back({std::move(*first), std::nullopt});
-  else note({});
+  else add_to_proof({});
   for (std::uint64_t cases = 0; !open.empty(); ++cases) {
     const bool is_full =
         open.size() > max_open_cases || (proof != nullptr && proof->size() > max_proof_steps);
     if (cases == max_cases || is_full) return outcome::unknown;
     auto [now, added] = std::move(open.back());
     open.pop_back();
-    note_changes_by(added);
+    mark_changed_by(added);
     const bool holds = follow(now);
     if (!context_->count_node(instance_->buffers.size())) return outcome::unknown;
     if (!holds) {
-      note({});
+      add_to_proof({});
       continue;
     }
     const std::optional<step> split = tightest(now);
@@ -84,7 +84,7 @@ outcome pair_search::probe(offset_type height, std::uint64_t max_cases, std::vec
       offsets_ = std::move(now.heads);
       return outcome::found;
     }
-    note(*split);
+    add_to_proof(*split);
     open_with(now, {split->second, split->first});
     open_with(std::move(now), *split);  // is next
   }
@@ -105,13 +105,13 @@ std::optional<pair_search::known_case> pair_search::first_case() const {
   return first;
 }
 
-void pair_search::note_change(section_range sections) {
+void pair_search::mark_changed(section_range sections) {
   for (std::uint32_t s = sections.begin; s < sections.end; ++s) changed_[s] = true;
 }
 
-void pair_search::note_changes_by(std::optional<step> added) {
+void pair_search::mark_changed_by(std::optional<step> added) {
   changed_.assign(sections_.size(), !added);
-  if (added) note_change(shared_sections(at(added->first), at(added->second)));
+  if (added) mark_changed(shared_sections(at(added->first), at(added->second)));
 }
 
 /// Derives all consequences of a case. Stops early at a limit, which the context then reports. @return false
@@ -137,7 +137,7 @@ bool pair_search::follow_in(known_case& now, section const& live) {
   for (std::uint32_t i : live) {
     const bool is_higher = raise_head(now, i, by_head), is_lower = raise_tail(now, i, by_tail);
     if (now.heads[i] + at(i).size + now.tails[i] > height_) return false;
-    if (is_higher || is_lower) note_change(at(i).lifespan);
+    if (is_higher || is_lower) mark_changed(at(i).lifespan);
   }
   return order_pairs(now, live) && follow_chains(now, live);
 }
@@ -206,7 +206,7 @@ offset_type pair_search::height_with(known_case const& now, std::uint32_t lower,
 bool pair_search::put_below(known_case& now, std::uint32_t lower, std::uint32_t upper) {
   if (now.below.has(upper, lower)) return false;
   now.below.add(lower, upper);
-  note_change(shared_sections(at(lower), at(upper)));
+  mark_changed(shared_sections(at(lower), at(upper)));
   return true;
 }
 

@@ -114,8 +114,8 @@ class pair_search {
 
   [[nodiscard]] buffer const& at(std::uint32_t i) const { return instance_->buffers[i]; }
   [[nodiscard]] std::optional<known_case> first_case() const;
-  void note_change(section_range sections);
-  void note_changes_by(std::optional<step> added);
+  void mark_changed(section_range sections);
+  void mark_changed_by(std::optional<step> added);
   [[nodiscard]] bool follow(known_case& now);
   [[nodiscard]] bool follow_in(known_case& now, section const& live);
   [[nodiscard]] bool exceeds(known_case const& now, ranking const& by_head, ranking const& by_tail) const;

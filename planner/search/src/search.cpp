@@ -69,8 +69,9 @@ class prober {
   /// height proves the best plan optimal.
   void try_pairs(std::uint64_t cases) {
     const auto probe_at = [&](offset_type at) { return pairs_.probe(at, cases); };
-    ask(pairs_, [&] { return std::midpoint(context_->target(), context_->best().height - 1); }, probe_at);
-    ask(pairs_, [&] { return context_->best().height - 1; }, probe_at);
+    probe_heights(
+        pairs_, [&] { return std::midpoint(context_->target(), context_->best().height - 1); }, probe_at);
+    probe_heights(pairs_, [&] { return context_->best().height - 1; }, probe_at);
   }
 
   /// Raises the bound by bisection, using only the first case of the search by pairs.
@@ -79,7 +80,7 @@ class prober {
     offset_type high = context_->best().height;  // heights below are still open
     while (!context_->done() && context_->proven_bound() < high) {
       const offset_type middle = std::midpoint(context_->proven_bound(), high - 1);
-      if (!has_answer(pairs_, middle, [&](offset_type at) { return pairs_.probe(at, 1); })) high = middle;
+      if (!is_decided(pairs_, middle, [&](offset_type at) { return pairs_.probe(at, 1); })) high = middle;
       high = std::min(high, context_->best().height);
     }
   }
@@ -100,29 +101,29 @@ class prober {
   template <class Height>
   void try_each_way(std::uint64_t nodes, Height height) {
     using enum exact_search::way;
-    const auto ask_exact = [&](exact_search::way way, order const& by) {
-      ask(exact_, height, [&](offset_type at) { return exact_.probe(way, by, at, nodes); });
+    const auto probe_exact = [&](exact_search::way way, order const& by) {
+      probe_heights(exact_, height, [&](offset_type at) { return exact_.probe(way, by, at, nodes); });
     };
-    for (aspects const& by : orders) ask_exact(along_skyline, order_by(context_->instance(), by));
+    for (aspects const& by : orders) probe_exact(along_skyline, order_by(context_->instance(), by));
     // The search along time solves most steps that shorter turns did not solve.
-    if (time_search::goes_back(context_->instance()))
-      ask(time_, height, [&](offset_type at) { return time_.probe(at, nodes * 32); });
-    for (unsigned k = 0; k < shuffles; ++k) ask_exact(along_skyline, shuffled_areas());
+    if (time_search::can_backtrack(context_->instance()))
+      probe_heights(time_, height, [&](offset_type at) { return time_.probe(at, nodes * 32); });
+    for (unsigned k = 0; k < shuffles; ++k) probe_exact(along_skyline, shuffled_areas());
     if (context_->instance().buffers.size() <= max_rising_buffers) {
       for (aspects const& by : std::span{orders}.first(rising_orders))
-        ask_exact(by_rising_offset, order_by(context_->instance(), by));
+        probe_exact(by_rising_offset, order_by(context_->instance(), by));
     }
   }
 
   /// Probes a height, and the next height as long as each probe has an answer.
   template <class Search, class Height, class Probe>
-  void ask(Search& search, Height height, Probe probe_at) {
-    while (!context_->done() && has_answer(search, height(), probe_at)) continue;
+  void probe_heights(Search& search, Height height, Probe probe_at) {
+    while (!context_->done() && is_decided(search, height(), probe_at)) continue;
   }
 
   /// @return true if a layout of this height was found or refuted
   template <class Search, class Probe>
-  bool has_answer(Search& search, offset_type height, Probe probe_at) {
+  bool is_decided(Search& search, offset_type height, Probe probe_at) {
     const outcome answer = probe_at(height);
     if (answer == outcome::impossible) context_->raise_bound(height + 1);
     if (answer == outcome::found) context_->offer(search.offsets());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planner/docs/planner.md, "Promotion".
 // Takes decisions of a layout back if they waste too much. Each decision is kept with the changes since. When
-// a section gets fuller than the limit, the decision that shaped its plateau is taken back and another buffer
-// is tried. After enough tries the decision that shaped the plateau below is taken back instead. If no try
-// holds the limit, the limit is raised to the least fullness of the tries.
+// a section gets fuller than the limit, the decision that shaped its plateau is undone and another buffer
+// is tried. After enough tries the decision that shaped the plateau below is undone instead. If no try
+// holds the limit, the limit is raised to the least occupancy of the tries.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ constexpr std::size_t max_times_back_per_try = 64;  // until the limit is raised
 constexpr std::uint64_t steps_per_try = 2;          // of a layout, for each buffer
 constexpr std::uint64_t raises_per_step = 2;        // usually fewer are needed
 
-// In measured steps each decision taken back was at most 102 decisions before the last one.
+// In measured steps each decision undone was at most 102 decisions before the last one.
 constexpr std::size_t max_decisions = 1024;
 // The limit counts as held after this many further decisions.
 constexpr std::uint32_t farther = 50;
@@ -34,11 +34,11 @@ bool skyline_layout::place_over_fullest(order const& by, std::size_t max_tried) 
   past_.max_tried = max_tried;
   past_.steps_left = steps_per_try * max_tried * by.size();
   past_.raises_left = raises_per_step * past_.steps_left;
-  fullness_.restart(instance_->section_loads);
+  occupancy_.restart(instance_->section_loads);
   return place_all(by);
 }
 
-/// Records the placement of a buffer on a plateau, so that it can be taken back.
+/// Records the placement of a buffer on a plateau, so that it can be undone.
 void skyline_layout::decide(std::uint32_t rank, std::uint32_t plateau_begin) {
   if (!over_fullest_) return;
   if (past_.decisions.size() == max_decisions) {
@@ -66,15 +66,15 @@ void skyline_layout::use_up_one(std::uint64_t& left) {
   else --left;
 }
 
-void skyline_layout::add_to_fullness(section_range sections, double bytes) {
-  fullness_.add(sections, bytes);
-  note(wasted{sections, bytes});
+void skyline_layout::add_to_occupancy(section_range sections, double bytes) {
+  occupancy_.add(sections, bytes);
+  log_change(wasted{sections, bytes});
 }
 
-/// @return the fullness of the fullest of the sections
+/// @return the occupancy of the fullest of the sections
 double skyline_layout::count_waste(section_range sections, offset_type bytes) {
-  add_to_fullness(sections, static_cast<double>(bytes));
-  return fullness_.largest_in(sections).number;
+  add_to_occupancy(sections, static_cast<double>(bytes));
+  return occupancy_.largest_in(sections).number;
 }
 
 /// Takes back the decision that led above the limit, so that another buffer is tried in its place. If enough
@@ -88,13 +88,13 @@ void skyline_layout::hold_limit(std::uint32_t number, double fullest) {
       last = decision_of(last).plateau_shaped_by;
     if (is_kept(last) && past_.times_back < max_times_back_per_try * past_.max_tried) {
       ++past_.times_back;
-      return take_back(last);
+      return undo(last);
     }
     raise_limit();
   }
 }
 
-/// Raises the limit to the least fullness of the tries, and makes all buffers available again.
+/// Raises the limit to the least occupancy of the tries, and makes all buffers available again.
 void skyline_layout::raise_limit() {
   past_.limit = std::max(past_.limit, std::exchange(past_.least, history::none));
   past_.times_back = 0;
@@ -102,10 +102,10 @@ void skyline_layout::raise_limit() {
 }
 
 /// Undoes all changes since the decision.
-void skyline_layout::take_back(std::uint32_t number) {
+void skyline_layout::undo(std::uint32_t number) {
   decision taken = std::move(decision_of(number));
   for (; past_.changes_before + past_.changes.size() != taken.first_change; past_.changes.pop_back()) {
-    std::visit([&](auto const& each) { take_back(each); }, past_.changes.back());
+    std::visit([&](auto const& each) { undo(each); }, past_.changes.back());
     ++steps_;
   }
   left_ += last_decision() - number + std::size_t{1};
@@ -116,19 +116,19 @@ void skyline_layout::take_back(std::uint32_t number) {
                         past_.decisions.end());
 }
 
-void skyline_layout::take_back(plateau_change const& changed) {
+void skyline_layout::undo(plateau_change const& changed) {
   plateaus_[changed.begin] = changed.before;
   // Higher plateaus are still in the heap.
   if (changed.before.level <= past_.highest_popped) lowest_.emplace(changed.before.level, changed.begin);
 }
 
-void skyline_layout::take_back(leaf_change const& changed) {
-  const bool waits = changed.wakes_at_before != no_offset;
+void skyline_layout::undo(leaf_change const& changed) {
+  const bool waits = changed.resumed_at_before != no_offset;
   set_leaf(by_rank_[changed.rank], waits ? summary{} : leaf_of(changed.rank));
-  wakes_at_[changed.rank] = changed.wakes_at_before;
-  if (waits) waiting_.emplace(changed.wakes_at_before, changed.rank);
+  resumes_at_[changed.rank] = changed.resumed_at_before;
+  if (waits) waiting_.emplace(changed.resumed_at_before, changed.rank);
 }
 
-void skyline_layout::take_back(wasted const& bytes) { fullness_.add(bytes.sections, -bytes.bytes); }
+void skyline_layout::undo(wasted const& bytes) { occupancy_.add(bytes.sections, -bytes.bytes); }
 
 }  // namespace tidemark::planner::detail

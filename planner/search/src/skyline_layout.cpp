@@ -68,8 +68,8 @@ skyline_layout::skyline_layout(solver_context& context)
       leaf_n_{std::bit_ceil(std::max<std::size_t>(leaves_.size(), 1))},
       tree_(leaf_n_ * 2),
       plateaus_(instance_->section_count),
-      wakes_at_(leaves_.size()),
-      fullness_(instance_->section_count),
+      resumes_at_(leaves_.size()),
+      occupancy_(instance_->section_count),
       offsets_(leaves_.size()) {
   for (std::uint32_t i = 0; i < offsets_.size(); ++i) {
     buffer const& each = instance_->buffers[i];
@@ -122,7 +122,7 @@ bool skyline_layout::place_all(order const& by) {
       pop_lowest();
       continue;
     }
-    wake(level);
+    resume_waiting(level);
     const plateau lowest = plateaus_[begin];
     const std::uint32_t rank = next_on({begin, lowest.end}, level);
     if (rank == no_number) {
@@ -136,7 +136,7 @@ bool skyline_layout::place_all(order const& by) {
       raise(begin, next_level);
       if (over_fullest_) {
         use_up_one(past_.raises_left);
-        take_out_fixed_below(next_level);
+        subtract_fixed_below(next_level);
         hold_limit(lowest.shaped_by, count_waste({begin, lowest.end}, next_level - level));
       }
       if (!context_->count_steps(steps_)) return false;
@@ -170,7 +170,7 @@ void skyline_layout::restart(order const& by) {
   left_ = by.size() - fixed_by_offset_.size();
   std::ranges::fill(tree_, summary{});
   waiting_ = {};
-  std::ranges::fill(wakes_at_, no_offset);
+  std::ranges::fill(resumes_at_, no_offset);
   fixed_passed_ = 0;
   for (std::uint32_t rank = 0; rank < by.size(); ++rank) {
     if (!instance_->buffers[by[rank]].is_fixed()) tree_[leaf_n_ + at_[by[rank]]] = leaf_of(rank);
@@ -202,34 +202,34 @@ void skyline_layout::set_leaf(std::uint32_t buffer, summary const& now) {
 }
 
 /// Removes a buffer from the tree, for good or until a level.
-void skyline_layout::remove(std::uint32_t rank, offset_type wakes_at) {
-  note(leaf_change{rank, no_offset});
+void skyline_layout::remove(std::uint32_t rank, offset_type resumes_at) {
+  log_change(leaf_change{rank, no_offset});
   set_leaf(by_rank_[rank], {});
-  wakes_at_[rank] = wakes_at;
-  if (wakes_at != no_offset) waiting_.emplace(wakes_at, rank);
+  resumes_at_[rank] = resumes_at;
+  if (resumes_at != no_offset) waiting_.emplace(resumes_at, rank);
   if (over_fullest_) use_up_one(past_.steps_left);
 }
 
 /// Returns the buffers that wait for this level to the tree.
-void skyline_layout::wake(offset_type level) {
+void skyline_layout::resume_waiting(offset_type level) {
   for (; !waiting_.empty(); waiting_.pop()) {
-    const auto [wakes_at, rank] = waiting_.top();
+    const auto [resumes_at, rank] = waiting_.top();
     ++steps_;
-    if (wakes_at != wakes_at_[rank]) continue;  // taken back
-    if (wakes_at > level) return;
-    note(leaf_change{rank, wakes_at});
-    wakes_at_[rank] = no_offset;
+    if (resumes_at != resumes_at_[rank]) continue;  // undone
+    if (resumes_at > level) return;
+    log_change(leaf_change{rank, resumes_at});
+    resumes_at_[rank] = no_offset;
     set_leaf(by_rank_[rank], leaf_of(rank));
   }
 }
 
-/// Subtracts a fixed buffer from the fullness once a plateau is raised over its offset, because the raise
-/// counts its bytes as waste. Subtracts all of its bytes at once, so that the fullness is never too large.
-void skyline_layout::take_out_fixed_below(offset_type level) {
+/// Subtracts a fixed buffer from the occupancy once a plateau is raised over its offset, because the raise
+/// counts its bytes as waste. Subtracts all of its bytes at once, so that the occupancy is never too large.
+void skyline_layout::subtract_fixed_below(offset_type level) {
   for (; fixed_passed_ < fixed_by_offset_.size(); ++fixed_passed_) {
     buffer const& passed = instance_->buffers[fixed_by_offset_[fixed_passed_]];
     if (passed.fixed >= level) return;
-    add_to_fullness(passed.lifespan, -static_cast<double>(passed.size));
+    add_to_occupancy(passed.lifespan, -static_cast<double>(passed.size));
   }
 }
 
@@ -260,7 +260,7 @@ offset_type skyline_layout::room_at(offset_type level) const {
 std::uint32_t skyline_layout::next_on(section_range sections, offset_type level) {
   const offset_type room = room_at(level);
   if (over_fullest_) {
-    const std::uint32_t fullest = fullness_.largest_in(sections).section;
+    const std::uint32_t fullest = occupancy_.largest_in(sections).section;
     const std::uint32_t found = first_of({sections, {fullest, fullest + 1}, max_align_bits, room});
     if (found != no_number) return found;
   }
@@ -312,7 +312,7 @@ void skyline_layout::set_plateau(section_range sections, offset_type level, std:
 }
 
 skyline_layout::plateau& skyline_layout::change_plateau(std::uint32_t begin) {
-  note(plateau_change{begin, plateaus_[begin]});
+  log_change(plateau_change{begin, plateaus_[begin]});
   return plateaus_[begin];
 }
 
@@ -337,14 +337,14 @@ offset_type skyline_layout::level_above(std::uint32_t begin) {
   const section_range sections{begin, here.end};
   const offset_type left = begin == 0 ? no_offset : plateaus_[here.begin_before].level;
   const offset_type right = here.end == plateaus_.size() ? no_offset : plateaus_[here.end].level;
-  const offset_type woken = waiting_.empty() ? no_offset : waiting_.top().first;
+  const offset_type resume_level = waiting_.empty() ? no_offset : waiting_.top().first;
   const std::uint8_t bits = any_aligned_ ? least_align_bits(sections, room_at(here.level)) : max_align_bits;
   const offset_type aligned =
       bits < max_align_bits ? align_up(here.level + 1, offset_type{1} << bits) : no_offset;
   const bool any_needs_room =
       !fixed_throughout_.empty() && least_align_bits(sections, no_offset) < max_align_bits;
   const offset_type roomier = any_needs_room ? next_fixed_throughout(here.level).end : no_offset;
-  return std::min({left, right, woken, aligned, roomier});
+  return std::min({left, right, resume_level, aligned, roomier});
 }
 
 void skyline_layout::raise(std::uint32_t begin, offset_type level) {

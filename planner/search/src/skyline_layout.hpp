@@ -44,7 +44,7 @@ class skyline_layout {
   bool place(order const& by);
 
   /// Offers the layout over the fullest sections. Tries up to `max_tried` buffers in place of one that was
-  /// taken back. Backtracking ends after 2 n `max_tried` placements and waits, or twice as many raises.
+  /// undone. Backtracking ends after 2 n `max_tried` placements and waits, or twice as many raises.
   /// @return as for `place`
   bool place_over_fullest(order const& by, std::size_t max_tried);
 
@@ -76,14 +76,14 @@ class skyline_layout {
     std::uint32_t begin_before = 0;  // begin of the plateau to the left
     std::uint32_t shaped_by = 0;     // number of the last decision that shaped it, or 0
   };
-  /// Changes that can be taken back.
+  /// Changes that can be undone.
   struct plateau_change {
     std::uint32_t begin;
     plateau before;
   };
   struct leaf_change {
     std::uint32_t rank;
-    offset_type wakes_at_before;  // no_offset: the leaf was in the tree
+    offset_type resumed_at_before;  // no_offset: the leaf was in the tree
   };
   struct wasted {
     section_range sections;
@@ -101,7 +101,7 @@ class skyline_layout {
   /// The state for backtracking over the fullest sections.
   struct history {
     static constexpr double none = std::numeric_limits<double>::infinity();
-    double limit = none;                 // of the fullness; `none`: nothing is taken back
+    double limit = none;                 // of the occupancy; `none`: nothing is undone
     std::size_t max_tried = 0;           // in the place of one buffer
     std::uint64_t steps_left = 0;        // placements and waits until backtracking ends
     std::uint64_t raises_left = 0;       // raises until backtracking ends
@@ -111,7 +111,7 @@ class skyline_layout {
     std::uint32_t decisions_before = 0;  // decisions already dropped
     std::uint32_t farthest = 0;          // decision at which `times_back` was last reset
     std::size_t times_back = 0;
-    double least = none;             // least fullness that a try reached
+    double least = none;             // least occupancy that a try reached
     order tried;                     // ranks that wasted too much at the next place
     offset_type highest_popped = 0;  // level; higher plateaus are still in `lowest_`
   };
@@ -126,9 +126,9 @@ class skyline_layout {
   void summarize(std::size_t node);
   [[nodiscard]] summary leaf_of(std::uint32_t rank) const;
   void set_leaf(std::uint32_t buffer, summary const& now);
-  void remove(std::uint32_t rank, offset_type wakes_at = no_offset);
-  void wake(offset_type level);
-  void take_out_fixed_below(offset_type level);
+  void remove(std::uint32_t rank, offset_type resumes_at = no_offset);
+  void resume_waiting(offset_type level);
+  void subtract_fixed_below(offset_type level);
   [[nodiscard]] offset_type lowest_offset(std::uint32_t number, offset_type level);
   [[nodiscard]] range next_fixed_throughout(offset_type level) const;
   [[nodiscard]] offset_type room_at(offset_type level) const;
@@ -145,11 +145,11 @@ class skyline_layout {
   void pop_lowest();
 
   // Layouts over the fullest section: skyline_backjumping.cpp.
-  void note(change const& noted) {
-    if (past_.limit != history::none) past_.changes.push_back(noted);
+  void log_change(change const& logged) {
+    if (past_.limit != history::none) past_.changes.push_back(logged);
   }
   void decide(std::uint32_t rank, std::uint32_t plateau_begin);
-  void add_to_fullness(section_range sections, double bytes);
+  void add_to_occupancy(section_range sections, double bytes);
   double count_waste(section_range sections, offset_type bytes);
   void hold_limit(std::uint32_t number, double fullest);
   void raise_limit();
@@ -164,10 +164,10 @@ class skyline_layout {
   [[nodiscard]] std::uint32_t last_decision() const {
     return past_.decisions_before + static_cast<std::uint32_t>(past_.decisions.size());
   }
-  void take_back(std::uint32_t number);
-  void take_back(plateau_change const& changed);
-  void take_back(leaf_change const& changed);
-  void take_back(wasted const& bytes);
+  void undo(std::uint32_t number);
+  void undo(plateau_change const& changed);
+  void undo(leaf_change const& changed);
+  void undo(wasted const& bytes);
 
   solver_context* context_;
   problem const* instance_;
@@ -178,18 +178,18 @@ class skyline_layout {
   std::size_t leaf_n_;
   std::vector<summary> tree_;  // of `leaves_`; node k has the children 2k and 2k + 1
   order by_rank_;
-  std::vector<plateau> plateaus_;       // by first section
-  lowest_first lowest_;                 // by first section of the plateau
-  lowest_first waiting_;                // by rank, waiting buffers; may have stale entries
-  std::vector<offset_type> wakes_at_;   // by rank; no_offset: does not wait
-  bool any_aligned_ = false;            // to more than 1
-  std::optional<section_space> fixed_;  // if some buffers are fixed
-  range_set fixed_throughout_;          // bytes of buffers that live in all sections
+  std::vector<plateau> plateaus_;        // by first section
+  lowest_first lowest_;                  // by first section of the plateau
+  lowest_first waiting_;                 // by rank, waiting buffers; may have stale entries
+  std::vector<offset_type> resumes_at_;  // by rank; no_offset: does not wait
+  bool any_aligned_ = false;             // to more than 1
+  std::optional<section_space> fixed_;   // if some buffers are fixed
+  range_set fixed_throughout_;           // bytes of buffers that live in all sections
   order fixed_by_offset_;
   std::size_t fixed_passed_ = 0;  // fixed buffers that began below a raised plateau
   std::vector<range_reader> readers_;
   bool over_fullest_ = false;
-  section_maximum fullness_;  // load plus waste, by section
+  section_maximum occupancy_;  // load plus waste, by section
   history past_;
   std::size_t left_ = 0;  // unplaced buffers
   std::vector<offset_type> offsets_;

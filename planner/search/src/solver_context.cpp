@@ -35,14 +35,14 @@ solver_context::solver_context(problem const& instance, layout start, planner::o
 }
 
 void solver_context::enter_stage(char const* name) {
-  leave_stage();
+  end_stage();
   const auto same =
       std::ranges::find_if(stages_, [&](stage const& each) { return std::strcmp(each.name, name) == 0; });
   stage_ = static_cast<std::size_t>(same - stages_.begin());
   if (same == stages_.end()) stages_.push_back({.name = name});
 }
 
-void solver_context::leave_stage() {
+void solver_context::end_stage() {
   const clock::time_point now = clock::now();
   if (stage_ < stages_.size()) {
     stage& left = stages_[stage_];
@@ -89,7 +89,7 @@ void solver_context::report() {
 }
 
 result solver_context::finish(std::size_t blocks) {
-  leave_stage();
+  end_stage();
   result made;
   made.offsets.assign(blocks, 0);
   made.height = best_height_bytes();

@@ -77,7 +77,7 @@ class solver_context {
   }
   bool check_limits();
   void report();
-  void leave_stage();
+  void end_stage();
 
   problem const* instance_;
   planner::options const* options_;

@@ -25,7 +25,7 @@ constexpr std::size_t max_choices = 64;
 // Maximum old gaps considered; the nearest are kept.
 constexpr std::size_t max_old_gaps = 48;
 // Maximum places to which a part of a gap can move.
-constexpr std::size_t max_spares = 2;
+constexpr std::size_t max_remainders = 2;
 
 /// Returns the elements of `some` whose bits are set.
 [[nodiscard]] std::vector<std::uint32_t> chosen(std::vector<std::uint32_t> const& some, std::uint32_t bits) {
@@ -57,7 +57,7 @@ void time_search::find_moments() {
   std::vector<buffer> const& all = instance_->buffers;
   by_begin_ = numbers_by(all.size(), [&](std::uint32_t i) { return all[i].moments.begin; });
   by_end_ = numbers_by(all.size(), [&](std::uint32_t i) { return all[i].moments.end; });
-  const bool splits = goes_back(*instance_);
+  const bool splits = can_backtrack(*instance_);
   std::size_t begun = 0, ended = 0;
   for (std::uint64_t last = 0; ended != all.size();) {
     const std::uint64_t end = all[by_end_[ended]].moments.end;
@@ -123,7 +123,7 @@ bool time_search::try_again(std::uint64_t max_failures) {
       continue;
     }
     if (at_ == 0 || failures_++ == max_failures) return false;
-    go_back();
+    backtrack();
   }
   find_offsets();
   return true;
@@ -191,7 +191,7 @@ void time_search::enter() {
 }
 
 /// Returns to the previous level. The deaths of the current moment become live again.
-void time_search::leave() {
+void time_search::exit_level() {
   restore(levels_[at_].before);
   for (std::uint32_t i : now().deaths) leaves_[leaf_of_[i]].is_gap = false;
   --at_;
@@ -205,7 +205,7 @@ time_search::state time_search::current() const {
 void time_search::restore(state const& at) {
   tree_.undo(at.tree);
   for (; cuts_.size() > at.cut_n; cuts_.pop_back())
-    sizes_[cuts_.back()] += std::exchange(sizes_[leaves_[cuts_.back()].spare], 0);
+    sizes_[cuts_.back()] += std::exchange(sizes_[leaves_[cuts_.back()].remainder], 0);
   leaves_.resize(at.leaf_n);
   sizes_.resize(at.leaf_n);
   steps_.resize(at.step_n);
@@ -214,11 +214,11 @@ void time_search::restore(state const& at) {
 
 /// Goes back to an earlier level. The cause of a failure is unknown, so the distance grows the more failures
 /// occur without progress.
-void time_search::go_back() {
+void time_search::backtrack() {
   constexpr std::uint64_t failures_to_double = 6, max_doublings = 10;
   const std::uint64_t doublings = std::min(++failures_there_ / failures_to_double, max_doublings);
   const std::uint64_t levels = 1 + random_() % (std::uint64_t{1} << doublings);
-  for (std::uint64_t k = 0; k < levels && at_ != 0; ++k) leave();
+  for (std::uint64_t k = 0; k < levels && at_ != 0; ++k) exit_level();
 }
 
 /// Returns true if the deaths of each later moment can still be consecutive, as far as they are live now.
@@ -274,14 +274,14 @@ bool time_search::apply(exchange const& made) {
     left -= sizes_.back();
   }
   if (left != 0) {
-    leaf_number spare = no_rank;
-    for (std::size_t k = std::min(made.births.size(), max_spares); k != 0; --k) {
-      add({.is_gap = true, .spare = spare}, 0);
-      spare = added.back();
+    leaf_number remainder = no_rank;
+    for (std::size_t k = std::min(made.births.size(), max_remainders); k != 0; --k) {
+      add({.is_gap = true, .remainder = remainder}, 0);
+      remainder = added.back();
     }
-    add({.is_gap = true, .spare = spare}, left);
+    add({.is_gap = true, .remainder = remainder}, left);
   }
-  remove_spares_of(made.gaps);
+  remove_remainders_of(made.gaps);
   const auto replaced = tree_.replace(made.gaps, added, sizes_);
   if (!replaced) return false;
   const auto append = [&](leaves const& some) {
@@ -297,23 +297,23 @@ bool time_search::apply(exchange const& made) {
   return true;
 }
 
-/// Removes the empty spares of the gaps from the row.
-void time_search::remove_spares_of(leaves const& gaps) {
+/// Removes the empty remainders of the gaps from the row.
+void time_search::remove_remainders_of(leaves const& gaps) {
   for (leaf_number each : gaps) {
-    for (leaf_number next = leaves_[each].spare; next != no_rank && sizes_[next] == 0;
-         next = leaves_[next].spare)
+    for (leaf_number next = leaves_[each].remainder; next != no_rank && sizes_[next] == 0;
+         next = leaves_[next].remainder)
       tree_.remove(next);
   }
 }
 
 bool time_search::can_cut(leaf_number gap) const {
-  const leaf_number spare = leaves_[gap].spare;
-  return spare != no_rank && sizes_[spare] == 0;
+  const leaf_number remainder = leaves_[gap].remainder;
+  return remainder != no_rank && sizes_[remainder] == 0;
 }
 
-/// Keeps `part` bytes of a gap. The rest lies in its first spare from now on.
+/// Keeps `part` bytes of a gap. The rest lies in its first remainder from now on.
 void time_search::cut(leaf_number gap, offset_type part) {
-  sizes_[leaves_[gap].spare] = sizes_[gap] - part;
+  sizes_[leaves_[gap].remainder] = sizes_[gap] - part;
   sizes_[gap] = part;
   cuts_.push_back(gap);
 }
@@ -456,7 +456,7 @@ void time_search::add_with_exactly_three(level& at) {
         gaps.insert(gaps.end(), {at.old[first], at.old[second], at.old[third]});
         if (size_of(gaps) != at.needed) continue;
         if (!context_->count_steps(leaves_.size())) return;
-        if (lie_together(gaps)) add_choice(at, std::move(gaps));
+        if (are_consecutive(gaps)) add_choice(at, std::move(gaps));
       }
     }
   }
@@ -482,10 +482,10 @@ void time_search::add_around(level& at) {
 }
 
 /// Returns true if some order of the row has these gaps beside each other.
-bool time_search::lie_together(leaves const& gaps) {
+bool time_search::are_consecutive(leaves const& gaps) {
   if (gaps.size() < 2) return true;
   const order_tree::mark before = tree_.now();
-  remove_spares_of(gaps);
+  remove_remainders_of(gaps);
   const bool can = tree_.can_replace(gaps);
   tree_.undo(before);
   return can;
@@ -526,7 +526,7 @@ void time_search::add_two_places(level& at) {
   for (std::uint32_t some_gaps = 0; some_gaps <= all_gaps / 2; ++some_gaps) {
     if (!context_->count_steps(2 * leaves_.size())) return;
     const leaves gaps = chosen(at.fresh, some_gaps), other_gaps = chosen(at.fresh, all_gaps - some_gaps);
-    if (!lie_together(gaps) || !lie_together(other_gaps)) continue;
+    if (!are_consecutive(gaps) || !are_consecutive(other_gaps)) continue;
     const offset_type room = size_of(gaps) + largest, other_room = size_of(other_gaps) + largest;
     for (std::uint32_t some = some_gaps == 0 ? 1 : 0; some <= all_births; ++some) {
       if (needed[some] > room || needed[all_births - some] > other_room) continue;
@@ -578,7 +578,7 @@ void time_search::find_offsets() {
 void place_along_time(solver_context& context) {
   problem const& instance = context.instance();
   // For fewer buffers the search goes along time, and goes back if it fails.
-  if (context.done() || !time_search::is_for(instance) || time_search::goes_back(instance)) return;
+  if (context.done() || !time_search::is_for(instance) || time_search::can_backtrack(instance)) return;
   context.enter_stage("time");
   time_search search{context};
   if (search.pass(context.proven_bound())) context.offer(search.offsets());

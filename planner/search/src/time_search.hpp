@@ -19,8 +19,8 @@ namespace tidemark::planner::detail {
 /// Searches for a layout of a given height in which each birth takes the place of earlier deaths.
 ///
 /// At each moment the memory is a row of live buffers and gaps. A dying buffer becomes a gap. Births replace
-/// consecutive gaps, and leave a smaller gap and its empty spares. A later exchange may take a part of a gap;
-/// the rest then lies in its first spare. An `order_tree` represents all possible orders of the row, so the
+/// consecutive gaps, and leave a smaller gap and its empty remainders. A later exchange may take a part of a gap;
+/// the rest then lies in its first remainder. An `order_tree` represents all possible orders of the row, so the
 /// search decides only which gaps to take.
 ///
 /// The search does not see all layouts: it finds a layout or gives up, and proves nothing. Memory is O(n),
@@ -36,11 +36,11 @@ class time_search {
   }
   /// Returns true if the search may go back. A tree can be as deep as its number of leaves, and each level
   /// takes some hundred bytes of the thread's stack.
-  [[nodiscard]] static bool goes_back(problem const& instance) {
+  [[nodiscard]] static bool can_backtrack(problem const& instance) {
     return is_for(instance) && instance.buffers.size() <= 2048;
   }
 
-  /// Visits at most `max_nodes` moments. @return never `impossible` @pre `goes_back` for the problem
+  /// Visits at most `max_nodes` moments. @return never `impossible` @pre `can_backtrack` for the problem
   outcome probe(offset_type height, std::uint64_t max_nodes);
 
   /// Visits each moment once, without going back. Gives up at the first moment whose births do not fit into
@@ -59,7 +59,7 @@ class time_search {
   struct leaf {
     std::uint32_t buffer = no_rank;  // `no_rank` if the leaf never was a buffer
     bool is_gap = false;
-    leaf_number spare = no_rank;  // of a gap: takes the rest if the gap is cut
+    leaf_number remainder = no_rank;  // of a gap: takes the rest if the gap is cut
   };
   /// Deaths and births of a moment. Exchanged if a try goes backwards.
   struct moment {
@@ -116,15 +116,15 @@ class time_search {
   [[nodiscard]] bool try_again(std::uint64_t max_failures);
   void begin(bool backwards);
   void enter();
-  void leave();
+  void exit_level();
   [[nodiscard]] state current() const;
   void restore(state const& at);
-  void go_back();
+  void backtrack();
   [[nodiscard]] bool later_deaths_gather();
   [[nodiscard]] bool place_in_pass(level& at);
   [[nodiscard]] bool apply(choice const& made);
   [[nodiscard]] bool apply(exchange const& made);
-  void remove_spares_of(leaves const& gaps);
+  void remove_remainders_of(leaves const& gaps);
   [[nodiscard]] bool can_cut(leaf_number gap) const;
   void cut(leaf_number gap, offset_type part);
   void find_fresh(level& at);
@@ -140,7 +140,7 @@ class time_search {
   void add_with_exactly_three(level& at);
   void add_around(level& at);
   void add_two_places(level& at);
-  [[nodiscard]] bool lie_together(leaves const& gaps);
+  [[nodiscard]] bool are_consecutive(leaves const& gaps);
   [[nodiscard]] std::vector<exchange> exchanges_of(level const& at, leaves const& gaps,
                                                    order const& births) const;
   [[nodiscard]] offset_type size_of(std::span<leaf_number const> gaps) const;

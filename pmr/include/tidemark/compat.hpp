@@ -63,7 +63,7 @@ class standard_pool : public distinct_resource {
   /// @throws the upstream's exception, with nothing changed.
   [[nodiscard]] void* do_allocate(std::size_t bytes, std::size_t align) override {
     const std::scoped_lock lock{mutex_};
-    if (void* const block = lists_.take(bytes, align)) return block;
+    if (void* const block = lists_.try_allocate(bytes, align)) return block;
     if (bytes > most / 8 || align > most / 8) {
       // Asks the upstream for an impossible block, because the standard's resources throw only the upstream's
       // exceptions.
@@ -75,16 +75,16 @@ class standard_pool : public distinct_resource {
     const auto relieve = [] { return std::size_t{0}; };
     const std::size_t index = lists_.classes().index_of(bytes, align);
     if (index == size_classes::none) return store_.allocate_large(bytes, align, relieve);
-    if (lists_.listed_blocks(index) == 0) lists_.put_all(index, store_.refill(index, most, most, relieve));
-    return lists_.take_from(index, bytes);
+    if (lists_.listed_blocks(index) == 0) lists_.push_all(index, store_.refill(index, most, most, relieve));
+    return lists_.pop_block(index, bytes);
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     if (block == nullptr) return;
     const std::scoped_lock lock{mutex_};
-    if (lists_.give(block, bytes, align) != free_result::not_listed) return;
+    if (lists_.try_deallocate(block, bytes, align) != free_result::not_listed) return;
     const std::size_t index = lists_.classes().index_of(bytes, align);
     if (index == size_classes::none) return store_.deallocate_large(block, bytes, align);
-    (void)lists_.give_to(index, block, bytes);
+    (void)lists_.push_block(index, block, bytes);
   }
 
  private:

@@ -75,11 +75,11 @@ class rewind_trap {
   }
   rewind_trap(rewind_trap const&) = delete;
   rewind_trap& operator=(rewind_trap const&) = delete;
-  ~rewind_trap() { give_trap_log_back(*log_); }
+  ~rewind_trap() { release_trap_log(*log_); }
 
   /// True if the next scope is to be trapped.
-  [[nodiscard]] bool is_due() const noexcept { return rewinds_to_go_ == 0; }
-  void count_rewind() noexcept { rewinds_to_go_ -= rewinds_to_go_ != 0 ? 1 : 0; }
+  [[nodiscard]] bool is_due() const noexcept { return rewinds_until_trap_ == 0; }
+  void count_rewind() noexcept { rewinds_until_trap_ -= rewinds_until_trap_ != 0 ? 1 : 0; }
   [[nodiscard]] void* allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept;
   void retire_slices(arena_type& arena, chunk_record& newest) noexcept;
 
@@ -122,10 +122,10 @@ class rewind_trap {
   // Takes the log last, because a constructor that throws returns no log.
   static trap_log& open_log(trap_options const& options, char const* name) {
     if (options.handle_signals) handle_faults();
-    return take_trap_log(name);
+    return acquire_trap_log(name);
   }
   void draw() noexcept;
-  [[nodiscard]] byte_range take(virtual_memory& space, std::size_t bytes) noexcept;
+  [[nodiscard]] byte_range reserve_slice(virtual_memory& space, std::size_t bytes) noexcept;
   [[nodiscard]] bool retire(virtual_memory& space, chunk_record const& slice) noexcept;
   [[nodiscard]] rewind_place calls_of(call_stack const& stack) noexcept;
   // Marks a scope that is trapped only in part. It is counted once, when its first slice ends.
@@ -137,13 +137,13 @@ class rewind_trap {
 
   trap_options options_;
   std::uint64_t random_;
-  std::uint64_t rewinds_to_go_ = 0;  // 0: a scope is due
-  trap_log* log_;                    // never freed, because a fault may come at any time
-  byte_range region_;                // empty while the arena has no first chunk
-  std::uintptr_t next_ = 0;          // region addresses at or above are fresh
-  std::uintptr_t highest_ = 0;       // no slice has ended above this address
-  std::size_t slices_ = 0;           // in use, or lost
-  std::size_t lost_bytes_ = 0;       // still accessible, because the system refused to decommit them
+  std::uint64_t rewinds_until_trap_ = 0;  // 0: a scope is due
+  trap_log* log_;                         // never freed, because a fault may come at any time
+  byte_range region_;                     // empty while the arena has no first chunk
+  std::uintptr_t next_ = 0;               // region addresses at or above are fresh
+  std::uintptr_t highest_ = 0;            // no slice has ended above this address
+  std::size_t slices_ = 0;                // in use, or lost
+  std::size_t lost_bytes_ = 0;            // still accessible, because the system refused to decommit them
   std::uint64_t trapped_ = 0;
   std::uint64_t untrapped_ = 0;
   std::uint64_t reuses_ = 0;
@@ -163,11 +163,11 @@ void rewind_trap::draw() noexcept {
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
   mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
   mixed ^= mixed >> 31;
-  rewinds_to_go_ = 1 + mixed % (2 * std::uint64_t{options_.one_in} - 1);
+  rewinds_until_trap_ = 1 + mixed % (2 * std::uint64_t{options_.one_in} - 1);
 }
 
 // Takes whole pages of addresses without memory; an empty range if no addresses are left.
-byte_range rewind_trap::take(virtual_memory& space, std::size_t bytes) noexcept {
+byte_range rewind_trap::reserve_slice(virtual_memory& space, std::size_t bytes) noexcept {
   if (bytes > region_.size) return {};
   const std::size_t size = align_up(bytes, space.granularity());
   if (size > region_.end() - next_) {
@@ -223,21 +223,21 @@ bool rewind_trap::retire(virtual_memory& space, chunk_record const& slice) noexc
 void* rewind_trap::allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept {
   const std::size_t size = arena.block_bytes(bytes);
   const std::size_t least = size + (align > arena.default_alignment ? align : 0);
-  const std::size_t room = arena.room_left();
+  const std::size_t room = arena.remaining_bytes();
   if (size > room) return nullptr;
   chunk_record& current = *arena.chunk_;
-  const bool goes_on = current.is_slice() && !arena.begins_scope();
-  const std::size_t before = goes_on ? 2 * (current.end - current.begin) : arena.options_.commit_step;
-  if (!goes_on) {
+  const bool continues_slice = current.is_slice() && !arena.begins_scope();
+  const std::size_t before = continues_slice ? 2 * (current.end - current.begin) : arena.options_.commit_step;
+  if (!continues_slice) {
     draw();
     arena.set_cursor(current, arena.cursor_);
   }
-  const byte_range slice = take(arena.space_, std::min(std::max(least, before), room));
-  chunk_record* const chunk = slice.empty() ? nullptr : arena.take_record();
+  const byte_range slice = reserve_slice(arena.space_, std::min(std::max(least, before), room));
+  chunk_record* const chunk = slice.empty() ? nullptr : arena.acquire_chunk_record();
   if (chunk != nullptr) {
     chunk->begin = chunk->committed = chunk->touched = slice.begin;
     chunk->end = slice.begin + std::min(slice.size, room);
-    chunk->begins_scope = !goes_on;
+    chunk->begins_scope = !continues_slice;
     chunk->insert_after(current);
     const std::uintptr_t block = place(chunk->begin, chunk->end, size, align);
     if (block != 0 && arena.commit_up_to(*chunk, block + size)) {
@@ -245,13 +245,13 @@ void* rewind_trap::allocate_in_slice(arena_type& arena, std::size_t bytes, std::
       return arena.bump(block, bytes);
     }
     chunk->unlink();
-    arena.keep_record(*chunk);
+    arena.recycle_chunk_record(*chunk);
   }
   if (!slice.empty()) {
     --slices_;
     next_ = slice.begin;
   }
-  if (goes_on) mark_untrapped(current);
+  if (continues_slice) mark_untrapped(current);
   else ++untrapped_;
   return nullptr;
 }
@@ -271,7 +271,7 @@ void rewind_trap::retire_slices(arena_type& arena, chunk_record& newest) noexcep
       if (left->begins_scope) ++(left->is_untrapped ? untrapped_ : trapped_);
       poison(left->begin, bytes);  // a sanitizer's report says more than a fault
       left->unlink();
-      arena.keep_record(*left);
+      arena.recycle_chunk_record(*left);
     }
     left = before;
   }

@@ -8,12 +8,12 @@ namespace tidemark::detail {
 
 template <>
 void basic_brief_lock<std_atomics>::wait() noexcept {
-  constexpr int looks_before_sleep = 64;
+  constexpr int polls_before_sleep = 64;
   constexpr std::chrono::microseconds sleep{50};
-  for (int looks = 0;; ++looks) {
+  for (int polls = 0;; ++polls) {
     // Reads until the lock is free, because each exchange takes the cache line from the holder.
-    if (!is_taken() && try_lock()) return;
-    if (looks < looks_before_sleep) std::this_thread::yield();
+    if (!is_locked() && try_lock()) return;
+    if (polls < polls_before_sleep) std::this_thread::yield();
     else std::this_thread::sleep_for(sleep);
   }
 }

@@ -74,7 +74,7 @@ struct fork_list {
   void unlock_all(bool is_child) noexcept {
     for (fork_participant* one = newest; one != unlocked; one = one->older_) one->unlock_after_fork(is_child);
   }
-  void forget_lost() noexcept {
+  void unlink_lost() noexcept {
     for (fork_participant* one = newest; one != nullptr;) {
       fork_participant* const next = one->older_;
       if (is_lost(one->stack_owner_)) unlink(*one);
@@ -153,7 +153,7 @@ void fork_list::after_in_child() noexcept {
     return;
   }
   participants.unlock_all(true);
-  participants.forget_lost();
+  participants.unlink_lost();
   for (fork_participant* one = participants.newest; one != nullptr; one = one->older_) one->adapt_to_child();
   participants.lock.unlock();
 }
@@ -172,7 +172,7 @@ bool is_held_by_this_thread([[maybe_unused]] pthread_mutex_t const& mutex) noexc
   return false;
 #endif
 }
-void hold_in_child([[maybe_unused]] pthread_mutex_t& mutex) noexcept {
+void adopt_lock_in_child([[maybe_unused]] pthread_mutex_t& mutex) noexcept {
 #if defined(__GLIBC__)
   __atomic_store_n(&mutex.__data.__owner, gettid(), __ATOMIC_RELAXED);
 #endif

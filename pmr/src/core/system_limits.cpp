@@ -59,7 +59,7 @@ std::size_t bytes_in_status(std::string_view line) noexcept {
   return bytes;
 }
 
-std::size_t left_of(decltype(RLIMIT_AS) which, std::string_view line) noexcept {
+std::size_t remaining_bytes_of(decltype(RLIMIT_AS) which, std::string_view line) noexcept {
   const std::size_t limit = limit_of(which);
   if (limit == unlimited) return unlimited;
   const std::size_t used = bytes_in_status(line);
@@ -88,9 +88,9 @@ char const* limit_behind(refused_call const& call) noexcept {
   if (call.error == EAGAIN)
     return "RLIMIT_MEMLOCK is reached, and mlockall(MCL_FUTURE) locks all new memory: raise it (ulimit -l)";
   if (call.error != ENOMEM) return "";
-  if (call.is_commit && left_of(RLIMIT_DATA, "VmData:") < call.bytes)
+  if (call.is_commit && remaining_bytes_of(RLIMIT_DATA, "VmData:") < call.bytes)
     return "RLIMIT_DATA is reached: raise it (ulimit -d)";
-  if (!call.is_commit && left_of(RLIMIT_AS, "VmSize:") < call.bytes)
+  if (!call.is_commit && remaining_bytes_of(RLIMIT_AS, "VmSize:") < call.bytes)
     return "RLIMIT_AS is reached: raise it (ulimit -v), or reserve less";
   if (has_all_mappings())
     return "vm.max_map_count mappings are reached: raise it (sysctl), or hold fewer arenas";
@@ -100,7 +100,8 @@ char const* limit_behind(refused_call const& call) noexcept {
 std::size_t fair_share_bytes(refused_call const& call) noexcept {
   const bool is_locked = call.error == EAGAIN;
   if (!is_locked && call.error != ENOMEM) return unlimited;
-  const std::size_t left = is_locked ? left_of(RLIMIT_MEMLOCK, "VmLck:") : left_of(RLIMIT_AS, "VmSize:");
+  const std::size_t left =
+      is_locked ? remaining_bytes_of(RLIMIT_MEMLOCK, "VmLck:") : remaining_bytes_of(RLIMIT_AS, "VmSize:");
   return left == unlimited ? unlimited : left / (is_locked ? locked_shares : address_shares);
 }
 

@@ -53,7 +53,7 @@ class thread_registry {
     is_detached_ = true;  // first: the program may make a new key with the same number
     pthread_key_delete(key_);
     wait_for_ending_threads();
-    for (auto object = take_any(); object != nullptr; object = take_any()) object.reset();
+    for (auto object = pop_any(); object != nullptr; object = pop_any()) object.reset();
   }
 
   // Marks the objects of other threads as lost, because those threads may have been changing them. They are
@@ -77,7 +77,7 @@ class thread_registry {
     auto& self = *static_cast<thread_registry*>(registry);
     self.ending_.fetch_add(1, std::memory_order_acquire);
     self.set_known(registry);  // the thread stays known until all its objects are destroyed
-    for (auto object = self.take_own(); object != nullptr; object = self.take_own()) object.reset();
+    for (auto object = self.pop_own(); object != nullptr; object = self.pop_own()) object.reset();
     self.set_known(nullptr);
     self.ending_.fetch_sub(1, std::memory_order_release);
   }
@@ -93,18 +93,18 @@ class thread_registry {
     while (ending_.load(std::memory_order_acquire) != 0);
     std::this_thread::sleep_for(moment);
   }
-  std::unique_ptr<thread_object> take_own() noexcept {
+  std::unique_ptr<thread_object> pop_own() noexcept {
     const std::scoped_lock lock{mutex_};
-    return take(threads_.find(pthread_self()));
+    return pop_newest(threads_.find(pthread_self()));
   }
-  std::unique_ptr<thread_object> take_any() noexcept {
+  std::unique_ptr<thread_object> pop_any() noexcept {
     const std::scoped_lock lock{mutex_};
     auto each = threads_.begin();
     while (each != threads_.end() && each->second.is_lost) ++each;
-    return take(each);
+    return pop_newest(each);
   }
-  // Takes the newest object of a thread, and forgets a thread without objects.
-  std::unique_ptr<thread_object> take(thread_map::iterator of) noexcept {
+  // Removes the newest object of a thread, and forgets a thread without objects.
+  std::unique_ptr<thread_object> pop_newest(thread_map::iterator of) noexcept {
     if (of == threads_.end()) return nullptr;
     std::unique_ptr<thread_object> newest = std::move(of->second.newest);
     if (newest != nullptr) of->second.newest = std::move(newest->older_);
@@ -119,7 +119,7 @@ class thread_registry {
   thread_map threads_;
 };
 
-void give_to_this_thread(std::unique_ptr<thread_object> object) {
+void transfer_to_this_thread(std::unique_ptr<thread_object> object) {
   thread_registry::instance().add(std::move(object));
 }
 

@@ -70,7 +70,7 @@ constinit bool has_participants = false;
 // Runs at the end of the process. A static object of the program may still call dlclose, which must not unmap
 // code that other threads run. The shared object is therefore marked as never unloaded. The program itself
 // has no name.
-void keep_loaded() noexcept {
+void pin_shared_object() noexcept {
 #if defined(__GLIBC__)
   Dl_info own{};
   link_map* object = nullptr;
@@ -83,7 +83,7 @@ void keep_loaded() noexcept {
 struct exit_watch {
   ~exit_watch() {
     process_has_ended = !unload_has_begun;
-    if (process_has_ended) keep_loaded();
+    if (process_has_ended) pin_shared_object();
   }
 };
 

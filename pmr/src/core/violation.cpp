@@ -124,28 +124,28 @@ void late_reports::report_all() noexcept {
 
 namespace {
 
-constinit thread_local late_warnings* keeper = nullptr;  // outermost object of this thread
+constinit thread_local late_warnings* outermost_warnings = nullptr;  // outermost object of this thread
 
 }  // namespace
 
 late_warnings::late_warnings() noexcept {
-  if (keeper == nullptr) keeper = this;
+  if (outermost_warnings == nullptr) outermost_warnings = this;
 }
 
 late_warnings::~late_warnings() {
-  if (keeper != this) return;
-  keeper = nullptr;
-  for (entry const& each : kept_)
+  if (outermost_warnings != this) return;
+  outermost_warnings = nullptr;
+  for (entry const& each : deferred_warnings_)
     report_warning(each.kind, each.resource.c_str(), "%s", each.message.c_str());
 }
 
 warning_handler late_warnings::handler_or(warning_handler in_force) noexcept {
-  return keeper != nullptr ? &keep : in_force;
+  return outermost_warnings != nullptr ? &defer : in_force;
 }
 
-void late_warnings::keep(warning const& found) noexcept {
+void late_warnings::defer(warning const& found) noexcept {
   try {
-    keeper->kept_.push_back({found.kind, found.resource, found.message});
+    outermost_warnings->deferred_warnings_.push_back({found.kind, found.resource, found.message});
   } catch (std::bad_alloc const&) {
     if (warning_handler const handler = get_warning_handler()) handler(found);
   }

@@ -74,7 +74,7 @@ class rewind_records {
 struct trap_log {
   using name_text = std::array<char, 64>;
 
-  std::atomic<bool> is_taken{false};     // an arena uses the log
+  std::atomic<bool> is_in_use{false};    // an arena uses the log
   std::atomic<std::uintptr_t> begin{0};  // first address of the trapped scopes
   std::atomic<std::size_t> size{0};      // bytes of these addresses; 0: no region
   std::array<std::atomic<char>, std::tuple_size_v<name_text>> name{};  // a copy: the arena's name may be gone
@@ -111,9 +111,9 @@ struct trap_log {
 };
 
 /// Takes a log for an arena. @throws std::bad_alloc.
-[[nodiscard]] trap_log& take_trap_log(char const* name);
+[[nodiscard]] trap_log& acquire_trap_log(char const* name);
 /// Returns the log, which another arena may then take.
-void give_trap_log_back(trap_log& log) noexcept;
+void release_trap_log(trap_log& log) noexcept;
 /// Installs the handler for fault signals, until a fault is passed on to the program's earlier action. Does
 /// nothing while it is installed. @throws std::bad_alloc, only at the first call.
 void handle_faults();

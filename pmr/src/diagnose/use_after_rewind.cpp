@@ -71,18 +71,18 @@ class signal_text {
 
 }  // namespace
 
-trap_log& take_trap_log(char const* name) {
+trap_log& acquire_trap_log(char const* name) {
   trap_log* log = newest_log.load(std::memory_order_acquire);
-  bool is_taken = false;
+  bool is_in_use = false;
   while (log != nullptr &&
-         !log->is_taken.compare_exchange_strong(is_taken, true, std::memory_order_acq_rel)) {
-    is_taken = false;
+         !log->is_in_use.compare_exchange_strong(is_in_use, true, std::memory_order_acq_rel)) {
+    is_in_use = false;
     log = log->next;
   }
   if (log == nullptr) {
     [[maybe_unused]] static auto& owner = *new until_unload<all_logs>;
     log = new trap_log;
-    log->is_taken.store(true, std::memory_order_relaxed);
+    log->is_in_use.store(true, std::memory_order_relaxed);
     log->next = newest_log.load(std::memory_order_relaxed);
     while (!newest_log.compare_exchange_weak(log->next, log, std::memory_order_release)) continue;
   }
@@ -90,10 +90,10 @@ trap_log& take_trap_log(char const* name) {
   return *log;
 }
 
-void give_trap_log_back(trap_log& log) noexcept {
+void release_trap_log(trap_log& log) noexcept {
   log.set_region({});
   log.rewinds.clear();
-  log.is_taken.store(false, std::memory_order_release);
+  log.is_in_use.store(false, std::memory_order_release);
 }
 
 }  // namespace detail

@@ -12,7 +12,7 @@ namespace tidemark::detail {
 constinit thread_local block_group* open_groups = nullptr;
 
 void block_group::forget_resource() noexcept {
-  if (!is_in_doubt_) {
+  if (!may_be_inconsistent_) {
     std::pmr::vector<tracked_block*>{log_.get_allocator()}.swap(log_);
     std::pmr::vector<frame>{frames_.get_allocator()}.swap(frames_);
     slabs_.forget();
@@ -81,8 +81,8 @@ void block_group::remove(tracked_block& block, block_state then) noexcept {
 bool block_group::remove_from_outside(tracked_block& block, block_state before, block_state then) noexcept {
   const std::scoped_lock guard{lock_};
   if (!block.is_held_as(this, before)) return false;
-  (then.generation() != before.generation() ? gone_outside_ : let_go_outside_).add(1);
-  gone_outside_bytes_.add(block.bytes.load(std::memory_order_relaxed));
+  (then.generation() != before.generation() ? deallocations_outside_ : let_go_outside_).add(1);
+  removed_outside_bytes_.add(block.bytes.load(std::memory_order_relaxed));
   block.store(then);
   return true;
 }
@@ -110,7 +110,8 @@ tracked_block* block_group::find_around(std::uintptr_t address, std::size_t dept
 
 // ---- small blocks -----------------------------------------------------------------------------------------
 
-void* block_group::take_small_of_spare(std::size_t index, std::size_t bytes, std::size_t block_bytes) {
+void* block_group::allocate_small_in_free_slab(std::size_t index, std::size_t bytes,
+                                               std::size_t block_bytes) {
   const std::size_t depth = frames_.size();
   slabs_.reserve_frame(depth);
   {
@@ -120,10 +121,10 @@ void* block_group::take_small_of_spare(std::size_t index, std::size_t bytes, std
       slabs_.collect();
       uncollected_ = 0;
     }
-    if (slabs_.with_room(index) == nullptr && !slabs_.add_spare(*this, depth, index, block_bytes))
+    if (slabs_.with_room(index) == nullptr && !slabs_.acquire_free_slab(*this, depth, index, block_bytes))
       return nullptr;
   }
-  return take_small(index, bytes);
+  return try_allocate_small(index, bytes);
 }
 
 std::size_t block_group::next_chunk_bytes() const noexcept {
@@ -143,9 +144,9 @@ byte_range block_group::remove_chunk(bool also_used) noexcept {
   return slabs_.remove_chunk(also_used);
 }
 
-void block_group::make_spare(epoch_slab& slab) noexcept {
+void block_group::retire_slab(epoch_slab& slab) noexcept {
   const std::scoped_lock guard{lock_};
-  slabs_.make_spare(slab);
+  slabs_.retire_slab(slab);
 }
 
 block_group::small_result block_group::deallocate_small_from_outside(epoch_slab& slab, void* block,
@@ -159,13 +160,13 @@ block_group::small_result block_group::deallocate_small_from_outside(epoch_slab&
   if (i == epoch_slab::none || slab.class_index != index) return small_result::of_another_class;
   if (!slab.is_live(i)) return small_result::late;
   if (use == epoch_slab::range_use::kept) {
-    if (slabs_.deallocate_kept(slab, i)) return small_result::chunk_is_spare;
+    if (slabs_.deallocate_in_kept_slab(slab, i)) return small_result::chunk_is_free;
   } else {
     slab.deallocate_from_outside(i);
     slabs_.poison_block(slab, i);
     ++uncollected_;
-    gone_outside_.add(1);
-    gone_outside_bytes_.add(slab.block_bytes);
+    deallocations_outside_.add(1);
+    removed_outside_bytes_.add(slab.block_bytes);
   }
   return small_result::deallocated;
 }
@@ -208,9 +209,9 @@ std::size_t block_group::size() const noexcept {
 void block_group::add_to(epoch_stats& stats) const noexcept {
   // Read in reverse order of the events, so that no difference is negative.
   const std::uint64_t let_go = let_go_.value() + let_go_outside_.value();
-  const std::uint64_t deallocations = deallocations_.value() + gone_outside_.value();
+  const std::uint64_t deallocations = deallocations_.value() + deallocations_outside_.value();
   const std::uint64_t reclaimed = reclaimed_.value();
-  const std::size_t gone_bytes = gone_outside_bytes_.value();
+  const std::size_t removed_bytes = removed_outside_bytes_.value();
   const std::uint64_t adopted = adopted_.value();
   const std::uint64_t allocations = allocations_.value();
   stats.allocations += allocations;
@@ -220,12 +221,12 @@ void block_group::add_to(epoch_stats& stats) const noexcept {
   stats.promoted += promoted_.value();
   stats.let_go += let_go;
   stats.used_blocks += allocations + adopted - deallocations - reclaimed - let_go;
-  stats.used_bytes += held_bytes_.value() - gone_bytes;
+  stats.used_bytes += held_bytes_.value() - removed_bytes;
   stats.peak_bytes += peak_bytes_.value();
 }
 
 char const* block_group::broken_invariant() const noexcept {
-  if (is_in_doubt_) return nullptr;
+  if (may_be_inconsistent_) return nullptr;
   std::size_t used_blocks = 0, used_bytes = 0;
   for (std::size_t i = 0; i < log_.size(); ++i) {
     if (log_[i] == nullptr || !stands_at(*log_[i], i)) continue;

@@ -16,7 +16,7 @@ buffer_group::buffer_group(epoch_resource& resource, char const* name)
 buffer_group::~buffer_group() {
   if (group_.resource() == nullptr) return;  // the destroyed resource has reported and closed the group
   (void)resource_.end_frame(group_);
-  group_.trust();
+  group_.mark_consistent();
   resource_.release_group(group_);
 }
 

@@ -43,7 +43,7 @@ epoch_summary epoch::end() noexcept {
   }
   const epoch_summary summary = resource_.end_frame(group_);
   while (group_.depth() != 0 && group_.innermost().is_abandoned) (void)resource_.end_frame(group_);
-  if (group_.depth() == 0) resource_.leave_group_of_this_thread(group_);
+  if (group_.depth() == 0) resource_.release_group_of_this_thread(group_);
   return summary;
 }
 

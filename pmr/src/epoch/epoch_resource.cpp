@@ -45,7 +45,7 @@ epoch_resource::epoch_resource(epoch_options const& options, std::pmr::memory_re
 epoch_resource::~epoch_resource() {
   groups_mutex_.leave();
   for (auto& group : groups_) {
-    if (!group->is_in_doubt()) {
+    if (!group->may_be_inconsistent()) {
       if (group->depth() == 0) {
         return_chunks(*group, true);
         continue;
@@ -96,10 +96,10 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
 void* epoch_resource::allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align) {
   const std::size_t index = class_of(bytes, align), block_bytes = small_classes_.bytes(index);
   try {
-    void* block = group.has_chunks() ? group.take_small_of_spare(index, bytes, block_bytes) : nullptr;
+    void* block = group.has_chunks() ? group.allocate_small_in_free_slab(index, bytes, block_bytes) : nullptr;
     if (block == nullptr && group.next_chunk_bytes() != 0) {
       add_chunk(group);
-      block = group.take_small_of_spare(index, bytes, block_bytes);
+      block = group.allocate_small_in_free_slab(index, bytes, block_bytes);
     }
     if (block != nullptr) return block;
   } catch (std::bad_alloc const&) {
@@ -136,7 +136,7 @@ void epoch_resource::deallocate_by_range(void* block, std::size_t bytes, std::si
     // The second load rules out that another epoch took the range meanwhile and cleared the mark of a late
     // block.
     if (!is_late && (slab == nullptr || slab->use.load(std::memory_order_acquire) == use)) {
-      if (!must_look_up(block) || untrack(block, bytes, align))
+      if (!may_have_record(block) || untrack(block, bytes, align))
         options_.upstream->deallocate(block, bytes, align);
       return;
     }
@@ -160,7 +160,7 @@ void epoch_resource::deallocate_from_outside(detail::epoch_slab& slab, void* blo
     const std::size_t index = may_be_small ? class_of(bytes, align) : detail::size_classes::none;
     detail::block_group& holder = *slab.holder.load(std::memory_order_relaxed);
     done = holder.deallocate_small_from_outside(slab, block, index);
-    if (done == result::chunk_is_spare) return_chunks(holder, false);
+    if (done == result::chunk_is_free) return_chunks(holder, false);
   }
   if (done == result::late) late_.fetch_add(1, std::memory_order_relaxed);
   if constexpr (check_level >= 2) {
@@ -198,7 +198,7 @@ void* epoch_resource::allocate_again(std::size_t bytes, std::size_t align) {
 // The upstream has allocated the address again, so the previous generation of the block has ended.
 void epoch_resource::forget_previous(void* block) noexcept {
   forget_reclaimed_small(block);
-  if (!must_look_up(block)) return;
+  if (!may_have_record(block)) return;
   detail::tracked_block* const record = table_.find(detail::address_of(block));
   if (record == nullptr) return;
   const detail::block_state before = record->load();
@@ -301,7 +301,7 @@ detail::block_group& epoch_resource::group_of_this_thread() {
   return group;
 }
 
-void epoch_resource::leave_group_of_this_thread(detail::block_group& group) noexcept {
+void epoch_resource::release_group_of_this_thread(detail::block_group& group) noexcept {
   detail::block_group** link = &detail::open_groups;
   while (*link != &group) link = &(*link)->outer_on_thread;
   *link = std::exchange(group.outer_on_thread, nullptr);
@@ -372,7 +372,7 @@ std::size_t epoch_resource::shrink_quarantine(std::size_t target_bytes) noexcept
 void epoch_resource::adapt_to_child() noexcept {
   detail::block_group const* const own = own_group();
   for (auto const& group : groups_) {
-    if (group.get() != own) group->doubt_unless_free();
+    if (group.get() != own) group->mark_inconsistent_if_acquired();
   }
 }
 

@@ -10,14 +10,14 @@
 
 namespace tidemark::detail {
 
-bool epoch_slabs::add_spare(block_group& holder, std::size_t depth, std::size_t index,
-                            std::size_t block_bytes) noexcept {
-  if (spare_ == nullptr) return false;
-  epoch_slab& slab = *spare_;
+bool epoch_slabs::acquire_free_slab(block_group& holder, std::size_t depth, std::size_t index,
+                                    std::size_t block_bytes) noexcept {
+  if (free_slabs_ == nullptr) return false;
+  epoch_slab& slab = *free_slabs_;
   frame& in = frames_[depth - 1];
-  move(slab, spare_, in.with_room[index]);
+  move(slab, free_slabs_, in.with_room[index]);
   in.classes |= std::uint64_t{1} << index;
-  --slab.chunk->chunk_spare;
+  --slab.chunk->free_slabs_of_chunk;
   ++held_slabs_;
   slab.begin(index, block_bytes);
   slab.depth = static_cast<std::uint32_t>(depth);
@@ -32,12 +32,12 @@ void epoch_slabs::collect() noexcept {
       epoch_slab& each = *std::exchange(slab, slab->next);
       if (each.collect() == 0) continue;
       has_room_again(each);
-      if (is_superfluous(each)) make_spare(each);
+      if (is_superfluous(each)) retire_slab(each);
     }
   }
 }
 
-void epoch_slabs::make_spare(epoch_slab& slab) noexcept {
+void epoch_slabs::retire_slab(epoch_slab& slab) noexcept {
   remove(slab, frames_[slab.depth - 1].with_room[slab.class_index]);
   --held_slabs_;
   end_use(slab);
@@ -85,7 +85,7 @@ void epoch_slabs::add_chunk(byte_range added, block_group& holder) noexcept {
   epoch_slab& first = *table_.find(first_range(added));
   first.chunk_memory = added;
   first.chunk_slabs = static_cast<std::uint32_t>(range_count(added));
-  first.chunk_spare = 0;
+  first.free_slabs_of_chunk = 0;
   first.next_chunk = chunks_;
   chunks_ = &first;
   // Reverse order puts the first slab at the front of the list.
@@ -94,20 +94,20 @@ void epoch_slabs::add_chunk(byte_range added, block_group& holder) noexcept {
     slab.chunk = &first;
     slab.holder.store(&holder, std::memory_order_relaxed);
     poison(slab.address, epoch_slab::range_bytes);
-    insert_spare(slab);
+    insert_free_slab(slab);
   }
 }
 
 byte_range epoch_slabs::remove_chunk(bool also_used) noexcept {
   epoch_slab *first = chunks_, *before = nullptr;
-  while (first != nullptr && !also_used && first->chunk_spare != first->chunk_slabs)
+  while (first != nullptr && !also_used && first->free_slabs_of_chunk != first->chunk_slabs)
     before = std::exchange(first, first->next_chunk);
   if (first == nullptr) return {};
   if (before != nullptr) before->next_chunk = first->next_chunk;
   else chunks_ = first->next_chunk;
   for (std::size_t i = 0; i < first->chunk_slabs; ++i) {
     epoch_slab& slab = *table_.find(first->address + i * epoch_slab::range_bytes);
-    if (slab.use.load(std::memory_order_relaxed) == epoch_slab::range_use::spare) remove(slab, spare_);
+    if (slab.use.load(std::memory_order_relaxed) == epoch_slab::range_use::free) remove(slab, free_slabs_);
     slab.use.store(epoch_slab::range_use::upstreams, std::memory_order_release);
     unpoison(slab.address, epoch_slab::range_bytes);
   }

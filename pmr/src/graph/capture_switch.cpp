@@ -22,8 +22,8 @@ namespace {
 using detail::address_of;
 using detail::switched_blocks;
 
-void deallocate_unused(std::pmr::memory_resource& upstream, switched_blocks const& leaving) noexcept {
-  for (auto const& [address, block] : leaving) {
+void deallocate_unused(std::pmr::memory_resource& upstream, switched_blocks const& to_return) noexcept {
+  for (auto const& [address, block] : to_return) {
     if (!block.in_use) upstream.deallocate(reinterpret_cast<void*>(address), block.bytes, block.align);
   }
 }
@@ -60,7 +60,7 @@ capture_switch::~capture_switch() {
                              "capture_switch '%s' is destroyed while %zu graphs hold blocks of it", name(),
                              baked_.size() - baked_by_captures);
   }
-  for (auto const& [arena, usage] : arenas_) arena->known_to_ = nullptr;
+  for (auto const& [arena, usage] : arenas_) arena->recognising_switch_ = nullptr;
 }
 
 // ---- blocks ----------------------------------------------------------------------------------------
@@ -103,8 +103,8 @@ void* capture_switch::allocate_baked(detail::capture_record& record, std::size_t
         message(*this, "frozen for a capture, and no graph arena is installed: cannot allocate ") +
         std::to_string(bytes) + " bytes"};
   }
-  switched_blocks noted;
-  auto node = noted.extract(noted.emplace(0, detail::switched_block{bytes, align}).first);
+  switched_blocks node_source;
+  auto node = node_source.extract(node_source.emplace(0, detail::switched_block{bytes, align}).first);
   {
     const std::scoped_lock lock{mutex_};
     (void)baked_by(record);
@@ -131,10 +131,10 @@ void capture_switch::check_new(void const* block) const noexcept {
 }
 
 void capture_switch::deallocate_specially(void* block, std::size_t bytes, std::size_t align) {
-  if (!keep(block, bytes, align)) options_.upstream->deallocate(block, bytes, align);
+  if (!deallocate_or_defer(block, bytes, align)) options_.upstream->deallocate(block, bytes, align);
 }
 
-bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noexcept {
+bool capture_switch::deallocate_or_defer(void* block, std::size_t bytes, std::size_t align) noexcept {
   detail::late_reports late;
   const auto refuse = [&] {
     late.add(violation_kind::bad_deallocate, name(),
@@ -146,7 +146,7 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
   const auto baked =
       std::ranges::find_if(baked_, [&](switched_blocks const& blocks) { return blocks.contains(address); });
   detail::capture_record* const record = frozen_record();
-  bool is_kept = true;
+  bool is_handled = true;
   if (graph_arena* const arena = arena_at(address)) {
     if (!arena->is_block_in_use(address, bytes)) {
       arena->refuse(late, block, bytes);
@@ -171,27 +171,27 @@ bool capture_switch::keep(void* block, std::size_t bytes, std::size_t align) noe
                name(), bytes, block);
     }
   } else {
-    is_kept = false;
+    is_handled = false;
   }
   counter_.on_deallocate(bytes);
-  return is_kept;
+  return is_handled;
 }
 
 void capture_switch::release(switched_blocks& baked) noexcept {
-  switched_blocks leaving;
+  switched_blocks to_return;
   {
     const std::scoped_lock lock{mutex_};
-    leaving.swap(baked);
+    to_return.swap(baked);
     baked_.remove_if([&](switched_blocks const& other) { return &other == &baked; });
-    std::erase_if(leaving, [this](auto const& entry) { return is_baked(entry.first); });  // in other graphs
+    std::erase_if(to_return, [this](auto const& entry) { return is_baked(entry.first); });  // in other graphs
     // On a frozen thread, the blocks wait for the end of its capture.
     if (detail::capture_record* const record = frozen_record()) {
-      std::erase_if(leaving, [](auto const& entry) { return entry.second.in_use; });
-      record->deferred.merge(leaving);
+      std::erase_if(to_return, [](auto const& entry) { return entry.second.in_use; });
+      record->deferred.merge(to_return);
     }
     count_special();
   }
-  deallocate_unused(*options_.upstream, leaving);
+  deallocate_unused(*options_.upstream, to_return);
 }
 
 void baked_blocks::releaser::operator()(switched_blocks* blocks) const noexcept { owner->release(*blocks); }
@@ -212,18 +212,18 @@ void capture_switch::freeze() {
 }
 
 baked_blocks capture_switch::unfreeze() noexcept {
-  switched_blocks leaving;
+  switched_blocks to_return;
   baked_blocks held;
   {
     const std::scoped_lock lock{mutex_};
     detail::capture_record* const record = frozen_record();
     if (record == nullptr) return held;
     record->frozen = false;
-    leaving.swap(record->deferred);
+    to_return.swap(record->deferred);
     if (record->baked != nullptr) held = baked_blocks{*this, *std::exchange(record->baked, nullptr)};
     end_idle_records();
   }
-  deallocate_unused(*options_.upstream, leaving);
+  deallocate_unused(*options_.upstream, to_return);
   return held;
 }
 
@@ -240,15 +240,15 @@ void capture_switch::install_arena(graph_arena& arena) {
   };
   if (detail::capture_record const* const own = own_record(); own != nullptr && own->arena != nullptr)
     refuse("'" + std::string{own->arena->name()} + "' is installed on this thread");
-  if (arena.known_to_ != nullptr && arena.known_to_ != this)
-    refuse("it is known to capture_switch '" + std::string{arena.known_to_->name()} + "'");
+  if (arena.recognising_switch_ != nullptr && arena.recognising_switch_ != this)
+    refuse("it is known to capture_switch '" + std::string{arena.recognising_switch_->name()} + "'");
   if (std::ranges::any_of(records_, [&](auto const& entry) { return entry.second.arena == &arena; }))
     refuse("another thread has it installed");
   decltype(arenas_) added;
   added.try_emplace(&arena);
   records_[detail::this_thread_number()].arena = &arena;
   arenas_.merge(added);  // an arena that is already known keeps its counts
-  arena.known_to_ = this;
+  arena.recognising_switch_ = this;
   count_special();
 }
 

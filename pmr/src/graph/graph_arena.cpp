@@ -41,7 +41,8 @@ graph_arena_options completed(graph_arena_options options) noexcept {
   return options;
 }
 
-unique_block take(std::pmr::memory_resource* upstream, graph_layout const& layout, char const* name) {
+unique_block allocate_block_of(std::pmr::memory_resource* upstream, graph_layout const& layout,
+                               char const* name) {
   detail::require_power_of_two("graph_arena", name, layout.alignment);
   if (layout.bytes > graph_arena::max_bytes) {
     throw out_of_memory{{.resource = name,
@@ -99,9 +100,9 @@ graph_arena::graph_arena(byte_range range, graph_arena_options const& options)
   if (granules_ == nullptr) throw std::bad_alloc{};
 }
 
-graph_arena::graph_arena(unique_block taken, graph_arena_options const& options)
-    : graph_arena{byte_range{detail::address_of(taken.data()), taken.bytes()}, options} {
-  taken_ = std::move(taken);
+graph_arena::graph_arena(unique_block owned, graph_arena_options const& options)
+    : graph_arena{byte_range{detail::address_of(owned.data()), owned.bytes()}, options} {
+  owned_block_ = std::move(owned);
 }
 
 graph_arena::graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
@@ -112,7 +113,8 @@ graph_arena::graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
 
 graph_arena::graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
                          graph_arena_options const& options)
-    : graph_arena{take(detail::or_default(upstream), rehearsed, completed(options).name), options} {
+    : graph_arena{allocate_block_of(detail::or_default(upstream), rehearsed, completed(options).name),
+                  options} {
   upstream_ = detail::or_default(upstream);
   expected_ = rehearsed;
 }
@@ -155,17 +157,17 @@ void graph_arena::add_plan(step_plan const& rehearsed) {
   monotone_layout followed = layout_;
   for (std::size_t i = 0; i < rehearsed.requests; ++i) {
     const detail::plan_replayer::slot& slot = planned_->all_slots()[i];
-    followed.note(slot.address, monotone_layout::block_bytes(planned_->planned_bytes(i)));
+    followed.count_block(slot.address, monotone_layout::block_bytes(planned_->planned_bytes(i)));
   }
   expected_ = followed.layout();
 }
 
 graph_arena::~graph_arena() {
-  if (known_to_ != nullptr) known_to_->forget(*this);
+  if (recognising_switch_ != nullptr) recognising_switch_->forget(*this);
 }
 
 void graph_arena::begin_planned() noexcept {
-  layout_.leave(planned_bytes(planned_->plan()), planned_->alignment());
+  layout_.reserve_front(planned_bytes(planned_->plan()), planned_->alignment());
   layout_.close();
   planned_->begin(++now_);
 }
@@ -173,7 +175,7 @@ void graph_arena::begin_planned() noexcept {
 void* graph_arena::allocate_slow(std::size_t bytes, std::size_t align) {
   detail::require_power_of_two("graph_arena", name(), align);
   if (planned_ != nullptr) {
-    if (void* const block = take_planned(bytes, align)) return block;
+    if (void* const block = allocate_planned(bytes, align)) return block;
   }
   if (!layout_.align_next(bytes, monotone_layout::block_alignment(align)))
     detail::throw_out_of_layout(name(), layout_, bytes, align);
@@ -184,7 +186,7 @@ void* graph_arena::allocate_slow(std::size_t bytes, std::size_t align) {
 
 // A capture may differ from the rehearsal. A request follows the plan if it fits the next slot and no live
 // block overlaps the slot. Other requests leave the slots of later requests free.
-void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
+void* graph_arena::allocate_planned(std::size_t bytes, std::size_t align) {
   detail::plan_replayer& run = *planned_;
   const std::size_t next = run.cursor();
   if (!run.fits(next, bytes, align)) return nullptr;
@@ -192,9 +194,9 @@ void* graph_arena::take_planned(std::size_t bytes, std::size_t align) {
   detail::plan_replayer::slot* const slot = run.clear_slot(next, [](auto const&) { return true; });
   if (slot == nullptr) return nullptr;
   const std::size_t size = monotone_layout::block_bytes(bytes);
-  layout_.note(slot->address, size);
+  layout_.count_block(slot->address, size);
   (void)run.assign(*slot, bytes, now_);
-  return note_use(slot->address, size);
+  return count_use(slot->address, size);
 }
 
 void graph_arena::deallocate_planned(std::uintptr_t address) noexcept {
@@ -232,8 +234,8 @@ void graph_arena::reset() {
 
 // Excludes other threads, which deallocate through the switch that knows the arena.
 std::unique_lock<detail::fork_safe<>> detail::rewound_arena::locked(graph_arena const& arena) {
-  if (arena.known_to_ == nullptr) return {};
-  return std::unique_lock{arena.known_to_->mutex_};
+  if (arena.recognising_switch_ == nullptr) return {};
+  return std::unique_lock{arena.recognising_switch_->mutex_};
 }
 
 // Visits blocks in use that were allocated since the mark, by the plan and after the plan.
@@ -277,7 +279,7 @@ void detail::rewound_arena::restore() noexcept {
   const auto lock = locked(*arena_);
   monotone_layout restored = before_;
   for_each_block_since(mark_, [&](std::uintptr_t block, std::size_t bytes) {
-    restored.note(block, bytes);
+    restored.count_block(block, bytes);
     restored.skip_to(block + bytes);
   });
   arena_->layout_ = restored;

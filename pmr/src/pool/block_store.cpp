@@ -48,24 +48,25 @@ pool_blocks::pool_blocks(pool_options const& options, std::pmr::memory_resource*
       options_{completed(options, upstream, classes())},
       store_{classes(), *this, options_, options_.max_cached_bytes, options_.max_cached_bytes} {}
 
-void* pool_blocks::take_slow(std::size_t bytes, std::size_t align) {
+void* pool_blocks::allocate_slow(std::size_t bytes, std::size_t align) {
   drain_pending_work();
   const auto relieve = [this] { return release_free(0); };
   const std::size_t index = classes().index_of(bytes, align);
   if (index == size_classes::none) return store_.allocate_large(bytes, align, relieve);
   if (listed_blocks(index) == 0) {
     const std::size_t max_stranded_bytes = add_saturating(store_.room(), classes().bytes(index));
-    put_all(index, store_.refill(index, options_.max_cached_bytes, max_stranded_bytes, relieve));
+    push_all(index, store_.refill(index, options_.max_cached_bytes, max_stranded_bytes, relieve));
   }
-  return take_from(index, bytes);
+  return pop_block(index, bytes);
 }
 
-void pool_blocks::give_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept {
+void pool_blocks::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                                  free_result result) noexcept {
   drain_pending_work();
   if (result == free_result::not_listed) {
     const std::size_t index = classes().index_of(bytes, align);
     if (index == size_classes::none) return store_.deallocate_large(block, bytes, align);
-    (void)give_to(index, block, bytes);
+    (void)push_block(index, block, bytes);
   }
   store_.make_room();
 }

@@ -36,7 +36,7 @@ void coalescing_heap::bins::remove(tag* range) noexcept {
 coalescing_heap::tag* coalescing_heap::bins::find(std::size_t bytes) const noexcept {
   const std::size_t own = index_of(bytes);
   tag* range = first_[own];
-  for (std::size_t i = 0; range != nullptr && i < ranges_looked_at; ++i) {
+  for (std::size_t i = 0; range != nullptr && i < max_ranges_tried; ++i) {
     if (range->bytes >= bytes) return range;
     range = opened_block{links_of(range)}->next;
   }
@@ -106,7 +106,7 @@ void* coalescing_heap::cut(tag* range, std::size_t bytes, std::size_t align) noe
   return block_of(range);
 }
 
-void* coalescing_heap::take(std::size_t bytes, std::size_t align) noexcept {
+void* coalescing_heap::try_allocate(std::size_t bytes, std::size_t align) noexcept {
   const std::size_t wanted = bytes_for(bytes, align);
   tag* range = ready_.find(wanted);
   if (range == nullptr) range = stranded_.find(wanted);

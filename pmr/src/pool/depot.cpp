@@ -5,9 +5,9 @@
 
 namespace tidemark::detail {
 
-void depot::put_all(std::size_t index, block_chain chain) noexcept {
+void depot::push_all(std::size_t index, block_chain chain) noexcept {
   const std::size_t max_blocks = cache_share{share_bytes_}.chain_bytes() / classes_.bytes(index);
-  while (chain.first != nullptr) put(index, cut_front(chain.first, max_blocks));
+  while (chain.first != nullptr) push_chain(index, cut_front(chain.first, max_blocks));
 }
 
 std::size_t depot::listed_bytes() const noexcept {

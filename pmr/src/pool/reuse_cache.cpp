@@ -14,7 +14,7 @@
 #include <tidemark/pool/global_pool.hpp>
 
 #include "../core/default_upstream.hpp"
-#include "kept_blocks.hpp"
+#include "cached_blocks.hpp"
 
 namespace tidemark {
 namespace {
@@ -34,8 +34,8 @@ reuse_cache_options completed(reuse_cache_options options) noexcept {
 
 reuse_cache::reuse_cache(reuse_cache_options const& options)
     : options_{completed(options)},
-      kept_{std::make_unique<detail::kept_blocks>(options_.max_cached_bytes, options_.max_blocks_per_size,
-                                                  options_.bookkeeping)},
+      cached_{std::make_unique<detail::cached_blocks>(options_.max_cached_bytes, options_.max_blocks_per_size,
+                                                      options_.bookkeeping)},
       counts_{.name = options_.name} {
   if (options_.relief.call == nullptr)
     pressure_ = detail::call_under_pressure(this, [this] { respond_to_pressure(); });
@@ -59,27 +59,27 @@ reuse_cache::~reuse_cache() {
 
 void* reuse_cache::allocate(std::size_t bytes, std::size_t align) {
   if constexpr (check_level >= 2) detail::require_power_of_two("reuse_cache", name(), align);
-  void* block = take_kept(bytes, align);
-  if (block == nullptr) block = take_new(bytes, align);
+  void* block = allocate_cached(bytes, align);
+  if (block == nullptr) block = allocate_new(bytes, align);
   if constexpr (check_level >= 2) track(block, bytes, align);
   return block;
 }
 
-void* reuse_cache::take_kept(std::size_t bytes, std::size_t align) noexcept {
-  const detail::kept_size wanted{bytes, align};
+void* reuse_cache::allocate_cached(std::size_t bytes, std::size_t align) noexcept {
+  const detail::cached_size wanted{bytes, align};
   {
     const std::scoped_lock lock{mutex_};
-    if (void* const ready = kept_->take_ready(wanted)) return hit(ready, bytes);
-    if (!kept_->has_pending(wanted)) return nullptr;
+    if (void* const ready = cached_->pop_ready(wanted)) return hit(ready, bytes);
+    if (!cached_->has_pending(wanted)) return nullptr;
   }
   void* block = nullptr;
-  detail::kept_list leaving = kept_->new_list();
+  detail::cached_list evicted = cached_->new_list();
   query([&]() noexcept {  // without the lock: the scope may take long
     std::unique_lock lock{mutex_};
-    block = kept_->poll(max_unfinished_of_request, &wanted, leaving, lock);
+    block = cached_->poll(max_unfinished_of_request, &wanted, evicted, lock);
     if (block != nullptr) hit(block, bytes);
   });
-  (void)return_to_upstream(leaving);
+  (void)return_to_upstream(evicted);
   return block;
 }
 
@@ -89,7 +89,7 @@ void* reuse_cache::hit(void* block, std::size_t bytes) noexcept {
   return block;
 }
 
-void reuse_cache::recount_pending() noexcept { kept_->recount_pending(); }
+void reuse_cache::recount_pending() noexcept { cached_->recount_pending(); }
 
 template <class Queries>
 void reuse_cache::query(Queries queries) noexcept {
@@ -98,10 +98,10 @@ void reuse_cache::query(Queries queries) noexcept {
   scope.call(scope.context, [](void* state) noexcept { (*static_cast<Queries*>(state))(); }, &queries);
 }
 
-void* reuse_cache::take_new(std::size_t bytes, std::size_t align) {
+void* reuse_cache::allocate_new(std::size_t bytes, std::size_t align) {
   collect_if_posted();
   try {
-    void* const block = ask_upstream(bytes, align);
+    void* const block = allocate_with_retries(bytes, align);
     const std::scoped_lock lock{mutex_};
     ++counts_.misses;
     counts_.held_bytes += bytes;
@@ -114,7 +114,7 @@ void* reuse_cache::take_new(std::size_t bytes, std::size_t align) {
   }
 }
 
-void* reuse_cache::ask_upstream(std::size_t bytes, std::size_t align) {
+void* reuse_cache::allocate_with_retries(std::size_t bytes, std::size_t align) {
   // No resource has so much; called all the same, one would be flushed for nothing.
   if (bytes > detail::max_block_bytes) throw std::bad_alloc{};
   for (int refusals = 1;; ++refusals) {
@@ -150,37 +150,38 @@ void reuse_cache::deallocate_after(void* block, std::size_t bytes, std::size_t a
     const std::scoped_lock lock{ledger_mutex_};
     if (!ledger_.remove(late, "reuse_cache", name(), block, bytes, align)) return;
   }
-  give(block, bytes, align, std::move(fence));
+  cache_or_return(block, bytes, align, std::move(fence));
 }
 
-void reuse_cache::give(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept {
-  detail::kept_list leaving = kept_->new_list();
+void reuse_cache::cache_or_return(void* block, std::size_t bytes, std::size_t align,
+                                  reuse_fence fence) noexcept {
+  detail::cached_list evicted = cached_->new_list();
   void const* const order = fence.order();
-  bool is_kept = false, must_poll = false;
+  bool is_cached = false, must_poll = false;
   // With `mutex_` held.
-  const auto keep = [&]() noexcept {
+  const auto add_to_cache = [&]() noexcept {
     ++counts_.deallocations;
     --counts_.used_blocks;
     counts_.used_bytes -= bytes;
-    is_kept = kept_->keep(block, {bytes, align}, fence, order, leaving);
+    is_cached = cached_->add(block, {bytes, align}, fence, order, evicted);
   };
   {
     const std::scoped_lock lock{mutex_};
-    must_poll = options_.max_cached_bytes != 0 && kept_->has_pending() &&
-                kept_->ready_bytes() + kept_->pending_bytes() >= options_.max_cached_bytes;
-    if (!must_poll) keep();
+    must_poll = options_.max_cached_bytes != 0 && cached_->has_pending() &&
+                cached_->ready_bytes() + cached_->pending_bytes() >= options_.max_cached_bytes;
+    if (!must_poll) add_to_cache();
   }
   if (must_poll) {  // first, because blocks found to be done have been free for longer
     query([&]() noexcept {
       std::unique_lock lock{mutex_};
-      (void)kept_->poll(max_unfinished_of_deallocation, nullptr, leaving, lock);
+      (void)cached_->poll(max_unfinished_of_deallocation, nullptr, evicted, lock);
     });
     const std::scoped_lock lock{mutex_};
-    keep();
+    add_to_cache();
   }
-  (void)return_to_upstream(leaving);
+  (void)return_to_upstream(evicted);
   collect_if_posted();
-  if (!is_kept) {
+  if (!is_cached) {
     return_to_upstream(block, bytes, align, fence);
     const std::scoped_lock lock{mutex_};
     counts_.held_bytes -= bytes;
@@ -194,45 +195,45 @@ void reuse_cache::return_to_upstream(void* block, std::size_t bytes, std::size_t
   options_.upstream->deallocate(block, bytes, align);
 }
 
-std::size_t reuse_cache::return_to_upstream(detail::kept_list& leaving) noexcept {
-  if (leaving.empty()) return 0;
+std::size_t reuse_cache::return_to_upstream(detail::cached_list& evicted) noexcept {
+  if (evicted.empty()) return 0;
   std::size_t bytes = 0;
-  for (detail::kept_block& block : leaving) {
+  for (detail::cached_block& block : evicted) {
     return_to_upstream(block.block, block.size.bytes, block.size.align, block.fence);
     bytes += block.size.bytes;
   }
   const std::scoped_lock lock{mutex_};
   counts_.held_bytes -= bytes;
-  kept_->recycle(leaving);
+  cached_->recycle(evicted);
   return bytes;
 }
 
 std::size_t reuse_cache::collect(bool force) noexcept {
   must_collect_.store(false, std::memory_order_relaxed);
-  detail::kept_list leaving = kept_->new_list();
+  detail::cached_list evicted = cached_->new_list();
   bool must_query = false;
   {
     const std::scoped_lock lock{mutex_};
-    kept_->take_all_ready(leaving);
-    if (force) kept_->take_all_pending(leaving);
-    must_query = kept_->has_pending();
+    cached_->remove_all_ready(evicted);
+    if (force) cached_->remove_all_pending(evicted);
+    must_query = cached_->has_pending();
   }
   if (must_query) {
     query([&]() noexcept {
       std::unique_lock lock{mutex_};
-      (void)kept_->poll(std::numeric_limits<std::size_t>::max(), nullptr, leaving, lock);
-      kept_->take_all_ready(leaving);
+      (void)cached_->poll(std::numeric_limits<std::size_t>::max(), nullptr, evicted, lock);
+      cached_->remove_all_ready(evicted);
     });
   }
-  return return_to_upstream(leaving);
+  return return_to_upstream(evicted);
 }
 
 reuse_cache_stats reuse_cache::stats() const noexcept {
   const std::scoped_lock lock{mutex_};
   reuse_cache_stats now = counts_;
-  now.cached_bytes = kept_->ready_bytes();
-  now.peak_cached_bytes = kept_->peak_ready_bytes();
-  now.pending_bytes = kept_->pending_bytes();
+  now.cached_bytes = cached_->ready_bytes();
+  now.peak_cached_bytes = cached_->peak_ready_bytes();
+  now.pending_bytes = cached_->pending_bytes();
   return now;
 }
 
@@ -247,7 +248,7 @@ void reuse_cache::check_invariants() const noexcept {
           "held_bytes == used_bytes + cached_bytes + pending_bytes");
   char const* const broken = [&] {
     const std::scoped_lock lock{mutex_};
-    return kept_->broken_invariant();
+    return cached_->broken_invariant();
   }();
   require.report(broken);
 }
@@ -259,7 +260,7 @@ void reuse_cache::track(void* block, std::size_t bytes, std::size_t align) {
     const std::scoped_lock lock{ledger_mutex_};
     ledger_.add({block, bytes, align});
   } catch (...) {
-    give(block, bytes, align, {});
+    cache_or_return(block, bytes, align, {});
     throw;
   }
 }

@@ -87,7 +87,7 @@ block_chain slab_store::carve(std::size_t index, std::size_t max_bytes) noexcept
   return {block_at(first), blocks};
 }
 
-block_chain slab_store::take_stranded(std::size_t index, std::size_t max_bytes) noexcept {
+block_chain slab_store::unstrand(std::size_t index, std::size_t max_bytes) noexcept {
   size_class& its_class = of_class_[index];
   if (its_class.stranded == 0) return {};
   slab* from = find(its_class.stranding);
@@ -104,16 +104,16 @@ block_chain slab_store::take_stranded(std::size_t index, std::size_t max_bytes) 
 
 // Successive blocks of one slab stay linked.
 slab_store::slab* slab_store::group_by_slab(free_block* list) noexcept {
-  slab* first_met = nullptr;
-  slab** end_of_met = &first_met;
+  slab* first_grouped = nullptr;
+  slab** end_of_grouped = &first_grouped;
   slab* its_slab = nullptr;
   for (free_block* block = list; block != nullptr; block = next_of(block)) {
     if (its_slab == nullptr || address_of(block) - its_slab->first >= bytes_of(*its_slab)) {
       its_slab = find(address_of(block));
       if (its_slab->listed == 0) {
         its_slab->first_listed = block;
-        *end_of_met = its_slab;
-        end_of_met = &its_slab->next_met;
+        *end_of_grouped = its_slab;
+        end_of_grouped = &its_slab->next_grouped;
       } else {
         link(its_slab->last_listed, block);  // NOLINT(readability-suspicious-call-argument): it is the next
       }
@@ -121,15 +121,15 @@ slab_store::slab* slab_store::group_by_slab(free_block* list) noexcept {
     its_slab->last_listed = block;
     ++its_slab->listed;
   }
-  return first_met;
+  return first_grouped;
 }
 
 free_block* slab_store::joined(slab* met) noexcept {
   free_block* list = nullptr;
   free_block* last = nullptr;
-  for (slab* s = met; s != nullptr; s = std::exchange(s->next_met, nullptr)) {
+  for (slab* s = met; s != nullptr; s = std::exchange(s->next_grouped, nullptr)) {
     s->listed = 0;
-    if (s->leaving) continue;
+    if (s->is_returned) continue;
     if (last == nullptr) list = s->first_listed;
     else link(last, s->first_listed);  // NOLINT(readability-suspicious-call-argument): it is the next
     last = s->last_listed;
@@ -142,34 +142,35 @@ std::size_t slab_store::release_free_slabs(std::size_t index, block_chain& list,
                                            std::size_t bytes_wanted) noexcept {
   size_class& its_class = of_class_[index];
   slab* const met = group_by_slab(list.first);
-  std::size_t blocks_gone = 0, bytes_gone = 0;  // bytes_gone includes stranded blocks
+  std::size_t delisted_blocks = 0, bytes_to_return = 0;  // bytes_to_return includes stranded blocks
   const auto consider = [&](slab& s) {
-    const bool is_enough = bytes_gone >= bytes_wanted;
-    if (is_enough || s.leaving || s.listed + s.uncarved + s.stranded != s.blocks) return;
-    s.leaving = true;
+    const bool is_enough = bytes_to_return >= bytes_wanted;
+    if (is_enough || s.is_returned || s.listed + s.uncarved + s.stranded != s.blocks) return;
+    s.is_returned = true;
     list.blocks -= s.listed;
-    blocks_gone += s.listed + s.uncarved;
-    bytes_gone += bytes_of(s);
+    delisted_blocks += s.listed + s.uncarved;
+    bytes_to_return += bytes_of(s);
   };
   if (slab* const carving = find(its_class.carving); carving != nullptr && carving->index == index)
     consider(*carving);
   if (std::exchange(its_class.may_be_free, false)) {
     for (slab& s : slabs_)
       if (s.index == index) consider(s);
-    its_class.may_be_free = bytes_gone >= bytes_wanted;  // true: some slabs were not considered
+    its_class.may_be_free = bytes_to_return >= bytes_wanted;  // true: some slabs were not considered
   }
-  for (slab* s = met; s != nullptr; s = s->next_met) consider(*s);
+  for (slab* s = met; s != nullptr; s = s->next_grouped) consider(*s);
   list.first = joined(met);
-  if (bytes_gone == 0) return 0;
+  if (bytes_to_return == 0) return 0;
   std::erase_if(slabs_, [&](slab const& s) {
-    if (!s.leaving) return false;
+    if (!s.is_returned) return false;
     return_to_upstream(s);
     return true;
   });
-  return blocks_gone;
+  return delisted_blocks;
 }
 
-std::size_t slab_store::set_aside(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept {
+std::size_t slab_store::strand_from_slab(std::size_t index, block_chain& list,
+                                         std::size_t max_blocks) noexcept {
   slab& its_slab = *find(address_of(list.first));
   const std::size_t bytes = bytes_of(its_slab);
   free_block* const first = list.first;
@@ -194,11 +195,12 @@ std::size_t slab_store::strand(std::size_t index, block_chain& list, std::size_t
   const std::size_t block_bytes = classes_.bytes(index);
   const std::size_t blocks_wanted = bytes_wanted / block_bytes + (bytes_wanted % block_bytes != 0 ? 1 : 0);
   std::size_t gone = 0;
-  while (list.first != nullptr && gone < blocks_wanted) gone += set_aside(index, list, blocks_wanted - gone);
+  while (list.first != nullptr && gone < blocks_wanted)
+    gone += strand_from_slab(index, list, blocks_wanted - gone);
   while (gone < blocks_wanted) {
     block_chain chain = carve(index, bytes_wanted);
     if (chain.blocks == 0) break;
-    gone += set_aside(index, chain, chain.blocks);
+    gone += strand_from_slab(index, chain, chain.blocks);
   }
   of_class_[index].stranded += gone;
   stranded_bytes_ += gone * block_bytes;

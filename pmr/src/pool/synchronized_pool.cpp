@@ -15,7 +15,7 @@ namespace tidemark {
 
 namespace {
 
-// Minimum bytes that one of several threads frees between two looks at the sum over all caches. A look reads
+// Minimum bytes that one of several threads frees between two checks of the sum over all caches. A check reads
 // the cache lines of all threads.
 constexpr std::size_t unnoticed_bytes = 32 * KiB;
 
@@ -70,7 +70,7 @@ detail::thread_cache& synchronized_pool::cache_of_this_thread() {
 
 // Called when a thread ends. Its blocks go to the depot, its counts to `ended_`.
 void synchronized_pool::end(detail::thread_cache& cache) noexcept {
-  (void)leave_all(cache);
+  (void)drain_cache(cache);
   std::forward_list<detail::thread_cache> gone;
   {
     const std::scoped_lock lock{caches_mutex_};
@@ -78,10 +78,10 @@ void synchronized_pool::end(detail::thread_cache& cache) noexcept {
     move_if(caches_, gone, [&](detail::thread_cache const& each) { return &each == &cache; });
     update_share();
   }
-  const std::size_t target = cache.blocks.take_trim();
+  const std::size_t target = cache.blocks.consume_trim();
   if (target != detail::trim_requests::none) (void)trim_shared(target);
-  keep_to_limit();
-  if (look(nullptr)) (void)trim(store_.max_free_bytes() / 2);  // perhaps no thread is left to look
+  enforce_free_limit();
+  if (check_for_trim(nullptr)) (void)trim(store_.max_free_bytes() / 2);  // perhaps no thread is left to check
 }
 
 // The caches may hold at most half of max_cached_bytes; the store may hold the rest. A thread with more than
@@ -106,7 +106,7 @@ void* synchronized_pool::allocate_not_listed(std::size_t bytes, std::size_t alig
   const own_cache slot = threads_.own_slot();
   if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() &&
       store_.is_of_heap(bytes, align) && !slot.part->blocks.has_pending_work()) {
-    if (void* const block = slot.part->heap_blocks.take(bytes, align)) return block;
+    if (void* const block = slot.part->heap_blocks.try_allocate(bytes, align)) return block;
   }
   return allocate_slow(bytes, align);
 }
@@ -116,7 +116,7 @@ void synchronized_pool::deallocate_not_listed(void* block, std::size_t bytes, st
   const own_cache slot = threads_.own_slot();
   if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() && is_for_caches(bytes, align) &&
       !slot.part->blocks.has_pending_work() && slot.part->has_room_for_heap_block(bytes) &&
-      slot.part->heap_blocks.give(block, bytes)) {
+      slot.part->heap_blocks.try_deallocate(block, bytes)) {
     return;
   }
   deallocate_slow(block, bytes, align, result);
@@ -140,10 +140,10 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
   const std::size_t index = classes_.index_of(bytes, align);
   if (index == detail::size_classes::none) return allocate_large(cache, bytes, align);
   if (cache.blocks.listed_blocks(index) == 0) refill(cache, index);
-  void* const block = cache.blocks.take_from(index, bytes);
-  keep_to_limit();  // a new slab leaves free blocks
+  void* const block = cache.blocks.pop_block(index, bytes);
+  enforce_free_limit();  // a new slab leaves free blocks
   // One chain for each class may exceed the cache's share.
-  if (cache.share.is_full(cache.cached_bytes())) settle(cache);
+  if (cache.share.is_full(cache.cached_bytes())) rebalance_cache(cache);
   else cache.update_watermark();
   return block;
 }
@@ -161,33 +161,33 @@ void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::siz
   if (result == detail::free_result::not_listed) {
     if (index == detail::size_classes::none) return deallocate_large(cache, block, bytes, align);
     if (cache == nullptr) return deallocate_without_cache(index, block, bytes);
-    result = cache->blocks.give_to(index, block, bytes);
+    result = cache->blocks.push_block(index, block, bytes);
   }
   if (result != detail::free_result::over_watermark) return;
   if (cache->blocks.listed_blocks(index) * classes_.bytes(index) >= cache->share.chain_bytes() / 2)
-    cache->make_spare(index);
-  settle(*cache);
+    cache->push_spare_chain(index);
+  rebalance_cache(*cache);
 }
 
 void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t bytes, std::size_t align) {
   const bool is_of_heap = store_.is_of_heap(bytes, align);
-  void* block = is_of_heap ? cache.heap_blocks.take(bytes, align) : nullptr;
+  void* block = is_of_heap ? cache.heap_blocks.try_allocate(bytes, align) : nullptr;
   if (block != nullptr) return block;
   {
     const std::scoped_lock lock{store_mutex_};
-    if (is_of_heap) block = store_.take_large(bytes, align);
+    if (is_of_heap) block = store_.allocate_from_heap(bytes, align);
     if (block == nullptr) {
       // Merging this thread's heap blocks may free enough; this saves 6 % of the memory on a recorded trace
       // of lld.
       if (is_of_heap) (void)return_heap_blocks(cache, 0);
       block = store_.allocate_large(bytes, align, [this] { return relieve_upstream(); });
       const std::scoped_lock caches_lock{caches_mutex_};
-      note_peak();  // includes the rest of a new chunk
+      update_peak_cached_bytes();  // includes the rest of a new chunk
     }
     publish();
   }
-  if (is_for_caches(bytes, align)) cache.share.on_take(detail::coalescing_heap::range_bytes(bytes));
-  keep_to_limit();  // an alignment leaves a free range before the block
+  if (is_for_caches(bytes, align)) cache.share.on_receive(detail::coalescing_heap::range_bytes(bytes));
+  enforce_free_limit();  // an alignment leaves a free range before the block
   return block;
 }
 
@@ -198,30 +198,31 @@ void synchronized_pool::deallocate_large(detail::thread_cache* cache, void* bloc
     store_.deallocate_large(block, bytes, align);
     publish();
     const std::scoped_lock peak_lock{caches_mutex_};
-    return note_peak();
+    return update_peak_cached_bytes();
   }
   cache->update_watermark();  // the lists may hold fewer bytes than before
-  if (!cache->has_room_for_heap_block(bytes)) settle(*cache, detail::coalescing_heap::range_bytes(bytes));
-  if (!cache->heap_blocks.give(block, bytes)) {
+  if (!cache->has_room_for_heap_block(bytes))
+    rebalance_cache(*cache, detail::coalescing_heap::range_bytes(bytes));
+  if (!cache->heap_blocks.try_deallocate(block, bytes)) {
     const std::scoped_lock lock{store_mutex_};
     const std::size_t before = cache->heap_blocks.bytes();
-    cache->heap_blocks.make_place(bytes, [this](void* other) { store_.return_to_heap(other, 0); });
-    cache->share.on_leave(before - cache->heap_blocks.bytes());
+    cache->heap_blocks.evict_place(bytes, [this](void* other) { store_.return_to_heap(other, 0); });
+    cache->share.on_pass_on(before - cache->heap_blocks.bytes());
     publish();
-    (void)cache->heap_blocks.give(block, bytes);
+    (void)cache->heap_blocks.try_deallocate(block, bytes);
     const std::scoped_lock peak_lock{caches_mutex_};
-    note_peak();
+    update_peak_cached_bytes();
   }
 }
 
 // Fills an empty list with a spare chain of the thread, a chain of the depot, or blocks of the store.
 void synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
-  detail::block_chain chain = cache.take_spare(index);
+  detail::block_chain chain = cache.pop_spare_chain(index);
   if (chain.blocks == 0) {
-    chain = depot_.take(index);
+    chain = depot_.pop_chain(index);
     if (chain.blocks == 0) {
       const std::scoped_lock lock{store_mutex_};
-      chain = depot_.take(index);  // a trim may have put the chain back before it released the lock
+      chain = depot_.pop_chain(index);  // a trim may have put the chain back before it released the lock
       const std::size_t most = cache.share.chain_bytes();
       if (chain.blocks == 0) chain = store_.refill(index, most, most, [this] { return relieve_upstream(); });
       publish();
@@ -229,28 +230,28 @@ void synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
     const std::size_t bytes = chain.blocks * classes_.bytes(index);
     depot_.subtract_cached(bytes);
     cache.blocks.add_cached(bytes);
-    cache.share.on_take(bytes);
+    cache.share.on_receive(bytes);
   }
-  cache.blocks.put_all(index, chain);
+  cache.blocks.push_all(index, chain);
 }
 
 // Called if the cache is full, would be full with `more_bytes`, or has reached its watermark, when slabs may
 // be free.
-void synchronized_pool::settle(detail::thread_cache& cache, std::size_t more_bytes) noexcept {
-  bool is_due_to_look = stranded_bytes_ != 0;
+void synchronized_pool::rebalance_cache(detail::thread_cache& cache, std::size_t more_bytes) noexcept {
+  bool must_check_for_trim = stranded_bytes_ != 0;
   if (cache.share.is_full(cache.cached_bytes() + more_bytes)) {
-    is_due_to_look = true;
-    leave_down_to(cache, cache.share.limit() / 2);
+    must_check_for_trim = true;
+    shrink_cache_to(cache, cache.share.limit() / 2);
   }
-  keep_to_limit();
-  const bool is_trim_due = is_due_to_look && look(&cache);
+  enforce_free_limit();
+  const bool is_trim_due = must_check_for_trim && check_for_trim(&cache);
   cache.update_watermark();
   // Trims all threads, because blocks in other caches may be all that keeps slabs from being returned.
   if (is_trim_due) (void)trim(store_.max_free_bytes() / 2);
 }
 
 // The heap blocks keep half of the target, or more if the blocks of the classes do not fill the other half.
-void synchronized_pool::leave_down_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept {
+void synchronized_pool::shrink_cache_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept {
   const std::size_t of_classes = cache.blocks.cached_bytes();
   const std::size_t of_heap = std::max(target_bytes / 2, target_bytes - std::min(target_bytes, of_classes));
   if (cache.heap_blocks.bytes() > of_heap) {
@@ -259,14 +260,14 @@ void synchronized_pool::leave_down_to(detail::thread_cache& cache, std::size_t t
   }
   const auto is_over = [&] { return cache.cached_bytes() > target_bytes; };
   for (std::size_t i = classes_.count(); i-- > 0;) {
-    while (cache.spares[i].blocks() > 0 && is_over()) leave(cache, i, cache.take_spare(i));
+    while (cache.spares[i].blocks() > 0 && is_over()) move_to_depot(cache, i, cache.pop_spare_chain(i));
   }
   while (is_over()) {
     // Classes below half of the average hold less than half in total, so each pass moves at least half.
     const std::size_t least = cache.blocks.cached_bytes() / (2 * classes_.count());
     for (std::size_t i = classes_.count(); i-- > 0 && is_over();) {
       if (cache.blocks.listed_blocks(i) * classes_.bytes(i) >= least)
-        leave(cache, i, cache.blocks.take_all(i));
+        move_to_depot(cache, i, cache.blocks.pop_all(i));
     }
   }
 }
@@ -276,24 +277,24 @@ void synchronized_pool::leave_down_to(detail::thread_cache& cache, std::size_t t
 // looks again. One thread alone therefore misses nothing. With several threads, a minimum keeps small parts
 // from causing a look in every call. The minimum shrinks with the live bytes, because each of few live blocks
 // holds more memory.
-bool synchronized_pool::look(detail::thread_cache* cache) noexcept {
+bool synchronized_pool::check_for_trim(detail::thread_cache* cache) noexcept {
   const std::scoped_lock lock{caches_mutex_};
-  note_peak();
-  if (cache != nullptr) cache->share.look_at(detail::cache_share::never);
+  update_peak_cached_bytes();
+  if (cache != nullptr) cache->share.report_above(detail::cache_share::never);
   if (stranded_bytes_ == 0 || live_at_trim_ == 0) return false;
   const std::size_t live = live_bytes(), half = live_at_trim_ / 2;
   if (live <= half) return true;
   if (cache == nullptr) return false;
   const std::size_t unnoticed = count_caches() > 1 ? std::min(unnoticed_bytes, half / 8) : 0;
-  cache->share.look_at(cache->blocks.cached_bytes() +
-                       std::max((live - half - 1) / count_caches(), unnoticed));
+  cache->share.report_above(cache->blocks.cached_bytes() +
+                            std::max((live - half - 1) / count_caches(), unnoticed));
   return false;
 }
 
-void synchronized_pool::leave_lists(detail::thread_cache& cache) noexcept {
+void synchronized_pool::move_lists_to_depot(detail::thread_cache& cache) noexcept {
   for (std::size_t i = 0; i < classes_.count(); ++i) {
-    cache.make_spare(i);
-    while (cache.spares[i].blocks() > 0) leave(cache, i, cache.take_spare(i));
+    cache.push_spare_chain(i);
+    while (cache.spares[i].blocks() > 0) move_to_depot(cache, i, cache.pop_spare_chain(i));
   }
 }
 
@@ -302,39 +303,39 @@ std::size_t synchronized_pool::return_heap_blocks(detail::thread_cache& cache,
   if (cache.heap_blocks.bytes() <= max_bytes) return 0;
   const std::size_t held_before = store_.held_bytes(), before = cache.heap_blocks.bytes();
   cache.heap_blocks.shrink(max_bytes, [this](void* block) { store_.return_to_heap(block, 0); });
-  cache.share.on_leave(before - cache.heap_blocks.bytes());
+  cache.share.on_pass_on(before - cache.heap_blocks.bytes());
   publish();
   const std::scoped_lock lock{caches_mutex_};
-  note_peak();
+  update_peak_cached_bytes();
   return held_before - store_.held_bytes();
 }
 
-std::size_t synchronized_pool::leave_all(detail::thread_cache& cache) noexcept {
-  leave_lists(cache);
+std::size_t synchronized_pool::drain_cache(detail::thread_cache& cache) noexcept {
+  move_lists_to_depot(cache);
   const std::scoped_lock lock{store_mutex_};
   return return_heap_blocks(cache, 0);
 }
 
 void synchronized_pool::drain_pending_work(detail::thread_cache& cache) noexcept {
-  if (!cache.blocks.take_pending_work()) return;
-  const std::size_t target = cache.blocks.take_trim();
+  if (!cache.blocks.consume_pending_work()) return;
+  const std::size_t target = cache.blocks.consume_trim();
   if (target != detail::trim_requests::none) {
-    (void)leave_all(cache);
+    (void)drain_cache(cache);
     (void)trim_shared(target);
   }
-  settle(cache);
+  rebalance_cache(cache);
 }
 
 // ---- what is shared ---------------------------------------------------------------------------------------
 
-void synchronized_pool::leave(detail::thread_cache& from, std::size_t index,
-                              detail::block_chain chain) noexcept {
+void synchronized_pool::move_to_depot(detail::thread_cache& from, std::size_t index,
+                                      detail::block_chain chain) noexcept {
   const std::size_t bytes = chain.blocks * classes_.bytes(index);
   from.blocks.subtract_cached(bytes);
-  from.share.on_leave(bytes);
+  from.share.on_pass_on(bytes);
   depot_.add_cached(bytes);
-  if (bytes <= from.share.chain_bytes()) depot_.put(index, chain);
-  else depot_.put_all(index, chain);
+  if (bytes <= from.share.chain_bytes()) depot_.push_chain(index, chain);
+  else depot_.push_all(index, chain);
 }
 
 // Deallocates for a thread that has no cache and no memory for a cache. The counts are those of ended
@@ -347,17 +348,17 @@ void synchronized_pool::deallocate_without_cache(std::size_t index, void* block,
     detail::poison_freed(freed, classes_.bytes(index));
     detail::link(freed, nullptr);
     depot_.add_cached(classes_.bytes(index));
-    depot_.put(index, {freed, 1});
-    note_peak();
+    depot_.push_chain(index, {freed, 1});
+    update_peak_cached_bytes();
   }
-  keep_to_limit();
+  enforce_free_limit();
 }
 
 // Returns cached memory, because the upstream may lack these bytes.
 std::size_t synchronized_pool::relieve_upstream() noexcept {
   std::size_t returned = 0;
   if (detail::thread_cache* const own = threads_.find()) {
-    leave_lists(*own);
+    move_lists_to_depot(*own);
     returned = return_heap_blocks(*own, 0);
   }
   request_trim(0);
@@ -387,7 +388,7 @@ void synchronized_pool::publish() noexcept {
 }
 
 // Trims to half of the depot's limit, so that trims are rare.
-void synchronized_pool::keep_to_limit() noexcept {
+void synchronized_pool::enforce_free_limit() noexcept {
   const std::size_t most = store_.max_free_bytes();
   if (depot_.cached_bytes() <= most) return;
   {
@@ -410,9 +411,9 @@ std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   request_trim(target_bytes);
   std::size_t returned = 0;
   if (detail::thread_cache* const own = threads_.find()) {
-    (void)own->blocks.take_pending_work();
-    target_bytes = std::min(target_bytes, own->blocks.take_trim());
-    returned = leave_all(*own);
+    (void)own->blocks.consume_pending_work();
+    target_bytes = std::min(target_bytes, own->blocks.consume_trim());
+    returned = drain_cache(*own);
   }
   return returned + trim_shared(target_bytes);
 }
@@ -427,7 +428,7 @@ void synchronized_pool::release() noexcept {
     live_at_trim_ = 0;
   }
   const std::scoped_lock lock{store_mutex_};
-  for (std::size_t i = 0; i < classes_.count(); ++i) (void)depot_.take_all(i);
+  for (std::size_t i = 0; i < classes_.count(); ++i) (void)depot_.pop_all(i);
   depot_.subtract_cached(depot_.cached_bytes());
   store_.release();
   publish();
@@ -453,7 +454,7 @@ std::size_t synchronized_pool::live_bytes() const noexcept {
   return reachable - std::min(reachable, cached);
 }
 
-void synchronized_pool::note_peak() const noexcept {
+void synchronized_pool::update_peak_cached_bytes() const noexcept {
   peak_cached_bytes_ = std::max(peak_cached_bytes_, cached_bytes());
 }
 
@@ -554,7 +555,7 @@ void synchronized_pool::adapt_to_child() noexcept {
 void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align, detail::call_site where) {
   detail::require_power_of_two("synchronized_pool", name(), align);
   const own_cache slot = threads_.own_slot();
-  void* block = slot.owner == threads_.number() ? slot.part->blocks.take(bytes, align) : nullptr;
+  void* block = slot.owner == threads_.number() ? slot.part->blocks.try_allocate(bytes, align) : nullptr;
   if (block == nullptr) block = allocate_slow(bytes, align);
   try {
     const std::scoped_lock lock{ledger_mutex_};

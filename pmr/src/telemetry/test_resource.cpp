@@ -92,7 +92,7 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
     const std::uintptr_t first = detail::address_of(memory), begin = first + front, end = begin + bytes;
     void* const block = reinterpret_cast<void*>(begin);
     ledger_.add(detail::block_here(block, bytes, align, number, site));
-    spare_.splice(spare_.end(), spare);
+    free_nodes_.splice(free_nodes_.end(), spare);
     fill_and_poison(first, begin, guard_fill);
     fill_and_poison(begin, end, fresh_fill);
     fill_and_poison(end, first + all_bytes, guard_fill);
@@ -124,7 +124,7 @@ void test_resource::deallocate(void* block, std::size_t bytes, std::size_t align
   const auto entry = ledger_.remove(late, kind_, name(), block, bytes, align);
   if (!entry) return;
   padded_blocks freed;
-  freed.splice(freed.end(), spare_, spare_.begin());
+  freed.splice(freed.end(), free_nodes_, free_nodes_.begin());
   freed.front() = padded(reinterpret_cast<std::uintptr_t>(block), *entry);
   padded_block const& whole = freed.front();
   counter_.on_deallocate(bytes);

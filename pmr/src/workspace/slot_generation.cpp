@@ -28,7 +28,7 @@ unused_records& unused() {
 
 }  // namespace
 
-slot_generation* take_slot_generation(char const* workspace) {
+slot_generation* acquire_slot_generation(char const* workspace) {
   const std::scoped_lock lock{unused().mutex};
   slot_generation* const record = unused().first != nullptr ? unused().first : new slot_generation;
   if (record == unused().first) unused().first = record->next_free;

@@ -118,7 +118,7 @@ void workspace_core::grow_log(std::size_t counts) {
   log_limit_ = log_ + new_room;
 }
 
-slot& workspace_core::take_slow(slot_list& list, std::size_t n) {
+slot& workspace_core::acquire_slow(slot_list& list, std::size_t n) {
   if (n > max_block_bytes / list.element->bytes) throw_out_of_memory(list, SIZE_MAX);
   try {
     return prepare(list, n);
@@ -147,7 +147,7 @@ void workspace_core::add_slot(slot_list& list, std::size_t n) {
     grow_array(options_.bookkeeping, list.items, list.count, list.room > 0 ? list.room + 1 : 0, room + 1);
     list.room = room;
   }
-  slot fresh{.generation = checked_ ? take_slot_generation(options_.name) : nullptr};
+  slot fresh{.generation = checked_ ? acquire_slot_generation(options_.name) : nullptr};
   try {
     grow_slot(list, fresh, n);
   } catch (...) {
@@ -221,7 +221,7 @@ std::size_t workspace_core::alignment_of(slot_list const& list) const noexcept {
   return std::max(options_.alignment, list.element->align);
 }
 
-void workspace_core::take_back_newest(slot_list& list) noexcept { retire(list, list.active - 1, {}); }
+void workspace_core::retire_newest(slot_list& list) noexcept { retire(list, list.active - 1, {}); }
 
 slot_list& workspace_core::add_other(std::size_t i, element_info const& element) {
   const outside_use own{*this};
@@ -464,7 +464,7 @@ void workspace_core::wait_for_trim(std::uint64_t frame) const noexcept {
   wait_for_idle_memory([&] { return replace_idle(frame); });
 }
 
-bool workspace_core::leave_idle() const noexcept {
+bool workspace_core::exit_idle() const noexcept {
   if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) > idle_frame) return false;
   if (!replace_idle(slot_list::outside_frame)) wait_for_trim(slot_list::outside_frame);
   return true;
@@ -549,7 +549,7 @@ void workspace_core::fill(slot_list& list, void const* element) {
   try {
     write(list, list.items[list.active - 1], element, list.element->bytes);
   } catch (...) {
-    take_back_newest(list);
+    retire_newest(list);
     throw;
   }
 }

@@ -28,11 +28,11 @@ void* array_memory::block_of(mapping* of, std::size_t bytes) noexcept {
   return of + 1;
 }
 
-void* array_memory::take_mapping(std::size_t bytes) { return block_of(mappings_.allocate(bytes), bytes); }
+void* array_memory::allocate_mapping(std::size_t bytes) { return block_of(mappings_.allocate(bytes), bytes); }
 
-void* array_memory::take_after_trim(std::size_t bytes) {
+void* array_memory::allocate_after_trim(std::size_t bytes) {
   trim();
-  return bytes < min_mapping_bytes ? take_of_pool(bytes) : take_mapping(bytes);
+  return bytes < min_mapping_bytes ? allocate_in_pool(bytes) : allocate_mapping(bytes);
 }
 
 void array_memory::prepare_mapping(void* block, bool zeroed) noexcept {

@@ -47,9 +47,9 @@ class array_memory {
   array_memory& operator=(array_memory const&) = delete;
 
   /// Allocates an uninitialised block. @throws std::bad_alloc, after a return of all cached memory.
-  [[nodiscard]] void* allocate(std::size_t bytes) { return prepare(take(bytes), false); }
+  [[nodiscard]] void* allocate(std::size_t bytes) { return prepare(allocate_unprepared(bytes), false); }
   /// Allocates a block of zeros. @throws as `allocate`.
-  [[nodiscard]] void* allocate_zeroed(std::size_t bytes) { return prepare(take(bytes), true); }
+  [[nodiscard]] void* allocate_zeroed(std::size_t bytes) { return prepare(allocate_unprepared(bytes), true); }
   /// Resizes a block. The block stays in place if it has room, and at most twice the needed room; else a
   /// mapping grows, or the contents are copied. @param block null: as `allocate`. @throws as `allocate`; the
   /// block has not changed then.
@@ -69,11 +69,11 @@ class array_memory {
   }
 
   /// First part of `allocate` and `allocate_zeroed`: takes a block with unprepared contents.
-  [[nodiscard]] void* take(std::size_t bytes) {
+  [[nodiscard]] void* allocate_unprepared(std::size_t bytes) {
     try {
-      return bytes < min_mapping_bytes ? take_of_pool(bytes) : take_mapping(bytes);
+      return bytes < min_mapping_bytes ? allocate_in_pool(bytes) : allocate_mapping(bytes);
     } catch (std::bad_alloc const&) {
-      return take_after_trim(bytes);
+      return allocate_after_trim(bytes);
     }
   }
   /// Second part of `allocate` and `allocate_zeroed`: prepares the contents. @return the block.
@@ -108,7 +108,7 @@ class array_memory {
     return room < 64 ? sizeof(block_header) : 64;
   }
 
-  [[nodiscard]] void* take_of_pool(std::size_t bytes) {
+  [[nodiscard]] void* allocate_in_pool(std::size_t bytes) {
     const std::size_t room = detail::align_up(std::max<std::size_t>(bytes, 1), sizeof(block_header));
     const std::size_t offset = offset_of_block(room);
     void* const block = static_cast<std::byte*>(pool_.allocate(offset + room, offset)) + offset;
@@ -117,8 +117,8 @@ class array_memory {
   }
   [[nodiscard]] static mapping* mapping_of(void* block) noexcept { return static_cast<mapping*>(block) - 1; }
   [[nodiscard]] static void* block_of(mapping* of, std::size_t bytes) noexcept;
-  [[nodiscard]] void* take_mapping(std::size_t bytes);
-  [[nodiscard]] TIDEMARK_COLD void* take_after_trim(std::size_t bytes);
+  [[nodiscard]] void* allocate_mapping(std::size_t bytes);
+  [[nodiscard]] TIDEMARK_COLD void* allocate_after_trim(std::size_t bytes);
   void prepare_mapping(void* block, bool zeroed) noexcept;
   void deallocate_mapping(void* block) noexcept;
   TIDEMARK_COLD void return_retired(std::size_t bytes) noexcept;

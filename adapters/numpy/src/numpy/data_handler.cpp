@@ -21,7 +21,7 @@ class unprepared_blocks final : public detail::distinct_resource {
   explicit unprepared_blocks(array_memory& memory) noexcept : memory_{memory} {}
 
  private:
-  void* do_allocate(std::size_t bytes, std::size_t) override { return memory_.take(bytes); }
+  void* do_allocate(std::size_t bytes, std::size_t) override { return memory_.allocate_unprepared(bytes); }
   void do_deallocate(void* block, std::size_t, std::size_t) override { memory_.deallocate(block); }
 
   array_memory& memory_;
@@ -113,7 +113,8 @@ std::shared_ptr<data_handler::trace> data_handler::current_trace() noexcept {
 
 void* data_handler::allocate_traced(std::size_t bytes, bool zeroed) {
   const auto trace = current_trace();
-  return memory_.prepare(trace != nullptr ? trace->resource.allocate(bytes) : memory_.take(bytes), zeroed);
+  return memory_.prepare(
+      trace != nullptr ? trace->resource.allocate(bytes) : memory_.allocate_unprepared(bytes), zeroed);
 }
 
 void data_handler::deallocate_traced(void* block) noexcept {

@@ -86,7 +86,7 @@ mapping* mapping_cache::find(std::size_t bytes) const noexcept {
   mapping* best = nullptr;
   for (std::size_t bin = bin_of(bytes); bin < bin_count && best == nullptr; ++bin) {
     mapping* each = bins_[bin];
-    for (std::size_t i = 0; each != nullptr && i < mappings_looked_at; each = each->free.next, ++i) {
+    for (std::size_t i = 0; each != nullptr && i < max_mappings_tried; each = each->free.next, ++i) {
       if (each->bytes >= bytes && (best == nullptr || each->bytes < best->bytes)) best = each;
     }
   }
@@ -168,7 +168,7 @@ void mapping_cache::release(mapping* gone) noexcept {
 // ---- requests ---------------------------------------------------------------------------------------------
 
 // Takes the largest free mapping that is too small but has half of the needed bytes.
-mapping* mapping_cache::take_largest(std::size_t bytes) noexcept {
+mapping* mapping_cache::remove_largest(std::size_t bytes) noexcept {
   for (std::size_t bin = bin_of(bytes) + 1; bin-- > bin_of(std::max(min_bytes, bytes / 2));) {
     if (bins_[bin] == nullptr || bins_[bin]->bytes >= bytes) continue;
     mapping* const found = bins_[bin];
@@ -231,7 +231,7 @@ mapping* mapping_cache::allocate(std::size_t bytes) {
   mapping* taken = find(needed);
   if (taken != nullptr) {
     remove(taken);
-  } else if (mapping* const small = take_largest(needed)) {
+  } else if (mapping* const small = remove_largest(needed)) {
     taken = grow(small, needed);
     if (taken == nullptr) insert(small);
   }

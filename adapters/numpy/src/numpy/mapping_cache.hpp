@@ -103,7 +103,7 @@ class mapping_cache {
  private:
   static constexpr std::size_t bin_count = 160;  // four for each doubling from `min_bytes` on
   // Maximum mappings of a bin that a search visits.
-  static constexpr std::size_t mappings_looked_at = 8;
+  static constexpr std::size_t max_mappings_tried = 8;
 
   [[nodiscard]] static std::size_t bin_of(std::size_t bytes) noexcept;
   [[nodiscard]] mapping* find(std::size_t bytes) const noexcept;
@@ -114,7 +114,7 @@ class mapping_cache {
   static void merge_with_next(mapping* first) noexcept;
   void release(mapping* gone) noexcept;
   void unmap_oldest_to(std::size_t max_bytes) noexcept;
-  [[nodiscard]] mapping* take_largest(std::size_t bytes) noexcept;
+  [[nodiscard]] mapping* remove_largest(std::size_t bytes) noexcept;
   [[nodiscard]] mapping* grow(mapping* from, std::size_t bytes) noexcept;
   void use(mapping* taken, std::size_t bytes) noexcept;
   void unuse(mapping* from) noexcept;

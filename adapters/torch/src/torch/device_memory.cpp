@@ -105,7 +105,7 @@ bool device_memory::deallocate(void* block) noexcept {
   live_block& ending = found->second;
   ending.is_freed = true;
   if (ending.uses.empty()) {
-    give_back(block, ending);
+    end_block(block, ending);
     blocks_.erase(found);
   } else {
     for (stream_use& use : ending.uses) (void)try_record(use);
@@ -115,7 +115,7 @@ bool device_memory::deallocate(void* block) noexcept {
   return true;
 }
 
-void device_memory::give_back(void* block, live_block const& ending) noexcept {
+void device_memory::end_block(void* block, live_block const& ending) noexcept {
   ending.of->deallocate(block, ending.bytes);
   if (ending.pool != nullptr) --ending.pool->live_blocks;
   if (!ending.uses.empty()) --shared_blocks_;
@@ -175,7 +175,7 @@ void device_memory::retire(bool waits) noexcept {
   std::erase_if(waiting_, [&](void* block) {
     const auto found = blocks_.find(block);
     if (!is_unused(found->second, waits)) return false;
-    give_back(block, found->second);
+    end_block(block, found->second);
     blocks_.erase(found);
     return true;
   });
@@ -184,7 +184,7 @@ void device_memory::retire(bool waits) noexcept {
 void device_memory::retire_all() noexcept {
   for (void* const block : waiting_) {
     const auto found = blocks_.find(block);
-    give_back(block, found->second);
+    end_block(block, found->second);
     blocks_.erase(found);
   }
   waiting_.clear();

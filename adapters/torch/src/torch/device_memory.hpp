@@ -109,7 +109,7 @@ class device_memory {
   [[nodiscard]] memory_place place_of(gpu::stream_handle stream, char const* what) const;
   [[nodiscard]] std::pair<stream_memory*, capture_pool*> memory_for(gpu::stream_handle stream);
   [[nodiscard]] void* allocate_from(stream_memory& memory, capture_pool* pool, std::size_t bytes);
-  void give_back(void* block, live_block const& ending) noexcept;
+  void end_block(void* block, live_block const& ending) noexcept;
   [[nodiscard]] bool is_unused(live_block& block, bool waits) noexcept;
   [[nodiscard]] bool try_record(stream_use& use) noexcept;
   void retire(bool waits) noexcept;

@@ -33,7 +33,7 @@ void or_print(char const* what, Call call) noexcept {
 
 // Runs a call and returns its error sentence for Python.
 template <class Call>
-char const* or_say(Call call) noexcept {
+char const* message_or_null(Call call) noexcept {
   try {
     call();
     return nullptr;
@@ -45,7 +45,7 @@ char const* or_say(Call call) noexcept {
   }
 }
 
-void print_foreign(char const* what, void const* block) noexcept {
+void print_unknown_block(char const* what, void const* block) noexcept {
   std::fprintf(stderr, "tidemark_torch: %s at %p is ignored: no live block of tidemark begins there\n", what,
                block);
 }
@@ -69,7 +69,7 @@ void tidemark_torch_free(void* block, std::size_t, int device, CUstream_st*) noe
   if (block == nullptr) return;
   or_print("free", [&] {
     device_memory* const memory = process_memory::instance().find(device);
-    if (memory == nullptr || !memory->deallocate(block)) print_foreign("free", block);
+    if (memory == nullptr || !memory->deallocate(block)) print_unknown_block("free", block);
   });
 }
 
@@ -130,13 +130,14 @@ void tidemark_torch_segment_free(void* segment, std::size_t, int device, CUstrea
   if (segment == nullptr) return;
   or_print("segment_free", [&] {
     device_memory* const memory = process_memory::instance().find(device);
-    if (memory == nullptr || !memory->segments().deallocate(segment)) print_foreign("segment_free", segment);
+    if (memory == nullptr || !memory->segments().deallocate(segment))
+      print_unknown_block("segment_free", segment);
   });
 }
 
 char const* tidemark_torch_configure(char const* resource, long long max_cached_bytes,
                                      char const* trace) noexcept {
-  return or_say([&] {
+  return message_or_null([&] {
     process_memory& all = process_memory::instance();
     settings chosen = all.chosen();
     if (resource != nullptr) chosen.resource = tidemark::torch::resource_named(resource, "resource");
@@ -147,15 +148,15 @@ char const* tidemark_torch_configure(char const* resource, long long max_cached_
 }
 
 char const* tidemark_torch_begin_step(long long kind) noexcept {
-  return or_say([=] { process_memory::instance().begin_step(kind); });
+  return message_or_null([=] { process_memory::instance().begin_step(kind); });
 }
 
 char const* tidemark_torch_end_step() noexcept {
-  return or_say([] { process_memory::instance().end_step(); });
+  return message_or_null([] { process_memory::instance().end_step(); });
 }
 
 char const* tidemark_torch_close_trace() noexcept {
-  return or_say([] { process_memory::instance().close_trace(); });
+  return message_or_null([] { process_memory::instance().close_trace(); });
 }
 
 char const* tidemark_torch_stats(int device) noexcept {

@@ -140,7 +140,7 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     if (!this->is_high_known()) [[unlikely]]
       return this->deallocate_highest(end_before);
     this->lower_cursor(end_before);
-    if (this->cursor_ == this->chunk_->begin) this->leave_empty_chunk();
+    if (this->cursor_ == this->chunk_->begin) this->return_to_previous_chunk();
   }
   /// Changes the size of the newest block in place, under the conditions of `deallocate`.
   /// @return true on success; otherwise nothing has changed. Added bytes are uninitialised.

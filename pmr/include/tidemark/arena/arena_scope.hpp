@@ -62,7 +62,7 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   /// Rejected: two scopes would rewind the same memory.
   basic_arena_scope TIDEMARK_NO_COPY(
       basic_arena_scope, "a scope cannot be copied: write std::move(scope), or pass arena::scope&");
-  [[nodiscard]] basic_arena_scope(basic_arena_scope&& other) noexcept : opened_{} { take(other); }
+  [[nodiscard]] basic_arena_scope(basic_arena_scope&& other) noexcept : opened_{} { move_from(other); }
   /// Ends this scope, then takes over `other`. `scope = arena::scope{step}` on the same arena yields a scope
   /// that begins where the old scope began.
   basic_arena_scope& operator=(basic_arena_scope&& other) noexcept {
@@ -78,7 +78,7 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
       open_inside(outer, arena);
     } else {
       end();
-      take(other);
+      move_from(other);
     }
     return *this;
   }
@@ -150,7 +150,7 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
     range_ = {detail::range_kind::arena_scope, arena.name()};
   }
 
-  void take(basic_arena_scope& other) noexcept {
+  void move_from(basic_arena_scope& other) noexcept {
     arena_ = std::exchange(other.arena_, nullptr);
     opened_ = other.opened_;
     where_ = other.where_;

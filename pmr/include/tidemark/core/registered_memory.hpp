@@ -101,10 +101,11 @@ class registered_memory : public committed_ranges, public refusals_only {
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
     if constexpr (requires { requires Registrar::is_collective; }) {
       const std::size_t bytes = (std::max)(least_bytes, wanted_bytes);
-      return take(bytes, bytes);  // other ranks would not try a smaller size
+      return reserve_and_register(bytes, bytes);  // other ranks would not try a smaller size
     } else {
-      return detail::reserve_by_halves(least_bytes, wanted_bytes,
-                                       [&](std::size_t bytes) { return take(least_bytes, bytes); });
+      return detail::reserve_by_halves(least_bytes, wanted_bytes, [&](std::size_t bytes) {
+        return reserve_and_register(least_bytes, bytes);
+      });
     }
   }
   /// Deregisters and returns a range. Memory that cannot be deregistered is lost until the process ends,
@@ -159,7 +160,7 @@ class registered_memory : public committed_ranges, public refusals_only {
   }
 
  private:
-  byte_range take(std::size_t least_bytes, std::size_t wanted_bytes) {
+  byte_range reserve_and_register(std::size_t least_bytes, std::size_t wanted_bytes) {
     refusal_ = "";
     const byte_range range = space_.reserve(least_bytes, wanted_bytes);
     if (range.empty()) return refuse_as_space();

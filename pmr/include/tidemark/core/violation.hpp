@@ -204,9 +204,9 @@ class late_warnings {
     std::string resource, message;
   };
 
-  static void keep(warning const& found) noexcept;
+  static void defer(warning const& found) noexcept;
 
-  std::vector<entry> kept_;
+  std::vector<entry> deferred_warnings_;
 };
 
 }  // namespace tidemark::detail

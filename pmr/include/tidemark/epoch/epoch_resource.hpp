@@ -183,7 +183,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   }
   // True if the address may have a record that matters: held by a group, reclaimed, or kept with handles on
   // it.
-  [[nodiscard]] bool must_look_up(void const* block) const noexcept {
+  [[nodiscard]] bool may_have_record(void const* block) const noexcept {
     return check_level >= 2 || filter_.count(detail::address_of(block)) != 0;
   }
   // True also if the address lies in a range that was ever a slab. One branch tests both filters.
@@ -228,11 +228,11 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard]] void* allocate_in_epoch(detail::block_group& group, std::size_t bytes, std::size_t align) {
     if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
     if (!is_small(bytes, align)) return allocate_in(group, bytes, align).data();
-    if (void* const block = group.take_small(class_of(bytes, align), bytes)) [[likely]]
+    if (void* const block = group.try_allocate_small(class_of(bytes, align), bytes)) [[likely]]
       return block;
     return allocate_small(group, bytes, align);
   }
-  // Allocates from a spare slab or a new chunk. Falls back to `allocate_in` if the upstream has no memory for
+  // Allocates from a free slab or a new chunk. Falls back to `allocate_in` if the upstream has no memory for
   // a chunk.
   [[nodiscard]] void* allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align);
   [[nodiscard]] bool is_late_small(detail::epoch_slab const& range, void* block, std::size_t bytes,
@@ -264,7 +264,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard]] TIDEMARK_COLD detail::block_group& acquire_another_group();
   void release_group(detail::block_group& group) noexcept;
   [[nodiscard]] detail::block_group& group_of_this_thread();
-  void leave_group_of_this_thread(detail::block_group& group) noexcept;
+  void release_group_of_this_thread(detail::block_group& group) noexcept;
   epoch_summary end_frame(detail::block_group& group) noexcept;
   // A quarantined block. If the upstream allocates its address again, the state of the record differs.
   struct quarantined {

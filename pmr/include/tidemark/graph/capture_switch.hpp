@@ -190,7 +190,7 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   [[nodiscard]] void* allocate_baked(detail::capture_record& record, std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_specially(void* block, std::size_t bytes, std::size_t align);
   // Deallocates or defers a block, unless the upstream must deallocate it now. @return false if it must
-  [[nodiscard]] bool keep(void* block, std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] bool deallocate_or_defer(void* block, std::size_t bytes, std::size_t align) noexcept;
   // At level 2, reports an upstream allocation of a block that the switch holds back from the upstream.
   void check_new(void const* block) const noexcept;
   // Called at the end of an arena.

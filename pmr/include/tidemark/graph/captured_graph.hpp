@@ -212,7 +212,7 @@ class captured_graph {
     detail::require_expected_layout(*of.arena);
     detail::rewound_arena::require_no_block_outlives(*of.arena);
     const bool is_in_place = of.end(*recording.release());
-    if (rewound) rewound->keep();
+    if (rewound) rewound->dismiss();
     installed.reset();
     baked_blocks held;
     // The cast is for nvcc, which treats the result of the assignment as a discarded value.

@@ -225,7 +225,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
     void operator()(granule_count* memory) const noexcept { std::free(memory); }
   };
 
-  graph_arena(unique_block taken, graph_arena_options const& options);
+  graph_arena(unique_block owned, graph_arena_options const& options);
   void require_fits(graph_layout const& rehearsed) const;
   void add_plan(step_plan const& rehearsed);
   [[nodiscard]] bool has_block_at(std::uintptr_t address) const noexcept {
@@ -243,7 +243,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
                granules_[offset / default_alignment] &&
            granules_[offset / default_alignment] != 0;
   }
-  void* note_use(std::uintptr_t block, std::size_t size) noexcept {
+  void* count_use(std::uintptr_t block, std::size_t size) noexcept {
     granules_[index_of(block)] = static_cast<granule_count>(size / default_alignment);
     used_bytes_ += size;
     if (used_bytes_ > peak_bytes_) peak_bytes_ = used_bytes_;
@@ -253,12 +253,12 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   // Places a block after all others. @pre the block fits
   void* place_next(std::size_t bytes) noexcept {
     const std::uintptr_t block = layout_.place(bytes);
-    return note_use(block, layout_.high_water_bytes() - (block - layout_.begin()));
+    return count_use(block, layout_.high_water_bytes() - (block - layout_.begin()));
   }
   // Also called while the layout is closed, as with a plan, so that no request bypasses the plan.
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   // Allocates the plan's block for the next request; null if the plan has no block for the request.
-  [[nodiscard]] void* take_planned(std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* allocate_planned(std::size_t bytes, std::size_t align);
   void deallocate_planned(std::uintptr_t address) noexcept;
   void begin_planned() noexcept;
   TIDEMARK_COLD void refuse(void* block, std::size_t bytes) noexcept {
@@ -278,10 +278,10 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   std::optional<graph_layout> expected_;
   std::unique_ptr<detail::plan_replayer> planned_;  // null: no plan
   detail::plan_replayer::request_time now_ = 1;     // counts requests by the plan and starts of captures
-  unique_block taken_;                              // from the upstream; empty if shared or lent
+  unique_block owned_block_;                        // from the upstream; empty if shared or lent
   std::shared_ptr<unique_block const> shared_;      // null: not shared
   std::pmr::memory_resource* upstream_ = nullptr;   // null: the range was lent or is shared
-  capture_switch* known_to_ = nullptr;              // recognises this arena's blocks; told of the arena's end
+  capture_switch* recognising_switch_ = nullptr;    // recognises this arena's blocks; told of the arena's end
 };
 
 namespace detail {
@@ -308,7 +308,7 @@ class rewound_arena {
   }
 
   /// Leaves the arena in its current state.
-  void keep() noexcept { arena_ = nullptr; }
+  void dismiss() noexcept { arena_ = nullptr; }
 
   /// Returns the current position: later blocks lie after it. O(1).
   [[nodiscard]] static graph_arena_mark mark_of(graph_arena const& arena) noexcept;

@@ -24,8 +24,8 @@
 namespace tidemark {
 
 namespace detail {
-class kept_blocks;  // src/pool/kept_blocks.hpp
-struct kept_list;
+class cached_blocks;  // src/pool/cached_blocks.hpp
+struct cached_list;
 }  // namespace detail
 
 /// Frees memory when the upstream of a reuse cache is exhausted.
@@ -206,15 +206,15 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
     recount_pending();
   }
   void recount_pending() noexcept;
-  [[nodiscard]] void* take_kept(std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] void* allocate_cached(std::size_t bytes, std::size_t align) noexcept;
   void* hit(void* block, std::size_t bytes) noexcept;  // with mutex_ held
   template <class Queries>
   void query(Queries queries) noexcept;
-  [[nodiscard]] TIDEMARK_COLD void* take_new(std::size_t bytes, std::size_t align);
-  [[nodiscard]] void* ask_upstream(std::size_t bytes, std::size_t align);
+  [[nodiscard]] TIDEMARK_COLD void* allocate_new(std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* allocate_with_retries(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool make_room(int refusals) noexcept;
-  void give(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
-  std::size_t return_to_upstream(detail::kept_list& leaving) noexcept;
+  void cache_or_return(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
+  std::size_t return_to_upstream(detail::cached_list& evicted) noexcept;
   void return_to_upstream(void* block, std::size_t bytes, std::size_t align,
                           reuse_fence& fence) const noexcept;
   void count_allocation(std::size_t bytes) noexcept;  // with mutex_ held
@@ -224,11 +224,11 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   std::atomic<bool> must_collect_{false};
 
   mutable detail::fork_safe<> mutex_;  // for what follows
-  std::unique_ptr<detail::kept_blocks> kept_;
-  reuse_cache_stats counts_;  // all but what `kept_` counts
-  bool is_in_child_ = false;  // what other threads were giving to the upstream is held for ever
+  std::unique_ptr<detail::cached_blocks> cached_;
+  reuse_cache_stats counts_;  // all but what `cached_` counts
+  bool is_in_child_ = false;  // blocks that other threads were returning to the upstream stay held
 
-  detail::fork_safe<> ledger_mutex_;  // level 2 only; one of its own, so that a violation handler may look
+  detail::fork_safe<> ledger_mutex_;  // level 2 only; one of its own, so that a violation handler may read it
   detail::block_ledger ledger_;       // level 2 only
 
   detail::pressure_handle pressure_;

@@ -98,7 +98,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       [[maybe_unused]] detail::call_site where = std::source_location::current()) TIDEMARK_LIFETIMEBOUND {
     if constexpr (detail::records_blocks) return allocate_checked(bytes, align, where);
     if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {
-      if (void* block = slot.part->blocks.take(bytes, align)) [[likely]]
+      if (void* block = slot.part->blocks.try_allocate(bytes, align)) [[likely]]
         return block;
     }
     return allocate_not_listed(bytes, align);
@@ -115,7 +115,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
     }
     auto result = detail::free_result::not_listed;
     if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {
-      result = slot.part->blocks.give(block, bytes, align);
+      result = slot.part->blocks.try_deallocate(block, bytes, align);
     }
     if (result != detail::free_result::listed) [[unlikely]]
       deallocate_not_listed(block, bytes, align, result);
@@ -185,26 +185,26 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
                         std::size_t align) noexcept;
   void refill(detail::thread_cache& cache, std::size_t index);
-  void settle(detail::thread_cache& cache, std::size_t more_bytes = 0) noexcept;
-  void leave_down_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept;
-  void leave_lists(detail::thread_cache& cache) noexcept;
+  void rebalance_cache(detail::thread_cache& cache, std::size_t more_bytes = 0) noexcept;
+  void shrink_cache_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept;
+  void move_lists_to_depot(detail::thread_cache& cache) noexcept;
   // The next two functions return the bytes returned to the upstream.
-  std::size_t leave_all(detail::thread_cache& cache) noexcept;
+  std::size_t drain_cache(detail::thread_cache& cache) noexcept;
   std::size_t return_heap_blocks(detail::thread_cache& cache,
                                  std::size_t max_bytes) noexcept;  // with store_mutex_ held
   void drain_pending_work(detail::thread_cache& cache) noexcept;
   void attach();
   void detach() noexcept;
   void end(detail::thread_cache& cache) noexcept;
-  [[nodiscard]] bool look(detail::thread_cache* cache) noexcept;
+  [[nodiscard]] bool check_for_trim(detail::thread_cache* cache) noexcept;
 
   // The functions below work on shared state.
   [[nodiscard]] bool refuse_reentry(char const* operation) const noexcept;
-  void leave(detail::thread_cache& from, std::size_t index, detail::block_chain chain) noexcept;
+  void move_to_depot(detail::thread_cache& from, std::size_t index, detail::block_chain chain) noexcept;
   void deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept;
   std::size_t relieve_upstream() noexcept;  // with store_mutex_ held
   std::size_t trim_shared(std::size_t target_bytes) noexcept;
-  void keep_to_limit() noexcept;
+  void enforce_free_limit() noexcept;
   void request_trim(std::size_t target_bytes) noexcept;
   void publish() noexcept;  // with store_mutex_ held
 
@@ -218,7 +218,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   [[nodiscard]] std::size_t cached_bytes() const noexcept;
   [[nodiscard]] std::size_t heap_block_bytes() const noexcept;
   [[nodiscard]] std::size_t live_bytes() const noexcept;  // of the size classes
-  void note_peak() const noexcept;
+  void update_peak_cached_bytes() const noexcept;
   [[nodiscard]] std::size_t count_caches() const noexcept {
     return static_cast<std::size_t>(std::distance(caches_.begin(), caches_.end()));
   }

@@ -61,7 +61,7 @@ class [[nodiscard]] basic_shared_arena_scope {
         outer_{std::exchange(arena.innermost_, this)},
         where_{where},
         range_{detail::range_kind::arena_scope, arena.name()} {}
-  [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { take(other); }
+  [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { move_from(other); }
   /// Ends this scope and takes over `other`. `scope = shared_arena::scope{team}` on the arena of an open
   /// `scope` gives a scope with the beginning of the old one.
   basic_shared_arena_scope& operator=(basic_shared_arena_scope&& other) noexcept {
@@ -76,7 +76,7 @@ class [[nodiscard]] basic_shared_arena_scope {
       range_ = {detail::range_kind::arena_scope, arena.name()};
     } else {
       end();
-      take(other);
+      move_from(other);
     }
     return *this;
   }
@@ -101,7 +101,7 @@ class [[nodiscard]] basic_shared_arena_scope {
   friend arena_type;
 
   bool is_empty() const noexcept { return arena_->is_at(arena_->marks_[begin_.index_]); }
-  void take(basic_shared_arena_scope& other) noexcept {
+  void move_from(basic_shared_arena_scope& other) noexcept {
     arena_ = std::exchange(other.arena_, nullptr);
     begin_ = other.begin_;
     outer_ = other.outer_;
@@ -256,8 +256,8 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
 
     basic_arena<memory_type> arena;
     std::size_t index;
-    bool is_taken = false;   // by a thread that has neither ended nor left; needs the lock
-    bool was_taken = false;  // at any time
+    bool is_claimed = false;   // by a thread that has neither ended nor left; needs the lock
+    bool was_claimed = false;  // at any time
   };
   // A mark that has not ended; the newest is last. The threads' positions begin at `positions_[first]`.
   struct live_mark {
@@ -269,7 +269,7 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   void end(part_type& part) noexcept;  // called when its thread has ended or left
 
   TIDEMARK_COLD part_type& part_of_this_thread();
-  part_type& take(part_type& part);
+  part_type& claim_part(part_type& part);
   part_type& free_part();
   void add_part(region_type& region);
   bool is_at(live_mark const& mark) const noexcept;
@@ -286,7 +286,7 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
 
   arena_options options_;
   AddressSpace space_;
-  detail::team_state<AddressSpace> team_;          // its mutex also protects `space_` and `is_taken`
+  detail::team_state<AddressSpace> team_;          // its mutex also protects `space_` and `is_claimed`
   std::vector<std::unique_ptr<part_type>> parts_;  // grows with the lock held
   std::uint64_t id_;                               // identity in marks, unique among arenas
   std::uint64_t last_mark_ = 0;                    // number of the newest mark

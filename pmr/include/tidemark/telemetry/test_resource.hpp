@@ -164,7 +164,7 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
   void shrink_quarantine(detail::late_reports& late, std::size_t max_bytes);
 
   test_resource_options options_;
-  padded_blocks spare_;       // one node for each live block, because deallocation must not allocate
+  padded_blocks free_nodes_;  // one node for each live block, because deallocation must not allocate
   padded_blocks quarantine_;  // freed blocks, oldest first
   std::size_t quarantined_bytes_ = 0;
   std::uint64_t requests_ = 0;           // total so far, including failed requests

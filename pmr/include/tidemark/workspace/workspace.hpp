@@ -239,7 +239,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   template <class T>
   detail::slot& claim(std::size_t n, [[maybe_unused]] std::source_location where) {
     before_use("acquisition");
-    detail::slot& memory = core_.take_anywhere(list<T>(), n);
+    detail::slot& memory = core_.acquire_anywhere(list<T>(), n);
     if constexpr (checked) memory.generation->acquired = where;
     return memory;
   }

@@ -66,34 +66,36 @@ class escape_search {
 
   template <class T>
   void operator()(T const& value) {
-    constexpr bool has_pointer = requires { look_at_pointer(value.get()); };
+    constexpr bool has_pointer = requires { search_pointer(value.get()); };
     if constexpr (refers_to_nothing<T>) {
       return;
     } else if constexpr (requires { visit_memory(value, *this); }) {
       visit_memory(value, *this);
     } else if constexpr (is_tensor_header<T>) {
-      look_at(value.data, 1);
+      search_bytes(value.data, 1);
     } else if constexpr (raw_pointer<T>) {
-      look_at_pointer(value);
+      search_pointer(value);
     } else if constexpr (is_view<T>) {
-      look_at_view(value);
+      search_view(value);
     } else if constexpr (is_reference_wrapper<T>) {
-      look_at_pointer(&value.get());
+      search_pointer(&value.get());
     } else if constexpr (is_variant<T>) {
       if (!value.valueless_by_exception()) std::visit(*this, value);
     } else if constexpr (std::ranges::input_range<T const>) {
-      look_at_range(value);
+      search_range(value);
     } else if constexpr (tuple_like<T>) {
       std::apply([this](auto const&... parts) { ((*this)(parts), ...); }, value);
     } else if constexpr (has_pointer || points_to_one<T>) {
-      if constexpr (has_pointer) look_at_pointer(value.get());
+      if constexpr (has_pointer) search_pointer(value.get());
       if constexpr (points_to_one<T>) {
         if (static_cast<bool>(value)) (*this)(*value);
       }
     } else if constexpr (std::contiguous_iterator<T>) {
-      look_at_pointer(std::to_address(value));
-    } else if constexpr (requires { look_at(value.data_handle(), value.mapping().required_span_size()); }) {
-      look_at(value.data_handle(), value.mapping().required_span_size() * sizeof(*value.data_handle()));
+      search_pointer(std::to_address(value));
+    } else if constexpr (requires {
+                           search_bytes(value.data_handle(), value.mapping().required_span_size());
+                         }) {
+      search_bytes(value.data_handle(), value.mapping().required_span_size() * sizeof(*value.data_handle()));
     }
   }
 
@@ -101,29 +103,29 @@ class escape_search {
 
  private:
   template <class T>
-  void look_at_pointer(T* pointer) {
+  void search_pointer(T* pointer) {
     if (pointer == nullptr) return;
     if constexpr (is_tensor_header<std::remove_cv_t<T>>) {
       (*this)(*pointer);
     } else if constexpr (!std::is_function_v<T>) {  // one byte, because T may be incomplete
-      look_at(const_cast<std::remove_cv_t<T>*>(pointer), 1);
+      search_bytes(const_cast<std::remove_cv_t<T>*>(pointer), 1);
     }
   }
 
   template <class View>
-  void look_at_view(View const& view) {
+  void search_view(View const& view) {
     if constexpr (checks_itself<View>) {
       if (!view.generation().live()) return;  // freed before: the use of the view throws
     }
-    if constexpr (requires { view.words(); }) look_at(view.words().data(), view.words().size_bytes());
-    else look_at(view.elements().data(), view.elements().size_bytes());
+    if constexpr (requires { view.words(); }) search_bytes(view.words().data(), view.words().size_bytes());
+    else search_bytes(view.elements().data(), view.elements().size_bytes());
   }
 
   template <class Range>
-  void look_at_range(Range const& range) {
+  void search_range(Range const& range) {
     using element = std::ranges::range_value_t<Range const>;
     if constexpr (std::ranges::contiguous_range<Range const> && std::ranges::sized_range<Range const>) {
-      look_at(std::ranges::data(range), std::ranges::size(range) * sizeof(element));
+      search_bytes(std::ranges::data(range), std::ranges::size(range) * sizeof(element));
     }
     // A path is a range of paths, and a path with one name is a range of itself. A single-pass range is not
     // read here, because its elements can be read only once.
@@ -133,7 +135,7 @@ class escape_search {
     }
   }
 
-  void look_at(void const* first, std::size_t bytes) {
+  void search_bytes(void const* first, std::size_t bytes) {
     if (found_.second == nullptr && first != nullptr && bytes > 0)
       found_ = core_->find_overlap(frame_, first, bytes);
   }
@@ -189,7 +191,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
         range_{detail::range_kind::workspace_scope, ws.name()} {
     if constexpr (checked) {
       where_ = where;
-      ws.core_.note_opened(frame_, where);
+      ws.core_.record_opened(frame_, where);
     }
   }
   scope(scope const&) = delete;
@@ -207,7 +209,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     } else {
       ws.core_.template close<false>(frame_, where());
     }
-    if constexpr (checked) ws.core_.note_ended(frame_);
+    if constexpr (checked) ws.core_.record_ended(frame_);
     range_ = {};
   }
   /// Ends the scope now, while work elsewhere, such as on a device's stream, still uses its memory. The next
@@ -267,9 +269,9 @@ class [[nodiscard]] basic_workspace<Checks>::scope
       require_innermost();
       return workspace_->template claim<T>(n, where);
     } else if constexpr ((std::is_same_v<T, Types> || ...)) {
-      return workspace_->core_.take_saved(list<T>(), n);
+      return workspace_->core_.acquire_without_save(list<T>(), n);
     } else {
-      return workspace_->core_.take(list<T>(), n);
+      return workspace_->core_.acquire(list<T>(), n);
     }
   }
   [[nodiscard]] detail::workspace_core& core() {

@@ -20,7 +20,7 @@ void foreign_blocks::detach_live(plan_replayer& plan, bool outliving_too) {
   std::ranges::sort(blocks_, {}, &foreign_block::address);
 }
 
-void foreign_blocks::find_in_way_of(plan_replayer const& plan) noexcept {
+void foreign_blocks::find_blocking(plan_replayer const& plan) noexcept {
   way_begin_ = plan.base() == 0 ? 0 : plan.others_begin();
   in_way_ = static_cast<std::size_t>(std::ranges::count_if(
       blocks_, [&](foreign_block const& block) { return block.live() && is_in_way(block); }));

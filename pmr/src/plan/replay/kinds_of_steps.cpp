@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A zone is a table of places by size and alignment. Each plan takes the first places of a size. Plans with
+// The prefix is a table of places by size and alignment. Each plan takes the first places of a size. Plans with
 // the same blocks that outlive steps therefore share all of these places.
 #include <tidemark/plan/replay/detail/kinds_of_steps.hpp>
 
@@ -63,12 +63,13 @@ void kinds_of_steps::lay_out() noexcept {
     std::size_t end = 0, alignment = 1;
     for (kind_of_step const& one : kinds_) {
       if (one.plan == nullptr) continue;
-      found.emplace_back(one.plan.get(), has_zone_ ? find_places(*one.plan, places, end)
-                                                   : std::vector<std::size_t>(one.plan->own_slots().size()));
+      found.emplace_back(one.plan.get(), has_prefix_
+                                             ? find_places(*one.plan, places, end)
+                                             : std::vector<std::size_t>(one.plan->own_slots().size()));
       alignment = std::max(alignment, one.plan->alignment());
     }
-    zone_end_ = align_up(end, alignment);
-    for (auto const& [plan, offsets] : found) plan->lay_out(offsets, zone_end_);
+    prefix_end_ = align_up(end, alignment);
+    for (auto const& [plan, offsets] : found) plan->lay_out(offsets, prefix_end_);
   } catch (std::exception const&) {
     // Without memory each plan keeps its places. The plans are then in each other's way, and miss.
   }

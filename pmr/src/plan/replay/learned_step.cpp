@@ -125,7 +125,7 @@ step_plan plan_of(learned_step const& step, plan_terms const& terms) {
     }
   }
   own_end = align_up(own_end, max_align);
-  const std::size_t begin = std::max(own_end, terms.zone_end);
+  const std::size_t begin = std::max(own_end, terms.prefix_end);
   for (byte_range const& taken : terms.obstacles) {
     const std::size_t above = std::max(taken.begin, begin);
     if (taken.end() <= above) continue;

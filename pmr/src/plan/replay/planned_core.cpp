@@ -28,7 +28,7 @@ constexpr std::size_t requests_ahead = 4, max_doublings = 5;
 constexpr std::uint64_t min_requests_per_miss = 8;
 // A step follows no plan once at least this many requests, and more than half of all, resemble none of the
 // plan.
-constexpr std::uint64_t unknown_requests_to_give_up = 4;
+constexpr std::uint64_t unknown_requests_to_drop_plan = 4;
 // Steps are compared with the plan up to this difference in the number of requests.
 constexpr std::size_t max_difference = 256;
 // An extra request is planned if a step with extra requests comes again within this many steps.
@@ -182,11 +182,11 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
     ++outside_allocations_;
     return block;
   }
-  if (last_kind_ != nullptr) look_back();
-  if (server_ == server::not_yet_held) hold_plan();
+  if (last_kind_ != nullptr) learn_from_previous_step();
+  if (server_ == server::plan_uncommitted) commit_plan();
   std::size_t request = no_request;
   if (server_ == server::plan) {
-    if (void* const block = take_slot(bytes, align, request)) return block;
+    if (void* const block = assign_slot(bytes, align, request)) return block;
   }
   is_refused_ = true;  // unless the fallback has a block
   void* const block = allocate_from(*options_.fallback, options_.name, bytes, align);
@@ -199,10 +199,10 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   ++step_fallback_;
   fallback_bytes_ += bytes;
   if (kind_->plan != nullptr) ++misses_;
-  if (server_ == server::plan && step_unknown_ >= unknown_requests_to_give_up &&
+  if (server_ == server::plan && step_unknown_ >= unknown_requests_to_drop_plan &&
       2 * step_unknown_ > now_ - begin_) {
-    server_ = server::given_up;
-    region_.keep_only(used_bytes_end());  // the fallback needs the memory
+    server_ = server::plan_dropped;
+    region_.decommit_above(used_bytes_end());  // the fallback needs the memory
     update_fast_path();
   }
   return block;
@@ -210,7 +210,7 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
 
 // Returns null if the plan has no free slot for the request. @param request set if the request of the plan is
 // known
-void* planned_core::take_slot(std::size_t bytes, std::size_t align, std::size_t& request) {
+void* planned_core::assign_slot(std::size_t bytes, std::size_t align, std::size_t& request) {
   const bool displaced = is_displaced(bytes);
   std::size_t found = displaced ? no_request : find_request(bytes);
   if (found == no_request) {
@@ -259,12 +259,12 @@ std::size_t planned_core::find_request(std::size_t bytes) const noexcept {
 // If all slots of a request hold blocks of earlier steps, the plan is right, but needs one more slot.
 void planned_core::on_conflict(std::size_t request) noexcept {
   const std::span<std::uint32_t const> own = plan_->own_slots_of(request);
-  const auto is_taken = [&](std::uint32_t i) {
+  const auto is_occupied = [&](std::uint32_t i) {
     plan_replayer::slot const& slot = plan_->all_slots()[i];
     foreign_block const* const foreign = foreign_.find(slot.address);
     return slot.live() || (foreign != nullptr && foreign->max_bytes == slot.max_bytes);
   };
-  if (own.empty() || own.size() >= options_.max_slots || !std::ranges::all_of(own, is_taken)) {
+  if (own.empty() || own.size() >= options_.max_slots || !std::ranges::all_of(own, is_occupied)) {
     ++step_conflicts_;
     return;
   }
@@ -326,11 +326,11 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
   is_refused_ = has_missing_slots_ = false;
   misses_in_a_row_ = 0;
   step_unknown_ = step_conflicts_ = step_fallback_ = 0;
-  if (foreign_.live() != 0) foreign_.find_in_way_of(*plan_);
+  if (foreign_.live() != 0) foreign_.find_blocking(*plan_);
   server_ = server::fallback;
   if (kind_->plan != nullptr)
-    server_ = is_held() && last_kind_ == nullptr ? server::plan : server::not_yet_held;
-  if (kind_->plan == nullptr) region_.keep_only(used_bytes_end());  // the fallback needs the memory
+    server_ = is_plan_committed() && last_kind_ == nullptr ? server::plan : server::plan_uncommitted;
+  if (kind_->plan == nullptr) region_.decommit_above(used_bytes_end());  // the fallback needs the memory
   update_fast_path();
 }
 
@@ -338,14 +338,14 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
 void planned_core::switch_to(std::uint64_t kind) {
   kind_of_step* to = kind_ != nullptr && kind_->kind == kind ? kind_ : kinds_.find(kind);
   if (to == nullptr) {
-    if (last_kind_ != nullptr && last_kind_->plan == nullptr) look_back();
-    leave_plan();
+    if (last_kind_ != nullptr && last_kind_->plan == nullptr) learn_from_previous_step();
+    detach_plan();
     kind_ = last_kind_ = nullptr;  // `add` may replace the kind
     to = &kinds_.add(kind);
   }
   plan_replayer* const plan = to->plan != nullptr ? to->plan.get() : &no_plan_;
   if (plan != plan_) {
-    leave_plan();
+    detach_plan();
     plan_ = plan;
   } else if (!plan_->all_deallocated()) {
     foreign_.detach_live(*plan_, false);
@@ -353,25 +353,25 @@ void planned_core::switch_to(std::uint64_t kind) {
   kind_ = to;
 }
 
-void planned_core::leave_plan() {
+void planned_core::detach_plan() {
   foreign_.detach_live(*plan_, true);
   plan_->enable_fast_path(false);
   plan_ = &no_plan_;
 }
 
-bool planned_core::is_held() const noexcept {
+bool planned_core::is_plan_committed() const noexcept {
   return region_.committed_bytes() >= plan_->height() && plan_->base() == region_.base() &&
          plan_->base() % plan_->alignment() == 0;
 }
 
 // Commits memory for the plan of the step. Without memory the plan stays, and the next step tries again.
-void planned_core::hold_plan() {
+void planned_core::commit_plan() {
   server_ = server::fallback;
   try {
     const bool is_movable = is_unused();
     const std::size_t bytes = is_borrowed_ ? highest_plan() : plan_->height();
-    if (is_borrowed_ && is_movable && region_.committed_bytes() < bytes) region_.keep_only(0);
-    if (region_.hold(is_movable ? bytes : plan_->height(), plan_->alignment(), is_movable))
+    if (is_borrowed_ && is_movable && region_.committed_bytes() < bytes) region_.decommit_above(0);
+    if (region_.commit_front(is_movable ? bytes : plan_->height(), plan_->alignment(), is_movable))
       server_ = server::plan;
   } catch (...) {
     // The fallback may have memory.
@@ -386,7 +386,7 @@ void planned_core::hold_plan() {
         options_.name, plan_->height(), why[0] != '\0' ? ": " : "", why);
   }
   if (region_.committed_bytes() != 0) plan_->bind(region_.base(), host_accessible_);
-  foreign_.find_in_way_of(*plan_);
+  foreign_.find_blocking(*plan_);
   update_fast_path();
 }
 
@@ -411,20 +411,20 @@ void planned_core::end_step() noexcept {
   } catch (...) {
     // No memory for a plan, or more bytes than a plan can have: the next step tries again.
   }
-  last_kind_ = is_looked_back_at(requests) ? kind_ : nullptr;
+  last_kind_ = must_learn_later(requests) ? kind_ : nullptr;
   is_recorded_ = false;
   if (!is_borrowed_ || last_kind_ == nullptr) recorder_.clear();
-  else recorder_.end_step();  // `look_back` reads the record
+  else recorder_.end_step();  // `learn_from_previous_step` reads the record
   last_begin_ = begin_;
   if (trims_due_ != 0 && (is_planned || !is_borrowed_)) trim_fallback();
-  if (is_borrowed_ && is_unused()) region_.keep_only(0);
+  if (is_borrowed_ && is_unused()) region_.decommit_above(0);
   server_ = server::fallback;
   update_fast_path();
 }
 
 // Returns true if the first request of the next step shows which blocks that outlived this step are dead.
 // @param requests number of requests of this step
-bool planned_core::is_looked_back_at(std::uint64_t requests) const noexcept {
+bool planned_core::must_learn_later(std::uint64_t requests) const noexcept {
   if (!is_borrowed_) return server_ == server::plan && !plan_->own_slots().empty();
   if (requests == 0) return false;
   if (kind_->plan == nullptr) return is_recorded_ && server_ == server::fallback;
@@ -434,9 +434,9 @@ bool planned_core::is_looked_back_at(std::uint64_t requests) const noexcept {
 // ---- learning ------------------------------------------------------------------------------------------
 
 void planned_core::learn_from_step() {
-  if (is_borrowed_ && kind_->plan == nullptr) return;  // `look_back` knows more
+  if (is_borrowed_ && kind_->plan == nullptr) return;  // `learn_from_previous_step` knows more
   if (kind_->plan == nullptr) plan_anew(*kind_, learn(recorder_), begin_);
-  else if (server_ == server::plan || server_ == server::given_up) learn_from_replay();
+  else if (server_ == server::plan || server_ == server::plan_dropped) learn_from_replay();
   else return;  // without memory for the plan the fallback needs its own
   if (is_borrowed_ || kind_->plan == nullptr || fallback_bytes_ <= kind_->plan->height() / fallback_share)
     return;
@@ -454,7 +454,7 @@ void planned_core::learn_from_replay() {
   if (is_whole && !has_too_much && !has_missing_slots_) return;
   if (must_rest(kind)) {
     if (2 * step_fallback_ < now_ - begin_) return;
-    leave_plan();
+    detach_plan();
     return kind.plan.reset();  // the plan served less than half of the step
   }
   for (plan_replayer::slot const& s : plan_->all_slots()) {
@@ -467,7 +467,7 @@ void planned_core::learn_from_replay() {
                    .align = kind.learned[request].align,
                    .request = request});
   }
-  if (has_too_much || server_ == server::given_up) return plan_again(kind, {});
+  if (has_too_much || server_ == server::plan_dropped) return plan_again(kind, {});
   const std::span<recorded_request> step = recorder_.in_order();
   const std::size_t extra = pair_with_plan(step, kind.learned);
   kind.misses += extra + step_conflicts_;
@@ -508,7 +508,7 @@ void planned_core::add_second_slot(std::size_t bytes, request_time died) noexcep
 // them are already dead, such as gradients that a step frees first. Such blocks need their bytes only to the
 // end of their step. In a borrowed region, the first plan of a kind is made here, because a second plan takes
 // long.
-void planned_core::look_back() {
+void planned_core::learn_from_previous_step() {
   kind_of_step& kind = *std::exchange(last_kind_, nullptr);
   try {
     learned_step learned = is_borrowed_ ? learn_deaths(kind) : learn_early_deaths(kind);
@@ -517,7 +517,7 @@ void planned_core::look_back() {
       plan_anew(kind, std::move(learned), last_begin_);
       plan_ = kind_->plan != nullptr ? kind_->plan.get() : &no_plan_;
       plan_->begin(begin_);
-      if (kind_->plan != nullptr) server_ = server::not_yet_held;
+      if (kind_->plan != nullptr) server_ = server::plan_uncommitted;
     }
   } catch (...) {
     // No memory for a plan: the plan stays.
@@ -562,12 +562,12 @@ learned_step planned_core::learn_deaths(kind_of_step& kind) {
   for (foreign_block const& block : foreign_.all()) {
     if (is_first || !block.live() || block.born < last_begin_) continue;
     late[kind.plan->request_of(block.index)].upper = requests + 1;
-    has_late = kind.keeps_outliving = true;
+    has_late = kind.excludes_outliving = true;
   }
-  if (has_early && !kind.keeps_outliving) {
+  if (has_early && !kind.excludes_outliving) {
     const std::size_t height = plan_beside(early, kind, last_begin_).height;
     if (plan_beside(late, kind, last_begin_).height > height + height / early_share) return early;
-    kind.keeps_outliving = true;
+    kind.excludes_outliving = true;
   }
   return is_first || has_late ? late : learned_step{};
 }
@@ -578,7 +578,7 @@ step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step co
   return plan_of(learned, {.alignment = options_.alignment,
                            .replans = std::max<std::size_t>(kind.plans_made, 1) - 1,
                            .obstacles = foreign,
-                           .zone_end = kinds_.zone_end(),
+                           .prefix_end = kinds_.prefix_end(),
                            .max_slots = options_.max_slots});
 }
 
@@ -586,7 +586,7 @@ step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step co
 // exceptions of `make_plan`; the plan has not changed then.
 void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_time begin) {
   step_plan made = plan_beside(learned, kind, begin);
-  keep(kind, std::move(made));
+  install_plan(kind, std::move(made));
   kind.learned = std::move(learned);
   for (std::size_t i = 0; i < kind.learned.size(); ++i)
     if (kind.learned[i].is_optional) kind.plan->exclude_from_fast_path(i);
@@ -595,7 +595,7 @@ void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_t
   kind.has_rested = false;
   ++kind.plans_made;
   ++plans_made_;
-  region_.keep_only(std::max(used_bytes_end(), highest_plan()));
+  region_.decommit_above(std::max(used_bytes_end(), highest_plan()));
 }
 
 std::size_t planned_core::highest_plan() const noexcept {
@@ -620,9 +620,9 @@ std::vector<byte_range> planned_core::obstacles(request_time begin_of_step) cons
   return found;
 }
 
-void planned_core::keep(kind_of_step& kind, step_plan made) {
+void planned_core::install_plan(kind_of_step& kind, step_plan made) {
   auto plan = std::make_unique<plan_replayer>(std::move(made));
-  leave_plan();  // plans are moved, their blocks are not
+  detach_plan();  // plans are moved, their blocks are not
   last_kind_ = nullptr;
   if (is_borrowed_) {
     recorder_.clear();  // its requests are those of the previous plan
@@ -651,7 +651,7 @@ void planned_core::use(step_plan plan, std::uint64_t kind) {
   if (plan.requests == 0) return;
   learned_step learned = learn(plan);
   switch_to(kind);
-  keep(*kind_, std::move(plan));
+  install_plan(*kind_, std::move(plan));
   kind_->learned = std::move(learned);
   kind_->misses = kind_->more_due = kind_->loose_steps = kind_->early_steps = kind_->plans_made = 0;
   kind_->debt = kind_->rest_steps = 0;
@@ -687,8 +687,8 @@ std::size_t planned_core::used_bytes_end() const noexcept {
 std::size_t planned_core::trim() noexcept {
   const call_overlap::call here{calls_, planned_kind, options_.name, "trim"};
   const std::size_t before = region_.committed_bytes();
-  const bool needs_plan = server_ == server::plan || server_ == server::not_yet_held;
-  region_.keep_only(std::max(used_bytes_end(), needs_plan ? plan_->height() : 0));
+  const bool needs_plan = server_ == server::plan || server_ == server::plan_uncommitted;
+  region_.decommit_above(std::max(used_bytes_end(), needs_plan ? plan_->height() : 0));
   update_fast_path();
   return before - region_.committed_bytes();
 }

@@ -78,7 +78,7 @@ dl_tensor& header_of(workspace_core& core, slot_list& list, slot& newest,
                      .byte_offset = 0};
     return header.tensor;
   } catch (...) {
-    core.take_back_newest(list);
+    core.retire_newest(list);
     throw;
   }
 }

@@ -65,7 +65,7 @@ bool capture_probe::maps_during_captures(driver& calls, int device) noexcept {
   if (known == answer::unknown) {
     try {
       // The calling thread may be capturing, and a refusal would end its capture too.
-      std::thread{[&] { known = ask(calls, device); }}.join();
+      std::thread{[&] { known = query_driver(calls, device); }}.join();
     } catch (...) {  // the host has no memory or no thread
       return false;
     }
@@ -74,7 +74,7 @@ bool capture_probe::maps_during_captures(driver& calls, int device) noexcept {
   return known == answer::yes;
 }
 
-capture_probe::answer capture_probe::ask(driver& calls, int device) noexcept {
+capture_probe::answer capture_probe::query_driver(driver& calls, int device) noexcept {
   capture_mode mode = capture_mode::thread_local_;  // captures of other threads do not restrict this mode
   stream_handle stream = nullptr;
   if (calls.make_current(device) != status::success || calls.exchange_capture_mode(mode) != status::success)

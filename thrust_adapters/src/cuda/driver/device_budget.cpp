@@ -13,15 +13,16 @@ namespace tidemark::gpu {
 namespace {
 
 // Guards against recursion: a resource must not trigger another relief while it returns memory.
-thread_local bool is_asking = false;
+thread_local bool is_relieving = false;
 
 }  // namespace
 
-device_budget::relief_pause::relief_pause() noexcept : before_{std::exchange(is_asking, true)} {}
-device_budget::relief_pause::~relief_pause() { is_asking = before_; }
+device_budget::relief_pause::relief_pause() noexcept : before_{std::exchange(is_relieving, true)} {}
+device_budget::relief_pause::~relief_pause() { is_relieving = before_; }
 
-device_budget::subscription device_budget::add_member(std::function<bool()> give_back, giver kind) {
-  auto made = std::make_shared<entry>(std::move(give_back), kind);
+device_budget::subscription device_budget::add_member(std::function<bool()> release_idle_memory,
+                                                      member_kind kind) {
+  auto made = std::make_shared<entry>(std::move(release_idle_memory), kind);
   const std::scoped_lock lock{mutex_};
   entries_.push_back(made);
   subscription result;
@@ -73,15 +74,15 @@ std::size_t device_budget::held_bytes() const noexcept {
   return held;
 }
 
-bool device_budget::take(std::size_t bytes, detail::counted_pool* of) noexcept {
+bool device_budget::try_add_bytes(std::size_t bytes, detail::counted_pool* of) noexcept {
   std::size_t counted = counted_.load(std::memory_order_relaxed);
   do {
     const std::size_t limit = this->limit();
     if (counted > limit || bytes > limit - counted) return false;
   } while (!counted_.compare_exchange_weak(counted, counted + bytes, std::memory_order_relaxed));
   if (of != nullptr) of->live_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  if (!keep_limit()) {
-    give(bytes, of);
+  if (!trim_to_limit()) {
+    subtract_bytes(bytes, of);
     return false;
   }
   counted += bytes;
@@ -93,8 +94,8 @@ bool device_budget::take(std::size_t bytes, detail::counted_pool* of) noexcept {
 
 // Users first, because the driver frees only memory whose last use has been awaited. Users may end before
 // their pool.
-bool device_budget::ask_pools(entry const* but) noexcept {
-  const bool users = ask(giver::pool_user, but);
+bool device_budget::relieve_pools(entry const* but) noexcept {
+  const bool users = call_members(member_kind::pool_user, but);
   bool trimmed = false;
   const std::scoped_lock lock{mutex_};
   for (auto const& each : pools_) {
@@ -109,9 +110,9 @@ bool device_budget::ask_pools(entry const* but) noexcept {
 }
 
 bool device_budget::trim_pools() noexcept {
-  if (std::exchange(is_asking, true)) return false;
-  const bool any = ask_pools(nullptr);
-  is_asking = false;
+  if (std::exchange(is_relieving, true)) return false;
+  const bool any = relieve_pools(nullptr);
+  is_relieving = false;
   return any;
 }
 
@@ -119,21 +120,21 @@ bool device_budget::trim_pools() noexcept {
 // wait for that thread.
 bool device_budget::enter(entry& next) noexcept {
   while (!next.gate.enter()) {
-    if (next.kind == giver::callback || next.gate.is_closed() || !next.gate.wait()) return false;
+    if (next.kind == member_kind::callback || next.gate.is_closed() || !next.gate.wait()) return false;
   }
   return true;
 }
 
-bool device_budget::ask(giver kind, entry const* but) noexcept {
-  std::vector<std::shared_ptr<entry>> asked;
+bool device_budget::call_members(member_kind kind, entry const* but) noexcept {
+  std::vector<std::shared_ptr<entry>> members;
   try {
     const std::scoped_lock lock{mutex_};
-    asked.assign(entries_.begin(), entries_.end());
+    members.assign(entries_.begin(), entries_.end());
   } catch (...) {  // the host has no memory either
     return false;
   }
   bool any = false;
-  for (std::shared_ptr<entry> const& each : asked) {
+  for (std::shared_ptr<entry> const& each : members) {
     if (each.get() == but || each->kind != kind || !enter(*each)) continue;
     any = each->call() || any;
     each->gate.unlock();
@@ -141,20 +142,20 @@ bool device_budget::ask(giver kind, entry const* but) noexcept {
   return any;
 }
 
-// A callback returns its memory to a cache or a pool, which is asked again afterwards.
+// A callback returns its memory to a cache or a pool, which is called again afterwards.
 bool device_budget::relieve(subscription const* asking) noexcept {
-  if (std::exchange(is_asking, true)) return false;
+  if (std::exchange(is_relieving, true)) return false;
   entry const* const but = asking != nullptr ? asking->entry_.get() : nullptr;
-  const auto ask_resources = [&] {
-    const bool resources = ask(giver::resource, but);
-    return ask_pools(but) || resources;
+  const auto relieve_resources = [&] {
+    const bool resources = call_members(member_kind::resource, but);
+    return relieve_pools(but) || resources;
   };
-  bool any = ask_resources();
-  if (ask(giver::callback, but)) {
-    (void)ask_resources();
+  bool any = relieve_resources();
+  if (call_members(member_kind::callback, but)) {
+    (void)relieve_resources();
     any = true;
   }
-  is_asking = false;
+  is_relieving = false;
   return any;
 }
 

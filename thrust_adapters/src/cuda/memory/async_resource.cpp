@@ -30,7 +30,7 @@ async_resource::async_resource(async_resource_options const& options, driver& dr
   budget_ = &driver.budget(device(), pool_);
   pool_record_ = budget_->find_pool(pool_);
   if (pool_record_ == nullptr) return;  // a pool of the caller, who trims it
-  waits_ = budget_->add_member([this] { return wait(); }, device_budget::giver::pool_user);
+  waits_ = budget_->add_member([this] { return wait(); }, device_budget::member_kind::pool_user);
 }
 
 // Memory freed on the stream is unused memory of the pool afterwards. Returns false if the stream is

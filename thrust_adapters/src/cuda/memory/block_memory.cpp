@@ -66,7 +66,7 @@ byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_
     device_budget::claim claim{driver_->budget(device_), Kind != block_kind::pinned ? bytes : 0};
     if (Kind != block_kind::pinned && !claim.is_allowed()) return {status::out_of_memory, ""};
     const outcome taken = gpu::allocate_block(calls_of<Kind>, *driver_, device_, bytes, first);
-    if (taken.good()) claim.keep();
+    if (taken.good()) claim.commit();
     return taken;
   };
   outcome taken = take();
@@ -84,7 +84,7 @@ void basic_block_memory<Kind>::release(byte_range range) noexcept {
   block_ = {};
   const outcome freed = gpu::free_block(calls_of<Kind>, *driver_, device_, range.begin);
   if (freed.good()) {
-    if (Kind != block_kind::pinned) driver_->budget(device_).give(range.size);
+    if (Kind != block_kind::pinned) driver_->budget(device_).subtract_bytes(range.size);
     return;
   }
   detail::report_lost(*driver_, calls_of<Kind>.name, freed.call, freed.result, range.size);

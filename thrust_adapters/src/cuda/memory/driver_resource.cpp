@@ -41,23 +41,23 @@ driver_resource::~driver_resource() {
 }
 
 // Allocates a block within the budget, or fails.
-outcome driver_resource::take_block(std::size_t bytes, std::uintptr_t& block) {
+outcome driver_resource::allocate_in_budget(std::size_t bytes, std::uintptr_t& block) {
   if (budget_ == nullptr) return allocate_block(bytes, block);
-  const auto take_once = [&]() -> outcome {
+  const auto allocate_once = [&]() -> outcome {
     device_budget::claim claim{*budget_, bytes, pool_record_.get()};
     if (!claim.is_allowed()) return {status::out_of_memory, limit_call};
     const outcome allocated = allocate_block(bytes, block);
     if (!allocated.good()) return allocated;
-    if (pool_record_ != nullptr && !budget_->keep_limit() && free_block(block, bytes).good()) {
+    if (pool_record_ != nullptr && !budget_->trim_to_limit() && free_block(block, bytes).good()) {
       block = 0;
       (void)budget_->trim_pools();
       return {status::out_of_memory, limit_call};
     }
-    claim.keep();
+    claim.commit();
     return allocated;
   };
-  const outcome first = take_once();
-  return first.result == status::out_of_memory && budget_->relieve() ? take_once() : first;
+  const outcome first = allocate_once();
+  return first.result == status::out_of_memory && budget_->relieve() ? allocate_once() : first;
 }
 
 void* driver_resource::allocate(std::size_t bytes, std::size_t align) {
@@ -65,7 +65,8 @@ void* driver_resource::allocate(std::size_t bytes, std::size_t align) {
   const std::size_t padded = padded_bytes(bytes, align);
   std::uintptr_t block = 0, part = 0;
   try {
-    const outcome allocated = padded != 0 ? take_block(padded, block) : outcome{status::out_of_memory, ""};
+    const outcome allocated =
+        padded != 0 ? allocate_in_budget(padded, block) : outcome{status::out_of_memory, ""};
     if (!allocated.good()) {
       const std::size_t used = counter_.used_bytes();
       require_memory(*driver_, allocated.call, allocated.result,
@@ -119,7 +120,7 @@ void driver_resource::deallocate(void* block, std::size_t bytes, std::size_t ali
 void driver_resource::free_padded(std::uintptr_t block, std::size_t bytes, std::size_t padded) noexcept {
   const outcome freed = free_block(block, padded);
   if (!freed.good()) return report_lost(*driver_, name_, freed.call, freed.result, bytes);
-  if (budget_ != nullptr) budget_->give(padded, pool_record_.get());
+  if (budget_ != nullptr) budget_->subtract_bytes(padded, pool_record_.get());
 }
 
 }  // namespace tidemark::gpu::detail

@@ -75,7 +75,7 @@ outcome mapped_range::create_at(std::size_t index, std::size_t last) noexcept {
     device_budget::claim claim{*budget_, n * unit_bytes_};
     const status created =
         claim.is_allowed() ? driver_->create(memory_, n * unit_bytes_, memory) : status::out_of_memory;
-    if (created == status::success) claim.keep();
+    if (created == status::success) claim.commit();
     if (created == status::out_of_memory && n != 1) continue;
     if (created != status::success) return {created, "cuMemCreate"};
     for (std::size_t i = index; i < index + n; ++i) {
@@ -183,7 +183,7 @@ outcome mapped_range::release(byte_range part) noexcept {
     if (units_[i].held && !units_[i].mapped) {
       const status released = driver_->release(units_[i].memory);
       if (released != status::success) result = {released, "cuMemRelease"};
-      else budget_->give((handle.last - handle.first) * unit_bytes_);
+      else budget_->subtract_bytes((handle.last - handle.first) * unit_bytes_);
       for (std::size_t each = handle.first; each < handle.last; ++each) {
         units_[each].held = released != status::success;
       }

@@ -23,7 +23,7 @@ uncaptured_memory::uncaptured_memory(memory_pool_options const& pool, stream_han
       maps_all_{whole_allocations::are_needed()},
       waiting_{bookkeeping} {
   pool_record_ = pool_budget_->find_pool(pool_);
-  waits_ = pool_budget_->add_member([this] { return wait(); }, device_budget::giver::pool_user);
+  waits_ = pool_budget_->add_member([this] { return wait(); }, device_budget::member_kind::pool_user);
 }
 
 uncaptured_memory::~uncaptured_memory() {
@@ -51,12 +51,12 @@ outcome uncaptured_memory::allocate_block(std::size_t bytes, std::uintptr_t& blo
   if (!claim.is_allowed()) return {status::out_of_memory, limit_call};
   const outcome allocated{driver_->allocate_async(bytes, pool_, stream_, block), "cuMemAllocFromPoolAsync"};
   if (!allocated.good()) return allocated;
-  if (!pool_budget_->keep_limit() && driver_->free_async(block, stream_) == status::success) {
+  if (!pool_budget_->trim_to_limit() && driver_->free_async(block, stream_) == status::success) {
     (void)pool_budget_->trim_pools();
     return {status::out_of_memory, limit_call};
   }
   waiting_.add();
-  claim.keep();
+  claim.commit();
   return allocated;
 }
 
@@ -71,7 +71,7 @@ outcome uncaptured_memory::free_block(std::uintptr_t block, std::size_t bytes) n
   free_waiting();
   if (was_mapped) return {};
   const outcome freed{driver_->free_async(block, stream_), "cuMemFreeAsync"};
-  if (freed.good()) pool_budget_->give(bytes, pool_record_.get());
+  if (freed.good()) pool_budget_->subtract_bytes(bytes, pool_record_.get());
   return freed;
 }
 
@@ -172,7 +172,7 @@ void uncaptured_memory::free_waiting() noexcept {
   while (const std::optional<waiting_blocks::block> next = waiting_.pop()) {
     waiting_.remove();
     const status freed = driver_->free_async(reinterpret_cast<std::uintptr_t>(next->first), stream_);
-    if (freed == status::success) pool_budget_->give(next->bytes, pool_record_.get());
+    if (freed == status::success) pool_budget_->subtract_bytes(next->bytes, pool_record_.get());
     else report_lost(*driver_, name(), "cuMemFreeAsync", freed, next->bytes);
   }
 }

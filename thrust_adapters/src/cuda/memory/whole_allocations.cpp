@@ -43,7 +43,7 @@ outcome whole_allocations::allocate_exactly(std::size_t bytes, byte_range& range
   std::uintptr_t first = 0;
   const status result = driver_->allocate(bytes, first);
   if (result == status::success) {
-    claim.keep();
+    claim.commit();
     range = {first, bytes};
   }
   return {result, "cuMemAlloc"};
@@ -62,7 +62,7 @@ outcome whole_allocations::free_ended() noexcept {
   std::erase_if(allocations_, [&](allocation const& each) {
     if (!each.has_ended) return false;
     const outcome freed{driver_->free(each.range.begin), "cuMemFree"};
-    if (freed.good()) budget_->give(each.range.size);
+    if (freed.good()) budget_->subtract_bytes(each.range.size);
     else result = freed;
     return freed.good();
   });

@@ -59,11 +59,11 @@ byte_range nccl_memory::reserve(std::size_t least_bytes, std::size_t wanted_byte
   (void)free_released();
   blocks_.reserve(blocks_.size() + 1);
 
-  byte_range range = take(most_bytes);
-  if (range.empty() && driver_->budget(device_).relieve()) range = take(most_bytes);
+  byte_range range = allocate_range(most_bytes);
+  if (range.empty() && driver_->budget(device_).relieve()) range = allocate_range(most_bytes);
   if (range.empty() && least_bytes < most_bytes) {
     range = tidemark::detail::reserve_by_halves(least_bytes, most_bytes / 2,
-                                                [this](std::size_t bytes) { return take(bytes); });
+                                                [this](std::size_t bytes) { return allocate_range(bytes); });
   }
   if (range.empty()) explain_refusal(least_bytes);
   else blocks_.push_back({.range = range});
@@ -72,14 +72,14 @@ byte_range nccl_memory::reserve(std::size_t least_bytes, std::size_t wanted_byte
 
 // Allocates a block within the budget; empty without memory. @throws nccl_error for errors that cannot be
 // missing memory.
-byte_range nccl_memory::take(std::size_t bytes) {
+byte_range nccl_memory::allocate_range(std::size_t bytes) {
   device_budget::claim claim{driver_->budget(device_), bytes};
   if (!claim.is_allowed()) return {};
   std::uintptr_t first = 0;
   const nccl_status result = calls_->allocate(bytes, first);
   if (result == nccl_status::unhandled_cuda_error) return {};
   require_success(*calls_, "ncclMemAlloc", result);
-  claim.keep();
+  claim.commit();
   return {first, bytes};
 }
 
@@ -115,7 +115,7 @@ detail::outcome nccl_memory::free_released() noexcept {
     if (!each.released) return false;
     const nccl_status freed = calls_->free(each.range.begin);
     if (freed == nccl_status::success) {
-      driver_->budget(device_).give(each.range.size);
+      driver_->budget(device_).subtract_bytes(each.range.size);
     } else {
       tidemark::detail::report_warning(
           warning_kind::refused_return, nccl_memory_name,

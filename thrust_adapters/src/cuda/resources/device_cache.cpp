@@ -71,12 +71,13 @@ device_cache::device_cache(device_cache_options const& options, gpu::driver& dri
       cache_{options_of_cache()} {
   // Other resources ask the cache on their threads. A user's upstream or bookkeeping may not permit that.
   if (own_ && options_.bookkeeping == std::pmr::new_delete_resource())
-    gives_back_ = driver.budget(options_.device).add_member([this] { return give_back(); });
+    budget_subscription_ =
+        driver.budget(options_.device).add_member([this] { return return_cached_blocks(); });
 }
 
 // The cache's device is current also while blocks return to a user's upstream.
 device_cache::~device_cache() {
-  gives_back_ = {};
+  budget_subscription_ = {};
   const gpu::detail::on_device here{*driver_, options_.device};
   (void)release_captured();
   (void)cache_.collect(true);
@@ -142,12 +143,12 @@ bool device_cache::relieve() noexcept {
   (void)returns_.release_held(false);
   (void)cache_.collect(true);
   if (!own_) (void)driver_->synchronize(options_.stream);
-  (void)driver_->budget(options_.device).relieve(&gives_back_);
+  (void)driver_->budget(options_.device).relieve(&budget_subscription_);
   return true;
 }
 
 // Returns the blocks to its own pool, which the budget trims next.
-bool device_cache::give_back() noexcept {
+bool device_cache::return_cached_blocks() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
   (void)returns_.release_held(false);
@@ -156,7 +157,7 @@ bool device_cache::give_back() noexcept {
 
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
                               gpu::stream_handle last_used_on) noexcept {
-  if (block != nullptr) returns_.take_back({block, bytes, align}, last_used_on);
+  if (block != nullptr) returns_.route_return({block, bytes, align}, last_used_on);
 }
 
 std::size_t device_cache::release_captured() noexcept { return returns_.release_held(true); }

@@ -60,7 +60,7 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
       marks_{driver, options.stream},
       ranges_{options.bookkeeping},
       slabs_{options.bookkeeping},
-      spare_{options.bookkeeping},
+      unmapped_handles_{options.bookkeeping},
       upstream_{options.upstream} {
   device_pool_options complete = options;
   if (complete.upstream == nullptr) {
@@ -85,11 +85,11 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
   }
   if (complete.upstream != nullptr) upstream_ = ordered_upstream(waiting_, complete, driver);
   if (!keeps_addresses_ && posts_trims)
-    gives_back_ = budget_->add_member([this] { return post_trim(), false; });
+    budget_subscription_ = budget_->add_member([this] { return post_trim(), false; });
 }
 
 device_heap::~device_heap() {
-  gives_back_ = {};
+  budget_subscription_ = {};
   release();
   if (held_bytes_ != 0) (void)release_idle(0);  // a refusal of the driver may pass
   const on_device here{*driver_, device_};
@@ -112,28 +112,29 @@ device_heap::~device_heap() {
 
 // ---- blocks -----------------------------------------------------------------------------------------------
 
-void* device_heap::take_slow(std::size_t bytes, std::size_t align) {
-  if (pending_.take(block_alignment)) (void)release_free(0);
+void* device_heap::allocate_slow(std::size_t bytes, std::size_t align) {
+  if (pending_.consume(block_alignment)) (void)release_free(0);
   if (is_small(bytes, align)) {
     const std::size_t index = device_classes::index_of(class_bytes(bytes, align));
-    void* block = slabs_.take(index);
+    void* block = slabs_.try_allocate(index);
     if (block == nullptr) {
       add_slab(index);
-      block = slabs_.take(index);
+      block = slabs_.try_allocate(index);
     }
     requested_bytes_ += bytes;
     return block;
   }
   if (bytes > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
-  heap_range const& range = take_range(large_size(bytes), std::max(align, block_alignment));
+  heap_range const& range = allocate_range(large_size(bytes), std::max(align, block_alignment));
   large_bytes_ += range.bytes;
   requested_bytes_ += bytes;
   ++large_allocations_;
   return reinterpret_cast<void*>(range.begin);
 }
 
-void device_heap::give_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept {
-  if (finish_give(block, bytes, align, result)) return;
+void device_heap::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                                  free_result result) noexcept {
+  if (finish_deallocation(block, bytes, align, result)) return;
   tidemark::detail::report_violation(violation_kind::bad_deallocate, name_,
                                      "device_pool '%s': %zu bytes are deallocated at %p, where no block of "
                                      "that size is live: a double free, "
@@ -141,23 +142,23 @@ void device_heap::give_slow(void* block, std::size_t bytes, std::size_t align, f
                                      name_, bytes, block);
 }
 
-// @param result result of `give` @return false, with nothing done, if no such block is live
-bool device_heap::finish_give(void* block, std::size_t bytes, std::size_t align,
-                              free_result result) noexcept {
+// @param result result of `try_deallocate` @return false, with nothing done, if no such block is live
+bool device_heap::finish_deallocation(void* block, std::size_t bytes, std::size_t align,
+                                      free_result result) noexcept {
   if (result == free_result::listed) return true;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  const bool trims = pending_.take(block_alignment);
+  const bool trims = pending_.consume(block_alignment);
   heap_range* const range = ranges_.live_at(address);
   if (is_small(bytes, align)) {
     if (result == free_result::not_listed && (trims || align > block_alignment))
-      result = give_small(block, bytes, device_classes::index_of(class_bytes(bytes, align)));
+      result = deallocate_in_slab(block, bytes, device_classes::index_of(class_bytes(bytes, align)));
     if (result == free_result::over_watermark) free_slab(*range->slab);
   } else if (range != nullptr && range->slab == nullptr && range->begin == address &&
              range->bytes == large_size(bytes)) {
     large_bytes_ -= range->bytes;
     requested_bytes_ -= bytes;
     ++large_deallocations_;
-    give_range(*range);
+    free_range(*range);
     result = free_result::listed;
   }
   if (trims) (void)release_free(0);
@@ -169,7 +170,7 @@ void device_heap::add_slab(std::size_t index) {
   const bool aligns_blocks = std::has_single_bit(block_bytes) && block_bytes <= max_small_alignment;
   heap_slab* const slab = slabs_.make(index, bytes);
   try {
-    heap_range& range = take_range(bytes, aligns_blocks ? block_bytes : block_alignment);
+    heap_range& range = allocate_range(bytes, aligns_blocks ? block_bytes : block_alignment);
     ranges_.set_slab(range, *slab);
     slabs_.open(*slab, range);
   } catch (...) {
@@ -178,7 +179,7 @@ void device_heap::add_slab(std::size_t index) {
   }
 }
 
-void device_heap::free_slab(heap_slab& slab) noexcept { give_range(slabs_.close(slab)); }
+void device_heap::free_slab(heap_slab& slab) noexcept { free_range(slabs_.close(slab)); }
 
 void device_heap::free_empty_slabs() noexcept {
   while (heap_slab* const empty = slabs_.find_empty()) free_slab(*empty);
@@ -202,27 +203,27 @@ void device_heap::refuse(std::size_t bytes, std::size_t align, char const* becau
 
 // The second try selects a new place, because slabs and callbacks of the budget may free blocks of this heap.
 // Free chunks are returned first, because the upstream may need them.
-heap_range& device_heap::take_range(std::size_t bytes, std::size_t align) {
+heap_range& device_heap::allocate_range(std::size_t bytes, std::size_t align) {
   char const* refusal = "";
   const auto make_room = [&] {
     free_empty_slabs();
     const std::size_t released = upstream_ != nullptr ? release_free(0) : 0;
-    const bool relieved = budget_->relieve(&gives_back_);
+    const bool relieved = budget_->relieve(&budget_subscription_);
     free_empty_slabs();
     return relieved || released != 0;
   };
   try {
-    if (heap_range* const taken = try_take_range(bytes, align, refusal)) return *taken;
+    if (heap_range* const taken = try_allocate_range(bytes, align, refusal)) return *taken;
     (void)make_room();
   } catch (std::bad_alloc const&) {
     if (!make_room()) throw;
   }
-  if (heap_range* const taken = try_take_range(bytes, align, refusal)) return *taken;
-  release_spare();  // others may need less
+  if (heap_range* const taken = try_allocate_range(bytes, align, refusal)) return *taken;
+  release_unmapped_handles();  // others may need less
   refuse(bytes, align, refusal);
 }
 
-heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, char const*& refusal) {
+heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal) {
   ranges_.prepare();
   heap_range* const ready = ranges_.best_fit(bytes, align);
   if (ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready)))
@@ -240,7 +241,7 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
     return nullptr;
   }
   // A smaller range without memory may have been preferred to a range with memory.
-  const auto take_ready = [&]() -> heap_range* {
+  const auto cut_ready_range = [&]() -> heap_range* {
     heap_range* const fits = ranges_.best_fit(bytes, align);
     return fits != nullptr ? &cut(*fits, heap_ranges::place_in(*fits, bytes, align), bytes) : nullptr;
   };
@@ -251,7 +252,7 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
   if (to.range == nullptr) {
     if (!add_reservation(add_saturating(bytes, align > unit_bytes_ ? align : 0))) {
       refusal = no_addresses;
-      return take_ready();
+      return cut_ready_range();
     }
     to = cheapest_place(bytes, align);
   }
@@ -260,11 +261,11 @@ heap_range* device_heap::try_take_range(std::size_t bytes, std::size_t align, ch
     region.freed_at.resize(to.last, 0);
     region.units.resize(to.last, 0);
   }
-  if (!gather(to, cut_bytes_ + bytes, refusal)) return take_ready();
+  if (!gather(to, cut_bytes_ + bytes, refusal)) return cut_ready_range();
   const outcome mapped = map(to);
   if (mapped.result == status::out_of_memory) {
     refusal = device_memory_exhausted;
-    return take_ready();
+    return cut_ready_range();
   }
   require_success(*driver_, mapped.call, mapped.result);
   heap_range& taken = cut(*to.range, to.begin, bytes);
@@ -284,11 +285,11 @@ heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t
   const std::size_t missing_before =
       from.missing_bytes == 0 ? 0 : place_at(from, from.begin, begin - from.begin).missing * unit_bytes_;
   heap_range& taken = ranges_.cut(from, begin, bytes, missing_before);
-  set_aside_bytes_ = std::min(set_aside_bytes_, idle_bytes());
+  stranded_idle_bytes_ = std::min(stranded_idle_bytes_, idle_bytes());
   return taken;
 }
 
-void device_heap::give_range(heap_range& live) noexcept {
+void device_heap::free_range(heap_range& live) noexcept {
   cut_bytes_ -= live.bytes;
   freed_since_mark_ += live.bytes;
   if (!live.region->is_chunk) {
@@ -298,7 +299,7 @@ void device_heap::give_range(heap_range& live) noexcept {
                   static_cast<std::ptrdiff_t>(align_up(live.end() - base, unit_bytes_) / unit_bytes_),
               marks_.next());
   }
-  (void)ranges_.give(live);
+  (void)ranges_.free_and_merge(live);
   if (marks_due_ != 0 &&
       freed_since_mark_ >= std::max(held_bytes_ / 16, least_units_per_mark * unit_bytes_)) {
     const on_device here{*driver_, device_};
@@ -415,11 +416,11 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
     refusal = no_mapping_in_captures;
     return false;
   }
-  spare_.reserve(std::max(to.missing, spare_.size()));
-  const auto lacks = [&] { return to.missing - std::min(to.missing, spare_.size()); };
+  unmapped_handles_.reserve(std::max(to.missing, unmapped_handles_.size()));
+  const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
   const bool may_unmap = !keeps_addresses_ && !capturing;
   const auto move_idle = [&] {
-    moves_ += unmap_idle(lacks(), to, [&](physical_handle memory) { spare_.push_back(memory); });
+    moves_ += unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); });
   };
   const auto wait_and_move = [&] {
     ++waits_;
@@ -465,9 +466,9 @@ void device_heap::create(std::size_t units, char const*& refusal) {
     const status created = driver_->create(device_, unit_bytes_, memory);
     if (created == status::out_of_memory) return;
     require_success(*driver_, "cuMemCreate", created);
-    claim.keep();
+    claim.commit();
     held_bytes_ += unit_bytes_;
-    spare_.push_back(memory);  // capacity is reserved
+    unmapped_handles_.push_back(memory);  // capacity is reserved
   }
 }
 
@@ -527,10 +528,10 @@ outcome device_heap::map(placement const& to) noexcept {
   for (std::size_t unit = to.first; unit < to.last && result.good();) {
     const std::size_t first = unit;
     for (; unit < to.last && region.units[unit] == 0; ++unit) {
-      result = {driver_->map(addresses(region, unit, unit + 1), spare_.back()), "cuMemMap"};
+      result = {driver_->map(addresses(region, unit, unit + 1), unmapped_handles_.back()), "cuMemMap"};
       if (!result.good()) break;
-      region.units[unit] = spare_.back();
-      spare_.pop_back();
+      region.units[unit] = unmapped_handles_.back();
+      unmapped_handles_.pop_back();
     }
     if (unit == first) {
       ++unit;
@@ -544,7 +545,7 @@ outcome device_heap::map(placement const& to) noexcept {
     result = {allowed, "cuMemSetAccess"};
     for (std::size_t each = first; each < unit; ++each) {
       const status unmapped = driver_->unmap(addresses(region, each, each + 1));
-      if (unmapped == status::success) spare_.push_back(region.units[each]);
+      if (unmapped == status::success) unmapped_handles_.push_back(region.units[each]);
       else lose_unit(unmapped);
       region.units[each] = 0;
     }
@@ -569,7 +570,7 @@ std::size_t device_heap::release_idle(std::size_t target_bytes) noexcept {
     const auto excess = [&] {
       return (idle_bytes() - std::min(idle_bytes(), target_bytes) + unit_bytes_ - 1) / unit_bytes_;
     };
-    if (excess() != 0) release_spare();
+    if (excess() != 0) release_unmapped_handles();
     if (excess() != 0) (void)unmap_idle(excess(), {}, [&](physical_handle memory) { release_unit(memory); });
     return excess() == 0;
   };
@@ -592,11 +593,11 @@ std::size_t device_heap::release_chunks(std::size_t target_bytes) noexcept {
   return released;
 }
 
-void device_heap::release_spare() noexcept {
+void device_heap::release_unmapped_handles() noexcept {
   const on_device here{*driver_, device_};
-  while (!spare_.empty()) {
-    const physical_handle memory = spare_.back();
-    spare_.pop_back();
+  while (!unmapped_handles_.empty()) {
+    const physical_handle memory = unmapped_handles_.back();
+    unmapped_handles_.pop_back();
     release_unit(memory);
   }
 }
@@ -605,7 +606,7 @@ void device_heap::release_unit(physical_handle memory) noexcept {
   const status released = driver_->release(memory);
   if (released != status::success) return lose_unit(released);
   held_bytes_ -= unit_bytes_;
-  budget_->give(unit_bytes_);
+  budget_->subtract_bytes(unit_bytes_);
 }
 
 void device_heap::lose_unit(status because) noexcept {
@@ -653,7 +654,7 @@ tidemark::detail::block_counts device_heap::counts() const noexcept {
 char const* device_heap::broken_invariant() const noexcept {
   if (char const* const broken = ranges_.broken_invariant()) return broken;
   if (char const* const broken = slabs_.broken_invariant()) return broken;
-  std::size_t held = spare_.size() * unit_bytes_, cut = 0, large = 0;
+  std::size_t held = unmapped_handles_.size() * unit_bytes_, cut = 0, large = 0;
   for (heap_region const& region : ranges_.regions()) {
     if (region.is_chunk) held += region.addresses.size;
     for (physical_handle unit : region.units) held += unit != 0 ? unit_bytes_ : 0;

@@ -64,11 +64,11 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
                  std::pmr::new_delete_resource(),
                  {.free_now =
                       [](void* heap, gpu::detail::returned_block const& each) noexcept {
-                        static_cast<stream_heap*>(heap)->give(each);
+                        static_cast<stream_heap*>(heap)->free_block(each);
                       },
                   .free_behind =
                       [](void* heap, gpu::detail::returned_block const& each, reuse_fence fence) noexcept {
-                        static_cast<stream_heap*>(heap)->give_behind(each, std::move(fence));
+                        static_cast<stream_heap*>(heap)->free_behind_fence(each, std::move(fence));
                       },
                   .context = this}} {}
   stream_heap(stream_heap const&) = delete;
@@ -84,23 +84,23 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     return gpu::is_same_stream(stream, stream_);
   }
 
-  [[nodiscard]] void* take(std::size_t bytes, std::size_t align) {
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align) {
     const detail::late_warnings late;
     const gpu::device_budget::relief_pause no_relief;
     const std::scoped_lock lock{mutex_};
-    if (void* const block = heap_.take(bytes, align)) return block;
-    give_passed();
-    void* const block = heap_.take_slow(bytes, align);
+    if (void* const block = heap_.try_allocate(bytes, align)) return block;
+    free_completed();
+    void* const block = heap_.allocate_slow(bytes, align);
     if (heap_.cached_bytes() > all_->options_.max_cached_bytes) trim_to(all_->options_.max_cached_bytes);
     return block;
   }
-  void take_back(gpu::detail::returned_block const& block, gpu::stream_handle last_used_on) noexcept {
-    returns_.take_back(block, last_used_on);
+  void route_return(gpu::detail::returned_block const& block, gpu::stream_handle last_used_on) noexcept {
+    returns_.route_return(block, last_used_on);
   }
-  void give(gpu::detail::returned_block const& each) noexcept {
+  void free_block(gpu::detail::returned_block const& each) noexcept {
     const detail::late_warnings late;
     const std::scoped_lock lock{mutex_};
-    give_locked(each);
+    free_locked(each);
   }
 
   std::size_t trim() noexcept {
@@ -163,8 +163,8 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   // ---- functions below need the lock
 
   // The record of live blocks has checked the size.
-  void give_locked(gpu::detail::returned_block const& each) noexcept {
-    (void)heap_.try_give(each.block, each.bytes, each.align);
+  void free_locked(gpu::detail::returned_block const& each) noexcept {
+    (void)heap_.deallocate_if_live(each.block, each.bytes, each.align);
     if (heap_.cached_bytes() >
         trim_times_.due_at(heap_.cached_bytes(), heap_.live_bytes(), heap_.stranded_block_bytes()))
       trim_to(trim_times_.target_bytes());
@@ -176,7 +176,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   }
   // Frees blocks that other streams no longer use. Events of one stream pass in order. Does nothing while the
   // stream is capturing.
-  void give_passed() noexcept {
+  void free_completed() noexcept {
     if (pending_.empty()) return;
     returns_.events().query(
         [](void* heap) noexcept {
@@ -188,7 +188,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
               blocks.pop_front();
               --self.pending_blocks_;
               self.pending_bytes_ -= each.bytes;
-              self.give_locked(each);
+              self.free_locked(each);
             }
             at = blocks.empty() ? self.pending_.erase(at) : std::next(at);
           }
@@ -199,11 +199,11 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
     if (pending_.empty() || is_capturing()) return;
     for (auto const& [order, blocks] : pending_) blocks.back().fence.wait();
-    give_passed();
+    free_completed();
   }
 
   // Takes the lock. Waits if there is no memory for a record.
-  void give_behind(gpu::detail::returned_block const& each, reuse_fence fence) noexcept {
+  void free_behind_fence(gpu::detail::returned_block const& each, reuse_fence fence) noexcept {
     try {
       queue one;
       one.push_back({.block = each, .fence = {}});
@@ -221,7 +221,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
       return gpu::detail::report_lost(*all_->driver_, all_->options_.name, "cuEventSynchronize",
                                       gpu::status::capture_unsupported, each.bytes);
     fence.wait();
-    give(each);
+    free_block(each);
   }
 
   device_pools* all_;
@@ -236,12 +236,12 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
 
 device_pools::device_pools(device_pools_options const& options, gpu::driver& driver)
     : driver_{&driver}, options_{completed(options, driver)} {
-  gives_back_ = driver.budget(options_.device).add_member([this] { return trim() != 0; });
+  budget_subscription_ = driver.budget(options_.device).add_member([this] { return trim() != 0; });
 }
 
 // Waits for all streams first, because a block of one stream may be used by another.
 device_pools::~device_pools() {
-  gives_back_ = {};
+  budget_subscription_ = {};
   for_each_heap([](stream_heap& each) {
     each.wait();
     (void)each.blocks_after_wait();
@@ -263,24 +263,24 @@ device_pools::stream_heap& device_pools::of(gpu::stream_handle stream) {
 void* device_pools::allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream) {
   if constexpr (check_level >= 2) detail::require_power_of_two(kind, options_.name, align);
   stream_heap& from = of(stream);
-  const auto try_take = [&]() -> void* {
+  const auto allocate_in_heap = [&]() -> void* {
     try {
-      return from.take(bytes, align);
+      return from.try_allocate(bytes, align);
     } catch (std::bad_alloc const&) {
       return nullptr;
     }
   };
-  void* block = try_take();
+  void* block = allocate_in_heap();
   if (block == nullptr) {
     (void)trim();
-    (void)driver_->budget(options_.device).relieve(&gives_back_);
-    block = from.take(bytes, align);
+    (void)driver_->budget(options_.device).relieve(&budget_subscription_);
+    block = from.try_allocate(bytes, align);
   }
   try {
     const std::scoped_lock lock{mutex_};
     live_.emplace(block, live_block{&from, bytes, align});
   } catch (...) {
-    from.give({block, bytes, align});
+    from.free_block({block, bytes, align});
     throw;
   }
   return block;
@@ -298,7 +298,7 @@ void device_pools::deallocate(void* block, std::size_t bytes, std::size_t align,
       live_.erase(found);
     }
   }
-  if (owner != nullptr) return owner->take_back({block, bytes, align}, last_used_on);
+  if (owner != nullptr) return owner->route_return({block, bytes, align}, last_used_on);
   detail::report_violation(
       violation_kind::bad_deallocate, options_.name,
       "device_pools '%s': %zu bytes aligned to %zu are deallocated at %p, where no such block is "

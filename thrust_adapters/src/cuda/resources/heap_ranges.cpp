@@ -13,18 +13,18 @@ using tidemark::detail::align_up;
 
 // One `add` takes one record, and one `cut` takes two.
 void heap_ranges::prepare() {
-  while (spare_.size() < 3) {
-    spare_.reserve(records_.size() + 1);
+  while (free_records_.size() < 3) {
+    free_records_.reserve(records_.size() + 1);
     free_index one(index_.get_allocator());
     one.emplace();
     records_.emplace_back().key = one.extract(one.begin());
-    spare_.push_back(&records_.back());
+    free_records_.push_back(&records_.back());
   }
 }
 
-heap_range& heap_ranges::take_spare() noexcept {
-  heap_range& taken = *spare_.back();
-  spare_.pop_back();
+heap_range& heap_ranges::pop_free_record() noexcept {
+  heap_range& taken = *free_records_.back();
+  free_records_.pop_back();
   return taken;
 }
 
@@ -34,7 +34,7 @@ heap_range& heap_ranges::add(byte_range addresses, bool is_chunk) {
   sorted_.insert(std::ranges::upper_bound(sorted_, addresses.begin, {},
                                           [](heap_region const* each) { return each->addresses.begin; }),
                  &region);
-  heap_range& whole = take_spare();
+  heap_range& whole = pop_free_record();
   whole.region = &region;
   whole.begin = addresses.begin;
   whole.bytes = addresses.size;
@@ -48,7 +48,7 @@ heap_range& heap_ranges::add(byte_range addresses, bool is_chunk) {
 
 byte_range heap_ranges::remove(heap_range& whole) noexcept {
   unlist(whole);
-  spare_.push_back(&whole);  // capacity is reserved
+  free_records_.push_back(&whole);  // capacity is reserved
   heap_region* const gone = whole.region;
   const byte_range addresses = gone->addresses;
   if (latest_ == gone) latest_ = nullptr;
@@ -80,7 +80,7 @@ heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t
   unlist(from);
   heap_region& region = *from.region;
   const auto insert = [&](std::uintptr_t first, std::size_t size, heap_range* before, heap_range* after) {
-    heap_range& made = take_spare();
+    heap_range& made = pop_free_record();
     made.region = &region;
     made.begin = first;
     made.bytes = size;
@@ -110,7 +110,7 @@ heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t
   return from;
 }
 
-heap_range& heap_ranges::give(heap_range& live) noexcept {
+heap_range& heap_ranges::free_and_merge(heap_range& live) noexcept {
   forget_pages(live);
   heap_range* merged = &live;
   if (heap_range* const before = live.before; before != nullptr && before->is_free) {
@@ -132,7 +132,7 @@ void heap_ranges::merge_with_next(heap_range& range) noexcept {
   range.missing_bytes += next.missing_bytes;
   range.after = next.after;
   (next.after != nullptr ? next.after->before : range.region->last) = &range;
-  spare_.push_back(&next);  // capacity is reserved
+  free_records_.push_back(&next);  // capacity is reserved
 }
 
 void heap_ranges::set_missing(heap_range& range, std::size_t missing_bytes) noexcept {
@@ -144,7 +144,7 @@ void heap_ranges::set_missing(heap_range& range, std::size_t missing_bytes) noex
 void heap_ranges::free_all() noexcept {
   for (heap_region& region : regions_) {
     for (heap_range* range = region.first; range != nullptr; range = range->after) {
-      if (!range->is_free) range = &give(*range);
+      if (!range->is_free) range = &free_and_merge(*range);
     }
   }
 }

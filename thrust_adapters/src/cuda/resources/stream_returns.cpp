@@ -13,7 +13,7 @@
 
 namespace tidemark::gpu::detail {
 
-void stream_returns::take_back(returned_block const& block, stream_handle last_used_on) noexcept {
+void stream_returns::route_return(returned_block const& block, stream_handle last_used_on) noexcept {
   const auto free_now = [&] { receiver_.free_now(receiver_.context, block); };
   const bool is_own = is_same_stream(last_used_on, stream_);
   const bool is_legacy = is_same_stream(last_used_on, nullptr);  // the legacy stream is never captured
@@ -61,7 +61,7 @@ std::size_t stream_returns::release_held(bool captured_too) noexcept {
   std::size_t bytes = 0;
   for (held_block const& each : taken) {
     if (!each.is_captured) {
-      take_back(each.block, legacy_stream);  // may hold the block again
+      route_return(each.block, legacy_stream);  // may hold the block again
     } else if (!captured_too) {
       hold(each.block, true);
     } else {

@@ -101,7 +101,7 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   if constexpr (can_trap)
     if (refused == refusal::none && chunk_->is_slice())
       if (void* const block = trap_->allocate_in_slice(*this, bytes, align)) return block;
-  int untried = may_go_on() ? max_kept_chunks_tried : 0;
+  int untried = may_add_chunk() ? max_kept_chunks_tried : 0;
   for (chunk_record* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     if (is_trapping()) bound(*kept);
     const std::uintptr_t block = place(kept->begin, kept->end, size, align);
@@ -116,7 +116,7 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   if constexpr (sets_aside)
     if (space_.is_set_aside(size + (align > default_alignment ? align : 0)))
       return asides_.add(*this, bytes, align, refused);
-  if (!may_go_on() || size > room_left()) return nullptr;
+  if (!may_add_chunk() || size > remaining_bytes()) return nullptr;
   chunk_record* added = add_chunk(size, align);
   if (added == nullptr) {
     refused = refusal::addresses;
@@ -157,13 +157,13 @@ bool arena_state<AddressSpace>::begins_scope() const noexcept {
 // True if a chunk may follow the current chunk. In an arena that cannot grow, a chunk follows only a slice,
 // when a scope outgrows its slices. The total room stays that of the first chunk.
 template <class AddressSpace>
-bool arena_state<AddressSpace>::may_go_on() const noexcept {
+bool arena_state<AddressSpace>::may_add_chunk() const noexcept {
   return options_.growable || chunks_ == 0 || chunk_ != &first_;
 }
 
 // Bytes that the arena may still allocate, in any chunk.
 template <class AddressSpace>
-std::size_t arena_state<AddressSpace>::room_left() const noexcept {
+std::size_t arena_state<AddressSpace>::remaining_bytes() const noexcept {
   if (options_.growable || chunks_ == 0) return (std::numeric_limits<std::size_t>::max)();
   return (first_.end - first_.begin) - position();
 }
@@ -171,7 +171,7 @@ std::size_t arena_state<AddressSpace>::room_left() const noexcept {
 // Shortens a chunk that is entered next to the room left in the arena.
 template <class AddressSpace>
 void arena_state<AddressSpace>::bound(chunk_record& chunk) const noexcept {
-  if (&chunk != &first_) chunk.end = chunk.begin + (std::min)(chunk.range.size, room_left());
+  if (&chunk != &first_) chunk.end = chunk.begin + (std::min)(chunk.range.size, remaining_bytes());
 }
 
 // Reserves a range with room for a block. A range of exactly the block's size may begin at a misaligned
@@ -200,13 +200,13 @@ auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   const bool is_first = chunk_ == &first_ && first_.range.empty();
   std::unique_ptr<chunk_record> record;
   if (!is_first) {
-    record.reset(take_record());
+    record.reset(acquire_chunk_record());
     if (record == nullptr) return nullptr;
   }
   if (!AddressSpace::traits.commits && !(is_first ? first_ : *record).marks.reserve()) return nullptr;
   const byte_range range = reserve_range(bytes, align);
   if (range.empty()) {
-    if (record != nullptr) keep_record(*record.release());
+    if (record != nullptr) recycle_chunk_record(*record.release());
     return nullptr;
   }
 
@@ -308,19 +308,19 @@ void arena_state<AddressSpace>::mark_all(bool has_memory) noexcept {
 
 // Returns an empty chunk record; null without memory.
 template <class AddressSpace>
-auto arena_state<AddressSpace>::take_record() noexcept -> chunk_record* {
-  if (spare_ == nullptr) return new (std::nothrow) chunk_record{};
-  chunk_record* const record = std::exchange(spare_, spare_->next);
+auto arena_state<AddressSpace>::acquire_chunk_record() noexcept -> chunk_record* {
+  if (free_records_ == nullptr) return new (std::nothrow) chunk_record{};
+  chunk_record* const record = std::exchange(free_records_, free_records_->next);
   record->next = nullptr;
   return record;
 }
 
 // Keeps the record of a dropped chunk for reuse.
 template <class AddressSpace>
-void arena_state<AddressSpace>::keep_record(chunk_record& chunk) noexcept {
+void arena_state<AddressSpace>::recycle_chunk_record(chunk_record& chunk) noexcept {
   std::destroy_at(&chunk);
-  std::construct_at(&chunk)->next = spare_;
-  spare_ = &chunk;
+  std::construct_at(&chunk)->next = free_records_;
+  free_records_ = &chunk;
 }
 
 // Returns an unused chunk to its source.
@@ -347,7 +347,7 @@ void arena_state<AddressSpace>::drop(chunk_record& chunk) noexcept {
     }
   } else {
     chunk.unlink();
-    keep_record(chunk);
+    recycle_chunk_record(chunk);
   }
 }
 

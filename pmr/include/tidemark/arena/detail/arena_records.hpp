@@ -121,7 +121,7 @@ struct aside_blocks {
   template <class Arena>
   void* add(Arena& arena, std::size_t bytes, std::size_t align, space_refusal& refused);
   template <class Arena>
-  void give_back(Arena& arena, aside_block& block) noexcept;
+  void release_range(Arena& arena, aside_block& block) noexcept;
   template <class Arena>
   [[gnu::noinline]] void deallocate(Arena& arena, void const* block) noexcept;
 

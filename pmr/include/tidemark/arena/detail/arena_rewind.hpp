@@ -77,7 +77,7 @@ void arena_state<AddressSpace>::rewind_to_floor() noexcept {
 template <class AddressSpace>
 void arena_state<AddressSpace>::deallocate_highest(std::uintptr_t cursor) noexcept {
   lower_cursor(cursor);
-  if (cursor_ == chunk_->begin) leave_empty_chunk();
+  if (cursor_ == chunk_->begin) return_to_previous_chunk();
 }
 
 template <class AddressSpace>
@@ -98,7 +98,7 @@ void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
   run_destructors(target);
   if constexpr (sets_aside) {
     while (asides_.ended != nullptr)
-      asides_.give_back(*this, *std::exchange(asides_.ended, asides_.ended->previous));
+      asides_.release_range(*this, *std::exchange(asides_.ended, asides_.ended->previous));
   }
   history_.rewound_to(target);
   if (&chunk == chunk_) {
@@ -163,7 +163,7 @@ void arena_state<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
 // must find its chunk again. Also stays in the first slice of a scope, because the scope's next allocations
 // must be trapped too.
 template <class AddressSpace>
-void arena_state<AddressSpace>::leave_empty_chunk() noexcept {
+void arena_state<AddressSpace>::return_to_previous_chunk() noexcept {
   chunk_record* const before = chunk_->previous;
   if (before == nullptr || chunk_->begins_scope ||
       (innermost() != nullptr && innermost()->opened_.chunk == chunk_))
@@ -234,7 +234,7 @@ void arena_state<AddressSpace>::return_all() noexcept {
   while (first_.next != nullptr) drop(*first_.next);
   peak_ = peak();
   drop(first_);
-  while (spare_ != nullptr) delete std::exchange(spare_, spare_->next);
+  while (free_records_ != nullptr) delete std::exchange(free_records_, free_records_->next);
   id_ = next_identity();  // old marks hold addresses that other chunks may get
 }
 

@@ -225,8 +225,8 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   chunk_record* add_chunk(std::size_t bytes, std::size_t align);
   bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept;
   void enter(chunk_record& chunk) noexcept;
-  chunk_record* take_record() noexcept;
-  void keep_record(chunk_record& chunk) noexcept;
+  chunk_record* acquire_chunk_record() noexcept;
+  void recycle_chunk_record(chunk_record& chunk) noexcept;
   void drop(chunk_record& chunk) noexcept;
   bool decommit(chunk_record& chunk, std::uintptr_t first) noexcept;
   std::size_t trim(std::size_t keep_bytes) noexcept;
@@ -244,7 +244,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   void pop(std::size_t bytes) noexcept;
   void drop_beyond_retain() noexcept;
   void return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept;
-  TIDEMARK_COLD void leave_empty_chunk() noexcept;
+  TIDEMARK_COLD void return_to_previous_chunk() noexcept;
   void run_destructors(std::size_t target) noexcept;
   bool may_rewind_to(std::size_t target) const noexcept;
   std::uintptr_t highest_mark_in(chunk_record const& chunk) const noexcept;
@@ -267,8 +267,8 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   TIDEMARK_COLD void deallocate_highest(std::uintptr_t cursor) noexcept;
   TIDEMARK_COLD void count_rewind() noexcept;
   bool begins_scope() const noexcept;
-  bool may_go_on() const noexcept;
-  std::size_t room_left() const noexcept;
+  bool may_add_chunk() const noexcept;
+  std::size_t remaining_bytes() const noexcept;
   void bound(chunk_record& chunk) const noexcept;
   void* allocate_if_due(std::size_t bytes, std::size_t align) noexcept;
 
@@ -287,7 +287,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   rewind_history history_;                 // tells which marks are live
   std::uint64_t id_;                       // identity in marks, unique to this arena
   chunk_record first_{};                   // empty until memory is reserved; other records are allocated
-  chunk_record* spare_ = nullptr;          // records without memory, kept until `release`
+  chunk_record* free_records_ = nullptr;   // records without memory, kept until `release`
   std::size_t next_chunk_bytes_;           // chunk size * growth ^ (chunks held)
   std::size_t peak_ = 0;                   // highest position in earlier chunks or visits
   std::size_t committed_bytes_ = 0;        // of all chunks

@@ -31,15 +31,15 @@ class basic_brief_lock {
     if (!try_lock()) [[unlikely]]
       wait();
   }
-  [[nodiscard]] bool try_lock() noexcept { return !taken_.exchange(true, std::memory_order_acquire); }
+  [[nodiscard]] bool try_lock() noexcept { return !locked_.exchange(true, std::memory_order_acquire); }
   /// True if the lock was held at the time of the load.
-  [[nodiscard]] bool is_taken() const noexcept { return taken_.load(std::memory_order_relaxed); }
-  void unlock() noexcept { taken_.store(false, std::memory_order_release); }
+  [[nodiscard]] bool is_locked() const noexcept { return locked_.load(std::memory_order_relaxed); }
+  void unlock() noexcept { locked_.store(false, std::memory_order_release); }
 
  private:
   TIDEMARK_COLD void wait() noexcept;
 
-  Sync::template atomic<bool> taken_{false};
+  Sync::template atomic<bool> locked_{false};
 };
 using brief_lock = basic_brief_lock<std_atomics>;
 template <>

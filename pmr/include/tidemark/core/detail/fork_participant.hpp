@@ -42,7 +42,7 @@ std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexc
 [[nodiscard]] bool is_held_by_this_thread(pthread_mutex_t const& mutex) noexcept;
 /// Makes the calling thread the owner of a mutex that it held when it forked. For the child: the C library
 /// identifies the owner by the thread's number in the parent.
-void hold_in_child(pthread_mutex_t& mutex) noexcept;
+void adopt_lock_in_child(pthread_mutex_t& mutex) noexcept;
 
 /// An object that any thread may use, also in a child forked while other threads used it.
 ///
@@ -88,7 +88,7 @@ class fork_participant {
 /// A fork leaves a lock alone that the forking thread holds, as when it forks inside a call of an upstream.
 /// The thread continues in the child, owns the lock there, and unlocks it.
 ///
-/// Invariant: `!(is_taken_ && is_forking_threads_)`.
+/// Invariant: `!(is_locked_for_fork_ && is_forking_threads_)`.
 template <class Mutex = std::mutex>
 class fork_safe final : fork_participant {
  public:
@@ -127,19 +127,19 @@ class fork_safe final : fork_participant {
 
   bool lock_for_fork(fork_clock::time_point deadline) noexcept override {
     is_forking_threads_ = is_held_by_this_thread();
-    return is_forking_threads_ || (is_taken_ = lock_until(deadline, mutex_));
+    return is_forking_threads_ || (is_locked_for_fork_ = lock_until(deadline, mutex_));
   }
   void unlock_after_fork(bool is_child) noexcept override {
     if constexpr (has_owner)
-      if (is_child && is_forking_threads_) hold_in_child(*mutex_.native_handle());
-    if (std::exchange(is_taken_, false)) mutex_.unlock();
+      if (is_child && is_forking_threads_) adopt_lock_in_child(*mutex_.native_handle());
+    if (std::exchange(is_locked_for_fork_, false)) mutex_.unlock();
   }
   void adapt_to_child() noexcept override {
     if (adapt_ != nullptr) adapt_(object_);
   }
 
   Mutex mutex_;
-  bool is_taken_ = false;            // by a fork
+  bool is_locked_for_fork_ = false;  // by a fork
   bool is_forking_threads_ = false;  // a fork has left the mutex to the forking thread
   void* object_ = nullptr;
   void (*adapt_)(void*) noexcept = nullptr;

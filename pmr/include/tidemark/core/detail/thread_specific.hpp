@@ -23,7 +23,7 @@ class thread_object {
 };
 
 /// Makes the calling thread the owner of the object. @throws std::bad_alloc; the object is destroyed then.
-void give_to_this_thread(std::unique_ptr<thread_object> object);
+void transfer_to_this_thread(std::unique_ptr<thread_object> object);
 
 /// One `T` for each thread that uses it, made at first use and destroyed at the thread's end.
 ///
@@ -41,7 +41,7 @@ class thread_specific {
     if (this_threads == nullptr) {
       auto made = std::make_unique<owned>();
       T* const object = &made->object;
-      give_to_this_thread(std::move(made));
+      transfer_to_this_thread(std::move(made));
       this_threads = object;
     }
     return *this_threads;

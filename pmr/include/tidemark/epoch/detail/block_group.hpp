@@ -60,23 +60,23 @@ class block_group {
   }
   /// Detaches the group from its resource. Called if the resource is destroyed while a thread's list or a
   /// `buffer_group` still points to the group. The group is never freed. Its lists are freed unless the group
-  /// is in doubt. @pre no frame is open, or the group is in doubt
+  /// may be inconsistent. @pre no frame is open, or the group may be inconsistent
   void forget_resource() noexcept;
 
   /// Acquires the group for a thread or a `buffer_group`. @return false if the group is in use
-  [[nodiscard]] bool try_acquire() noexcept { return !possession_.is_taken() && possession_.try_lock(); }
+  [[nodiscard]] bool try_acquire() noexcept { return !possession_.is_locked() && possession_.try_lock(); }
   /// Releases the group. @pre the group is acquired, and no frame is open
   void release() noexcept { possession_.unlock(); }
 
   // ---- forks
 
-  /// Marks an acquired group as in doubt, in a forked child. Another thread may have been changing its lists,
+  /// Marks an acquired group as possibly inconsistent, in a forked child. Another thread may have been changing its lists,
   /// or a buffer group may own it.
-  void doubt_unless_free() noexcept { is_in_doubt_ = possession_.is_taken(); }
+  void mark_inconsistent_if_acquired() noexcept { may_be_inconsistent_ = possession_.is_locked(); }
   /// True if the lists must not be read.
-  [[nodiscard]] bool is_in_doubt() const noexcept { return is_in_doubt_; }
-  /// Clears the doubt, because the `buffer_group` that uses the group exists and has finished.
-  void trust() noexcept { is_in_doubt_ = false; }
+  [[nodiscard]] bool may_be_inconsistent() const noexcept { return may_be_inconsistent_; }
+  /// Marks the group as consistent, because the `buffer_group` that uses the group exists and has finished.
+  void mark_consistent() noexcept { may_be_inconsistent_ = false; }
 
   // ---- frames
 
@@ -137,18 +137,18 @@ class block_group {
 
   [[nodiscard]] bool has_chunks() const noexcept { return slabs_.has_chunks(); }
   /// Allocates a block of the innermost epoch; null if no slab has a free block. O(1).
-  [[nodiscard]] void* take_small(std::size_t index, std::size_t bytes) noexcept {
+  [[nodiscard]] void* try_allocate_small(std::size_t index, std::size_t bytes) noexcept {
     epoch_slab* const slab = slabs_.with_room(index);
     if (slab == nullptr) return nullptr;
     allocations_.add(1);
     count_held(slab->block_bytes);
-    return slabs_.take(*slab, bytes);
+    return slabs_.allocate(*slab, bytes);
   }
-  /// Allocates a small block after searching for slabs with free blocks; null if there is no spare slab.
+  /// Allocates a small block after searching for slabs with free blocks; null if there is no free slab.
   /// O(slabs of the epoch), amortised O(1). @throws std::bad_alloc
-  [[nodiscard]] TIDEMARK_COLD void* take_small_of_spare(std::size_t index, std::size_t bytes,
-                                                        std::size_t block_bytes);
-  /// Divides a chunk into spare slabs.
+  [[nodiscard]] TIDEMARK_COLD void* allocate_small_in_free_slab(std::size_t index, std::size_t bytes,
+                                                                std::size_t block_bytes);
+  /// Divides a chunk into free slabs.
   void add_chunk(byte_range added) noexcept;
   /// Returns the bytes of the next chunk: as many slabs as are held, clamped to 3 to 63, and one slab for
   /// alignment. Returns 0 after `request_no_chunk`.
@@ -162,9 +162,9 @@ class block_group {
     slabs_.deallocate(slab, i);
     deallocations_.add(1);
     held_bytes_.subtract(slab.block_bytes);
-    if (epoch_slabs::is_superfluous(slab)) make_spare(slab);
+    if (epoch_slabs::is_superfluous(slab)) retire_slab(slab);
   }
-  enum class small_result : std::uint8_t { deallocated, chunk_is_spare, of_another_class, late };
+  enum class small_result : std::uint8_t { deallocated, chunk_is_free, of_another_class, late };
   /// Deallocates a block of a slab on another thread, or a block kept by an outermost epoch. The slab may be
   /// any slab that was ever the group's.
   [[nodiscard]] small_result deallocate_small_from_outside(epoch_slab& slab, void* block,
@@ -193,10 +193,10 @@ class block_group {
     count_held(bytes);
   }
   void count_held(std::size_t bytes) noexcept {
-    const std::size_t used = held_bytes_.add(bytes) - gone_outside_bytes_.value();
+    const std::size_t used = held_bytes_.add(bytes) - removed_outside_bytes_.value();
     if (used > peak_bytes_.value()) peak_bytes_.set(used);
   }
-  TIDEMARK_COLD void make_spare(epoch_slab& slab) noexcept;
+  TIDEMARK_COLD void retire_slab(epoch_slab& slab) noexcept;
   [[nodiscard]] bool stands_at(tracked_block const& block, std::size_t position) const noexcept {
     return block.load().is_held() && is_at(block, position);
   }
@@ -213,7 +213,7 @@ class block_group {
 
   std::atomic<epoch_resource const*> resource_;  // atomic: a thread reads its list during `forget_resource`
   brief_lock possession_;                        // taken while a thread or buffer_group uses the group
-  bool is_in_doubt_ = false;                     // since a fork
+  bool may_be_inconsistent_ = false;             // since a fork
   // Never held during calls to other code. A leak checker reaches a forgotten group through the list of
   // forks.
   fork_safe<brief_lock> lock_;
@@ -229,8 +229,8 @@ class block_group {
   single_writer<std::uint64_t> allocations_, adopted_, deallocations_, reclaimed_, promoted_, let_go_;
   single_writer<std::size_t> held_bytes_, peak_bytes_;
   // Written by other threads with the lock held.
-  single_writer<std::uint64_t> gone_outside_, let_go_outside_;
-  single_writer<std::size_t> gone_outside_bytes_;
+  single_writer<std::uint64_t> deallocations_outside_, let_go_outside_;
+  single_writer<std::size_t> removed_outside_bytes_;
 };
 
 /// The groups with epochs open on this thread, one for each resource.

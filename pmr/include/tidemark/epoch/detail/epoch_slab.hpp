@@ -28,7 +28,7 @@ class block_group;
 /// operations need the lock of the holder, or of the last holder if the range is the upstream's.
 ///
 /// Invariants: `used == allocated bits among the first blocks bits`; later bits of the last word are set;
-/// `freed_outside` and `is_kept` are subsets of `allocated`; a spare range has no bits set except in
+/// `freed_outside` and `is_kept` are subsets of `allocated`; a free range has no bits set except in
 /// `reclaimed`.
 struct epoch_slab {
   static constexpr std::size_t range_bytes = 16 * KiB;
@@ -36,9 +36,9 @@ struct epoch_slab {
   static constexpr std::size_t max_blocks = range_bytes / min_block_bytes;
   static constexpr std::size_t none = max_blocks;
 
-  /// A group's range is spare (no blocks), held (blocks of an open epoch) or kept (blocks kept by an
+  /// A group's range is free (no blocks), held (blocks of an open epoch) or kept (blocks kept by an
   /// outermost epoch).
-  enum class range_use : std::uint8_t { upstreams, spare, held, kept };
+  enum class range_use : std::uint8_t { upstreams, free, held, kept };
 
   explicit epoch_slab(std::uintptr_t where) noexcept : address{where} {}
 
@@ -63,7 +63,7 @@ struct epoch_slab {
 
   // ---- while the range is held or kept
 
-  /// Prepares a spare range for blocks of one size.
+  /// Prepares a free range for blocks of one size.
   void begin(std::size_t index, std::size_t bytes_of_block) noexcept {
     ended_by.store(nullptr, std::memory_order_relaxed);
     class_index = static_cast<std::uint32_t>(index);
@@ -80,7 +80,7 @@ struct epoch_slab {
   }
   [[nodiscard]] bool is_full() const noexcept { return used == blocks; }
   /// Allocates a block. @pre not full
-  [[nodiscard]] void* take() noexcept {
+  [[nodiscard]] void* allocate() noexcept {
     std::uint64_t free = ~word(allocated, cursor);
     while (free == 0) {
       cursor = cursor + 1 < word_count() ? cursor + 1 : 0;
@@ -180,7 +180,7 @@ struct epoch_slab {
   epoch_slab* chunk = nullptr;  // first slab of the chunk; only the first slab uses the members below
   epoch_slab* next_chunk = nullptr;
   byte_range chunk_memory{};
-  std::uint32_t chunk_slabs = 0, chunk_spare = 0;
+  std::uint32_t chunk_slabs = 0, free_slabs_of_chunk = 0;
   // In a range that is not held, `reclaimed` describes the previous blocks. A late deallocation of such a
   // block is recognised until the upstream allocates a block at its address.
   row allocated{}, freed_outside{}, is_kept{}, reclaimed{};

@@ -26,11 +26,11 @@ namespace detail {
 using epoch_slab_table = address_table<epoch_slab, std::countr_zero(epoch_slab::range_bytes)>;
 
 /// Lists of slabs. Each open epoch has a list of slabs with free blocks for each size class, and a list of
-/// full slabs. A further list has the spare slabs, for the next epoch. A chunk whose slabs are all spare is
+/// full slabs. A further list has the free slabs, for the next epoch. A chunk whose slabs are all free is
 /// released when no epoch is open.
 ///
-/// Invariants: each slab of the group's chunks is in exactly one of these lists, or kept; `chunk_spare` is
-/// the number of spare slabs of a chunk; a held slab is full if and only if it is in the list of full slabs.
+/// Invariants: each slab of the group's chunks is in exactly one of these lists, or kept; `free_slabs_of_chunk` is
+/// the number of free slabs of a chunk; a held slab is full if and only if it is in the list of full slabs.
 ///
 /// Thread-safety: one thread at a time; the section "with the lock" also needs the group's lock.
 class epoch_slabs {
@@ -44,8 +44,8 @@ class epoch_slabs {
   /// Returns a slab of the innermost epoch with a free block of a size class; null if there is no such slab.
   [[nodiscard]] epoch_slab* with_room(std::size_t index) const noexcept { return innermost_[index]; }
   /// Allocates a block of a slab. O(1). @pre the slab is not full
-  [[nodiscard]] void* take(epoch_slab& slab, std::size_t bytes) noexcept {
-    void* const block = slab.take();
+  [[nodiscard]] void* allocate(epoch_slab& slab, std::size_t bytes) noexcept {
+    void* const block = slab.allocate();
     if (slab.is_full()) [[unlikely]] {
       frame& in = frames_[slab.depth - 1];
       move(slab, in.with_room[slab.class_index], in.full);
@@ -82,30 +82,31 @@ class epoch_slabs {
 
   // ---- with the lock
 
-  /// Moves a spare slab to an epoch. @return false if there is no spare slab
-  bool add_spare(block_group& holder, std::size_t depth, std::size_t index, std::size_t block_bytes) noexcept;
+  /// Moves a free slab to an epoch. @return false if there is no free slab
+  bool acquire_free_slab(block_group& holder, std::size_t depth, std::size_t index,
+                         std::size_t block_bytes) noexcept;
   /// Frees blocks that other threads have deallocated in full slabs. O(slabs).
   void collect() noexcept;
-  /// Makes an empty slab spare.
-  void make_spare(epoch_slab& slab) noexcept;
-  /// Deallocates a live block of a kept slab. The slab becomes spare with its last block. @return true if all
-  /// slabs of the chunk are spare now
-  bool deallocate_kept(epoch_slab& slab, std::size_t i) noexcept {
+  /// Makes an empty slab free.
+  void retire_slab(epoch_slab& slab) noexcept;
+  /// Deallocates a live block of a kept slab. The slab becomes free with its last block. @return true if all
+  /// slabs of the chunk are free now
+  bool deallocate_in_kept_slab(epoch_slab& slab, std::size_t i) noexcept {
     slab.deallocate(i);
     poison_block(slab, i);
     if (slab.used > 0) return false;
     end_use(slab);
-    return slab.chunk->chunk_spare == slab.chunk->chunk_slabs;
+    return slab.chunk->free_slabs_of_chunk == slab.chunk->chunk_slabs;
   }
   /// Ends the innermost epoch. Slabs with kept blocks move to the outer epoch, or become kept slabs. Adds the
   /// counts to `sum`.
   void end(std::size_t depth, char const* name, epoch_summary& sum) noexcept;
-  /// Removes a chunk whose slabs are all spare, or any chunk if `also_used`. Its ranges become the
+  /// Removes a chunk whose slabs are all free, or any chunk if `also_used`. Its ranges become the
   /// upstream's.
   /// @return the chunk's memory, which the caller returns to the upstream; empty if there is no such chunk.
   /// O(chunks + slabs).
   [[nodiscard]] byte_range remove_chunk(bool also_used) noexcept;
-  /// Makes the ranges in a chunk spare slabs. @pre each range has a record
+  /// Makes the ranges in a chunk free slabs. @pre each range has a record
   void add_chunk(byte_range added, block_group& holder) noexcept;
 
   /// Number of slabs of open epochs.
@@ -166,15 +167,15 @@ class epoch_slabs {
     remove(slab, from);
     insert(slab, to);
   }
-  void insert_spare(epoch_slab& slab) noexcept {
-    slab.use.store(epoch_slab::range_use::spare, std::memory_order_release);
-    ++slab.chunk->chunk_spare;
-    insert(slab, spare_);
+  void insert_free_slab(epoch_slab& slab) noexcept {
+    slab.use.store(epoch_slab::range_use::free, std::memory_order_release);
+    ++slab.chunk->free_slabs_of_chunk;
+    insert(slab, free_slabs_);
   }
-  /// Makes a slab without blocks spare.
+  /// Makes a slab without blocks free.
   void end_use(epoch_slab& slab) noexcept {
     slab.end();
-    insert_spare(slab);
+    insert_free_slab(slab);
   }
   void end_slab(epoch_slab& slab, std::size_t depth, char const* name, epoch_summary& sum) noexcept;
 
@@ -182,7 +183,7 @@ class epoch_slabs {
   epoch_slab_table& table_;
   std::pmr::vector<frame> frames_;
   std::size_t frame_count_ = 0;  // frames_.size(), which would need a division
-  epoch_slab* spare_ = nullptr;
+  epoch_slab* free_slabs_ = nullptr;
   std::atomic<epoch_slab*> chunks_{nullptr};  // written with the lock
   std::size_t held_slabs_ = 0;
 };

@@ -49,11 +49,11 @@ class monotone_layout {
     const std::uintptr_t block = cursor_;
     const std::size_t size = block_bytes(bytes);
     cursor_ = block + size;
-    note(block, size);
+    count_block(block, size);
     return block;
   }
   /// Counts a block that is placed elsewhere, below the cursor. @pre both are multiples of the granule
-  constexpr void note(std::uintptr_t block, std::size_t size) noexcept {
+  constexpr void count_block(std::uintptr_t block, std::size_t size) noexcept {
     ++allocations_;
     // FNV-1a (Fowler, Noll, Vo) of offset and size, by words instead of bytes.
     hash_ = (hash_ ^ ((block - begin_) / granule_bytes << 32 ^ size / granule_bytes)) * fnv_prime;
@@ -65,7 +65,7 @@ class monotone_layout {
   }
   /// Reserves the first `bytes` bytes for a plan, which aligns blocks to at most `align`. @pre no block is
   /// placed; `bytes` is a multiple of the granule and fits
-  constexpr void leave(std::size_t bytes, std::size_t align) noexcept {
+  constexpr void reserve_front(std::size_t bytes, std::size_t align) noexcept {
     cursor_ = begin_ + bytes;
     align_ = block_alignment(align);
   }

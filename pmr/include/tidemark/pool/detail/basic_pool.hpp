@@ -56,7 +56,7 @@ class trim_policy {
 /// A pool for one thread.
 ///
 /// @tparam FreeLists free blocks in lists through the blocks (`pool_blocks`), or in records beside the blocks
-/// (`device_heap`). `take` and `give` are the fast paths. `take_slow` and `give_slow` do all other work, also
+/// (`device_heap`). `try_allocate` and `try_deallocate` are the fast paths. `allocate_slow` and `deallocate_slow` do all other work, also
 /// for blocks beyond the size classes.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats` and of the free lists.
@@ -79,7 +79,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       std::size_t bytes, std::size_t align = default_alignment,
       [[maybe_unused]] call_site where = std::source_location::current()) TIDEMARK_LIFETIMEBOUND {
     if constexpr (records_blocks) return allocate_checked(bytes, align, where);
-    if (void* block = lists_.take(bytes, align)) [[likely]]
+    if (void* block = lists_.try_allocate(bytes, align)) [[likely]]
       return block;
     return allocate_slow(bytes, align);
   }
@@ -95,7 +95,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       late_reports late;
       if (!ledger_.remove(late, FreeLists::kind, name(), block, bytes, align)) return;
     }
-    const free_result result = lists_.give(block, bytes, align);
+    const free_result result = lists_.try_deallocate(block, bytes, align);
     if (result != free_result::listed) [[unlikely]]
       deallocate_slow(block, bytes, align, result);
   }
@@ -186,11 +186,11 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       }
     };
     const limit_keeper last{this};  // a new slab leaves free blocks, even if the request then fails
-    return lists_.take_slow(bytes, align);
+    return lists_.allocate_slow(bytes, align);
   }
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      free_result result) noexcept {
-    lists_.give_slow(block, bytes, align, result);
+    lists_.deallocate_slow(block, bytes, align, result);
     if (lists_.cached_bytes() > trim_due_at()) trim_to(trim_times_.target_bytes());
     update_watermark();
   }
@@ -198,12 +198,12 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align, call_site where) {
     if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "allocate");
     require_power_of_two(FreeLists::kind, name(), align);
-    void* block = lists_.take(bytes, align);
+    void* block = lists_.try_allocate(bytes, align);
     if (block == nullptr) block = allocate_slow(bytes, align);
     try {
       ledger_.add(pooled_block(block, bytes, align, ledger_, where));
     } catch (...) {
-      const free_result result = lists_.give(block, bytes, align);
+      const free_result result = lists_.try_deallocate(block, bytes, align);
       if (result != free_result::listed) deallocate_slow(block, bytes, align, result);
       throw;
     }

@@ -32,7 +32,7 @@ class basic_trim_requests {
     }
   }
   /// Takes all requests. @return the lowest target, to which the caller trims; `none` if there is no request
-  [[nodiscard]] std::size_t take() noexcept { return least_.exchange(none); }
+  [[nodiscard]] std::size_t consume() noexcept { return least_.exchange(none); }
   /// Removes all requests if a trim to `target_bytes`, which the caller does next, satisfies the lowest.
   void remove_served(std::size_t target_bytes) noexcept {
     std::size_t least = least_.load();
@@ -50,7 +50,7 @@ using trim_requests = basic_trim_requests<std_atomics>;
 /// Work for the owner of a cache. The owner finds the work with a comparison that its fast path makes anyway,
 /// of the alignment with the largest served alignment. This maximum is 0 while work is pending (decision 9).
 ///
-/// Thread-safety: `serves`, `take` and `take_trim` for the owner; all other functions for any thread.
+/// Thread-safety: `serves`, `consume` and `consume_trim` for the owner; all other functions for any thread.
 template <class Sync>
 class basic_pending_work {
  public:
@@ -70,12 +70,12 @@ class basic_pending_work {
   }
   [[nodiscard]] bool is_posted() const noexcept { return max_align_.load(std::memory_order_relaxed) == 0; }
   /// Takes posted work, and enables the fast path again. @return true if work was posted since the last call
-  [[nodiscard]] bool take(std::size_t max_align) noexcept {
+  [[nodiscard]] bool consume(std::size_t max_align) noexcept {
     return is_posted() && max_align_.exchange(max_align) == 0;
   }
-  /// Takes the requested trims, after `take`. @return target of the trim; `trim_requests::none` if there is
+  /// Takes the requested trims, after `try_allocate`. @return target of the trim; `trim_requests::none` if there is
   /// none
-  [[nodiscard]] std::size_t take_trim() noexcept { return trims_.take(); }
+  [[nodiscard]] std::size_t consume_trim() noexcept { return trims_.consume(); }
 
  private:
   Sync::template atomic<std::size_t> max_align_;
@@ -171,13 +171,13 @@ class block_cache {
 
   /// Takes a block; null if the list is empty, or the fast path does not serve the request (size, alignment,
   /// pending work). O(1).
-  [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align) noexcept {
     const std::size_t last = size_classes::last_offset(bytes, align);
     if (!is_fast(last, align)) [[unlikely]]
       return nullptr;
-    return take_from(classes_.index_at(last), bytes);
+    return pop_block(classes_.index_at(last), bytes);
   }
-  [[nodiscard]] void* take_from(std::size_t index, std::size_t bytes) noexcept {
+  [[nodiscard]] void* pop_block(std::size_t index, std::size_t bytes) noexcept {
     free_block* const block = first_[index];
     if (block == nullptr) [[unlikely]]
       return nullptr;
@@ -192,13 +192,13 @@ class block_cache {
   }
 
   /// Adds a block to its list. O(1).
-  [[nodiscard]] free_result give(void* block, std::size_t bytes, std::size_t align) noexcept {
+  [[nodiscard]] free_result try_deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
     const std::size_t last = size_classes::last_offset(bytes, align);
     if (!is_fast(last, align)) [[unlikely]]
       return free_result::not_listed;
-    return give_to(classes_.index_at(last), block, bytes);
+    return push_block(classes_.index_at(last), block, bytes);
   }
-  [[nodiscard]] free_result give_to(std::size_t index, void* block, std::size_t bytes) noexcept {
+  [[nodiscard]] free_result push_block(std::size_t index, void* block, std::size_t bytes) noexcept {
     const std::size_t block_bytes = classes_.bytes(index);
     auto* const freed = static_cast<free_block*>(block);
     poison_freed(block, block_bytes);
@@ -216,12 +216,12 @@ class block_cache {
   }
 
   /// Puts a chain into an empty list. The caller counts its bytes.
-  void put_all(std::size_t index, block_chain chain) noexcept {
+  void push_all(std::size_t index, block_chain chain) noexcept {
     first_[index] = chain.first;
     net_received_[index] += chain.blocks;
   }
   /// Takes a whole list. The caller counts its bytes.
-  [[nodiscard]] block_chain take_all(std::size_t index) noexcept {
+  [[nodiscard]] block_chain pop_all(std::size_t index) noexcept {
     const block_chain all = list(index);
     first_[index] = nullptr;
     net_received_[index] -= all.blocks;
@@ -234,7 +234,7 @@ class block_cache {
   [[nodiscard]] std::size_t listed_blocks(std::size_t index) const noexcept {
     return net_received_[index] + deallocations(index) - allocations(index);
   }
-  /// Blocks taken by `take`; `deallocations` are blocks added by `give`. Any thread.
+  /// Blocks taken by `try_allocate`; `deallocations` are blocks added by `try_deallocate`. Any thread.
   [[nodiscard]] std::uint64_t allocations(std::size_t index) const noexcept {
     return allocations_[index].value();
   }
@@ -262,26 +262,26 @@ class block_cache {
     requested_bytes_.add(other.requested_bytes());
   }
 
-  /// Bytes counted as cached here. `give` adds and `take` subtracts; the owner counts all other changes.
+  /// Bytes counted as cached here. `try_deallocate` adds and `try_allocate` subtracts; the owner counts all other changes.
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_.value(); }
   void add_cached(std::size_t bytes) noexcept { cached_bytes_.add(bytes); }
   void subtract_cached(std::size_t bytes) noexcept { cached_bytes_.subtract(bytes); }
   /// Requested bytes minus deallocated bytes. May wrap below 0 for one cache, but not for all caches of a
   /// pool.
   [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_.value(); }
-  /// Sets the cached bytes above which `give` reports.
+  /// Sets the cached bytes above which `try_deallocate` reports.
   void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
 
-  /// Posts work or a trim to the owner. The owner's next `take` or `give` fails, so it takes its slow path.
+  /// Posts work or a trim to the owner. The owner's next `try_allocate` or `try_deallocate` fails, so it takes its slow path.
   /// Any thread.
   void post() noexcept { pending_.post(); }
   void post_trim(std::size_t target_bytes) noexcept { pending_.post_trim(target_bytes); }
   [[nodiscard]] bool has_pending_work() const noexcept { return pending_.is_posted(); }
   /// Returns true if work was posted since the last call. Owner only.
-  [[nodiscard]] bool take_pending_work() noexcept { return pending_.take(classes_.fast_alignment()); }
-  /// After `take_pending_work`: target of the posted trim; `trim_requests::none` if there is none. Owner
+  [[nodiscard]] bool consume_pending_work() noexcept { return pending_.consume(classes_.fast_alignment()); }
+  /// After `consume_pending_work`: target of the posted trim; `trim_requests::none` if there is none. Owner
   /// only.
-  [[nodiscard]] std::size_t take_trim() noexcept { return pending_.take_trim(); }
+  [[nodiscard]] std::size_t consume_trim() noexcept { return pending_.consume_trim(); }
 
  private:
   [[nodiscard]] bool is_fast(std::size_t last, std::size_t align) const noexcept {
@@ -293,9 +293,9 @@ class block_cache {
 
   // One array for each member, not one record for each class: indexing words needs no extra instruction.
   per_class<free_block*> first_{};
-  per_class<single_writer<std::uint64_t>> allocations_;    // by `take`
-  per_class<single_writer<std::uint64_t>> deallocations_;  // by `give`
-  per_class<std::uint64_t> net_received_{};                // by `put_all`, minus blocks taken by `take_all`
+  per_class<single_writer<std::uint64_t>> allocations_;    // by `try_allocate`
+  per_class<single_writer<std::uint64_t>> deallocations_;  // by `try_deallocate`
+  per_class<std::uint64_t> net_received_{};                // by `push_all`, minus blocks taken by `pop_all`
   size_classes classes_;
   std::size_t table_end_;  // classes_.table_end()
   pending_work pending_;

@@ -115,7 +115,7 @@ class block_store {
                                    std::size_t max_stranded_bytes, Relieve relieve) {
     block_chain chain = slabs_.carve(index, max_carved_bytes);
     if (chain.blocks > 0) return chain;
-    chain = slabs_.take_stranded(index, max_stranded_bytes);
+    chain = slabs_.unstrand(index, max_stranded_bytes);
     lists_.add_cached(chain.blocks * classes_.bytes(index));
     if (chain.blocks > 0) return chain;
     constexpr std::size_t no_limit = (std::numeric_limits<std::size_t>::max)();
@@ -125,8 +125,8 @@ class block_store {
   }
 
   /// Allocates a block of the heap; null if no free range that was tried fits. @pre `is_of_heap()`
-  [[nodiscard]] void* take_large(std::size_t bytes, std::size_t align) noexcept {
-    void* const block = counting_cached([&] { return heap_.take(bytes, align); });
+  [[nodiscard]] void* allocate_from_heap(std::size_t bytes, std::size_t align) noexcept {
+    void* const block = counting_cached([&] { return heap_.try_allocate(bytes, align); });
     if (block != nullptr) ++counts_.allocations;
     return block;
   }
@@ -138,7 +138,7 @@ class block_store {
     if (!is_of_heap(bytes, align)) {
       block = call_upstream([&] { return large_.allocate(bytes, align); }, relieve);
     } else {
-      block = take_large(bytes, align);
+      block = allocate_from_heap(bytes, align);
       if (block != nullptr) return block;
       // Half of the room: the rest of the chunk is cached at once, and freed blocks need room, too.
       const auto add_chunk = [&] { return heap_.allocate(bytes, align, room() / 2); };
@@ -191,7 +191,7 @@ class block_store {
   std::size_t release_free(std::size_t target_bytes) noexcept {
     const std::size_t held_before = held_bytes();
     release_chunks(target_bytes);
-    take_out(
+    remove_from_lists(
         target_bytes, [&] { return lists_.cached_bytes() + slabs_.stranded_bytes(); },
         &slab_store::release_free_slabs);
     return held_before - held_bytes();
@@ -202,7 +202,7 @@ class block_store {
       heap_.strand(lists_.cached_bytes() - (std::min)(lists_.cached_bytes(), target_bytes));
       return 0;
     });
-    take_out(target_bytes, [&] { return lists_.cached_bytes(); }, &slab_store::strand);
+    remove_from_lists(target_bytes, [&] { return lists_.cached_bytes(); }, &slab_store::strand);
   }
   /// Returns all memory to the upstream; large blocks count as deallocated.
   void release() noexcept {
@@ -287,13 +287,13 @@ class block_store {
   // Starts with the largest blocks, because fewer of them need to be touched. `free_bytes()` is read for each
   // class, because other threads may take blocks meanwhile.
   template <class Bytes, class Take>
-  void take_out(std::size_t target_bytes, Bytes free_bytes, Take take) noexcept {
+  void remove_from_lists(std::size_t target_bytes, Bytes free_bytes, Take take) noexcept {
     for (std::size_t i = classes_.count(); i-- > 0;) {
       const std::size_t bytes = free_bytes();
       if (bytes <= target_bytes) return;
-      block_chain all = lists_.take_all(i);
+      block_chain all = lists_.pop_all(i);
       const std::size_t gone = (slabs_.*take)(i, all, bytes - target_bytes);
-      lists_.put_all(i, all);
+      lists_.push_all(i, all);
       lists_.subtract_cached(gone * classes_.bytes(i));
     }
   }
@@ -320,11 +320,11 @@ class pool_blocks : public block_cache {
   /// @throws std::invalid_argument for impossible sizes of classes; whatever the upstream throws
   pool_blocks(pool_options const& options, std::pmr::memory_resource* upstream);
 
-  /// Allocates after `take` returned null. @throws whatever the upstream throws, after one retry with
+  /// Allocates after `try_allocate` returned null. @throws whatever the upstream throws, after one retry with
   /// `release_free(0)`
-  [[nodiscard]] void* take_slow(std::size_t bytes, std::size_t align);
-  /// Deallocates after `give` returned `result`. @pre `result` is not `listed`
-  void give_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept;
+  [[nodiscard]] void* allocate_slow(std::size_t bytes, std::size_t align);
+  /// Deallocates after `try_deallocate` returned `result`. @pre `result` is not `listed`
+  void deallocate_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept;
 
   /// Returns free chunks and free slabs to the upstream until at most `target_bytes` are free, including
   /// stranded blocks. @return bytes returned
@@ -354,7 +354,7 @@ class pool_blocks : public block_cache {
 
  private:
   void drain_pending_work() noexcept {
-    if (take_pending_work()) (void)release_free(0);  // memory is short
+    if (consume_pending_work()) (void)release_free(0);  // memory is short
   }
 
   pool_options options_;

@@ -54,7 +54,7 @@ class coalescing_heap {
   ~coalescing_heap() { release(); }
 
   /// Allocates from a free range; null if no range that was tried fits.
-  [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align) noexcept;
   /// Allocates from a new chunk. The chunk is a quarter of `held_bytes()`, with at most `max_more_bytes`
   /// beyond the block. If the upstream does not have this much, the chunk has only the block. @throws
   /// whatever the upstream throws; nothing has changed then
@@ -91,7 +91,7 @@ class coalescing_heap {
   // Size unit of ranges. A tag ends at a multiple of this, so blocks are aligned to it.
   static constexpr std::size_t granule_bytes = 64;
   // Number of ranges tried in the own bin: together they cost less than a split.
-  static constexpr std::size_t ranges_looked_at = 4;
+  static constexpr std::size_t max_ranges_tried = 4;
   // A further chunk is this fraction of the held bytes. On the recorded traces (bench/trace_footprint), a
   // quarter leaves less memory free than an eighth or a half, or than a minimum of 64 KiB to 1 MiB.
   static constexpr std::size_t growth_divisor = 4;

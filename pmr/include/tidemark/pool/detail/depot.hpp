@@ -90,26 +90,26 @@ template <class Sync>
 class alignas(64) basic_depot_bin {  // one cache line each, so that bins share no cache line
  public:
   /// Adds a chain. O(1).
-  void put(block_chain chain) noexcept {
+  void push_chain(block_chain chain) noexcept {
     const std::scoped_lock lock{mutex_};
     chains_.push(chain);
     publish();
   }
   /// Takes the chain that was added last; empty if there is none. O(1). An empty bin takes no lock, so a
   /// chain being added may be missed.
-  [[nodiscard]] block_chain take() noexcept {
+  [[nodiscard]] block_chain pop_chain() noexcept {
     if (blocks() == 0) return {};
-    return take(&chain_stack::pop);
+    return pop_locked(&chain_stack::pop);
   }
   /// Takes all blocks as one chain. O(blocks).
-  [[nodiscard]] block_chain take_all() noexcept { return take(&chain_stack::pop_all); }
+  [[nodiscard]] block_chain pop_all() noexcept { return pop_locked(&chain_stack::pop_all); }
   /// Number of blocks.
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_.load(std::memory_order_relaxed); }
   /// The lock, for a fork.
   [[nodiscard]] auto& mutex() noexcept { return mutex_; }
 
  private:
-  [[nodiscard]] block_chain take(block_chain (chain_stack::*how)() noexcept) noexcept {
+  [[nodiscard]] block_chain pop_locked(block_chain (chain_stack::*how)() noexcept) noexcept {
     const std::scoped_lock lock{mutex_};
     const block_chain taken = (chains_.*how)();
     publish();
@@ -137,13 +137,13 @@ class depot : fork_participant {
   ~depot() { leave(); }
 
   /// Adds a chain. The caller counts its bytes, here and below. O(1).
-  void put(std::size_t index, block_chain chain) noexcept { bins_[index].put(chain); }
+  void push_chain(std::size_t index, block_chain chain) noexcept { bins_[index].push_chain(chain); }
   /// Takes the chain that was added last; empty if there is none. O(1).
-  [[nodiscard]] block_chain take(std::size_t index) noexcept { return bins_[index].take(); }
+  [[nodiscard]] block_chain pop_chain(std::size_t index) noexcept { return bins_[index].pop_chain(); }
   /// Takes all blocks of a class as one chain. O(blocks).
-  [[nodiscard]] block_chain take_all(std::size_t index) noexcept { return bins_[index].take_all(); }
+  [[nodiscard]] block_chain pop_all(std::size_t index) noexcept { return bins_[index].pop_all(); }
   /// Adds a chain, split into chains that suit a thread's cache. O(blocks).
-  void put_all(std::size_t index, block_chain chain) noexcept;
+  void push_all(std::size_t index, block_chain chain) noexcept;
 
   /// Number of blocks of a class. `listed_bytes` is the sum of bytes over all classes.
   [[nodiscard]] std::size_t blocks(std::size_t index) const noexcept { return bins_[index].blocks(); }

@@ -44,7 +44,7 @@ class slab_store {
   [[nodiscard]] block_chain carve(std::size_t index, std::size_t max_bytes) noexcept;
   /// Returns stranded blocks of one slab of a class, at most `max_bytes`, but at least one block. O(slabs +
   /// blocks taken).
-  [[nodiscard]] block_chain take_stranded(std::size_t index, std::size_t max_bytes) noexcept;
+  [[nodiscard]] block_chain unstrand(std::size_t index, std::size_t max_bytes) noexcept;
 
   /// Returns free slabs of a class to the upstream until `bytes_wanted` are returned. `list` has all free
   /// blocks of the class except uncarved and stranded blocks. Blocks of other slabs stay in the list, grouped
@@ -79,9 +79,9 @@ class slab_store {
     std::size_t stranded = 0;
     free_block* stranded_list = nullptr;
     // Used only during release_free_slabs, otherwise 0, false and null:
-    std::size_t listed = 0;    // blocks found in the list
-    bool leaving = false;      // all blocks are free and the slab is returned
-    slab* next_met = nullptr;  // slab whose first block is next in the list
+    std::size_t listed = 0;        // blocks found in the list
+    bool is_returned = false;      // all blocks are free and the slab is returned
+    slab* next_grouped = nullptr;  // slab whose first block is next in the list
     // Valid only while blocks are listed:
     free_block* first_listed = nullptr;
     free_block* last_listed = nullptr;
@@ -106,7 +106,7 @@ class slab_store {
   /// Joins the blocks of remaining slabs into one list.
   [[nodiscard]] static free_block* joined(slab* met) noexcept;
   /// Strands blocks of one slab from the front of a list, at most `max_blocks`. @return number of blocks
-  std::size_t set_aside(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept;
+  std::size_t strand_from_slab(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept;
   /// Returns exactly the (pointer, bytes, alignment) that the upstream returned.
   void return_to_upstream(slab const& s) noexcept;
 

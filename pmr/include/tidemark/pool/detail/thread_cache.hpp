@@ -46,7 +46,7 @@ class cache_share {
   /// Maximum bytes of the cache.
   [[nodiscard]] std::size_t limit() const noexcept {
     const std::size_t share = *share_;
-    return (std::min)(share, start_bytes + (std::min)(taken_, share));
+    return (std::min)(share, start_bytes + (std::min)(received_bytes_, share));
   }
   /// Bytes of a chain: few enough to stay in a core's cache on the way from thread to thread.
   [[nodiscard]] std::size_t chain_bytes() const noexcept { return (std::min)(limit() / 4, 256 * KiB); }
@@ -56,20 +56,20 @@ class cache_share {
   }
 
   /// Records bytes that the thread took from others, or from new memory.
-  void on_take(std::size_t bytes) noexcept { taken_ += bytes; }
+  void on_receive(std::size_t bytes) noexcept { received_bytes_ += bytes; }
   /// Records bytes that the thread left to others.
-  void on_leave(std::size_t bytes) noexcept { taken_ -= (std::min)(taken_, bytes); }
+  void on_pass_on(std::size_t bytes) noexcept { received_bytes_ -= (std::min)(received_bytes_, bytes); }
   /// Resets the count, because the cache has no blocks.
-  void forget() noexcept { taken_ = 0; }
+  void forget() noexcept { received_bytes_ = 0; }
 
   /// Sets and returns the bytes above which the lists report: half a chain above `listed_bytes`, or the bytes
-  /// of `look_at` if these are fewer. @param listed_bytes bytes in the lists now
+  /// of `report_above` if these are fewer. @param listed_bytes bytes in the lists now
   std::size_t set_watermark(std::size_t listed_bytes) noexcept {
-    return watermark_ = (std::min)(look_at_, listed_bytes + chain_bytes() / 2);
+    return watermark_ = (std::min)(report_above_, listed_bytes + chain_bytes() / 2);
   }
   /// Makes the lists report above `listed_bytes`, even if that is less than half a chain. `never`: cancels
   /// the request.
-  void look_at(std::size_t listed_bytes) noexcept { look_at_ = listed_bytes; }
+  void report_above(std::size_t listed_bytes) noexcept { report_above_ = listed_bytes; }
   /// Maximum bytes of heap blocks beside the lists.
   [[nodiscard]] std::size_t heap_bytes() const noexcept {
     const std::size_t most = limit();
@@ -78,9 +78,9 @@ class cache_share {
 
  private:
   std::atomic<std::size_t> const* share_;
-  std::size_t taken_ = 0;  // from others, minus bytes left to others
+  std::size_t received_bytes_ = 0;  // from others, minus bytes left to others
   std::size_t watermark_ = 0;
-  std::size_t look_at_ = never;
+  std::size_t report_above_ = never;
 };
 
 /// LIFO lists of free heap blocks, each of ranges of exactly one size, because a repeated step requests the
@@ -93,7 +93,7 @@ class heap_block_cache {
  public:
   /// Takes a block; null if no block of that size is cached, or the newest is not sufficiently aligned. @pre
   /// the heap serves such blocks, here and below
-  [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align) noexcept {
     const std::size_t range_bytes = coalescing_heap::range_bytes(bytes);
     list& own = lists_[place_of(range_bytes)];
     free_block* const block = own.first;
@@ -108,7 +108,7 @@ class heap_block_cache {
   }
 
   /// Caches a block. @return false if blocks of another size occupy its place; nothing has changed then
-  [[nodiscard]] bool give(void* block, std::size_t bytes) noexcept {
+  [[nodiscard]] bool try_deallocate(void* block, std::size_t bytes) noexcept {
     const std::size_t range_bytes = coalescing_heap::range_bytes(bytes);
     list& own = lists_[place_of(range_bytes)];
     if (own.range_bytes != range_bytes) {
@@ -136,7 +136,7 @@ class heap_block_cache {
   }
   /// Does the same for all blocks in the place of size `bytes`, which becomes free.
   template <class GiveBack>
-  void make_place(std::size_t bytes, GiveBack give_back) noexcept {
+  void evict_place(std::size_t bytes, GiveBack give_back) noexcept {
     empty_to(0, lists_[place_of(coalescing_heap::range_bytes(bytes))], give_back);
   }
 
@@ -211,13 +211,13 @@ struct thread_cache {
       : blocks{classes}, share{share_bytes} {}
 
   /// Makes the list of a class a spare chain. O(1).
-  void make_spare(std::size_t index) noexcept {
-    const block_chain chain = blocks.take_all(index);
+  void push_spare_chain(std::size_t index) noexcept {
+    const block_chain chain = blocks.pop_all(index);
     spares[index].push(chain);
     spare_bytes += chain.blocks * blocks.classes().bytes(index);
   }
   /// Takes the newest spare chain; empty if there is none. O(1).
-  [[nodiscard]] block_chain take_spare(std::size_t index) noexcept {
+  [[nodiscard]] block_chain pop_spare_chain(std::size_t index) noexcept {
     const block_chain chain = spares[index].pop();
     spare_bytes -= chain.blocks * blocks.classes().bytes(index);
     return chain;

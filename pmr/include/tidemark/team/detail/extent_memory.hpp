@@ -96,7 +96,7 @@ class extent_memory : public committed_ranges {
   }
   void release_aside(byte_range range) noexcept {
     held_bytes_ -= range.size;
-    region_->give_back(range);
+    region_->return_extent(range);
   }
 
   /// Returns the bytes in extents of this thread.
@@ -209,7 +209,7 @@ void* aside_blocks::add(Arena& arena, std::size_t bytes, std::size_t align, spac
 
 // Returns the range of a block that is set aside, unless the range was returned before.
 template <class Arena>
-void aside_blocks::give_back(Arena& arena, aside_block& block) noexcept {
+void aside_blocks::release_range(Arena& arena, aside_block& block) noexcept {
   if (block.range.empty()) return;
   held_bytes -= block.bytes;
   arena.before_free(block.range.begin, block.range.end());
@@ -224,7 +224,7 @@ template <class Arena>
 void aside_blocks::deallocate(Arena& arena, void const* block) noexcept {
   aside_block* const found = find(address_of(block), max_tried);
   if (found == nullptr || found->range.data() != block) return;
-  give_back(arena, *found);
+  release_range(arena, *found);
   for (aside_block* top = newest; top != nullptr && top->range.empty(); top = newest) {
     const std::size_t end = top->finalizer.end_position;
     if (arena.finalizers_ != &top->finalizer || end != arena.position() || arena.marked_ == arena.cursor_ ||
@@ -235,7 +235,7 @@ void aside_blocks::deallocate(Arena& arena, void const* block) noexcept {
     const std::uintptr_t floor = top->floor;
     arena.lower_cursor(address_of(top));
     arena.floor_ = (std::min)(floor, arena.cursor_);
-    if (arena.cursor_ == arena.chunk_->begin) arena.leave_empty_chunk();
+    if (arena.cursor_ == arena.chunk_->begin) arena.return_to_previous_chunk();
   }
 }
 

@@ -46,8 +46,8 @@ struct extent {
 /// - Bytes at or above `max(next, touched)` are untouched since their commit.
 /// - Its free extents are sorted by address and apart, except between `begin_rewind` and `end_rewind`.
 ///
-/// Thread-safety: `claim` and `give_back` on any thread; other functions only while no other thread uses the
-/// region. Complexity: O(chunks), and `give_back` O(free extents), unless stated otherwise.
+/// Thread-safety: `claim` and `return_extent` on any thread; other functions only while no other thread uses the
+/// region. Complexity: O(chunks), and `return_extent` O(free extents), unless stated otherwise.
 template <class AddressSpace, class Sync = std_sync>
 class extent_region {
   static_assert(address_space<AddressSpace>, "a region's memory must come from an address_space");
@@ -88,7 +88,7 @@ class extent_region {
 
   /// Returns whole granules of an extent to the region, and any thread may claim them. Do not access the
   /// bytes afterwards. Without memory for a record, the bytes are lost until `release`.
-  void give_back(byte_range range) noexcept {
+  void return_extent(byte_range range) noexcept {
     poison(range.begin, range.size);
     const std::scoped_lock lock{*mutex_};
     chunk_record& chunk = chunk_of(range.begin);
@@ -248,7 +248,7 @@ class extent_region {
     const late_warnings late;
     const std::scoped_lock lock{*mutex_};
     for (std::unique_ptr<chunk_record>& chunk : chunks_)
-      if (const extent found = take_free(*chunk, least, wanted); !found.empty()) return found;
+      if (const extent found = claim_free(*chunk, least, wanted); !found.empty()) return found;
     if (chunk_record* const current = current_.load(std::memory_order_relaxed))
       if (const extent claimed = claim_from(*current, least, wanted, refused); !claimed.empty())
         return claimed;
@@ -290,7 +290,7 @@ class extent_region {
   }
 
   // First fit.
-  extent take_free(chunk_record& chunk, std::size_t least, std::size_t wanted) noexcept {
+  extent claim_free(chunk_record& chunk, std::size_t least, std::size_t wanted) noexcept {
     const auto found =
         std::ranges::find_if(chunk.free, [=](byte_range range) { return range.size >= least; });
     if (found == chunk.free.end()) return {};

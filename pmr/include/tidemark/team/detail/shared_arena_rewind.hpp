@@ -63,7 +63,7 @@ auto basic_shared_arena<AddressSpace>::part_of_this_thread() -> part_type& {
   part_type* part = threads_.find();
   if (part == nullptr) {
     const std::scoped_lock lock{team_.mutex};
-    part = &take(free_part());
+    part = &claim_part(free_part());
   }
   threads_.use_slot(*part);
   return *part;
@@ -71,16 +71,16 @@ auto basic_shared_arena<AddressSpace>::part_of_this_thread() -> part_type& {
 
 // Requires the lock, as the next two functions do.
 template <class AddressSpace>
-auto basic_shared_arena<AddressSpace>::take(part_type& part) -> part_type& {
+auto basic_shared_arena<AddressSpace>::claim_part(part_type& part) -> part_type& {
   threads_.add(part);
-  part.is_taken = part.was_taken = true;
+  part.is_claimed = part.was_claimed = true;
   part.arena.release_thread_ownership();
   return part;
 }
 
 template <class AddressSpace>
 auto basic_shared_arena<AddressSpace>::free_part() -> part_type& {
-  const auto found = std::ranges::find(parts_, false, [](auto const& part) { return part->is_taken; });
+  const auto found = std::ranges::find(parts_, false, [](auto const& part) { return part->is_claimed; });
   if (found != parts_.end()) return **found;
   if (team_.options.threads != 0) {
     refuse<std::logic_error>(
@@ -111,7 +111,7 @@ void basic_shared_arena<AddressSpace>::end(part_type& part) noexcept {
     return;  // no other thread gets the place
   }
   const std::scoped_lock lock{team_.mutex};
-  part.is_taken = false;
+  part.is_claimed = false;
 }
 
 template <class AddressSpace>
@@ -132,11 +132,11 @@ auto basic_shared_arena<AddressSpace>::local(std::size_t index, detail::call_sit
           "local", where, "place " + std::to_string(index) + " is not in 0 to " + std::to_string(places - 1));
     }
     while (parts_.size() <= index) add_part(*team_.regions.front());
-    if (parts_[index]->is_taken) {
+    if (parts_[index]->is_claimed) {
       refuse<std::logic_error>("local", where,
                                "place " + std::to_string(index) + " belongs to another thread");
     }
-    own = &take(*parts_[index]);
+    own = &claim_part(*parts_[index]);
   }
   if (own->index != index) {
     refuse<std::logic_error>(
@@ -357,7 +357,7 @@ shared_arena_stats basic_shared_arena<AddressSpace>::stats() const noexcept {
   std::size_t held = 0;
   for (std::unique_ptr<part_type> const& part : parts_) {
     arena_stats const thread = part->arena.stats();
-    stats.threads += part->was_taken ? 1 : 0;
+    stats.threads += part->was_claimed ? 1 : 0;
     stats.used_bytes += thread.used_bytes;
     stats.peak_bytes += thread.peak_bytes;
     held += part->arena.space_.held_bytes();

@@ -173,7 +173,7 @@ struct slot_generation {
 };
 
 /// Returns a record for a new slot. @throws std::bad_alloc. Thread-safe.
-[[nodiscard]] slot_generation* take_slot_generation(char const* workspace);
+[[nodiscard]] slot_generation* acquire_slot_generation(char const* workspace);
 /// Ends the record's generation and makes the record available to other slots. Thread-safe.
 void return_slot_generation(slot_generation* record) noexcept;
 

@@ -131,26 +131,26 @@ class workspace_core {
 
   /// Acquires the list's next slot, with memory for `n` elements.
   /// @throws std::bad_alloc from the upstream, or out_of_memory; nothing is acquired then.
-  slot& take(slot_list& list, std::size_t n) {
+  slot& acquire(slot_list& list, std::size_t n) {
     save(list);
-    return take_saved(list, n);
+    return acquire_without_save(list, n);
   }
-  /// Calls `take` for a request that may be outside all scopes. The workspace is then not idle until `reset`,
+  /// Calls `acquire` for a request that may be outside all scopes. The workspace is then not idle until `reset`,
   /// `release` or `rewind`.
-  slot& take_anywhere(slot_list& list, std::size_t n) {
+  slot& acquire_anywhere(slot_list& list, std::size_t n) {
     // No list has the number of an idle workspace. A list with a saved count therefore needs no guard.
     if (list.frame != frame()) {
       if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) <= idle_frame) [[unlikely]]
-        (void)leave_idle();
+        (void)exit_idle();
       save(list);
     }
-    return take_saved(list, n);
+    return acquire_without_save(list, n);
   }
-  /// Calls `take` without the save, because the innermost scope has saved the list's count.
-  slot& take_saved(slot_list& list, std::size_t n) {
+  /// Calls `acquire` without the save, because the innermost scope has saved the list's count.
+  slot& acquire_without_save(slot_list& list, std::size_t n) {
     slot& next = list.items[list.active];
     if (n - 1 >= next.limit) [[unlikely]]
-      return take_slow(list, n);  // for 0 elements too, because there may be no slot
+      return acquire_slow(list, n);  // for 0 elements too, because there may be no slot
     next.size = n;
     ++list.active;
     if constexpr (tools_are_notified) show(list, next);
@@ -192,12 +192,12 @@ class workspace_core {
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
 
   /// Level 1: records the place of the outermost open scope for messages.
-  void note_opened(std::uint64_t frame, std::source_location where) noexcept {
+  void record_opened(std::uint64_t frame, std::source_location where) noexcept {
     if (outermost_scope_ != 0) return;
     outermost_scope_ = frame;
     opened_at_ = where;
   }
-  void note_ended(std::uint64_t frame) noexcept {
+  void record_ended(std::uint64_t frame) noexcept {
     if (outermost_scope_ == frame) outermost_scope_ = 0;
   }
 
@@ -237,7 +237,7 @@ class workspace_core {
   /// Writes copies of an element to the list's newest request. @throws the exceptions of `device_fill`; the
   /// slot is free again then.
   void fill(slot_list& list, void const* element);
-  TIDEMARK_COLD void take_back_newest(slot_list& list) noexcept;
+  TIDEMARK_COLD void retire_newest(slot_list& list) noexcept;
   [[noreturn]] void throw_out_of_memory(slot_list const& list, std::size_t bytes) const;
 
   [[nodiscard]] workspace_stats stats() const noexcept;
@@ -261,7 +261,7 @@ class workspace_core {
   // A use by the owner that may be outside all scopes. Other threads do not claim the workspace meanwhile.
   class outside_use {
    public:
-    explicit outside_use(workspace_core const& of) noexcept : core_{&of}, becomes_idle_{of.leave_idle()} {}
+    explicit outside_use(workspace_core const& of) noexcept : core_{&of}, becomes_idle_{of.exit_idle()} {}
     outside_use(outside_use const&) = delete;
     outside_use& operator=(outside_use const&) = delete;
     ~outside_use() {
@@ -283,7 +283,7 @@ class workspace_core {
   void set_frame(std::uint64_t frame) const noexcept { __atomic_store_n(&frame_, frame, __ATOMIC_RELEASE); }
   TIDEMARK_COLD void wait_for_trim(std::uint64_t frame) const noexcept;
   // Returns false if the owner already uses the workspace.
-  TIDEMARK_COLD bool leave_idle() const noexcept;
+  TIDEMARK_COLD bool exit_idle() const noexcept;
   void reset_all(std::source_location where) noexcept;
   // Bytes, because a number of entries needs a division.
   [[nodiscard]] std::size_t room_bytes() const noexcept {
@@ -293,7 +293,7 @@ class workspace_core {
   template <class Visitor>  // called with each list and slot
   void for_each_acquired_since(std::uint64_t frame, Visitor&& visitor) const;
   TIDEMARK_COLD void grow_log(std::size_t counts);
-  TIDEMARK_COLD slot& take_slow(slot_list& list, std::size_t n);
+  TIDEMARK_COLD slot& acquire_slow(slot_list& list, std::size_t n);
   TIDEMARK_COLD bool end_those_inside(std::uint64_t frame, std::source_location where) noexcept;
   slot& prepare(slot_list& list, std::size_t n);
   void add_slot(slot_list& list, std::size_t n);

@@ -90,7 +90,7 @@ class device_budget {
 
  public:
   /// Order of relief: resources, users of the driver's pools and the pools, callbacks.
-  enum class giver { resource, pool_user, callback };
+  enum class member_kind { resource, pool_user, callback };
 
   /// Keeps a callback registered. Movable; a moved-from subscription is empty. Its end waits until the
   /// callback returns. It does not wait inside the callback itself, or if the callback waits in the same way
@@ -103,7 +103,7 @@ class device_budget {
     friend device_budget;
     struct entry {
       std::function<bool()> call;
-      giver kind;
+      member_kind kind;
       tidemark::detail::callback_gate gate = {};
     };
     std::unique_ptr<entry const, ender> entry_;
@@ -117,7 +117,7 @@ class device_budget {
   /// during the call, except locks of resources whose upstream ran out.
   /// @throws std::bad_alloc.
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
-    return add_member(std::move(callback), giver::callback);
+    return add_member(std::move(callback), member_kind::callback);
   }
   /// Asks resources for memory, except `asking`, in this order:
   /// - Every `device_pools` of the device, and every `device_cache` with memory and records of its own,
@@ -154,7 +154,8 @@ class device_budget {
 
   /// Registers a resource that returns memory, or a user of pools that frees its blocks. Called before the
   /// callbacks. @throws std::bad_alloc.
-  [[nodiscard]] subscription add_member(std::function<bool()> give_back, giver kind = giver::resource);
+  [[nodiscard]] subscription add_member(std::function<bool()> release_idle_memory,
+                                        member_kind kind = member_kind::resource);
   /// Counts all memory of a pool while it exists. Movable; a moved-from membership is empty.
   class pool_membership {
    public:
@@ -173,16 +174,16 @@ class device_budget {
    public:
     /// @param of pool of the bytes; null: no counted pool
     [[nodiscard]] claim(device_budget& budget, std::size_t bytes, detail::counted_pool* of = nullptr) noexcept
-        : budget_{budget.take(bytes, of) ? &budget : nullptr}, bytes_{bytes}, pool_{of} {}
+        : budget_{budget.try_add_bytes(bytes, of) ? &budget : nullptr}, bytes_{bytes}, pool_{of} {}
     claim(claim const&) = delete;
     claim& operator=(claim const&) = delete;
     ~claim() {
-      if (budget_ != nullptr) budget_->give(bytes_, pool_);
+      if (budget_ != nullptr) budget_->subtract_bytes(bytes_, pool_);
     }
     /// Returns true if the limit allows the bytes; otherwise the bytes are not counted.
     [[nodiscard]] bool is_allowed() const noexcept { return budget_ != nullptr; }
-    /// Keeps the bytes counted until `give`, because the driver has returned them.
-    void keep() noexcept { budget_ = nullptr; }
+    /// Keeps the bytes counted until `subtract_bytes`, because the driver has returned them.
+    void commit() noexcept { budget_ = nullptr; }
 
    private:
     device_budget* budget_;
@@ -191,15 +192,15 @@ class device_budget {
   };
   /// Adds bytes to the count, for a pool or for none. @return true if the limit allows them; otherwise the
   /// count does not change
-  [[nodiscard]] bool take(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept;
+  [[nodiscard]] bool try_add_bytes(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept;
   /// Trims the driver's pools if they hold memory beyond the limit. @return true if the limit holds then
-  [[nodiscard]] bool keep_limit() noexcept {
+  [[nodiscard]] bool trim_to_limit() noexcept {
     if (limit() == unlimited || held_bytes() <= limit()) return true;
     (void)trim_pools();
     return held_bytes() <= limit();
   }
   /// Subtracts bytes from the count; they were taken for the same pool.
-  void give(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept {
+  void subtract_bytes(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept {
     if (of != nullptr) of->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
     counted_.fetch_sub(bytes, std::memory_order_relaxed);
   }
@@ -214,8 +215,8 @@ class device_budget {
   void end(entry const* ended) noexcept;
   void end(detail::counted_pool const* ended) noexcept;
   [[nodiscard]] static bool enter(entry& next) noexcept;
-  [[nodiscard]] bool ask(giver kind, entry const* but) noexcept;
-  [[nodiscard]] bool ask_pools(entry const* but) noexcept;
+  [[nodiscard]] bool call_members(member_kind kind, entry const* but) noexcept;
+  [[nodiscard]] bool relieve_pools(entry const* but) noexcept;
 
   std::atomic<std::size_t> limit_ = unlimited;
   std::atomic<std::size_t> counted_ = 0;         // without memory retained by the driver's pools

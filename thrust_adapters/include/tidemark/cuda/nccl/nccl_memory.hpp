@@ -102,7 +102,7 @@ class nccl_memory : public committed_ranges, public refusals_only {
     bool released = false;  // released, but not freed yet
   };
 
-  [[nodiscard]] byte_range take(std::size_t bytes);
+  [[nodiscard]] byte_range allocate_range(std::size_t bytes);
   void explain_refusal(std::size_t bytes);
   detail::outcome free_released() noexcept;
 

@@ -172,7 +172,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard]] reuse_cache_options options_of_cache();
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] bool relieve() noexcept;
-  [[nodiscard]] bool give_back() noexcept;
+  [[nodiscard]] bool return_cached_blocks() noexcept;
 
   gpu::driver* driver_;
   device_cache_options options_;
@@ -180,7 +180,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   gpu::detail::stream_returns returns_;
   std::optional<gpu::detail::waiting_upstream> waiting_;  // if the stream does not order the upstream
   reuse_cache cache_;                                     // declared after the receivers of its blocks
-  gpu::device_budget::subscription gives_back_;
+  gpu::device_budget::subscription budget_subscription_;
 };
 
 }  // namespace tidemark

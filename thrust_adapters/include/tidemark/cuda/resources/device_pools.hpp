@@ -133,7 +133,7 @@ class device_pools {
   mutable detail::fork_safe<> mutex_;  // protects what follows; no other lock is taken under it
   std::map<gpu::stream_handle, std::unique_ptr<stream_heap>> heaps_;
   std::unordered_map<void*, live_block> live_;
-  gpu::device_budget::subscription gives_back_;
+  gpu::device_budget::subscription budget_subscription_;
 };
 
 }  // namespace tidemark

@@ -27,7 +27,7 @@ class foreign_blocks {
   void detach_live(plan_replayer& plan, bool outliving_too);
   /// Finds the blocks that are in the way of the current plan. Slots with bytes of their own do not count,
   /// because each allocation compares them.
-  void find_in_way_of(plan_replayer const& plan) noexcept;
+  void find_blocking(plan_replayer const& plan) noexcept;
   /// Returns the number of live blocks in the way of the current plan.
   [[nodiscard]] std::size_t in_way() const noexcept { return in_way_; }
 

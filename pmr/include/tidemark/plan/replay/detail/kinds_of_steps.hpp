@@ -21,29 +21,29 @@ struct kind_of_step {
   std::uint64_t kind = 0;
   learned_step learned{};                 // NOLINT(readability-redundant-member-init): GCC warns without
   std::unique_ptr<plan_replayer> plan{};  // plan of `learned`; null: not yet planned
-  std::size_t misses = 0;        // misses since `learned` was a new sequence, minus the steps without a miss
-  std::size_t more_due = 0;      // next steps in which an extra request makes a new plan
-  std::size_t loose_steps = 0;   // consecutive steps that used far less than the plan
-  std::size_t early_steps = 0;   // consecutive steps in which an outliving block died early
-  std::size_t plans_made = 0;    // plans made for this kind
-  std::size_t debt = 0;          // `debt_of_plan` for each new plan, minus the fully planned steps
-  std::size_t rest_steps = 0;    // next steps that are not recorded
-  bool has_rested = false;       // true if the kind has rested since its last plan
-  bool was_matched = false;      // true if a step has followed the plan and needed most of it
-  bool keeps_outliving = false;  // true if blocks that are live at the end of their step are never planned
+  std::size_t misses = 0;       // misses since `learned` was a new sequence, minus the steps without a miss
+  std::size_t more_due = 0;     // next steps in which an extra request makes a new plan
+  std::size_t loose_steps = 0;  // consecutive steps that used far less than the plan
+  std::size_t early_steps = 0;  // consecutive steps in which an outliving block died early
+  std::size_t plans_made = 0;   // plans made for this kind
+  std::size_t debt = 0;         // `debt_of_plan` for each new plan, minus the fully planned steps
+  std::size_t rest_steps = 0;   // next steps that are not recorded
+  bool has_rested = false;      // true if the kind has rested since its last plan
+  bool was_matched = false;     // true if a step has followed the plan and needed most of it
+  bool excludes_outliving = false;  // true if blocks that are live at the end of their step are never planned
 };
 
 /// Kinds of steps in the order of last use. Thread-safety: one thread at a time.
 ///
-/// Slots with bytes of their own are below all others, in a zone that all plans share. A block that outlives
+/// Slots with bytes of their own are below all others, in a prefix that all plans share. A block that outlives
 /// a step of one kind is therefore in the way of no other kind. The n-th slot of a size and alignment has the
-/// same place in each plan. Without a zone these slots have no bytes, and their blocks are elsewhere.
+/// same place in each plan. Without a prefix these slots have no bytes, and their blocks are elsewhere.
 ///
 /// Invariants: `size <= max_kinds`; each plan has the requests of `learned`.
 class kinds_of_steps {
  public:
-  kinds_of_steps(std::size_t max_kinds, bool has_zone) noexcept
-      : max_kinds_{max_kinds}, has_zone_{has_zone} {}
+  kinds_of_steps(std::size_t max_kinds, bool has_prefix) noexcept
+      : max_kinds_{max_kinds}, has_prefix_{has_prefix} {}
 
   /// Returns a kind and makes it the most recently used; null if the kind is unknown.
   [[nodiscard]] kind_of_step* find(std::uint64_t kind) noexcept;
@@ -52,15 +52,15 @@ class kinds_of_steps {
   [[nodiscard]] kind_of_step& add(std::uint64_t kind);
   [[nodiscard]] std::list<kind_of_step> const& all() const noexcept { return kinds_; }
 
-  /// Lays out the zone and all plans above it. @pre No slot of a plan is live.
+  /// Lays out the prefix and all plans above it. @pre No slot of a plan is live.
   void lay_out() noexcept;
-  /// Returns the bytes of the zone.
-  [[nodiscard]] std::size_t zone_end() const noexcept { return zone_end_; }
+  /// Returns the bytes of the prefix.
+  [[nodiscard]] std::size_t prefix_end() const noexcept { return prefix_end_; }
 
  private:
   std::size_t max_kinds_;
-  bool has_zone_;
-  std::size_t zone_end_ = 0;
+  bool has_prefix_;
+  std::size_t prefix_end_ = 0;
   std::list<kind_of_step> kinds_;  // most recently used first
 };
 

@@ -116,8 +116,8 @@ struct plan_terms {
   std::size_t replans = 0;      // number of earlier plans that were replaced
   /// Offsets that no block that dies within the step may use: sorted, disjoint and aligned.
   std::span<byte_range const> obstacles{};
-  std::size_t zone_end = 0;   // obstacles below it are in no block's way
-  std::size_t max_slots = 1;  // maximum slots of a request
+  std::size_t prefix_end = 0;  // obstacles below it are in no block's way
+  std::size_t max_slots = 1;   // maximum slots of a request
 };
 
 /// Plans a step; blocks that outlive the step are below all others. @throws as `make_plan`

@@ -72,7 +72,7 @@ class plan_replayer {
   // ---- fast path ----------------------------------------------------------------------------------------
 
   /// Returns the next slot if a request fits and its predecessors were deallocated in order; else null. Call
-  /// `take` next. @pre The alignment of the plan is at least 16.
+  /// `assign_next` next. @pre The alignment of the plan is at least 16.
   [[nodiscard]] slot* next_in_order(std::size_t bytes, std::size_t align) noexcept {
     slot* const next = next_;
     if (!fits_in(*next, bytes, align) || next->deallocations_before > next_deallocation_) [[unlikely]]
@@ -80,7 +80,7 @@ class plan_replayer {
     return next;
   }
   /// Allocates the next slot. @pre The slot is clear.
-  void* take(slot& next, std::size_t bytes, request_time& now) noexcept {
+  void* assign_next(slot& next, std::size_t bytes, request_time& now) noexcept {
     next_ = &next + 1;
     return assign(next, bytes, now);
   }

@@ -50,7 +50,7 @@ class planned_core {
     const call_overlap::call here{calls_, planned_kind, options_.name, "allocate"};
     if (check_level >= 2 && !std::has_single_bit(align)) return allocate_slow(bytes, align);
     if (plan_replayer::slot* const next = plan_->next_in_order(bytes, align)) [[likely]]
-      return plan_->take(*next, bytes, now_);
+      return plan_->assign_next(*next, bytes, now_);
     return allocate_slow(bytes, align);
   }
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
@@ -77,14 +77,14 @@ class planned_core {
 
   /// Source of the memory of the open step.
   enum class server : std::uint8_t {
-    fallback,      // the step has no plan, or no memory for its plan
-    plan,          // the plan, and the fallback for requests without a slot
-    not_yet_held,  // the plan, if there is memory for it at the first request
-    given_up,      // the fallback, because the plan missed too many requests
+    fallback,          // the step has no plan, or no memory for its plan
+    plan,              // the plan, and the fallback for requests without a slot
+    plan_uncommitted,  // the plan, if there is memory for it at the first request
+    plan_dropped,      // the fallback, because the plan missed too many requests
   };
 
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
-  [[nodiscard]] void* take_slot(std::size_t bytes, std::size_t align, std::size_t& request);
+  [[nodiscard]] void* assign_slot(std::size_t bytes, std::size_t align, std::size_t& request);
   [[nodiscard]] bool is_displaced(std::size_t bytes) const noexcept;
   [[nodiscard]] std::size_t find_request(std::size_t bytes) const noexcept;
   void on_conflict(std::size_t request) noexcept;
@@ -92,9 +92,9 @@ class planned_core {
   TIDEMARK_COLD void deallocate_foreign(void* block, std::size_t bytes) noexcept;
 
   void switch_to(std::uint64_t kind);
-  void leave_plan();
-  [[nodiscard]] bool is_held() const noexcept;
-  void hold_plan();
+  void detach_plan();
+  [[nodiscard]] bool is_plan_committed() const noexcept;
+  void commit_plan();
   // The fast path is off while foreign blocks are in the way, because each slot must be compared with them.
   void update_fast_path() noexcept;
 
@@ -102,15 +102,15 @@ class planned_core {
   void learn_from_replay();
   void plan_again(kind_of_step& kind, learned_step const& before);
   void add_second_slot(std::size_t bytes, request_time died) noexcept;
-  [[nodiscard]] bool is_looked_back_at(std::uint64_t requests) const noexcept;
-  void look_back();
+  [[nodiscard]] bool must_learn_later(std::uint64_t requests) const noexcept;
+  void learn_from_previous_step();
   [[nodiscard]] learned_step learn_early_deaths(kind_of_step const& kind) const;
   [[nodiscard]] learned_step learn_deaths(kind_of_step& kind);
   [[nodiscard]] step_plan plan_beside(learned_step const& learned, kind_of_step const& kind,
                                       request_time begin) const;
   void plan_anew(kind_of_step& kind, learned_step learned, request_time begin);
   [[nodiscard]] std::vector<byte_range> obstacles(request_time begin_of_step) const;
-  void keep(kind_of_step& kind, step_plan made);
+  void install_plan(kind_of_step& kind, step_plan made);
   void trim_fallback() noexcept;
   [[nodiscard]] bool is_unused() const noexcept { return foreign_.live() == 0 && plan_->used_blocks() == 0; }
   template <class Visit>
@@ -141,7 +141,7 @@ class planned_core {
   std::uint64_t step_fallback_ = 0;    // requests of this step to the fallback
   request_time begin_ = 0;             // beginning of this step
   request_time last_begin_ = 0;        // beginning of the previous step
-  kind_of_step* last_kind_ = nullptr;  // kind of the previous step, if `look_back` is due
+  kind_of_step* last_kind_ = nullptr;  // kind of the previous step, if `learn_from_previous_step` is due
   std::size_t trims_due_ = 0;          // number of next step ends that trim the fallback
   std::size_t fallback_bytes_ = 0;  // bytes of requests of steps to the fallback since a trim was scheduled
   bool has_returned_ = false;       // true if a block was returned to the fallback since its trim

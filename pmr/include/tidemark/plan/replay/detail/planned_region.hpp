@@ -31,9 +31,9 @@ class planned_region {
   /// blocks.
   /// @return true if the bytes are committed. If false, nothing has changed, except that a movable range may
   /// be gone. @throws the exceptions of the address space, with the same state.
-  [[nodiscard]] virtual bool hold(std::size_t bytes, std::size_t align, bool movable) = 0;
+  [[nodiscard]] virtual bool commit_front(std::size_t bytes, std::size_t align, bool movable) = 0;
   /// Decommits memory above the first `bytes` bytes if the kind of memory can; all memory if `bytes` is 0.
-  virtual void keep_only(std::size_t bytes) noexcept = 0;
+  virtual void decommit_above(std::size_t bytes) noexcept = 0;
   /// Returns the resource of `upstream_memory`, of which each range is one block. Returns null for other
   /// memory, which may be slow to return (`registered_memory`).
   [[nodiscard]] virtual std::pmr::memory_resource* upstream() const noexcept = 0;
@@ -67,7 +67,7 @@ class region_of final : public planned_region {
   region_of& operator=(region_of const&) = delete;
   ~region_of() { release(); }
 
-  [[nodiscard]] bool hold(std::size_t bytes, std::size_t align, bool movable) override {
+  [[nodiscard]] bool commit_front(std::size_t bytes, std::size_t align, bool movable) override {
     const std::size_t slack =
         align > Space::traits.block_alignment ? align - Space::traits.block_alignment : 0;
     if (bytes > max_request || slack > max_request) return false;
@@ -90,7 +90,7 @@ class region_of final : public planned_region {
     return true;
   }
 
-  void keep_only(std::size_t bytes) noexcept override {
+  void decommit_above(std::size_t bytes) noexcept override {
     if constexpr (Space::traits.commits) {
       const std::size_t target = bytes == 0 ? 0 : align_up(padding() + bytes, space_.granularity());
       if (target >= held_bytes_) return;

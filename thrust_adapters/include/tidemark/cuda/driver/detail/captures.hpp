@@ -34,7 +34,7 @@ class capture_probe {
 
  private:
   enum class answer : signed char { unknown, no, yes };
-  [[nodiscard]] static answer ask(driver& calls, int device) noexcept;
+  [[nodiscard]] static answer query_driver(driver& calls, int device) noexcept;
 
   std::atomic<answer> known_ = answer::unknown;
 };

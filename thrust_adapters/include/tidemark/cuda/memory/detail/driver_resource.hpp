@@ -78,7 +78,7 @@ class driver_resource : public tidemark::detail::forwarding_resource<driver_reso
     return exhaustion_report::unknown_bytes;
   }
 
-  [[nodiscard]] outcome take_block(std::size_t bytes, std::uintptr_t& block);
+  [[nodiscard]] outcome allocate_in_budget(std::size_t bytes, std::uintptr_t& block);
   void free_padded(std::uintptr_t block, std::size_t bytes, std::size_t padded) noexcept;
 
   char const* kind_;

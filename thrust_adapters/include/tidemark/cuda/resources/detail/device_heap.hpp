@@ -93,7 +93,7 @@ class stream_marks {
 /// Devices without virtual memory management, and programs under compute-sanitizer, get chunks of cuMemAlloc.
 ///
 /// Invariants: those of `heap_ranges` and `heap_slabs`; every unit that touches a live block has memory;
-/// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + set aside` are the idle bytes.
+/// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + stranded idle bytes` are the idle bytes.
 ///
 /// Complexity: O(1) up to 1 MiB, else O(log(free ranges) + units of the block), plus O(units of 17 free
 /// ranges) for a block that no range with memory serves. Thread-safety: one thread at a time.
@@ -112,28 +112,28 @@ class device_heap {
   ~device_heap();
 
   /// Allocates a small block; returns null if no slab has a free block.
-  [[nodiscard]] void* take(std::size_t bytes, std::size_t align) noexcept {
-    return is_small_at_once(bytes, align) ? take_small(bytes) : nullptr;
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align) noexcept {
+    return is_small_at_once(bytes, align) ? allocate_in_slab(bytes) : nullptr;
   }
   /// Returns a small block to its slab, unless the slab becomes surplus.
-  [[nodiscard]] tidemark::detail::free_result give(void* block, std::size_t bytes,
-                                                   std::size_t align) noexcept {
+  [[nodiscard]] tidemark::detail::free_result try_deallocate(void* block, std::size_t bytes,
+                                                             std::size_t align) noexcept {
     using tidemark::detail::free_result;
-    return is_small_at_once(bytes, align) ? give_small(block, bytes, device_classes::index_of(bytes))
+    return is_small_at_once(bytes, align) ? deallocate_in_slab(block, bytes, device_classes::index_of(bytes))
                                           : free_result::not_listed;
   }
-  /// Allocates a block after `take` returned null.
+  /// Allocates a block after `try_allocate` returned null.
   /// @throws out_of_memory, cuda_error; exceptions of the upstream or the bookkeeping resource. No block is
   /// allocated then; memory may have moved.
-  [[nodiscard]] void* take_slow(std::size_t bytes, std::size_t align);
-  /// Completes a `give` whose result is not `listed`: frees a large block or a surplus slab, or reports a
+  [[nodiscard]] void* allocate_slow(std::size_t bytes, std::size_t align);
+  /// Completes a `try_deallocate` whose result is not `listed`: frees a large block or a surplus slab, or reports a
   /// violation.
-  void give_slow(void* block, std::size_t bytes, std::size_t align,
-                 tidemark::detail::free_result result) noexcept;
+  void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                       tidemark::detail::free_result result) noexcept;
   /// Frees a block. @return false, with nothing done, if no block of this size is live at the address. May
   /// not detect a small block that is already free.
-  [[nodiscard]] bool try_give(void* block, std::size_t bytes, std::size_t align) noexcept {
-    return finish_give(block, bytes, align, give(block, bytes, align));
+  [[nodiscard]] bool deallocate_if_live(void* block, std::size_t bytes, std::size_t align) noexcept {
+    return finish_deallocation(block, bytes, align, try_deallocate(block, bytes, align));
   }
   void set_watermark(std::size_t) noexcept {}  // only slow calls change `cached_bytes`
   /// Posts a trim for the next call of the thread that uses the heap. Any thread.
@@ -142,9 +142,9 @@ class device_heap {
   /// Returns idle memory, the largest ranges first, down to the target. Waits for the stream if it may still
   /// use the memory. Does nothing during a capture. @return bytes. O(ranges + units).
   std::size_t release_free(std::size_t target_bytes) noexcept;
-  /// Counts idle memory beyond the target as set aside. O(1).
+  /// Counts idle memory beyond the target as stranded. O(1).
   void strand(std::size_t target_bytes) noexcept {
-    set_aside_bytes_ = idle_bytes() - (std::min)(idle_bytes(), target_bytes);
+    stranded_idle_bytes_ = idle_bytes() - (std::min)(idle_bytes(), target_bytes);
   }
   /// Frees every block and returns all memory, as `release_free` does. O(ranges + units).
   void release() noexcept;
@@ -154,7 +154,7 @@ class device_heap {
   [[nodiscard]] std::size_t live_bytes() const noexcept { return large_bytes_ + slabs_.used_bytes(); }
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
   [[nodiscard]] std::size_t cached_bytes() const noexcept {
-    return idle_bytes() - (std::min)(set_aside_bytes_, idle_bytes());
+    return idle_bytes() - (std::min)(stranded_idle_bytes_, idle_bytes());
   }
   [[nodiscard]] std::size_t stranded_bytes() const noexcept {
     return held_bytes() - live_bytes() - cached_bytes();
@@ -179,18 +179,18 @@ class device_heap {
   [[nodiscard]] bool is_small_at_once(std::size_t bytes, std::size_t align) const noexcept {
     return bytes <= device_classes::max_bytes && pending_.serves(align);
   }
-  [[nodiscard]] void* take_small(std::size_t bytes) noexcept {
-    void* const block = slabs_.take(device_classes::index_of(bytes));
+  [[nodiscard]] void* allocate_in_slab(std::size_t bytes) noexcept {
+    void* const block = slabs_.try_allocate(device_classes::index_of(bytes));
     if (block != nullptr) requested_bytes_ += bytes;
     return block;
   }
-  [[nodiscard]] tidemark::detail::free_result give_small(void* block, std::size_t bytes,
-                                                         std::size_t index) noexcept {
+  [[nodiscard]] tidemark::detail::free_result deallocate_in_slab(void* block, std::size_t bytes,
+                                                                 std::size_t index) noexcept {
     using tidemark::detail::free_result;
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     heap_range const* const range = ranges_.live_at(address);
     heap_slab* const slab = range != nullptr ? range->slab : nullptr;
-    if (slab == nullptr || slab->index != index || !slabs_.give(*slab, address)) [[unlikely]]
+    if (slab == nullptr || slab->index != index || !slabs_.try_deallocate(*slab, address)) [[unlikely]]
       return free_result::not_listed;
     requested_bytes_ -= bytes;
     return slabs_.is_surplus(*slab) ? free_result::over_watermark : free_result::listed;
@@ -200,16 +200,16 @@ class device_heap {
     return (std::max)(tidemark::detail::align_up(bytes, heap_ranges::granule_bytes), heap_region::page_bytes);
   }
   [[nodiscard]] std::size_t idle_bytes() const noexcept {
-    return ranges_.returnable_bytes() + spare_.size() * unit_bytes_;
+    return ranges_.returnable_bytes() + unmapped_handles_.size() * unit_bytes_;
   }
 
-  bool finish_give(void* block, std::size_t bytes, std::size_t align,
-                   tidemark::detail::free_result result) noexcept;
+  bool finish_deallocation(void* block, std::size_t bytes, std::size_t align,
+                           tidemark::detail::free_result result) noexcept;
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
-  [[nodiscard]] heap_range& take_range(std::size_t bytes, std::size_t align);
-  [[nodiscard]] heap_range* try_take_range(std::size_t bytes, std::size_t align, char const*& refusal);
+  [[nodiscard]] heap_range& allocate_range(std::size_t bytes, std::size_t align);
+  [[nodiscard]] heap_range* try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal);
   [[nodiscard]] heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes);
-  void give_range(heap_range& live) noexcept;
+  void free_range(heap_range& live) noexcept;
   void free_slab(heap_slab& slab) noexcept;
   void free_empty_slabs() noexcept;
   void add_slab(std::size_t index);
@@ -239,7 +239,7 @@ class device_heap {
   [[nodiscard]] outcome map(placement const& to) noexcept;
   std::size_t release_idle(std::size_t target_bytes) noexcept;
   std::size_t release_chunks(std::size_t target_bytes) noexcept;
-  void release_spare() noexcept;
+  void release_unmapped_handles() noexcept;
   void release_unit(physical_handle memory) noexcept;
   void lose_unit(status because) noexcept;
   [[nodiscard]] bool may_move(std::uint64_t units) const noexcept;
@@ -263,9 +263,9 @@ class device_heap {
   std::size_t large_bytes_ = 0;  // bytes of live blocks beyond the classes
   std::size_t cut_bytes_ = 0;    // bytes of live ranges
   std::size_t peak_cut_bytes_ = 0;
-  std::size_t grown_bytes_ = 0;      // peak at the last reset of the move limit
-  std::size_t held_bytes_ = 0;       // bytes of handles and chunks
-  std::size_t set_aside_bytes_ = 0;  // idle bytes that a trim could not return
+  std::size_t grown_bytes_ = 0;          // peak at the last reset of the move limit
+  std::size_t held_bytes_ = 0;           // bytes of handles and chunks
+  std::size_t stranded_idle_bytes_ = 0;  // idle bytes that a trim could not return
   std::uint64_t large_allocations_ = 0, large_deallocations_ = 0;
   std::uint64_t misses_ = 0;  // allocations that mapped memory or allocated a chunk
   std::uint64_t moves_ = 0;   // units moved
@@ -276,11 +276,12 @@ class device_heap {
   stream_marks marks_;
   heap_ranges ranges_;
   heap_slabs slabs_;
-  std::pmr::vector<physical_handle> spare_;  // held, but not mapped; capacity for all units of one placement
+  std::pmr::vector<physical_handle>
+      unmapped_handles_;                     // held, but not mapped; capacity for all units of one placement
   std::optional<device_resource> blocks_;    // chunks if virtual memory cannot serve
   std::optional<waiting_upstream> waiting_;  // if the stream does not order the upstream
   std::pmr::memory_resource* upstream_;      // source of chunks; null: memory is mapped
-  device_budget::subscription gives_back_;   // posts trims
+  device_budget::subscription budget_subscription_;  // posts trims
 };
 
 }  // namespace tidemark::gpu::detail

@@ -90,7 +90,7 @@ class heap_ranges {
 
   explicit heap_ranges(std::pmr::memory_resource* bookkeeping)
       : records_{bookkeeping},
-        spare_{bookkeeping},
+        free_records_{bookkeeping},
         index_{bookkeeping},
         regions_{bookkeeping},
         sorted_{bookkeeping} {}
@@ -139,7 +139,7 @@ class heap_ranges {
   heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
                   std::size_t missing_before) noexcept;
   /// Makes a live range free. @return the free range that contains it
-  heap_range& give(heap_range& live) noexcept;
+  heap_range& free_and_merge(heap_range& live) noexcept;
   /// Records a change of the memory of a free range.
   void set_missing(heap_range& range, std::size_t missing_bytes) noexcept;
   /// Enters a slab in all pages that it covers.
@@ -186,7 +186,7 @@ class heap_ranges {
     heap_range* const before = range.before;
     return before != nullptr && before->is_free ? before->before : before;
   }
-  [[nodiscard]] heap_range& take_spare() noexcept;
+  [[nodiscard]] heap_range& pop_free_record() noexcept;
   void list(heap_range& range) noexcept;
   void unlist(heap_range& range) noexcept;
   void merge_with_next(heap_range& range) noexcept;
@@ -194,7 +194,7 @@ class heap_ranges {
 
   std::size_t unit_bytes_ = 2 * MiB;
   std::pmr::deque<heap_range> records_;
-  std::pmr::vector<heap_range*> spare_;  // unused records; capacity for all records
+  std::pmr::vector<heap_range*> free_records_;  // unused records; capacity for all records
   free_index index_;
   std::pmr::list<heap_region> regions_;
   std::pmr::vector<heap_region*> sorted_;  // by address

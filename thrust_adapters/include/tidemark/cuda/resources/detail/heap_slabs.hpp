@@ -88,7 +88,7 @@ class heap_slabs {
   ~heap_slabs() = default;
 
   /// Allocates a block; returns null if no slab of the class has a free block.
-  [[nodiscard]] void* take(std::size_t index) noexcept {
+  [[nodiscard]] void* try_allocate(std::size_t index) noexcept {
     heap_slab* const slab = classes_[index].open;
     if (slab == nullptr) [[unlikely]]
       return nullptr;
@@ -104,7 +104,7 @@ class heap_slabs {
   }
   /// Returns a block to its slab. @return false, with nothing changed, if all blocks of the slab are free or
   /// no block begins at the address.
-  [[nodiscard]] bool give(heap_slab& slab, std::uintptr_t block) noexcept {
+  [[nodiscard]] bool try_deallocate(heap_slab& slab, std::uintptr_t block) noexcept {
     const std::size_t block_bytes = device_classes::bytes(slab.index);
     const auto offset = static_cast<std::uint32_t>(block - slab.range->begin);
     if (slab.used == 0 || offset % static_cast<std::uint32_t>(block_bytes) != 0) [[unlikely]]

@@ -56,7 +56,7 @@ class stream_returns {
 
   /// Passes a block on, or holds it. If no event can be recorded, the calling thread waits for
   /// `last_used_on`; if the wait fails, the block stays live, with a warning (`refused_return`).
-  void take_back(returned_block const& block, stream_handle last_used_on) noexcept;
+  void route_return(returned_block const& block, stream_handle last_used_on) noexcept;
 
   /// Passes on all blocks of captures if `captured_too`, and tries the other held blocks again. @pre The
   /// graphs have ended if `captured_too`. @return bytes of the captures' blocks

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kept_blocks.hpp"
+#include "cached_blocks.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -10,7 +10,7 @@ namespace tidemark::detail {
 
 // A size keeps its entry while the size is empty, so that a repeating step allocates nothing. The limit
 // doubles with the number of sizes in use, which makes erasing O(1) for each new size.
-blocks_of_size& kept_blocks::size_entry(kept_size size) {
+blocks_of_size& cached_blocks::size_entry(cached_size size) {
   constexpr std::size_t min_sizes = 4096;
   if (const auto found = sizes_.find(size); found != sizes_.end()) return found->second;
   if (sizes_.size() >= std::max(max_sizes_, min_sizes)) {
@@ -20,7 +20,7 @@ blocks_of_size& kept_blocks::size_entry(kept_size size) {
   return sizes_.try_emplace(size, new_list()).first->second;
 }
 
-kept_blocks::pending_queue& kept_blocks::queue_of(void const* order) {
+cached_blocks::pending_queue& cached_blocks::queue_of(void const* order) {
   pending_queue* unused = nullptr;
   for (pending_queue& queue : queues_) {
     if (queue.order == order) return queue;
@@ -31,34 +31,34 @@ kept_blocks::pending_queue& kept_blocks::queue_of(void const* order) {
   return *unused;
 }
 
-void* kept_blocks::take_ready(kept_size wanted) noexcept {
+void* cached_blocks::pop_ready(cached_size wanted) noexcept {
   const auto found = sizes_.find(wanted);
   if (found == sizes_.end() || found->second.ready.empty()) return nullptr;
   void* const block = found->second.ready.front().block;
-  evict(found->second, spare_);
+  evict(found->second, free_records_);
   return block;
 }
 
-bool kept_blocks::keep(void* block, kept_size size, reuse_fence& fence, void const* order,
-                       kept_list& leaving) noexcept {
-  kept_list added = new_list();
+bool cached_blocks::add(void* block, cached_size size, reuse_fence& fence, void const* order,
+                        cached_list& evicted) noexcept {
+  cached_list added = new_list();
   blocks_of_size* of_size = nullptr;
   pending_queue* queue = nullptr;
   try {
     of_size = &size_entry(size);
     if (!fence.empty()) queue = &queue_of(order);
-    if (spare_.empty()) spare_.emplace_back();
+    if (free_records_.empty()) free_records_.emplace_back();
   } catch (...) {  // any exception of the bookkeeping resource
     return false;
   }
-  added.splice(added.end(), spare_, spare_.begin());
-  kept_block& record = added.front();
+  added.splice(added.end(), free_records_, free_records_.begin());
+  cached_block& record = added.front();
   record.block = block;
   record.size = size;
   record.fence = std::move(fence);
   record.of_size = of_size;
   if (queue == nullptr) {
-    add_ready(added, leaving);
+    add_ready(added, evicted);
   } else {
     count_pending(record);
     queue->blocks.splice(queue->blocks.end(), added);
@@ -66,13 +66,13 @@ bool kept_blocks::keep(void* block, kept_size size, reuse_fence& fence, void con
   return true;
 }
 
-void kept_blocks::count_pending(kept_block const& block) noexcept {
+void cached_blocks::count_pending(cached_block const& block) noexcept {
   ++block.of_size->pending;
   ++pending_blocks_;
   pending_bytes_ += block.size.bytes;
 }
 
-void kept_blocks::uncount_pending(kept_block const& block) noexcept {
+void cached_blocks::uncount_pending(cached_block const& block) noexcept {
   --block.of_size->pending;
   --pending_blocks_;
   pending_bytes_ -= block.size.bytes;
@@ -80,7 +80,7 @@ void kept_blocks::uncount_pending(kept_block const& block) noexcept {
 
 // Queries the fence at the front of `queue`. If the fence is done, destroys it and moves the record to
 // `queried`.
-bool kept_blocks::is_done(pending_queue& queue, kept_list& queried, held_lock& lock) noexcept {
+bool cached_blocks::is_done(pending_queue& queue, cached_list& queried, cache_lock& lock) noexcept {
   queried.splice(queried.end(), queue.blocks, queue.blocks.begin());
   reuse_fence& fence = queried.front().fence;
   ++queue.queried;
@@ -93,9 +93,9 @@ bool kept_blocks::is_done(pending_queue& queue, kept_list& queried, held_lock& l
   return done;
 }
 
-void* kept_blocks::poll(std::size_t max_unfinished, kept_size const* wanted, kept_list& leaving,
-                        held_lock& lock) noexcept {
-  kept_list queried = new_list();
+void* cached_blocks::poll(std::size_t max_unfinished, cached_size const* wanted, cached_list& evicted,
+                          cache_lock& lock) noexcept {
+  cached_list queried = new_list();
   for (std::size_t queues = queues_.size(); queues > 0 && max_unfinished > 0; --queues) {
     const auto queue = queues_.begin();
     const bool is_ordered = queue->order != nullptr;
@@ -106,71 +106,71 @@ void* kept_blocks::poll(std::size_t max_unfinished, kept_size const* wanted, kep
         if (is_ordered) break;
         continue;
       }
-      kept_block const& done = queried.front();
+      cached_block const& done = queried.front();
       uncount_pending(done);
       if (wanted != nullptr && done.size == *wanted) {
-        spare_.splice(spare_.end(), queried);
-        return spare_.back().block;
+        free_records_.splice(free_records_.end(), queried);
+        return free_records_.back().block;
       }
-      add_ready(queried, leaving);
+      add_ready(queried, evicted);
     }
     queues_.splice(queues_.end(), queues_, queue);
   }
   return nullptr;
 }
 
-void kept_blocks::take_all_ready(kept_list& leaving) noexcept {
-  for (auto& [size, of_size] : sizes_) leaving.splice(leaving.end(), of_size.ready);
+void cached_blocks::remove_all_ready(cached_list& evicted) noexcept {
+  for (auto& [size, of_size] : sizes_) evicted.splice(evicted.end(), of_size.ready);
   ready_bytes_ = 0;
 }
 
-void kept_blocks::take_all_pending(kept_list& leaving) noexcept {
+void cached_blocks::remove_all_pending(cached_list& evicted) noexcept {
   for (pending_queue& queue : queues_) {
-    for (kept_block const& block : queue.blocks) uncount_pending(block);
-    leaving.splice(leaving.end(), queue.blocks);
+    for (cached_block const& block : queue.blocks) uncount_pending(block);
+    evicted.splice(evicted.end(), queue.blocks);
   }
 }
 
-void kept_blocks::recount_pending() noexcept {
+void cached_blocks::recount_pending() noexcept {
   for (auto& [size, of_size] : sizes_) of_size.pending = 0;
   pending_bytes_ = pending_blocks_ = 0;
   for (pending_queue& queue : queues_) {
     queue.queried = 0;
-    for (kept_block const& block : queue.blocks) count_pending(block);
+    for (cached_block const& block : queue.blocks) count_pending(block);
   }
 }
 
 // A block above the limit leaves alone: evicting all other blocks first would keep nothing.
-void kept_blocks::add_ready(kept_list& block, kept_list& leaving) noexcept {
+void cached_blocks::add_ready(cached_list& block, cached_list& evicted) noexcept {
   const std::size_t bytes = block.front().size.bytes;
-  if (max_cached_bytes_ != 0 && bytes > max_cached_bytes_) return leaving.splice(leaving.end(), block);
+  if (max_cached_bytes_ != 0 && bytes > max_cached_bytes_) return evicted.splice(evicted.end(), block);
   blocks_of_size& of_size = *block.front().of_size;
   of_size.ready.splice(of_size.ready.end(), block);
   ready_bytes_ += bytes;
-  if (max_blocks_per_size_ != 0 && of_size.ready.size() > max_blocks_per_size_) evict(of_size, leaving);
-  while (max_cached_bytes_ != 0 && ready_bytes_ > max_cached_bytes_) evict(largest_ready(), leaving);
+  if (max_blocks_per_size_ != 0 && of_size.ready.size() > max_blocks_per_size_) evict(of_size, evicted);
+  while (max_cached_bytes_ != 0 && ready_bytes_ > max_cached_bytes_) evict(largest_ready(), evicted);
   peak_ready_bytes_ = std::max(peak_ready_bytes_, ready_bytes_);
 }
 
-void kept_blocks::evict(blocks_of_size& from, kept_list& leaving) noexcept {
+void cached_blocks::evict(blocks_of_size& from, cached_list& evicted) noexcept {
   ready_bytes_ -= from.ready.front().size.bytes;
-  leaving.splice(leaving.end(), from.ready, from.ready.begin());
+  evicted.splice(evicted.end(), from.ready, from.ready.begin());
 }
 
 // Erases empty sizes above the largest ready size, so that the next search does not visit them. @pre a block
 // is ready
-blocks_of_size& kept_blocks::largest_ready() noexcept {
+blocks_of_size& cached_blocks::largest_ready() noexcept {
   auto largest = std::prev(sizes_.end());
   while (largest->second.ready.empty())
     largest = std::prev(largest->second.pending == 0 ? sizes_.erase(largest) : largest);
   return largest->second;
 }
 
-char const* kept_blocks::broken_invariant() const noexcept {
+char const* cached_blocks::broken_invariant() const noexcept {
   std::size_t ready_bytes = 0, pending_bytes = 0, pending_blocks = 0, pending_of_sizes = 0;
   bool sizes_fit = true, fences_fit = true, counts_fit = true;
   for (auto const& [size, of_size] : sizes_) {
-    for (kept_block const& block : of_size.ready) {
+    for (cached_block const& block : of_size.ready) {
       sizes_fit = sizes_fit && block.size == size && block.of_size == &of_size;
       fences_fit = fences_fit && block.fence.empty();
       ready_bytes += block.size.bytes;
@@ -179,7 +179,7 @@ char const* kept_blocks::broken_invariant() const noexcept {
     pending_of_sizes += of_size.pending;
   }
   for (pending_queue const& queue : queues_) {
-    for (kept_block const& block : queue.blocks) {
+    for (cached_block const& block : queue.blocks) {
       const auto found = sizes_.find(block.size);
       sizes_fit = sizes_fit && found != sizes_.end() && block.of_size == &found->second;
       fences_fit = fences_fit && !block.fence.empty();
