@@ -11,7 +11,7 @@ int main() {
   for (int i = 1; i <= 3; ++i) {
     tidemark::arena::scope batch{step};  // all below vanishes at the brace
     std::span<float> gradient = batch.push_array<float>(1000);
-    std::pmr::vector<std::size_t> samples({3, 141, 59}, &step);  // std::pmr containers too
+    std::pmr::vector<std::size_t> samples({3, 141, 59}, batch.resource());  // std::pmr containers too
     for (std::size_t sample : samples) gradient[sample] += 0.5f;
     for (std::size_t k = 0; k < weights.size(); ++k) weights[k] -= gradient[k];
     std::printf("step %d: %zu bytes of temporaries, weight 141 is %.1f\n", i, step.position(), weights[141]);

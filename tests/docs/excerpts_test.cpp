@@ -73,8 +73,8 @@ TEST_F(excerpts, of_an_arena_leave_it_empty) {
   arena step{{.reserve = 1 * GiB, .name = "step"}};
   for (int i = 0; i < 1000; ++i) {
     arena::scope scope{step};                             // everything below vanishes at the brace
-    std::span<float> x = step.push_array<float>(4096);    // zeroed
-    std::pmr::vector<int> indices{&step};                 // std::pmr containers as well
+    std::span<float> x = scope.push_array<float>(4096);   // zeroed
+    std::pmr::vector<int> indices{scope.resource()};      // std::pmr containers as well
   }
   EXPECT_EQ(step.position(), 0u);
 }

@@ -36,8 +36,8 @@ class basic_shared_arena;
 /// arena step{{.reserve = 1 * GiB, .name = "step"}};
 /// for (int i = 0; i < 1000; ++i) {
 ///   arena::scope scope{step};                             // everything below vanishes at the brace
-///   std::span<float> x = step.push_array<float>(4096);    // zeroed
-///   std::pmr::vector<int> indices{&step};                 // std::pmr containers as well
+///   std::span<float> x = scope.push_array<float>(4096);   // zeroed
+///   std::pmr::vector<int> indices{scope.resource()};      // std::pmr containers as well
 /// }
 /// ```
 /// The arena reserves one range of addresses and commits it in steps. It chains further chunks when a chunk
