@@ -131,7 +131,7 @@ class arena_push {
   /// Rejected: `T` has no default constructor.
   template <class T>
     requires(on_host && !std::constructible_from<T>)
-  TIDEMARK_REJECTS(std::span<T>, "T has no default constructor: write std::pmr::vector<T>(n, value, &arena)")
+  TIDEMARK_REJECTS(std::span<T>, "T has no default constructor: write push_array<T>(n, value)")
   push_array(std::size_t) TIDEMARK_REJECTED;
   /// Rejected: the memory is a device's.
   template <class T>

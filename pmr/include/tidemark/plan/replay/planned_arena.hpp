@@ -35,8 +35,8 @@ namespace tidemark {
 ///   train(b, &memory);
 /// }
 /// ```
-/// Live blocks never share a byte: a request without a free slot comes from the fallback. A plan learns the
-/// largest size of each request. docs/plan_decide.md has the rules.
+/// Live blocks never share a byte: a request without a free slot comes from the fallback. docs/plan_decide.md
+/// has the rules.
 ///
 /// Complexity: allocate and deallocate in a plan O(1) amortised; off the plan O(log blocks) amortised, plus
 /// the fallback. Steps that follow their plans allocate nothing from the heap. Thread-safety: one thread at a
