@@ -100,7 +100,7 @@ bool run_mixture(Subject& subject, std::size_t rounds, std::size_t max_bytes = 4
   return all_served;
 }
 
-TYPED_TEST_P(conformance, every_size_from_zero_to_huge) {
+TYPED_TEST_P(conformance, serves_every_size_from_zero_to_huge) {
   TypeParam subject{this->supply_};
   for (std::size_t bytes = 0; bytes <= TypeParam::largest;
        bytes = bytes < 40 ? bytes + 1 : bytes * 3 / 2 + 1) {
@@ -115,7 +115,7 @@ TYPED_TEST_P(conformance, every_size_from_zero_to_huge) {
 }
 
 // S0.17 S2.21
-TYPED_TEST_P(conformance, every_pair_of_size_and_alignment) {
+TYPED_TEST_P(conformance, serves_every_pair_of_size_and_alignment) {
   TypeParam subject{this->supply_};
   for (std::size_t align = 1; align <= 4096; align *= 2) {
     shadow blocks;
@@ -218,7 +218,7 @@ TYPED_TEST_P(conformance, sizes_near_size_max_are_refused) {
   subject.check();
 }
 
-TYPED_TEST_P(conformance, equal_to_itself_and_to_no_other) {
+TYPED_TEST_P(conformance, is_equal_only_to_itself) {
   typename TypeParam::supply_type other_supply{};
   TypeParam one{this->supply_};
   TypeParam other{other_supply};
@@ -241,7 +241,7 @@ TYPED_TEST_P(conformance, serves_containers) {
 }
 
 // S2.13
-TYPED_TEST_P(conformance, the_supply_gets_back_exactly_what_it_gave) {
+TYPED_TEST_P(conformance, returns_all_memory_to_its_supply) {
   {
     TypeParam subject{this->supply_};
     EXPECT_TRUE(run_mixture(subject, 1000));
@@ -283,11 +283,12 @@ TYPED_TEST_P(conformance, any_failing_call_to_the_supply_is_reported_and_harmles
   }
 }
 
-REGISTER_TYPED_TEST_SUITE_P(conformance, every_size_from_zero_to_huge, every_pair_of_size_and_alignment,
+REGISTER_TYPED_TEST_SUITE_P(conformance, serves_every_size_from_zero_to_huge,
+                            serves_every_pair_of_size_and_alignment,
                             blocks_never_overlap_and_keep_their_content, blocks_of_zero_bytes_are_distinct,
                             memory_is_used_again, exhaustion_throws_changes_nothing_and_passes,
-                            sizes_near_size_max_are_refused, equal_to_itself_and_to_no_other,
-                            serves_containers, the_supply_gets_back_exactly_what_it_gave,
+                            sizes_near_size_max_are_refused, is_equal_only_to_itself, serves_containers,
+                            returns_all_memory_to_its_supply,
                             any_failing_call_to_the_supply_is_reported_and_harmless);
 
 }  // namespace tidemark::test

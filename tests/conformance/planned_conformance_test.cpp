@@ -12,7 +12,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(planned_steps, conformance, planned_steps_subject
 
 namespace {
 
-TEST(planned_steps, follow_plans_where_the_suite_repeats_itself) {
+TEST(planned_steps, follow_plans_in_repeated_runs) {
   recording_resource supply;
   planned_steps_subject subject{supply};
   EXPECT_TRUE(run_mixture(subject, 400));

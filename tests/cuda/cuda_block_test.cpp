@@ -63,7 +63,7 @@ TYPED_TEST_SUITE(cuda_block_memory, kinds);
 
 // ---- block_resource ----
 
-TYPED_TEST(cuda_block_resource, is_one_call_of_the_driver_each_way) {
+TYPED_TEST(cuda_block_resource, allocates_and_deallocates_with_one_driver_call_each) {
   void* block = nullptr;
   EXPECT_EQ(calls_of(this->device_, [&] { block = this->memory_.allocate(1000); }),
             (call_names{"cuCtxGetDevice", allocating_call(this->kind)}));
@@ -74,7 +74,7 @@ TYPED_TEST(cuda_block_resource, is_one_call_of_the_driver_each_way) {
   EXPECT_EQ(this->device_.outstanding, 0u);
 }
 
-TYPED_TEST(cuda_block_resource, no_memory_is_out_of_memory_and_nothing_is_counted_but_the_refusal) {
+TYPED_TEST(cuda_block_resource, exhausted_device_throws_out_of_memory_and_counts_one_refusal) {
   void* const held = this->memory_.allocate(1000);
   const resource_stats before = this->memory_.stats();
   this->device_.fail_next(allocating_call(this->kind));
@@ -92,14 +92,14 @@ TYPED_TEST(cuda_block_resource, no_memory_is_out_of_memory_and_nothing_is_counte
   this->memory_.deallocate(held, 1000);
 }
 
-TYPED_TEST(cuda_block_resource, another_failure_is_an_error_of_the_driver) {
+TYPED_TEST(cuda_block_resource, other_driver_failures_throw_cuda_error) {
   this->device_.fail_next(allocating_call(this->kind), status::illegal_address);
   const cuda_error error = test::caught<cuda_error>([&] { (void)this->memory_.allocate(100); });
   EXPECT_STREQ(error.call(), allocating_call(this->kind));
   EXPECT_EQ(this->memory_.stats().refused, 1u);
 }
 
-TYPED_TEST(cuda_block_resource, an_invalid_alignment_is_rejected_with_a_sentence) {
+TYPED_TEST(cuda_block_resource, rejects_an_invalid_alignment_with_a_message) {
   const std::invalid_argument error =
       test::caught<std::invalid_argument>([&] { (void)this->memory_.allocate(1, 24); });
   EXPECT_EQ(std::string(error.what()),
@@ -120,7 +120,7 @@ TYPED_TEST(cuda_block_resource, foreign_blocks_are_reported_and_not_freed) {
   EXPECT_EQ(this->device_.count(freeing_call(this->kind)), 1u);
 }
 
-TYPED_TEST(cuda_block_resource, a_block_that_the_driver_does_not_free_is_reported) {
+TYPED_TEST(cuda_block_resource, reports_a_block_that_the_driver_does_not_free) {
   const test::warning_recorder warnings;
   void* const block = this->memory_.allocate(1000);
   this->device_.fail_next(freeing_call(this->kind), status::illegal_address);
@@ -150,7 +150,7 @@ TYPED_TEST(cuda_block_resource, live_blocks_are_reported_at_level_2) {
             status::success);
 }
 
-TEST(cuda_device_resource, out_of_memory_says_what_is_free_on_the_device) {
+TEST(cuda_device_resource, out_of_memory_message_states_the_free_device_memory) {
   fake_device device{{.capacity_bytes = 1 * MiB}};
   gpu::device_resource memory{device};
   void* const block = memory.allocate(1000 * KiB);
@@ -167,7 +167,7 @@ TEST(cuda_device_resource, out_of_memory_says_what_is_free_on_the_device) {
   memory.deallocate(block, 1000 * KiB);
 }
 
-TEST(cuda_device_resource, blocks_are_its_own_devices_whichever_is_current) {
+TEST(cuda_device_resource, allocates_on_its_own_device_if_another_device_is_current) {
   fake_device device{{.devices = 2}};
   gpu::device_resource memory{{.device = 1}, device};
   void* const block = memory.allocate(1000);
@@ -180,7 +180,7 @@ TEST(cuda_device_resource, blocks_are_its_own_devices_whichever_is_current) {
   memory.deallocate(block, 1000);
 }
 
-TEST(cuda_device_resource, a_context_that_finds_no_memory_is_out_of_memory) {
+TEST(cuda_device_resource, throws_out_of_memory_if_no_context_can_be_created) {
   fake_device device;
   device.fail_next("cuCtxGetDevice");
   EXPECT_THROW(gpu::device_resource{device}, out_of_memory);
@@ -202,7 +202,7 @@ TEST(cuda_pinned_resource, blocks_are_the_hosts_aligned_to_64_and_uninitialised)
 
 // ---- block_memory ----
 
-TYPED_TEST(cuda_block_memory, is_one_block_at_a_time) {
+TYPED_TEST(cuda_block_memory, serves_one_block_at_a_time) {
   typename TestFixture::memory space{1 * MiB, this->device_};
   EXPECT_EQ(space.chunk_bytes(), 1 * MiB);
   const byte_range block = space.reserve(1, 1000);
@@ -214,7 +214,7 @@ TYPED_TEST(cuda_block_memory, is_one_block_at_a_time) {
   EXPECT_EQ(space.reserve(2000, 1000).size, 2000u);
 }
 
-TYPED_TEST(cuda_block_memory, frees_its_block_at_its_end_and_when_it_is_assigned_to) {
+TYPED_TEST(cuda_block_memory, frees_its_block_in_the_destructor_and_on_assignment) {
   {
     typename TestFixture::memory space{1 * MiB, this->device_};
     (void)space.reserve(1, 1000);
@@ -229,7 +229,7 @@ TYPED_TEST(cuda_block_memory, frees_its_block_at_its_end_and_when_it_is_assigned
   EXPECT_EQ(this->device_.outstanding, 0u);
 }
 
-TYPED_TEST(cuda_block_memory, no_memory_is_an_empty_range_and_another_failure_an_error) {
+TYPED_TEST(cuda_block_memory, returns_an_empty_range_without_memory_and_throws_on_other_errors) {
   typename TestFixture::memory space{1 * MiB, this->device_};
   EXPECT_TRUE(space.reserve(SIZE_MAX, 1).empty());
   this->device_.fail_next(allocating_call(this->kind));
@@ -241,7 +241,7 @@ TYPED_TEST(cuda_block_memory, no_memory_is_an_empty_range_and_another_failure_an
   EXPECT_FALSE(space.reserve(1, 1).empty());
 }
 
-TYPED_TEST(cuda_block_memory, takes_its_block_from_one_device) {
+TYPED_TEST(cuda_block_memory, allocates_its_block_from_one_device) {
   fake_device device{{.devices = 2}};
   typename TestFixture::memory space{1 * MiB, device};
   ASSERT_EQ(device.make_current(1), status::success);

@@ -19,7 +19,7 @@ namespace tidemark::test {
 namespace {
 
 // S1.36
-TEST(device_cache_model, reuses_no_block_before_the_work_that_uses_it_has_run) {
+TEST(device_cache_model, reuses_a_block_only_after_its_work_has_run) {
   std::size_t hits = 0, refused = 0, trims = 0, works_run = 0;
   run_for_seeds(
       [&](std::uint64_t seed, auto run) {
@@ -40,7 +40,7 @@ TEST(device_cache_model, reuses_no_block_before_the_work_that_uses_it_has_run) {
   EXPECT_GT(works_run, 1000u);
 }
 
-TEST(device_pool_model, its_stream_comes_behind_the_work_that_uses_what_was_given_back) {
+TEST(device_pool_model, stream_waits_for_work_on_returned_blocks) {
   using model = pool_behind_events;
   run_for_seeds<model>(
       [](std::uint64_t seed, auto run) {
@@ -58,7 +58,7 @@ TEST(resource_model, agrees_with_the_drivers_stream_ordered_allocator) {
   run_resource_model<async_resource_subject>(10'000);
 }
 TEST(resource_model, agrees_with_the_device_cache) { run_resource_model<device_cache_subject>(20'000); }
-TEST(resource_model, agrees_with_the_device_cache_that_may_keep_little) {
+TEST(resource_model, agrees_with_a_device_cache_with_a_small_limit) {
   run_resource_model<tight_device_cache_subject>(10'000);
 }
 TEST(resource_model, agrees_with_the_device_cache_of_several_streams) {
@@ -68,7 +68,7 @@ TEST(resource_model, agrees_with_the_device_pool) { run_resource_model<device_po
 TEST(resource_model, agrees_with_the_pools_of_many_streams) {
   run_resource_model<device_pools_subject>(10'000);
 }
-TEST(resource_model, agrees_with_the_device_pool_that_may_keep_little) {
+TEST(resource_model, agrees_with_a_device_pool_with_a_small_limit) {
   run_resource_model<tight_device_pool_subject>(20'000);
 }
 TEST(resource_model, agrees_with_the_device_pool_on_memory_of_the_host) {

@@ -102,7 +102,7 @@ class cuda_capture : public ::testing::Test {
   gpu::stream stream_{device_};
 };
 
-TEST_F(cuda_capture, the_arena_calls_nothing_while_the_stream_captures) {
+TEST_F(cuda_capture, arena_makes_no_driver_call_while_the_stream_captures) {
   unique_block out = a_block();
   auto graph = capture_of(an_arena(64 * KiB), a_block(), std::move(out),
                           [&](std::pmr::memory_resource& memory, unique_block& in, unique_block& written) {
@@ -120,14 +120,14 @@ TEST_F(cuda_capture, the_arena_calls_nothing_while_the_stream_captures) {
 }
 
 // S1.16
-TEST_F(cuda_capture, a_body_that_puts_nothing_on_the_stream_is_an_empty_capture) {
+TEST_F(cuda_capture, body_without_work_throws_empty_capture) {
   EXPECT_THROW((void)capture_of(an_arena(), 0, 0, [](std::pmr::memory_resource&, int&, int&) {}),
                empty_capture);
   EXPECT_EQ(device_.count("cuGraphDestroy"), 1u);
   expect_as_before();
 }
 
-TEST_F(cuda_capture, what_ends_the_capture_is_reported_when_it_is_over) {
+TEST_F(cuda_capture, invalidated_or_unjoined_capture_throws_when_it_ends) {
   gpu::stream other{device_};
   gpu::event fork{device_};
   const auto wait = [&] { EXPECT_EQ(device_.synchronize(stream_.get()), gpu::status::capture_unsupported); };
@@ -152,7 +152,7 @@ TEST_F(cuda_capture, what_ends_the_capture_is_reported_when_it_is_over) {
   }
 }
 
-TEST_F(cuda_capture, a_capture_inside_a_capture_of_the_same_stream_is_rejected) {
+TEST_F(cuda_capture, rejects_a_nested_capture_of_the_same_stream) {
   auto outer = capture_of(an_arena(), a_block(), a_block(),
                           [&](std::pmr::memory_resource& arena, unique_block& in, unique_block& out) {
                             EXPECT_THROW((void)a_graph(), cuda_error);
@@ -192,14 +192,14 @@ TEST_F(cuda_capture, every_failing_call_to_the_driver_changes_nothing) {
   EXPECT_GE(thrown + 3, calls);
 }
 
-TEST_F(cuda_capture, a_launch_behind_which_no_event_can_be_recorded_is_waited_for) {
+TEST_F(cuda_capture, launch_synchronizes_the_stream_if_no_event_can_be_recorded) {
   auto graph = a_graph();
   device_.fail_next("cuEventRecord", gpu::status::unknown);
   graph.launch();
   EXPECT_EQ(device_.pending(stream_), 0u);
 }
 
-TEST_F(cuda_capture, the_end_of_a_graph_waits_for_the_device_where_nothing_else_can_be_waited_for) {
+TEST_F(cuda_capture, graph_destructor_synchronizes_the_device_if_event_and_stream_fail) {
   auto graph = std::make_unique<decltype(a_graph())>(a_graph());
   device_.fail_next("cuEventRecord", gpu::status::unknown);
   device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
@@ -225,7 +225,7 @@ TEST_F(cuda_capture, a_graph_can_be_launched_on_any_stream_and_from_any_thread) 
   EXPECT_THROW(graph.launch(), std::logic_error);
 }
 
-TEST_F(cuda_capture, the_mode_is_what_the_options_say) {
+TEST_F(cuda_capture, uses_the_capture_mode_of_the_options) {
   const auto refused_elsewhere = [&](gpu::capture_mode mode) {
     bool refused = false;
     try {
@@ -251,7 +251,7 @@ TEST_F(cuda_capture, the_mode_is_what_the_options_say) {
 
 // ---- updates ----------------------------------------------------------------------------------------------
 
-TEST_F(cuda_capture, an_update_to_a_graph_of_the_same_nodes_changes_the_executable_in_place) {
+TEST_F(cuda_capture, update_with_the_same_nodes_changes_the_executable_in_place) {
   auto graph = a_graph();
   int const* const temporary = works_.back()->tens;
   const std::size_t instantiated = device_.count("cuGraphInstantiate");
@@ -263,7 +263,7 @@ TEST_F(cuda_capture, an_update_to_a_graph_of_the_same_nodes_changes_the_executab
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
 }
 
-TEST_F(cuda_capture, an_update_to_a_graph_of_other_nodes_makes_a_new_executable_and_ends_the_old_one) {
+TEST_F(cuda_capture, update_with_different_nodes_replaces_the_executable) {
   auto graph = a_graph();
   const std::size_t instantiated = device_.count("cuGraphInstantiate");
   EXPECT_FALSE(graph.update(step(100, 2)));
@@ -275,7 +275,7 @@ TEST_F(cuda_capture, an_update_to_a_graph_of_other_nodes_makes_a_new_executable_
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
 }
 
-TEST_F(cuda_capture, an_update_where_the_driver_has_no_such_call_makes_a_new_executable) {
+TEST_F(cuda_capture, update_makes_a_new_executable_if_the_driver_lacks_the_update_call) {
   for (const gpu::status missing : {gpu::status::not_found, gpu::status::not_supported}) {
     auto graph = a_graph();
     device_.fail_next("cuGraphExecUpdate", missing);
@@ -284,7 +284,7 @@ TEST_F(cuda_capture, an_update_where_the_driver_has_no_such_call_makes_a_new_exe
   }
 }
 
-TEST_F(cuda_capture, a_launch_from_before_an_update_does_what_was_captured_then) {
+TEST_F(cuda_capture, launch_before_an_update_replays_the_earlier_capture) {
   for (const bool same_nodes : {true, false}) {
     auto graph = a_graph();
     std::ranges::fill(graph.inputs().as<int>(), 1);
@@ -299,7 +299,7 @@ TEST_F(cuda_capture, a_launch_from_before_an_update_does_what_was_captured_then)
   }
 }
 
-TEST_F(cuda_capture, an_update_behind_a_launch_without_an_event_waits_where_the_executable_is_replaced) {
+TEST_F(cuda_capture, replacing_the_executable_waits_for_a_launch_without_an_event) {
   auto graph = a_graph();
   device_.fail_next("cuEventRecord", gpu::status::unknown);
   device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
@@ -310,7 +310,7 @@ TEST_F(cuda_capture, an_update_behind_a_launch_without_an_event_waits_where_the_
   EXPECT_EQ(device_.pending(stream_), 0u);
 }
 
-TEST_F(cuda_capture, an_update_whose_body_throws_leaves_the_graph_as_it_was) {
+TEST_F(cuda_capture, throwing_update_body_leaves_the_graph_unchanged) {
   auto graph = a_graph();
   EXPECT_THROW(
       (void)graph.update([&](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
@@ -331,7 +331,7 @@ TEST_F(cuda_capture, an_update_whose_body_throws_leaves_the_graph_as_it_was) {
   graph.arena().check_invariants();
 }
 
-TEST_F(cuda_capture, every_call_to_the_driver_that_fails_in_an_update_leaves_the_graph_as_it_was) {
+TEST_F(cuda_capture, failing_driver_call_in_an_update_leaves_the_graph_unchanged) {
   for (const bool same_nodes : {true, false}) {
     std::size_t thrown = 0;
     bool is_over = false;
@@ -378,7 +378,7 @@ TEST_F(cuda_capture, a_graph_of_another_device_is_replaced_by_an_update) {
 // ---- graphs that end, and other captures ------------------------------------------------------------------
 
 // S1.16
-TEST_F(cuda_capture, a_graph_that_ends_while_another_stream_captures_waits_and_does_not_disturb_it) {
+TEST_F(cuda_capture, destroying_a_running_graph_leaves_another_streams_capture_valid) {
   for (const gpu::capture_mode mode : {gpu::capture_mode::thread_local_, gpu::capture_mode::global}) {
     auto running = std::make_unique<decltype(a_graph())>(a_graph());
     running->launch();
@@ -404,7 +404,7 @@ TEST_F(cuda_capture, a_graph_that_was_never_launched_ends_without_a_wait) {
   EXPECT_EQ(device_.count("cuEventSynchronize") + device_.count("cuCtxSynchronize"), before);
 }
 
-TEST_F(cuda_capture, a_graph_whose_last_launch_cannot_be_waited_for_is_reported) {
+TEST_F(cuda_capture, reports_a_graph_whose_last_launch_cannot_be_awaited) {
   auto graph = std::make_unique<decltype(a_graph())>(a_graph());
   graph->launch();
   device_.run_all();
@@ -415,7 +415,7 @@ TEST_F(cuda_capture, a_graph_whose_last_launch_cannot_be_waited_for_is_reported)
   EXPECT_EQ(violation_recorder::count(violation_kind::open_capture), 1u);
 }
 
-TEST(cuda_capture_devices, a_graph_of_another_device_than_the_current_one_is_waited_for) {
+TEST(cuda_capture_devices, waits_for_a_graph_of_a_device_that_is_not_current) {
   fake_device devices{{.devices = 2}};
   ASSERT_EQ(devices.make_current(1), gpu::status::success);
   {
@@ -439,7 +439,7 @@ TEST(cuda_capture_devices, a_graph_of_another_device_than_the_current_one_is_wai
   }
 }
 
-TEST_F(cuda_capture, a_fence_of_an_event_is_waited_for_in_a_capture_too) {
+TEST_F(cuda_capture, waits_for_the_fence_of_an_event_during_a_capture) {
   gpu::stream other{device_};
   bool ran = false;
   ASSERT_EQ(device_.launch_on_host(

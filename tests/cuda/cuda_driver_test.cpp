@@ -54,7 +54,7 @@ class cuda_system_driver : public ::testing::Test {
   gpu::driver& device = gpu::system_driver();
 };
 
-TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
+TEST_F(cuda_system_driver, every_call_returns_an_error_and_leaves_its_outputs_unset) {
   int count = 7;
   gpu::device_number current = 7;
   gpu::memory_info info{.free_bytes = 7, .total_bytes = 7};
@@ -133,7 +133,7 @@ TEST_F(cuda_system_driver, every_call_is_an_error_and_sets_nothing) {
   EXPECT_EQ(shared, gpu::shareable_handle{});
 }
 
-TEST_F(cuda_system_driver, it_has_a_name_and_a_text_for_every_status) {
+TEST_F(cuda_system_driver, returns_a_name_and_a_text_for_every_status) {
   using enum gpu::status;
   std::vector<std::string> names, texts;
   for (const status each : {success,
@@ -180,7 +180,7 @@ TEST_F(cuda_system_driver, it_has_a_name_and_a_text_for_every_status) {
   EXPECT_STREQ(device.error_string(status{12345}), device.error_string(unknown));
 }
 
-TEST_F(cuda_system_driver, handles_over_it_cannot_be_made_and_say_why) {
+TEST_F(cuda_system_driver, creating_a_stream_or_event_throws_the_drivers_error) {
   EXPECT_THROW(gpu::stream{device}, cuda_error);
   EXPECT_THROW(gpu::event{device}, cuda_error);
   EXPECT_THROW((gpu::event{nullptr, device}), cuda_error);
@@ -194,7 +194,7 @@ TEST_F(cuda_system_driver, handles_over_it_cannot_be_made_and_say_why) {
 
 // ---- the default table ----
 
-TEST(cuda_default_driver, it_is_the_systems_until_it_is_replaced_and_again_with_null) {
+TEST(cuda_default_driver, defaults_to_the_system_driver_and_null_restores_it) {
   EXPECT_EQ(&gpu::default_driver(), &gpu::system_driver());
   fake_device device, another;
   EXPECT_EQ(gpu::set_default_driver(&device), &gpu::system_driver());
@@ -204,7 +204,7 @@ TEST(cuda_default_driver, it_is_the_systems_until_it_is_replaced_and_again_with_
   EXPECT_EQ(&gpu::default_driver(), &gpu::system_driver());
 }
 
-TEST(cuda_default_driver, existing_objects_keep_theirs) {
+TEST(cuda_default_driver, existing_objects_keep_their_driver) {
   fake_device device;
   gpu::driver* const before = gpu::set_default_driver(&device);
   {
@@ -223,7 +223,7 @@ TEST(cuda_default_driver, existing_objects_keep_theirs) {
 
 // ---- cuda_error ----
 
-TEST_F(cuda_error_text, a_call_is_cut_at_127_characters) {
+TEST_F(cuda_error_text, truncates_the_call_to_127_characters) {
   for (std::size_t length : std::vector<std::size_t>{126, 127, 128, 1000}) {
     const std::string call(length, 'c');
     const cuda_error error{device, call.c_str(), status::out_of_memory};
@@ -235,7 +235,7 @@ TEST_F(cuda_error_text, a_call_is_cut_at_127_characters) {
 
 // ---- stream ----
 
-TEST_F(cuda_stream, failed_calls_are_named) {
+TEST_F(cuda_stream, errors_name_the_failed_call) {
   const gpu::event point{device};
   expect_named("cuStreamCreate", [&] { const gpu::stream none{device}; });
   expect_named("cuStreamSynchronize", [&] { queue.synchronize(); });
@@ -244,7 +244,7 @@ TEST_F(cuda_stream, failed_calls_are_named) {
 
 // ---- event ----
 
-TEST_F(cuda_event, it_is_done_when_the_work_before_it_is) {
+TEST_F(cuda_event, becomes_done_when_the_earlier_work_is_done) {
   int runs = 0;
   EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
   gpu::event point{queue, device};
@@ -260,7 +260,7 @@ TEST_F(cuda_event, it_is_done_when_the_work_before_it_is) {
   EXPECT_EQ(runs, 2);
 }
 
-TEST_F(cuda_event, a_query_that_fails_means_done_only_where_its_device_is_lost) {
+TEST_F(cuda_event, failed_query_counts_as_done_only_if_the_device_is_lost) {
   const gpu::event point{queue, device};
   for (const status refusal : {status::illegal_address, status::capture_unsupported, status::captured_event,
                                status::not_permitted}) {
@@ -271,7 +271,7 @@ TEST_F(cuda_event, a_query_that_fails_means_done_only_where_its_device_is_lost) 
   device.run_all();
 }
 
-TEST_F(cuda_event, failed_calls_are_named_and_leave_nothing) {
+TEST_F(cuda_event, errors_name_the_failed_call_and_leak_nothing) {
   device.fail_next("cuEventCreate");
   EXPECT_THROW(gpu::event{device}, cuda_error);
   device.fail_next("cuEventRecord");
@@ -286,7 +286,7 @@ TEST_F(cuda_event, failed_calls_are_named_and_leave_nothing) {
 
 // ---- fences ----
 
-TEST_F(cuda_fence, it_queries_waits_for_and_destroys_the_event) {
+TEST_F(cuda_fence, queries_awaits_and_destroys_its_event) {
   int runs = 0;
   EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
   gpu::event point{queue, device};
@@ -302,7 +302,7 @@ TEST_F(cuda_fence, it_queries_waits_for_and_destroys_the_event) {
   EXPECT_EQ(device.count("cuEventDestroy"), 1u);
 }
 
-TEST_F(cuda_fence, a_wait_that_the_driver_refuses_ends) {
+TEST_F(cuda_fence, wait_returns_if_the_driver_refuses_the_call) {
   const reuse_fence fence = gpu::event{queue, device}.as_fence();
   device.fail_next("cuEventSynchronize", status::illegal_address);
   fence.wait();

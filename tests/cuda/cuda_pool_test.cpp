@@ -25,7 +25,7 @@ namespace {
 // ---- the pool ---------------------------------------------------------------------------------------------
 
 // S1.30
-TEST(memory_pool, keeps_all_by_default) {
+TEST(memory_pool, retains_all_memory_by_default) {
   fake_device device;
   const gpu::memory_pool by_default{{}, device};
   const gpu::memory_pool small{{.release_threshold_bytes = 3 * MiB}, device};
@@ -33,7 +33,7 @@ TEST(memory_pool, keeps_all_by_default) {
   EXPECT_EQ(device.release_threshold(small), 3 * MiB);
 }
 
-TEST(memory_pool, is_of_the_current_device_by_default) {
+TEST(memory_pool, uses_the_current_device_by_default) {
   fake_device device{{.devices = 3}};
   ASSERT_EQ(device.make_current(2), gpu::status::success);
   const gpu::memory_pool current{{}, device};
@@ -42,7 +42,7 @@ TEST(memory_pool, is_of_the_current_device_by_default) {
   EXPECT_EQ(other.device(), 1);
 }
 
-TEST(memory_pool, counts_in_the_budget_while_it_lives_however_it_was_assigned) {
+TEST(memory_pool, move_assignment_updates_the_pools_counted_in_the_budget) {
   fake_device device;
   gpu::memory_pool first{{}, device};
   gpu::memory_pool second{{}, device};
@@ -86,7 +86,7 @@ TEST(memory_pool, frees_memory_beyond_the_threshold_at_each_wait) {
   }
 }
 
-TEST(memory_pool, a_refusal_of_any_call_is_reported_and_leaves_no_pool) {
+TEST(memory_pool, failed_construction_reports_the_call_and_leaves_no_pool) {
   for (char const* call : {"cuCtxGetDevice", "cuMemPoolCreate", "cuMemPoolSetAttribute"}) {
     SCOPED_TRACE(call);
     fake_device device;
@@ -98,7 +98,7 @@ TEST(memory_pool, a_refusal_of_any_call_is_reported_and_leaves_no_pool) {
   }
 }
 
-TEST(memory_pool, a_trim_that_is_rejected_throws_and_changes_nothing) {
+TEST(memory_pool, failed_trim_throws_and_changes_nothing) {
   fake_device device;
   gpu::memory_pool pool{{}, device};
   device.fail_next("cuMemPoolTrimTo", gpu::status::not_supported);
@@ -106,7 +106,7 @@ TEST(memory_pool, a_trim_that_is_rejected_throws_and_changes_nothing) {
   pool.trim();
 }
 
-TEST(memory_pool, a_driver_that_does_not_destroy_it_is_a_warning) {
+TEST(memory_pool, warns_if_the_driver_does_not_destroy_the_pool) {
   fake_device device;
   const test::warning_recorder recorder;
   gpu::pool_handle left = nullptr;
@@ -129,7 +129,7 @@ struct async : ::testing::Test {
   gpu::async_resource memory{pool, stream, device};
 };
 
-TEST_F(async, deallocate_after_a_stream_frees_behind_what_is_there) {
+TEST_F(async, deallocate_after_frees_after_the_work_queued_on_the_stream) {
   gpu::stream other{device};
   void* const block = memory.allocate(4096);
   const gpu::event done{other, device};
@@ -141,7 +141,7 @@ TEST_F(async, deallocate_after_a_stream_frees_behind_what_is_there) {
   EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
-TEST_F(async, a_block_that_its_stream_cannot_come_behind_is_not_freed_and_warned_of) {
+TEST_F(async, warns_and_keeps_a_block_whose_stream_cannot_be_ordered) {
   gpu::stream other{device};
   const auto expect_lost = [&](auto deallocate) {
     void* const block = memory.allocate(4096);
@@ -166,7 +166,7 @@ TEST_F(async, a_block_that_its_stream_cannot_come_behind_is_not_freed_and_warned
     EXPECT_EQ(device.free_async(address_of(block), stream), gpu::status::success);
 }
 
-TEST_F(async, a_free_that_the_driver_refuses_is_a_warning) {
+TEST_F(async, refused_free_warns) {
   void* const block = memory.allocate(4096);
   const test::warning_recorder recorder;
   device.fail_next("cuMemFreeAsync", gpu::status::unknown);
@@ -176,12 +176,12 @@ TEST_F(async, a_free_that_the_driver_refuses_is_a_warning) {
   EXPECT_EQ(device.free_async(address_of(block), stream), gpu::status::success);
 }
 
-TEST(async_resource, without_a_pool_it_is_rejected) {
+TEST(async_resource, constructor_rejects_a_null_pool) {
   fake_device device;
   EXPECT_THROW((gpu::async_resource{{.pool = nullptr}, device}), std::invalid_argument);
 }
 
-TEST(async_resource, uses_the_device_it_was_made_for_whatever_is_current) {
+TEST(async_resource, uses_its_own_device_if_another_device_is_current) {
   fake_device device{{.devices = 2}};
   gpu::memory_pool pool{{.device = 1}, device};
   gpu::async_resource memory{{.pool = pool, .device = 1}, device};  // the default stream of device 1
@@ -194,7 +194,7 @@ TEST(async_resource, uses_the_device_it_was_made_for_whatever_is_current) {
   EXPECT_EQ(device.pending(nullptr), 1u);
 }
 
-TEST_F(async, in_a_capture_it_allocates_memory_of_the_graph_which_does_not_hide_what_the_pool_retains) {
+TEST_F(async, memory_of_a_graph_does_not_hide_retained_memory_of_the_pool) {
   memory.deallocate(memory.allocate(8192), 8192);
   ASSERT_EQ(device.begin_capture(stream, gpu::capture_mode::relaxed), gpu::status::success);
   void* const block = memory.allocate(4096);

@@ -75,7 +75,7 @@ struct cuda_rules_of_a_stricter_driver : cuda_rules {
 };
 
 // 1
-TEST_F(cuda_rules, a_graph_that_ends_during_a_foreign_capture_is_destroyed_later_and_not_lost) {
+TEST_F(cuda_rules, graph_ended_during_a_foreign_capture_is_destroyed_after_the_capture) {
   std::unique_ptr<graph_instance> graph = captured();
   gpu::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
   own.begin();
@@ -88,8 +88,7 @@ TEST_F(cuda_rules, a_graph_that_ends_during_a_foreign_capture_is_destroyed_later
   EXPECT_EQ(device.retired().size(), 0u);
 }
 
-TEST_F(cuda_rules_of_a_stricter_driver,
-       an_executable_that_a_foreign_capture_keeps_from_its_end_is_tried_again) {
+TEST_F(cuda_rules_of_a_stricter_driver, retries_an_executable_whose_destruction_a_capture_refused) {
   std::unique_ptr<graph_instance> first = captured(), second = captured();
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success);
@@ -101,7 +100,7 @@ TEST_F(cuda_rules_of_a_stricter_driver,
   EXPECT_EQ(device.retired().size(), 0u);
 }
 
-TEST(cuda_retired_executables, a_capture_begins_when_what_is_being_destroyed_is_gone) {
+TEST(cuda_retired_executables, capture_waits_for_a_destruction_in_progress) {
   struct slow_driver final : gpu::driver {
     status destroy_executable(gpu::executable_handle) noexcept override {
       begun.count_down();
@@ -122,7 +121,7 @@ TEST(cuda_retired_executables, a_capture_begins_when_what_is_being_destroyed_is_
 }
 
 // 2
-TEST_F(cuda_rules, a_launch_on_a_capturing_stream_is_refused_before_the_driver_ends_that_capture) {
+TEST_F(cuda_rules, launch_on_a_capturing_stream_throws_and_the_capture_stays_valid) {
   const std::unique_ptr<graph_instance> graph = captured();
   in_capture(device, other, capture_mode::relaxed, [&] {
     const cuda_error error = test::caught<cuda_error>([&] { graph->launch(other); });
@@ -140,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(each, cuda_rules_of_each_driver, ::testing::Values("obs
 
 // K.7
 // Operations that the random program does not perform.
-TEST_P(cuda_rules_of_each_driver, captures_of_other_threads_go_on_whatever_the_resources_do) {
+TEST_P(cuda_rules_of_each_driver, resources_keep_captures_of_other_threads_valid) {
   beside_a_global_capture([&] {
     gpu::virtual_memory space{{.stream = stream}, device};
     const byte_range range = space.reserve(1, 4 * unit);
@@ -159,7 +158,7 @@ TEST_P(cuda_rules_of_each_driver, captures_of_other_threads_go_on_whatever_the_r
 }
 
 // 5
-TEST_F(cuda_rules, a_cache_keeps_what_the_legacy_stream_used_until_it_may_look_at_it) {
+TEST_F(cuda_rules, cache_keeps_legacy_stream_blocks_until_the_stream_can_be_queried) {
   gpu::stream_handle const blocking = device.create_blocking_stream();
   {
     device_cache cache{{.stream = stream}, device};
@@ -180,7 +179,7 @@ TEST_F(cuda_rules, a_cache_keeps_what_the_legacy_stream_used_until_it_may_look_a
 }
 
 // 6
-TEST_F(cuda_rules, a_block_from_before_a_capture_that_its_body_frees_lives_as_long_as_the_graph) {
+TEST_F(cuda_rules, earlier_block_freed_in_a_capture_lives_as_long_as_the_graph) {
   device_cache cache{{.stream = stream}, device};
   capture_switch memory{&cache};
   gpu::device_resource plain{{}, device};
@@ -210,7 +209,7 @@ auto kernels_on(fake_device& device, gpu::stream_handle stream, int kernels, std
   };
 }
 
-TEST_F(cuda_rules, an_update_while_a_launch_runs_is_ordered_before_the_next_one_on_any_stream) {
+TEST_F(cuda_rules, update_during_a_launch_is_ordered_before_the_next_launch) {
   gpu::device_resource plain{{}, device};
   auto graph = capture(stream, std::make_unique<graph_arena>(unit, &plain), 0, 0,
                        kernels_on(device, stream, 1), {.driver = &device});
@@ -222,7 +221,7 @@ TEST_F(cuda_rules, an_update_while_a_launch_runs_is_ordered_before_the_next_one_
   EXPECT_NE(device.pending(stream), 0u) << "nothing was waited for";
 }
 
-TEST_F(cuda_rules, an_update_returns_blocks_of_the_graph_before_behind_its_launches) {
+TEST_F(cuda_rules, update_returns_blocks_of_the_replaced_graph_after_its_launches) {
   gpu::device_resource plain{{}, device};  // frees at once
   capture_switch memory{&plain};
   for (int kernels : {1, 2}) {
@@ -240,7 +239,7 @@ TEST_F(cuda_rules, an_update_returns_blocks_of_the_graph_before_behind_its_launc
   }
 }
 
-TEST_F(cuda_rules, an_update_leaves_a_capture_of_others_alone_where_it_is_in_place) {
+TEST_F(cuda_rules, update_in_place_leaves_a_capture_of_another_thread_valid) {
   gpu::device_resource plain{{}, device};
   auto graph = capture(stream, std::make_unique<graph_arena>(unit, &plain), 0, 0,
                        kernels_on(device, stream, 1), {.driver = &device});
@@ -248,7 +247,7 @@ TEST_F(cuda_rules, an_update_leaves_a_capture_of_others_alone_where_it_is_in_pla
   beside_a_global_capture([&] { EXPECT_TRUE(graph.update(kernels_on(device, stream, 1))); });
 }
 
-TEST_F(cuda_rules, graphs_that_share_memory_must_be_launched_one_behind_the_other) {
+TEST_F(cuda_rules, graphs_on_shared_memory_must_be_launched_in_order) {
   gpu::device_resource plain{{}, device};
   auto shared = std::make_shared<unique_block>(&plain, unit, 256);
   const auto graph_on = [&](gpu::stream_handle on) {
@@ -268,7 +267,7 @@ TEST_F(cuda_rules, graphs_that_share_memory_must_be_launched_one_behind_the_othe
       << "of the stream alone nothing orders it";
 }
 
-TEST_F(cuda_rules, a_resource_of_one_stream_refuses_the_default_stream_of_threads) {
+TEST_F(cuda_rules, single_stream_resources_reject_the_per_thread_stream) {
   gpu::memory_pool const pool{{}, device};
   gpu::stream_handle const own = gpu::per_thread_stream;
   const std::function<void()> makers[] = {
@@ -283,7 +282,7 @@ TEST_F(cuda_rules, a_resource_of_one_stream_refuses_the_default_stream_of_thread
   }
 }
 
-TEST_F(cuda_rules, the_legacy_stream_has_two_handles_and_work_of_the_threads_own_is_of_another_stream) {
+TEST_F(cuda_rules, legacy_stream_has_two_handles_and_per_thread_stream_differs) {
   device_cache cache{{.stream = nullptr}, device};
   cache.deallocate(cache.allocate(unit), unit, 256, gpu::legacy_stream);
   EXPECT_EQ(cache.stats().pending_bytes, 0u);
@@ -296,7 +295,7 @@ TEST_F(cuda_rules, the_legacy_stream_has_two_handles_and_work_of_the_threads_own
 }
 
 // 8
-TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_uses_them) {
+TEST_F(cuda_rules, pool_returns_slabs_and_large_blocks_after_their_work) {
   gpu::device_resource plain{{}, device};
   gpu::managed_resource managed{{}, device};
   statistics_resource adaptor{&plain};
@@ -312,7 +311,7 @@ TEST_F(cuda_rules, a_pool_returns_slabs_and_large_blocks_behind_the_work_that_us
   }
 }
 
-TEST_F(cuda_rules, plain_blocks_go_back_after_a_capture_of_the_stream_and_not_in_it) {
+TEST_F(cuda_rules, pool_returns_plain_blocks_only_after_the_capture_of_its_stream) {
   gpu::device_resource plain{{}, device};
   device_pool pool{{.stream = stream, .upstream = &plain}, device};
   void* const small = pool.allocate(1000);
@@ -329,7 +328,7 @@ TEST_F(cuda_rules, plain_blocks_go_back_after_a_capture_of_the_stream_and_not_in
   EXPECT_EQ(plain.stats().used_blocks, 0u);
 }
 
-TEST_F(cuda_rules, a_pool_that_ends_in_a_capture_of_its_stream_says_what_is_lost) {
+TEST_F(cuda_rules, pool_destroyed_during_a_capture_reports_the_lost_bytes) {
   const test::violation_recorder violations;
   gpu::device_resource plain{{}, device};
   auto pool =
@@ -345,7 +344,7 @@ TEST_F(cuda_rules, a_pool_that_ends_in_a_capture_of_its_stream_says_what_is_lost
   plain.deallocate(block, plain.stats().used_bytes);
 }
 
-TEST_F(cuda_rules, an_upstream_that_the_stream_orders_gets_its_memory_without_a_wait) {
+TEST_F(cuda_rules, stream_ordered_upstream_receives_memory_without_a_wait) {
   device_cache below{{.stream = stream}, device};
   statistics_resource adaptor{&below};
   device_pool direct{{.stream = stream, .upstream = &below}, device};
@@ -360,7 +359,7 @@ TEST_F(cuda_rules, an_upstream_that_the_stream_orders_gets_its_memory_without_a_
 }
 
 // 9
-TEST(cuda_contexts, a_thread_that_never_chose_a_device_gets_no_context_of_device_0) {
+TEST(cuda_contexts, thread_without_a_chosen_device_gets_no_context_of_device_0) {
   fake_device device{{.granularity_bytes = unit, .devices = 2}};
   EXPECT_EQ(device.make_current(1), status::success);
   {
@@ -384,7 +383,7 @@ TEST(cuda_contexts, a_thread_that_never_chose_a_device_gets_no_context_of_device
 }
 
 // 10
-TEST_F(cuda_rules, resources_of_the_legacy_stream_leave_a_capture_of_a_blocking_stream_alone) {
+TEST_F(cuda_rules, legacy_stream_resources_keep_a_blocking_streams_capture_valid) {
   const test::warning_recorder warnings;
   gpu::stream_handle const blocking = device.create_blocking_stream();
   {
@@ -414,7 +413,7 @@ TEST_F(cuda_rules, resources_of_the_legacy_stream_leave_a_capture_of_a_blocking_
 }
 
 // 14
-TEST_F(cuda_rules, errors_that_end_all_work_end_waits_and_a_forked_child_is_silent) {
+TEST_F(cuda_rules, fatal_device_errors_end_waits_and_a_forked_child_reports_nothing) {
   for (status error : {status::contained, status::client_terminated}) {
     EXPECT_TRUE(gpu::detail::shows_end_of_work(error)) << device.error_name(error);
   }
@@ -434,7 +433,7 @@ TEST_F(cuda_rules, errors_that_end_all_work_end_waits_and_a_forked_child_is_sile
   device.recover();
 }
 
-TEST_F(cuda_rules, on_a_device_that_is_lost_memory_comes_back_without_a_word) {
+TEST_F(cuda_rules, memory_of_a_lost_device_is_returned_without_reports) {
   const test::warning_recorder warnings;
   const test::violation_recorder violations;
   {
@@ -460,7 +459,7 @@ TEST_F(cuda_rules, on_a_device_that_is_lost_memory_comes_back_without_a_word) {
   EXPECT_EQ(violations.reports().size(), 0u);
 }
 
-TEST_F(cuda_rules, memory_that_is_to_be_exported_is_asked_for_as_such) {
+TEST_F(cuda_rules, exportable_memory_is_requested_with_its_handle_type) {
   gpu::virtual_memory space{
       {.stream = stream, .exported_as = gpu::handle_type::fabric, .gpu_direct_rdma = true}, device};
   EXPECT_TRUE(space.commit(space.reserve(1, 4 * unit)));
@@ -777,7 +776,7 @@ class random_program {
 };
 
 // K.8
-TEST(cuda_random_program, of_all_resources_has_no_race_and_disturbs_no_capture) {
+TEST(cuda_random_program, finds_no_race_and_no_broken_capture_across_all_resources) {
   std::size_t refusals = 0;
   test::run_for_seeds(
       [&](std::uint64_t seed, auto const& run) {

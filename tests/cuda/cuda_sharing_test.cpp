@@ -77,7 +77,7 @@ static_assert(device_set{1, 2}.contains(2) && !device_set{1, 2}.contains(0));
 static_assert(!device_set{0}.contains(64) && !device_set{0}.contains(-1));
 static_assert(std::is_trivially_copyable_v<device_set>);
 
-TEST(device_set, rejects_what_is_not_a_devices_number) {
+TEST(device_set, rejects_numbers_that_are_no_device_numbers) {
   device_set some{1};
   EXPECT_EQ(message_of<std::invalid_argument>([&] { some.insert(64); }),
             "gpu::device_set: 64 is not a device number; device numbers are 0 to 63");
@@ -87,7 +87,7 @@ TEST(device_set, rejects_what_is_not_a_devices_number) {
 
 // ---- peers ------------------------------------------------------------------------------------------------
 
-TEST(cuda_peers, a_commit_grants_access_to_all_devices_by_one_call) {
+TEST(cuda_peers, commit_grants_access_to_all_devices_with_one_call) {
   fake_device machine{devices(3)};
   gpu::virtual_memory space{{.device = 0, .accessible_from = {2, 0}}, machine};
   EXPECT_EQ(space.accessible_from(), (device_set{0, 2}));
@@ -101,7 +101,7 @@ TEST(cuda_peers, a_commit_grants_access_to_all_devices_by_one_call) {
   EXPECT_TRUE(machine.accessible(range.data(), 3 * unit, 2));
 }
 
-TEST(cuda_peers, have_access_again_after_a_resume_and_after_a_suspend_that_failed) {
+TEST(cuda_peers, regain_access_after_a_resume_and_a_failed_suspend) {
   fake_device machine{devices(2)};
   gpu::virtual_memory space{{.device = 0, .accessible_from = {1}}, machine};
   const byte_range first = space.reserve(1, 4 * unit), second = space.reserve(1, 4 * unit);
@@ -119,7 +119,7 @@ TEST(cuda_peers, have_access_again_after_a_resume_and_after_a_suspend_that_faile
       EXPECT_TRUE(machine.accessible(each.data(), each.size, device)) << device;
 }
 
-TEST(cuda_peers, a_device_that_cannot_be_one_is_rejected_with_a_sentence) {
+TEST(cuda_peers, device_without_peer_access_is_rejected_with_a_message) {
   fake_device machine{{.granularity_bytes = unit, .devices = 3, .without_peers = {1}}};
   EXPECT_EQ(message_of<std::invalid_argument>(
                 [&] { const gpu::virtual_memory space{{.device = 0, .accessible_from = {2, 1}}, machine}; }),
@@ -133,7 +133,7 @@ TEST(cuda_peers, a_device_that_cannot_be_one_is_rejected_with_a_sentence) {
   EXPECT_FALSE(machine.contexts().contains(2)) << "no context of a peer is made";
 }
 
-TEST(cuda_peers, work_of_a_peer_is_awaited_before_memory_is_used_again_or_unmapped) {
+TEST(cuda_peers, peer_work_is_awaited_before_memory_is_reused_or_unmapped) {
   for (const bool ordered : {true, false}) {
     fake_device machine{devices(2)};
     const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
@@ -154,7 +154,7 @@ TEST(cuda_peers, work_of_a_peer_is_awaited_before_memory_is_used_again_or_unmapp
 
 // ---- the order of streams of two devices ------------------------------------------------------------------
 
-TEST(cuda_peers, streams_of_two_devices_are_put_behind_each_other_whichever_device_is_current) {
+TEST(cuda_peers, streams_of_two_devices_are_ordered_on_any_current_device) {
   fake_device machine{devices(3)};
   const gpu::stream first = stream_of(machine, 0), second = stream_of(machine, 1);
   for (const gpu::device_number current : {0, 1, 2}) {
@@ -173,7 +173,7 @@ TEST(cuda_peers, streams_of_two_devices_are_put_behind_each_other_whichever_devi
   EXPECT_EQ(machine.count("cuEventCreate"), machine.count("cuEventDestroy"));
 }
 
-TEST(cuda_peers, an_order_of_two_devices_that_fails_anywhere_restores_the_context) {
+TEST(cuda_peers, failed_ordering_of_two_devices_restores_the_context) {
   for_each_failing_call(20, [](std::size_t n) {
     fake_device machine{devices(2)};
     const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
@@ -187,7 +187,7 @@ TEST(cuda_peers, an_order_of_two_devices_that_fails_anywhere_restores_the_contex
   });
 }
 
-TEST(cuda_peers, a_table_that_cannot_tell_a_streams_context_orders_streams_of_one_device) {
+TEST(cuda_peers, driver_without_stream_contexts_orders_streams_of_one_device) {
   fake_device machine{devices(2)};
   const gpu::stream own = stream_of(machine, 0), other = stream_of(machine, 0), peer = stream_of(machine, 1);
   machine.fail_in("cuStreamGetCtx", 0, status::not_supported, 2);
@@ -198,7 +198,7 @@ TEST(cuda_peers, a_table_that_cannot_tell_a_streams_context_orders_streams_of_on
 
 // ---- pools ------------------------------------------------------------------------------------------------
 
-TEST(cuda_peers, of_a_pool_may_use_its_blocks_and_no_other_device_may) {
+TEST(cuda_peers, are_the_only_other_devices_with_access_to_a_pools_blocks) {
   fake_device machine{devices(3)};
   gpu::memory_pool pool{{.device = 0, .accessible_from = {1}}, machine};
   const gpu::stream own = stream_of(machine, 0), peer = stream_of(machine, 1);
@@ -219,7 +219,7 @@ TEST(cuda_peers, of_a_pool_may_use_its_blocks_and_no_other_device_may) {
   machine.run_all();
 }
 
-TEST(cuda_peers, a_pool_that_fails_anywhere_leaves_none) {
+TEST(cuda_peers, failed_pool_construction_leaves_no_pool) {
   for_each_failing_call(20, [](std::size_t n) {
     fake_device machine{devices(2)};
     machine.fail_from = n;
@@ -256,7 +256,7 @@ struct exporting {
 struct cuda_export : ::testing::Test, exporting {};
 using cuda_import = cuda_export;
 
-TEST_F(cuda_export, returns_the_handles_behind_a_part_and_where_it_lies_in_them) {
+TEST_F(cuda_export, returns_the_handles_of_a_range_and_its_offset) {
   // From inside unit 33 to the first byte of unit 36, in handles of 8 units: 32 to 39.
   const byte_range part{range.begin + 33 * unit + 512, 3 * unit - 511};
   const gpu::exported_memory exported = space->export_memory(part);
@@ -280,7 +280,7 @@ TEST_F(cuda_export, returns_the_handles_behind_a_part_and_where_it_lies_in_them)
   EXPECT_TRUE(machine.accessible(range.data(), 40 * unit)) << "it stays mapped here";
 }
 
-TEST_F(cuda_export, of_fabric_opens_no_file) {
+TEST_F(cuda_export, opens_no_file_for_fabric_handles) {
   exporting from{handle_type::fabric};
   const int before = open_files();
   const gpu::exported_memory exported = from.space->export_memory(units_of(from.range, 0, 1));
@@ -289,7 +289,7 @@ TEST_F(cuda_export, of_fabric_opens_no_file) {
   EXPECT_NE(exported.handles.at(0).fabric, (std::array<std::byte, 64>{}));
 }
 
-TEST_F(cuda_export, of_memory_that_was_not_asked_for_so_is_a_logic_error_without_a_call) {
+TEST_F(cuda_export, throws_logic_error_without_a_call_for_unexportable_memory) {
   exporting from{handle_type::none};
   EXPECT_EQ(calls_of(from.machine,
                      [&] {
@@ -301,7 +301,7 @@ TEST_F(cuda_export, of_memory_that_was_not_asked_for_so_is_a_logic_error_without
             call_names{});
 }
 
-TEST_F(cuda_export, of_what_is_not_all_committed_is_rejected) {
+TEST_F(cuda_export, rejects_a_range_that_is_not_fully_committed) {
   ASSERT_TRUE(space->decommit(units_of(range, 34, 6)));  // of a handle that stays held
   const byte_range inside{range.begin + 10, 10};
   for (const byte_range part :
@@ -319,7 +319,7 @@ TEST_F(cuda_export, of_what_is_not_all_committed_is_rejected) {
             "gpu::virtual_memory: export_memory while it is suspended");
 }
 
-TEST_F(cuda_export, that_fails_anywhere_leaves_no_descriptor_open) {
+TEST_F(cuda_export, closes_all_descriptors_after_a_failure) {
   const int before = open_files();
   for_each_failing_call(40, [&](std::size_t n) {
     machine.fail_from = machine.calls + n;
@@ -338,7 +338,7 @@ TEST_F(cuda_export, that_fails_anywhere_leaves_no_descriptor_open) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST_F(cuda_export, disturbs_no_capture) {
+TEST_F(cuda_export, leaves_a_capture_valid) {
   const gpu::stream elsewhere = stream_of(machine, 0);
   for (const gpu::stream_handle capturing : {own.get(), elsewhere.get()}) {
     const test::empty_capture graph{machine, capturing};
@@ -346,7 +346,7 @@ TEST_F(cuda_export, disturbs_no_capture) {
   }
 }
 
-TEST_F(cuda_export, a_block_of_an_arena_is_exported_through_its_space) {
+TEST_F(cuda_export, exports_a_block_of_an_arena_through_its_memory) {
   fake_device machine{devices(1)};
   device_arena weights{{.reserve = 8 * unit, .name = "weights"},
                        gpu::virtual_memory_options{.exported_as = handle_type::file_descriptor},
@@ -385,7 +385,7 @@ TEST_F(cuda_import, maps_the_same_memory_at_other_addresses) {
   }
 }
 
-TEST_F(cuda_import, makes_three_calls_for_each_handle_and_grants_access_once) {
+TEST_F(cuda_import, maps_each_handle_with_three_calls_and_grants_access_once) {
   const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 3));
   const call_names begun{"cuCtxGetDevice", "cuStreamIsCapturing"};
   EXPECT_EQ(calls_of(machine, [&] { const gpu::imported_memory shared(exported, {.device = 0}, machine); }),
@@ -397,7 +397,7 @@ TEST_F(cuda_import, makes_three_calls_for_each_handle_and_grants_access_once) {
                     {"cuStreamSynchronize", "cuMemUnmap", "cuMemAddressFree"}}));
 }
 
-TEST_F(cuda_import, keeps_the_memory_whatever_the_exporter_does) {
+TEST_F(cuda_import, keeps_the_memory_after_the_exporter_frees_it) {
   exporting from{handle_type::file_descriptor, true};
   const byte_range part = units_of(from.range, 32, 8);
   const gpu::imported_memory shared{from.space->export_memory(part), {}, from.machine};
@@ -415,7 +415,7 @@ TEST_F(cuda_import, keeps_the_memory_whatever_the_exporter_does) {
   EXPECT_EQ(there[5], 55);
 }
 
-TEST_F(cuda_import, is_accessible_from_the_devices_of_the_options_and_no_other) {
+TEST_F(cuda_import, is_accessible_only_from_the_devices_of_the_options) {
   const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 2));
   const gpu::imported_memory by_own{exported, {.device = 0}, machine},
       by_peer{exported, {.device = 1}, machine},
@@ -428,7 +428,7 @@ TEST_F(cuda_import, is_accessible_from_the_devices_of_the_options_and_no_other) 
   EXPECT_TRUE(can(by_both, 0) && can(by_both, 1));
 }
 
-TEST_F(cuda_import, that_fails_anywhere_leaves_nothing) {
+TEST_F(cuda_import, leaves_no_mapping_after_a_failure) {
   const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 6));
   const std::size_t reserved = machine.reserved_bytes(), mapped = machine.mapped_bytes();
   const int files = open_files();
@@ -451,7 +451,7 @@ TEST_F(cuda_import, that_fails_anywhere_leaves_nothing) {
   });
 }
 
-TEST_F(cuda_import, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_one_by_one) {
+TEST_F(cuda_import, unmaps_mappings_one_by_one_if_unmapping_all_at_once_fails) {
   const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 3));
   machine.fail_next("cuMemUnmap", status::invalid_value);
   {
@@ -461,7 +461,7 @@ TEST_F(cuda_import, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped
   EXPECT_EQ(machine.mapped_bytes(), 40 * unit);
 }
 
-TEST_F(cuda_import, of_numbers_that_no_export_gives_is_rejected_without_a_call) {
+TEST_F(cuda_import, rejects_inconsistent_export_descriptions_without_a_call) {
   const gpu::exported_memory good = space->export_memory(units_of(range, 0, 2));
   using change = std::function<void(gpu::exported_memory&)>;
   for (auto const& [message, spoil] : std::vector<std::pair<std::string, change>>{
@@ -488,7 +488,7 @@ TEST_F(cuda_import, of_numbers_that_no_export_gives_is_rejected_without_a_call) 
                std::invalid_argument);
 }
 
-TEST_F(cuda_import, of_a_descriptor_of_something_else_is_an_error_of_the_driver) {
+TEST_F(cuda_import, throws_cuda_error_for_a_foreign_file_descriptor) {
   gpu::exported_memory received = space->export_memory(units_of(range, 0, 1));
   received.handles[0].descriptor = file_descriptor{::open("/dev/null", O_RDWR)};
   EXPECT_THROW((gpu::imported_memory{received, {}, machine}), cuda_error);
@@ -496,7 +496,7 @@ TEST_F(cuda_import, of_a_descriptor_of_something_else_is_an_error_of_the_driver)
   EXPECT_THROW((gpu::imported_memory{received, {}, machine}), cuda_error);
 }
 
-TEST_F(cuda_import, while_its_stream_is_capturing_is_a_logic_error_and_the_capture_goes_on) {
+TEST_F(cuda_import, throws_logic_error_on_a_capturing_stream_and_keeps_the_capture) {
   const gpu::exported_memory exported = space->export_memory(units_of(range, 0, 1));
   const test::empty_capture graph{machine, own};
   EXPECT_EQ(message_of<std::logic_error>(
@@ -505,7 +505,7 @@ TEST_F(cuda_import, while_its_stream_is_capturing_is_a_logic_error_and_the_captu
   EXPECT_NO_THROW((gpu::imported_memory{exported, {}, machine})) << "for another stream";
 }
 
-TEST_F(cuda_import, destroyed_while_its_stream_is_capturing_stays_mapped_with_a_violation) {
+TEST_F(cuda_import, stays_mapped_and_reports_if_destroyed_during_a_capture) {
   test::violation_recorder violations;
   std::optional<gpu::imported_memory> shared{std::in_place, space->export_memory(units_of(range, 0, 1)),
                                              gpu::imported_memory_options{.stream = own}, machine};
@@ -520,7 +520,7 @@ TEST_F(cuda_import, destroyed_while_its_stream_is_capturing_stays_mapped_with_a_
   EXPECT_EQ(machine.free_reservation(mapped), status::success);
 }
 
-TEST_F(cuda_import, that_the_driver_does_not_unmap_is_lost_with_a_warning) {
+TEST_F(cuda_import, warns_and_leaks_a_mapping_that_cannot_be_unmapped) {
   test::warning_recorder warnings;
   byte_range mapped;
   {
@@ -533,7 +533,7 @@ TEST_F(cuda_import, that_the_driver_does_not_unmap_is_lost_with_a_warning) {
   EXPECT_EQ(machine.free_reservation(mapped), status::success);
 }
 
-TEST_F(cuda_import, moving_takes_the_mapping_along_and_assigning_frees_its_own) {
+TEST_F(cuda_import, move_transfers_the_mapping_and_assignment_frees_the_old_mapping) {
   gpu::imported_memory first{space->export_memory(units_of(range, 0, 1)), {}, machine};
   const byte_range there = first.range();
   gpu::imported_memory second{std::move(first)};

@@ -66,7 +66,7 @@ static_assert(are_accessed_by<memory_access::unknown, graph_arena, reuse_cache, 
 
 // ---- which stream -----------------------------------------------------------------------------------------
 
-TEST(stream_of, is_the_stream_of_a_resource_with_one) {
+TEST(stream_of, returns_the_stream_of_a_stream_ordered_resource) {
   fake_device device;
   const gpu::stream stream{device};
   const device_arena step{{.reserve = 2 * MiB}, stream.get(), device};
@@ -104,7 +104,7 @@ class stream_order : public ::testing::Test {
 };
 
 // A.9
-TEST_F(stream_order, later_work_waits_for_the_work_that_was_there) {
+TEST_F(stream_order, later_work_waits_for_earlier_work) {
   turns_.put_on(earlier_, "earlier");
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
   turns_.put_on(later_, "later");
@@ -112,7 +112,7 @@ TEST_F(stream_order, later_work_waits_for_the_work_that_was_there) {
   EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"earlier", "later"}));
 }
 
-TEST_F(stream_order, later_work_does_not_wait_for_what_came_afterwards) {
+TEST_F(stream_order, later_work_does_not_wait_for_work_added_after_the_order) {
   turns_.put_on(earlier_, "earlier");
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
   turns_.put_on(earlier_, "afterwards");
@@ -123,7 +123,7 @@ TEST_F(stream_order, later_work_does_not_wait_for_what_came_afterwards) {
 }
 
 // A.9
-TEST_F(stream_order, each_call_that_fails_is_reported_and_leaves_nothing) {
+TEST_F(stream_order, each_failed_call_is_reported_and_leaks_no_event) {
   const std::size_t begun = device_.calls;
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
   const std::size_t calls = device_.calls - begun;
@@ -155,7 +155,7 @@ TEST_F(stream_order, a_destroyed_stream_is_reported) {
 // ---- captures ---------------------------------------------------------------------------------------------
 
 // A.10
-TEST_F(stream_order, no_order_crosses_the_border_of_a_capture_which_lives_on) {
+TEST_F(stream_order, order_across_a_capture_boundary_fails_and_keeps_the_capture) {
   for (auto const& [later, earlier, captured] : {std::array{later_.get(), earlier_.get(), later_.get()},
                                                  {later_.get(), earlier_.get(), earlier_.get()},
                                                  {gpu::stream_handle{}, earlier_.get(), earlier_.get()}}) {
@@ -168,7 +168,7 @@ TEST_F(stream_order, no_order_crosses_the_border_of_a_capture_which_lives_on) {
   }
 }
 
-TEST_F(stream_order, if_the_driver_returns_no_capture_state_nothing_is_done) {
+TEST_F(stream_order, unknown_capture_state_fails_without_a_further_call) {
   begin_capture(earlier_);
   // As it does of the default stream while a stream that waits for that one is captured.
   device_.fail_next("cuStreamIsCapturing", status::capture_implicit);
@@ -177,7 +177,7 @@ TEST_F(stream_order, if_the_driver_returns_no_capture_state_nothing_is_done) {
 }
 
 // A.10
-TEST_F(stream_order, in_one_capture_the_order_is_captured) {
+TEST_F(stream_order, order_within_a_capture_is_captured) {
   begin_capture(earlier_);
   gpu::event_handle fork = nullptr;
   ASSERT_EQ(device_.create_event(fork), status::success);

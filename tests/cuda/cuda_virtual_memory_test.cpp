@@ -58,7 +58,7 @@ struct cuda_virtual_memory : ::testing::Test {
 
 // ---- construction ----
 
-TEST(cuda_virtual_memory_setups, the_devices_granularity_is_its_own_and_a_chunk_is_as_large_as_the_device) {
+TEST(cuda_virtual_memory_setups, chunk_size_is_the_device_capacity_rounded_up_to_its_granularity) {
   fake_device device{{.capacity_bytes = 10 * unit + 1, .granularity_bytes = unit}};
   const gpu::virtual_memory space{{}, device};
   EXPECT_EQ(space.granularity(), unit);
@@ -67,7 +67,7 @@ TEST(cuda_virtual_memory_setups, the_devices_granularity_is_its_own_and_a_chunk_
   EXPECT_EQ(space.stream(), nullptr);
 }
 
-TEST(cuda_virtual_memory_setups, a_context_that_finds_no_memory_is_out_of_memory) {
+TEST(cuda_virtual_memory_setups, context_creation_without_memory_throws_out_of_memory) {
   for (std::size_t n = 0;; ++n) {
     fake_device device{in_units()};
     device.fail_from = n;
@@ -83,7 +83,7 @@ TEST(cuda_virtual_memory_setups, a_context_that_finds_no_memory_is_out_of_memory
 
 // ---- the calls ----
 
-TEST_F(cuda_virtual_memory, reserving_allocates_addresses_in_units_and_no_memory) {
+TEST_F(cuda_virtual_memory, reserve_allocates_whole_units_of_addresses_and_no_memory) {
   byte_range range;
   EXPECT_EQ(calls_of(device, [&] { range = space.reserve(1, 3 * unit + 1); }),
             joined({first_calls, {"cuMemAddressReserve"}}));
@@ -103,8 +103,7 @@ TEST_F(cuda_virtual_memory, reserves_nothing_beyond_the_address_space) {
                "the driver has no addresses left: reserve less, or raise RLIMIT_AS (ulimit -v)");
 }
 
-TEST(cuda_virtual_memory_setups,
-     reserves_half_of_the_addresses_that_are_refused_each_time_down_to_the_least) {
+TEST(cuda_virtual_memory_setups, halves_a_refused_reservation_down_to_the_minimum) {
   for (std::size_t refusals = 0; refusals <= 4; ++refusals) {
     fake_device device{in_units()};
     gpu::virtual_memory space{{}, device};
@@ -116,13 +115,13 @@ TEST(cuda_virtual_memory_setups,
   }
 }
 
-TEST_F(cuda_virtual_memory, a_reservation_refused_for_another_reason_is_an_error_of_the_driver) {
+TEST_F(cuda_virtual_memory, reservation_refused_for_another_reason_throws_cuda_error) {
   device.fail_next("cuMemAddressReserve", status::not_supported);
   EXPECT_THROW((void)space.reserve(1, unit), cuda_error);
   EXPECT_EQ(device.reserved_bytes(), 0u);
 }
 
-TEST(cuda_virtual_memory_setups, handles_grow_to_a_quarter_of_what_lies_before_them) {
+TEST(cuda_virtual_memory_setups, handles_grow_to_a_quarter_of_the_committed_prefix) {
   for (auto const& [handle_bytes, handles] :
        {std::pair<std::size_t, std::size_t>{0, 8 + 4 + 4 + 4}, {4 * unit, 8 + 4 + 4 + 8}, {unit, 64}}) {
     fake_device device{in_units()};
@@ -135,7 +134,7 @@ TEST(cuda_virtual_memory_setups, handles_grow_to_a_quarter_of_what_lies_before_t
   }
 }
 
-TEST(cuda_virtual_memory_setups, the_largest_handle_is_of_64_mib_by_default) {
+TEST(cuda_virtual_memory_setups, largest_handle_has_64_mib_by_default) {
   fake_device device{{.capacity_bytes = 4 * GiB}};
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 4 * GiB);
@@ -153,7 +152,7 @@ TEST_F(cuda_virtual_memory, handles_begin_at_multiples_of_their_size_and_end_wit
   EXPECT_EQ(device.physical_bytes(), 13 * unit);
 }
 
-TEST_F(cuda_virtual_memory, where_there_is_no_large_handle_smaller_ones_are_tried) {
+TEST_F(cuda_virtual_memory, tries_smaller_handles_if_a_large_handle_fails) {
   const byte_range range = space.reserve(1, 64 * unit);
   device.fail_in("cuMemCreate", 0, status::out_of_memory, 2);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 32, 8))); }),
@@ -170,7 +169,7 @@ TEST_F(cuda_virtual_memory, where_there_is_no_large_handle_smaller_ones_are_trie
       << "another error is not about the size";
 }
 
-TEST_F(cuda_virtual_memory, decommitting_waits_once_and_unmaps_by_one_call) {
+TEST_F(cuda_virtual_memory, decommit_waits_once_and_unmaps_with_one_call) {
   const byte_range range = space.reserve(1, 10 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 5)));
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 2, 3))); }),
@@ -180,7 +179,7 @@ TEST_F(cuda_virtual_memory, decommitting_waits_once_and_unmaps_by_one_call) {
   ASSERT_TRUE(space.commit(units_of(range, 2, 1))) << "the addresses are still ours";
 }
 
-TEST_F(cuda_virtual_memory, mappings_that_the_driver_does_not_unmap_at_once_are_unmapped_one_by_one) {
+TEST_F(cuda_virtual_memory, unmaps_mappings_one_by_one_if_unmapping_all_at_once_fails) {
   const byte_range range = space.reserve(1, 16 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 10)));
   device.fail_next("cuMemUnmap", status::invalid_value);
@@ -191,7 +190,7 @@ TEST_F(cuda_virtual_memory, mappings_that_the_driver_does_not_unmap_at_once_are_
   EXPECT_EQ(device.physical_bytes(), 6 * unit);
 }
 
-TEST_F(cuda_virtual_memory, a_handle_that_is_partly_decommitted_is_held_and_committed_without_a_call) {
+TEST_F(cuda_virtual_memory, keeps_a_partly_decommitted_handle_and_recommits_without_a_call) {
   const byte_range range = space.reserve(1, 64 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 40)));  // the last handle is of 8 units
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 34, 6))); }),
@@ -208,7 +207,7 @@ TEST_F(cuda_virtual_memory, a_handle_that_is_partly_decommitted_is_held_and_comm
 
 // ---- commits of as much as there is ----
 
-TEST(cuda_virtual_memory_setups, a_commit_of_some_keeps_what_suffices_and_maps_nothing_twice) {
+TEST(cuda_virtual_memory_setups, partial_commit_keeps_enough_memory_and_maps_nothing_twice) {
   fake_device device{in_units(43)};
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
@@ -230,7 +229,7 @@ TEST(cuda_virtual_memory_setups, a_commit_of_some_keeps_what_suffices_and_maps_n
   EXPECT_TRUE(device.accessible(range.data(), 40 * unit));
 }
 
-TEST(cuda_virtual_memory_setups, a_commit_of_some_is_of_all_where_there_is_memory) {
+TEST(cuda_virtual_memory_setups, partial_commit_commits_all_if_the_device_has_memory) {
   fake_device device{in_units(43)};
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
@@ -241,7 +240,7 @@ TEST(cuda_virtual_memory_setups, a_commit_of_some_is_of_all_where_there_is_memor
   EXPECT_EQ(device.physical_bytes(), 32 * unit);
 }
 
-TEST(cuda_virtual_memory_setups, a_commit_that_fails_anywhere_changes_nothing_and_can_be_tried_again) {
+TEST(cuda_virtual_memory_setups, failed_commit_changes_nothing_and_can_be_retried) {
   const std::size_t once = 1, always = fake_device::never;
   for (auto const& [failure, count, least] : {std::tuple{status::out_of_memory, once, 2 * unit},
                                               {status::out_of_memory, always, 2 * unit},
@@ -284,7 +283,7 @@ TEST_F(cuda_virtual_memory, releasing_frees_addresses_and_mapped_memory) {
       << "without memory there is nothing to wait for, and a run without a gap is unmapped by one call";
 }
 
-TEST(cuda_virtual_memory_setups, moving_takes_ranges_along_and_assigning_frees_its_own) {
+TEST(cuda_virtual_memory_setups, move_transfers_the_ranges_and_assignment_frees_the_old_ranges) {
   fake_device device{in_units()};
   gpu::virtual_memory first{{}, device};
   const byte_range range = first.reserve(1, 4 * unit);
@@ -301,7 +300,7 @@ TEST(cuda_virtual_memory_setups, moving_takes_ranges_along_and_assigning_frees_i
 
 // ---- waiting ----
 
-TEST_F(cuda_virtual_memory, if_the_stream_cannot_be_waited_for_nothing_is_unmapped) {
+TEST_F(cuda_virtual_memory, unmaps_nothing_if_the_stream_cannot_be_awaited) {
   const byte_range range = space.reserve(1, 2 * unit);
   ASSERT_TRUE(space.commit(range));
   device.fail_next("cuStreamSynchronize", status::illegal_address);
@@ -313,7 +312,7 @@ TEST_F(cuda_virtual_memory, if_the_stream_cannot_be_waited_for_nothing_is_unmapp
   EXPECT_EQ(device.count("cuMemUnmap"), 0u);
 }
 
-TEST(cuda_virtual_memory_setups, all_is_done_on_its_own_device_whichever_is_current) {
+TEST(cuda_virtual_memory_setups, every_call_runs_on_its_own_device_if_another_device_is_current) {
   fake_device device{in_units(64, 2)};
   gpu::virtual_memory space{{.device = 1}, device};
   const byte_range range = space.reserve(1, 4 * unit);
@@ -338,7 +337,7 @@ TEST(cuda_virtual_memory_setups, all_is_done_on_its_own_device_whichever_is_curr
 
 // ---- each call fails once ----
 
-TEST_F(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_by_the_next) {
+TEST_F(cuda_virtual_memory, reuses_memory_that_a_failed_commit_could_not_unmap) {
   const byte_range range = space.reserve(1, 8 * unit);
   device.fail_next("cuMemSetAccess");
   device.fail_in("cuMemUnmap", 0);  // of all, so that they go one by one,
@@ -353,7 +352,7 @@ TEST_F(cuda_virtual_memory, memory_that_a_failed_commit_could_not_unmap_is_used_
   EXPECT_EQ(device.outstanding, 0u);
 }
 
-TEST(cuda_virtual_memory_setups, a_decommit_that_fails_maps_the_same_memory_again) {
+TEST(cuda_virtual_memory_setups, failed_decommit_maps_the_same_memory_again) {
   for (std::size_t n = 0; n < 3; ++n) {
     fake_device device{in_units()};
     gpu::virtual_memory space{{}, device};
@@ -375,7 +374,7 @@ TEST(cuda_virtual_memory_setups, a_decommit_that_fails_maps_the_same_memory_agai
   }
 }
 
-TEST(cuda_virtual_memory_setups, memory_that_cannot_be_mapped_again_either_is_mapped_by_resume) {
+TEST(cuda_virtual_memory_setups, resume_maps_memory_that_a_failed_decommit_could_not_remap) {
   for (char const* failing : {"cuMemMap", "cuMemSetAccess"}) {
     fake_device device{in_units()};
     gpu::virtual_memory space{{}, device};
@@ -396,7 +395,7 @@ TEST(cuda_virtual_memory_setups, memory_that_cannot_be_mapped_again_either_is_ma
   }
 }
 
-TEST_F(cuda_virtual_memory, a_handle_that_is_not_released_at_once_is_used_again_or_released_later) {
+TEST_F(cuda_virtual_memory, handle_with_a_failed_release_is_reused_or_released_later) {
   const byte_range range = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 2)));
   device.fail_next("cuMemRelease", status::unknown);
@@ -411,7 +410,7 @@ TEST_F(cuda_virtual_memory, a_handle_that_is_not_released_at_once_is_used_again_
   EXPECT_EQ(device.outstanding, 0u);
 }
 
-TEST(cuda_virtual_memory_setups, memory_that_could_not_be_released_is_freed_by_the_next_call) {
+TEST(cuda_virtual_memory_setups, next_call_frees_memory_that_could_not_be_released) {
   for (char const* failing : {"cuCtxGetDevice", "cuStreamIsCapturing", "cuStreamSynchronize", "cuMemUnmap",
                               "cuMemRelease", "cuMemAddressFree"}) {
     SCOPED_TRACE(failing);
@@ -491,8 +490,7 @@ TEST_F(cuda_virtual_memory_capture, maps_memory_and_leaves_the_capture_valid) {
 // K.7
 // A refused call would end the capture. The probe finds out the driver's behaviour, and ends only its own
 // capture.
-TEST(cuda_virtual_memory_setups,
-     maps_nothing_in_captures_if_the_driver_refuses_and_leaves_the_capture_valid) {
+TEST(cuda_virtual_memory_setups, capture_stays_valid_if_the_driver_refuses_to_map_during_captures) {
   for (auto const& refusals : {test::stricter_refusals(), test::refusals_of_own_mappings()}) {
     fake_device device{{.capacity_bytes = 64 * unit, .granularity_bytes = unit, .refusals = refusals}};
     const gpu::stream stream{device};
@@ -532,7 +530,7 @@ TEST_F(cuda_virtual_memory_capture, refuses_to_suspend_and_to_resume) {
   end_capture();
 }
 
-TEST_F(cuda_virtual_memory_capture, released_memory_is_freed_by_the_first_call_after_it) {
+TEST_F(cuda_virtual_memory_capture, first_call_after_the_capture_frees_released_memory) {
   space_.release(range_);
   EXPECT_TRUE(device_.accessible(range_.data(), 2 * unit));
   EXPECT_EQ(device_.reserved_bytes(), 8 * unit);
@@ -542,7 +540,7 @@ TEST_F(cuda_virtual_memory_capture, released_memory_is_freed_by_the_first_call_a
   EXPECT_EQ(device_.outstanding, 0u);
 }
 
-TEST_F(cuda_virtual_memory_capture, waits_once_for_all_that_was_released_in_it) {
+TEST_F(cuda_virtual_memory_capture, waits_once_for_all_ranges_released_during_the_capture) {
   end_capture();
   const byte_range other = space_.reserve(1, 4 * unit);
   ASSERT_TRUE(space_.commit(other));
@@ -556,8 +554,7 @@ TEST_F(cuda_virtual_memory_capture, waits_once_for_all_that_was_released_in_it) 
   EXPECT_EQ(device_.reserved_bytes(), unit);
 }
 
-TEST_F(cuda_virtual_memory_capture,
-       that_the_default_stream_would_break_lets_memory_be_mapped_and_not_unmapped) {
+TEST_F(cuda_virtual_memory_capture, blocks_decommit_but_not_commit_on_the_default_stream) {
   end_capture();
   gpu::virtual_memory other{{}, device_};
   const byte_range range = other.reserve(1, 4 * unit);
@@ -567,7 +564,7 @@ TEST_F(cuda_virtual_memory_capture,
   EXPECT_FALSE(other.decommit(range));
 }
 
-TEST_F(cuda_virtual_memory_capture, in_which_it_is_destroyed_is_misuse_and_keeps_the_memory) {
+TEST_F(cuda_virtual_memory_capture, destruction_during_a_capture_is_reported_and_leaks_the_memory) {
   const test::violation_recorder violations;
   {
     const gpu::virtual_memory gone = std::move(space_);
@@ -598,7 +595,7 @@ TEST_F(cuda_virtual_memory, suspending_frees_all_memory_and_keeps_the_addresses)
   EXPECT_EQ(device.reserved_bytes(), 16 * unit);
 }
 
-TEST_F(cuda_virtual_memory, resuming_maps_as_much_at_the_same_addresses) {
+TEST_F(cuda_virtual_memory, resume_maps_the_same_amount_at_the_same_addresses) {
   const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 3)) && space.commit(units_of(other, 0, 1)) &&
               space.commit(units_of(other, 2, 2)));
@@ -617,7 +614,7 @@ TEST_F(cuda_virtual_memory, resuming_maps_as_much_at_the_same_addresses) {
   EXPECT_EQ(device.physical_bytes(), 6 * unit);
 }
 
-TEST_F(cuda_virtual_memory, while_it_is_suspended_it_commits_nothing_and_freed_memory_stays_free) {
+TEST_F(cuda_virtual_memory, suspended_memory_commits_nothing_and_keeps_freed_memory_free) {
   const byte_range range = space.reserve(1, 8 * unit), other = space.reserve(1, 8 * unit);
   ASSERT_TRUE(space.commit(units_of(range, 0, 4)) && space.commit(units_of(other, 0, 2)));
   space.suspend();
@@ -633,7 +630,7 @@ TEST_F(cuda_virtual_memory, while_it_is_suspended_it_commits_nothing_and_freed_m
   EXPECT_TRUE(device.accessible(range.data(), unit));
 }
 
-TEST(cuda_virtual_memory_setups, a_suspend_that_fails_keeps_the_memory_and_its_contents) {
+TEST(cuda_virtual_memory_setups, failed_suspend_keeps_the_memory_and_its_contents) {
   // The run of one range is refused, and then one of its handles.
   for (auto const& [run, n] : {std::pair<std::size_t, std::size_t>{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}}) {
     SCOPED_TRACE(::testing::Message() << "unmapping " << run << " and " << n << " fails");
@@ -653,7 +650,7 @@ TEST(cuda_virtual_memory_setups, a_suspend_that_fails_keeps_the_memory_and_its_c
   }
 }
 
-TEST(cuda_virtual_memory_setups, a_resume_that_fails_anywhere_leaves_it_suspended_and_allocates_nothing) {
+TEST(cuda_virtual_memory_setups, failed_resume_stays_suspended_and_allocates_nothing) {
   for (std::size_t n = 0;; ++n) {
     SCOPED_TRACE(::testing::Message() << "call " << n << " fails");
     ASSERT_LT(n, 30u);
@@ -679,7 +676,7 @@ TEST(cuda_virtual_memory_setups, a_resume_that_fails_anywhere_leaves_it_suspende
   }
 }
 
-TEST(cuda_virtual_memory_setups, a_resume_beyond_the_device_memory_is_out_of_memory_with_numbers) {
+TEST(cuda_virtual_memory_setups, resume_beyond_the_device_memory_throws_out_of_memory_with_numbers) {
   fake_device device{in_units(8)};
   gpu::virtual_memory space{{}, device}, other{{}, device};
   const byte_range range = space.reserve(1, 16 * unit);
@@ -789,7 +786,7 @@ class virtual_memory_model {
   std::array<bool, units> committed_{};
 };
 
-TEST(cuda_virtual_memory_setups, random_programs_have_the_memory_that_they_committed) {
+TEST(cuda_virtual_memory_setups, random_programs_can_access_their_committed_memory) {
   for (const bool refuses : {false, true}) {
     test::run_for_seeds(
         [&](std::uint64_t seed, auto&& run) {
@@ -804,7 +801,7 @@ TEST(cuda_virtual_memory_setups, random_programs_have_the_memory_that_they_commi
 
 // ---- events ----
 
-TEST(cuda_virtual_memory_setups, where_the_stream_cannot_wait_the_calling_thread_does) {
+TEST(cuda_virtual_memory_setups, thread_waits_if_the_stream_cannot_wait) {
   fake_device device{in_units()};
   const gpu::stream other{device};
   gpu::virtual_memory space{{}, device};

@@ -56,7 +56,7 @@ struct small_device_arena : ::testing::Test {
 
 // ---- making one ----
 
-TEST(device_arena, is_made_of_options_and_of_what_its_memory_is_made_of) {
+TEST(device_arena, constructors_take_arena_options_and_memory_options) {
   fake_device device{in_units()};
   const gpu::stream stream{device};
   device_arena on_stream{{.reserve = 4 * unit, .name = "step"}, stream, device};
@@ -95,7 +95,7 @@ TEST(device_arena, commits_in_steps_of_whole_units) {
   EXPECT_EQ(step.stats().committed_bytes, 4 * unit);
 }
 
-TEST(device_arena, an_exhausted_device_is_out_of_memory_with_numbers_and_nothing_changed) {
+TEST(device_arena, exhausted_device_throws_out_of_memory_and_changes_nothing) {
   fake_device device{in_units(8)};
   device_arena step{small_arena, gpu::stream_handle{}, device};
   (void)step.allocate(6 * unit + 1);
@@ -144,7 +144,7 @@ TEST(device_arena, a_trim_leaves_at_most_a_quarter_more_than_is_committed) {
   EXPECT_EQ(device.physical_bytes(), 0u);
 }
 
-TEST_F(small_device_arena, why_else_memory_was_refused_is_in_the_sentence) {
+TEST_F(small_device_arena, out_of_memory_message_states_the_reason) {
   device.fail_in("cuMemCreate", 0, status::illegal_address);
   {
     const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(1); });
@@ -173,7 +173,7 @@ TEST_F(small_device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream
 
 // ---- captures ----
 
-TEST_F(small_device_arena, in_a_capture_serves_what_it_holds_without_a_call) {
+TEST_F(small_device_arena, serves_held_memory_without_a_call_during_a_capture) {
   (void)step.allocate(4 * unit);
   step.reset();
   {
@@ -214,7 +214,7 @@ TEST(device_arena, grows_in_a_capture_by_a_commit_and_by_a_chunk) {
 
 // ---- end_after ----
 
-TEST_F(small_device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_only_behind_it) {
+TEST_F(small_device_arena, end_after_a_stream_delays_reuse_until_the_stream_is_done) {
   device_arena::scope scope{step};
   void* const block = scope.allocate(unit);
   const test::noting_work reader{device, other, {address(block), unit}};
@@ -228,7 +228,7 @@ TEST_F(small_device_arena, memory_of_a_scope_ended_after_a_stream_is_used_again_
   EXPECT_LT(reader.turn, writer.turn);
 }
 
-TEST_F(small_device_arena, a_scope_ended_after_a_stream_that_alone_is_capturing_is_a_violation) {
+TEST_F(small_device_arena, end_after_a_foreign_capturing_stream_is_a_violation) {
   const test::violation_recorder violations;
   device_arena::scope scope{step};
   (void)scope.allocate(unit);
@@ -239,7 +239,7 @@ TEST_F(small_device_arena, a_scope_ended_after_a_stream_that_alone_is_capturing_
   EXPECT_EQ(violations.count(violation_kind::open_capture), 1u);
 }
 
-TEST(pinned_arena, a_scope_that_ends_after_a_stream_waits_for_it) {
+TEST(pinned_arena, end_after_a_stream_waits_for_the_stream) {
   fake_device device{in_units()};
   const gpu::stream other{device};
   pinned_arena step{small_arena, unit, device};
@@ -250,7 +250,7 @@ TEST(pinned_arena, a_scope_that_ends_after_a_stream_waits_for_it) {
   EXPECT_TRUE(reader.has_run);
 }
 
-TEST_F(small_device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
+TEST_F(small_device_arena, end_after_an_event_ends_the_scope) {
   const test::violation_recorder violations;
   const gpu::event done{device};
   device_arena::scope outer{step};
@@ -270,7 +270,7 @@ TEST_F(small_device_arena, a_scope_that_ends_after_an_event_ends_as_any_other) {
 
 // ---- suspend and resume ----
 
-TEST_F(small_device_arena, suspended_keeps_addresses_marks_and_scopes) {
+TEST_F(small_device_arena, suspend_keeps_addresses_marks_and_scopes) {
   void* const first = step.allocate(unit);
   const arena_mark mark = step.mark();
   device_arena::scope scope{step};
@@ -293,7 +293,7 @@ TEST_F(small_device_arena, suspended_keeps_addresses_marks_and_scopes) {
   step.check_invariants();
 }
 
-TEST(device_arena, suspended_has_no_committed_bytes_and_says_how_many_will_come_back) {
+TEST(device_arena, suspended_arena_reports_its_suspended_bytes) {
   fake_device device{in_units()};
   device_arena step{{.reserve = 4 * unit}, gpu::stream_handle{}, device};
   (void)step.allocate(3 * unit);
@@ -317,7 +317,7 @@ TEST(device_arena, suspended_has_no_committed_bytes_and_says_how_many_will_come_
   EXPECT_EQ(device.physical_bytes(), unit);
 }
 
-TEST_F(small_device_arena, suspended_serves_what_it_held_and_refuses_more) {
+TEST_F(small_device_arena, suspended_arena_serves_its_held_addresses_and_refuses_growth) {
   (void)step.allocate(4 * unit);
   step.reset();
   step.suspend();
@@ -331,7 +331,7 @@ TEST_F(small_device_arena, suspended_serves_what_it_held_and_refuses_more) {
   (void)step.allocate(1);
 }
 
-TEST(device_arena, suspended_can_be_released_and_destroyed) {
+TEST(device_arena, suspended_arena_can_be_released_and_destroyed) {
   fake_device device{in_units()};
   device_arena step{{.reserve = 2 * unit}, gpu::stream_handle{}, device};
   (void)step.allocate(2 * unit);
@@ -347,7 +347,7 @@ TEST(device_arena, suspended_can_be_released_and_destroyed) {
 
 // ---- memory that the host can touch ----
 
-TEST(pinned_arena, is_one_block_of_the_driver) {
+TEST(pinned_arena, consists_of_one_block_of_the_driver) {
   fake_device device{in_units()};
   pinned_arena staging{2 * unit, device};
   EXPECT_EQ(calls_of(device,
@@ -360,7 +360,7 @@ TEST(pinned_arena, is_one_block_of_the_driver) {
             (call_names{"cuCtxGetDevice", "cuMemFreeHost", "cuCtxGetDevice", "cuMemHostAlloc"}));
 }
 
-TEST(managed_arena, is_touched_by_both_sides) {
+TEST(managed_arena, is_accessible_from_host_and_device) {
   fake_device device{in_units()};
   managed_arena shared{2 * unit, device};
   const std::span<int> numbers = shared.push_array<int>(100);

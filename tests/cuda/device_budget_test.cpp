@@ -51,7 +51,7 @@ struct device_budget_of_a_pool : device_budget_test {
   gpu::async_resource async{{.pool = pool, .stream = stream}, device};
 };
 
-TEST_F(device_budget_of_a_pool, what_every_resource_takes_counts_until_it_is_freed) {
+TEST_F(device_budget_of_a_pool, counts_the_memory_of_every_resource_until_it_is_freed) {
   gpu::managed_resource managed{{}, device};
   gpu::pinned_resource pinned{{}, device};
   std::pmr::memory_resource* const all[] = {&plain, &managed};
@@ -83,7 +83,7 @@ TEST_F(device_budget_of_a_pool, what_every_resource_takes_counts_until_it_is_fre
   EXPECT_EQ(device.budget(1).held_bytes(), 0u);
 }
 
-TEST_F(device_budget_test, a_limit_is_kept_by_all_together_and_named) {
+TEST_F(device_budget_test, all_resources_share_the_limit_and_errors_name_it) {
   device_cache cache{{.stream = stream}, device};
   device_arena arena{{.reserve = 16 * unit}, gpu::virtual_memory_options{.stream = stream}, device};
   budget.set_limit(4 * unit);
@@ -109,7 +109,7 @@ TEST_F(device_budget_test, a_limit_is_kept_by_all_together_and_named) {
   plain.deallocate(block, 3 * unit);
 }
 
-TEST_F(device_budget_test, who_runs_out_gets_what_other_caches_keep) {
+TEST_F(device_budget_test, exhausted_resources_get_memory_from_other_caches) {
   device_cache keeps{{.stream = other, .max_cached_bytes = 0}, device};
   const std::function<void()> requests[] = {
       [&] {
@@ -136,7 +136,7 @@ TEST_F(device_budget_test, who_runs_out_gets_what_other_caches_keep) {
   }
 }
 
-TEST_F(device_budget_test, a_cache_gives_back_what_is_pending_after_a_wait) {
+TEST_F(device_budget_test, cache_returns_pending_blocks_after_a_wait) {
   device_cache keeps{{.stream = other}, device};
   void* const block = keeps.allocate(40 * unit);
   other.synchronize();
@@ -147,7 +147,7 @@ TEST_F(device_budget_test, a_cache_gives_back_what_is_pending_after_a_wait) {
   EXPECT_EQ(keeps.stats().held_bytes, 0u);
 }
 
-TEST_F(device_budget_test, a_cache_whose_stream_is_capturing_is_left_out) {
+TEST_F(device_budget_test, cache_on_a_capturing_stream_returns_nothing) {
   device_cache keeps{{.stream = other, .max_cached_bytes = 0}, device};
   keeps.deallocate(keeps.allocate(40 * unit), 40 * unit);
   {
@@ -157,7 +157,7 @@ TEST_F(device_budget_test, a_cache_whose_stream_is_capturing_is_left_out) {
   EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(40 * unit), 40 * unit); }), "");
 }
 
-TEST_F(device_budget_test, a_pool_gives_back_in_its_next_call) {
+TEST_F(device_budget_test, pool_returns_idle_memory_in_its_next_call) {
   device_pool keeps{{.stream = other}, device};
   void* const lives = keeps.allocate(2 * unit);
   keeps.deallocate(keeps.allocate(unit), unit);
@@ -173,7 +173,7 @@ TEST_F(device_budget_test, a_pool_gives_back_in_its_next_call) {
   keeps.check_invariants();
 }
 
-TEST_F(device_budget_test, a_pool_is_asked_by_other_threads_while_it_is_used) {
+TEST_F(device_budget_test, pool_serves_its_thread_while_other_threads_call_relieve) {
   device_pool pool{{.stream = stream}, device};
   std::jthread asking{[&](std::stop_token const& stop) {
     while (!stop.stop_requested()) (void)budget.relieve();
@@ -190,7 +190,7 @@ TEST_F(device_budget_test, a_pool_is_asked_by_other_threads_while_it_is_used) {
   pool.check_invariants();
 }
 
-TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
+TEST_F(device_budget_test, callback_runs_last_and_its_freed_memory_is_used) {
   device_cache tensors{{.stream = other}, device};
   void* held = tensors.allocate(40 * unit);
   int asked = 0;
@@ -212,7 +212,7 @@ TEST_F(device_budget_test, a_callback_is_asked_last_and_what_it_frees_is_used) {
   plain.deallocate(block, 40 * unit);
 }
 
-TEST_F(device_budget_test, a_callback_may_deallocate_into_the_pool_that_runs_out_and_end_caches) {
+TEST_F(device_budget_test, callback_may_deallocate_into_the_exhausted_pool_and_destroy_caches) {
   device_pool pool{{.stream = stream, .upstream = &plain}, device};
   std::vector<void*> held;
   for (int i = 0; i < 8; ++i) held.push_back(pool.allocate(unit));
@@ -234,7 +234,7 @@ TEST_F(device_budget_test, a_callback_may_deallocate_into_the_pool_that_runs_out
   pool.deallocate(block, 30 * unit);
 }
 
-TEST_F(device_budget_test, a_cache_on_the_users_upstream_is_not_asked_by_others) {
+TEST_F(device_budget_test, relieve_skips_a_cache_on_a_user_upstream) {
   device_pool pool{{.stream = stream}, device};
   device_cache on_pool{{.stream = stream, .max_cached_bytes = 0, .upstream = &pool}, device};
   on_pool.deallocate(on_pool.allocate(1000), 1000);
@@ -244,8 +244,7 @@ TEST_F(device_budget_test, a_cache_on_the_users_upstream_is_not_asked_by_others)
 
 // K.9
 // As a training step that is short of memory: the driver's pool keeps what the resource has freed.
-TEST_F(device_budget_of_a_pool,
-       memory_that_a_pool_of_the_drivers_retains_counts_and_goes_before_the_limit_is_passed) {
+TEST_F(device_budget_of_a_pool, trims_memory_that_a_driver_pool_retains_before_exceeding_the_limit) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   EXPECT_EQ(budget.held_bytes(), 10 * unit);
   EXPECT_EQ(device.used_bytes(), 10 * unit);
@@ -257,7 +256,7 @@ TEST_F(device_budget_of_a_pool,
 }
 
 // K.9
-TEST_F(device_budget_of_a_pool, relief_trims_pools_of_the_drivers_behind_their_streams) {
+TEST_F(device_budget_of_a_pool, relieve_trims_driver_pools_after_the_work_of_their_streams) {
   device_pool blocks{{.stream = other}, device};
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   blocks.deallocate(blocks.allocate(20 * unit), 20 * unit);
@@ -271,7 +270,7 @@ TEST_F(device_budget_of_a_pool, relief_trims_pools_of_the_drivers_behind_their_s
 }
 
 // K.9
-TEST_F(device_budget_of_a_pool, a_pool_of_the_drivers_that_captures_is_trimmed_later) {
+TEST_F(device_budget_of_a_pool, driver_pool_on_a_capturing_stream_is_trimmed_later) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   {
     const test::empty_capture graph{device, stream};
@@ -283,7 +282,7 @@ TEST_F(device_budget_of_a_pool, a_pool_of_the_drivers_that_captures_is_trimmed_l
 }
 
 // K.9
-TEST_F(device_budget_test, a_pool_of_the_drivers_is_trimmed_after_its_resource_has_ended) {
+TEST_F(device_budget_test, driver_pool_is_trimmed_after_its_resource_has_ended) {
   gpu::memory_pool pool{{}, device};
   {
     gpu::async_resource ending{{.pool = pool, .stream = stream}, device};
@@ -295,7 +294,7 @@ TEST_F(device_budget_test, a_pool_of_the_drivers_is_trimmed_after_its_resource_h
 }
 
 // K.9
-TEST_F(device_budget_of_a_pool, a_request_is_refused_if_memory_that_a_pool_retains_would_pass_the_limit) {
+TEST_F(device_budget_of_a_pool, refuses_a_request_if_retained_pool_memory_cannot_be_trimmed) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   budget.set_limit(12 * unit);
   {
@@ -308,7 +307,7 @@ TEST_F(device_budget_of_a_pool, a_request_is_refused_if_memory_that_a_pool_retai
 
 // K.9
 // A real pool grows by some MiB for a small block.
-TEST_F(device_budget_test, a_pool_that_grows_past_the_limit_gives_back_and_the_request_is_refused) {
+TEST_F(device_budget_test, growth_of_a_driver_pool_past_the_limit_is_undone_and_refused) {
   test::fake_device coarse{{.granularity_bytes = unit, .pool_granule_bytes = 32 * unit}};
   gpu::stream ordered{coarse};
   gpu::memory_pool grown{{}, coarse};
@@ -330,7 +329,7 @@ TEST_F(device_budget_test, a_pool_that_grows_past_the_limit_gives_back_and_the_r
   }
 }
 
-TEST_F(device_budget_test, blocks_of_a_pool_count_where_the_pool_counts) {
+TEST_F(device_budget_test, blocks_of_a_pool_count_in_the_budget_of_the_pools_device) {
   gpu::memory_pool of_second{{.device = 1}, device};
   gpu::async_resource there{{.pool = of_second, .stream = stream}, device};
   device.budget(1).set_limit(8 * unit);
@@ -343,7 +342,7 @@ TEST_F(device_budget_test, blocks_of_a_pool_count_where_the_pool_counts) {
   EXPECT_EQ(device.budget(1).held_bytes(), 0u);
 }
 
-TEST_F(device_budget_test, a_subscription_ends_when_its_callback_does_not_run_any_more) {
+TEST_F(device_budget_test, subscription_ends_after_its_running_callback) {
   std::latch runs{1};
   std::atomic<bool> has_returned = false;
   std::optional<device_budget::subscription> asks = budget.on_exhausted([&] {
@@ -362,7 +361,7 @@ TEST_F(device_budget_test, a_subscription_ends_when_its_callback_does_not_run_an
   EXPECT_FALSE(budget.relieve());
 }
 
-TEST_F(device_budget_test, a_request_that_the_driver_refuses_counts_nothing) {
+TEST_F(device_budget_test, request_refused_by_the_driver_counts_no_bytes) {
   gpu::virtual_memory space{{.stream = stream}, device};
   const byte_range range = space.reserve(1, 8 * unit);
   for (char const* call : {"cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {

@@ -56,7 +56,7 @@ struct device_cache_test : device_cache_streams {
 // ---- by exact size ----------------------------------------------------------------------------------------
 
 // S1.25
-TEST_F(device_cache_test, a_step_that_repeats_makes_no_call_of_the_driver) {
+TEST_F(device_cache_test, repeated_step_makes_no_driver_call) {
   const auto step = [&] {
     std::vector<void*> blocks;
     for (std::size_t i = 0; i < 50; ++i) blocks.push_back(cache.allocate(1000 + i % 10));
@@ -118,7 +118,7 @@ class setting {
 };
 
 // S1.27
-TEST_F(device_cache_test, the_limit_is_a_quarter_of_the_device_and_64_blocks_of_a_size_by_default) {
+TEST_F(device_cache_test, defaults_to_a_quarter_of_the_device_and_64_blocks_per_size) {
   gpu::memory_info info;
   ASSERT_EQ(device.memory(info), gpu::status::success);
   EXPECT_EQ(cache.options().max_cached_bytes, info.total_bytes / 4);
@@ -126,8 +126,7 @@ TEST_F(device_cache_test, the_limit_is_a_quarter_of_the_device_and_64_blocks_of_
   EXPECT_EQ(device.release_threshold(cache.pool()), std::numeric_limits<std::size_t>::max());
 }
 
-TEST_F(device_cache_test,
-       the_limit_is_1_gib_if_the_driver_does_not_tell_the_size_of_the_device_or_must_not_be_asked) {
+TEST_F(device_cache_test, defaults_to_1_gib_if_the_device_size_is_unknown) {
   device.fail_next("cuMemGetInfo", gpu::status::unknown);
   const device_cache untold{{.stream = stream}, device};
   EXPECT_EQ(untold.options().max_cached_bytes, 1 * GiB);
@@ -139,8 +138,7 @@ TEST_F(device_cache_test,
 }
 
 // S1.27
-TEST_F(device_cache_test,
-       the_environment_sets_the_limit_in_mib_unless_it_is_no_number_and_an_option_overrides_it) {
+TEST_F(device_cache_test, environment_sets_the_limit_in_mib_and_an_option_overrides_it) {
   gpu::memory_info info;
   ASSERT_EQ(device.memory(info), gpu::status::success);
   const std::size_t all = std::numeric_limits<std::size_t>::max(), by_default = info.total_bytes / 4;
@@ -164,7 +162,7 @@ TEST_F(device_cache_test,
   }
 }
 
-TEST_F(device_cache_test, collect_gives_memory_back_to_the_device_and_with_force_all_of_it) {
+TEST_F(device_cache_test, collect_returns_cached_memory_and_forced_collect_waits_for_the_rest) {
   give(cache, take(cache, 3, 1 * MiB), 1 * MiB);
   EXPECT_EQ(cache.collect(), 3 * MiB);
   EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 3 * MiB) << "the stream has not come there";
@@ -179,7 +177,7 @@ TEST_F(device_cache_test, collect_gives_memory_back_to_the_device_and_with_force
 // ---- other streams ----------------------------------------------------------------------------------------
 
 // S1.36
-TEST_F(device_cache_test, reuses_what_its_own_stream_used_at_once) {
+TEST_F(device_cache_test, reuses_blocks_of_its_own_stream_immediately) {
   void* const block = cache.allocate(4096);
   cache.deallocate(block, 4096, 256, stream);
   EXPECT_EQ(cache.allocate(4096), block);
@@ -188,7 +186,7 @@ TEST_F(device_cache_test, reuses_what_its_own_stream_used_at_once) {
 }
 
 // S1.36
-TEST_F(device_cache_test, reuses_what_another_stream_used_only_when_that_work_is_done) {
+TEST_F(device_cache_test, reuses_blocks_of_another_stream_only_after_their_work) {
   void* const block = cache.allocate(4096);
   cache.deallocate(block, 4096, 256, other);
   EXPECT_EQ(cache.stats().pending_bytes, 4096u);
@@ -202,7 +200,7 @@ TEST_F(device_cache_test, reuses_what_another_stream_used_only_when_that_work_is
   give(cache, {block, meanwhile}, 4096);
 }
 
-TEST_F(device_cache_test, events_are_used_again) {
+TEST_F(device_cache_test, reuses_events) {
   for (int i = 0; i < 100; ++i) {
     const std::vector<void*> blocks = take(cache, 3, 4096);
     for (void* block : blocks) cache.deallocate(block, 4096, 256, other);
@@ -232,7 +230,7 @@ TEST_F(device_cache_test, a_request_makes_one_query_for_each_stream_with_pending
   give(cache, taken, 4096);
 }
 
-TEST_F(device_cache_test, events_of_one_stream_have_one_order_and_of_no_other) {
+TEST_F(device_cache_test, events_of_different_streams_have_different_orders) {
   gpu::detail::event_stock stock{device, 0, stream, "cache", std::pmr::new_delete_resource()};
   std::vector<reuse_fence> fences;
   for (gpu::stream_handle on : {other.get(), other.get(), gpu::stream_handle{}, stream.get()}) {
@@ -246,7 +244,7 @@ TEST_F(device_cache_test, events_of_one_stream_have_one_order_and_of_no_other) {
   EXPECT_NE(fences[2].order(), fences[3].order());
 }
 
-TEST_F(device_cache_test, without_an_event_the_thread_waits_for_that_stream) {
+TEST_F(device_cache_test, thread_waits_for_the_stream_if_no_event_can_be_made) {
   for (char const* call : {"cuEventCreate", "cuEventRecord"}) {
     SCOPED_TRACE(call);
     void* const block = cache.allocate(4096);
@@ -260,7 +258,7 @@ TEST_F(device_cache_test, without_an_event_the_thread_waits_for_that_stream) {
   }
 }
 
-TEST_F(device_cache_test, without_host_memory_for_an_event_there_is_no_fence_and_no_event_is_left) {
+TEST_F(device_cache_test, event_stock_returns_no_fence_and_leaks_no_event_without_host_memory) {
   test::recording_resource bookkeeping;
   gpu::detail::event_stock stock{device, 0, stream, "cache", &bookkeeping};
   bookkeeping.fail_from = bookkeeping.calls;
@@ -275,7 +273,7 @@ TEST_F(device_cache_test, without_host_memory_for_an_event_there_is_no_fence_and
   EXPECT_TRUE(stock.record(other)) << "those that there are serve again";
 }
 
-TEST_F(device_cache_test, a_block_of_work_that_nothing_can_be_put_behind_stays_live) {
+TEST_F(device_cache_test, block_whose_work_cannot_be_awaited_stays_live) {
   const test::warning_recorder warnings;
   test::recording_resource upstream;
   device_cache users{{.stream = stream, .upstream = &upstream}, device};
@@ -290,7 +288,7 @@ TEST_F(device_cache_test, a_block_of_work_that_nothing_can_be_put_behind_stays_l
   users.deallocate(block, 4096);
 }
 
-TEST_F(device_cache_test, where_waiting_for_an_event_is_refused_its_stream_waits_before_the_free) {
+TEST_F(device_cache_test, stream_waits_before_the_free_if_the_host_cannot_await_the_event) {
   void* const block = cache.allocate(4096);
   cache.deallocate(block, 4096, 256, other);
   device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
@@ -300,7 +298,7 @@ TEST_F(device_cache_test, where_waiting_for_an_event_is_refused_its_stream_waits
   EXPECT_LT(std::ranges::find(log, "cuStreamWaitEvent"), std::ranges::find(log, "cuMemFreeAsync"));
 }
 
-TEST_F(device_cache_test, a_stream_in_a_capture_gets_no_event_of_the_caches) {
+TEST_F(device_cache_test, cache_records_no_event_on_a_capturing_stream) {
   void* const block = cache.allocate(4096);
   {
     const test::empty_capture graph{device, other};
@@ -315,7 +313,7 @@ TEST_F(device_cache_test, a_stream_in_a_capture_gets_no_event_of_the_caches) {
 
 // ---- whatever device is current ---------------------------------------------------------------------------
 
-TEST(device_cache_elsewhere, polls_and_waits_for_events_with_its_own_device_current) {
+TEST(device_cache_elsewhere, polls_and_awaits_events_with_its_own_device_current) {
   fake_device device{{.devices = 2}};
   EXPECT_EQ(device.make_current(1), gpu::status::success);
   {
@@ -381,7 +379,7 @@ TEST_F(device_cache_ladder, drains_waits_trims_and_tries_once_more) {
 }
 
 // S1.29
-TEST_F(device_cache_ladder, where_that_was_not_enough_it_throws_out_of_memory_with_the_numbers) {
+TEST_F(device_cache_ladder, throws_out_of_memory_with_the_numbers_after_all_steps_fail) {
   void* const held = cache.allocate(600 * MiB);
   const std::size_t before = device.counts_total();
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)cache.allocate(500 * MiB); });
@@ -400,7 +398,7 @@ TEST_F(device_cache_ladder, where_that_was_not_enough_it_throws_out_of_memory_wi
 }
 
 // S1.29
-TEST_F(device_cache_ladder, goes_on_where_one_of_its_steps_is_refused) {
+TEST_F(device_cache_ladder, continues_after_a_refused_step) {
   for (char const* call : {"cuStreamSynchronize", "cuMemPoolTrimTo"}) {
     SCOPED_TRACE(call);
     give(cache, take(cache, 3, 300 * MiB), 300 * MiB);
@@ -412,7 +410,7 @@ TEST_F(device_cache_ladder, goes_on_where_one_of_its_steps_is_refused) {
   }
 }
 
-TEST_F(device_cache_ladder, of_an_upstream_of_the_users_has_no_pool_to_trim) {
+TEST_F(device_cache_ladder, trims_no_pool_of_its_own_on_a_user_upstream) {
   test::recording_resource below;
   limit_resource budget{&below, 1000};
   device_cache users{{.stream = stream, .upstream = &budget}, device};
@@ -443,7 +441,7 @@ struct device_cache_capture : device_cache_streams {
 };
 
 // K.6
-TEST_F(device_cache_capture, a_miss_maps_memory_that_is_not_the_graphs_and_goes_back_after_the_capture) {
+TEST_F(device_cache_capture, miss_maps_memory_outside_the_graph_and_frees_it_afterwards) {
   cache.deallocate(cache.allocate(1000), 1000);
   begin();
   const std::size_t waits = device.count("cuStreamSynchronize");
@@ -459,7 +457,7 @@ TEST_F(device_cache_capture, a_miss_maps_memory_that_is_not_the_graphs_and_goes_
   EXPECT_EQ(device.reserved_bytes(), 0u);
 }
 
-TEST_F(device_cache_capture, the_ladder_of_an_upstream_of_the_users_is_left_too) {
+TEST_F(device_cache_capture, skips_the_retry_steps_on_a_user_upstream) {
   test::recording_resource below;
   device_cache users{{.stream = stream, .upstream = &below}, device};
   users.deallocate(users.allocate(1000), 1000);
@@ -474,7 +472,7 @@ TEST_F(device_cache_capture, the_ladder_of_an_upstream_of_the_users_is_left_too)
   end();
 }
 
-TEST_F(device_cache_capture, what_is_let_go_is_freed_after_it) {
+TEST_F(device_cache_capture, frees_evicted_blocks_after_the_capture) {
   const std::vector<void*> blocks = take(cache, 3, 1000);
   begin();
   give(cache, blocks, 1000);  // two of them exceed the limit
@@ -485,7 +483,7 @@ TEST_F(device_cache_capture, what_is_let_go_is_freed_after_it) {
   EXPECT_EQ(frees(), 2u);
 }
 
-TEST_F(device_cache_capture, polls_no_events_in_it) {
+TEST_F(device_cache_capture, polls_no_events_during_the_capture) {
   void* const block = cache.allocate(1000);
   void* const small = cache.allocate(500);
   cache.deallocate(block, 1000, 256, other);
@@ -502,7 +500,7 @@ TEST_F(device_cache_capture, polls_no_events_in_it) {
   cache.deallocate(mapped, 1000);
 }
 
-TEST_F(device_cache_capture, destroyed_in_one_it_says_what_is_lost) {
+TEST_F(device_cache_capture, destroying_the_cache_reports_the_lost_bytes) {
   const test::violation_recorder recorder;
   std::vector<void*> lost;
   {
@@ -520,7 +518,7 @@ TEST_F(device_cache_capture, destroyed_in_one_it_says_what_is_lost) {
     EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(block), stream), gpu::status::success);
 }
 
-TEST_F(device_cache_capture, destroyed_in_one_it_says_what_an_upstream_that_no_stream_orders_loses) {
+TEST_F(device_cache_capture, destroying_the_cache_reports_bytes_lost_by_an_unordered_upstream) {
   const test::violation_recorder recorder;
   test::recording_resource below;
   void* lost = nullptr;
@@ -537,7 +535,7 @@ TEST_F(device_cache_capture, destroyed_in_one_it_says_what_an_upstream_that_no_s
   below.deallocate(lost, 1000, 256);
 }
 
-TEST_F(device_cache_test, requests_that_are_refused_leave_no_room_for_their_return) {
+TEST_F(device_cache_test, refused_requests_reserve_no_record_for_a_return) {
   test::recording_resource bookkeeping;
   gpu::detail::uncaptured_memory memory{{}, stream, "memory", &bookkeeping, device};
   memory.deallocate(memory.allocate(1000, 256), 1000, 256);

@@ -108,19 +108,19 @@ void expect_little_held_for_repeated_steps(played_program& program, std::size_t 
   ::testing::Test::RecordProperty("held", std::to_string(program.peak_held()));
 }
 
-TEST(device_memory_held, is_little_more_than_the_most_live_bytes_of_repeated_transformer_steps) {
+TEST(device_memory_held, stays_near_the_peak_live_bytes_of_repeated_transformer_steps) {
   for (std::size_t step = 1; step <= 4; ++step) {
     played_program program{"gpt", 170};
     expect_little_held_for_repeated_steps(program, step);
   }
 }
 
-TEST(device_memory_held, is_little_more_than_the_most_live_bytes_of_a_repeated_perceptron_step) {
+TEST(device_memory_held, stays_near_the_peak_live_bytes_of_a_repeated_perceptron_step) {
   played_program program{"mlp", 7200};
   expect_little_held_for_repeated_steps(program, 2);
 }
 
-TEST(device_memory_held, is_little_more_than_the_most_live_bytes_where_lengths_change_each_step) {
+TEST(device_memory_held, stays_near_the_peak_live_bytes_if_lengths_change_each_step) {
   for (std::uint32_t seed = 5; seed < 8; ++seed) {
     played_program program{"gpt", 170};
     std::mt19937 random{seed};
@@ -149,7 +149,7 @@ double play_planned(played_program& program, auto next_step) {
 }
 
 // P.40
-TEST(device_memory_held, with_plans_is_the_most_live_bytes_of_repeated_steps) {
+TEST(device_memory_held, equals_the_peak_live_bytes_of_repeated_planned_steps) {
   for (bool const is_gpt : {true, false}) {
     for (std::size_t step = 1; step <= 4; ++step) {
       SCOPED_TRACE((is_gpt ? "transformer, step " : "perceptron, step ") + std::to_string(step));
@@ -161,7 +161,7 @@ TEST(device_memory_held, with_plans_is_the_most_live_bytes_of_repeated_steps) {
   }
 }
 
-TEST(device_memory_held, with_plans_is_little_more_than_the_most_live_bytes_where_lengths_change_each_step) {
+TEST(device_memory_held, planned_steps_stay_near_the_peak_live_bytes_if_lengths_change) {
   for (std::uint32_t seed = 5; seed < 10; ++seed) {
     SCOPED_TRACE(seed);
     played_program program{"gpt", 170, true};
@@ -174,7 +174,7 @@ TEST(device_memory_held, with_plans_is_little_more_than_the_most_live_bytes_wher
 }
 
 // P.27
-TEST(device_memory_held, with_plans_no_call_to_the_driver_is_made_after_the_first_steps) {
+TEST(device_memory_held, planned_steps_make_no_driver_call_after_the_first_steps) {
   for (std::size_t const kinds : {1u, 4u}) {
     played_program program{"gpt", 170, true};
     for (std::size_t i = 0; i < 10 * kinds; ++i) program.run(1 + i % kinds);
@@ -185,7 +185,7 @@ TEST(device_memory_held, with_plans_no_call_to_the_driver_is_made_after_the_firs
 }
 
 // The device has hardly more memory than the program needs.
-TEST(device_memory_held, a_planned_program_runs_where_memory_is_short) {
+TEST(device_memory_held, planned_program_runs_in_its_peak_live_bytes_plus_two_percent) {
   for (std::size_t step = 1; step <= 4; ++step) {
     played_program all{"gpt", 170, true};
     for (int i = 0; i < 3; ++i) all.run(step);
@@ -240,7 +240,7 @@ class captured_graphs {
   std::size_t live_ = 0, largest_ = 0, outputs_ = 0;
 };
 
-TEST(device_memory_held, by_graphs_of_one_pool_depends_on_their_order) {
+TEST(device_memory_held, depends_on_the_capture_order_of_graphs_that_share_a_pool) {
   std::vector<std::size_t> batches{1, 2, 4};
   for (std::size_t n = 8; n <= 256; n += 8) batches.push_back(n);
   const auto held = [&] {
@@ -259,7 +259,7 @@ TEST(device_memory_held, by_graphs_of_one_pool_depends_on_their_order) {
 }
 
 // Sizes from a byte to 128 MiB.
-TEST(device_memory_held, stays_near_the_most_live_bytes_of_random_requests) {
+TEST(device_memory_held, stays_near_the_peak_live_bytes_of_random_requests) {
   test::modelled_device device{200 * GiB};
   device_pool pool{device_pool_options{}, device};
   std::mt19937_64 random{1};

@@ -51,7 +51,7 @@ struct device_planned_arena_test : ::testing::Test {
 };
 
 // P.27
-TEST_F(device_planned_arena_test, a_step_that_repeats_makes_no_call_to_the_driver) {
+TEST_F(device_planned_arena_test, repeated_step_makes_no_driver_call) {
   (void)run();  // is recorded
   const std::vector<void*> planned = run();
   EXPECT_TRUE(device.accessible(planned[0], bytes_of_block));
@@ -77,7 +77,7 @@ TEST_F(device_planned_arena_test, returns_the_memory_of_the_plan_to_the_heap_at_
 }
 
 // P.40
-TEST_F(device_planned_arena_test, kinds_that_take_turns_share_the_memory_of_the_higher_plan) {
+TEST_F(device_planned_arena_test, alternating_kinds_share_the_memory_of_the_larger_plan) {
   for (int i = 0; i < 3; ++i) {
     (void)run(bytes_of_block, 1);
     (void)run(2 * bytes_of_block, 2);
@@ -92,7 +92,7 @@ TEST_F(device_planned_arena_test, kinds_that_take_turns_share_the_memory_of_the_
 }
 
 // P.27
-TEST_F(device_planned_arena_test, a_block_that_outlives_its_step_lies_in_the_heap_and_misses_nothing) {
+TEST_F(device_planned_arena_test, block_that_outlives_its_step_comes_from_the_heap_without_a_miss) {
   memory.deallocate(run_with_survivor(), 3 * bytes_of_block);  // recorded
   void* const survivor = run_with_survivor();
   EXPECT_EQ(memory.stats().committed_bytes, 0u) << "the survivor keeps no memory of the plan";
@@ -105,7 +105,7 @@ TEST_F(device_planned_arena_test, a_block_that_outlives_its_step_lies_in_the_hea
 }
 
 // P.27
-TEST_F(device_planned_arena_test, plans_blocks_that_die_between_steps_if_that_saves_memory) {
+TEST_F(device_planned_arena_test, plans_blocks_freed_between_steps_if_planning_saves_memory) {
   void* gradient = nullptr;
   for (int i = 0; i < 4; ++i) {
     memory.deallocate(gradient, 3 * bytes_of_block);
@@ -123,7 +123,7 @@ TEST_F(device_planned_arena_test, plans_blocks_that_die_between_steps_if_that_sa
 }
 
 // P.27
-TEST_F(device_planned_arena_test, a_block_that_lives_on_into_the_next_step_lies_in_the_heap_from_then_on) {
+TEST_F(device_planned_arena_test, block_that_crosses_steps_comes_from_the_heap_afterwards) {
   const auto run_and_leave = [&] {
     const device_planned_arena::step step{memory};
     memory.deallocate(memory.allocate(4 * bytes_of_block), 4 * bytes_of_block);
@@ -166,7 +166,7 @@ struct small_blocks final : detail::distinct_resource {
   }
 };
 
-TEST_F(device_planned_arena_test, the_heap_serves_a_step_whose_plan_finds_no_memory) {
+TEST_F(device_planned_arena_test, heap_serves_a_step_if_its_plan_cannot_be_allocated) {
   small_blocks refusing{heap};
   device_planned_arena refused{{.fallback = &refusing}};
   for (int i = 0; i < 2; ++i) {

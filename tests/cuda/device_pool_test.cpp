@@ -38,7 +38,7 @@ constexpr std::size_t heap_unit = 2 * MiB;
 
 // ---- classes ----------------------------------------------------------------------------------------------
 
-TEST(device_classes, a_request_gets_the_least_class_that_is_large_enough) {
+TEST(device_classes, request_gets_the_smallest_sufficient_class) {
   EXPECT_EQ(classes::index_of(0), 0u);
   std::size_t last = 0;
   for (std::size_t i = 0; i < gpu::detail::device_class_count; ++i) {
@@ -79,7 +79,7 @@ struct device_pool_test : device_pools_of_a_stream {
   device_pool pool{with(), device};
 };
 
-TEST_F(device_pool_test, maps_memory_only_where_blocks_lie) {
+TEST_F(device_pool_test, maps_memory_only_under_blocks) {
   EXPECT_EQ(device.mapped_bytes(), 0u);
   void* const first = take(pool, 3 * MiB);
   EXPECT_EQ(device.mapped_bytes(), 2 * heap_unit);
@@ -92,7 +92,7 @@ TEST_F(device_pool_test, maps_memory_only_where_blocks_lie) {
   pool.check_invariants();
 }
 
-TEST_F(device_pool_test, takes_the_smallest_free_range_that_fits_and_the_lowest_of_equals) {
+TEST_F(device_pool_test, allocates_from_the_smallest_fitting_range_at_the_lowest_address) {
   std::vector<void*> blocks;
   for (std::size_t mib : {8u, 2u, 4u, 2u, 4u, 2u, 6u}) blocks.push_back(pool.allocate(mib * MiB));
   pool.deallocate(blocks[0], 8 * MiB);
@@ -125,7 +125,7 @@ TEST_F(device_pool_test, moves_idle_memory_before_it_creates_more) {
   stream.synchronize();
 }
 
-TEST_F(device_pool_test, waits_for_work_on_idle_memory_only_if_new_memory_is_beyond_the_slack) {
+TEST_F(device_pool_test, waits_for_idle_memory_only_if_new_memory_would_exceed_the_slack) {
   std::vector<void*> blocks(16);
   for (void*& block : blocks) block = take(pool, heap_unit);
   for (std::size_t i = 0; i < 16; i += 2) pool.deallocate(blocks[i], heap_unit);
@@ -143,7 +143,7 @@ TEST_F(device_pool_test, waits_for_work_on_idle_memory_only_if_new_memory_is_bey
   pool.check_invariants();
 }
 
-TEST_F(device_pool_test, reserves_more_addresses_where_the_first_are_used_up) {
+TEST_F(device_pool_test, reserves_more_addresses_after_the_first_are_used_up) {
   device.fail_in("cuMemAddressReserve", 0, gpu::status::out_of_memory, 7);  // 512 MiB down to 8 MiB
   void* const first = take(pool, 2 * heap_unit);
   EXPECT_EQ(device.reserved_bytes(), 2 * heap_unit);
@@ -230,7 +230,7 @@ TEST_F(device_pool_test, serves_random_programs_on_a_small_device) {
 
 // ---- limits and trims -------------------------------------------------------------------------------------
 
-TEST_F(device_pool_test, trim_returns_idle_memory_and_sets_nothing_else_aside) {
+TEST_F(device_pool_test, trim_returns_idle_memory_of_whole_units) {
   std::vector<void*> blocks = take(pool, 8, heap_unit);
   void* const small = pool.allocate(1000);
   give(pool, {blocks[0], blocks[3], blocks[4], blocks[7]}, heap_unit);
@@ -249,7 +249,7 @@ TEST_F(device_pool_test, trim_returns_idle_memory_and_sets_nothing_else_aside) {
   pool.check_invariants();
 }
 
-TEST_F(device_pool_test, idle_memory_beyond_the_limit_goes_back) {
+TEST_F(device_pool_test, returns_idle_memory_beyond_the_limit) {
   device_pool limited{with({.max_cached_bytes = 4 * heap_unit}), device};
   const std::vector<void*> blocks = take(limited, 12, heap_unit);
   for (void* block : blocks) {
@@ -260,7 +260,7 @@ TEST_F(device_pool_test, idle_memory_beyond_the_limit_goes_back) {
   limited.check_invariants();
 }
 
-TEST_F(device_pool_test, gives_idle_memory_to_another_pool_that_finds_none) {
+TEST_F(device_pool_test, returns_idle_memory_for_an_exhausted_pool) {
   device_pool other{with(), device};
   pool.deallocate(pool.allocate(60 * MiB), 60 * MiB);
   EXPECT_THROW((void)other.allocate(60 * MiB), out_of_memory) << "the other thread trims in its next call";
@@ -269,7 +269,7 @@ TEST_F(device_pool_test, gives_idle_memory_to_another_pool_that_finds_none) {
   other.deallocate(block, 60 * MiB);
 }
 
-TEST_F(device_pool_test, keeps_addresses_for_graphs_whatever_is_freed_or_short) {
+TEST_F(device_pool_test, keeps_mapped_addresses_of_graphs_until_release) {
   device_pool graphs{with({.keeps_addresses = true}), device}, other{with(), device};
   void* const block = take(graphs, 20 * heap_unit);
   graphs.deallocate(block, 20 * heap_unit);
@@ -285,7 +285,7 @@ TEST_F(device_pool_test, keeps_addresses_for_graphs_whatever_is_freed_or_short) 
 
 // ---- statistics -------------------------------------------------------------------------------------------
 
-TEST_F(device_pool_test, counts_as_every_pool_does) {
+TEST_F(device_pool_test, reports_the_common_pool_statistics) {
   device_pool named{with({.name = "blocks"}), device};
   const std::vector<void*> blocks = take(named, 3, 3000);
   named.deallocate(blocks[0], 3000);
@@ -314,7 +314,7 @@ TEST_F(device_pool_test, counts_as_every_pool_does) {
 
 // ---- other streams ----------------------------------------------------------------------------------------
 
-TEST_F(device_pool_test, keeps_a_block_in_use_if_nothing_can_wait_for_it) {
+TEST_F(device_pool_test, keeps_a_block_in_use_if_its_event_cannot_be_awaited) {
   gpu::stream other{device};
   void* const block = pool.allocate(4096);
   gpu::event done{other, device};
@@ -342,7 +342,7 @@ static_assert(!deallocates_after<device_pool, std::nullptr_t> &&
                   !deallocates_after<device_pool, both_handles>,
               "what may be an event and a stream says which");
 
-TEST_F(device_pool_test, deallocate_after_a_stream_lets_its_own_wait_for_what_is_there) {
+TEST_F(device_pool_test, deallocate_after_makes_its_own_stream_wait_for_the_other_stream) {
   gpu::stream other{device};
   void* const block = pool.allocate(4096);
   const test::noting_work reader{device, other};
@@ -357,7 +357,7 @@ TEST_F(device_pool_test, deallocate_after_a_stream_lets_its_own_wait_for_what_is
   pool.deallocate(block, 4096);
 }
 
-TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_does) {
+TEST_F(device_pool_test, thread_waits_if_its_stream_cannot_wait_for_the_other_stream) {
   for (char const* call : {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}) {
     SCOPED_TRACE(call);
     gpu::stream other{device};
@@ -371,7 +371,7 @@ TEST_F(device_pool_test, where_its_stream_cannot_wait_for_a_stream_the_thread_do
 }
 
 // K.6
-TEST_F(device_pool_test, grows_in_a_capture_by_memory_that_is_not_the_graphs) {
+TEST_F(device_pool_test, grows_during_a_capture_with_memory_outside_the_graph) {
   device_pool own{with(), device};
   void *small = nullptr, *large = nullptr;
   {
@@ -388,7 +388,7 @@ TEST_F(device_pool_test, grows_in_a_capture_by_memory_that_is_not_the_graphs) {
   own.check_invariants();
 }
 
-TEST_F(device_pool_test, memory_that_a_capture_kept_from_its_limit_goes_back_when_it_was_used_again) {
+TEST_F(device_pool_test, returns_memory_kept_over_the_limit_by_a_capture_after_its_next_use) {
   device_pool limited{with({.max_cached_bytes = 4 * heap_unit}), device};
   void* block = limited.allocate(10 * heap_unit);
   {
@@ -403,7 +403,7 @@ TEST_F(device_pool_test, memory_that_a_capture_kept_from_its_limit_goes_back_whe
   limited.check_invariants();
 }
 
-TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses) {
+TEST_F(device_pool_test, keeps_a_block_in_use_for_the_capture_of_another_stream) {
   gpu::stream other{device};
   void* const block = pool.allocate(4096);
   const test::warning_recorder recorder;
@@ -417,7 +417,7 @@ TEST_F(device_pool_test, keeps_a_block_in_use_that_another_streams_capture_uses)
   pool.check_invariants();
 }
 
-TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for_the_other) {
+TEST_F(device_pool_test, thread_waits_for_the_other_stream_if_its_own_stream_captures) {
   gpu::stream other{device};
   void* const block = pool.allocate(4096);
   const test::noting_work reader{device, other};
@@ -429,7 +429,7 @@ TEST_F(device_pool_test, while_only_its_own_stream_captures_the_thread_waits_for
 
 // ---- running out and failing ------------------------------------------------------------------------------
 
-TEST_F(device_pool_test, a_block_larger_than_the_free_memory_is_refused_in_numbers) {
+TEST_F(device_pool_test, refuses_a_block_larger_than_the_free_memory_with_numbers) {
   device_pool named{with({.name = "gradients"}), device};
   void* const block = take(named, 10 * heap_unit);
   const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)named.allocate(23 * heap_unit); });
@@ -443,7 +443,7 @@ TEST_F(device_pool_test, a_block_larger_than_the_free_memory_is_refused_in_numbe
   named.deallocate(block, 10 * heap_unit);
 }
 
-TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_and_nothing_goes_back) {
+TEST_F(device_pool_test, refuses_an_impossible_size_without_returning_idle_memory) {
   pool.deallocate(pool.allocate(4 * heap_unit), 4 * heap_unit);
   const std::size_t created = device.count("cuMemCreate");
   for (std::size_t bytes : {std::numeric_limits<std::size_t>::max(),
@@ -456,7 +456,7 @@ TEST_F(device_pool_test, a_size_that_nothing_can_have_is_refused_and_nothing_goe
   pool.check_invariants();
 }
 
-TEST_F(device_pool_test, its_limit_of_the_device_holds) {
+TEST_F(device_pool_test, respects_the_limit_of_the_device) {
   device.budget(0).set_limit(10 * heap_unit);
   void* const block = take(pool, 10 * heap_unit);
   const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)pool.allocate(heap_unit); });
@@ -465,7 +465,7 @@ TEST_F(device_pool_test, its_limit_of_the_device_holds) {
   EXPECT_NE(pool.allocate(heap_unit), nullptr);
 }
 
-TEST_F(device_pool_test, without_a_name_it_has_the_one_of_the_options) {
+TEST_F(device_pool_test, null_name_falls_back_to_the_default_name) {
   const device_pool unnamed{with({.name = nullptr}), device};
   EXPECT_STREQ(unnamed.name(), "device_pool");
   EXPECT_STREQ(unnamed.stats().name, "device_pool");
@@ -526,7 +526,7 @@ TEST_F(device_pool_test, each_failing_record_in_turn_is_harmless) {
 
 // ---- misuse -----------------------------------------------------------------------------------------------
 
-TEST_F(device_pool_test, reports_what_may_not_be_given_back_and_does_nothing) {
+TEST_F(device_pool_test, reports_bad_deallocations_and_changes_nothing) {
   void* const small = pool.allocate(4096);
   void* const large = pool.allocate(10 * MiB);
   int foreign = 0;
@@ -565,7 +565,7 @@ struct device_pool_chunks : device_pools_of_a_stream {
   }
 };
 
-TEST_F(device_pool_chunks, are_as_large_as_a_quarter_of_all_and_serve_small_and_large_blocks) {
+TEST_F(device_pool_chunks, grow_with_the_pool_and_serve_small_and_large_blocks) {
   device_pool pool{on_upstream(), device};
   const std::vector<void*> small = take(pool, 100, 4096);
   EXPECT_EQ(upstream.outstanding, 2 * MiB);
@@ -582,7 +582,7 @@ TEST_F(device_pool_chunks, are_as_large_as_a_quarter_of_all_and_serve_small_and_
   EXPECT_EQ(device.mapped_bytes(), 0u);
 }
 
-TEST_F(device_pool_chunks, go_back_when_they_are_wholly_free) {
+TEST_F(device_pool_chunks, are_returned_when_entirely_free) {
   device_pool pool{on_upstream(), device};
   void* const first = pool.allocate(3 * MiB);
   void* const second = pool.allocate(5 * MiB);
@@ -596,7 +596,7 @@ TEST_F(device_pool_chunks, go_back_when_they_are_wholly_free) {
   give(pool, {live}, 2 * MiB);
 }
 
-TEST_F(device_pool_chunks, go_back_to_an_exhausted_upstream_before_a_second_try) {
+TEST_F(device_pool_chunks, are_returned_to_an_exhausted_upstream_before_a_retry) {
   limit_resource budget{&upstream, 8 * MiB};
   device_pool pool{{.stream = stream, .upstream = &budget}, device};
   give(pool, take(pool, 3, 2 * MiB), 2 * MiB);
@@ -609,7 +609,7 @@ TEST_F(device_pool_chunks, go_back_to_an_exhausted_upstream_before_a_second_try)
   give(pool, {block}, 7 * MiB);
 }
 
-TEST_F(device_pool_chunks, serve_where_the_device_maps_no_memory) {
+TEST_F(device_pool_chunks, serve_blocks_if_the_device_cannot_map_memory) {
   device.fail_next("cuMemGetAllocationGranularity", gpu::status::not_supported);
   const test::warning_recorder recorder;
   device_pool pool{with(), device};

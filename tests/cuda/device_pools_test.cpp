@@ -48,7 +48,7 @@ struct device_pools_test : ::testing::Test {
   device_pools memory{{.name = "shared"}, device};
 };
 
-TEST_F(device_pools_test, a_block_is_free_for_its_stream_and_for_no_other) {
+TEST_F(device_pools_test, freed_block_is_reused_only_on_its_stream) {
   void* const block = memory.allocate(1000, 256, one);
   device.write(one, block, 1000);
   memory.deallocate(block, 1000, 256, one);
@@ -79,7 +79,7 @@ TEST_F(device_pools_test, a_block_used_on_another_stream_waits_for_its_work) {
   }
 }
 
-TEST_F(device_pools_test, a_request_finds_blocks_whose_other_streams_have_passed) {
+TEST_F(device_pools_test, request_reuses_blocks_after_the_work_of_other_streams) {
   void* const block = used_on_two(3 * MiB);
   memory.deallocate(block, 3 * MiB, 256, two);
   device.run_all();
@@ -88,7 +88,7 @@ TEST_F(device_pools_test, a_request_finds_blocks_whose_other_streams_have_passed
   memory.deallocate(block, 3 * MiB, 256, one);
 }
 
-TEST_F(device_pools_test, ends_behind_the_blocks_that_wait) {
+TEST_F(device_pools_test, destructor_waits_for_pending_blocks_and_reports_no_leak) {
   const test::violation_recorder violations;
   {
     device_pools ending{{}, device};
@@ -100,7 +100,7 @@ TEST_F(device_pools_test, ends_behind_the_blocks_that_wait) {
   EXPECT_EQ(violations.reports().size(), 0u) << "a block that waits is no leak, and its work has ended";
 }
 
-TEST_F(device_pools_test, the_thread_waits_where_no_event_can_be_recorded) {
+TEST_F(device_pools_test, thread_waits_if_no_event_can_be_recorded) {
   void* const block = used_on_two(1000);
   device.fail_next("cuEventCreate", status::unknown);
   memory.deallocate(block, 1000, 256, two);
@@ -108,7 +108,7 @@ TEST_F(device_pools_test, the_thread_waits_where_no_event_can_be_recorded) {
   EXPECT_EQ(memory.stats().deallocations, 1u);
 }
 
-TEST_F(device_pools_test, a_stream_is_a_resource_that_takes_blocks_of_all) {
+TEST_F(device_pools_test, resource_of_a_stream_accepts_blocks_of_other_streams) {
   std::pmr::memory_resource* const of_one = memory.on(one);
   std::pmr::memory_resource* const of_two = memory.on(two);
   EXPECT_EQ(memory.on(one), of_one);
@@ -117,7 +117,7 @@ TEST_F(device_pools_test, a_stream_is_a_resource_that_takes_blocks_of_all) {
   EXPECT_EQ(memory.stats().pending_bytes, 1000u) << "behind what is on the second";
 }
 
-TEST_F(device_pools_test, the_legacy_stream_has_one_heap_and_threads_have_none) {
+TEST_F(device_pools_test, legacy_stream_has_one_heap_and_the_per_thread_stream_is_rejected) {
   void* const block = memory.allocate(1000, 256, nullptr);
   memory.deallocate(block, 1000, 256, gpu::legacy_stream);
   EXPECT_EQ(memory.stats().pending_bytes, 0u);
@@ -128,7 +128,7 @@ TEST_F(device_pools_test, the_legacy_stream_has_one_heap_and_threads_have_none) 
   EXPECT_EQ(memory.streams(), 1u);
 }
 
-TEST_F(device_pools_test, a_stream_is_forgotten_before_it_ends) {
+TEST_F(device_pools_test, forget_rejects_a_stream_with_live_blocks) {
   std::optional<gpu::stream> gone{std::in_place, device};
   void* const block = memory.allocate(1000, 256, *gone);
   device.write(*gone, block, 1000);
@@ -144,7 +144,7 @@ TEST_F(device_pools_test, a_stream_is_forgotten_before_it_ends) {
   gone.reset();
 }
 
-TEST_F(device_pools_test, a_block_that_is_not_live_is_reported_and_null_is_ignored) {
+TEST_F(device_pools_test, reports_a_block_that_is_not_live_and_ignores_null) {
   const test::violation_recorder violations;
   memory.deallocate(nullptr, 10, 256, one);
   int foreign = 0;
@@ -159,7 +159,7 @@ TEST_F(device_pools_test, a_block_that_is_not_live_is_reported_and_null_is_ignor
   EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
-TEST_F(device_pools_test, a_block_is_freed_once_also_while_it_waits) {
+TEST_F(device_pools_test, reports_a_second_free_of_a_pending_block) {
   void* const block = used_on_two(1000);
   memory.deallocate(block, 1000, 256, two);
   const test::violation_recorder violations;
@@ -169,7 +169,7 @@ TEST_F(device_pools_test, a_block_is_freed_once_also_while_it_waits) {
   EXPECT_EQ(memory.stats().pending_bytes, 1000u);
 }
 
-TEST_F(device_pools_test, a_block_that_waits_is_not_given_while_its_stream_is_capturing) {
+TEST_F(device_pools_test, pending_block_is_not_reused_while_its_stream_captures) {
   void* const block = used_on_two(3 * MiB);
   memory.deallocate(block, 3 * MiB, 256, two);
   in_capture(device, one, gpu::capture_mode::thread_local_, [&] {
@@ -232,7 +232,7 @@ TEST_F(device_pools_test, streams_are_forgotten_while_others_are_trimmed) {
   EXPECT_EQ(memory.streams(), 0u);
 }
 
-TEST_F(device_pools_test, a_stream_orders_its_resource_as_an_upstream) {
+TEST_F(device_pools_test, resource_of_a_stream_is_a_stream_ordered_upstream) {
   auto const* const of_one = dynamic_cast<gpu::detail::stream_ordered const*>(memory.on(one));
   ASSERT_NE(of_one, nullptr);
   EXPECT_TRUE(of_one->is_ordered_by(one));
@@ -263,7 +263,7 @@ TEST_F(device_pools_test, idle_memory_of_other_streams_serves_a_full_device) {
   memory.deallocate(next, most, 256, two);
 }
 
-TEST_F(device_pools_test, other_resources_get_its_idle_memory_when_the_device_is_full) {
+TEST_F(device_pools_test, returns_idle_memory_for_other_resources_on_a_full_device) {
   const std::size_t most = 48 * MiB;
   memory.deallocate(memory.allocate(most, 256, one), most, 256, one);
   gpu::device_resource plain{{}, device};
@@ -300,7 +300,7 @@ TEST_F(device_pools_test, a_request_without_memory_changes_nothing) {
   EXPECT_EQ(memory.streams(), 1u);
 }
 
-TEST_F(device_pools_test, threads_of_several_streams_share_it) {
+TEST_F(device_pools_test, serves_threads_on_several_streams) {
   std::array<gpu::stream, 4> streams{gpu::stream{device}, gpu::stream{device}, gpu::stream{device},
                                      gpu::stream{device}};
   std::vector<std::jthread> threads;

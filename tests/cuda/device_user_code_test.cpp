@@ -93,7 +93,7 @@ TEST_F(device_user_code, callbacks_make_use_and_end_resources_of_each_kind) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(device_user_code, callbacks_end_resources_that_the_budget_asks) {
+TEST_F(device_user_code, callbacks_may_destroy_resources_under_reclaim) {
   std::optional<device_cache> cache{std::in_place, device_cache_options{.stream = stream}, device};
   cache->deallocate(cache->allocate(grain), grain);
   std::optional<device_pool> pool{std::in_place, device_pool_options{.stream = stream}, device};
@@ -109,7 +109,7 @@ TEST_F(device_user_code, callbacks_end_resources_that_the_budget_asks) {
   EXPECT_FALSE(pool.has_value());
 }
 
-TEST_F(device_user_code, callbacks_end_their_own_subscription_and_those_of_others) {
+TEST_F(device_user_code, callbacks_may_end_their_own_and_other_subscriptions) {
   int others = 0;
   std::optional<device_budget::subscription> own, other;
   own = budget.on_exhausted([&] {
@@ -146,7 +146,7 @@ TEST_F(device_user_code, callbacks_end_each_others_subscriptions_on_two_threads)
   EXPECT_EQ(calls, 2);
 }
 
-TEST_F(device_user_code, callbacks_ask_the_budget_again_without_effect) {
+TEST_F(device_user_code, nested_relief_in_a_callback_has_no_effect) {
   int calls = 0;
   const auto asked = budget.on_exhausted([&] {
     ++calls;
@@ -159,7 +159,7 @@ TEST_F(device_user_code, callbacks_ask_the_budget_again_without_effect) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(device_user_code, callbacks_wait_for_a_thread_that_runs_out_itself) {
+TEST_F(device_user_code, callbacks_may_wait_for_an_exhausted_thread) {
   std::atomic<int> calls{0};
   const auto asked = budget.on_exhausted([&] {
     ++calls;
@@ -216,7 +216,7 @@ struct drivers : ::testing::Test {
   calling_device device{{.capacity_bytes = 4 * MiB, .granularity_bytes = 64 * KiB, .devices = 1}};
 };
 
-TEST_F(drivers, use_the_resource_that_calls_them_on_two_threads) {
+TEST_F(drivers, may_use_their_calling_resource_from_two_threads) {
   gpu::block_resource<gpu::block_kind::device> plain{{}, device};
   std::atomic<int> calls{0};
   device.call = [&] {
@@ -231,7 +231,7 @@ TEST_F(drivers, use_the_resource_that_calls_them_on_two_threads) {
 }
 
 #if defined(__GLIBC__)
-TEST_F(drivers, that_ask_the_budget_that_calls_them_are_reported_at_once) {
+TEST_F(drivers, abort_the_program_if_they_re_enter_the_calling_budget) {
   const gpu::memory_pool pool{{}, device};
   EXPECT_EQ(device.budget(0).held_bytes(), 0u);
   // `held_bytes` throws nothing, so that the program ends behind the report.

@@ -399,7 +399,7 @@ TEST_F(fake_addresses, each_call_has_a_modelled_cost) {
   unmap_and_free(range);
 }
 
-TEST_F(fake_addresses, the_host_cannot_touch_them) {
+TEST_F(fake_addresses, host_cannot_access_device_addresses) {
   const byte_range range = reserved(unit);
   map(range);
   EXPECT_EQ(device.allow_access(range, 0), status::success);
@@ -407,7 +407,7 @@ TEST_F(fake_addresses, the_host_cannot_touch_them) {
   unmap_and_free(range);
 }
 
-TEST_F(fake_touchable_addresses, the_host_touches_what_is_mapped_and_accessible_and_nothing_else) {
+TEST_F(fake_touchable_addresses, host_can_touch_only_mapped_and_accessible_addresses) {
   const byte_range range = reserved(2 * unit);
   const byte_range first{range.begin, unit};
   map(first);
@@ -424,7 +424,7 @@ TEST_F(fake_touchable_addresses, the_host_touches_what_is_mapped_and_accessible_
 
 // ---- blocks ----
 
-TEST_F(fake_blocks, all_but_pinned_ones_take_from_the_capacity) {
+TEST_F(fake_blocks, all_blocks_except_pinned_blocks_use_the_capacity) {
   std::uintptr_t managed = 0, pinned = 0, more = 0;
   const std::uintptr_t block = allocated(10 * unit);
   EXPECT_EQ(device.allocate_managed(6 * unit, managed), status::success);
@@ -440,7 +440,7 @@ TEST_F(fake_blocks, all_but_pinned_ones_take_from_the_capacity) {
   EXPECT_EQ(device.free_pinned(pinned), status::success);
 }
 
-TEST_F(fake_blocks, they_lie_at_multiples_of_256_and_of_no_more) {
+TEST_F(fake_blocks, addresses_are_multiples_of_256_and_of_no_higher_power_of_two) {
   for (std::size_t bytes : {std::size_t{1}, std::size_t{256}, std::size_t{4095}, std::size_t{4096}, unit}) {
     const std::uintptr_t block = allocated(bytes);
     EXPECT_EQ(block % 512, 256u) << bytes;
@@ -451,7 +451,7 @@ TEST_F(fake_blocks, they_lie_at_multiples_of_256_and_of_no_more) {
   }
 }
 
-TEST_F(fake_touchable_blocks, writing_far_beyond_one_crashes) {
+TEST_F(fake_touchable_blocks, writing_far_beyond_a_block_crashes) {
   const std::uintptr_t block = allocated(unit);
   auto* const bytes = reinterpret_cast<unsigned char volatile*>(block);
   bytes[0] = 1;
@@ -463,7 +463,7 @@ TEST_F(fake_touchable_blocks, writing_far_beyond_one_crashes) {
 
 // ---- the driver's pools ----
 
-TEST_F(fake_pool, a_freed_block_stays_in_it_and_takes_from_the_capacity) {
+TEST_F(fake_pool, freed_block_stays_in_the_pool_and_uses_the_capacity) {
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(4 * unit, from, queue);
   EXPECT_TRUE(device.accessible(reinterpret_cast<void*>(block), 4 * unit));
@@ -478,7 +478,7 @@ TEST_F(fake_pool, a_freed_block_stays_in_it_and_takes_from_the_capacity) {
   EXPECT_EQ(free_bytes(), 16 * unit);
 }
 
-TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
+TEST_F(fake_pool, freeing_stream_reuses_a_block_immediately) {
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(4 * unit, from, queue);
   EXPECT_EQ(device.free_async(block, queue), status::success);
@@ -488,7 +488,7 @@ TEST_F(fake_pool, the_stream_that_freed_a_block_has_it_again_at_once) {
   queue.synchronize();
 }
 
-TEST_F(fake_pool, another_stream_has_it_when_the_free_has_run) {
+TEST_F(fake_pool, another_stream_reuses_a_block_after_the_free_has_run) {
   const gpu::stream other{device};
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(unit, from, queue);
@@ -505,7 +505,7 @@ TEST_F(fake_pool, another_stream_has_it_when_the_free_has_run) {
 
 // ---- streams and events ----
 
-TEST_F(fake_stream, work_runs_only_when_the_test_runs_it_and_in_order) {
+TEST_F(fake_stream, work_runs_in_order_when_the_test_runs_the_stream) {
   stream_turns turns{device};
   const gpu::stream other{device};
   turns.put_on(queue, "first");
@@ -520,7 +520,7 @@ TEST_F(fake_stream, work_runs_only_when_the_test_runs_it_and_in_order) {
   EXPECT_EQ(turns.taken(), (std::vector<std::string>{"first", "second", "elsewhere"}));
 }
 
-TEST_F(fake_stream, a_function_of_the_host_runs_without_the_lock_and_must_not_call_the_driver) {
+TEST_F(fake_stream, host_function_runs_without_the_lock_and_may_not_call_the_driver) {
   struct seen {
     fake_device& device;
     std::size_t calls = 0;
@@ -650,13 +650,13 @@ TEST(fake_refusals, name_calls_of_the_driver_and_the_source_of_each) {
 }
 
 // K.5
-TEST(fake_refusals, of_an_h100_depend_on_mode_and_thread) { expect_refusals(test::observed_refusals()); }
+TEST(fake_refusals, match_an_h100_for_each_mode_and_thread) { expect_refusals(test::observed_refusals()); }
 // K.5
-TEST(fake_refusals, of_a_stricter_driver_depend_on_mode_and_thread) {
+TEST(fake_refusals, match_a_stricter_driver_for_each_mode_and_thread) {
   expect_refusals(test::stricter_refusals());
 }
 
-TEST_F(fake_capture, an_event_of_it_cannot_be_polled_or_awaited_by_the_host_during_and_after_it) {
+TEST_F(fake_capture, event_of_a_capture_cannot_be_queried_or_awaited_by_the_host) {
   const gpu::stream idle{device};
   gpu::event point{device};
   for (bool ask : {true, false}) {
@@ -675,7 +675,7 @@ TEST_F(fake_capture, an_event_of_it_cannot_be_polled_or_awaited_by_the_host_duri
   queue.synchronize();
 }
 
-TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
+TEST_F(fake_capture, end_requires_every_fork_to_be_joined_with_all_its_work) {
   int runs = 0;
   const gpu::stream forked{device};
   const gpu::event fork{device}, join{device};
@@ -705,7 +705,7 @@ TEST_F(fake_capture, a_fork_is_joined_again_and_all_its_work_with_it) {
   }
 }
 
-TEST_F(fake_capture, it_is_ended_by_the_thread_that_began_it_unless_it_is_relaxed) {
+TEST_F(fake_capture, only_the_beginning_thread_ends_a_capture_that_is_not_relaxed) {
   for (capture_mode mode : {capture_mode::global, capture_mode::thread_local_, capture_mode::relaxed}) {
     const bool relaxed = mode == capture_mode::relaxed;
     gpu::graph_handle graph = nullptr;
@@ -721,7 +721,7 @@ TEST_F(fake_capture, it_is_ended_by_the_thread_that_began_it_unless_it_is_relaxe
   }
 }
 
-TEST_F(fake_capture, it_ends_with_the_stream_where_it_began) {
+TEST_F(fake_capture, destroying_the_origin_stream_ends_the_capture) {
   gpu::event point{device};
   const gpu::stream forked{device};
   {
@@ -736,7 +736,7 @@ TEST_F(fake_capture, it_ends_with_the_stream_where_it_began) {
   EXPECT_EQ(device.synchronize(), status::success);
 }
 
-TEST_F(fake_capture, it_is_invalid_without_a_stream_that_was_drawn_in) {
+TEST_F(fake_capture, destroying_a_forked_stream_invalidates_the_capture) {
   const gpu::event point{device};
   gpu::graph_handle graph = nullptr;
   EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
@@ -750,7 +750,7 @@ TEST_F(fake_capture, it_is_invalid_without_a_stream_that_was_drawn_in) {
 
 // ---- graphs ----
 
-TEST_F(fake_graph, memory_allocated_and_freed_in_it_is_two_nodes_and_its_own) {
+TEST_F(fake_graph, memory_allocated_and_freed_in_a_graph_makes_two_nodes) {
   const gpu::pool_handle from = pool();
   std::uintptr_t inside = 0;
   const gpu::graph_handle graph = captured(queue, [&] {
@@ -793,7 +793,7 @@ TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
 
 // ---- counts and failures ----
 
-TEST_F(fake_calls, those_of_the_capturing_thread_are_recorded_while_it_captures) {
+TEST_F(fake_calls, records_calls_of_the_capturing_thread) {
   int runs = 0;
   destroy(captured(queue, [&] {
     bool capturing = false;
@@ -805,7 +805,7 @@ TEST_F(fake_calls, those_of_the_capturing_thread_are_recorded_while_it_captures)
   EXPECT_EQ(device.calls_during_capture(), (std::vector<std::string>{"cuLaunchHostFunc"}));
 }
 
-TEST_F(fake_calls, the_nth_that_can_fail_does_and_has_no_effect) {
+TEST_F(fake_calls, nth_fallible_call_fails_without_effect) {
   std::uintptr_t block = 0;
   byte_range range;
   const std::size_t begun = device.calls;
@@ -822,7 +822,7 @@ TEST_F(fake_calls, the_nth_that_can_fail_does_and_has_no_effect) {
   EXPECT_EQ(device.calls, begun + 4);
 }
 
-TEST_F(fake_calls, the_nth_of_one_function_fails) {
+TEST_F(fake_calls, nth_call_of_a_function_fails) {
   const std::uintptr_t first = allocated(1);
   std::uintptr_t block = 0;
   device.fail_in("cuMemAlloc", 2);
@@ -888,7 +888,7 @@ struct leaving_device : fake_device {
   gpu::executable_handle executable = nullptr;
 };
 
-TEST(fake_device_end, what_is_left_is_named) {
+TEST(fake_device_end, names_every_leaked_object) {
   using made = leaving_device;
   const auto left_by = [](std::function<void(made&)> const& body) {
     return failures_of([&] {

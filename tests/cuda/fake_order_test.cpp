@@ -77,14 +77,14 @@ struct fake_order : ::testing::Test {
   gpu::pool_handle pool = nullptr;
 };
 
-TEST_F(fake_order, two_accesses_to_the_same_bytes_race_if_one_writes_and_nothing_orders_them) {
+TEST_F(fake_order, unordered_accesses_to_the_same_bytes_race_if_one_access_writes) {
   write(one, part(0, 100), "first");
   EXPECT_TRUE(
       fails_with({"race: 'second' reads", "'first' writes"}, [&] { read(other, part(99, 10), "second"); }));
   EXPECT_TRUE(races([&] { write(other, part(0, 1)); }));
 }
 
-TEST_F(fake_order, reads_do_not_race_and_neither_do_other_bytes) {
+TEST_F(fake_order, reads_and_accesses_to_different_bytes_do_not_race) {
   read(one, part(0, 100));
   read(other, part(0, 100));
   write(one, part(200, 100));
@@ -92,7 +92,7 @@ TEST_F(fake_order, reads_do_not_race_and_neither_do_other_bytes) {
   EXPECT_TRUE(races([&] { write(other, part(0, 1)); })) << "behind the other's read";
 }
 
-TEST_F(fake_order, a_wait_for_an_event_orders_what_is_before_the_record_and_behind_the_wait) {
+TEST_F(fake_order, event_wait_orders_earlier_recorded_work_before_later_work) {
   write(one, part(0, 100));
   const gpu::event point{one, device};
   write(one, part(200, 100), "behind the record");
@@ -101,7 +101,7 @@ TEST_F(fake_order, a_wait_for_an_event_orders_what_is_before_the_record_and_behi
   EXPECT_TRUE(races([&] { read(other, part(200, 100)); }));
 }
 
-TEST_F(fake_order, what_the_host_has_waited_for_is_before_what_it_launches_then) {
+TEST_F(fake_order, awaited_work_precedes_later_launches_of_the_host) {
   write(one, part(0, 100));
   one.synchronize();
   write(other, part(0, 100));
@@ -120,7 +120,7 @@ TEST_F(fake_order, what_the_host_has_waited_for_is_before_what_it_launches_then)
   write(other, part(0, 100));
 }
 
-TEST_F(fake_order, what_one_thread_has_waited_for_another_knows_when_they_have_met) {
+TEST_F(fake_order, wait_of_one_thread_orders_another_thread_after_they_meet) {
   for (bool meet : {false, true}) {
     write(one, part(0, 100));
     std::thread{[&] { one.synchronize(); }}.join();
@@ -130,7 +130,7 @@ TEST_F(fake_order, what_one_thread_has_waited_for_another_knows_when_they_have_m
   }
 }
 
-TEST_F(fake_order, a_free_does_not_wait_for_what_uses_the_memory) {
+TEST_F(fake_order, free_does_not_wait_for_work_on_the_memory) {
   write(one, part(0, 100), "late");
   EXPECT_TRUE(fails_with({"cuMemFree takes memory", "'late'"},
                          [&] { EXPECT_EQ(device.free(address), status::success); }));
@@ -139,7 +139,7 @@ TEST_F(fake_order, a_free_does_not_wait_for_what_uses_the_memory) {
   device.recover();
 }
 
-TEST_F(fake_order, a_free_in_stream_order_comes_behind_that_streams_work_only) {
+TEST_F(fake_order, stream_ordered_free_waits_only_for_work_of_its_stream) {
   std::uintptr_t block = 0;
   EXPECT_EQ(device.allocate_async(1000, pool, one, block), status::success);
   EXPECT_TRUE(races([&] { write(other, {block, 1000}); })) << "nothing says that the block is there yet";
@@ -152,7 +152,7 @@ TEST_F(fake_order, a_free_in_stream_order_comes_behind_that_streams_work_only) {
   EXPECT_EQ(device.free_async(block, one), status::success);
 }
 
-TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
+TEST_F(fake_order, unmap_does_not_wait_for_work_on_the_memory) {
   byte_range range;
   gpu::physical_handle handle = 0;
   EXPECT_EQ(device.reserve(unit, 0, range), status::success);
@@ -172,7 +172,7 @@ TEST_F(fake_order, unmapping_does_not_wait_for_what_uses_the_memory) {
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
-TEST_F(fake_order, nothing_is_launched_on_memory_that_was_freed_in_stream_order) {
+TEST_F(fake_order, launch_on_stream_ordered_freed_memory_fails) {
   std::uintptr_t block = 0;
   EXPECT_EQ(device.allocate_async(1000, pool, one, block), status::success);
   const gpu::executable_handle executable = executable_of([&] { write(one, {block, 1000}); });
@@ -184,7 +184,7 @@ TEST_F(fake_order, nothing_is_launched_on_memory_that_was_freed_in_stream_order)
   device.run_all();
 }
 
-TEST_F(fake_order, who_waits_for_the_device_has_waited_for_streams_that_are_gone) {
+TEST_F(fake_order, device_synchronize_covers_destroyed_streams) {
   gpu::stream_handle gone = nullptr;
   EXPECT_EQ(device.create_stream(gone), status::success);
   write(gone, part(0, 100));
@@ -210,7 +210,7 @@ TEST_F(fake_order, an_error_of_work_is_returned_by_every_later_call) {
 
 // ---- default streams --------------------------------------------------------------------------------------
 
-TEST_F(fake_order, a_blocking_stream_and_the_legacy_one_wait_for_each_other) {
+TEST_F(fake_order, blocking_stream_and_legacy_stream_wait_for_each_other) {
   gpu::stream_handle const blocking = device.create_blocking_stream();
   write(blocking, part(0, 100));
   write(nullptr, part(0, 100));
@@ -220,7 +220,7 @@ TEST_F(fake_order, a_blocking_stream_and_the_legacy_one_wait_for_each_other) {
   EXPECT_EQ(device.destroy_stream(blocking), status::success);
 }
 
-TEST_F(fake_order, the_default_stream_of_a_thread_is_its_own) {
+TEST_F(fake_order, each_thread_has_a_separate_default_stream) {
   write(gpu::per_thread_stream, part(0, 100));
   write(gpu::per_thread_stream, part(0, 100));
   std::thread{[&] {
@@ -232,7 +232,7 @@ TEST_F(fake_order, the_default_stream_of_a_thread_is_its_own) {
   write(gpu::per_thread_stream, part(0, 100), "waits for the legacy stream");
 }
 
-TEST_F(fake_order, the_legacy_stream_cannot_be_used_while_a_blocking_one_captures) {
+TEST_F(fake_order, legacy_stream_is_unusable_while_a_blocking_stream_captures) {
   gpu::stream_handle const blocking = device.create_blocking_stream();
   const gpu::event point{device};
   std::uintptr_t block = 0;
@@ -260,7 +260,7 @@ TEST_F(fake_order, the_legacy_stream_cannot_be_used_while_a_blocking_one_capture
 
 // ---- graphs -----------------------------------------------------------------------------------------------
 
-TEST_F(fake_order, branches_of_a_graph_race_where_nothing_orders_them) {
+TEST_F(fake_order, unordered_branches_of_a_graph_race) {
   for (bool same : {true, false}) {
     in_capture(device, one, capture_mode::relaxed, [&] {
       fork([&] {
@@ -310,7 +310,7 @@ TEST_F(fake_order, branches_of_a_graph_run_in_different_orders) {
 
 // ---- contexts ---------------------------------------------------------------------------------------------
 
-TEST(fake_contexts, one_is_made_where_a_device_is_made_current_or_a_call_needs_one) {
+TEST(fake_contexts, context_is_created_by_make_current_or_a_call_that_needs_a_context) {
   fake_device device{{.granularity_bytes = unit, .devices = 3}};
   gpu::context_handle context = nullptr;
   gpu::device_number current = -1;

@@ -45,7 +45,7 @@ struct growth_in_captures : ::testing::Test {
 };
 
 // K.6
-TEST_F(growth_in_captures, many_small_blocks_share_chunks_that_are_unmapped_after_it) {
+TEST_F(growth_in_captures, small_blocks_share_chunks_that_are_unmapped_after_the_capture) {
   device_cache cache{{.stream = stream, .max_blocks_per_size = 500}, device};
   std::vector<void*> blocks;
   {
@@ -62,7 +62,7 @@ TEST_F(growth_in_captures, many_small_blocks_share_chunks_that_are_unmapped_afte
 }
 
 // K.6
-TEST_F(growth_in_captures, a_chunk_whose_blocks_are_all_deallocated_is_used_again_during_it) {
+TEST_F(growth_in_captures, empty_chunk_is_reused_during_the_capture) {
   device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
   const empty_capture graph{device, stream};
   void* const first = cache.allocate(1 * MiB);
@@ -73,7 +73,7 @@ TEST_F(growth_in_captures, a_chunk_whose_blocks_are_all_deallocated_is_used_agai
 }
 
 // K.6
-TEST_F(growth_in_captures, memory_that_was_freed_during_it_goes_with_relief_and_with_a_trim) {
+TEST_F(growth_in_captures, relieve_and_trim_unmap_memory_freed_during_the_capture) {
   for (const bool by_relief : {true, false}) {
     device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
     {
@@ -123,7 +123,7 @@ TEST_F(growth_in_captures, a_pool_that_finds_no_memory_leaves_a_valid_capture) {
 }
 
 // K.7
-TEST_F(growth_in_captures, a_driver_that_refuses_any_call_of_a_mapping_is_not_trusted) {
+TEST_F(growth_in_captures, driver_that_refuses_a_mapping_call_disables_growth_in_captures) {
   for (char const* const call : {"cuMemGetInfo", "cuMemAddressReserve", "cuMemCreate", "cuMemMap",
                                  "cuMemSetAccess", "cuMemUnmap", "cuMemRelease", "cuMemAddressFree"}) {
     std::vector<fake_refusal> refusals = test::observed_refusals();
@@ -142,7 +142,7 @@ TEST_F(growth_in_captures, a_driver_that_refuses_any_call_of_a_mapping_is_not_tr
 }
 
 // K.7
-TEST_F(growth_in_captures, a_probe_that_met_a_full_device_is_repeated) {
+TEST_F(growth_in_captures, probe_is_repeated_after_it_found_a_full_device) {
   for (char const* const call : {"cuMemCreate", "cuStreamBeginCapture", "cuStreamEndCapture"}) {
     fake_device full{{.granularity_bytes = unit}};
     full.fail_next(call);

@@ -17,7 +17,7 @@ using gpu::nccl_library;
 using gpu::nccl_status;
 
 // R.11
-TEST(nccl_library, returns_not_installed_from_every_call_where_it_cannot_be_loaded) {
+TEST(nccl_library, every_call_returns_not_installed_if_the_library_is_missing) {
   nccl_library absent{"libnccl-which-is-not-here.so.2"};
   EXPECT_FALSE(absent.is_loaded());
   std::uintptr_t block = 7;
@@ -37,7 +37,7 @@ TEST(nccl_library, returns_not_installed_from_every_call_where_it_cannot_be_load
 }
 
 // R.11
-TEST(nccl_library, says_why_it_cannot_be_loaded) {
+TEST(nccl_library, error_states_the_reason_for_the_failed_load) {
   nccl_library absent{"libnccl-which-is-not-here.so.2"};
   const std::string message = nccl_error{absent, "ncclMemAlloc", nccl_status::not_installed}.what();
   EXPECT_EQ(
@@ -71,7 +71,7 @@ TEST(nccl_library, has_a_name_and_a_text_for_every_result) {
 }
 
 // R.11
-TEST(nccl_library, makes_arenas_and_registrars_say_that_it_is_not_installed) {
+TEST(nccl_library, missing_library_makes_arenas_and_registrars_throw_not_installed) {
   test::fake_device device;
   nccl_library absent{"libnccl-which-is-not-here.so.2"};
   gpu::nccl_memory space{{}, absent, device};

@@ -61,7 +61,7 @@ TEST_F(nccl_memory_of_a_stream, takes_and_frees_blocks) {
   EXPECT_EQ(device_.budget(0).held_bytes(), 0u);
 }
 
-TEST_F(nccl_memory_of_a_stream, frees_its_blocks_at_its_end_and_when_it_is_assigned_to) {
+TEST_F(nccl_memory_of_a_stream, frees_its_blocks_in_the_destructor_and_on_assignment) {
   {
     nccl_memory space = made();
     (void)space.reserve(1, 1 * MiB);
@@ -76,7 +76,7 @@ TEST_F(nccl_memory_of_a_stream, frees_its_blocks_at_its_end_and_when_it_is_assig
 }
 
 // R.10
-TEST_F(nccl_memory_of_a_stream, is_memory_of_its_device_whichever_is_current) {
+TEST_F(nccl_memory_of_a_stream, allocates_on_its_own_device_if_another_device_is_current) {
   fake_device two{{.devices = 2}};
   fake_nccl nccl{two};
   nccl_memory space{{.device = 1}, nccl, two};
@@ -97,7 +97,7 @@ TEST_F(nccl_memory_of_a_stream, waits_for_the_stream_before_it_frees) {
 }
 
 // R.10
-TEST_F(nccl_memory_of_a_stream, puts_its_stream_behind_an_event_and_behind_a_stream) {
+TEST_F(nccl_memory_of_a_stream, makes_its_stream_wait_for_an_event_and_for_a_stream) {
   const gpu::stream other{device_};
   const byte_range block = space_.reserve(1, 1 * MiB);
   device_.write(other, block);
@@ -141,7 +141,7 @@ TEST_F(nccl_memory_of_a_stream, reports_an_end_during_a_capture) {
 }
 
 // R.11
-TEST_F(nccl_memory_of_a_stream, warns_of_a_block_that_nccl_does_not_free) {
+TEST_F(nccl_memory_of_a_stream, warns_about_a_block_that_nccl_does_not_free) {
   const test::warning_recorder warnings;
   const byte_range block = space_.reserve(1, 1000);
   nccl_.fail_next("ncclMemFree", nccl_status::system_error);
@@ -157,7 +157,7 @@ TEST_F(nccl_memory_of_a_stream, warns_of_a_block_that_nccl_does_not_free) {
 }
 
 // R.11
-TEST_F(nccl_memory_of_a_stream, frees_later_what_it_cannot_wait_for_now) {
+TEST_F(nccl_memory_of_a_stream, frees_a_block_later_if_its_stream_cannot_be_awaited_now) {
   const byte_range block = space_.reserve(1, 1 * MiB);
   device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
   space_.release(block);
@@ -166,7 +166,7 @@ TEST_F(nccl_memory_of_a_stream, frees_later_what_it_cannot_wait_for_now) {
   EXPECT_EQ(nccl_.count("ncclMemFree"), 2u);
 }
 
-TEST_F(nccl_memory_of_a_stream, warns_at_its_end_of_what_it_cannot_wait_for) {
+TEST_F(nccl_memory_of_a_stream, destructor_warns_about_a_block_that_cannot_be_awaited) {
   const test::warning_recorder warnings;
   byte_range block;
   {
@@ -181,7 +181,7 @@ TEST_F(nccl_memory_of_a_stream, warns_at_its_end_of_what_it_cannot_wait_for) {
 // ---- no memory
 
 // R.11
-TEST_F(nccl_memory_of_a_stream, takes_half_where_the_device_has_no_more) {
+TEST_F(nccl_memory_of_a_stream, reserves_half_if_the_device_has_too_little_memory) {
   const byte_range range = space_.reserve(1 * MiB, 128 * MiB);
   EXPECT_EQ(range.size, 64 * MiB);
   EXPECT_EQ(device_.budget(0).held_bytes(), 64 * MiB);
@@ -190,7 +190,7 @@ TEST_F(nccl_memory_of_a_stream, takes_half_where_the_device_has_no_more) {
 }
 
 // R.11
-TEST_F(nccl_memory_of_a_stream, throws_out_of_memory_where_nccl_has_none) {
+TEST_F(nccl_memory_of_a_stream, throws_out_of_memory_if_nccl_has_no_memory) {
   nccl_arena arena{made(), arena_options{.reserve = 1 * MiB}};
   const arena_stats before = arena.stats();
   EXPECT_THROW((void)arena.allocate(128 * MiB), out_of_memory);
@@ -201,7 +201,7 @@ TEST_F(nccl_memory_of_a_stream, throws_out_of_memory_where_nccl_has_none) {
 }
 
 // R.11
-TEST_F(nccl_memory_of_a_stream, says_which_error_of_nccl_came_where_the_device_has_memory) {
+TEST_F(nccl_memory_of_a_stream, out_of_memory_message_names_the_nccl_error) {
   nccl_arena arena{made(), arena_options{.reserve = 1 * MiB}};
   nccl_.fail_from = nccl_.calls;
   nccl_.fail_count = 2;
@@ -210,7 +210,7 @@ TEST_F(nccl_memory_of_a_stream, says_which_error_of_nccl_came_where_the_device_h
 }
 
 // R.10
-TEST_F(nccl_memory_of_a_stream, asks_for_relief_before_it_fails) {
+TEST_F(nccl_memory_of_a_stream, requests_relief_before_it_fails) {
   nccl_memory cached = made();
   const byte_range kept = cached.reserve(1, 60 * MiB);
   const auto asked = device_.budget(0).on_exhausted([&] {
@@ -221,7 +221,7 @@ TEST_F(nccl_memory_of_a_stream, asks_for_relief_before_it_fails) {
 }
 
 // R.10
-TEST_F(nccl_memory_of_a_stream, keeps_to_the_limit_of_its_device) {
+TEST_F(nccl_memory_of_a_stream, respects_the_limit_of_its_device) {
   device_.budget(0).set_limit(4 * MiB);
   EXPECT_TRUE(space_.reserve(8 * MiB, 8 * MiB).empty());
   EXPECT_STREQ(space_.refusal(), "the limit of its device is reached");
@@ -230,7 +230,7 @@ TEST_F(nccl_memory_of_a_stream, keeps_to_the_limit_of_its_device) {
 }
 
 // R.11
-TEST_F(nccl_memory_of_a_stream, throws_the_error_of_a_device_that_is_lost) {
+TEST_F(nccl_memory_of_a_stream, throws_the_error_of_a_lost_device) {
   nccl_.fail_from = nccl_.calls;
   device_.fail_next("cuMemGetInfo", gpu::status::illegal_address);
   EXPECT_THROW((void)space_.reserve(8 * MiB, 8 * MiB), cuda_error);
@@ -247,7 +247,7 @@ TEST_F(nccl_memory_of_a_stream, throws_another_error_of_nccl) {
 // ---- arenas
 
 // R.10
-TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_step_that_repeats) {
+TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_repeated_step) {
   nccl_arena step{made(), arena_options{.reserve = 1 * MiB, .name = "step"}};
   EXPECT_EQ(nccl_.count("ncclMemAlloc"), 1u) << "the first block comes with the arena";
   EXPECT_EQ(step.stream(), stream_.get());

@@ -99,7 +99,7 @@ TYPED_TEST(nccl_range_of, registers_a_range_and_deregisters_it) {
 }
 
 // R.12
-TYPED_TEST(nccl_range_of, changes_nothing_when_nccl_refuses_and_says_why) {
+TYPED_TEST(nccl_range_of, refused_registration_changes_nothing_and_states_the_reason) {
   this->nccl_.fail_next(this->registering, nccl_status::invalid_usage);
   EXPECT_FALSE(this->registrar_.on_commit(this->range_));
   EXPECT_STREQ(this->registrar_.refusal(), "ncclInvalidUsage");
@@ -113,7 +113,7 @@ TYPED_TEST(nccl_range_of, changes_nothing_when_nccl_refuses_and_says_why) {
 }
 
 // R.12
-TYPED_TEST(nccl_range_of, waits_for_the_stream_before_a_range_goes) {
+TYPED_TEST(nccl_range_of, waits_for_the_stream_before_deregistering_a_range) {
   ASSERT_TRUE(this->registrar_.on_commit(this->range_));
   const test::noting_work collective{this->device_, this->stream_, this->range_};
   this->device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
@@ -124,7 +124,7 @@ TYPED_TEST(nccl_range_of, waits_for_the_stream_before_a_range_goes) {
 }
 
 // R.12
-TYPED_TEST(nccl_range_of, makes_no_call_of_nccl_during_a_capture) {
+TYPED_TEST(nccl_range_of, makes_no_nccl_call_during_a_capture) {
   const byte_range first = this->range_, second = this->memory_.reserve(1, 1 * MiB);
   ASSERT_TRUE(this->registrar_.on_commit(first));
   {
@@ -139,7 +139,7 @@ TYPED_TEST(nccl_range_of, makes_no_call_of_nccl_during_a_capture) {
 }
 
 // R.12
-TYPED_TEST(nccl_range_of, waits_until_a_communicator_that_does_not_block_has_ended_the_call) {
+TYPED_TEST(nccl_range_of, waits_for_a_nonblocking_communicator_to_finish_the_call) {
   this->nccl_.polls = 3;
   EXPECT_TRUE(this->registrar_.on_commit(this->range_));
   EXPECT_EQ(this->nccl_.count("ncclCommGetAsyncError"), 3u);
@@ -148,7 +148,7 @@ TYPED_TEST(nccl_range_of, waits_until_a_communicator_that_does_not_block_has_end
 }
 
 // R.12
-TYPED_TEST(nccl_range_of, gives_up_a_call_in_progress_when_its_communicator_fails) {
+TYPED_TEST(nccl_range_of, abandons_a_call_in_progress_if_its_communicator_fails) {
   this->nccl_.polls = 3;
   this->nccl_.end_of_call = nccl_status::remote_error;
   EXPECT_FALSE(this->registrar_.on_commit(this->range_));
@@ -156,7 +156,7 @@ TYPED_TEST(nccl_range_of, gives_up_a_call_in_progress_when_its_communicator_fail
   EXPECT_STREQ(this->registrar_.refusal(), "ncclRemoteError");
 }
 
-TYPED_TEST(nccl_registrar_of, throws_for_no_communicator_and_for_the_default_stream_of_a_thread) {
+TYPED_TEST(nccl_registrar_of, rejects_a_null_communicator_and_the_per_thread_stream) {
   EXPECT_THROW((TypeParam{nullptr, this->stream_, this->nccl_, this->device_}), nccl_error);
   EXPECT_THROW((TypeParam{this->communicator_, gpu::per_thread_stream, this->nccl_, this->device_}),
                std::invalid_argument);
@@ -187,7 +187,7 @@ struct fake_nccl_of_a_stream : testing::Test {
 };
 
 // R.12
-TEST_F(fake_nccl_of_a_stream, has_nothing_to_deregister_where_the_environment_turns_it_off) {
+TEST_F(fake_nccl_of_a_stream, deregisters_nothing_if_the_environment_disables_registration) {
   nccl.registers_buffers = false;
   EXPECT_TRUE(registrar.on_commit(range));
   EXPECT_TRUE(registrar.on_decommit(range));
@@ -195,7 +195,7 @@ TEST_F(fake_nccl_of_a_stream, has_nothing_to_deregister_where_the_environment_tu
 }
 
 // R.12
-TEST_F(fake_nccl_of_a_stream, has_no_window_for_some_memory) {
+TEST_F(fake_nccl_of_a_stream, returns_no_window_for_some_memory) {
   nccl.has_windows = false;
   nccl_window_registrar windows{communicator, stream, nccl, device};
   EXPECT_FALSE(windows.on_commit(range));
@@ -222,7 +222,7 @@ TEST_F(fake_nccl_of_a_stream, is_passed_the_flags_of_windows) {
 // ---- arenas
 
 // R.12
-TYPED_TEST(nccl_registrar_of, makes_no_call_in_a_step_that_repeats) {
+TYPED_TEST(nccl_registrar_of, makes_no_call_in_a_repeated_step) {
   auto step = this->arena();
   EXPECT_EQ(this->nccl_.count(this->registering), 1u) << "the first range comes with the arena";
   std::size_t registered = 0;
@@ -243,7 +243,7 @@ TYPED_TEST(nccl_registrar_of, makes_no_call_in_a_step_that_repeats) {
 }
 
 // R.12
-TYPED_TEST(nccl_registrar_of, leaves_an_arena_as_it_was_when_nccl_refuses_and_says_why) {
+TYPED_TEST(nccl_registrar_of, refused_registration_leaves_an_arena_unchanged_and_is_explained) {
   auto step = this->arena();
   void* const before = step.allocate(1000);
   const arena_stats stats = step.stats();
@@ -279,7 +279,7 @@ TYPED_TEST(nccl_registrar_of, keeps_memory_that_nccl_does_not_deregister_beyond_
 }
 
 // R.12
-TYPED_TEST(nccl_registrar_of, has_every_block_in_one_registration_whatever_fails) {
+TYPED_TEST(nccl_registrar_of, covers_every_block_by_one_registration_under_any_failure) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     auto step = this->arena(64 * KiB);
     std::mt19937_64 random{seed};
@@ -332,7 +332,7 @@ TYPED_TEST(nccl_registrar_of, registers_a_whole_plan_once) {
 }
 
 // R.12
-TYPED_TEST(nccl_registrar_of, registers_virtual_memory_too) {
+TYPED_TEST(nccl_registrar_of, registers_virtual_memory) {
   using memory = registered_memory<gpu::virtual_memory, TypeParam>;
   basic_arena<memory> step{memory{gpu::virtual_memory{this->stream_, this->device_}, this->registrar()},
                            arena_options{.reserve = 4 * MiB, .name = "step"}};
@@ -391,7 +391,7 @@ TEST_F(nccl_ranks, have_every_block_at_the_same_offset_of_the_same_window) {
 }
 
 // R.13
-TEST_F(nccl_ranks, say_that_other_memory_is_in_no_window) {
+TEST_F(nccl_ranks, find_no_window_for_other_memory) {
   arena step = of_rank(0, 1 * MiB), other = of_rank(1, 1 * MiB);
   auto const* const block = static_cast<std::byte const*>(step.allocate(1000));
   EXPECT_EQ(step.space().registrar().window_of(block + 999).offset -
@@ -404,7 +404,7 @@ TEST_F(nccl_ranks, say_that_other_memory_is_in_no_window) {
 }
 
 // R.13
-TEST_F(nccl_ranks, fail_the_test_where_their_windows_differ) {
+TEST_F(nccl_ranks, fail_the_test_if_their_windows_differ) {
   const std::string failures = test::failures_of([&] {
     arena step = of_rank(0, 1 * MiB), other = of_rank(1, 2 * MiB);
     nccl_.expect_the_same_on_all_ranks();
@@ -416,7 +416,7 @@ TEST_F(nccl_ranks, fail_the_test_where_their_windows_differ) {
 
 // ---- the fake itself
 
-TEST_F(fake_nccl_of_a_stream, finds_memory_that_is_registered_twice_or_is_not_there) {
+TEST_F(fake_nccl_of_a_stream, finds_memory_that_is_registered_twice_or_missing) {
   const byte_range inside{range.begin + 4096, 4096};
   ASSERT_TRUE(registrar.on_commit(range));
   EXPECT_TRUE(is_found("registered twice", [&] { EXPECT_TRUE(registrar.on_commit(inside)); }));
@@ -426,14 +426,14 @@ TEST_F(fake_nccl_of_a_stream, finds_memory_that_is_registered_twice_or_is_not_th
   EXPECT_TRUE(registrar.on_decommit(range));
 }
 
-TEST_F(fake_nccl_of_a_stream, finds_memory_that_goes_while_it_is_registered) {
+TEST_F(fake_nccl_of_a_stream, finds_memory_that_is_freed_while_registered) {
   ASSERT_TRUE(registrar.on_commit(range));
   EXPECT_TRUE(is_found("freed while it is registered", [&] { memory.release(range); }));
   EXPECT_TRUE(is_found("its memory went before it was deregistered",
                        [&] { EXPECT_TRUE(registrar.on_decommit(range)); }));
 }
 
-TEST_F(fake_nccl_of_a_stream, finds_a_deregistration_that_is_wrong_or_too_early) {
+TEST_F(fake_nccl_of_a_stream, finds_a_wrong_or_early_deregistration) {
   void* handle = nullptr;
   ASSERT_EQ(nccl.register_buffer(communicator, range, handle), nccl_status::success);
   const test::noting_work work{device, stream, range};

@@ -37,7 +37,7 @@ class retired_executables : public testing::Test {
   gpu::executable_handle executable_ = reinterpret_cast<gpu::executable_handle>(&driver_);
 };
 
-TEST_F(retired_executables, allocate_nothing_for_a_place_that_was_freed_or_never_used) {
+TEST_F(retired_executables, allocate_nothing_for_a_freed_or_unused_entry) {
   for (gpu::executable_handle const retired : {executable_, gpu::executable_handle{}}) {
     for (int i = 0; i < 100'000; ++i) {
       driver_.retired().reserve_one();
@@ -48,7 +48,7 @@ TEST_F(retired_executables, allocate_nothing_for_a_place_that_was_freed_or_never
   EXPECT_EQ(news, 0u);
 }
 
-TEST_F(retired_executables, allocate_nothing_for_places_that_captures_kept_for_a_while) {
+TEST_F(retired_executables, allocate_nothing_for_entries_that_captures_delayed) {
   for (int round = 0; round < 1000; ++round) {
     driver_.retired().capture_begins();
     driver_.refuses = round % 2 == 0;

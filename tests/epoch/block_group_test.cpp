@@ -38,20 +38,20 @@ class late_comer : public testing::Test {
   block_state seen_;
 };
 
-TEST_F(late_comer, takes_a_block_that_is_as_it_was) {
+TEST_F(late_comer, removes_an_unchanged_block) {
   EXPECT_TRUE(remove());
   EXPECT_EQ(group_.size(), 0u);
   EXPECT_EQ(block_.load(), seen_.ended_as(block_status::untracked));
   EXPECT_FALSE(remove()) << "once";
 }
 
-TEST_F(late_comer, leaves_alone_what_was_reclaimed) {
+TEST_F(late_comer, ignores_a_reclaimed_block) {
   end_step();
   EXPECT_FALSE(remove());
   EXPECT_EQ(block_.load().status(), block_status::reclaimed);
 }
 
-TEST_F(late_comer, leaves_alone_the_next_block_at_the_address) {
+TEST_F(late_comer, ignores_the_next_block_at_the_address) {
   end_step();
   (void)group_.open("next step");
   track();
@@ -60,7 +60,7 @@ TEST_F(late_comer, leaves_alone_the_next_block_at_the_address) {
   EXPECT_EQ(block_.load().status(), block_status::tracked);
 }
 
-TEST_F(late_comer, leaves_alone_what_went_to_another_group_in_the_same_life) {
+TEST_F(late_comer, ignores_a_block_that_moved_to_another_group) {
   block_group other{nullptr, slabs_, std::pmr::new_delete_resource()};
   (void)other.open("tape", true);
   other.reserve_one();

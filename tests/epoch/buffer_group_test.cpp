@@ -39,7 +39,7 @@ class buffer_groups : public testing::Test {
 constexpr std::size_t block_bytes = 100 * sizeof(int);
 
 // S3.22
-TEST_F(buffer_groups, reclaim_what_was_registered_and_nothing_else) {
+TEST_F(buffer_groups, reclaim_only_registered_buffers) {
   buffer<int> a = made(), other = made();
   buffer<double> b{memory, 3};
   EXPECT_EQ(tape.add(a, b), 2u);
@@ -64,7 +64,7 @@ TEST_F(buffer_groups, know_their_names_and_resource) {
 // ---- taking buffers ---------------------------------------------------------------------------------------
 
 // S3.22
-TEST_F(buffer_groups, a_buffer_leaves_its_epoch_and_outlives_it) {
+TEST_F(buffer_groups, registered_buffer_leaves_its_epoch_and_outlives_the_epoch) {
   buffer<int> a, b;
   {
     epoch e{memory};
@@ -82,7 +82,7 @@ TEST_F(buffer_groups, a_buffer_leaves_its_epoch_and_outlives_it) {
   EXPECT_EQ(tape.close().reclaimed, 1u);
 }
 
-TEST_F(buffer_groups, a_buffer_of_an_outer_epoch_leaves_it_as_well) {
+TEST_F(buffer_groups, registered_buffer_leaves_an_outer_epoch) {
   epoch outer{memory};
   buffer<int> a = made();
   EXPECT_EQ(outer.keep(a), 1u);
@@ -123,7 +123,7 @@ TEST_F(buffer_groups, a_buffer_that_was_never_tracked_can_be_registered) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(buffer_groups, twice_is_once) {
+TEST_F(buffer_groups, ignore_a_second_registration) {
   buffer<int> untracked = made();
   epoch e{memory};
   buffer<int> tracked = made();
@@ -133,7 +133,7 @@ TEST_F(buffer_groups, twice_is_once) {
   EXPECT_EQ(tape.close().reclaimed, 2u);
 }
 
-TEST_F(buffer_groups, leave_alone_what_is_empty_released_or_reclaimed) {
+TEST_F(buffer_groups, ignore_empty_released_and_reclaimed_buffers) {
   buffer<int> never, zero{memory, 0}, released, reclaimed;
   {
     epoch e{memory};
@@ -159,7 +159,7 @@ TEST_F(buffer_groups, a_reclaimed_handle_does_not_register_the_successor_of_its_
   EXPECT_EQ(e.end().reclaimed, 1u);
 }
 
-TEST_F(buffer_groups, refuse_a_buffer_of_another_resource_and_keep_those_before_it) {
+TEST_F(buffer_groups, reject_a_buffer_of_another_resource_and_keep_earlier_buffers) {
   epoch_resource other{{.host_memory = false, .name = "others"}, &upstream};
   buffer<int> mine = made(), last = made(), foreign{other, 100};
   std::string message;
@@ -177,7 +177,7 @@ TEST_F(buffer_groups, refuse_a_buffer_of_another_resource_and_keep_those_before_
   EXPECT_TRUE(foreign.is_live());
 }
 
-TEST_F(buffer_groups, refuse_what_there_is_no_memory_to_record_and_leave_it_as_it_was) {
+TEST_F(buffer_groups, reject_a_buffer_without_memory_for_its_record) {
   recording_resource bookkeeping;
   epoch_resource there{{.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping},
                        &upstream};
@@ -206,7 +206,7 @@ TEST_F(buffer_groups, refuse_what_there_is_no_memory_to_record_and_leave_it_as_i
 
 // ---- and how things leave them ----------------------------------------------------------------------------
 
-TEST_F(buffer_groups, a_buffer_can_be_given_back_before_on_another_thread) {
+TEST_F(buffer_groups, another_thread_can_release_a_registered_buffer_early) {
   buffer<int> a = made(), b = made();
   tape.add(a, b);
   std::thread{[&] {
@@ -218,7 +218,7 @@ TEST_F(buffer_groups, a_buffer_can_be_given_back_before_on_another_thread) {
   EXPECT_EQ(tape.close().reclaimed, 1u);
 }
 
-TEST_F(buffer_groups, a_buffer_moves_from_one_to_another) {
+TEST_F(buffer_groups, move_a_buffer_from_one_group_to_another) {
   buffer_group forward{memory, "forward"}, backward{memory, "backward"};
   buffer<int> a = made();
   EXPECT_EQ(forward.add(a), 1u);
@@ -245,7 +245,7 @@ TEST_F(buffer_groups, can_be_used_again_once_closed) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(buffer_groups, stay_small_when_buffers_come_and_go) {
+TEST_F(buffer_groups, keep_bookkeeping_small_while_buffers_are_added_and_freed) {
   recording_resource bookkeeping;
   epoch_resource there{{.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping},
                        &device};
@@ -258,7 +258,7 @@ TEST_F(buffer_groups, stay_small_when_buffers_come_and_go) {
   EXPECT_EQ(recorded.size(), 0u);
 }
 
-TEST_F(buffer_groups, one_after_the_other_use_the_same_records) {
+TEST_F(buffer_groups, reuse_the_records_of_an_earlier_group) {
   recording_resource bookkeeping;
   epoch_resource records_elsewhere{{.bookkeeping = &bookkeeping}};
   {
@@ -318,7 +318,7 @@ TEST_F(buffer_groups, may_end_before_and_after_epochs) {
   EXPECT_TRUE(later.is_live());
 }
 
-TEST_F(buffer_groups, what_epochs_of_other_threads_had_can_be_theirs) {
+TEST_F(buffer_groups, take_over_a_buffer_from_an_epoch_of_another_thread) {
   buffer<int> a;
   std::thread{[&] {
     epoch e{memory};
@@ -329,7 +329,7 @@ TEST_F(buffer_groups, what_epochs_of_other_threads_had_can_be_theirs) {
   EXPECT_EQ(tape.close().reclaimed, 1u);
 }
 
-TEST(owner_misuse, one_that_outlives_its_resource_can_be_destroyed) {
+TEST(owner_misuse, owner_that_outlives_its_resource_can_be_destroyed) {
   recording_resource upstream;
   const violation_recorder recorder;
   auto memory = std::make_unique<epoch_resource>(&upstream);
@@ -342,7 +342,7 @@ TEST(owner_misuse, one_that_outlives_its_resource_can_be_destroyed) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST(owner_misuse, one_that_outlives_its_resource_is_reported_and_its_blocks_go_back) {
+TEST(owner_misuse, owner_that_outlives_its_resource_is_reported_and_frees_its_blocks) {
   recording_resource upstream;
   alignas(buffer<int>) std::byte room[sizeof(buffer<int>)];
   alignas(buffer_group) std::byte room_of_owner[sizeof(buffer_group)];

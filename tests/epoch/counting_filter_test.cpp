@@ -24,7 +24,7 @@ class counting_filters : public testing::Test {
   counting_filter filter_;
 };
 
-TEST_F(counting_filters, tell_a_row_of_blocks_from_the_next_row) {
+TEST_F(counting_filters, distinguish_a_row_of_blocks_from_the_next_row) {
   for (std::uintptr_t i = 0; i < 256; ++i) filter_.insert(first + 64 * i);
   for (std::uintptr_t i = 0; i < 256; ++i) {
     ASSERT_TRUE(may_contain(first + 64 * i));
@@ -43,7 +43,7 @@ TEST_F(counting_filters, contain_a_hash_until_both_of_its_addresses_are_erased) 
   EXPECT_FALSE(may_contain(second));
 }
 
-TEST_F(counting_filters, keep_what_was_inserted_too_often_to_be_counted) {
+TEST_F(counting_filters, keep_an_address_whose_count_overflowed) {
   for (int i = 0; i < 1000; ++i) filter_.insert(first);
   for (int i = 0; i < 999; ++i) filter_.erase(first);
   EXPECT_TRUE(may_contain(first));

@@ -43,7 +43,7 @@ void run_model(std::size_t max_quarantine_bytes) {
 // S3.5
 TEST(epoch_model, agrees_with_epochs) { run_model(0); }
 // S3.35
-TEST(epoch_model, agrees_with_epochs_whose_memory_goes_into_quarantine) { run_model(10'000); }
+TEST(epoch_model, agrees_with_epochs_that_quarantine_memory) { run_model(10'000); }
 
 TEST(resource_model, agrees_with_the_epoch_resource) { run_resource_model<epoch_resource_subject>(); }
 TEST(resource_model, agrees_with_an_open_epoch) { run_resource_model<open_epoch_subject>(); }

@@ -47,7 +47,7 @@ class late_containers : public testing::Test {
   void* where_ = nullptr;
 };
 
-TEST_F(late_containers, give_back_nothing_twice) {
+TEST_F(late_containers, return_no_memory_twice) {
   const violation_recorder recorder;
   epoch_resource memory{{.max_quarantine_bytes = 0, .name = "steps"}, &upstream};
   outlive(memory);
@@ -67,7 +67,7 @@ TEST_F(late_containers, give_back_nothing_twice) {
   memory.check_invariants();
 }
 
-TEST_F(late_containers, give_back_what_their_epoch_kept) {
+TEST_F(late_containers, return_memory_that_their_epoch_kept) {
   epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
   {
     epoch e{memory};
@@ -112,13 +112,13 @@ class quarantine : public testing::Test {
   epoch_resource memory{{.max_quarantine_bytes = 4 * KiB}, &upstream};
 };
 
-TEST_F(quarantine, is_there_at_level_2_only_unless_requested) {
+TEST_F(quarantine, is_enabled_by_default_only_at_level_2) {
   const epoch_resource by_default{&upstream};
   EXPECT_EQ(by_default.options().max_quarantine_bytes, check_level >= 2 ? 64 * MiB : 0u);
 }
 
 // S3.35
-TEST_F(quarantine, withholds_what_was_reclaimed_up_to_its_limit) {
+TEST_F(quarantine, holds_reclaimed_blocks_up_to_its_limit) {
   for (std::size_t blocks = 1; blocks <= 10; ++blocks) {
     reclaim(memory, 1, 1 * KiB);
     const std::size_t expected = std::min<std::size_t>(blocks, 4) * KiB;
@@ -128,7 +128,7 @@ TEST_F(quarantine, withholds_what_was_reclaimed_up_to_its_limit) {
   }
 }
 
-TEST_F(quarantine, lets_the_oldest_go_first) {
+TEST_F(quarantine, evicts_the_oldest_block_first) {
   rewound_resource ordered;
   epoch_resource in_order{{.max_quarantine_bytes = 3 * 64, .host_memory = false}, &ordered};
   std::vector<void*> expected;
@@ -138,7 +138,7 @@ TEST_F(quarantine, lets_the_oldest_go_first) {
   EXPECT_EQ(ordered.came_back, expected);
 }
 
-TEST_F(quarantine, takes_what_is_reclaimed_and_no_larger_than_itself_until_it_is_released) {
+TEST_F(quarantine, holds_reclaimed_blocks_no_larger_than_its_limit_until_released) {
   reclaim(memory, 1, 1 * KiB);
   reclaim(memory, 1, 4 * KiB + 1);
   EXPECT_EQ(memory.stats().quarantined_bytes, 1 * KiB) << "and nothing left it in vain";
@@ -152,7 +152,7 @@ TEST_F(quarantine, takes_what_is_reclaimed_and_no_larger_than_itself_until_it_is
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(quarantine, is_given_back_when_the_upstream_has_no_more) {
+TEST_F(quarantine, is_released_if_the_upstream_is_exhausted) {
   reclaim(memory, 3, 1 * KiB);
   upstream.fail_from = upstream.calls;
   const buffer<char> served{memory, 100};
@@ -164,7 +164,7 @@ TEST_F(quarantine, is_given_back_when_the_upstream_has_no_more) {
   EXPECT_EQ(memory.stats().quarantined_bytes, 0u);
 }
 
-TEST_F(quarantine, that_is_empty_or_no_help_leaves_the_request_refused) {
+TEST_F(quarantine, fails_the_request_if_releasing_the_quarantine_does_not_help) {
   upstream.fail_from = upstream.calls;
   EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
   EXPECT_EQ(upstream.calls, 1u) << "asked once";
@@ -177,7 +177,7 @@ TEST_F(quarantine, that_is_empty_or_no_help_leaves_the_request_refused) {
   memory.check_invariants();
 }
 
-TEST_F(quarantine, that_there_is_no_memory_to_note_lets_its_blocks_go) {
+TEST_F(quarantine, frees_blocks_that_it_has_no_memory_to_record) {
   recording_resource bookkeeping;
   epoch_resource noting{{.max_quarantine_bytes = 1 * MiB, .bookkeeping = &bookkeeping}, &upstream};
   std::vector<void*> blocks(100);
@@ -192,7 +192,7 @@ TEST_F(quarantine, that_there_is_no_memory_to_note_lets_its_blocks_go) {
   noting.check_invariants();
 }
 
-TEST_F(quarantine, hides_what_is_in_it) {
+TEST_F(quarantine, poisons_its_blocks) {
   auto* const block = static_cast<unsigned char*>(reclaim(memory, 1, 100).front());
 #if TIDEMARK_ASAN
   EXPECT_EQ(__asan_region_is_poisoned(block, 100), block);
@@ -234,7 +234,7 @@ TEST_F(quarantine, does_not_free_the_successor_of_a_block_whose_upstream_was_rew
   EXPECT_EQ(on_rewound.stats().quarantined_bytes, 0u);
 }
 
-TEST_F(quarantine, gives_an_address_back_once_that_is_in_it_twice) {
+TEST_F(quarantine, returns_an_address_once_if_it_is_held_twice) {
   rewound_resource rewound;
   epoch_resource on_rewound{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &rewound};
   reclaim(on_rewound, 1, 64);
@@ -244,7 +244,7 @@ TEST_F(quarantine, gives_an_address_back_once_that_is_in_it_twice) {
   EXPECT_EQ(rewound.came_back.size(), 1u);
 }
 
-TEST_F(quarantine, holds_what_an_owner_reclaimed_as_well) {
+TEST_F(quarantine, holds_blocks_reclaimed_by_a_buffer_group) {
   buffer<char> a{memory, 100};
   buffer_group tape{memory};
   tape.add(a);
@@ -263,7 +263,7 @@ class epoch_misuse : public testing::Test {
   recording_resource upstream;
 };
 
-TEST_F(epoch_misuse, a_block_given_back_as_another_size_is_reported_and_stays) {
+TEST_F(epoch_misuse, deallocation_with_a_wrong_size_is_reported_and_ignored) {
   const violation_recorder recorder;
   epoch_resource memory{&upstream};
   epoch e{memory};
@@ -282,7 +282,7 @@ TEST_F(epoch_misuse, a_block_given_back_as_another_size_is_reported_and_stays) {
   EXPECT_EQ(e.end().reclaimed, 1u);
 }
 
-TEST_F(epoch_misuse, a_block_given_back_twice_is_reported_and_goes_once) {
+TEST_F(epoch_misuse, double_deallocation_is_reported_and_frees_once) {
   const violation_recorder recorder;
   made_up_memory device;
   recording_resource recorded{&device};

@@ -57,11 +57,11 @@ program filter_addresses(unsigned before) {
                  [=] { return one->filter.count(address) != 0 ? "" : "an address is lost"; }};
 }
 
-TEST(epoch_schedules, find_an_address_whatever_others_of_its_hash_do) {
+TEST(epoch_schedules, find_an_address_while_others_change_its_hash_bucket) {
   expect_every_schedule_passes([] { return filter_addresses<explored_sync>(0); }, 20);
 }
 
-TEST(epoch_schedules, find_an_address_whose_hash_has_too_many_to_count) {
+TEST(epoch_schedules, find_an_address_whose_hash_count_is_saturated) {
   expect_every_schedule_passes([] { return filter_addresses<explored_sync>(254); }, 20);
 }
 
@@ -151,7 +151,7 @@ program ask_what_reclaimed_it() {
 }
 
 // E.9
-TEST(epoch_schedules, name_the_epoch_that_reclaimed_a_block_or_none) {
+TEST(epoch_schedules, name_the_reclaiming_epoch_or_no_epoch) {
   expect_every_schedule_passes(ask_what_reclaimed_it<explored_sync>, 10);
 }
 
@@ -197,16 +197,16 @@ program end_a_block(checking when) {
 }
 
 // E.9
-TEST(epoch_schedules, return_a_block_once_that_is_deallocated_while_its_epoch_ends) {
+TEST(epoch_schedules, return_a_block_once_if_deallocation_races_with_the_epochs_end) {
   expect_every_schedule_passes([] { return end_a_block<explored_sync>(checking::with_the_lock); }, 10);
 }
 
-TEST(epoch_schedules, are_found_to_return_a_block_twice_that_is_checked_before_the_lock) {
+TEST(epoch_schedules, are_found_to_return_a_block_twice_if_checked_before_the_lock) {
   expect_failure([] { return end_a_block<explored_sync>(checking::before_the_lock); },
                  "a block is returned twice, or not at all");
 }
 
-TEST(epoch_schedules, are_found_to_race_where_a_group_has_no_lock) {
+TEST(epoch_schedules, are_found_to_race_in_a_group_without_a_lock) {
   expect_failure([] { return end_a_block<faulty_sync<fault::no_locks>>(checking::with_the_lock); },
                  "race on shared");
 }

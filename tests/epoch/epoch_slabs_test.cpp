@@ -48,7 +48,7 @@ class epoch_slabs : public ::testing::Test {
 };
 
 // S3.1
-TEST_F(epoch_slabs, hold_every_block_of_at_most_1_kib_that_is_not_a_buffers) {
+TEST_F(epoch_slabs, hold_every_raw_block_of_at_most_1_kib) {
   epoch e{memory};
   (void)take(1000, 64);
   (void)take(10, 1024);
@@ -68,7 +68,7 @@ TEST_F(epoch_slabs, hold_every_block_of_at_most_1_kib_that_is_not_a_buffers) {
   memory.check_invariants();
 }
 
-TEST_F(epoch_slabs, serve_the_default_options_exactly_where_there_is_no_quarantine) {
+TEST_F(epoch_slabs, are_used_by_default_only_without_a_quarantine) {
   epoch_resource by_default{&upstream};
   const epoch e{by_default};
   const std::size_t calls = upstream.calls;
@@ -76,7 +76,7 @@ TEST_F(epoch_slabs, serve_the_default_options_exactly_where_there_is_no_quaranti
   EXPECT_EQ(upstream.calls, calls + (epoch_options{}.max_quarantine_bytes == 0 ? 1 : 100));
 }
 
-TEST_F(epoch_slabs, are_not_used_with_a_quarantine_or_where_the_host_may_not_touch_memory) {
+TEST_F(epoch_slabs, are_unused_with_a_quarantine_or_device_only_memory) {
   for (const epoch_options options :
        {epoch_options{.max_quarantine_bytes = 1 * MiB, .upstream = &upstream},
         epoch_options{.max_quarantine_bytes = 0, .host_memory = false, .upstream = &upstream}}) {
@@ -89,7 +89,7 @@ TEST_F(epoch_slabs, are_not_used_with_a_quarantine_or_where_the_host_may_not_tou
 }
 
 // S3.7
-TEST_F(epoch_slabs, use_memory_again_that_is_deallocated_early) {
+TEST_F(epoch_slabs, reuse_memory_deallocated_early) {
   const epoch e{memory};
   give(take(1, 48), 48);
   const std::size_t outstanding = upstream.outstanding;
@@ -99,7 +99,7 @@ TEST_F(epoch_slabs, use_memory_again_that_is_deallocated_early) {
   memory.check_invariants();
 }
 
-TEST_F(epoch_slabs, that_are_empty_serve_other_sizes) {
+TEST_F(epoch_slabs, empty_slabs_serve_other_sizes) {
   const epoch e{memory};
   const std::vector<void*> small = take(20'000, 16);
   const std::size_t outstanding = upstream.outstanding;
@@ -110,7 +110,7 @@ TEST_F(epoch_slabs, that_are_empty_serve_other_sizes) {
 }
 
 // S3.4
-TEST_F(epoch_slabs, leave_kept_blocks_where_they_are) {
+TEST_F(epoch_slabs, keep_kept_blocks_at_their_addresses) {
   std::vector<void*> kept;
   {
     epoch e{memory};
@@ -142,7 +142,7 @@ TEST_F(epoch_slabs, leave_kept_blocks_where_they_are) {
 }
 
 // S3.3
-TEST_F(epoch_slabs, of_an_inner_epoch_go_to_the_outer_one_with_what_is_kept) {
+TEST_F(epoch_slabs, move_to_the_outer_epoch_with_their_kept_blocks) {
   epoch outer{memory, "outer"};
   (void)take(10, 64);
   void* result = nullptr;
@@ -163,7 +163,7 @@ TEST_F(epoch_slabs, of_an_inner_epoch_go_to_the_outer_one_with_what_is_kept) {
 }
 
 // S3.26
-TEST_F(epoch_slabs, of_steps_that_free_what_the_step_before_kept_do_not_grow) {
+TEST_F(epoch_slabs, stay_bounded_if_each_step_frees_the_block_kept_by_the_last) {
   const epoch outer{memory, "training"};
   void* before = memory.allocate(64);
   std::size_t after_10 = 0;
@@ -181,7 +181,7 @@ TEST_F(epoch_slabs, of_steps_that_free_what_the_step_before_kept_do_not_grow) {
 }
 
 // S3.25
-TEST_F(epoch_slabs, recognise_late_deallocations_in_memory_that_went_back) {
+TEST_F(epoch_slabs, recognise_late_deallocations_in_returned_memory) {
   std::vector<void*> blocks;
   {
     const epoch e{memory, "request"};
@@ -224,7 +224,7 @@ TEST_F(epoch_slabs, recognise_late_deallocations_among_blocks_of_the_next_epoch)
   memory.check_invariants();
 }
 
-TEST_F(epoch_slabs, whose_memory_the_upstream_allocated_again_are_its_blocks) {
+TEST_F(epoch_slabs, ignore_late_frees_of_blocks_whose_memory_the_upstream_reused) {
   pool blocks{&upstream};
   epoch_resource on_pool{{.max_quarantine_bytes = 0}, &blocks};
   std::vector<void*> late;
@@ -256,7 +256,7 @@ TEST_F(epoch_slabs, whose_memory_the_upstream_allocated_again_are_its_blocks) {
   blocks.check_invariants();
 }
 
-TEST_F(epoch_slabs, need_no_chunk_where_the_upstream_has_memory_for_the_block_alone) {
+TEST_F(epoch_slabs, fall_back_to_a_single_block_if_no_chunk_fits) {
   {
     epoch e{memory};
     upstream.fail_from = 0;
@@ -278,7 +278,7 @@ TEST_F(epoch_slabs, need_no_chunk_where_the_upstream_has_memory_for_the_block_al
   EXPECT_EQ(upstream.calls, calls + 1) << "the next outermost epoch requests a chunk again";
 }
 
-TEST_F(epoch_slabs, with_kept_blocks_go_back_with_the_resource) {
+TEST_F(epoch_slabs, return_kept_blocks_with_the_resource) {
   {
     epoch_resource shorter{{.max_quarantine_bytes = 0}, &upstream};
     epoch e{shorter};
@@ -291,7 +291,7 @@ TEST_F(epoch_slabs, with_kept_blocks_go_back_with_the_resource) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(epoch_slabs, of_open_epochs_go_back_with_the_resource) {
+TEST_F(epoch_slabs, return_memory_of_open_epochs_with_the_resource) {
   const violation_recorder recorder;
   auto shorter = std::make_unique<epoch_resource>(epoch_options{.max_quarantine_bytes = 0}, &upstream);
   epoch outer{*shorter}, inner{*shorter};
@@ -322,7 +322,7 @@ TEST_F(epoch_slabs, survive_bookkeeping_memory_that_fails) {
 
 // ---- other threads ----------------------------------------------------------------------------------------
 
-TEST_F(epoch_slabs, take_blocks_back_from_other_threads) {
+TEST_F(epoch_slabs, accept_deallocations_from_other_threads) {
   epoch e{memory};
   const std::vector<void*> blocks = take(2000, 64);
   const std::size_t outstanding = upstream.outstanding;
@@ -338,7 +338,7 @@ TEST_F(epoch_slabs, take_blocks_back_from_other_threads) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(epoch_slabs, take_kept_blocks_back_from_any_thread) {
+TEST_F(epoch_slabs, accept_deallocations_of_kept_blocks_from_any_thread) {
   std::vector<void*> kept;
   {
     epoch e{memory};
@@ -432,7 +432,7 @@ TEST(epoch_slabs_threads, recognise_late_deallocations_by_others) {
 
 // ---- wrong use --------------------------------------------------------------------------------------------
 
-TEST_F(epoch_slabs, report_a_block_of_another_size_and_one_that_is_free) {
+TEST_F(epoch_slabs, report_a_wrong_size_and_a_block_that_is_free) {
   if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look for misuse";
   const violation_recorder recorder;
   const epoch e{memory};

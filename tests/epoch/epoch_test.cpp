@@ -67,7 +67,7 @@ using sources = testing::Types<host_memory, device_memory>;
 TYPED_TEST_SUITE(epochs, sources, );
 
 // S3.1 S3.28
-TYPED_TEST(epochs, reclaim_what_is_not_kept_though_handles_exist) {
+TYPED_TEST(epochs, reclaim_unkept_buffers_although_handles_exist) {
   std::vector<buffer<float>> handles;
   {
     epoch e{this->memory, "step"};
@@ -143,7 +143,7 @@ TYPED_TEST(epochs, a_kept_buffer_survives_with_its_contents) {
 }
 
 // S3.4
-TYPED_TEST(epochs, what_the_outermost_keeps_is_its_holders_to_free) {
+TYPED_TEST(epochs, block_kept_by_the_outermost_epoch_is_freed_by_its_holder) {
   buffer<float> kept;
   {
     epoch e{this->memory};
@@ -163,7 +163,7 @@ TYPED_TEST(epochs, what_the_outermost_keeps_is_its_holders_to_free) {
 }
 
 // S3.5
-TYPED_TEST(epochs, nest_and_free_only_what_is_theirs) {
+TYPED_TEST(epochs, nest_and_free_only_their_own_buffers) {
   constexpr std::size_t max_depth = 7;
   std::vector<std::unique_ptr<epoch>> open;
   std::vector<buffer<int>> buffers;
@@ -182,7 +182,7 @@ TYPED_TEST(epochs, nest_and_free_only_what_is_theirs) {
 }
 
 // S3.5
-TYPED_TEST(epochs, a_promoted_buffer_goes_with_the_parent_unless_it_is_kept_again) {
+TYPED_TEST(epochs, promoted_buffer_ends_with_the_parent_unless_kept_again) {
   buffer<int> once, twice;
   {
     epoch a{this->memory};
@@ -203,7 +203,7 @@ TYPED_TEST(epochs, a_promoted_buffer_goes_with_the_parent_unless_it_is_kept_agai
 }
 
 // S3.6
-TYPED_TEST(epochs, keeping_what_is_not_theirs_does_nothing) {
+TYPED_TEST(epochs, keeping_a_foreign_buffer_does_nothing) {
   const buffer<int> untracked{this->memory, 8};
   void* const raw_untracked = this->memory.allocate(8);
   epoch outer{this->memory};
@@ -235,7 +235,7 @@ TYPED_TEST(epochs, keeping_what_is_not_theirs_does_nothing) {
 }
 
 // S3.7
-TYPED_TEST(epochs, leave_alone_what_was_freed_early) {
+TYPED_TEST(epochs, ignore_buffers_freed_early) {
   epoch e{this->memory};
   buffer<int> released{this->memory, 100};
   {
@@ -255,7 +255,7 @@ TYPED_TEST(epochs, leave_alone_what_was_freed_early) {
 }
 
 // S3.7
-TYPED_TEST(epochs, an_address_that_comes_again_within_an_epoch_counts_each_time) {
+TYPED_TEST(epochs, count_every_reuse_of_an_address_within_an_epoch) {
   epoch e{this->memory};
   for (int i = 0; i < 1000; ++i) {
     const buffer<int> a{this->memory, 100};
@@ -334,7 +334,7 @@ TYPED_TEST(epochs, ended_out_of_order_are_reported_and_end_with_the_last_inside)
   EXPECT_EQ(this->memory.depth(), 0u);
 }
 
-TYPED_TEST(epochs, ended_out_of_order_may_be_several) {
+TYPED_TEST(epochs, several_can_end_out_of_order) {
   epoch first{this->memory, "first"};
   epoch second{this->memory, "second"};
   epoch third{this->memory, "third"};
@@ -462,7 +462,7 @@ TYPED_TEST(epochs, two_times_128_steps_take_no_more_than_128) {
 }
 
 // S3.27
-TYPED_TEST(epochs, of_4096_lifetimes_as_many_end_as_begin) {
+TYPED_TEST(epochs, every_one_of_4096_buffer_lifetimes_ends) {
   for (int i = 0; i < 4096; ++i) {
     const buffer<float> outside{this->memory, 16};
     epoch e{this->memory};
@@ -478,7 +478,7 @@ TYPED_TEST(epochs, of_4096_lifetimes_as_many_end_as_begin) {
 }
 
 // S3.29
-TYPED_TEST(epochs, release_says_once_that_it_did) {
+TYPED_TEST(epochs, release_returns_true_only_once) {
   epoch e{this->memory};
   buffer<float> scratch{this->memory, 8};
   EXPECT_TRUE(scratch.release());
@@ -493,7 +493,7 @@ TYPED_TEST(epochs, release_says_once_that_it_did) {
   EXPECT_EQ(e.end().reclaimed, 1u);
 }
 
-TYPED_TEST(epochs, lose_nothing_when_there_is_no_memory_for_records) {
+TYPED_TEST(epochs, lose_no_block_if_there_is_no_memory_for_records) {
   recording_resource bookkeeping;
   std::size_t all_refused = 0;
   for (std::size_t failing = 0; failing < 12; ++failing) {
@@ -536,7 +536,7 @@ class rewound_epochs : public testing::Test {
   epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
 };
 
-TEST_F(rewound_epochs, give_blocks_back_newest_first) {
+TEST_F(rewound_epochs, return_blocks_newest_first) {
   std::vector<void*> blocks(5);
   epoch e{memory};
   for (void*& block : blocks) block = memory.allocate(64);
@@ -545,7 +545,7 @@ TEST_F(rewound_epochs, give_blocks_back_newest_first) {
   EXPECT_EQ(upstream.came_back, blocks);
 }
 
-TEST_F(rewound_epochs, know_that_a_block_went_whose_address_comes_again) {
+TEST_F(rewound_epochs, treat_a_block_as_gone_after_its_address_is_reused) {
   epoch e{memory};
   const buffer<char> gone{memory, 64};
   upstream.rewind();
@@ -568,7 +568,7 @@ TEST_F(rewound_epochs, do_not_keep_the_neighbour_of_an_empty_span) {
   EXPECT_EQ(e.keep(reserved), 1u);
 }
 
-TEST_F(rewound_epochs, keep_by_an_address_that_was_once_a_blocks_start) {
+TEST_F(rewound_epochs, keep_a_block_by_an_address_that_once_began_another_block) {
   epoch e{memory};
   (void)memory.allocate(64);
   buffer<char> second{memory, 64};
@@ -602,14 +602,14 @@ TEST(epoch_keep, keeps_the_storage_of_contiguous_ranges) {
 }
 
 // S3.1
-TYPED_TEST(epochs, with_epoch_returns_the_result_and_keeps_it) {
+TYPED_TEST(epochs, with_epoch_keeps_and_returns_the_result) {
   const buffer<int> kept = with_epoch(this->memory, [&] { return buffer<int>{this->memory, 8}; });
   EXPECT_EQ(kept.size(), 8u);
   EXPECT_EQ(with_epoch(this->memory, "sum", [] { return 42; }), 42);
 }
 
 // S3.1
-TYPED_TEST(epochs, with_epoch_keeps_what_its_second_function_names) {
+TYPED_TEST(epochs, with_epoch_keeps_the_buffers_its_second_function_returns) {
   struct trained {
     buffer<int> loss, gradients;
   };

@@ -61,7 +61,7 @@ class epoch_threads : public testing::Test {
 // ---- step by step -----------------------------------------------------------------------------------------
 
 // S3.24
-TEST_F(epoch_threads, have_epochs_of_their_own_at_once) {
+TEST_F(epoch_threads, have_separate_epochs_at_the_same_time) {
   std::array<epoch_summary, storm_threads> ends;
   std::atomic<std::size_t> in_epoch{0};
   on_threads([&](std::size_t t) {
@@ -82,7 +82,7 @@ TEST_F(epoch_threads, have_epochs_of_their_own_at_once) {
 }
 
 // S3.24
-TEST_F(epoch_threads, leave_alone_what_a_thread_without_epoch_allocates) {
+TEST_F(epoch_threads, do_not_reclaim_blocks_of_a_thread_without_an_epoch) {
   buffer<int> theirs;
   void* raw = nullptr;
   {
@@ -101,7 +101,7 @@ TEST_F(epoch_threads, leave_alone_what_a_thread_without_epoch_allocates) {
   on_another_thread([&] { memory.deallocate(raw, 100); });
 }
 
-TEST_F(epoch_threads, a_block_can_be_given_back_early_by_a_thread_without_epoch) {
+TEST_F(epoch_threads, thread_without_an_epoch_can_free_a_block_early) {
   epoch e{memory};
   buffer<int> a{memory, 100};
   const buffer<int> b{memory, 100};
@@ -117,7 +117,7 @@ TEST_F(epoch_threads, a_block_can_be_given_back_early_by_a_thread_without_epoch)
   EXPECT_EQ(e.end().reclaimed, 1u);
 }
 
-TEST_F(epoch_threads, an_address_that_another_thread_gave_back_can_come_again_and_be_kept) {
+TEST_F(epoch_threads, address_freed_by_another_thread_can_be_reused_and_kept) {
   epoch outer{memory};
   epoch inner{memory};
   buffer<int> a{memory, 100};
@@ -131,7 +131,7 @@ TEST_F(epoch_threads, an_address_that_another_thread_gave_back_can_come_again_an
   EXPECT_EQ(outer.end().reclaimed, 1u);
 }
 
-TEST_F(epoch_threads, a_block_can_be_given_back_early_by_a_thread_in_its_own_epoch) {
+TEST_F(epoch_threads, thread_with_its_own_epoch_can_free_a_block_early) {
   epoch e{memory};
   buffer<int> a{memory, 100};
   on_another_thread([&] {
@@ -145,7 +145,7 @@ TEST_F(epoch_threads, a_block_can_be_given_back_early_by_a_thread_in_its_own_epo
 }
 
 // S3.6
-TEST_F(epoch_threads, a_block_that_moved_to_another_threads_epoch_is_that_threads) {
+TEST_F(epoch_threads, block_moved_to_another_threads_epoch_ends_with_that_epoch) {
   epoch e{memory};
   buffer<int> a{memory, 100};
   void const* const where = a.storage().address();
@@ -200,7 +200,7 @@ TEST(epoch_threads_misuse, an_epoch_ended_on_another_thread_is_reported_and_stay
   EXPECT_EQ(e.end().reclaimed, 1u) << "a later resource is not concerned";
 }
 
-TEST(epoch_threads_misuse, an_epoch_whose_thread_has_gone_is_reported_when_its_resource_goes) {
+TEST(epoch_threads_misuse, epoch_of_an_ended_thread_is_reported_with_its_resource) {
   recording_resource upstream, bookkeeping;
   const violation_recorder recorder;
   std::unique_ptr<epoch> e;
@@ -241,7 +241,7 @@ TEST(epoch_threads_records, serve_thread_after_thread) {
 // ---- as fast as they can ----------------------------------------------------------------------------------
 
 // S3.25
-TEST(epoch_threads_storm, a_raw_block_whose_finaliser_meets_the_end_goes_back_once) {
+TEST(epoch_threads_storm, raw_block_freed_while_its_epoch_ends_is_returned_once) {
   constexpr std::size_t rounds = 100'000;
   static std::atomic<std::uint64_t> reports;  // on any thread, unlike a recorder
   reports = 0;
@@ -308,7 +308,7 @@ TEST_F(epoch_threads, lose_no_block_while_all_of_them_pass_blocks_around) {
 }
 
 // S3.25
-TEST(epoch_threads_storm, a_log_that_makes_room_leaves_alone_what_went_to_another_thread) {
+TEST(epoch_threads_storm, compacting_a_log_keeps_blocks_of_other_threads) {
   // One thread's log becomes full again and again, because another thread frees its blocks and meanwhile
   // takes the same addresses into its own epochs.
   constexpr std::size_t rounds = 500'000;
@@ -341,7 +341,7 @@ TEST(epoch_threads_storm, a_log_that_makes_room_leaves_alone_what_went_to_anothe
 }
 
 // S3.35
-TEST_F(epoch_threads, statistics_read_meanwhile_never_fall_below_zero) {
+TEST_F(epoch_threads, concurrently_read_statistics_stay_non_negative) {
   constexpr std::size_t max_blocks = storm_threads * 10;
   std::atomic<bool> is_over{false};
   std::thread reader{[&] {
@@ -370,7 +370,7 @@ TEST_F(epoch_threads, statistics_read_meanwhile_never_fall_below_zero) {
 }
 
 // S3.25
-TEST_F(epoch_threads, an_owner_closes_while_others_give_its_buffers_back) {
+TEST_F(epoch_threads, group_closes_while_other_threads_release_its_buffers) {
   constexpr int rounds = 20'000;
   std::array<letter_box<buffer<int>>, 4> letters;
   std::atomic<bool> is_over{false};

@@ -151,7 +151,7 @@ using replays =
                    replay<mlp, source::slabs, frees::all>, replay<mlp, source::slabs, frees::late_ones>>;
 TYPED_TEST_SUITE(epoch_trace, replays, );
 
-TYPED_TEST(epoch_trace, a_step_promotes_what_outlives_it_and_reclaims_the_rest) {
+TYPED_TEST(epoch_trace, step_promotes_surviving_blocks_and_reclaims_the_rest) {
   ASSERT_EQ(this->steps_.size(), TypeParam::loop.steps);
   for (std::size_t i = 0; i < this->steps_.size(); ++i) {
     played_step const& step = this->steps_[i];
@@ -162,14 +162,14 @@ TYPED_TEST(epoch_trace, a_step_promotes_what_outlives_it_and_reclaims_the_rest) 
   }
 }
 
-TYPED_TEST(epoch_trace, live_bytes_are_the_traces_at_the_end_of_every_step) {
+TYPED_TEST(epoch_trace, live_bytes_match_the_trace_at_the_end_of_every_step) {
   for (std::size_t i = 0; i < this->steps_.size(); ++i) {
     this->expect_in_use(this->steps_[i].upstream_bytes, this->steps_[i].live_bytes);
     EXPECT_GT(this->steps_[i].live_bytes, 0u) << "step " << i;
   }
 }
 
-TYPED_TEST(epoch_trace, late_frees_of_what_was_promoted_are_honoured) {
+TYPED_TEST(epoch_trace, late_frees_of_promoted_blocks_are_honoured) {
   std::size_t promoted = 0;
   for (played_step const& step : this->steps_) promoted += step.end.promoted;
   const epoch_stats stats = this->memory_.stats();
@@ -183,7 +183,7 @@ TYPED_TEST(epoch_trace, late_frees_of_what_was_promoted_are_honoured) {
   EXPECT_EQ(this->contents_lost_, 0u);
 }
 
-TYPED_TEST(epoch_trace, the_peak_is_the_traces_if_all_is_freed) {
+TYPED_TEST(epoch_trace, peak_matches_the_trace_if_all_blocks_are_freed) {
   const std::size_t peak_bytes = this->upstream_.stats().peak_bytes;
   if (TypeParam::frees_all) {
     this->expect_in_use(peak_bytes, this->trace_.peak_live_bytes);

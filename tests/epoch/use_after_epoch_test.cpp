@@ -138,7 +138,7 @@ TEST_F(use_after_epoch_detector, finds_two_reclaimed_operands_that_would_compare
 }
 
 // S3.16
-TEST_F(use_after_epoch_detector, off_lets_two_reclaimed_operands_compare_equal) {
+TEST_F(use_after_epoch_detector, off_allows_two_reclaimed_operands_to_compare_equal) {
   const buffer<float> a = reclaimed(), b = reclaimed();
   EXPECT_TRUE(set_epoch_detector(false));
   EXPECT_FALSE(epoch_detector());
@@ -189,7 +189,7 @@ TEST_F(use_after_epoch_detector, sees_every_access_of_a_view) {
   expect_each_access_found(gone, ": view was reclaimed when epoch 1 \"step\" ended");
 }
 
-TEST_F(use_after_epoch_detector, lets_ask_whether_a_buffer_is_still_there) {
+TEST_F(use_after_epoch_detector, allows_liveness_queries_on_a_reclaimed_buffer) {
   buffer<float> gone = reclaimed();
   EXPECT_EQ(message_of([&] {
               const bool is_there = gone.is_live() || gone || !gone.empty();
@@ -210,7 +210,7 @@ TEST_F(use_after_epoch_detector, never_touches_the_memory) {
 // ---- no false alarm ---------------------------------------------------------------------------------------
 
 // S3.17
-TEST_F(use_after_epoch_detector, is_silent_about_what_was_promoted) {
+TEST_F(use_after_epoch_detector, accepts_promoted_buffers) {
   buffer<float> kept;
   {
     epoch outer{memory};
@@ -228,7 +228,7 @@ TEST_F(use_after_epoch_detector, is_silent_about_what_was_promoted) {
 }
 
 // S3.17
-TEST_F(use_after_epoch_detector, is_silent_about_what_is_empty_released_or_moved_from) {
+TEST_F(use_after_epoch_detector, accepts_empty_released_and_moved_from_buffers) {
   epoch e{memory};
   const buffer<float> never, zero{memory, 0};
   buffer<float> released = ones();
@@ -243,7 +243,7 @@ TEST_F(use_after_epoch_detector, is_silent_about_what_is_empty_released_or_moved
 }
 
 // S3.17
-TEST_F(use_after_epoch_detector, is_silent_about_a_new_buffer_in_the_place_of_a_reclaimed_one) {
+TEST_F(use_after_epoch_detector, accepts_a_new_buffer_at_a_reclaimed_address) {
   buffer<float> gone;
   void const* where = nullptr;
   with_epoch(memory, [&] {
@@ -259,7 +259,7 @@ TEST_F(use_after_epoch_detector, is_silent_about_a_new_buffer_in_the_place_of_a_
 // ---- a constant that was cached in an inner epoch ---------------------------------------------------------
 
 // S3.36
-TEST_F(use_after_epoch_detector, finds_a_cached_constant_whose_memory_is_somebody_elses_by_now) {
+TEST_F(use_after_epoch_detector, finds_a_cached_constant_whose_memory_was_reused) {
   buffer<float> cached;  // as a static one in a function that eliminates common subexpressions
   const auto constant = [&]() -> buffer<float> const& {
     if (cached.storage().address() == nullptr) cached = {memory, 8, 2.0F};
@@ -305,7 +305,7 @@ TEST_F(use_after_epoch_detector, names_the_first_epoch_of_memory_that_was_reused
   EXPECT_EQ(message_of([&] { return exp(gone[2]); }), "exp: x was reclaimed when epoch 1 \"third\" ended");
 }
 
-TEST_F(use_after_epoch_detector, finds_without_a_name_what_was_reused_before_it_was_on) {
+TEST_F(use_after_epoch_detector, reports_an_unknown_epoch_for_reuse_before_it_was_enabled) {
   set_epoch_detector(false);
   buffer<float> gone = reclaimed();
   set_epoch_detector(true);
@@ -324,7 +324,7 @@ TEST_F(use_after_epoch_detector, finds_without_a_name_what_was_reused_before_it_
 }
 
 // S3.36
-TEST_F(use_after_epoch_detector, remembers_so_many_ends_and_the_latest) {
+TEST_F(use_after_epoch_detector, remembers_the_latest_epoch_ends_up_to_its_limit) {
   buffer<float> oldest, old;
   with_epoch(memory, "oldest", [&] { oldest = ones(); });
   with_epoch(memory, "old",
@@ -366,7 +366,7 @@ TEST_F(use_after_epoch_detector, off_throws_at_an_element_by_policy) {
   EXPECT_EQ(message_of([&] { return gone.data(); }), "");
 }
 
-TEST_F(use_after_epoch_detector, reports_one_access_once) {
+TEST_F(use_after_epoch_detector, reports_each_access_once) {
   const buffer<float> gone = reclaimed();
   set_use_after_epoch_policy(use_after_epoch_policy::report);
   const violation_recorder recorder;

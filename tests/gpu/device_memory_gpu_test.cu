@@ -72,7 +72,7 @@ TEST_F(device_memory_gpu, a_device_arena_grows_and_its_addresses_stay) {
   }
 }
 
-TEST_F(device_memory_gpu, a_step_that_repeats_calls_the_driver_for_nothing) {
+TEST_F(device_memory_gpu, repeated_step_makes_no_driver_call) {
   gpu::stream stream;
   device_arena memory{gpu::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "step"}};
   std::uint64_t calls = 0;
@@ -114,7 +114,7 @@ TEST_F(device_memory_gpu, imported_memory_is_the_memory_that_was_exported) {
   EXPECT_EQ(read(y.data() + y.size() - 1, 1, stream)[0], 8) << "the importer keeps it";
 }
 
-TEST_F(device_memory_gpu, a_suspended_arena_gives_its_memory_back_and_keeps_its_addresses) {
+TEST_F(device_memory_gpu, suspended_arena_returns_its_memory_and_keeps_its_addresses) {
   if (is_under_compute_sanitizer()) GTEST_SKIP() << "compute-sanitizer: memory cannot be suspended";
   gpu::stream stream;
   device_arena memory{gpu::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "asleep"}};
@@ -131,7 +131,7 @@ TEST_F(device_memory_gpu, a_suspended_arena_gives_its_memory_back_and_keeps_its_
   EXPECT_EQ(read(x.data(), x.size(), stream).back(), 2);
 }
 
-TEST_F(device_memory_gpu, memory_that_another_stream_uses_is_used_again_after_its_event_only) {
+TEST_F(device_memory_gpu, memory_used_by_another_stream_is_reused_only_after_its_event) {
   gpu::stream own, other;
   device_arena memory{gpu::virtual_memory{own}, {.reserve = 64 * MiB, .name = "shared"}};
   int* x = nullptr;
@@ -180,7 +180,7 @@ TEST_F(device_memory_gpu, a_cache_calls_the_driver_once_for_repeated_requests) {
   EXPECT_EQ(memory.stats().misses, 1u);
 }
 
-TEST_F(device_memory_gpu, more_than_the_device_has_is_out_of_memory_and_changes_nothing) {
+TEST_F(device_memory_gpu, request_beyond_the_device_memory_throws_and_changes_nothing) {
   gpu::stream stream;
   gpu::device_resource device;
   device_cache cache{{.stream = stream}};
@@ -193,7 +193,7 @@ TEST_F(device_memory_gpu, more_than_the_device_has_is_out_of_memory_and_changes_
   cache.deallocate(block, 1 * MiB);
 }
 
-TEST_F(device_memory_gpu, pinned_and_managed_arenas_are_for_both_sides) {
+TEST_F(device_memory_gpu, pinned_and_managed_arenas_are_accessible_from_host_and_device) {
   gpu::stream stream;
   pinned_arena staging{gpu::pinned_memory{16 * MiB}, {.name = "staging"}};
   managed_arena shared{gpu::managed_memory{16 * MiB}, {.name = "shared"}};

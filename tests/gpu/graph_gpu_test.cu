@@ -99,7 +99,7 @@ TEST_F(graph_gpu, inputs_that_change_in_place_are_seen_by_1000_replays) {
   EXPECT_EQ(graph.arena().high_water_bytes(), 512u);
 }
 
-TEST_F(graph_gpu, an_arena_of_the_rehearsed_size_suffices_and_one_of_256_bytes_less_does_not) {
+TEST_F(graph_gpu, rehearsed_size_suffices_and_256_bytes_less_throws) {
   gpu::device_resource device;
   gpu::stream stream;
   unique_block in{&device, 4096}, out{&device, 4096};
@@ -138,7 +138,7 @@ TEST_F(graph_gpu, an_empty_body_is_an_empty_capture) {
   expect_usable(stream);
 }
 
-TEST_F(graph_gpu, a_call_that_a_capture_refuses_ends_it_with_the_drivers_words) {
+TEST_F(graph_gpu, refused_call_ends_the_capture_with_the_drivers_error) {
   gpu::device_resource device;
   gpu::stream stream;
   try {
@@ -209,7 +209,7 @@ TEST_F(graph_gpu, a_graph_is_launched_from_another_thread_and_on_another_stream)
 // memory and the body's inputs and outputs live on. The body spins between writing its temporaries and
 // reading them. The overwriting kernel first spins for a quarter of that time, so that without the wait it
 // runs between the two.
-TEST_F(graph_gpu, a_graph_that_is_dropped_right_after_its_launch_waits_for_it) {
+TEST_F(graph_gpu, destroying_a_running_graph_waits_for_its_launch) {
   gpu::device_resource device;
   gpu::stream stream, other;
   constexpr std::size_t n = 1 << 16, bytes = n * sizeof(float);

@@ -61,7 +61,7 @@ class plan_gpu : public gpu_test {
   static std::vector<float> result(float x) { return std::vector<float>(n, 2048 * x + 2047); }
 };
 
-TEST_F(plan_gpu, a_graph_whose_temporaries_share_bytes_replays_rightly) {
+TEST_F(plan_gpu, graph_with_overlapping_temporaries_replays_correctly) {
   gpu::device_resource device;
   gpu::stream stream;
   device_pool pool{{.stream = stream}};
@@ -81,7 +81,7 @@ TEST_F(plan_gpu, a_graph_whose_temporaries_share_bytes_replays_rightly) {
   }
 }
 
-TEST_F(plan_gpu, steps_by_a_plan_compute_what_the_recorded_one_did) {
+TEST_F(plan_gpu, planned_steps_compute_the_same_as_the_recorded_step) {
   gpu::device_resource device;
   gpu::stream stream;
   device_pool pool{{.stream = stream}};

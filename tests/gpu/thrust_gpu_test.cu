@@ -52,9 +52,7 @@ class thrust_gpu : public gpu_test {
 };
 
 // Needs no device. Instances of this file for CUDA must not replace those of the other file for the host.
-TEST(thrust_systems, a_file_for_the_host_is_linked_with_those_for_a_device) {
-  EXPECT_EQ(sum_on_host(100), 5050);
-}
+TEST(thrust_systems, host_and_device_translation_units_link_together) { EXPECT_EQ(sum_on_host(100), 5050); }
 
 TEST_F(thrust_gpu, a_vector_is_made_on_the_stream_of_its_arena) {
   gpu::stream stream;
@@ -76,7 +74,7 @@ TEST_F(thrust_gpu, algorithms_run_on_the_stream_of_the_arena_of_their_temporarie
   EXPECT_EQ(thrust::reduce(par(step), numbers.begin(), numbers.end()), 3000.0f);
 }
 
-TEST_F(thrust_gpu, a_warm_sort_takes_nothing_from_the_device) {
+TEST_F(thrust_gpu, warm_sort_allocates_no_device_memory) {
   gpu::stream stream;
   device_arena step{{.reserve = 256 * MiB}, stream.get()};
   device_vector<float> keys(1 << 20, &step);
@@ -136,7 +134,7 @@ TEST_F(thrust_gpu, an_algorithm_that_returns_a_number_cannot_be_captured) {
   EXPECT_EQ(now, cudaStreamCaptureStatusNone);
 }
 
-TEST_F(thrust_gpu, memory_for_another_stream_comes_behind_the_work_on_the_pools_own) {
+TEST_F(thrust_gpu, memory_for_another_stream_waits_for_work_on_the_pools_stream) {
   gpu::stream own, other;
   device_pool blocks{{.stream = own.get()}};
   const cuda_resource resource{blocks};

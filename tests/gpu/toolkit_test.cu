@@ -17,7 +17,7 @@ TEST(toolkit, the_host_compiler_sees_headers_of_the_configured_version) {
   EXPECT_EQ(toolkit::version_of_host_headers(), configured);
 }
 
-TEST(toolkit, the_runtime_that_is_linked_is_of_the_configured_version) {
+TEST(toolkit, linked_runtime_has_the_configured_version) {
   int linked = 0;
   ASSERT_EQ(cudaRuntimeGetVersion(&linked), cudaSuccess);  // which asks no driver
   EXPECT_EQ(linked, configured);

@@ -63,7 +63,7 @@ TEST(capture_schedules, recognise_a_block_of_a_capture_on_any_thread) {
                                      9);
 }
 
-TEST(capture_schedules, are_found_to_miss_a_block_that_is_passed_on_too_early) {
+TEST(capture_schedules, are_found_to_miss_a_block_passed_on_too_early) {
   test::expect_failure([] { return pass_on_a_block<explored_sync>(passing::before_the_count); },
                        "a block of a capture is taken for an ordinary one");
 }

@@ -85,7 +85,7 @@ TEST_F(capture_switches, without_an_upstream_use_the_default_resource) {
 }
 
 // S1.32
-TEST_F(capture_switches, count_each_way_and_peaks_outlive_frees) {
+TEST_F(capture_switches, count_each_kind_of_call_and_keep_peaks_after_frees) {
   void* const a = memory.allocate(100);
   void* const b = memory.allocate(28);
   memory.deallocate(a, 100);
@@ -100,7 +100,7 @@ TEST_F(capture_switches, count_each_way_and_peaks_outlive_frees) {
 }
 
 // S1.32 S1.33
-TEST_F(capture_switches, start_their_counts_anew_only_with_no_block_in_use) {
+TEST_F(capture_switches, reset_their_counts_only_without_blocks_in_use) {
   void* const block = memory.allocate(100);
   void* const second = memory.allocate(100);
   memory.freeze();
@@ -143,7 +143,7 @@ TEST_F(capture_switches, are_frozen_from_freeze_to_unfreeze) {
 }
 
 // S1.10
-TEST_F(capture_switches, that_are_frozen_with_an_arena_allocate_from_it) {
+TEST_F(capture_switches, allocate_from_the_arena_while_frozen) {
   memory.install_arena(arena);
   EXPECT_TRUE(memory.has_arena());
   void* const before = memory.allocate(100);
@@ -168,7 +168,7 @@ TEST_F(capture_switches, that_are_frozen_with_an_arena_allocate_from_it) {
 }
 
 // S1.9
-TEST_F(capture_switches, take_one_arena_a_thread) {
+TEST_F(capture_switches, accept_one_arena_per_thread) {
   graph_arena other{byte_range{2 * base, 4 * KiB}, {.name = "other"}};
   memory.install_arena(arena);
   const std::vector<std::uint64_t> before = state(memory);
@@ -189,7 +189,7 @@ TEST_F(capture_switches, take_one_arena_a_thread) {
 }
 
 // S1.9
-TEST_F(capture_switches, refuse_an_arena_that_another_switch_knows) {
+TEST_F(capture_switches, reject_an_arena_of_another_switch) {
   capture_switch first{capture_switch_options{.name = "first", .upstream = &upstream}};
   first.install_arena(arena);
   first.clear_arena();
@@ -202,7 +202,7 @@ TEST_F(capture_switches, refuse_an_arena_that_another_switch_knows) {
 }
 
 // S1.11
-TEST_F(capture_switches, that_may_not_ask_their_upstream_refuse_while_they_are_frozen) {
+TEST_F(capture_switches, refuse_allocations_while_frozen_without_an_arena_by_policy) {
   capture_switch tracked{{.without_arena = frozen_policy::refuse, .name = "tracked", .upstream = &upstream}};
   void* const before = tracked.allocate(100);
   tracked.freeze();
@@ -224,7 +224,7 @@ TEST_F(capture_switches, that_may_not_ask_their_upstream_refuse_while_they_are_f
 }
 
 // S1.10
-TEST_F(capture_switches, pass_an_exhausted_arena_on_with_nothing_changed) {
+TEST_F(capture_switches, pass_on_out_of_memory_of_an_exhausted_arena_unchanged) {
   graph_arena small{byte_range{2 * base, 1024}};
   memory.install_arena(small);
   memory.freeze();
@@ -240,7 +240,7 @@ TEST_F(capture_switches, pass_an_exhausted_arena_on_with_nothing_changed) {
 // ---- blocks from before -----------------------------------------------------------------------------------
 
 // S1.14
-TEST_F(capture_switches, give_blocks_from_before_back_when_the_capture_ends) {
+TEST_F(capture_switches, return_earlier_blocks_when_the_capture_ends) {
   void* const first = memory.allocate(100, 64);
   void* const second = memory.allocate(200, 128);
   freeze_with_arena();
@@ -259,7 +259,7 @@ TEST_F(capture_switches, give_blocks_from_before_back_when_the_capture_ends) {
   expect_no_report();
 }
 
-TEST_F(capture_switches, report_a_block_that_is_deallocated_twice_in_a_capture) {
+TEST_F(capture_switches, report_a_double_deallocation_in_a_capture) {
   void* const block = memory.allocate(100);
   memory.freeze();
   memory.deallocate(block, 100);
@@ -276,7 +276,7 @@ TEST_F(capture_switches, report_a_block_that_is_deallocated_twice_in_a_capture) 
 // ---- blocks of an arena -----------------------------------------------------------------------------------
 
 // S1.13
-TEST_F(capture_switches, know_a_block_of_an_arena_after_the_capture_as_long_as_the_arena_lives) {
+TEST_F(capture_switches, recognise_blocks_of_an_arena_after_the_capture) {
   auto own = std::make_optional<graph_arena>(byte_range{2 * base, 4 * KiB});
   memory.install_arena(*own);
   memory.freeze();
@@ -298,7 +298,7 @@ TEST_F(capture_switches, know_a_block_of_an_arena_after_the_capture_as_long_as_t
   expect_no_report();
 }  // the upstream would report a foreign block
 
-TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them) {
+TEST_F(capture_switches, can_be_the_upstream_of_their_installed_arena) {
   {
     graph_arena own{4 * KiB, &memory};
     EXPECT_EQ(upstream.outstanding, 4 * KiB);
@@ -315,7 +315,7 @@ TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them)
 // ---- blocks that are baked into a graph -------------------------------------------------------------------
 
 // S1.12
-TEST_F(capture_switches, keep_what_a_capture_took_of_the_upstream_as_long_as_the_graph_lives) {
+TEST_F(capture_switches, keep_upstream_blocks_of_a_capture_until_the_graph_ends) {
   memory.freeze();
   void* const freed = memory.allocate(100, 64);
   void* const freed_later = memory.allocate(200);
@@ -365,7 +365,7 @@ TEST_F(capture_switches, never_reuse_a_baked_block_while_the_graph_lives) {
 }
 
 // S1.12
-TEST_F(capture_switches, report_a_baked_block_that_is_deallocated_twice) {
+TEST_F(capture_switches, report_a_double_deallocation_of_a_baked_block) {
   memory.freeze();
   void* const block = memory.allocate(100);
   memory.deallocate(block, 100);
@@ -400,7 +400,7 @@ TEST_F(capture_switches, report_at_level_2_a_kept_block_that_the_upstream_alloca
   cached.unfreeze().release();
 }
 
-TEST_F(capture_switches, give_baked_blocks_to_one_holder) {
+TEST_F(capture_switches, return_each_baked_block_to_one_holder) {
   memory.freeze();
   memory.deallocate(memory.allocate(100), 100);
   baked_blocks first = memory.unfreeze();
@@ -430,7 +430,7 @@ TEST_F(capture_switches, give_baked_blocks_to_one_holder) {
 
 // ---- at the end -------------------------------------------------------------------------------------------
 
-TEST_F(capture_switches, that_end_frozen_tell_of_it_and_give_everything_back) {
+TEST_F(capture_switches, report_destruction_while_frozen_and_return_all_blocks) {
   {
     capture_switch ending{capture_switch_options{.name = "ending", .upstream = &upstream}};
     void* const before = ending.allocate(100);
@@ -446,7 +446,7 @@ TEST_F(capture_switches, that_end_frozen_tell_of_it_and_give_everything_back) {
             "capture_switch 'ending' is destroyed while a thread has frozen it");
 }
 
-TEST_F(capture_switches, that_end_before_a_graph_that_holds_their_blocks_tell_of_it) {
+TEST_F(capture_switches, report_destruction_before_a_graph_that_holds_their_blocks) {
   alignas(baked_blocks) std::array<std::byte, sizeof(baked_blocks)> storage;
   {
     capture_switch ending{capture_switch_options{.name = "ending", .upstream = &upstream}};
@@ -465,7 +465,7 @@ TEST_F(capture_switches, that_end_before_a_graph_that_holds_their_blocks_tell_of
 // ---- while an exception or a report passes ----------------------------------------------------------------
 
 // S1.38
-TEST_F(capture_switches, stay_usable_after_an_upstream_threw_under_whatever_state) {
+TEST_F(capture_switches, stay_usable_after_an_upstream_exception_in_every_state) {
   // As a lock that an exception passed by would be poisoned, or held for ever.
   const auto fails = [&] {
     upstream.fail_from = upstream.calls;
@@ -497,7 +497,7 @@ capture_switch* seen_by_handler = nullptr;
 std::vector<std::size_t> seen_used_blocks;
 
 // S1.38
-TEST_F(capture_switches, may_be_looked_at_by_a_violation_handler) {
+TEST_F(capture_switches, can_be_queried_by_a_violation_handler) {
   seen_by_handler = &memory;
   seen_used_blocks.clear();
   const violation_handler before = set_violation_handler([](violation const&) {
@@ -518,7 +518,7 @@ TEST_F(capture_switches, may_be_looked_at_by_a_violation_handler) {
 // ---- threads ----------------------------------------------------------------------------------------------
 
 // S1.15
-TEST_F(capture_switches, that_one_thread_has_frozen_serve_others_as_ever) {
+TEST_F(capture_switches, serve_other_threads_normally_while_one_thread_has_frozen) {
   freeze_with_arena();
   (void)memory.allocate(100);
   std::thread{[&] {
@@ -540,7 +540,7 @@ TEST_F(capture_switches, that_one_thread_has_frozen_serve_others_as_ever) {
 }
 
 // S1.15
-TEST_F(capture_switches, serve_two_captures_at_once_each_of_its_own_arena) {
+TEST_F(capture_switches, serve_two_concurrent_captures_with_separate_arenas) {
   graph_arena other{byte_range{2 * base, 64 * KiB}, {.name = "other"}};
   std::latch both_frozen{2}, both_done{2};
   const auto capture_on = [&](graph_arena& own, std::uintptr_t begin) {

@@ -136,7 +136,7 @@ TEST_F(captures, see_inputs_that_were_changed_in_place_at_each_replay) {
 }
 
 #if defined(__GLIBC__)
-TEST_F(captures, report_a_backend_that_launches_the_graph_that_it_launches) {
+TEST_F(captures, report_a_recursive_launch_by_the_backend) {
   std::function<void()> call = [] {};
   auto graph = capture_with(
       backend, &memory, new_arena(), floats(4), floats(4),
@@ -157,7 +157,7 @@ TEST_F(captures, report_a_backend_that_launches_the_graph_that_it_launches) {
 #endif
 
 // S1.18
-TEST_F(captures, keep_their_addresses_over_1000_replays_whatever_the_program_allocates_meanwhile) {
+TEST_F(captures, keep_their_addresses_over_1000_replays_despite_other_allocations) {
   auto graph = step_graph();
   void const *const in = graph.inputs().data(), *const out = graph.outputs().data();
   const byte_range range = graph.arena().range();
@@ -185,7 +185,7 @@ TEST_F(captures, keep_their_addresses_over_1000_replays_whatever_the_program_all
   EXPECT_EQ(graph.launch_count(), 1000u);
 }
 
-TEST_F(captures, take_their_temporaries_of_the_arena_and_nothing_of_the_upstream) {
+TEST_F(captures, allocate_temporaries_only_from_the_arena) {
   auto arena = new_arena();
   unique_block in = floats(4), out = floats(4);
   const std::size_t calls = upstream.calls;
@@ -222,7 +222,7 @@ TEST_F(captures, do_not_count_a_launch_that_throws) {
 }
 
 // S1.20
-TEST_F(captures, allow_ordinary_allocation_of_the_same_memory_once_the_graph_is_gone) {
+TEST_F(captures, free_their_memory_for_reuse_once_the_graph_has_ended) {
   reuse_cache cache{&upstream};  // reuses returned blocks at once
   capture_switch cached{&cache};
   void const* arena_begin = nullptr;
@@ -276,7 +276,7 @@ TEST_F(captures, end_graph_then_inputs_then_outputs_then_arena_then_baked_blocks
 }
 
 // S1.17
-TEST_F(captures, give_what_inputs_and_outputs_have_in_the_arena_back_before_it_ends) {
+TEST_F(captures, destroy_inputs_and_outputs_before_their_arena) {
   {
     auto arena = new_arena();
     graph_arena& in_graph = *arena;
@@ -298,7 +298,7 @@ TEST_F(captures, give_what_inputs_and_outputs_have_in_the_arena_back_before_it_e
 }
 
 // S1.18
-TEST_F(captures, keep_their_parts_where_they_are_when_they_are_moved) {
+TEST_F(captures, keep_the_addresses_of_their_parts_when_moved) {
   auto graph = step_graph();
   unique_block const* const in = &graph.inputs();
   graph_arena const* const arena = &graph.arena();
@@ -315,7 +315,7 @@ TEST_F(captures, keep_their_parts_where_they_are_when_they_are_moved) {
 }
 
 // S1.24
-TEST_F(captures, that_were_moved_from_say_so) {
+TEST_F(captures, throw_after_being_moved_from) {
   auto graph = step_graph();
   EXPECT_TRUE(graph);
   const auto moved = std::move(graph);
@@ -349,7 +349,7 @@ TEST_F(captures, hold_any_movable_inputs_and_outputs) {
 }
 
 // S1.12
-TEST_F(captures, keep_blocks_that_the_body_took_elsewhere_as_long_as_the_graph_lives) {
+TEST_F(captures, keep_upstream_blocks_of_the_body_until_the_graph_ends) {
   void* baked = nullptr;
   {
     auto graph = capture_with(
@@ -371,7 +371,7 @@ TEST_F(captures, keep_blocks_that_the_body_took_elsewhere_as_long_as_the_graph_l
 }
 
 // S1.14
-TEST_F(captures, keep_blocks_from_before_that_they_free_as_long_as_the_graph) {
+TEST_F(captures, keep_earlier_blocks_that_they_free_until_the_graph_ends) {
   unique_block before{&memory, 100};
   void* const address = before.data();
   {
@@ -400,7 +400,7 @@ auto allocating(replaying_backend& backend, std::vector<std::pair<std::size_t, s
 }
 
 // S1.23
-TEST_F(captures, in_an_arena_of_the_rehearsed_size_succeed_and_in_one_of_256_bytes_less_fail) {
+TEST_F(captures, succeed_with_the_rehearsed_size_and_fail_with_256_bytes_less) {
   unique_block in = floats(1000), out = floats(1000);
   const graph_layout layout =
       rehearse([&](std::pmr::memory_resource& given) { step_on(backend)(given, in, out); }, &upstream);
@@ -415,7 +415,7 @@ TEST_F(captures, in_an_arena_of_the_rehearsed_size_succeed_and_in_one_of_256_byt
 }
 
 // S1.23
-TEST_F(captures, of_what_was_not_rehearsed_are_refused_with_both_layouts) {
+TEST_F(captures, throw_layout_mismatch_with_both_layouts_if_not_rehearsed) {
   using requests = std::vector<std::pair<std::size_t, std::size_t>>;
   const requests rehearsed{{300, 8}, {1000, 1024}, {10, 8}};
   int nothing = 0;
@@ -446,7 +446,7 @@ TEST_F(captures, of_what_was_not_rehearsed_are_refused_with_both_layouts) {
   }
 }
 
-TEST_F(captures, whose_blocks_lie_where_they_were_rehearsed_are_as_good) {
+TEST_F(captures, accept_other_requests_with_the_rehearsed_addresses) {
   const graph_layout layout = rehearse([](std::pmr::memory_resource& given) {
     (void)given.allocate(250, 4096);
     (void)given.allocate(512);
@@ -459,7 +459,7 @@ TEST_F(captures, whose_blocks_lie_where_they_were_rehearsed_are_as_good) {
 
 // ---- on shared memory -------------------------------------------------------------------------------------
 
-TEST_F(captures, on_one_memory_run_one_behind_the_other) {
+TEST_F(captures, on_shared_memory_run_in_launch_order) {
   const auto shared = std::make_shared<unique_block>(&upstream, 512, 256);
   const auto made = [&] { return step_graph(4, std::make_unique<graph_arena>(shared)); };
   auto first = made(), second = made();
@@ -529,7 +529,7 @@ struct updates : captures {
   }
 };
 
-TEST_F(updates, do_what_another_body_recorded_at_the_same_addresses) {
+TEST_F(updates, replay_the_new_body_at_the_same_addresses) {
   for (const bool in_place : {false, true}) {
     backend.updates_in_place = in_place;
     put(graph.inputs(), {1, 2, 3, 4});
@@ -555,7 +555,7 @@ TEST_F(updates, do_what_another_body_recorded_at_the_same_addresses) {
   }
 }
 
-TEST_F(updates, that_fail_leave_the_graph_as_it_was) {
+TEST_F(updates, leave_the_graph_unchanged_if_they_fail) {
   const auto times = times_on(backend, 3);
   expect_refused<std::runtime_error>(
       [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
@@ -585,7 +585,7 @@ TEST_F(updates, that_fail_leave_the_graph_as_it_was) {
       [&](std::pmr::memory_resource&, unique_block&, unique_block&) { (void)graph.update(backend, times); });
 }
 
-TEST_F(updates, expect_the_rehearsed_layout_too) {
+TEST_F(updates, require_the_rehearsed_layout) {
   const graph_layout layout = rehearse([](std::pmr::memory_resource& given) {
     const unique_block first{&given, 16, 8}, second{&given, 16, 8};
   });
@@ -595,7 +595,7 @@ TEST_F(updates, expect_the_rehearsed_layout_too) {
   EXPECT_EQ(graph.arena().layout(), layout);
 }
 
-TEST_F(updates, that_fail_keep_what_the_body_has_left_in_the_arena) {
+TEST_F(updates, keep_blocks_that_a_failed_body_left_in_the_arena) {
   void* left = nullptr;
   const auto leaving = [&](std::pmr::memory_resource& given, unique_block&, unique_block&) {
     left = given.allocate(4 * KiB);
@@ -651,7 +651,7 @@ TEST_F(updates, keep_blocks_that_were_in_the_arena_before_the_body) {
   in_graph.check_invariants();
 }
 
-TEST_F(updates, release_what_the_graph_before_held_behind_its_launches) {
+TEST_F(updates, release_blocks_of_the_replaced_graph_after_its_launches) {
   const auto baking = [this](std::pmr::memory_resource&, unique_block&, unique_block&) {
     graph_arena* const arena = memory.clear_arena();
     memory.deallocate(memory.allocate(100), 100);
@@ -676,7 +676,7 @@ TEST_F(updates, release_what_the_graph_before_held_behind_its_launches) {
   expect_idle();
 }
 
-TEST_F(updates, need_a_backend_of_the_graph_or_of_the_caller) {
+TEST_F(updates, require_a_backend_of_the_graph_or_of_the_caller) {
   EXPECT_THROW((void)graph.update(times_on(backend, 3)), std::logic_error);
   auto own = std::make_unique<replaying_backend>();
   replaying_backend& recording = *own;
@@ -691,7 +691,7 @@ TEST_F(updates, need_a_backend_of_the_graph_or_of_the_caller) {
   EXPECT_THROW((void)graph.update(backend, times_on(backend, 3)), std::logic_error);
 }
 
-TEST_F(updates, let_another_thread_launch_meanwhile) {
+TEST_F(updates, allow_concurrent_launches_by_another_thread) {
   std::atomic<bool> is_over{false};
   std::latch launching{1};
   std::uint64_t launched_there = 0;
@@ -714,7 +714,7 @@ TEST_F(updates, let_another_thread_launch_meanwhile) {
   EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
 }
 
-TEST_F(updates, survive_any_failing_allocation_with_the_graph_as_it_was) {
+TEST_F(updates, keep_the_graph_unchanged_after_any_failed_allocation) {
   test_resource failing;
   capture_switch own{&failing};
   std::size_t made = 0;
@@ -790,7 +790,7 @@ struct failing_captures : captures {
 };
 
 // S1.16
-TEST_F(failing_captures, end_at_the_step_that_fails) {
+TEST_F(failing_captures, stop_at_the_failing_step) {
   const auto expect_failure = [&]<class Error>(std::type_identity<Error>, event_log const& calls, auto last) {
     EXPECT_THROW((void)capture_of(last), Error);
     expect_undone(calls);
@@ -822,7 +822,7 @@ TEST_F(failing_captures, end_at_the_step_that_fails) {
 }
 
 // S1.16
-TEST_F(failing_captures, do_not_begin_where_the_switch_is_frozen_or_has_an_arena) {
+TEST_F(failing_captures, do_not_begin_if_the_switch_is_frozen_or_has_an_arena) {
   memory.freeze();
   EXPECT_THROW((void)good_capture(), std::logic_error);
   EXPECT_TRUE(memory.is_frozen());
@@ -837,7 +837,7 @@ TEST_F(failing_captures, do_not_begin_where_the_switch_is_frozen_or_has_an_arena
 }
 
 // S1.16
-TEST_F(failing_captures, inside_another_capture_leave_that_as_it_is) {
+TEST_F(failing_captures, nested_in_another_capture_leave_the_outer_capture_unchanged) {
   {
     auto graph = capture_of([&](std::pmr::memory_resource& given) {
       const std::vector<std::string> before_it = log;
@@ -871,7 +871,7 @@ struct own_error : std::runtime_error {
 };
 
 // S1.22
-TEST_F(captures, pass_the_very_exception_of_the_body_on) {
+TEST_F(captures, rethrow_the_exception_of_the_body) {
   const std::exception_ptr thrown = std::make_exception_ptr(own_error{"what the body said"});
   own_error const* object = nullptr;
   try {
@@ -952,7 +952,7 @@ TEST_F(captures, are_launched_by_two_threads_one_after_the_other) {
 }
 
 // S1.15
-TEST_F(captures, let_another_thread_give_blocks_of_the_arena_back_while_the_body_allocates) {
+TEST_F(captures, allow_another_thread_to_deallocate_while_the_body_allocates) {
   constexpr int blocks = 1000;
   auto graph = capture_with(
       backend, &memory, new_arena(1 * MiB), 0, 0,
@@ -1026,7 +1026,7 @@ TEST_F(host_captures, run_the_body_of_an_update_at_once) {
 }
 
 // S1.21
-TEST_F(host_captures, freeze_a_switch_as_others_do) {
+TEST_F(host_captures, freeze_the_switch) {
   {
     auto graph = capture(host, memory, new_arena(), std::vector<int>{1}, std::vector<int>{},
                          [&](std::pmr::memory_resource& given, std::vector<int>& in, std::vector<int>& out) {

@@ -59,7 +59,7 @@ struct graph_arenas : ::testing::Test {
 // ---- addresses of blocks ----------------------------------------------------------------------------------
 
 // S1.1 S1.3
-TEST_F(graph_arenas, the_exact_sequence_of_addresses_and_high_waters) {
+TEST_F(graph_arenas, return_the_exact_sequence_of_addresses_and_high_waters) {
   graph_arena arena{byte_range{base, 4 * KiB}};
   void* const first = arena.allocate(100);
   EXPECT_EQ(address_of(first), base);
@@ -100,7 +100,7 @@ TEST_F(graph_arenas, a_range_too_small_for_a_block_holds_no_block) {
 }
 
 // S1.5
-TEST_F(graph_arenas, an_address_is_its_own_from_the_first_byte_of_its_range_to_the_last) {
+TEST_F(graph_arenas, own_every_address_from_the_first_to_the_last_byte_of_the_range) {
   const graph_arena arena{byte_range{base, 1024}};
   EXPECT_TRUE(arena.owns(block_at(base)));
   EXPECT_TRUE(arena.owns(block_at(base + 1023)));
@@ -133,7 +133,7 @@ TEST_F(graph_arenas, an_exact_fill_succeeds_and_a_byte_more_fails) {
 }
 
 // S1.6
-TEST_F(graph_arenas, throw_an_error_with_the_request_and_the_room) {
+TEST_F(graph_arenas, throw_an_error_with_the_request_and_the_free_bytes) {
   graph_arena arena{byte_range{base, 4 * KiB}, {.name = "step"}};
   (void)arena.allocate(700);
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)arena.allocate(4000, 512); });
@@ -174,7 +174,7 @@ TEST_F(graph_arenas, sizes_near_size_max_are_refused_at_every_alignment) {
 }
 
 // S1.7
-TEST_F(graph_arenas, a_range_up_to_the_last_address_is_filled_to_its_last_granule_but_one) {
+TEST_F(graph_arenas, leave_the_last_granule_of_the_address_space_unused) {
   // The end of the last granule would be address 0.
   graph_arena arena{byte_range{std::uintptr_t{0} - 1024, 1024}};
   EXPECT_EQ(arena.range().size, 768u);
@@ -188,7 +188,7 @@ TEST_F(graph_arenas, a_range_up_to_the_last_address_is_filled_to_its_last_granul
   expect_no_report();
 }
 
-TEST_F(graph_arenas, a_range_of_all_there_is_is_used_in_part) {
+TEST_F(graph_arenas, use_at_most_max_bytes_of_the_whole_address_space) {
   try {
     graph_arena arena{byte_range{base, max_size}};
     EXPECT_EQ(arena.range(), (byte_range{base, graph_arena::max_bytes}));
@@ -201,7 +201,7 @@ TEST_F(graph_arenas, a_range_of_all_there_is_is_used_in_part) {
   }
 }
 
-TEST_F(graph_arenas, an_alignment_that_is_no_power_of_two_is_refused) {
+TEST_F(graph_arenas, reject_an_alignment_that_is_no_power_of_two) {
   graph_arena arena{byte_range{base, 4 * KiB}, {.name = "step"}};
   const std::vector<std::uint64_t> before = state(arena);
   EXPECT_STREQ(test::caught<std::invalid_argument>([&] { (void)arena.allocate(1, hidden(768)); }).what(),
@@ -258,7 +258,7 @@ constexpr char const* outside = "it lies outside its range";
 constexpr char const* other_size = "the block has another size";
 
 // S1.4
-TEST_P(bad_deallocations, of_a_deallocated_block_are_refused) {
+TEST_P(bad_deallocations, reject_a_deallocated_block) {
   void* const below = arena.allocate(300);
   void* const top = arena.allocate(300);
   arena.deallocate(below, 300);
@@ -268,7 +268,7 @@ TEST_P(bad_deallocations, of_a_deallocated_block_are_refused) {
 }
 
 // S1.4
-TEST_P(bad_deallocations, of_what_was_never_allocated_are_refused) {
+TEST_P(bad_deallocations, reject_addresses_that_were_never_allocated) {
   void* const block = arena.allocate(1024);
   (void)arena.allocate(1, 2048);  // behind a gap
   expect_refusals({{"the middle of a block", base + 256, 256, not_in_use},
@@ -283,7 +283,7 @@ TEST_P(bad_deallocations, of_what_was_never_allocated_are_refused) {
 }
 
 // S1.5
-TEST_P(bad_deallocations, outside_the_range_are_refused_at_both_ends) {
+TEST_P(bad_deallocations, reject_addresses_outside_the_range_at_both_ends) {
   void* const first = arena.allocate(256);
   void* const last = arena.allocate(size - 256);
   expect_refusals({{"the byte below", base - 1, 256, outside},
@@ -298,7 +298,7 @@ TEST_P(bad_deallocations, outside_the_range_are_refused_at_both_ends) {
 }
 
 // S1.4
-TEST_P(bad_deallocations, as_another_size_are_refused) {
+TEST_P(bad_deallocations, reject_a_wrong_size) {
   void* const block = arena.allocate(512);
   const std::uintptr_t address = address_of(block);
   expect_refusals({{"smaller", address, 256, other_size},
@@ -316,7 +316,7 @@ TEST_P(bad_deallocations, as_another_size_are_refused) {
 }
 
 // S1.31
-TEST_P(bad_deallocations, of_null_do_nothing) {
+TEST_P(bad_deallocations, ignore_null) {
   const std::vector<std::uint64_t> before = state(arena);
   arena.deallocate(nullptr, 0);
   arena.deallocate(nullptr, 256);
@@ -342,7 +342,7 @@ void give_back_twice() {
 }
 
 // S1.4
-TEST_F(graph_arena_death, aborts_by_default_at_a_block_that_is_deallocated_twice) {
+TEST_F(graph_arena_death, aborts_by_default_on_a_double_deallocation) {
   EXPECT_DEATH(
       give_back_twice(),
       "graph_arena 'graph_arena': deallocate of 1 bytes at 0x100000000: no block in use begins there");
@@ -351,7 +351,7 @@ TEST_F(graph_arena_death, aborts_by_default_at_a_block_that_is_deallocated_twice
 // ---- starting anew ----------------------------------------------------------------------------------------
 
 // S1.33
-TEST_F(graph_arenas, a_reset_with_blocks_in_use_tells_how_many_and_changes_nothing) {
+TEST_F(graph_arenas, reset_with_blocks_in_use_throws_their_count_and_changes_nothing) {
   graph_arena arena{byte_range{base, 4 * KiB}, {.name = "step"}};
   void* const block = arena.allocate(300);
   (void)arena.allocate(300);
@@ -369,7 +369,7 @@ TEST_F(graph_arenas, a_reset_with_blocks_in_use_tells_how_many_and_changes_nothi
 
 // ---- sources of memory ------------------------------------------------------------------------------------
 
-TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
+TEST_F(graph_arenas, use_the_default_resource_without_an_upstream) {
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
   {
     const graph_arena arena{256, nullptr};
@@ -381,7 +381,7 @@ TEST_F(graph_arenas, no_upstream_is_the_default_resource) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(graph_arenas, one_for_a_layout_has_its_size_and_alignment_and_expects_it) {
+TEST_F(graph_arenas, arena_for_a_layout_has_its_size_and_alignment_and_expects_it) {
   const graph_layout layout{.bytes = 8448, .alignment = 4096, .allocations = 2, .hash = 7};
   graph_arena arena{layout, &upstream};
   EXPECT_EQ(arena.range().size, 8448u);
@@ -422,7 +422,7 @@ TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) 
 
 // ---- on shared memory -------------------------------------------------------------------------------------
 
-TEST_F(graph_arenas, on_one_block_have_the_same_addresses_and_return_it_with_the_last_of_them) {
+TEST_F(graph_arenas, on_a_shared_block_have_equal_addresses_and_the_last_arena_frees_it) {
   auto memory = std::make_shared<unique_block>(&upstream, 4 * KiB, 256);
   void const* const begin = memory->data();
   auto first = std::make_unique<graph_arena>(memory), second = std::make_unique<graph_arena>(memory);
@@ -441,7 +441,7 @@ TEST_F(graph_arenas, on_one_block_have_the_same_addresses_and_return_it_with_the
   EXPECT_FALSE((graph_arena{4 * KiB, &upstream}.is_shared()));
 }
 
-TEST_F(graph_arenas, on_shared_memory_expect_what_was_rehearsed_if_it_fits) {
+TEST_F(graph_arenas, on_shared_memory_expect_the_rehearsed_layout_if_it_fits) {
   const auto memory = std::make_shared<unique_block const>(&upstream, 4 * KiB, 256);
   const graph_layout fits{.bytes = 4 * KiB, .alignment = 256, .allocations = 1, .hash = 1};
   EXPECT_EQ((graph_arena{fits, memory}.expected()), fits);

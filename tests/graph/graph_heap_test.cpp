@@ -98,7 +98,7 @@ TEST(graph_heap, an_arena_allocates_nothing_from_its_construction_to_its_destruc
   EXPECT_LE(after.of_malloc, before.of_malloc + 1);
 }
 
-TEST(graph_heap, a_switch_adds_no_allocation_where_a_capture_has_an_arena) {
+TEST(graph_heap, switch_adds_no_allocation_to_a_capture_with_an_arena) {
   few_blocks upstream;
   capture_switch memory{&upstream};
   graph_arena arena{byte_range{base, 1 * MiB}};
@@ -116,7 +116,7 @@ TEST(graph_heap, a_switch_adds_no_allocation_where_a_capture_has_an_arena) {
 }
 
 // S1.14
-TEST(graph_heap, reports_and_loses_a_block_whose_wait_cannot_be_recorded) {
+TEST(graph_heap, reports_and_leaks_a_block_whose_wait_cannot_be_recorded) {
   few_blocks upstream;
   const violation_recorder violations;
   violation_recorder::reports().reserve(8);
@@ -169,7 +169,7 @@ TEST(graph_heap, a_frozen_switch_that_cannot_record_a_block_throws_and_keeps_non
 }
 
 // S1.38
-TEST(graph_heap, a_switch_that_cannot_note_a_capture_is_as_it_was) {
+TEST(graph_heap, switch_without_memory_to_record_a_capture_stays_unchanged) {
   few_blocks upstream;
   capture_switch memory{&upstream};
   graph_arena arena{byte_range{base, 4 * KiB}};
@@ -211,7 +211,7 @@ struct captures_without_memory : ::testing::Test {
 };
 
 // S1.16 S1.17
-TEST_F(captures_without_memory, leave_nothing_behind) {
+TEST_F(captures_without_memory, leak_nothing) {
   unique_block in{arena.get(), 10}, out{arena.get(), 10};  // of the arena, which must not end before
   const std::size_t failures = fail_each_new(
       [&] { (void)capture(host, memory, std::move(arena), std::move(in), std::move(out), body(100)); },
@@ -224,7 +224,7 @@ TEST_F(captures_without_memory, leave_nothing_behind) {
   EXPECT_GE(failures, 5u) << "for the graph, its arena's record, the freeze, a baked block and its list";
 }
 
-TEST_F(captures_without_memory, leave_a_graph_that_is_updated_as_it_was) {
+TEST_F(captures_without_memory, leave_an_updated_graph_unchanged) {
   auto graph = capture(
       host, memory, std::move(arena), 0, 0,
       [&](std::pmr::memory_resource& given, int&, int&) { given.deallocate(given.allocate(100), 100); });
@@ -240,7 +240,7 @@ TEST_F(captures_without_memory, leave_a_graph_that_is_updated_as_it_was) {
   EXPECT_EQ(graph.arena().high_water_bytes(), 1024u);
 }
 
-TEST(graph_heap, a_rehearsal_that_cannot_note_a_block_gives_it_back) {
+TEST(graph_heap, rehearsal_returns_a_block_that_it_cannot_record) {
   few_blocks upstream;
   rehearsal stage{&upstream};
   std::pmr::memory_resource& memory = stage;

@@ -32,7 +32,7 @@ namespace {
 // ---- an arena ---------------------------------------------------------------------------------------------
 
 // S1.1 S1.2 S1.4 S1.6 S1.23 S1.31 S1.32
-TEST(graph_arena_model, knows_every_address_beforehand) {
+TEST(graph_arena_model, predicts_every_address) {
   using model = graph_arena_model;
   run_for_seeds<model>(full_steps, {{"refused requests", &model::refused, in_this_length(1000)},
                                     {"resets", &model::resets, in_this_length(100)},
@@ -42,7 +42,7 @@ TEST(graph_arena_model, knows_every_address_beforehand) {
 // ---- a switch ---------------------------------------------------------------------------------------------
 
 // S1.9 S1.10 S1.13 S1.14 S1.32
-TEST(capture_switch_model, knows_whose_each_block_is) {
+TEST(capture_switch_model, predicts_the_owner_of_each_block) {
   using model = switch_model;
   run_for_seeds<model>(full_steps,
                        {{"captures", &model::captures, in_this_length(5000)},
@@ -75,7 +75,7 @@ class threaded_device final : public detail::distinct_resource {
 };
 
 // S1.15
-TEST(capture_switch_model, is_right_for_threads_whose_blocks_change_hands) {
+TEST(capture_switch_model, agrees_for_threads_that_exchange_blocks) {
   const std::uint64_t first_seed = number_from_environment("TIDEMARK_SEED", 1);
   for (std::uint64_t seed = first_seed; seed < first_seed + 5; ++seed) {
     SCOPED_TRACE("repeat with TIDEMARK_SEED=" + std::to_string(seed));

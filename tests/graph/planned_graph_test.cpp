@@ -63,7 +63,7 @@ std::vector<std::uintptr_t> random_body(std::pmr::memory_resource& memory, std::
 }
 
 // P.26
-TEST(planned_graph, takes_what_is_live_at_once_where_a_monotone_one_takes_all) {
+TEST(planned_graph, needs_only_the_peak_live_bytes) {
   EXPECT_EQ(rehearse(chain).bytes, 3 * 1024u);
   step_plan const plan = rehearse_plan(chain);
   EXPECT_EQ(plan.height, 2 * 1024u);
@@ -76,7 +76,7 @@ TEST(planned_graph, takes_what_is_live_at_once_where_a_monotone_one_takes_all) {
   arena.check_invariants();
 }
 
-TEST(planned_graph, a_block_that_outlives_the_body_has_bytes_of_its_own) {
+TEST(planned_graph, block_that_outlives_the_body_shares_no_bytes) {
   const auto body = [](std::pmr::memory_resource& memory) {
     memory.deallocate(memory.allocate(1024), 1024);
     (void)memory.allocate(1024);  // the value of the last replay stays valid until this replay writes it
@@ -86,7 +86,7 @@ TEST(planned_graph, a_block_that_outlives_the_body_has_bytes_of_its_own) {
 }
 
 // P.26
-TEST(planned_graph, gives_blocks_in_use_no_common_byte) {
+TEST(planned_graph, never_overlaps_blocks_in_use) {
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { (void)random_body(memory, seed); };
     step_plan const plan = rehearse_plan(body, std::pmr::new_delete_resource());
@@ -98,7 +98,7 @@ TEST(planned_graph, gives_blocks_in_use_no_common_byte) {
   }
 }
 
-TEST(planned_graph, has_its_whole_tail_above_a_plan_whose_height_is_no_multiple_of_256) {
+TEST(planned_graph, has_its_full_tail_above_a_plan_of_unaligned_height) {
   // A plan of another's make, which ends with its last block.
   const step_plan plan{
       .blocks = {{.request = 0,
@@ -138,7 +138,7 @@ TEST(planned_graph, a_capture_after_a_reset_gets_the_same_addresses) {
 }
 
 // P.26
-TEST(planned_graph, what_differs_lies_in_the_tail) {
+TEST(planned_graph, differing_requests_are_served_from_the_tail) {
   step_plan const plan = rehearse_plan(chain);
   graph_arena arena{plan, 1 * MiB, nullptr};
   const std::uintptr_t tail = arena.range().begin + plan.height;
@@ -168,7 +168,7 @@ TEST(planned_graph, what_differs_lies_in_the_tail) {
 }
 
 // P.26
-TEST(planned_graph, bent_bodies_never_share_a_byte) {
+TEST(planned_graph, deviating_bodies_never_get_overlapping_blocks) {
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { (void)random_body(memory, seed); };
     graph_arena arena{rehearse_plan(body, std::pmr::new_delete_resource()), 4 * MiB, nullptr};
@@ -178,7 +178,7 @@ TEST(planned_graph, bent_bodies_never_share_a_byte) {
 }
 
 // P.26
-TEST(planned_graph, a_capture_that_differs_is_captured_all_the_same) {
+TEST(planned_graph, captures_a_body_that_differs_from_its_plan) {
   host_backend host;
   struct nothing {};
   auto arena = std::make_unique<graph_arena>(rehearse_plan(chain), 64 * KiB, nullptr);
@@ -192,7 +192,7 @@ TEST(planned_graph, a_capture_that_differs_is_captured_all_the_same) {
   EXPECT_EQ(seen->layout().allocations, 1u);
 }
 
-TEST(planned_graph, serves_a_switch_that_gives_blocks_back) {
+TEST(planned_graph, serves_a_switch_that_returns_blocks) {
   host_backend host;
   struct nothing {};
   capture_switch memory{std::pmr::new_delete_resource()};
@@ -224,7 +224,7 @@ TEST(planned_graph, rejects_malformed_plans_and_alignments) {
 }
 
 // P.26
-TEST(planned_graph, a_recorded_training_step_takes_what_is_live_at_once) {
+TEST(planned_graph, recorded_training_step_needs_only_its_peak_live_bytes) {
   const std::string traces = TIDEMARK_TRACES;
   tools::recorded_trace const trace = tools::read_trace(traces + "/torch_gpt.csv");
   tools::trace_step const step = tools::read_steps(traces + "/torch_gpt_steps.csv", trace)[3];
@@ -244,7 +244,7 @@ TEST(planned_graph, a_recorded_training_step_takes_what_is_live_at_once) {
   EXPECT_EQ(arena.layout(), *arena.expected());
 }
 
-TEST(planned_graph, an_update_gets_the_planned_addresses_again_and_keeps_blocks_from_before) {
+TEST(planned_graph, update_reuses_planned_addresses_and_keeps_earlier_blocks) {
   const step_plan plan = rehearse_plan(chain, nullptr);
   auto arena = std::make_unique<graph_arena>(plan, 1 * MiB, nullptr);
   graph_arena& in_graph = *arena;
@@ -280,7 +280,7 @@ TEST(planned_graph, an_update_gets_the_planned_addresses_again_and_keeps_blocks_
   in_graph.check_invariants();
 }
 
-TEST(planned_graph, an_update_that_keeps_a_block_for_longer_than_planned_gets_no_block_over_it) {
+TEST(planned_graph, update_places_no_block_over_one_that_outlives_its_planned_life) {
   const auto one_by_one = [](std::pmr::memory_resource& memory, int&, int&) {
     for (int i = 0; i < 3; ++i) memory.deallocate(memory.allocate(1024), 1024);
   };

@@ -56,7 +56,7 @@ void mixed_body(std::pmr::memory_resource& memory, std::uint32_t seed, std::size
 // ---- the size ---------------------------------------------------------------------------------------------
 
 // S1.3
-TEST(rehearse, of_the_exact_sequence_needs_1024_bytes) {
+TEST(rehearse, measures_1024_bytes_for_the_documented_sequence) {
   const graph_layout layout = rehearse([](std::pmr::memory_resource& memory) {
     (void)memory.allocate(100);
     void* const second = memory.allocate(512);
@@ -88,7 +88,7 @@ TEST(rehearse, a_block_less_is_out_of_memory_and_the_arena_stays_usable) {
   }
 }
 
-TEST(rehearse, the_largest_alignment_is_the_memorys) {
+TEST(rehearse, layout_has_the_largest_requested_alignment) {
   const graph_layout layout = layout_of({{1, 64}, {1, 4096}, {1, 512}});
   EXPECT_EQ(layout.alignment, 4096u);
   EXPECT_EQ(layout.bytes, 4096u + 512 + 256);
@@ -101,7 +101,7 @@ TEST(rehearse, the_largest_alignment_is_the_memorys) {
 
 // ---- the hash ---------------------------------------------------------------------------------------------
 
-TEST(rehearse, the_hash_tells_sizes_orders_numbers_and_alignments_apart) {
+TEST(rehearse, hash_distinguishes_sizes_orders_counts_and_alignments) {
   const std::vector<requests> different{
       {},
       {{256, 8}},
@@ -137,7 +137,7 @@ TEST(rehearse, the_hash_is_the_same_wherever_the_memory_lies) {
 
 // ---- without memory ---------------------------------------------------------------------------------------
 
-TEST(rehearse, addresses_without_memory_are_distinct_aligned_and_outside_every_process) {
+TEST(rehearse, returns_distinct_aligned_addresses_outside_every_process) {
   rehearsal stage;
   std::pmr::memory_resource& memory = stage;
   std::uintptr_t end = 0;
@@ -154,7 +154,7 @@ TEST(rehearse, addresses_without_memory_are_distinct_aligned_and_outside_every_p
   }
 }
 
-TEST(rehearse, what_no_arena_could_hold_is_out_of_memory) {
+TEST(rehearse, throws_out_of_memory_for_requests_beyond_every_arena) {
   constexpr std::size_t max_bytes = graph_arena::max_bytes;
   EXPECT_EQ(layout_of({{max_bytes, 8}}).bytes, max_bytes) << "as much as one can have";
   for (requests const& wanted :
@@ -181,7 +181,7 @@ TEST(rehearse, what_no_arena_could_hold_is_out_of_memory) {
   }
 }
 
-TEST(rehearse, an_alignment_that_is_no_power_of_two_is_refused) {
+TEST(rehearse, rejects_an_alignment_that_is_no_power_of_two) {
   rehearsal stage;
   std::pmr::memory_resource& memory = stage;
   std::size_t volatile three = 3, none = 0;
@@ -206,7 +206,7 @@ TEST(rehearse, reports_a_wrong_deallocation) {
 
 // ---- with memory ------------------------------------------------------------------------------------------
 
-TEST(rehearse, with_memory_of_its_own_a_body_can_use_it) {
+TEST(rehearse, body_can_use_memory_of_an_upstream) {
   recording_resource upstream;
   const auto body = [](std::pmr::memory_resource& memory) {
     std::pmr::vector<int> numbers{&memory};
@@ -221,7 +221,7 @@ TEST(rehearse, with_memory_of_its_own_a_body_can_use_it) {
   EXPECT_EQ(arena.layout(), layout) << "whether it had memory makes no difference";
 }
 
-TEST(rehearse, deallocates_what_is_in_use_when_it_ends) {
+TEST(rehearse, destructor_deallocates_blocks_in_use) {
   recording_resource upstream;
   {
     rehearsal stage{&upstream};
@@ -235,7 +235,7 @@ TEST(rehearse, deallocates_what_is_in_use_when_it_ends) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }  // the upstream compares returned blocks with allocated ones
 
-TEST(rehearse, what_a_body_throws_passes_through_after_everything_went_back) {
+TEST(rehearse, rethrows_the_exception_of_the_body_after_freeing_all_blocks) {
   recording_resource upstream;
   struct own_error {
     int number;
@@ -252,7 +252,7 @@ TEST(rehearse, what_a_body_throws_passes_through_after_everything_went_back) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST(rehearse, any_failing_request_to_its_memory_passes_through_and_leaks_nothing) {
+TEST(rehearse, rethrows_every_upstream_failure_and_leaks_nothing) {
   test_resource upstream;
   const std::size_t failures = fail_each_allocation(upstream, [&] {
     (void)rehearse([](std::pmr::memory_resource& memory) { mixed_body(memory, 7, 50); }, &upstream);
@@ -260,7 +260,7 @@ TEST(rehearse, any_failing_request_to_its_memory_passes_through_and_leaks_nothin
   EXPECT_EQ(failures, 50u);
 }
 
-TEST(rehearse, equal_to_itself_alone) {
+TEST(rehearse, is_equal_only_to_itself) {
   const rehearsal one, other;
   EXPECT_TRUE(one.is_equal(one));
   EXPECT_FALSE(one.is_equal(other));

@@ -89,7 +89,7 @@ TEST_F(mpi_errors, carries_the_text_and_the_class_of_mpi) {
 
 // R.8
 // The default handler ends the program.
-TEST_F(mpi_errors, is_thrown_on_a_communicator_whose_errors_are_fatal_and_which_keeps_its_handler) {
+TEST_F(mpi_errors, fatal_communicator_throws_and_keeps_its_handler) {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
@@ -112,7 +112,7 @@ TEST_F(mpi_errors, is_thrown_for_the_null_communicator) {
   EXPECT_THROW((persistent_allreduce<std::int32_t>{MPI_COMM_NULL, elements}), std::invalid_argument);
 }
 
-TEST_F(mpi_errors, leaves_the_handlers_of_the_process_as_they_were_after_calls_of_several_threads) {
+TEST_F(mpi_errors, concurrent_calls_restore_the_error_handlers_of_the_process) {
   const auto many = [] {
     for (int i = 0; i < 10'000; ++i) const detail::returned_errors_of_process returned;
   };
@@ -130,7 +130,7 @@ TEST_F(mpi_errors, leaves_the_handlers_of_the_process_as_they_were_after_calls_o
 // ---- MPI_Alloc_mem
 
 // R.4
-TEST_F(mpi_blocks, serves_an_arena_and_goes_back_to_mpi) {
+TEST_F(mpi_blocks, serve_an_arena_and_are_returned_to_mpi) {
   {
     basic_arena<mpi_memory> buffers{{.reserve = 64 * KiB, .name = "halo"}, mpi_memory{}};
     for (int step = 0; step < 3; ++step) {
@@ -150,7 +150,7 @@ TEST_F(mpi_blocks, serves_an_arena_and_goes_back_to_mpi) {
 }
 
 // R.4
-TEST_F(mpi_blocks, takes_the_least_where_more_is_refused) {
+TEST_F(mpi_blocks, halves_refused_requests_down_to_the_minimum) {
   calls_.fail_from = 0;
   calls_.fail_count = 6;
   basic_arena<mpi_memory> buffers{{.reserve = 64 * KiB}, mpi_memory{}};
@@ -158,7 +158,7 @@ TEST_F(mpi_blocks, takes_the_least_where_more_is_refused) {
   EXPECT_LT(buffers.stats().reserved_bytes, 2000u);
 }
 
-TEST_F(mpi_blocks, throws_out_of_memory_and_leaves_the_arena_as_it_was) {
+TEST_F(mpi_blocks, throws_out_of_memory_and_leaves_the_arena_unchanged) {
   basic_arena<mpi_memory> buffers{{.reserve = 64 * KiB, .name = "halo"}, mpi_memory{}};
   (void)buffers.allocate(1000);
   const arena_stats before = buffers.stats();
@@ -170,7 +170,7 @@ TEST_F(mpi_blocks, throws_out_of_memory_and_leaves_the_arena_as_it_was) {
 }
 
 // R.8
-TEST_F(mpi_blocks, says_that_mpi_is_not_running) {
+TEST_F(mpi_blocks, out_of_memory_message_states_that_mpi_is_not_running) {
   basic_arena<mpi_memory> buffers{{.name = "halo"}, mpi_memory{}};
   calls_.is_finalized = true;
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)buffers.allocate(1); });
@@ -179,7 +179,7 @@ TEST_F(mpi_blocks, says_that_mpi_is_not_running) {
 }
 
 // R.4
-TEST_F(mpi_blocks, warns_of_what_it_cannot_return) {
+TEST_F(mpi_blocks, warns_about_memory_that_it_cannot_return) {
   test::warning_recorder warnings;
   mpi_memory memory;
   const byte_range chunk = memory.reserve(1000, 1000);
@@ -202,7 +202,7 @@ TEST_F(mpi_blocks, warns_of_what_it_cannot_return) {
 // ---- dynamic windows
 
 // D.19
-TEST_F(mpi_window, is_used_as_its_page_shows) {
+TEST_F(mpi_window, follows_its_documented_example) {
   namespace mpi = tidemark::mpi;
   // clang-format off: as in docs/distributed.md
   mpi::dynamic_window window{MPI_COMM_WORLD};
@@ -214,7 +214,7 @@ TEST_F(mpi_window, is_used_as_its_page_shows) {
 }
 
 // R.5
-TEST_F(mpi_window, lets_peers_put_into_an_arena_and_get_from_it_by_addresses_that_repeat) {
+TEST_F(mpi_window, peers_put_and_get_at_the_same_arena_addresses_in_each_step) {
   dynamic_window window{MPI_COMM_WORLD};
   window_arena step{window_memory{window_registrar{window}}, {.reserve = 1 * MiB, .name = "halo"}};
   std::vector<MPI_Aint> addresses;
@@ -249,7 +249,7 @@ TEST_F(mpi_window, lets_peers_put_into_an_arena_and_get_from_it_by_addresses_tha
 }
 
 // R.5
-TEST_F(mpi_window, has_a_block_larger_than_a_chunk_in_one_registration) {
+TEST_F(mpi_window, covers_a_block_larger_than_a_chunk_by_one_registration) {
   dynamic_window window{MPI_COMM_WORLD};
   window_arena step{window_memory{window_registrar{window}}, {.reserve = 64 * KiB, .name = "halo"}};
   (void)step.allocate(60 * KiB);
@@ -270,7 +270,7 @@ TEST_F(mpi_window, has_a_block_larger_than_a_chunk_in_one_registration) {
 }
 
 // R.5
-TEST_F(mpi_window, leaves_an_arena_as_it_was_when_mpi_refuses_to_attach) {
+TEST_F(mpi_window, leaves_an_arena_unchanged_if_mpi_refuses_to_attach) {
   dynamic_window window{MPI_COMM_WORLD};
   window_arena step{window_memory{window_registrar{window}}, {.reserve = 64 * KiB, .name = "halo"}};
   (void)step.allocate(1000);
@@ -320,7 +320,7 @@ TEST_F(mpi_window, moves_and_is_freed_once) {
   kept.reset();
 }
 
-TEST_F(mpi_window, throws_what_mpi_says) {
+TEST_F(mpi_window, throws_the_error_of_mpi) {
   calls_.fails = "MPI_Win_create_dynamic";
   calls_.fail_from = calls_.calls;
   EXPECT_THROW(dynamic_window{MPI_COMM_WORLD}, mpi_error);
@@ -372,7 +372,7 @@ TEST_F(mpi_shared_window, refuses_impossible_sizes_on_all_ranks) {
 }
 
 // R.8
-TEST_F(mpi_shared_window, throws_what_mpi_says_in_each_call) {
+TEST_F(mpi_shared_window, throws_the_error_of_each_mpi_call) {
   for (char const* function : {"MPI_Comm_split_type", "MPI_Allreduce", "MPI_Win_allocate_shared"}) {
     calls_.reset();
     calls_.fails = function;
@@ -417,7 +417,7 @@ step_plan recorded_plan(std::size_t blocks, std::size_t bytes_of_last) {
 }
 
 // R.6
-TEST_F(mpi_layout, is_the_same_for_ranks_that_do_the_same) {
+TEST_F(mpi_layout, is_equal_on_ranks_with_equal_allocations) {
   const layout_comparison found = same_layout(MPI_COMM_WORLD, recorded_plan(20, 1000));
   EXPECT_TRUE(found);
   EXPECT_EQ(found.rank, -1);
@@ -437,7 +437,7 @@ TEST_F(mpi_layout, names_the_rank_and_the_block_that_differ_on_all_ranks) {
 }
 
 // R.6
-TEST_F(mpi_layout, names_the_first_offset_that_differs_or_that_one_rank_lacks) {
+TEST_F(mpi_layout, names_the_first_offset_that_differs_or_is_missing_on_a_rank) {
   const auto offsets = [](std::size_t n, std::size_t changed = 0, std::size_t value = 0) {
     std::vector<std::size_t> those(n);
     std::iota(those.begin(), those.end(), 0u);
@@ -472,7 +472,7 @@ TEST_F(mpi_layout, compares_rehearsals) {
 }
 
 // R.8
-TEST_F(mpi_layout, throws_what_mpi_says_in_each_call) {
+TEST_F(mpi_layout, throws_the_error_of_each_mpi_call) {
   const std::vector<std::size_t> offsets{static_cast<std::size_t>(rank_)};
   constexpr std::size_t calls = 5;
   for (std::size_t call = 0; call < calls; ++call) {
@@ -557,7 +557,7 @@ TEST_F(mpi_allreduce, waits_at_its_end_and_moves) {
 }
 
 // R.8
-TEST_F(mpi_allreduce, throws_what_mpi_says_in_each_call) {
+TEST_F(mpi_allreduce, throws_the_error_of_each_mpi_call) {
   std::array<float, 8> elements{};
   calls_.fail_from = 0;
   EXPECT_THROW((persistent_allreduce<float>{MPI_COMM_WORLD, elements}), mpi_error);

@@ -33,7 +33,7 @@ unsigned char* byte(mapping* of, std::size_t offset) {
 }
 
 // N.2
-TEST(mapping_cache, cuts_a_large_mapping_for_a_small_request_and_merges_it_again) {
+TEST(mapping_cache, splits_a_large_mapping_for_a_small_request_and_merges_it_later) {
   mapping_cache cache{64 * MiB};
   mapping* const all = cache.allocate(8 * MiB);
   cache.deallocate(all);
@@ -56,7 +56,7 @@ std::size_t touched_pages(mapping* of) {
       std::ranges::count_if(states, [](unsigned char state) { return (state & 1) != 0; }));
 }
 
-TEST(mapping_cache, returns_the_pages_of_a_fresh_mapping_of_which_few_were_touched) {
+TEST(mapping_cache, returns_pages_of_a_fresh_mapping_with_few_touched_pages) {
   mapping_cache cache{64 * MiB};
   mapping* const first = cache.allocate(16 * MiB);
   ASSERT_EQ(madvise(first, first->bytes, MADV_NOHUGEPAGE), 0) << "a huge page is touched as a whole";
@@ -72,7 +72,7 @@ TEST(mapping_cache, returns_the_pages_of_a_fresh_mapping_of_which_few_were_touch
   cache.deallocate(first);
 }
 
-TEST(mapping_cache, keeps_the_pages_of_a_mapping_of_which_many_were_touched) {
+TEST(mapping_cache, keeps_pages_of_a_mapping_with_many_touched_pages) {
   mapping_cache cache{64 * MiB};
   mapping* const first = cache.allocate(16 * MiB);
   std::memset(first + 1, 1, 8 * MiB);
@@ -99,7 +99,7 @@ TEST(mapping_cache, makes_a_small_mapping_grow_for_a_larger_request) {
   cache.deallocate(grown);
 }
 
-TEST(mapping_cache, leaves_alone_what_has_less_than_half_of_a_request) {
+TEST(mapping_cache, skips_mappings_smaller_than_half_of_a_request) {
   mapping_cache cache{64 * MiB};
   cache.deallocate(cache.allocate(1 * MiB));
   mapping* const large = cache.allocate(16 * MiB);
@@ -109,7 +109,7 @@ TEST(mapping_cache, leaves_alone_what_has_less_than_half_of_a_request) {
 }
 
 // N.3
-TEST(mapping_cache, unmaps_what_has_been_free_for_longest) {
+TEST(mapping_cache, unmaps_the_mapping_free_for_longest) {
   mapping_cache cache{10 * MiB};
   std::vector<mapping*> made;
   for (int i = 0; i < 4; ++i) made.push_back(cache.allocate(4 * MiB));
@@ -126,7 +126,7 @@ TEST(mapping_cache, unmaps_what_has_been_free_for_longest) {
 }
 
 // N.3
-TEST(mapping_cache, counts_what_live_mappings_do_not_need_against_the_limit) {
+TEST(mapping_cache, counts_unused_bytes_of_live_mappings_against_the_limit) {
   mapping_cache cache{1 * MiB};
   mapping* const first = cache.allocate(800 * KiB);
   cache.deallocate(first);
@@ -162,7 +162,7 @@ TEST(mapping_cache, resizes_into_a_free_neighbour_without_moving) {
 }
 
 // N.2
-TEST(mapping_cache, resizes_with_its_contents_where_neighbours_are_live) {
+TEST(mapping_cache, resize_moves_contents_if_neighbours_are_live) {
   mapping_cache cache{64 * MiB};
   cache.deallocate(cache.allocate(4 * MiB));
   mapping* const first = cache.allocate(1 * MiB);
@@ -181,7 +181,7 @@ TEST(mapping_cache, resizes_with_its_contents_where_neighbours_are_live) {
   EXPECT_EQ(cache.broken_invariant(), nullptr);
 }
 
-TEST(mapping_cache, refuses_sizes_that_no_object_has_and_changes_nothing) {
+TEST(mapping_cache, rejects_impossible_sizes_and_changes_nothing) {
   mapping_cache cache{1 * MiB};
   constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   mapping* const live = cache.allocate(1 * MiB);
@@ -210,7 +210,7 @@ TEST(array_memory, returns_zeros_in_memory_that_was_in_use) {
   }
 }
 
-TEST(array_memory, aligns_blocks_to_lines_of_caches_from_64_bytes_on) {
+TEST(array_memory, aligns_blocks_of_64_bytes_or_more_to_cache_lines) {
   array_memory memory{{.max_cached_bytes = 64 * MiB, .huge_pages = true}};
   for (std::size_t bytes = 0; bytes < 2 * MiB; bytes += 1 + bytes / 3) {
     void* const block = memory.allocate(bytes);
@@ -233,7 +233,7 @@ TEST(array_memory, keeps_nothing_once_it_is_retired) {
 }
 
 // N.3
-TEST(array_memory, returns_what_is_cached_when_memory_is_short) {
+TEST(array_memory, returns_cached_memory_under_memory_pressure) {
   array_memory memory{{.max_cached_bytes = 64 * MiB, .huge_pages = true}};
   memory.deallocate(memory.allocate(9 * MiB));
   EXPECT_GE(memory.stats().cached_bytes, 9 * MiB);
@@ -346,7 +346,7 @@ TEST(array_memory, serves_several_threads) {
 }
 
 // N.5
-TEST(array_memory, serves_a_child_that_was_forked_while_a_thread_used_it) {
+TEST(array_memory, serves_a_child_forked_while_a_thread_uses_the_memory) {
   array_memory memory{{.max_cached_bytes = 32 * MiB, .huge_pages = true}};
   std::jthread other{[&memory](std::stop_token stop) {
     blocks_model model{memory, 1};

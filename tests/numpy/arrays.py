@@ -38,7 +38,7 @@ def memory_goes_with_the_last_array():
     del kept
 
 
-def what_outlives_a_pool_is_returned_when_it_is_freed():
+def arrays_that_outlive_a_pool_return_their_memory_when_freed():
     with tidemark_numpy.pool(max_cached_bytes=1024 * MiB):
         kept = [numpy.ones(MiB) for _ in range(20)]
         last = numpy.ones(10)
@@ -48,7 +48,7 @@ def what_outlives_a_pool_is_returned_when_it_is_freed():
     equal(float(last.sum()), 10.0)
 
 
-def memory_of_an_array_that_is_gone_is_used_again():
+def memory_of_a_freed_array_is_reused():
     with tidemark_numpy.pool() as pool:
         for size in (10, 1000, 50_000, 200_000, 3_000_000):
             array = numpy.empty(size)
@@ -70,7 +70,7 @@ def zeros_are_zeros_in_used_memory():
             equal(pool.stats().misses, before)
 
 
-def huge_zeros_take_memory_where_they_are_written_only():
+def huge_zeros_use_memory_only_for_written_pages():
     with tidemark_numpy.pool():
         before = resident_bytes()
         table = numpy.zeros(128 * MiB)
@@ -78,7 +78,7 @@ def huge_zeros_take_memory_where_they_are_written_only():
         assert resident_bytes() < before + 8 * MiB, resident_bytes() - before
 
 
-def blocks_nest_and_restore_what_was_before():
+def blocks_nest_and_restore_the_outer_handler():
     own = handler()
     with tidemark_numpy.pool() as outer:
         with tidemark_numpy.pool() as inner:
@@ -130,7 +130,7 @@ def every_way_to_make_an_array_works():
         equal(pool.stats().used_bytes, 0)
 
 
-def no_more_is_cached_than_was_set():
+def cached_memory_stays_within_the_limit():
     random.seed(24)
     limit = 48 * MiB
     with tidemark_numpy.pool(max_cached_bytes=limit) as pool:
@@ -163,7 +163,7 @@ def peak_memory_stays_within_live_arrays_and_the_limit():
     assert peak <= before + most_live + limit + 8 * MiB, (peak - before, most_live, limit)
 
 
-def trim_returns_what_is_cached():
+def trim_returns_cached_memory():
     with tidemark_numpy.pool(max_cached_bytes=512 * MiB) as pool:
         kept = numpy.ones(MiB)
         [numpy.ones(MiB) for _ in range(20)]
@@ -182,7 +182,7 @@ def nothing_is_cached_with_a_limit_of_0():
         equal(pool.stats().cached_bytes, 0)
 
 
-def memory_that_is_missing_is_a_memory_error_after_the_cache_was_returned():
+def exhausted_memory_empties_the_cache_and_raises_memory_error():
     with tidemark_numpy.pool(max_cached_bytes=1024 * MiB) as pool:
         numpy.ones(64 * MiB)
         assert pool.stats().cached_bytes > 500 * MiB

@@ -53,7 +53,7 @@ def tasks_have_pools_of_their_own():
     equal(handler(), OWN)
 
 
-def install_has_no_end_and_one_pool():
+def install_is_permanent_and_creates_one_pool():
     pool = tidemark_numpy.install(max_cached_bytes=1 << 24)
     equal(handler(), OURS)
     assert tidemark_numpy.install(max_cached_bytes=1 << 24) is pool
@@ -73,7 +73,7 @@ def install_is_an_initializer_of_threads():
     equal(pool.stats().used_blocks, 100)
 
 
-def install_makes_one_pool_however_many_threads_call_it_first():
+def install_makes_one_pool_for_concurrent_first_calls():
     begin = threading.Barrier(8)
     switched = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -163,7 +163,7 @@ def a_child_is_forked_while_threads_use_the_pool():
             thread.join()
 
 
-def workers_of_multiprocessing_use_it():
+def workers_of_multiprocessing_use_the_pool():
     tidemark_numpy.install()
     for method, initializer in (("fork", None), ("spawn", tidemark_numpy.install)):
         with multiprocessing.get_context(method).Pool(2, initializer) as workers:

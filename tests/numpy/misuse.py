@@ -39,14 +39,14 @@ def a_second_installed_pool_is_refused():
     equal(handler(), "tidemark_numpy")
 
 
-def stats_and_trace_want_a_pool():
+def stats_and_trace_require_a_pool():
     with refused(RuntimeError, "stats is for a context that uses a pool"):
         tidemark_numpy.stats()
     with refused(RuntimeError, "trace is for a context that uses a pool"):
         tidemark_numpy.trace("run.csv")
 
 
-def a_trace_wants_files_that_can_be_written():
+def trace_requires_writable_files():
     with tempfile.TemporaryDirectory() as folder, tidemark_numpy.pool():
         with refused(ValueError, "trace wants the path of a file"):
             tidemark_numpy.trace()
@@ -82,7 +82,7 @@ def blocks_end_in_the_reverse_order():
         inner.__exit__(None, None, None)
 
 
-def a_generator_that_is_closed_too_early_leaves_no_pool_behind():
+def generator_closed_too_early_leaves_no_pool():
     before = handler()
 
     def batches():
@@ -114,7 +114,7 @@ def a_block_does_not_end_in_another_thread():
     assert len(errors) == 1 and "in the context where they began" in errors[0], errors
 
 
-def leaks_want_tracemalloc():
+def leaks_requires_tracemalloc():
     with refused(RuntimeError, "leaks needs tracemalloc: call tracemalloc.start"):
         tidemark_numpy.leaks()
     import tracemalloc
@@ -123,7 +123,7 @@ def leaks_want_tracemalloc():
         tidemark_numpy.leaks(5)
 
 
-def capsules_of_others_are_refused():
+def foreign_capsules_are_rejected():
     import datetime
 
     from tidemark_numpy import _core

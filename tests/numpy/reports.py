@@ -37,7 +37,7 @@ def _events(path):
         return [(row["op"], int(row["id"]), int(row["bytes"])) for row in csv.DictReader(file)]
 
 
-def trace_has_each_request_while_it_is_open():
+def trace_records_each_request_while_open():
     with tempfile.TemporaryDirectory() as folder, tidemark_numpy.pool():
         before = numpy.empty(10)
         with tidemark_numpy.trace(f"{folder}/run.csv", chrome=f"{folder}/run.json"):
@@ -73,7 +73,7 @@ def trace_is_completed_when_the_program_ends():
         equal(len(_events(f"{folder}/run.csv")), 10_000)
 
 
-def trace_has_what_other_threads_do():
+def trace_records_other_threads():
     with tempfile.TemporaryDirectory() as folder, tidemark_numpy.pool() as pool:
         def work():
             with pool:

@@ -90,7 +90,7 @@ static_assert(
     std::is_same_v<decltype(cuda_resource{std::declval<device_pool&>()}), cuda_resource<device_pool>>);
 
 // A.8
-TEST(cuda_resource_handle, its_copies_are_equal_to_it_and_handles_of_other_resources_are_not) {
+TEST(cuda_resource_handle, is_equal_to_its_copies_and_unequal_to_handles_of_other_resources) {
   pool one, two;
   const cuda_resource memory{one};
   const cuda_resource copy{memory};
@@ -102,7 +102,7 @@ TEST(cuda_resource_handle, its_copies_are_equal_to_it_and_handles_of_other_resou
   EXPECT_EQ(&copy.resource(), &one);
 }
 
-TEST(cuda_resource_handle, those_of_one_resource_for_different_streams_are_not_equal) {
+TEST(cuda_resource_handle, handles_of_one_resource_on_different_streams_are_unequal) {
   fake_device device;
   const gpu::stream stream{device};
   statistics_resource counted{std::pmr::null_memory_resource()};
@@ -137,7 +137,7 @@ TEST_F(cuda_resource_of_the_host, a_ref_allocates_and_frees_memory) {
 }
 
 // A.8
-TEST_F(cuda_resource_of_the_host, so_does_one_with_streams) {
+TEST_F(cuda_resource_of_the_host, stream_ordered_ref_allocates_and_frees_memory) {
   stream_ordered_ref<host_accessible> ref{memory_};
   void* const block = allocate_of(ref, stream_, 1000, 64);
   EXPECT_EQ(pool_.stats().used_blocks, 1u);
@@ -146,7 +146,7 @@ TEST_F(cuda_resource_of_the_host, so_does_one_with_streams) {
 }
 
 #if CCCL_VERSION >= 3001000
-TEST_F(cuda_resource_of_the_host, an_owning_wrapper_and_its_copies_allocate_from_one_resource) {
+TEST_F(cuda_resource_of_the_host, any_resource_and_its_copies_allocate_from_one_resource) {
   mr::any_resource<host_accessible> any{memory_};
   mr::any_resource<host_accessible> copy{any};
   EXPECT_TRUE(any == copy);
@@ -167,7 +167,7 @@ TEST_F(cuda_resource_of_the_host, null_is_deallocated_without_a_call) {
 }
 
 // A.8
-TEST(cuda_resource_alignment, is_256_at_least_where_devices_may_touch_the_memory) {
+TEST(cuda_resource_alignment, is_at_least_256_in_device_accessible_memory) {
   arena step;
   cuda_resource<arena, memory_access::host_and_device> memory{step};
   for (int i = 0; i < 3; ++i) {
@@ -177,7 +177,7 @@ TEST(cuda_resource_alignment, is_256_at_least_where_devices_may_touch_the_memory
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.allocate_sync(4, 4096)) % 4096, 0u);
 }
 
-TEST(cuda_resource_alignment, is_the_requested_one_in_memory_of_the_host_alone) {
+TEST(cuda_resource_alignment, is_the_requested_alignment_in_host_only_memory) {
   arena step;
   cuda_resource memory{step};
   auto* const first = static_cast<std::byte*>(memory.allocate_sync(4, 4));
@@ -200,7 +200,7 @@ class alignas(256) throwing_resource final : public detail::distinct_resource {
   void do_deallocate(void*, std::size_t, std::size_t) override { throw std::runtime_error{"not taken"}; }
 };
 
-TEST(cuda_resource_failure, a_resource_that_throws_in_deallocate_is_a_warning) {
+TEST(cuda_resource_failure, warns_if_the_resource_throws_in_deallocate) {
   const warning_recorder warnings;
   throwing_resource broken;
   cuda_resource<throwing_resource, memory_access::host> memory{broken};
@@ -280,7 +280,7 @@ TEST_F(cuda_resource_streams, the_resources_stream_does_not_wait_for_the_stream_
 }
 
 // A.9
-TEST_F(cuda_resource_streams, the_resources_stream_waits_for_the_work_behind_which_memory_is_freed) {
+TEST_F(cuda_resource_streams, resource_stream_waits_for_the_work_of_the_freeing_stream) {
   void* const block = memory().allocate(other_.get(), 512);
   put_on(other_, "uses the block");
   memory().deallocate(other_.get(), block, 512);
@@ -291,7 +291,7 @@ TEST_F(cuda_resource_streams, the_resources_stream_waits_for_the_work_behind_whi
   expect_no_event_left();
 }
 
-TEST_F(cuda_resource_streams, a_block_of_the_drivers_pool_is_freed_behind_the_other_stream) {
+TEST_F(cuda_resource_streams, block_of_a_driver_pool_is_freed_after_the_work_of_the_other_stream) {
   gpu::memory_pool blocks{{}, device_};
   gpu::async_resource of_the_driver{blocks.get(), own_, device_};
   cuda_resource memory{of_the_driver, device_};
@@ -320,7 +320,7 @@ TEST_F(cuda_resource_streams, a_cache_guards_the_block_and_its_stream_does_not_w
   tensors.deallocate(another, 512);
 }
 
-TEST_F(cuda_resource_streams, a_cache_frees_a_block_on_its_own_stream_after_one_call_that_asks_for_captures) {
+TEST_F(cuda_resource_streams, cache_frees_on_its_own_stream_after_one_capture_query) {
   device_cache tensors{{.stream = own_, .upstream = &upstream_}, device_};
   cuda_resource memory{tensors, device_};
   void* const block = memory.allocate(own_.get(), 512);
@@ -335,7 +335,7 @@ TEST_F(cuda_resource_streams, a_cache_frees_a_block_on_its_own_stream_after_one_
 
 // ---- calls that name no stream ----------------------------------------------------------------------------
 
-TEST_F(cuda_resource_streams, memory_for_any_work_is_there_when_the_resources_stream_has_ended) {
+TEST_F(cuda_resource_streams, allocate_sync_waits_for_the_resource_stream) {
   put_on(own_, "uses the block that was deallocated");
   put_on(other_, "other");
   void* const block = memory().allocate_sync(512);
@@ -385,7 +385,7 @@ TEST_F(cuda_resource_streams, if_streams_cannot_be_ordered_nothing_is_allocated)
   device_.run_all();
 }
 
-TEST_F(cuda_resource_streams, a_block_that_other_work_may_use_is_lost_and_warned_of) {
+TEST_F(cuda_resource_streams, leaks_and_warns_about_a_block_that_other_work_may_use) {
   void* const block = memory().allocate(other_.get(), 512);
   device_.fail_next("cuEventRecord", status::unknown);
   memory().deallocate(other_.get(), block, 512);
@@ -395,7 +395,7 @@ TEST_F(cuda_resource_streams, a_block_that_other_work_may_use_is_lost_and_warned
   EXPECT_NE(warning_recorder::reports()[0].message.find("CUDA_ERROR_UNKNOWN"), std::string::npos);
 }
 
-TEST_F(cuda_resource_streams, on_a_device_that_is_lost_no_work_uses_a_block) {
+TEST_F(cuda_resource_streams, returns_blocks_without_a_warning_on_a_lost_device) {
   void* const block = memory().allocate(other_.get(), 512);
   device_.fail_next("cuEventCreate", status::illegal_address);
   memory().deallocate(other_.get(), block, 512);
@@ -403,7 +403,7 @@ TEST_F(cuda_resource_streams, on_a_device_that_is_lost_no_work_uses_a_block) {
   EXPECT_TRUE(warning_recorder::reports().empty());
 }
 
-TEST_F(cuda_resource_streams, where_the_resource_has_no_memory_the_driver_is_not_called) {
+TEST_F(cuda_resource_streams, makes_no_driver_call_if_the_resource_is_exhausted) {
   upstream_.fail_from = upstream_.calls;
   upstream_.fail_count = supply::never;
   const std::size_t before = calls();
@@ -415,7 +415,7 @@ TEST_F(cuda_resource_streams, where_the_resource_has_no_memory_the_driver_is_not
 // ---- captures ---------------------------------------------------------------------------------------------
 
 // A.10
-TEST_F(cuda_resource_streams, a_capture_gets_no_memory_of_a_stream_outside_and_lives_on) {
+TEST_F(cuda_resource_streams, foreign_capture_gets_no_memory_and_stays_valid) {
   (void)block_in_advance();
   during_capture_of(other_, [&] {
     const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate(other_.get(), 512); });
@@ -424,7 +424,7 @@ TEST_F(cuda_resource_streams, a_capture_gets_no_memory_of_a_stream_outside_and_l
   });
 }
 
-TEST_F(cuda_resource_streams, memory_that_a_capture_outside_frees_is_lost_because_a_graph_may_use_it) {
+TEST_F(cuda_resource_streams, leaks_memory_freed_in_a_foreign_capture) {
   void* const block = memory().allocate(other_.get(), 512);
   during_capture_of(other_, [&] {
     memory().deallocate(other_.get(), block, 512);
@@ -433,7 +433,7 @@ TEST_F(cuda_resource_streams, memory_that_a_capture_outside_frees_is_lost_becaus
   });
 }
 
-TEST_F(cuda_resource_streams, work_outside_gets_no_memory_of_a_captured_stream_and_is_not_drawn_in) {
+TEST_F(cuda_resource_streams, work_outside_a_capture_gets_no_memory_and_stays_outside) {
   (void)block_in_advance();
   during_capture_of(own_, [&] {
     EXPECT_THROW((void)memory().allocate(other_.get(), 512), cuda_error);
@@ -445,7 +445,7 @@ TEST_F(cuda_resource_streams, work_outside_gets_no_memory_of_a_captured_stream_a
 }
 
 // A.10
-TEST_F(cuda_resource_streams, a_capture_allocates_from_its_own_stream_without_a_call) {
+TEST_F(cuda_resource_streams, capture_allocates_on_its_own_stream_without_a_call) {
   void* const block = block_in_advance();
   during_capture_of(own_, [&] {
     EXPECT_EQ(memory().allocate(own_.get(), 512), block);
@@ -512,7 +512,7 @@ TEST_F(cuda_resource_of_no_stream, memory_of_the_host_alone_is_freed_at_once) {
   device_.run_all();
 }
 
-TEST_F(cuda_resource_of_no_stream, a_capture_is_not_waited_for_and_lives_on) {
+TEST_F(cuda_resource_of_no_stream, does_not_wait_for_a_capture_and_keeps_the_capture_valid) {
   void* const block = managed_.allocate(other_.get(), 512);
   during_capture_of(other_, [&] {
     managed_.deallocate(other_.get(), block, 512);
@@ -522,7 +522,7 @@ TEST_F(cuda_resource_of_no_stream, a_capture_is_not_waited_for_and_lives_on) {
   });
 }
 
-TEST_F(cuda_resource_of_no_stream, a_block_is_lost_where_its_work_cannot_be_waited_for) {
+TEST_F(cuda_resource_of_no_stream, leaks_a_block_whose_work_cannot_be_awaited) {
   for (char const* const refused : {"cuStreamIsCapturing", "cuStreamSynchronize"}) {
     SCOPED_TRACE(refused);
     warning_recorder::reports().clear();
@@ -543,7 +543,7 @@ TEST_F(cuda_resource_of_no_stream, a_block_is_freed_if_its_work_has_failed) {
   EXPECT_TRUE(warning_recorder::reports().empty());
 }
 
-TEST(cuda_resource_without_a_device, nothing_is_waited_for_because_nothing_runs) {
+TEST(cuda_resource_without_a_device, deallocates_without_a_wait) {
   const warning_recorder warnings;
   fake_device none{{.devices = 0}};
   auto* const any_stream = reinterpret_cast<gpu::stream_handle>(std::uintptr_t{0x1000});

@@ -106,7 +106,7 @@ TEST_F(documented, a_step_is_rehearsed_and_captured) {
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 
-TEST_F(documented, vectors_of_the_host_and_of_both_hold_what_devices_read) {
+TEST_F(documented, host_and_universal_vectors_hold_data_for_the_device) {
   tidemark::device_arena step = make_arena();
   tidemark::pinned_arena staging{{.reserve = 64 * tidemark::MiB}};
   tidemark::managed_arena shared{{.reserve = 64 * tidemark::MiB}};
@@ -117,7 +117,7 @@ TEST_F(documented, vectors_of_the_host_and_of_both_hold_what_devices_read) {
   EXPECT_EQ(on_both[999], 3.0F);
 }
 
-TEST_F(documented, algorithms_that_do_not_wait_come_one_behind_the_other) {
+TEST_F(documented, asynchronous_algorithms_run_in_order) {
   tidemark::gpu::stream stream;
   tidemark::device_arena step{{.reserve = 1 * tidemark::GiB}, stream};
   tidemark::device_vector<float> x(1000, 1.0F, &step);
@@ -147,7 +147,7 @@ TEST_F(documented, a_step_that_sorts_keeps_a_copy_in_a_pool) {
 
 #endif
 
-TEST_F(documented, thrusts_own_allocator_and_policy_take_the_handle) {
+TEST_F(documented, thrusts_allocator_and_policy_accept_the_handle) {
   tidemark::test::machine_pool blocks = make_pool();
   tidemark::thrust_resource memory{&blocks};
   thrust::device_vector<float, thrust::mr::allocator<float, decltype(memory)>> x(1000, &memory);
@@ -156,7 +156,7 @@ TEST_F(documented, thrusts_own_allocator_and_policy_take_the_handle) {
   EXPECT_EQ(x[999], 999.0F);
 }
 
-TEST(documented_for_cccl, a_handle_meets_its_concepts) {
+TEST(documented_for_cccl, handle_satisfies_the_cccl_concepts) {
   tidemark::pool blocks;
   tidemark::cuda_resource memory{blocks};
   cuda::mr::resource_ref<cuda::mr::host_accessible> reference{memory};

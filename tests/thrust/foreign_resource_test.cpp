@@ -149,7 +149,7 @@ static_assert(
 
 using calls = std::vector<source_call>;
 
-TEST(foreign_resource_calls, go_to_the_names_of_older_sources) {
+TEST(foreign_resource_calls, use_the_function_names_of_older_sources) {
   older_source source;
   foreign_resource memory{source};
   memory.deallocate(memory.allocate(100, 64), 100, 64);
@@ -157,7 +157,7 @@ TEST(foreign_resource_calls, go_to_the_names_of_older_sources) {
 }
 
 // A.6
-TEST(foreign_resource_calls, go_to_the_names_of_newer_sources) {
+TEST(foreign_resource_calls, use_the_function_names_of_newer_sources) {
   logged_memory notes;
   newer_source source{&notes};
   foreign_resource memory{source};
@@ -166,7 +166,7 @@ TEST(foreign_resource_calls, go_to_the_names_of_newer_sources) {
 }
 
 // A.6
-TEST(foreign_resource_calls, go_to_those_of_thrust) {
+TEST(foreign_resource_calls, use_the_function_names_of_thrust) {
   thrust_source source;
   foreign_resource memory{source};
   memory.deallocate(memory.allocate(100, 64), 100, 64);
@@ -174,7 +174,7 @@ TEST(foreign_resource_calls, go_to_those_of_thrust) {
   EXPECT_EQ(&memory.source(), &source);
 }
 
-TEST(foreign_resource_calls, name_the_stream_if_one_was_given) {
+TEST(foreign_resource_calls, pass_the_stream_if_given) {
   auto* const stream = reinterpret_cast<gpu::stream_handle>(std::uintptr_t{0x1000});
   older_source older;
   foreign_resource of_older{older, stream};
@@ -188,7 +188,7 @@ TEST(foreign_resource_calls, name_the_stream_if_one_was_given) {
   EXPECT_EQ(notes.calls, (calls{{"allocate", 100, 64, stream}, {"deallocate", 100, 64, stream}}));
 }
 
-TEST(foreign_resource_calls, a_request_of_0_bytes_allocates_one) {
+TEST(foreign_resource_calls, request_of_0_bytes_allocates_1_byte) {
   older_source source;
   foreign_resource memory{source};
   void* const one = memory.allocate(0, 8);
@@ -230,7 +230,7 @@ TEST(foreign_resource_gaps, more_than_ptrdiff_max_bytes_are_rejected) {
   EXPECT_THROW((void)as_asked.allocate(std::numeric_limits<std::size_t>::max() - 8, 256), out_of_memory);
 }
 
-TEST(foreign_resource_gaps, a_block_that_is_not_aligned_is_freed_and_rejected) {
+TEST(foreign_resource_gaps, misaligned_block_is_freed_and_rejected) {
   careless_source source;
   foreign_resource memory{source};
   EXPECT_EQ(memory.allocate(100, 256), reinterpret_cast<void*>(std::uintptr_t{0x10100}));
@@ -241,7 +241,7 @@ TEST(foreign_resource_gaps, a_block_that_is_not_aligned_is_freed_and_rejected) {
   EXPECT_EQ(source.live_blocks, 1);
 }
 
-TEST(foreign_resource_gaps, null_is_out_of_memory) {
+TEST(foreign_resource_gaps, null_result_throws_out_of_memory) {
   careless_source source;
   source.gives_null = true;
   foreign_resource memory{source};
@@ -276,7 +276,7 @@ void expect_usable(std::pmr::memory_resource& memory) {
 }
 
 // A.6
-TEST(foreign_resource_upstream, a_pool_lies_on_a_pool_of_thrust) {
+TEST(foreign_resource_upstream, pool_works_on_a_pool_of_thrust) {
   ::thrust::mr::new_delete_resource memory;
   thrust_pool source{&memory};
   foreign_resource upstream{source};
@@ -297,7 +297,7 @@ TEST(foreign_resource_upstream, exceptions_of_a_source_pass_through_and_the_aren
   expect_usable(step);
 }
 
-TEST(foreign_resource_upstream, a_pool_of_one_stream_allocates_slabs_in_its_order) {
+TEST(foreign_resource_upstream, pool_allocates_slabs_in_the_order_of_its_stream) {
   fake_device device;
   stream_turns turns{device};
   const gpu::stream lending{device}, borrowing{device};
@@ -321,7 +321,7 @@ TEST(foreign_resource_upstream, a_pool_of_one_stream_allocates_slabs_in_its_orde
 
 // ---- equality ---------------------------------------------------------------------------------------------
 
-TEST(foreign_resource_equality, is_that_of_the_sources_where_they_tell) {
+TEST(foreign_resource_equality, follows_the_equality_of_the_sources_if_defined) {
   logged_memory one, two;
   newer_source a{&one}, same{&one}, other{&two};
   EXPECT_TRUE(foreign_resource{a} == foreign_resource{same});
@@ -329,14 +329,14 @@ TEST(foreign_resource_equality, is_that_of_the_sources_where_they_tell) {
 }
 
 // A.6
-TEST(foreign_resource_equality, does_not_trust_that_of_thrust) {
+TEST(foreign_resource_equality, ignores_the_equality_of_thrust_resources) {
   thrust_source a, b;
   ASSERT_TRUE(a == b) << "Thrust has fixed this: its == says that all are equal in 3.0 and 3.5";
   EXPECT_FALSE(foreign_resource{a} == foreign_resource{b});
   EXPECT_TRUE(foreign_resource{a} == foreign_resource{a});
 }
 
-TEST(foreign_resource_equality, is_also_that_of_the_streams) {
+TEST(foreign_resource_equality, requires_equal_streams) {
   older_source source;
   auto* const stream = reinterpret_cast<gpu::stream_handle>(std::uintptr_t{0x1000});
   const foreign_resource for_any{source};

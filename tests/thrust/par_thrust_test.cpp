@@ -172,7 +172,7 @@ class policies : public thrust_machine {
 // ---- results ----
 
 // A.4
-TEST_F(policies, give_right_results_for_all_lengths) {
+TEST_F(policies, return_correct_results_for_all_lengths) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
   for (const std::size_t n : {1u, 2u, 100u, 4097u, 20'000u}) {
@@ -183,7 +183,7 @@ TEST_F(policies, give_right_results_for_all_lengths) {
 }
 
 // A.4
-TEST_F(policies, that_do_not_wait_give_the_same_results) {
+TEST_F(policies, return_the_same_results_without_waiting) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
   const std::vector<int> numbers = mixed(20'000);
@@ -199,7 +199,7 @@ TEST_F(policies, that_do_not_wait_give_the_same_results) {
 }
 
 // A.4
-TEST_F(policies, on_a_resource_of_any_type_and_on_a_named_stream_give_the_same_results) {
+TEST_F(policies, return_the_same_results_for_any_resource_type_and_named_stream) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
   std::pmr::memory_resource& erased = step;
@@ -249,7 +249,7 @@ TEST_F(policies, allocate_nothing_from_the_system_once_the_arena_is_warm) {
 
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA  // chunks of a resource are written by the host
 
-TEST_F(policies, have_no_use_for_a_stream_without_cuda) {
+TEST_F(policies, reject_a_stream_without_cuda) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
   int something = 0;
@@ -318,7 +318,7 @@ TEST_F(policies, allocate_nothing_from_the_resource_in_a_parallel_region_of_thru
   EXPECT_GT(memory.asked_outside, 0);
 }
 
-TEST_F(policies, of_a_parallel_region_of_the_program_allocate_from_the_resource) {
+TEST_F(policies, allocate_from_the_resource_in_a_parallel_region_of_the_program) {
 #pragma omp parallel for num_threads(4)
   for (int i = 0; i < 4; ++i) {
     machine_arena step = make_arena();
@@ -331,7 +331,7 @@ TEST_F(policies, of_a_parallel_region_of_the_program_allocate_from_the_resource)
 
 // The fault of Thrust: when it sorts, each thread of its region calls the policy's allocator by itself. Once
 // fixed, detail/omp_temporaries.hpp can go.
-TEST_F(policies, of_thrust_itself_sort_with_temporaries_that_are_allocated_in_a_parallel_region) {
+TEST_F(policies, plain_thrust_sort_allocates_temporaries_in_a_parallel_region) {
   region_resource memory;
   thrust::device_vector<int> numbers(5000);
   thrust::sort(thrust::device(thrust_allocator<std::byte>{&memory.heap}), numbers.begin(), numbers.end());
@@ -342,7 +342,7 @@ TEST_F(policies, of_thrust_itself_sort_with_temporaries_that_are_allocated_in_a_
 
 // ---- refusals ----
 
-TEST_F(policies, pass_on_that_the_memory_of_a_limit_is_exhausted) {
+TEST_F(policies, pass_on_out_of_memory_of_a_limit_resource) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
   limit_resource limited{&step, 1000};
@@ -359,7 +359,7 @@ TEST_F(policies, pass_on_that_the_memory_of_a_limit_is_exhausted) {
 }
 
 // A.4
-TEST_F(policies, of_another_stream_than_their_resource_are_rejected) {
+TEST_F(policies, reject_a_stream_other_than_the_resources_stream) {
   int something = 0;
   const auto other_stream = reinterpret_cast<gpu::stream_handle>(&something);
   machine_arena step = make_arena();

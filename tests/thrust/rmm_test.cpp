@@ -94,7 +94,7 @@ using resources = ::testing::Types<arena, upstream_arena, pool, synchronized_poo
 
 TYPED_TEST_SUITE(rmm_containers, resources);
 
-TYPED_TEST(rmm_containers, lie_in_memory_of_tidemark_and_free_it) {
+TYPED_TEST(rmm_containers, allocate_and_free_memory_of_tidemark) {
   lies_on<TypeParam> memory;
   {
     rmm::device_uvector<int> numbers(100, stream, shared_with_devices<TypeParam>{memory.resource});
@@ -141,7 +141,7 @@ TEST(rmm_vector, freed_memory_returns_to_a_pool_and_is_reused) {
   expect_the_same_memory_again(blocks, upstream);
 }
 
-TEST(rmm_vector, allocates_memory_of_tidemark_by_default_if_that_is_the_devices_resource) {
+TEST(rmm_vector, uses_tidemark_by_default_if_set_as_the_devices_resource) {
   pool blocks;
   const rmm::cuda_device_id first_device{0};
   auto before = rmm::mr::set_per_device_resource(first_device, shared_with_devices<pool>{blocks});
@@ -167,7 +167,7 @@ TEST(rmm_vector, a_failed_growth_loses_nothing) {
 
 // ---- adaptors of RMM --------------------------------------------------------------------------------------
 
-TEST(rmm_adaptors, count_what_our_statistics_count) {
+TEST(rmm_adaptors, agree_with_our_statistics) {
   statistics_resource ours{std::pmr::new_delete_resource()};
   rmm::mr::statistics_resource_adaptor theirs{shared_with_devices<statistics_resource>{ours}};
   std::mt19937 random{17};
@@ -252,7 +252,7 @@ class rmm_streams : public ::testing::Test {
   made_up_memory nowhere_;
 };
 
-TEST_F(rmm_streams, a_vector_of_another_stream_comes_behind_that_of_the_pool_and_the_pools_behind_it) {
+TEST_F(rmm_streams, vector_on_another_stream_is_ordered_with_the_pools_stream) {
   device_pool blocks{{.stream = own_, .upstream = &nowhere_}, device_};
   turns_.put_on(own_, "own");
   {
@@ -267,7 +267,7 @@ TEST_F(rmm_streams, a_vector_of_another_stream_comes_behind_that_of_the_pool_and
   EXPECT_EQ(turns_.taken(), (std::vector<std::string>{"own", "the vector's", "own again"}));
 }
 
-TEST_F(rmm_streams, a_vector_may_be_of_another_stream_when_it_ends) {
+TEST_F(rmm_streams, vector_can_change_its_stream_before_destruction) {
   device_arena step{{.reserve = 4 * MiB}, own_.get(), device_};
   {
     rmm::device_uvector<float> x(1000, own_.get(), cuda_resource{step, device_});
@@ -333,7 +333,7 @@ TEST(rmm_upstream, a_pool_of_a_device_frees_unused_memory_when_rmm_has_no_more) 
   blocks.deallocate(large, 2 * MiB);
 }
 
-TEST(rmm_upstream, what_one_makes_of_two_functions_is_a_source_too) {
+TEST(rmm_upstream, callback_memory_resource_is_a_valid_upstream) {
   recording_resource host;
   rmm::mr::callback_memory_resource source{
       [](std::size_t bytes, ::cuda::stream_ref, void* of) {

@@ -70,7 +70,7 @@ struct alignas(512) wide {
 };
 
 // A.2
-TEST(thrust_allocators, request_and_free_256_bytes_of_alignment_at_least) {
+TEST(thrust_allocators, request_and_free_with_an_alignment_of_at_least_256) {
   logging_resource memory;
   thrust_allocator<char, logging_resource, void*> chars{&memory};
   chars.deallocate(chars.allocate(3), 3);
@@ -96,7 +96,7 @@ TEST(thrust_allocators, reject_more_elements_than_max_size) {
 // ---- stream and resource ----
 
 // A.2
-TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {
+TEST(thrust_allocators, keep_resource_and_stream_when_rebound_to_other_elements) {
   logging_resource memory;
   const thrust_allocator<int, logging_resource> numbers{&memory, stream_at(8)};
   const thrust_allocator<double, logging_resource> others{numbers};
@@ -106,7 +106,7 @@ TEST(thrust_allocators, of_other_elements_have_the_same_resource_and_stream) {
 }
 
 // A.2
-TEST(thrust_allocators, have_the_stream_that_their_resource_is_of) {
+TEST(thrust_allocators, use_the_stream_of_their_resource) {
   bound_resource bound{stream_at(16)};
   EXPECT_EQ((thrust_allocator<int, bound_resource>{&bound}.stream()), stream_at(16));
   // Also if only the allocator's type does not name the resource.
@@ -132,7 +132,7 @@ TEST(thrust_allocators, are_equal_if_their_resources_are) {
   EXPECT_FALSE(concrete == concrete_other);
 }
 
-TEST(thrust_allocators, that_are_equal_take_over_each_others_memory) {
+TEST(thrust_allocators, transfer_memory_on_move_assignment_if_equal) {
   logging_resource one, twin;
   one.twin = &twin;
   twin.twin = &one;

@@ -194,7 +194,7 @@ TEST_F(thrust_faults, assigning_n_values_forgets_the_allocator) {
 // No constructor from another kind of vector takes an allocator: with one, the other vector is first copied
 // into a vector of a default-constructed allocator. With `thrust_allocator` that does not compile: use the
 // constructor from a range. Once fixed, docs/thrust.md need not say so.
-TEST_F(thrust_faults, copies_of_another_kind_of_vector_go_through_an_allocator_that_was_not_named) {
+TEST_F(thrust_faults, copies_of_another_vector_kind_use_a_default_constructed_allocator) {
   using vector = recording_vector<int, false, true>;
   recording_source& unnamed = vector::allocator_type::default_source();
   unnamed.aligns.clear();
@@ -209,7 +209,7 @@ TEST_F(thrust_faults, copies_of_another_kind_of_vector_go_through_an_allocator_t
 // A.18
 // A vector whose elements throw while they are made destroys none that were: whatever these own is lost.
 // Their memory is deallocated. Once fixed, elements that throw may own something.
-TEST_F(thrust_faults, elements_made_before_one_that_throws_are_not_destroyed) {
+TEST_F(thrust_faults, failed_construction_does_not_destroy_earlier_elements) {
   using vector = recording_vector<counted_element, false, true>;
   counted_element::throw_at(4);
   EXPECT_THROW(vector(10, &one_), counted_element::construction_error);
@@ -217,7 +217,7 @@ TEST_F(thrust_faults, elements_made_before_one_that_throws_are_not_destroyed) {
   EXPECT_TRUE(one_.blocks.empty());
 }
 // A.18
-TEST_F(thrust_faults, elements_copied_to_larger_memory_before_one_that_throws_are_not_destroyed) {
+TEST_F(thrust_faults, failed_growth_does_not_destroy_the_copied_elements) {
   using vector = recording_vector<counted_element, false, true>;
   vector elements(5, &one_);
   counted_element::throw_at(4);
@@ -228,7 +228,7 @@ TEST_F(thrust_faults, elements_copied_to_larger_memory_before_one_that_throws_ar
 // A.18
 // A copy whose elements throw destroys all intended elements, including those never made. Elements with a
 // destructor that does something must therefore not throw from a copy. Once fixed, they may.
-TEST_F(thrust_faults, elements_of_a_copy_that_throws_are_destroyed_whether_they_were_made_or_not) {
+TEST_F(thrust_faults, throwing_copy_destroys_elements_that_were_never_made) {
   using vector = recording_vector<counted_element, false, true>;
   const vector elements(5, &one_);
   counted_element::throw_at(3);

@@ -63,7 +63,7 @@ TEST(thrust_resources, raise_alignments_to_256_in_allocate_and_deallocate) {
   EXPECT_EQ(memory.deallocations, memory.allocations);
 }
 
-TEST(thrust_resources, pass_on_what_the_resource_throws) {
+TEST(thrust_resources, pass_on_exceptions_of_the_resource) {
   limit_resource limited{1000};
   thrust_resource handle{&limited};
   EXPECT_THROW((void)handle.allocate(1001), out_of_memory);
@@ -92,7 +92,7 @@ TEST(thrust_resources, ignore_null) {
 }
 
 // A.1
-TEST(thrust_resources, warn_where_the_resource_throws_on_return_and_name_the_bytes) {
+TEST(thrust_resources, warn_with_the_byte_count_if_the_resource_throws_on_deallocate) {
   const warning_recorder warnings;
   logging_resource memory;
   thrust_resource<std::pmr::memory_resource, void*> handle{&memory};
@@ -134,7 +134,7 @@ TEST(thrust_resources, are_equal_if_their_resources_are) {
 }
 
 // A.1
-TEST(thrust_resources, say_by_is_equal_of_the_base_whether_they_are_equal) {
+TEST(thrust_resources, compare_through_is_equal_of_the_base) {
   logging_resource one, other;
   const thrust_resource<logging_resource> a{&one}, same{&one}, b{&other};
   const thrust_resource<std::pmr::memory_resource> of_another_class{&one};
@@ -176,7 +176,7 @@ void use(Pool& pool) {
 }
 
 // A.1
-TEST(thrust_resources, are_what_a_pool_of_thrusts_is_on) {
+TEST(thrust_resources, serve_as_upstream_of_a_thrust_pool) {
   statistics_resource counted;
   thrust_resource<statistics_resource, void*> handle{&counted};
   {

@@ -127,7 +127,7 @@ TYPED_TEST(vector_failures, in_assignment_of_more_leave_the_vector_unchanged) {
   this->fail_each_construction_of([&](auto& elements) { elements.assign(larger.begin(), larger.end()); });
 }
 
-TYPED_TEST(vector_failures, where_there_is_room_lose_no_memory) {
+TYPED_TEST(vector_failures, within_capacity_lose_no_memory) {
   const counted_element value{7};
   const auto with_room = [&](auto change) {
     this->fail_each_construction([&](auto& memory, auto arm) {
@@ -144,7 +144,7 @@ TYPED_TEST(vector_failures, where_there_is_room_lose_no_memory) {
   with_room([](auto& elements) { elements.shrink_to_fit(); });
 }
 
-TYPED_TEST(vector_failures, cannot_come_of_moves_and_swaps_which_construct_nothing) {
+TYPED_TEST(vector_failures, do_not_occur_in_moves_and_swaps) {
   statistics_resource memory;
   {
     TypeParam elements({1, 2, 3}, &memory), other(2, &memory);
@@ -160,7 +160,7 @@ TYPED_TEST(vector_failures, cannot_come_of_moves_and_swaps_which_construct_nothi
 }
 
 // A.13
-TYPED_TEST(vector_failures, in_an_arena_leave_it_at_the_mark_of_its_scope) {
+TYPED_TEST(vector_failures, in_an_arena_scope_rewind_to_the_scopes_mark) {
   arena step;
   const std::size_t before = step.position();
   for (int n = 1; n < 20; ++n) {
@@ -181,7 +181,7 @@ TYPED_TEST(vector_failures, in_an_arena_leave_it_at_the_mark_of_its_scope) {
 // ---- refusals of memory ----
 
 // A.13
-TYPED_TEST(vector_failures, of_the_resource_leave_vectors_unchanged_and_lose_nothing) {
+TYPED_TEST(vector_failures, in_allocation_leave_vectors_unchanged_and_lose_no_memory) {
   const violation_recorder violations;
   test_resource memory;
   const counted_element value{7};

@@ -56,7 +56,7 @@ void expect_to_serve(R& resource) {
 
 // ---- arenas ----
 
-TEST_F(vectors_on, an_arena_cost_no_call_to_the_system_once_it_is_warm) {
+TEST_F(vectors_on, an_arena_make_no_system_call_once_warm) {
   machine_arena step = make_arena();
   expect_to_serve(step);
   step.reset();
@@ -68,7 +68,7 @@ TEST_F(vectors_on, an_arena_cost_no_call_to_the_system_once_it_is_warm) {
   EXPECT_EQ(step.stats().system_calls, system_calls);
 }
 
-TEST_F(vectors_on, a_borrowed_arena_lie_in_the_borrowed_memory) {
+TEST_F(vectors_on, a_borrowed_arena_use_the_borrowed_memory) {
   constexpr std::size_t bytes = 1 * MiB;
   void* const lent = memory().allocate(bytes, 256);
   {
@@ -85,7 +85,7 @@ TEST_F(vectors_on, a_borrowed_arena_lie_in_the_borrowed_memory) {
 
 // ---- pools ----
 
-TEST_F(vectors_on, a_pool_get_the_memory_of_those_before_them) {
+TEST_F(vectors_on, a_pool_reuse_memory_of_earlier_vectors) {
   machine_pool blocks = make_pool();
   expect_to_serve(blocks);
   const std::uint64_t misses = blocks.stats().misses;
@@ -95,7 +95,7 @@ TEST_F(vectors_on, a_pool_get_the_memory_of_those_before_them) {
 }
 
 // A.7
-TEST_F(vectors_on, a_pool_keep_what_is_copied_out_of_a_step) {
+TEST_F(vectors_on, a_pool_keep_elements_copied_out_of_a_step) {
   machine_arena step = make_arena();
   machine_pool blocks = make_pool();
   device_vector<whole> kept{&blocks};
@@ -164,7 +164,7 @@ TEST_F(vectors_on, a_graph_arena_never_get_an_address_twice) {
 }
 
 // A.7
-TEST_F(vectors_on, a_graph_arena_are_there_for_each_replay) {
+TEST_F(vectors_on, a_graph_arena_keep_their_memory_for_each_replay) {
   replaying_backend backend;
   statistics_resource counted{&memory()};
   {
@@ -194,7 +194,7 @@ TEST_F(vectors_on, a_graph_arena_are_there_for_each_replay) {
 }
 
 // A.7
-TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph_inside) {
+TEST_F(vectors_on, a_capture_switch_use_graph_memory_only_inside_a_capture) {
   machine_pool blocks = make_pool();
   capture_switch program{&blocks};
   expect_to_serve(program);
@@ -228,7 +228,7 @@ TEST_F(vectors_on, a_capture_switch_are_of_its_upstream_outside_and_of_the_graph
 // A workspace allocates by type and scope, and is not a resource: single buffers are not freed. A function
 // therefore acquires one block for its Thrust vectors and temporaries, and puts a borrowed arena on it. The
 // arena ends with the workspace's scope and costs a few stores.
-TEST_F(vectors_on, an_acquisition_of_a_workspace_are_there_again_the_next_time) {
+TEST_F(vectors_on, a_workspace_acquisition_reuse_the_memory_in_the_next_turn) {
   workspace_options options;
   options.alignment = 256;
   options.host_memory = this_system != thrust_system::cuda;

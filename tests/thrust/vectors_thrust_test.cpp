@@ -55,7 +55,7 @@ TYPED_TEST_SUITE(vectors, kinds);
 // ---- construction ----
 
 // A.3
-TYPED_TEST(vectors, of_n_elements_have_them_all_made) {
+TYPED_TEST(vectors, construct_n_elements) {
   auto step = this->make_step();
   const typename TestFixture::vector elements(100, &step);
   EXPECT_EQ(numbers_in(elements), std::vector<int>(100, 0));
@@ -68,7 +68,7 @@ TYPED_TEST(vectors, of_n_elements_have_them_all_made) {
   EXPECT_EQ(numbers_in(vector(numbers.begin(), numbers.end(), &step)), numbers_from_to(1, 4));
 }
 
-TYPED_TEST(vectors, of_no_elements_allocate_nothing) {
+TYPED_TEST(vectors, allocate_nothing_for_no_elements) {
   auto step = this->make_step();
   const typename TestFixture::vector elements{&step}, of_none(0, &step);
   EXPECT_TRUE(elements.empty());
@@ -77,7 +77,7 @@ TYPED_TEST(vectors, of_no_elements_allocate_nothing) {
 }
 
 // A.3
-TYPED_TEST(vectors, that_are_copies_lie_in_the_same_resource) {
+TYPED_TEST(vectors, copy_into_the_same_resource) {
   auto step = this->make_step();
   const typename TestFixture::vector elements({1, 2, 3}, &step);
   const typename TestFixture::vector copy{elements};
@@ -87,7 +87,7 @@ TYPED_TEST(vectors, that_are_copies_lie_in_the_same_resource) {
   EXPECT_EQ(copy.get_allocator().resource(), &step);
 }
 
-TYPED_TEST(vectors, are_copied_and_moved_to_another_resource_that_is_named) {
+TYPED_TEST(vectors, are_copied_and_moved_to_a_named_resource) {
   auto step = this->make_step();
   auto kept = this->make_step();
   typename TestFixture::vector elements({1, 2, 3}, &step);
@@ -99,7 +99,7 @@ TYPED_TEST(vectors, are_copied_and_moved_to_another_resource_that_is_named) {
   EXPECT_EQ(numbers_in(moved), numbers_from_to(1, 3));
 }
 
-TYPED_TEST(vectors, that_are_moved_take_memory_and_leave_an_empty_one_of_the_same_resource) {
+TYPED_TEST(vectors, move_memory_and_leave_an_empty_vector_of_the_same_resource) {
   auto step = this->make_step();
   typename TestFixture::vector elements({1, 2, 3}, &step);
   void const* const before = this->address_of(elements);
@@ -117,7 +117,7 @@ TYPED_TEST(vectors, that_are_moved_take_memory_and_leave_an_empty_one_of_the_sam
 // ---- assignment and swap ----
 
 // A.3
-TYPED_TEST(vectors, that_are_assigned_a_copy_keep_their_resource) {
+TYPED_TEST(vectors, keep_their_resource_on_copy_assignment) {
   auto step = this->make_step();
   auto kept = this->make_step();
   typename TestFixture::vector results(2, 5, &kept);
@@ -134,7 +134,7 @@ TYPED_TEST(vectors, that_are_assigned_a_copy_keep_their_resource) {
 }
 
 // A.3
-TYPED_TEST(vectors, that_are_assigned_a_moved_one_take_its_resource) {
+TYPED_TEST(vectors, take_the_resource_of_the_source_on_move_assignment) {
   auto step = this->make_step();
   auto other = this->make_step();
   statistics_resource counted_step{&step}, counted_other{&other};
@@ -152,7 +152,7 @@ TYPED_TEST(vectors, that_are_assigned_a_moved_one_take_its_resource) {
 }
 
 // A.3
-TYPED_TEST(vectors, that_are_swapped_swap_their_resources) {
+TYPED_TEST(vectors, swap_their_resources) {
   auto step = this->make_step();
   auto other = this->make_step();
   statistics_resource counted_step{&step}, counted_other{&other};
@@ -178,7 +178,7 @@ TYPED_TEST(vectors, that_are_swapped_swap_their_resources) {
 // ---- growth ----
 
 // A.3
-TYPED_TEST(vectors, grow_through_an_arena_and_keep_what_they_hold) {
+TYPED_TEST(vectors, keep_their_elements_while_growing_in_an_arena) {
   auto step = this->make_step();
   statistics_resource counted{&step};
   typename TestFixture::vector elements{&counted};
@@ -206,7 +206,7 @@ TYPED_TEST(vectors, are_resized_up_with_new_elements_and_down_without_them) {
 }
 
 // A.3
-TYPED_TEST(vectors, that_shrink_free_their_memory) {
+TYPED_TEST(vectors, free_memory_on_shrink_to_fit) {
   auto step = this->make_step();
   statistics_resource counted{&step};
   typename TestFixture::vector elements({1, 2, 3}, &counted);
@@ -220,7 +220,7 @@ TYPED_TEST(vectors, that_shrink_free_their_memory) {
 // ---- steps ----
 
 // A.7
-TYPED_TEST(vectors, of_a_step_vanish_with_it_and_the_next_turn_gets_their_addresses) {
+TYPED_TEST(vectors, reuse_the_same_addresses_in_each_step) {
   auto step = this->make_step();
   std::vector<void const*> first_turn;
   for (int turn = 0; turn < 3; ++turn) {

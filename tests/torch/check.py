@@ -106,7 +106,7 @@ def module():
 # ---- the cases -----------------------------------------------------------------------------------------------------
 
 
-def exports_its_functions_and_nothing_else():
+def exports_only_its_functions():
     symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
     expect("what is exported", {line.split()[-1] for line in symbols.splitlines()}, FUNCTIONS)
 
@@ -122,7 +122,7 @@ def sets_each_function_of_the_allocator():
     expect_raised("a second time", RuntimeError, "Can't swap an already initialized allocator", module().install)
 
 
-def says_what_is_wrong_with_a_setting():
+def explains_an_invalid_setting():
     current = stand_in()
     install = module().install
     expect_raised("an unknown resource", ValueError,
@@ -141,7 +141,7 @@ def says_what_is_wrong_with_a_setting():
     expect("allocators that were installed", current, [])
 
 
-def says_what_pytorch_it_needs():
+def names_the_required_pytorch_version():
     current = stand_in(setters=SETTERS[:5])
     expect_raised("an old one", RuntimeError,
                   "tidemark_torch: PyTorch 2.1.0 has no set_begin_allocate_to_pool; 2.2 or later has it", module().install)
@@ -151,7 +151,7 @@ def says_what_pytorch_it_needs():
                   "tidemark_torch: this PyTorch has no torch.cuda.memory.CUDAPluggableAllocator", module().install)
 
 
-def names_a_library_that_is_not_there():
+def names_a_missing_library():
     stand_in()
     os.environ["TIDEMARK_TORCH_LIBRARY"] = "/nowhere/libtidemark_torch.so"
     expect_raised("without the library", RuntimeError,
@@ -159,7 +159,7 @@ def names_a_library_that_is_not_there():
                   "shared object file: No such file or directory; TIDEMARK_TORCH_LIBRARY may name it", module().begin_step)
 
 
-def makes_pools_with_functions_of_their_own():
+def creates_pools_with_separate_functions():
     current = stand_in()
     pool = module().mem_pool()
     expect("the functions", pool.allocator.functions,
@@ -185,7 +185,7 @@ def marks_steps_without_a_device():
     expect("statistics", torch.stats(), {})
 
 
-def raises_a_sentence_where_there_is_no_device():
+def raises_a_message_without_a_device():
     # ctypes cannot catch PyTorch's exceptions, so a program loads the library like PyTorch does.
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "load.cpp")

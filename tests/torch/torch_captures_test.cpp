@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(each, torch_captures, ::testing::Values("heap", "planne
                          [](auto const& kind) { return std::string{kind.param}; });
 
 // L.9
-TEST_P(torch_captures, get_memory_without_a_call_that_ends_them) {
+TEST_P(torch_captures, get_memory_without_a_forbidden_call) {
   begin();
   std::vector<void*> blocks;
   for (std::size_t i = 1; i < 60; ++i) blocks.push_back(torch.malloc(i * 10 * KiB, main));
@@ -110,7 +110,7 @@ TEST_P(torch_captures, keep_the_memory_of_a_graph_while_it_can_be_launched) {
   destroy(graph);
 }
 
-TEST_P(torch_captures, keep_the_memory_of_a_graph_where_memory_is_short) {
+TEST_P(torch_captures, keep_the_memory_of_a_graph_under_memory_pressure) {
   begin();
   void* const large = torch.malloc(100 * MiB, main);  // beyond the classes
   write(large, 100 * MiB, main);
@@ -124,7 +124,7 @@ TEST_P(torch_captures, keep_the_memory_of_a_graph_where_memory_is_short) {
 }
 
 // L.10
-TEST_P(torch_captures, return_memory_when_the_pool_was_released_and_no_launch_runs) {
+TEST_P(torch_captures, return_memory_after_the_pool_release_and_the_last_launch) {
   void *temporary = nullptr, *result = nullptr;
   const gpu::executable_handle graph = capture(temporary, result);
   ASSERT_EQ(device.launch(graph, side), status::success);
@@ -179,7 +179,7 @@ TEST_P(torch_captures, keep_pools_apart) {
 }
 
 // L.9
-TEST_P(torch_captures, leave_streams_that_they_do_not_take_to_their_own_memory) {
+TEST_P(torch_captures, leave_other_streams_on_their_own_memory) {
   begin();
   void* const outside = torch.malloc(bytes, side);
   write(outside, bytes, side);
@@ -192,7 +192,7 @@ TEST_P(torch_captures, leave_streams_that_they_do_not_take_to_their_own_memory) 
 }
 
 // L.9
-TEST_P(torch_captures, let_a_recorded_block_wait_for_their_end) {
+TEST_P(torch_captures, delay_a_recorded_block_until_they_end) {
   void* const block = torch.malloc(bytes, side);
   begin();
   EXPECT_EQ(device.launch_kernel(main, {.name = "captured", .reads = {range_of(block, bytes)}, .writes = {}}),
@@ -208,7 +208,7 @@ TEST_P(torch_captures, let_a_recorded_block_wait_for_their_end) {
   EXPECT_EQ(torch.malloc(bytes, side), block);
 }
 
-TEST_P(torch_captures, go_on_where_memory_is_short) {
+TEST_P(torch_captures, stay_valid_under_memory_pressure) {
   torch.raw_delete(torch.malloc(150 * MiB, side));  // is kept
   begin();
   void* const large = torch.malloc(200 * MiB, main);
@@ -220,7 +220,7 @@ TEST_P(torch_captures, go_on_where_memory_is_short) {
 }
 
 // L.10
-TEST_P(torch_captures, make_room_by_what_released_pools_keep) {
+TEST_P(torch_captures, reuse_cached_memory_of_released_pools) {
   void *temporary = nullptr, *result = nullptr;
   begin();
   temporary = torch.malloc(200 * MiB, main);
@@ -233,7 +233,7 @@ TEST_P(torch_captures, make_room_by_what_released_pools_keep) {
 }
 
 // L.9
-TEST_P(torch_captures, may_be_of_a_thread_and_not_of_a_stream) {
+TEST_P(torch_captures, can_filter_by_thread_instead_of_stream) {
   const std::thread::id own = std::this_thread::get_id();
   torch.begin_pool_fn(0, {0, 5}, [own](gpu::stream_handle) { return std::this_thread::get_id() == own; });
   void* const inside = torch.malloc(bytes, main);
@@ -243,7 +243,7 @@ TEST_P(torch_captures, may_be_of_a_thread_and_not_of_a_stream) {
   torch.release_pool_fn(0, {0, 5});
 }
 
-TEST_P(torch_captures, take_the_pool_that_was_begun_last) {
+TEST_P(torch_captures, use_the_pool_begun_last) {
   const auto all = [](gpu::stream_handle) { return true; };
   torch.begin_pool_fn(0, {0, 1}, all);
   void* const outer = torch.malloc(bytes, main);
@@ -258,7 +258,7 @@ TEST_P(torch_captures, take_the_pool_that_was_begun_last) {
 }
 
 // L.12
-TEST_P(torch_captures, say_which_pool_was_begun_twice_or_never) {
+TEST_P(torch_captures, name_a_pool_begun_twice_or_never) {
   const auto none = [](gpu::stream_handle) { return false; };
   torch.begin_pool_fn(0, {3, 0}, none);
   EXPECT_EQ(thrown_by([&] { torch.begin_pool_fn(0, {3, 0}, none); }),
@@ -273,7 +273,7 @@ TEST_P(torch_captures, say_which_pool_was_begun_twice_or_never) {
             "tidemark_torch: release of pool (3, 0), which device 0 does not have\n");
 }
 
-TEST_P(torch_captures, pass_on_what_a_filter_throws) {
+TEST_P(torch_captures, pass_on_exceptions_of_a_filter) {
   torch.begin_pool_fn(0, {4, 0}, [](gpu::stream_handle) -> bool { throw std::runtime_error{"CUDA error"}; });
   EXPECT_EQ(thrown_by([&] { (void)torch.malloc(bytes, main); }), "tidemark_torch: CUDA error");
   torch.end_pool_fn(0, {4, 0});

@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(recorded, torch_repeated_steps,
                          name_of);
 
 // L.8
-TEST_P(torch_repeated_steps, make_no_call_to_the_driver_any_more) {
+TEST_P(torch_repeated_steps, make_no_driver_call) {
   const auto run = [this] {
     play(0, steps.front().first_event, false);
     for (trace_step const& step : steps) {
@@ -82,7 +82,7 @@ TEST_P(torch_repeated_steps, make_no_call_to_the_driver_any_more) {
 }
 
 // K.8 L.8
-TEST_P(torch_steps, share_no_memory_with_work_that_still_uses_it_and_return_all) {
+TEST_P(torch_steps, never_reuse_memory_still_in_use_and_return_all_memory) {
   play(0, steps.front().first_event);
   for (trace_step const& step : steps) {
     EXPECT_EQ(torch.begin_step(0), nullptr);
@@ -98,7 +98,7 @@ TEST_P(torch_steps, share_no_memory_with_work_that_still_uses_it_and_return_all)
 }
 
 // L.8
-TEST_P(torch_steps, follow_a_plan_where_one_was_chosen) {
+TEST_P(torch_steps, follow_a_plan_if_planning_is_enabled) {
   play(0, steps.front().first_event, false);
   for (trace_step const& step : steps) {
     EXPECT_EQ(torch.begin_step(0), nullptr);
@@ -111,7 +111,7 @@ TEST_P(torch_steps, follow_a_plan_where_one_was_chosen) {
   play_end();
 }
 
-TEST_P(torch_steps, have_a_plan_for_each_kind) {
+TEST_P(torch_steps, use_a_plan_for_each_kind) {
   for (int i = 0; i < 6; ++i) {
     EXPECT_EQ(torch.begin_step(i % 2), nullptr);
     void* const block = torch.malloc((i % 2 == 0 ? 4 : 9) * MiB, main);
@@ -143,7 +143,7 @@ TEST_P(torch_steps, count_steps_of_each_stream) {
 }
 
 // L.8
-TEST_P(torch_steps, may_begin_before_the_first_block) {
+TEST_P(torch_steps, can_begin_before_the_first_block) {
   EXPECT_EQ(torch.begin_step(0), nullptr);
   (void)torch.malloc(1 * MiB, main);
   EXPECT_EQ(torch.begin_step(0), nullptr);

@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(each, torch_resources, ::testing::Values("heap", "plann
                          [](auto const& kind) { return std::string{kind.param}; });
 
 // L.3
-TEST_P(torch_resources, gives_each_live_block_bytes_of_its_own) {
+TEST_P(torch_resources, never_overlaps_live_blocks) {
   std::vector<void*> blocks;
   for (std::size_t i = 0; i < 300; ++i) blocks.push_back(torch.malloc(1 + 777 * i, i % 3 == 0 ? side : main));
   for (std::size_t i = 0; i < 300; i += 2) torch.raw_delete(blocks[i]);
@@ -40,7 +40,7 @@ TEST_P(torch_resources, gives_each_live_block_bytes_of_its_own) {
 }
 
 // L.3
-TEST_P(torch_resources, returns_null_for_no_bytes_and_takes_it_back) {
+TEST_P(torch_resources, returns_null_for_0_bytes_and_accepts_null) {
   EXPECT_EQ(torch.malloc(0, main), nullptr);
   torch.raw_delete(nullptr);
   EXPECT_STREQ(torch.stats(0), "{}") << "nothing was made for it";
@@ -74,7 +74,7 @@ TEST_P(torch_resources, keeps_a_freed_block_for_its_own_stream) {
 }
 
 // L.4
-TEST_P(torch_resources, frees_a_recorded_block_behind_the_other_stream) {
+TEST_P(torch_resources, frees_a_recorded_block_after_the_work_of_the_other_stream) {
   void* const block = torch.malloc(1 * MiB, main);
   write(block, 1 * MiB, main);
   side_waits_for_main();
@@ -116,7 +116,7 @@ TEST_P(torch_resources, waits_for_each_stream_that_was_recorded) {
 }
 
 // L.5
-TEST_P(torch_resources, raises_out_of_memory_with_a_sentence_and_goes_on) {
+TEST_P(torch_resources, raises_out_of_memory_with_a_message_and_stays_usable) {
   void* const kept = torch.malloc(100 * MiB, main);
   const std::string sentence = thrown_by([&] { (void)torch.malloc(200 * MiB, main); });
   EXPECT_EQ(sentence.find("CUDA out of memory. tidemark_torch, 209715200 bytes on device 0: "), 0u)
@@ -130,13 +130,13 @@ TEST_P(torch_resources, raises_out_of_memory_with_a_sentence_and_goes_on) {
 }
 
 // L.5
-TEST_P(torch_resources, takes_what_other_streams_keep_before_memory_is_short) {
+TEST_P(torch_resources, reclaims_cached_memory_of_other_streams_before_it_fails) {
   torch.raw_delete(torch.malloc(150 * MiB, side));
   EXPECT_NE(torch.malloc(200 * MiB, main), nullptr);
 }
 
 // L.5
-TEST_P(torch_resources, waits_for_recorded_streams_before_memory_is_short) {
+TEST_P(torch_resources, waits_for_recorded_streams_before_it_fails) {
   void* const block = torch.malloc(150 * MiB, main);
   side_waits_for_main();
   write(block, 150 * MiB, side, "copy");
@@ -164,7 +164,7 @@ TEST_P(torch_resources, returns_all_memory_at_a_reset) {
 }
 
 // L.6
-TEST_P(torch_resources, leaves_live_blocks_alone_at_a_reset) {
+TEST_P(torch_resources, keeps_live_blocks_at_a_reset) {
   void* const live = torch.malloc(1 * MiB, main);
   torch.raw_delete(torch.malloc(1 * MiB, main));
   torch.reset_fn();
@@ -221,7 +221,7 @@ TEST_P(torch_resources, serves_threads_at_once) {
 }
 
 // L.13
-TEST_P(torch_resources, counts_what_it_did) {
+TEST_P(torch_resources, counts_allocations_and_deallocations) {
   void* const first = torch.malloc(3000, main);
   (void)torch.malloc(5000, side);
   torch.raw_delete(first);
@@ -236,7 +236,7 @@ TEST_P(torch_resources, counts_what_it_did) {
   EXPECT_GT(torch.stat("held_bytes"), 0u);
 }
 
-TEST_P(torch_resources, reports_the_words_of_pytorch) {
+TEST_P(torch_resources, reports_statistics_under_pytorchs_names) {
   void* const first = torch.malloc(3 * MiB, main);
   torch.raw_delete(torch.malloc(8 * MiB, main));
   torch.reset_fn();
@@ -287,7 +287,7 @@ TEST_F(torch_settings, come_from_the_environment) {
 }
 
 // L.2
-TEST_F(torch_settings, are_refused_with_a_sentence_where_they_are_wrong) {
+TEST_F(torch_settings, are_rejected_with_a_message_if_invalid) {
   ::setenv("TIDEMARK_TORCH_RESOURCE", "arena", 1);
   EXPECT_EQ(thrown_by([&] { (void)torch.malloc(1000, main); }),
             "tidemark_torch: TIDEMARK_TORCH_RESOURCE is 'arena'; it must be heap or planned");
@@ -302,7 +302,7 @@ TEST_F(torch_settings, are_refused_with_a_sentence_where_they_are_wrong) {
 }
 
 // L.2
-TEST_F(torch_settings, hold_from_the_first_block_on) {
+TEST_F(torch_settings, are_fixed_by_the_first_block) {
   EXPECT_EQ(torch.configure("heap", -1, nullptr), nullptr);
   EXPECT_EQ(torch.configure("planned", 1000, nullptr), nullptr);
   (void)torch.malloc(1000, main);
@@ -335,7 +335,7 @@ TEST_F(torch_settings, name_a_trace_that_cannot_be_written) {
 using torch_misuse = torch_test;
 
 // L.12
-TEST_F(torch_misuse, prints_a_sentence_for_a_block_that_is_not_live) {
+TEST_F(torch_misuse, prints_a_message_for_a_block_that_is_not_live) {
   int foreign = 0;
   void* const block = torch.malloc(1000, main);
   torch.raw_delete(block);
@@ -348,7 +348,7 @@ TEST_F(torch_misuse, prints_a_sentence_for_a_block_that_is_not_live) {
   EXPECT_EQ(torch.malloc(1000, main), block) << "it is free once";
 }
 
-TEST_F(torch_misuse, prints_a_sentence_for_a_block_that_waits_and_is_freed_again) {
+TEST_F(torch_misuse, prints_a_message_for_a_second_free_of_a_pending_block) {
   void* const block = torch.malloc(1000, main);
   side_waits_for_main();
   write(block, 1000, side);
@@ -371,7 +371,7 @@ TEST_F(torch_misuse, refuses_to_send_a_tensor_to_another_process) {
             0u);
 }
 
-TEST_F(torch_misuse, ignores_a_stream_that_is_recorded_for_memory_of_others) {
+TEST_F(torch_misuse, ignores_a_stream_recorded_for_foreign_memory) {
   int foreign = 0;
   torch.record_stream_fn(&foreign, side);
   (void)torch.malloc(1000, main);
@@ -379,7 +379,7 @@ TEST_F(torch_misuse, ignores_a_stream_that_is_recorded_for_memory_of_others) {
 }
 
 // L.12
-TEST_F(torch_misuse, raises_a_sentence_without_a_device) {
+TEST_F(torch_misuse, raises_a_message_without_a_device) {
   test::fake_device none{{.devices = 0}};
   test::pluggable_allocator lonely{none};
   const std::string sentence = thrown_by([&] { (void)lonely.malloc(1000, nullptr); });
@@ -392,7 +392,7 @@ TEST_F(torch_misuse, raises_a_sentence_without_a_device) {
 using torch_segments = torch_test;
 
 // L.11
-TEST_F(torch_segments, return_null_where_there_is_no_memory_and_come_back_from_what_is_kept) {
+TEST_F(torch_segments, return_null_without_memory_and_reuse_cached_memory) {
   void* const segment = torch.segment_alloc_fn(100 * MiB, 0, main);
   ASSERT_NE(segment, nullptr);
   EXPECT_EQ(torch.segment_alloc_fn(200 * MiB, 0, main), nullptr) << "PyTorch raises its own error";
@@ -414,7 +414,7 @@ TEST_F(torch_segments, are_reused_without_a_call_to_allocate) {
 }
 
 // L.11
-TEST_F(torch_segments, are_free_when_the_work_of_every_stream_has_ended) {
+TEST_F(torch_segments, become_free_when_the_work_of_every_stream_has_ended) {
   void* const segment = torch.segment_alloc_fn(2 * MiB, 0, main);
   write(segment, 2 * MiB, side, "of a stream that the allocation does not name");
   torch.segment_free_fn(segment, 2 * MiB, 0, main);
@@ -424,7 +424,7 @@ TEST_F(torch_segments, are_free_when_the_work_of_every_stream_has_ended) {
 }
 
 // L.11
-TEST_F(torch_segments, can_be_had_during_a_capture) {
+TEST_F(torch_segments, can_be_allocated_during_a_capture) {
   ASSERT_EQ(device.begin_capture(main, gpu::capture_mode::global), status::success);
   void* const segment = torch.segment_alloc_fn(2 * MiB, 0, main);
   EXPECT_NE(segment, nullptr);
@@ -434,7 +434,7 @@ TEST_F(torch_segments, can_be_had_during_a_capture) {
   torch.segment_free_fn(segment, 2 * MiB, 0, main);
 }
 
-TEST_F(torch_segments, print_a_sentence_for_one_that_is_not_live) {
+TEST_F(torch_segments, print_a_message_for_a_segment_that_is_not_live) {
   void* const segment = torch.segment_alloc_fn(2 * MiB, 0, main);
   torch.segment_free_fn(segment, 2 * MiB, 0, main);
   ::testing::internal::CaptureStderr();

@@ -84,7 +84,7 @@ TEST(bit_view, agrees_with_a_vector_of_bool_at_every_length) {
   }
 }
 
-TEST(bit_view, of_no_bits_is_all_and_none) {
+TEST(bit_view, empty_view_returns_true_for_all_and_false_for_any) {
   const bit_view<> none;
   EXPECT_TRUE(none.empty());
   EXPECT_TRUE(none.all());
@@ -94,7 +94,7 @@ TEST(bit_view, of_no_bits_is_all_and_none) {
   none.fill(true);
 }
 
-TEST(bit_view, of_1000_bits_takes_16_words) {
+TEST(bit_view, words_for_1000_bits_returns_16) {
   EXPECT_EQ(bit_view<>::words_for(1000), 16u);
   EXPECT_EQ(bit_view<>::words_for(0), 0u);
   EXPECT_EQ(bit_view<>::words_for(1), 1u);
@@ -103,7 +103,7 @@ TEST(bit_view, of_1000_bits_takes_16_words) {
   EXPECT_EQ(bit_view<>::words_for(~std::size_t{0}), std::size_t{1} << 58);
 }
 
-TEST(bit_view, of_a_higher_rank_has_the_last_index_move_fastest) {
+TEST(bit_view, higher_rank_view_is_row_major) {
   std::array<std::uint64_t, 2> words{};
   const bit_view<3> bits{words.data(), {3, 5, 7}};
   for (std::size_t i = 0; i != 3; ++i) {
@@ -120,7 +120,7 @@ TEST(bit_view, of_a_higher_rank_has_the_last_index_move_fastest) {
   }
 }
 
-TEST(bit_view, of_rank_0_is_of_one_bit) {
+TEST(bit_view, rank_0_view_has_one_bit) {
   std::uint64_t word = ~std::uint64_t{1};
   const bit_view<0> bit{&word, {}};
   EXPECT_EQ(bit.size(), 1u);
@@ -141,7 +141,7 @@ TEST(bit_view, a_bit_is_assigned_the_value_of_another_and_stays_itself) {
   EXPECT_TRUE(bits.view[1]);
 }
 
-TEST(bit_view, reshapes_to_any_extents_of_as_many_bits) {
+TEST(bit_view, reshapes_to_any_extents_with_the_same_number_of_bits) {
   const owned_bits bits{30};
   const bit_view<2> table = bits.view.reshape(5, 6);
   table(2, 3) = true;
@@ -149,7 +149,7 @@ TEST(bit_view, reshapes_to_any_extents_of_as_many_bits) {
   EXPECT_EQ(table.reshape(std::array{3, 10}).extents(), (std::array<std::size_t, 2>{3, 10}));
 }
 
-TEST(bit_view, converts_to_an_unchecked_view_while_its_memory_is_there) {
+TEST(bit_view, converts_to_an_unchecked_view_while_its_memory_is_live) {
   std::uint64_t word = 5;
   const auto count = [](bit_view<> bits) { return bits.count(); };
   const bit_view<1, test::ended_generation> live{&word, {3}, {.over = false}};

@@ -35,7 +35,7 @@ constexpr bool is_of =
     dl_data_type_of<T>.code == Code && dl_data_type_of<T>.bits == Bits && dl_data_type_of<T>.lanes == 1;
 static_assert(is_of<double const, 2, 64> && is_of<int volatile, 0, 32>, "const and volatile do not matter");
 
-TEST(dlpack, a_tensor_takes_what_we_know_of_an_array) {
+TEST(dlpack, tensor_describes_an_array) {
   double numbers[6] = {};
   std::int64_t shape[] = {2, 3};
   const dl_tensor tensor{.data = numbers,

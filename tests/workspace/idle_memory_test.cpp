@@ -61,7 +61,7 @@ void on_waiting_thread(std::function<void()> const& before, std::function<void()
 }
 
 // S2.24
-TEST(idle_memory, of_eight_threads_is_returned_by_one_call) {
+TEST(idle_memory, one_call_returns_the_memory_of_eight_threads) {
   constexpr int threads = 8;
   std::latch have_run{threads}, go_on{1};
   std::atomic<std::size_t> kept{0};
@@ -82,7 +82,7 @@ TEST(idle_memory, of_eight_threads_is_returned_by_one_call) {
   EXPECT_LT(kept, 8 * MiB) << "of 128 MiB";
 }
 
-TEST(idle_memory, of_all_scratch_arenas_of_a_thread_is_returned) {
+TEST(idle_memory, all_scratch_arenas_of_a_thread_return_memory) {
   on_waiting_thread(
       [] {
         arena::scope one = scratch(no_conflicts);
@@ -99,7 +99,7 @@ TEST(idle_memory, of_all_scratch_arenas_of_a_thread_is_returned) {
       });
 }
 
-TEST(idle_memory, of_workspaces_that_wait_for_a_lease_is_returned) {
+TEST(idle_memory, unleased_workspaces_return_their_memory) {
   {
     const workspace_lease lease = lease_workspace();
     workspace::scope scope{*lease};
@@ -110,7 +110,7 @@ TEST(idle_memory, of_workspaces_that_wait_for_a_lease_is_returned) {
 }
 
 // S4.36
-TEST(idle_memory, of_a_thread_with_an_open_scope_stays) {
+TEST(idle_memory, open_scope_keeps_its_memory) {
   std::byte* block = nullptr;
   std::latch has_run{1}, goes_on{1};
   std::thread other{[&] {
@@ -137,7 +137,7 @@ TEST(idle_memory, of_a_thread_with_an_open_scope_stays) {
   other.join();
 }
 
-TEST(idle_memory, of_a_workspace_that_is_used_outside_scopes_stays_until_it_is_reset) {
+TEST(idle_memory, workspace_used_outside_scopes_keeps_its_memory_until_reset) {
   on_waiting_thread(
       [] {
         use_workspace();
@@ -186,7 +186,7 @@ TEST(idle_memory, is_idle_again_after_rewind_release_and_each_cold_call) {
   }}.join();
 }
 
-TEST(idle_memory, of_a_scope_that_is_assigned_stays) {
+TEST(idle_memory, assigned_scope_keeps_its_memory) {
   std::thread{[] {
     arena::scope scope = scratch(no_conflicts);
     void* const first = scope.allocate(100);
@@ -204,7 +204,7 @@ TEST(idle_memory, of_a_scope_that_is_assigned_stays) {
   }}.join();
 }
 
-TEST(idle_memory, is_trimmed_while_its_threads_go_on_using_it) {
+TEST(idle_memory, is_trimmed_while_other_threads_use_it) {
   std::atomic<bool> ends{false};
   std::vector<std::thread> users;
   for (int t = 0; t < 2; ++t) {
@@ -237,7 +237,7 @@ TEST(idle_memory, is_trimmed_while_its_threads_go_on_using_it) {
   for (std::thread& each : users) each.join();
 }
 
-TEST(idle_memory, of_threads_that_end_during_a_trim_is_freed) {
+TEST(idle_memory, threads_that_end_during_a_trim_free_their_memory) {
   std::atomic<bool> ends{false};
   std::thread signals{[&] {
     while (!ends) (void)signal_memory_pressure();

@@ -61,7 +61,7 @@ TEST(sweep_schedules, are_found_to_trim_twice_without_the_lock) {
   test::expect_failure(two_ticks<faulty_sync<fault::no_locks>>, "the second tick trims, once");
 }
 
-TEST(sweep_schedules, withdraw_what_was_requested_before_and_nothing_else) {
+TEST(sweep_schedules, withdraw_only_earlier_requests) {
   const auto make = [] {
     const auto one = std::make_shared<swept_workspace<explored_sync>>();
     const auto withdraws = [=] {

@@ -55,7 +55,7 @@ std::vector<double> numbered(std::size_t size) {
   return numbers;
 }
 
-TEST(tensor_view, of_row_or_column_major_layout_has_the_last_or_first_index_move_fastest) {
+TEST(tensor_view, computes_row_major_and_column_major_addresses) {
   std::vector<double> numbers = numbered(120);
   const tensor_view<double, 4> rows{numbers.data(), {2, 3, 4, 5}};
   const tensor_view<double, 4, column_major> columns{numbers.data(), {2, 3, 4, 5}};
@@ -71,7 +71,7 @@ TEST(tensor_view, of_row_or_column_major_layout_has_the_last_or_first_index_move
   }
 }
 
-TEST(tensor_view, strides_are_what_an_index_is_multiplied_with) {
+TEST(tensor_view, strides_match_the_layout) {
   std::vector<double> numbers(24);
   const tensor_view<double, 3> rows{numbers.data(), {2, 3, 4}};
   EXPECT_EQ((std::array{rows.stride(0), rows.stride(1), rows.stride(2)}),
@@ -81,7 +81,7 @@ TEST(tensor_view, strides_are_what_an_index_is_multiplied_with) {
             (std::array<std::size_t, 3>{1, 2, 6}));
 }
 
-TEST(tensor_view, takes_indices_of_any_integral_type) {
+TEST(tensor_view, accepts_indices_of_any_integral_type) {
   std::vector<double> numbers = numbered(600);
   const tensor_view<double, 2> view{numbers.data(), {300, 2}};
   EXPECT_EQ(view(std::int8_t{2}, std::uint64_t{1}), 5.0);
@@ -89,14 +89,14 @@ TEST(tensor_view, takes_indices_of_any_integral_type) {
   EXPECT_EQ(view(std::int64_t{299}, std::uint16_t{0}), 598.0);
 }
 
-TEST(tensor_view, takes_all_indices_in_one_array_too) {
+TEST(tensor_view, accepts_all_indices_in_one_array) {
   std::vector<double> numbers(12);
   const tensor_view<double, 2, column_major> view{numbers.data(), {3, 4}};
   EXPECT_EQ((&view[std::array{2, 3}]), &view(2, 3));
   EXPECT_EQ((&view[std::array<std::size_t, 2>{1, 2}]), &view(1, 2));
 }
 
-TEST(tensor_view, of_rank_0_is_of_one_element) {
+TEST(tensor_view, rank_0_view_has_one_element) {
   double number = 1;
   const tensor_view<double, 0> view{&number, {}};
   EXPECT_EQ(view.size(), 1u);
@@ -105,7 +105,7 @@ TEST(tensor_view, of_rank_0_is_of_one_element) {
   EXPECT_EQ(view.elements().size(), 1u);
 }
 
-TEST(tensor_view, may_be_of_nothing) {
+TEST(tensor_view, can_be_empty) {
   constexpr std::size_t max = std::numeric_limits<std::size_t>::max();
   double number = 1;
   EXPECT_EQ((tensor_view<double, 2>{}.extents()), (std::array<std::size_t, 2>{0, 0}));
@@ -126,7 +126,7 @@ TEST(tensor_view, elements_are_in_the_order_of_memory_in_both_layouts) {
   }
 }
 
-TEST(tensor_view, of_rank_1_becomes_a_span) {
+TEST(tensor_view, rank_1_view_converts_to_a_span) {
   std::vector<double> numbers(5);
   const tensor_view<double, 1> view{numbers.data(), {5}};
   const std::span<double> span = view;
@@ -138,7 +138,7 @@ TEST(tensor_view, of_rank_1_becomes_a_span) {
   EXPECT_EQ(sum(view), 1.0);
 }
 
-TEST(tensor_view, of_rank_1_is_a_range) {
+TEST(tensor_view, rank_1_view_is_a_range) {
   std::vector<int> numbers{3, 1, 2};
   const tensor_view<int, 1> view{numbers.data(), {3}};
   std::ranges::sort(view);
@@ -162,7 +162,7 @@ TEST(tensor_view, can_be_used_in_constant_expressions) {
   EXPECT_EQ(sum, 8);
 }
 
-TEST(tensor_view, reshapes_to_any_extents_of_as_many_elements) {
+TEST(tensor_view, reshapes_to_any_extents_with_the_same_number_of_elements) {
   std::vector<double> numbers(24);
   const tensor_view<double, 2> view{numbers.data(), {4, 6}};
   const tensor_view<double, 3> reshaped = view.reshape(2, std::uint8_t{3}, std::int64_t{4});
@@ -174,7 +174,7 @@ TEST(tensor_view, reshapes_to_any_extents_of_as_many_elements) {
   EXPECT_EQ(&read(1, 2), &numbers[7]);
 }
 
-TEST(tensor_view, of_one_element_reshapes_to_rank_0_and_back) {
+TEST(tensor_view, single_element_view_reshapes_to_rank_0_and_back) {
   double number = 1;
   const tensor_view<double, 2> view{&number, {1, 1}};
   const tensor_view<double, 0> scalar = view.reshape();
@@ -196,7 +196,7 @@ TEST(tensor_view, refuses_to_reshape_to_another_number_of_elements) {
   EXPECT_EQ(refusal_of([&] { (void)view.reshape(std::array{12, -1}); }), "extent -1 is negative");
 }
 
-TEST(tensor_view, does_not_take_a_product_that_wrapped_around_for_the_right_one) {
+TEST(tensor_view, rejects_a_reshape_whose_element_count_overflows) {
   std::vector<float> numbers(4);
   const tensor_view<float, 1> view{numbers.data(), {4}};
   // 4 * (2^62 + 1) is 4 in 64 bits.
@@ -258,7 +258,7 @@ TEST(tensor_view, does_not_check_its_generation_for_its_shape) {
   EXPECT_TRUE(view.generation().over);
 }
 
-TEST(tensor_view, converts_to_an_unchecked_view_while_its_memory_is_there) {
+TEST(tensor_view, converts_to_an_unchecked_view_while_its_memory_is_live) {
   std::array<double, 2> data{1, 2};
   const auto sum = [](tensor_view<double const, 1> x) { return x[0] + x[1]; };
   const tensor_view<double, 1, row_major, test::ended_generation> live{data.data(), {2}, {.over = false}};
@@ -287,12 +287,12 @@ struct pair_of {
   T first, second;
 };
 
-TEST(element_name, goes_by_size_where_one_size_has_several_types) {
+TEST(element_name, is_equal_for_integer_types_of_one_size) {
   EXPECT_STREQ(detail::element_name<long long>, detail::element_name<long>);
   EXPECT_STREQ(detail::element_name<unsigned long long>, "uint64");
 }
 
-TEST(element_name, of_other_types_is_their_cxx_name) {
+TEST(element_name, is_the_cxx_name_for_other_types) {
   EXPECT_STREQ(detail::element_name<long double>, "long double");
   EXPECT_STREQ(detail::element_name<std::align_val_t>, "std::align_val_t");
   EXPECT_TRUE(std::string_view{detail::element_name<point const>}.ends_with("point"));

@@ -68,7 +68,7 @@ static_assert(fixed_elements::place<std::uint64_t> == 8 && fixed_elements::place
               "words are no bits to a workspace");
 
 // S4.11
-TYPED_TEST(acquisitions, have_slots_of_their_own_for_each_type) {
+TYPED_TEST(acquisitions, have_separate_slots_for_each_type) {
   typename TypeParam::template scope<> scope{this->ws};
   (void)take<double>(scope, 1);
   (void)take<float>(scope, 1);
@@ -109,7 +109,7 @@ TYPED_TEST(acquisitions, serve_half_precision_by_the_fallback) {
 // ---- sizes ----
 
 // S4.14
-TYPED_TEST(acquisitions, of_nothing_take_a_slot_and_no_memory) {
+TYPED_TEST(acquisitions, empty_acquisitions_use_a_slot_and_no_memory) {
   auto none = take<double>(this->ws, 0);
   EXPECT_EQ(none.size(), 0u);
   EXPECT_TRUE(none.empty());
@@ -147,7 +147,7 @@ void expect_refused(Workspace& ws, char const* what, Ask ask) {
 }
 
 // S4.14
-TYPED_TEST(acquisitions, of_more_than_can_be_counted_are_refused_at_every_rank) {
+TYPED_TEST(acquisitions, reject_sizes_that_overflow_at_every_rank) {
   auto& ws = this->ws;
   {
     typename TypeParam::template scope<> scope{ws};
@@ -185,7 +185,7 @@ std::string refused_text(Ask ask) {
 }
 
 // S4.14
-TYPED_TEST(acquisitions, of_negative_extents_are_refused) {
+TYPED_TEST(acquisitions, reject_negative_extents) {
   typename TypeParam::template scope<> scope{this->ws};
   EXPECT_EQ(refused_text([&] { (void)take<double>(scope, -1); }), "extent -1 is negative");
   EXPECT_EQ(refused_text([&] { (void)take<double>(scope, 3, -2); }), "extent -2 is negative");
@@ -268,7 +268,7 @@ TYPED_TEST(acquisitions, like_a_view_or_range_have_its_extents_and_layout) {
 // ---- contents ----
 
 // S4.23
-TYPED_TEST(acquisitions, of_zeros_ones_and_others_write_each_element) {
+TYPED_TEST(acquisitions, zeros_ones_and_fill_write_each_element) {
   this->spoil(60);
   typename TypeParam::template scope<> scope{this->ws};
   EXPECT_TRUE(all_are(scope.zeros(60), 0.0));
@@ -295,7 +295,7 @@ std::vector<T> drawn(auto distribution, std::mt19937_64& random, std::size_t n) 
 }
 
 // S4.24
-TYPED_TEST(acquisitions, of_random_numbers_are_those_of_the_plain_distributions) {
+TYPED_TEST(acquisitions, random_numbers_match_the_standard_distributions) {
   std::mt19937_64 random{42}, same{42};
   typename TypeParam::template scope<> scope{this->ws};
   auto uniform = acquire_uniform(scope, random, 101);
@@ -334,7 +334,7 @@ TYPED_TEST(acquisitions, draw_no_random_numbers_but_in_rand_and_randn) {
 // ---- bits ----
 
 // S4.26
-TYPED_TEST(acquisitions, of_trues_and_falses_write_each_bit) {
+TYPED_TEST(acquisitions, trues_and_falses_write_each_bit) {
   this->spoil(60);
   typename TypeParam::template scope<> scope{this->ws};
   for (const std::size_t n : {1u, 63u, 64u, 65u, 1000u}) {

@@ -46,7 +46,7 @@ std::size_t counts_of_a_checkpoint_of(Workspace& ws, std::index_sequence<Number.
 }
 
 // S4.8
-TYPED_TEST(workspace_corners, a_first_scope_may_name_more_types_than_the_log_begins_with) {
+TYPED_TEST(workspace_corners, first_scope_can_use_more_types_than_the_initial_log_holds) {
   EXPECT_EQ(counts_of_a_scope_of(this->ws, std::make_index_sequence<32>{}), 32u);
   this->ws.release();
   EXPECT_EQ(counts_of_a_scope_of(this->ws, std::make_index_sequence<40>{}), 40u);
@@ -58,7 +58,7 @@ TYPED_TEST(workspace_corners, a_first_scope_may_name_more_types_than_the_log_beg
 // ---- tensors without elements -----------------------------------------------------------------------------
 
 // S4.18
-TYPED_TEST(workspace_corners, a_tensor_without_elements_may_have_any_extents_that_a_header_can_say) {
+TYPED_TEST(workspace_corners, empty_tensor_can_have_any_representable_extents) {
   typename TestFixture::template scope<> scope{this->ws};
   dl_tensor const* const empty = acquire_tensor<double>(scope, 0, std::int64_t{1} << 40, 1LL << 40);
   EXPECT_EQ(empty->shape[0], 0);
@@ -69,14 +69,14 @@ TYPED_TEST(workspace_corners, a_tensor_without_elements_may_have_any_extents_tha
   EXPECT_EQ(rows->strides[0], 5) << "an extent of 0 counts as 1";
 }
 
-TYPED_TEST(workspace_corners, an_extent_that_a_header_cannot_hold_is_rejected_and_nothing_is_acquired) {
+TYPED_TEST(workspace_corners, rejects_an_extent_beyond_the_header_and_acquires_nothing) {
   typename TestFixture::template scope<> scope{this->ws};
   EXPECT_THROW((void)acquire_tensor<double>(scope, 0, std::uint64_t{1} << 63), out_of_memory);
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
 }
 
 // S4.69
-TYPED_TEST(workspace_corners, returns_the_memory_of_a_rejected_header_where_none_is_kept) {
+TYPED_TEST(workspace_corners, returns_memory_of_a_rejected_header_if_pooling_is_off) {
   recording_resource bookkeeping, upstream;
   TypeParam ws{workspace_options{.pooling = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
   typename TestFixture::template scope<> scope{ws};
@@ -90,7 +90,7 @@ TYPED_TEST(workspace_corners, returns_the_memory_of_a_rejected_header_where_none
 
 // ---- results ----------------------------------------------------------------------------------------------
 
-TYPED_TEST(workspace_corners, a_result_that_can_be_gone_through_once_arrives_whole) {
+TYPED_TEST(workspace_corners, single_pass_range_result_arrives_complete) {
   std::istringstream text{"3 1 4"};
   auto numbers = with_workspace(this->ws, [&](auto&) {
     return std::ranges::subrange{std::istream_iterator<int>{text}, std::istream_iterator<int>{}};
@@ -119,8 +119,7 @@ TYPED_TEST(workspace_corners, a_variant_without_value_is_no_escape) {
 // -----------------------------------------------------
 
 // S4.28
-TEST(workspace_corners_checked,
-     views_that_a_reset_or_rewind_takes_back_are_stale_and_their_memory_reads_as_poison) {
+TEST(workspace_corners_checked, reset_and_rewind_make_views_stale_and_poison_their_memory) {
   checked_workspace ws;
   const auto view = ws.zeros<std::int32_t>(4);
   std::int32_t const* const memory = view.data();
@@ -138,7 +137,7 @@ TEST(workspace_corners_checked,
 // --------------------------------------------------------------------------------------------------
 
 // S4.56
-TEST(workspace_corners_checked, a_thread_that_comes_after_the_owner_has_ended_is_reported_too) {
+TEST(workspace_corners_checked, reports_another_thread_after_the_owner_thread_has_ended) {
   const violation_recorder recorder;
   checked_workspace ws;
   std::thread{[&] { (void)ws.acquire<double>(1); }}.join();
@@ -168,7 +167,7 @@ TEST(workspace_corners_checked, checks_a_stale_view_while_others_use_its_record)
   others.join();
 }
 
-TEST(workspace_corners, workspaces_that_wait_for_a_lease_can_be_released) {
+TEST(workspace_corners, unleased_workspaces_can_be_released) {
   release_waiting_workspaces();
   recording_resource upstream;
   const workspace_options before = default_workspace_options();
@@ -187,13 +186,13 @@ TEST(workspace_corners, workspaces_that_wait_for_a_lease_can_be_released) {
 // ---------------------------------------------------------------------------------------
 
 // S4.71
-TEST(workspace_corners, defaults_that_no_workspace_could_have_are_refused) {
+TEST(workspace_corners, rejects_invalid_default_options) {
   const std::size_t before = default_workspace_options().alignment;
   EXPECT_THROW(set_default_workspace_options({.alignment = 3}), std::invalid_argument);
   EXPECT_EQ(default_workspace_options().alignment, before);
 }
 
-TYPED_TEST(workspace_corners, a_fence_that_comes_after_the_scope_has_ended_is_waited_for) {
+TYPED_TEST(workspace_corners, waits_for_a_fence_passed_after_the_scope_has_ended) {
   static int waits;
   waits = 0;
   constexpr static reuse_fence::functions never_done{.done = [](void*) noexcept { return false; },

@@ -176,7 +176,7 @@ TYPED_TEST(device_workspace, requests_no_memory_once_it_is_warm) {
 // Writing.
 
 // S4.23 S4.44
-TYPED_TEST(device_workspace, has_zeros_and_ones_and_others_written_by_the_device) {
+TYPED_TEST(device_workspace, fills_zeros_ones_and_values_on_the_device) {
   typename TestFixture::scope scope{this->ws};
   auto zeros = scope.zeros(10, 20);
   auto ones = scope.template ones<float>(7);
@@ -193,7 +193,7 @@ TYPED_TEST(device_workspace, has_zeros_and_ones_and_others_written_by_the_device
 }
 
 // S4.69
-TYPED_TEST(device_workspace, returns_nothing_that_the_device_could_not_write) {
+TYPED_TEST(device_workspace, returns_no_array_that_the_device_could_not_fill) {
   typename TestFixture::scope scope{this->ws};
   (void)scope.template acquire<double>(1);
   this->gpu.fill_fails = true;
@@ -208,7 +208,7 @@ TYPED_TEST(device_workspace, returns_nothing_that_the_device_could_not_write) {
 }
 
 // S4.44
-TYPED_TEST(device_workspace, refuses_what_the_host_would_have_to_write) {
+TYPED_TEST(device_workspace, rejects_fills_without_a_device_fill_function) {
   workspace_options options = this->gpu.options();
   options.fill = {};
   TypeParam cannot_fill{options};
@@ -233,7 +233,7 @@ TYPED_TEST(device_workspace, refuses_what_the_host_would_have_to_write) {
 }
 
 // S4.61
-TYPED_TEST(device_workspace, says_in_tensor_headers_where_their_memory_is) {
+TYPED_TEST(device_workspace, records_the_device_in_tensor_headers) {
   typename TestFixture::scope scope{this->ws};
   auto const* const tensor = acquire_tensor<float>(scope, 4, 5);
   EXPECT_EQ(static_cast<int>(tensor->device.device_type), 2);
@@ -286,7 +286,7 @@ TEST(device_poison, is_written_by_the_device_when_a_scope_ends_and_the_memory_is
 }
 
 // S4.46 S4.63
-TEST(device_poison, that_cannot_be_written_is_left_out) {
+TEST(device_poison, is_skipped_if_the_device_cannot_write_it) {
   device gpu{0};
   checked_workspace ws{gpu.options()};
   const auto use = [](checked_workspace& on) {
@@ -306,7 +306,7 @@ TEST(device_poison, that_cannot_be_written_is_left_out) {
 // Work that goes on after a scope.
 
 // S4.64
-TYPED_TEST(device_workspace, waits_for_work_on_a_slot_when_that_is_needed_again_and_not_before) {
+TYPED_TEST(device_workspace, waits_for_work_on_a_slot_only_when_the_slot_is_reused) {
   const std::vector<double*> first = this->use(2);
   work& launched = this->launch_on(1);
   EXPECT_EQ(launched.waits, 0);
@@ -322,7 +322,7 @@ TYPED_TEST(device_workspace, waits_for_work_on_a_slot_when_that_is_needed_again_
 }
 
 // S4.64
-TYPED_TEST(device_workspace, waits_for_the_work_on_each_slot_apart) {
+TYPED_TEST(device_workspace, waits_separately_for_the_work_on_each_slot) {
   work& on_first = this->works.emplace_back();
   work& on_second = this->works.emplace_back();
   {
@@ -341,7 +341,7 @@ TYPED_TEST(device_workspace, waits_for_the_work_on_each_slot_apart) {
   EXPECT_EQ(on_second.waits, 1);
 }
 
-TYPED_TEST(device_workspace, keeps_no_fence_of_work_that_is_done_already) {
+TYPED_TEST(device_workspace, keeps_no_fence_of_finished_work) {
   (void)this->use(1);
   const std::size_t records = this->bookkeeping.calls;
   work& launched = this->works.emplace_back();
@@ -359,7 +359,7 @@ TYPED_TEST(device_workspace, keeps_no_fence_of_work_that_is_done_already) {
 }
 
 // S4.64
-TYPED_TEST(device_workspace, waits_at_once_where_there_is_no_memory_to_remember_the_fence) {
+TYPED_TEST(device_workspace, waits_immediately_if_the_fence_cannot_be_stored) {
   (void)this->use(1);
   this->bookkeeping.fail_from = this->bookkeeping.calls;
   work& launched = this->launch_on(1);
@@ -369,7 +369,7 @@ TYPED_TEST(device_workspace, waits_at_once_where_there_is_no_memory_to_remember_
 }
 
 // S4.64
-TYPED_TEST(device_workspace, waits_before_it_gives_memory_back) {
+TYPED_TEST(device_workspace, waits_before_it_returns_memory) {
   const auto waits_in = [&](char const* name, auto call) {
     work& launched = this->launch_on(2);
     EXPECT_EQ(launched.waits, 0) << name;
@@ -384,7 +384,7 @@ TYPED_TEST(device_workspace, waits_before_it_gives_memory_back) {
 }
 
 // S4.43
-TYPED_TEST(device_workspace, waits_at_the_end_of_the_scope_where_memory_is_not_kept) {
+TYPED_TEST(device_workspace, waits_at_the_end_of_the_scope_if_pooling_is_off) {
   workspace_options options = this->gpu.options();
   options.pooling = false;
   work launched;
@@ -397,7 +397,7 @@ TYPED_TEST(device_workspace, waits_at_the_end_of_the_scope_where_memory_is_not_k
   EXPECT_EQ(this->gpu.upstream.outstanding, 0u);
 }
 
-TYPED_TEST(device_workspace, puts_slots_of_scopes_inside_behind_the_fence_too) {
+TYPED_TEST(device_workspace, applies_the_fence_to_slots_of_inner_scopes) {
   work& launched = this->works.emplace_back();
   typename TestFixture::scope outer{this->ws};
   this->ws.checkpoint();  // not rewound: it ends with the scope
@@ -407,7 +407,7 @@ TYPED_TEST(device_workspace, puts_slots_of_scopes_inside_behind_the_fence_too) {
   EXPECT_EQ(launched.waits, 1);
 }
 
-TYPED_TEST(device_workspace, waits_at_once_for_a_scope_that_was_ended_by_one_around_it) {
+TYPED_TEST(device_workspace, waits_immediately_for_a_scope_that_its_outer_scope_ended) {
   std::optional<typename TestFixture::scope> outer, inner, next;
   outer.emplace(this->ws);
   inner.emplace(this->ws);
@@ -430,7 +430,7 @@ TYPED_TEST(device_workspace, waits_at_once_for_a_scope_that_was_ended_by_one_aro
 }
 
 // S4.64
-TEST(device_poison, is_not_written_over_memory_that_is_worked_on) {
+TEST(device_poison, is_not_written_over_memory_in_use) {
   device gpu{0};
   work launched;
   checked_workspace ws{gpu.options()};
@@ -452,7 +452,7 @@ TEST(device_poison, is_not_written_over_memory_that_is_worked_on) {
 // Beside the host's.
 
 // S4.65
-TYPED_TEST(device_workspace, and_the_hosts_nest_without_regard_to_each_other) {
+TYPED_TEST(device_workspace, nests_independently_of_the_host_workspace) {
   recording_resource memory;
   TypeParam host{&memory};
   typename TestFixture::scope on_device{this->ws};
@@ -477,7 +477,7 @@ TYPED_TEST(device_workspace, and_the_hosts_nest_without_regard_to_each_other) {
 }
 
 // S4.65
-TYPED_TEST(device_workspace, one_tick_checks_the_hosts_too) {
+TYPED_TEST(device_workspace, one_tick_sweeps_host_and_device_workspaces) {
   enable_workspace_sweeps({.interval = std::chrono::hours{1}, .trim_every = 1});
   recording_resource memory;
   TypeParam host{&memory};

@@ -133,7 +133,7 @@ struct particle {
 };
 
 // S4.1 S4.54
-TYPED_TEST(workspace_heap, a_scope_allocates_nothing_after_the_first_like_it) {
+TYPED_TEST(workspace_heap, repeated_scope_allocates_nothing) {
   std::mt19937 generator{1};
   this->expect_nothing_once_warm([&] {
     typename TestFixture::scope scope{this->ws};
@@ -152,7 +152,7 @@ TYPED_TEST(workspace_heap, a_scope_allocates_nothing_after_the_first_like_it) {
 }
 
 // S4.17
-TYPED_TEST(workspace_heap, no_view_allocates_whatever_its_shape) {
+TYPED_TEST(workspace_heap, views_of_any_shape_allocate_nothing) {
   // The first turn requests the most; each later turn has other shapes, of which a view keeps no record.
   std::size_t turn = 0;
   this->expect_nothing_once_warm([&] {
@@ -215,7 +215,7 @@ void acquire_each(Workspace& ws, std::index_sequence<Numbers...>) {
 }
 
 // S4.68
-TYPED_TEST(workspace_heap, hundred_types_in_five_hundred_turns_do_not_let_a_workspace_grow) {
+TYPED_TEST(workspace_heap, workspace_does_not_grow_with_100_types_in_500_turns) {
   const auto step = [&] { acquire_each(this->ws, std::make_index_sequence<100>{}); };
   step();
   const workspace_stats first = this->ws.stats();
@@ -230,7 +230,7 @@ TYPED_TEST(workspace_heap, hundred_types_in_five_hundred_turns_do_not_let_a_work
 // ---- tensors ----------------------------------------------------------------------------------------------
 
 // S4.19 S4.18
-TYPED_TEST(workspace_heap, as_many_shapes_as_there_are_ways_and_more_allocate_nothing) {
+TYPED_TEST(workspace_heap, shapes_beyond_the_cache_ways_allocate_nothing) {
   for (const std::size_t shapes : {3u, 4u, 5u, 10u, 20u}) {
     this->expect_nothing_once_warm([&] {
       for (std::size_t i = 1; i <= shapes; ++i) {
@@ -243,7 +243,7 @@ TYPED_TEST(workspace_heap, as_many_shapes_as_there_are_ways_and_more_allocate_no
 }
 
 // S4.19
-TYPED_TEST(workspace_heap, any_number_of_shapes_without_limit_allocates_nothing_and_keeps_every_header) {
+TYPED_TEST(workspace_heap, unlimited_cache_keeps_every_header_and_allocates_nothing) {
   for (const std::size_t shapes : {5u, 10u, 20u, 100u}) {
     TypeParam ws{this->options(unlimited_cache_ways)};
     std::set<dl_tensor*> first_turn;
@@ -295,7 +295,7 @@ TYPED_TEST(workspace_heap, results_that_hold_numbers_allocate_nothing) {
 }
 
 // S4.54
-TYPED_TEST(workspace_heap, a_result_that_is_a_vector_costs_its_own_allocation_and_no_other) {
+TYPED_TEST(workspace_heap, vector_result_costs_only_its_own_allocation) {
   const auto numbers = [&] {
     return with_workspace(this->ws, [](auto& scope) {
       const auto ones = scope.ones(100);
@@ -312,7 +312,7 @@ TYPED_TEST(workspace_heap, a_result_that_is_a_vector_costs_its_own_allocation_an
 }
 
 // S4.54
-TYPED_TEST(workspace_heap, looking_for_what_escapes_allocates_nothing) {
+TYPED_TEST(workspace_heap, escape_check_allocates_nothing) {
   std::array<double, 4> kept{};
   const std::vector<std::vector<double>> nested(3, std::vector<double>(5));
   this->expect_nothing_once_warm([&] {

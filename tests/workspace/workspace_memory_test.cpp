@@ -70,7 +70,7 @@ TYPED_TEST(workspace_memory, under_an_open_scope_is_not_reset) {
 // ---- release ----
 
 // S4.29
-TYPED_TEST(workspace_memory, is_all_freed_by_a_release) {
+TYPED_TEST(workspace_memory, is_entirely_freed_by_release) {
   recording_resource records;
   TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
   for (int pass = 0; pass < 2; ++pass) {
@@ -94,7 +94,7 @@ TYPED_TEST(workspace_memory, is_all_freed_by_a_release) {
 // ---- trim ----
 
 // S4.30
-TYPED_TEST(workspace_memory, makes_no_list_for_a_type_that_is_trimmed_and_was_never_used) {
+TYPED_TEST(workspace_memory, trim_and_reset_of_an_unused_type_create_no_list) {
   recording_resource records;
   TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
   EXPECT_EQ(ws.template trim<numbered<70>>().slot_count, 0u);
@@ -107,7 +107,7 @@ TYPED_TEST(workspace_memory, makes_no_list_for_a_type_that_is_trimmed_and_was_ne
 // ---- compact ----
 
 // S4.32 S4.77
-TYPED_TEST(workspace_memory, shrinks_exactly_where_both_thresholds_are_reached) {
+TYPED_TEST(workspace_memory, shrinks_only_if_both_thresholds_are_reached) {
   struct wide_slot {
     std::size_t capacity, used;
     compact_options options;
@@ -146,7 +146,7 @@ TYPED_TEST(workspace_memory, shrinks_exactly_where_both_thresholds_are_reached) 
 }
 
 // S4.32
-TYPED_TEST(workspace_memory, keeps_its_slot_where_the_upstream_has_no_memory_for_a_smaller_one) {
+TYPED_TEST(workspace_memory, keeps_its_slot_if_the_upstream_refuses_a_smaller_block) {
   make_wide<double>(this->ws, 2'000'000, 1000);
   make_wide<float>(this->ws, 2'000'000, 1000);
   const std::size_t held = this->ws.stats().held_bytes;
@@ -215,7 +215,7 @@ TYPED_TEST(workspace_memory, is_neither_read_nor_written_by_compaction) {
 // ---- nothing grows ----
 
 // S4.75
-TYPED_TEST(workspace_memory, for_requests_that_grow_by_one_is_taken_in_few_calls) {
+TYPED_TEST(workspace_memory, requests_growing_by_one_element_make_few_upstream_calls) {
   statistics_resource counted{&this->upstream};
   TypeParam ws{workspace_options{.upstream = &counted}};
   constexpr std::size_t n_max = 100'000;
@@ -237,7 +237,7 @@ struct alignas(256) over_aligned {
 };
 
 // S4.76
-TYPED_TEST(workspace_memory, is_aligned_as_the_options_say) {
+TYPED_TEST(workspace_memory, follows_the_alignment_option) {
   EXPECT_THROW((TypeParam{workspace_options{.alignment = 48}}), std::invalid_argument);
   EXPECT_THROW((TypeParam{workspace_options{.alignment = 0}}), std::invalid_argument);
   for (std::size_t align = 8; align <= 4096; align *= 2) {
@@ -259,7 +259,7 @@ TYPED_TEST(workspace_memory, is_aligned_as_the_options_say) {
 // ---- a limit ----
 
 // S4.76
-TYPED_TEST(workspace_memory, beyond_a_limit_is_refused_with_the_numbers) {
+TYPED_TEST(workspace_memory, requests_beyond_the_limit_throw_with_the_numbers) {
   TypeParam ws{workspace_options{.max_held_bytes = 10'000, .upstream = &this->upstream, .name = "small"}};
   make_wide<float>(ws, 1000, 1000);
   auto kept = ws.fill(1.5, 500);
@@ -275,7 +275,7 @@ TYPED_TEST(workspace_memory, beyond_a_limit_is_refused_with_the_numbers) {
 }
 
 // S4.76
-TYPED_TEST(workspace_memory, of_one_slot_may_grow_to_the_limit) {
+TYPED_TEST(workspace_memory, one_slot_can_grow_to_the_limit) {
   TypeParam ws{workspace_options{.max_held_bytes = 8000, .upstream = &this->upstream}};
   for (const std::size_t n : {600u, 601u, 950u, 1000u}) {  // half as much again would be too much
     typename TypeParam::template scope<> scope{ws};
@@ -378,7 +378,7 @@ class fallible_run {
 };
 
 // S4.69
-TYPED_TEST(workspace_memory, that_is_refused_once_leaves_no_trace_whichever_request_it_is) {
+TYPED_TEST(workspace_memory, any_single_failed_request_leaves_no_trace) {
   const violation_recorder violations;
   test_resource upstream, records;
   for (test_resource* failing : {&upstream, &records}) {
@@ -395,7 +395,7 @@ TYPED_TEST(workspace_memory, that_is_refused_once_leaves_no_trace_whichever_requ
 }
 
 // S4.69
-TYPED_TEST(workspace_memory, that_is_refused_for_a_while_leaves_no_trace_whichever_request_is_the_first) {
+TYPED_TEST(workspace_memory, any_series_of_failed_requests_leaves_no_trace) {
   const violation_recorder violations;
   test_resource upstream, records;
   for (test_resource* failing : {&upstream, &records}) {

@@ -26,7 +26,7 @@ class workspace_unpooled : public testing::Test {
 TYPED_TEST_SUITE(workspace_unpooled, both_levels, );
 
 // S4.41
-TYPED_TEST(workspace_unpooled, each_acquisition_is_one_allocation_that_ends_with_its_scope) {
+TYPED_TEST(workspace_unpooled, each_acquisition_allocates_once_and_is_freed_with_its_scope) {
   EXPECT_FALSE(this->ws.pooling_enabled());
   for (std::size_t i = 1; i <= 10; ++i) {
     typename TestFixture::scope scope{this->ws};
@@ -64,7 +64,7 @@ TYPED_TEST(workspace_unpooled, tensors_work_and_their_headers_go_with_the_memory
 }
 
 // S4.42
-TYPED_TEST(workspace_unpooled, a_program_says_at_run_time_whether_memory_is_kept) {
+TYPED_TEST(workspace_unpooled, pooling_option_is_set_at_run_time) {
   for (const bool pooling : {false, true}) {
     TypeParam ws{workspace_options{.pooling = pooling, .upstream = &this->upstream}};
     EXPECT_EQ(ws.pooling_enabled(), pooling);

@@ -84,7 +84,7 @@ static_assert(noexcept(std::declval<unchecked_workspace::view<double>>()[0]));
 static_assert(!noexcept(std::declval<checked_workspace::view<double>>()[0]));
 
 // S4.45
-TEST(workspace_level_0, leaves_memory_and_results_as_they_are) {
+TEST(workspace_level_0, changes_neither_memory_nor_results) {
   unchecked_workspace ws;
   const auto view = with_workspace(ws, [](unchecked_scope& scope) { return scope.acquire<double>(3); });
   EXPECT_NE(view.data(), nullptr);
@@ -100,7 +100,7 @@ TEST(workspace_level_0, leaves_memory_and_results_as_they_are) {
 }
 
 // S4.45
-TEST(workspace_level_0, acquires_through_outer_scopes_and_other_threads_without_a_word) {
+TEST(workspace_level_0, acquires_through_outer_scopes_and_other_threads_unreported) {
   const violation_recorder recorder;
   unchecked_workspace ws;
   unchecked_scope outer{ws};
@@ -131,7 +131,7 @@ bool is_poison(std::complex<T> value) {
 }
 
 // S4.46
-TYPED_TEST(workspace_poison, is_what_every_element_reads_as_after_its_scope) {
+TYPED_TEST(workspace_poison, fills_every_element_after_its_scope) {
   checked_workspace ws;
   TypeParam const* late = nullptr;
   {
@@ -143,7 +143,7 @@ TYPED_TEST(workspace_poison, is_what_every_element_reads_as_after_its_scope) {
 }
 
 // S4.46
-TEST(workspace_poison_of, structs_and_bits_is_bytes_of_rewound_memory_and_ones) {
+TEST(workspace_poison_of, structs_uses_the_freed_fill_and_of_bits_uses_ones) {
   checked_workspace ws;
   particle const* late = nullptr;
   {
@@ -183,7 +183,7 @@ std::string stale_text(std::string const& what, unsigned acquired, unsigned ende
 }
 
 // S4.47
-TEST(workspace_stale_view, says_what_was_acquired_where_and_which_scope_has_ended) {
+TEST(workspace_stale_view, names_the_acquisition_its_location_and_the_ended_scope) {
   checked_workspace ws{named("steps")};
   checked_workspace::view<float, 2> late;
   unsigned opened = 0;
@@ -197,7 +197,7 @@ TEST(workspace_stale_view, says_what_was_acquired_where_and_which_scope_has_ende
   EXPECT_EQ(message_of<stale_view>([&] { late(0, 0) = 1; }), stale_text("float32[3, 4]", acquired, opened));
 }
 
-TEST(workspace_stale_view, calls_an_installed_violation_handler_with_the_text_before_it_throws) {
+TEST(workspace_stale_view, calls_the_violation_handler_with_the_text_before_throwing) {
   checked_workspace ws{named("steps")};
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
   const auto late_bits = with_workspace(ws, [](checked_scope& scope) { return scope.trues(6); });
@@ -218,7 +218,7 @@ TEST(workspace_stale_view, calls_an_installed_violation_handler_with_the_text_be
   EXPECT_EQ(other[3], 7.0);
 }
 
-TEST(workspace_stale_view, lets_the_handler_use_its_workspace) {
+TEST(workspace_stale_view, allows_the_handler_to_use_the_workspace) {
   checked_workspace ws{named("steps")};
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
   static checked_workspace* used = nullptr;
@@ -232,7 +232,7 @@ TEST(workspace_stale_view, lets_the_handler_use_its_workspace) {
 }
 
 // S4.29 S4.47
-TEST(workspace_stale_view, comes_from_trim_release_and_the_end_of_the_workspace_too) {
+TEST(workspace_stale_view, is_thrown_after_trim_release_and_the_end_of_the_workspace) {
   auto ws = std::make_unique<checked_workspace>(named("steps"));
   const auto trimmed = with_workspace(*ws, [](checked_scope& scope) { return scope.acquire<double>(6); });
   (void)ws->trim();
@@ -246,7 +246,7 @@ TEST(workspace_stale_view, comes_from_trim_release_and_the_end_of_the_workspace_
             std::string::npos);
 }
 
-TEST(workspace_stale_view, does_not_name_the_workspace_that_has_its_record_now) {
+TEST(workspace_stale_view, does_not_name_the_workspace_that_reused_its_record) {
   auto ws = std::make_unique<checked_workspace>(named("steps"));
   const auto orphan = ws->acquire<double>(6);
   ws.reset();
@@ -260,21 +260,21 @@ TEST(workspace_stale_view, does_not_name_the_workspace_that_has_its_record_now) 
 // A view that is itself the result.
 
 // S4.52
-TEST(workspace_result, that_is_a_view_and_discarded_is_no_error) {
+TEST(workspace_result, allows_a_discarded_view) {
   checked_workspace ws;
   EXPECT_NO_THROW((void)with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(6); }));
   EXPECT_NO_THROW((void)with_workspace(ws, [](checked_scope& scope) { return scope.trues(6); }));
 }
 
 // S4.52
-TEST(workspace_result, that_is_a_view_says_at_its_first_use_what_it_was) {
+TEST(workspace_result, view_result_reports_its_acquisition_at_first_use) {
   checked_workspace ws{named("steps")};
   const unsigned line = __LINE__ + 1;
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(2, 3); });
   EXPECT_EQ(message_of<stale_view>([&] { (void)late(1, 1); }), stale_text("float64[2, 3]", line, line));
 }
 
-TEST(workspace_result, that_is_a_view_without_a_guard_is_an_escape) {
+TEST(workspace_result, rejects_an_unguarded_view_as_an_escape) {
   checked_workspace ws;
   const auto unguarded = [](checked_scope& scope) -> tensor_view<double, 1> {
     return scope.acquire<double>(6);
@@ -355,7 +355,7 @@ TEST(workspace_escapes, are_views_in_other_values) {
 }
 
 // S4.48
-TEST(workspace_escapes, are_ranges_of_what_escapes) {
+TEST(workspace_escapes, are_ranges_of_escaping_values) {
   expect_escape([](checked_scope& scope) { return std::map<int, std::span<double>>{{1, acquired(scope)}}; });
   expect_escape([](checked_scope& scope) { return std::map<double*, int>{{acquired(scope).data(), 1}}; });
   expect_escape([](checked_scope& scope) { return std::set<double const*>{acquired(scope).data()}; });
@@ -365,7 +365,7 @@ TEST(workspace_escapes, are_ranges_of_what_escapes) {
 }
 
 // S4.48
-TEST(workspace_escapes, are_looked_for_behind_what_may_be_there) {
+TEST(workspace_escapes, are_found_inside_optionals_variants_and_pointers) {
   using choice = std::variant<int, std::span<double>>;
   expect_escape([](checked_scope& scope) { return std::optional{acquired(scope)}; });
   expect_escape([](checked_scope& scope) { return choice{acquired(scope)}; });
@@ -389,7 +389,7 @@ TEST(workspace_escapes, are_owners_that_do_not_free) {
 }
 
 // S4.48
-TEST(workspace_escapes, are_bits_their_words_and_references_to_one) {
+TEST(workspace_escapes, are_bits_their_words_and_bit_references) {
   expect_escape([](checked_scope& scope) { return scope.bits(100).words(); });
   expect_escape([](checked_scope& scope) { return std::pair{1, scope.bits(100)}; });
   expect_escape([](checked_scope& scope) { return std::pair{1, scope.bits(100).reshape(10, 10)}; });
@@ -414,7 +414,7 @@ void visit_memory(fit const& one, Visit&& visit) {
 }
 
 // S4.48
-TEST(workspace_escapes, are_found_in_a_users_struct_that_shows_its_memory) {
+TEST(workspace_escapes, are_found_in_a_user_struct_that_exposes_its_memory) {
   expect_escape([](checked_scope& scope) { return fit{0.5, acquired(scope)}; });
   expect_escape([](checked_scope& scope) { return std::vector{fit{0.5, acquired(scope)}}; });
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), fit{0.5, {}}; });
@@ -430,7 +430,7 @@ struct strided {
   [[nodiscard]] map mapping() const { return {}; }
 };
 
-TEST(workspace_escapes, are_found_in_arrays_like_those_of_the_standard) {
+TEST(workspace_escapes, are_found_in_user_arrays_like_mdspan) {
   expect_escape([](checked_scope& scope) { return strided{acquired(scope).data()}; });
   expect_escape([](checked_scope& scope) { return strided{acquired(scope).data() - 3}; });
   expect_no_escape([](checked_scope& scope) { return strided{acquired(scope).data() - 4}; });
@@ -522,7 +522,7 @@ TEST(workspace_outer_memory, is_distinguished_over_three_levels) {
 }
 
 // S4.49
-TEST(workspace_outer_memory, is_distinguished_after_a_checkpoint_was_left_without_its_end) {
+TEST(workspace_outer_memory, is_distinguished_after_an_unended_checkpoint) {
   checked_workspace ws;
   checked_scope outer{ws};
   const auto kept = outer.acquire<double>(3);
@@ -539,7 +539,7 @@ TEST(workspace_outer_memory, is_distinguished_after_a_checkpoint_was_left_withou
   EXPECT_THROW((void)outer.returning(kept), workspace_escape);
 }
 
-TEST(workspace_outer_memory, is_what_was_acquired_through_the_workspace_before_the_scope) {
+TEST(workspace_outer_memory, includes_memory_acquired_through_the_workspace_before_the_scope) {
   checked_workspace ws;
   const auto kept = ws.acquire<double>(3);
   checked_scope scope{ws};
@@ -573,7 +573,7 @@ static_assert(has_fixed_structure<unchecked_workspace::bits_view<>>);
 static_assert(has_fixed_structure<checked_workspace::bits_view<2>>);
 
 // S4.53
-TEST(workspace_structure, is_out_of_reach_of_who_has_a_view) {
+TEST(workspace_structure, cannot_be_changed_through_a_view) {
   checked_workspace ws;
   checked_scope scope{ws};
   auto mine = scope.acquire<double>(6);
@@ -624,7 +624,7 @@ TEST(workspace_owner_thread, is_required_by_every_call_that_changes_something) {
 }
 
 // S4.56
-TEST(workspace_owner_thread, is_another_after_a_release) {
+TEST(workspace_owner_thread, changes_after_a_release) {
   const violation_recorder recorder;
   checked_workspace ws;
   (void)ws.acquire<double>(3);
@@ -637,7 +637,7 @@ TEST(workspace_owner_thread, is_another_after_a_release) {
 
 // Scopes that are used, or end, out of turn.
 
-TEST(workspace_scope_misuse, through_an_outer_scope_while_an_inner_is_open_is_reported) {
+TEST(workspace_scope_misuse, acquisition_through_an_outer_scope_is_reported) {
   const violation_recorder recorder;
   checked_workspace ws{named("steps")};
   checked_scope outer{ws};
@@ -658,7 +658,7 @@ TEST(workspace_scope_misuse, through_an_outer_scope_while_an_inner_is_open_is_re
   EXPECT_EQ(violation_recorder::reports().size(), 1u) << "the inner one has ended";
 }
 
-TEST(workspace_scope_misuse, through_one_that_has_ended_throws) {
+TEST(workspace_scope_misuse, acquisition_through_an_ended_scope_throws) {
   checked_workspace ws;
   checked_scope scope{ws};
   scope.end();
@@ -673,7 +673,7 @@ TEST(workspace_scope_misuse, through_one_that_has_ended_throws) {
   EXPECT_EQ(ws.stats().slot_count, 0u);
 }
 
-TEST(workspace_scope_place, is_that_of_the_outermost_open_scope_when_a_workspace_ends) {
+TEST(workspace_scope_place, names_the_outermost_open_scope_when_a_workspace_ends) {
   alignas(checked_scope) std::array<std::byte, sizeof(checked_scope)> place_of_scope;
   // Others that were open before, in a checkpoint, and inside it, and ended in order or not.
   for (const bool is_skipped : {false, true}) {

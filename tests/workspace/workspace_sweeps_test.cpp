@@ -105,7 +105,7 @@ TYPED_TEST(sweeps, inner_scopes_do_not_act_on_a_tick) {
 }
 
 // S4.36 S4.77
-TYPED_TEST(sweeps, a_tick_after_a_scope_was_left_by_an_exception_waits_for_the_next_one) {
+TYPED_TEST(sweeps, tick_during_a_scope_left_by_an_exception_waits_for_the_next_scope) {
   this->use(3);
   tick_workspace_sweeps();
   this->open_a_scope();
@@ -121,7 +121,7 @@ TYPED_TEST(sweeps, a_tick_after_a_scope_was_left_by_an_exception_waits_for_the_n
 }
 
 // S4.36
-TYPED_TEST(sweeps, what_is_acquired_outside_scopes_stays_where_it_is) {
+TYPED_TEST(sweeps, keep_memory_acquired_outside_scopes_in_place) {
   const std::span<double> kept = this->ws.template acquire<double>(TestFixture::wide);
   kept.front() = 1;
   kept.back() = 2;
@@ -161,7 +161,7 @@ TYPED_TEST(sweeps, each_tick_compacts_and_trim_every_0_never_trims) {
 }
 
 // S4.37 S4.77
-TYPED_TEST(sweeps, enabling_again_replaces_all_options_and_counts_ticks_anew) {
+TYPED_TEST(sweeps, enabling_again_replaces_all_options_and_resets_the_tick_count) {
   enable_workspace_sweeps(
       {.interval = TestFixture::never, .trim_every = 2, .compaction = {.least_bytes = SIZE_MAX}});
   tick_workspace_sweeps();
@@ -190,7 +190,7 @@ TYPED_TEST(sweeps, disabling_clears_requests) {
 }
 
 // S4.38 S4.77
-TYPED_TEST(sweeps, trim_to_the_most_that_were_used_at_once_since_the_last_trim) {
+TYPED_TEST(sweeps, trim_to_the_peak_slot_count_since_the_last_trim) {
   this->use(3);
   tick_workspace_sweeps();
   this->open_a_scope();
@@ -228,7 +228,7 @@ TYPED_TEST(sweeps, an_upstream_that_throws_anything_during_compaction_is_contain
 }
 
 // S4.37
-TEST(workspace_sweeps, an_interval_of_0_is_refused_and_the_running_sweeper_goes_on) {
+TEST(workspace_sweeps, reject_an_interval_of_0_and_keep_the_running_sweeper) {
   using namespace std::chrono_literals;
   workspace ws{workspace_options{.upstream = std::pmr::new_delete_resource()}};
   enable_workspace_sweeps({.interval = 1ms, .trim_every = 1});
@@ -250,7 +250,7 @@ TEST(workspace_sweeps, an_interval_of_0_is_refused_and_the_running_sweeper_goes_
 }
 
 // S4.37
-TEST(workspace_sweeps, an_interval_may_be_as_long_as_there_are) {
+TEST(workspace_sweeps, accept_the_longest_interval) {
   // Added to the time of day it would overflow, which a sanitizer reports, and otherwise the clock would run
   // wild.
   enable_workspace_sweeps({.interval = std::chrono::nanoseconds::max(), .trim_every = 1});
@@ -265,7 +265,7 @@ TEST(workspace_sweeps, an_interval_may_be_as_long_as_there_are) {
 }
 
 // S4.37
-TEST(workspace_sweeps, are_enabled_until_they_are_disabled_and_disabling_twice_is_once) {
+TEST(workspace_sweeps, are_enabled_until_disabled_and_ignore_a_second_disable) {
   EXPECT_FALSE(workspace_sweeps_enabled());
   enable_workspace_sweeps({.interval = std::chrono::hours{1}});
   EXPECT_TRUE(workspace_sweeps_enabled());
@@ -291,7 +291,7 @@ TEST(workspace_sweeps, a_tick_by_hand_needs_no_sweeper) {
 }
 
 // S4.40
-TYPED_TEST(sweeps, leave_a_workspace_alone_whose_options_say_so) {
+TYPED_TEST(sweeps, skip_a_workspace_with_sweeps_disabled) {
   TypeParam alone{workspace_options{.sweeps = false, .upstream = &this->upstream}};
   use(alone, 1, TestFixture::wide);
   for (int i = 0; i < 4; ++i) {

@@ -69,7 +69,7 @@ TYPED_TEST(workspace_tensor, the_same_shape_of_the_same_slot_has_the_same_header
 }
 
 // S4.18
-TYPED_TEST(workspace_tensor, other_shapes_ranks_layouts_types_and_slots_have_headers_of_their_own) {
+TYPED_TEST(workspace_tensor, different_shapes_ranks_types_and_slots_have_different_headers) {
   typename TestFixture::scope scope{this->ws};
   std::set<dl_tensor*> headers{acquire_tensor<double>(scope, 4, 4), acquire_tensor<double>(scope, 4, 4),
                                acquire_tensor<float>(scope, 4, 4)};
@@ -85,7 +85,7 @@ TYPED_TEST(workspace_tensor, other_shapes_ranks_layouts_types_and_slots_have_hea
 }
 
 // S4.53
-TYPED_TEST(workspace_tensor, a_header_that_somebody_has_changed_is_right_again_at_its_next_use) {
+TYPED_TEST(workspace_tensor, modified_header_is_restored_at_its_next_use) {
   dl_tensor* const changed = this->header(this->ws, 3, 4);
   changed->strides[0] = 77;
   changed->strides = nullptr;
@@ -104,7 +104,7 @@ TYPED_TEST(workspace_tensor, a_header_that_somebody_has_changed_is_right_again_a
 }
 
 // S4.21
-TYPED_TEST(workspace_tensor, a_kept_header_says_the_address_that_its_slot_has_after_growing) {
+TYPED_TEST(workspace_tensor, cached_header_has_the_new_address_of_a_grown_slot) {
   typename TestFixture::scope first{this->ws};
   dl_tensor* const tensor = acquire_tensor<double>(first, 10);
   first.end();
@@ -119,7 +119,7 @@ TYPED_TEST(workspace_tensor, a_kept_header_says_the_address_that_its_slot_has_af
 }
 
 // S4.18 S4.20
-TYPED_TEST(workspace_tensor, the_oldest_header_is_replaced_whichever_was_used_last) {
+TYPED_TEST(workspace_tensor, replaces_headers_in_fifo_order) {
   const warning_recorder warnings;
   for (unsigned ways = 1; ways <= 16; ++ways) {
     TypeParam ws{workspace_options{.cache_ways = ways}};
@@ -140,7 +140,7 @@ TYPED_TEST(workspace_tensor, the_oldest_header_is_replaced_whichever_was_used_la
 }
 
 // S4.20
-TYPED_TEST(workspace_tensor, ways_out_of_range_are_warned_of_and_four_are_kept) {
+TYPED_TEST(workspace_tensor, warns_about_ways_out_of_range_and_uses_four) {
   for (const unsigned ways : {0u, 17u}) {
     const warning_recorder warnings;
     TypeParam ws{workspace_options{.cache_ways = ways, .name = "tensors"}};
@@ -158,7 +158,7 @@ TYPED_TEST(workspace_tensor, ways_out_of_range_are_warned_of_and_four_are_kept) 
   }
 }
 
-TYPED_TEST(workspace_tensor, where_there_is_no_memory_for_a_header_nothing_is_acquired) {
+TYPED_TEST(workspace_tensor, acquires_nothing_without_memory_for_a_header) {
   recording_resource records;
   TypeParam ws{workspace_options{.bookkeeping = &records}};
   typename TestFixture::scope outer{ws};
@@ -275,7 +275,7 @@ void expect_sum_in_c(auto& ws) {
   EXPECT_EQ(ws.stats().active_slots, 0u);
 }
 
-TYPED_TEST(workspace_tensor, a_program_in_c_sums_it_and_gives_it_back) {
+TYPED_TEST(workspace_tensor, c_program_sums_and_returns_a_tensor) {
   expect_sum_in_c<double, row_major>(this->ws);
   expect_sum_in_c<double, column_major>(this->ws);
   expect_sum_in_c<float, row_major>(this->ws);
@@ -284,7 +284,7 @@ TYPED_TEST(workspace_tensor, a_program_in_c_sums_it_and_gives_it_back) {
   expect_sum_in_c<std::uint8_t, row_major>(this->ws);
 }
 
-TYPED_TEST(workspace_tensor, a_program_in_c_sums_a_part_of_it_by_offset_shape_and_strides) {
+TYPED_TEST(workspace_tensor, c_program_sums_part_of_a_tensor_by_offset_shape_and_strides) {
   exported<TypeParam> out{this->ws};
   dl_tensor const* const tensor = acquire_tensor<double>(out.scope, 4, 5);
   std::iota(static_cast<double*>(tensor->data), static_cast<double*>(tensor->data) + 20, 0.0);

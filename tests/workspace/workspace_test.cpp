@@ -31,7 +31,7 @@ int leave_by_return(Workspace& ws) {
 }
 
 // S4.4
-TYPED_TEST(workspaces, take_back_what_a_scope_acquired_however_it_is_left) {
+TYPED_TEST(workspaces, reclaim_the_acquisitions_of_a_scope_on_every_exit) {
   EXPECT_EQ(leave_by_return(this->ws), 8);
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
   for (int i = 0;; ++i) {
@@ -84,7 +84,7 @@ TYPED_TEST(workspaces, end_checkpoints_that_were_not_rewound_with_the_scope_arou
 }
 
 // S4.5
-TYPED_TEST(workspaces, end_the_scopes_inside_one_that_ends_and_let_those_do_nothing_later) {
+TYPED_TEST(workspaces, end_inner_scopes_with_their_outer_scope) {
   const warning_recorder warnings;
   const unsigned line = __LINE__ + 1;
   typename TestFixture::template scope<> outer{this->ws};
@@ -106,7 +106,7 @@ TYPED_TEST(workspaces, end_the_scopes_inside_one_that_ends_and_let_those_do_noth
 }
 
 // S4.5
-TYPED_TEST(workspaces, ask_nothing_of_a_scope_that_another_has_ended) {
+TYPED_TEST(workspaces, do_not_access_a_scope_that_another_scope_ended) {
   const warning_recorder warnings;
   typename TestFixture::template scope<> outer{this->ws};
   (void)take<float>(outer, 8);
@@ -132,7 +132,7 @@ void take_one_of_each(Source& source, std::integer_sequence<int, Numbers...>) {
 }
 
 // S4.10 S4.77
-TYPED_TEST(workspaces, save_one_count_for_a_scope_that_uses_one_type_of_200) {
+TYPED_TEST(workspaces, save_one_count_for_a_scope_that_uses_1_of_200_types) {
   take_one_of_each(this->ws, std::make_integer_sequence<int, 200>{});
   EXPECT_EQ(this->ws.stats().types, 200u);
   typename TestFixture::template scope<> scope{this->ws};
@@ -171,7 +171,7 @@ double compute(Workspace& ws, Source& source, std::span<double const> x) {
 }
 
 // S4.42 S4.59 S4.70
-TYPED_TEST(workspaces, compute_the_same_however_a_scope_is_opened) {
+TYPED_TEST(workspaces, return_the_same_results_for_every_way_to_open_a_scope) {
   std::vector<double> x(100);
   std::iota(x.begin(), x.end(), 0.5);
   double expected = 0;

@@ -111,7 +111,7 @@ TEST_F(this_threads, workspace_outlives_thread_local_objects_made_after_it) {
   EXPECT_EQ(upstream.stats().used_bytes, 0u);
 }
 
-TEST_F(this_threads, workspace_may_be_made_by_the_destructor_of_a_thread_local_object) {
+TEST_F(this_threads, workspace_can_be_created_by_a_thread_local_destructor) {
   bool worked = false;
   on_another_thread([&] { late().same = &worked; });
   EXPECT_TRUE(worked);
@@ -151,7 +151,7 @@ TEST_F(this_threads, scopes_at_the_same_time_never_share_memory) {
 // Bindings.
 
 // S4.57
-TEST_F(this_threads, workspace_is_the_one_bound_last) {
+TEST_F(this_threads, workspace_is_the_last_bound_workspace) {
   on_another_thread([&] {
     workspace first, second;
     workspace const* const own = &this_thread_workspace();
@@ -199,7 +199,7 @@ class leases : public default_workspaces {
 };
 
 // S4.72
-TEST_F(leases, come_back_warm) {
+TEST_F(leases, return_warm_workspaces) {
   void* memory = nullptr;
   {
     workspace_lease lease = lease_workspace();
@@ -215,7 +215,7 @@ TEST_F(leases, come_back_warm) {
 }
 
 // S4.72
-TEST_F(leases, that_end_leave_64_workspaces_and_destroy_the_65th) {
+TEST_F(leases, keep_64_ended_workspaces_and_destroy_the_65th) {
   constexpr std::size_t kept = 64;
   const std::size_t before = upstream.stats().used_bytes;
   std::vector<workspace_lease> all;
@@ -234,7 +234,7 @@ TEST_F(leases, that_end_leave_64_workspaces_and_destroy_the_65th) {
   EXPECT_FALSE(is_warm(lease_workspace()));
 }
 
-TEST_F(leases, that_end_with_an_open_scope_destroy_the_workspace_and_are_reported) {
+TEST_F(leases, destroy_and_report_a_workspace_returned_with_an_open_scope) {
   const violation_recorder recorder;
   // Never ended, because its workspace is gone: it lies in memory that is deallocated as it is.
   alignas(workspace::scope<>) std::byte memory[sizeof(workspace::scope<>)];
@@ -248,7 +248,7 @@ TEST_F(leases, that_end_with_an_open_scope_destroy_the_workspace_and_are_reporte
 }
 
 // S4.58
-TEST_F(leases, may_be_taken_used_and_ended_on_different_threads) {
+TEST_F(leases, can_be_taken_used_and_ended_on_different_threads) {
   const violation_recorder recorder;
   workspace_lease lease;
   on_another_thread([&] { lease = lease_workspace(); });
@@ -341,7 +341,7 @@ struct job {
 using coroutines = leases;
 
 // S4.57
-TEST_F(coroutines, that_take_turns_on_a_thread_keep_their_scopes) {
+TEST_F(coroutines, keep_their_scopes_when_interleaved_on_one_thread) {
   const violation_recorder recorder;
   std::atomic<int> wrong{0};
   std::deque<job> jobs;
@@ -368,7 +368,7 @@ TEST_F(coroutines, that_take_turns_on_a_thread_keep_their_scopes) {
 }
 
 // S4.57
-TEST_F(coroutines, that_are_destroyed_half_way_end_their_scopes) {
+TEST_F(coroutines, end_their_scopes_when_destroyed_while_suspended) {
   const violation_recorder recorder;
   std::atomic<int> wrong{0};
   workspace const* memory = nullptr;
@@ -384,7 +384,7 @@ TEST_F(coroutines, that_are_destroyed_half_way_end_their_scopes) {
 }
 
 // S4.58
-TEST_F(coroutines, that_wait_in_one_queue_for_several_threads_keep_their_workspaces) {
+TEST_F(coroutines, keep_their_workspaces_when_resumed_by_several_threads) {
   std::atomic<int> wrong{0};
   std::deque<job> jobs;
   for (std::size_t id = 0; id < 2 * storm_threads; ++id) jobs.emplace_back(id, wrong);
@@ -423,7 +423,7 @@ steps work_on(checked_workspace& ws) {
 }
 
 // S4.58
-TEST(coroutine_migration, without_a_binding_or_release_is_reported_where_the_workspace_is_checked) {
+TEST(coroutine_migration, is_reported_by_a_checked_workspace_without_an_ownership_release) {
   const violation_recorder recorder;
   checked_workspace ws;
   const steps work = work_on(ws);

@@ -65,7 +65,7 @@ static_assert(agree<&nccl_functions::comm_window_register, decltype(ncclCommWind
 static_assert(agree<&nccl_functions::comm_window_deregister, decltype(ncclCommWindowDeregister)>);
 static_assert(agree<&nccl_functions::get_error_string, decltype(ncclGetErrorString)>);
 
-TEST(nccl_header, describes_the_library_that_is_loaded) {
+TEST(nccl_header, matches_the_loaded_library) {
   gpu::nccl_library nccl{TIDEMARK_TEST_NCCL_LIBRARY};
   ASSERT_TRUE(nccl.is_loaded()) << nccl.error_string(nccl_status::not_installed);
   EXPECT_STREQ(nccl.error_string(nccl_status::success), "no error");
@@ -76,7 +76,7 @@ TEST(nccl_header, describes_the_library_that_is_loaded) {
   EXPECT_STREQ(nccl.error_string(nccl_status::not_found), "the library does not have the function");
 }
 
-TEST(nccl_header, describes_calls_that_the_library_answers) {
+TEST(nccl_header, declares_calls_of_the_library) {
   gpu::nccl_library nccl{TIDEMARK_TEST_NCCL_LIBRARY};
   std::uintptr_t block = 0;
   const nccl_status allocated = nccl.allocate(1 * MiB, block);

@@ -9,8 +9,8 @@ FOUND = 'tidemark: use-after-epoch: mul: {} was reclaimed when epoch 2 "step" en
 # Operation, value of the variable, and operand found
 CASES = {
     "off_by_default": [("one", None, None), ("both", None, None)],
-    "nothing_and_0_are_off": [("one", "", None), ("one", "0", None), ("both", "", None), ("both", "0", None)],
-    "anything_else_is_on": [("one", "1", "rhs"), ("both", "1", "lhs"), ("one", "00", "rhs"), ("one", "yes", "rhs")],
+    "empty_text_and_0_disable_the_detector": [("one", "", None), ("one", "0", None), ("both", "", None), ("both", "0", None)],
+    "any_other_value_enables_the_detector": [("one", "1", "rhs"), ("both", "1", "lhs"), ("one", "00", "rhs"), ("one", "yes", "rhs")],
     "a_promoted_buffer_passes": [("promoted", "1", None), ("promoted", None, None)],
     "the_environment_is_read_once": [("set_later", None, None), ("unset_later", "1", "rhs")],
 }

@@ -29,17 +29,17 @@ def expect(lines, what="default", **settings):
 built = show("built")[0].removeprefix("built: ")
 built_pooling = built.split(", ")[1]
 
-if case == "what_is_compiled_in_holds_by_itself":
+if case == "compiled_in_settings_are_the_default":
     expect([f"default: {built}"])
     expect([f"default: {built}"], **{WAYS: ""})
-elif case == "the_environment_comes_before_what_is_compiled_in":
+elif case == "environment_overrides_compiled_in_settings":
     for ways, shown in ("1", "1 ways"), ("16", "16 ways"), ("unlimited", "unlimited ways"):
         expect([f"default: {shown}, {built_pooling}"], **{WAYS: ways})
     expect([f"default: {built}"], TIDEMARK_WORKSPACE_POOLING="0")  # not read
 elif case == "the_environment_is_read_once":
     expect([f"default: 6 ways, {built_pooling}", f"again: 6 ways, {built_pooling}"], "twice", **{WAYS: "6"})
     expect([f"default: {built}", f"again: {built}"], "twice")
-elif case == "what_the_program_sets_comes_before_the_environment_and_constructors_before_all":
+elif case == "constructor_overrides_program_settings_and_the_environment":
     expect([
         f"default: 2 ways, {built_pooling}",
         "set: 7 ways, pooling off",
@@ -49,13 +49,13 @@ elif case == "what_the_program_sets_comes_before_the_environment_and_constructor
         f"constructed: 5 ways, {built_pooling}",
         "set again: 3 ways, pooling off",
     ], "set", **{WAYS: "2"})
-elif case == "what_the_environment_says_wrongly_is_warned_of_and_ignored":
+elif case == "invalid_environment_values_warn_and_are_ignored":
     for text in "0", "17", "-1", "4x", " 4", "4 ", "four", "Unlimited", "99999999999999999999", "0x4", "+4", "4.0":
         expect([
             f"{WAYS}: {WAYS} is '{text}', which is not 1 to 16 or \"unlimited\"; it is ignored",
             f"default: {built}",
         ], **{WAYS: text})
-elif case == "what_the_program_says_wrongly_is_warned_of_and_stands_for_4_ways":
+elif case == "invalid_program_values_warn_and_become_4_ways":
     refused = "workspace '{0}': cache_ways is {1}, which is neither 1 to 16 nor unlimited; it is 4 instead"
     expect([
         f"default: 2 ways, {built_pooling}",
