@@ -150,7 +150,7 @@ TYPED_TEST_P(conformance, blocks_of_zero_bytes_are_distinct) {
   subject.recycle();
 }
 
-TYPED_TEST_P(conformance, memory_is_used_again) {
+TYPED_TEST_P(conformance, reuses_memory) {
   // Blocks that a resource does not keep go straight to the supply each time.
   std::size_t max_bytes = 40'000, max_align = 256;
   if constexpr (requires { TypeParam::max_reused_bytes; }) {
@@ -168,7 +168,7 @@ TYPED_TEST_P(conformance, memory_is_used_again) {
 }
 
 // H.1
-TYPED_TEST_P(conformance, exhaustion_throws_changes_nothing_and_passes) {
+TYPED_TEST_P(conformance, exhaustion_throws_and_the_resource_stays_usable) {
   TypeParam subject{this->supply_};
   this->supply_.fail_count = supply::never;
   std::vector<held_block> held;
@@ -250,7 +250,7 @@ TYPED_TEST_P(conformance, returns_all_memory_to_its_supply) {
 }
 
 // H.16
-TYPED_TEST_P(conformance, any_failing_call_to_the_supply_is_reported_and_harmless) {
+TYPED_TEST_P(conformance, every_failed_supply_call_is_reported_and_changes_nothing) {
   std::size_t rounds = 500;
   if constexpr (requires { TypeParam::failing_rounds; }) rounds = TypeParam::failing_rounds;
   // Each call fails in turn, so that the time grows with the square of the rounds.
@@ -286,9 +286,9 @@ TYPED_TEST_P(conformance, any_failing_call_to_the_supply_is_reported_and_harmles
 REGISTER_TYPED_TEST_SUITE_P(conformance, serves_every_size_from_zero_to_huge,
                             serves_every_pair_of_size_and_alignment,
                             blocks_never_overlap_and_keep_their_content, blocks_of_zero_bytes_are_distinct,
-                            memory_is_used_again, exhaustion_throws_changes_nothing_and_passes,
+                            reuses_memory, exhaustion_throws_and_the_resource_stays_usable,
                             sizes_near_size_max_are_refused, is_equal_only_to_itself, serves_containers,
                             returns_all_memory_to_its_supply,
-                            any_failing_call_to_the_supply_is_reported_and_harmless);
+                            every_failed_supply_call_is_reported_and_changes_nothing);
 
 }  // namespace tidemark::test

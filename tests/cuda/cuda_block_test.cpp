@@ -187,7 +187,7 @@ TEST(cuda_device_resource, throws_out_of_memory_if_no_context_can_be_created) {
 }
 
 // S1.37
-TEST(cuda_pinned_resource, blocks_are_the_hosts_aligned_to_64_and_uninitialised) {
+TEST(cuda_pinned_resource, returns_uninitialised_host_blocks_aligned_to_64) {
   fake_device device;
   gpu::pinned_resource memory{device};
   {

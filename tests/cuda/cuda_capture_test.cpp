@@ -162,7 +162,7 @@ TEST_F(cuda_capture, rejects_a_nested_capture_of_the_same_stream) {
 }
 
 // S1.16
-TEST_F(cuda_capture, every_failing_call_to_the_driver_changes_nothing) {
+TEST_F(cuda_capture, failed_driver_call_changes_nothing) {
   const auto capture_and_launch = [this] {
     auto graph = a_graph();
     graph.launch();
@@ -359,7 +359,7 @@ TEST_F(cuda_capture, failing_driver_call_in_an_update_leaves_the_graph_unchanged
   }
 }
 
-TEST_F(cuda_capture, a_graph_of_another_device_is_replaced_by_an_update) {
+TEST_F(cuda_capture, update_replaces_a_graph_of_another_device) {
   auto graph = a_graph();
   fake_device another;
   {
@@ -396,7 +396,7 @@ TEST_F(cuda_capture, destroying_a_running_graph_leaves_another_streams_capture_v
   }
 }
 
-TEST_F(cuda_capture, a_graph_that_was_never_launched_ends_without_a_wait) {
+TEST_F(cuda_capture, destroying_a_graph_that_was_never_launched_does_not_wait) {
   const std::size_t before = device_.count("cuEventSynchronize") + device_.count("cuCtxSynchronize");
   {
     auto graph = a_graph();

@@ -191,7 +191,7 @@ TEST_F(stream_order, order_within_a_capture_is_captured) {
   expect_no_event_left();
 }
 
-TEST_F(stream_order, two_captures_cannot_be_put_in_order) {
+TEST_F(stream_order, ordering_two_captures_fails) {
   begin_capture(earlier_);
   begin_capture(later_);
   EXPECT_EQ(put_behind(device_, later_, earlier_), status::capture_merge);

@@ -144,7 +144,7 @@ TEST(cuda_virtual_memory_setups, largest_handle_has_64_mib_by_default) {
   EXPECT_EQ(device.count("cuMemCreate") - before, 16u);
 }
 
-TEST_F(cuda_virtual_memory, handles_begin_at_multiples_of_their_size_and_end_with_the_commit) {
+TEST_F(cuda_virtual_memory, handles_are_aligned_to_their_size_and_end_with_the_commit) {
   const byte_range range = space.reserve(1, 64 * unit);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 33, 13))); }),
             joined({first_calls, times(1 + 1 + 1 + 1 + 1, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}))
@@ -428,7 +428,7 @@ TEST(cuda_virtual_memory_setups, next_call_frees_memory_that_could_not_be_releas
   }
 }
 
-TEST(cuda_virtual_memory_setups, memory_left_at_the_end_is_reported_unless_the_driver_shuts_down) {
+TEST(cuda_virtual_memory_setups, leaked_memory_is_reported_unless_the_driver_has_shut_down) {
   for (auto const& [failing, failure] :
        {std::pair{"cuMemUnmap", status::illegal_address}, {"cuCtxGetDevice", status::deinitialized}}) {
     const test::warning_recorder warnings;

@@ -111,7 +111,7 @@ TEST(device_arena, exhausted_device_throws_out_of_memory_and_changes_nothing) {
   EXPECT_EQ(device.physical_bytes(), 8 * unit);
 }
 
-TEST(device_arena, no_allocation_of_a_large_arena_takes_long) {
+TEST(device_arena, allocations_of_a_large_arena_are_fast) {
   fake_device device{{.capacity_bytes = 140 * GiB}};
   device_arena step{{.name = "large"}, gpu::stream_handle{}, device};
   (void)step.allocate(100 * GiB);
@@ -131,7 +131,7 @@ TEST(device_arena, no_allocation_of_a_large_arena_takes_long) {
   EXPECT_LE(step.stats().committed_bytes, step.position() + 1 * GiB);
 }
 
-TEST(device_arena, a_trim_leaves_at_most_a_quarter_more_than_is_committed) {
+TEST(device_arena, trim_leaves_at_most_a_quarter_more_than_is_committed) {
   fake_device device{in_units()};
   device_arena step{{.reserve = 64 * unit}, gpu::stream_handle{}, device};
   (void)step.allocate(64 * unit);
@@ -159,7 +159,7 @@ TEST_F(small_device_arena, out_of_memory_message_states_the_reason) {
   }
 }
 
-TEST_F(small_device_arena, reuse_needs_no_wait_and_trimming_waits_for_the_stream) {
+TEST_F(small_device_arena, reuse_does_not_wait_and_trim_waits_for_the_stream) {
   void* const block = step.allocate(8 * unit);
   const test::noting_work user{device, stream, {address(block), 8 * unit}};
   step.reset();

@@ -73,7 +73,7 @@ TEST_F(device_cache_test, repeated_step_makes_no_driver_call) {
 // ---- limits -----------------------------------------------------------------------------------------------
 
 // S1.28
-TEST_F(device_cache_test, a_workload_of_many_shapes_stays_below_the_limit_and_does_not_grow) {
+TEST_F(device_cache_test, workload_of_many_shapes_stays_within_a_constant_bound) {
   constexpr std::size_t limit = 8 * MiB, max_live = 4 * MiB;
   gpu::device_resource blocks{
       device};  // of which the device holds the bytes that were requested, and no more
@@ -210,7 +210,7 @@ TEST_F(device_cache_test, reuses_events) {
   EXPECT_EQ(device.count("cuEventRecord"), 300u);
 }
 
-TEST_F(device_cache_test, a_request_makes_one_query_for_each_stream_with_pending_blocks) {
+TEST_F(device_cache_test, request_queries_each_stream_with_pending_blocks_once) {
   const std::vector<void*> blocks = take(cache, 100, 4096);
   for (void* block : blocks) cache.deallocate(block, 4096, 256, other);
   void* const warm = cache.allocate(4096);  // the pool's memory exists from now on
@@ -570,7 +570,7 @@ TEST(device_cache_threads, lose_nothing_and_never_share_a_block) {
 }
 
 // S1.34
-TEST_F(device_cache_test, copies_of_an_allocator_see_the_same_blocks_and_counts) {
+TEST_F(device_cache_test, copies_of_an_allocator_share_blocks_and_counts) {
   std::pmr::polymorphic_allocator<float> one{&cache};
   const std::pmr::polymorphic_allocator<double> rebound{one};
   float* const block = one.allocate(1000);

@@ -125,19 +125,19 @@ void expect_each_failing_call_harmless(std::size_t capacity_bytes, Options optio
   }
 }
 
-TEST(device_failures, each_failing_call_of_a_cache_in_turn_is_harmless) {
+TEST(device_failures, every_failed_call_of_a_cache_is_harmless) {
   expect_each_failing_call_harmless<device_cache>(
       200'000, device_cache_options{.max_blocks_per_size = 2, .max_cached_bytes = 60'000},
       [](std::size_t random) { return 4000 * (1 + random % 5); });
 }
 
-TEST(device_failures, each_failing_call_of_a_pool_in_turn_is_harmless) {
+TEST(device_failures, every_failed_call_of_a_pool_is_harmless) {
   expect_each_failing_call_harmless<device_pool>(
       1 * GiB, device_pool_options{.max_cached_bytes = 8 * MiB},
       [](std::size_t random) { return random % 10 == 0 ? 40 * MiB : 1000 * (random % 7); });
 }
 
-TEST(device_failures, each_failing_call_of_the_pools_of_streams_in_turn_is_harmless) {
+TEST(device_failures, every_failed_call_of_the_pools_of_streams_is_harmless) {
   expect_each_failing_call_harmless<pools_of_one_stream>(
       1 * GiB, pools_of_one_stream::options{},
       [](std::size_t random) { return random % 10 == 0 ? 40 * MiB : 1000 * (random % 7); });

@@ -129,7 +129,7 @@ TEST(device_memory_held, stays_near_the_peak_live_bytes_if_lengths_change_each_s
   }
 }
 
-TEST(device_memory_held, moves_cost_less_than_one_percent_after_the_first_steps) {
+TEST(device_memory_held, moving_memory_costs_less_than_one_percent_after_the_first_steps) {
   played_program program{"mlp", 20'000};  // whose steps would move memory each time
   for (int i = 0; i < 60; ++i) program.run(2);
   const std::uint64_t before = program.pool.moved_units();

@@ -151,7 +151,7 @@ double held_by_random_requests(contender const& on) {
 
 // On an H100 with another, larger transformer, PyTorch held 1.14 with a fixed length, and 1.007 with
 // expandable segments. For random lengths it held 1.8 to 2.0, and 1.014.
-TEST(device_memory_peers, simulations_of_pytorch_hold_about_as_much_as_on_hardware) {
+TEST(device_memory_peers, pytorch_simulations_hold_about_as_much_memory_as_hardware) {
   for (std::size_t step = 1; step <= 4; ++step) {
     SCOPED_TRACE(step);
     EXPECT_GE(held_by_length(native, step), 1.05);
@@ -161,7 +161,7 @@ TEST(device_memory_peers, simulations_of_pytorch_hold_about_as_much_as_on_hardwa
   EXPECT_GE(held_by_random_lengths(native), held_by_random_lengths(expandable));
 }
 
-TEST(device_memory_peers, a_device_pool_holds_least_for_training_steps) {
+TEST(device_memory_peers, device_pool_holds_the_least_memory_for_training_steps) {
   struct result {
     double by_length = 0, by_random_lengths = 0, by_perceptron = 0;
   };

@@ -473,7 +473,7 @@ TEST_F(device_pool_test, null_name_falls_back_to_the_default_name) {
                std::invalid_argument);
 }
 
-TEST_F(device_pool_test, no_deallocation_needs_memory_for_a_record) {
+TEST_F(device_pool_test, deallocation_allocates_no_record) {
   recording_resource bookkeeping;
   device_pool_options options = with();
   options.bookkeeping = &bookkeeping;
@@ -490,7 +490,7 @@ TEST_F(device_pool_test, no_deallocation_needs_memory_for_a_record) {
   EXPECT_EQ(bookkeeping.calls, calls);
 }
 
-TEST_F(device_pool_test, each_failing_record_in_turn_is_harmless) {
+TEST_F(device_pool_test, every_failed_record_allocation_is_harmless) {
   for (std::size_t n = 0;; ++n) {
     SCOPED_TRACE(n);
     ASSERT_LT(n, 1000u);

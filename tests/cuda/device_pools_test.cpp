@@ -181,7 +181,7 @@ TEST_F(device_pools_test, pending_block_is_not_reused_while_its_stream_captures)
   EXPECT_EQ(memory.stats().pending_bytes, 0u);
 }
 
-TEST_F(device_pools_test, a_full_device_serves_a_block_that_waited) {
+TEST_F(device_pools_test, full_device_reuses_a_pending_block) {
   void* const first = memory.allocate(256 * KiB, 256, one);
   void* const second = memory.allocate(256 * KiB, 256, one);
   const std::size_t room = 64 * MiB - memory.stats().held_bytes;
@@ -193,7 +193,7 @@ TEST_F(device_pools_test, a_full_device_serves_a_block_that_waited) {
   memory.deallocate(rest, room, 256, two);
 }
 
-TEST_F(device_pools_test, two_streams_that_fill_the_device_at_once_are_served_in_turn) {
+TEST_F(device_pools_test, two_streams_that_fill_the_device_concurrently_are_both_served) {
   std::vector<std::jthread> threads;
   for (gpu::stream const* stream : {&one, &two}) {
     threads.emplace_back([&, stream] {
@@ -284,7 +284,7 @@ TEST_F(device_pools_test, callbacks_of_a_full_device_may_free_blocks_of_the_same
   memory.deallocate(next, 32 * MiB, 256, one);
 }
 
-TEST_F(device_pools_test, a_heap_keeps_as_much_idle_memory_as_its_limit_allows) {
+TEST_F(device_pools_test, heap_keeps_idle_memory_up_to_its_limit) {
   device_pools limited{{.max_cached_bytes = 4 * MiB}, device};
   void* const block = limited.allocate(32 * MiB, 256, one);
   limited.deallocate(block, 32 * MiB, 256, one);

@@ -82,7 +82,7 @@ struct device_user_code : ::testing::Test {
   device_budget& budget{device.budget(0)};
 };
 
-TEST_F(device_user_code, callbacks_make_use_and_end_resources_of_each_kind) {
+TEST_F(device_user_code, callbacks_may_create_use_and_destroy_every_kind_of_resource) {
   int calls = 0;
   const auto asked = budget.on_exhausted([&] {
     ++calls;
@@ -124,7 +124,7 @@ TEST_F(device_user_code, callbacks_may_end_their_own_and_other_subscriptions) {
   EXPECT_FALSE(own.has_value());
 }
 
-TEST_F(device_user_code, callbacks_end_each_others_subscriptions_on_two_threads) {
+TEST_F(device_user_code, callbacks_may_end_each_others_subscriptions_on_two_threads) {
   std::latch both_run{2};
   std::atomic<int> calls{0};
   std::optional<device_budget::subscription> first, second;
@@ -173,7 +173,7 @@ TEST_F(device_user_code, callbacks_may_wait_for_an_exhausted_thread) {
   EXPECT_EQ(calls, 1) << "the thread leaves it out";
 }
 
-TEST_F(device_user_code, handlers_use_the_resource_that_reports_a_wrong_deallocation) {
+TEST_F(device_user_code, handlers_may_use_the_reporting_resource) {
   device_cache cache{{.stream = stream}, device};
   device_pools pools{{}, device};
   gpu::device_resource plain{{}, device};

@@ -373,7 +373,7 @@ TEST_F(fake_addresses, physical_memory_counts_until_it_is_released_and_unmapped)
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
-TEST_F(fake_addresses, memory_mapped_again_needs_access_again) {
+TEST_F(fake_addresses, remapped_memory_needs_a_new_access_grant) {
   const byte_range range = reserved(unit);
   const gpu::physical_handle handle = created(unit);
   EXPECT_EQ(device.map(range, handle), status::success);
@@ -639,7 +639,7 @@ void expect_refusals(std::vector<test::fake_refusal> const& table) {
 }
 
 // K.5
-TEST(fake_refusals, name_calls_of_the_driver_and_the_source_of_each) {
+TEST(fake_refusals, name_each_driver_call_and_its_source) {
   std::set<std::string> known, named;
   for (auto const& [name, call] : calls_that_captures_may_refuse) known.insert(name);
   for (test::fake_refusal const& each : test::stricter_refusals()) {
@@ -774,7 +774,7 @@ TEST_F(fake_graph, memory_allocated_and_freed_in_a_graph_makes_two_nodes) {
   EXPECT_EQ(device.destroy_pool(from), status::success);
 }
 
-TEST_F(fake_graph, memory_that_a_launch_leaves_is_freed_before_the_next) {
+TEST_F(fake_graph, launch_frees_memory_left_by_the_last_launch) {
   const gpu::pool_handle from = pool();
   std::uintptr_t left = 0;
   const gpu::graph_handle graph = captured(queue, [&] { left = allocated(unit, from, queue); });

@@ -195,7 +195,7 @@ TEST_F(fake_order, device_synchronize_covers_destroyed_streams) {
   write(one, part(0, 100));
 }
 
-TEST_F(fake_order, an_error_of_work_is_returned_by_every_later_call) {
+TEST_F(fake_order, every_later_call_returns_the_error_of_failed_work) {
   byte_range range;
   EXPECT_EQ(device.reserve(unit, 0, range), status::success);
   write(one, {range.begin, 1});

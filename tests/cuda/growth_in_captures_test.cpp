@@ -88,7 +88,7 @@ TEST_F(growth_in_captures, relieve_and_trim_unmap_memory_freed_during_the_captur
 }
 
 // K.6
-TEST_F(growth_in_captures, a_request_that_fails_leaves_no_memory_no_addresses_and_a_valid_capture) {
+TEST_F(growth_in_captures, failed_request_leaks_nothing_and_keeps_the_capture_valid) {
   const test::violation_recorder recorder;
   device_cache cache{{.stream = stream}, device};
   {
@@ -105,7 +105,7 @@ TEST_F(growth_in_captures, a_request_that_fails_leaves_no_memory_no_addresses_an
 }
 
 // K.6
-TEST_F(growth_in_captures, a_pool_that_finds_no_memory_leaves_a_valid_capture) {
+TEST_F(growth_in_captures, exhausted_pool_keeps_the_capture_valid) {
   device_pool pool{{.stream = stream}, device};
   {
     const empty_capture graph{device, stream};

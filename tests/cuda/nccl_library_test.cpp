@@ -48,7 +48,7 @@ TEST(nccl_library, error_states_the_reason_for_the_failed_load) {
 }
 
 // R.11
-TEST(nccl_library, recognises_a_library_that_is_not_nccl) {
+TEST(nccl_library, rejects_a_library_that_is_not_nccl) {
   nccl_library other{"libc.so.6"};
   EXPECT_FALSE(other.is_loaded());
   std::uintptr_t block = 0;
@@ -58,7 +58,7 @@ TEST(nccl_library, recognises_a_library_that_is_not_nccl) {
 }
 
 // R.11
-TEST(nccl_library, has_a_name_and_a_text_for_every_result) {
+TEST(nccl_library, returns_a_name_and_a_text_for_every_result) {
   gpu::nccl none;
   for (int number = -2; number <= 8; ++number) {
     const auto result = static_cast<nccl_status>(number);

@@ -43,7 +43,7 @@ class nccl_memory_of_a_stream : public testing::Test {
 };
 
 // R.10
-TEST_F(nccl_memory_of_a_stream, takes_and_frees_blocks) {
+TEST_F(nccl_memory_of_a_stream, allocates_and_frees_blocks) {
   EXPECT_EQ(space_.device(), 0);
   EXPECT_EQ(space_.stream(), stream_.get());
   EXPECT_EQ(space_.chunk_bytes(), 64 * MiB);
@@ -125,7 +125,7 @@ TEST_F(nccl_memory_of_a_stream, allocates_nothing_during_a_capture_and_frees_aft
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
 }
 
-TEST_F(nccl_memory_of_a_stream, reports_an_end_during_a_capture) {
+TEST_F(nccl_memory_of_a_stream, reports_destruction_during_a_capture) {
   const test::violation_recorder violations;
   byte_range block;
   gpu::graph_handle graph = nullptr;
@@ -237,7 +237,7 @@ TEST_F(nccl_memory_of_a_stream, throws_the_error_of_a_lost_device) {
 }
 
 // R.11
-TEST_F(nccl_memory_of_a_stream, throws_another_error_of_nccl) {
+TEST_F(nccl_memory_of_a_stream, throws_nccl_error_for_other_failures) {
   nccl_.fail_next("ncclMemAlloc", nccl_status::internal_error);
   const nccl_error error = test::caught<nccl_error>([&] { (void)space_.reserve(1, 1 * MiB); });
   EXPECT_STREQ(error.what(), "ncclMemAlloc: ncclInternalError (an error in NCCL)");
@@ -270,7 +270,7 @@ TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_repeated_step) {
 }
 
 // R.10
-TEST_F(nccl_memory_of_a_stream, holds_a_plan_in_one_block) {
+TEST_F(nccl_memory_of_a_stream, serves_a_plan_from_one_block) {
   device_pool fallback{{.stream = stream_}, device_};
   basic_planned_arena<nccl_memory> memory{
       {.fallback = &fallback, .name = "step"}, gpu::nccl_memory_options{.stream = stream_}, nccl_, device_};

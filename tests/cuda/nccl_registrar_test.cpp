@@ -162,7 +162,7 @@ TYPED_TEST(nccl_registrar_of, rejects_a_null_communicator_and_the_per_thread_str
                std::invalid_argument);
 }
 
-TYPED_TEST(nccl_range_of, leaves_registrations_to_a_driver_that_shuts_down) {
+TYPED_TEST(nccl_range_of, skips_deregistration_after_driver_shutdown) {
   ASSERT_TRUE(this->registrar_.on_commit(this->range_));
   this->device_.fail_next("cuCtxGetDevice", gpu::status::deinitialized);
   EXPECT_TRUE(this->registrar_.on_decommit(this->range_));
@@ -206,7 +206,7 @@ TEST_F(fake_nccl_of_a_stream, returns_no_window_for_some_memory) {
   EXPECT_EQ(windows.window_of(range.data()), nccl_window_position{});
 }
 
-TEST_F(fake_nccl_of_a_stream, is_passed_the_flags_of_windows) {
+TEST_F(fake_nccl_of_a_stream, receives_the_window_flags) {
   using gpu::nccl_window_flags;
   constexpr auto both = nccl_window_flags::symmetric_strict_ordering;
   nccl_window_registrar symmetric{communicator, stream, nccl, device};
@@ -258,7 +258,7 @@ TYPED_TEST(nccl_registrar_of, refused_registration_leaves_an_arena_unchanged_and
 }
 
 // R.12
-TYPED_TEST(nccl_registrar_of, keeps_memory_that_nccl_does_not_deregister_beyond_the_arena) {
+TYPED_TEST(nccl_registrar_of, keeps_memory_that_nccl_does_not_deregister) {
   const test::warning_recorder warnings;
   void* block = nullptr;
   {

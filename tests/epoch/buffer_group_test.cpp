@@ -54,7 +54,7 @@ TEST_F(buffer_groups, reclaim_only_registered_buffers) {
   EXPECT_EQ(upstream.outstanding, block_bytes);
 }
 
-TEST_F(buffer_groups, know_their_names_and_resource) {
+TEST_F(buffer_groups, return_their_name_and_resource) {
   const buffer_group named{memory, "tape"}, unnamed{memory};
   EXPECT_STREQ(named.name(), "tape");
   EXPECT_STREQ(unnamed.name(), "buffer_group");
@@ -110,7 +110,7 @@ TEST_F(buffer_groups, a_promoted_buffer_can_be_registered) {
   EXPECT_FALSE(view.is_live()) << "the life goes on, so that views see its end";
 }
 
-TEST_F(buffer_groups, a_buffer_that_was_never_tracked_can_be_registered) {
+TEST_F(buffer_groups, untracked_buffer_can_be_registered) {
   buffer<int> a = made();
   EXPECT_EQ(memory.stats().adopted, 0u);
   EXPECT_EQ(tape.add(a), 1u);
@@ -232,7 +232,7 @@ TEST_F(buffer_groups, move_a_buffer_from_one_group_to_another) {
   EXPECT_EQ(forward.close().reclaimed, 1u);
 }
 
-TEST_F(buffer_groups, can_be_used_again_once_closed) {
+TEST_F(buffer_groups, can_be_reused_after_close) {
   for (std::size_t round = 1; round <= 100; ++round) {
     buffer<int> a = made(), b = made();
     EXPECT_EQ(tape.add(a, b), 2u);
@@ -286,7 +286,7 @@ TEST_F(buffer_groups, return_the_result_before_the_buffers_are_freed) {
 }
 
 // S3.23
-TEST_F(buffer_groups, close_when_the_extraction_throws) {
+TEST_F(buffer_groups, close_if_the_extraction_throws) {
   buffer<int> a = made();
   tape.add(a);
   EXPECT_THROW(tape.close_after([]() -> int { throw std::runtime_error{"extract"}; }), std::runtime_error);
@@ -294,7 +294,7 @@ TEST_F(buffer_groups, close_when_the_extraction_throws) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(buffer_groups, may_end_before_and_after_epochs) {
+TEST_F(buffer_groups, can_end_before_and_after_epochs) {
   buffer<int> a, b;
   std::optional<buffer_group> across{std::in_place, memory, "across"};
   {

@@ -80,7 +80,7 @@ TEST_F(late_containers, return_memory_that_their_epoch_kept) {
   EXPECT_EQ(memory.stats().late, 0u);
 }
 
-TEST_F(late_containers, in_quarantine_are_always_recognised) {
+TEST_F(late_containers, are_always_recognised_in_quarantine) {
   const violation_recorder recorder;
   made_up_memory device;
   epoch_resource memory{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &device};
@@ -216,7 +216,7 @@ TEST_F(quarantine, returns_unpoisoned_memory_to_the_upstream) {
 }
 
 // Rewound before it has its blocks back, though it should not be.
-TEST_F(quarantine, does_not_free_the_successor_of_a_block_whose_upstream_was_rewound) {
+TEST_F(quarantine, does_not_free_the_successor_of_a_rewound_block) {
   rewound_resource rewound;
   epoch_resource on_rewound{{.max_quarantine_bytes = 4 * KiB, .host_memory = false}, &rewound};
   reclaim(on_rewound, 1, 64);

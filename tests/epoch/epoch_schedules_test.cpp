@@ -65,7 +65,7 @@ TEST(epoch_schedules, find_an_address_whose_hash_count_is_saturated) {
   expect_every_schedule_passes([] { return filter_addresses<explored_sync>(254); }, 20);
 }
 
-TEST(epoch_schedules, are_found_to_lose_an_address_by_a_count_in_two_steps) {
+TEST(epoch_schedules, are_found_to_lose_an_address_by_a_non_atomic_count) {
   expect_failure([] { return filter_addresses<faulty_sync<fault::split_updates>>(0); }, "an address");
 }
 
@@ -104,15 +104,15 @@ program add_addresses(std::uintptr_t before) {
                  [=] { return one->added[0] == one->added[1] ? "" : "an address has two records"; }};
 }
 
-TEST(epoch_schedules, find_whole_records_while_others_add_the_first) {
+TEST(epoch_schedules, find_complete_records_while_others_add_the_first) {
   expect_every_schedule_passes([] { return add_addresses<explored_sync>(0); }, 20);
 }
 
-TEST(epoch_schedules, find_whole_records_while_the_table_grows) {
+TEST(epoch_schedules, find_complete_records_while_the_table_grows) {
   expect_every_schedule_passes([] { return add_addresses<explored_sync>(32); }, 20);
 }
 
-TEST(epoch_schedules, are_found_to_read_half_a_record_of_the_table_without_an_order) {
+TEST(epoch_schedules, are_found_to_read_half_a_record_without_memory_order) {
   expect_failure([] { return add_addresses<faulty_sync<fault::no_release>>(32); }, "race on shared");
   expect_failure([] { return add_addresses<faulty_sync<fault::no_acquire>>(32); }, "race on shared");
 }
@@ -156,7 +156,7 @@ TEST(epoch_schedules, name_the_reclaiming_epoch_or_no_epoch) {
 }
 
 // They did: the name and the depth were relaxed, so that a later one could be read between two equal states.
-TEST(epoch_schedules, are_found_to_name_another_epoch_without_an_order) {
+TEST(epoch_schedules, are_found_to_name_a_wrong_epoch_without_memory_order) {
   constexpr char const* failure = "another epoch is said to have reclaimed it";
   expect_failure(ask_what_reclaimed_it<faulty_sync<fault::no_release>>, failure);
   expect_failure(ask_what_reclaimed_it<faulty_sync<fault::no_acquire>>, failure);

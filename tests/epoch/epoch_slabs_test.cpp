@@ -201,7 +201,7 @@ TEST_F(epoch_slabs, recognise_late_deallocations_in_returned_memory) {
 }
 
 // S3.25
-TEST_F(epoch_slabs, recognise_late_deallocations_among_blocks_of_the_next_epoch) {
+TEST_F(epoch_slabs, recognise_late_deallocations_next_to_blocks_of_the_next_epoch) {
   const epoch outer{memory};
   std::vector<void*> late;
   {
@@ -301,7 +301,7 @@ TEST_F(epoch_slabs, return_memory_of_open_epochs_with_the_resource) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(epoch_slabs, survive_bookkeeping_memory_that_fails) {
+TEST_F(epoch_slabs, survive_bookkeeping_failures) {
   recording_resource bookkeeping;
   epoch_resource there{{.max_quarantine_bytes = 0, .bookkeeping = &bookkeeping}, &upstream};
   const epoch e{there};
@@ -399,7 +399,7 @@ class growing_memory final : public detail::distinct_resource {
   std::pmr::monotonic_buffer_resource memory_;
 };
 
-TEST(epoch_slabs_threads, recognise_late_deallocations_by_others) {
+TEST(epoch_slabs_threads, recognise_late_deallocations_by_other_threads) {
   constexpr std::size_t rounds = 40;
   growing_memory upstream;
   epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};

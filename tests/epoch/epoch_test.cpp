@@ -94,7 +94,7 @@ TYPED_TEST(epochs, deallocating_null_does_nothing) {
 }
 
 // S3.2 S3.35
-TYPED_TEST(epochs, four_rounds_of_64_buffers_of_4096_floats_count_exactly) {
+TYPED_TEST(epochs, count_four_rounds_of_64_buffers_exactly) {
   const buffer<float> before{this->memory, this->n};
   for (std::uint64_t round = 1; round <= 4; ++round) {
     const std::size_t live_bytes = this->source.upstream.outstanding;
@@ -269,7 +269,7 @@ TYPED_TEST(epochs, count_every_reuse_of_an_address_within_an_epoch) {
 }
 
 // S3.8
-TYPED_TEST(epochs, end_when_an_exception_leaves_the_body) {
+TYPED_TEST(epochs, end_if_the_body_throws) {
   std::vector<buffer<int>> handles;
   bool kept_was_asked = false;
   EXPECT_THROW(with_epoch(
@@ -311,7 +311,7 @@ TYPED_TEST(epochs, ended_twice_do_not_end_the_parent) {
 }
 
 // S3.10
-TYPED_TEST(epochs, ended_out_of_order_are_reported_and_end_with_the_last_inside) {
+TYPED_TEST(epochs, ended_out_of_order_are_reported_and_end_with_the_innermost_epoch) {
   epoch outer{this->memory, "outer"};
   const buffer<int> of_outer{this->memory, 8};
   epoch inner{this->memory, "inner"};
@@ -440,7 +440,7 @@ static_assert(!is_kept<std::pmr::list<int*>> && !is_kept<std::pmr::deque<int>> &
 static_assert(!is_kept<std::pmr::map<int, int>> && !is_kept<std::pmr::set<int>>);
 
 // S3.26
-TYPED_TEST(epochs, two_times_128_steps_take_no_more_than_128) {
+TYPED_TEST(epochs, repeating_128_steps_needs_no_more_memory) {
   const auto steps = [&] {
     for (int step = 0; step < 128; ++step) {
       std::vector<buffer<float>> handles;
@@ -462,7 +462,7 @@ TYPED_TEST(epochs, two_times_128_steps_take_no_more_than_128) {
 }
 
 // S3.27
-TYPED_TEST(epochs, every_one_of_4096_buffer_lifetimes_ends) {
+TYPED_TEST(epochs, account_for_the_end_of_all_4096_buffer_lifetimes) {
   for (int i = 0; i < 4096; ++i) {
     const buffer<float> outside{this->memory, 16};
     epoch e{this->memory};
@@ -625,7 +625,7 @@ TYPED_TEST(epochs, with_epoch_keeps_the_buffers_its_second_function_returns) {
   EXPECT_FALSE(result.gradients.is_live());
 }
 
-TYPED_TEST(epochs, with_epoch_keeps_the_parts_of_a_tuple_and_lets_a_body_keep_others) {
+TYPED_TEST(epochs, with_epoch_keeps_tuple_elements_and_buffers_kept_by_the_body) {
   const auto [loss, rest] = with_epoch(this->memory, "step", [&] {
     return std::tuple{buffer<int>{this->memory, 1},
                       std::tuple{std::string{"text"}, buffer<int>{this->memory, 2}, 3}};
@@ -640,7 +640,7 @@ TYPED_TEST(epochs, with_epoch_keeps_the_parts_of_a_tuple_and_lets_a_body_keep_ot
 }
 
 // S3.1
-TYPED_TEST(epochs, with_epoch_keeps_for_a_body_without_result) {
+TYPED_TEST(epochs, with_epoch_supports_a_body_without_a_result) {
   buffer<int> a, b;
   with_epoch(
       this->memory,

@@ -218,7 +218,7 @@ TEST(epoch_threads_misuse, epoch_of_an_ended_thread_is_reported_with_its_resourc
   EXPECT_EQ(bookkeeping.outstanding, 0u);
 }
 
-TEST(epoch_threads_records, serve_thread_after_thread) {
+TEST(epoch_threads_records, are_reused_by_later_threads) {
   made_up_memory device;
   recording_resource bookkeeping;
   epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping},
@@ -280,7 +280,7 @@ TEST(epoch_threads_storm, raw_block_freed_while_its_epoch_ends_is_returned_once)
 }
 
 // S3.25
-TEST_F(epoch_threads, lose_no_block_while_all_of_them_pass_blocks_around) {
+TEST_F(epoch_threads, lose_no_block_while_threads_exchange_blocks) {
   constexpr int rounds = 4'000;
   std::array<letter_box<buffer<int>>, 64> letters;
   on_threads([&](std::size_t t) {

@@ -149,7 +149,7 @@ TEST_F(use_after_epoch_detector, off_allows_two_reclaimed_operands_to_compare_eq
 }
 
 // S3.15
-TEST_F(use_after_epoch_detector, names_an_owner_that_was_closed) {
+TEST_F(use_after_epoch_detector, names_a_closed_buffer_group) {
   buffer_group tape{memory, "tape"};
   buffer<float> a = ones(), b;
   {
@@ -168,7 +168,7 @@ TEST_F(use_after_epoch_detector, names_an_owner_that_was_closed) {
 // ---- every access -----------------------------------------------------------------------------------------
 
 // S3.18
-TEST_F(use_after_epoch_detector, sees_every_access_of_a_buffer) {
+TEST_F(use_after_epoch_detector, detects_every_access_of_a_buffer) {
   const buffer<float> gone = reclaimed();
   std::array<float, 8> there{};
   const std::string end = ": buffer was reclaimed when epoch 2 \"step\" ended";
@@ -179,7 +179,7 @@ TEST_F(use_after_epoch_detector, sees_every_access_of_a_buffer) {
 }
 
 // S3.18
-TEST_F(use_after_epoch_detector, sees_every_access_of_a_view) {
+TEST_F(use_after_epoch_detector, detects_every_access_of_a_view) {
   buffer<float> owned;
   buffer_view<float> gone;
   with_epoch(memory, "step", [&] {
@@ -282,7 +282,7 @@ TEST_F(use_after_epoch_detector, finds_a_cached_constant_whose_memory_was_reused
 }
 
 // S3.36
-TEST_F(use_after_epoch_detector, names_the_first_epoch_of_memory_that_was_reused_since) {
+TEST_F(use_after_epoch_detector, names_the_first_epoch_of_reused_memory) {
   // Each successor takes the address in another way: none of them covers up the end before it.
   std::array<buffer<float>, 3> gone;
   void const* where = nullptr;
@@ -356,7 +356,7 @@ TEST_F(use_after_epoch_detector, reports_a_violation_by_default) {
             "use-after-epoch: data: buffer was reclaimed when epoch 2 \"step\" ended");
 }
 
-TEST_F(use_after_epoch_detector, off_throws_at_an_element_by_policy) {
+TEST_F(use_after_epoch_detector, off_throws_at_an_element_access_by_policy) {
   const buffer<float> gone = reclaimed(), never;
   set_epoch_detector(false);
   EXPECT_EQ(message_of([&] { return gone[3]; }),
@@ -384,14 +384,14 @@ class use_after_epoch_death : public use_after_epoch_detector {
 };
 
 // S3.19
-TEST_F(use_after_epoch_death, a_use_of_a_reclaimed_buffer_aborts_with_the_message) {
+TEST_F(use_after_epoch_death, use_of_a_reclaimed_buffer_aborts_with_a_message) {
   const buffer<float> a = ones(), gone = reclaimed();
   EXPECT_EXIT((void)mul(a, gone), testing::KilledBySignal(SIGABRT),
               "tidemark: use-after-epoch: mul: rhs was reclaimed when epoch 2 \"step\" ended");
 }
 
 // S3.13
-TEST_F(use_after_epoch_death, off_aborts_at_an_element_of_a_reclaimed_buffer_or_view) {
+TEST_F(use_after_epoch_death, off_aborts_at_an_element_access_of_a_reclaimed_buffer_or_view) {
   buffer<float> gone;
   buffer_view<float> view;
   with_epoch(memory, "step", [&] {
@@ -408,7 +408,7 @@ TEST_F(use_after_epoch_death, off_aborts_at_an_element_of_a_reclaimed_buffer_or_
 }
 
 // S3.13
-TEST_F(use_after_epoch_death, aborts_at_an_element_if_the_handler_returns) {
+TEST_F(use_after_epoch_death, aborts_at_an_element_access_if_the_handler_returns) {
   const buffer<float> gone = reclaimed();
   set_violation_handler(
       [](violation const& found) { std::fprintf(stderr, "%s, %s", found.resource, found.message); });

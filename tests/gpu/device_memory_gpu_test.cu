@@ -56,7 +56,7 @@ class device_memory_gpu : public gpu_test {
   }
 };
 
-TEST_F(device_memory_gpu, a_device_arena_grows_and_its_addresses_stay) {
+TEST_F(device_memory_gpu, device_arena_grows_and_keeps_its_addresses) {
   gpu::stream stream;
   device_arena memory{gpu::virtual_memory{stream}, {.reserve = 1 * GiB, .name = "growing"}};
   std::vector<std::span<int>> blocks;
@@ -91,7 +91,7 @@ TEST_F(device_memory_gpu, repeated_step_makes_no_driver_call) {
   }
 }
 
-TEST_F(device_memory_gpu, imported_memory_is_the_memory_that_was_exported) {
+TEST_F(device_memory_gpu, imported_memory_aliases_the_exported_memory) {
   if (is_under_compute_sanitizer()) GTEST_SKIP() << "compute-sanitizer: memory cannot be exported";
   gpu::stream stream;
   device_arena memory{

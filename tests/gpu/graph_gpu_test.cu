@@ -73,7 +73,7 @@ class graph_gpu : public gpu_test {
   }
 };
 
-TEST_F(graph_gpu, inputs_that_change_in_place_are_seen_by_1000_replays) {
+TEST_F(graph_gpu, replays_read_inputs_changed_in_place) {
   gpu::device_resource device;
   gpu::stream stream;
   constexpr std::size_t n = 4;
@@ -116,7 +116,7 @@ TEST_F(graph_gpu, rehearsed_size_suffices_and_256_bytes_less_throws) {
   EXPECT_EQ(graph.arena().high_water_bytes(), layout.bytes);
 }
 
-TEST_F(graph_gpu, a_body_that_throws_leaves_the_stream_usable) {
+TEST_F(graph_gpu, throwing_body_leaves_the_stream_usable) {
   gpu::device_resource device;
   gpu::stream stream;
   EXPECT_THROW((void)capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), 0, 0,
@@ -129,7 +129,7 @@ TEST_F(graph_gpu, a_body_that_throws_leaves_the_stream_usable) {
   expect_usable(stream);
 }
 
-TEST_F(graph_gpu, an_empty_body_is_an_empty_capture) {
+TEST_F(graph_gpu, empty_body_throws_empty_capture) {
   gpu::device_resource device;
   gpu::stream stream;
   EXPECT_THROW((void)capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), 0, 0,

@@ -377,7 +377,7 @@ TEST_F(capture_switches, report_a_double_deallocation_of_a_baked_block) {
 }
 
 // S1.12
-TEST_F(capture_switches, report_at_level_2_a_kept_block_that_the_upstream_allocates) {
+TEST_F(capture_switches, report_a_kept_block_that_the_upstream_allocates_at_level_2) {
   if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not look";
   test::made_up_memory device;
   capture_switch cached{capture_switch_options{.name = "cached", .upstream = &device}};

@@ -121,7 +121,7 @@ struct captures : ::testing::Test {
 // ---- replays ----------------------------------------------------------------------------------------------
 
 // S1.19
-TEST_F(captures, see_inputs_that_were_changed_in_place_at_each_replay) {
+TEST_F(captures, read_inputs_changed_in_place_at_each_replay) {
   auto graph = step_graph();
   EXPECT_TRUE(graph.is_replay_capable());
   put(graph.outputs(), {0, 0, 0, 0});
@@ -475,7 +475,7 @@ TEST_F(captures, on_shared_memory_run_in_launch_order) {
   expect_idle();
 }
 
-TEST_F(captures, on_shared_memory_refuse_a_block_that_outlives_the_body) {
+TEST_F(captures, on_shared_memory_reject_a_block_that_outlives_the_body) {
   const auto shared = std::make_shared<unique_block>(&upstream, 4 * KiB, 256);
   EXPECT_THROW((void)capture_with(
                    backend, &memory, std::make_unique<graph_arena>(shared), 0, std::pmr::vector<int>{&memory},
@@ -613,7 +613,7 @@ TEST_F(updates, keep_blocks_that_a_failed_body_left_in_the_arena) {
   expect_idle();
 }
 
-TEST_F(updates, are_refused_while_blocks_that_the_body_allocated_are_in_use) {
+TEST_F(updates, are_rejected_while_blocks_of_the_body_are_in_use) {
   auto kept = capture_with(
       backend, &memory, new_arena(), floats(4), std::pmr::vector<float>{&memory},
       [&](std::pmr::memory_resource& given, unique_block& x, std::pmr::vector<float>& y) {
@@ -899,7 +899,7 @@ TEST_F(captures, rethrow_the_exception_of_the_body) {
 }
 
 // S1.16
-TEST_F(captures, survive_any_failing_allocation_and_leak_nothing) {
+TEST_F(captures, leak_nothing_after_any_failed_allocation) {
   test_resource failing;
   capture_switch own{&failing};
   std::size_t made = 0;
@@ -930,7 +930,7 @@ TEST_F(captures, survive_any_failing_allocation_and_leak_nothing) {
 // ---- threads ----------------------------------------------------------------------------------------------
 
 // S1.24
-TEST_F(captures, are_launched_by_two_threads_one_after_the_other) {
+TEST_F(captures, can_be_launched_by_two_threads) {
   constexpr int launches = 2000;
   auto graph = step_graph();
   put(graph.inputs(), {1, 2, 3, 4});
@@ -999,7 +999,7 @@ struct host_captures : captures {
 };
 
 // S1.21
-TEST_F(host_captures, run_the_body_at_once_and_a_launch_does_nothing) {
+TEST_F(host_captures, run_the_body_immediately_and_launches_do_nothing) {
   EXPECT_FALSE(host.supports_capture());
   auto graph = capture(host, new_arena(), std::vector<int>{1, 2, 3}, std::vector<int>{}, doubling());
   EXPECT_EQ(graph.is_replay_capable(), host.supports_capture());
@@ -1014,7 +1014,7 @@ TEST_F(host_captures, run_the_body_at_once_and_a_launch_does_nothing) {
   EXPECT_EQ(graph.launch_count(), 2u) << "which is counted all the same";
 }
 
-TEST_F(host_captures, run_the_body_of_an_update_at_once) {
+TEST_F(host_captures, run_the_body_of_an_update_immediately) {
   auto graph = capture(host, new_arena(), std::vector<int>{1, 2, 3}, std::vector<int>{}, doubling());
   const std::size_t high_water_bytes = graph.arena().high_water_bytes();
   graph.inputs() = {4, 5, 6};

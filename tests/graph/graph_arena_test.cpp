@@ -390,7 +390,7 @@ TEST_F(graph_arenas, arena_for_a_layout_has_its_size_and_alignment_and_expects_i
   EXPECT_EQ(arena.layout(), graph_layout{}) << "what it has is another matter";
 }  // the upstream checks size and alignment of returned blocks
 
-TEST_F(graph_arenas, a_layout_of_an_alignment_below_256_gets_blocks_aligned_to_256) {
+TEST_F(graph_arenas, layout_with_an_alignment_below_256_gets_blocks_aligned_to_256) {
   std::array<std::byte, 1024> buffer;
   std::pmr::monotonic_buffer_resource unaligned{buffer.data(), buffer.size(),
                                                 std::pmr::null_memory_resource()};

@@ -149,7 +149,7 @@ TEST(graph_heap, reports_and_leaks_a_block_whose_wait_cannot_be_recorded) {
 }
 
 // S1.38
-TEST(graph_heap, a_frozen_switch_that_cannot_record_a_block_throws_and_keeps_none) {
+TEST(graph_heap, frozen_switch_throws_and_keeps_no_block_that_it_cannot_record) {
   few_blocks upstream;
   capture_switch memory{&upstream};
   memory.freeze();

@@ -280,7 +280,7 @@ TEST(planned_graph, update_reuses_planned_addresses_and_keeps_earlier_blocks) {
   in_graph.check_invariants();
 }
 
-TEST(planned_graph, update_places_no_block_over_one_that_outlives_its_planned_life) {
+TEST(planned_graph, update_never_overlaps_blocks_kept_longer_than_planned) {
   const auto one_by_one = [](std::pmr::memory_resource& memory, int&, int&) {
     for (int i = 0; i < 3; ++i) memory.deallocate(memory.allocate(1024), 1024);
   };

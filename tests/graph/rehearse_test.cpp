@@ -69,7 +69,7 @@ TEST(rehearse, measures_1024_bytes_for_the_documented_sequence) {
 }
 
 // S1.23
-TEST(rehearse, a_block_less_is_out_of_memory_and_the_arena_stays_usable) {
+TEST(rehearse, arena_smaller_than_the_layout_throws_and_stays_usable) {
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { mixed_body(memory, seed); };
     const graph_layout layout = rehearse(body);
@@ -126,7 +126,7 @@ TEST(rehearse, hash_distinguishes_sizes_orders_counts_and_alignments) {
   }
 }
 
-TEST(rehearse, the_hash_is_the_same_wherever_the_memory_lies) {
+TEST(rehearse, hash_is_independent_of_addresses) {
   graph_arena low{byte_range{base, 64 * KiB}}, high{byte_range{0x7000'0000'0000, 64 * KiB}};
   const requests wanted{{100, 8}, {1000, 4096}, {0, 1}};
   asking_for(wanted)(low);

@@ -358,7 +358,7 @@ TEST_F(mpi_shared_window, is_read_in_place_by_the_other_ranks_of_the_machine) {
 }
 
 // R.4
-TEST_F(mpi_shared_window, has_parts_of_any_size) {
+TEST_F(mpi_shared_window, supports_parts_of_any_size) {
   shared_window_memory shared{MPI_COMM_WORLD, static_cast<std::size_t>(rank_ + 1) * 64 * KiB};
   for (int rank = 0; rank < ranks_; ++rank)
     EXPECT_EQ(shared.part_of(rank).size, static_cast<std::size_t>(rank + 1) * 64 * KiB);
@@ -511,7 +511,7 @@ TEST_F(mpi_allreduce, sums_the_same_memory_in_each_step) {
 }
 
 // R.7
-TEST_F(mpi_allreduce, refuses_memory_that_lies_elsewhere_and_starts_nothing) {
+TEST_F(mpi_allreduce, rejects_memory_at_other_addresses_and_starts_nothing) {
   std::array<float, 8> elements{}, others{};
   persistent_allreduce<float> sum{MPI_COMM_WORLD, elements};
   const std::logic_error error = test::caught<std::logic_error>([&] { sum.start(others); });
@@ -544,7 +544,7 @@ TEST_F(mpi_allreduce, reduces_each_type_by_any_operation) {
 }
 
 // R.7
-TEST_F(mpi_allreduce, waits_at_its_end_and_moves) {
+TEST_F(mpi_allreduce, destructor_waits_and_move_transfers_the_request) {
   std::array<float, 8> elements;
   elements.fill(1);
   {

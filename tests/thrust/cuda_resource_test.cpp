@@ -251,7 +251,7 @@ class cuda_resource_streams : public ::testing::Test {
   device_pool pool_{{.stream = own_, .upstream = &upstream_, .upstream_is_ordered = true}, device_};
 };
 
-TEST_F(cuda_resource_streams, on_the_stream_of_the_resource_no_call_is_made) {
+TEST_F(cuda_resource_streams, makes_no_driver_call_on_the_stream_of_the_resource) {
   (void)block_in_advance();
   const std::size_t before = calls();
   void* const block = memory().allocate(own_.get(), 512);
@@ -261,7 +261,7 @@ TEST_F(cuda_resource_streams, on_the_stream_of_the_resource_no_call_is_made) {
 }
 
 // A.9
-TEST_F(cuda_resource_streams, work_of_another_stream_waits_for_that_of_the_resources_stream) {
+TEST_F(cuda_resource_streams, work_of_another_stream_waits_for_work_of_the_resource_stream) {
   put_on(own_, "uses the block that was deallocated");
   (void)memory().allocate(other_.get(), 512);
   put_on(other_, "uses it next");
@@ -270,7 +270,7 @@ TEST_F(cuda_resource_streams, work_of_another_stream_waits_for_that_of_the_resou
   expect_no_event_left();
 }
 
-TEST_F(cuda_resource_streams, the_resources_stream_does_not_wait_for_the_stream_that_allocates) {
+TEST_F(cuda_resource_streams, resource_stream_does_not_wait_for_the_allocating_stream) {
   put_on(other_, "other");
   (void)memory().allocate(other_.get(), 512);
   put_on(own_, "own");
@@ -303,7 +303,7 @@ TEST_F(cuda_resource_streams, block_of_a_driver_pool_is_freed_after_the_work_of_
   expect_order({"uses the block", "after the free"});
 }
 
-TEST_F(cuda_resource_streams, a_cache_guards_the_block_and_its_stream_does_not_wait) {
+TEST_F(cuda_resource_streams, cache_delays_reuse_without_a_wait_of_its_stream) {
   device_cache tensors{{.stream = own_, .upstream = &upstream_}, device_};
   cuda_resource memory{tensors, device_};
   void* const block = memory.allocate(other_.get(), 512);
@@ -347,7 +347,7 @@ TEST_F(cuda_resource_streams, allocate_sync_waits_for_the_resource_stream) {
   device_.run_all();
 }
 
-TEST_F(cuda_resource_streams, the_error_of_the_work_is_reported_and_nothing_is_allocated) {
+TEST_F(cuda_resource_streams, reports_the_error_of_failed_work_and_allocates_nothing) {
   device_.fail_next("cuStreamSynchronize", status::illegal_address);
   const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate_sync(512); });
   EXPECT_EQ(error.status(), status::illegal_address);
@@ -355,7 +355,7 @@ TEST_F(cuda_resource_streams, the_error_of_the_work_is_reported_and_nothing_is_a
   EXPECT_EQ(pool_.stats().used_blocks, 0u);
 }
 
-TEST_F(cuda_resource_streams, a_captured_stream_is_not_waited_for) {
+TEST_F(cuda_resource_streams, does_not_wait_for_a_captured_stream) {
   (void)block_in_advance();
   during_capture_of(own_, [&] {
     const cuda_error error = test::caught<cuda_error>([&] { (void)memory().allocate_sync(512); });
@@ -366,7 +366,7 @@ TEST_F(cuda_resource_streams, a_captured_stream_is_not_waited_for) {
 
 // ---- refusals of the driver -------------------------------------------------------------------------------
 
-TEST_F(cuda_resource_streams, if_streams_cannot_be_ordered_nothing_is_allocated) {
+TEST_F(cuda_resource_streams, allocates_nothing_if_streams_cannot_be_ordered) {
   (void)block_in_advance();
   const std::size_t begun = device_.calls;
   pool_.deallocate(memory().allocate(other_.get(), 512), 512);

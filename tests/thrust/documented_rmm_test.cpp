@@ -20,7 +20,7 @@ using of_a_device = tidemark::cuda_resource<made_up_memory, tidemark::gpu::memor
 
 constexpr tidemark::gpu::stream_handle stream = nullptr;
 
-TEST(documented_for_rmm, its_vectors_lie_in_a_step) {
+TEST(documented_for_rmm, rmm_vectors_use_an_arena) {
   made_up_memory nowhere;
   tidemark::upstream_device_arena step{&nowhere};
   {
@@ -31,7 +31,7 @@ TEST(documented_for_rmm, its_vectors_lie_in_a_step) {
   EXPECT_EQ(step.position(), 0u);
 }
 
-TEST(documented_for_rmm, its_resources_are_upstreams_and_an_adaptor_is_reported) {
+TEST(documented_for_rmm, rmm_resources_are_upstreams_and_our_adaptors_serve_rmm) {
   made_up_memory nowhere;
   rmm::mr::statistics_resource_adaptor device{of_a_device{nowhere}};
   {

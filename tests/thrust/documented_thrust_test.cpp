@@ -163,7 +163,7 @@ TEST(documented_for_cccl, handle_satisfies_the_cccl_concepts) {
   EXPECT_TRUE((cuda::mr::resource_with<decltype(reference), cuda::mr::host_accessible>));
 }
 
-TEST(documented_for_thrust, its_memory_is_an_upstream) {
+TEST(documented_for_thrust, thrust_resource_works_as_an_upstream) {
   thrust::mr::new_delete_resource system;
   tidemark::foreign_resource upstream{system};
   tidemark::upstream_arena step{&upstream};

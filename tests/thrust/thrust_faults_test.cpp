@@ -108,7 +108,7 @@ TEST_F(thrust_faults, any_two_resources_are_equal) {
 // A.18
 // The documentation says that it is, but the macro that decides is defined under one name and tested under
 // another. Once fixed, `foreign_resource` is of no use for such a resource, which is then one of std::pmr.
-TEST_F(thrust_faults, a_resource_of_raw_pointers_is_not_of_std_pmr) {
+TEST_F(thrust_faults, raw_pointer_resource_does_not_derive_from_std_pmr) {
   static_assert(!std::is_base_of_v<std::pmr::memory_resource, thrust::mr::memory_resource<void*>>);
 }
 
@@ -160,7 +160,7 @@ TEST_F(thrust_faults, moves_leave_memory_with_a_foreign_allocator) {
 // A.18
 // Copy assignment that propagates an allocator forgets how many elements it has destroyed, and destroys them
 // again without memory. Fixed in 3.5. `thrust_allocator` does not propagate on copies, for other reasons too.
-TEST_F(thrust_faults, copies_that_take_an_allocator_along_destroy_elements_twice) {
+TEST_F(thrust_faults, propagating_copy_assignment_destroys_elements_twice) {
   using vector = recording_vector<counted_element, true, true>;
   {
     vector a(3, counted_element{1}, &one_);

@@ -148,7 +148,7 @@ TEST(thrust_resources, compare_through_is_equal_of_the_base) {
 // ---- use by Thrust ----
 
 // A.1
-TEST(thrust_resources, serve_thrusts_policy_by_their_address) {
+TEST(thrust_resources, serve_thrusts_policy_by_pointer) {
   arena step;
   statistics_resource counted{&step};
   thrust_resource handle{&counted};

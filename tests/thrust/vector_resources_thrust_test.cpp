@@ -149,7 +149,7 @@ struct times_two {
   TIDEMARK_HOST_DEVICE int operator()(int x) const noexcept { return 2 * x; }
 };
 
-TEST_F(vectors_on, a_graph_arena_never_get_an_address_twice) {
+TEST_F(vectors_on, a_graph_arena_never_reuse_an_address) {
   graph_arena graph{1 * MiB, &memory()};
   expect_to_serve(graph);
   EXPECT_EQ(graph.stats().used_blocks, 0u);

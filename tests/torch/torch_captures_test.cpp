@@ -167,7 +167,7 @@ TEST_P(torch_captures, share_a_pool_until_the_last_graph_of_it_ends) {
   EXPECT_EQ(held_bytes(), 0u);
 }
 
-TEST_P(torch_captures, keep_pools_apart) {
+TEST_P(torch_captures, use_separate_memory_for_each_pool) {
   void *temporary = nullptr, *result = nullptr, *other = nullptr, *kept = nullptr;
   const gpu::executable_handle graph = capture(temporary, result);
   const gpu::executable_handle foreign = capture(other, kept, {0, 2});

@@ -253,7 +253,7 @@ TEST_P(torch_resources, reports_statistics_under_pytorchs_names) {
 }
 
 // L.7
-TEST_P(torch_resources, keeps_devices_apart) {
+TEST_P(torch_resources, serves_each_device_from_its_own_memory) {
   test::fake_device two{{.capacity_bytes = 64 * MiB, .granularity_bytes = 64 * KiB, .devices = 2}};
   test::pluggable_allocator both{two};
   EXPECT_EQ(both.configure(GetParam(), -1, nullptr), nullptr);

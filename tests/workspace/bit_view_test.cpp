@@ -130,7 +130,7 @@ TEST(bit_view, rank_0_view_has_one_bit) {
   EXPECT_TRUE(bit_view<0>{}.empty());
 }
 
-TEST(bit_view, a_bit_is_assigned_the_value_of_another_and_stays_itself) {
+TEST(bit_view, assigning_a_bit_reference_copies_the_value) {
   const owned_bits bits{2};
   bits.view[1] = true;
   bit_view<>::reference first = bits.view[0];

@@ -157,7 +157,7 @@ TEST(idle_memory, workspace_used_outside_scopes_keeps_its_memory_until_reset) {
       });
 }
 
-TEST(idle_memory, is_idle_again_after_rewind_release_and_each_cold_call) {
+TEST(idle_memory, is_returnable_after_rewind_release_and_each_cold_call) {
   std::thread{[] {
     workspace& own = this_thread_workspace();
     const std::vector<std::function<void()>> calls{

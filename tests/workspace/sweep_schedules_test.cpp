@@ -57,7 +57,7 @@ program two_ticks() {
 // E.9
 TEST(sweep_schedules, lose_no_tick) { test::expect_every_schedule_passes(two_ticks<explored_sync>, 15); }
 
-TEST(sweep_schedules, are_found_to_trim_twice_without_the_lock) {
+TEST(sweep_schedules, are_found_to_trim_twice_without_a_lock) {
   test::expect_failure(two_ticks<faulty_sync<fault::no_locks>>, "the second tick trims, once");
 }
 

@@ -184,7 +184,7 @@ TEST(tensor_view, single_element_view_reshapes_to_rank_0_and_back) {
 }
 
 // S4.25
-TEST(tensor_view, refuses_to_reshape_to_another_number_of_elements) {
+TEST(tensor_view, rejects_a_reshape_to_another_number_of_elements) {
   std::vector<double> numbers(12);
   const tensor_view<double, 2> view{numbers.data(), {3, 4}};
   EXPECT_EQ(refusal_of([&] { (void)view.reshape(5, 2); }),
@@ -204,7 +204,7 @@ TEST(tensor_view, rejects_a_reshape_whose_element_count_overflows) {
             "reshape: float32[4] has 4 elements, [4, 4611686018427387905] has more than can be counted");
 }
 
-TEST(reshape, makes_an_array_of_memory_from_elsewhere) {
+TEST(reshape, makes_a_view_of_foreign_memory) {
   std::vector<double> numbers(12);
   const tensor_view<double, 2> view = reshape(std::span{numbers}, 3, 4);
   EXPECT_EQ(&view(2, 1), &numbers[9]);
@@ -268,7 +268,7 @@ TEST(tensor_view, converts_to_an_unchecked_view_while_its_memory_is_live) {
 }
 
 // S4.25
-TEST(tensor_view, passes_its_generation_on) {
+TEST(tensor_view, passes_its_generation_to_derived_views) {
   double numbers[12] = {};
   const ended_view<2> view{numbers, {3, 4}};
   EXPECT_EQ(test::asked_by([&] { (void)view.reshape(12).data(); }), "float64[12]");

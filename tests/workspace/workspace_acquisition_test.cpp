@@ -93,7 +93,7 @@ TYPED_TEST(acquisitions, have_separate_slots_for_each_type) {
 
 #ifdef __FLT16_MAX__
 // S4.11
-TYPED_TEST(acquisitions, serve_half_precision_by_the_fallback) {
+TYPED_TEST(acquisitions, support_half_precision_elements) {
   for (int pass = 0; pass < 2; ++pass) {
     typename TypeParam::template scope<> scope{this->ws};
     const auto table = scope.fill(static_cast<_Float16>(0.5), 10, 10);
@@ -226,7 +226,7 @@ TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
 // ---- forms ----
 
 // S4.16
-TYPED_TEST(acquisitions, take_extents_in_every_form) {
+TYPED_TEST(acquisitions, accept_extents_in_every_form) {
   auto view = take<double>(this->ws, 12);
   static_assert(std::is_same_v<typename decltype(view)::layout_type, row_major>);
   static_assert(view.rank() == 1);
@@ -244,7 +244,7 @@ TYPED_TEST(acquisitions, take_extents_in_every_form) {
 }
 
 // S4.16
-TYPED_TEST(acquisitions, like_a_view_or_range_have_its_extents_and_layout) {
+TYPED_TEST(acquisitions, like_a_view_or_range_copy_its_extents_and_layout) {
   auto model = this->ws.template acquire<float, column_major>(3, 4);
   auto view = this->ws.acquire_like(model);
   static_assert(std::is_same_v<decltype(view), decltype(model)>);
@@ -314,7 +314,7 @@ TYPED_TEST(acquisitions, random_numbers_match_the_standard_distributions) {
 }
 
 // S4.24
-TYPED_TEST(acquisitions, draw_no_random_numbers_but_in_rand_and_randn) {
+TYPED_TEST(acquisitions, never_change_the_state_of_std_rand) {
   std::srand(5);
   const int expected = std::rand();
   std::srand(5);
@@ -350,7 +350,7 @@ TYPED_TEST(acquisitions, trues_and_falses_write_each_bit) {
 // ---- texts ----
 
 // S4.66 S4.67
-TYPED_TEST(acquisitions, are_seen_in_texts) {
+TYPED_TEST(acquisitions, appear_in_report_and_describe) {
   const std::string level = TypeParam::checked ? "1" : "0";
   EXPECT_EQ(this->ws.report(), "workspace 'test': checks " + level + ", 0 types, 0 slots (0 active), 0 B");
   {
@@ -372,7 +372,7 @@ TYPED_TEST(acquisitions, are_seen_in_texts) {
 }
 
 // S4.67
-TYPED_TEST(acquisitions, are_seen_in_the_text_of_a_workspace_that_keeps_no_memory) {
+TYPED_TEST(acquisitions, appear_in_the_report_of_an_unpooled_workspace) {
   const std::string level = TypeParam::checked ? "1" : "0";
   TypeParam ws{workspace_options{.pooling = false, .upstream = &this->upstream, .name = "plain"}};
   EXPECT_EQ(ws.describe(),
@@ -385,7 +385,7 @@ TYPED_TEST(acquisitions, are_seen_in_the_text_of_a_workspace_that_keeps_no_memor
 }
 
 // S4.66
-TYPED_TEST(acquisitions, are_summed_up_in_numbers) {
+TYPED_TEST(acquisitions, are_summed_in_the_statistics) {
   (void)take<double>(this->ws, 10);
   {
     typename TypeParam::template scope<> scope{this->ws};

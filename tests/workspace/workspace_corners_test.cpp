@@ -106,7 +106,7 @@ struct throws_when_copied {
   throws_when_copied& operator=(throws_when_copied const&) = default;
 };
 
-TYPED_TEST(workspace_corners, a_variant_without_value_is_no_escape) {
+TYPED_TEST(workspace_corners, valueless_variant_is_no_escape) {
   using either = std::variant<int*, throws_when_copied>;
   either value = nullptr;
   const throws_when_copied source;

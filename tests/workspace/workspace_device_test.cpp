@@ -144,7 +144,7 @@ TYPED_TEST_SUITE(device_workspace, levels, );
 // One for each device.
 
 // S4.61
-TEST(workspaces_of_devices, change_with_the_binding) {
+TEST(workspaces_of_devices, follow_the_binding) {
   device first{1}, second{2};
   workspace of_first{first.options()}, of_second{second.options()};
   const auto device_of_a_tensor = [] {
@@ -245,7 +245,7 @@ TYPED_TEST(device_workspace, records_the_device_in_tensor_headers) {
 }
 
 // S4.63
-TEST(device_poison, is_written_by_the_device_when_a_scope_ends_and_the_memory_is_kept) {
+TEST(device_poison, is_written_by_the_device_at_the_end_of_a_scope) {
   struct pair {
     std::int32_t a;
     float b;

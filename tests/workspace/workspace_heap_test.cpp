@@ -115,7 +115,7 @@ TYPED_TEST(workspace_heap, every_form_of_malloc_is_counted) {
 }
 
 // S4.1
-TYPED_TEST(workspace_heap, the_first_acquisition_is_counted_at_every_place) {
+TYPED_TEST(workspace_heap, every_counter_counts_the_first_acquisition) {
   const counts before = this->now();
   typename TestFixture::scope scope{this->ws};
   (void)scope.template acquire<double>(100);

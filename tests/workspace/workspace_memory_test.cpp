@@ -45,7 +45,7 @@ void make_wide(Workspace& ws, std::size_t capacity, std::size_t used) {
 // ---- reset ----
 
 // S4.28
-TYPED_TEST(workspace_memory, under_an_open_scope_is_not_reset) {
+TYPED_TEST(workspace_memory, is_not_reset_under_an_open_scope) {
   auto outside = this->ws.fill(1.5, 10);
   typename TypeParam::template scope<> scope{this->ws};
   const std::string opened =
@@ -162,7 +162,7 @@ TYPED_TEST(workspace_memory, keeps_its_slot_if_the_upstream_refuses_a_smaller_bl
 }
 
 // S4.35
-TYPED_TEST(workspace_memory, survives_compaction_by_any_numbers) {
+TYPED_TEST(workspace_memory, survives_compaction_with_any_options) {
   constexpr double inf = std::numeric_limits<double>::infinity(),
                    nan = std::numeric_limits<double>::quiet_NaN();
   constexpr std::array factors{0.0, -0.0, -1.0, 1e-300, 0.5, 1.0, 10.0, 1e6, 1e300, -1e300, inf, -inf, nan};

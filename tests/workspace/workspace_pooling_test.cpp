@@ -53,7 +53,7 @@ TYPED_TEST(workspace_unpooled, rewind_and_reset_free_memory) {
   EXPECT_EQ(this->upstream.outstanding, 0u);
 }
 
-TYPED_TEST(workspace_unpooled, tensors_work_and_their_headers_go_with_the_memory) {
+TYPED_TEST(workspace_unpooled, tensor_headers_are_freed_with_the_memory) {
   typename TestFixture::scope scope{this->ws};
   dl_tensor const* const tensor = acquire_tensor<float>(scope, 2, 3);
   EXPECT_EQ(tensor->shape[1], 3);

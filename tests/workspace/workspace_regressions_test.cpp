@@ -25,7 +25,7 @@ namespace {
 using workspace_1 = checked_workspace;
 using scope_1 = workspace_1::scope<>;
 
-TEST(workspace_regressions, accepts_owned_memory_at_an_address_that_was_a_slots) {
+TEST(workspace_regressions, accepts_owned_memory_at_a_former_slot_address) {
   arena memory;  // whose newest block is the next one again, once it was freed
   workspace_1 ws{&memory};
   void const* before = nullptr;
@@ -39,7 +39,7 @@ TEST(workspace_regressions, accepts_owned_memory_at_an_address_that_was_a_slots)
 }
 
 // S4.21
-TEST(workspace_regressions, points_headers_of_every_rank_to_the_memory_after_compacting) {
+TEST(workspace_regressions, updates_headers_of_every_rank_after_compacting) {
   recording_resource memory;
   workspace_1 ws{&memory};
   std::array<dl_tensor*, 3> headers{};

@@ -143,7 +143,7 @@ TYPED_TEST(workspace_poison, fills_every_element_after_its_scope) {
 }
 
 // S4.46
-TEST(workspace_poison_of, structs_uses_the_freed_fill_and_of_bits_uses_ones) {
+TEST(workspace_poison_of, structs_is_the_freed_fill_and_of_bits_is_ones) {
   checked_workspace ws;
   particle const* late = nullptr;
   {
@@ -161,7 +161,7 @@ TEST(workspace_poison_of, structs_uses_the_freed_fill_and_of_bits_uses_ones) {
 }
 
 // S4.46
-TEST(workspace_poison_of, a_slot_reaches_as_far_as_its_newest_request) {
+TEST(workspace_poison_of, a_slot_covers_its_newest_request) {
   checked_workspace ws;
   particle const* late = nullptr;
   with_workspace(ws, [&](checked_scope& scope) { late = scope.acquire<particle>(100).data(); });
@@ -379,7 +379,7 @@ TEST(workspace_escapes, are_found_inside_optionals_variants_and_pointers) {
 }
 
 // S4.48
-TEST(workspace_escapes, are_owners_that_do_not_free) {
+TEST(workspace_escapes, are_smart_pointers_that_do_not_free) {
   expect_escape(
       [](checked_scope& scope) { return std::shared_ptr<double>{acquired(scope).data(), [](double*) {}}; });
   expect_escape([](checked_scope& scope) {
@@ -398,7 +398,7 @@ TEST(workspace_escapes, are_bits_their_words_and_bit_references) {
 }
 
 // S4.48
-TEST(workspace_escapes, are_headers) {
+TEST(workspace_escapes, are_tensor_headers) {
   expect_escape([](checked_scope& scope) { return acquire_tensor<double>(scope, 2, 3); });
   expect_escape([](checked_scope& scope) { return *acquire_tensor<double>(scope, 2, 3); });
   expect_escape([](checked_scope& scope) { return std::vector{acquire_tensor<double>(scope, 2, 3)}; });
@@ -447,7 +447,7 @@ TEST(workspace_escapes, are_not_copies_scalars_and_texts) {
   expect_no_escape([](checked_scope& scope) { return std::make_unique<double>(scope.fill(7.0, 3)[2]); });
 }
 
-TEST(workspace_escapes, are_not_pointers_and_spans_to_nothing) {
+TEST(workspace_escapes, are_not_null_pointers_and_empty_spans) {
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), static_cast<double*>(nullptr); });
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), nullptr; });
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), std::span<double>{}; });
@@ -459,7 +459,7 @@ TEST(workspace_escapes, are_not_pointers_and_spans_to_nothing) {
 }
 
 // S4.48
-TEST(workspace_escapes, are_not_memory_of_others) {
+TEST(workspace_escapes, are_not_views_of_foreign_memory) {
   static std::array<double, 3> elsewhere{};
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), std::span{elsewhere}; });
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), elsewhere.data(); });
@@ -468,7 +468,7 @@ TEST(workspace_escapes, are_not_memory_of_others) {
   expect_no_escape([&](checked_scope& scope) { return (void)acquired(scope), std::pair{1, others}; });
 }
 
-TEST(workspace_escapes, are_not_views_that_are_stale_already) {
+TEST(workspace_escapes, are_not_stale_views) {
   checked_workspace ws;
   const auto late = with_workspace(ws, [](checked_scope& scope) { return scope.acquire<double>(8); });
   checked_scope scope{ws};
@@ -477,7 +477,7 @@ TEST(workspace_escapes, are_not_views_that_are_stale_already) {
 }
 
 // S4.50
-TEST(workspace_escapes, are_reported_with_elements_both_places_and_the_remedy) {
+TEST(workspace_escapes, are_reported_with_elements_both_locations_and_the_remedy) {
   checked_workspace ws{named("steps")};
   checked_scope scope{ws};
   const unsigned acquired_at = __LINE__ + 1;
@@ -491,7 +491,7 @@ TEST(workspace_escapes, are_reported_with_elements_both_places_and_the_remedy) {
 }
 
 // S4.50
-TEST(workspace_escapes, are_reported_with_the_place_of_the_call_of_with_workspace) {
+TEST(workspace_escapes, are_reported_with_the_location_of_the_with_workspace_call) {
   checked_workspace ws{named("steps")};
   const auto body = [](checked_scope& scope) { return acquired(scope); };
   const unsigned left_at = __LINE__ + 1;

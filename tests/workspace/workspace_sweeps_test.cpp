@@ -201,7 +201,7 @@ TYPED_TEST(sweeps, trim_to_the_peak_slot_count_since_the_last_trim) {
   EXPECT_EQ(this->slots(), 1u);
 }
 
-TYPED_TEST(sweeps, compact_by_the_largest_request_of_the_period_not_by_the_newest) {
+TYPED_TEST(sweeps, compact_by_the_largest_request_of_the_period) {
   this->use(1, TestFixture::wide);
   this->use(1, 1);  // the newest is small
   tick_workspace_sweeps();
@@ -214,7 +214,7 @@ TYPED_TEST(sweeps, compact_by_the_largest_request_of_the_period_not_by_the_newes
 }
 
 // S4.39
-TYPED_TEST(sweeps, an_upstream_that_throws_anything_during_compaction_is_contained) {
+TYPED_TEST(sweeps, compaction_catches_any_exception_of_the_upstream) {
   calling_upstream strange;
   TypeParam on_it{&strange};
   use(on_it, 1, TestFixture::wide);
@@ -278,7 +278,7 @@ TEST(workspace_sweeps, are_enabled_until_disabled_and_ignore_a_second_disable) {
 }
 
 // S4.37
-TEST(workspace_sweeps, a_tick_by_hand_needs_no_sweeper) {
+TEST(workspace_sweeps, accept_a_manual_tick_without_a_sweeper) {
   enable_workspace_sweeps({.interval = std::chrono::hours{1}, .trim_every = 1});
   disable_workspace_sweeps();
   workspace ws{workspace_options{.upstream = std::pmr::new_delete_resource()}};
@@ -330,7 +330,7 @@ double simulate(Workspace& ws, std::atomic<std::size_t> const* ticks) {
 }
 
 // S4.36
-TYPED_TEST(sweeps, results_are_the_same_to_the_last_bit_with_and_without) {
+TYPED_TEST(sweeps, keep_results_bitwise_identical) {
   const double alone = simulate(this->ws, nullptr);
   disable_workspace_sweeps();
   enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 3});

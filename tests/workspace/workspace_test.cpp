@@ -64,7 +64,7 @@ std::string skipped(unsigned line, int inside) {
 }
 
 // S4.5
-TYPED_TEST(workspaces, end_checkpoints_that_were_not_rewound_with_the_scope_around_them) {
+TYPED_TEST(workspaces, end_open_checkpoints_with_their_scope) {
   const warning_recorder warnings;
   const unsigned line = __LINE__ + 2;
   {

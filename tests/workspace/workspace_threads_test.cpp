@@ -120,7 +120,7 @@ TEST_F(this_threads, workspace_can_be_created_by_a_thread_local_destructor) {
 }
 
 // S4.55
-TEST_F(this_threads, scopes_at_the_same_time_never_share_memory) {
+TEST_F(this_threads, concurrent_scopes_never_share_memory) {
   std::vector<std::span<double>> arrays[storm_threads];
   std::barrier<> all_are_there{storm_threads};
   on_threads([&](std::size_t thread) {

@@ -76,7 +76,7 @@ TEST(nccl_header, matches_the_loaded_library) {
   EXPECT_STREQ(nccl.error_string(nccl_status::not_found), "the library does not have the function");
 }
 
-TEST(nccl_header, declares_calls_of_the_library) {
+TEST(nccl_header, declares_calls_that_the_library_answers) {
   gpu::nccl_library nccl{TIDEMARK_TEST_NCCL_LIBRARY};
   std::uintptr_t block = 0;
   const nccl_status allocated = nccl.allocate(1 * MiB, block);

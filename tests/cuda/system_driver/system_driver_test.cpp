@@ -41,7 +41,7 @@ void expect_no_context_from(Body body) {
   EXPECT_EQ(driver_record().refused_calls, refused_before);
 }
 
-TEST(system_driver, a_thread_without_a_context_gets_one_before_its_first_call) {
+TEST(system_driver, sets_a_context_before_the_first_call_of_a_thread) {
   const int refused_before = driver_record().refused_calls, calls_before = driver_record().calls_in_context;
   on_a_new_thread([] {
     gpu::stream_handle stream = nullptr;
@@ -53,7 +53,7 @@ TEST(system_driver, a_thread_without_a_context_gets_one_before_its_first_call) {
   EXPECT_EQ(driver_record().refused_calls, refused_before);
 }
 
-TEST(system_driver, a_query_for_the_current_device_makes_no_context) {
+TEST(system_driver, current_device_query_creates_no_context) {
   expect_no_context_from([] {
     gpu::device_number device = 7;
     EXPECT_EQ(gpu::system_driver().current_device(device), gpu::status::success);
@@ -61,14 +61,14 @@ TEST(system_driver, a_query_for_the_current_device_makes_no_context) {
   });
 }
 
-TEST(system_driver, a_call_that_names_a_device_makes_no_context) {
+TEST(system_driver, call_that_names_a_device_creates_no_context) {
   expect_no_context_from([] {
     gpu::physical_handle memory = 0;
     EXPECT_EQ(gpu::system_driver().create(1, std::size_t{2} << 20, memory), gpu::status::success);
   });
 }
 
-TEST(system_driver, a_call_keeps_the_context_that_the_thread_has) {
+TEST(system_driver, calls_keep_the_context_of_the_thread) {
   on_a_new_thread([] {
     int own = 0;
     auto* const context = reinterpret_cast<gpu::context_handle>(&own);
@@ -87,7 +87,7 @@ TEST(system_driver, initializes_the_driver_once) {
   EXPECT_EQ(driver_record().initializations, 1);
 }
 
-TEST(system_driver, a_call_that_the_driver_lacks_is_an_error) {
+TEST(system_driver, missing_driver_call_returns_an_error) {
   gpu::memory_info info;
   EXPECT_EQ(gpu::system_driver().memory(info), gpu::status::not_found);
 }
