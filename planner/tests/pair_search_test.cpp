@@ -121,7 +121,7 @@ TEST(pair_search, finds_the_lowest_layout_and_refutes_lower_ones) {
 }
 
 // P.42
-TEST(pair_search, counts_the_padding_of_alignments_without_a_case) {
+TEST(pair_search, refutes_by_alignment_padding_in_one_case) {
   const std::vector<lifetime> blocks(5, {.lower = 0, .upper = 1, .size = 10, .alignment = 64});
   searched search{blocks};
   ASSERT_EQ(search.instance().unit_bytes, 2U);

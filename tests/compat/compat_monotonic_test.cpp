@@ -76,7 +76,7 @@ TYPED_TEST(standard_monotonic, serves_one_block_as_large_as_the_buffer) {
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, blocks_of_alignment_1_lie_one_behind_the_other) {
+TYPED_TEST(standard_monotonic, packs_blocks_of_alignment_1_without_gaps) {
   alignas(16) std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
   for (std::size_t i = 0; i < buffer.size(); ++i) EXPECT_EQ(resource.allocate(1, 1), buffer.data() + i);
@@ -92,7 +92,7 @@ TYPED_TEST(standard_monotonic, leaves_no_more_between_blocks_than_the_alignment_
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, calls_the_upstream_once_where_the_buffer_has_no_room) {
+TYPED_TEST(standard_monotonic, calls_the_upstream_once_when_the_buffer_is_full) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
   (void)resource.allocate(60, 1);
@@ -103,7 +103,7 @@ TYPED_TEST(standard_monotonic, calls_the_upstream_once_where_the_buffer_has_no_r
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, the_first_chunk_is_as_large_as_was_said) {
+TYPED_TEST(standard_monotonic, takes_a_first_chunk_of_the_given_size) {
   for (const std::size_t bytes : {1u, 100u, 4096u, 100'000u}) {
     logged_upstream upstream;
     TypeParam resource{bytes, &upstream};
@@ -201,7 +201,7 @@ TYPED_TEST(standard_monotonic, release_returns_to_the_first_size) {
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, an_exception_of_the_upstream_passes_and_changes_nothing) {
+TYPED_TEST(standard_monotonic, upstream_exception_passes_through_and_changes_nothing) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
   (void)resource.allocate(16, 1);

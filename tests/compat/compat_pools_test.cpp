@@ -92,7 +92,7 @@ TYPED_TEST(standard_pool, options_are_never_0) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, a_limit_of_0_is_the_default) {
+TYPED_TEST(standard_pool, replaces_a_limit_of_0_by_the_default) {
   EXPECT_TRUE(same((TypeParam{std::pmr::pool_options{0, 0}}.options()), TypeParam{}.options()));
 }
 
@@ -153,7 +153,7 @@ void serve(std::pmr::memory_resource& resource, auto bytes_for) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, serves_objects_of_every_alignment_apart_from_all_others) {
+TYPED_TEST(standard_pool, serves_disjoint_blocks_of_every_alignment) {
   TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
   serve(resource, [](std::size_t align) { return std::array{align, 2 * align, 4 * align}; });
 }
@@ -188,7 +188,7 @@ TYPED_TEST(standard_pool, freed_blocks_of_pools_stay_until_release) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, beyond_the_largest_block_the_upstream_serves_each_request_and_has_it_back_at_once) {
+TYPED_TEST(standard_pool, passes_blocks_beyond_the_largest_straight_to_the_upstream) {
   TypeParam resource{std::pmr::pool_options{0, 64}, &this->upstream_};
   const std::size_t bytes = 3 * resource.options().largest_required_pool_block;
   void* const first = resource.allocate(bytes, 512);
@@ -213,7 +213,7 @@ TYPED_TEST(standard_pool, no_chunk_has_more_blocks_than_the_options_say) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, calls_the_upstream_ever_more_seldom) {
+TYPED_TEST(standard_pool, calls_the_upstream_less_often_as_it_grows) {
   TypeParam resource{&this->upstream_};
   for (int i = 0; i < 100'000; ++i) (void)resource.allocate(16, 16);
   EXPECT_LT(this->upstream_.asked.size(), 50u);
@@ -241,7 +241,7 @@ TYPED_TEST(standard_pool, a_release_before_any_use_does_not_need_the_upstream) {
 }
 
 // D.3 D.4
-TYPED_TEST(standard_resource, the_end_returns_everything_also_blocks_in_use) {
+TYPED_TEST(standard_resource, destruction_returns_all_memory_including_live_blocks) {
   {
     TypeParam resource{&this->upstream_};
     for (std::size_t i = 0; i < 300; ++i) (void)resource.allocate(i * 50, 8);
@@ -251,7 +251,7 @@ TYPED_TEST(standard_resource, the_end_returns_everything_also_blocks_in_use) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, an_exception_of_the_upstream_passes_and_changes_nothing) {
+TYPED_TEST(standard_pool, upstream_exception_passes_through_and_changes_nothing) {
   TypeParam resource{std::pmr::pool_options{2, 64}, &this->upstream_};
   std::vector<void*> blocks{resource.allocate(64, 1)};
   this->upstream_.refuses = true;
@@ -269,7 +269,7 @@ TYPED_TEST(standard_pool, an_exception_of_the_upstream_passes_and_changes_nothin
 }
 
 // D.3 D.4
-TYPED_TEST(standard_resource, throws_the_upstreams_exception_also_for_what_no_memory_has_room_for) {
+TYPED_TEST(standard_resource, throws_the_upstream_exception_for_impossible_sizes) {
   TypeParam resource{&this->upstream_};
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   for (const std::size_t less : {std::size_t{0}, std::size_t{1}, std::size_t{20}, most / 2 - 1}) {
@@ -341,7 +341,7 @@ TYPED_TEST(compat_pool, returns_a_block_beyond_the_largest_at_once) {
   EXPECT_EQ(this->upstream_.held.size(), held);
 }
 
-TYPED_TEST(compat_pool, takes_each_chunk_half_as_large_again_as_the_one_before) {
+TYPED_TEST(compat_pool, grows_each_chunk_by_half) {
   TypeParam resource{&this->upstream_};
   while (this->upstream_.asked.size() < 16) (void)resource.allocate(16, 16);
   EXPECT_EQ(this->upstream_.asked[1].bytes, 1024u) << "behind the records of 16 chunks";
@@ -351,7 +351,7 @@ TYPED_TEST(compat_pool, takes_each_chunk_half_as_large_again_as_the_one_before) 
   }
 }
 
-TYPED_TEST(compat_pool, reaches_chunks_of_as_many_blocks_as_the_options_say) {
+TYPED_TEST(compat_pool, grows_chunks_to_the_configured_maximum_blocks) {
   TypeParam resource{std::pmr::pool_options{std::numeric_limits<std::size_t>::max(), 16}, &this->upstream_};
   const std::size_t most = 8 * resource.options().max_blocks_per_chunk;
   std::size_t held = 0;
@@ -419,7 +419,7 @@ int run_program() {
 }
 
 // D.5
-TEST(compat, a_program_written_for_the_standards_runs_the_same) {
+TEST(compat, runs_a_program_written_for_the_standard_resources) {
   const int of_std = run_program<std::pmr::unsynchronized_pool_resource, std::pmr::synchronized_pool_resource,
                                  std::pmr::monotonic_buffer_resource>();
   const int of_ours = run_program<compat::unsynchronized_pool_resource, compat::synchronized_pool_resource,

@@ -340,7 +340,7 @@ TEST_F(fences, use_their_cache_in_each_function) { use_in_each_function(nullptr)
 
 TEST_F(fences, use_their_cache_in_each_function_where_they_have_an_order) { use_in_each_function(this); }
 
-TEST_F(fences, are_asked_by_one_thread_at_a_time_and_stay_pending_meanwhile) {
+TEST_F(fences, are_queried_by_one_thread_at_a_time) {
   calling_fence fence;
   reuse_cache cache{std::pmr::new_delete_resource()};
   std::atomic<bool> is_calling{false};
@@ -367,7 +367,7 @@ TEST_F(fences, are_asked_by_one_thread_at_a_time_and_stay_pending_meanwhile) {
   fence.call = [] {};
 }
 
-TEST_F(fences, are_asked_by_many_threads_of_one_cache) {
+TEST_F(fences, are_queried_by_many_threads_of_one_cache) {
   reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = std::pmr::new_delete_resource()}};
   std::array<calling_fence, 64> all;
   on_threads([&](std::size_t t) {
@@ -601,7 +601,7 @@ struct upstreams : user_code {
   violation_recorder recorder;
 };
 
-TEST_F(upstreams, that_use_each_other_resource_are_served) {
+TEST_F(upstreams, can_use_every_other_resource) {
   calling_upstream upstream;
   bool is_calling = false;
   upstream.on_each([&] {
@@ -626,7 +626,7 @@ TEST_F(upstreams, that_use_each_other_resource_are_served) {
 }
 
 #if defined(__GLIBC__)
-TEST_F(upstreams, that_call_their_synchronized_pool_are_reported_at_once) {
+TEST_F(upstreams, calling_their_synchronized_pool_are_reported) {
   calling_upstream upstream;
   synchronized_pool memory{{}, &upstream};
   std::vector<std::function<void()>> const calls{
@@ -669,14 +669,14 @@ void expect_reentry_is_reported(violation_recorder& recorder) {
   upstream.on_each([] {});
   allocate_three_sizes(memory);
 }
-TEST_F(upstreams, that_call_a_standard_pool_are_reported_at_once) {
+TEST_F(upstreams, calling_their_standard_pool_are_reported) {
   expect_reentry_is_reported<compat::synchronized_pool_resource>(recorder);
 }
-TEST_F(upstreams, that_call_their_test_resource_are_reported_at_once) {
+TEST_F(upstreams, calling_their_test_resource_are_reported) {
   expect_reentry_is_reported<test_resource>(recorder);
 }
 
-TEST_F(upstreams, for_records_that_call_their_reuse_cache_are_reported_at_once) {
+TEST_F(upstreams, for_records_that_call_their_reuse_cache_are_reported) {
   calling_upstream bookkeeping;
   reuse_cache memory{{.upstream = std::pmr::new_delete_resource(), .bookkeeping = &bookkeeping}};
   bookkeeping.on_each([&] { (void)memory.stats().used_bytes; });

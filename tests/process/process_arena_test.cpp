@@ -265,7 +265,7 @@ TEST(process_arena, reclaims_no_block_that_was_published) {
 }
 
 // H.7
-TEST(process_arena, says_in_numbers_that_it_is_full_and_goes_on) {
+TEST(process_arena, reports_numbers_when_full_and_stays_usable) {
   process_arena memory{{.reserve = 1 * MiB, .name = "prices"}};
   catalogue& first = publish(memory, 1);
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)memory.allocate(2 * MiB); });
@@ -546,7 +546,7 @@ constexpr contradiction contradictions[] = {
 };
 
 // H.13 H.14
-TEST_F(process_image, is_refused_where_it_is_foreign_newer_truncated_or_contradicts_itself) {
+TEST_F(process_image, is_rejected_if_foreign_newer_truncated_or_inconsistent) {
   const std::vector<std::byte> whole = bytes_;
   for (contradiction const& each : contradictions) {
     bytes_ = whole;
@@ -557,21 +557,21 @@ TEST_F(process_image, is_refused_where_it_is_foreign_newer_truncated_or_contradi
 }
 
 // H.4
-TEST_F(process_image, is_refused_where_it_could_be_truncated) {
+TEST_F(process_image, is_rejected_if_it_could_be_truncated) {
   const std::string said = refusal_of(
       not_sealed, [&] { process_view{file_of(bytes_, F_SEAL_GROW).get(), {.layout_version = 3}}; });
   EXPECT_TRUE(said.ends_with(": the file is not sealed and could be truncated while it is read")) << said;
 }
 
 // H.13
-TEST_F(process_image, is_refused_where_its_addresses_are_impossible) {
+TEST_F(process_image, is_rejected_if_its_addresses_are_impossible) {
   if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   header().format.address = std::uint64_t{1} << 63;  // the kernel's
   EXPECT_THROW((process_view{file_of(bytes_).get(), {.layout_version = 3}}), std::system_error);
 }
 
 // H.14
-TEST_F(process_image, is_refused_where_its_writer_lays_types_out_differently) {
+TEST_F(process_image, is_rejected_if_its_writer_lays_types_out_differently) {
   const std::string said =
       refusal_of(other_layout, [&] { process_view{file_of(bytes_).get(), {.layout_version = 4}}; });
   EXPECT_TRUE(
@@ -581,7 +581,7 @@ TEST_F(process_image, is_refused_where_its_writer_lays_types_out_differently) {
 }
 
 // H.14
-TEST_F(process_image, is_refused_where_its_root_is_of_another_type) {
+TEST_F(process_image, is_rejected_if_its_root_has_another_type) {
   const process_view view{file_of(bytes_).get(), {.layout_version = 3}};
   struct another {
     std::uint64_t number;
@@ -595,7 +595,7 @@ TEST_F(process_image, is_refused_where_its_root_is_of_another_type) {
 }
 
 // H.13
-TEST_F(process_image, whose_root_would_reach_beyond_its_end_is_refused) {
+TEST_F(process_image, is_rejected_if_its_root_reaches_beyond_its_end) {
   using two = std::array<std::uint64_t, 2>;
   published().root_type = detail::type_layout<two>();
   published().root = published().end - 8;
@@ -606,7 +606,7 @@ TEST_F(process_image, whose_root_would_reach_beyond_its_end_is_refused) {
 }
 
 // H.15
-TEST_F(process_image, with_any_bit_of_the_header_or_the_generation_changed_is_refused_or_harmless) {
+TEST_F(process_image, is_rejected_or_harmless_after_any_bit_flip) {
   if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   const std::size_t newest = header().newest.load();
   std::size_t tried = 0;
@@ -631,7 +631,7 @@ TEST_F(process_image, with_any_bit_of_the_header_or_the_generation_changed_is_re
 }
 
 // H.15
-TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
+TEST_F(process_image, is_rejected_or_harmless_with_random_words) {
   if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   std::mt19937_64 random{test::number_from_environment("TIDEMARK_SEED", 1)};
   const std::vector<std::byte> whole = bytes_;
@@ -650,7 +650,7 @@ TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
 }
 
 // H.15
-TEST_F(process_image, whose_newest_generation_changes_to_nonsense_keeps_the_view_at_the_older_one) {
+TEST_F(process_image, keeps_a_view_at_its_generation_if_the_newest_is_invalid) {
   const file_descriptor file = file_of(bytes_);
   process_view view{file.get(), {.layout_version = 3}};
   for (const std::uint64_t newest : {std::uint64_t{0}, std::uint64_t{24}, std::uint64_t{1} << 40}) {
@@ -663,7 +663,7 @@ TEST_F(process_image, whose_newest_generation_changes_to_nonsense_keeps_the_view
 }
 
 // H.13
-TEST(process_view, refuses_files_that_are_no_memory) {
+TEST(process_view, rejects_files_that_are_not_shared_memory) {
   for (char const* path : {"/dev/null", "/proc/self/exe"}) {
     const std::string said = refusal_of(damaged, [&] { process_view{path}; });
     EXPECT_EQ(said, std::string{"process_view of '"} + path + "': it is not a process arena");

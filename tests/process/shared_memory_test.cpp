@@ -123,7 +123,7 @@ TEST(shared_memory, keeps_memory_where_writes_are_sealed) {
 }
 
 // H.1
-TEST(shared_memory, is_one_range_at_a_time) {
+TEST(shared_memory, reserves_one_range_at_a_time) {
   shared_memory space;
   const byte_range range = space.reserve(1, 64 * KiB);
   EXPECT_TRUE(space.reserve(1, 64 * KiB).empty());
@@ -137,7 +137,7 @@ TEST(shared_memory, is_one_range_at_a_time) {
 }
 
 // H.3
-TEST(shared_memory, lies_where_its_options_say) {
+TEST(shared_memory, maps_at_the_configured_address) {
   const std::uintptr_t address = [] { return held_range{{}, 1 * MiB}.range.begin; }();
   const held_range there{{.address = address}, 1 * MiB};
   EXPECT_EQ(there.range.begin, address);
@@ -159,7 +159,7 @@ TEST(shared_memory, refuses_an_address_at_which_something_lies) {
 }
 
 // H.4
-TEST(shared_memory, of_another_process_cannot_be_written_or_truncated) {
+TEST(shared_memory, exported_to_another_process_cannot_be_written_or_truncated) {
   held_range of{{}, 1 * MiB};
   of.fill(0, 64 * KiB, 7);
   const file_descriptor exported = of.space.export_file();

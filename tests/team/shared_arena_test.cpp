@@ -86,7 +86,7 @@ TEST_F(default_shared_arena, continues_in_the_extent_of_a_thread_that_ended_or_l
 }
 
 // G.1
-TEST(shared_arena, doubles_what_a_thread_has_up_to_the_largest_extent) {
+TEST(shared_arena, doubles_thread_extents_up_to_the_maximum) {
   shared_arena team{{}, {.min_extent_bytes = 4 * KiB, .max_extent_bytes = 16 * KiB}};
   auto local = team.local();
   std::vector<std::size_t> held;
@@ -112,8 +112,7 @@ TEST_F(default_shared_arena, sets_a_large_block_aside_and_goes_on_in_the_extent)
 }
 
 // G.2
-TEST_F(default_shared_arena,
-       frees_a_block_that_was_set_aside_with_its_scope_and_zeroes_it_when_it_is_pushed_again) {
+TEST_F(default_shared_arena, zeroes_a_large_block_that_a_scope_freed) {
   auto local = team.local();
   (void)local.allocate(16);
   std::set<void*> places;
@@ -129,7 +128,7 @@ TEST_F(default_shared_arena,
 }
 
 // G.12
-TEST(shared_arena, uses_extents_on_that_any_thread_has_freed) {
+TEST(shared_arena, reuses_extents_freed_by_any_thread) {
   shared_arena team{{.reserve = 64 * MiB}};
   for (int step = 0; step < 10; ++step) {
     for (int place = 0; place < 3; ++place) {
@@ -252,7 +251,7 @@ TEST_F(default_shared_arena, wastes_no_more_for_alignment_than_whole_pages) {
 }
 
 // G.12
-TEST(shared_arena, gives_what_a_thread_scope_frees_to_other_threads) {
+TEST(shared_arena, memory_freed_by_a_thread_scope_serves_other_threads) {
   shared_arena team{{.reserve = 8 * MiB, .growable = false}};
   auto local = team.local();
   for (int round = 0; round < 3; ++round) {
@@ -269,7 +268,7 @@ TEST(shared_arena, gives_what_a_thread_scope_frees_to_other_threads) {
   }
 }
 
-TEST(shared_arena, uses_extents_of_its_own_on_for_a_large_block) {
+TEST(shared_arena, reuses_its_own_extents_for_a_large_block) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false}};
   auto local = team.local();
   {
@@ -383,8 +382,7 @@ TEST(shared_arena, reclaims_the_newest_block_of_the_calling_thread_only) {
 // ---- going back
 
 // G.6
-TEST_F(default_shared_arena,
-       ends_later_marks_with_a_rewind_and_takes_the_same_mark_again_where_nothing_has_changed) {
+TEST_F(default_shared_arena, rewind_invalidates_later_marks_and_keeps_its_own) {
   const shared_arena_mark outer = team.mark();
   EXPECT_EQ(team.mark(), outer);
   (void)team.allocate(100);
@@ -486,7 +484,7 @@ TEST(shared_arena, keeps_memory_for_the_next_step) {
   EXPECT_EQ(team.stats().system_calls, calls);
 }
 
-TEST(shared_arena, trims_to_what_is_used) {
+TEST(shared_arena, trims_to_the_used_bytes) {
   shared_arena team{{.reserve = 64 * MiB}};
   void* const kept = team.allocate(16);
   const shared_arena_mark mark = team.mark();
@@ -637,7 +635,7 @@ TEST_F(default_shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_pl
 // ---- failures
 
 // G.11
-TEST(shared_arena, says_in_numbers_that_memory_is_exhausted) {
+TEST(shared_arena, reports_exhaustion_with_numbers) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false, .name = "small"}};
   (void)team.allocate(100'000);
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)team.allocate(2 * MiB); });
@@ -706,7 +704,7 @@ struct shared_arena_scope : default_shared_arena {
 };
 
 // G.6
-TEST_F(shared_arena_scope, frees_at_the_brace) {
+TEST_F(shared_arena_scope, frees_at_the_end_of_its_block) {
   {
     shared_arena::scope outer{team};
     (void)team.allocate(100);
@@ -741,7 +739,7 @@ TEST_F(shared_arena_scope, moves_and_ends_once) {
 }
 
 // G.7
-TEST_F(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
+TEST_F(shared_arena_scope, rejects_resets_and_rewinds_below_it) {
   const shared_arena_mark before = team.mark();
   (void)team.allocate(16);
   shared_arena::scope scope{team};
@@ -784,7 +782,7 @@ TEST_F(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_n
 }
 
 // G.10
-TEST_F(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
+TEST_F(shared_arena_scope, keeps_its_place_reserved_after_its_thread_leaves) {
   auto local = team.local();
   (void)local.allocate(16);
   local_arena::scope scope{local};
@@ -910,7 +908,7 @@ struct calling_memory : virtual_memory {
   }
 };
 
-TEST(shared_arena_reentry, of_its_address_space_is_reported_at_once) {
+TEST(shared_arena_reentry, is_reported_for_its_address_space) {
   test::violation_recorder violations;
   std::function<void()> call = [] {};
   basic_shared_arena<calling_memory> team{calling_memory{call}, {.reserve = 1 * MiB}};

@@ -156,7 +156,7 @@ TEST_F(tracking_leak, blocks_are_reported_at_destruction_with_count_bytes_and_si
 }
 
 // T.2
-TEST_F(tracking_leak, of_many_blocks_the_oldest_are_named_and_the_rest_are_counted) {
+TEST_F(tracking_leak, names_the_oldest_blocks_and_counts_the_others) {
   {
     tracking_resource resource{&upstream, "w"};
     for (int i = 0; i < 100; ++i) (void)static_cast<std::pmr::memory_resource&>(resource).allocate(8, 8);

@@ -37,7 +37,7 @@ class device_marks_of_a_chunk : public ::testing::Test {
   device_marks marks;
 };
 
-TEST_F(device_marks_of_a_chunk, memory_that_came_in_steps_is_a_heap_for_each) {
+TEST_F(device_marks_of_a_chunk, has_a_heap_for_each_commit_step) {
   come(1000, 2000);
   come(2000, 5000);
   EXPECT_EQ(tool.heaps(), (std::vector<strict_tool::heap>{{1000, 1000, "step"}, {2000, 3000, "step"}}));
@@ -107,7 +107,7 @@ const taken_back cases_of_taking_back[] = {
      {"close_regions 64", "close_regions 64", "close_regions 64", "close_regions 7"}},
 };
 
-TEST_F(device_marks_of_a_chunk, taking_back_takes_as_few_calls_as_it_can) {
+TEST_F(device_marks_of_a_chunk, frees_blocks_in_as_few_calls_as_possible) {
   for (taken_back const& each : cases_of_taking_back) {
     SCOPED_TRACE(each.what);
     std::uintptr_t begin = 1000;
@@ -121,7 +121,7 @@ TEST_F(device_marks_of_a_chunk, taking_back_takes_as_few_calls_as_it_can) {
   }
 }
 
-TEST_F(device_marks_of_a_chunk, a_block_of_which_a_part_is_taken_back_is_shorter) {
+TEST_F(device_marks_of_a_chunk, shortens_a_block_that_is_partly_freed) {
   come(1000, 2000);
   come(2000, 3000);
   on_allocate(1900, 500);
@@ -163,7 +163,7 @@ TEST_F(device_marks_of_a_chunk, a_block_may_grow_from_nothing_and_shrink_to_noth
   EXPECT_EQ(tool.regions(), (regions_type{{1256, 8}}));
 }
 
-TEST_F(device_marks_of_a_chunk, a_block_that_has_shrunk_to_nothing_is_not_taken_back_again) {
+TEST_F(device_marks_of_a_chunk, does_not_free_a_block_of_0_bytes_twice) {
   come(1000, 2000);
   on_allocate(1000, 8);
   on_allocate(1256, 8);
