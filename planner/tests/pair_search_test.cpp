@@ -130,7 +130,7 @@ TEST(pair_search, refutes_by_alignment_padding_in_one_case) {
 }
 
 // P.42
-TEST(pair_search, tries_buffers_that_are_alike_in_one_order) {
+TEST(pair_search, tries_identical_buffers_in_one_order) {
   // Four identical buffers have 24 orders. The search tries one of these, so eight cases suffice.
   std::vector<lifetime> blocks(4, {.lower = 0, .upper = 2, .size = 3, .alignment = 2});
   blocks.push_back({.lower = 1, .upper = 3, .size = 4});
@@ -139,7 +139,7 @@ TEST(pair_search, tries_buffers_that_are_alike_in_one_order) {
 }
 
 // P.42
-TEST(pair_search, has_no_answer_once_it_is_stopped) {
+TEST(pair_search, returns_no_answer_once_stopped) {
   const std::atomic<bool> stop{true};
   planner::options stopped = by_bytes;
   stopped.stop = &stop;

@@ -391,7 +391,7 @@ TEST(plan, includes_the_end_of_a_fixed_block_in_the_bound) {
 }
 
 // P.7
-TEST(plan, blocks_go_below_and_above_fixed_ones) {
+TEST(plan, places_blocks_below_and_above_fixed_blocks) {
   const planner::result made =
       planned({{0, 9, 64, 1, 128}, {0, 9, 128}, {0, 9, 32}, {5, 9, 64}}, unhurried());
   EXPECT_EQ(made.height, 288u);
@@ -407,7 +407,7 @@ TEST(plan, keeps_half_of_an_earlier_plan_fixed) {
   EXPECT_LE(second.height, first.height * 5 / 4);
 }
 
-TEST(plan, moments_may_be_any_numbers) {
+TEST(plan, accepts_any_numbers_as_moments) {
   constexpr std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
   const planner::result made = planned({{0, last, 10}, {last - 1, last, 20}, {0, 1, 30}}, unhurried());
   EXPECT_EQ(made.height, 40u);

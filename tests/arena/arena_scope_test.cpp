@@ -82,7 +82,7 @@ TEST(arena_scope, is_inert_without_an_arena) {
   EXPECT_FALSE(other);
 }
 
-TEST(arena_scope, an_outer_scope_can_be_moved_while_an_inner_one_is_open) {
+TEST(arena_scope, outer_scope_can_be_moved_while_an_inner_scope_is_open) {
   arena a;
   std::optional<arena::scope> outer{std::in_place, a};
   (void)a.allocate(16);

@@ -352,7 +352,7 @@ TEST(arena, uninitialized_push_shows_old_bytes_or_the_fill_of_level_2) {
 // ---- positions ----
 
 // S0.6
-TEST(arena, position_is_one_offset_that_only_grows_across_chunks) {
+TEST(arena, position_increases_across_chunks) {
   arena a{{.reserve = 64 * KiB}};
   std::size_t last = a.position();
   EXPECT_EQ(last, 0u);

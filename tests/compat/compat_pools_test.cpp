@@ -115,7 +115,7 @@ TYPED_TEST(standard_pool, valid_options_are_kept) {
 }
 
 // D.3 D.4
-TYPED_TEST(standard_resource, its_upstream_is_the_one_named_or_the_default_of_its_construction) {
+TYPED_TEST(standard_resource, uses_the_named_upstream_or_the_default_at_construction) {
   const TypeParam before;
   std::pmr::memory_resource* const default_before = std::pmr::get_default_resource();
   {
@@ -134,7 +134,7 @@ TYPED_TEST(standard_resource, its_upstream_is_the_one_named_or_the_default_of_it
 }
 
 // D.4
-TYPED_TEST(standard_pool, its_upstream_is_the_one_named_after_its_options) {
+TYPED_TEST(standard_pool, uses_the_upstream_named_after_its_options) {
   EXPECT_EQ((TypeParam{std::pmr::pool_options{}, &this->upstream_}.upstream_resource()), &this->upstream_);
 }
 
@@ -159,7 +159,7 @@ TYPED_TEST(standard_pool, serves_disjoint_blocks_of_every_alignment) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, blocks_of_a_size_come_from_one_chunk) {
+TYPED_TEST(standard_pool, takes_blocks_of_one_size_from_one_chunk) {
   TypeParam resource{&this->upstream_};
   (void)resource.allocate(16);
   const std::size_t asked = this->upstream_.asked.size();
@@ -204,7 +204,7 @@ TYPED_TEST(standard_pool, passes_blocks_beyond_the_largest_straight_to_the_upstr
 }
 
 // D.4
-TYPED_TEST(standard_pool, no_chunk_has_more_blocks_than_the_options_say) {
+TYPED_TEST(standard_pool, limits_blocks_per_chunk_to_the_option) {
   TypeParam resource{std::pmr::pool_options{4, 64}, &this->upstream_};
   (void)resource.allocate(64, 1);
   const std::size_t asked = this->upstream_.asked.size();
@@ -220,7 +220,7 @@ TYPED_TEST(standard_pool, calls_the_upstream_less_often_as_it_grows) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, release_returns_everything_also_blocks_in_use) {
+TYPED_TEST(standard_pool, release_returns_all_memory_including_live_blocks) {
   TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
   resource.release();
   for (int round = 0; round < 2; ++round) {
@@ -232,7 +232,7 @@ TYPED_TEST(standard_pool, release_returns_everything_also_blocks_in_use) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, a_release_before_any_use_does_not_need_the_upstream) {
+TYPED_TEST(standard_pool, release_before_any_use_does_not_call_the_upstream) {
   this->upstream_.refuses = true;
   TypeParam resource{std::pmr::new_delete_resource()};
   resource.release();
@@ -368,7 +368,7 @@ TYPED_TEST(compat_pool, aligns_a_block_to_more_than_a_page) {
   resource.deallocate(block, 100, 8192);
 }
 
-TYPED_TEST(compat_pool, is_used_by_one_thread_after_another) {
+TYPED_TEST(compat_pool, works_on_one_thread_after_another) {
   TypeParam resource{&this->upstream_};
   void* block = nullptr;
   std::thread{[&] { block = resource.allocate(8, 8); }}.join();

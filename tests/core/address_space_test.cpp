@@ -281,7 +281,7 @@ TEST(upstream_memory, forgets_alignment_gaps_on_rewind) {
   EXPECT_EQ(a.position(), 0u);
 }
 
-TEST(upstream_memory, forgets_gaps_of_chunks_that_it_left) {
+TEST(upstream_memory, forgets_alignment_gaps_of_chunks_that_it_left) {
   test::recording_resource upstream;
   upstream_arena a{std::size_t{4 * KiB}, &upstream};
   (void)a.allocate(3, 1);

@@ -187,7 +187,7 @@ TEST_F(registered_space, makes_no_call_in_a_step_that_repeats) {
 }
 
 // R.1
-TEST_F(registered_space, takes_few_registrations_however_large_an_arena_grows) {
+TEST_F(registered_space, needs_few_registrations_for_a_large_arena) {
   registered_arena step{on(os, known), arena_options{.reserve = 64 * KiB}};
   for (std::size_t i = 0; i < 64 * MiB; i += 4 * KiB) (void)step.allocate(4 * KiB);
   EXPECT_LE(known.registered, 11u);  // 64 KiB, 128 KiB, … 64 MiB

@@ -69,7 +69,7 @@ TEST(thread_parts_schedules, call_a_destroyed_object_without_the_lock) {
 }
 
 // E.8
-TEST(thread_parts_schedules, end_each_part_once_where_the_object_stays) {
+TEST(thread_parts_schedules, end_each_part_once_if_the_object_outlives_its_threads) {
   const auto make = [] {
     const auto object = std::make_shared<owner<explored_sync>>();
     const auto parts = std::make_shared<std::array<int, 3>>(std::array{1, 2, 4});

@@ -169,7 +169,7 @@ TEST_F(pressure_callbacks, signal_again_on_the_same_thread_without_effect) {
   EXPECT_EQ(second, 1);
 }
 
-TEST_F(pressure_callbacks, are_left_out_by_a_signal_of_another_thread_that_they_wait_for) {
+TEST_F(pressure_callbacks, are_skipped_by_a_signal_of_a_thread_that_they_wait_for) {
   std::atomic<int> running{0}, calls{0};
   const pressure_subscription one = on_memory_pressure([&] {
     EXPECT_EQ(++running, 1);
@@ -338,7 +338,7 @@ struct fences : user_code {
 
 TEST_F(fences, use_their_cache_in_each_function) { use_in_each_function(nullptr); }
 
-TEST_F(fences, use_their_cache_in_each_function_where_they_have_an_order) { use_in_each_function(this); }
+TEST_F(fences, use_their_cache_in_each_function_if_ordered) { use_in_each_function(this); }
 
 TEST_F(fences, are_queried_by_one_thread_at_a_time) {
   calling_fence fence;
@@ -513,7 +513,7 @@ TEST_F(handlers, use_the_test_resource_whose_guards_were_overwritten) {
   memory.deallocate(live, 64);
 }
 
-TEST_F(handlers, get_all_reports_of_one_check_of_guards) {
+TEST_F(handlers, receive_all_reports_of_one_guard_check) {
   test_resource memory;
   std::array<std::byte*, 5> blocks{};
   for (std::byte*& block : blocks) {

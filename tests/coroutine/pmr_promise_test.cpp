@@ -80,7 +80,7 @@ TEST_F(recorded_frames, adds_one_pointer_to_a_frame) {
   EXPECT_EQ(memory.largest, sized_frames::last + sizeof(void*));
 }
 
-TEST_F(recorded_frames, takes_a_frame_from_the_default_resource_where_none_is_named) {
+TEST_F(recorded_frames, takes_a_frame_from_the_default_resource_if_no_resource_is_named) {
   const auto unnamed = [](int n) -> generator<int> {
     for (int i = 1; i <= n; ++i) co_yield i;
   };
@@ -329,7 +329,7 @@ struct outlived_frames : ::testing::Test {
 };
 
 // E.4
-TEST_F(outlived_frames, are_reported_where_a_scope_ends) {
+TEST_F(outlived_frames, are_reported_at_the_end_of_a_scope) {
   arena step{{.name = "step"}};
   {
     const arena::scope scope{step};
@@ -359,7 +359,7 @@ TEST_F(outlived_frames, are_reported_by_every_way_to_rewind_an_arena) {
   expect_report_by([&] { step.reset(); });
 }
 
-TEST_F(outlived_frames, are_reported_where_a_shared_arena_is_rewound) {
+TEST_F(outlived_frames, are_reported_when_a_shared_arena_is_rewound) {
   shared_arena team{{.name = "team"}};
   {
     shared_arena::scope scope{team};
@@ -370,7 +370,7 @@ TEST_F(outlived_frames, are_reported_where_a_shared_arena_is_rewound) {
 }
 
 // E.4
-TEST_F(outlived_frames, are_reported_where_a_pool_ends_or_is_released) {
+TEST_F(outlived_frames, are_reported_when_a_pool_ends_or_is_released) {
   const auto expect_reports_of = [&](auto make, std::string const& freed_by) {
     {
       auto blocks = make();
@@ -388,7 +388,7 @@ TEST_F(outlived_frames, are_reported_where_a_pool_ends_or_is_released) {
                     "synchronized_pool 'blocks'");
 }
 
-TEST_F(outlived_frames, are_reported_where_the_arena_below_their_pool_is_rewound) {
+TEST_F(outlived_frames, are_reported_when_the_arena_below_their_pool_is_rewound) {
   arena step{{.name = "step"}};
   auto* const blocks =
       step.push<std::pmr::unsynchronized_pool_resource>(no_destructor, &step);  // never destroyed
@@ -399,7 +399,7 @@ TEST_F(outlived_frames, are_reported_where_the_arena_below_their_pool_is_rewound
 }
 
 // E.4
-TEST_F(outlived_frames, are_reported_where_their_epoch_ends) {
+TEST_F(outlived_frames, are_reported_at_the_end_of_their_epoch) {
   pool upstream;
   for (const bool has_slabs : {false, true}) {
     const epoch_options options;
@@ -541,7 +541,7 @@ TEST_F(outlived_frames, may_be_destroyed_by_the_handler_of_the_report) {
   set_violation_handler(recording);
 }
 
-TEST_F(outlived_frames, have_their_place_in_the_reports_of_a_resource_that_tracks_blocks) {
+TEST_F(outlived_frames, are_recorded_with_their_location_by_tracking_resource) {
   tracking_resource tracked;
   const unsigned here = __LINE__ + 1;
   generator<int> values = count_to(std::allocator_arg, tracked, 3);
@@ -569,7 +569,7 @@ TEST(frame_resource, is_one_pointer_below_level_2) {
   EXPECT_EQ(sizeof(frame_resource), sizeof(void*));
 }
 
-TEST(frame_resource, knows_its_resource) {
+TEST(frame_resource, returns_its_resource) {
   recording_resource memory;
   EXPECT_EQ(frame_resource{&memory}.resource(), &memory);
   EXPECT_EQ(frame_resource{memory}.resource(), &memory);

@@ -108,7 +108,7 @@ TEST_F(missed, counts_no_block_that_was_refused) {
 }
 
 // T.20
-TEST_F(missed, counts_nothing_where_the_default_resource_is_the_expected_one) {
+TEST_F(missed, counts_nothing_if_the_default_resource_is_expected) {
   const default_resource_scope set{&step};
   const expect_resource expected{&step};
   forget_the_argument(10);
@@ -291,7 +291,7 @@ TEST_F(missed, reports_a_default_resource_set_inside_as_unwatched) {
 }
 
 // T.20
-TEST_F(missed, the_resource_that_watches_equals_the_one_that_it_stands_for) {
+TEST_F(missed, watching_resource_equals_the_watched_default_resource) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
   const expect_resource expected{&step};

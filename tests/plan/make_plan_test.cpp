@@ -139,7 +139,7 @@ TEST(make_plan, reaches_the_bound_for_blocks_of_one_size) {
   }
 }
 
-TEST(make_plan, places_blocks_around_one_that_is_fixed_throughout) {
+TEST(make_plan, places_blocks_around_a_permanently_fixed_block) {
   const blocks asked{{.lower = 0, .upper = 9, .size = 64, .offset = 128},
                      {.lower = 1, .upper = 2, .size = 128},
                      {.lower = 1, .upper = 3, .size = 256},
@@ -227,7 +227,7 @@ TEST(make_plan, names_a_fixed_block_that_ends_too_high) {
 }
 
 // P.10
-TEST(make_plan, names_a_conflict_of_a_block_that_is_not_there) {
+TEST(make_plan, names_a_conflict_of_an_unknown_block) {
   EXPECT_EQ(refusal_of(std::vector<plan_block>{{8}, {8}}, {{0, 1}, {2, 0}}),
             "make_plan: conflict 1 names block 2, and there are 2 blocks");
 }

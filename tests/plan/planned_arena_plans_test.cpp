@@ -127,7 +127,7 @@ TEST_F(planned_arena_plans, add_no_slots_for_steps_that_dropped_their_plan) {
 }
 
 // P.21
-TEST_F(planned_arena_plans, are_one_for_each_kind) {
+TEST_F(planned_arena_plans, are_kept_separately_for_each_kind) {
   const std::string one = "a=100 b=200 -a -b", other = "a=100 b=6000 c=7000 -a -b -c";
   for (int i = 0; i < 6; ++i) {
     EXPECT_EQ(step(one, 128), i == 0 ? 2u : 0u);
@@ -147,7 +147,7 @@ TEST_F(planned_arena_plans, accept_kinds_of_any_integer_type) {
 }
 
 // P.21
-TEST(planned_arena_options, drops_the_kind_used_least_recently) {
+TEST(planned_arena_options, drops_the_least_recently_used_kind) {
   planned_arena memory{{.max_kinds = 2}};
   played_steps<planned_arena> steps{memory};
   steps.step("a=100 -a", 1);
@@ -199,7 +199,7 @@ TEST(planned_arena_options, drops_a_plan_after_max_misses) {
 }
 
 // P.21
-TEST(planned_arena_options, cancels_a_miss_for_each_step_without_one) {
+TEST(planned_arena_options, cancels_a_miss_for_each_step_without_misses) {
   planned_arena memory{{.max_misses = 2}};
   played_steps<planned_arena> steps{memory};
   steps.step(planned_step);
@@ -306,7 +306,7 @@ TEST_F(planned_arena_plans, with_skipped_requests_are_searched_once_per_place) {
   for (void* const block : blocks) memory.deallocate(block, 512);
 }
 
-TEST_F(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
+TEST_F(planned_arena_plans, avoid_a_block_that_is_kept_unexpectedly) {
   planned_arena memory;
   void* kept = nullptr;
   const auto run = [&](bool keeps) {

@@ -59,7 +59,7 @@ TEST_F(planned_arena_safety, detects_a_late_block_through_skipped_places) {
 }
 
 // P.20
-TEST_F(planned_arena_safety, a_block_that_unexpectedly_outlives_its_step_keeps_its_bytes) {
+TEST_F(planned_arena_safety, keeps_a_block_that_unexpectedly_outlives_its_step) {
   step("a=1000 -a b=1000 -b");
   step("a=1000 -a b=1000");
   EXPECT_EQ(stats().used_blocks, 1u);
@@ -68,7 +68,7 @@ TEST_F(planned_arena_safety, a_block_that_unexpectedly_outlives_its_step_keeps_i
   EXPECT_EQ(step("a=1000 -a b=1000 -b"), 0u);
 }
 
-TEST_F(planned_arena_safety, blocks_go_back_between_steps) {
+TEST_F(planned_arena_safety, accepts_deallocation_between_steps) {
   const std::string text = "a=1000 -a b=1000 c=500";
   step("a=1000 -a b=1000 c=500 -b -c");
   step(text);
@@ -92,7 +92,7 @@ TEST_F(planned_arena_safety, a_block_of_another_plan_keeps_its_bytes) {
   EXPECT_EQ(step(one), 0u);
 }
 
-TEST_F(planned_arena_safety, keeps_a_block_that_was_allocated_when_its_slot_became_free) {
+TEST_F(planned_arena_safety, keeps_a_block_allocated_directly_after_its_slot_is_freed) {
   // The block of the step before is freed, and its place is allocated, with no request between.
   step("x=100");
   EXPECT_EQ(step("-x x=100"), 0u);
@@ -112,7 +112,7 @@ TEST_F(planned_arena_safety, a_dropped_plan_leaves_its_blocks_valid) {
 }
 
 // P.25
-TEST_F(planned_arena_safety, a_block_that_goes_back_twice_is_reported_and_changes_nothing) {
+TEST_F(planned_arena_safety, reports_a_double_free_and_changes_nothing) {
   const std::string text = "a=1000 b=1000 -a -b";
   step(text);
   step(text);
@@ -150,7 +150,7 @@ TEST_F(planned_arena_safety, reports_a_pointer_to_uncommitted_planned_addresses)
 }
 
 // P.25
-TEST_F(planned_arena_safety, a_block_of_another_size_is_reported_and_stays) {
+TEST_F(planned_arena_safety, reports_a_wrong_size_and_keeps_the_block) {
   if (check_level < 2) GTEST_SKIP() << "which only level 2 looks at";
   step("a=1000 -a");
   step("a=900");

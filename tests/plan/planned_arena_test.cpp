@@ -42,7 +42,7 @@ TEST_F(planned_arena_in_steps, records_the_first_step_and_serves_the_second_from
 }
 
 // P.17
-TEST_F(planned_arena_in_steps, each_gets_the_same_addresses) {
+TEST_F(planned_arena_in_steps, returns_the_same_addresses_in_each_step) {
   const std::string text = "a=1000 b=300 -a c=500 -c -b d=0 -d";
   step(text);
   (void)steps_.addresses();
@@ -253,7 +253,7 @@ TEST(planned_arena, takes_memory_from_an_upstream) {
 }
 
 // P.22
-TEST_F(planned_arena_in_steps, passes_on_what_the_fallback_throws_and_has_counted_nothing) {
+TEST_F(planned_arena_in_steps, passes_on_fallback_exceptions_and_counts_nothing) {
   step("a=100 b=100 -a -b");
   {
     const planned_arena::step here{memory_};

@@ -143,7 +143,7 @@ TEST(planned_traces, a_transformer_whose_lengths_are_kinds_holds_little_more_tha
 }
 
 // P.28
-TEST(planned_traces, a_transformer_of_one_kind_runs_by_the_plan_of_its_longest_step) {
+TEST(planned_traces, transformer_of_one_kind_runs_by_the_plan_of_its_longest_step) {
   training transformer{"torch_gpt"};
   const std::vector<step_outcome> steps = transformer.run();
   ASSERT_EQ(steps.size(), 5u);

@@ -89,7 +89,7 @@ TEST(pool, nine_classes_double_from_64_to_16384_bytes) {
 }
 
 // S2.1
-TEST(pool, a_request_takes_the_least_class_that_holds_it) {
+TEST(pool, uses_the_smallest_size_class_that_fits) {
   const std::pair<std::size_t, std::size_t> boundaries[] = {
       {0, 64},      {1, 64},      {33, 64},     {64, 64},     {65, 128},      {128, 128},    {129, 256},
       {1024, 1024}, {1025, 2048}, {2048, 2048}, {2049, 4096}, {16383, 16384}, {16384, 16384}};
@@ -115,7 +115,7 @@ TEST(pool, default_classes_are_multiples_of_8_and_then_waste_less_than_a_ninth) 
 }
 
 // S2.21
-TEST(pool, a_request_takes_the_least_default_class_that_holds_and_aligns_it) {
+TEST(pool, uses_the_smallest_default_size_class_that_fits_and_aligns) {
   const std::array<std::size_t, 3> requests[] = {// bytes, alignment, block
                                                  {1, 1, 8},
                                                  {8, 8, 8},
@@ -393,7 +393,7 @@ TEST_F(pool_over_upstream, large_blocks_do_not_delay_the_trim_of_small_blocks) {
 }
 
 // S2.2
-TEST(pool, starts_with_16_small_and_8_medium_blocks_of_each_class) {
+TEST(pool, starts_with_16_small_and_8_medium_blocks_per_size_class) {
   pool memory{pool_options::tensor_classes()};
   EXPECT_EQ(memory.stats().cached_bytes, 277'504u);
   EXPECT_EQ(memory.stats().peak_cached_bytes, 277'504u);
@@ -448,7 +448,7 @@ TYPED_TEST(either_pool, ignores_null) {
 }
 
 // S2.4
-TEST(pool, the_17th_block_of_64_bytes_is_a_miss_and_is_cached_when_freed) {
+TEST(pool, counts_the_17th_block_of_64_bytes_as_a_miss_and_caches_it) {
   pool memory{pool_options::tensor_classes()};
   blocks live{memory, 16, 64};
   EXPECT_EQ(memory.stats().misses, 0u);
@@ -519,7 +519,7 @@ TEST(pool, peak_cached_bytes_is_the_highest_ever_cached) {
 }
 
 // S2.10
-TEST_F(pool_over_upstream, trim_gives_cached_memory_back_down_to_its_target) {
+TEST_F(pool_over_upstream, trim_frees_cached_memory_down_to_its_target) {
   pool memory{nine_classes(), &upstream};
   {
     const blocks live{memory, 10'000, 64};
@@ -554,7 +554,7 @@ TEST(pool, free_beyond_the_limit_trims_to_half_of_the_limit) {
 }
 
 // S2.10
-TYPED_TEST(either_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
+TYPED_TEST(either_pool, keeps_to_its_limit_in_any_order_of_frees) {
   // A synchronized pool keeps a share of its limit for each thread.
   const std::size_t limit = std::is_same_v<TypeParam, pool> ? 1 * MiB : 4 * MiB;
   for (const std::size_t bytes : {64u, 1024u, 16384u}) {
@@ -700,7 +700,7 @@ TYPED_TEST(either_pool, release_returns_everything_and_the_pool_stays_usable) {
 }
 
 // S2.21
-TEST_F(pool_over_upstream, over_aligned_requests_are_honoured) {
+TEST_F(pool_over_upstream, serves_over_aligned_requests) {
   pool memory{with_classes({48, 80, 128}), &upstream};
   for (std::size_t align = 1; align <= 1 * MiB; align *= 2) {
     for (std::size_t bytes : {1u, 40u, 48u, 100u, 5000u}) {
@@ -739,7 +739,7 @@ TEST_F(pool_over_upstream, classes_beyond_16_KiB_are_cached_as_well) {
 }
 
 // S2.23
-TEST(pool, impossible_classes_are_refused_with_a_sentence) {
+TEST(pool, rejects_impossible_size_classes_with_a_sentence) {
   const auto refusal = [](std::vector<std::size_t> sizes) {
     pool_options options = with_classes(std::move(sizes));
     options.name = "tensors";
@@ -772,7 +772,7 @@ TEST(pool, takes_at_most_5_percent_more_than_64_byte_blocks) {
 }
 
 // S2.28
-TEST(pool, the_sizes_of_adr_003_always_hit) {
+TEST(pool, tensor_classes_always_hit_for_powers_of_two) {
   // ML Odyssey's ADR-003 measures five small sizes 1000 times and four medium ones 500 times; so does the
   // benchmark.
   pool memory{pool_options::tensor_classes()};
@@ -824,7 +824,7 @@ TEST(pool, keeps_blocks_of_all_sizes_that_the_standards_options_require) {
 }
 
 // D.5
-TEST_F(pool_over_upstream, takes_a_list_in_braces_as_its_own_options) {
+TEST_F(pool_over_upstream, accepts_braced_options) {
   const pool memory{{1, 0}, &upstream};
   EXPECT_EQ(memory.options().small_block_count, 1u);
   const pool of_default_resource{{2, 0}};

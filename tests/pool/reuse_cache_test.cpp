@@ -38,7 +38,7 @@ struct reuse : test::reuse_test {};
 // ---- by exact size ----------------------------------------------------------------------------------------
 
 // S3.30
-TEST_F(reuse, a_block_comes_back_to_a_request_of_exactly_its_size_and_alignment) {
+TEST_F(reuse, reuses_a_block_for_exactly_its_size_and_alignment) {
   reuse_cache cache{&upstream};
   void* const block = cache.allocate(1000, 64);
   cache.deallocate(block, 1000, 64);
@@ -177,7 +177,7 @@ TEST_F(ordered_fences, each_block_of_one_order_is_reused_after_one_query) {
   EXPECT_EQ(asked(), 4u);
 }
 
-TEST_F(ordered_fences, a_request_queries_the_first_of_each_order) {
+TEST_F(ordered_fences, request_queries_the_first_fence_of_each_order) {
   give_in_orders(3);
   events[2].complete();
   EXPECT_EQ(request(), blocks[2]);
@@ -186,7 +186,7 @@ TEST_F(ordered_fences, a_request_queries_the_first_of_each_order) {
   EXPECT_EQ(asked(), before + 3);
 }
 
-TEST_F(ordered_fences, a_request_queries_32_orders_at_most_and_the_next_one_the_others) {
+TEST_F(ordered_fences, request_queries_32_orders_and_the_next_request_the_others) {
   give_in_orders(orders);
   (void)request();
   EXPECT_EQ(asked(), 32u);
@@ -240,7 +240,7 @@ TEST_F(ordered_fences, collect_with_force_takes_all_without_a_query) {
   for (event const& each : events) EXPECT_EQ(each.waits, 1);
 }
 
-TEST_F(ordered_fences, a_wrong_order_delays_a_block_and_frees_none_too_early) {
+TEST_F(ordered_fences, wrong_order_delays_a_block_and_frees_no_block_early) {
   give_in_orders(1);
   events[1].complete();
   EXPECT_EQ(std::ranges::count(blocks, request()), 0);
@@ -342,7 +342,7 @@ TEST_F(reuse, a_fence_is_destroyed_once_when_its_block_may_be_used_again) {
   EXPECT_EQ(events[2].waits, 1);
 }
 
-TEST_F(reuse, destruction_waits_for_fences_and_gives_everything_back) {
+TEST_F(reuse, destruction_waits_for_fences_and_frees_all_blocks) {
   event ready, late;
   {
     reuse_cache cache{&upstream};
@@ -618,7 +618,7 @@ TEST_F(reuse, level_2_reports_blocks_that_outlive_the_cache) {
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
-TEST(reuse_cache, others_are_served_while_one_waits) {
+TEST(reuse_cache, serves_other_threads_while_one_thread_waits) {
   event late;
   reuse_cache cache;
   late.wait_completes = false;

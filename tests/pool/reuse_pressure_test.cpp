@@ -35,7 +35,7 @@ TEST_F(reuse_limits, is_1_GiB_by_default) {
   cache.check_invariants();
 }
 
-TEST_F(reuse_limits, by_default_query_no_fences_in_deallocations_until_it_may_be_reached) {
+TEST_F(reuse_limits, default_limit_queries_no_fence_until_it_may_be_exceeded) {
   event small, large;
   reuse_cache cache{&upstream};
   void* const first = cache.allocate(1 * MiB);
@@ -91,7 +91,7 @@ TEST(reuse_pressure, is_handled_at_the_next_request_that_calls_the_upstream) {
   cache.deallocate(block, 2 * MiB);
 }
 
-TEST(reuse_pressure, does_not_reach_a_cache_with_a_relief_of_its_own) {
+TEST(reuse_pressure, is_ignored_by_a_cache_with_its_own_relief) {
   reuse_cache cache{{.relief = {.call = [](void*) noexcept { return false; }},
                      .upstream = std::pmr::new_delete_resource()}};
   cache.deallocate(cache.allocate(1 * MiB), 1 * MiB);

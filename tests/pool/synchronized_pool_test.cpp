@@ -111,7 +111,7 @@ std::size_t mixed(std::size_t i) {
 
 // S2.8 S2.15 S2.16
 // The set of ML Odyssey's tests, each repeated a thousand times.
-TEST(synchronized_pool, threads_of_the_tensor_pools_tests_stay_consistent) {
+TEST(synchronized_pool, stays_consistent_under_the_thread_tests_of_the_tensor_pool) {
   const auto each = [](std::size_t bytes) { return [bytes](std::size_t) { return bytes; }; };
   run_set(8, 200, each(256));
   run_set(4, 100, each(2048));
@@ -302,7 +302,7 @@ TEST_F(synchronized_pool_over_upstream, threads_within_their_caches_never_call_t
 }
 
 // S2.29
-TEST(synchronized_pool, snapshots_taken_meanwhile_are_consistent) {
+TEST(synchronized_pool, snapshots_are_consistent_during_calls) {
   synchronized_pool pool{pool_options{.max_cached_bytes = 4 * MiB}};
   std::atomic<bool> stop{false};
   std::thread watcher{[&] {
@@ -365,7 +365,7 @@ TEST_F(synchronized_pool_over_upstream, never_caches_more_than_it_may) {
 }
 
 // S2.11
-TEST(synchronized_pool, clear_finds_the_callers_cache_behind_any_number_of_pools) {
+TEST(synchronized_pool, clear_empties_the_cache_of_the_caller_in_each_of_24_pools) {
   std::vector<std::unique_ptr<synchronized_pool>> pools;
   for (std::size_t i = 0; i < 24; ++i) {
     pools.push_back(std::make_unique<synchronized_pool>());
@@ -426,7 +426,7 @@ TEST(synchronized_pool, an_upstream_may_signal_pressure_in_every_call) {
 }
 
 // S2.18
-TEST(synchronized_pool, threads_may_end_while_pools_on_pools_come_and_go) {
+TEST(synchronized_pool, threads_can_end_while_stacked_pools_are_destroyed) {
   for (int round = 0; round < 100; ++round) {
     synchronized_pool upstream;
     auto pool = std::make_unique<synchronized_pool>(pool_options{.max_cached_bytes = 4 * KiB}, &upstream);
@@ -690,7 +690,7 @@ TEST(synchronized_pool, returns_blocks_of_at_least_two_words) {
   EXPECT_THROW(synchronized_pool(pool_options{.size_classes = {8, 64}}), std::invalid_argument);
 }
 
-TEST(synchronized_pool, passes_on_chains_of_the_smallest_blocks_whatever_their_length) {
+TEST(synchronized_pool, passes_chains_of_the_smallest_blocks_of_any_length) {
   synchronized_pool pool;
   std::vector<std::vector<void*>> held;
   for (const std::size_t blocks : {1u, 2u, 3u, 1u, 9000u, 1u}) held.push_back(take(pool, blocks, 16));
@@ -707,7 +707,7 @@ TEST(synchronized_pool, passes_on_chains_of_the_smallest_blocks_whatever_their_l
 
 // ---- large blocks -----------------------------------------------------------------------------------------
 
-TEST_F(synchronized_pool_over_upstream, a_large_block_that_one_thread_frees_serves_another) {
+TEST_F(synchronized_pool_over_upstream, reuses_a_large_block_freed_by_another_thread) {
   pool_options options = pool_options::tensor_classes();
   options.keep_large_blocks = true;
   synchronized_pool pool{options, &upstream};
@@ -778,7 +778,7 @@ TEST(synchronized_pool, small_blocks_evict_only_as_many_large_blocks_as_needed) 
 }
 
 // S2.9
-TEST(synchronized_pool, peak_is_the_most_that_snapshots_saw_though_large_blocks_come_and_go) {
+TEST(synchronized_pool, peak_equals_the_highest_snapshot_with_large_blocks) {
   synchronized_pool pool{caching_at_most(64 * MiB)};
   std::mt19937_64 random{11};
   std::vector<std::pair<void*, std::size_t>> live;
@@ -815,7 +815,7 @@ std::vector<void*> take_neighbours(synchronized_pool& pool, std::size_t blocks, 
   return held;
 }
 
-TEST(synchronized_pool, a_thread_takes_its_own_large_blocks_again_last_in_first_out) {
+TEST(synchronized_pool, reuses_large_blocks_of_a_thread_in_lifo_order) {
   synchronized_pool pool;
   std::vector<void*> held = take_neighbours(pool, 8, 20'000);
   std::shuffle(held.begin(), held.end(), std::mt19937_64{5});
@@ -839,7 +839,7 @@ TEST_F(synchronized_pool_over_upstream, merges_large_blocks_in_a_thread_cache_be
   pool.release();  // its live blocks are meant to go with it
 }
 
-TEST(synchronized_pool, a_thread_needs_no_lock_for_a_large_block_that_it_freed) {
+TEST(synchronized_pool, reuses_a_large_block_of_the_same_thread_without_a_lock) {
   calling_upstream upstream;
   std::latch called{1}, may_return{1};
   synchronized_pool pool{&upstream};
@@ -917,7 +917,7 @@ TEST_F(synchronized_pool_over_upstream, trim_returns_the_bytes_freed_to_the_upst
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(synchronized_pool_over_upstream, a_threads_large_blocks_are_its_own_until_a_trim_of_another_thread) {
+TEST_F(synchronized_pool_over_upstream, keeps_large_blocks_in_a_thread_cache_until_another_thread_trims) {
   synchronized_pool pool{&upstream};
   test::other_thread other;
   void* mine = nullptr;

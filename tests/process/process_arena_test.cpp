@@ -190,7 +190,7 @@ TEST(process_arena, keeps_older_generations_while_it_publishes_newer_ones) {
 }
 
 // H.3
-TEST(process_arena, leaves_room_for_others_in_the_same_reader) {
+TEST(process_arena, shares_a_reader_with_seven_other_writers) {
   constexpr int writers = 8;
   peer_process reader{[](channel& test) -> std::string {
     std::vector<process_view> views;
@@ -214,7 +214,7 @@ TEST(process_arena, leaves_room_for_others_in_the_same_reader) {
 // ---- generations
 
 // H.8
-TEST(process_arena, refuses_a_view_before_anything_is_published) {
+TEST(process_arena, rejects_a_view_before_anything_is_published) {
   peer_process reader{[](channel& test) -> std::string {
     const std::string said = refusal_of(unpublished, [&] { process_view{test.receive_file().get()}; });
     return said.ends_with("nothing is published in it yet") && mapped_files() == 0 ? "" : said;
@@ -236,7 +236,7 @@ TEST(process_arena, has_a_name_only_when_something_is_published) {
 }
 
 // H.8
-TEST(process_arena, publishes_only_what_lies_in_it) {
+TEST(process_arena, publishes_only_its_own_objects) {
   process_arena memory;
   const int outside = 1;
   EXPECT_THROW((void)memory.publish(outside), std::invalid_argument);
@@ -680,7 +680,7 @@ TEST(process_view, rejects_files_that_are_not_shared_memory) {
 // ---- failures
 
 // H.16
-TEST(process_arena, leaves_nothing_behind_wherever_calls_fail) {
+TEST(process_arena, leaks_nothing_when_any_call_fails) {
   const std::string path = temporary_path("faults");
   const int files = open_files(), mappings = mapped_files();
   // Returns true if all calls were made while `faults` fail. A failure must change nothing that a user can
@@ -742,7 +742,7 @@ TEST(process_arena, leaves_nothing_behind_wherever_calls_fail) {
 }
 
 // H.16
-TEST(process_view, leaves_nothing_behind_wherever_a_call_fails) {
+TEST(process_view, leaks_nothing_when_any_call_fails) {
   peer_process writer{[](channel& test) -> std::string {
     process_arena memory{{.reserve = 16 * MiB}};
     publish(memory, 1);

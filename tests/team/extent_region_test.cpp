@@ -193,7 +193,7 @@ TEST(extent_region, chains_chunks_while_threads_claim) {
 }
 
 // G.3
-TEST(extent_region, reuses_what_is_given_back_while_others_claim) {
+TEST(extent_region, reuses_returned_extents_while_other_threads_claim) {
   const operations borrower = [](watched_region& region) {
     const extent first = region.claim(1, 1);
     const extent second = region.claim(1, 1);

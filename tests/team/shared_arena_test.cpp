@@ -41,7 +41,7 @@ struct default_shared_arena : ::testing::Test {
 // ---- threads and extents
 
 // G.1
-TEST_F(default_shared_arena, gives_each_thread_extents_of_its_own) {
+TEST_F(default_shared_arena, assigns_separate_extents_to_each_thread) {
   char* const here = static_cast<char*>(team.allocate(100));
   char* there = nullptr;
   on_another_thread([&] { there = static_cast<char*>(team.allocate(100)); });
@@ -99,7 +99,7 @@ TEST(shared_arena, doubles_thread_extents_up_to_the_maximum) {
 }
 
 // G.2
-TEST_F(default_shared_arena, sets_a_large_block_aside_and_goes_on_in_the_extent) {
+TEST_F(default_shared_arena, allocates_a_large_block_apart_and_continues_in_the_extent) {
   auto local = team.local();
   char* const before = static_cast<char*>(local.allocate(16));
   char* const large = static_cast<char*>(local.allocate(100'000));
@@ -144,7 +144,7 @@ TEST(shared_arena, reuses_extents_freed_by_any_thread) {
 }
 
 // G.12
-TEST(shared_arena, wastes_at_most_one_extent_a_thread_and_a_quarter) {
+TEST(shared_arena, wastes_at_most_one_extent_per_thread_and_a_quarter_of_the_bytes) {
   shared_arena team{{.reserve = 1 * GiB}};
   std::size_t requested = 0;
   for (std::size_t place = 0; place < 4; ++place) {
@@ -165,7 +165,7 @@ TEST(shared_arena, wastes_at_most_one_extent_a_thread_and_a_quarter) {
 }
 
 // G.14
-TEST(shared_arena, gives_the_same_addresses_in_each_step_with_places) {
+TEST(shared_arena, returns_the_same_addresses_in_each_step_for_fixed_places) {
   shared_arena team{{.reserve = 64 * MiB}, {.threads = 2}};
   std::vector<std::array<std::vector<void*>, 2>> steps(4);
   for (std::size_t step = 0; step < steps.size(); ++step) {
@@ -183,7 +183,7 @@ TEST(shared_arena, gives_the_same_addresses_in_each_step_with_places) {
 }
 
 // G.14
-TEST(shared_arena, refuses_more_threads_than_places) {
+TEST(shared_arena, rejects_more_threads_than_places) {
   shared_arena team{{}, {.threads = 1}};
   (void)team.allocate(16);
   on_another_thread([&] {
@@ -318,7 +318,7 @@ TEST_F(default_shared_arena, serves_the_child_of_a_fork) {
 // ---- deallocation
 
 // G.2
-TEST_F(default_shared_arena, returns_blocks_that_were_set_aside_in_any_order) {
+TEST_F(default_shared_arena, frees_large_blocks_in_any_order) {
   auto local = team.local();
   (void)local.allocate(16);
   for (int round = 0; round < 200; ++round) {
@@ -413,7 +413,7 @@ TEST(shared_arena, rejects_foreign_marks_and_marks_older_than_a_release) {
 }
 
 // G.7
-TEST_F(default_shared_arena, rejects_a_rewind_below_what_a_thread_has_rewound_to) {
+TEST_F(default_shared_arena, rejects_a_mark_that_a_thread_has_rewound_over) {
   auto local = team.local();
   const arena_mark early = local.mark();
   (void)local.allocate(100);
@@ -439,7 +439,7 @@ TEST_F(default_shared_arena, ends_the_marks_of_threads_that_it_rewinds_over) {
 }
 
 // G.7
-TEST_F(default_shared_arena, frees_nothing_while_a_thread_scope_is_open_that_is_newer) {
+TEST_F(default_shared_arena, rejects_a_rewind_while_a_newer_thread_scope_is_open) {
   auto local = team.local();
   const shared_arena_mark mark = team.mark();
   (void)local.allocate(16);
@@ -458,7 +458,7 @@ TEST_F(default_shared_arena, frees_nothing_while_a_thread_scope_is_open_that_is_
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
-TEST_F(default_shared_arena, rewinds_within_a_thread_scope_that_is_older) {
+TEST_F(default_shared_arena, rewinds_within_an_older_thread_scope) {
   auto local = team.local();
   local_arena::scope scope{local};
   (void)scope.allocate(16);
@@ -500,7 +500,7 @@ TEST(shared_arena, trims_to_the_used_bytes) {
   std::memset(team.allocate(4 * MiB), 1, 4 * MiB);
 }
 
-TEST(shared_arena, returns_all_memory_and_goes_on) {
+TEST(shared_arena, stays_usable_after_release) {
   test::recording_os os;
   shared_arena team{virtual_memory{{}, os}, {.reserve = 1 * MiB}};
   for (int round = 0; round < 3; ++round) {
@@ -535,7 +535,7 @@ TEST(shared_arena, reuses_earlier_chunks_beside_a_thread_that_came_late) {
 }
 
 // G.12
-TEST(shared_arena, returns_chunks_that_lie_side_by_side) {
+TEST(shared_arena, returns_adjacent_chunks) {
   for (const std::size_t chunk : {2 * MiB, 4 * MiB}) {
     shared_arena team{{.reserve = chunk, .retain = 0}};
     for (int i = 0; i < 20'000; ++i) (void)team.allocate(1000);
@@ -620,7 +620,7 @@ TEST_F(default_shared_arena, runs_destructors_before_any_memory_is_freed) {
 }
 
 // G.9
-TEST_F(default_shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_place) {
+TEST_F(default_shared_arena, lets_a_destructor_allocate_on_a_new_thread) {
   struct allocates {
     ~allocates() { (void)team->allocate(100); }
     shared_arena* team;
@@ -648,7 +648,7 @@ TEST(shared_arena, reports_exhaustion_with_numbers) {
 }
 
 // G.11
-TEST(shared_arena, leaves_other_threads_alone_when_one_fails) {
+TEST(shared_arena, serves_other_threads_when_one_thread_fails) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false}};
   void* const before = team.allocate(16);
   on_another_thread([&] {
@@ -661,7 +661,7 @@ TEST(shared_arena, leaves_other_threads_alone_when_one_fails) {
 }
 
 // G.11
-TEST(shared_arena, goes_on_after_any_call_to_the_system_fails) {
+TEST(shared_arena, stays_usable_after_any_failed_system_call) {
   for (std::size_t n = 0;; ++n) {
     test::recording_os os;
     os.fail_from = n;

@@ -113,7 +113,7 @@ TEST_F(tested, passes_upstream_blocks_on_without_guards_and_quarantine) {
 // ---- guards ----
 
 // T.10
-TEST_F(test_guards, a_byte_written_behind_a_block_is_reported_at_its_deallocation) {
+TEST_F(test_guards, reports_a_byte_written_past_a_block_at_its_deallocation) {
   const unsigned line = std::source_location::current().line() + 1;
   void* block = resource.allocate(64);
   write_unseen(block, 66, 1);
@@ -342,7 +342,7 @@ TEST_F(test_leak, returns_over_aligned_blocks_to_the_upstream) {
 // ---- failing on demand ----
 
 // T.8
-TEST_F(test_failing, the_nth_request_from_now_fails_and_no_other) {
+TEST_F(test_failing, fails_only_the_nth_request) {
   resource.deallocate(resource.allocate(8), 8);
   resource.fail_allocation(3);
   for (int i = 1; i <= 5; ++i) {
@@ -355,7 +355,7 @@ TEST_F(test_failing, the_nth_request_from_now_fails_and_no_other) {
 }
 
 // T.8
-TEST_F(test_failing, says_that_the_failure_was_injected_and_which_request_it_was) {
+TEST_F(test_failing, reports_the_injected_failure_with_its_request_number) {
   void* const block = resource.allocate(100);
   resource.fail_allocation(2);
   resource.deallocate(resource.allocate(8), 8);
@@ -505,7 +505,7 @@ TEST_F(fail_each, leak_is_reported_before_another_exception_passes_through) {
   resource.deallocate(resource.allocate(8), 8);
 }
 
-TEST_F(fail_each, a_leak_is_reported_whatever_exception_ends_the_run) {
+TEST_F(fail_each, leak_is_reported_after_any_exception) {
   const auto loses_and_throws = [&](auto thrown) {
     return [&, thrown] {
       (void)resource.allocate(8);  // lost in the second run, in which nothing fails
@@ -526,7 +526,7 @@ TEST_F(fail_each, a_leak_is_reported_whatever_exception_ends_the_run) {
 }
 
 // T.9
-TEST_F(fail_each, a_body_that_changes_which_request_fails_is_rejected_with_a_sentence) {
+TEST_F(fail_each, rejects_a_body_that_changes_the_failing_request) {
   const auto sentence_of = [&](auto meddle) {
     const auto body = [&] {
       meddle();

@@ -156,7 +156,7 @@ TEST_F(trace_resource_files, writes_a_replayable_trace_of_four_threads) {
 }
 
 // T.5
-TEST_F(trace_resource_files, writes_the_end_of_a_block_before_another_thread_gets_its_address) {
+TEST_F(trace_resource_files, writes_the_end_of_a_block_before_its_address_is_reused) {
   constexpr std::size_t rounds = 5000;
   {
     trace_log log{{.csv = files.csv()}};
@@ -215,7 +215,7 @@ TEST_F(trace_resource_files, an_unknown_pointer_is_passed_on_and_not_written) {
 }
 
 // T.5
-TEST(trace_resource, blocks_that_an_arena_rewound_over_end_when_their_memory_is_reused) {
+TEST(trace_resource, rewound_blocks_end_when_their_memory_is_reused) {
   EXPECT_EQ(csv_of([](trace_log& log) {
               arena step;
               trace_resource traced{&step, log};
@@ -257,7 +257,7 @@ TEST(trace_resource, blocks_that_touch_do_not_end_each_other) {
             "op,id,bytes,thread\na,0,16,0\na,1,16,0\na,2,16,0\n");
 }
 
-TEST(trace_resource, a_block_inside_a_reclaimed_one_ends_it) {
+TEST(trace_resource, new_block_inside_a_rewound_block_ends_the_rewound_block) {
   EXPECT_EQ(csv_of([](trace_log& log) {
               arena step;
               trace_resource traced{&step, log};
@@ -311,7 +311,7 @@ TEST(trace_resource, keeps_the_peak_and_the_last_of_skipped_points) {
             (values{0, 900, 70}));
 }
 
-TEST(trace_resource, draws_one_point_where_the_last_is_the_highest) {
+TEST(trace_resource, writes_one_point_if_the_last_is_the_highest) {
   EXPECT_EQ(drawn_with(never_again,
                        [](trace_resource& traced, trace_log& log) {
                          traced.deallocate(traced.allocate(5), 5);
@@ -322,7 +322,7 @@ TEST(trace_resource, draws_one_point_where_the_last_is_the_highest) {
             (values{0, 70}));
 }
 
-TEST(trace_resource, draws_pending_points_before_the_next_point) {
+TEST(trace_resource, writes_pending_points_before_the_next_point) {
   EXPECT_EQ(drawn_with(std::chrono::milliseconds{200},
                        [](trace_resource& traced, trace_log&) {
                          traced.deallocate(traced.allocate(900), 900);

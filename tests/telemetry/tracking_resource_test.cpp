@@ -105,7 +105,7 @@ TEST_F(tracking, a_direct_call_keeps_its_place_and_takes_the_label) {
   resource.deallocate(block, 64);
 }
 
-TEST_F(tracking, the_innermost_allocation_site_counts_and_the_outer_one_comes_back) {
+TEST_F(tracking, inner_allocation_site_applies_until_it_ends) {
   const allocation_site outer{"outer"};
   {
     const allocation_site inner{"inner"};

@@ -83,7 +83,7 @@ TEST_F(device_heaps, double_with_each_chunk_and_close_before_their_memory_is_fre
 }
 
 // K.4
-TEST_F(device_heaps, are_as_large_as_a_block_that_is_larger_than_a_chunk) {
+TEST_F(device_heaps, are_as_large_as_an_oversize_block) {
   device_arena step{{.name = "step"}, stream.get(), device};
   (void)step.allocate(300 * MiB);
   EXPECT_EQ(tool.heaps().back().bytes % 256, 0u);
@@ -125,7 +125,7 @@ TEST_F(device_heaps, reject_suspend_and_export_with_a_sentence) {
 }
 
 // K.4
-TEST_F(device_heaps, make_pools_and_caches_take_whole_allocations_that_go_behind_their_work) {
+TEST_F(device_heaps, make_pools_and_caches_use_whole_allocations_freed_in_stream_order) {
   device_pool blocks{{.stream = stream}, device};
   device_cache tensors{{.stream = stream}, device};
   void* const small = blocks.allocate(1000);

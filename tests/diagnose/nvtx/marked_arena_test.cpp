@@ -74,7 +74,7 @@ TEST(marked_host_arena, reports_nothing_because_other_tools_watch_the_host) {
   EXPECT_TRUE(tool.calls.empty());
 }
 
-TEST_F(marked_stepwise_arena, is_a_heap_for_each_step_of_memory) {
+TEST_F(marked_stepwise_arena, has_a_heap_for_each_commit_step) {
   EXPECT_TRUE(tool.heaps().empty()) << "no memory is behind it";
   const std::uintptr_t first = address(arena.allocate(100));
   EXPECT_EQ(tool.heaps(), (heaps_type{{first, 8 * KiB, "step"}}));
@@ -95,7 +95,7 @@ TEST_F(marked_stepwise_arena, closes_heaps_before_their_memory_is_trimmed) {
   EXPECT_TRUE(tool.may_touch(next + 19'999));
 }
 
-TEST_F(marked_stepwise_arena, opens_heaps_again_whose_memory_could_not_be_trimmed) {
+TEST_F(marked_stepwise_arena, opens_heaps_again_if_trim_fails) {
   const std::uintptr_t first = address(arena.allocate(30'000));
   arena.reset();
   const heaps_type before = tool.heaps();
@@ -121,7 +121,7 @@ TEST_F(marked_stepwise_arena, closes_heaps_before_it_is_suspended_and_opens_them
   EXPECT_EQ(tool.heaps().size(), arena.stats().chunks);
 }
 
-TEST_F(marked_stepwise_arena, opens_heaps_again_where_it_could_not_be_suspended) {
+TEST_F(marked_stepwise_arena, opens_heaps_again_if_suspend_fails) {
   (void)arena.allocate(1000);
   (void)arena.allocate(10'000);
   const regions_type before = tool.reachable();

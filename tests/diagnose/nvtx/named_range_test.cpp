@@ -67,7 +67,7 @@ TEST_F(named_range, ends_when_another_scope_takes_its_place) {
   EXPECT_TRUE(tool.ranges().empty());
 }
 
-TEST_F(named_range, ends_alone_where_scopes_end_out_of_order) {
+TEST_F(named_range, ends_with_its_own_scope_when_scopes_end_out_of_order) {
   std::optional<arena::scope> outer{std::in_place, step};
   arena::scope inner{other};
   arena::scope innermost{step};
@@ -135,7 +135,7 @@ TEST_F(named_range, ends_with_an_epoch_that_another_thread_ends) {
   opened.reset();
 }
 
-TEST_F(named_range, covers_what_is_freed_at_the_end) {
+TEST_F(named_range, covers_blocks_freed_at_its_end) {
   borrowed_device_arena device{borrowed_device_memory{{std::uintptr_t{1} << 62, 1 * MiB}}};
   {
     const borrowed_device_arena::scope scope{device};

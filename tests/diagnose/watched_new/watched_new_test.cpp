@@ -177,7 +177,7 @@ TEST_F(watched_new, counts_what_the_standard_library_allocates_in_its_own_code) 
 }
 
 // T.21
-TEST_F(watched_new, counts_an_object_of_the_arena_that_allocates_from_the_heap) {
+TEST_F(watched_new, counts_heap_memory_of_objects_inside_an_arena) {
   const expect_resource expected{&step};
   step.make<std::vector<float>>(100u);
   EXPECT_EQ(expected.missed_blocks(), 1u) << expected.report();
