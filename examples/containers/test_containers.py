@@ -20,7 +20,7 @@ def without_addresses(text):
     return re.sub(r"\(\+0x[0-9a-f]+\)", "(+0x)", text)
 
 
-def samples_miss_the_arena_unless_they_are_fixed():
+def only_fixed_samples_use_the_arena():
     failures = [f"{name}: {report}" for name, report in reports.items()
                 if ("no block came from elsewhere" in report) != name.endswith("_fixed")]
     return failures + [f"there is no report of {name}" for name in samples if name not in reports]

@@ -62,7 +62,7 @@ def reaches_095_with_the_default_seed():
         expect(f"{accuracy} >= 95", accuracy >= 95, True)
 
 
-def registers_once_and_calls_the_system_no_more():
+def registers_once_and_makes_no_further_system_call():
     output = output_of(2, "--epochs", "1")
     _, _, registrations, later, calls, sent = row("planned arena", output)
     expect("registrations, and what later steps do", (registrations, later, calls), (1, 0, 0))
@@ -90,7 +90,7 @@ def bad_option_is_one_sentence():
         expect(f"the sentence for {arguments}, once", errors.count(f"data_parallel: {sentence}\n"), 1)
 
 
-def a_mistake_on_one_rank_ends_all():
+def error_on_one_rank_ends_all_ranks():
     done = subprocess.run([MPIEXEC, "-n", "1", PROGRAM, "--epochs", "1", ":", "-n", "1", PROGRAM, "--data", "/missing.csv"],
                           capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
     expect("exit status is one of misuse", done.returncode != 0, True)

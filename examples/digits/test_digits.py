@@ -72,7 +72,7 @@ def same_result_on_every_allocator():
     expect("the end", output.endswith("\nsame result on all five, to the last bit\n"), True)
 
 
-def an_epoch_keeps_the_result_of_its_step_only():
+def epoch_keeps_only_the_result_of_its_step():
     status, output, errors = run("--epochs", "2", "--allocator", "epoch_resource")
     expect("exit status", (status, errors), (0, ""))
     counts = expect_match(r"^blocks of the epochs: (\d+) allocated, (\d+) freed, (\d+) reclaimed, (\d+) promoted$", output)

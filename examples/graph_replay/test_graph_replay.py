@@ -45,7 +45,7 @@ def replays(output):
     return expect_match(r"^is_replay_capable\(\): (true|false),", output)[1] == "true"
 
 
-def replay_recognises_what_the_trained_network_does():
+def replay_is_as_accurate_as_the_trained_network():
     output = output_of()
     trained = float(expect_match(r"recognises ([\d.]+) % of 360 others\.$", output)[1])
     replayed = float(expect_match(r"^same results, to the last bit; test accuracy: ([\d.]+) %$", output)[1])
@@ -54,7 +54,7 @@ def replay_recognises_what_the_trained_network_does():
     expect(f"{replayed} is nearly {trained}", abs(replayed - trained) < 0.6, True)
 
 
-def the_footprint_is_what_was_rehearsed():
+def footprint_equals_the_rehearsed_bytes():
     for batch in (1, 7, 32, 50):
         output = output_of("--epochs", "1", "--batch", str(batch))
         wide, narrow = 4 * 128 * batch, 4 * 10 * batch  # bytes of the values between the layers, and of the scores
@@ -80,7 +80,7 @@ def a_step_has_5_temporaries_and_a_replay_none():
     expect("blocks taken from upstream", expect_match(r"upstream meanwhile: (\d+)$", output)[1], "0")
 
 
-def any_batch_will_do():
+def accepts_any_batch_size():
     for batch in (1, 7, 32, 36, 360, 361, 1000):
         output = output_of("--epochs", "1", "--batch", str(batch))
         batches = (TESTED + batch - 1) // batch
@@ -90,7 +90,7 @@ def any_batch_will_do():
         expect_match(r"^same results, to the last bit", output)
 
 
-def it_says_where_it_runs():
+def reports_where_it_runs():
     output = output_of("--epochs", "1")
     captured = r"^The step is captured into a CUDA graph, and replayed on the device\.$"
     alone = r"^There is no CUDA device to use \(.+\): the step runs on the host backend\.$"

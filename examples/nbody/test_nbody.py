@@ -70,7 +70,7 @@ def same_positions_with_any_number_of_threads():
     expect("hashes of positions", len(hashes), 1)
 
 
-def forces_are_those_of_direct_summation():
+def forces_match_direct_summation():
     bodies, mean, largest = numbers(r"direct summation, (\d+) bodies: relative error (\S+) mean, (\S+) max", output_of())
     expect("bodies that are compared", bodies, 256)
     expect_true(f"mean error {mean}: some, as sums over cells have, and small", 1e-5 < mean < 0.01)
@@ -85,7 +85,7 @@ def energy_is_conserved():
     expect_true(f"drift {drift}", abs(last / first - 1) - 1e-5 <= drift < 1e-3)
 
 
-def a_warm_shared_arena_hardly_calls_the_system():
+def warm_shared_arena_makes_few_system_calls():
     peak, committed, calls = numbers(
         r"shared_arena: (\d+) KiB at the peak, (\d+) KiB committed, (\d+) system calls after the first tree\n", output_of())
     nodes, leaves, tree = numbers(r"tree: (\d+) nodes, (\d+) of them leaves, (\d+) KiB\n", output_of())

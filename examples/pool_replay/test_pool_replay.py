@@ -61,7 +61,7 @@ def malformed_trace_names_file_line_and_reason():
             expect("exit status", status, 2)
 
 
-def more_threads_than_are_started_are_played_on_one():
+def traces_of_too_many_threads_are_played_on_one():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.csv")
         with open(path, "w") as file:

@@ -65,7 +65,7 @@ def solve(n, iterations):
     return sqrt(dot(r, r))
 
 
-def a_warm_workspace_allocates_nothing():
+def warm_workspace_allocates_nothing():
     found, output = rows(64, 20)
     expect("allocations of the workspace", found[0][2], "0.00")
     # Two arrays of a step, one of the preconditioner, and two of apply on top.
@@ -78,7 +78,7 @@ def a_warm_workspace_allocates_nothing():
     expect("allocations of the workspace in 2 iterations", fewer[0][2], "0.00")
 
 
-def the_others_allocate_what_they_must():
+def other_memories_allocate_in_each_iteration():
     found, _ = rows(64, 20)
     expect("allocations of std::vector: one for each array", found[1][2], "10.00")
     expect("the monotonic buffer begins anew in each iteration", float(found[2][2]) >= 1, True)
@@ -86,7 +86,7 @@ def the_others_allocate_what_they_must():
         expect(f"{name} takes some time", 0 < float(microseconds) < 1e7, True)
 
 
-def any_size_will_do():
+def accepts_any_size():
     for size in (2, 3, 33):
         rows(size, 2)
 

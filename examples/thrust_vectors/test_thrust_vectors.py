@@ -119,12 +119,12 @@ def finds_digits_without_their_labels():
     expect(f"inertia {finer} of 40 clusters < {inertia} of 10", finer < inertia, True)
 
 
-def finds_what_is_computed_apart():
+def agrees_with_an_independent_computation():
     expect_as_computed_apart(some_lines(150))
     expect_as_computed_apart(some_lines(150), "--clusters", "3", "--seed", "7")
 
 
-def an_iteration_asks_the_system_for_nothing_once_warm():
+def warm_iterations_allocate_nothing():
     (alone, ours), output = results_of()
     expect(f"several iterations: {ours[0]}", ours[0] > 5, True)
     # Eight vectors, and the temporaries of algorithms: on the host the two of the sort, on a device more.
@@ -138,14 +138,14 @@ def an_iteration_asks_the_system_for_nothing_once_warm():
     expect(f"{of_all_images} < {used} <= {committed} < {reserved}", of_all_images < used <= committed < reserved, True)
 
 
-def any_number_of_clusters_will_do():
+def accepts_any_number_of_clusters():
     lines = some_lines(40)
     for clusters in (1, 2, 39, 40):
         output = expect_as_computed_apart(lines, "--clusters", str(clusters))
         expect("first centroids", len(set(first_images(output))), clusters)
 
 
-def iterations_end_where_they_are_told_to():
+def stops_after_the_given_iterations():
     lines = some_lines(150)
     output = expect_as_computed_apart(lines, "--iterations", "2", iterations_max=2)
     expect_match(r"^Images were still moving when the iterations ended\.$", output)
@@ -153,7 +153,7 @@ def iterations_end_where_they_are_told_to():
     expect("said of iterations that ended by themselves", "still moving" in output, False)
 
 
-def a_seed_gives_the_same_result_again_and_another_another():
+def same_seed_gives_the_same_result_and_another_seed_does_not():
     expect("the second run", output_of(), output_of())
     _, output = results_of("--seed", "random")
     seed = expect_match(r", seed: (\d+);", output)[1]
@@ -170,7 +170,7 @@ def a_cluster_without_images_stays_where_it_is():
     expect_match(r"^with tidemark ", output)
 
 
-def it_says_where_it_runs():
+def reports_where_it_runs():
     status, output, errors = run(env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     if "runs on the host" in output:
         expect("exit status and errors", (status, errors), (0, ""))

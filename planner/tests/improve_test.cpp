@@ -43,7 +43,7 @@ std::string refusal_of(blocks const& some, memory_plan const& start) {
   return "";
 }
 
-TEST(improve, keeps_the_start_without_any_time) {
+TEST(improve, returns_the_start_with_a_time_limit_of_0) {
   const blocks some = small_step();
   const planner::result made = planner::improve(some, stacked(some), {.alignment = 1, .time_limit = {}});
   EXPECT_EQ(made.offsets, stacked(some).offsets);
@@ -60,7 +60,7 @@ TEST(improve, finds_a_lower_plan_than_its_start) {
   EXPECT_EQ(plan_fault(made, some, 1), "");
 }
 
-TEST(improve, returns_a_plan_that_is_not_higher_for_each_number_of_nodes) {
+TEST(improve, never_returns_a_higher_plan_with_more_nodes) {
   const blocks some = small_step();
   memory_plan start = make_plan(some, 1);
   std::size_t height = start.height;
@@ -84,7 +84,7 @@ TEST(improve, starts_from_a_plan_at_offsets_that_no_sum_of_sizes_has) {
   EXPECT_EQ(planner::improve(some, start).height, 2048u);
 }
 
-TEST(improve, rejects_a_start_that_is_no_plan_of_these_blocks) {
+TEST(improve, rejects_a_start_that_is_not_a_plan_of_its_blocks) {
   const blocks some{{.lower = 0, .upper = 2, .size = 8}, {.lower = 1, .upper = 3, .size = 8}};
   memory_plan start;
   EXPECT_EQ(refusal_of(some, start), "require_valid: the plan has 0 offsets for 2 blocks");
@@ -125,7 +125,7 @@ step_plan spread_step() {
   return plan;
 }
 
-TEST(improve_of_a_step, keeps_blocks_that_outlive_it_where_they_lie) {
+TEST(improve_of_a_step, keeps_offsets_of_blocks_that_outlive_the_step) {
   const step_plan made = planner::improve(spread_step());
   EXPECT_EQ(made.height, 128u);
   EXPECT_EQ(made.blocks[0], spread_step().blocks[0]);
@@ -133,7 +133,7 @@ TEST(improve_of_a_step, keeps_blocks_that_outlive_it_where_they_lie) {
   made.require_valid();
 }
 
-TEST(improve_of_a_step, returns_the_plan_where_no_time_is_left) {
+TEST(improve_of_a_step, returns_the_same_plan_with_a_time_limit_of_0) {
   EXPECT_EQ(planner::improve(spread_step(), {.time_limit = {}}), spread_step());
 }
 

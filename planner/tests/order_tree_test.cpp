@@ -157,7 +157,7 @@ class replacements {
 };
 
 // P.36
-TEST(order_tree, has_the_orders_in_which_each_replaced_set_lay_together) {
+TEST(order_tree, represents_the_orders_with_each_replaced_set_contiguous) {
   std::size_t refused = 0, kept = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     replacements tested{seed};
@@ -173,7 +173,7 @@ TEST(order_tree, has_the_orders_in_which_each_replaced_set_lay_together) {
 }
 
 // P.36
-TEST(order_tree, undoes_replacements_and_says_where_leaves_lay) {
+TEST(order_tree, restores_leaf_orders_on_undo) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     replacements tested{seed, seed % 2 == 1};
     for (std::size_t step = 0; step < 12; ++step) ASSERT_NO_FATAL_FAILURE(tested.replace_some());
@@ -191,7 +191,7 @@ TEST(order_tree, undoes_replacements_and_says_where_leaves_lay) {
 }
 
 // P.36
-TEST(order_tree, finds_what_lies_around_some_leaves) {
+TEST(order_tree, finds_the_leaves_around_given_leaves) {
   order_tree tree;
   tree.restart(leaves{0, 1, 2, 3});
   ASSERT_TRUE(tree.replace(leaves{0, 1}, leaves{4, 5, 6}, some_sizes));
@@ -210,7 +210,7 @@ bool are_gathered(leaves order, std::vector<std::uint32_t> const& of, std::uint3
 }
 
 // P.36
-TEST(order_tree, can_gather_what_lies_together_in_some_order_without_what_is_lower) {
+TEST(order_tree, gathers_leaves_that_some_order_makes_contiguous) {
   std::mt19937_64 random{11};
   std::size_t apart = 0, gathered = 0;
   for (std::uint64_t problem = 0; problem < 100; ++problem) {
@@ -230,7 +230,7 @@ TEST(order_tree, can_gather_what_lies_together_in_some_order_without_what_is_low
 }
 
 // P.36
-TEST(order_tree, without_some_leaves_has_the_orders_of_the_others) {
+TEST(order_tree, keeps_the_orders_of_the_other_leaves_after_removal) {
   for (std::uint64_t problem = 0; problem < 60; ++problem) {
     replacements made{problem};
     for (std::size_t step = 0; step < 10; ++step) ASSERT_NO_FATAL_FAILURE(made.replace_some());
@@ -251,7 +251,7 @@ TEST(order_tree, without_some_leaves_has_the_orders_of_the_others) {
 }
 
 // P.36
-TEST(order_tree, looks_at_the_nodes_around_a_replacement_alone) {
+TEST(order_tree, visits_only_nodes_near_a_replacement) {
   // Each pair is nested in another pair; a replacement must not visit the outer pairs.
   order_tree tree;
   tree.restart(leaves{0});

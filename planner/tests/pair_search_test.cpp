@@ -121,7 +121,7 @@ TEST(pair_search, finds_the_lowest_layout_and_refutes_lower_ones) {
 }
 
 // P.42
-TEST(pair_search, counts_the_padding_of_alignments_without_a_case) {
+TEST(pair_search, refutes_by_alignment_padding_in_one_case) {
   const std::vector<lifetime> blocks(5, {.lower = 0, .upper = 1, .size = 10, .alignment = 64});
   searched search{blocks};
   ASSERT_EQ(search.instance().unit_bytes, 2U);
@@ -130,7 +130,7 @@ TEST(pair_search, counts_the_padding_of_alignments_without_a_case) {
 }
 
 // P.42
-TEST(pair_search, tries_buffers_that_are_alike_in_one_order) {
+TEST(pair_search, tries_identical_buffers_in_one_order) {
   // Four identical buffers have 24 orders. The search tries one of these, so eight cases suffice.
   std::vector<lifetime> blocks(4, {.lower = 0, .upper = 2, .size = 3, .alignment = 2});
   blocks.push_back({.lower = 1, .upper = 3, .size = 4});
@@ -139,7 +139,7 @@ TEST(pair_search, tries_buffers_that_are_alike_in_one_order) {
 }
 
 // P.42
-TEST(pair_search, has_no_answer_once_it_is_stopped) {
+TEST(pair_search, returns_no_answer_once_stopped) {
   const std::atomic<bool> stop{true};
   planner::options stopped = by_bytes;
   stopped.stop = &stop;

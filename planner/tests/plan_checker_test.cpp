@@ -46,13 +46,13 @@ struct example_of_conflicts {
 };
 
 // P.1
-TEST(plan_checker, a_sound_plan_passes) {
+TEST(plan_checker, accepts_a_sound_plan) {
   EXPECT_EQ(example{}.fault(), "");
   EXPECT_EQ(plan_fault(memory_plan{}, std::vector<lifetime>{}, 64), "");
 }
 
 // P.1
-TEST(plan_checker, two_live_blocks_that_share_a_byte_are_named) {
+TEST(plan_checker, reports_two_live_blocks_that_share_a_byte) {
   example e;
   e.blocks[0].size = 129;
   EXPECT_EQ(e.fault(),
@@ -68,7 +68,7 @@ TEST(plan_checker, two_live_blocks_that_share_a_byte_are_named) {
             "share bytes");
 }
 
-TEST(plan_checker, two_live_blocks_of_one_offset_are_named) {
+TEST(plan_checker, reports_two_live_blocks_at_one_offset) {
   example e;
   e.made.offsets[1] = 0;
   e.made.height = e.made.lower_bound = e.made.proven_bound = 128;
@@ -77,14 +77,14 @@ TEST(plan_checker, two_live_blocks_of_one_offset_are_named) {
             "bytes");
 }
 
-TEST(plan_checker, a_block_within_a_larger_one_is_found) {
+TEST(plan_checker, reports_a_block_inside_a_larger_block) {
   example e;
   e.blocks[0].size = 1000;
   e.made.height = e.made.lower_bound = e.made.proven_bound = 1024;
   EXPECT_NE(e.fault().find("share bytes"), std::string::npos) << e.fault();
 }
 
-TEST(plan_checker, a_block_that_begins_when_another_ends_may_have_its_bytes) {
+TEST(plan_checker, accepts_reuse_of_bytes_when_an_earlier_block_ends) {
   example e;
   e.blocks[2].lower = 4;
   EXPECT_NE(e.fault(), "");
@@ -121,7 +121,7 @@ TEST(plan_checker, reports_a_wrong_height) {
   }
 }
 
-TEST(plan_checker, reports_a_block_that_ends_beyond_all_addresses) {
+TEST(plan_checker, reports_a_block_that_ends_above_the_address_space) {
   example e;
   e.made.offsets[1] = ~std::size_t{127};
   e.blocks[1].size = 256;
@@ -142,7 +142,7 @@ TEST(plan_checker, reports_a_wrong_lower_bound) {
 }
 
 // P.42
-TEST(plan_checker, reports_a_proven_bound_that_the_rest_contradicts) {
+TEST(plan_checker, reports_an_inconsistent_proven_bound) {
   example e;
   e.made.optimal = false;
   EXPECT_EQ(e.fault(), "the height is the proven bound, and the plan is not called optimal");
@@ -158,7 +158,7 @@ TEST(plan_checker, reports_a_proven_bound_that_the_rest_contradicts) {
   EXPECT_EQ(e.fault(), "the height is above the proven bound, and the plan is called optimal");
 }
 
-TEST(plan_checker, plans_of_conflicts_are_looked_at_alike) {
+TEST(plan_checker, checks_plans_with_conflicts) {
   EXPECT_EQ(example_of_conflicts{}.fault(), "");
   example_of_conflicts e;
   e.conflicts.push_back({0, 2});
@@ -177,7 +177,7 @@ TEST(plan_checker, plans_of_conflicts_are_looked_at_alike) {
 }
 
 // P.1
-TEST(plan_checker, random_plans_get_the_answer_of_a_look_at_all_pairs) {
+TEST(plan_checker, agrees_with_a_check_of_all_pairs_on_random_plans) {
   std::mt19937_64 random{9};
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   std::size_t sound = 0;

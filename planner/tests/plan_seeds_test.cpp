@@ -86,7 +86,7 @@ TEST(plan_seeds, overlapping_phases_with_gaps_fit_with_each) {
 }
 
 // P.36
-TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
+TEST(plan_seeds, lowers_a_plan_in_steps_without_a_capacity) {
   // No search reaches this step's bound within the node limit; without the ladder the ratio stays at 1.065.
   const blocks step =
       hard_step({.shape = step_shape::overlapping, .buffers = 350, .has_gaps = true, .seed = 7});
@@ -96,7 +96,7 @@ TEST(plan_seeds, without_a_capacity_a_plan_is_lowered_in_steps) {
 }
 
 // P.36
-TEST(hard_steps, are_cut_from_a_plan_at_capacity) {
+TEST(hard_steps, have_a_plan_at_exactly_the_capacity) {
   for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
     for (bool has_gaps : {false, true}) {
       for (std::size_t buffers : {150u, 350u, 500u}) {
@@ -114,7 +114,7 @@ TEST(hard_steps, are_cut_from_a_plan_at_capacity) {
 }
 
 // P.36
-TEST(hard_steps, have_as_much_live_as_they_fit_into) {
+TEST(hard_steps, have_live_bytes_equal_to_the_capacity) {
   for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
     for (bool has_gaps : {false, true}) {
       const blocks step = hard_step({.shape = shape, .buffers = 200, .has_gaps = has_gaps, .seed = 3});

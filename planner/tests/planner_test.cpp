@@ -305,7 +305,7 @@ std::string refusal_of(blocks const& asked, std::size_t alignment = 1) {
   return refusal([&] { (void)planner::find_plan(asked, unhurried(alignment)); });
 }
 
-TEST(plan, of_nothing_has_no_height) {
+TEST(plan, has_height_0_without_blocks) {
   const planner::result made = planned({}, {});
   EXPECT_EQ(made.height, 0u);
   EXPECT_TRUE(made.optimal);
@@ -314,7 +314,7 @@ TEST(plan, of_nothing_has_no_height) {
 }
 
 // P.5
-TEST(plan, puts_blocks_that_are_never_live_together_at_the_bottom) {
+TEST(plan, puts_blocks_that_are_never_live_together_at_offset_0) {
   blocks asked;
   for (std::size_t i = 0; i < 100; ++i) asked.push_back({.lower = i, .upper = i + 1, .size = 100 + i});
   const planner::result made = planned(asked, unhurried());
@@ -324,7 +324,7 @@ TEST(plan, puts_blocks_that_are_never_live_together_at_the_bottom) {
 }
 
 // P.5
-TEST(plan, puts_blocks_that_are_all_live_at_once_on_each_other) {
+TEST(plan, stacks_blocks_that_are_all_live_at_once) {
   blocks asked;
   for (std::size_t i = 0; i < 100; ++i) asked.push_back({.lower = i, .upper = 1000 - i, .size = 100 + i});
   const planner::result made = planned(asked, unhurried());
@@ -334,7 +334,7 @@ TEST(plan, puts_blocks_that_are_all_live_at_once_on_each_other) {
 }
 
 // P.5
-TEST(plan, of_blocks_of_one_size_is_optimal_at_once) {
+TEST(plan, is_optimal_after_one_stage_for_blocks_of_one_size) {
   std::mt19937_64 random{1};
   blocks asked = random_blocks(random, {.count = 1000, .moments = 500});
   for (lifetime& block : asked) block.size = 48;
@@ -343,7 +343,7 @@ TEST(plan, of_blocks_of_one_size_is_optimal_at_once) {
   EXPECT_EQ(made.stages.size(), 1u);
 }
 
-TEST(plan, of_many_blocks_of_one_size_is_optimal_at_once) {
+TEST(plan, is_optimal_without_a_search_for_many_blocks_of_one_size) {
   // The longest two first leave no room for the others to share a level.
   blocks asked;
   for (std::uint64_t i = 0; i < 1100; ++i) {
@@ -367,7 +367,7 @@ TEST(plan, rounds_blocks_up_to_the_alignment) {
   EXPECT_EQ(made.height, 1024u);
 }
 
-TEST(plan, holds_blocks_without_bytes_or_life_that_are_in_no_others_way) {
+TEST(plan, accepts_blocks_of_0_bytes_and_empty_lifetimes) {
   const planner::result small = planned({{0, 2, 100}, {1, 1, 100}, {0, 2, 0}, {1, 1, 7, 1, 90}}, unhurried());
   EXPECT_EQ(small.height, 100u);
   const planner::result made =
@@ -378,27 +378,27 @@ TEST(plan, holds_blocks_without_bytes_or_life_that_are_in_no_others_way) {
 }
 
 // P.1
-TEST(plan, a_life_ends_before_its_last_moment) {
+TEST(plan, excludes_the_upper_moment_from_a_lifetime) {
   EXPECT_EQ(planned({{0, 5, 64}, {5, 9, 64}}, unhurried()).height, 64u);
   EXPECT_EQ(planned({{0, 6, 64}, {5, 9, 64}}, unhurried()).height, 128u);
 }
 
 // P.7
-TEST(plan, the_end_of_a_fixed_block_is_a_bound) {
+TEST(plan, includes_the_end_of_a_fixed_block_in_the_bound) {
   const planner::result made = planned({{0, 5, 64, 1, 960}, {0, 5, 64}}, unhurried());
   EXPECT_EQ(made.lower_bound, 1024u);
   EXPECT_EQ(made.height, 1024u);
 }
 
 // P.7
-TEST(plan, blocks_go_below_and_above_fixed_ones) {
+TEST(plan, places_blocks_below_and_above_fixed_blocks) {
   const planner::result made =
       planned({{0, 9, 64, 1, 128}, {0, 9, 128}, {0, 9, 32}, {5, 9, 64}}, unhurried());
   EXPECT_EQ(made.height, 288u);
   EXPECT_EQ(made.offsets[0], 128u);
 }
 
-TEST(plan, half_of_a_plan_can_be_fixed_for_another) {
+TEST(plan, keeps_half_of_an_earlier_plan_fixed) {
   std::mt19937_64 random{12};
   blocks asked = random_blocks(random, {.count = 2000, .moments = 4000, .max_size = 1000, .aligned = true});
   const planner::result first = planned(asked, up_to(1));
@@ -407,14 +407,14 @@ TEST(plan, half_of_a_plan_can_be_fixed_for_another) {
   EXPECT_LE(second.height, first.height * 5 / 4);
 }
 
-TEST(plan, moments_may_be_any_numbers) {
+TEST(plan, accepts_any_numbers_as_moments) {
   constexpr std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
   const planner::result made = planned({{0, last, 10}, {last - 1, last, 20}, {0, 1, 30}}, unhurried());
   EXPECT_EQ(made.height, 40u);
 }
 
 // P.4
-TEST(plan, small_cases_are_optimal_as_of_all_orders) {
+TEST(plan, matches_the_lowest_of_all_orders_in_small_cases) {
   blocks kinds;
   for (std::uint64_t lower = 0; lower < 3; ++lower) {
     for (std::uint64_t upper = lower + 1; upper <= 3; ++upper) {
@@ -443,7 +443,7 @@ TEST(plan, small_cases_are_optimal_as_of_all_orders) {
 }
 
 // P.4
-TEST(plan, random_small_cases_are_optimal_as_of_all_orders) {
+TEST(plan, matches_the_lowest_of_all_orders_in_random_small_cases) {
   std::mt19937_64 random{2};
   std::size_t above_bound = 0;
   for (std::size_t round = 0; round < 1500; ++round) {
@@ -468,7 +468,7 @@ TEST(plan, random_small_cases_are_optimal_as_of_all_orders) {
 }
 
 // P.3
-TEST(plan, is_never_above_the_order_by_size) {
+TEST(plan, is_never_higher_than_the_order_by_size) {
   std::mt19937_64 random{3};
   for (std::size_t round = 0; round < 300; ++round) {
     const std::size_t alignment = round % 2 == 0 ? 1 : 64;
@@ -479,7 +479,7 @@ TEST(plan, is_never_above_the_order_by_size) {
 }
 
 // P.6
-TEST(plan, more_nodes_never_make_it_worse) {
+TEST(plan, more_nodes_never_raise_a_plan) {
   for (blocks const& asked : {recorded("../plans/minimalloc_A.csv"), cut_rectangle(5, 300, 100'000)}) {
     std::size_t last = std::numeric_limits<std::size_t>::max();
     for (std::uint64_t nodes = 1; nodes < 100'000; nodes = nodes * 5 / 4 + 1) {
@@ -530,7 +530,7 @@ TEST(plan, ends_when_the_capacity_holds_it) {
 }
 
 // P.6
-TEST(plan, of_many_blocks_of_which_few_are_free_is_sound) {
+TEST(plan, is_sound_when_most_blocks_are_fixed) {
   // All free blocks are tried in each place before the layout continues.
   blocks asked{{.lower = 2, .upper = 5, .size = 4},
                {.lower = 0, .upper = 6, .size = 6},
@@ -541,7 +541,7 @@ TEST(plan, of_many_blocks_of_which_few_are_free_is_sound) {
 }
 
 // P.6
-TEST(plan, a_capacity_that_holds_everything_ends_before_the_first_stage) {
+TEST(plan, skips_every_stage_if_the_capacity_holds_all_blocks) {
   for (std::size_t count : {3u, 5000u}) {
     blocks asked(count, {.upper = 3, .size = 7});
     asked.front() = {.lower = 1, .upper = 4, .size = 9};
@@ -554,7 +554,7 @@ TEST(plan, a_capacity_that_holds_everything_ends_before_the_first_stage) {
 }
 
 // P.6
-TEST(plan, a_time_limit_of_0_leaves_the_plan_of_the_quick_orders) {
+TEST(plan, returns_the_plan_of_the_quick_orders_with_a_time_limit_of_0) {
   const blocks asked = recorded("../plans/minimalloc_A.csv");
   planner::options options;
   options.time_limit = {};
@@ -563,7 +563,7 @@ TEST(plan, a_time_limit_of_0_leaves_the_plan_of_the_quick_orders) {
 }
 
 // P.6
-TEST(plan, a_stop_that_is_set_leaves_the_plan_of_the_quick_orders) {
+TEST(plan, returns_the_plan_of_the_quick_orders_if_stopped_beforehand) {
   const std::atomic<bool> stop{true};
   planner::options options = exactly();
   options.stop = &stop;
@@ -572,7 +572,7 @@ TEST(plan, a_stop_that_is_set_leaves_the_plan_of_the_quick_orders) {
 }
 
 // P.6
-TEST(plan, a_stop_that_is_set_while_it_is_made_ends_it_with_the_lowest_plan) {
+TEST(plan, returns_the_lowest_plan_if_stopped_during_the_search) {
   std::atomic<bool> stop{false};
   planner::options options = exactly();
   options.stop = &stop;
@@ -588,7 +588,7 @@ TEST(plan, a_stop_that_is_set_while_it_is_made_ends_it_with_the_lowest_plan) {
 }
 
 // P.11
-TEST(plan, tells_of_each_lower_plan) {
+TEST(plan, reports_each_lower_plan) {
   planner::options options = up_to(20'000);
   std::vector<planner::progress> told;
   options.on_progress = [&](planner::progress const& progress) { told.push_back(progress); };
@@ -605,14 +605,14 @@ TEST(plan, tells_of_each_lower_plan) {
 }
 
 // P.11
-TEST(plan, what_the_progress_throws_passes_through) {
+TEST(plan, passes_on_exceptions_of_the_progress_callback) {
   planner::options options = unhurried();
   options.on_progress = [](planner::progress const&) { throw std::runtime_error{"enough"}; };
   EXPECT_THROW((void)planner::find_plan(recorded("../plans/minimalloc_A.csv"), options), std::runtime_error);
 }
 
 // P.11
-TEST(plan, stages_say_what_was_done) {
+TEST(plan, reports_nodes_and_height_of_each_stage) {
   const planner::result made = planned(long_searched_step(), up_to(120'000));
   std::vector<std::string> names;
   std::size_t last = std::numeric_limits<std::size_t>::max();
@@ -626,7 +626,7 @@ TEST(plan, stages_say_what_was_done) {
 }
 
 // P.8
-TEST(plan, of_20000_blocks_is_made_without_pairs_of_them) {
+TEST(plan, is_within_6_percent_of_the_bound_for_20000_blocks) {
   std::mt19937_64 random{9};
   const blocks asked = random_blocks(random, {.count = 20'000, .moments = 80'000, .max_size = 100'000});
   const planner::result made = planned(asked, up_to(20'000));
@@ -642,7 +642,7 @@ blocks staircase(std::size_t n) {
 }
 
 // P.8
-TEST(plan, of_many_blocks_with_much_padding_or_many_fixed_has_no_promotion) {
+TEST(plan, skips_promotion_for_many_padded_or_fixed_blocks) {
   const auto names_of = [](blocks const& asked) {
     std::vector<std::string> names;
     for (planner::stage const& stage : planned(asked, up_to(asked.size() * 7)).stages)
@@ -658,7 +658,7 @@ TEST(plan, of_many_blocks_with_much_padding_or_many_fixed_has_no_promotion) {
 }
 
 // P.8
-TEST(plan, of_many_blocks_that_outlive_each_other_is_low_soon) {
+TEST(plan, is_within_1_percent_of_the_bound_for_staggered_lifetimes) {
   const planner::result made = planned(staircase(5000), up_to(40'000));
   EXPECT_LT(made.ratio(), 1.01);
 }
@@ -696,12 +696,12 @@ blocks training_step(std::size_t n) {
 }
 
 // P.8
-TEST(plan, of_a_step_of_20000_blocks_is_at_the_bound_soon) {
+TEST(plan, is_optimal_for_a_training_step_of_20000_blocks) {
   EXPECT_TRUE(planned(training_step(20'000), up_to(120'000)).optimal);
 }
 
 // P.8
-TEST(plan, of_many_blocks_gets_lower_with_time) {
+TEST(plan, is_lowered_by_promotion_for_many_short_blocks) {
   std::mt19937_64 random{9};
   const planner::result made = planned(short_blocks(random, 5000, 20'000), up_to(250'000));
   EXPECT_GT(height_after(made, "promotion"), 0u);
@@ -720,7 +720,7 @@ void expect_ejection_lowers(blocks const& asked, std::uint64_t nodes, char const
 }
 
 // P.8
-TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
+TEST(plan, is_near_the_bound_for_many_blocks_of_random_lifetimes) {
   // The first ratio is 1.021 if promotion does not go back.
   std::mt19937_64 random{10};
   blocks asked;
@@ -738,7 +738,7 @@ TEST(plan, of_many_blocks_that_live_for_any_time_is_near_the_bound_soon) {
 }
 
 // P.8
-TEST(plan, of_many_blocks_that_fill_the_memory_is_lowered_where_it_is_highest) {
+TEST(plan, is_lowered_by_ejection_for_many_blocks_that_fill_memory) {
   // With few sizes and moments, many parts change at once, and one pass along time is not enough.
   expect_ejection_lowers(test::hard_step({.buffers = 5000, .seed = 3}), 155'000, "promotion");
 }
@@ -755,7 +755,7 @@ void expect_pass_along_time_fills(test::hard_step_options const& options) {
 }
 
 // P.8
-TEST(plan, of_many_blocks_that_fill_the_memory_at_every_moment_is_at_the_bound_after_one_pass) {
+TEST(plan, reaches_the_bound_in_one_pass_along_time_if_blocks_leave_no_gaps) {
   constexpr std::uint64_t many_moments = std::uint64_t{1} << 30U;
   for (auto shape : {test::step_shape::nested, test::step_shape::overlapping}) {
     for (std::uint64_t seed : {0U, 1U}) {
@@ -768,7 +768,7 @@ TEST(plan, of_many_blocks_that_fill_the_memory_at_every_moment_is_at_the_bound_a
 }
 
 // P.8
-TEST(plan, of_many_blocks_that_do_not_fill_the_memory_goes_on_after_the_pass_along_time) {
+TEST(plan, tries_quick_orders_after_the_pass_along_time_if_blocks_leave_gaps) {
   const planner::result made = planned(test::hard_step({.buffers = 5000, .has_gaps = true}), up_to(12'000));
   ASSERT_GE(made.stages.size(), 3u);
   EXPECT_STREQ(made.stages[1].name, "time");
@@ -777,7 +777,7 @@ TEST(plan, of_many_blocks_that_do_not_fill_the_memory_goes_on_after_the_pass_alo
 }
 
 // P.8
-TEST(plan, of_many_fixed_and_aligned_blocks_is_lowered_around_them) {
+TEST(plan, is_lowered_by_ejection_around_many_fixed_and_aligned_blocks) {
   std::mt19937_64 random{10};
   blocks asked = short_blocks(random, 4100, 4000);
   for (std::size_t i = 0; i < asked.size(); i += 3) asked[i].alignment = 256;
@@ -787,7 +787,7 @@ TEST(plan, of_many_fixed_and_aligned_blocks_is_lowered_around_them) {
 }
 
 // P.8
-TEST(plan, more_nodes_never_make_that_of_many_blocks_worse) {
+TEST(plan, more_nodes_never_raise_a_plan_of_many_blocks) {
   std::mt19937_64 random{9};
   const blocks asked = short_blocks(random, 5000, 2500);
   std::size_t last = std::numeric_limits<std::size_t>::max();
@@ -798,12 +798,12 @@ TEST(plan, more_nodes_never_make_that_of_many_blocks_worse) {
   }
 }
 
-TEST(plan, of_a_cut_rectangle_of_300_is_lowered) {
+TEST(plan, is_within_25_percent_of_the_bound_for_a_rectangle_cut_into_300) {
   EXPECT_LT(planned(cut_rectangle(3, 300, std::size_t{1} << 20), up_to(60'000)).ratio(), 1.25);
 }
 
 // P.42
-TEST(plan, has_a_proven_bound_above_what_is_live_where_alignments_leave_gaps) {
+TEST(plan, proves_a_bound_above_live_bytes_with_alignment_gaps) {
   // One aligned block lies below 64, three at multiples of 64 above; the small block fits into a gap.
   blocks asked(4, {.lower = 0, .upper = 9, .size = 10, .alignment = 64});
   asked.push_back({.lower = 3, .upper = 20, .size = 40});
@@ -814,7 +814,7 @@ TEST(plan, has_a_proven_bound_above_what_is_live_where_alignments_leave_gaps) {
   EXPECT_EQ(made.height, made.proven_bound);
 }
 
-TEST(plan, has_a_proven_bound_with_the_padding_of_one_moment_however_many_blocks_there_are) {
+TEST(plan, proves_a_bound_with_the_padding_of_one_moment_for_300_blocks) {
   blocks asked;
   for (std::size_t i = 0; i < 300; ++i)
     asked.push_back({.lower = 10, .upper = 19, .size = 2 + i % 7, .alignment = 64});
@@ -829,7 +829,7 @@ TEST(plan, has_a_proven_bound_with_the_padding_of_one_moment_however_many_blocks
 }
 
 // P.42
-TEST(plan, of_few_aligned_blocks_is_mostly_shown_to_be_the_lowest) {
+TEST(plan, is_proven_optimal_for_most_sets_of_18_aligned_blocks) {
   // The exact searches alone prove it for 12 of them.
   std::size_t optimal = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
@@ -848,7 +848,7 @@ TEST(plan, of_few_aligned_blocks_is_mostly_shown_to_be_the_lowest) {
 }
 
 // P.9
-TEST(plan, of_cut_rectangles_is_exact) {
+TEST(plan, fills_cut_rectangles_exactly) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const planner::result made = planned(cut_rectangle(seed, 100, 1000), up_to(1'000'000));
     EXPECT_EQ(made.height, 1000u) << seed;
@@ -856,7 +856,7 @@ TEST(plan, of_cut_rectangles_is_exact) {
 }
 
 // P.9
-TEST(plan, of_resnet50_is_optimal) {
+TEST(plan, is_optimal_for_resnet50) {
   for (std::size_t alignment : {1u, 256u}) {
     const planner::result made = planned(recorded("../plans/resnet50.csv"), up_to(40'000, alignment));
     EXPECT_EQ(made.height, made.lower_bound);
@@ -865,7 +865,7 @@ TEST(plan, of_resnet50_is_optimal) {
 }
 
 // P.9
-TEST(plan, of_a_step_of_the_transformer_is_optimal) {
+TEST(plan, is_optimal_for_a_step_of_the_transformer) {
   for (std::size_t alignment : {1u, 256u}) {
     const planner::result made = planned(recorded("torch_gpt_lifetimes.csv"), up_to(40'000, alignment));
     EXPECT_EQ(made.height, made.lower_bound);
@@ -874,7 +874,7 @@ TEST(plan, of_a_step_of_the_transformer_is_optimal) {
 }
 
 // P.9
-TEST(plan, of_minimalloc_is_good_early) {
+TEST(plan, is_near_the_bound_early_for_minimalloc) {
   for (char const* name : {"../plans/minimalloc_A.csv", "../plans/minimalloc_C.csv"}) {
     EXPECT_LE(planned(recorded(name), up_to(20'000)).ratio(), 1.20) << name;
     EXPECT_LE(planned(recorded(name), up_to(200'000)).ratio(), 1.08) << name;
@@ -882,7 +882,7 @@ TEST(plan, of_minimalloc_is_good_early) {
 }
 
 // P.9
-TEST(plan, of_minimalloc_fits_its_capacity) {
+TEST(plan, fits_the_capacity_of_minimalloc) {
   for (char const* name : {"../plans/minimalloc_A.csv", "../plans/minimalloc_C.csv"}) {
     planner::options options = up_to(1'000'000);
     options.exact = true;
@@ -892,7 +892,7 @@ TEST(plan, of_minimalloc_fits_its_capacity) {
 }
 
 // P.2
-TEST(conflict_plan, of_conflicts_of_lifetimes_is_a_plan_for_them) {
+TEST(conflict_plan, is_sound_for_conflicts_of_random_lifetimes) {
   std::mt19937_64 random{10};
   for (std::size_t round = 0; round < 200; ++round) {
     const std::size_t alignment = round % 2 == 0 ? 1 : 16;
@@ -907,7 +907,7 @@ TEST(conflict_plan, of_conflicts_of_lifetimes_is_a_plan_for_them) {
 }
 
 // P.7
-TEST(conflict_plan, fixed_blocks_lie_where_they_must) {
+TEST(conflict_plan, keeps_fixed_blocks_at_their_offsets) {
   std::mt19937_64 random{11};
   for (std::size_t round = 0; round < 200; ++round) {
     const auto [graph_blocks, conflicts] = as_graph(
@@ -918,7 +918,7 @@ TEST(conflict_plan, fixed_blocks_lie_where_they_must) {
 }
 
 // P.2
-TEST(conflict_plan, need_not_be_of_intervals) {
+TEST(conflict_plan, accepts_conflicts_without_an_interval_representation) {
   // A ring of five: its largest clique has two blocks, and it needs three colors.
   const std::vector<plan_block> ring(5, plan_block{.size = 10});
   const std::vector<plan_conflict> conflicts{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 0}, {0, 1}, {1, 0}, {2, 2}};
@@ -930,7 +930,7 @@ TEST(conflict_plan, need_not_be_of_intervals) {
 }
 
 // P.8
-TEST(conflict_plan, of_many_blocks_is_lowered_by_ejection) {
+TEST(conflict_plan, uses_only_ejection_for_many_blocks) {
   // Rings of five.
   std::vector<plan_block> rings;
   std::vector<plan_conflict> conflicts;
@@ -946,7 +946,7 @@ TEST(conflict_plan, of_many_blocks_is_lowered_by_ejection) {
 }
 
 // P.2
-TEST(conflict_plan, the_bound_is_of_a_clique) {
+TEST(conflict_plan, bounds_the_height_by_a_clique) {
   // Two cliques that share a block, and a lighter block in conflict with all.
   const std::vector<plan_block> asked{{100}, {50}, {60}, {70}, {80}, {1}};
   const std::vector<plan_conflict> conflicts{{0, 1}, {0, 2}, {1, 2}, {0, 3}, {0, 4}, {3, 4},
@@ -957,7 +957,7 @@ TEST(conflict_plan, the_bound_is_of_a_clique) {
   EXPECT_EQ(made.height, 251u);
 }
 
-TEST(conflict_plan, of_nothing_has_no_height) {
+TEST(conflict_plan, has_height_0_without_blocks) {
   const planner::result made = planner::find_plan(std::vector<plan_block>{}, std::vector<plan_conflict>{});
   EXPECT_EQ(made.height, 0u);
   EXPECT_TRUE(made.optimal);

@@ -103,17 +103,17 @@ void expect_lowest_first(kind of) {
 }
 
 // P.8
-TEST(skyline_layout, places_next_what_can_lie_lowest) { expect_lowest_first({}); }
+TEST(skyline_layout, places_the_buffer_with_the_lowest_offset_next) { expect_lowest_first({}); }
 // P.8
-TEST(skyline_layout, places_next_what_can_lie_lowest_where_some_are_aligned_further) {
+TEST(skyline_layout, places_the_lowest_buffer_next_with_mixed_alignments) {
   expect_lowest_first({.has_aligned = true});
 }
 // P.8
-TEST(skyline_layout, places_next_what_can_lie_lowest_around_fixed_buffers) {
+TEST(skyline_layout, places_the_lowest_buffer_next_around_fixed_buffers) {
   expect_lowest_first({.has_fixed = true});
 }
 // P.8
-TEST(skyline_layout, places_next_what_can_lie_lowest_around_fixed_buffers_where_some_are_aligned_further) {
+TEST(skyline_layout, places_the_lowest_buffer_next_with_fixed_and_mixed_alignments) {
   expect_lowest_first({.has_aligned = true, .has_fixed = true});
 }
 
@@ -130,7 +130,7 @@ std::size_t height_over_fullest(std::vector<lifetime> const& blocks, std::size_t
 }
 
 // P.8
-TEST(skyline_layout, over_the_fullest_section_first_is_a_plan_too) {
+TEST(skyline_layout, over_the_fullest_section_returns_sound_plans) {
   std::mt19937_64 random{2};
   for (std::size_t n = 1; n < 60; ++n) {
     const std::vector<lifetime> blocks = random_blocks(random, n, {.has_aligned = true, .has_fixed = true});
@@ -139,7 +139,7 @@ TEST(skyline_layout, over_the_fullest_section_first_is_a_plan_too) {
 }
 
 // P.8
-TEST(skyline_layout, over_the_fullest_section_takes_what_comes_where_all_that_is_left_was_tried) {
+TEST(skyline_layout, over_the_fullest_section_places_a_buffer_after_all_were_tried) {
   EXPECT_EQ(height_over_fullest({{.lower = 2, .upper = 5, .size = 4},
                                  {.lower = 0, .upper = 6, .size = 6},
                                  {.lower = 2, .upper = 4, .size = 1, .offset = 9}},
@@ -152,7 +152,7 @@ TEST(skyline_layout, over_the_fullest_section_takes_what_comes_where_all_that_is
 }
 
 // P.8
-TEST(skyline_layout, over_the_fullest_section_goes_back_where_too_much_is_wasted) {
+TEST(skyline_layout, backtracking_over_the_fullest_section_lowers_the_height) {
   std::mt19937_64 random{3};
   for (const kind of : {kind{}, kind{.has_aligned = true}}) {
     std::size_t without = 0, with = 0;
@@ -166,7 +166,7 @@ TEST(skyline_layout, over_the_fullest_section_goes_back_where_too_much_is_wasted
 }
 
 // P.8
-TEST(skyline_layout, over_the_fullest_section_holds_the_capacity_only) {
+TEST(skyline_layout, over_the_fullest_section_never_backtracks_below_the_capacity) {
   std::mt19937_64 random{6};
   const std::vector<lifetime> blocks = random_blocks(random, 500, {});
   planner::options options = by_bytes;
@@ -191,7 +191,7 @@ void expect_going_back_ends(std::vector<lifetime> const& blocks, std::size_t max
 }
 
 // P.8
-TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
+TEST(skyline_layout, backtracking_over_buffers_behind_fixed_buffers_ends) {
   // One-byte fixed buffers with odd gaps and free buffers of even sizes, so that most buffers wait for each
   // fixed one.
   std::mt19937_64 random{7};
@@ -205,7 +205,7 @@ TEST(skyline_layout, going_back_over_what_waits_for_fixed_buffers_ends) {
   expect_going_back_ends(blocks, 8, 4);
 }
 
-TEST(skyline_layout, going_back_where_many_rooms_end_ends) {
+TEST(skyline_layout, backtracking_across_many_fixed_buffers_ends) {
   // After a decision each plateau is raised at the end of each room.
   std::mt19937_64 random{8};
   std::vector<lifetime> blocks = random_blocks(random, 1000, {});
@@ -356,7 +356,7 @@ class copying_layout {
 };
 
 // P.8
-TEST(skyline_layout, over_the_fullest_section_takes_back_all_that_it_did) {
+TEST(skyline_layout, backtracking_agrees_with_a_layout_that_copies_its_state) {
   std::mt19937_64 random{8};
   for (std::size_t n : {10u, 20u, 40u, 80u, 160u}) {
     for (std::size_t max_tried : {0u, 1u, 2u, 8u}) {
@@ -370,7 +370,7 @@ TEST(skyline_layout, over_the_fullest_section_takes_back_all_that_it_did) {
 }
 
 // P.8
-TEST(skyline_layout, goes_back_and_leaves_no_trace) {
+TEST(skyline_layout, backtracking_leaves_no_state_for_the_next_layout) {
   std::mt19937_64 random{4};
   const std::vector<lifetime> blocks = random_blocks(random, 80, {.has_aligned = true, .has_fixed = true});
   layout_of tested{blocks};
@@ -397,7 +397,7 @@ std::vector<offset_type> over_fullest(std::vector<lifetime> const& blocks) {
 }
 
 // P.8
-TEST(skyline_layout, counts_what_a_fixed_buffer_takes_once) {
+TEST(skyline_layout, counts_no_bytes_of_a_fixed_buffer_as_waste) {
   // At offset 2, above the fixed buffer, moment 2 is the fullest. If the fixed buffer counted as waste,
   // moment 0 would be.
   const std::vector<offset_type> offsets = over_fullest({{.lower = 1, .upper = 3, .size = 2},
@@ -437,7 +437,7 @@ TEST(skyline_layout, raises_valleys_past_fixed_buffers_and_alignments_in_few_ste
   EXPECT_LT(steps_of(blocks), 2 * steps + valleys * bits * steps_of_a_raise);
 }
 
-TEST(skyline_layout, lets_nothing_wait_for_fixed_buffers_that_live_throughout) {
+TEST(skyline_layout, handles_permanently_fixed_buffers_in_few_steps) {
   std::mt19937_64 random{9};
   std::vector<lifetime> blocks = random_blocks(random, 1000, {});
   const std::uint64_t steps = steps_of(blocks);
@@ -446,7 +446,7 @@ TEST(skyline_layout, lets_nothing_wait_for_fixed_buffers_that_live_throughout) {
   EXPECT_LT(steps_of(blocks), 3 * steps);
 }
 
-TEST(skyline_layout, ends_a_room_in_few_steps_where_some_are_aligned_further) {
+TEST(skyline_layout, fills_a_gap_in_few_steps_with_mixed_alignments) {
   constexpr std::size_t room = std::size_t{1} << 40U;
   EXPECT_LT(steps_of({{.lower = 0, .upper = 2, .size = 1, .offset = room},
                       {.lower = 0, .upper = 1, .size = room + 1},
@@ -454,7 +454,7 @@ TEST(skyline_layout, ends_a_room_in_few_steps_where_some_are_aligned_further) {
             1000u);
 }
 
-TEST(skyline_layout, lets_nothing_wait_where_a_multiple_of_its_alignment_lies_in_fixed_bytes) {
+TEST(skyline_layout, passes_fixed_bytes_at_aligned_offsets_in_few_steps) {
   const auto steps_with = [](std::size_t rooms) {
     std::vector<lifetime> blocks;
     for (std::size_t i = 0; i < rooms; ++i) {
@@ -466,7 +466,7 @@ TEST(skyline_layout, lets_nothing_wait_where_a_multiple_of_its_alignment_lies_in
   EXPECT_LT(steps_with(400), 3 * steps_with(200));
 }
 
-TEST(skyline_layout, finds_small_buffers_among_those_that_are_larger_than_the_room) {
+TEST(skyline_layout, finds_small_buffers_among_larger_buffers_in_few_steps) {
   constexpr std::size_t n = 4000;
   const auto steps_with = [](std::size_t room) {
     std::mt19937_64 random{10};
@@ -486,7 +486,7 @@ TEST(skyline_layout, finds_small_buffers_among_those_that_are_larger_than_the_ro
 }
 
 // P.8
-TEST(skyline_layout, comes_first_unless_much_is_padding) {
+TEST(skyline_layout, pays_unless_padding_is_large) {
   std::vector<lifetime> blocks(100, {.upper = 1, .size = 100});
   const auto pays = [&] { return skyline_layout::pays(test_problem_of(blocks, by_bytes)); };
   for (std::size_t i = 0; i < 44; ++i) blocks[i].alignment = 128;  // 28 bytes of padding each
@@ -496,7 +496,7 @@ TEST(skyline_layout, comes_first_unless_much_is_padding) {
 }
 
 // P.8
-TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones) {
+TEST(skyline_layout, pays_unless_many_buffers_overlap_fixed_buffers) {
   std::vector<lifetime> blocks(4096, {.lower = 1, .upper = 3, .size = 1});
   blocks.push_back({.lower = 2, .upper = 3, .size = 1});  // a section of its own
   for (std::size_t i = 0; i < 1024; ++i)
@@ -516,7 +516,7 @@ TEST(skyline_layout, comes_first_unless_buffers_could_often_wait_for_fixed_ones)
 }
 
 // P.8
-TEST(skyline_layout, is_not_for_graphs) {
+TEST(skyline_layout, does_not_pay_for_conflict_graphs) {
   const std::vector<plan_block> blocks{{.size = 1}, {.size = 1}};
   const std::vector<plan_conflict> conflicts{{0, 1}};
   EXPECT_FALSE(skyline_layout::pays(test_problem_of(blocks, conflicts, by_bytes)));

@@ -24,13 +24,13 @@ void expect_refused(arena& a, arena_mark const& mark, std::string const& why) {
   EXPECT_EQ(a.position(), before);
 }
 
-TEST(arena_mark, of_another_arena_is_refused) {
+TEST(arena_mark, from_another_arena_is_rejected) {
   arena mine{{.name = "mine"}}, other;
   expect_refused(mine, other.mark(), "another arena");
   expect_refused(mine, arena_mark{}, "another arena");
 }
 
-TEST(arena_mark, of_an_arena_that_lived_at_the_same_address_is_refused) {
+TEST(arena_mark, from_an_earlier_arena_at_the_same_address_is_rejected) {
   alignas(arena) std::byte storage[sizeof(arena)];
   auto* first = new (storage) arena;
   const arena_mark old = first->mark();
@@ -41,7 +41,7 @@ TEST(arena_mark, of_an_arena_that_lived_at_the_same_address_is_refused) {
 }
 
 // S0.10
-TEST(arena_mark, ahead_of_the_position_is_refused) {
+TEST(arena_mark, ahead_of_the_position_is_rejected) {
   arena a;
   const arena_mark begin = a.mark();
   (void)a.allocate(100);
@@ -50,7 +50,7 @@ TEST(arena_mark, ahead_of_the_position_is_refused) {
   expect_refused(a, ahead, "lies ahead");
 }
 
-TEST(arena_mark, that_was_rewound_over_is_refused_after_the_arena_grew_past_it_again) {
+TEST(arena_mark, rewound_over_is_rejected_after_the_arena_grows_again) {
   for (int way = 0; way < 5; ++way) {
     arena a;
     (void)a.allocate(32);
@@ -70,7 +70,7 @@ TEST(arena_mark, that_was_rewound_over_is_refused_after_the_arena_grew_past_it_a
   }
 }
 
-TEST(arena_mark, below_an_open_scope_is_refused) {
+TEST(arena_mark, below_an_open_scope_is_rejected) {
   arena a;
   const arena_mark low = a.mark();
   (void)a.allocate(64);
@@ -82,7 +82,7 @@ TEST(arena_mark, below_an_open_scope_is_refused) {
   a.rewind(low);
 }
 
-TEST(arena_mark, from_before_release_is_refused) {
+TEST(arena_mark, from_before_a_release_is_rejected) {
   arena a;
   const arena_mark old = a.mark();
   a.release();
@@ -90,7 +90,7 @@ TEST(arena_mark, from_before_release_is_refused) {
   expect_refused(a, old, "release()");
 }
 
-TEST(arena_mark, at_many_levels_is_distinguished_from_its_dead_neighbours) {
+TEST(arena_mark, is_distinguished_from_stale_marks_nearby) {
   // At each level a mark lives on and one 16 bytes above dies: both lie below the final position.
   arena a;
   std::vector<arena_mark> live, dead;

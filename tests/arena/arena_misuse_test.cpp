@@ -33,7 +33,7 @@ class arena_misuse : public ::testing::Test {
   test::violation_recorder recorder;
 };
 
-TEST_F(arena_misuse, reports_a_destructor_that_takes_its_arena_back) {
+TEST_F(arena_misuse, reports_a_destructor_that_rewinds_its_arena) {
   using way_back = void (*)(arena&, arena_mark const&);
   std::size_t expected = 0;
   for (way_back back : {way_back{[](arena& a, arena_mark const&) { a.reset(); }},
@@ -54,7 +54,7 @@ TEST_F(arena_misuse, reports_a_destructor_that_takes_its_arena_back) {
   }
 }
 
-TEST_F(arena_misuse, reports_a_destructor_that_rewinds_to_a_mark_behind_its_object) {
+TEST_F(arena_misuse, reports_a_destructor_that_rewinds_to_a_mark_after_its_object) {
   arena a;
   std::optional<arena_mark> behind;
   a.make<runs_at_end<std::function<void()>>>([&] { a.rewind(*behind); });
@@ -95,7 +95,7 @@ TEST_F(arena_misuse, reports_a_destructor_that_ends_the_scope_around_it) {
   EXPECT_EQ(a.position(), 0u);
 }
 
-TEST_F(arena_misuse, allows_a_destructor_scopes_and_marks_of_its_own) {
+TEST_F(arena_misuse, allows_scopes_and_marks_inside_a_destructor) {
   arena a;
   int ended = 0;
   a.make<runs_at_end<std::function<void()>>>([&] {
@@ -205,7 +205,7 @@ void expect_report(Use use, std::string const& place) {
   EXPECT_NE(recorder.reports()[0].message.find(place), std::string::npos) << recorder.reports()[0].message;
 }
 
-TEST(arena_scopes_that_ended, report_each_use_with_the_place_of_their_opening) {
+TEST(arena_scopes_that_ended, report_each_use_with_their_opening_location) {
   arena a;
   arena::scope scope{a};
   const std::string place = here();
@@ -232,7 +232,7 @@ TEST(arena_scopes_that_ended, report_use_of_shared_scopes) {
   expect_report([&] { (void)scope.arena(); }, place);
 }
 
-TEST(arena_scopes, are_named_by_the_place_of_their_opening) {
+TEST(arena_scopes, are_reported_with_their_opening_location) {
   test::violation_recorder recorder;
   std::string outer_place, inner_place;
   const auto expect_both = [&](std::size_t i) {

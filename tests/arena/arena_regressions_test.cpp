@@ -11,7 +11,7 @@
 namespace tidemark {
 namespace {
 
-TEST(regressions, a_push_aligned_beyond_the_first_commit_of_a_fresh_arena_is_zeroed_and_does_not_crash) {
+TEST(regressions, push_aligned_beyond_the_first_commit_is_zeroed) {
   for (std::size_t reserve : {64 * KiB, 1 * MiB, 64 * MiB}) {
     arena a{{.reserve = reserve}};
     (void)a.allocate(16);
@@ -36,7 +36,7 @@ void expect_rewound_small_blocks_to_take_nothing(Arena& a) {
   EXPECT_EQ(a.stats().committed_bytes, committed);
 }
 
-TEST(regressions, small_blocks_behind_large_ones_in_one_range_take_no_more_memory_at_all) {
+TEST(regressions, small_blocks_after_large_blocks_in_one_range_add_no_memory) {
   arena a;
   for (int i = 0; i < 3; ++i) (void)a.allocate(139'040);
   expect_rewound_small_blocks_to_take_nothing(a);
@@ -51,7 +51,7 @@ void expect_small_blocks_behind_large_ones_to_be_reused(Arena& a) {
   expect_rewound_small_blocks_to_take_nothing(a);
 }
 
-TEST(regressions, small_blocks_rewound_behind_large_ones_do_not_grow_the_footprint) {
+TEST(regressions, small_blocks_rewound_after_large_blocks_do_not_grow_the_footprint) {
   for (std::size_t reserve : {4 * KiB, 64 * KiB, 128 * KiB, 1 * MiB}) {
     arena a{{.reserve = reserve}};
     expect_small_blocks_behind_large_ones_to_be_reused(a);
@@ -60,7 +60,7 @@ TEST(regressions, small_blocks_rewound_behind_large_ones_do_not_grow_the_footpri
   expect_small_blocks_behind_large_ones_to_be_reused(b);
 }
 
-TEST(regressions, a_large_block_between_small_ones_takes_little_more_than_itself) {
+TEST(regressions, large_block_between_small_blocks_adds_little_more_than_its_size) {
   arena a;
   for (std::size_t bytes : {std::size_t{10}, 1 * MiB, std::size_t{10}}) (void)a.allocate(bytes);
   EXPECT_LE(a.stats().committed_bytes, 1 * MiB + 128 * KiB);
@@ -77,7 +77,7 @@ TEST(regressions, a_large_block_between_small_ones_takes_little_more_than_itself
 
 // The mark was taken without memory, so its address names no chunk. The rewind stayed in the later chunk, and
 // a deallocation then left it below the scope.
-TEST(regressions, a_mark_of_an_arena_without_memory_leads_to_its_first_chunk) {
+TEST(regressions, mark_of_an_empty_arena_rewinds_to_its_first_chunk) {
   upstream_arena a{std::size_t{4096}, std::pmr::new_delete_resource()};
   const arena_mark empty = a.mark();
   void* const first = a.allocate(16);

@@ -71,7 +71,7 @@ TEST(arena_scope, is_move_only_and_moved_from_scopes_are_inert) {
 }
 
 // S0.18
-TEST(arena_scope, of_no_arena_is_inert) {
+TEST(arena_scope, is_inert_without_an_arena) {
   arena* none = nullptr;
   arena::scope scope{none};
   EXPECT_FALSE(scope);
@@ -82,7 +82,7 @@ TEST(arena_scope, of_no_arena_is_inert) {
   EXPECT_FALSE(other);
 }
 
-TEST(arena_scope, an_outer_scope_can_be_moved_while_an_inner_one_is_open) {
+TEST(arena_scope, outer_scope_can_be_moved_while_an_inner_scope_is_open) {
   arena a;
   std::optional<arena::scope> outer{std::in_place, a};
   (void)a.allocate(16);
@@ -98,7 +98,7 @@ TEST(arena_scope, an_outer_scope_can_be_moved_while_an_inner_one_is_open) {
 }
 
 // S0.18
-TEST(arena_scope, a_moved_scope_restores_what_its_opening_found) {
+TEST(arena_scope, rewinds_to_its_opening_position_after_a_move) {
   arena a;
   void* const below = a.allocate(64);
   const arena::scope outer{a};
@@ -114,7 +114,7 @@ TEST(arena_scope, a_moved_scope_restores_what_its_opening_found) {
   EXPECT_EQ(a.position(), 64u) << "below the outer scope nothing is reclaimed";
 }
 
-TEST(arena_scope, a_scope_that_takes_over_an_outer_one_restores_what_that_found) {
+TEST(arena_scope, rewinds_to_the_position_of_a_moved_outer_scope) {
   const violation_recorder recorder;
   arena a;
   void* const below = a.allocate(16);
@@ -144,7 +144,7 @@ TEST(arena_scope, move_assignment_first_rewinds_its_own_region) {
 }
 
 // S0.19
-TEST(arena_scope, move_assignment_on_the_same_arena_begins_again_and_to_itself_changes_nothing) {
+TEST(arena_scope, move_assignment_restarts_on_one_arena_and_ignores_self_assignment) {
   const violation_recorder recorder;
   arena a;
   (void)a.allocate(32);
@@ -163,7 +163,7 @@ TEST(arena_scope, move_assignment_on_the_same_arena_begins_again_and_to_itself_c
 }
 
 // S0.20
-TEST(arena_scope, nested_scopes_unwind_in_order_also_during_exceptions) {
+TEST(arena_scope, unwinds_nested_scopes_in_order_during_exceptions) {
   arena a{{.reserve = 64 * KiB}};
   std::vector<std::size_t> positions;
   const auto descend = [&](auto& self, int depth) -> void {
@@ -183,7 +183,7 @@ TEST(arena_scope, nested_scopes_unwind_in_order_also_during_exceptions) {
   EXPECT_EQ(a.position(), 0u);
 }
 
-TEST(arena_scope, reset_and_release_are_refused_while_one_is_open) {
+TEST(arena_scope, rejects_reset_and_release_while_open) {
   arena a{{.name = "busy"}};
   const arena::scope scope{a};
   (void)a.allocate(64);
@@ -192,7 +192,7 @@ TEST(arena_scope, reset_and_release_are_refused_while_one_is_open) {
   EXPECT_EQ(a.position(), 64u);
 }
 
-TEST(arena_scope, ending_an_outer_scope_first_is_reported_and_its_memory_lives_until_the_inner_ends) {
+TEST(arena_scope, reports_an_outer_scope_that_ends_first) {
   const violation_recorder recorder;
   arena a{{.name = "stack"}};
   (void)a.allocate(16);
@@ -212,7 +212,7 @@ TEST(arena_scope, ending_an_outer_scope_first_is_reported_and_its_memory_lives_u
   EXPECT_EQ(recorder.reports().size(), 1u);
 }
 
-TEST(arena_scope, an_arena_destroyed_under_an_open_scope_is_reported_and_the_scope_is_inert) {
+TEST(arena_scope, reports_an_arena_destroyed_before_its_scope) {
   const violation_recorder recorder;
   auto a = std::make_unique<arena>(arena_options{.name = "short-lived"});
   arena::scope scope{*a};

@@ -95,7 +95,7 @@ TEST(arena, commits_whole_pages_in_steps_clipped_to_the_reservation) {
   }
 }
 
-TEST(arena, commit_calls_are_logarithmic_in_what_it_holds) {
+TEST(arena, commit_calls_are_logarithmic_in_allocated_bytes) {
   watched_arena a{{.reserve = 1 * GiB, .commit_step = 64 * KiB}};
   for (std::size_t i = 0; i < 256 * MiB / page; ++i) (void)a.resource.allocate(page);
   EXPECT_LT(a.os.commits, 100u);
@@ -110,7 +110,7 @@ TEST(arena, creation_without_address_space_throws_and_leaks_nothing) {
   EXPECT_THROW((arena{{.reserve = max_size}}), out_of_memory);
 }
 
-TEST(arena, prefault_puts_pages_behind_what_is_committed) {
+TEST(arena, prefault_makes_committed_pages_resident) {
   arena a{{.reserve = 4 * MiB, .commit_step = 1 * MiB, .prefault = true}};
   EXPECT_EQ(resident_bytes(a.allocate(1), 1 * MiB), 1 * MiB);
 }
@@ -148,7 +148,7 @@ TEST(arena, push_constructs_from_arguments) {
   EXPECT_EQ(*a.push<std::complex<float>>(), std::complex<float>{});
 }
 
-TEST(arena, push_whose_constructor_throws_leaves_the_arena_as_it_was) {
+TEST(arena, push_with_a_throwing_constructor_leaves_the_arena_unchanged) {
   struct refuses {
     refuses() { throw std::runtime_error("no"); }
   };
@@ -194,7 +194,7 @@ TEST(arena, push_copy_copies_the_elements_of_a_contiguous_range) {
   EXPECT_TRUE(a.push_copy(std::span<int const>{}).empty());
 }
 
-TEST(arena, push_copy_and_fill_that_throw_leave_the_arena_as_it_was) {
+TEST(arena, push_copy_and_fill_that_throw_leave_the_arena_unchanged) {
   struct refuses {
     refuses() = default;
     refuses(refuses const&) { throw std::runtime_error{"no"}; }
@@ -207,7 +207,7 @@ TEST(arena, push_copy_and_fill_that_throw_leave_the_arena_as_it_was) {
   EXPECT_EQ(a.position(), before);
 }
 
-TEST(arena, push_string_copies_text_with_a_null_character_behind_it) {
+TEST(arena, push_string_copies_text_and_appends_a_null_character) {
   arena a;
   std::string text = "step 12";
   const std::string_view copy = a.push_string(text);
@@ -267,7 +267,7 @@ TEST(arena, every_push_is_aligned_for_its_type_and_to_16_at_least) {
   }
 }
 
-TEST(arena, an_alignment_that_is_no_power_of_two_is_refused) {
+TEST(arena, rejects_an_alignment_that_is_not_a_power_of_two) {
   arena a;
   (void)a.allocate(8);
   const std::size_t before = a.position();
@@ -289,7 +289,7 @@ TEST(arena, zeroing_skips_memory_that_is_fresh_from_the_system) {
 }
 
 // S0.31
-TEST(arena, zeroing_covers_exactly_what_was_used_before) {
+TEST(arena, zeroing_covers_exactly_the_bytes_used_before) {
   arena a{{.reserve = 64 * MiB}};
   std::memset(a.allocate(10 * page), 0xFF, 10 * page);
   a.reset();
@@ -302,7 +302,7 @@ TEST(arena, zeroing_covers_exactly_what_was_used_before) {
 }
 
 // S0.31
-TEST(arena, zeroing_a_large_block_leaves_the_pages_of_its_fresh_part_alone) {
+TEST(arena, zeroing_a_large_block_touches_no_fresh_page) {
   arena a{{.reserve = 128 * MiB}};
   std::memset(a.allocate(10 * page), 0xFF, 10 * page);
   a.reset();
@@ -312,7 +312,7 @@ TEST(arena, zeroing_a_large_block_leaves_the_pages_of_its_fresh_part_alone) {
 }
 
 // S0.31
-TEST(arena, memory_of_a_chunk_that_is_visited_again_is_fresh_after_trim) {
+TEST(arena, reentered_chunk_has_fresh_memory_after_trim) {
   arena a{{.reserve = 16 * MiB}};
   (void)a.allocate(16 * MiB);
   const arena_mark full = a.mark();
@@ -326,7 +326,7 @@ TEST(arena, memory_of_a_chunk_that_is_visited_again_is_fresh_after_trim) {
 }
 
 // S0.32
-TEST(arena, level_2_fills_what_a_rewind_over_chunks_leaves_in_every_chunk) {
+TEST(arena, level_2_fills_every_chunk_that_a_rewind_frees) {
   if constexpr (check_level < 2) GTEST_SKIP() << "needs check level 2; this build has " << check_level;
   arena a{{.reserve = 64 * KiB}};
   const arena_mark begin = a.mark();
@@ -352,7 +352,7 @@ TEST(arena, uninitialized_push_shows_old_bytes_or_the_fill_of_level_2) {
 // ---- positions ----
 
 // S0.6
-TEST(arena, position_is_one_offset_that_only_grows_across_chunks) {
+TEST(arena, position_increases_across_chunks) {
   arena a{{.reserve = 64 * KiB}};
   std::size_t last = a.position();
   EXPECT_EQ(last, 0u);
@@ -445,7 +445,7 @@ TEST(arena, deallocating_null_does_nothing) {
 }
 
 // S0.12
-TEST(arena, two_marks_at_one_position_on_both_sides_of_a_chunk_end_stay_apart) {
+TEST(arena, distinguishes_marks_before_and_after_a_chunk_end) {
   arena a{{.reserve = 64 * KiB}};
   (void)a.allocate(64 * KiB - 256);
   const arena_mark below = a.mark();
@@ -477,7 +477,7 @@ TEST(arena, an_oversize_request_gets_a_chunk_of_its_own_size_in_one_step) {
 }
 
 // S0.14
-TEST(arena, an_arena_that_may_not_grow_throws_and_stays_usable) {
+TEST(arena, arena_without_growth_throws_when_full_and_stays_usable) {
   arena a{{.reserve = 64 * KiB, .growable = false, .name = "fixed"}};
   (void)a.allocate(60 * KiB);
   const std::size_t before = a.position();
@@ -495,7 +495,7 @@ TEST(arena, an_arena_that_may_not_grow_throws_and_stays_usable) {
 }
 
 // S0.14
-TEST(arena, exhaustion_can_be_made_a_violation) {
+TEST(arena, exhaustion_reports_a_violation_if_configured) {
   const violation_recorder recorder;
   arena a{{.reserve = 64 * KiB, .growable = false, .exhaustion = exhaustion_policy::abort, .name = "fatal"}};
   EXPECT_THROW((void)a.allocate(65 * KiB), out_of_memory);  // the recorder returns
@@ -526,7 +526,7 @@ TEST(arena, rewind_over_a_chunk_keeps_it_for_reuse) {
   EXPECT_EQ(a.resource.stats().chunks, 4u);
 }
 
-TEST(arena, a_kept_chunk_that_is_entered_again_is_as_a_new_one_but_for_its_bytes) {
+TEST(arena, reenters_a_kept_chunk_like_a_new_chunk) {
   arena a{{.reserve = 64 * KiB}};
   const auto fill_three_chunks = [&] {
     for (int i = 0; i < 3; ++i) std::memset(a.allocate(64 * KiB), 0xFF, 64 * KiB);
@@ -550,7 +550,7 @@ TEST(arena, a_kept_chunk_that_is_entered_again_is_as_a_new_one_but_for_its_bytes
   a.check_invariants();
 }
 
-TEST(arena, a_block_is_aligned_where_a_kept_chunk_that_is_not_comes_next) {
+TEST(arena, aligns_a_block_when_the_next_kept_chunk_is_not_aligned) {
   constexpr std::size_t align = 2 * virtual_memory::range_alignment;
   for (int full = 1; full < 4; ++full) {  // of neighbours, each second is aligned so
     arena a{{.reserve = 64 * KiB}};
@@ -562,7 +562,7 @@ TEST(arena, a_block_is_aligned_where_a_kept_chunk_that_is_not_comes_next) {
   }
 }
 
-TEST(arena, a_chunk_that_has_memory_to_come_is_not_left_for_a_kept_one) {
+TEST(arena, commits_more_of_the_current_chunk_before_a_kept_chunk) {
   arena a{{.reserve = 64 * KiB, .commit_step = page}};
   void* const first = a.allocate(page);
   (void)a.allocate(64 * KiB);  // in a second chunk: 60 KiB of the first are left without memory
@@ -572,7 +572,7 @@ TEST(arena, a_chunk_that_has_memory_to_come_is_not_left_for_a_kept_one) {
   a.check_invariants();
 }
 
-TEST(arena, a_size_that_wraps_is_refused_where_a_kept_chunk_comes_next) {
+TEST(arena, rejects_a_wrapping_size_when_a_kept_chunk_is_next) {
   arena a{{.reserve = 64 * KiB}};
   (void)a.allocate(64 * KiB);
   (void)a.allocate(64 * KiB);
@@ -596,7 +596,7 @@ TEST(arena, chunks_beyond_the_retain_limit_are_released_by_a_rewind) {
 }
 
 // S0.15
-TEST(arena, chunks_that_a_rewind_keeps_are_those_that_are_needed_first) {
+TEST(arena, keeps_the_chunks_needed_first_on_rewind) {
   arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .retain = 192 * KiB}};
   const auto batch = [&] {
     std::vector<void*> blocks;
@@ -609,7 +609,7 @@ TEST(arena, chunks_that_a_rewind_keeps_are_those_that_are_needed_first) {
   EXPECT_TRUE(std::equal(first.begin(), first.begin() + 3, second.begin()));
 }
 
-TEST(arena, growing_looks_at_a_bounded_number_of_kept_chunks) {
+TEST(arena, visits_a_bounded_number_of_kept_chunks_when_growing) {
   // A kept chunk with enough room lies behind 8 or 64 chunks that are too small. The near one is found;
   // otherwise a new chunk is made.
   for (int too_small : {8, 64}) {
@@ -626,7 +626,7 @@ TEST(arena, growing_looks_at_a_bounded_number_of_kept_chunks) {
 }
 
 // S0.16
-TEST(arena, a_step_that_the_system_refuses_is_tried_again_with_what_is_needed) {
+TEST(arena, retries_a_refused_commit_step_with_the_needed_bytes) {
   recording_os os;
   os.commit_limit_bytes = 100 * KiB;
   arena a{virtual_memory{{}, os}, {.reserve = 1 * GiB, .commit_step = 64 * KiB}};
@@ -637,7 +637,7 @@ TEST(arena, a_step_that_the_system_refuses_is_tried_again_with_what_is_needed) {
   EXPECT_NE(a.try_allocate(16 * KiB), nullptr);
 }
 
-TEST(arena, memory_that_a_kept_chunk_has_is_used_where_the_system_refuses_more) {
+TEST(arena, uses_a_kept_chunk_when_the_system_refuses_a_commit) {
   recording_os os;
   arena a{virtual_memory{{}, os}, {.reserve = 2 * MiB, .commit_step = page}};
   (void)a.allocate(page);
@@ -650,7 +650,7 @@ TEST(arena, memory_that_a_kept_chunk_has_is_used_where_the_system_refuses_more) 
   EXPECT_EQ(error.report().largest_bytes, 1 * MiB);
 }
 
-TEST(arena, the_table_of_calls_may_touch_the_memory_that_it_is_given) {
+TEST(arena, lets_the_os_table_write_to_memory_that_it_receives) {
   // The recording table writes to memory that it prefaults and to memory that it takes back. AddressSanitizer
   // would report a wrong write.
   recording_os os;
@@ -687,7 +687,7 @@ TEST(arena, release_and_destruction_return_everything) {
 }
 
 // S0.30
-TEST(arena, trim_gives_resident_memory_back) {
+TEST(arena, trim_returns_resident_memory_to_the_system) {
   arena a{{.reserve = 1 * GiB}};
   void* const first = a.allocate(400 * MiB);
   std::memset(first, 1, 400 * MiB);
@@ -712,7 +712,7 @@ TEST(arena, trim_counts_kept_chunks_as_memory_above_the_position) {
 }
 
 // S0.30
-TEST(arena, trim_keeps_what_is_used_and_as_many_bytes_above_as_requested) {
+TEST(arena, trim_keeps_used_bytes_and_the_requested_bytes_above) {
   arena a{{.reserve = 1 * MiB, .commit_step = page}};
   const std::span<unsigned char> kept = a.push_array<unsigned char>(10 * page);
   std::memset(kept.data(), 3, kept.size());
@@ -727,7 +727,7 @@ TEST(arena, trim_keeps_what_is_used_and_as_many_bytes_above_as_requested) {
   a.check_invariants();
 }
 
-TEST(arena, a_failing_decommit_keeps_the_memory_and_its_account) {
+TEST(arena, failed_decommit_keeps_the_memory_and_its_statistics) {
   recording_os os;
   arena a{virtual_memory{{}, os}, {.reserve = 1 * MiB}};
   std::memset(a.allocate(500 * KiB), 0xFF, 500 * KiB);
@@ -847,7 +847,7 @@ TEST(arena, pushed_objects_are_not_destroyed) {
 }
 
 // S0.13 S0.34
-TEST(arena, stats_tell_used_peak_committed_reserved_chunks_and_calls) {
+TEST(arena, stats_report_bytes_chunks_and_calls) {
   watched_arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .name = "told"}};
   (void)a.resource.allocate(100);
   for (int i = 0; i < 3; ++i) (void)a.resource.allocate(40 * KiB);
@@ -906,7 +906,7 @@ TEST(arena, a_null_name_is_the_default_name) {
   EXPECT_STREQ(a.name(), "arena");
 }
 
-TEST(arena, owns_exactly_what_is_in_use) {
+TEST(arena, owns_exactly_the_bytes_in_use) {
   arena a{{.reserve = 64 * KiB}};
   int outside = 0;
   char* const first = static_cast<char*>(a.allocate(100));
@@ -939,7 +939,7 @@ TEST(arena, level_2_reports_use_by_a_second_thread) {
   EXPECT_EQ(recorder.count(violation_kind::wrong_thread), 2u);
 }
 
-TEST(arena, may_be_destroyed_by_another_thread_than_the_one_that_used_it) {
+TEST(arena, can_be_destroyed_by_another_thread) {
   const violation_recorder recorder;
   {
     arena a;
@@ -963,7 +963,7 @@ TEST(arena, deallocate_reclaims_the_newest_block_only) {
   EXPECT_EQ(a.position(), 0u);
 }
 
-TEST(arena, deallocate_makes_no_system_call_whatever_is_retained) {
+TEST(arena, deallocate_makes_no_system_call) {
   arena a{{.reserve = 64 * KiB, .retain = 64 * KiB}};
   (void)a.allocate(64 * KiB);
   void* const first = a.allocate(64);
@@ -973,7 +973,7 @@ TEST(arena, deallocate_makes_no_system_call_whatever_is_retained) {
   EXPECT_EQ(a.stats().system_calls, calls);
 }
 
-TEST(arena, a_chunk_that_one_large_block_needed_is_left_with_it) {
+TEST(arena, leaves_an_oversize_chunk_when_its_large_block_is_freed) {
   arena a{{.reserve = 64 * KiB}};
   void* const large = a.allocate(1 * MiB);  // the first chunk stays empty below it
   a.deallocate(large, 1 * MiB);
@@ -1026,7 +1026,7 @@ TEST(arena, level_2_reports_a_foreign_and_a_late_deallocate) {
 }
 
 // S0.14
-TEST(arena, try_allocate_passes_no_exception_on) {
+TEST(arena, try_allocate_never_throws) {
   test::recording_resource upstream;
   upstream.fail_from = 0;
   upstream.fail_count = test::supply::never;

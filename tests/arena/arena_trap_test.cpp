@@ -65,7 +65,7 @@ struct arena_trap_first_death : testing::Test {
 };
 
 // E.5
-TEST(arena_trap_death, a_use_behind_the_brace_of_a_scope_is_reported_and_ends_by_its_fault) {
+TEST(arena_trap_death, reports_use_after_a_scope_and_ends_by_the_fault) {
   arena a{trapping};
   void* const late = in_a_scope(a);
   EXPECT_EXIT((void)read(late), ends_by_fault, report);
@@ -84,7 +84,7 @@ TEST(arena_trap_death, a_use_after_a_rewind_to_a_mark_or_a_reset_is_reported) {
   EXPECT_EXIT((void)read(later), ends_by_fault, report);
 }
 
-TEST(arena_trap_death, an_inner_scope_is_trapped_to_its_first_byte_while_the_outer_one_goes_on) {
+TEST(arena_trap_death, traps_an_inner_scope_while_the_outer_scope_stays_usable) {
   arena a{trapping};
   arena::scope outer{a};
   auto* const kept = static_cast<char*>(outer.allocate(100));
@@ -96,7 +96,7 @@ TEST(arena_trap_death, an_inner_scope_is_trapped_to_its_first_byte_while_the_out
   EXPECT_EXIT((void)read(static_cast<char*>(late) + 99), ends_by_fault, report);
 }
 
-TEST(arena_trap_death, every_part_of_a_scope_of_many_slices_is_trapped) {
+TEST(arena_trap_death, traps_every_slice_of_a_scope) {
   arena a{trapping};
   void *first = nullptr, *last = nullptr;
   {
@@ -111,7 +111,7 @@ TEST(arena_trap_death, every_part_of_a_scope_of_many_slices_is_trapped) {
 }
 
 // E.5
-TEST(arena_trap_death, data_behind_a_freed_temporary_is_trapped) {
+TEST(arena_trap_death, traps_data_after_a_freed_temporary) {
   arena a{trapping};
   void* late = nullptr;
   {
@@ -132,14 +132,14 @@ TEST(arena_trap_death, a_use_by_another_thread_is_reported) {
   EXPECT_EXIT(std::thread([=] { (void)read(late); }).join(), ends_by_fault, report);
 }
 
-TEST(arena_trap_death, a_rewind_that_is_off_the_record_is_trapped_all_the_same) {
+TEST(arena_trap_death, traps_use_after_a_rewind_that_left_the_record) {
   arena a{{.name = "trapping", .trap = {.one_in = 1}}};
   void* const late = in_a_scope(a);
   for (int i = 0; i < 300; ++i) (void)in_a_scope(a);
   EXPECT_EXIT((void)read(late), ends_by_fault, "arena 'trapping': use of .* not among the last");
 }
 
-TEST(arena_trap_death, an_overrun_of_a_scope_that_is_open_is_not_called_a_use_after_its_end) {
+TEST(arena_trap_death, does_not_report_an_overrun_of_an_open_scope_as_use_after_scope) {
   arena a{trapping};
   arena::scope scope{a};
   auto* const block = static_cast<char*>(scope.allocate(1));
@@ -148,35 +148,35 @@ TEST(arena_trap_death, an_overrun_of_a_scope_that_is_open_is_not_called_a_use_af
 }
 
 // E.6
-TEST_F(arena_trap_first_death, the_signals_earlier_handler_follows_the_report) {
+TEST_F(arena_trap_first_death, calls_the_earlier_signal_handler_after_the_report) {
   const auto handler = [](int) { _exit(42); };
   EXPECT_EXIT(fault_with_handler(handler, trapping.trap), testing::ExitedWithCode(42), report);
 }
 
-TEST_F(arena_trap_first_death, an_earlier_handler_gets_the_signals_details) {
+TEST_F(arena_trap_first_death, passes_signal_details_to_the_earlier_handler) {
   EXPECT_EXIT(fault_with_detailed_handler(), testing::ExitedWithCode(45), report);
 }
 
 // E.6
-TEST_F(arena_trap_first_death, a_signal_that_was_sent_stays_ignored_where_it_was) {
+TEST_F(arena_trap_first_death, keeps_ignoring_sent_signals_that_were_ignored) {
   EXPECT_EXIT(be_sent_an_ignored_signal(), ends_by_fault, report);
 }
 
 // E.6
-TEST_F(arena_trap_first_death, a_fault_elsewhere_is_not_reported) {
+TEST_F(arena_trap_first_death, does_not_report_a_fault_elsewhere) {
   const auto handler = [](int) { _exit(43); };
   EXPECT_EXIT(fault_with_handler(handler, trapping.trap, reinterpret_cast<void*>(16)),
               testing::ExitedWithCode(43), "^$");
 }
 
-TEST_F(arena_trap_first_death, signals_are_left_alone_where_the_options_say_so) {
+TEST_F(arena_trap_first_death, sets_no_signal_handler_if_the_options_disable_it) {
   const auto handler = [](int) { _exit(44); };
   const trap_options trap{.one_in = 1, .handle_signals = false};
   EXPECT_EXIT(fault_with_handler(handler, trap), testing::ExitedWithCode(44), "^$");
 }
 
 // E.6
-TEST(arena_trap, tells_a_handler_of_the_programs_own_what_was_used_and_the_name_of_then) {
+TEST(arena_trap, reports_the_original_arena_name_to_a_custom_handler) {
   test::violation_recorder violations;
   std::string name = "named once";
   arena a{{.name = name.c_str(), .trap = trapping.trap}};
@@ -206,7 +206,7 @@ std::size_t served_bytes(trap_options const& trap, std::size_t block_bytes) {
 }
 
 // E.7
-TEST(arena_trap, serves_as_much_as_without_where_the_arena_does_not_grow) {
+TEST(arena_trap, serves_the_same_bytes_in_a_fixed_arena_as_without_traps) {
   for (std::size_t block_bytes : {std::size_t{16}, 1 * KiB, 10 * KiB, 24'560 * std::size_t{1}, 300 * KiB}) {
     const std::size_t without = served_bytes({}, block_bytes);
     EXPECT_EQ(served_bytes({.one_in = 1}, block_bytes), without) << "of many addresses";
@@ -214,7 +214,7 @@ TEST(arena_trap, serves_as_much_as_without_where_the_arena_does_not_grow) {
   }
 }
 
-TEST(arena_trap, reserves_no_further_chunk_for_each_scope_that_leaves_its_slices) {
+TEST(arena_trap, reserves_no_extra_chunk_for_scopes_that_outgrow_their_slices) {
   for (bool growable : {true, false}) {
     test::recording_os os;
     arena a{virtual_memory{{}, os},
@@ -231,7 +231,7 @@ TEST(arena_trap, reserves_no_further_chunk_for_each_scope_that_leaves_its_slices
   }
 }
 
-TEST(arena_trap, counts_a_scope_whose_first_block_is_freed_again_and_again_once) {
+TEST(arena_trap, counts_a_scope_once_if_its_first_block_is_freed_repeatedly) {
   test::recording_os os;
   arena a{virtual_memory{{}, os}, trapping};
   const auto in_turn = [&](int times, auto free) {
@@ -261,7 +261,7 @@ TEST(arena_trap, is_off_unless_requested) {
 }
 
 // E.7
-TEST(arena_trap, takes_about_one_scope_in_so_many_also_inner_ones_and_counts_no_deallocations) {
+TEST(arena_trap, samples_about_one_scope_in_ten_including_inner_scopes) {
   arena a{{.trap = {.one_in = 10}}};
   for (int i = 0; i < 10'000; ++i) a.deallocate(a.allocate(64), 64);
   EXPECT_LE(a.stats().trapped_scopes, 1u);
@@ -295,7 +295,7 @@ std::string trapped_by_child(arena& a) {
 }
 
 // E.7
-TEST(arena_trap, takes_other_scopes_in_each_forked_process) {
+TEST(arena_trap, samples_different_scopes_in_each_forked_process) {
   arena a{{.trap = {.one_in = 10}}};
   const std::string first = trapped_by_child(a), second = trapped_by_child(a);
   EXPECT_EQ(first.size(), 500u);
@@ -313,7 +313,7 @@ TEST(arena_trap, holds_no_memory_for_scopes_that_ended) {
   EXPECT_EQ(a.stats().trapped_scopes, 100u);
 }
 
-TEST(arena_trap, begins_its_addresses_anew_with_zeroed_memory_once_they_are_used_up) {
+TEST(arena_trap, reuses_exhausted_addresses_with_zeroed_memory) {
   arena a{trapping};  // 256 pages of 4 KiB
   for (int i = 0; i < 1000; ++i) {
     arena::scope scope{a};
@@ -346,7 +346,7 @@ TEST(arena_trap, works_without_addresses_for_trapped_scopes) {
   EXPECT_EQ(a.stats().untrapped_scopes, 2u);
 }
 
-TEST(arena_trap, counts_memory_that_the_system_does_not_take_back_until_release) {
+TEST(arena_trap, counts_memory_until_release_if_decommit_fails) {
   for (const std::size_t bytes : {100u, 5'000u, 70'000u, 200'000u, 300'000u}) {
     SCOPED_TRACE(bytes);
     test::recording_os os;
@@ -371,7 +371,7 @@ TEST(arena_trap, counts_memory_that_the_system_does_not_take_back_until_release)
   }
 }
 
-TEST(arena_trap, is_refused_with_a_warning_where_memory_is_anothers) {
+TEST(arena_trap, is_disabled_with_a_warning_on_borrowed_memory) {
   test::warning_recorder warnings;
   const upstream_arena a{upstream_memory{std::pmr::new_delete_resource()}, {.trap = {.one_in = 1}}};
   EXPECT_EQ(warnings.count(warning_kind::refused_setting), 1u);

@@ -49,7 +49,7 @@ TEST(scratch, never_comes_from_an_arena_in_conflict) {
 }
 
 // S0.22
-TEST(scratch, makes_a_further_arena_when_all_are_in_conflict) {
+TEST(scratch, makes_another_arena_when_all_are_in_conflict) {
   test::on_another_thread([] {
     const arena::scope a = scratch(no_conflicts);
     const arena::scope b = scratch(a);
@@ -102,7 +102,7 @@ TEST(scratch, grows_on_demand_and_its_options_can_be_set) {
 }
 
 // S0.24
-TEST(scratch, is_given_back_when_the_thread_ends) {
+TEST(scratch, is_freed_when_the_thread_ends) {
   test::recording_os os;
   set_default_os_memory(&os);
   test::on_another_thread([&] {
@@ -117,7 +117,7 @@ TEST(scratch, is_given_back_when_the_thread_ends) {
 }
 
 // S0.24
-TEST(scratch, is_still_there_in_destructors_of_thread_local_objects) {
+TEST(scratch, works_in_destructors_of_thread_local_objects) {
   static bool worked = false;
   struct late_user {
     ~late_user() {

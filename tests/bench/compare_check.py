@@ -180,7 +180,7 @@ def rows_are_judged_by_their_targets(folder):
         expect(row["name"] in done.stdout, f"the table lacks {row['name']}")
 
 
-def an_interval_is_that_of_the_median(_):
+def computes_the_confidence_interval_of_the_median(_):
     for values, interval in (([4.0], None), ([3.0, 1.0], [1.0, 3.0]), ([2.0, 1.0, 9.0], [1.0, 9.0]), ([4.0] * 9, [4.0, 4.0]),
                              ([1.0] * 8 + [1000.0], [1.0, 1.0]),  # one outlier of nine does not move it
                              ([3.0, 9.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0, 2.0], [2.0, 8.0])):
@@ -200,7 +200,7 @@ def a_target_is_met_only_by_the_whole_interval(_):
         expect(found == verdict, f"{interval}, {limits}: {found}")
 
 
-def repetitions_of_ours_and_the_peer_are_paired(folder):
+def pairs_each_repetition_with_one_of_the_peer(folder):
     """If the load doubles both times of each second repetition, the ratio has no spread, although both times
     do."""
     targets = [{"name": "one", "ours": "a", "peer": "b", "metric": "time", "ratio": 2.0},
@@ -220,7 +220,7 @@ def repetitions_of_ours_and_the_peer_are_paired(folder):
     expect(ran == ran[:3] * 6, f"a repetition is not one run of each: {ran}")
 
 
-def one_repetition_decides_nothing(folder):
+def one_repetition_is_undecided(folder):
     row = {"name": "made up", "ours": "a", "peer": "b", "metric": "time", "ratio": 2.0}
     done, report = run_compare(folder, [row], {"a": {"cpu_time": 1.0}, "b": {"cpu_time": 9.0}}, "--repetitions=1", "--strict")
     expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr}")
@@ -237,7 +237,7 @@ def strict_makes_an_unmet_target_an_error(folder):
         expect(done.returncode == status, f"{ratio} {option}: exit status {done.returncode}: {done.stderr}")
 
 
-def a_filter_takes_topics_and_names(folder):
+def filter_accepts_topics_and_names(folder):
     targets = [{"name": name, "ours": "a", "peer": "b", "metric": "time", "ratio": 1.0} for name in ("one", "other")]
     medians = {"a": {"cpu_time": 10.0}, "b": {"cpu_time": 20.0}}
     for number, (pattern, names) in enumerate([("^other", ["other"]), ("made_up", ["one", "other"])]):
@@ -338,7 +338,7 @@ def the_page_shows_intervals_peers_and_reasons(folder):
         expect(part in page, f"the page lacks {part}:\n{page}")
 
 
-def all_rows_are_a_table_of_values(folder):
+def writes_all_rows_as_a_csv_table(folder):
     (folder / "benchmarks").mkdir()
     document.write_all_rows(made_up_report({"name": "one, two"}, {"name": "alone", "interval": None, "target": None}), folder)
     head, first, second = (folder / "benchmarks/all_rows.csv").read_text().splitlines()
@@ -348,12 +348,12 @@ def all_rows_are_a_table_of_values(folder):
 
 
 CASES = [every_benchmark_runs, hard_plans_are_counted_by_percentile, long_benchmarks_run_in_few_repetitions,
-         rows_are_judged_by_their_targets, an_interval_is_that_of_the_median,
-         a_target_is_met_only_by_the_whole_interval, repetitions_of_ours_and_the_peer_are_paired, one_repetition_decides_nothing,
-         strict_makes_an_unmet_target_an_error, a_filter_takes_topics_and_names, rejects_wrong_options,
+         rows_are_judged_by_their_targets, computes_the_confidence_interval_of_the_median,
+         a_target_is_met_only_by_the_whole_interval, pairs_each_repetition_with_one_of_the_peer, one_repetition_is_undecided,
+         strict_makes_an_unmet_target_an_error, filter_accepts_topics_and_names, rejects_wrong_options,
          a_benchmark_that_fails_leaves_its_rows_out_with_the_reason,
          a_peer_that_cannot_be_loaded_is_left_out_with_a_line, the_page_is_written_from_the_results,
-         the_page_shows_intervals_peers_and_reasons, all_rows_are_a_table_of_values]
+         the_page_shows_intervals_peers_and_reasons, writes_all_rows_as_a_csv_table]
 
 case = next(case for case in CASES if case.__name__ == sys.argv[2])
 with tempfile.TemporaryDirectory() as scratch:

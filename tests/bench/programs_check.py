@@ -47,7 +47,7 @@ def each_program_computes_the_same_on_every_memory():
     expect(len(programs()) >= 7, f"there are only {programs()}")
 
 
-def another_malloc_takes_the_place_of_the_c_librarys():
+def preloaded_malloc_replaces_the_c_library():
     rows = benchmarks("programs/tape/.*/real_time")
     expect("programs/tape/malloc/real_time" in rows, f"only {list(rows)} ran")
     expect(rows["programs/tape/malloc/real_time"]["malloc"].startswith("libc"), "malloc is not the C library's")
@@ -78,7 +78,7 @@ def system_calls_are_counted():
     expect(json.loads(output)["benchmarks"][0]["system_calls"] >= 10, output)
 
 
-def allocation_has_a_share_of_the_time():
+def reports_the_share_of_time_in_allocation():
     rows = benchmarks("programs/tape/malloc/share")
     expect(all(0 <= row["allocation_share"] <= 1 for row in rows.values()) and len(rows) == 1, f"{rows}")
     share = json.loads(run(PROGRAM, "tape", "malloc", "--share")[1])["allocation_share"]
@@ -93,7 +93,7 @@ def the_table_has_a_row_for_each_program():
     expect(all(row[1] in OURS for row in rows), f"{output}")
 
 
-def a_wrong_name_is_named():
+def reports_an_unknown_name():
     for arguments, named in ((("tapes", "arena"), "tapes"), (("tape", "arenas"), "arenas"), (("tape",), "memory")):
         status, _, errors = run(PROGRAM, *arguments)
         expect(status != 0 and named in errors, f"{arguments}: {status}, {errors}")

@@ -117,14 +117,14 @@ def every_allocator_plays_every_recorded_trace():
            sorted(f"{allocator}/trace/lld_link/threads:own/real_time" for allocator in shared))
 
 
-def recorded_traces_have_the_numbers_known_of_them():
+def recorded_traces_have_known_statistics():
     known = {trace["name"]: (trace["threads"], trace["operations"], trace["peak_live_bytes"])
              for trace in footprint.traces(FOOTPRINT, environment())}
     expect("traces", known, {"clang_syntax": (1, 200784, 27735157), "lld_link": (5, 29918, 8834786),
                              "torch_gpt": (1, 9834, 79152324), "torch_mlp": (1, 2562, 615848)})
 
 
-def a_trace_of_the_user_is_among_the_benchmarks_and_runs():
+def user_traces_run_as_benchmarks():
     # Each of two threads frees a block of the other.
     path = write(HEADER + "a,0,100,7\na,1,5000,8\nf,0,0,8\nf,1,0,7\na,2,0,7\n", "mine.csv")
     expect("traces", [trace["name"] for trace in footprint.traces(FOOTPRINT, environment(path))], RECORDED + ["mine"])
@@ -157,7 +157,7 @@ def numbers_and_reports_traces_of_one_name():
         expect(f"how often {name} is there", names.count(name), 1)
 
 
-def names_are_sound_whatever_files_are_called():
+def names_are_valid_for_any_file_name():
     path, name = write(events([("a", 0, 10)]), 'a "b"\\\n(c).csv'), "a ?b???(c)"
     expect("traces", [trace["name"] for trace in footprint.traces(FOOTPRINT, environment("", path, ""))],
            RECORDED + [name])
@@ -191,7 +191,7 @@ def a_malformed_trace_is_one_sentence_with_file_and_line():
             expect("what footprint.py says", str(error), f"trace_footprint: {path}{reason}")
 
 
-def a_malformed_trace_does_not_keep_others_from_being_played():
+def other_traces_are_played_after_a_malformed_trace():
     path = write("nothing\n", "bad.csv")
     status, output, _ = run(BENCH, "--benchmark_filter=^pool/trace/torch_mlp$", "--benchmark_min_time=0.001",
                             "--benchmark_format=json", paths=[path])
@@ -204,7 +204,7 @@ def reports_a_file_that_cannot_be_read():
         expect("what is said", run(FOOTPRINT, "pool", path), (2, "", f"trace_footprint: {path}: {reason}\n"))
 
 
-def rejects_an_unknown_allocator_and_names_those_there_are():
+def rejects_an_unknown_allocator_and_lists_the_known_ones():
     names = run(FOOTPRINT, "--list")[1].split()
     expect("what is said", run(FOOTPRINT, "pol", "torch_mlp"),
            (2, "", f"trace_footprint: there is no allocator 'pol'; there are {' '.join(names)}\n"))
@@ -217,7 +217,7 @@ def wrong_options_are_answered_with_the_usage():
         expect(f"what is said of {arguments}", run(FOOTPRINT, *arguments), (2, "", usage))
 
 
-def more_than_the_machine_has_is_refused():
+def rejects_traces_larger_than_memory():
     path = write(events([("a", 0, 2**62)]))
     status, output, errors = run(FOOTPRINT, "pool", path)
     expect("status and output", (status, output), (2, ""))
@@ -256,7 +256,7 @@ def compared(*options):
     return done.returncode, done.stdout, done.stderr
 
 
-def the_runner_tells_what_is_wrong_with_a_trace_before_it_runs_anything():
+def runner_reports_a_malformed_trace_before_any_run():
     good, bad = write(events([("a", 0, 10)]), "good.csv"), write(HEADER + "a,0,8,0\na,0,8,0\n", "bad.csv")
     expect("what is said", compared("--trace", good, "--trace", bad),
            (2, "", f"trace_footprint: {bad.resolve()}:3: block 0 is allocated twice; first by event 0\n"))
@@ -265,7 +265,7 @@ def the_runner_tells_what_is_wrong_with_a_trace_before_it_runs_anything():
            (2, "", f"--trace {with_colon}: there may be no colon in its path, {with_colon.resolve()}\n"))
 
 
-def rows_of_traces_are_made_for_those_of_the_user():
+def report_has_rows_for_user_traces():
     import compare
     on_one, on_two = write(events([("a", 0, 10)]), "on_one.csv"), write(HEADER + "a,0,8,0\nf,0,0,1\n", "on_two.csv")
     os.environ |= environment()
@@ -285,7 +285,7 @@ def rows_of_traces_are_made_for_those_of_the_user():
 NOISE = 16 * PAGE  # of the stack and of what the program itself writes to for the first time
 
 
-def blocks_with_pages_of_their_own_take_what_is_live_in_pages():
+def blocks_on_their_own_pages_take_their_live_pages():
     chance = random.Random(1)
     for sizes in (lambda c: c.randint(1, 3 * PAGE), lambda c: c.choice((PAGE, PAGE + 1, 50 * PAGE)), lambda c: 0):
         rows = random_events(chance, 600, sizes)
@@ -305,7 +305,7 @@ def every_page_of_a_block_counts():
                    200 * 41 * PAGE + NOISE)
 
 
-def memory_that_is_not_used_again_takes_all_that_was_asked_for():
+def memory_without_reuse_takes_all_requested_bytes():
     rows = random_events(random.Random(2), 1500, lambda c: c.randint(1, 4 * PAGE))
     asked = sum(size for op, _, size in rows if op == "a")
     result = measured("no_reuse", rows)
@@ -313,7 +313,7 @@ def memory_that_is_not_used_again_takes_all_that_was_asked_for():
     expect_between("footprint", result["peak_footprint_bytes"], asked * 0.99, asked * 1.02 + NOISE)
 
 
-def a_peak_of_one_moment_is_found():
+def detects_a_peak_of_one_event():
     # Much is live for one event, early, late and among blocks that come and go; and no more than a page besides.
     for before, after in ((10, 3000), (3000, 10), (1500, 1500)):
         rows = [event for i in range(before) for event in (("a", i, 64), ("f", i, 64))]
@@ -324,7 +324,7 @@ def a_peak_of_one_moment_is_found():
             expect_between(f"footprint of {allocator}", result["peak_footprint_bytes"], 1996 * PAGE, 2200 * PAGE)
 
 
-def every_allocator_takes_at_least_what_is_live_and_not_much_more():
+def every_allocator_takes_little_more_than_live_bytes():
     # Blocks that only come, of all sizes: to round them up to powers of two takes half as much again.
     chance = random.Random(3)
     sizes = [chance.randint(100, 3000) for _ in range(10800)]
@@ -335,7 +335,7 @@ def every_allocator_takes_at_least_what_is_live_and_not_much_more():
         expect_between(f"over_peak of {allocator}", result["over_peak"], 0.995, 2.5)
 
 
-def what_the_trace_itself_takes_is_not_counted():
+def footprint_excludes_the_memory_of_the_trace():
     # Many events about little memory: read, they take some MB.
     rows = [event for i in range(60000) for event in (("a", i, 100), ("f", i, 100))]
     result = measured("own_pages", rows)

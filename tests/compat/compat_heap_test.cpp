@@ -29,7 +29,7 @@ void use(std::pmr::memory_resource* upstream) {
 }
 
 // D.5
-TEST(compat_heap, all_memory_comes_from_the_upstream) {
+TEST(compat_heap, takes_all_memory_from_the_upstream) {
   static std::array<std::byte, 4'000'000> buffer;
   const auto check = [](auto resource_type) {
     std::pmr::monotonic_buffer_resource upstream{buffer.data(), buffer.size(),

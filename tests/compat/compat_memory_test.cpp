@@ -44,7 +44,7 @@ class compat_pool_memory : public testing::Test {};
 using pools = testing::Types<compat::unsynchronized_pool_resource, compat::synchronized_pool_resource>;
 TYPED_TEST_SUITE(compat_pool_memory, pools, );
 
-TYPED_TEST(compat_pool_memory, for_elements_of_one_size_is_that_of_libstdcxx_or_less) {
+TYPED_TEST(compat_pool_memory, is_at_most_that_of_libstdcxx_for_elements_of_one_size) {
   std::size_t sum_of_std = 0, sum = 0;
   for (std::size_t bytes = 8; bytes <= 4096; bytes += bytes < 512 ? 8 : 160) {
     for (const std::size_t count : {10u, 100u, 1000u, 10'000u}) {
@@ -60,7 +60,7 @@ TYPED_TEST(compat_pool_memory, for_elements_of_one_size_is_that_of_libstdcxx_or_
   EXPECT_LE(sum, sum_of_std);
 }
 
-TYPED_TEST(compat_pool_memory, for_elements_of_many_sizes_is_that_of_libstdcxx_or_less) {
+TYPED_TEST(compat_pool_memory, is_at_most_that_of_libstdcxx_for_elements_of_many_sizes) {
   for (auto const& sizes : {drawn(10'000, 1, 300), drawn(100'000, 40, 250), drawn(20'000, 1, 2000),
                             drawn(1'000'000, 1, 250), drawn(50'000, 130, 160), alternating(1000, 10, 3000)}) {
     const std::size_t of_std = held_for<std::pmr::unsynchronized_pool_resource>(sizes);
@@ -69,7 +69,7 @@ TYPED_TEST(compat_pool_memory, for_elements_of_many_sizes_is_that_of_libstdcxx_o
   }
 }
 
-TYPED_TEST(compat_pool_memory, for_a_request_is_at_most_a_fifth_more_than_it) {
+TYPED_TEST(compat_pool_memory, is_at_most_a_fifth_more_than_the_request) {
   for (std::size_t bytes = 8; bytes <= 4096; ++bytes) {
     recording_resource upstream;
     TypeParam memory{std::pmr::pool_options{.max_blocks_per_chunk = 1, .largest_required_pool_block = 8192},

@@ -67,7 +67,7 @@ TYPED_TEST(standard_monotonic, serves_a_buffer_to_its_last_byte) {
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, serves_one_block_as_large_as_the_buffer) {
+TYPED_TEST(standard_monotonic, serves_a_block_of_the_size_of_the_buffer) {
   for (const std::size_t bytes : {1u, 10u, 42u, 128u, 4096u}) {
     std::vector<std::byte> buffer(bytes);
     TypeParam resource{buffer.data(), bytes, std::pmr::null_memory_resource()};
@@ -76,7 +76,7 @@ TYPED_TEST(standard_monotonic, serves_one_block_as_large_as_the_buffer) {
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, blocks_of_alignment_1_lie_one_behind_the_other) {
+TYPED_TEST(standard_monotonic, packs_blocks_of_alignment_1_without_gaps) {
   alignas(16) std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
   for (std::size_t i = 0; i < buffer.size(); ++i) EXPECT_EQ(resource.allocate(1, 1), buffer.data() + i);
@@ -92,7 +92,7 @@ TYPED_TEST(standard_monotonic, leaves_no_more_between_blocks_than_the_alignment_
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, calls_the_upstream_once_where_the_buffer_has_no_room) {
+TYPED_TEST(standard_monotonic, calls_the_upstream_once_when_the_buffer_is_full) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
   (void)resource.allocate(60, 1);
@@ -103,7 +103,7 @@ TYPED_TEST(standard_monotonic, calls_the_upstream_once_where_the_buffer_has_no_r
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, the_first_chunk_is_as_large_as_was_said) {
+TYPED_TEST(standard_monotonic, takes_a_first_chunk_of_the_given_size) {
   for (const std::size_t bytes : {1u, 100u, 4096u, 100'000u}) {
     logged_upstream upstream;
     TypeParam resource{bytes, &upstream};
@@ -115,7 +115,7 @@ TYPED_TEST(standard_monotonic, the_first_chunk_is_as_large_as_was_said) {
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, a_request_reaches_the_upstream_with_its_size_and_alignment_at_least) {
+TYPED_TEST(standard_monotonic, upstream_request_has_at_least_the_requested_size_and_alignment) {
   for (const std::size_t bytes : {32u, 64u, 256u, 4096u, 65'536u}) {
     logged_upstream upstream;
     TypeParam resource{&upstream};
@@ -147,7 +147,7 @@ TYPED_TEST(standard_monotonic, chunks_grow_geometrically) {
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, deallocate_makes_no_memory_available) {
+TYPED_TEST(standard_monotonic, deallocate_makes_no_memory_reusable) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
   void* const block = resource.allocate(40, 1);
@@ -156,14 +156,14 @@ TYPED_TEST(standard_monotonic, deallocate_makes_no_memory_available) {
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, deallocate_gives_the_upstream_nothing) {
+TYPED_TEST(standard_monotonic, deallocate_returns_nothing_to_the_upstream) {
   TypeParam resource{&this->upstream_};
   for (std::size_t i = 1; i < 200; ++i) resource.deallocate(resource.allocate(i * 50), i * 50);
   EXPECT_EQ(this->upstream_.held.size(), this->upstream_.asked.size());
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, release_gives_all_chunks_back) {
+TYPED_TEST(standard_monotonic, release_returns_all_chunks) {
   TypeParam resource{&this->upstream_};
   for (std::size_t i = 0; i < 200; ++i) (void)resource.allocate(i * 50, std::size_t{1} << i % 9);
   resource.release();
@@ -201,7 +201,7 @@ TYPED_TEST(standard_monotonic, release_returns_to_the_first_size) {
 }
 
 // D.3
-TYPED_TEST(standard_monotonic, an_exception_of_the_upstream_passes_and_changes_nothing) {
+TYPED_TEST(standard_monotonic, upstream_exception_passes_through_and_changes_nothing) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
   (void)resource.allocate(16, 1);

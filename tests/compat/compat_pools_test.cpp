@@ -92,7 +92,7 @@ TYPED_TEST(standard_pool, options_are_never_0) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, a_limit_of_0_is_the_default) {
+TYPED_TEST(standard_pool, replaces_a_limit_of_0_by_the_default) {
   EXPECT_TRUE(same((TypeParam{std::pmr::pool_options{0, 0}}.options()), TypeParam{}.options()));
 }
 
@@ -115,7 +115,7 @@ TYPED_TEST(standard_pool, valid_options_are_kept) {
 }
 
 // D.3 D.4
-TYPED_TEST(standard_resource, its_upstream_is_the_one_named_or_the_default_of_its_construction) {
+TYPED_TEST(standard_resource, uses_the_named_upstream_or_the_default_at_construction) {
   const TypeParam before;
   std::pmr::memory_resource* const default_before = std::pmr::get_default_resource();
   {
@@ -134,7 +134,7 @@ TYPED_TEST(standard_resource, its_upstream_is_the_one_named_or_the_default_of_it
 }
 
 // D.4
-TYPED_TEST(standard_pool, its_upstream_is_the_one_named_after_its_options) {
+TYPED_TEST(standard_pool, uses_the_upstream_named_after_its_options) {
   EXPECT_EQ((TypeParam{std::pmr::pool_options{}, &this->upstream_}.upstream_resource()), &this->upstream_);
 }
 
@@ -153,13 +153,13 @@ void serve(std::pmr::memory_resource& resource, auto bytes_for) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, serves_objects_of_every_alignment_apart_from_all_others) {
+TYPED_TEST(standard_pool, serves_disjoint_blocks_of_every_alignment) {
   TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
   serve(resource, [](std::size_t align) { return std::array{align, 2 * align, 4 * align}; });
 }
 
 // D.4
-TYPED_TEST(standard_pool, blocks_of_a_size_come_from_one_chunk) {
+TYPED_TEST(standard_pool, takes_blocks_of_one_size_from_one_chunk) {
   TypeParam resource{&this->upstream_};
   (void)resource.allocate(16);
   const std::size_t asked = this->upstream_.asked.size();
@@ -188,7 +188,7 @@ TYPED_TEST(standard_pool, freed_blocks_of_pools_stay_until_release) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, beyond_the_largest_block_the_upstream_serves_each_request_and_has_it_back_at_once) {
+TYPED_TEST(standard_pool, passes_blocks_beyond_the_largest_straight_to_the_upstream) {
   TypeParam resource{std::pmr::pool_options{0, 64}, &this->upstream_};
   const std::size_t bytes = 3 * resource.options().largest_required_pool_block;
   void* const first = resource.allocate(bytes, 512);
@@ -204,7 +204,7 @@ TYPED_TEST(standard_pool, beyond_the_largest_block_the_upstream_serves_each_requ
 }
 
 // D.4
-TYPED_TEST(standard_pool, no_chunk_has_more_blocks_than_the_options_say) {
+TYPED_TEST(standard_pool, limits_blocks_per_chunk_to_the_option) {
   TypeParam resource{std::pmr::pool_options{4, 64}, &this->upstream_};
   (void)resource.allocate(64, 1);
   const std::size_t asked = this->upstream_.asked.size();
@@ -213,14 +213,14 @@ TYPED_TEST(standard_pool, no_chunk_has_more_blocks_than_the_options_say) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, calls_the_upstream_ever_more_seldom) {
+TYPED_TEST(standard_pool, calls_the_upstream_less_often_as_it_grows) {
   TypeParam resource{&this->upstream_};
   for (int i = 0; i < 100'000; ++i) (void)resource.allocate(16, 16);
   EXPECT_LT(this->upstream_.asked.size(), 50u);
 }
 
 // D.4
-TYPED_TEST(standard_pool, release_returns_everything_also_blocks_in_use) {
+TYPED_TEST(standard_pool, release_returns_all_memory_including_live_blocks) {
   TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
   resource.release();
   for (int round = 0; round < 2; ++round) {
@@ -232,7 +232,7 @@ TYPED_TEST(standard_pool, release_returns_everything_also_blocks_in_use) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, a_release_before_any_use_does_not_need_the_upstream) {
+TYPED_TEST(standard_pool, release_before_any_use_does_not_call_the_upstream) {
   this->upstream_.refuses = true;
   TypeParam resource{std::pmr::new_delete_resource()};
   resource.release();
@@ -241,7 +241,7 @@ TYPED_TEST(standard_pool, a_release_before_any_use_does_not_need_the_upstream) {
 }
 
 // D.3 D.4
-TYPED_TEST(standard_resource, the_end_returns_everything_also_blocks_in_use) {
+TYPED_TEST(standard_resource, destruction_returns_all_memory_including_live_blocks) {
   {
     TypeParam resource{&this->upstream_};
     for (std::size_t i = 0; i < 300; ++i) (void)resource.allocate(i * 50, 8);
@@ -251,7 +251,7 @@ TYPED_TEST(standard_resource, the_end_returns_everything_also_blocks_in_use) {
 }
 
 // D.4
-TYPED_TEST(standard_pool, an_exception_of_the_upstream_passes_and_changes_nothing) {
+TYPED_TEST(standard_pool, upstream_exception_passes_through_and_changes_nothing) {
   TypeParam resource{std::pmr::pool_options{2, 64}, &this->upstream_};
   std::vector<void*> blocks{resource.allocate(64, 1)};
   this->upstream_.refuses = true;
@@ -269,7 +269,7 @@ TYPED_TEST(standard_pool, an_exception_of_the_upstream_passes_and_changes_nothin
 }
 
 // D.3 D.4
-TYPED_TEST(standard_resource, throws_the_upstreams_exception_also_for_what_no_memory_has_room_for) {
+TYPED_TEST(standard_resource, throws_the_upstream_exception_for_impossible_sizes) {
   TypeParam resource{&this->upstream_};
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   for (const std::size_t less : {std::size_t{0}, std::size_t{1}, std::size_t{20}, most / 2 - 1}) {
@@ -341,7 +341,7 @@ TYPED_TEST(compat_pool, returns_a_block_beyond_the_largest_at_once) {
   EXPECT_EQ(this->upstream_.held.size(), held);
 }
 
-TYPED_TEST(compat_pool, takes_each_chunk_half_as_large_again_as_the_one_before) {
+TYPED_TEST(compat_pool, grows_each_chunk_by_half) {
   TypeParam resource{&this->upstream_};
   while (this->upstream_.asked.size() < 16) (void)resource.allocate(16, 16);
   EXPECT_EQ(this->upstream_.asked[1].bytes, 1024u) << "behind the records of 16 chunks";
@@ -351,7 +351,7 @@ TYPED_TEST(compat_pool, takes_each_chunk_half_as_large_again_as_the_one_before) 
   }
 }
 
-TYPED_TEST(compat_pool, reaches_chunks_of_as_many_blocks_as_the_options_say) {
+TYPED_TEST(compat_pool, grows_chunks_to_the_configured_maximum_blocks) {
   TypeParam resource{std::pmr::pool_options{std::numeric_limits<std::size_t>::max(), 16}, &this->upstream_};
   const std::size_t most = 8 * resource.options().max_blocks_per_chunk;
   std::size_t held = 0;
@@ -368,7 +368,7 @@ TYPED_TEST(compat_pool, aligns_a_block_to_more_than_a_page) {
   resource.deallocate(block, 100, 8192);
 }
 
-TYPED_TEST(compat_pool, is_used_by_one_thread_after_another) {
+TYPED_TEST(compat_pool, works_on_one_thread_after_another) {
   TypeParam resource{&this->upstream_};
   void* block = nullptr;
   std::thread{[&] { block = resource.allocate(8, 8); }}.join();
@@ -419,7 +419,7 @@ int run_program() {
 }
 
 // D.5
-TEST(compat, a_program_written_for_the_standards_runs_the_same) {
+TEST(compat, runs_a_program_written_for_the_standard_resources) {
   const int of_std = run_program<std::pmr::unsynchronized_pool_resource, std::pmr::synchronized_pool_resource,
                                  std::pmr::monotonic_buffer_resource>();
   const int of_ours = run_program<compat::unsynchronized_pool_resource, compat::synchronized_pool_resource,

@@ -75,7 +75,7 @@ TEST(virtual_memory, ranges_start_at_multiples_of_2_mib) {
 }
 
 // S0.2
-TEST(virtual_memory, huge_pages_are_requested_or_ruled_out_as_configured) {
+TEST(virtual_memory, requests_or_disables_huge_pages_as_configured) {
   test::recording_os os;
   for (huge_page_policy policy :
        {huge_page_policy::system, huge_page_policy::advise, huge_page_policy::avoid}) {
@@ -143,7 +143,7 @@ TEST(borrowed_memory, addresses_of_a_device_are_computed_and_never_touched) {
   a.check_invariants();
 }
 
-TEST(borrowed_memory, a_block_never_lies_at_address_zero) {
+TEST(borrowed_memory, never_returns_address_zero) {
   borrowed_device_arena a{borrowed_device_memory{byte_range{0, 1 * MiB}}};
   EXPECT_EQ(address(a.allocate(1)), 256u);
 }
@@ -175,7 +175,7 @@ struct dirty_memory {
 };
 static_assert(address_space<dirty_memory>);
 
-TEST(address_space, memory_that_is_not_zero_when_fresh_is_always_zeroed) {
+TEST(address_space, zeroes_fresh_memory_that_is_not_zero) {
   basic_arena<dirty_memory> a;
   for (int round = 0; round < 3; ++round) {
     const std::span<int> x = a.push_array<int>(10'000);
@@ -193,7 +193,7 @@ TEST(address_space, memory_that_is_not_zero_when_fresh_is_always_zeroed) {
 
 // ---- upstream_memory ----
 
-TEST(upstream_memory, of_a_device_comes_in_chunks_that_begin_with_2_mib_or_as_configured) {
+TEST(upstream_memory, takes_a_first_device_chunk_of_2_mib_or_the_configured_size) {
   test::made_up_memory device;
   test::recording_resource upstream{&device};
   upstream_device_arena a{&upstream};
@@ -205,7 +205,7 @@ TEST(upstream_memory, of_a_device_comes_in_chunks_that_begin_with_2_mib_or_as_co
 }
 
 // D.6
-TEST(upstream_memory, serves_a_first_buffer_to_its_last_byte_wherever_it_begins) {
+TEST(upstream_memory, uses_every_byte_of_an_unaligned_first_buffer) {
   alignas(16) std::array<std::byte, 32> buffer;
   for (std::size_t begin = 0; begin < 16; ++begin) {
     upstream_arena a{buffer.data() + begin, std::size_t{10}, std::pmr::null_memory_resource()};
@@ -233,7 +233,7 @@ TEST(upstream_memory, aligns_a_block_as_requested_and_to_16_by_default) {
   EXPECT_EQ(a.position(), 80u);
 }
 
-TEST(upstream_memory, leaves_a_buffer_that_lies_wrong_for_a_block_to_later_ones) {
+TEST(upstream_memory, keeps_a_misaligned_buffer_for_later_blocks) {
   alignas(64) std::array<std::byte, 64> buffer;
   test::recording_resource upstream;
   upstream_arena a{buffer.data() + 8, std::size_t{32}, &upstream};
@@ -243,7 +243,7 @@ TEST(upstream_memory, leaves_a_buffer_that_lies_wrong_for_a_block_to_later_ones)
 }
 
 // D.6
-TEST(upstream_memory, reclaims_blocks_in_reverse_order_also_where_alignment_parts_them) {
+TEST(upstream_memory, reclaims_blocks_in_reverse_order_across_alignment_gaps) {
   upstream_arena a;
   for (int i = 0; i < 100; ++i) {
     void* const text = a.allocate(31, 1);
@@ -258,7 +258,7 @@ TEST(upstream_memory, reclaims_blocks_in_reverse_order_also_where_alignment_part
   }
 }
 
-TEST(upstream_memory, knows_16_gaps_of_alignment_and_reclaims_no_block_below_an_older_one) {
+TEST(upstream_memory, records_16_alignment_gaps_and_reclaims_no_block_below_them) {
   upstream_arena a;
   std::vector<void*> blocks;
   for (int i = 0; i < 20; ++i) blocks.push_back(a.allocate(1, 16));
@@ -267,7 +267,7 @@ TEST(upstream_memory, knows_16_gaps_of_alignment_and_reclaims_no_block_below_an_
   a.check_invariants();
 }
 
-TEST(upstream_memory, forgets_gaps_of_alignment_that_were_rewound) {
+TEST(upstream_memory, forgets_alignment_gaps_on_rewind) {
   upstream_arena a;
   const arena_mark begin = a.mark();
   (void)a.allocate(3, 1);
@@ -281,7 +281,7 @@ TEST(upstream_memory, forgets_gaps_of_alignment_that_were_rewound) {
   EXPECT_EQ(a.position(), 0u);
 }
 
-TEST(upstream_memory, forgets_gaps_of_chunks_that_it_left) {
+TEST(upstream_memory, forgets_alignment_gaps_of_chunks_that_it_left) {
   test::recording_resource upstream;
   upstream_arena a{std::size_t{4 * KiB}, &upstream};
   (void)a.allocate(3, 1);
@@ -319,7 +319,7 @@ TEST(upstream_memory, has_the_constructors_and_members_of_the_monotonic_resource
   exercise(std::type_identity<upstream_arena>{});
 }
 
-TEST(upstream_memory, chunks_double_one_by_one_whatever_size_a_large_request_made_them) {
+TEST(upstream_memory, doubles_chunks_independently_of_large_requests) {
   test::recording_resource upstream;
   upstream_arena a{&upstream};
   (void)a.allocate(1);

@@ -25,7 +25,7 @@ class block_ledger : public ::testing::Test {
   std::array<std::byte, 256> memory_{};
 };
 
-TEST_F(block_ledger, right_use_is_silent_and_forgets_the_block) {
+TEST_F(block_ledger, correct_use_reports_nothing_and_forgets_the_block) {
   ledger_.add({&memory_[0], 64, 16});
   ledger_.add({&memory_[64], 64, 16});
   EXPECT_TRUE(remove(&memory_[0], 64));
@@ -56,7 +56,7 @@ TEST_F(block_ledger, double_free_interior_and_foreign_are_distinguished) {
   EXPECT_EQ(violation_recorder::count(violation_kind::bad_deallocate), 3u);
 }
 
-TEST_F(block_ledger, remembers_the_last_that_were_given_back_and_not_all) {
+TEST_F(block_ledger, remembers_only_the_most_recently_freed_blocks) {
   // Downwards, so that the newest is the lowest.
   constexpr std::size_t count = 3 * detail::block_ledger::max_freed;
   const auto address = [](std::size_t i) { return reinterpret_cast<void*>(64 * (count - i)); };
@@ -72,7 +72,7 @@ TEST_F(block_ledger, remembers_the_last_that_were_given_back_and_not_all) {
   EXPECT_NE(last().find("foreign pointer"), std::string::npos) << "the memory of a ledger is bounded";
 }
 
-TEST_F(block_ledger, cleared_it_knows_nothing) {
+TEST_F(block_ledger, knows_no_block_after_clear) {
   ledger_.add({&memory_[0], 64, 16});
   ledger_.clear();
   EXPECT_TRUE(ledger_.live().empty());

@@ -48,11 +48,11 @@ TEST(counts_schedules, add_up_once_all_calls_have_returned) {
   expect_every_schedule_passes(counts_blocks<explored_sync>, 20);
 }
 
-TEST(counts_schedules, are_found_to_lose_a_block_by_an_addition_in_two_steps) {
+TEST(counts_schedules, lose_a_block_if_an_addition_takes_two_steps) {
   expect_failure(counts_blocks<faulty_sync<fault::split_updates>>, "a block is not counted");
 }
 
-TEST(counts_schedules, keep_the_relations_of_a_snapshot_amid_calls) {
+TEST(counts_schedules, keep_snapshots_consistent_during_calls) {
   const auto make = [] {
     const auto counter = std::make_shared<basic_usage_counter<explored_sync>>();
     counter->on_allocate(1);
@@ -90,7 +90,7 @@ program claims() {
 
 TEST(counts_schedules, claim_no_more_than_a_limit) { expect_every_schedule_passes(claims<explored_sync>, 6); }
 
-TEST(counts_schedules, are_found_to_pass_a_limit_by_a_claim_in_two_steps) {
+TEST(counts_schedules, exceed_a_limit_if_a_claim_takes_two_steps) {
   expect_failure(claims<faulty_sync<fault::split_updates>>, "the limit does not hold");
 }
 
@@ -110,11 +110,11 @@ program takes_turns() {
   return program{{turn, turn, turn}, [=] { return one->times > 0 ? "" : "no thread had the lock"; }};
 }
 
-TEST(brief_lock_schedules, are_had_by_one_at_a_time) {
+TEST(brief_lock_schedules, admit_one_thread_at_a_time) {
   expect_every_schedule_passes(takes_turns<explored_sync>, 20);
 }
 
-TEST(brief_lock_schedules, are_found_to_race_without_an_order_or_an_exchange) {
+TEST(brief_lock_schedules, race_without_memory_order_or_exchange) {
   expect_failure(takes_turns<faulty_sync<fault::no_release>>, "race on shared");
   expect_failure(takes_turns<faulty_sync<fault::no_acquire>>, "race on shared");
   expect_failure(takes_turns<faulty_sync<fault::split_updates>>, "race on shared");

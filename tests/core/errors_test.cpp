@@ -17,7 +17,7 @@
 namespace tidemark {
 namespace {
 
-TEST(out_of_memory, says_everything_that_is_known_in_one_sentence) {
+TEST(out_of_memory, reports_every_known_number_in_one_sentence) {
   constexpr std::size_t unknown = exhaustion_report::unknown_bytes;
   const std::pair<exhaustion_report, char const*> reports[] = {
       {{"step", 1000, 64, 10, 20, 30, 5},
@@ -40,7 +40,7 @@ TEST(out_of_memory, is_a_bad_alloc_that_copies_without_throwing) {
   EXPECT_NE(copy.what(), error.what()) << "the text must be the copy's own";
 }
 
-TEST(out_of_memory, cuts_an_endless_name) {
+TEST(out_of_memory, truncates_a_very_long_name) {
   const std::string name(1000, 'x');
   const out_of_memory error{{name.c_str(), 1, 1, 0, 0, 0, 0}};
   EXPECT_LT(std::string(error.what()).size(), 400u);
@@ -71,7 +71,7 @@ void warn(char const* message) {
   detail::report_warning(warning_kind::refused_return, name.c_str(), "%s", text.c_str());
 }
 
-TEST(late_warnings, are_reported_in_their_order_when_the_outermost_keeper_ends) {
+TEST(late_warnings, are_reported_in_order_when_the_outermost_keeper_ends) {
   test::warning_recorder recorder;
   {
     const detail::late_warnings outer;

@@ -168,7 +168,7 @@ TEST_F(fork, a_child_uses_and_destroys_a_pool_whose_depot_was_busy) {
 }
 
 // D.8 S2.8
-TEST_F(fork, a_child_counts_what_other_threads_cached_and_cannot_have_it) {
+TEST_F(fork, child_counts_blocks_cached_by_other_threads_and_cannot_reuse_them) {
   synchronized_pool pool;
   void* const kept = pool.allocate(64);
   const parked_thread other{[&](auto stay) {
@@ -195,7 +195,7 @@ TEST_F(fork, a_child_counts_what_other_threads_cached_and_cannot_have_it) {
   pool.deallocate(kept, 64);
 }
 
-TEST_F(fork, a_child_forks_again_while_pools_come_and_go) {
+TEST_F(fork, child_forks_again_while_pools_are_created_and_destroyed) {
   expect_of_children(
       [] {
         synchronized_pool pool;
@@ -319,7 +319,7 @@ TEST_F(fork_under_own_lock, is_possible_for_an_upstream_of_a_test_resource) {
 // ---- locks that never come free ---------------------------------------------------------------------------
 
 // D.8
-TEST_F(fork, goes_on_without_the_locks_if_another_thread_keeps_one) {
+TEST_F(fork, proceeds_without_a_lock_that_another_thread_holds) {
   detail::fork_safe<> older, kept, newer;
   const parked_thread other{[&](auto stay) {
     const std::scoped_lock lock{kept};
@@ -340,7 +340,7 @@ TEST_F(fork, goes_on_without_the_locks_if_another_thread_keeps_one) {
 
 // Like in a signal handler that forks, if the signal came while the lock was held.
 // D.8
-TEST_F(fork, goes_on_without_the_locks_if_the_forking_thread_keeps_one) {
+TEST_F(fork, proceeds_without_a_lock_that_the_forking_thread_holds) {
   struct interrupted {
     void adapt_to_child() noexcept { has_adapted = true; }
     bool has_adapted = false;
@@ -355,7 +355,7 @@ TEST_F(fork, goes_on_without_the_locks_if_the_forking_thread_keeps_one) {
 
 // ---- stacks -----------------------------------------------------------------------------------------------
 
-TEST_F(fork, a_child_of_a_thread_knows_that_its_stack_is_that_threads) {
+TEST_F(fork, child_of_a_thread_recognizes_its_own_stack) {
 #if !defined(__GLIBC__)
   GTEST_SKIP() << "only with glibc";
 #endif
@@ -485,7 +485,7 @@ TEST_F(fork, a_child_uses_an_epoch_resource_that_was_busy) {
       });
 }
 
-TEST_F(fork, a_child_destroys_an_epoch_resource_while_another_thread_had_an_epoch_open) {
+TEST_F(fork, child_destroys_an_epoch_resource_in_use_by_another_thread) {
   auto memory = std::make_unique<epoch_resource>();
   buffer<int> of_the_other;
   const parked_thread other{[&](auto stay) {

@@ -63,7 +63,7 @@ TEST(heap, marking_may_allocate_and_rewinding_never_does) {
 }
 
 // T.5
-TEST(heap, a_traced_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+TEST(heap, trace_resource_returns_a_block_it_cannot_record) {
   trace_log log{{.csv = "/dev/null"}};
   arena step;
   trace_resource traced{&step, log};
@@ -99,20 +99,20 @@ void expect_blocks_without_record_to_go_back(Resource& resource, arena const& up
 }
 
 // T.2
-TEST(heap, a_tracked_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+TEST(heap, tracking_resource_returns_a_block_it_cannot_record) {
   arena step;
   tracking_resource tracked{&step};
   expect_blocks_without_record_to_go_back(tracked, step, 1);
 }
 
-TEST(heap, a_tested_block_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+TEST(heap, test_resource_returns_a_block_it_cannot_record) {
   arena step;
   test_resource tested{&step};
   expect_blocks_without_record_to_go_back(tested, step, 2);  // one for the ledger, one for the quarantine
   EXPECT_EQ(tested.check_guards(), 0u);
 }
 
-TEST(heap, giving_a_traced_block_back_never_allocates_in_a_thread_that_is_known) {
+TEST(heap, deallocating_a_traced_block_never_allocates_in_a_known_thread) {
   trace_log log{{.csv = "/dev/null", .chrome = "/dev/./null"}};
   trace_resource traced{log};
   void* const block = traced.allocate(16);
@@ -121,7 +121,7 @@ TEST(heap, giving_a_traced_block_back_never_allocates_in_a_thread_that_is_known)
   EXPECT_EQ(news, before);
 }
 
-TEST(heap, a_thread_that_there_is_no_memory_to_number_gives_its_block_back_and_the_log_tells) {
+TEST(heap, trace_log_reports_a_thread_it_has_no_memory_to_number) {
   trace_log log{{.csv = "/dev/null", .chrome = "/dev/./null"}};
   trace_resource traced{log};
   void* const block = traced.allocate(16);
@@ -155,7 +155,7 @@ TEST(heap, pools_allocate_nothing_for_a_hit) {
   expect_hits_to_allocate_nothing<synchronized_pool>();
 }
 
-TEST(heap, a_thread_that_there_is_no_memory_for_a_cache_for_can_still_free_blocks) {
+TEST(heap, thread_frees_blocks_without_memory_for_its_cache) {
   synchronized_pool memory{{.max_cached_bytes = 64 * KiB}};
   std::array<void*, 100> blocks;
   for (void*& block : blocks) block = memory.allocate(1000);
@@ -196,13 +196,13 @@ void expect_no_block_lost_to_the_ledger() {
   memory.check_invariants();
 }
 
-TEST(heap, a_block_that_a_pools_ledger_has_no_memory_for_is_given_back) {
+TEST(heap, pool_returns_a_block_its_ledger_cannot_record) {
   if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " keeps no ledger of blocks";
   expect_no_block_lost_to_the_ledger<pool>();
   expect_no_block_lost_to_the_ledger<synchronized_pool>();
 }
 
-TEST(heap, a_size_that_a_histogram_has_no_memory_for_changes_nothing) {
+TEST(heap, histogram_is_unchanged_by_a_size_it_cannot_record) {
   size_histogram sizes;
   sizes.record(64);
   {
@@ -254,7 +254,7 @@ using static_resource = test::few_blocks<64, 1000>;
 epoch_options without_quarantine() { return {.max_quarantine_bytes = 0}; }
 
 // S3.11
-TEST(heap, an_epoch_resource_with_no_epoch_open_allocates_nothing_before_an_epoch_or_after_it) {
+TEST(heap, epoch_resource_without_an_open_epoch_allocates_nothing) {
   static_resource upstream;
   epoch_resource memory{without_quarantine(), &upstream};
   for (int epochs = 0; epochs < 2; ++epochs) {
@@ -315,7 +315,7 @@ TEST(heap, the_end_of_an_epoch_never_allocates) {
   memory.check_invariants();
 }
 
-TEST(heap, an_epoch_that_there_is_no_memory_to_open_is_not_open) {
+TEST(heap, epoch_is_not_open_without_memory_to_open_it) {
   static_resource upstream;
   epoch_resource memory{without_quarantine(), &upstream};
   std::size_t served = 0;
@@ -334,7 +334,7 @@ TEST(heap, an_epoch_that_there_is_no_memory_to_open_is_not_open) {
   EXPECT_EQ(memory.depth(), 0u);
 }
 
-TEST(heap, a_buffer_that_there_is_no_memory_to_record_is_refused_and_given_back) {
+TEST(heap, buffer_that_cannot_be_recorded_is_returned) {
   static_resource upstream;
   std::size_t served = 0;
   for (;; ++served) {

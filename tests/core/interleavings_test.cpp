@@ -62,7 +62,7 @@ TEST(interleavings, finds_a_lost_addition_and_prints_its_schedule) {
             "  thread 0: atomic 0 store: 1");
 }
 
-TEST(interleavings, finds_a_weak_compare_exchange_that_does_not_try_again) {
+TEST(interleavings, finds_a_weak_compare_exchange_without_a_retry) {
   const auto make = additions([](integer& n) {
     int seen = n.load();
     while (!n.compare_exchange_weak(seen, seen + 1)) {
@@ -75,7 +75,7 @@ TEST(interleavings, finds_a_weak_compare_exchange_that_does_not_try_again) {
 }
 
 // G.4
-TEST(interleavings, replays_a_failure_and_what_does_not_fail) {
+TEST(interleavings, replays_schedules_that_fail_and_schedules_that_pass) {
   const explored found = explore(lossy_additions);
   const explored again = replay(lossy_additions, found.schedule);
   EXPECT_EQ(again.failure, found.failure);
@@ -262,7 +262,7 @@ explored pass_message(std::memory_order store, std::memory_order load, explorati
                  options);
 }
 
-TEST(interleavings, takes_memory_orders_at_their_word_for_races) {
+TEST(interleavings, finds_races_by_memory_orders) {
   for (exploration_options const& options : {exploration_options{}, weak}) {
     EXPECT_EQ(pass_message(release, acquire, options).failure, "");
     EXPECT_EQ(pass_message(seq_cst, seq_cst, options).failure, "");
@@ -350,7 +350,7 @@ outcomes run_litmus(std::vector<litmus_thread> const& threads, std::size_t resul
   return seen;
 }
 
-TEST(weak_orders, let_stores_wait_in_a_buffer_unless_sequentially_consistent) {
+TEST(weak_orders, let_stores_wait_in_a_buffer_unless_seq_cst) {
   const auto store_buffering = [](std::memory_order store, std::memory_order load,
                                   exploration_options const& options) {
     return run_litmus({[=](litmus& l) { l.x.store(1, store), l.r[0] = l.y.load(load); },
@@ -376,7 +376,7 @@ TEST(weak_orders, pass_a_message_by_release_and_acquire_only) {
   EXPECT_EQ(message_passing(release, relaxed), all);
 }
 
-TEST(weak_orders, let_two_readers_see_two_stores_in_opposite_orders_unless_sequentially_consistent) {
+TEST(weak_orders, let_readers_disagree_on_store_order_unless_seq_cst) {
   const auto independent_reads = [](std::memory_order store, std::memory_order load) {
     return run_litmus({[=](litmus& l) { l.x.store(1, store); }, [=](litmus& l) { l.y.store(1, store); },
                        [=](litmus& l) { l.r[0] = l.x.load(load), l.r[1] = l.y.load(load); },

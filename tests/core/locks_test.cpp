@@ -14,7 +14,7 @@
 namespace tidemark::detail {
 namespace {
 
-TEST(brief_lock, knows_whether_it_is_taken) {
+TEST(brief_lock, reports_its_locked_state) {
   brief_lock lock;
   EXPECT_FALSE(lock.is_locked());
   EXPECT_TRUE(lock.try_lock());
@@ -28,7 +28,7 @@ class locks : public ::testing::Test {};
 using all_locks = ::testing::Types<brief_lock, adaptive_mutex>;
 TYPED_TEST_SUITE(locks, all_locks, );
 
-TYPED_TEST(locks, are_had_by_one_at_a_time) {
+TYPED_TEST(locks, admit_one_thread_at_a_time) {
   TypeParam lock;
   const auto is_free = [&] {
     bool taken = false;
@@ -45,7 +45,7 @@ TYPED_TEST(locks, are_had_by_one_at_a_time) {
   EXPECT_TRUE(is_free());
 }
 
-TYPED_TEST(locks, let_who_waits_in_when_it_is_given_up) {
+TYPED_TEST(locks, admit_a_waiting_thread_after_unlock) {
   brief_lock lock;
   std::atomic<bool> waits{false}, was_in{false};
   lock.lock();
@@ -62,7 +62,7 @@ TYPED_TEST(locks, let_who_waits_in_when_it_is_given_up) {
   EXPECT_TRUE(was_in);
 }
 
-TYPED_TEST(locks, lose_nothing_among_threads) {
+TYPED_TEST(locks, lose_no_update_of_any_thread) {
   constexpr int additions = 50'000;
   TypeParam lock;
   long sum = 0;

@@ -269,7 +269,7 @@ TEST_F(locked_memory, holds_the_arena_of_the_real_time_recipe) {
 
 // ---- mappings
 
-TEST_F(mappings, are_named_by_the_error_where_the_process_has_all_of_them) {
+TEST_F(mappings, are_named_by_the_error_if_the_process_has_used_them_up) {
   EXPECT_EQ(under_limits({},
                          []() -> std::string {
                            std::list<arena> arenas;

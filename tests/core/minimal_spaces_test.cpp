@@ -180,7 +180,7 @@ TEST(minimal_spaces, serve_an_arena_and_a_plan_from_one_buffer) {
   EXPECT_NE(planned.allocate(100), nullptr);
 }
 
-TEST(minimal_spaces, commit_what_an_arena_needs_and_no_more_than_there_is) {
+TEST(minimal_spaces, commit_the_needed_bytes_up_to_the_available_bytes) {
   basic_arena<paged_memory> step{arena_options{.commit_step = 4 * page}};
   (void)step.allocate(13 * page);  // a whole step is refused, and the pages that it needs are not
   EXPECT_EQ(step.stats().committed_bytes, 16 * page);
@@ -192,7 +192,7 @@ TEST(minimal_spaces, commit_what_an_arena_needs_and_no_more_than_there_is) {
   step.check_invariants();
 }
 
-TEST(minimal_spaces, commit_the_least_where_the_whole_is_refused) {
+TEST(minimal_spaces, commit_the_minimum_if_a_larger_commit_is_refused) {
   basic_arena<paged_memory> step{arena_options{.commit_step = 12 * page}};
   (void)step.allocate(page);
   (void)step.allocate(12 * page);  // 24 pages are refused
@@ -243,7 +243,7 @@ TEST(minimal_spaces, complete_the_report_and_see_each_use) {
   if (check_level >= 2) EXPECT_EQ(last, "mark");
 }
 
-TEST(minimal_spaces, zero_what_is_not_fresh_of_a_range) {
+TEST(minimal_spaces, zero_only_bytes_that_are_not_fresh) {
   std::string last;
   one_buffer below;
   const byte_range range = below.reserve(1, 1);
@@ -254,14 +254,14 @@ TEST(minimal_spaces, zero_what_is_not_fresh_of_a_range) {
   for (int value : step.push_array<int>(100)) EXPECT_EQ(value, 0);
 }
 
-TEST(minimal_spaces, reserve_the_alignment_as_well_where_a_range_lies_wrong) {
+TEST(minimal_spaces, reserve_extra_bytes_for_alignment_of_an_unaligned_range) {
   basic_arena<shifted_memory> step;
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(step.allocate(64, 4096)), (std::uintptr_t{1} << 40) + 4096);
   EXPECT_EQ(step.space().last_needed, 64u + 4096 - 16);
   EXPECT_EQ(step.space().outstanding, 1u);
 }
 
-TEST(minimal_spaces, use_a_first_buffer_that_lies_right_for_an_aligned_block) {
+TEST(minimal_spaces, use_an_aligned_first_buffer_for_an_aligned_block) {
   alignas(4096) static std::byte buffer[8 * KiB];
   upstream_arena lines{buffer, sizeof buffer, std::pmr::null_memory_resource()};
   EXPECT_EQ(lines.allocate(6 * KiB, 4096), buffer);

@@ -98,7 +98,7 @@ TEST_F(registered_space, registers_a_range_once_and_deregisters_it_before_it_goe
 }
 
 // R.2
-TEST_F(registered_space, takes_half_of_what_is_refused_each_time_down_to_the_least) {
+TEST_F(registered_space, halves_a_refused_registration_down_to_the_minimum) {
   registered_virtual_memory space = on(os, known);
   os.commit_limit_bytes = 64 * KiB;
   const byte_range range = space.reserve(64 * KiB, 1 * MiB);
@@ -115,7 +115,7 @@ TEST_F(registered_space, takes_half_of_what_is_refused_each_time_down_to_the_lea
   }
 }
 
-TEST_F(registered_space, tries_nothing_smaller_where_other_ranks_would_not) {
+TEST_F(registered_space, tries_no_smaller_size_if_other_ranks_would_not) {
   registered_memory<virtual_memory, collective_registrar> space{virtual_memory{{}, os},
                                                                 collective_registrar{known}};
   known.fail_from = 0;
@@ -187,14 +187,14 @@ TEST_F(registered_space, makes_no_call_in_a_step_that_repeats) {
 }
 
 // R.1
-TEST_F(registered_space, takes_few_registrations_however_large_an_arena_grows) {
+TEST_F(registered_space, needs_few_registrations_for_a_large_arena) {
   registered_arena step{on(os, known), arena_options{.reserve = 64 * KiB}};
   for (std::size_t i = 0; i < 64 * MiB; i += 4 * KiB) (void)step.allocate(4 * KiB);
   EXPECT_LE(known.registered, 11u);  // 64 KiB, 128 KiB, … 64 MiB
 }
 
 // R.2
-TEST_F(registered_space, leaves_an_arena_as_it_was_when_the_registrar_refuses_and_says_why) {
+TEST_F(registered_space, leaves_an_arena_unchanged_when_the_registrar_fails) {
   registered_arena step{on(os, known), arena_options{.reserve = 64 * KiB, .name = "step"}};
   void* const before = step.allocate(1000);
   const arena_stats stats = step.stats();
@@ -209,7 +209,7 @@ TEST_F(registered_space, leaves_an_arena_as_it_was_when_the_registrar_refuses_an
 }
 
 // R.1
-TEST(registered_memory, has_every_block_in_one_registration_whatever_fails) {
+TEST(registered_memory, keeps_each_block_in_one_registration_after_failures) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     recording_os os;
     registrations known;

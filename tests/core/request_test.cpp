@@ -106,7 +106,7 @@ TEST_F(requests, above_ptrdiff_max_are_rejected_by_resources_on_an_upstream) {
   reject_all_by<upstream_device_arena>(&upstream);
 }
 
-TEST_F(requests, of_the_largest_alignment_are_rejected_by_pools) {
+TEST_F(requests, with_the_largest_alignment_are_rejected_by_pools) {
   std::size_t const volatile align = std::bit_floor(std::numeric_limits<std::size_t>::max());
   pool alone{&upstream};
   synchronized_pool shared{&upstream};
@@ -148,7 +148,7 @@ TEST_F(requests, above_ptrdiff_max_of_an_arena_are_not_passed_on) {
   EXPECT_EQ(upstream.calls_above, 0u);
 }
 
-TEST_F(requests, reject_with_the_largest_possible_size) {
+TEST_F(requests, report_the_largest_size_when_rejected) {
   statistics_resource adaptor{&upstream, "counted"};
   const out_of_memory refused = test::caught<out_of_memory>([&] { (void)adaptor.allocate(max_bytes + 1); });
   EXPECT_EQ(refused.report().largest_bytes, max_bytes);

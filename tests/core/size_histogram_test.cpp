@@ -38,13 +38,13 @@ TEST(size_histogram, joins_the_sizes_that_cost_least) {
   EXPECT_EQ(sizes.suggest_size_classes(1), (std::vector<std::size_t>{1024}));
 }
 
-TEST(size_histogram, of_nothing_suggests_the_default_classes) {
+TEST(size_histogram, suggests_the_default_classes_when_empty) {
   const size_histogram sizes;
   const pool memory{{.size_classes = sizes.suggest_size_classes()}};
   EXPECT_EQ(memory.options().size_classes, pool{}.options().size_classes);
 }
 
-TEST(size_histogram, refuses_an_impossible_number_of_classes) {
+TEST(size_histogram, rejects_an_impossible_number_of_classes) {
   size_histogram sizes;
   EXPECT_THROW((void)sizes.suggest_size_classes(0), std::invalid_argument);
   EXPECT_THROW((void)sizes.suggest_size_classes(97), std::invalid_argument);
@@ -66,7 +66,7 @@ std::uint64_t least_waste_by_trying(size_histogram const& histogram, std::vector
 }
 
 // S2.23
-TEST(size_histogram, wastes_the_least_there_is) {
+TEST(size_histogram, suggests_classes_with_the_least_waste) {
   std::mt19937_64 random{7};
   for (int round = 0; round < 40; ++round) {
     size_histogram histogram;

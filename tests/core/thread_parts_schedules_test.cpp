@@ -54,22 +54,22 @@ program goes_while_threads_end(leaving when) {
   return program{{destroy, end_thread(0), end_thread(1)}};
 }
 
-TEST(thread_parts_schedules, end_no_part_of_an_object_that_is_gone) {
+TEST(thread_parts_schedules, end_no_part_of_a_destroyed_object) {
   test::expect_every_schedule_passes([] { return goes_while_threads_end<explored_sync>(leaving::first); },
                                      10);
 }
 
-TEST(thread_parts_schedules, are_found_to_call_an_object_that_goes_before_it_leaves) {
+TEST(thread_parts_schedules, call_an_object_in_destruction_if_it_unregisters_late) {
   test::expect_failure([] { return goes_while_threads_end<explored_sync>(leaving::last); }, "race on shared");
 }
 
-TEST(thread_parts_schedules, are_found_to_call_an_object_that_is_gone_without_the_lock) {
+TEST(thread_parts_schedules, call_a_destroyed_object_without_the_lock) {
   using no_locks = faulty_sync<fault::no_locks>;
   test::expect_failure([] { return goes_while_threads_end<no_locks>(leaving::first); }, "race on shared");
 }
 
 // E.8
-TEST(thread_parts_schedules, end_each_part_once_where_the_object_stays) {
+TEST(thread_parts_schedules, end_each_part_once_if_the_object_outlives_its_threads) {
   const auto make = [] {
     const auto object = std::make_shared<owner<explored_sync>>();
     const auto parts = std::make_shared<std::array<int, 3>>(std::array{1, 2, 4});

@@ -9,7 +9,7 @@ namespace tidemark::test {
 namespace {
 
 // V.7
-TEST(unique_block_model, each_block_has_one_owner_and_goes_back_once) {
+TEST(unique_block_model, each_block_has_one_owner_and_is_freed_once) {
   using model = unique_block_model;
   run_for_seeds<model>(20'000, {{"moved", &model::moved, 1000},
                                 {"released", &model::released, 1000},

@@ -32,7 +32,7 @@ struct unique_blocks : ::testing::Test {
 };
 
 // S1.35
-TEST_F(unique_blocks, are_given_back_at_the_end_of_their_scope) {
+TEST_F(unique_blocks, are_deallocated_at_the_end_of_their_scope) {
   {
     const unique_block block{&memory, 1000};
     EXPECT_TRUE(block);
@@ -44,7 +44,7 @@ TEST_F(unique_blocks, are_given_back_at_the_end_of_their_scope) {
 }
 
 // S1.35
-TEST_F(unique_blocks, are_given_back_where_an_exception_passes) {
+TEST_F(unique_blocks, are_deallocated_during_exceptions) {
   try {
     const unique_block block{&memory, 1000};
     throw 1;
@@ -54,7 +54,7 @@ TEST_F(unique_blocks, are_given_back_where_an_exception_passes) {
 }
 
 // S1.35
-TEST_F(unique_blocks, that_are_released_are_the_callers) {
+TEST_F(unique_blocks, release_ownership_to_the_caller) {
   void* kept = nullptr;
   {
     unique_block block{&memory, 1000, 128};
@@ -70,7 +70,7 @@ TEST_F(unique_blocks, that_are_released_are_the_callers) {
 }
 
 // S1.37
-TEST_F(unique_blocks, are_as_their_resource_gave_them) {
+TEST_F(unique_blocks, keep_the_contents_from_their_resource) {
   // A test_resource fills the blocks it returns.
   test_resource filling{&memory};
   const unique_block block{&filling, 1000};
@@ -79,7 +79,7 @@ TEST_F(unique_blocks, are_as_their_resource_gave_them) {
 }
 
 // S1.31
-TEST_F(unique_blocks, of_no_bytes_are_blocks) {
+TEST_F(unique_blocks, own_an_allocation_of_0_bytes) {
   const unique_block block{&memory, 0};
   EXPECT_TRUE(block);
   EXPECT_NE(block.data(), nullptr);
@@ -88,7 +88,7 @@ TEST_F(unique_blocks, of_no_bytes_are_blocks) {
 }
 
 // S1.31
-TEST_F(unique_blocks, that_are_empty_have_nothing_and_give_nothing_back) {
+TEST_F(unique_blocks, hold_and_free_nothing_when_empty) {
   unique_block block;
   EXPECT_FALSE(block);
   EXPECT_EQ(block.data(), nullptr);
@@ -101,7 +101,7 @@ TEST_F(unique_blocks, that_are_empty_have_nothing_and_give_nothing_back) {
   EXPECT_FALSE(moved);
 }
 
-TEST_F(unique_blocks, are_seen_as_as_many_elements_as_fit) {
+TEST_F(unique_blocks, view_as_many_elements_as_fit) {
   const unique_block block{&memory, 30};
   const std::span<int> numbers = block.as<int>();
   EXPECT_EQ(numbers.size(), 7u);
@@ -112,7 +112,7 @@ TEST_F(unique_blocks, are_seen_as_as_many_elements_as_fit) {
 }
 
 // S1.35
-TEST_F(unique_blocks, that_are_moved_leave_an_empty_one) {
+TEST_F(unique_blocks, become_empty_when_moved_from) {
   unique_block first{&memory, 1000, 128};
   void* const data = first.data();
   const unique_block second = std::move(first);
@@ -124,7 +124,7 @@ TEST_F(unique_blocks, that_are_moved_leave_an_empty_one) {
   EXPECT_EQ(memory.outstanding, 1000u);
 }
 
-TEST_F(unique_blocks, of_no_resource_are_of_the_default_one) {
+TEST_F(unique_blocks, use_the_default_resource_for_null) {
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&memory);
   {
     const unique_block block{nullptr, 100};

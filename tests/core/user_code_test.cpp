@@ -169,7 +169,7 @@ TEST_F(pressure_callbacks, signal_again_on_the_same_thread_without_effect) {
   EXPECT_EQ(second, 1);
 }
 
-TEST_F(pressure_callbacks, are_left_out_by_a_signal_of_another_thread_that_they_wait_for) {
+TEST_F(pressure_callbacks, are_skipped_by_a_signal_of_a_thread_that_they_wait_for) {
   std::atomic<int> running{0}, calls{0};
   const pressure_subscription one = on_memory_pressure([&] {
     EXPECT_EQ(++running, 1);
@@ -338,9 +338,9 @@ struct fences : user_code {
 
 TEST_F(fences, use_their_cache_in_each_function) { use_in_each_function(nullptr); }
 
-TEST_F(fences, use_their_cache_in_each_function_where_they_have_an_order) { use_in_each_function(this); }
+TEST_F(fences, use_their_cache_in_each_function_if_ordered) { use_in_each_function(this); }
 
-TEST_F(fences, are_asked_by_one_thread_at_a_time_and_stay_pending_meanwhile) {
+TEST_F(fences, are_queried_by_one_thread_at_a_time) {
   calling_fence fence;
   reuse_cache cache{std::pmr::new_delete_resource()};
   std::atomic<bool> is_calling{false};
@@ -367,7 +367,7 @@ TEST_F(fences, are_asked_by_one_thread_at_a_time_and_stay_pending_meanwhile) {
   fence.call = [] {};
 }
 
-TEST_F(fences, are_asked_by_many_threads_of_one_cache) {
+TEST_F(fences, are_queried_by_many_threads_of_one_cache) {
   reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = std::pmr::new_delete_resource()}};
   std::array<calling_fence, 64> all;
   on_threads([&](std::size_t t) {
@@ -513,7 +513,7 @@ TEST_F(handlers, use_the_test_resource_whose_guards_were_overwritten) {
   memory.deallocate(live, 64);
 }
 
-TEST_F(handlers, get_all_reports_of_one_check_of_guards) {
+TEST_F(handlers, receive_all_reports_of_one_guard_check) {
   test_resource memory;
   std::array<std::byte*, 5> blocks{};
   for (std::byte*& block : blocks) {
@@ -601,7 +601,7 @@ struct upstreams : user_code {
   violation_recorder recorder;
 };
 
-TEST_F(upstreams, that_use_each_other_resource_are_served) {
+TEST_F(upstreams, can_use_every_other_resource) {
   calling_upstream upstream;
   bool is_calling = false;
   upstream.on_each([&] {
@@ -626,7 +626,7 @@ TEST_F(upstreams, that_use_each_other_resource_are_served) {
 }
 
 #if defined(__GLIBC__)
-TEST_F(upstreams, that_call_their_synchronized_pool_are_reported_at_once) {
+TEST_F(upstreams, calling_their_synchronized_pool_are_reported) {
   calling_upstream upstream;
   synchronized_pool memory{{}, &upstream};
   std::vector<std::function<void()>> const calls{
@@ -669,14 +669,14 @@ void expect_reentry_is_reported(violation_recorder& recorder) {
   upstream.on_each([] {});
   allocate_three_sizes(memory);
 }
-TEST_F(upstreams, that_call_a_standard_pool_are_reported_at_once) {
+TEST_F(upstreams, calling_their_standard_pool_are_reported) {
   expect_reentry_is_reported<compat::synchronized_pool_resource>(recorder);
 }
-TEST_F(upstreams, that_call_their_test_resource_are_reported_at_once) {
+TEST_F(upstreams, calling_their_test_resource_are_reported) {
   expect_reentry_is_reported<test_resource>(recorder);
 }
 
-TEST_F(upstreams, for_records_that_call_their_reuse_cache_are_reported_at_once) {
+TEST_F(upstreams, for_records_that_call_their_reuse_cache_are_reported) {
   calling_upstream bookkeeping;
   reuse_cache memory{{.upstream = std::pmr::new_delete_resource(), .bookkeeping = &bookkeeping}};
   bookkeeping.on_each([&] { (void)memory.stats().used_bytes; });

@@ -44,7 +44,7 @@ TEST(reserve_by_halves, stops_at_the_first_size_that_is_served) {
   }
 }
 
-TEST(reserve_by_halves, tries_no_more_than_its_share_after_a_refusal_but_the_need) {
+TEST(reserve_by_halves, tries_at_most_its_share_or_the_needed_size_after_a_refusal) {
   std::vector<std::size_t> tried;
   int asked = 0;
   const auto refuse = [&](std::size_t bytes) { return tried.push_back(bytes), byte_range{}; };
@@ -67,7 +67,7 @@ class small_system final : public recording_os {
   }
 };
 
-TEST(virtual_memory, reserves_half_of_what_is_refused_each_time_down_to_the_least) {
+TEST(virtual_memory, halves_a_refused_reservation_down_to_the_minimum) {
   small_system os;
   virtual_memory space{{}, os};
   for (auto const& [room, least, expected] :
@@ -87,7 +87,7 @@ TEST(virtual_memory, reserves_half_of_what_is_refused_each_time_down_to_the_leas
   }
 }
 
-TEST(virtual_memory, does_without_the_alignment_that_a_small_or_the_last_range_has_no_room_for) {
+TEST(virtual_memory, skips_range_alignment_if_the_address_space_is_too_small) {
   small_system os;
   os.slack = 2 * MiB;
   virtual_memory space{{}, os};
@@ -146,7 +146,7 @@ TYPED_TEST(wanted_sizes, use_90_percent_of_an_upstream) {
   }
 }
 
-TYPED_TEST(wanted_sizes, are_no_need_where_the_upstream_has_little_more_than_the_block) {
+TYPED_TEST(wanted_sizes, fall_back_to_the_block_if_the_upstream_has_little_more) {
   for (const std::size_t block : {16u, 100u, 1000u, 10'000u, 100'000u, 1'000'000u}) {
     limit_resource upstream{std::pmr::new_delete_resource(), block + block / 4 + 2 * KiB};
     TypeParam memory{&upstream};
@@ -167,7 +167,7 @@ TYPED_TEST(wanted_sizes, are_tried_a_few_times_only) {
 }
 
 struct broken_upstream_error {};
-TYPED_TEST(wanted_sizes, are_not_halved_where_the_upstream_throws_another_error) {
+TYPED_TEST(wanted_sizes, are_not_halved_if_the_upstream_throws_another_error) {
   calling_upstream upstream;
   int calls = 0;
   upstream.on_allocate = [&] {

@@ -37,7 +37,7 @@ int run_many(frame_resource memory) {
 
 // E.1
 // The first in its program: at level 2 the first frame makes the table of frames.
-TEST(pmr_promise_heap, a_frame_that_cannot_be_recorded_goes_back) {
+TEST(pmr_promise_heap, returns_a_frame_that_cannot_be_recorded) {
   alignas(16) std::array<std::byte, 4 * KiB> buffer;
   int failures = 0;
   for (bool is_made = false; !is_made; failures += is_made ? 0 : 1) {

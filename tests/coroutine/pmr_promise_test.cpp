@@ -52,7 +52,7 @@ int sum(Generator values) {
 // ---- sources of frames ------------------------------------------------------------------------------------
 
 // E.1
-TEST_F(recorded_frames, takes_a_frame_from_the_resource_and_returns_exactly_that) {
+TEST_F(recorded_frames, takes_a_frame_from_the_resource_and_returns_the_same_block) {
   {
     generator<int> values = count_to(std::allocator_arg, &memory, 3);
     EXPECT_GT(memory.outstanding, 0u);
@@ -80,7 +80,7 @@ TEST_F(recorded_frames, adds_one_pointer_to_a_frame) {
   EXPECT_EQ(memory.largest, sized_frames::last + sizeof(void*));
 }
 
-TEST_F(recorded_frames, takes_a_frame_from_the_default_resource_where_none_is_named) {
+TEST_F(recorded_frames, takes_a_frame_from_the_default_resource_if_no_resource_is_named) {
   const auto unnamed = [](int n) -> generator<int> {
     for (int i = 1; i <= n; ++i) co_yield i;
   };
@@ -99,7 +99,7 @@ generator<int> on_concrete(std::allocator_arg_t, recording_resource& memory, int
   co_yield n + (memory.calls > 9);
 }
 
-TEST_F(recorded_frames, takes_all_kinds_of_arguments_that_lead_to_a_resource) {
+TEST_F(recorded_frames, accepts_every_kind_of_argument_with_a_resource) {
   arena step;
   arena::scope scope{step};
   EXPECT_EQ(sum(on_pointer(std::allocator_arg, &memory, 1)), 1);
@@ -212,7 +212,7 @@ struct aligned_promise : pmr_promise<64> {
   line in_promise{};
 };
 
-TEST(pmr_promise, aligns_what_is_in_a_frame_as_far_as_the_frame) {
+TEST(pmr_promise, aligns_objects_in_a_frame_up_to_the_frame_alignment) {
   using aligned = generator<bool, aligned_promise>;
   const auto check = [](std::allocator_arg_t, frame_resource, line const argument) -> aligned {
     line local{};
@@ -245,7 +245,7 @@ generator<int> with_argument(std::allocator_arg_t, frame_resource, counted_argum
 }
 
 // E.3
-TEST_F(recorded_frames, leaves_everything_as_it_was_where_there_is_no_memory) {
+TEST_F(recorded_frames, changes_nothing_without_memory) {
   int live = 0;
   memory.fail_from = 0;
   EXPECT_THROW((void)with_argument(std::allocator_arg, memory, counted_argument{live}), std::bad_alloc);
@@ -273,7 +273,7 @@ struct optional_promise : nothrow_pmr_promise<> {
 optional_coroutine optional(std::allocator_arg_t, frame_resource, counted_argument) { co_return; }
 
 // E.3
-TEST(nothrow_pmr_promise, returns_the_object_of_failures_where_there_is_no_memory) {
+TEST(nothrow_pmr_promise, returns_the_failure_object_without_memory) {
   recording_resource memory;
   int live = 0;
   memory.fail_from = 1;
@@ -329,7 +329,7 @@ struct outlived_frames : ::testing::Test {
 };
 
 // E.4
-TEST_F(outlived_frames, are_reported_where_a_scope_ends) {
+TEST_F(outlived_frames, are_reported_at_the_end_of_a_scope) {
   arena step{{.name = "step"}};
   {
     const arena::scope scope{step};
@@ -339,7 +339,7 @@ TEST_F(outlived_frames, are_reported_where_a_scope_ends) {
 }
 
 // E.4
-TEST_F(outlived_frames, are_reported_by_all_that_takes_an_arena_back) {
+TEST_F(outlived_frames, are_reported_by_every_way_to_rewind_an_arena) {
   std::optional<arena> step{std::in_place, arena_options{.reserve = 64 * KiB, .name = "step"}};
   const arena_mark mark = step->mark();
   const auto expect_report_by = [&](auto free) {
@@ -359,7 +359,7 @@ TEST_F(outlived_frames, are_reported_by_all_that_takes_an_arena_back) {
   expect_report_by([&] { step.reset(); });
 }
 
-TEST_F(outlived_frames, are_reported_where_a_shared_arena_is_rewound) {
+TEST_F(outlived_frames, are_reported_when_a_shared_arena_is_rewound) {
   shared_arena team{{.name = "team"}};
   {
     shared_arena::scope scope{team};
@@ -370,7 +370,7 @@ TEST_F(outlived_frames, are_reported_where_a_shared_arena_is_rewound) {
 }
 
 // E.4
-TEST_F(outlived_frames, are_reported_where_a_pool_ends_or_is_released) {
+TEST_F(outlived_frames, are_reported_when_a_pool_ends_or_is_released) {
   const auto expect_reports_of = [&](auto make, std::string const& freed_by) {
     {
       auto blocks = make();
@@ -388,7 +388,7 @@ TEST_F(outlived_frames, are_reported_where_a_pool_ends_or_is_released) {
                     "synchronized_pool 'blocks'");
 }
 
-TEST_F(outlived_frames, are_reported_where_the_arena_below_their_pool_is_rewound) {
+TEST_F(outlived_frames, are_reported_when_the_arena_below_their_pool_is_rewound) {
   arena step{{.name = "step"}};
   auto* const blocks =
       step.push<std::pmr::unsynchronized_pool_resource>(no_destructor, &step);  // never destroyed
@@ -399,7 +399,7 @@ TEST_F(outlived_frames, are_reported_where_the_arena_below_their_pool_is_rewound
 }
 
 // E.4
-TEST_F(outlived_frames, are_reported_where_their_epoch_ends) {
+TEST_F(outlived_frames, are_reported_at_the_end_of_their_epoch) {
   pool upstream;
   for (const bool has_slabs : {false, true}) {
     const epoch_options options;
@@ -414,7 +414,7 @@ TEST_F(outlived_frames, are_reported_where_their_epoch_ends) {
 }
 
 // E.4
-TEST_F(outlived_frames, are_each_reported_once_and_no_other) {
+TEST_F(outlived_frames, are_each_reported_exactly_once) {
   arena step;
   generator<int> outside = count_to(std::allocator_arg, step, 3);
   {
@@ -429,7 +429,7 @@ TEST_F(outlived_frames, are_each_reported_once_and_no_other) {
   EXPECT_EQ(recorder.reports().size(), 4u);
 }
 
-TEST_F(outlived_frames, are_none_where_the_coroutine_was_destroyed) {
+TEST_F(outlived_frames, are_not_reported_after_the_coroutine_is_destroyed) {
   arena step;
   {
     const arena::scope scope{step};
@@ -443,7 +443,7 @@ TEST_F(outlived_frames, are_none_where_the_coroutine_was_destroyed) {
 // ---- frames of unwatched resources ------------------------------------------------------------------------
 
 // E.4
-TEST_F(outlived_frames, are_none_of_an_arena_that_borrows_the_buffer_of_another_resource) {
+TEST_F(outlived_frames, are_not_reported_for_an_arena_on_a_reused_buffer) {
   alignas(16) std::array<std::byte, 4 * KiB> buffer;
   {
     std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
@@ -465,7 +465,7 @@ TEST_F(outlived_frames, are_none_of_an_arena_that_borrows_the_buffer_of_another_
   EXPECT_TRUE(recorder.reports().empty());
 }
 
-TEST_F(outlived_frames, are_none_of_an_arena_whose_upstream_reuses_the_memory_of_another_resource) {
+TEST_F(outlived_frames, are_not_reported_for_memory_reused_by_an_upstream) {
   alignas(16) std::array<std::byte, 8 * KiB> buffer;
   std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
   escape(leaky);
@@ -477,7 +477,7 @@ TEST_F(outlived_frames, are_none_of_an_arena_whose_upstream_reuses_the_memory_of
   EXPECT_TRUE(recorder.reports().empty());
 }
 
-TEST_F(outlived_frames, are_none_of_a_pool_at_the_address_of_another_resource) {
+TEST_F(outlived_frames, are_not_reported_for_a_pool_at_a_reused_address) {
   using other = std::pmr::monotonic_buffer_resource;
   alignas(synchronized_pool) alignas(pool) alignas(
       other) static std::byte place[std::max({sizeof(synchronized_pool), sizeof(pool), sizeof(other)})];
@@ -493,7 +493,7 @@ TEST_F(outlived_frames, are_none_of_a_pool_at_the_address_of_another_resource) {
   EXPECT_TRUE(recorder.reports().empty());
 }
 
-TEST_F(outlived_frames, are_forgotten_where_another_frame_gets_their_memory) {
+TEST_F(outlived_frames, are_forgotten_when_another_frame_reuses_their_memory) {
   alignas(16) std::array<std::byte, 4 * KiB> buffer;
   std::pmr::monotonic_buffer_resource leaky{buffer.data(), buffer.size()};
   void* const stale = detail::allocate_recorded(leaky, 64, 16, {});
@@ -507,7 +507,7 @@ TEST_F(outlived_frames, are_forgotten_where_another_frame_gets_their_memory) {
 
 // E.4
 // The range that the scope frees lies in the frame of the coroutine that has the buffer.
-TEST_F(outlived_frames, are_none_of_the_coroutine_whose_local_an_arena_borrows) {
+TEST_F(outlived_frames, are_not_reported_for_an_arena_in_the_coroutine_frame) {
   const auto sums_in_its_buffer = [](std::allocator_arg_t, frame_resource) -> generator<int> {
     alignas(16) std::array<std::byte, 4 * KiB> buffer;
     borrowed_arena step{borrowed_memory{buffer.data(), buffer.size()}};
@@ -541,7 +541,7 @@ TEST_F(outlived_frames, may_be_destroyed_by_the_handler_of_the_report) {
   set_violation_handler(recording);
 }
 
-TEST_F(outlived_frames, have_their_place_in_the_reports_of_a_resource_that_tracks_blocks) {
+TEST_F(outlived_frames, are_recorded_with_their_location_by_tracking_resource) {
   tracking_resource tracked;
   const unsigned here = __LINE__ + 1;
   generator<int> values = count_to(std::allocator_arg, tracked, 3);
@@ -550,7 +550,7 @@ TEST_F(outlived_frames, have_their_place_in_the_reports_of_a_resource_that_track
   EXPECT_STREQ(tracked.leaks()[0].label, "a coroutine's frame");
 }
 
-TEST(outlived_frames_death, are_the_end_of_a_program_without_a_handler) {
+TEST(outlived_frames_death, end_a_program_without_a_handler) {
   if (check_level < 2) GTEST_SKIP() << "check level " << check_level << " does not know the live frames";
   EXPECT_DEATH(
       {
@@ -569,7 +569,7 @@ TEST(frame_resource, is_one_pointer_below_level_2) {
   EXPECT_EQ(sizeof(frame_resource), sizeof(void*));
 }
 
-TEST(frame_resource, knows_its_resource) {
+TEST(frame_resource, returns_its_resource) {
   recording_resource memory;
   EXPECT_EQ(frame_resource{&memory}.resource(), &memory);
   EXPECT_EQ(frame_resource{memory}.resource(), &memory);

@@ -61,7 +61,7 @@ struct missed : ::testing::Test {
 // ---- counted allocations ----
 
 // T.20
-TEST_F(missed, counts_what_does_not_come_from_the_expected_resource_in_the_scope) {
+TEST_F(missed, counts_blocks_from_other_resources_in_the_scope) {
   forget_the_argument(10);
   {
     const floats weights(100, &step);
@@ -108,7 +108,7 @@ TEST_F(missed, counts_no_block_that_was_refused) {
 }
 
 // T.20
-TEST_F(missed, counts_nothing_where_the_default_resource_is_the_expected_one) {
+TEST_F(missed, counts_nothing_if_the_default_resource_is_expected) {
   const default_resource_scope set{&step};
   const expect_resource expected{&step};
   forget_the_argument(10);
@@ -137,7 +137,7 @@ TEST_F(missed, counts_nothing_that_resources_take_from_the_default_resource) {
 }
 
 // T.20
-TEST_F(missed, counts_what_a_resource_of_a_program_takes_that_is_not_the_expected_one) {
+TEST_F(missed, counts_blocks_taken_by_other_resources_of_the_program) {
   test::users_own_resource own;
   for (const bool is_expected : {true, false}) {
     const expect_resource expected{is_expected ? static_cast<std::pmr::memory_resource*>(&own) : &step};
@@ -149,7 +149,7 @@ TEST_F(missed, counts_what_a_resource_of_a_program_takes_that_is_not_the_expecte
 }
 
 // T.20
-TEST_F(missed, counts_what_a_programs_own_code_takes_that_the_library_runs) {
+TEST_F(missed, counts_blocks_taken_by_callbacks_that_the_library_runs) {
   pool blocks;
   epoch_resource epochs{&blocks};
   const expect_resource expected{&step};
@@ -175,7 +175,7 @@ TEST_F(missed, counts_in_every_open_scope_of_the_thread) {
 }
 
 // T.20
-TEST_F(missed, scopes_may_end_in_any_order_and_the_last_puts_the_default_resource_back) {
+TEST_F(missed, last_scope_restores_the_default_resource_in_any_order) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
   auto first = std::make_unique<expect_resource>(&step);
@@ -189,7 +189,7 @@ TEST_F(missed, scopes_may_end_in_any_order_and_the_last_puts_the_default_resourc
 }
 
 // T.20
-TEST_F(missed, threads_count_each_for_itself_while_scopes_come_and_go) {
+TEST_F(missed, each_thread_counts_its_own_misses_while_scopes_open_and_close) {
   std::pmr::memory_resource* const before = std::pmr::get_default_resource();
   std::array<std::uint64_t, test::storm_threads> counted{};
   test::on_threads([&](std::size_t thread) {
@@ -225,7 +225,7 @@ TEST_F(missed, a_scope_that_another_thread_ends_is_reported_and_its_records_stay
 // ---- the default resource ----
 
 // T.20
-TEST_F(missed, a_block_goes_back_to_where_it_came_from_after_the_scope) {
+TEST_F(missed, block_is_returned_to_its_own_resource_after_the_scope) {
   recording_resource upstream, other;  // compares returned blocks with allocated ones
   const default_resource_scope set{&upstream};
   auto expected = std::make_unique<expect_resource>(&step);
@@ -263,7 +263,7 @@ TEST_F(missed, a_resource_made_inside_outlives_the_scope) {
 }
 
 // T.20
-TEST_F(missed, keeps_a_default_resource_that_the_program_sets_inside_and_says_that_it_is_not_watched) {
+TEST_F(missed, reports_a_default_resource_set_inside_as_unwatched) {
   recording_resource upstream;
   std::pmr::memory_resource* before = nullptr;
   {
@@ -291,7 +291,7 @@ TEST_F(missed, keeps_a_default_resource_that_the_program_sets_inside_and_says_th
 }
 
 // T.20
-TEST_F(missed, the_resource_that_watches_equals_the_one_that_it_stands_for) {
+TEST_F(missed, watching_resource_equals_the_watched_default_resource) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
   const expect_resource expected{&step};
@@ -326,7 +326,7 @@ TEST_F(missed, the_report_names_source_function_module_and_offset) {
 }
 
 // T.20
-TEST_F(missed, the_report_of_a_scope_without_misses_says_so_and_that_operator_new_was_not_watched) {
+TEST_F(missed, report_without_misses_states_that_new_is_unwatched) {
   const expect_resource expected{&step, "step"};
   EXPECT_EQ(expected.report(),
             "expect_resource 'step': no block came from elsewhere\n"
@@ -348,7 +348,7 @@ TEST_F(missed, the_report_names_the_innermost_allocation_site) {
 }
 
 // T.20
-TEST_F(missed, the_report_has_blocks_of_one_place_in_one_entry_and_the_most_bytes_first) {
+TEST_F(missed, report_groups_blocks_by_place_with_the_most_bytes_first) {
   const expect_resource expected{&step, "step"};
   for (int i = 0; i < 3; ++i) {
     forget_elsewhere();
@@ -378,7 +378,7 @@ TEST_F(missed, the_report_counts_places_beyond_its_bound_together) {
 // ---- the end of a scope ----
 
 // T.20
-TEST_F(missed, what_the_caller_has_not_looked_at_is_reported_at_the_end) {
+TEST_F(missed, reports_misses_after_the_last_query_at_the_end) {
   {
     const expect_resource expected{&step, "step"};
     forget_the_argument(100);
@@ -395,7 +395,7 @@ TEST_F(missed, what_the_caller_has_not_looked_at_is_reported_at_the_end) {
 }
 
 // T.20
-TEST_F(missed, what_the_caller_has_looked_at_is_not_reported_at_the_end) {
+TEST_F(missed, does_not_report_queried_misses_again_at_the_end) {
   for (int look = 0; look < 3; ++look) {
     const expect_resource expected{&step};
     forget_the_argument(10);

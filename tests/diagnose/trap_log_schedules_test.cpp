@@ -36,11 +36,11 @@ program finds_a_rewind_amid_another() {
 }
 
 // E.5
-TEST(trap_log_schedules, find_no_rewind_at_the_place_of_another) {
+TEST(trap_log_schedules, find_the_rewind_of_the_queried_address) {
   expect_every_schedule_passes(finds_a_rewind_amid_another<explored_sync>, 20);
 }
 
-TEST(trap_log_schedules, are_found_to_confuse_rewinds_without_an_order) {
+TEST(trap_log_schedules, confuse_rewinds_without_memory_order) {
   expect_failure(finds_a_rewind_amid_another<faulty_sync<fault::no_release>>,
                  "the newer rewind has its own place");
   expect_failure(finds_a_rewind_amid_another<faulty_sync<fault::no_acquire>>,

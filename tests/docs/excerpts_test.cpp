@@ -69,7 +69,7 @@ class excerpts : public testing::Test {
 // ---- docs/arena.md
 
 // D.19
-TEST_F(excerpts, of_an_arena_leave_it_empty) {
+TEST_F(excerpts, arena_loop_leaves_the_arena_empty) {
   arena step{{.reserve = 1 * GiB, .name = "step"}};
   for (int i = 0; i < 1000; ++i) {
     arena::scope scope{step};                             // everything below vanishes at the brace
@@ -123,7 +123,7 @@ void run() {
 // ---- docs/compat.md
 
 // D.19
-TEST_F(excerpts, of_a_standard_resource_use_the_buffer) {
+TEST_F(excerpts, standard_resource_uses_the_buffer) {
   std::byte buffer[4096];
   compat::monotonic_buffer_resource lines{buffer, sizeof buffer, std::pmr::null_memory_resource()};
   std::pmr::vector<int> line{&lines};
@@ -134,7 +134,7 @@ TEST_F(excerpts, of_a_standard_resource_use_the_buffer) {
 // ---- docs/core.md
 
 // D.19
-TEST_F(excerpts, of_a_histogram_fit_a_pool_to_its_sizes) {
+TEST_F(excerpts, histogram_fits_a_pool_to_its_sizes) {
   std::vector<std::size_t> const requests_of_a_run(100, 48);
   size_histogram sizes;
   for (std::size_t bytes : requests_of_a_run) sizes.record(bytes);
@@ -147,7 +147,7 @@ TEST_F(excerpts, of_a_histogram_fit_a_pool_to_its_sizes) {
 // ---- docs/cuda.md
 
 // D.19
-TEST_F(excerpts, of_a_device_arena_leave_it_empty) {
+TEST_F(excerpts, device_arena_loop_leaves_the_arena_empty) {
   gpu::stream stream;
   device_arena step{{.reserve = 16 * GiB, .name = "step"}, stream};
   for (int i = 0; i < 1000; ++i) {
@@ -175,7 +175,7 @@ void run(ncclComm* comm, gpu::stream_handle stream, std::size_t n) {
 // ---- docs/epoch.md
 
 // D.19
-TEST_F(excerpts, of_an_epoch_keep_the_loss_alone) {
+TEST_F(excerpts, epoch_keeps_only_the_loss) {
   epoch_resource memory{&blocks};
   epoch e{memory, "step"};
   buffer<float> hidden{memory, 4096}, loss{memory, 1};
@@ -188,7 +188,7 @@ TEST_F(excerpts, of_an_epoch_keep_the_loss_alone) {
 // ---- docs/graph.md
 
 // D.19
-TEST_F(excerpts, of_a_graph_arena_fit_what_was_rehearsed) {
+TEST_F(excerpts, graph_arena_fits_the_rehearsed_layout) {
   gpu::device_resource device;
   auto const body = [](std::pmr::memory_resource& memory) { unique_block const block{&memory, 1000, 256}; };
   graph_layout const layout = rehearse(body);          // how much memory does it need?
@@ -198,7 +198,7 @@ TEST_F(excerpts, of_a_graph_arena_fit_what_was_rehearsed) {
 }
 
 // D.19
-TEST_F(excerpts, of_graphs_that_share_memory_are_launched_one_after_the_other) {
+TEST_F(excerpts, graphs_that_share_memory_are_launched_in_order) {
   gpu::stream stream;
   gpu::device_resource device;
   auto const body = [&](std::pmr::memory_resource& memory, unique_block& x, unique_block& y) {
@@ -226,7 +226,7 @@ TEST_F(excerpts, of_graphs_that_share_memory_are_launched_one_after_the_other) {
 // ---- docs/plan.md
 
 // D.19
-TEST_F(excerpts, of_a_planned_arena_run_by_a_plan) {
+TEST_F(excerpts, planned_arena_runs_all_steps_but_one_by_a_plan) {
   const std::vector<batch> batches(1000, {128});
   planned_arena memory{{.fallback = &blocks, .name = "step"}};   // any resource, such as a pool
   for (batch const& b : batches) {
@@ -238,7 +238,7 @@ TEST_F(excerpts, of_a_planned_arena_run_by_a_plan) {
 }
 
 // D.19
-TEST_F(excerpts, of_a_saved_plan_run_the_first_step_by_it) {
+TEST_F(excerpts, saved_plan_serves_the_first_step) {
   {
     planned_arena memory{&blocks};
     for (int i = 0; i < 2; ++i) {
@@ -259,7 +259,7 @@ TEST_F(excerpts, of_a_saved_plan_run_the_first_step_by_it) {
 
 // ---- docs/plan_tools.md
 
-TEST_F(excerpts, of_plans_without_an_arena_place_blocks) {
+TEST_F(excerpts, make_plan_places_blocks_without_an_arena) {
   std::vector<lifetime> const blocks{{.lower = 0, .upper = 2, .size = 10}, {.lower = 1, .upper = 3, .size = 20}, {.lower = 2, .upper = 4, .size = 30}};
   memory_plan const plan = make_plan(blocks, 1);   // plan.height is 50
   EXPECT_EQ(plan.height, 50u);
@@ -268,7 +268,7 @@ TEST_F(excerpts, of_plans_without_an_arena_place_blocks) {
 // ---- docs/pool.md
 
 // D.19
-TEST_F(excerpts, of_a_pool_reuse_a_block) {
+TEST_F(excerpts, pool_reuses_a_block) {
   pool nodes{{.max_cached_bytes = 64 * MiB, .name = "nodes"}};
   std::pmr::map<int, double> table{&nodes};
   void* tensor = nodes.allocate(4096);
@@ -299,7 +299,7 @@ void run() {
 // ---- docs/telemetry.md
 
 // D.19
-TEST_F(excerpts, of_counters_have_the_peak) {
+TEST_F(excerpts, statistics_resource_counts_the_peak) {
   pool pool;
   statistics_resource counted{&pool, "weights"};
   counted.push_counters();
@@ -321,7 +321,7 @@ double residual(workspace& ws, std::span<double const> x) {
 }  // namespace excerpt_of_the_workspace
 
 // D.19
-TEST_F(excerpts, of_a_workspace_allocate_the_first_time_only) {
+TEST_F(excerpts, workspace_allocates_only_the_first_time) {
   statistics_resource counted{&blocks};
   workspace ws{&counted};
   std::vector<double> const x(100, 2.0);
@@ -345,14 +345,14 @@ double residual_norm(tidemark::workspace& ws, std::span<double const> x) {
 }  // namespace excerpt_of_the_classes
 
 // D.19
-TEST_F(excerpts, of_the_classes_return_a_norm) {
+TEST_F(excerpts, classes_page_workspace_returns_a_norm) {
   workspace ws;
   std::vector<double> const x(100, 2.0);
   EXPECT_EQ(excerpt_of_the_classes::residual_norm(ws, x), 2.0);
 }
 
 // D.19
-TEST_F(excerpts, of_the_classes_keep_a_loss) {
+TEST_F(excerpts, classes_page_epoch_keeps_a_loss) {
   tidemark::pool blocks;
   tidemark::epoch_resource memory{&blocks};
   auto loss = tidemark::with_epoch(memory, "step", [&] {
@@ -364,7 +364,7 @@ TEST_F(excerpts, of_the_classes_keep_a_loss) {
 }
 
 // D.19
-TEST_F(excerpts, of_the_classes_run_by_a_plan) {
+TEST_F(excerpts, classes_page_steps_run_by_a_plan) {
   tidemark::planned_arena memory{{.fallback = &blocks}};
   for (int i = 0; i < 1000; ++i) {
     tidemark::planned_arena::step step{memory};                            // the first is recorded
@@ -375,7 +375,7 @@ TEST_F(excerpts, of_the_classes_run_by_a_plan) {
 }
 
 // D.19
-TEST_F(excerpts, of_the_classes_launch_a_graph) {
+TEST_F(excerpts, classes_page_graph_launches_1000_times) {
   gpu::stream stream;
   unique_block x, y;
   auto body = [&](std::pmr::memory_resource& memory, tidemark::unique_block& x, tidemark::unique_block& y) {
@@ -391,7 +391,7 @@ TEST_F(excerpts, of_the_classes_launch_a_graph) {
 }
 
 // D.19
-TEST_F(excerpts, of_the_classes_trace_a_pool) {
+TEST_F(excerpts, classes_page_trace_writes_a_file) {
   pool nodes;
   {
     tidemark::trace_log log{{.csv = "run.csv", .chrome = "run.json"}};   // run.json opens in ui.perfetto.dev
@@ -472,4 +472,4 @@ void of_protobuf(arena& a, int* x, std::size_t n) {
 }  // namespace excerpt_of_tables
 
 // D.19
-TEST_F(excerpts, of_a_team_leave_its_arena_usable) { excerpt_of_the_shared_arena::run(); }
+TEST_F(excerpts, shared_arena_stays_usable) { excerpt_of_the_shared_arena::run(); }

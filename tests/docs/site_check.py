@@ -20,7 +20,7 @@ def page(text, name="index.html"):
     (site / name).write_text(f"<!doctype html><html><head><title>t</title></head><body>{text}</body></html>")
 
 
-def finds_links_that_lead_nowhere():
+def finds_broken_links():
     page('<a href="other.html#there">1</a><a href="other.html#gone">2</a><a href="gone.html">3</a><img src="gone.svg">')
     page('<p id="there"></p><a href="#here">4</a><a href="index.html">5</a>', "other.html")
     expect("faults and number of links", links.check(site), ([
@@ -28,7 +28,7 @@ def finds_links_that_lead_nowhere():
         "index.html: gone.svg is not there", "other.html: #here has no such anchor"], 6))
 
 
-def finds_what_is_loaded_from_another_server():
+def finds_content_loaded_from_another_server():
     page('<script src="https://example.org/a.js"></script><a href="https://example.org">fine</a>')
     expect("faults", links.check(site)[0], ["index.html: <script> loads https://example.org/a.js from another server"])
 

@@ -29,7 +29,7 @@ TEST(thrust_module, an_importer_has_vectors_and_policies) {
 }
 
 // A.16
-TEST(thrust_module, an_importer_has_the_handles_and_the_way_back) {
+TEST(thrust_module, importer_can_use_handles_and_foreign_resources) {
   tidemark::arena step;
   tidemark::thrust_resource<tidemark::arena, void*> handle{&step};
   static_assert(tidemark::raw_memory_source<thrust::mr::new_delete_resource>);

@@ -129,7 +129,7 @@ TEST(make_plan, reuses_bytes_of_blocks_that_are_never_live_together) {
   EXPECT_EQ(made.height, 199u);
 }
 
-TEST(make_plan, is_at_the_bound_for_blocks_of_one_size) {
+TEST(make_plan, reaches_the_bound_for_blocks_of_one_size) {
   std::mt19937_64 random{3};
   for (const std::size_t count : {1000u, 5000u}) {
     blocks asked = random_blocks(random, {.count = count, .moments = 500});
@@ -139,7 +139,7 @@ TEST(make_plan, is_at_the_bound_for_blocks_of_one_size) {
   }
 }
 
-TEST(make_plan, places_blocks_around_one_that_is_fixed_throughout) {
+TEST(make_plan, places_blocks_around_a_permanently_fixed_block) {
   const blocks asked{{.lower = 0, .upper = 9, .size = 64, .offset = 128},
                      {.lower = 1, .upper = 2, .size = 128},
                      {.lower = 1, .upper = 3, .size = 256},
@@ -164,7 +164,7 @@ TEST(make_plan, finds_the_clique_of_conflicts) {
   EXPECT_EQ(made.height, 30u);
 }
 
-TEST(make_plan, names_an_alignment_that_is_no_power_of_two) {
+TEST(make_plan, names_an_alignment_that_is_not_a_power_of_two) {
   EXPECT_EQ(refusal_of(blocks{{0, 1, 8}, {0, 1, 8, 24}}),
             "make_plan: block 1 has alignment 24, which is not a power of two");
   EXPECT_EQ(refusal_of(blocks{{0, 1, 8, 0}}),
@@ -175,7 +175,7 @@ TEST(make_plan, names_an_alignment_that_is_no_power_of_two) {
 }
 
 // P.10
-TEST(make_plan, names_a_life_that_ends_before_it_begins) {
+TEST(make_plan, names_a_lifetime_that_ends_before_it_begins) {
   EXPECT_EQ(refusal_of(blocks{{0, 1, 8}, {0, 1, 8}, {7, 6, 8}}),
             "make_plan: block 2 ends at 6, before it begins at 7");
 }
@@ -205,7 +205,7 @@ TEST(make_plan, accepts_fixed_blocks_that_touch) {
 }
 
 // P.10
-TEST(make_plan, names_the_block_that_makes_it_too_much) {
+TEST(make_plan, names_the_block_that_makes_the_sum_too_large) {
   constexpr std::size_t quarter = std::size_t{1} << 60;
   const std::string end =
       " bytes makes more than 2^62 bytes of the blocks together, each rounded up to its alignment";
@@ -227,7 +227,7 @@ TEST(make_plan, names_a_fixed_block_that_ends_too_high) {
 }
 
 // P.10
-TEST(make_plan, names_a_conflict_of_a_block_that_is_not_there) {
+TEST(make_plan, names_a_conflict_of_an_unknown_block) {
   EXPECT_EQ(refusal_of(std::vector<plan_block>{{8}, {8}}, {{0, 1}, {2, 0}}),
             "make_plan: conflict 1 names block 2, and there are 2 blocks");
 }
@@ -244,7 +244,7 @@ class require_valid_of : public testing::Test {
   memory_plan plan{.offsets = {0, 64}, .height = 80, .lower_bound = 0};
 };
 
-TEST_F(require_valid_of, a_plan_accepts_a_sound_one) { EXPECT_EQ(refusal_of(plan), "no refusal"); }
+TEST_F(require_valid_of, a_plan_accepts_a_sound_plan) { EXPECT_EQ(refusal_of(plan), "no refusal"); }
 
 TEST_F(require_valid_of, a_plan_rejects_another_number_of_offsets) {
   plan.offsets.pop_back();

@@ -18,7 +18,7 @@ namespace {
 using namespace plan_files;
 
 // D.2
-TEST(plan_file_model, tampered_files_are_rejected_or_serve_blocks_that_are_apart) {
+TEST(plan_file_model, tampered_files_are_rejected_or_serve_disjoint_blocks) {
   sums seen;
   run_for_seeds(
       [&](std::uint64_t seed, auto run) {

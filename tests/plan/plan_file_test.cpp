@@ -28,7 +28,7 @@ class plan_files : public testing::Test {
   trace_files files_;
 };
 
-TEST_F(plan_files, a_file_is_read_by_the_names_of_its_columns) {
+TEST_F(plan_files, columns_are_read_by_name) {
   const plan_file file = read("offset,size,upper,id,alignment,lower\n64,10,5,first one,32,1\n,11,6,b,,2\n");
   EXPECT_EQ(file.ids, (std::vector<std::string>{"first one", "b"}));
   EXPECT_EQ(file.blocks,
@@ -41,12 +41,12 @@ TEST_F(plan_files, line_ends_do_not_matter) {
   EXPECT_EQ(file.text(), "id,lower,upper,size\n0,1,2,3\n");
 }
 
-TEST_F(plan_files, offsets_go_into_a_column_behind_the_others) {
+TEST_F(plan_files, offsets_are_appended_as_the_last_column) {
   EXPECT_EQ(read("id,lower,upper,size\n0,1,2,3\n007,01,2,3\n").text(std::vector<std::size_t>{5, 10}),
             "id,lower,upper,size,offset\n0,1,2,3,5\n007,01,2,3,10\n");
 }
 
-TEST_F(plan_files, offsets_go_into_their_column_where_there_is_one) {
+TEST_F(plan_files, offsets_replace_an_existing_column) {
   const std::vector<std::size_t> offsets{5, 123};
   EXPECT_EQ(read("id,lower,upper,size,offset\n0,1,2,3,\n1,1,2,3,123\n").text(offsets),
             "id,lower,upper,size,offset\n0,1,2,3,5\n1,1,2,3,123\n");
@@ -56,7 +56,7 @@ TEST_F(plan_files, offsets_go_into_their_column_where_there_is_one) {
             "offset,id,lower,upper,size\n5,0,1,2,3\n123,1,1,2,3\n");
 }
 
-TEST_F(plan_files, a_step_has_the_blocks_that_are_born_and_die_in_it) {
+TEST_F(plan_files, step_has_the_blocks_that_begin_and_end_in_it) {
   // Events 2 to 8 are the step. 10 is from before, 20 and 21 die in it, 22 after it, and 23 never.
   std::ofstream{files_.csv()} << "op,id,bytes,thread\na,10,1,0\na,11,1,0\na,20,7,0\na,22,8,0\na,21,0,0\n"
                                  "f,10,0,0\nf,20,0,0\na,23,9,0\nf,21,0,0\nf,22,0,0\nf,11,0,0\n";
@@ -70,7 +70,7 @@ TEST_F(plan_files, a_step_has_the_blocks_that_are_born_and_die_in_it) {
 }
 
 // P.15
-TEST_F(plan_files, a_recorded_step_is_the_file_that_was_made_of_it) {
+TEST_F(plan_files, recorded_step_equals_its_lifetimes_file) {
   const std::string path = TIDEMARK_TRACES "/torch_gpt";
   const tools::recorded_trace trace = tools::read_trace(path + ".csv");
   const tools::trace_step step = tools::read_steps(path + "_steps.csv", trace).at(3);

@@ -15,7 +15,7 @@ namespace tidemark::test {
 namespace {
 
 // P.37
-TEST(planned_arena_calls, of_two_threads_at_once_are_reported) {
+TEST(planned_arena_calls, from_two_threads_at_once_are_reported) {
   if (check_level < 2) GTEST_SKIP() << "which only level 2 looks at";
   for (const bool frees : {false, true}) {
     const violation_recorder violations;
@@ -38,7 +38,7 @@ TEST(planned_arena_calls, of_two_threads_at_once_are_reported) {
 }
 
 // P.37
-TEST(planned_arena_calls, of_threads_that_take_turns_are_not_reported) {
+TEST(planned_arena_calls, from_threads_that_take_turns_are_not_reported) {
   const violation_recorder violations;
   planned_arena memory;
   for (int i = 0; i < 3; ++i) {

@@ -47,27 +47,27 @@ class planned_arena_plans : public played_arena {
 };
 
 // P.20
-TEST_F(planned_arena_plans, give_a_block_that_dies_in_the_next_step_before_it_comes_again_one_place) {
+TEST_F(planned_arena_plans, give_one_slot_to_a_block_freed_before_its_next_request) {
   EXPECT_EQ(run_outliving(6, 1, true), (counts{3, 0, 0, 0, 0, 0}));
   EXPECT_EQ(slots(1), 1u);
 }
 
 // P.20
-TEST_F(planned_arena_plans, give_a_block_that_dies_in_the_next_step_after_it_came_again_two_places) {
+TEST_F(planned_arena_plans, give_two_slots_to_a_block_freed_after_its_next_request) {
   EXPECT_EQ(run_outliving(6, 1, false), (counts{3, 0, 0, 0, 0, 0}));
   EXPECT_EQ(slots(1), 2u);
   EXPECT_EQ(stats().height_bytes, 2 * 1024u + 768u) << "a and b are not live at once";
 }
 
 // P.20
-TEST_F(planned_arena_plans, give_a_block_as_many_places_as_are_live_at_once) {
+TEST_F(planned_arena_plans, give_a_request_as_many_slots_as_are_live_at_once) {
   const counts counted = run_outliving(12, 2, false);
   EXPECT_LE(std::accumulate(counted.begin(), counted.end(), std::uint64_t{0}), 3u + 2u);
   EXPECT_EQ(std::accumulate(counted.end() - 6, counted.end(), std::uint64_t{0}), 0u);
   EXPECT_EQ(slots(1), 3u);
 }
 
-TEST_F(planned_arena_plans, give_a_block_no_more_places_than_slots_max) {
+TEST_F(planned_arena_plans, give_a_request_at_most_max_slots) {
   const counts counted = run_outliving(24, 5, false);
   EXPECT_EQ(slots(1), memory_.options().max_slots);
   EXPECT_EQ(slots(0), 1u);
@@ -75,7 +75,7 @@ TEST_F(planned_arena_plans, give_a_block_no_more_places_than_slots_max) {
       << "of 6 that are live at once";
 }
 
-TEST(planned_arena_options, one_slot_is_no_more_than_one) {
+TEST(planned_arena_options, max_slots_of_1_gives_each_request_one_slot) {
   planned_arena memory{{.max_slots = 1}};
   played_steps<planned_arena> steps{memory};
   steps.step("x0=100");
@@ -87,7 +87,7 @@ TEST(planned_arena_options, one_slot_is_no_more_than_one) {
 }
 
 // P.20
-TEST_F(planned_arena_plans, know_no_places_of_their_own_for_blocks_that_stay_within_steps_again) {
+TEST_F(planned_arena_plans, drop_extra_slots_when_blocks_end_within_their_step) {
   run_outliving(4, 1, false);
   steps_.play("-x3");
   for (int i = 0; i < 4; ++i) step("a=500 x=1000 -x -a b=600 -b");
@@ -96,7 +96,7 @@ TEST_F(planned_arena_plans, know_no_places_of_their_own_for_blocks_that_stay_wit
   EXPECT_EQ(memory_.plans().front().blocks.size(), 3u);
 }
 
-TEST_F(planned_arena_plans, are_made_once_when_blocks_stay_within_steps_that_are_smaller_too) {
+TEST_F(planned_arena_plans, are_made_once_when_blocks_become_shorter_lived_and_smaller) {
   step("a=500 x=1000 -a");
   steps_.play("-x");
   for (int i = 0; i < 20; ++i) step("a=500 x=900 -x -a");
@@ -107,7 +107,7 @@ TEST_F(planned_arena_plans, are_made_once_when_blocks_stay_within_steps_that_are
   EXPECT_EQ(stats().height_bytes, 512u + 1024u);
 }
 
-TEST_F(planned_arena_plans, have_no_more_slots_for_having_wanted_them_in_steps_that_gave_up) {
+TEST_F(planned_arena_plans, add_no_slots_for_steps_that_dropped_their_plan) {
   const std::string misses =
       " a=9000 b=9000 c=9000 d=9000 e=9000 f=9000 g=9000 h=9000 i=9000 j=9000 k=9000 l=9000 m=9000 "
       "n=9000 o=9000 p=9000 -a -b -c -d -e -f -g -h -i -j -k -l -m -n -o -p";
@@ -127,7 +127,7 @@ TEST_F(planned_arena_plans, have_no_more_slots_for_having_wanted_them_in_steps_t
 }
 
 // P.21
-TEST_F(planned_arena_plans, are_one_for_each_kind) {
+TEST_F(planned_arena_plans, are_kept_separately_for_each_kind) {
   const std::string one = "a=100 b=200 -a -b", other = "a=100 b=6000 c=7000 -a -b -c";
   for (int i = 0; i < 6; ++i) {
     EXPECT_EQ(step(one, 128), i == 0 ? 2u : 0u);
@@ -140,14 +140,14 @@ TEST_F(planned_arena_plans, are_one_for_each_kind) {
 }
 
 // P.21
-TEST_F(planned_arena_plans, are_of_kinds_of_any_integer) {
+TEST_F(planned_arena_plans, accept_kinds_of_any_integer_type) {
   const planned_arena::step of_default{memory_};
   EXPECT_THROW(const planned_arena::step inner(memory_, std::size_t{128}), std::logic_error);
   EXPECT_THROW(const planned_arena::step inner(memory_, -1LL), std::logic_error);
 }
 
 // P.21
-TEST(planned_arena_options, drops_the_kind_used_least_recently) {
+TEST(planned_arena_options, drops_the_least_recently_used_kind) {
   planned_arena memory{{.max_kinds = 2}};
   played_steps<planned_arena> steps{memory};
   steps.step("a=100 -a", 1);
@@ -199,7 +199,7 @@ TEST(planned_arena_options, drops_a_plan_after_max_misses) {
 }
 
 // P.21
-TEST(planned_arena_options, cancels_a_miss_for_each_step_without_one) {
+TEST(planned_arena_options, cancels_a_miss_for_each_step_without_misses) {
   planned_arena memory{{.max_misses = 2}};
   played_steps<planned_arena> steps{memory};
   steps.step(planned_step);
@@ -211,7 +211,7 @@ TEST(planned_arena_options, cancels_a_miss_for_each_step_without_one) {
 }
 
 // P.21
-TEST_F(planned_arena_plans, are_given_up_within_a_step_that_is_another) {
+TEST_F(planned_arena_plans, are_dropped_within_a_step_that_differs) {
   const std::string first = "a=1000000 -a b=3000000 -b c=100 -c";
   for (int i = 0; i < 2; ++i) step(first);
   EXPECT_GT(stats().committed_bytes, 3'000'000u);
@@ -226,7 +226,7 @@ TEST_F(planned_arena_plans, are_given_up_within_a_step_that_is_another) {
 }
 
 // No step is given up permanently: with memory it is planned as before.
-TEST_F(planned_arena_plans, are_not_made_again_where_there_is_no_memory) {
+TEST_F(planned_arena_plans, are_not_made_again_without_memory) {
   recording_os os;
   planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
   played_steps<planned_arena> steps{memory};
@@ -241,7 +241,7 @@ TEST_F(planned_arena_plans, are_not_made_again_where_there_is_no_memory) {
 }
 
 // P.23
-TEST_F(planned_arena_plans, of_yesterday_serve_their_kind) {
+TEST_F(planned_arena_plans, made_by_another_arena_serve_their_kind) {
   const std::string text = "a=1000 b=300 -a c=500 -b -c";
   step(text, 7);
   planned_arena today;
@@ -252,7 +252,7 @@ TEST_F(planned_arena_plans, of_yesterday_serve_their_kind) {
   EXPECT_EQ(steps.step(text, 8), 3u);
 }
 
-TEST_F(planned_arena_plans, that_are_not_valid_are_refused_with_nothing_changed) {
+TEST_F(planned_arena_plans, are_rejected_unchanged_if_invalid) {
   step("a=1000 b=300 -a -b");
   const auto refusal = [&](auto change) {
     step_plan plan = memory_.plans().front();
@@ -279,12 +279,12 @@ TEST_F(planned_arena_plans, are_not_taken_while_a_step_is_open) {
   EXPECT_EQ(stats().plans, 1u);
 }
 
-TEST_F(planned_arena_plans, of_no_requests_are_not_kept) {
+TEST_F(planned_arena_plans, without_requests_are_not_kept) {
   memory_.use(step_plan{});
   EXPECT_EQ(stats().plans, 0u);
 }
 
-TEST_F(planned_arena_plans, whose_places_were_left_out_are_looked_through_once_each) {
+TEST_F(planned_arena_plans, with_skipped_requests_are_searched_once_per_place) {
   // Each place overlaps halves of the two before it, so that the number of ways down is exponential.
   constexpr std::size_t requests = 200;
   step_plan plan{.blocks = {}, .requests = requests, .alignment = 256, .height = 768};
@@ -306,7 +306,7 @@ TEST_F(planned_arena_plans, whose_places_were_left_out_are_looked_through_once_e
   for (void* const block : blocks) memory.deallocate(block, 512);
 }
 
-TEST_F(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
+TEST_F(planned_arena_plans, avoid_a_block_that_is_kept_unexpectedly) {
   planned_arena memory;
   void* kept = nullptr;
   const auto run = [&](bool keeps) {
@@ -341,7 +341,7 @@ TEST_F(planned_arena_plans, lie_beside_a_block_that_is_kept_unexpectedly) {
 using planned_arena_zone = planned_arena_plans;
 
 // P.40
-TEST_F(planned_arena_zone, keeps_a_block_that_outlives_one_kind_of_step_out_of_the_way_of_others) {
+TEST_F(planned_arena_zone, keeps_outliving_blocks_apart_from_other_kinds_of_steps) {
   std::uint64_t from_fallback = 0;
   for (std::size_t i = 0; i < 20; ++i) {
     const std::string frees = i == 0 ? "" : " -x" + std::to_string(i - 1);
@@ -353,7 +353,7 @@ TEST_F(planned_arena_zone, keeps_a_block_that_outlives_one_kind_of_step_out_of_t
 }
 
 // P.40
-TEST_F(planned_arena_zone, has_one_place_for_blocks_of_one_size_that_outlive_steps_of_several_kinds) {
+TEST_F(planned_arena_zone, shares_one_place_among_outliving_blocks_of_several_kinds) {
   std::uint64_t from_fallback = 0;
   for (std::size_t i = 0; i < 40; ++i) {
     const std::string frees = i == 0 ? "" : " -g" + std::to_string(i - 1);
@@ -366,7 +366,7 @@ TEST_F(planned_arena_zone, has_one_place_for_blocks_of_one_size_that_outlive_ste
 }
 
 // P.40
-TEST_F(planned_arena_zone, has_no_bytes_for_what_outlived_the_first_step_alone) {
+TEST_F(planned_arena_zone, has_no_bytes_for_blocks_that_outlived_only_the_first_step) {
   step("a=300 p=50000 q=60000 -a");
   for (std::size_t i = 0; i < 5; ++i) step("a=600 b=900 -a -b");
   EXPECT_EQ(stats().height_bytes, 768u + 1024u);

@@ -30,7 +30,7 @@ class planned_arena_safety : public played_arena {
 };
 
 // P.19
-TEST_F(planned_arena_safety, a_late_block_closes_the_places_over_it_and_no_other) {
+TEST_F(planned_arena_safety, blocks_only_the_places_that_overlap_a_late_block) {
   // a, b and d have the same bytes one after the other; x has its own.
   step("x=4000 a=1000 -a b=1000 -b c=1000 d=600 -c -d -x");
   EXPECT_EQ(stats().height_bytes, 0u);
@@ -41,7 +41,7 @@ TEST_F(planned_arena_safety, a_late_block_closes_the_places_over_it_and_no_other
   EXPECT_EQ(step("x=4000 a=1000 b=1000 -a -b c=1000 d=600 -c -d -x"), 0u);
 }
 
-TEST_F(planned_arena_safety, a_place_over_several_waits_for_all_of_them) {
+TEST_F(planned_arena_safety, a_place_over_several_blocks_waits_for_all) {
   const std::string allocates = "a=1000 b=1000 c=1000 ";
   step(allocates + "-a -b -c d=3000 -d e=100 -e");
   EXPECT_EQ(step(allocates + "-a -b d=3000 -c -d e=100 -e"), 1u);
@@ -51,7 +51,7 @@ TEST_F(planned_arena_safety, a_place_over_several_waits_for_all_of_them) {
 }
 
 // P.19
-TEST_F(planned_arena_safety, a_late_block_is_seen_through_places_that_were_left_out) {
+TEST_F(planned_arena_safety, detects_a_late_block_through_skipped_places) {
   // Each takes the bytes of the one before.
   step("a=1000 -a b=1001 -b c=1002 -c d=1003 -d");
   EXPECT_EQ(step("a=1000 d=1003 -a -d"), 1u) << "b and c were never there, but a is";
@@ -59,7 +59,7 @@ TEST_F(planned_arena_safety, a_late_block_is_seen_through_places_that_were_left_
 }
 
 // P.20
-TEST_F(planned_arena_safety, a_block_that_unexpectedly_outlives_its_step_keeps_its_bytes) {
+TEST_F(planned_arena_safety, keeps_a_block_that_unexpectedly_outlives_its_step) {
   step("a=1000 -a b=1000 -b");
   step("a=1000 -a b=1000");
   EXPECT_EQ(stats().used_blocks, 1u);
@@ -68,7 +68,7 @@ TEST_F(planned_arena_safety, a_block_that_unexpectedly_outlives_its_step_keeps_i
   EXPECT_EQ(step("a=1000 -a b=1000 -b"), 0u);
 }
 
-TEST_F(planned_arena_safety, blocks_go_back_between_steps) {
+TEST_F(planned_arena_safety, accepts_deallocation_between_steps) {
   const std::string text = "a=1000 -a b=1000 c=500";
   step("a=1000 -a b=1000 c=500 -b -c");
   step(text);
@@ -92,7 +92,7 @@ TEST_F(planned_arena_safety, a_block_of_another_plan_keeps_its_bytes) {
   EXPECT_EQ(step(one), 0u);
 }
 
-TEST_F(planned_arena_safety, keeps_a_block_that_was_allocated_when_its_slot_became_free) {
+TEST_F(planned_arena_safety, keeps_a_block_allocated_directly_after_its_slot_is_freed) {
   // The block of the step before is freed, and its place is allocated, with no request between.
   step("x=100");
   EXPECT_EQ(step("-x x=100"), 0u);
@@ -102,7 +102,7 @@ TEST_F(planned_arena_safety, keeps_a_block_that_was_allocated_when_its_slot_beca
   EXPECT_EQ(stats().used_blocks, 1u);
 }
 
-TEST_F(planned_arena_safety, a_plan_that_goes_leaves_its_blocks_their_bytes) {
+TEST_F(planned_arena_safety, a_dropped_plan_leaves_its_blocks_valid) {
   step("a=1000 -a b=1000 -b");
   step("a=1000 -a b=1000");              // b stays
   memory_.use(memory_.plans().front());  // in place of the same
@@ -112,7 +112,7 @@ TEST_F(planned_arena_safety, a_plan_that_goes_leaves_its_blocks_their_bytes) {
 }
 
 // P.25
-TEST_F(planned_arena_safety, a_block_that_goes_back_twice_is_reported_and_changes_nothing) {
+TEST_F(planned_arena_safety, reports_a_double_free_and_changes_nothing) {
   const std::string text = "a=1000 b=1000 -a -b";
   step(text);
   step(text);
@@ -127,7 +127,7 @@ TEST_F(planned_arena_safety, a_block_that_goes_back_twice_is_reported_and_change
   EXPECT_EQ(reports(), 1u);
 }
 
-TEST_F(planned_arena_safety, what_begins_inside_a_block_is_reported_and_changes_nothing) {
+TEST_F(planned_arena_safety, reports_a_pointer_inside_a_block_and_changes_nothing) {
   step("a=1000 -a");
   const planned_arena::step here{memory_};
   steps_.play("a=1000");
@@ -136,7 +136,7 @@ TEST_F(planned_arena_safety, what_begins_inside_a_block_is_reported_and_changes_
   EXPECT_EQ(stats().used_blocks, 1u);
 }
 
-TEST_F(planned_arena_safety, what_lies_in_planned_addresses_without_memory_is_reported) {
+TEST_F(planned_arena_safety, reports_a_pointer_to_uncommitted_planned_addresses) {
   step("a=1000 -a");
   step("a=1000");
   std::byte* const a = steps_.at("a");
@@ -150,7 +150,7 @@ TEST_F(planned_arena_safety, what_lies_in_planned_addresses_without_memory_is_re
 }
 
 // P.25
-TEST_F(planned_arena_safety, a_block_of_another_size_is_reported_and_stays) {
+TEST_F(planned_arena_safety, reports_a_wrong_size_and_keeps_the_block) {
   if (check_level < 2) GTEST_SKIP() << "which only level 2 looks at";
   step("a=1000 -a");
   step("a=900");
@@ -163,7 +163,7 @@ TEST_F(planned_arena_safety, a_block_of_another_size_is_reported_and_stays) {
   EXPECT_EQ(stats().used_blocks, 1u);
 }
 
-TEST_F(planned_arena_safety, trim_between_steps_gives_all_back) {
+TEST_F(planned_arena_safety, trim_between_steps_returns_all_memory) {
   const std::string text = "a=100000 -a b=50000 -b";
   step(text);
   step(text);
@@ -200,7 +200,7 @@ TEST_F(planned_arena_safety, trim_in_a_step_leaves_its_plan_its_memory) {
 }
 
 // P.24
-TEST(planned_arena_memory, that_fails_in_any_way_is_the_fallbacks_task) {
+TEST(planned_arena_memory, falls_back_when_its_upstream_throws) {
   calling_upstream upstream;
   upstream.on_allocate = [] { throw std::runtime_error{"no"}; };
   basic_planned_arena<upstream_memory> memory{planned_arena_options{}, &upstream};
@@ -208,7 +208,7 @@ TEST(planned_arena_memory, that_fails_in_any_way_is_the_fallbacks_task) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(steps.step("a=100 b=100 -a -b"), 2u);
 }
 
-TEST(planned_arena_memory, that_fails_for_one_kind_of_step_serves_another) {
+TEST(planned_arena_memory, serves_one_kind_of_step_after_failing_for_another) {
   recording_os os;
   planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
   played_steps<planned_arena> steps{memory};
@@ -240,7 +240,7 @@ TEST(planned_arena_memory, is_never_allocated_above_the_height_of_a_plan) {
   EXPECT_EQ(steps.step("a=101 -a"), 1u);
 }
 
-TEST(planned_arena_memory, above_the_height_of_a_plan_is_not_allocated_from_a_second_slot_either) {
+TEST(planned_arena_memory, is_never_allocated_above_the_height_from_a_second_slot) {
   // The first place of the request holds 4096 bytes, the second one 100.
   const auto place = [](std::size_t offset) {
     return planned_block{.request = 0,
@@ -256,7 +256,7 @@ TEST(planned_arena_memory, above_the_height_of_a_plan_is_not_allocated_from_a_se
   EXPECT_EQ(steps.step("d=100"), 0u);
 }
 
-TEST(planned_arena_memory, that_is_not_aligned_for_a_plan_and_cannot_move_is_not_used_for_it) {
+TEST(planned_arena_memory, is_not_used_for_a_plan_of_larger_alignment_until_it_can_move) {
   recording_resource upstream;
   basic_planned_arena<upstream_memory> memory{{.alignment = 16}, upstream_memory{&upstream}};
   played_steps<basic_planned_arena<upstream_memory>> steps{memory};
@@ -268,7 +268,7 @@ TEST(planned_arena_memory, that_is_not_aligned_for_a_plan_and_cannot_move_is_not
   EXPECT_EQ(steps.step(aligned), 0u);
 }
 
-TEST(planned_arena_memory, that_is_not_aligned_for_the_only_plan_is_not_used_for_it) {
+TEST(planned_arena_memory, is_not_used_for_the_only_plan_of_larger_alignment) {
   recording_resource upstream;
   basic_planned_arena<upstream_memory> memory{{.max_kinds = 1, .reserve = 4 * MiB}, &upstream};
   played_steps<basic_planned_arena<upstream_memory>> steps{memory};

@@ -30,7 +30,7 @@ namespace {
 using planned_arena_in_steps = played_arena;
 
 // P.17
-TEST_F(planned_arena_in_steps, records_the_first_and_takes_nothing_from_the_fallback_in_the_second) {
+TEST_F(planned_arena_in_steps, records_the_first_step_and_serves_the_second_from_the_plan) {
   const std::string text = "a=1000 b=300 -a c=500 -b -c";
   EXPECT_EQ(step(text), 3u);
   EXPECT_EQ(stats().plans_made, 1u);
@@ -42,7 +42,7 @@ TEST_F(planned_arena_in_steps, records_the_first_and_takes_nothing_from_the_fall
 }
 
 // P.17
-TEST_F(planned_arena_in_steps, each_gets_the_same_addresses) {
+TEST_F(planned_arena_in_steps, returns_the_same_addresses_in_each_step) {
   const std::string text = "a=1000 b=300 -a c=500 -c -b d=0 -d";
   step(text);
   (void)steps_.addresses();
@@ -79,7 +79,7 @@ TEST_F(planned_arena_in_steps, a_container_runs_by_its_plan) {
 }
 
 // P.18 P.19
-TEST(planned_arena, serves_what_has_a_place_in_the_plan_and_counts_what_comes_from_the_fallback) {
+TEST(planned_arena, serves_requests_that_fit_the_plan_and_counts_the_others) {
   struct deviation {
     char const *what, *planned;
     std::vector<std::pair<char const*, std::uint64_t>>
@@ -125,7 +125,7 @@ TEST_F(planned_arena_in_steps, blocks_of_no_bytes_have_addresses_of_their_own) {
 }
 
 // P.22
-TEST_F(planned_arena_in_steps, without_a_plan_are_counted_apart_from_steps_without_a_miss) {
+TEST_F(planned_arena_in_steps, unplanned_and_fully_planned_steps_are_counted_apart) {
   step("a=1000 b=1000 -a -b");
   EXPECT_EQ(stats().unplanned_steps, 1u);
   EXPECT_EQ(stats().misses, 0u);
@@ -150,7 +150,7 @@ TEST_F(planned_arena_in_steps, serves_requests_outside_of_steps_from_the_fallbac
   EXPECT_EQ(stats().allocations, 3u);
 }
 
-TEST_F(planned_arena_in_steps, one_that_allocates_nothing_says_nothing_of_the_plan) {
+TEST_F(planned_arena_in_steps, an_empty_step_keeps_the_plan) {
   step("a=100 -a");
   EXPECT_EQ(step(""), 0u);
   EXPECT_EQ(step("a=100 -a"), 0u);
@@ -160,7 +160,7 @@ TEST_F(planned_arena_in_steps, one_that_allocates_nothing_says_nothing_of_the_pl
 }
 
 // P.25
-TEST_F(planned_arena_in_steps, one_in_another_is_refused_with_nothing_changed) {
+TEST_F(planned_arena_in_steps, a_nested_step_is_rejected_and_changes_nothing) {
   step("a=100 b=50 -a -b");
   const planned_arena::step open{memory_};
   steps_.play("a=100");
@@ -170,7 +170,7 @@ TEST_F(planned_arena_in_steps, one_in_another_is_refused_with_nothing_changed) {
 }
 
 // P.22
-TEST(planned_arena, has_done_nothing_at_first) {
+TEST(planned_arena, starts_with_zero_statistics) {
   const planned_arena memory;
   const planned_arena_stats stats = memory.stats();
   EXPECT_STREQ(stats.name, "planned_arena");
@@ -222,7 +222,7 @@ TEST(planned_arena, ignores_null) {
 }
 
 // P.25
-TEST(planned_arena, that_ends_before_its_step_reports_that) {
+TEST(planned_arena, reports_destruction_before_the_end_of_its_step) {
   const violation_recorder violations;
   std::optional<planned_arena> memory{std::in_place};
   {
@@ -253,7 +253,7 @@ TEST(planned_arena, takes_memory_from_an_upstream) {
 }
 
 // P.22
-TEST_F(planned_arena_in_steps, passes_on_what_the_fallback_throws_and_has_counted_nothing) {
+TEST_F(planned_arena_in_steps, passes_on_fallback_exceptions_and_counts_nothing) {
   step("a=100 b=100 -a -b");
   {
     const planned_arena::step here{memory_};
@@ -272,7 +272,7 @@ TEST_F(planned_arena_in_steps, passes_on_what_the_fallback_throws_and_has_counte
 }
 
 // P.24
-TEST(planned_arena, goes_on_with_the_fallback_where_nothing_can_be_reserved_or_committed) {
+TEST(planned_arena, uses_the_fallback_if_reserve_or_commit_fails) {
   for (const bool is_reserved : {false, true}) {
     recording_os os;
     planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
@@ -287,7 +287,7 @@ TEST(planned_arena, goes_on_with_the_fallback_where_nothing_can_be_reserved_or_c
   }
 }
 
-TEST(planned_arena, commits_what_its_plan_needs_and_no_more) {
+TEST(planned_arena, commits_only_the_memory_its_plan_needs) {
   recording_os os;
   planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};
   played_steps<planned_arena> steps{memory};

@@ -179,7 +179,7 @@ std::string layered_step(std::size_t extra, bool is_more) {
 }
 
 // P.39
-TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_request_more) {
+TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_after_an_extra_request) {
   for (std::size_t layer = 1; layer <= 20; ++layer) {
     planned_arena memory;
     played_steps<planned_arena> steps{memory};
@@ -190,7 +190,7 @@ TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_request_mor
 }
 
 // P.39
-TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_layer_less) {
+TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_after_a_missing_layer) {
   std::uint64_t from_fallback = 0;
   for (std::size_t layer = 1; layer <= 20; ++layer) {
     planned_arena memory;
@@ -202,7 +202,7 @@ TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_that_has_a_layer_less)
 }
 
 // P.39
-TEST_F(planned_learning, plans_a_request_more_in_every_seventh_step) {
+TEST_F(planned_learning, plans_an_extra_request_in_every_seventh_step) {
   for (std::size_t layer : {1u, 7u, 20u}) {
     planned_arena memory;
     played_steps<planned_arena> steps{memory};
@@ -252,7 +252,7 @@ struct short_lived_step {
 };
 
 // P.39
-TEST_F(planned_learning, plans_a_request_more_in_every_second_step) {
+TEST_F(planned_learning, plans_an_extra_request_in_every_second_step) {
   noise random;
   std::size_t left = 0;
   for (int program = 0; program < 200; ++program) {
@@ -271,7 +271,7 @@ TEST_F(planned_learning, plans_a_request_more_in_every_second_step) {
 }
 
 // P.39
-TEST_F(planned_learning, keeps_the_plan_of_other_steps_where_a_request_more_comes_at_random) {
+TEST_F(planned_learning, keeps_the_plan_when_random_steps_have_an_extra_request) {
   noise random;
   for (int program = 0; program < 20; ++program) {
     const short_lived_step step{random, 60};
@@ -287,7 +287,7 @@ TEST_F(planned_learning, keeps_the_plan_of_other_steps_where_a_request_more_come
 }
 
 // P.39
-TEST_F(planned_learning, rests_where_no_step_follows_its_plan) {
+TEST_F(planned_learning, pauses_planning_when_no_step_follows_its_plan) {
   for (int kinds : {1, 3, 12, 1000}) {
     noise random;
     planned_arena memory;
@@ -319,7 +319,7 @@ TEST_F(planned_learning, plans_lifetimes_that_alternate) {
 }
 
 // P.39
-TEST_F(planned_learning, forgets_what_it_knew_of_a_kind_that_gets_a_plan) {
+TEST_F(planned_learning, forgets_earlier_steps_of_a_kind_that_gets_a_plan) {
   planned_arena first;
   played_steps<planned_arena> long_steps{first};
   long_steps.step("a=1000 b=2000 c=3000 d=4000 e=5000 -a -b -c -d -e");

@@ -117,7 +117,7 @@ class training {
 };
 
 // P.28
-TEST(planned_traces, a_small_network_needs_what_is_live_at_once_from_the_third_step_on) {
+TEST(planned_traces, small_network_needs_only_live_bytes_from_the_third_step_on) {
   const std::vector<step_outcome> steps = training{"torch_mlp"}.run();
   ASSERT_EQ(steps.size(), 51u);
   for (std::size_t i = 2; i < steps.size(); ++i) {
@@ -143,7 +143,7 @@ TEST(planned_traces, a_transformer_whose_lengths_are_kinds_holds_little_more_tha
 }
 
 // P.28
-TEST(planned_traces, a_transformer_of_one_kind_runs_by_the_plan_of_its_longest_step) {
+TEST(planned_traces, transformer_of_one_kind_runs_by_the_plan_of_its_longest_step) {
   training transformer{"torch_gpt"};
   const std::vector<step_outcome> steps = transformer.run();
   ASSERT_EQ(steps.size(), 5u);
@@ -261,7 +261,7 @@ TEST(planned_traces, hold_the_memory_of_a_small_repeated_step_up_to_pages) {
 }
 
 // P.40
-TEST(planned_traces, a_step_of_a_unet_fits_into_what_is_live_at_once) {
+TEST(planned_traces, unet_step_fits_into_its_live_bytes) {
   const tools::stepped_trace unet = tools::generate_steps("unet", 3);
   pool below;
   planned_arena memory{&below};

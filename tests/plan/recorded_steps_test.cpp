@@ -51,7 +51,7 @@ class recorded_steps : public testing::Test {
       .events = std::vector<tools::trace_event>(events, {true, 0, 0, 0}), .left = {}, .ids = {}};
 };
 
-TEST_F(recorded_steps, every_good_file_is_read) {
+TEST_F(recorded_steps, reads_every_valid_file) {
   const std::string rows = "0,2,4\n1,5,5\n2,7,9\n", read_so = "2 to 4, 5 to 5, 7 to 9";
   EXPECT_EQ(read(header + rows), read_so);
   EXPECT_EQ(read(header + rows.substr(0, rows.size() - 1)), read_so) << "no line end at the end";
@@ -60,7 +60,7 @@ TEST_F(recorded_steps, every_good_file_is_read) {
   EXPECT_EQ(read(header), "") << "no steps";
 }
 
-TEST_F(recorded_steps, every_bad_file_is_refused_with_line_and_reason) {
+TEST_F(recorded_steps, rejects_every_invalid_file_with_line_and_reason) {
   const std::string start = header;
   const std::pair<std::string, std::string> bad[] = {
       {"", ":1: the file is empty; it should begin with step,first_event,last_event"},
@@ -85,7 +85,7 @@ TEST_F(recorded_steps, every_bad_file_is_refused_with_line_and_reason) {
   for (auto const& [text, reason] : bad) EXPECT_EQ(read(text), reason) << text;
 }
 
-TEST_F(recorded_steps, what_was_tampered_with_is_refused_or_still_in_order) {
+TEST_F(recorded_steps, tampered_files_are_rejected_or_in_order) {
   std::mt19937_64 random{4};
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   const std::string good = header + std::string{"0,2,4\n1,5,5\n2,7,9\n"}, letters = "0123456789,,\n\r -x";
@@ -118,7 +118,7 @@ TEST_F(recorded_steps, names_a_file_that_cannot_be_read) {
   EXPECT_EQ(read_file(testing::TempDir()), ": Is a directory");
 }
 
-TEST_F(recorded_steps, the_recorded_ones_are_of_their_traces) {
+TEST_F(recorded_steps, shipped_files_fit_their_traces) {
   for (auto const& [name, count] : {std::pair{"torch_gpt", 5u}, std::pair{"torch_mlp", 51u}}) {
     const std::string path = std::string{TIDEMARK_TRACES "/"} + name;
     const recorded_trace trace = tools::read_trace(path + ".csv");

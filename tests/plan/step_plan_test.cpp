@@ -51,13 +51,13 @@ std::string refusal(step_plan const& plan) {
   return message_or<std::invalid_argument>("", [&] { plan.require_valid(); });
 }
 
-TEST(step_plan, that_an_arena_made_is_valid) {
+TEST(step_plan, is_valid_when_made_by_an_arena) {
   EXPECT_EQ(refusal(small_plan()), "");
   EXPECT_EQ(refusal(plan_of("a=1000 b=0 c=500@4096 -a d=2000 -b -d")), "");
   EXPECT_EQ(refusal(step_plan{}), "");
 }
 
-TEST(step_plan, that_breaks_a_rule_is_refused_with_request_and_formula) {
+TEST(step_plan, is_rejected_with_request_and_formula_if_it_breaks_a_rule) {
   const auto changed = [](auto change) {
     step_plan plan = small_plan();
     change(plan);
@@ -100,7 +100,7 @@ TEST(step_plan, that_breaks_a_rule_is_refused_with_request_and_formula) {
             "step_plan: request 1: overlaps a block that is live at the same time");
 }
 
-TEST(step_plan, whose_places_of_one_request_differ_is_refused_in_whatever_order_they_come) {
+TEST(step_plan, is_rejected_if_places_of_one_request_differ) {
   const std::string reason = "step_plan: request 0: its places differ in size or alignment";
   for (std::size_t i : {0u, 1u}) {
     for (std::size_t size : {0u, 16u, 99u, 101u, 200u}) {
@@ -158,7 +158,7 @@ TEST_F(step_plan_file, has_a_row_for_each_block) {
                         "2,2,3,300,512,512\n");
 }
 
-TEST_F(step_plan_file, is_read_as_any_plan) {
+TEST_F(step_plan_file, is_read_as_lifetimes) {
   const step_plan plan = plan_of("a=1000 b=0 c=500@4096 -a d=2000 -b -d");
   save_plan(plan, path());
   const std::vector<lifetime> lives = tools::read_lifetimes(path()).blocks;
@@ -167,7 +167,7 @@ TEST_F(step_plan_file, is_read_as_any_plan) {
 }
 
 // P.23
-TEST_F(step_plan_file, that_is_malformed_is_refused_with_line_and_reason) {
+TEST_F(step_plan_file, is_rejected_with_line_and_reason_if_malformed) {
   const std::string start = header, first = start + "0,0,1,100,256,0\n",
                     number = "the row is not six whole numbers below 2^64";
   const std::pair<std::string, std::string> bad[] = {
@@ -207,7 +207,7 @@ TEST_F(step_plan_file, that_is_malformed_is_refused_with_line_and_reason) {
   for (auto const& [text, why] : bad) EXPECT_EQ(reason_of(text), why) << text;
 }
 
-TEST_F(step_plan_file, whose_places_of_one_request_differ_is_refused_in_whatever_order_they_come) {
+TEST_F(step_plan_file, is_rejected_if_places_of_one_request_differ) {
   const std::string start = header, last = "1,0,3,256,256,4352\n",
                     reason = ":3: request 0: its places differ in size or alignment";
   // A block of 4096 bytes at the place of 16 would lie over the one of request 1.
@@ -219,13 +219,13 @@ TEST_F(step_plan_file, whose_places_of_one_request_differ_is_refused_in_whatever
             ":4: request 0: its places differ in size or alignment");
 }
 
-TEST_F(step_plan_file, that_is_not_one_is_rejected) {
+TEST_F(step_plan_file, is_rejected_if_missing_or_a_folder) {
   EXPECT_EQ(reason(path("none.csv")), ": No such file or directory");
   EXPECT_EQ(reason(folder_.path()), ": Is a directory");
 }
 
 // P.23
-TEST_F(step_plan_file, that_was_tampered_with_is_refused_or_valid) {
+TEST_F(step_plan_file, is_rejected_or_valid_after_tampering) {
   save_plan(plan_of("a=1000 b=0 c=500 -a d=2000 -b e=10 -d -e -c"), path());
   const std::string good = text(), letters = "0123456789,,\n -x";
   std::mt19937_64 random{4};
@@ -246,7 +246,7 @@ TEST_F(step_plan_file, that_was_tampered_with_is_refused_or_valid) {
   EXPECT_LT(taken, files / 2);
 }
 
-TEST_F(step_plan_file, stays_as_it_was_where_it_cannot_be_written) {
+TEST_F(step_plan_file, is_unchanged_if_it_cannot_be_written) {
   const auto refused = [](step_plan const& plan, std::string const& to) {
     return message_of<std::runtime_error>([&] { save_plan(plan, to); });
   };
@@ -273,7 +273,7 @@ TEST_F(step_plan_file, is_not_written_for_a_plan_that_is_not_valid) {
   EXPECT_EQ(text(), "as it was");
 }
 
-TEST_F(step_plan_file, of_yesterday_serves_today) {
+TEST_F(step_plan_file, serves_another_arena) {
   const std::string step = "a=1000 b=0 c=500@512 -a d=2000 -b -c -d";
   save_plan(plan_of(step), path());
   planned_arena memory;

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
 
 // S3.32
-TEST(byte_cap, is_parsed_of_digits_alone) {
+TEST(byte_cap, accepts_only_digits) {
   struct expected {
     std::string text;
     std::optional<std::size_t> bytes, mib;
@@ -79,7 +79,7 @@ TEST(byte_cap, the_environment_sets_it) {
   EXPECT_EQ(cap.warning, "");
 }
 
-TEST(byte_cap, of_a_variable_that_is_unset_or_empty_is_the_fallback_without_a_warning) {
+TEST(byte_cap, uses_the_fallback_without_warning_if_the_variable_is_unset_or_empty) {
   EXPECT_EQ(byte_cap_from_environment(variable::name, 5).bytes, 5u);
   EXPECT_EQ(byte_cap_from_environment(variable::name).warning, "");
   const variable set{""};
@@ -88,7 +88,7 @@ TEST(byte_cap, of_a_variable_that_is_unset_or_empty_is_the_fallback_without_a_wa
 }
 
 // S3.32
-TEST(byte_cap, what_is_rejected_leaves_it_without_limit_and_a_warning_says_so) {
+TEST(byte_cap, is_unlimited_with_a_warning_if_the_variable_is_invalid) {
   for (char const* text : {"1MiB", "-1", " 1", "18446744073709551616"}) {
     const variable set{text};
     const byte_cap cap = byte_cap_from_environment(variable::name);

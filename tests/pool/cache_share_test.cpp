@@ -87,7 +87,7 @@ void expect_hits_of_another_thread(synchronized_pool& pool, std::size_t bytes) {
   }}.join();
 }
 
-TEST(cache_share, lets_a_thread_pass_on_blocks_of_others) {
+TEST(cache_share, shares_blocks_of_other_threads_that_a_thread_frees) {
   for (const std::size_t bytes : {64u, 1000u, 16'384u}) {
     synchronized_pool pool;
     std::vector<void*> const blocks = take(pool, 3 * MiB / bytes, bytes);
@@ -99,7 +99,7 @@ TEST(cache_share, lets_a_thread_pass_on_blocks_of_others) {
   }
 }
 
-TEST(cache_share, starts_anew_when_the_pool_is_released) {
+TEST(cache_share, restarts_when_the_pool_is_released) {
   constexpr std::size_t bytes = 1000;
   synchronized_pool pool;
   (void)take(pool, 4 * MiB / bytes, bytes);  // the share of this thread is full

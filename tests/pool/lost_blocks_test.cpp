@@ -60,7 +60,7 @@ TYPED_TEST(lost_blocks, are_not_reported_once_they_are_deallocated_or_released) 
   EXPECT_EQ(this->recorder.reports().size(), 0u);
 }
 
-TEST(lost_blocks_death, are_printed_by_the_default_handler_which_goes_on) {
+TEST(lost_blocks_death, are_printed_by_the_default_handler_without_aborting) {
   EXPECT_EXIT(
       {
         {

@@ -146,7 +146,7 @@ TEST_F(pressure_files, a_cgroup_that_reaches_a_limit_is_pressure) {
   EXPECT_FALSE(monitor.poll());
 }
 
-TEST_F(pressure_files, a_monitor_in_the_background_sees_it_by_itself) {
+TEST_F(pressure_files, background_monitor_detects_pressure) {
   write_events(0, 0, 0);
   write_psi(0);
   std::atomic<int> told{0};
@@ -167,7 +167,7 @@ TEST_F(pressure_files, a_monitor_in_the_background_sees_it_by_itself) {
 }
 
 // S2.24
-TEST_F(pressure_files, files_that_are_missing_or_of_another_form_leave_only_the_manual_way) {
+TEST_F(pressure_files, missing_or_malformed_files_leave_only_manual_signals) {
   write("memory", "nothing of the kind\n");
   write("memory.events", "high many\n");
   for (char const* psi : {"memory", "missing"}) {
@@ -188,7 +188,7 @@ TEST_F(pressure_files, a_file_that_vanishes_is_no_pressure) {
   EXPECT_TRUE(monitor.poll()) << "it counts from where it was";
 }
 
-TEST(pressure_monitor, listens_to_the_kernel_of_this_machine_and_ends) {
+TEST(pressure_monitor, starts_on_this_kernel_and_stops) {
   pressure_monitor monitor;
   const bool has_psi = std::filesystem::exists("/proc/pressure/memory") &&
                        std::ifstream{"/proc/pressure/memory"}.peek() != std::char_traits<char>::eof();

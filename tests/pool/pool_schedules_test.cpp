@@ -98,15 +98,15 @@ TEST(pool_schedules, lose_no_trim_that_others_post) {
   expect_every_schedule_passes(posts_trims<explored_sync>, 100);
 }
 
-TEST(pool_schedules, are_found_to_lose_a_trim_by_an_exchange_in_two_steps) {
+TEST(pool_schedules, lose_a_trim_if_an_exchange_takes_two_steps) {
   expect_failure(posts_trims<faulty_sync<fault::split_updates>>, "a trim is lost");
 }
 
-TEST(pool_schedules, are_found_to_lose_a_trim_where_a_stale_target_is_read) {
+TEST(pool_schedules, lose_a_trim_if_a_stale_target_is_read) {
   expect_failure(posts_trims<faulty_sync<fault::no_acquire>>, "a trim is lost");
 }
 
-TEST(pool_schedules, are_found_to_lose_a_trim_that_is_taken_before_the_work) {
+TEST(pool_schedules, lose_a_trim_that_is_cleared_before_the_work) {
   const auto make = [] {
     const auto cache = std::make_shared<trimmed_cache<explored_sync>>();
     const auto owner = [=] {
@@ -153,13 +153,13 @@ program requests_trims_of_the_depot() {
                  }};
 }
 
-TEST(pool_schedules, lose_no_trim_that_is_requested_during_one_of_the_depot) {
+TEST(pool_schedules, lose_no_trim_posted_during_a_depot_trim) {
   expect_every_schedule_passes(requests_trims_of_the_depot<explored_sync>, 100);
 }
 
 // E.8
 // This fault existed: a thread compared the least target with its own, and wrote `none` over a newer target.
-TEST(pool_schedules, are_found_to_lose_a_trim_that_another_overwrites) {
+TEST(pool_schedules, lose_a_trim_that_another_trim_overwrites) {
   expect_failure(requests_trims_of_the_depot<faulty_sync<fault::split_updates>>, "a trim is lost");
 }
 
@@ -218,7 +218,7 @@ TEST(pool_schedules, pass_each_block_through_the_depot_once) {
   expect_every_schedule_passes(passes_chains<explored_sync>, 15);
 }
 
-TEST(pool_schedules, are_found_to_lose_blocks_of_the_depot_without_its_lock) {
+TEST(pool_schedules, lose_depot_blocks_without_the_lock) {
   expect_failure(passes_chains<faulty_sync<fault::no_locks>>, "a block is lost, or was taken twice");
 }
 
@@ -256,7 +256,7 @@ TEST(pool_schedules, read_no_more_deallocations_than_allocations) {
   expect_every_schedule_passes([] { return counts_blocks<explored_sync>(reading::deallocations_first); }, 10);
 }
 
-TEST(pool_schedules, are_found_to_read_too_many_deallocations) {
+TEST(pool_schedules, read_too_many_deallocations_in_the_wrong_order) {
   constexpr char const* failure = "no difference is negative";
   expect_failure([] { return counts_blocks<explored_sync>(reading::allocations_first); }, failure);
   expect_failure([] { return counts_blocks<faulty_sync<fault::no_release>>(reading::deallocations_first); },

@@ -89,7 +89,7 @@ TEST(pool, nine_classes_double_from_64_to_16384_bytes) {
 }
 
 // S2.1
-TEST(pool, a_request_takes_the_least_class_that_holds_it) {
+TEST(pool, uses_the_smallest_size_class_that_fits) {
   const std::pair<std::size_t, std::size_t> boundaries[] = {
       {0, 64},      {1, 64},      {33, 64},     {64, 64},     {65, 128},      {128, 128},    {129, 256},
       {1024, 1024}, {1025, 2048}, {2048, 2048}, {2049, 4096}, {16383, 16384}, {16384, 16384}};
@@ -115,7 +115,7 @@ TEST(pool, default_classes_are_multiples_of_8_and_then_waste_less_than_a_ninth) 
 }
 
 // S2.21
-TEST(pool, a_request_takes_the_least_default_class_that_holds_and_aligns_it) {
+TEST(pool, uses_the_smallest_default_size_class_that_fits_and_aligns) {
   const std::array<std::size_t, 3> requests[] = {// bytes, alignment, block
                                                  {1, 1, 8},
                                                  {8, 8, 8},
@@ -149,7 +149,7 @@ TEST(pool, a_request_takes_the_least_default_class_that_holds_and_aligns_it) {
 }
 
 // S2.21
-TEST(pool, a_class_of_a_callers_that_is_aligned_to_8_serves_only_what_asks_for_that) {
+TEST(pool, size_class_aligned_to_8_serves_only_requests_aligned_to_8) {
   pool memory{with_classes({24, 40, 96})};
   const blocks sixteen{memory, 3, 30};  // aligned to 16
   EXPECT_EQ(memory.stats().used_bytes, 3 * 96u);
@@ -161,7 +161,7 @@ TEST(pool, a_class_of_a_callers_that_is_aligned_to_8_serves_only_what_asks_for_t
   memory.check_invariants();
 }
 
-TEST_F(pool_over_upstream, classes_above_the_last_that_is_aligned_to_16_serve_what_is_aligned_to_8) {
+TEST_F(pool_over_upstream, size_classes_aligned_to_8_serve_requests_aligned_to_8) {
   pool memory{{.keep_large_blocks = false, .size_classes = {64, 128, 200}}, &upstream};
   const std::array<std::size_t, 3> requests[] = {
       {100, 16, 128}, {128, 16, 128}, {129, 8, 200}, {200, 8, 200}};
@@ -179,7 +179,7 @@ TEST_F(pool_over_upstream, classes_above_the_last_that_is_aligned_to_16_serve_wh
 }
 
 // S2.22
-TEST(pool, blocks_of_8_bytes_have_nothing_between_them) {
+TEST(pool, packs_blocks_of_8_bytes_without_gaps) {
   pool memory;
   constexpr std::size_t count = 1000;
   std::vector<std::uintptr_t> addresses;
@@ -236,7 +236,7 @@ TEST_F(pool_over_upstream, takes_more_than_16384_bytes_from_the_upstream_exactly
 }
 
 // S2.5
-TEST_F(pool_over_upstream, a_large_block_that_was_freed_serves_smaller_requests_which_take_what_they_need) {
+TEST_F(pool_over_upstream, splits_a_freed_large_block_for_smaller_requests) {
   pool memory{nine_classes(), &upstream};
   void* const first = memory.allocate(100'000);
   memory.deallocate(first, 100'000);
@@ -259,7 +259,7 @@ TEST_F(pool_over_upstream, a_large_block_that_was_freed_serves_smaller_requests_
 }
 
 // S2.5
-TEST_F(pool_over_upstream, of_large_blocks_over_the_limit_the_least_that_is_enough_is_returned) {
+TEST_F(pool_over_upstream, returns_the_smallest_sufficient_large_block_over_the_limit) {
   pool memory{nine_classes(310'000), &upstream};
   void* const small = memory.allocate(20'000);
   void* const middle = memory.allocate(100'000);
@@ -287,8 +287,7 @@ TEST_F(pool_over_upstream, of_large_blocks_over_the_limit_the_least_that_is_enou
 }
 
 // S2.5
-TEST_F(pool_over_upstream,
-       what_a_live_block_keeps_from_going_back_is_set_aside_and_used_before_the_upstream_is_called) {
+TEST_F(pool_over_upstream, reuses_memory_stranded_by_a_live_block_before_the_upstream) {
   pool memory{nine_classes(), &upstream};
   void* const first = memory.allocate(100'000);
   memory.deallocate(first, 100'000);
@@ -312,7 +311,7 @@ TEST_F(pool_over_upstream,
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(pool_over_upstream, the_limit_holds_although_live_blocks_keep_large_ones_from_going_back) {
+TEST_F(pool_over_upstream, keeps_to_its_limit_when_live_blocks_strand_large_blocks) {
   pool memory{nine_classes(1 * MiB), &upstream};
   std::vector<void*> live(200);
   for (void*& block : live) block = memory.allocate(30'000);
@@ -347,7 +346,7 @@ TEST_F(pool_over_upstream, takes_half_of_a_chunk_for_several_large_blocks_each_t
   memory.check_invariants();
 }
 
-TEST(pool, sizes_near_the_largest_are_refused_although_all_may_be_cached) {
+TEST(pool, rejects_sizes_near_the_maximum_without_a_cache_limit) {
   pool memory{{.max_cached_bytes = SIZE_MAX}};
   memory.deallocate(memory.allocate(100'000), 100'000);
   for (std::size_t less = 0; less < 200; ++less) {
@@ -357,8 +356,7 @@ TEST(pool, sizes_near_the_largest_are_refused_although_all_may_be_cached) {
   memory.check_invariants();
 }
 
-TEST_F(pool_over_upstream,
-       keeps_no_block_aligned_to_more_than_256_bytes_and_no_block_below_4_KiB_without_a_class) {
+TEST_F(pool_over_upstream, caches_no_unclassed_block_below_4_KiB_or_aligned_above_256_bytes) {
   pool memory{with_classes({64, 128}), &upstream};
   memory.deallocate(memory.allocate(64), 64);
   const std::size_t cached = memory.stats().cached_bytes;
@@ -373,7 +371,7 @@ TEST_F(pool_over_upstream,
   memory.check_invariants();
 }
 
-TEST_F(pool_over_upstream, frees_of_small_blocks_trim_when_they_should_though_large_ones_come_and_go) {
+TEST_F(pool_over_upstream, large_blocks_do_not_delay_the_trim_of_small_blocks) {
   // Cached bytes jump by a megabyte and more. A trim still happens once half of the live bytes of the last
   // trim are free.
   pool memory{nine_classes(4 * MiB), &upstream};
@@ -395,7 +393,7 @@ TEST_F(pool_over_upstream, frees_of_small_blocks_trim_when_they_should_though_la
 }
 
 // S2.2
-TEST(pool, starts_with_16_small_and_8_medium_blocks_of_each_class) {
+TEST(pool, starts_with_16_small_and_8_medium_blocks_per_size_class) {
   pool memory{pool_options::tensor_classes()};
   EXPECT_EQ(memory.stats().cached_bytes, 277'504u);
   EXPECT_EQ(memory.stats().peak_cached_bytes, 277'504u);
@@ -403,7 +401,7 @@ TEST(pool, starts_with_16_small_and_8_medium_blocks_of_each_class) {
 }
 
 // S2.2
-TEST(pool, start_counts_are_what_the_options_say) {
+TEST(pool, starts_with_the_configured_block_counts) {
   pool_options options = pool_options::tensor_classes();
   options.small_block_count = 32;
   options.medium_block_count = 16;
@@ -450,7 +448,7 @@ TYPED_TEST(either_pool, ignores_null) {
 }
 
 // S2.4
-TEST(pool, the_17th_block_of_64_bytes_is_a_miss_and_is_cached_when_freed) {
+TEST(pool, counts_the_17th_block_of_64_bytes_as_a_miss_and_caches_it) {
   pool memory{pool_options::tensor_classes()};
   blocks live{memory, 16, 64};
   EXPECT_EQ(memory.stats().misses, 0u);
@@ -478,7 +476,7 @@ TEST_F(pool_over_upstream, allocates_nothing_for_a_block_and_writes_nothing_in_i
 }
 
 // S2.7
-TEST(pool, counts_have_their_exact_meanings) {
+TEST(pool, reports_exact_statistics) {
   pool memory{pool_options::tensor_classes()};
   void* a = memory.allocate(10);
   void* b = memory.allocate(1000);
@@ -521,7 +519,7 @@ TEST(pool, peak_cached_bytes_is_the_highest_ever_cached) {
 }
 
 // S2.10
-TEST_F(pool_over_upstream, trim_gives_cached_memory_back_down_to_its_target) {
+TEST_F(pool_over_upstream, trim_frees_cached_memory_down_to_its_target) {
   pool memory{nine_classes(), &upstream};
   {
     const blocks live{memory, 10'000, 64};
@@ -539,7 +537,7 @@ TEST_F(pool_over_upstream, trim_gives_cached_memory_back_down_to_its_target) {
   memory.check_invariants();
 }
 
-TEST(pool, a_free_beyond_the_limit_trims_to_half_of_it) {
+TEST(pool, free_beyond_the_limit_trims_to_half_of_the_limit) {
   pool memory{nine_classes(100'000)};
   std::vector<void*> live(2000);
   for (void*& block : live) block = memory.allocate(64);
@@ -556,7 +554,7 @@ TEST(pool, a_free_beyond_the_limit_trims_to_half_of_it) {
 }
 
 // S2.10
-TYPED_TEST(either_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
+TYPED_TEST(either_pool, keeps_to_its_limit_in_any_order_of_frees) {
   // A synchronized pool keeps a share of its limit for each thread.
   const std::size_t limit = std::is_same_v<TypeParam, pool> ? 1 * MiB : 4 * MiB;
   for (const std::size_t bytes : {64u, 1024u, 16384u}) {
@@ -574,7 +572,7 @@ TYPED_TEST(either_pool, keeps_to_its_limit_whatever_the_order_of_frees) {
 }
 
 // S2.10
-TEST_F(pool_over_upstream, trims_stay_seldom_whatever_is_live) {
+TEST_F(pool_over_upstream, trims_rarely_with_any_number_of_live_blocks) {
   // The upstream's calls are a measure of how often slabs come and go.
   pool memory{nine_classes(64 * KiB), &upstream};
   blocks live{memory, 20'000, 64};
@@ -586,7 +584,7 @@ TEST_F(pool_over_upstream, trims_stay_seldom_whatever_is_live) {
 }
 
 // S2.10
-TEST_F(pool_over_upstream, that_may_cache_nothing_gives_each_slab_back_with_its_last_block) {
+TEST_F(pool_over_upstream, without_a_cache_returns_each_slab_with_its_last_block) {
   pool memory{{.max_cached_bytes = 0}, &upstream};
   EXPECT_EQ(memory.stats().held_bytes, 0u);
   blocks live{memory, 1000, 64};
@@ -646,7 +644,7 @@ TEST_F(pool_over_upstream, reuses_blocks_set_aside_before_it_calls_the_upstream)
 }
 
 // S2.8 S2.12
-TEST(pool, reset_stats_counts_anew_and_loses_nothing) {
+TEST(pool, reset_stats_restarts_counts_and_loses_no_block) {
   pool memory;
   blocks live{memory, 20, 64};
   const pool_stats before = memory.stats();
@@ -666,7 +664,7 @@ TEST(pool, reset_stats_counts_anew_and_loses_nothing) {
 }
 
 // S2.13
-TEST_F(pool_over_upstream, destruction_returns_everything_also_what_is_live) {
+TEST_F(pool_over_upstream, destruction_returns_all_memory_including_live_blocks) {
 #if TIDEMARK_ASAN
   GTEST_SKIP() << "LeakSanitizer would report what is live";
 #endif
@@ -680,7 +678,7 @@ TEST_F(pool_over_upstream, destruction_returns_everything_also_what_is_live) {
 }
 
 // S2.13
-TYPED_TEST(either_pool, release_returns_everything_and_the_pool_goes_on) {
+TYPED_TEST(either_pool, release_returns_everything_and_the_pool_stays_usable) {
   TypeParam memory{&this->upstream};
   (void)memory.allocate(64);
   (void)memory.allocate(1 * MiB);
@@ -702,7 +700,7 @@ TYPED_TEST(either_pool, release_returns_everything_and_the_pool_goes_on) {
 }
 
 // S2.21
-TEST_F(pool_over_upstream, over_aligned_requests_are_honoured) {
+TEST_F(pool_over_upstream, serves_over_aligned_requests) {
   pool memory{with_classes({48, 80, 128}), &upstream};
   for (std::size_t align = 1; align <= 1 * MiB; align *= 2) {
     for (std::size_t bytes : {1u, 40u, 48u, 100u, 5000u}) {
@@ -741,7 +739,7 @@ TEST_F(pool_over_upstream, classes_beyond_16_KiB_are_cached_as_well) {
 }
 
 // S2.23
-TEST(pool, impossible_classes_are_refused_with_a_sentence) {
+TEST(pool, rejects_impossible_size_classes_with_a_sentence) {
   const auto refusal = [](std::vector<std::size_t> sizes) {
     pool_options options = with_classes(std::move(sizes));
     options.name = "tensors";
@@ -763,7 +761,7 @@ TEST(pool, impossible_classes_are_refused_with_a_sentence) {
 }
 
 // S2.6 S2.22
-TEST(pool, a_pool_of_64_byte_blocks_takes_at_most_5_percent_more_in_few_large_pieces) {
+TEST(pool, takes_at_most_5_percent_more_than_64_byte_blocks) {
   for (std::size_t count : {10'000u, 100'000u, 300'000u}) {
     recording_resource upstream;
     pool memory{nine_classes(), &upstream};
@@ -774,7 +772,7 @@ TEST(pool, a_pool_of_64_byte_blocks_takes_at_most_5_percent_more_in_few_large_pi
 }
 
 // S2.28
-TEST(pool, the_sizes_of_adr_003_always_hit) {
+TEST(pool, tensor_classes_always_hit_for_powers_of_two) {
   // ML Odyssey's ADR-003 measures five small sizes 1000 times and four medium ones 500 times; so does the
   // benchmark.
   pool memory{pool_options::tensor_classes()};
@@ -826,7 +824,7 @@ TEST(pool, keeps_blocks_of_all_sizes_that_the_standards_options_require) {
 }
 
 // D.5
-TEST_F(pool_over_upstream, takes_a_list_in_braces_as_its_own_options) {
+TEST_F(pool_over_upstream, accepts_braced_options) {
   const pool memory{{1, 0}, &upstream};
   EXPECT_EQ(memory.options().small_block_count, 1u);
   const pool of_default_resource{{2, 0}};
@@ -844,7 +842,7 @@ TEST_F(pool_over_upstream, takes_its_upstream_from_the_options) {
 }
 
 // S2.30
-TYPED_TEST(either_pool, gives_back_what_it_caches_when_the_upstream_has_no_more) {
+TYPED_TEST(either_pool, returns_cached_memory_when_the_upstream_is_exhausted) {
   TypeParam memory{nine_classes(), &this->upstream};
   {
     const blocks live{memory, 1000, 64};
@@ -873,7 +871,7 @@ class pool_misuse : public ::testing::Test {
 TYPED_TEST_SUITE(pool_misuse, both_kinds);
 
 // S2.19 S2.25
-TYPED_TEST(pool_misuse, is_reported_and_then_nothing_is_done) {
+TYPED_TEST(pool_misuse, is_reported_and_changes_nothing) {
   const violation_recorder recorder;
   TypeParam memory{{.name = "nodes"}};
   auto* const block = static_cast<std::byte*>(memory.allocate(100));
@@ -895,7 +893,7 @@ TYPED_TEST(pool_misuse, is_reported_and_then_nothing_is_done) {
 }
 
 // S2.19
-TYPED_TEST(pool_misuse, of_large_blocks_is_reported_too) {
+TYPED_TEST(pool_misuse, is_reported_for_large_blocks) {
   const violation_recorder recorder;
   TypeParam memory;
   void* block = memory.allocate(50'000);
@@ -908,7 +906,7 @@ TYPED_TEST(pool_misuse, of_large_blocks_is_reported_too) {
 
 using pool_misuse_alone = pool_misuse<pool>;
 
-TEST_F(pool_misuse_alone, by_a_second_thread_is_reported) {
+TEST_F(pool_misuse_alone, is_reported_for_a_second_thread) {
   const violation_recorder recorder;
   pool memory;
   void* block = memory.allocate(64);
@@ -919,7 +917,7 @@ TEST_F(pool_misuse_alone, by_a_second_thread_is_reported) {
   EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), 1u);
 }
 
-TEST_F(pool_misuse_alone, freed_blocks_are_filled) {
+TEST_F(pool_misuse_alone, fills_freed_blocks) {
 #if TIDEMARK_ASAN
   GTEST_SKIP() << "freed blocks cannot be read under AddressSanitizer";
 #else
@@ -934,7 +932,7 @@ TEST_F(pool_misuse_alone, freed_blocks_are_filled) {
 using pool_death = pool_misuse<pool>;
 
 // S2.19
-TEST_F(pool_death, double_free) {
+TEST_F(pool_death, aborts_on_a_double_free) {
   pool memory{{.name = "nodes"}};
   void* block = memory.allocate(64);
   memory.deallocate(block, 64);

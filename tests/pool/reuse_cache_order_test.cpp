@@ -29,7 +29,7 @@ struct reuse_cache_order : test::reuse_test {};
 // ---- which block of a size is allocated ------------------------------------------------------------------
 
 // S1.25
-TEST_F(reuse_cache_order, reuses_what_was_freed_first) {
+TEST_F(reuse_cache_order, reuses_blocks_of_one_size_in_fifo_order) {
   reuse_cache cache{{.upstream = &upstream}};
   const std::vector<void*> blocks = take(cache, 3, 512);
   give(cache, blocks, 512);
@@ -39,7 +39,7 @@ TEST_F(reuse_cache_order, reuses_what_was_freed_first) {
   give(cache, blocks, 512);
 }
 
-TEST_F(reuse_cache_order, counts_a_fenced_block_from_when_it_was_seen_to_be_done) {
+TEST_F(reuse_cache_order, orders_a_fenced_block_by_its_completion) {
   event done, last;
   done.order = last.order = this;
   reuse_cache cache{&upstream};
@@ -61,7 +61,7 @@ TEST_F(reuse_cache_order, counts_a_fenced_block_from_when_it_was_seen_to_be_done
 }
 
 // S1.26
-TEST_F(reuse_cache_order, the_65th_block_of_a_size_lets_the_oldest_of_that_size_go) {
+TEST_F(reuse_cache_order, evicts_the_oldest_of_65_blocks_of_one_size) {
   reuse_cache cache{{.max_blocks_per_size = 64, .upstream = &upstream}};
   const std::vector<void*> other = take(cache, 1, 4096);
   const std::vector<void*> blocks = take(cache, 65, 512);
@@ -78,7 +78,7 @@ TEST_F(reuse_cache_order, the_65th_block_of_a_size_lets_the_oldest_of_that_size_
 
 // ---- which blocks leave -----------------------------------------------------------------------------------
 
-TEST_F(reuse_cache_order, of_the_largest_size_the_oldest_goes_first) {
+TEST_F(reuse_cache_order, evicts_the_oldest_block_of_the_largest_size) {
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   const std::vector<void*> large = take(cache, 3, 300), small = take(cache, 1, 200);
   give(cache, {large[1], large[0], large[2]}, 300);
@@ -88,7 +88,7 @@ TEST_F(reuse_cache_order, of_the_largest_size_the_oldest_goes_first) {
   EXPECT_EQ(held_of(small), 1u);
 }
 
-TEST_F(reuse_cache_order, a_pending_block_is_let_go_by_size_when_it_is_seen_to_be_done) {
+TEST_F(reuse_cache_order, evicts_a_pending_block_by_size_when_its_fence_is_done) {
   event done;
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   void* const largest = cache.allocate(900, 256);
@@ -103,7 +103,7 @@ TEST_F(reuse_cache_order, a_pending_block_is_let_go_by_size_when_it_is_seen_to_b
 }
 
 // S1.27
-TEST_F(reuse_cache_order, many_sizes_come_and_go_by_size_as_a_sorted_list_would_have_it) {
+TEST_F(reuse_cache_order, agrees_with_a_sorted_list_on_many_sizes) {
   constexpr std::size_t limit = 20'000;
   reuse_cache cache{{.max_cached_bytes = limit, .upstream = &upstream}};
   std::multiset<std::size_t> ready;  // what a list that is sorted each time would keep
@@ -140,7 +140,7 @@ TEST_F(reuse_cache_order, many_sizes_come_and_go_by_size_as_a_sorted_list_would_
   cache.check_invariants();
 }
 
-TEST_F(reuse_cache_order, sizes_of_which_nothing_is_kept_are_forgotten_in_the_end) {
+TEST_F(reuse_cache_order, forgets_sizes_without_blocks) {
   recording_resource bookkeeping;
   reuse_cache cache{{.max_cached_bytes = 1, .upstream = &upstream, .bookkeeping = &bookkeeping}};
   const auto pass_through = [&](std::size_t first) {
@@ -154,7 +154,7 @@ TEST_F(reuse_cache_order, sizes_of_which_nothing_is_kept_are_forgotten_in_the_en
   cache.check_invariants();
 }
 
-TEST_F(reuse_cache_order, any_failing_record_leaves_the_sizes_whole) {
+TEST_F(reuse_cache_order, failed_record_leaves_the_sizes_valid) {
   for (std::size_t n = 0; n < 60; ++n) {
     recording_resource bookkeeping;
     reuse_cache cache{{.max_cached_bytes = 2000, .upstream = &upstream, .bookkeeping = &bookkeeping}};
@@ -187,7 +187,7 @@ struct relieved_by {
   }
 };
 
-TEST_F(reuse_cache_order, relief_replaces_the_two_collections_and_the_upstream_is_tried_once_more) {
+TEST_F(reuse_cache_order, relief_replaces_both_collections_before_one_retry) {
   limit_resource budget{&upstream, 1000};
   event done;
   relieved_by room;
@@ -204,7 +204,7 @@ TEST_F(reuse_cache_order, relief_replaces_the_two_collections_and_the_upstream_i
   cache.deallocate(block, 600, 256);
 }
 
-TEST_F(reuse_cache_order, where_relief_fails_the_request_is_refused) {
+TEST_F(reuse_cache_order, rejects_the_request_if_relief_fails) {
   for (const bool of_use : {true, false}) {
     SCOPED_TRACE(of_use);
     limit_resource budget{&upstream, 1000};

@@ -38,7 +38,7 @@ struct reuse : test::reuse_test {};
 // ---- by exact size ----------------------------------------------------------------------------------------
 
 // S3.30
-TEST_F(reuse, a_block_comes_back_to_a_request_of_exactly_its_size_and_alignment) {
+TEST_F(reuse, reuses_a_block_for_exactly_its_size_and_alignment) {
   reuse_cache cache{&upstream};
   void* const block = cache.allocate(1000, 64);
   cache.deallocate(block, 1000, 64);
@@ -72,7 +72,7 @@ TEST_F(reuse, a_block_is_reused_only_when_its_fence_is_done) {
 }
 
 // S3.30
-TEST_F(reuse, a_block_whose_fence_is_not_done_does_not_go_to_the_upstream_either) {
+TEST_F(reuse, block_with_a_pending_fence_is_not_returned_to_the_upstream) {
   std::array<event, 3> events;
   reuse_cache cache{{.max_cached_bytes = 1, .max_blocks_per_size = 1, .upstream = &upstream}};
   for (event& done : events) cache.deallocate_after(cache.allocate(4096, 256), 4096, 256, done.fence());
@@ -112,7 +112,7 @@ TEST_F(reuse, prefers_a_ready_block_and_then_polls_no_fence) {
   give(cache, blocks, 512);
 }
 
-TEST_F(reuse, a_request_polls_32_fences_at_most_and_soon_each_of_them) {
+TEST_F(reuse, request_polls_at_most_32_fences_in_rotation) {
   std::vector<event> events(100);
   reuse_cache cache{&upstream};
   std::vector<void*> blocks = take(cache, 100, 512);
@@ -168,7 +168,7 @@ struct ordered_fences : test::reuse_test {
   }
 };
 
-TEST_F(ordered_fences, blocks_of_one_order_are_reused_in_it_with_one_query_each) {
+TEST_F(ordered_fences, each_block_of_one_order_is_reused_after_one_query) {
   give_in_orders(1);
   for (std::size_t i = 0; i < 3; ++i) events[i].complete();
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(request(), blocks[i]);
@@ -177,7 +177,7 @@ TEST_F(ordered_fences, blocks_of_one_order_are_reused_in_it_with_one_query_each)
   EXPECT_EQ(asked(), 4u);
 }
 
-TEST_F(ordered_fences, a_request_queries_the_first_of_each_order) {
+TEST_F(ordered_fences, request_queries_the_first_fence_of_each_order) {
   give_in_orders(3);
   events[2].complete();
   EXPECT_EQ(request(), blocks[2]);
@@ -186,7 +186,7 @@ TEST_F(ordered_fences, a_request_queries_the_first_of_each_order) {
   EXPECT_EQ(asked(), before + 3);
 }
 
-TEST_F(ordered_fences, a_request_queries_32_orders_at_most_and_the_next_one_the_others) {
+TEST_F(ordered_fences, request_queries_32_orders_and_the_next_request_the_others) {
   give_in_orders(orders);
   (void)request();
   EXPECT_EQ(asked(), 32u);
@@ -195,7 +195,7 @@ TEST_F(ordered_fences, a_request_queries_32_orders_at_most_and_the_next_one_the_
   for (int i = 0; i < orders; ++i) EXPECT_GE(events[static_cast<std::size_t>(i)].asked, 1) << i;
 }
 
-TEST_F(ordered_fences, a_request_queries_done_fences_of_other_sizes_until_a_block_of_its_size_is_ready) {
+TEST_F(ordered_fences, request_queries_other_sizes_until_its_block_is_ready) {
   void* const other = cache.allocate(64, 256);
   event last;
   last.order = &order[0];
@@ -215,7 +215,7 @@ TEST_F(ordered_fences, a_request_of_a_size_without_pending_blocks_queries_nothin
   EXPECT_EQ(asked(), 0u);
 }
 
-TEST_F(ordered_fences, a_fence_that_is_not_done_keeps_no_other_order_from_being_seen) {
+TEST_F(ordered_fences, pending_fence_does_not_block_other_orders) {
   events[1].complete();
   for (std::size_t i = 0; i < 3; ++i) {  // 0 and 2 in one order, 1 in none
     events[i].order = i == 1 ? nullptr : &order[0];
@@ -225,7 +225,7 @@ TEST_F(ordered_fences, a_fence_that_is_not_done_keeps_no_other_order_from_being_
   give(cache, {blocks.begin() + 3, blocks.end()}, 512);
 }
 
-TEST_F(ordered_fences, collect_stops_at_the_first_of_each_order_that_is_not_done) {
+TEST_F(ordered_fences, collect_stops_at_the_first_pending_fence_of_each_order) {
   give_in_orders(2);
   for (std::size_t i : {0u, 1u, 2u, 4u}) events[i].complete();  // three of one order, one of the other
   EXPECT_EQ(cache.collect(), 4 * 512u);
@@ -240,7 +240,7 @@ TEST_F(ordered_fences, collect_with_force_takes_all_without_a_query) {
   for (event const& each : events) EXPECT_EQ(each.waits, 1);
 }
 
-TEST_F(ordered_fences, a_wrong_order_delays_a_block_and_frees_none_too_early) {
+TEST_F(ordered_fences, wrong_order_delays_a_block_and_frees_no_block_early) {
   give_in_orders(1);
   events[1].complete();
   EXPECT_EQ(std::ranges::count(blocks, request()), 0);
@@ -282,7 +282,7 @@ struct counted_scope {
   }
 };
 
-TEST_F(reuse, what_surrounds_queries_is_called_once_a_call_and_not_without_pending_blocks) {
+TEST_F(reuse, query_scope_is_entered_once_per_call_with_pending_blocks) {
   std::array<event, 5> events;
   counted_scope around;
   reuse_cache cache{{.max_cached_bytes = 512, .query_scope = around.scope(), .upstream = &upstream}};
@@ -301,7 +301,7 @@ TEST_F(reuse, what_surrounds_queries_is_called_once_a_call_and_not_without_pendi
   cache.deallocate(block, 512, 256);
 }
 
-TEST_F(reuse, no_fence_is_queried_where_what_surrounds_queries_refuses) {
+TEST_F(reuse, queries_no_fence_if_the_query_scope_refuses) {
   event done;
   done.complete();
   counted_scope around{.refuses = true};
@@ -342,7 +342,7 @@ TEST_F(reuse, a_fence_is_destroyed_once_when_its_block_may_be_used_again) {
   EXPECT_EQ(events[2].waits, 1);
 }
 
-TEST_F(reuse, destruction_waits_for_fences_and_gives_everything_back) {
+TEST_F(reuse, destruction_waits_for_fences_and_frees_all_blocks) {
   event ready, late;
   {
     reuse_cache cache{&upstream};
@@ -358,7 +358,7 @@ TEST_F(reuse, destruction_waits_for_fences_and_gives_everything_back) {
 // ---- limits -----------------------------------------------------------------------------------------------
 
 // S3.31
-TEST_F(reuse, of_8_MiB_given_back_a_limit_of_1_MiB_keeps_1_MiB_to_within_a_block) {
+TEST_F(reuse, limit_of_1_MiB_keeps_1_MiB_to_within_a_block) {
   constexpr std::size_t block_bytes = 48 * KiB;  // which does not divide the limit
   reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = &upstream}};
   const std::vector<void*> blocks = take(cache, 8 * MiB / block_bytes, block_bytes);
@@ -377,7 +377,7 @@ TEST_F(reuse, without_a_limit_all_of_8_MiB_is_kept) {
 }
 
 // S1.27 S3.31
-TEST_F(reuse, over_the_limit_the_largest_go_first) {
+TEST_F(reuse, evicts_the_largest_blocks_over_the_limit) {
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   const std::vector<void*> small = take(cache, 2, 300);
   void* const large = cache.allocate(400, 256);
@@ -390,7 +390,7 @@ TEST_F(reuse, over_the_limit_the_largest_go_first) {
   EXPECT_EQ(cache.stats().cached_bytes, 1000u) << "the limit is reached to the byte";
 }
 
-TEST_F(reuse, a_block_larger_than_the_limit_goes_itself_and_leaves_the_others) {
+TEST_F(reuse, block_larger_than_the_limit_evicts_no_other_block) {
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   void* const small = cache.allocate(900, 256);
   void* const large = cache.allocate(1001, 256);
@@ -401,7 +401,7 @@ TEST_F(reuse, a_block_larger_than_the_limit_goes_itself_and_leaves_the_others) {
 }
 
 // S3.31
-TEST_F(reuse, what_a_fence_guards_counts_against_the_limit_when_it_is_seen_to_be_done) {
+TEST_F(reuse, fenced_block_counts_against_the_limit_once_its_fence_is_done) {
   std::array<event, 5> events;
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   const std::vector<void*> blocks = take(cache, 5, 400);
@@ -430,7 +430,7 @@ TEST_F(reuse, pending_blocks_of_a_cache_with_a_limit_stay_few_in_a_long_run) {
 // ---- statistics -------------------------------------------------------------------------------------------
 
 // S3.33
-TEST_F(reuse, what_is_cached_is_counted_apart_from_what_is_live) {
+TEST_F(reuse, counts_cached_pending_and_live_bytes_apart) {
   event done;
   reuse_cache cache{{.name = "tensors", .upstream = &upstream}};
   const std::vector<void*> blocks = take(cache, 6, 100);
@@ -468,7 +468,7 @@ TEST_F(reuse, counts_calls_hits_and_peaks) {
 // ---- collect and running out ------------------------------------------------------------------------------
 
 // S3.34
-TEST_F(reuse, collect_gives_back_what_is_ready_and_with_force_waits_for_the_rest) {
+TEST_F(reuse, collect_frees_ready_blocks_and_with_force_waits_for_pending_ones) {
   std::array<event, 2> events;
   reuse_cache cache{&upstream};
   const std::vector<void*> blocks = take(cache, 3, 100);
@@ -502,7 +502,7 @@ TEST_F(reuse, returns_ready_blocks_to_an_exhausted_upstream_and_tries_again) {
 }
 
 // S3.34
-TEST_F(reuse, an_upstream_that_still_has_too_little_gets_what_is_pending_after_a_wait) {
+TEST_F(reuse, waits_for_pending_blocks_if_the_upstream_lacks_memory) {
   limit_resource budget{&upstream, 1000};
   event done;
   reuse_cache cache{&budget};
@@ -515,7 +515,7 @@ TEST_F(reuse, an_upstream_that_still_has_too_little_gets_what_is_pending_after_a
 }
 
 // S3.34
-TEST_F(reuse, a_request_that_cannot_be_served_at_all_throws_what_the_upstream_threw) {
+TEST_F(reuse, request_that_cannot_be_served_throws_the_upstream_exception) {
   limit_resource budget{&upstream, 1000, "device"};
   event done;
   reuse_cache cache{&budget};
@@ -531,7 +531,7 @@ TEST_F(reuse, a_request_that_cannot_be_served_at_all_throws_what_the_upstream_th
   cache.deallocate(held, 500, 256);
 }
 
-TEST_F(reuse, without_memory_for_a_record_a_block_goes_straight_to_the_upstream_after_its_fence) {
+TEST_F(reuse, block_without_memory_for_a_record_returns_to_the_upstream) {
   recording_resource bookkeeping;
   event done;
   reuse_cache cache{{.upstream = &upstream, .bookkeeping = &bookkeeping}};
@@ -568,7 +568,7 @@ TEST_F(reuse, ignores_null_and_destroys_its_fence) {
   cache.check_invariants();
 }
 
-TEST_F(reuse, null_stands_for_the_default_resource) {
+TEST_F(reuse, uses_the_default_resource_for_null) {
   recording_resource by_default;
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&by_default);
   {
@@ -586,7 +586,7 @@ TEST_F(reuse, null_stands_for_the_default_resource) {
 
 // ---- misuse -----------------------------------------------------------------------------------------------
 
-TEST_F(reuse, level_2_reports_what_may_not_be_given_back_and_does_nothing) {
+TEST_F(reuse, level_2_reports_an_invalid_deallocation_and_ignores_it) {
   if (check_level < 2) GTEST_SKIP() << "found at level 2";
   event done;
   reuse_cache cache{&upstream};
@@ -618,7 +618,7 @@ TEST_F(reuse, level_2_reports_blocks_that_outlive_the_cache) {
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
-TEST(reuse_cache, others_are_served_while_one_waits) {
+TEST(reuse_cache, serves_other_threads_while_one_thread_waits) {
   event late;
   reuse_cache cache;
   late.wait_completes = false;

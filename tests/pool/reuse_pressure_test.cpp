@@ -35,7 +35,7 @@ TEST_F(reuse_limits, is_1_GiB_by_default) {
   cache.check_invariants();
 }
 
-TEST_F(reuse_limits, by_default_query_no_fences_in_deallocations_until_it_may_be_reached) {
+TEST_F(reuse_limits, default_limit_queries_no_fence_until_it_may_be_exceeded) {
   event small, large;
   reuse_cache cache{&upstream};
   void* const first = cache.allocate(1 * MiB);
@@ -51,7 +51,7 @@ TEST_F(reuse_limits, by_default_query_no_fences_in_deallocations_until_it_may_be
 }
 
 // S2.24
-TEST(reuse_pressure, returns_what_is_ready_at_once_where_the_upstream_is_for_any_thread) {
+TEST(reuse_pressure, frees_ready_blocks_at_once_if_the_upstream_is_thread_safe) {
   for (std::pmr::memory_resource* const any :
        {std::pmr::new_delete_resource(), static_cast<std::pmr::memory_resource*>(&global_pool())}) {
     reuse_cache cache{any};
@@ -68,7 +68,7 @@ TEST(reuse_pressure, returns_what_is_ready_at_once_where_the_upstream_is_for_any
   }
 }
 
-TEST(reuse_pressure, is_served_by_the_next_deallocation_where_the_upstream_may_be_for_one_thread) {
+TEST(reuse_pressure, is_handled_at_the_next_deallocation_if_the_upstream_is_single_threaded) {
   recording_resource upstream;
   reuse_cache cache{&upstream};
   void* const live = cache.allocate(512);
@@ -81,7 +81,7 @@ TEST(reuse_pressure, is_served_by_the_next_deallocation_where_the_upstream_may_b
   EXPECT_EQ(cache.stats().cached_bytes, 512u) << "one signal is one collection";
 }
 
-TEST(reuse_pressure, is_served_by_the_next_request_that_calls_the_upstream) {
+TEST(reuse_pressure, is_handled_at_the_next_request_that_calls_the_upstream) {
   recording_resource upstream;
   reuse_cache cache{&upstream};
   cache.deallocate(cache.allocate(1 * MiB), 1 * MiB);
@@ -91,7 +91,7 @@ TEST(reuse_pressure, is_served_by_the_next_request_that_calls_the_upstream) {
   cache.deallocate(block, 2 * MiB);
 }
 
-TEST(reuse_pressure, does_not_reach_a_cache_with_a_relief_of_its_own) {
+TEST(reuse_pressure, is_ignored_by_a_cache_with_its_own_relief) {
   reuse_cache cache{{.relief = {.call = [](void*) noexcept { return false; }},
                      .upstream = std::pmr::new_delete_resource()}};
   cache.deallocate(cache.allocate(1 * MiB), 1 * MiB);

@@ -47,7 +47,7 @@ TEST_F(slab_store, returns_a_slab_all_of_whose_blocks_were_stranded_at_the_next_
   EXPECT_EQ(live.blocks, slab_blocks);
 }
 
-TEST_F(slab_store, returns_the_slabs_that_a_smaller_release_did_not_look_at) {
+TEST_F(slab_store, returns_slabs_skipped_by_a_partial_release) {
   block_chain first = slab(), second = slab();
   const block_chain live = slab();
   (void)slabs_.strand(0, first, all);

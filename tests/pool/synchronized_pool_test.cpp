@@ -111,7 +111,7 @@ std::size_t mixed(std::size_t i) {
 
 // S2.8 S2.15 S2.16
 // The set of ML Odyssey's tests, each repeated a thousand times.
-TEST(synchronized_pool, threads_of_the_tensor_pools_tests_stay_consistent) {
+TEST(synchronized_pool, stays_consistent_under_the_thread_tests_of_the_tensor_pool) {
   const auto each = [](std::size_t bytes) { return [bytes](std::size_t) { return bytes; }; };
   run_set(8, 200, each(256));
   run_set(4, 100, each(2048));
@@ -123,7 +123,7 @@ TEST(synchronized_pool, threads_of_the_tensor_pools_tests_stay_consistent) {
 
 // S2.15
 // The same as successive lives. In each life threads use a new pool, and end.
-TEST(synchronized_pool, a_thousand_lives_of_pool_and_threads) {
+TEST(synchronized_pool, survives_a_thousand_pool_and_thread_lifetimes) {
   for (std::size_t life = 0; life < repeats; ++life) run_set(4, 10, mixed, 1);
 }
 
@@ -156,7 +156,7 @@ TEST(synchronized_pool, a_block_may_be_freed_by_another_thread) {
 }
 
 // S2.17
-TEST_F(synchronized_pool_over_upstream, what_one_thread_frees_serves_another) {
+TEST_F(synchronized_pool_over_upstream, reuses_blocks_freed_by_another_thread) {
   synchronized_pool pool{&upstream};
   constexpr std::size_t blocks = 20'000, bytes = 64;
   std::size_t most = 0;
@@ -206,7 +206,7 @@ TEST_F(synchronized_pool_over_upstream, a_producer_and_a_consumer_run_on_a_bound
 }
 
 // S2.18
-TEST_F(synchronized_pool_over_upstream, a_thread_that_ends_gives_its_cache_back) {
+TEST_F(synchronized_pool_over_upstream, thread_exit_returns_its_cache) {
   synchronized_pool pool{&upstream};
   void* first = nullptr;
   std::thread{[&] {
@@ -226,7 +226,7 @@ TEST_F(synchronized_pool_over_upstream, a_thread_that_ends_gives_its_cache_back)
 }
 
 // S2.18
-TEST(synchronized_pool, is_still_there_in_destructors_of_thread_local_objects) {
+TEST(synchronized_pool, works_in_destructors_of_thread_local_objects) {
   static synchronized_pool* used = nullptr;
   struct late {
     ~late() { used->deallocate(used->allocate(100), 100); }
@@ -279,7 +279,7 @@ TEST(synchronized_pool, may_be_the_upstream_of_another_in_threads_that_end) {
 }
 
 // S2.16
-TEST_F(synchronized_pool_over_upstream, threads_within_their_caches_ask_the_upstream_for_nothing) {
+TEST_F(synchronized_pool_over_upstream, threads_within_their_caches_never_call_the_upstream) {
   synchronized_pool pool{&upstream};
   std::barrier everyone{4};
   std::atomic<std::size_t> calls{0};
@@ -302,7 +302,7 @@ TEST_F(synchronized_pool_over_upstream, threads_within_their_caches_ask_the_upst
 }
 
 // S2.29
-TEST(synchronized_pool, snapshots_taken_meanwhile_are_consistent) {
+TEST(synchronized_pool, snapshots_are_consistent_during_calls) {
   synchronized_pool pool{pool_options{.max_cached_bytes = 4 * MiB}};
   std::atomic<bool> stop{false};
   std::thread watcher{[&] {
@@ -365,7 +365,7 @@ TEST_F(synchronized_pool_over_upstream, never_caches_more_than_it_may) {
 }
 
 // S2.11
-TEST(synchronized_pool, clear_finds_the_callers_cache_behind_any_number_of_pools) {
+TEST(synchronized_pool, clear_empties_the_cache_of_the_caller_in_each_of_24_pools) {
   std::vector<std::unique_ptr<synchronized_pool>> pools;
   for (std::size_t i = 0; i < 24; ++i) {
     pools.push_back(std::make_unique<synchronized_pool>());
@@ -426,7 +426,7 @@ TEST(synchronized_pool, an_upstream_may_signal_pressure_in_every_call) {
 }
 
 // S2.18
-TEST(synchronized_pool, threads_may_end_while_pools_on_pools_come_and_go) {
+TEST(synchronized_pool, threads_can_end_while_stacked_pools_are_destroyed) {
   for (int round = 0; round < 100; ++round) {
     synchronized_pool upstream;
     auto pool = std::make_unique<synchronized_pool>(pool_options{.max_cached_bytes = 4 * KiB}, &upstream);
@@ -488,7 +488,7 @@ void give(synchronized_pool& pool, std::vector<void*> const& held, std::size_t b
 /// A call in which a thread sees requests of other threads, and that leaves nothing cached.
 void call(synchronized_pool& pool) { pool.deallocate(pool.allocate(8, 512), 8, 512); }
 
-TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share) {
+TEST(synchronized_pool, chains_of_many_size_classes_fit_in_a_thread_share) {
   std::vector<std::size_t> sizes;
   for (std::size_t bytes = 64; bytes <= 2048; bytes += 64) sizes.push_back(bytes);
   synchronized_pool pool{caching_at_most(512 * KiB, sizes)};
@@ -513,7 +513,7 @@ TEST(synchronized_pool, chains_of_many_classes_are_no_more_than_a_threads_share)
   pool.release();  // its live blocks are meant to go with it
 }
 
-TEST(synchronized_pool, a_trim_that_a_thread_has_not_seen_is_not_forgotten_for_a_lesser_one) {
+TEST(synchronized_pool, larger_pending_trim_wins) {
   synchronized_pool pool;
   test::other_thread other;
   other.run([&] { give(pool, take(pool, 1000, 64), 64); });
@@ -524,7 +524,7 @@ TEST(synchronized_pool, a_trim_that_a_thread_has_not_seen_is_not_forgotten_for_a
   EXPECT_EQ(pool.stats().cached_bytes, 0u);
 }
 
-TEST(synchronized_pool, pressure_that_a_thread_has_not_seen_is_not_forgotten_for_its_own_trim) {
+TEST(synchronized_pool, pending_pressure_wins_over_a_smaller_trim) {
   synchronized_pool pool;
   give(pool, take(pool, 1000, 64), 64);
   (void)signal_memory_pressure();
@@ -532,7 +532,7 @@ TEST(synchronized_pool, pressure_that_a_thread_has_not_seen_is_not_forgotten_for
   EXPECT_EQ(pool.stats().cached_bytes, 0u);
 }
 
-TEST(synchronized_pool, a_trim_holds_for_threads_that_end_without_another_call) {
+TEST(synchronized_pool, trim_applies_to_threads_that_end_without_another_call) {
   synchronized_pool pool;
   {
     test::other_thread other;
@@ -543,7 +543,7 @@ TEST(synchronized_pool, a_trim_holds_for_threads_that_end_without_another_call) 
   EXPECT_EQ(pool.stats().held_bytes, 0u);
 }
 
-TEST(synchronized_pool, pressure_that_no_thread_was_there_to_see_reaches_the_next_one) {
+TEST(synchronized_pool, pressure_without_threads_reaches_the_next_thread) {
   synchronized_pool pool{caching_at_most(16 * MiB)};
   std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
   (void)signal_memory_pressure();
@@ -555,7 +555,7 @@ TEST(synchronized_pool, pressure_that_no_thread_was_there_to_see_reaches_the_nex
   EXPECT_GT(pool.stats().cached_bytes, 60'000u) << "that was all";
 }
 
-TEST(synchronized_pool, the_target_of_a_trim_holds_for_the_caches_of_other_threads_too) {
+TEST(synchronized_pool, trim_target_applies_to_caches_of_other_threads) {
   synchronized_pool pool{pool_options::tensor_classes()};
   test::other_thread other;
   other.run([&] { give(pool, take(pool, 1000, 64), 64); });
@@ -565,7 +565,7 @@ TEST(synchronized_pool, the_target_of_a_trim_holds_for_the_caches_of_other_threa
   EXPECT_GT(pool.stats().cached_bytes, 130'000u) << "and no less, but for a slab";
 }
 
-TEST(synchronized_pool, with_few_live_blocks_slabs_go_back_when_the_last_of_them_is_freed) {
+TEST(synchronized_pool, returns_slabs_when_the_last_live_block_is_freed) {
   synchronized_pool pool{caching_at_most(1 * MiB)};
   (void)pool.allocate(64);  // with several threads, none checks at every free
   test::other_thread other;
@@ -578,7 +578,7 @@ TEST(synchronized_pool, with_few_live_blocks_slabs_go_back_when_the_last_of_them
   pool.release();  // its live blocks are meant to go with it
 }
 
-TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
+TEST(synchronized_pool, thread_exit_returns_free_slabs) {
   synchronized_pool pool{caching_at_most(1 * MiB)};
   std::vector<void*> live;
   {
@@ -602,7 +602,7 @@ TEST(synchronized_pool, a_thread_that_ends_lets_slabs_go_that_are_free_now) {
   pool.release();  // its live blocks are meant to go with it
 }
 
-TEST(synchronized_pool, is_there_for_what_runs_after_a_threads_cache_has_ended) {
+TEST(synchronized_pool, serves_calls_after_the_thread_cache_has_ended) {
   struct late {
     synchronized_pool& pool;
     void* block;
@@ -631,7 +631,7 @@ TEST(synchronized_pool, is_there_for_what_runs_after_a_threads_cache_has_ended) 
   pool.check_invariants();
 }
 
-TEST(synchronized_pool, a_trim_hides_the_blocks_that_it_keeps_from_no_other_thread) {
+TEST(synchronized_pool, trim_keeps_its_retained_blocks_available_to_other_threads) {
   calling_upstream upstream;
   synchronized_pool pool{caching_at_most(16 * MiB), &upstream};
   give(pool, take(pool, 1000, 1024), 1024);
@@ -681,7 +681,7 @@ TEST(synchronized_pool, a_thread_with_blocks_of_all_classes_keeps_to_a_share_tha
   pool.check_invariants();
 }
 
-TEST(synchronized_pool, has_no_blocks_of_less_than_two_words) {
+TEST(synchronized_pool, returns_blocks_of_at_least_two_words) {
   synchronized_pool pool;
   EXPECT_EQ(pool.options().size_classes.front(), 16u);
   void* const block = pool.allocate(1, 1);
@@ -690,7 +690,7 @@ TEST(synchronized_pool, has_no_blocks_of_less_than_two_words) {
   EXPECT_THROW(synchronized_pool(pool_options{.size_classes = {8, 64}}), std::invalid_argument);
 }
 
-TEST(synchronized_pool, passes_on_chains_of_the_smallest_blocks_whatever_their_length) {
+TEST(synchronized_pool, passes_chains_of_the_smallest_blocks_of_any_length) {
   synchronized_pool pool;
   std::vector<std::vector<void*>> held;
   for (const std::size_t blocks : {1u, 2u, 3u, 1u, 9000u, 1u}) held.push_back(take(pool, blocks, 16));
@@ -707,7 +707,7 @@ TEST(synchronized_pool, passes_on_chains_of_the_smallest_blocks_whatever_their_l
 
 // ---- large blocks -----------------------------------------------------------------------------------------
 
-TEST_F(synchronized_pool_over_upstream, a_large_block_that_one_thread_frees_serves_another) {
+TEST_F(synchronized_pool_over_upstream, reuses_a_large_block_freed_by_another_thread) {
   pool_options options = pool_options::tensor_classes();
   options.keep_large_blocks = true;
   synchronized_pool pool{options, &upstream};
@@ -745,7 +745,7 @@ TEST_F(synchronized_pool_over_upstream, keeps_large_blocks_up_to_half_of_a_small
   EXPECT_EQ(pool.stats().held_bytes, 0u);
 }
 
-TEST(synchronized_pool, keeps_of_a_large_limit_all_but_4_MiB_for_each_thread_in_large_blocks) {
+TEST(synchronized_pool, keeps_large_blocks_up_to_the_limit_less_4_MiB_per_thread) {
   synchronized_pool pool{caching_at_most(64 * MiB)};
   constexpr std::size_t bytes = 1'100'000;  // more than a thread keeps itself
   give(pool, take(pool, 54, bytes), bytes);
@@ -767,7 +767,7 @@ TEST(synchronized_pool, keeps_of_a_large_limit_all_but_4_MiB_for_each_thread_in_
   pool.check_invariants();
 }
 
-TEST(synchronized_pool, small_blocks_that_find_no_room_drive_large_ones_out_and_no_more_than_that) {
+TEST(synchronized_pool, small_blocks_evict_only_as_many_large_blocks_as_needed) {
   synchronized_pool pool{caching_at_most(4 * MiB)};
   std::thread{[&] { give(pool, take(pool, 19, 105'000), 105'000); }}.join();  // so that no cache has them
   EXPECT_GT(pool.stats().cached_bytes, 1'990'000u) << "of 2 MiB";
@@ -778,7 +778,7 @@ TEST(synchronized_pool, small_blocks_that_find_no_room_drive_large_ones_out_and_
 }
 
 // S2.9
-TEST(synchronized_pool, peak_is_the_most_that_snapshots_saw_though_large_blocks_come_and_go) {
+TEST(synchronized_pool, peak_equals_the_highest_snapshot_with_large_blocks) {
   synchronized_pool pool{caching_at_most(64 * MiB)};
   std::mt19937_64 random{11};
   std::vector<std::pair<void*, std::size_t>> live;
@@ -815,7 +815,7 @@ std::vector<void*> take_neighbours(synchronized_pool& pool, std::size_t blocks, 
   return held;
 }
 
-TEST(synchronized_pool, a_thread_takes_its_own_large_blocks_again_last_in_first_out) {
+TEST(synchronized_pool, reuses_large_blocks_of_a_thread_in_lifo_order) {
   synchronized_pool pool;
   std::vector<void*> held = take_neighbours(pool, 8, 20'000);
   std::shuffle(held.begin(), held.end(), std::mt19937_64{5});
@@ -829,7 +829,7 @@ TEST(synchronized_pool, a_thread_takes_its_own_large_blocks_again_last_in_first_
   pool.release();  // its live blocks are meant to go with it
 }
 
-TEST_F(synchronized_pool_over_upstream, what_a_thread_keeps_is_merged_before_the_heap_grows) {
+TEST_F(synchronized_pool_over_upstream, merges_large_blocks_in_a_thread_cache_before_the_heap_grows) {
   synchronized_pool pool{&upstream};
   give(pool, take_neighbours(pool, 50, 20'000), 20'000);
   const std::size_t calls = upstream.calls;
@@ -839,7 +839,7 @@ TEST_F(synchronized_pool_over_upstream, what_a_thread_keeps_is_merged_before_the
   pool.release();  // its live blocks are meant to go with it
 }
 
-TEST(synchronized_pool, a_thread_needs_no_lock_for_a_large_block_that_it_freed) {
+TEST(synchronized_pool, reuses_a_large_block_of_the_same_thread_without_a_lock) {
   calling_upstream upstream;
   std::latch called{1}, may_return{1};
   synchronized_pool pool{&upstream};
@@ -874,7 +874,7 @@ TEST(synchronized_pool, a_thread_keeps_large_blocks_of_up_to_a_sixteenth_of_its_
   }
 }
 
-TEST(synchronized_pool, lists_and_large_blocks_by_turns_keep_to_the_limit) {
+TEST(synchronized_pool, alternating_lists_and_large_blocks_keep_to_the_limit) {
   std::vector<std::size_t> sizes;
   for (std::size_t bytes = 64; bytes <= 1920; bytes += 64) sizes.push_back(bytes);
   synchronized_pool pool{caching_at_most(8 * MiB, sizes)};
@@ -904,7 +904,7 @@ TEST(synchronized_pool, lists_and_large_blocks_by_turns_keep_to_the_limit) {
   pool.check_invariants();
 }
 
-TEST_F(synchronized_pool_over_upstream, trim_returns_what_went_to_the_upstream_where_that_is_near_the_limit) {
+TEST_F(synchronized_pool_over_upstream, trim_returns_the_bytes_freed_to_the_upstream) {
   synchronized_pool pool{caching_at_most(8 * MiB), &upstream};
   std::vector<void*> const kept = take(pool, 50, 70'000), shared = take(pool, 40, 100'000);
   std::thread{[&] { give(pool, shared, 100'000); }}.join();
@@ -917,7 +917,7 @@ TEST_F(synchronized_pool_over_upstream, trim_returns_what_went_to_the_upstream_w
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST_F(synchronized_pool_over_upstream, a_threads_large_blocks_are_its_own_until_a_trim_of_another_thread) {
+TEST_F(synchronized_pool_over_upstream, keeps_large_blocks_in_a_thread_cache_until_another_thread_trims) {
   synchronized_pool pool{&upstream};
   test::other_thread other;
   void* mine = nullptr;
@@ -934,7 +934,7 @@ TEST_F(synchronized_pool_over_upstream, a_threads_large_blocks_are_its_own_until
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-TEST(synchronized_pool, large_blocks_of_more_sizes_than_have_a_place_are_all_used_again) {
+TEST(synchronized_pool, reuses_large_blocks_of_more_sizes_than_cache_places) {
   synchronized_pool pool;
   constexpr std::size_t sizes = 200;  // for 64 places
   const auto bytes_of = [](std::size_t i) { return 17'000 + i * 64; };
@@ -952,7 +952,7 @@ TEST(synchronized_pool, large_blocks_of_more_sizes_than_have_a_place_are_all_use
   EXPECT_EQ(pool.stats().held_bytes, 0u);
 }
 
-TEST(synchronized_pool, what_a_thread_frees_beyond_its_share_serves_other_threads_whatever_its_size) {
+TEST(synchronized_pool, blocks_freed_beyond_a_thread_share_serve_other_threads) {
   for (const std::size_t bytes : {std::size_t{50'000}, 200 * KiB, 2 * MiB}) {
     recording_resource upstream;
     synchronized_pool pool{&upstream};
@@ -966,8 +966,7 @@ TEST(synchronized_pool, what_a_thread_frees_beyond_its_share_serves_other_thread
   }
 }
 
-TEST_F(synchronized_pool_over_upstream,
-       gives_back_large_blocks_of_this_thread_when_the_upstream_has_no_more) {
+TEST_F(synchronized_pool_over_upstream, returns_large_blocks_of_this_thread_if_the_upstream_is_exhausted) {
   synchronized_pool pool{&upstream};
   pool.deallocate(pool.allocate(200'000), 200'000);
   for (const std::size_t bytes : {std::size_t{700'000}, std::size_t{8000}}) {
@@ -979,7 +978,7 @@ TEST_F(synchronized_pool_over_upstream,
   }
 }
 
-TEST(synchronized_pool, a_large_block_in_a_threads_cache_is_hidden) {
+TEST(synchronized_pool, poisons_a_large_block_in_a_thread_cache) {
   synchronized_pool pool;
   auto* const block = static_cast<unsigned char*>(pool.allocate(20'000));
   std::memset(block, 1, 20'000);

@@ -10,7 +10,7 @@ namespace tidemark::test {
 namespace {
 
 // V.7
-TEST(process_arena_model, what_was_published_stays_as_it_was_until_a_reset) {
+TEST(process_arena_model, keeps_published_data_unchanged_until_a_reset) {
   using model = process_arena_model;
   run_for_seeds<model>(20'000, {{"published", &model::published, in_this_length(1000, 20'000)},
                                 {"reclaimed", &model::reclaimed, in_this_length(1000, 20'000)},

@@ -190,7 +190,7 @@ TEST(process_arena, keeps_older_generations_while_it_publishes_newer_ones) {
 }
 
 // H.3
-TEST(process_arena, leaves_room_for_others_in_the_same_reader) {
+TEST(process_arena, shares_a_reader_with_seven_other_writers) {
   constexpr int writers = 8;
   peer_process reader{[](channel& test) -> std::string {
     std::vector<process_view> views;
@@ -214,7 +214,7 @@ TEST(process_arena, leaves_room_for_others_in_the_same_reader) {
 // ---- generations
 
 // H.8
-TEST(process_arena, refuses_a_view_before_anything_is_published) {
+TEST(process_arena, rejects_a_view_before_anything_is_published) {
   peer_process reader{[](channel& test) -> std::string {
     const std::string said = refusal_of(unpublished, [&] { process_view{test.receive_file().get()}; });
     return said.ends_with("nothing is published in it yet") && mapped_files() == 0 ? "" : said;
@@ -236,7 +236,7 @@ TEST(process_arena, has_a_name_only_when_something_is_published) {
 }
 
 // H.8
-TEST(process_arena, publishes_only_what_lies_in_it) {
+TEST(process_arena, publishes_only_its_own_objects) {
   process_arena memory;
   const int outside = 1;
   EXPECT_THROW((void)memory.publish(outside), std::invalid_argument);
@@ -265,7 +265,7 @@ TEST(process_arena, reclaims_no_block_that_was_published) {
 }
 
 // H.7
-TEST(process_arena, says_in_numbers_that_it_is_full_and_goes_on) {
+TEST(process_arena, reports_numbers_when_full_and_stays_usable) {
   process_arena memory{{.reserve = 1 * MiB, .name = "prices"}};
   catalogue& first = publish(memory, 1);
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)memory.allocate(2 * MiB); });
@@ -546,7 +546,7 @@ constexpr contradiction contradictions[] = {
 };
 
 // H.13 H.14
-TEST_F(process_image, is_refused_where_it_is_foreign_newer_truncated_or_contradicts_itself) {
+TEST_F(process_image, is_rejected_if_foreign_newer_truncated_or_inconsistent) {
   const std::vector<std::byte> whole = bytes_;
   for (contradiction const& each : contradictions) {
     bytes_ = whole;
@@ -557,21 +557,21 @@ TEST_F(process_image, is_refused_where_it_is_foreign_newer_truncated_or_contradi
 }
 
 // H.4
-TEST_F(process_image, is_refused_where_it_could_be_truncated) {
+TEST_F(process_image, is_rejected_if_it_could_be_truncated) {
   const std::string said = refusal_of(
       not_sealed, [&] { process_view{file_of(bytes_, F_SEAL_GROW).get(), {.layout_version = 3}}; });
   EXPECT_TRUE(said.ends_with(": the file is not sealed and could be truncated while it is read")) << said;
 }
 
 // H.13
-TEST_F(process_image, is_refused_where_its_addresses_are_impossible) {
+TEST_F(process_image, is_rejected_if_its_addresses_are_impossible) {
   if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   header().format.address = std::uint64_t{1} << 63;  // the kernel's
   EXPECT_THROW((process_view{file_of(bytes_).get(), {.layout_version = 3}}), std::system_error);
 }
 
 // H.14
-TEST_F(process_image, is_refused_where_its_writer_lays_types_out_differently) {
+TEST_F(process_image, is_rejected_if_its_writer_lays_types_out_differently) {
   const std::string said =
       refusal_of(other_layout, [&] { process_view{file_of(bytes_).get(), {.layout_version = 4}}; });
   EXPECT_TRUE(
@@ -581,7 +581,7 @@ TEST_F(process_image, is_refused_where_its_writer_lays_types_out_differently) {
 }
 
 // H.14
-TEST_F(process_image, is_refused_where_its_root_is_of_another_type) {
+TEST_F(process_image, is_rejected_if_its_root_has_another_type) {
   const process_view view{file_of(bytes_).get(), {.layout_version = 3}};
   struct another {
     std::uint64_t number;
@@ -595,7 +595,7 @@ TEST_F(process_image, is_refused_where_its_root_is_of_another_type) {
 }
 
 // H.13
-TEST_F(process_image, whose_root_would_reach_beyond_its_end_is_refused) {
+TEST_F(process_image, is_rejected_if_its_root_reaches_beyond_its_end) {
   using two = std::array<std::uint64_t, 2>;
   published().root_type = detail::type_layout<two>();
   published().root = published().end - 8;
@@ -606,7 +606,7 @@ TEST_F(process_image, whose_root_would_reach_beyond_its_end_is_refused) {
 }
 
 // H.15
-TEST_F(process_image, with_any_bit_of_the_header_or_the_generation_changed_is_refused_or_harmless) {
+TEST_F(process_image, is_rejected_or_harmless_after_any_bit_flip) {
   if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   const std::size_t newest = header().newest.load();
   std::size_t tried = 0;
@@ -631,7 +631,7 @@ TEST_F(process_image, with_any_bit_of_the_header_or_the_generation_changed_is_re
 }
 
 // H.15
-TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
+TEST_F(process_image, is_rejected_or_harmless_with_random_words) {
   if (detail::thread_sanitizer_is_on) GTEST_SKIP() << tsan_ends;
   std::mt19937_64 random{test::number_from_environment("TIDEMARK_SEED", 1)};
   const std::vector<std::byte> whole = bytes_;
@@ -650,7 +650,7 @@ TEST_F(process_image, of_random_numbers_is_refused_or_harmless) {
 }
 
 // H.15
-TEST_F(process_image, whose_newest_generation_changes_to_nonsense_keeps_the_view_at_the_older_one) {
+TEST_F(process_image, keeps_a_view_at_its_generation_if_the_newest_is_invalid) {
   const file_descriptor file = file_of(bytes_);
   process_view view{file.get(), {.layout_version = 3}};
   for (const std::uint64_t newest : {std::uint64_t{0}, std::uint64_t{24}, std::uint64_t{1} << 40}) {
@@ -663,7 +663,7 @@ TEST_F(process_image, whose_newest_generation_changes_to_nonsense_keeps_the_view
 }
 
 // H.13
-TEST(process_view, refuses_files_that_are_no_memory) {
+TEST(process_view, rejects_files_that_are_not_shared_memory) {
   for (char const* path : {"/dev/null", "/proc/self/exe"}) {
     const std::string said = refusal_of(damaged, [&] { process_view{path}; });
     EXPECT_EQ(said, std::string{"process_view of '"} + path + "': it is not a process arena");
@@ -680,7 +680,7 @@ TEST(process_view, refuses_files_that_are_no_memory) {
 // ---- failures
 
 // H.16
-TEST(process_arena, leaves_nothing_behind_wherever_calls_fail) {
+TEST(process_arena, leaks_nothing_when_any_call_fails) {
   const std::string path = temporary_path("faults");
   const int files = open_files(), mappings = mapped_files();
   // Returns true if all calls were made while `faults` fail. A failure must change nothing that a user can
@@ -742,7 +742,7 @@ TEST(process_arena, leaves_nothing_behind_wherever_calls_fail) {
 }
 
 // H.16
-TEST(process_view, leaves_nothing_behind_wherever_a_call_fails) {
+TEST(process_view, leaks_nothing_when_any_call_fails) {
   peer_process writer{[](channel& test) -> std::string {
     process_arena memory{{.reserve = 16 * MiB}};
     publish(memory, 1);

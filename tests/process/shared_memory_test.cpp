@@ -97,7 +97,7 @@ TEST(shared_memory, allocates_memory_when_it_is_committed_and_not_before) {
 }
 
 // H.1
-TEST(shared_memory, changes_nothing_where_the_system_has_no_memory) {
+TEST(shared_memory, changes_nothing_if_the_system_has_no_memory) {
   held_range of{{}, 1 * MiB};
   for (char const* call : {"fallocate", "mprotect"}) {
     file_call_faults faults;
@@ -114,7 +114,7 @@ TEST(shared_memory, changes_nothing_where_the_system_has_no_memory) {
 }
 
 // H.2
-TEST(shared_memory, keeps_memory_where_writes_are_sealed) {
+TEST(shared_memory, keeps_memory_on_decommit_if_writes_are_sealed) {
   held_range of{{}, 1 * MiB};
   of.fill(0, 64 * KiB, 0xFF);
   EXPECT_FALSE(of.space.decommit(of.part(0, 64 * KiB)));
@@ -123,7 +123,7 @@ TEST(shared_memory, keeps_memory_where_writes_are_sealed) {
 }
 
 // H.1
-TEST(shared_memory, is_one_range_at_a_time) {
+TEST(shared_memory, reserves_one_range_at_a_time) {
   shared_memory space;
   const byte_range range = space.reserve(1, 64 * KiB);
   EXPECT_TRUE(space.reserve(1, 64 * KiB).empty());
@@ -137,14 +137,14 @@ TEST(shared_memory, is_one_range_at_a_time) {
 }
 
 // H.3
-TEST(shared_memory, lies_where_its_options_say) {
+TEST(shared_memory, maps_at_the_configured_address) {
   const std::uintptr_t address = [] { return held_range{{}, 1 * MiB}.range.begin; }();
   const held_range there{{.address = address}, 1 * MiB};
   EXPECT_EQ(there.range.begin, address);
 }
 
 // H.3
-TEST(shared_memory, refuses_an_address_at_which_something_lies) {
+TEST(shared_memory, rejects_an_address_that_is_in_use) {
   held_range of{{}, 1 * MiB};
   of.fill(0, 64 * KiB, 7);
   const int files = open_files(), mappings = mapped_files();
@@ -159,7 +159,7 @@ TEST(shared_memory, refuses_an_address_at_which_something_lies) {
 }
 
 // H.4
-TEST(shared_memory, of_another_process_cannot_be_written_or_truncated) {
+TEST(shared_memory, exported_to_another_process_cannot_be_written_or_truncated) {
   held_range of{{}, 1 * MiB};
   of.fill(0, 64 * KiB, 7);
   const file_descriptor exported = of.space.export_file();
@@ -181,7 +181,7 @@ TEST(shared_memory, of_another_process_cannot_be_written_or_truncated) {
 // ---- and in another one
 
 // H.3
-TEST(shared_memory_view, lies_at_the_address_that_the_writer_has) {
+TEST(shared_memory_view, maps_at_the_address_of_the_writer) {
   struct node {
     node const* next;
     int value;
@@ -208,7 +208,7 @@ TEST(shared_memory_view, lies_at_the_address_that_the_writer_has) {
 }
 
 // H.3
-TEST(shared_memory_view, refuses_addresses_that_are_taken_in_its_process) {
+TEST(shared_memory_view, rejects_addresses_in_use_in_its_process) {
   peer_process reader{[](channel& test) -> std::string {
     const file_descriptor file = test.receive_file();
     const std::uint64_t address = *test.receive();
@@ -246,7 +246,7 @@ TEST(shared_memory_view, cannot_be_written_through) {
 }
 
 // H.4
-TEST(shared_memory_view, refuses_what_could_be_truncated_while_it_is_read) {
+TEST(shared_memory_view, rejects_a_file_that_could_be_truncated_while_read) {
   const file_descriptor unsealed{::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   ASSERT_EQ(::ftruncate(unsealed.get(), 4096), 0);
   const temporary_folder folder;

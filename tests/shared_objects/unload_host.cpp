@@ -150,7 +150,7 @@ std::string path;    // of the plugin
 std::string folder;  // temporary
 
 // The object is gone, its threads end later, the process forks, and a fault reaches the program's handler.
-void is_gone_whichever_part_was_used() {
+void is_unloaded_after_use_of_any_part() {
   const unsigned parts = plugin{path}.parts();
   for (unsigned i = 0; i <= parts; ++i) {
     const unsigned which = i < parts ? 1U << i : all_parts;
@@ -216,7 +216,7 @@ void require_recovery() {
 }
 
 // Copies of the library whose handlers are above each other, and leave in any order.
-void gives_signals_back_in_every_order() {
+void restores_signal_handlers_in_every_order() {
   constexpr int copies = 4;
   signal(SIGSEGV, recover);
   for (int i = 0; i < copies; ++i)
@@ -234,7 +234,7 @@ void gives_signals_back_in_every_order() {
 }
 
 // A fault of the program passes all handlers on; the next trap arms one copy's again, above the others'.
-void gives_signals_back_after_faults() {
+void restores_signal_handlers_after_faults() {
   signal(SIGSEGV, recover);
   for (int i = 0; i < 2; ++i)
     std::filesystem::copy_file(path, folder + "/plugin_" + std::to_string(i) + ".so");
@@ -278,7 +278,7 @@ void waits_for_threads_that_end() {
 }
 
 // In a child that was forked while other threads had parts.
-void is_gone_in_a_child() {
+void is_unloaded_in_a_child() {
   commanded_thread other;
   plugin loaded{path};
   other.run([&] { loaded.use(all_parts); });
@@ -343,13 +343,13 @@ void keeps_no_parts_of_threads_that_used_it_in_their_last_round() {
 int main(int, char** arguments) {
   const std::map<std::string_view, void (*)()> cases{
 #define CASE(name) {#name, name}
-      CASE(is_gone_whichever_part_was_used),
+      CASE(is_unloaded_after_use_of_any_part),
       CASE(leaves_nothing_after_a_thousand_cycles),
       CASE(leaves_nothing_of_two_hundred_copies),
-      CASE(gives_signals_back_in_every_order),
-      CASE(gives_signals_back_after_faults),
+      CASE(restores_signal_handlers_in_every_order),
+      CASE(restores_signal_handlers_after_faults),
       CASE(waits_for_threads_that_end),
-      CASE(is_gone_in_a_child),
+      CASE(is_unloaded_in_a_child),
       CASE(outlives_a_program_that_unloads_it_at_its_end),
       CASE(keeps_no_parts_of_threads_that_used_it_in_their_last_round),
 #undef CASE

@@ -169,13 +169,13 @@ operations claims(std::vector<std::array<std::size_t, 2>> sizes) {
 void commit_ahead(watched_region& region) { region.return_extent(region.claim(1, 1)); }
 
 // G.3
-TEST(extent_region, gives_extents_that_do_not_overlap_while_it_grows) {
+TEST(extent_region, returns_disjoint_extents_while_it_grows) {
   const operations thread = claims({{1, 1}, {1, 2}});
   expect_no_failure({.step_pages = 2}, nullptr, {thread, thread}, 6, 20);
 }
 
 // G.3
-TEST(extent_region, gives_extents_that_do_not_overlap_by_memory_orders_taken_at_their_word) {
+TEST(extent_region, returns_disjoint_extents_under_weak_memory_orders) {
   const operations thread = claims({{1, 1}, {1, 1}});
   expect_no_failure({.step_pages = 4}, nullptr, {thread, thread}, 4, 20, {.weak_orders = true});
 }
@@ -193,7 +193,7 @@ TEST(extent_region, chains_chunks_while_threads_claim) {
 }
 
 // G.3
-TEST(extent_region, reuses_what_is_given_back_while_others_claim) {
+TEST(extent_region, reuses_returned_extents_while_other_threads_claim) {
   const operations borrower = [](watched_region& region) {
     const extent first = region.claim(1, 1);
     const extent second = region.claim(1, 1);
@@ -204,7 +204,7 @@ TEST(extent_region, reuses_what_is_given_back_while_others_claim) {
 }
 
 // G.3
-TEST(extent_region, gives_no_page_for_fresh_that_was_given_back_by_memory_orders_taken_at_their_word) {
+TEST(extent_region, marks_no_returned_page_as_fresh_under_weak_memory_orders) {
   const operations before = [](watched_region& region) {
     commit_ahead(region);
     (void)region.claim(2, 2);
@@ -214,7 +214,7 @@ TEST(extent_region, gives_no_page_for_fresh_that_was_given_back_by_memory_orders
 }
 
 // G.3
-TEST(extent_region, refuses_one_thread_and_serves_the_other) {
+TEST(extent_region, rejects_one_thread_and_serves_the_other) {
   const operations large = [](watched_region& region) {
     test::require(region.claim(5, 5).empty(), "there is no memory for it");
   };
@@ -225,7 +225,7 @@ TEST(extent_region, refuses_one_thread_and_serves_the_other) {
 }
 
 // G.3
-TEST(extent_region, takes_all_back_and_serves_the_next_step_from_what_is_committed) {
+TEST(extent_region, serves_the_next_step_from_committed_memory_after_a_reset) {
   const operations thread = claims({{1, 2}, {1, 2}});
   const auto next_step = [](watched_region& region) {
     region.take_all_back();

@@ -13,7 +13,7 @@ namespace tidemark {
 namespace {
 
 // G.13
-TEST(shared_arena_heap, is_not_used_by_a_step_that_repeats) {
+TEST(shared_arena_heap, allocates_nothing_in_a_repeated_step) {
   shared_arena team{{.reserve = 64 * MiB}};
   for (int round = 0; round < 3; ++round) {
     const std::size_t news = test::news, mallocs = test::mallocs;
@@ -36,7 +36,7 @@ TEST(shared_arena_heap, is_not_used_by_a_step_that_repeats) {
 }
 
 // G.11
-TEST(shared_arena_heap, loses_nothing_but_memory_without_room_for_records) {
+TEST(shared_arena_heap, counts_unrecorded_memory_as_waste_until_release) {
   shared_arena team{{.reserve = 64 * MiB}};
   const shared_arena_mark mark = team.mark();
   for (std::size_t i = 0; i < 10'000; ++i) (void)team.allocate(1000);

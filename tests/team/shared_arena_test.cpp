@@ -41,7 +41,7 @@ struct default_shared_arena : ::testing::Test {
 // ---- threads and extents
 
 // G.1
-TEST_F(default_shared_arena, gives_each_thread_extents_of_its_own) {
+TEST_F(default_shared_arena, assigns_separate_extents_to_each_thread) {
   char* const here = static_cast<char*>(team.allocate(100));
   char* there = nullptr;
   on_another_thread([&] { there = static_cast<char*>(team.allocate(100)); });
@@ -86,7 +86,7 @@ TEST_F(default_shared_arena, continues_in_the_extent_of_a_thread_that_ended_or_l
 }
 
 // G.1
-TEST(shared_arena, doubles_what_a_thread_has_up_to_the_largest_extent) {
+TEST(shared_arena, doubles_thread_extents_up_to_the_maximum) {
   shared_arena team{{}, {.min_extent_bytes = 4 * KiB, .max_extent_bytes = 16 * KiB}};
   auto local = team.local();
   std::vector<std::size_t> held;
@@ -99,7 +99,7 @@ TEST(shared_arena, doubles_what_a_thread_has_up_to_the_largest_extent) {
 }
 
 // G.2
-TEST_F(default_shared_arena, sets_a_large_block_aside_and_goes_on_in_the_extent) {
+TEST_F(default_shared_arena, allocates_a_large_block_apart_and_continues_in_the_extent) {
   auto local = team.local();
   char* const before = static_cast<char*>(local.allocate(16));
   char* const large = static_cast<char*>(local.allocate(100'000));
@@ -112,8 +112,7 @@ TEST_F(default_shared_arena, sets_a_large_block_aside_and_goes_on_in_the_extent)
 }
 
 // G.2
-TEST_F(default_shared_arena,
-       frees_a_block_that_was_set_aside_with_its_scope_and_zeroes_it_when_it_is_pushed_again) {
+TEST_F(default_shared_arena, zeroes_a_large_block_that_a_scope_freed) {
   auto local = team.local();
   (void)local.allocate(16);
   std::set<void*> places;
@@ -129,7 +128,7 @@ TEST_F(default_shared_arena,
 }
 
 // G.12
-TEST(shared_arena, uses_extents_on_that_any_thread_has_freed) {
+TEST(shared_arena, reuses_extents_freed_by_any_thread) {
   shared_arena team{{.reserve = 64 * MiB}};
   for (int step = 0; step < 10; ++step) {
     for (int place = 0; place < 3; ++place) {
@@ -145,7 +144,7 @@ TEST(shared_arena, uses_extents_on_that_any_thread_has_freed) {
 }
 
 // G.12
-TEST(shared_arena, wastes_at_most_one_extent_a_thread_and_a_quarter) {
+TEST(shared_arena, wastes_at_most_one_extent_per_thread_and_a_quarter_of_the_bytes) {
   shared_arena team{{.reserve = 1 * GiB}};
   std::size_t requested = 0;
   for (std::size_t place = 0; place < 4; ++place) {
@@ -166,7 +165,7 @@ TEST(shared_arena, wastes_at_most_one_extent_a_thread_and_a_quarter) {
 }
 
 // G.14
-TEST(shared_arena, gives_the_same_addresses_in_each_step_with_places) {
+TEST(shared_arena, returns_the_same_addresses_in_each_step_for_fixed_places) {
   shared_arena team{{.reserve = 64 * MiB}, {.threads = 2}};
   std::vector<std::array<std::vector<void*>, 2>> steps(4);
   for (std::size_t step = 0; step < steps.size(); ++step) {
@@ -184,7 +183,7 @@ TEST(shared_arena, gives_the_same_addresses_in_each_step_with_places) {
 }
 
 // G.14
-TEST(shared_arena, refuses_more_threads_than_places) {
+TEST(shared_arena, rejects_more_threads_than_places) {
   shared_arena team{{}, {.threads = 1}};
   (void)team.allocate(16);
   on_another_thread([&] {
@@ -252,7 +251,7 @@ TEST_F(default_shared_arena, wastes_no_more_for_alignment_than_whole_pages) {
 }
 
 // G.12
-TEST(shared_arena, gives_what_a_thread_scope_frees_to_other_threads) {
+TEST(shared_arena, memory_freed_by_a_thread_scope_serves_other_threads) {
   shared_arena team{{.reserve = 8 * MiB, .growable = false}};
   auto local = team.local();
   for (int round = 0; round < 3; ++round) {
@@ -269,7 +268,7 @@ TEST(shared_arena, gives_what_a_thread_scope_frees_to_other_threads) {
   }
 }
 
-TEST(shared_arena, uses_extents_of_its_own_on_for_a_large_block) {
+TEST(shared_arena, reuses_its_own_extents_for_a_large_block) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false}};
   auto local = team.local();
   {
@@ -319,7 +318,7 @@ TEST_F(default_shared_arena, serves_the_child_of_a_fork) {
 // ---- deallocation
 
 // G.2
-TEST_F(default_shared_arena, returns_blocks_that_were_set_aside_in_any_order) {
+TEST_F(default_shared_arena, frees_large_blocks_in_any_order) {
   auto local = team.local();
   (void)local.allocate(16);
   for (int round = 0; round < 200; ++round) {
@@ -383,8 +382,7 @@ TEST(shared_arena, reclaims_the_newest_block_of_the_calling_thread_only) {
 // ---- going back
 
 // G.6
-TEST_F(default_shared_arena,
-       ends_later_marks_with_a_rewind_and_takes_the_same_mark_again_where_nothing_has_changed) {
+TEST_F(default_shared_arena, rewind_invalidates_later_marks_and_keeps_its_own) {
   const shared_arena_mark outer = team.mark();
   EXPECT_EQ(team.mark(), outer);
   (void)team.allocate(100);
@@ -415,7 +413,7 @@ TEST(shared_arena, rejects_foreign_marks_and_marks_older_than_a_release) {
 }
 
 // G.7
-TEST_F(default_shared_arena, rejects_a_rewind_below_what_a_thread_has_rewound_to) {
+TEST_F(default_shared_arena, rejects_a_mark_that_a_thread_has_rewound_over) {
   auto local = team.local();
   const arena_mark early = local.mark();
   (void)local.allocate(100);
@@ -441,7 +439,7 @@ TEST_F(default_shared_arena, ends_the_marks_of_threads_that_it_rewinds_over) {
 }
 
 // G.7
-TEST_F(default_shared_arena, frees_nothing_while_a_thread_scope_is_open_that_is_newer) {
+TEST_F(default_shared_arena, rejects_a_rewind_while_a_newer_thread_scope_is_open) {
   auto local = team.local();
   const shared_arena_mark mark = team.mark();
   (void)local.allocate(16);
@@ -460,7 +458,7 @@ TEST_F(default_shared_arena, frees_nothing_while_a_thread_scope_is_open_that_is_
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
-TEST_F(default_shared_arena, rewinds_within_a_thread_scope_that_is_older) {
+TEST_F(default_shared_arena, rewinds_within_an_older_thread_scope) {
   auto local = team.local();
   local_arena::scope scope{local};
   (void)scope.allocate(16);
@@ -486,7 +484,7 @@ TEST(shared_arena, keeps_memory_for_the_next_step) {
   EXPECT_EQ(team.stats().system_calls, calls);
 }
 
-TEST(shared_arena, trims_to_what_is_used) {
+TEST(shared_arena, trims_to_the_used_bytes) {
   shared_arena team{{.reserve = 64 * MiB}};
   void* const kept = team.allocate(16);
   const shared_arena_mark mark = team.mark();
@@ -502,7 +500,7 @@ TEST(shared_arena, trims_to_what_is_used) {
   std::memset(team.allocate(4 * MiB), 1, 4 * MiB);
 }
 
-TEST(shared_arena, returns_all_memory_and_goes_on) {
+TEST(shared_arena, stays_usable_after_release) {
   test::recording_os os;
   shared_arena team{virtual_memory{{}, os}, {.reserve = 1 * MiB}};
   for (int round = 0; round < 3; ++round) {
@@ -537,7 +535,7 @@ TEST(shared_arena, reuses_earlier_chunks_beside_a_thread_that_came_late) {
 }
 
 // G.12
-TEST(shared_arena, returns_chunks_that_lie_side_by_side) {
+TEST(shared_arena, returns_adjacent_chunks) {
   for (const std::size_t chunk : {2 * MiB, 4 * MiB}) {
     shared_arena team{{.reserve = chunk, .retain = 0}};
     for (int i = 0; i < 20'000; ++i) (void)team.allocate(1000);
@@ -622,7 +620,7 @@ TEST_F(default_shared_arena, runs_destructors_before_any_memory_is_freed) {
 }
 
 // G.9
-TEST_F(default_shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_place) {
+TEST_F(default_shared_arena, lets_a_destructor_allocate_on_a_new_thread) {
   struct allocates {
     ~allocates() { (void)team->allocate(100); }
     shared_arena* team;
@@ -637,7 +635,7 @@ TEST_F(default_shared_arena, lets_a_destructor_allocate_on_a_thread_without_a_pl
 // ---- failures
 
 // G.11
-TEST(shared_arena, says_in_numbers_that_memory_is_exhausted) {
+TEST(shared_arena, reports_exhaustion_with_numbers) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false, .name = "small"}};
   (void)team.allocate(100'000);
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)team.allocate(2 * MiB); });
@@ -650,7 +648,7 @@ TEST(shared_arena, says_in_numbers_that_memory_is_exhausted) {
 }
 
 // G.11
-TEST(shared_arena, leaves_other_threads_alone_when_one_fails) {
+TEST(shared_arena, serves_other_threads_when_one_thread_fails) {
   shared_arena team{{.reserve = 1 * MiB, .growable = false}};
   void* const before = team.allocate(16);
   on_another_thread([&] {
@@ -663,7 +661,7 @@ TEST(shared_arena, leaves_other_threads_alone_when_one_fails) {
 }
 
 // G.11
-TEST(shared_arena, goes_on_after_any_call_to_the_system_fails) {
+TEST(shared_arena, stays_usable_after_any_failed_system_call) {
   for (std::size_t n = 0;; ++n) {
     test::recording_os os;
     os.fail_from = n;
@@ -706,7 +704,7 @@ struct shared_arena_scope : default_shared_arena {
 };
 
 // G.6
-TEST_F(shared_arena_scope, frees_at_the_brace) {
+TEST_F(shared_arena_scope, frees_at_the_end_of_its_block) {
   {
     shared_arena::scope outer{team};
     (void)team.allocate(100);
@@ -741,7 +739,7 @@ TEST_F(shared_arena_scope, moves_and_ends_once) {
 }
 
 // G.7
-TEST_F(shared_arena_scope, keeps_resets_and_deep_rewinds_out) {
+TEST_F(shared_arena_scope, rejects_resets_and_rewinds_below_it) {
   const shared_arena_mark before = team.mark();
   (void)team.allocate(16);
   shared_arena::scope scope{team};
@@ -784,7 +782,7 @@ TEST_F(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_n
 }
 
 // G.10
-TEST_F(shared_arena_scope, of_a_thread_keeps_the_place_of_a_thread_that_leaves) {
+TEST_F(shared_arena_scope, keeps_its_place_reserved_after_its_thread_leaves) {
   auto local = team.local();
   (void)local.allocate(16);
   local_arena::scope scope{local};
@@ -910,7 +908,7 @@ struct calling_memory : virtual_memory {
   }
 };
 
-TEST(shared_arena_reentry, of_its_address_space_is_reported_at_once) {
+TEST(shared_arena_reentry, is_reported_for_its_address_space) {
   test::violation_recorder violations;
   std::function<void()> call = [] {};
   basic_shared_arena<calling_memory> team{calling_memory{call}, {.reserve = 1 * MiB}};

@@ -38,7 +38,7 @@ TEST_F(limit, serves_up_to_the_limit_to_the_byte) {
 }
 
 // T.3
-TEST_F(limit, a_refusal_changes_nothing_but_refused_and_never_calls_the_upstream) {
+TEST_F(limit, refusal_never_calls_the_upstream_and_changes_only_refused) {
   void* block = resource.allocate(60);
   const auto before = test::visible(resource.stats());
   const std::size_t calls = upstream.calls;
@@ -98,7 +98,7 @@ TEST_F(limit, a_raised_limit_serves_more) {
 }
 
 // T.3
-TEST_F(limit, a_limit_below_what_is_in_use_keeps_blocks_and_rejects_requests_until_enough_is_deallocated) {
+TEST_F(limit, limit_below_used_bytes_rejects_requests_until_enough_is_freed) {
   void* a = resource.allocate(60);
   void* b = resource.allocate(40);
   resource.set_limit(50);

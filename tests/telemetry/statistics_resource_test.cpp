@@ -67,7 +67,7 @@ TEST_F(statistics, the_outer_frame_includes_the_inner) {
   EXPECT_EQ(outer.total_bytes, 530u);
 }
 
-TEST_F(statistics, a_peak_of_the_outer_frame_survives_an_inner_one) {
+TEST_F(statistics, peak_of_the_outer_frame_survives_an_inner_frame) {
   resource.push_counters();
   resource.deallocate(resource.allocate(500), 500);
   resource.push_counters();
@@ -78,7 +78,7 @@ TEST_F(statistics, a_peak_of_the_outer_frame_survives_an_inner_one) {
   EXPECT_EQ(outer.peak_blocks, 1u);
 }
 
-TEST_F(statistics, stats_cover_the_whole_life_whatever_frames_are_open) {
+TEST_F(statistics, stats_cover_the_whole_lifetime_with_open_frames) {
   resource.deallocate(resource.allocate(1000), 1000);
   resource.push_counters();
   resource.push_counters();
@@ -90,7 +90,7 @@ TEST_F(statistics, stats_cover_the_whole_life_whatever_frames_are_open) {
   resource.deallocate(block, 10);
 }
 
-TEST_F(statistics, a_frame_that_deallocates_more_than_it_allocates_uses_0) {
+TEST_F(statistics, frame_uses_0_bytes_if_it_frees_more_than_it_allocates) {
   void* before = resource.allocate(1000);
   resource.push_counters();
   resource.deallocate(before, 1000);
@@ -145,7 +145,7 @@ TEST(statistics_resource, counts_refusals_of_threads_exactly) {
 }
 
 // T.1
-TEST(statistics_resource, a_snapshot_amid_calls_is_consistent) {
+TEST(statistics_resource, snapshots_are_consistent_during_calls) {
   statistics_resource resource{std::pmr::new_delete_resource()};
   std::atomic<bool> done{false};
   std::thread reader{[&] {

@@ -18,9 +18,7 @@ TEST(resource_model, agrees_with_a_limit_that_is_reached) { run_resource_model<r
 // T.4
 TEST(resource_model, agrees_with_expect_no_upstream) { run_resource_model<expect_no_upstream_subject>(); }
 // T.20
-TEST(resource_model, agrees_with_what_watches_the_default_resource) {
-  run_resource_model<watching_subject>();
-}
+TEST(resource_model, agrees_with_the_watched_default_resource) { run_resource_model<watching_subject>(); }
 // T.2
 TEST(resource_model, agrees_with_tracking_resource) { run_resource_model<tracking_subject>(); }
 TEST(resource_model, agrees_with_test_resource) { run_resource_model<test_subject>(); }

@@ -86,7 +86,7 @@ TEST_F(tested, an_alignment_that_is_not_a_power_of_two_is_rejected_with_a_senten
   EXPECT_EQ(resource.stats().refused, 3u);
 }
 
-TEST_F(tested, sizes_that_do_not_fit_with_their_guards_are_rejected_before_the_upstream) {
+TEST_F(tested, rejects_sizes_that_overflow_with_guards) {
   std::pmr::memory_resource& as_pmr = resource;
   constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
   for (std::size_t bytes : {max_size, max_size - 32, max_size / 2, max_size / 2 - 31}) {
@@ -102,7 +102,7 @@ TEST_F(tested, returns_its_options_and_rejects_too_many_guard_bytes) {
   EXPECT_THROW(test_resource{test_resource_options{.guard_bytes = 4097}}, std::invalid_argument);
 }
 
-TEST_F(tested, without_guards_and_quarantine_blocks_are_the_upstreams) {
+TEST_F(tested, passes_upstream_blocks_on_without_guards_and_quarantine) {
   test_resource bare{&upstream, {.guard_bytes = 0, .quarantine_bytes = 0}};
   void* block = bare.allocate(100, 8);
   EXPECT_EQ(upstream.outstanding, 100u);
@@ -113,7 +113,7 @@ TEST_F(tested, without_guards_and_quarantine_blocks_are_the_upstreams) {
 // ---- guards ----
 
 // T.10
-TEST_F(test_guards, a_byte_written_behind_a_block_is_reported_at_its_deallocation) {
+TEST_F(test_guards, reports_a_byte_written_past_a_block_at_its_deallocation) {
   const unsigned line = std::source_location::current().line() + 1;
   void* block = resource.allocate(64);
   write_unseen(block, 66, 1);
@@ -147,7 +147,7 @@ TEST_F(test_guards, are_watched_from_the_first_byte_to_the_last_on_both_sides) {
 }
 
 // T.10
-TEST_F(test_guards, are_checked_on_demand_while_blocks_live_and_each_place_is_reported_once) {
+TEST_F(test_guards, are_checked_on_demand_and_reported_once) {
   void* a = resource.allocate(64);
   void* b = resource.allocate(64);
   EXPECT_EQ(resource.check_guards(), 0u);
@@ -177,7 +177,7 @@ TEST_F(test_guards, checking_leaves_the_blocks_as_they_are) {
 
 // ---- quarantine ----
 
-TEST_F(test_quarantine, a_freed_block_does_not_come_back_at_once) {
+TEST_F(test_quarantine, delays_reuse_of_a_freed_block) {
   void* block = resource.allocate(64);
   resource.deallocate(block, 64);
   void* other = resource.allocate(64);
@@ -211,7 +211,7 @@ TEST_F(test_quarantine, a_write_after_free_is_reported_when_the_block_leaves) {
 }
 
 // T.10
-TEST_F(test_quarantine, checking_on_demand_finds_a_guard_written_after_free_and_counts_its_block_once) {
+TEST_F(test_quarantine, check_guards_counts_a_block_once_if_a_guard_is_written_after_free) {
   void* block = resource.allocate(64);
   resource.deallocate(block, 64);
   write_unseen(block, 64, 1);
@@ -224,7 +224,7 @@ TEST_F(test_quarantine, checking_on_demand_finds_a_guard_written_after_free_and_
   EXPECT_EQ(resource.check_guards(), 0u);
 }
 
-TEST_F(test_quarantine, is_bounded_and_the_oldest_leave_first) {
+TEST_F(test_quarantine, is_bounded_and_evicts_the_oldest_first) {
   test_resource small{&upstream, {.guard_bytes = 16, .quarantine_bytes = 200}};
   void* a = small.allocate(32);
   void* b = small.allocate(32);
@@ -241,7 +241,7 @@ TEST_F(test_quarantine, is_bounded_and_the_oldest_leave_first) {
   EXPECT_TRUE(contains(last(), "at offset 0,")) << last();
 }
 
-TEST_F(test_quarantine, a_block_of_just_its_size_fits) {
+TEST_F(test_quarantine, holds_a_block_of_exactly_its_size) {
   test_resource small{&upstream, {.guard_bytes = 16, .quarantine_bytes = 96}};
   small.deallocate(small.allocate(64), 64);
   EXPECT_EQ(small.quarantined_bytes(), 96u);
@@ -264,7 +264,7 @@ TEST_F(test_quarantine, holds_no_block_of_0_bytes) {
   }
 }
 
-TEST_F(test_quarantine, is_emptied_when_the_upstream_has_no_more) {
+TEST_F(test_quarantine, is_emptied_when_the_upstream_is_exhausted) {
   limit_resource limited{&upstream, 200};
   test_resource waiting{&limited, {.guard_bytes = 0}};
   waiting.deallocate(waiting.allocate(150), 150);
@@ -277,7 +277,7 @@ TEST_F(test_quarantine, is_emptied_when_the_upstream_has_no_more) {
 // ---- invalid deallocations ----
 
 // T.11
-TEST_F(test_deallocation, a_wrong_one_is_reported_and_does_nothing) {
+TEST_F(test_deallocation, reports_and_ignores_invalid_arguments) {
   auto* const block = static_cast<std::byte*>(resource.allocate(64, 32));
   auto* const freed = static_cast<std::byte*>(resource.allocate(8));
   resource.deallocate(freed, 8);
@@ -306,7 +306,7 @@ TEST_F(test_deallocation, a_wrong_one_is_reported_and_does_nothing) {
 // ---- leaks ----
 
 // T.12
-TEST_F(test_leak, is_reported_at_destruction_with_its_site_and_then_returned_to_the_upstream) {
+TEST_F(test_leak, is_reported_with_its_site_and_freed_at_destruction) {
   const unsigned line = std::source_location::current().line() + 1;
   (void)resource.allocate(64);
   EXPECT_EQ(resource.leaks().size(), 1u);
@@ -332,7 +332,7 @@ TEST_F(test_leak, through_std_pmr_carries_the_label_of_the_allocation_site) {
   EXPECT_TRUE(contains(last(), "(parsing)")) << last();
 }
 
-TEST_F(test_leak, of_over_aligned_blocks_is_returned_whole) {
+TEST_F(test_leak, returns_over_aligned_blocks_to_the_upstream) {
   (void)resource.allocate(10, 1024);
   (void)resource.allocate(0, 1);
   whole.reset();
@@ -342,7 +342,7 @@ TEST_F(test_leak, of_over_aligned_blocks_is_returned_whole) {
 // ---- failing on demand ----
 
 // T.8
-TEST_F(test_failing, the_nth_request_from_now_fails_and_no_other) {
+TEST_F(test_failing, fails_only_the_nth_request) {
   resource.deallocate(resource.allocate(8), 8);
   resource.fail_allocation(3);
   for (int i = 1; i <= 5; ++i) {
@@ -355,7 +355,7 @@ TEST_F(test_failing, the_nth_request_from_now_fails_and_no_other) {
 }
 
 // T.8
-TEST_F(test_failing, says_that_the_failure_was_injected_and_which_request_it_was) {
+TEST_F(test_failing, reports_the_injected_failure_with_its_request_number) {
   void* const block = resource.allocate(100);
   resource.fail_allocation(2);
   resource.deallocate(resource.allocate(8), 8);
@@ -377,7 +377,7 @@ TEST_F(test_failing, says_that_the_failure_was_injected_and_which_request_it_was
 }
 
 // T.8
-TEST_F(test_failing, from_the_nth_request_on_all_fail_until_stopped) {
+TEST_F(test_failing, fails_every_request_from_the_nth_until_stopped) {
   resource.fail_allocations_from(2);
   resource.deallocate(resource.allocate(8), 8);
   for (int i = 0; i < 5; ++i) EXPECT_THROW((void)resource.allocate(8), out_of_memory);
@@ -386,7 +386,7 @@ TEST_F(test_failing, from_the_nth_request_on_all_fail_until_stopped) {
   resource.deallocate(resource.allocate(8), 8);
 }
 
-TEST_F(test_failing, a_new_call_replaces_the_one_before) {
+TEST_F(test_failing, new_call_replaces_the_earlier_call) {
   resource.fail_allocations_from(1);
   resource.fail_allocation(2);
   resource.deallocate(resource.allocate(8), 8);
@@ -485,7 +485,7 @@ TEST_F(fail_each, other_exceptions_pass_with_failing_switched_off) {
 }
 
 // T.9
-TEST_F(fail_each, a_leak_of_a_run_that_another_exception_ends_is_reported_before_it_passes_through) {
+TEST_F(fail_each, leak_is_reported_before_another_exception_passes_through) {
   const auto body = [&] {
     void* first = resource.allocate(40);
     try {
@@ -505,7 +505,7 @@ TEST_F(fail_each, a_leak_of_a_run_that_another_exception_ends_is_reported_before
   resource.deallocate(resource.allocate(8), 8);
 }
 
-TEST_F(fail_each, a_leak_is_reported_whatever_exception_ends_the_run) {
+TEST_F(fail_each, leak_is_reported_after_any_exception) {
   const auto loses_and_throws = [&](auto thrown) {
     return [&, thrown] {
       (void)resource.allocate(8);  // lost in the second run, in which nothing fails
@@ -526,7 +526,7 @@ TEST_F(fail_each, a_leak_is_reported_whatever_exception_ends_the_run) {
 }
 
 // T.9
-TEST_F(fail_each, a_body_that_changes_which_request_fails_is_rejected_with_a_sentence) {
+TEST_F(fail_each, rejects_a_body_that_changes_the_failing_request) {
   const auto sentence_of = [&](auto meddle) {
     const auto body = [&] {
       meddle();

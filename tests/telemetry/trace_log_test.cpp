@@ -72,14 +72,14 @@ struct trace_log_files : ::testing::Test {
   trace_files files;
 };
 
-TEST_F(trace_log_files, needs_a_file_and_one_for_each_form) {
+TEST_F(trace_log_files, requires_a_distinct_file_for_each_format) {
   EXPECT_EQ(sentence_of<std::invalid_argument>({}),
             "trace_log: neither a CSV file nor a Chrome trace is named");
   EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = files.csv()}),
             "trace_log: CSV and Chrome trace have the same path, " + files.csv());
 }
 
-TEST_F(trace_log_files, knows_one_file_under_two_names) {
+TEST_F(trace_log_files, rejects_one_file_under_two_names) {
   const std::filesystem::path csv{files.csv()};
   const std::string detour = (csv.parent_path() / "." / csv.filename()).string();
   EXPECT_EQ(sentence_of<std::invalid_argument>({.csv = files.csv(), .chrome = detour}),
@@ -88,14 +88,14 @@ TEST_F(trace_log_files, knows_one_file_under_two_names) {
 }
 
 // T.15
-TEST_F(trace_log_files, says_which_file_cannot_be_opened_and_why) {
+TEST_F(trace_log_files, reports_the_file_that_cannot_be_opened_and_the_reason) {
   EXPECT_EQ(sentence_of<std::system_error>({.csv = "/nowhere/run.csv"}),
             "trace_log: cannot open /nowhere/run.csv: No such file or directory");
   EXPECT_EQ(sentence_of<std::system_error>({.csv = files.csv(), .chrome = "/"}),
             "trace_log: cannot open /: Is a directory");
 }
 
-TEST_F(trace_log_files, says_at_once_that_a_disk_is_full) {
+TEST_F(trace_log_files, reports_a_full_disk_at_once) {
   EXPECT_EQ(sentence_of<std::system_error>({.csv = "/dev/full"}),
             "trace_log: cannot write /dev/full: No space left on device");
   EXPECT_EQ(sentence_of<std::system_error>({.csv = files.csv(), .chrome = "/dev/full"}),
@@ -220,7 +220,7 @@ TEST_F(trace_log_files, takes_a_name_longer_than_its_buffer) {
   EXPECT_TRUE(files.events("B")[0].ends_with(R"("name":")" + name + "\"},"));
 }
 
-TEST_F(trace_log_files, counts_and_does_not_write_after_it_was_closed) {
+TEST_F(trace_log_files, counts_without_writing_after_close) {
   trace_log log{{.csv = files.csv(), .chrome = files.chrome()}};
   trace_resource traced{log};
   log.close();

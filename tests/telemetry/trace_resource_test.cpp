@@ -105,7 +105,7 @@ TEST(trace_resource, numbers_threads_by_first_appearance_and_no_thread_twice) {
 }
 
 // T.13
-TEST_F(trace_resource_files, what_four_threads_do_can_be_replayed) {
+TEST_F(trace_resource_files, writes_a_replayable_trace_of_four_threads) {
   constexpr std::size_t threads = 4, rounds = 5000;
   std::size_t left = 0;  // blocks that no working thread gave back
   resource_stats stats;
@@ -156,7 +156,7 @@ TEST_F(trace_resource_files, what_four_threads_do_can_be_replayed) {
 }
 
 // T.5
-TEST_F(trace_resource_files, writes_the_end_of_a_block_before_another_thread_gets_its_address) {
+TEST_F(trace_resource_files, writes_the_end_of_a_block_before_its_address_is_reused) {
   constexpr std::size_t rounds = 5000;
   {
     trace_log log{{.csv = files.csv()}};
@@ -215,7 +215,7 @@ TEST_F(trace_resource_files, an_unknown_pointer_is_passed_on_and_not_written) {
 }
 
 // T.5
-TEST(trace_resource, blocks_that_an_arena_rewound_over_end_when_their_memory_is_reused) {
+TEST(trace_resource, rewound_blocks_end_when_their_memory_is_reused) {
   EXPECT_EQ(csv_of([](trace_log& log) {
               arena step;
               trace_resource traced{&step, log};
@@ -257,7 +257,7 @@ TEST(trace_resource, blocks_that_touch_do_not_end_each_other) {
             "op,id,bytes,thread\na,0,16,0\na,1,16,0\na,2,16,0\n");
 }
 
-TEST(trace_resource, a_block_inside_a_reclaimed_one_ends_it) {
+TEST(trace_resource, new_block_inside_a_rewound_block_ends_the_rewound_block) {
   EXPECT_EQ(csv_of([](trace_log& log) {
               arena step;
               trace_resource traced{&step, log};
@@ -287,7 +287,7 @@ TEST_F(trace_resource_files, uses_the_default_resource_by_default_and_never_for_
 
 // ---- counters of the Chrome trace ----
 
-TEST(trace_resource, draws_every_change_of_live_bytes_with_an_interval_of_0) {
+TEST(trace_resource, writes_every_change_of_live_bytes_with_an_interval_of_0) {
   EXPECT_EQ(drawn_with({},
                        [](trace_resource& traced, trace_log&) {
                          void* const first = traced.allocate(100);
@@ -299,7 +299,7 @@ TEST(trace_resource, draws_every_change_of_live_bytes_with_an_interval_of_0) {
 }
 
 // T.14
-TEST(trace_resource, keeps_the_peak_and_the_last_of_points_that_it_leaves_out) {
+TEST(trace_resource, keeps_the_peak_and_the_last_of_skipped_points) {
   EXPECT_EQ(drawn_with(never_again,
                        [](trace_resource& traced, trace_log& log) {
                          for (std::size_t bytes : {100u, 900u, 300u})
@@ -311,7 +311,7 @@ TEST(trace_resource, keeps_the_peak_and_the_last_of_points_that_it_leaves_out) {
             (values{0, 900, 70}));
 }
 
-TEST(trace_resource, draws_one_point_where_the_last_is_the_highest) {
+TEST(trace_resource, writes_one_point_if_the_last_is_the_highest) {
   EXPECT_EQ(drawn_with(never_again,
                        [](trace_resource& traced, trace_log& log) {
                          traced.deallocate(traced.allocate(5), 5);
@@ -322,7 +322,7 @@ TEST(trace_resource, draws_one_point_where_the_last_is_the_highest) {
             (values{0, 70}));
 }
 
-TEST(trace_resource, draws_pending_points_before_the_next_point) {
+TEST(trace_resource, writes_pending_points_before_the_next_point) {
   EXPECT_EQ(drawn_with(std::chrono::milliseconds{200},
                        [](trace_resource& traced, trace_log&) {
                          traced.deallocate(traced.allocate(900), 900);
@@ -376,7 +376,7 @@ TEST_F(trace_slice_files, begins_and_ends_on_the_track_of_its_thread) {
   EXPECT_EQ(files.events("M").size(), 3u);  // names of the process and of two threads
 }
 
-TEST_F(trace_slice_files, ended_by_another_thread_ends_where_it_began) {
+TEST_F(trace_slice_files, ends_on_its_own_track_if_another_thread_ends_it) {
   {
     trace_log log{{.chrome = files.chrome()}};
     std::optional<trace_slice> slice;
@@ -392,7 +392,7 @@ TEST_F(trace_slice_files, ended_by_another_thread_ends_where_it_began) {
   EXPECT_NE(ends[1].find(R"("tid":1,)"), std::string::npos) << ends[1];
 }
 
-TEST_F(trace_slice_files, that_is_open_when_the_log_is_closed_ends_there_and_once) {
+TEST_F(trace_slice_files, open_slice_ends_once_when_the_log_is_closed) {
   {
     trace_log log{{.chrome = files.chrome()}};
     trace_slice outer{log, "outer"}, inner{log, "inner"};

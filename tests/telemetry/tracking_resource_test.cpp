@@ -105,7 +105,7 @@ TEST_F(tracking, a_direct_call_keeps_its_place_and_takes_the_label) {
   resource.deallocate(block, 64);
 }
 
-TEST_F(tracking, the_innermost_allocation_site_counts_and_the_outer_one_comes_back) {
+TEST_F(tracking, inner_allocation_site_applies_until_it_ends) {
   const allocation_site outer{"outer"};
   {
     const allocation_site inner{"inner"};
@@ -156,7 +156,7 @@ TEST_F(tracking_leak, blocks_are_reported_at_destruction_with_count_bytes_and_si
 }
 
 // T.2
-TEST_F(tracking_leak, of_many_blocks_the_oldest_are_named_and_the_rest_are_counted) {
+TEST_F(tracking_leak, names_the_oldest_blocks_and_counts_the_others) {
   {
     tracking_resource resource{&upstream, "w"};
     for (int i = 0; i < 100; ++i) (void)static_cast<std::pmr::memory_resource&>(resource).allocate(8, 8);

@@ -72,13 +72,13 @@ def a_program_that_lists_nothing_fails(place):
     expect("the list of bin/tidemark_gpu_tests" in text, "it is named", text)
 
 
-def a_skipped_test_is_counted_as_such(place):
+def counts_a_skipped_test_as_skipped(place):
     pack = Pack(place, tidemark_gpu_tests=TESTS.replace("echo passed", "echo 'x.cpp:1: Skipped'").replace("exit 1", "exit 0").replace("sleep 60", "true"))
     pack = pack.go("tests", seconds="29")
     expect("skipped" in pack[1] and "tests of suite_that_passes." in pack[1], "one is skipped", pack[1])
 
 
-def without_a_device_it_says_so(place):
+def reports_a_missing_device(place):
     pack = Pack(place, tidemark_gpu_device="echo no CUDA device; exit 1")
     status, text = pack.go()
     expect(status == 0 and "no CUDA device; left out: rules questions" in text, "there is no device, which is no fault", text)
@@ -86,13 +86,13 @@ def without_a_device_it_says_so(place):
     expect(status == 1 and "no CUDA device" in text, "a device was required", text)
 
 
-def a_program_that_does_not_load_is_named(place):
+def names_a_program_that_does_not_load(place):
     status, text = Pack(place, tidemark_gpu_table="#!/no/such/loader").go()
     expect(status == 1 and "bin/tidemark_gpu_table does not load" in text, "one does not load", text)
     expect("a device" not in text, "nothing is run then", text)
 
 
-def what_hangs_is_stopped_and_nothing_is_lost(place):
+def stops_a_hanging_suite_and_keeps_all_output(place):
     pack = Pack(place)
     status, text = pack.go("tests", "questions", seconds="14")  # a suite gets three of them
     expect(status == 1 and "failed: tests\n" in text, "two suites do not pass", text)
@@ -105,20 +105,20 @@ def what_hangs_is_stopped_and_nothing_is_lost(place):
     expect("stopped" in pack.said("summary.txt"), "the summary has it", pack.said("summary.txt"))
 
 
-def what_there_is_no_time_for_is_named(place):
+def reports_steps_without_time_left(place):
     pack = Pack(place, tidemark_gpu_questions="sleep 60")
     status, text = pack.go("questions", "table", seconds="1")
     expect(status == 1 and "no time" in text and "failed: questions table" in text, "there was a second in all", text)
 
 
-def a_rule_that_is_refuted_is_an_answer(place):
+def refuted_rule_counts_as_an_answer(place):
     pack = Pack(place)
     status, text = pack.go("rules")
     expect(status == 0 and "refuted" in text and "rule no" in text, "an answer is no failure", text)
     expect(pack.said("rules.md").splitlines()[2:] == ["| yes |", "| no |"], "they are one table", pack.said("rules.md"))
 
 
-def what_is_missing_is_left_out_with_the_reason(place):
+def skips_steps_with_missing_software_and_states_the_reason(place):
     status, text = Pack(place).go("memcheck", "use_after_rewind", "table", "pytorch", "nccl", sanitizer="exit 1")
     (pathlib.Path(place) / "sanitizer").unlink()
     expect("skipped" in text and "PyTorch's allocator" in text, "there is none", text)
@@ -126,7 +126,7 @@ def what_is_missing_is_left_out_with_the_reason(place):
     expect("skipped" in text and " nccl" in text, "there is no NCCL", text)
 
 
-def wrong_uses_must_be_reported_as_such(place):
+def requires_the_expected_report_for_each_wrong_use(place):
     """An error of another kind, of which compute-sanitizer's exit status is the same, is no success."""
     pack = Pack(place)
     status, text = pack.go("use_after_rewind", sanitizer=SANITIZER)
@@ -140,7 +140,7 @@ def wrong_uses_must_be_reported_as_such(place):
     expect(status == 1 and "the tool has refused annotations" in text, "annotations were refused", text)
 
 
-def tests_under_a_tool_must_be_without_a_report(place):
+def fails_if_a_tool_reports_an_error_in_the_tests(place):
     pack = Pack(place, tidemark_gpu_tests="echo passed")
     status, text = pack.go("memcheck", sanitizer="echo '========= ERROR SUMMARY: 0 errors'")
     expect(status == 0 and "memcheck of the tests: no error is reported" in text, "nothing is reported", text)
@@ -148,7 +148,7 @@ def tests_under_a_tool_must_be_without_a_report(place):
     expect(status == 1 and "memcheck of the tests: 1 errors are reported" in text, "an error is reported, whatever the status", text)
 
 
-def what_the_tool_reports_without_tidemark_is_left_out(place):
+def leaves_out_tests_with_false_reports_of_the_tool(place):
     """initcheck runs a program without tidemark first."""
     pack = Pack(place, tidemark_gpu_tests="echo passed")
     asked = """echo "$*" >>"$(dirname "$0")/asked"
@@ -161,7 +161,7 @@ esac"""
     expect("--gtest_filter=-graph_gpu.*:plan_gpu.*:thrust_gpu.*captured*" in (pathlib.Path(place) / "asked").read_text(), "they are left out", text)
 
 
-def the_page_gets_what_a_run_has_left(place):
+def writes_the_results_of_a_run_into_the_page(place):
     """./run gpu --document, with a page of its own."""
     document, place = pathlib.Path(script).parents[2] / "scripts" / "document_gpu.py", pathlib.Path(place)
     page, out = place / "page.md", place / "out"

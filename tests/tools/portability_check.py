@@ -35,10 +35,10 @@ def main():
             file.parent.mkdir()
             file.write_text((repository / file.relative_to(copy)).read_text())
         wanted = []
-        if case == "finds_a_configuration_that_was_not_run_as_it_is":
+        if case == "finds_a_configuration_that_changed_since_its_run":
             change(script, r'\("-DBUILD_SHARED_LIBS=ON",\)', '("-DBUILD_SHARED_LIBS=YES",)')
             wanted = ["clang22-shared: it has changed since it was run", "gcc12-shared: it has changed", " 2 differences"]
-        elif case == "finds_consumers_whose_library_was_not_run_as_it_is":
+        elif case == "finds_consumers_of_a_library_that_changed_since_its_run":
             change(script, r'(Configuration\("gcc12", [^)]*modules=False)\)', r'\1, standard=23)')
             wanted = [*(f"{name}gcc12: it has changed" for name in ("", "no-rtti-", "no-exceptions-")), " 3 differences"]
         elif case == "finds_a_row_that_fails":
@@ -47,7 +47,7 @@ def main():
         if wanted:
             done = run(copy, "--check")
             failed = done.returncode == 0 or any(text not in done.stdout for text in wanted)
-        elif case == "takes_no_library_of_an_earlier_run":
+        elif case == "ignores_a_library_of_an_earlier_run":
             (copy / "build/portability/clang22/prefix").mkdir(parents=True)
             compiler = copy / "bin/clang++-22"
             compiler.parent.mkdir()

@@ -40,7 +40,7 @@ def expect(holds, what, seen):
         sys.exit(f"{what}; it was: {seen}")
 
 
-def says_what_was_run_and_what_was_not():
+def reports_passed_skipped_and_left_out_tests():
     status, lines = summary(("dev", [PASSED, PASSED, SKIPPED], "the benchmarks: none\n"),
                             ("asan", [PASSED], "the benchmarks: none\n"), options=["--left-out", "threads: ./run sanitize"])
     expect(status == 0, "a run without a failure succeeds", status)
@@ -51,13 +51,13 @@ def says_what_was_run_and_what_was_not():
     expect(lines[-1] == "3 passed, 0 failed, 1 skipped", "the last line counts all", lines[-1])
 
 
-def counts_the_tests_of_a_suite_that_is_run_at_once():
+def counts_each_test_of_a_suite_that_runs_as_one():
     status, lines = summary(("asan", [PASSED, SUITE], ""))
     expect(status == 0 and lines[-1] == "5 passed, 0 failed, 1 skipped", "each test of a suite counts", lines)
     expect("skipped 1: found at level 2" in lines, "the reasons of a suite's skipped tests are given", lines)
 
 
-def fails_where_a_test_failed_or_nothing_was_run():
+def fails_if_a_test_failed_or_nothing_ran():
     status, lines = summary(("dev", [PASSED, FAILED], ""))
     expect(status == 1 and "FAILED dev: pool.shrinks" in lines, "a failed test is named and makes it fail", (status, lines))
     status, lines = summary(("dev", [PASSED, NOT_BUILT], ""))
@@ -69,7 +69,7 @@ def fails_where_a_test_failed_or_nothing_was_run():
     expect(status == 1, "a run in which no test passed fails", (status, lines))
 
 
-def tells_where_the_time_went():
+def reports_times_of_compiling_and_testing():
     status, lines = summary(("dev", [PASSED, FAILED], ""), options=["--times"])
     expect(status == 0, "times are printed", status)
     for line in ("| dev | **compiling** | 3 | |", "| dev | **testing** | 2 | |", "| dev | compile `lib` | 2 | 1 |",

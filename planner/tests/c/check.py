@@ -25,7 +25,7 @@ def run(*command, **more):
     return done.stdout
 
 
-def exports_what_its_header_declares_and_nothing_else(library, header):
+def exports_exactly_the_declarations_of_its_header(library, header):
     declared = set(re.findall(r"^TIDEMARK_PLAN_API [^;]*?\b(tidemark_plan_\w+)\(", pathlib.Path(header).read_text(), re.M))
     expect("functions", declared, {"tidemark_plan_make", "tidemark_plan_abi_version", "tidemark_plan_version"})
     symbols = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()]
@@ -48,7 +48,7 @@ def header_compiles_in_c_and_cpp(header, c_compiler, cxx_compiler):
             run(compiler, *flags, f"-std={standard}", "-x", language, "-", input=source)
 
 
-def documented_code_prints_what_it_should(page, library, header, c_compiler):
+def documented_code_prints_the_documented_output(page, library, header, c_compiler):
     found = re.findall(r"^```c\n(.*?)^```\n\nprints\n\n```\n(.*?)^```$", pathlib.Path(page).read_text(), re.M | re.S)
     expect("there is code in C, with what it prints", len(found) > 0, True)
     library = pathlib.Path(library)
@@ -67,7 +67,7 @@ def wheel_of(folder):
     return wheels[0]
 
 
-def wheel_lists_what_is_in_it(folder):
+def wheel_lists_its_files(folder):
     path = wheel_of(folder)
     version, tag = re.fullmatch(r"tidemark_plan-([\d.]+)-(py3-none-linux_\w+)\.whl", path.name).groups()
     info = f"tidemark_plan-{version}.dist-info"

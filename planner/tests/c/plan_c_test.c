@@ -92,7 +92,7 @@ static void expect_refusal(tidemark_plan_blocks const* blocks, tidemark_plan_opt
 
 /* ---- plans ---- */
 
-static void places_blocks_in_what_is_live(void) {
+static void places_blocks_in_live_bytes(void) {
   const arrays all = three();
   const tidemark_plan_blocks blocks = blocks_of(&all, 3);
   uint64_t offsets[3];
@@ -177,7 +177,7 @@ static void blocks_without_bytes_take_nothing(void) {
   EXPECT(result.height == 0 && offsets[0] == 0 && offsets[2] == 0);
 }
 
-static void a_node_limit_gives_the_same_plan_and_more_gives_none_worse(void) {
+static void node_limit_repeats_a_plan_and_a_larger_limit_never_raises_it(void) {
   const arrays all = random_arrays(1);
   const tidemark_plan_blocks blocks = blocks_of(&all, n_max);
   tidemark_plan_options options = TIDEMARK_PLAN_OPTIONS_INIT;
@@ -209,7 +209,7 @@ static int fits(arrays const* all, uint64_t count, uint64_t height, uint64_t fir
   return 0;
 }
 
-static void says_how_it_is_known_that_no_plan_is_lower(void) {
+static void reports_how_optimality_is_known(void) {
   const arrays all = {
       {0, 1, 0, 6, 2, 6, 3, 4}, {1, 5, 3, 7, 4, 11, 5, 7}, {6, 4, 6, 6, 2, 2, 3, 5}, {0}, {0}};
   uint64_t offsets[8];
@@ -257,7 +257,7 @@ static int watch(void* context, tidemark_plan_progress const* now) {
   return ++seen->calls == seen->calls_max;
 }
 
-static void progress_tells_of_lower_plans(void) {
+static void progress_reports_lower_plans(void) {
   const arrays all = random_arrays(5);
   const tidemark_plan_blocks blocks = blocks_of(&all, n_max);
   watcher seen = {0, 0, UINT64_MAX};
@@ -271,7 +271,7 @@ static void progress_tells_of_lower_plans(void) {
   EXPECT(seen.calls > 0 && seen.last_height == result.height);
 }
 
-static void a_callback_cancels_and_nothing_is_written(void) {
+static void callback_cancels_the_search_and_nothing_is_written(void) {
   const arrays all = random_arrays(5);
   const tidemark_plan_blocks blocks = blocks_of(&all, n_max);
   watcher seen = {0, 0, 1};
@@ -288,7 +288,7 @@ static void a_callback_cancels_and_nothing_is_written(void) {
 
 /* ---- wrong calls ---- */
 
-static void says_which_block_is_wrong(void) {
+static void names_an_invalid_block(void) {
   arrays all = three();
   tidemark_plan_blocks blocks = blocks_of(&all, 3);
   blocks.alignment = all.alignment;
@@ -313,7 +313,7 @@ static void says_which_block_is_wrong(void) {
                  "block 1 and block 2 are in conflict, and their fixed offsets make them share bytes");
 }
 
-static void says_which_block_is_too_much(void) {
+static void names_the_block_that_makes_the_sum_too_large(void) {
   arrays all = three();
   tidemark_plan_blocks blocks = blocks_of(&all, 3);
   blocks.fixed_offset = all.fixed;
@@ -334,7 +334,7 @@ static void says_which_block_is_too_much(void) {
                  "block 0 is fixed at offset 18446744073709551614 and has 10 bytes, which end above 2^62");
 }
 
-static void says_which_array_is_missing(void) {
+static void names_a_missing_array(void) {
   const arrays all = three();
   tidemark_plan_blocks blocks = blocks_of(&all, 3);
   blocks.size = NULL;
@@ -355,7 +355,7 @@ static void says_which_array_is_missing(void) {
   EXPECT(strcmp(message, "offsets is null, expected 3 entries") == 0);
 }
 
-static void refuses_counts_that_cannot_be(void) {
+static void rejects_impossible_counts(void) {
   const arrays all = three();
   uint64_t const conflicts[] = {0, 1};
   tidemark_plan_blocks blocks = blocks_of(&all, UINT64_MAX);
@@ -367,7 +367,7 @@ static void refuses_counts_that_cannot_be(void) {
   expect_refusal(&blocks, NULL, "conflict_count is 18446744073709551615, more than memory can hold");
 }
 
-static void refuses_lifetimes_together_with_conflicts(void) {
+static void rejects_lifetimes_together_with_conflicts(void) {
   const arrays all = three();
   uint64_t const conflicts[] = {0, 3};
   tidemark_plan_blocks blocks = blocks_of(&all, 3);
@@ -378,7 +378,7 @@ static void refuses_lifetimes_together_with_conflicts(void) {
   expect_refusal(&blocks, NULL, "conflict 0 names block 3, and there are 3 blocks");
 }
 
-static void refuses_impossible_options(void) {
+static void rejects_impossible_options(void) {
   const arrays all = three();
   const tidemark_plan_blocks blocks = blocks_of(&all, 3);
   tidemark_plan_options options = TIDEMARK_PLAN_OPTIONS_INIT;
@@ -389,7 +389,7 @@ static void refuses_impossible_options(void) {
   expect_refusal(&blocks, &options, "exact is 2, neither 0 nor 1");
 }
 
-static void refuses_structs_of_another_size(void) {
+static void rejects_structs_of_another_size(void) {
   const arrays all = three();
   tidemark_plan_blocks blocks = blocks_of(&all, 3);
   blocks.struct_size += 8;
@@ -408,7 +408,7 @@ static void refuses_structs_of_another_size(void) {
   EXPECT(strncmp(message, "result.struct_size is 0, ", 25) == 0);
 }
 
-static void cuts_a_sentence_to_its_buffer(void) {
+static void truncates_a_message_to_its_buffer(void) {
   char small[8];
   memset(small, 'x', sizeof small);
   EXPECT(tidemark_plan_make(NULL, NULL, NULL, NULL, small, 7) == TIDEMARK_PLAN_INVALID);
@@ -423,7 +423,7 @@ static void cuts_a_sentence_to_its_buffer(void) {
 
 /* The layout that programs are compiled with. Members may be added at the end of a struct; any other change
  * needs another TIDEMARK_PLAN_ABI_VERSION. */
-static void layout_is_that_of_version_1(void) {
+static void struct_layout_matches_version_1(void) {
   EXPECT(TIDEMARK_PLAN_ABI_VERSION == 1 && tidemark_plan_abi_version() == 1);
   _Static_assert(sizeof(tidemark_plan_blocks) == 72 && offsetof(tidemark_plan_blocks, conflicts) == 64,
                  "blocks");
@@ -475,26 +475,26 @@ typedef struct {
 
 #define CASE(name) {#name, name}
 static test_case const cases[] = {
-    CASE(places_blocks_in_what_is_live),
+    CASE(places_blocks_in_live_bytes),
     CASE(random_plans_are_sound_and_aligned),
     CASE(conflicts_alone_keep_blocks_apart),
     CASE(fixed_blocks_stay),
     CASE(no_blocks_are_a_plan_of_height_0),
     CASE(blocks_without_bytes_take_nothing),
-    CASE(a_node_limit_gives_the_same_plan_and_more_gives_none_worse),
-    CASE(says_how_it_is_known_that_no_plan_is_lower),
+    CASE(node_limit_repeats_a_plan_and_a_larger_limit_never_raises_it),
+    CASE(reports_how_optimality_is_known),
     CASE(a_capacity_ends_the_search),
-    CASE(progress_tells_of_lower_plans),
-    CASE(a_callback_cancels_and_nothing_is_written),
-    CASE(says_which_block_is_wrong),
-    CASE(says_which_block_is_too_much),
-    CASE(says_which_array_is_missing),
-    CASE(refuses_counts_that_cannot_be),
-    CASE(refuses_lifetimes_together_with_conflicts),
-    CASE(refuses_impossible_options),
-    CASE(refuses_structs_of_another_size),
-    CASE(cuts_a_sentence_to_its_buffer),
-    CASE(layout_is_that_of_version_1),
+    CASE(progress_reports_lower_plans),
+    CASE(callback_cancels_the_search_and_nothing_is_written),
+    CASE(names_an_invalid_block),
+    CASE(names_the_block_that_makes_the_sum_too_large),
+    CASE(names_a_missing_array),
+    CASE(rejects_impossible_counts),
+    CASE(rejects_lifetimes_together_with_conflicts),
+    CASE(rejects_impossible_options),
+    CASE(rejects_structs_of_another_size),
+    CASE(truncates_a_message_to_its_buffer),
+    CASE(struct_layout_matches_version_1),
     CASE(threads_plan_at_once),
 };
 

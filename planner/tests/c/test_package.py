@@ -62,7 +62,7 @@ def most_live(problem):
 
 @quick
 @given(blocks)
-def test_plans_are_sound_and_not_below_what_is_live(drawn):
+def test_plans_are_sound_and_not_below_live_bytes(drawn):
     problem = arguments(drawn)
     made = plan(**problem, node_limit=500)
     assert len(made.offsets) == len(drawn)
@@ -74,7 +74,7 @@ def test_plans_are_sound_and_not_below_what_is_live(drawn):
 
 @quick
 @given(blocks, strategies.randoms(use_true_random=False))
-def test_any_order_of_the_blocks_has_sound_plans_and_one_bound(drawn, chance):
+def test_every_block_order_has_sound_plans_and_the_same_bound(drawn, chance):
     shuffled = list(drawn)
     chance.shuffle(shuffled)
     problem = arguments(shuffled)
@@ -99,7 +99,7 @@ def test_plans_of_conflicts_are_sound(size, data):
 
 @quick
 @given(blocks)
-def test_conflicts_of_lifetimes_have_plans_that_are_sound_for_them(drawn):
+def test_conflicts_of_lifetimes_have_sound_plans(drawn):
     problem = arguments(drawn)
     together = live_together(problem)
     pairs = [(i, j) for i, j in itertools.combinations(range(len(drawn)), 2) if together(i, j)]
@@ -109,14 +109,14 @@ def test_conflicts_of_lifetimes_have_plans_that_are_sound_for_them(drawn):
 
 @quick
 @given(blocks)
-def test_a_plan_whose_offsets_are_fixed_is_itself(drawn):
+def test_returns_the_same_plan_if_all_offsets_are_fixed(drawn):
     problem = arguments(drawn)
     made = plan(**problem, node_limit=500)
     again = plan(**problem, fixed=made.offsets)
     assert (again.offsets, again.height, again.optimal) == (made.offsets, made.height, True)
 
 
-def test_says_how_it_is_known_that_no_plan_is_lower():
+def test_reports_how_optimality_is_known():
     problem = {"begin": (0, 1, 0, 6, 2, 6, 3, 4), "end": (1, 5, 3, 7, 4, 11, 5, 7), "size": (6, 4, 6, 6, 2, 2, 3, 5)}
     made = plan(**problem, time_limit=math.inf)
     assert (made.height, made.optimal) == (14, True)
@@ -129,7 +129,7 @@ def test_no_blocks_are_a_plan_of_height_0():
         assert (made.offsets, made.height, made.bound, made.optimal) == ([], 0, 0, True)
 
 
-def test_one_alignment_is_of_all_offsets_and_the_height():
+def test_alignment_applies_to_all_offsets_and_the_height():
     made = plan([0, 0, 0], [1, 1, 1], [1, 2, 300], alignment=256)
     assert (sorted(made.offsets)[0], made.height) == (0, 1024)
     assert all(offset % 256 == 0 for offset in made.offsets)
@@ -223,7 +223,7 @@ def test_a_capacity_ends_the_search():
     assert plan(*many(), capacity=first.height)[1:5] == first[1:5]
 
 
-def test_progress_tells_of_lower_plans():
+def test_progress_reports_lower_plans():
     seen = []
     made = plan(*many(), node_limit=20000, progress=seen.append)
     assert seen and seen[-1].height == made.height
@@ -231,7 +231,7 @@ def test_progress_tells_of_lower_plans():
     assert [now.height for now in seen] == sorted((now.height for now in seen), reverse=True)
 
 
-def test_what_progress_raises_ends_the_search_and_passes_through():
+def test_progress_exception_ends_the_search_and_passes_through():
     def give_up(now):
         raise LookupError("enough")
     with pytest.raises(LookupError, match="enough"):
@@ -251,7 +251,7 @@ def test_an_interrupt_ends_the_search():
     assert threading.active_count() == 1
 
 
-def test_what_another_signals_handler_raises_ends_the_search():
+def test_signal_handler_exception_ends_the_search():
     def on_alarm(number, frame):
         raise TimeoutError("the alarm")
     before = signal.signal(signal.SIGALRM, on_alarm)
@@ -314,7 +314,7 @@ def test_wrong_values_are_named_in_one_sentence(call, kind, sentence):
     assert str(caught.value) == f"tidemark_plan: {sentence}"
 
 
-def test_names_a_library_that_is_not_there():
+def test_names_a_missing_library():
     done = subprocess.run([sys.executable, "-c", "import tidemark_plan"], capture_output=True, text=True,
                           env={**os.environ, "TIDEMARK_PLAN_LIBRARY": "/nowhere/libtidemark_plan.so"})
     assert "ImportError: tidemark_plan: cannot load /nowhere/libtidemark_plan.so: " in done.stderr

@@ -340,7 +340,7 @@ def writes_rows_with_sound_offsets():
             expect("no plan is lower", said["optimal"], True)
 
 
-def places_easy_steps_in_what_is_live():
+def places_easy_steps_in_their_live_bytes():
     for path, bound in ((DATA / "plans/resnet50.csv", 1515472556), (GPT_LIFETIMES, 38784684)):
         said, rows = plan(path.read_text())
         expect(f"height and bound of {path.name}", (said["height"], said["bound"], said["optimal"]), (bound, bound, True))
@@ -412,7 +412,7 @@ def keeps_fixed_blocks():
     expect("bound and height", (said["bound"], said["height"], expect_sound(rows)[0]), (110, 110, 110))
 
 
-def keeps_a_plan_that_is_planned_again():
+def replanning_keeps_a_plan():
     _, first = plan(random_blocks(random.Random(3), 200, (1, 8)), "--time-limit", "0")
     again = (folder / "out.csv").read_text()
     plan(again)
@@ -459,7 +459,7 @@ def keeps_alignments():
         expect("bound over alignment", (said["bound"] % alignment, said["bound"] >= live), (0, True))
 
 
-def returns_the_plan_of_the_quick_orders_without_any_time():
+def returns_the_plan_of_the_quick_orders_with_a_time_limit_of_0():
     text = (DATA / "plans/minimalloc_A.csv").read_text()
     said, rows = plan(text, "--time-limit", "0")
     expect("stages", len(said["stages"]), 1)
@@ -468,7 +468,7 @@ def returns_the_plan_of_the_quick_orders_without_any_time():
         expect("more than one stage", len(plan(text, "--time-limit", limit)[0]["stages"]) > 1, True)
 
 
-def returns_the_same_plan_where_only_nodes_are_limited():
+def returns_the_same_plan_for_the_same_node_limit():
     text = (DATA / "plans/minimalloc_C.csv").read_text()
     expect("stages", len(plan(text, "--node-limit", 0)[0]["stages"]), 1)
     for seed in (0, 7):
@@ -501,7 +501,7 @@ def proves_the_lowest_plan_above_the_bound():
     expect("the search is another without", without["stages"] != said["stages"], True)
 
 
-def succeeds_where_the_capacity_is_met():
+def succeeds_if_the_capacity_is_met():
     said, rows = plan((DATA / "plans/minimalloc_A.csv").read_text(), "--capacity", 1400000)
     expect("it fits", (said["height"] <= 1400000, expect_sound(rows)[0]), (True, said["height"]))
     hard = (DATA / "plans/minimalloc_C.csv").read_text()
@@ -510,7 +510,7 @@ def succeeds_where_the_capacity_is_met():
         expect("exactly", plan(SMALL, "--capacity", 50, *options)[0]["height"], 50)
 
 
-def writes_the_lowest_plan_where_the_capacity_is_not_met():
+def writes_the_lowest_plan_if_the_capacity_is_not_met():
     hard = write((DATA / "plans/minimalloc_A.csv").read_text())
     status, output, errors = run(hard, "--capacity", 1048576, "--time-limit", 0, "--out", folder / "out.csv")
     expect("status", status, 1)
@@ -566,7 +566,7 @@ def dictionaries_of(text):
     return [dict(zip(names, row)) for row in rows]
 
 
-def a_proof_holds_by_a_checker_that_shares_no_code():
+def independent_checker_accepts_each_proof():
     above = 0
     for seed in range(60):
         text = above_the_bound(seed)
@@ -582,7 +582,7 @@ def a_proof_holds_by_a_checker_that_shares_no_code():
         expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log, said["height"]), "")
 
 
-def a_proof_holds_where_alignments_differ_that_sizes_have_anyhow():
+def independent_checker_accepts_proofs_with_mixed_alignments():
     text = ALL_COLUMNS + "0,2,4,20,8,\n1,2,3,16,2,\n2,1,3,12,32,\n3,2,3,16,4,\n"
     said, _, log = prove(text, "--node-limit", 20000)
     expect("height", said["height"], 68)
@@ -594,7 +594,7 @@ def a_proof_holds_where_alignments_differ_that_sizes_have_anyhow():
         expect(f"fault of the proof of seed {seed}", proof_checker.fault(rows, log, said["height"]), "")
 
 
-def a_proof_that_the_time_cuts_off_leaves_a_sound_plan():
+def leaves_a_sound_plan_when_time_ends_a_proof():
     """A limit leaves the consequences of a case incomplete, and such a case must not become a plan."""
     sizes = ((12, 19, 29, 1), (1, 4, 14, 16), (2, 11, 38, 1), (3, 8, 35, 1), (12, 17, 4, 1), (0, 8, 37, 1), (15, 24, 24, 2),
              (6, 8, 25, 1), (6, 14, 2, 8), (1, 11, 15, 1), (10, 11, 34, 1), (7, 13, 24, 1), (15, 16, 9, 1), (18, 22, 35, 1))
@@ -607,14 +607,14 @@ def a_proof_that_the_time_cuts_off_leaves_a_sound_plan():
         expect("the height is not below the bound", said["height"] >= said["bound"], True)
 
 
-def a_proof_ends_beside_a_capacity_below_the_bound():
+def ends_a_proof_with_a_capacity_below_the_bound():
     text = random_blocks(random.Random(5), 45, (1, 2, 64))
     status, output, _ = run(write(text), "--capacity", 1, "--prove", folder / "proof.txt")
     expect("status", status, 1)
     expect("there is a plan", "height" in printed(output), True)
 
 
-def a_proof_that_was_changed_does_not_hold():
+def independent_checker_rejects_a_changed_proof():
     text = next(text for text in map(above_the_bound, range(60)) if prove(text)[2].count("\n") > 20)
     said, _, log = prove(text)
     rows, height = dictionaries_of(text), said["height"]
@@ -636,7 +636,7 @@ def a_proof_that_was_changed_does_not_hold():
     expect("whether a fault is found for other blocks", proof_checker.fault(smaller, log, height) != "", True)
 
 
-def a_proof_finds_a_lower_plan_where_there_is_one():
+def proof_search_finds_a_lower_plan_if_one_exists():
     lower = 0
     for seed in range(60):
         text = above_the_bound(seed)
@@ -653,7 +653,7 @@ def a_proof_finds_a_lower_plan_where_there_is_one():
     expect(f"{lower} of 60 are lower: more than a few", lower > 2, True)
 
 
-def a_proof_ends_where_three_are_each_below_the_next():
+def ends_a_proof_for_three_blocks_in_a_cycle():
     """Heads would rise around the cycle one block at a time, through more free bytes than time allows."""
     step = 2**40
     aligned = "".join(f"{name},20,30,256,{step},\n" for name in "pqrst")
@@ -663,7 +663,7 @@ def a_proof_ends_where_three_are_each_below_the_next():
     expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log, said["height"], 256), "")
 
 
-def a_proof_that_a_limit_cuts_off_is_not_written():
+def writes_no_proof_when_a_limit_ends_it():
     blocks, proof = write(hard_to_prove()), folder / "proof.txt"
     status, output, errors = run(blocks, "--prove", proof, "--node-limit", 20)
     expect("status and errors", (status, errors),
@@ -672,7 +672,7 @@ def a_proof_that_a_limit_cuts_off_is_not_written():
     expect("the files there", os.listdir(folder), ["blocks.csv"])
 
 
-def of_more_than_256_blocks_there_is_a_proof_at_the_bound_alone():
+def proves_more_than_256_blocks_only_at_the_bound():
     """Aligned blocks live at once have a proof with their padding. Other blocks get a message in time."""
     text = ALL_COLUMNS + "".join(f"{i},0,9,{1 + i % 7},64,\n" for i in range(300))
     said, _, log = prove(text)
@@ -850,7 +850,7 @@ def expect_import_refusal(text, form, line, reason, *options):
            (2, "", f"tidemark-plan: {path}:{line}: {reason}\n"))
 
 
-def reads_a_log_of_ggml():
+def reads_a_ggml_log():
     output, blocks = imported(GGML, "ggml", "--out", folder / "out.csv")
     expect("blocks", blocks, [("x", 2, 11, 1024), ("w;1 (view)", 3, 6, 512), ("out", 10, 13, 256)])
     expect("what is printed", output.splitlines()[:4],
@@ -862,7 +862,7 @@ def reads_a_log_of_ggml():
     expect("blocks", imported(older.replace("ggml_gallocr_free_node", "ggml_dyn_tallocr_free_tensor"), "ggml")[1], blocks)
 
 
-def says_what_a_log_of_ggml_leaves_open():
+def reports_facts_missing_from_a_ggml_log():
     text = GGML.replace("reusing parent x for y\n", "reusing parent x for y\nfreeing extra 768 bytes from parent x for y\n")
     text = text.replace("offset 1024, chunk 0\nggml_gallocr_free_node: freeing y",
                         "offset 256, chunk 1\nggml_gallocr_free_node: freeing y")
@@ -873,7 +873,7 @@ def says_what_a_log_of_ggml_leaves_open():
         "before  2,048 B (2.0 KiB)"])
 
 
-def rejects_logs_of_ggml_that_do_not_fit():
+def rejects_inconsistent_ggml_logs():
     allocating = "f: allocating x (8 bytes) - block 0, offset 0\n"
     one = "keep the lines of one graph and one buffer"
     for text, line, reason in (
@@ -976,7 +976,7 @@ def bounds_an_xla_dump_in_any_order_of_its_instructions():
            ["bound   900 B", "        700 B in any order of the operations", "height  900 B"])
 
 
-def rejects_xla_dumps_that_do_not_fit():
+def rejects_inconsistent_xla_dumps():
     whole = XLA_ASSIGNMENT + XLA_RANGES
     end = len(whole.splitlines()) + 1
     for old, new, line, reason in (
@@ -997,7 +997,7 @@ def rejects_xla_dumps_that_do_not_fit():
     expect_import_refusal(whole, "xla", end, "allocation 7 does not exist", "--allocation", 7)
 
 
-def names_the_line_of_an_imported_block_that_does_not_fit():
+def names_the_line_of_an_inconsistent_imported_block():
     big = f"f: allocating x ({2**62} bytes) - block 0, offset 0\n\nf: allocating y (8 bytes) - block 0, offset {2**62}\n"
     expect_import_refusal(big, "ggml", 3, "block y of 8 bytes makes more than 2^62 bytes of the blocks together, each rounded "
                           "up to its alignment")
@@ -1082,7 +1082,7 @@ def reads_and_writes_pipes():
 # ---- progress ------------------------------------------------------------------------------------------------------
 
 
-def an_interrupt_ends_the_search_with_the_lowest_plan():
+def returns_the_lowest_plan_on_an_interrupt():
     # No plan is at its bound, and a proof takes long.
     text = random_blocks(random.Random(5), 150, (1, 2, 64, 4096))
     out = folder / "out.csv"
@@ -1100,7 +1100,7 @@ def an_interrupt_ends_the_search_with_the_lowest_plan():
     expect("height and bound", (printed(output)["height"] >= height, printed(output)["bound"] >= live), (True, True))
 
 
-def prints_progress_where_it_is_requested():
+def prints_progress_if_requested():
     blocks = DATA / "plans/minimalloc_A.csv"
     options = (blocks, "--no-exact", "--time-limit", "0.01")
     expect("errors without", run(*options)[2], "")

@@ -39,7 +39,7 @@ struct device_heaps : ::testing::Test {
 };
 
 // K.4
-TEST_F(device_heaps, of_an_arena_are_whole_allocations_and_regions_are_its_blocks) {
+TEST_F(device_heaps, cover_whole_allocations_with_a_region_for_each_block) {
   device_arena step{{.name = "step"}, stream.get(), device};
   void* const first = step.allocate(1000);
   ASSERT_EQ(tool.heaps().size(), 1u);
@@ -63,7 +63,7 @@ TEST_F(device_heaps, of_an_arena_are_whole_allocations_and_regions_are_its_block
 }
 
 // K.4
-TEST_F(device_heaps, of_further_chunks_double_in_size_and_close_before_their_memory_goes) {
+TEST_F(device_heaps, double_with_each_chunk_and_close_before_their_memory_is_freed) {
   device_arena step{{.retain = 0, .name = "step"}, stream.get(), device};
   (void)step.allocate(1000);
   const arena_mark mark = step.mark();
@@ -83,7 +83,7 @@ TEST_F(device_heaps, of_further_chunks_double_in_size_and_close_before_their_mem
 }
 
 // K.4
-TEST_F(device_heaps, are_as_large_as_a_block_that_is_larger_than_a_chunk) {
+TEST_F(device_heaps, are_as_large_as_an_oversize_block) {
   device_arena step{{.name = "step"}, stream.get(), device};
   (void)step.allocate(300 * MiB);
   EXPECT_EQ(tool.heaps().back().bytes % 256, 0u);
@@ -92,7 +92,7 @@ TEST_F(device_heaps, are_as_large_as_a_block_that_is_larger_than_a_chunk) {
 }
 
 // K.4
-TEST_F(device_heaps, are_added_during_a_capture_and_go_after_it) {
+TEST_F(device_heaps, are_added_during_a_capture_and_removed_after_it) {
   device_arena step{{.retain = 0, .name = "step"}, stream.get(), device};
   const arena_mark mark = step.mark();
   gpu::graph_handle graph = nullptr;
@@ -109,7 +109,7 @@ TEST_F(device_heaps, are_added_during_a_capture_and_go_after_it) {
 }
 
 // K.4
-TEST_F(device_heaps, make_suspend_and_export_throw_one_sentence) {
+TEST_F(device_heaps, reject_suspend_and_export_with_a_sentence) {
   const auto said = [](auto call) -> std::string { return test::message_of<std::logic_error>(call); };
   device_arena step{
       gpu::virtual_memory{{.stream = stream, .exported_as = gpu::handle_type::file_descriptor}, device}};
@@ -125,7 +125,7 @@ TEST_F(device_heaps, make_suspend_and_export_throw_one_sentence) {
 }
 
 // K.4
-TEST_F(device_heaps, make_pools_and_caches_take_whole_allocations_that_go_behind_their_work) {
+TEST_F(device_heaps, make_pools_and_caches_use_whole_allocations_freed_in_stream_order) {
   device_pool blocks{{.stream = stream}, device};
   device_cache tensors{{.stream = stream}, device};
   void* const small = blocks.allocate(1000);
@@ -145,7 +145,7 @@ TEST_F(device_heaps, make_pools_and_caches_take_whole_allocations_that_go_behind
 }
 
 // K.4
-TEST_F(device_heaps, are_refused_where_memory_is_mapped_for_other_devices_and_the_arena_works) {
+TEST_F(device_heaps, rejected_for_peer_mapped_memory_leave_the_arena_working) {
   fake_device two{{.capacity_bytes = 1 * GiB, .granularity_bytes = 2 * MiB, .devices = 2}};
   const gpu::stream own{two};
   device_arena step{gpu::virtual_memory{{.stream = own, .accessible_from = {1}}, two}};

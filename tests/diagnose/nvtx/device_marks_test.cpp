@@ -37,7 +37,7 @@ class device_marks_of_a_chunk : public ::testing::Test {
   device_marks marks;
 };
 
-TEST_F(device_marks_of_a_chunk, memory_that_came_in_steps_is_a_heap_for_each) {
+TEST_F(device_marks_of_a_chunk, has_a_heap_for_each_commit_step) {
   come(1000, 2000);
   come(2000, 5000);
   EXPECT_EQ(tool.heaps(), (std::vector<strict_tool::heap>{{1000, 1000, "step"}, {2000, 3000, "step"}}));
@@ -107,7 +107,7 @@ const taken_back cases_of_taking_back[] = {
      {"close_regions 64", "close_regions 64", "close_regions 64", "close_regions 7"}},
 };
 
-TEST_F(device_marks_of_a_chunk, taking_back_takes_as_few_calls_as_it_can) {
+TEST_F(device_marks_of_a_chunk, frees_blocks_in_as_few_calls_as_possible) {
   for (taken_back const& each : cases_of_taking_back) {
     SCOPED_TRACE(each.what);
     std::uintptr_t begin = 1000;
@@ -121,7 +121,7 @@ TEST_F(device_marks_of_a_chunk, taking_back_takes_as_few_calls_as_it_can) {
   }
 }
 
-TEST_F(device_marks_of_a_chunk, a_block_of_which_a_part_is_taken_back_is_shorter) {
+TEST_F(device_marks_of_a_chunk, shortens_a_block_that_is_partly_freed) {
   come(1000, 2000);
   come(2000, 3000);
   on_allocate(1900, 500);
@@ -142,7 +142,7 @@ TEST_F(device_marks_of_a_chunk, a_block_that_grows_keeps_its_region_which_is_lar
   EXPECT_EQ(tool.calls, (calls_type{"resize_region"})) << "a block that keeps its size is not told again";
 }
 
-TEST_F(device_marks_of_a_chunk, a_block_that_grows_into_another_heap_gets_a_region_there) {
+TEST_F(device_marks_of_a_chunk, adds_a_region_when_a_block_grows_into_another_heap) {
   come(1000, 2000);
   come(2000, 3000);
   on_allocate(1500, 100);
@@ -163,7 +163,7 @@ TEST_F(device_marks_of_a_chunk, a_block_may_grow_from_nothing_and_shrink_to_noth
   EXPECT_EQ(tool.regions(), (regions_type{{1256, 8}}));
 }
 
-TEST_F(device_marks_of_a_chunk, a_block_that_has_shrunk_to_nothing_is_not_taken_back_again) {
+TEST_F(device_marks_of_a_chunk, does_not_free_a_block_of_0_bytes_twice) {
   come(1000, 2000);
   on_allocate(1000, 8);
   on_allocate(1256, 8);
@@ -175,7 +175,7 @@ TEST_F(device_marks_of_a_chunk, a_block_that_has_shrunk_to_nothing_is_not_taken_
   EXPECT_EQ(tool.calls, (calls_type{"close_regions 1"}));
 }
 
-TEST_F(device_marks_of_a_chunk, a_heap_that_is_cut_stays_and_covers_the_memory_that_comes_again) {
+TEST_F(device_marks_of_a_chunk, keeps_a_partly_decommitted_heap_for_memory_committed_again) {
   come(1000, 2000);
   come(2000, 3000);
   marks.on_decommit(1500);
@@ -188,7 +188,7 @@ TEST_F(device_marks_of_a_chunk, a_heap_that_is_cut_stays_and_covers_the_memory_t
   EXPECT_EQ(tool.regions(), (regions_type{{1700, 300}, {2000, 300}}));
 }
 
-TEST_F(device_marks_of_a_chunk, reports_blocks_again_when_their_memory_comes_back) {
+TEST_F(device_marks_of_a_chunk, reports_blocks_again_when_their_memory_is_committed_again) {
   come(1000, 2000);
   come(2000, 3000);
   on_allocate(1200, 100);
@@ -204,7 +204,7 @@ TEST_F(device_marks_of_a_chunk, reports_blocks_again_when_their_memory_comes_bac
   EXPECT_EQ(tool.regions(), (regions_type{{1200, 100}}));
 }
 
-TEST_F(device_marks_of_a_chunk, without_a_tool_nothing_is_recorded_or_reported) {
+TEST_F(device_marks_of_a_chunk, records_and_reports_nothing_without_a_tool) {
   tool.watches = false;
   come(1000, 2000);
   for (std::uintptr_t block = 1000; block < 2000; ++block) {
@@ -217,7 +217,7 @@ TEST_F(device_marks_of_a_chunk, without_a_tool_nothing_is_recorded_or_reported) 
   EXPECT_EQ(tool.calls, (calls_type{"open_heap"}));
 }
 
-TEST_F(device_marks_of_a_chunk, a_tool_that_rejects_one_heap_learns_of_the_others) {
+TEST_F(device_marks_of_a_chunk, reports_other_heaps_to_a_tool_that_rejects_one_heap) {
   come(1000, 2000);
   tool.watches = false;
   come(2000, 3000);

@@ -56,7 +56,7 @@ TEST_F(marked_arena, is_a_heap_of_its_name_and_of_all_its_memory) {
   EXPECT_TRUE(tool.regions().empty());
 }
 
-TEST_F(marked_arena, tells_of_blocks_of_every_way_to_allocate) {
+TEST_F(marked_arena, reports_blocks_of_every_allocation_function) {
   const std::uintptr_t slow = address(arena.allocate(10, 4 * KiB));
   const std::uintptr_t tried = address(arena.try_allocate(20));
   const std::uintptr_t pushed = address(arena.push_array<float>(5, uninitialized).data());
@@ -64,7 +64,7 @@ TEST_F(marked_arena, tells_of_blocks_of_every_way_to_allocate) {
   EXPECT_EQ(tool.regions(), (regions_type{{slow, 10}, {tried, 20}, {pushed, 20}, {virtually, 30}}));
 }
 
-TEST(marked_host_arena, tells_of_nothing_because_other_tools_watch_the_host) {
+TEST(marked_host_arena, reports_nothing_because_other_tools_watch_the_host) {
   strict_tool tool;
   {
     arena host{{.reserve = 1 * MiB}};
@@ -74,7 +74,7 @@ TEST(marked_host_arena, tells_of_nothing_because_other_tools_watch_the_host) {
   EXPECT_TRUE(tool.calls.empty());
 }
 
-TEST_F(marked_stepwise_arena, is_a_heap_for_each_step_of_memory) {
+TEST_F(marked_stepwise_arena, has_a_heap_for_each_commit_step) {
   EXPECT_TRUE(tool.heaps().empty()) << "no memory is behind it";
   const std::uintptr_t first = address(arena.allocate(100));
   EXPECT_EQ(tool.heaps(), (heaps_type{{first, 8 * KiB, "step"}}));
@@ -95,7 +95,7 @@ TEST_F(marked_stepwise_arena, closes_heaps_before_their_memory_is_trimmed) {
   EXPECT_TRUE(tool.may_touch(next + 19'999));
 }
 
-TEST_F(marked_stepwise_arena, opens_heaps_again_whose_memory_could_not_be_trimmed) {
+TEST_F(marked_stepwise_arena, opens_heaps_again_if_trim_fails) {
   const std::uintptr_t first = address(arena.allocate(30'000));
   arena.reset();
   const heaps_type before = tool.heaps();
@@ -121,7 +121,7 @@ TEST_F(marked_stepwise_arena, closes_heaps_before_it_is_suspended_and_opens_them
   EXPECT_EQ(tool.heaps().size(), arena.stats().chunks);
 }
 
-TEST_F(marked_stepwise_arena, opens_heaps_again_where_it_could_not_be_suspended) {
+TEST_F(marked_stepwise_arena, opens_heaps_again_if_suspend_fails) {
   (void)arena.allocate(1000);
   (void)arena.allocate(10'000);
   const regions_type before = tool.reachable();
@@ -130,7 +130,7 @@ TEST_F(marked_stepwise_arena, opens_heaps_again_where_it_could_not_be_suspended)
   EXPECT_EQ(tool.reachable(), before);
 }
 
-TEST_F(marked_stepwise_arena, tells_of_nothing_where_no_memory_comes) {
+TEST_F(marked_stepwise_arena, reports_nothing_if_a_commit_fails) {
   supply.commits = false;
   EXPECT_EQ(arena.try_allocate(100), nullptr);
   EXPECT_TRUE(tool.heaps().empty());
@@ -270,7 +270,7 @@ class marks_model {
   std::vector<arena_mark> marks_;
 };
 
-TEST(marks_model, agrees_with_the_tool_on_what_is_allocated) {
+TEST(marks_model, agrees_with_the_tool_on_allocated_bytes) {
   test::run_for_seeds([](std::uint64_t seed, auto const& run) {
     marks_model model{seed};
     run(model);

@@ -36,7 +36,7 @@ class named_range : public ::testing::Test {
   const test::strict_tool::range in_solver{range_kind::workspace_scope, "solver"};
 };
 
-TEST_F(named_range, is_the_life_of_an_arenas_scope) {
+TEST_F(named_range, spans_an_arena_scope) {
   {
     arena::scope scope{step};
     EXPECT_EQ(tool.ranges(), (ranges_type{in_step}));
@@ -67,7 +67,7 @@ TEST_F(named_range, ends_when_another_scope_takes_its_place) {
   EXPECT_TRUE(tool.ranges().empty());
 }
 
-TEST_F(named_range, ends_alone_where_scopes_end_out_of_order) {
+TEST_F(named_range, ends_with_its_own_scope_when_scopes_end_out_of_order) {
   std::optional<arena::scope> outer{std::in_place, step};
   arena::scope inner{other};
   arena::scope innermost{step};
@@ -76,7 +76,7 @@ TEST_F(named_range, ends_alone_where_scopes_end_out_of_order) {
   EXPECT_EQ(violations.count(violation_kind::scope_order), 1u);
 }
 
-TEST_F(named_range, ends_with_its_scope_on_whatever_thread_that_is) {
+TEST_F(named_range, ends_with_its_scope_on_any_thread) {
   arena::scope scope{step};
   arena::scope stays{other};
   step.release_thread_ownership();
@@ -94,13 +94,13 @@ TEST_F(named_range, ends_although_the_arena_was_destroyed_under_its_scope) {
   EXPECT_EQ(violations.count(violation_kind::scope_outlived), 1u);
 }
 
-TEST_F(named_range, is_the_life_of_a_scratch_scope) {
+TEST_F(named_range, spans_a_scratch_scope) {
   const arena::scope temporary = scratch(step);
   ASSERT_EQ(tool.ranges().size(), 1u);
   EXPECT_EQ(tool.ranges().front().name, temporary.arena().name());
 }
 
-TEST_F(named_range, is_the_life_of_a_workspaces_scope) {
+TEST_F(named_range, spans_a_workspace_scope) {
   {
     workspace::scope<> scope{ws};
     workspace::scope<double> inner{ws};
@@ -112,7 +112,7 @@ TEST_F(named_range, is_the_life_of_a_workspaces_scope) {
   EXPECT_TRUE(tool.ranges().empty());
 }
 
-TEST_F(named_range, is_the_life_of_an_epoch) {
+TEST_F(named_range, spans_an_epoch) {
   {
     epoch training{memory, "training"};
     EXPECT_EQ(tool.ranges(), (ranges_type{{range_kind::epoch, "training"}}));
@@ -127,7 +127,7 @@ TEST_F(named_range, is_the_life_of_an_epoch) {
   EXPECT_TRUE(tool.ranges().empty());
 }
 
-TEST_F(named_range, of_an_epoch_that_another_thread_ends_ends_there) {
+TEST_F(named_range, ends_with_an_epoch_that_another_thread_ends) {
   std::optional<epoch> opened{std::in_place, memory, "elsewhere"};
   std::thread{[&] { (void)opened->end(); }}.join();
   EXPECT_TRUE(tool.ranges().empty());
@@ -135,7 +135,7 @@ TEST_F(named_range, of_an_epoch_that_another_thread_ends_ends_there) {
   opened.reset();
 }
 
-TEST_F(named_range, covers_what_is_freed_at_the_end) {
+TEST_F(named_range, covers_blocks_freed_at_its_end) {
   borrowed_device_arena device{borrowed_device_memory{{std::uintptr_t{1} << 62, 1 * MiB}}};
   {
     const borrowed_device_arena::scope scope{device};
@@ -145,7 +145,7 @@ TEST_F(named_range, covers_what_is_freed_at_the_end) {
   EXPECT_EQ(tool.calls, (std::vector<std::string>{"reset_heap", "end_range"}));
 }
 
-TEST_F(named_range, is_not_queried_from_a_tool_that_does_not_listen) {
+TEST_F(named_range, is_not_sent_to_a_tool_that_does_not_listen) {
   detail::ranges_are_heard.store(false);
   {
     const arena::scope scope{step};
@@ -156,7 +156,7 @@ TEST_F(named_range, is_not_queried_from_a_tool_that_does_not_listen) {
   detail::ranges_are_heard.store(true);
 }
 
-TEST_F(named_range, that_the_tool_does_not_watch_is_not_ended) {
+TEST_F(named_range, is_not_ended_if_the_tool_rejected_its_begin) {
   tool.watches = false;
   {
     const arena::scope scope{step};

@@ -54,7 +54,7 @@ bool is_refused_without_memory(Call call) {
   }
 }
 
-TEST(marks_records, of_blocks_grow_or_the_block_is_refused) {
+TEST(marks_records, reject_a_block_if_they_cannot_grow) {
   counting_tool tool;
   borrowed_device_arena arena{device_memory()};
   int refused = 0;
@@ -73,7 +73,7 @@ TEST(marks_records, of_blocks_grow_or_the_block_is_refused) {
   arena.check_invariants();
 }
 
-TEST(marks_records, of_a_heap_find_room_or_its_memory_is_not_requested) {
+TEST(marks_records, reserve_a_heap_record_before_memory_is_requested) {
   counting_tool tool;
   std::optional<borrowed_device_arena> arena;
   EXPECT_TRUE(is_refused_without_memory([&] { arena.emplace(device_memory()); }));
@@ -85,7 +85,7 @@ TEST(marks_records, of_a_heap_find_room_or_its_memory_is_not_requested) {
   EXPECT_FALSE(is_refused_without_memory([&] { (void)arena->allocate(100); })) << "there was one before";
 }
 
-TEST(marks_records, of_a_heap_find_room_or_its_memory_is_not_committed) {
+TEST(marks_records, reserve_a_heap_record_before_memory_is_committed) {
   test::strict_tool tool;
   test::stepwise_supply supply{tool};
   basic_arena<test::stepwise_memory> arena{test::stepwise_memory{supply}};

@@ -119,7 +119,7 @@ TEST_F(watched_new, calls_the_new_handler_until_it_gives_up) {
 }
 
 // T.21
-TEST_F(watched_new, throws_or_is_null_where_there_is_no_memory_and_counts_nothing) {
+TEST_F(watched_new, throws_or_returns_null_without_memory_and_counts_nothing) {
   const expect_resource expected{&step};
   int thrown = 0;
   for (int form = 0; form < 2; ++form) {
@@ -177,7 +177,7 @@ TEST_F(watched_new, counts_what_the_standard_library_allocates_in_its_own_code) 
 }
 
 // T.21
-TEST_F(watched_new, counts_an_object_of_the_arena_that_allocates_from_the_heap) {
+TEST_F(watched_new, counts_heap_memory_of_objects_inside_an_arena) {
   const expect_resource expected{&step};
   step.make<std::vector<float>>(100u);
   EXPECT_EQ(expected.missed_blocks(), 1u) << expected.report();
@@ -205,7 +205,7 @@ TEST_F(watched_new, counts_nothing_for_its_own_scopes_and_reports) {
 }
 
 // T.21
-TEST_F(watched_new, counts_a_thread_where_it_is_started_and_nothing_that_it_does) {
+TEST_F(watched_new, counts_a_thread_start_but_not_its_allocations) {
   const expect_resource expected{&step};
   std::thread{[] { use_the_heap(1'000'000); }}.join();
   EXPECT_EQ(expected.missed_blocks(), 1u) << expected.report();  // the function of the thread
