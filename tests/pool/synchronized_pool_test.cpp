@@ -637,7 +637,7 @@ TEST(synchronized_pool, a_trim_hides_the_blocks_that_it_keeps_from_no_other_thre
   give(pool, take(pool, 1000, 1024), 1024);
   const std::uint64_t misses = pool.stats().misses;
   // The trim has all blocks of the class in its hands while it gives some to the upstream. Another thread
-  // finds none, and waits for the trim's lock: after that it looks again.
+  // finds none, and waits for the trim's lock. It then checks again.
   std::binary_semaphore trimming{0};
   bool is_trimming = false;
   upstream.on_deallocate = [&] {
@@ -895,7 +895,7 @@ TEST(synchronized_pool, lists_and_large_blocks_by_turns_keep_to_the_limit) {
   };
   auto small = take_small();
   give_small(small);
-  small = take_small();  // from lists: on their way the cache does not look at how much it holds
+  small = take_small();  // from lists, without a check of the cached bytes
   give_counting(take(pool, 60, 60'000), 60'000);
   give_small(small);
   std::thread{[&] { (void)pool.trim(); }}.join();  // all cached bytes are then in the cache of this thread

@@ -225,7 +225,7 @@ class block_store {
   [[nodiscard]] std::size_t stranded_bytes() const noexcept {
     return slabs_.stranded_bytes() + heap_.stranded_bytes();
   }
-  /// Stranded bytes in slabs, which may be all free before a trim looks.
+  /// Stranded bytes in slabs. All blocks of such a slab may be free already, until a trim finds the slab.
   [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return slabs_.stranded_bytes(); }
   /// Bytes of live blocks beyond the size classes; `requested_large_bytes` are the requested bytes of these.
   [[nodiscard]] std::size_t used_large_bytes() const noexcept {

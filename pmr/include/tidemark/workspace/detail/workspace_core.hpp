@@ -135,8 +135,8 @@ class workspace_core {
     save(list);
     return acquire_without_save(list, n);
   }
-  /// Calls `acquire` for a request that may be outside all scopes. The workspace is then not idle until `reset`,
-  /// `release` or `rewind`.
+  /// Calls `acquire` for a request that may be outside all scopes. The workspace is then not idle until
+  /// `reset`, `release` or `rewind`.
   slot& acquire_anywhere(slot_list& list, std::size_t n) {
     // No list has the number of an idle workspace. A list with a saved count therefore needs no guard.
     if (list.frame != frame()) {
