@@ -521,7 +521,7 @@ std::size_t device_heap::unmap_idle_of(heap_range& range, std::size_t first, std
   return taken;
 }
 
-// One call makes a run of units accessible. Units of a run without access stay spare.
+// Maps a run of units, and makes the run accessible by one call. If that fails, the handles stay unmapped.
 outcome device_heap::map(placement const& to) noexcept {
   heap_region& region = *to.range->region;
   outcome result;
