@@ -301,8 +301,8 @@ class rewound_arena {
   [[nodiscard]] rewound_arena(graph_arena& arena, graph_arena_mark const& mark);
   rewound_arena(rewound_arena const&) = delete;
   rewound_arena& operator=(rewound_arena const&) = delete;
-  /// Restores counts and layout, unless dismissed. Blocks in use above the mark stay in use. Launches of the graph
-  /// overwrite these blocks, because they overlap the graph's temporaries.
+  /// Restores counts and layout, unless dismissed. Blocks in use above the mark stay in use. Launches of the
+  /// graph overwrite these blocks, because they overlap the graph's temporaries.
   ~rewound_arena() {
     if (arena_ != nullptr) restore();
   }
