@@ -472,7 +472,7 @@ void device_heap::create(std::size_t units, char const*& refusal) {
   }
 }
 
-// Takes units of ranges that lack memory first, because such ranges serve no block at once. Takes units of
+// Takes units of ranges that lack memory first, because such a range serves no block as it is. Takes units of
 // large ranges before those of small ranges.
 template <class Take>
 std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {
