@@ -651,7 +651,7 @@ TEST(arena, memory_that_a_kept_chunk_has_is_used_where_the_system_refuses_more) 
 }
 
 TEST(arena, the_table_of_calls_may_touch_the_memory_that_it_is_given) {
-  // The recording table writes to memory that it prefaults and to memory that it takes back. AddressSanitizer
+  // The recording table writes to memory that it prefaults and to returned memory. AddressSanitizer
   // would report a wrong write.
   recording_os os;
   arena a{virtual_memory{{.prefault = true}, os}, {.reserve = 4 * MiB}};

@@ -86,7 +86,7 @@ class stream_order : public ::testing::Test {
   void begin_capture(gpu::stream_handle stream) {
     ASSERT_EQ(device_.begin_capture(stream, gpu::capture_mode::global), status::success);
   }
-  /// The capture goes on as if nothing had been: it ends with a graph of the work that was put in it.
+  /// Expects that the capture was not disturbed: it ends with a graph of all its work.
   void expect_lives_on(gpu::stream_handle stream, std::size_t nodes) {
     gpu::graph_handle graph = nullptr;
     ASSERT_EQ(device_.end_capture(stream, graph), status::success);

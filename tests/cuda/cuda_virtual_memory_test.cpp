@@ -739,7 +739,7 @@ class virtual_memory_model {
     }
   }
 
-  /// Frees everything, even if the driver first refuses to take it back.
+  /// Frees all memory, even if the driver first refuses to free it.
   void release() {
     committed_ = {};
     space_.release(range_);

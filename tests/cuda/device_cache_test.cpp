@@ -305,7 +305,7 @@ TEST_F(device_cache_test, a_stream_in_a_capture_gets_no_event_of_the_caches) {
   {
     const test::empty_capture graph{device, other};
     cache.deallocate(block, 4096, 256, other);
-    cache.deallocate(cache.allocate(4096), 4096);  // which would ask an event
+    cache.deallocate(cache.allocate(4096), 4096);  // which would query an event
   }
   EXPECT_EQ(device.count("cuEventRecord"), 0u);
   EXPECT_EQ(cache.collect(true), 4096u) << "of the block that the capture has not seen";

@@ -399,7 +399,7 @@ TEST_F(epoch_threads, an_owner_closes_while_others_give_its_buffers_back) {
 
 // ---- locks ------------------------------------------------------------------------------------------------
 
-/// Lets whoever asks for memory next wait until it is made to go on.
+/// Makes the next request wait until the test opens the gate.
 class gate final : public detail::distinct_resource {
  public:
   void close() { is_closed_ = true; }

@@ -306,7 +306,7 @@ TEST_F(capture_switches, are_the_upstream_of_an_arena_that_is_installed_in_them)
     memory.freeze();
     EXPECT_TRUE(own.owns(memory.allocate(100)));
     thaw();
-  }  // its range begins at the address of one of its blocks, but is none of its blocks
+  }  // the range begins at the address of a block, but is not a block
   EXPECT_EQ(upstream.outstanding, 0u);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   expect_no_report();
@@ -344,7 +344,7 @@ TEST_F(capture_switches, keep_what_a_capture_took_of_the_upstream_as_long_as_the
 
 // S1.12
 TEST_F(capture_switches, never_reuse_a_baked_block_while_the_graph_lives) {
-  // Its upstream would: it keeps blocks by their size.
+  // The upstream would reuse the block, because it caches blocks by size.
   reuse_cache cache{&upstream};
   capture_switch cached{&cache};
   cached.freeze();

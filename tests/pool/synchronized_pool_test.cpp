@@ -636,8 +636,8 @@ TEST(synchronized_pool, a_trim_hides_the_blocks_that_it_keeps_from_no_other_thre
   synchronized_pool pool{caching_at_most(16 * MiB), &upstream};
   give(pool, take(pool, 1000, 1024), 1024);
   const std::uint64_t misses = pool.stats().misses;
-  // The trim has all blocks of the class in its hands while it gives some to the upstream. Another thread
-  // finds none, and waits for the trim's lock. It then checks again.
+  // The trim holds all blocks of the class while it returns some to the upstream. Another thread finds no
+  // block, and waits for the trim's lock. It then checks again.
   std::binary_semaphore trimming{0};
   bool is_trimming = false;
   upstream.on_deallocate = [&] {
@@ -799,7 +799,9 @@ TEST(synchronized_pool, peak_is_the_most_that_snapshots_saw_though_large_blocks_
     if (i % 256 == 0) pool.check_invariants();
     if (i % 5000 != 4999) continue;
     (void)pool.trim(100'000);
-    peak = pool.stats().peak_cached_bytes;  // a stranded chunk that it merges is cached before it goes
+    peak =
+        pool.stats()
+            .peak_cached_bytes;  // a stranded chunk that the trim merges counts as cached until it is returned
   }
   EXPECT_GT(large_hits, 300u);
   for (auto const& [block, bytes] : live) pool.deallocate(block, bytes);
