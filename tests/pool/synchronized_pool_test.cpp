@@ -799,9 +799,7 @@ TEST(synchronized_pool, peak_is_the_most_that_snapshots_saw_though_large_blocks_
     if (i % 256 == 0) pool.check_invariants();
     if (i % 5000 != 4999) continue;
     (void)pool.trim(100'000);
-    peak =
-        pool.stats()
-            .peak_cached_bytes;  // a stranded chunk that the trim merges counts as cached until it is returned
+    peak = pool.stats().peak_cached_bytes;  // a merged stranded chunk is cached until it is returned
   }
   EXPECT_GT(large_hits, 300u);
   for (auto const& [block, bytes] : live) pool.deallocate(block, bytes);
