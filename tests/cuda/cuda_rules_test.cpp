@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the fake device does to a careless library what real drivers do. Other captures continue whatever
-// the resources do meanwhile, memory in graphs stays, memory in use by work is not taken, and threads get no
-// contexts. Then random programs of all resources run, in which the fake finds every race.
+// Strategy: the fake device punishes a careless library as real drivers do. Captures of other threads
+// continue during all calls of resources, memory of graphs stays, memory in use is not reused, and threads
+// get no contexts. Then random programs use all resources, and the fake device finds every race.
 #include <gtest/gtest.h>
 
 #include <atomic>

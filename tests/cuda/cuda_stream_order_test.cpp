@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: streams of a fake device whose work is functions of the host
-// that write down their turn; each stream is asked to run by itself, so that one which does not wait for the
-// other is seen to run first. Every call fails in turn. What the types of resources tell of their memory is
-// asked of all of them, when this is compiled.
+// Strategy: streams of a fake device, whose work is host functions that record their order. Each stream runs
+// by itself, so that a stream without a wait runs first. Every call fails in turn. Static assertions check
+// the properties of all resource types.
 #include <gtest/gtest.h>
 
 #include <array>

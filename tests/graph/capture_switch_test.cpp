@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a switch over a resource that compares what comes back with
-// what it gave, so that each block's way is seen: at once, at the end of a capture, or never; every call at
-// the wrong time with the state before and after; threads beside a capture, with counts that must be exact.
+// Strategy: a switch over a resource that records the return of each block: at once, at the end of a capture,
+// or never. Every call at the wrong time runs, with the state before and after. Threads run beside a capture,
+// with exact counts.
 #include <gtest/gtest.h>
 
 #include <array>
