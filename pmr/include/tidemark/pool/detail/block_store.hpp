@@ -87,7 +87,7 @@ class block_store {
   /// Allocates the initial blocks of the options, as far as the limit allows.
   /// @param options with the upstream in effect
   /// @param max_free_bytes limit of lists, uncarved blocks and free ranges of the heap together
-  /// @param max_heap_block_bytes larger blocks are not cached; no large block is cached if the options say so
+  /// @param max_heap_block_bytes larger blocks are not cached; without `keep_large_blocks`, no large block is
   /// @throws whatever the upstream throws
   block_store(size_classes const& classes, Lists& lists, pool_options const& options,
               std::size_t max_free_bytes, std::size_t max_heap_block_bytes)
