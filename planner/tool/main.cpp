@@ -247,9 +247,8 @@ int run(command_line const& command) {
   const bool lacks_proof = proof && proof->log.empty();
   if (lacks_proof) {
     std::fprintf(stderr, "tidemark-plan: %s was not written: %s\n", command.proof.c_str(),
-                 proof->too_large
-                     ? "more than 256 blocks have a proof only if the plan is at the bound"
-                     : "there is no proof within the limits");
+                 proof->too_large ? "more than 256 blocks have a proof only if the plan is at the bound"
+                                  : "there is no proof within the limits");
   }
   const std::size_t capacity = command.options.capacity;
   if (capacity == 0 || made.height <= capacity) return lacks_proof ? exit_unmet : exit_fits;

@@ -651,7 +651,7 @@ TEST(arena, uses_a_kept_chunk_when_the_system_refuses_a_commit) {
 }
 
 TEST(arena, lets_the_os_table_write_to_memory_that_it_receives) {
-  // The recording table writes to memory that it prefaults and to memory that it takes back. AddressSanitizer
+  // The recording table writes to memory that it prefaults and to returned memory. AddressSanitizer
   // would report a wrong write.
   recording_os os;
   arena a{virtual_memory{{.prefault = true}, os}, {.reserve = 4 * MiB}};

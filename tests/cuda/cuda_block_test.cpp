@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: blocks of each kind on a fake device, whose blocks begin at multiples of 256 and of nothing
-// larger. What goes through the resource is compared with what the device has given; what every resource does
-// is in the conformance suite.
+// Strategy: blocks of each kind on a fake device, whose blocks are aligned to exactly 256 bytes. Requests to
+// the resource are compared with allocations of the device. The conformance suite tests the common behaviour
+// of resources.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -450,7 +450,7 @@ TEST_F(cuda_capture, waits_for_the_fence_of_an_event_during_a_capture) {
   auto captured =
       capture_of(an_arena(), a_block(), a_block(),
                  [&](std::pmr::memory_resource& temporaries, unique_block& in, unique_block& out) {
-                   cache.deallocate(cache.allocate(256, 256), 256, 256);  // asks the fence
+                   cache.deallocate(cache.allocate(256, 256), 256, 256);  // queries the fence
                    EXPECT_EQ(cache.collect(true), 512u);
                    EXPECT_TRUE(ran);
                    step()(temporaries, in, out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the fake device does to a careless library what real drivers do. Other captures continue whatever
-// the resources do meanwhile, memory in graphs stays, memory in use by work is not taken, and threads get no
-// contexts. Then random programs of all resources run, in which the fake finds every race.
+// Strategy: the fake device punishes a careless library as real drivers do. Captures of other threads
+// continue during all calls of resources, memory of graphs stays, memory in use is not reused, and threads
+// get no contexts. Then random programs use all resources, and the fake device finds every race.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -580,7 +580,7 @@ class random_program {
     if (gone.from == source::cache) return cache_.deallocate(gone.first, gone.bytes, 256, on);
     if (gone.from == source::plain_cache) return plain_cache_.deallocate(gone.first, gone.bytes, 256, on);
     if (gone.from == source::stacked) return stacked_.deallocate(gone.first, gone.bytes, 256, on);
-    // Beside that capture only a cache can keep it until later.
+    // Beside that capture only a cache can hold the block until later.
     if (on == nullptr && capturing_ == blocking_[1]) return live_.push_back(gone);
     const auto deallocate = [&](auto& from) {
       if (below(2) == 0) return from.deallocate_after(gone.first, gone.bytes, 256, on);
@@ -604,7 +604,7 @@ class random_program {
     const gpu::event point{on, device_};
     scope.end_after(point);
   }
-  // Steps of two kinds, so that plans are made and given up.
+  // Steps of two kinds, so that plans are made and dropped.
   void planned_step() {
     const device_planned_arena::step step{planned_};
     const std::size_t bytes = below(8) == 0 ? 3 * unit : unit;

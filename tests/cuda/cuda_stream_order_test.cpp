@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: streams of a fake device whose work is functions of the host
-// that write down their turn; each stream is asked to run by itself, so that one which does not wait for the
-// other is seen to run first. Every call fails in turn. What the types of resources tell of their memory is
-// asked of all of them, when this is compiled.
+// Strategy: streams of a fake device, whose work is host functions that record their order. Each stream runs
+// by itself, so that a stream without a wait runs first. Every call fails in turn. Static assertions check
+// the properties of all resource types.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -86,7 +85,7 @@ class stream_order : public ::testing::Test {
   void begin_capture(gpu::stream_handle stream) {
     ASSERT_EQ(device_.begin_capture(stream, gpu::capture_mode::global), status::success);
   }
-  /// The capture goes on as if nothing had been: it ends with a graph of the work that was put in it.
+  /// Expects that the capture was not disturbed: it ends with a graph of all its work.
   void expect_lives_on(gpu::stream_handle stream, std::size_t nodes) {
     gpu::graph_handle graph = nullptr;
     ASSERT_EQ(device_.end_capture(stream, graph), status::success);

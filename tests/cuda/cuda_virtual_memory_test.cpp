@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a fake device that has the driver's rules and whose memory must not be touched. The calls that
-// are made are compared whole and in order, each of them fails once, and what is mapped is first_calls of the
-// device, not of the address space.
+// Strategy: a fake device with the driver's rules, whose memory must not be touched. The tests compare all
+// calls with their arguments, in order. Each call fails once. Mapped memory is read from the device, not from
+// the address space.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -736,7 +736,7 @@ class virtual_memory_model {
     }
   }
 
-  /// Frees everything, even if the driver first refuses to take it back.
+  /// Frees all memory, even if the driver first refuses to free it.
   void release() {
     committed_ = {};
     space_.release(range_);

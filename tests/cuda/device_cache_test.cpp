@@ -303,7 +303,7 @@ TEST_F(device_cache_test, cache_records_no_event_on_a_capturing_stream) {
   {
     const test::empty_capture graph{device, other};
     cache.deallocate(block, 4096, 256, other);
-    cache.deallocate(cache.allocate(4096), 4096);  // which would ask an event
+    cache.deallocate(cache.allocate(4096), 4096);  // which would query an event
   }
   EXPECT_EQ(device.count("cuEventRecord"), 0u);
   EXPECT_EQ(cache.collect(true), 4096u) << "of the block that the capture has not seen";

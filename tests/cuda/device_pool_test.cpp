@@ -83,7 +83,7 @@ TEST_F(device_pool_test, maps_memory_only_under_blocks) {
   EXPECT_EQ(device.mapped_bytes(), 0u);
   void* const first = take(pool, 3 * MiB);
   EXPECT_EQ(device.mapped_bytes(), 2 * heap_unit);
-  void* const second = take(pool, 1 * MiB + 1);  // begins in the second heap_unit
+  void* const second = take(pool, 1 * MiB + 1);  // begins in the second unit
   EXPECT_EQ(second, static_cast<char*>(first) + 3 * MiB);
   EXPECT_EQ(device.mapped_bytes(), 3 * heap_unit);
   EXPECT_EQ(pool.stats().held_bytes, 3 * heap_unit);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: the device part is tested on a fake device, so the fake itself must refuse what CUDA refuses:
-// each documented rule once, broken and kept, and that a refused call changes nothing. What a capture refuses
-// goes through all modes and both sides of a thread.
+// each documented rule is broken and followed once, and a refused call changes nothing. Refusals of a capture
+// are tested in all modes, on the capturing thread and on another.
 #include <tidemark/cuda.hpp>
 
 #include "captures.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a library that is not there, and one that is not NCCL. The real one is in tests/cuda/nccl.
+// Strategy: a missing library, and a library that is not NCCL. tests/cuda/nccl uses the real NCCL.
 #include <gtest/gtest.h>
 
 #include <cstdint>

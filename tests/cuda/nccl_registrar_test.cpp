@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: communicators of a fake NCCL, which checks what is registered and in which order memory goes:
+// Strategy: communicators of a fake NCCL, which checks registrations and the order in which memory is freed:
 // registrars by themselves, then below arenas on both kinds of device memory, alone and on two ranks; each
 // call fails once.
 #include <gtest/gtest.h>

@@ -399,7 +399,7 @@ TEST_F(epoch_threads, group_closes_while_other_threads_release_its_buffers) {
 
 // ---- locks ------------------------------------------------------------------------------------------------
 
-/// Lets whoever asks for memory next wait until it is made to go on.
+/// Makes the next request wait until the test opens the gate.
 class gate final : public detail::distinct_resource {
  public:
   void close() { is_closed_ = true; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a switch over a resource that compares what comes back with
-// what it gave, so that each block's way is seen: at once, at the end of a capture, or never; every call at
-// the wrong time with the state before and after; threads beside a capture, with counts that must be exact.
+// Strategy: a switch over a resource that records the return of each block: at once, at the end of a capture,
+// or never. Every call at the wrong time runs, with the state before and after. Threads run beside a capture,
+// with exact counts.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -306,7 +306,7 @@ TEST_F(capture_switches, can_be_the_upstream_of_their_installed_arena) {
     memory.freeze();
     EXPECT_TRUE(own.owns(memory.allocate(100)));
     thaw();
-  }  // its range begins at the address of one of its blocks, but is none of its blocks
+  }  // the range begins at the address of a block, but is not a block
   EXPECT_EQ(upstream.outstanding, 0u);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   expect_no_report();
@@ -344,7 +344,7 @@ TEST_F(capture_switches, keep_upstream_blocks_of_a_capture_until_the_graph_ends)
 
 // S1.12
 TEST_F(capture_switches, never_reuse_a_baked_block_while_the_graph_lives) {
-  // Its upstream would: it keeps blocks by their size.
+  // The upstream would reuse the block, because it caches blocks by size.
   reuse_cache cache{&upstream};
   capture_switch cached{&cache};
   cached.freeze();

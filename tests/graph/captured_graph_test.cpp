@@ -739,8 +739,8 @@ TEST_F(updates, keep_the_graph_unchanged_after_any_failed_allocation) {
 
 // ---- captures that fail -----------------------------------------------------------------------------------
 
-/// Each step of a capture fails in turn. Its body gives a block from before back, takes one of the upstream,
-/// and leaves one in the arena that is never deallocated.
+/// Each step of a capture fails in turn. Its body deallocates an earlier block, allocates a block of the
+/// upstream, and leaves a block in the arena that is never deallocated.
 struct failing_captures : captures {
   event_log log;
   noting_resource arena_memory{log, "arena"};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: graph arenas over a made-up range, so that what is shown
-// holds for a device's memory, and who touches a block crashes; exact addresses and counts; every refusal
-// with the state before and after, and the invariants.
+// Strategy: graph arenas over a made-up range, as over a device's memory: an access to a block crashes. The
+// tests compare exact addresses and counts, the state before and after every refusal, and the invariants.
 #include <gtest/gtest.h>
 
 #include <array>

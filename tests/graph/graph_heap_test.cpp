@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: counts calls of operator new and malloc for operations of a graph arena and a capture switch that
-// promise to make none. operator new also fails at each of its calls in turn, and a capture must then leave
-// nothing behind.
+// promise to make none. operator new also fails at each of its calls in turn, and a failed capture must
+// leave no block and no record.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -57,7 +57,7 @@ TEST(capture_switch_model, predicts_the_owner_of_each_block) {
 
 // ---- a switch among threads -------------------------------------------------------------------------------
 
-/// Sees to it that no thread that captures gives anything back, and that each block comes back once.
+/// Checks that no capturing thread returns a block, and that each block is returned once.
 class threaded_device final : public detail::distinct_resource {
  public:
   static inline thread_local bool captures = false;

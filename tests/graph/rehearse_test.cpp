@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what a rehearsal says beside what an arena then does with the
-// same body; layouts that must be equal and layouts that must not; a resource below that sees everything
-// back, whatever fails.
+// Strategy: the layout of a rehearsal, compared with the layout of an arena for the same body; layouts that
+// must be equal, and layouts that must differ. The resource below gets all blocks back after any failure.
 #include <gtest/gtest.h>
 
 #include <algorithm>

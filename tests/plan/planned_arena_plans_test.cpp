@@ -225,7 +225,7 @@ TEST_F(planned_arena_plans, are_dropped_within_a_step_that_differs) {
   EXPECT_EQ(step(other), 0u);
 }
 
-// No step is given up permanently: with memory it is planned as before.
+// No plan is dropped for good: once there is memory, the step is planned as before.
 TEST_F(planned_arena_plans, are_not_made_again_without_memory) {
   recording_os os;
   planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};

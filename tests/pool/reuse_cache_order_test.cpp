@@ -106,7 +106,7 @@ TEST_F(reuse_cache_order, evicts_a_pending_block_by_size_when_its_fence_is_done)
 TEST_F(reuse_cache_order, agrees_with_a_sorted_list_on_many_sizes) {
   constexpr std::size_t limit = 20'000;
   reuse_cache cache{{.max_cached_bytes = limit, .upstream = &upstream}};
-  std::multiset<std::size_t> ready;  // what a list that is sorted each time would keep
+  std::multiset<std::size_t> ready;  // contents of a list that is sorted each time
   std::size_t ready_bytes = 0;
   std::mt19937 random{7};
   std::vector<std::pair<void*, std::size_t>> live;

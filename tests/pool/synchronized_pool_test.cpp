@@ -636,8 +636,8 @@ TEST(synchronized_pool, trim_keeps_its_retained_blocks_available_to_other_thread
   synchronized_pool pool{caching_at_most(16 * MiB), &upstream};
   give(pool, take(pool, 1000, 1024), 1024);
   const std::uint64_t misses = pool.stats().misses;
-  // The trim has all blocks of the class in its hands while it gives some to the upstream. Another thread
-  // finds none, and waits for the trim's lock: after that it looks again.
+  // The trim holds all blocks of the class while it returns some to the upstream. Another thread finds no
+  // block, and waits for the trim's lock. It then checks again.
   std::binary_semaphore trimming{0};
   bool is_trimming = false;
   upstream.on_deallocate = [&] {
@@ -799,7 +799,7 @@ TEST(synchronized_pool, peak_equals_the_highest_snapshot_with_large_blocks) {
     if (i % 256 == 0) pool.check_invariants();
     if (i % 5000 != 4999) continue;
     (void)pool.trim(100'000);
-    peak = pool.stats().peak_cached_bytes;  // a stranded chunk that it merges is cached before it goes
+    peak = pool.stats().peak_cached_bytes;  // a merged stranded chunk is cached until it is returned
   }
   EXPECT_GT(large_hits, 300u);
   for (auto const& [block, bytes] : live) pool.deallocate(block, bytes);
@@ -895,7 +895,7 @@ TEST(synchronized_pool, alternating_lists_and_large_blocks_keep_to_the_limit) {
   };
   auto small = take_small();
   give_small(small);
-  small = take_small();  // from lists: on their way the cache does not look at how much it holds
+  small = take_small();  // from lists, without a check of the cached bytes
   give_counting(take(pool, 60, 60'000), 60'000);
   give_small(small);
   std::thread{[&] { (void)pool.trim(); }}.join();  // all cached bytes are then in the cache of this thread

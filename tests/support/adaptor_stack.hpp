@@ -46,7 +46,7 @@ class adaptor_stack {
   }
   adaptor_stack(adaptor_stack const&) = delete;
   adaptor_stack& operator=(adaptor_stack const&) = delete;
-  /// Whatever ends gives its upstream all back, without being asked for it.
+  /// Each destroyed layer returns all its memory to its upstream, without an explicit call.
   ~adaptor_stack() {
     supply_.fail_from = supply::never;
     while (!layers_.empty()) {
@@ -152,7 +152,7 @@ class adaptor_stack {
     if (below.refused != 0) ++seen_.refused_below;
   }
 
-  // Something that goes wrong soon, or that is to change nothing.
+  // Sets up a failure, or makes a call that must change nothing.
   void upset() {
     if (below(4) == 0) {
       supply_.fail_from = supply_.calls + below(50);

@@ -202,7 +202,7 @@ class arena_model {
 
   void rewind() {
     if (marks_.empty()) return;
-    // The newer ones more often: going back far leaves little to test.
+    // Newer marks more often, because a rewind to an old mark leaves few blocks to test.
     const std::size_t back = std::min<std::size_t>(random_() % 8 * (random_() % 8), marks_.size() - 1);
     const known_mark chosen = marks_[marks_.size() - 1 - back];
     const std::size_t before = arena_.position();
@@ -274,7 +274,7 @@ class arena_model {
     }
     std::memset(first, pattern, bytes);
     blocks_.push_back({begin, bytes, pattern, begin_position, arena_.position()});
-    // The shadow of the oldest is given up, so that a step stays O(1); its memory is still in the arena.
+    // Drops the record of the oldest block, so that a step stays O(1). Its memory is still in the arena.
     if (blocks_.size() > 100) blocks_.pop_front();
   }
 
@@ -283,7 +283,7 @@ class arena_model {
                        [&](known_mark const& m) { return m.live && m.mark.position() >= b.end_position; });
   }
 
-  // The position went down: everything above it is gone.
+  // The position has fallen: all blocks and marks above it are dead.
   void went_back() {
     const std::size_t position = arena_.position();
     for (known_mark& m : marks_) m.live = m.live && m.mark.position() <= position;

@@ -39,7 +39,7 @@ using compat_synchronized_subject = compat_subject<compat::synchronized_pool_res
 struct compat_buffer {
   std::array<std::byte, 4 * KiB> bytes;
 };
-/// On a buffer, because it gives all other memory back when it begins anew.
+/// Uses a buffer, because `release` returns all other memory.
 struct compat_monotonic_subject : private compat_buffer,
                                   public compat_subject<compat::monotonic_buffer_resource> {
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;

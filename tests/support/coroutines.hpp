@@ -32,7 +32,7 @@ class coroutine_owner {
     if (handle_) std::exchange(handle_, {}).destroy();
   }
   [[nodiscard]] handle get() const noexcept { return handle_; }
-  /// Gives up the coroutine, which the caller destroys, or does not.
+  /// Releases ownership of the coroutine to the caller.
   handle release() noexcept { return std::exchange(handle_, {}); }
 
  private:

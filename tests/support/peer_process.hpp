@@ -118,7 +118,7 @@ class peer_process {
     if (WIFSIGNALED(status)) return "it was ended by signal " + std::to_string(WTERMSIG(status));
     return text;
   }
-  /// Ends it at whatever it does, and returns when it has ended.
+  /// Kills the process at any point, and returns when it has ended.
   std::string kill() {
     ::kill(process_, SIGKILL);
     return result();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: every schedule of a sweeper that ticks while a workspace looks for ticks without a lock, with the
-// schedule of sweeps that ships.
+// library's own `sweep_schedule`.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each way to ask for memory, at both check levels: what it returns, which slot it takes, what it
-// writes, and that a request that cannot be served leaves no trace. Memory is used before, so that no zeros
-// are there by chance.
+// Strategy: each form of acquisition, at both check levels: the result, the slot, the written bytes, and a
+// failed request, which must change nothing. The memory is dirty before, so that zeros are not there by
+// chance.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: corners in which a second reading of workspaces found faults, and others that no test had
-// entered. Each is a small program that would fail if the fault came back.
+// Strategy: rare cases in which a review of workspaces found faults, and cases that no test covered. Each is
+// a small program that fails if the fault returns.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a device whose addresses cannot be touched, so that a workspace that reads or writes one byte of
-// its memory crashes; what it asks of the device to write is recorded instead. Work that a device still has
-// to do is a flag, which is lowered by whoever waits.
+// Strategy: a device with inaccessible addresses: a workspace that reads or writes one byte of its memory
+// crashes. Writes that the workspace requests of the device are recorded. Pending work of the device is a
+// flag, which a wait clears.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -303,7 +303,7 @@ TEST(device_poison, is_skipped_if_the_device_cannot_write_it) {
   EXPECT_EQ(use(cannot_fill), use(cannot_fill));
 }
 
-// Work that goes on after a scope.
+// Work that continues after the end of a scope.
 
 // S4.64
 TYPED_TEST(device_workspace, waits_for_work_on_a_slot_only_when_the_slot_is_reused) {

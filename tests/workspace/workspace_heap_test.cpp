@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: whatever a program does with a workspace it does once, and then again and again while four things
-// are counted: operator new, malloc, the upstream and the resource for records. None of them may be called.
-// Each is at both levels of checking; the first tests see to it that each of the four does count.
+// Strategy: each use of a workspace runs once, and then repeatedly while calls of operator new, malloc, the
+// upstream and the resource for records are counted. No call is allowed. Each test runs at both check levels.
+// The first tests confirm that the four counters work.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: how a workspace gives memory back and what it does when there is none, at both check levels. An
-// upstream that knows each block counts what is taken and sees that each block goes back once; compaction is
-// shown on addresses that crash who touches them; failures are injected one by one into the upstream and into
-// the memory of records.
+// Strategy: returns of memory, and exhausted memory, at both check levels. The upstream records each block,
+// and checks that each block is returned once. Compaction runs on addresses that crash on access. Failures
+// are injected one by one into the upstream and into the memory of records.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -290,12 +289,11 @@ TYPED_TEST(workspace_memory, one_slot_can_grow_to_the_limit) {
 
 // ---- failures ----
 
-/// Something of everything, in which each step may fail, leaves no trace then, and succeeds at once
-/// thereafter.
+/// One use of each function. Each step may fail, changes nothing then, and succeeds when it is repeated.
 template <class Workspace>
 class fallible_run {
  public:
-  /// @param goes_on the resource that fails until it is made to stop; null: each fails once
+  /// @param goes_on the resource whose requests fail until the run stops them; null: each request fails once
   fallible_run(std::pmr::memory_resource& records, test_resource& upstream, test_resource* goes_on = nullptr)
       : upstream_{upstream},
         goes_on_{goes_on},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: long random sequences of everything that a workspace can do on one thread, beside a model: a
-// vector of what is allocated, one of what was open when, and for each type the sizes of its slots. What was
-// written into each array is there until its scope ends, no two share memory, a slot that had room is where
-// it was, and after each step all numbers equal the model's and the invariants hold.
+// Strategy: long random sequences of all operations of a workspace on one thread, compared with a model: a
+// vector of arrays, a vector of open scopes, and the slot sizes of each type. Each array keeps its contents
+// until its scope ends, and no two arrays share memory. A slot with enough room does not move. After each
+// step all numbers equal the model's, and the invariants hold.
 #include <gtest/gtest.h>
 
 #include <cstdint>

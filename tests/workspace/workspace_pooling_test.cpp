@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: workspaces that keep no memory by their options, over an upstream that counts and requires each
-// block back. What a device adds is in workspace_device_test.cpp. With pooling off at compile time there is tests/workspace/pooling.
+// Strategy: workspaces whose options keep no memory, over an upstream that counts blocks and requires the
+// return of each. workspace_device_test.cpp has the tests for devices, and tests/workspace/pooling those with
+// pooling off at compile time.
 #include <gtest/gtest.h>
 
 #include <cstddef>

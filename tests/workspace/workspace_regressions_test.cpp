@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: defects that AdaptiveArrayPools.jl, a package of the same idea, had or may have had, each with
-// the tests that would have found it; the comment above a group says what the defect was. They run at level
+// Strategy: defects that AdaptiveArrayPools.jl, a similar package, had or may have had, each with the tests
+// that would have found it. The comment above a group describes the defect. They run at level
 // 1, because its checks must not change what a workspace does.
 #include <gtest/gtest.h>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what the two levels of a workspace promise to those who misuse it. Each misuse is committed on
-// purpose, and what is looked at is the exact text of its report and that nothing else happened; beside each
-// stands the right use that looks most like it, which must pass. Level 0 and level 1 are named, so that every
-// build has both.
+// Strategy: deliberate misuse of workspaces at both levels. A test compares the exact text of the report, and
+// checks that nothing else happened. Beside each misuse is the most similar correct use, which must pass.
+// Level 0 and level 1 are named, so that every build has both.
 #include <gtest/gtest.h>
 
 #include <array>

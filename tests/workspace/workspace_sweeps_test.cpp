@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: ticks are made by hand, so that what each of them requests is known; the sweeper's own thread is
-// started with an interval of an hour, but where a test is about its clock: that one waits until it has
-// struck. Last, a thread ticks while others work, and must not make a difference. The thread sanitizer runs
-// it too.
+// Strategy: the tests make ticks by hand, so that the requests of each tick are known. The sweeper's own
+// thread has an interval of an hour, except in a test of its clock, which waits for a tick. The last tests
+// tick on one thread while others work, which must not change their results. ThreadSanitizer runs the tests
+// too.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: tensor headers at both levels of checking: which header comes for which shape, in what order one
-// replaces another, and what it says. Whether it says so in C, a program in C tells (tests/workspace/dlpack),
-// where there is DLPack's header.
+// Strategy: tensor headers at both check levels: the header for each shape, the order of replacement, and the
+// contents. A program in C reads the headers too (tests/workspace/dlpack), if DLPack's header is found.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: what scopes and checkpoints take back and what they leave, at both check levels, by the counts
-// and addresses before and after; every way to open a scope is run through one computation and must agree.
+// Strategy: arrays that scopes and checkpoints free, and arrays that they keep, at both check levels, by
+// counts and addresses before and after. One computation runs with each way to open a scope, with equal
+// results.
 #include <gtest/gtest.h>
 
 #include <cstddef>

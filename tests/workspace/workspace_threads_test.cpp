@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: first the ways to have a workspace without being given one, step by step; then threads that work
-// at once, and coroutines that take turns on one thread or move between several, each of which looks after
-// its numbers. The thread sanitizer runs it too.
+// Strategy: first the ways to get a workspace that is not passed as an argument, step by step. Then
+// concurrent threads, and coroutines that take turns on one thread or move between threads; each checks the
+// contents of its arrays. ThreadSanitizer runs the tests too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -287,8 +287,8 @@ TEST_F(leases, are_taken_and_ended_by_many_threads_at_once) {
 /// A coroutine that stops at each `co_yield` until it is resumed.
 using steps = generator<int>;
 
-/// Opens scopes that stay open while others run, and looks after what is in them. @param wrong what it has
-/// found
+/// Opens scopes that stay open while other coroutines run, and checks the contents of its arrays.
+/// @param wrong counts wrong contents
 steps look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
   const auto number = static_cast<double>(id);
   const auto check = [&](std::span<double const> numbers, double value) {

@@ -19,9 +19,9 @@ namespace tidemark::planner::detail {
 /// Searches for a layout of a given height in which each birth takes the place of earlier deaths.
 ///
 /// At each moment the memory is a row of live buffers and gaps. A dying buffer becomes a gap. Births replace
-/// consecutive gaps, and leave a smaller gap and its empty remainders. A later exchange may take a part of a gap;
-/// the rest then lies in its first remainder. An `order_tree` represents all possible orders of the row, so the
-/// search decides only which gaps to take.
+/// consecutive gaps, and leave a smaller gap and its empty remainders. A later exchange may take a part of a
+/// gap; the rest then lies in its first remainder. An `order_tree` represents all possible orders of the row,
+/// so the search decides only which gaps to take.
 ///
 /// The search does not see all layouts: it finds a layout or gives up, and proves nothing. Memory is O(n),
 /// and O(n) for each live buffer if the search goes back.

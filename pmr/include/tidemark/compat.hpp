@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// @file
 /// `tidemark::compat`: classes with the names, constructors and rules of the standard's memory resources.
 /// Each resource owns the memory that it took from its upstream.
 ///

@@ -105,7 +105,7 @@ class missed_blocks {
   [[nodiscard]] std::uint64_t blocks() const noexcept { return blocks_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] char const* name() const noexcept { return name_; }
-  /// Blocks missed since the caller last looked.
+  /// Blocks missed since the caller last read the counts.
   [[nodiscard]] std::uint64_t unseen_blocks() const noexcept { return blocks_ - seen_blocks_; }
   void mark_seen() noexcept { seen_blocks_ = blocks_; }
 

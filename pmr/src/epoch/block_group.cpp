@@ -152,7 +152,7 @@ void block_group::retire_slab(epoch_slab& slab) noexcept {
 block_group::small_result block_group::deallocate_small_from_outside(epoch_slab& slab, void* block,
                                                                      std::size_t index) noexcept {
   const std::scoped_lock guard{lock_};
-  // The slab may have lost its blocks, or changed its group, since the caller looked.
+  // The slab may have lost its blocks, or changed its group, since the caller read its holder.
   const auto use = slab.use.load(std::memory_order_acquire);
   const bool has_blocks = use == epoch_slab::range_use::held || use == epoch_slab::range_use::kept;
   if (!has_blocks || slab.holder.load(std::memory_order_relaxed) != this) return small_result::late;

@@ -230,7 +230,7 @@ void graph_arena::reset() {
   bad_deallocations_ = 0;
 }
 
-// ---- captured anew -----------------------------------------------------------------------------------
+// ---- capturing again ---------------------------------------------------------------------------------
 
 // Excludes other threads, which deallocate through the switch that knows the arena.
 std::unique_lock<detail::fork_safe<>> detail::rewound_arena::locked(graph_arena const& arena) {

@@ -52,7 +52,7 @@ void reuse_cache::respond_to_pressure() noexcept {
 reuse_cache::~reuse_cache() {
   pressure_ = {};
   mutex_.leave();
-  // Blocks of threads that are not there in a child are no leaks of its.
+  // A child does not report leaks, because threads that it lacks may still own blocks.
   if (check_level >= 2 && !is_in_child_) detail::report_leak("reuse_cache", name(), ledger_);
   (void)collect(true);
 }
@@ -115,7 +115,7 @@ void* reuse_cache::allocate_new(std::size_t bytes, std::size_t align) {
 }
 
 void* reuse_cache::allocate_with_retries(std::size_t bytes, std::size_t align) {
-  // No resource has so much; called all the same, one would be flushed for nothing.
+  // No resource has this many bytes. A call would only empty the caches of the upstream.
   if (bytes > detail::max_block_bytes) throw std::bad_alloc{};
   for (int refusals = 1;; ++refusals) {
     try {
@@ -126,7 +126,8 @@ void* reuse_cache::allocate_with_retries(std::size_t bytes, std::size_t align) {
   }
 }
 
-// What is kept may be what the upstream lacks: first what costs no wait, then all of it.
+// Returns cached blocks, because the upstream may need their memory. The first call returns blocks that need
+// no wait, the second call all blocks.
 bool reuse_cache::make_room(int refusals) noexcept {
   if (options_.relief.call != nullptr) return refusals == 1 && options_.relief.call(options_.relief.context);
   if (refusals > 2) return false;

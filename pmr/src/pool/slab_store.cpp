@@ -186,7 +186,7 @@ std::size_t slab_store::strand_from_slab(std::size_t index, block_chain& list,
   its_slab.stranded_list = first;
   its_slab.stranded += blocks;
   of_class_[index].stranding = its_slab.first;
-  // Other threads may have freed the last live blocks of the slab since the trim looked for free slabs.
+  // Other threads may have freed the last live blocks of the slab since the trim searched for free slabs.
   if (its_slab.stranded + its_slab.uncarved == its_slab.blocks) of_class_[index].may_be_free = true;
   return blocks;
 }

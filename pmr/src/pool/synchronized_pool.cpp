@@ -15,8 +15,8 @@ namespace tidemark {
 
 namespace {
 
-// Minimum bytes that one of several threads frees between two checks of the sum over all caches. A check reads
-// the cache lines of all threads.
+// Minimum bytes that one of several threads frees between two checks of the sum over all caches. A check
+// reads the cache lines of all threads.
 constexpr std::size_t unnoticed_bytes = 32 * KiB;
 
 template <class List, class Suits>
@@ -274,9 +274,9 @@ void synchronized_pool::shrink_cache_to(detail::thread_cache& cache, std::size_t
 
 // Updates the peak. While blocks are stranded, returns true if half of the bytes live at the last trim are
 // free. Their slabs may be free then. Otherwise each thread may free its part of the missing bytes before it
-// looks again. One thread alone therefore misses nothing. With several threads, a minimum keeps small parts
-// from causing a look in every call. The minimum shrinks with the live bytes, because each of few live blocks
-// holds more memory.
+// checks again. One thread alone therefore misses nothing. With several threads, a minimum keeps small parts
+// from causing a check in every call. The minimum shrinks with the live bytes, because each of few live
+// blocks holds more memory.
 bool synchronized_pool::check_for_trim(detail::thread_cache* cache) noexcept {
   const std::scoped_lock lock{caches_mutex_};
   update_peak_cached_bytes();
@@ -326,7 +326,7 @@ void synchronized_pool::drain_pending_work(detail::thread_cache& cache) noexcept
   rebalance_cache(cache);
 }
 
-// ---- what is shared ---------------------------------------------------------------------------------------
+// ---- shared state -----------------------------------------------------------------------------------------
 
 void synchronized_pool::move_to_depot(detail::thread_cache& from, std::size_t index,
                                       detail::block_chain chain) noexcept {
@@ -375,7 +375,7 @@ std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
   publish();
   const std::scoped_lock caches_lock{caches_mutex_};
   live_at_trim_ = live_bytes();
-  // Makes each thread look in its next call, and set its next look.
+  // Makes each thread check in its next call, and schedule its next check.
   if (stranded_bytes_ != 0) {
     for (detail::thread_cache& cache : caches_) cache.blocks.post();
   }

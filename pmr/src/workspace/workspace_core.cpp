@@ -291,8 +291,7 @@ void workspace_core::retire_all(std::source_location where) noexcept {
 }
 
 void workspace_core::retire(slot_list& list, std::size_t from, std::source_location where) noexcept {
-  const std::size_t seen =
-      tools_are_notified || checked_ ? list.active : from;  // nothing looks at the others
+  const std::size_t seen = tools_are_notified || checked_ ? list.active : from;  // nothing reads the others
   for (std::size_t i = from; i < seen; ++i) {
     slot const& taken = list.items[i];
     if (checked_) {

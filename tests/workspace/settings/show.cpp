@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that makes workspaces, as its argument says, and prints what settings they have and what is
-// warned of.
+// A program that makes workspaces by its argument, and prints their settings and warnings.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>

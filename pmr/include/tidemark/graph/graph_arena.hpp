@@ -287,7 +287,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
 namespace detail {
 
 /// Rewinds an arena to the mark at which a graph's body began, so that a new body gets the same addresses.
-/// The destructor restores the arena, unless `keep` was called.
+/// The destructor restores the arena, unless `dismiss` was called.
 ///
 /// The rewind reuses addresses, which is safe only here: the new graph replaces the old graph, and its
 /// launches follow all earlier launches. Blocks below the mark stay.
@@ -301,8 +301,8 @@ class rewound_arena {
   [[nodiscard]] rewound_arena(graph_arena& arena, graph_arena_mark const& mark);
   rewound_arena(rewound_arena const&) = delete;
   rewound_arena& operator=(rewound_arena const&) = delete;
-  /// Restores counts and layout, unless kept. Blocks in use above the mark stay in use. Launches of the graph
-  /// overwrite these blocks, because they overlap the graph's temporaries.
+  /// Restores counts and layout, unless dismissed. Blocks in use above the mark stay in use. Launches of the
+  /// graph overwrite these blocks, because they overlap the graph's temporaries.
   ~rewound_arena() {
     if (arena_ != nullptr) restore();
   }
@@ -322,7 +322,7 @@ class rewound_arena {
   void for_each_block_since(graph_arena_mark const& mark, Function function) const;
   void restore() noexcept;
 
-  graph_arena* arena_;  // null: kept
+  graph_arena* arena_;  // null: dismissed
   graph_arena_mark mark_;
   monotone_layout before_;
   std::size_t peak_bytes_before_ = 0, peak_blocks_before_ = 0;

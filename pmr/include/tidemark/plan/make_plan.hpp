@@ -51,8 +51,7 @@ inline constexpr std::size_t default_plan_alignment = 256;
 /// @param alignment alignment of the plan in bytes
 /// @throws std::invalid_argument as `make_plan` for invalid blocks; if the plan does not have one offset for
 /// each block; if an offset is not a multiple of the alignments or differs from the fixed offset; if a block
-/// ends above the height; if two blocks in conflict share a byte. std::bad_alloc. blocks in conflict share a
-/// byte; std::bad_alloc.
+/// ends above the height; if two blocks in conflict share a byte. std::bad_alloc.
 void require_valid(memory_plan const& plan, std::span<lifetime const> blocks,
                    std::size_t alignment = default_plan_alignment);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `reuse_cache`: blocks that are reused by exact size, also where the host cannot touch them. The cache owns
-/// the free blocks that it keeps.
+/// `reuse_cache`: blocks that are reused by exact size, also in memory that the host cannot touch. The cache
+/// owns its free blocks.
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@ struct cached_list;
 
 /// Frees memory when the upstream of a reuse cache is exhausted.
 struct reuse_relief {
-  /// Frees what it can; returns true if the upstream should be called once more.
+  /// Frees memory. Returns true if the upstream should be called once more.
   bool (*call)(void* context) noexcept = nullptr;
   /// The argument of `call`.
   void* context = nullptr;
 };
 
-/// Surrounds all queries of fences that one call makes, and prepares the thread for them once.
+/// Prepares the thread once for all queries of fences in one call.
 struct reuse_query_scope {
   /// Calls `queries(state)` once, or not at all if no fence may be queried now.
   void (*call)(void* context, void (*queries)(void* state) noexcept, void* state) noexcept = nullptr;
@@ -72,7 +72,7 @@ struct reuse_cache_options {
   std::pmr::memory_resource* bookkeeping = nullptr;
 };
 
-/// A snapshot of a reuse cache. Bytes are as requested; live blocks and kept blocks are never mixed.
+/// A snapshot of a reuse cache. Bytes are as requested. A block is either live or free, never both.
 ///
 /// At any time:
 /// - `hits + misses == allocations`
@@ -80,24 +80,24 @@ struct reuse_cache_options {
 /// - `cached_bytes <= peak_cached_bytes`, and `cached_bytes <= reuse_cache_options::max_cached_bytes` if that
 ///   is not 0
 ///
-/// and whenever no call is going on:
-/// - `held_bytes == used_bytes + cached_bytes + pending_bytes`; while blocks are on their way to the upstream
-///   it is more
+/// and while no call is active:
+/// - `held_bytes == used_bytes + cached_bytes + pending_bytes`. During a call `held_bytes` may be more:
+///   it includes blocks that are being returned to the upstream.
 struct reuse_cache_stats {
   char const* name = "";              ///< the cache's name
   std::uint64_t allocations = 0;      ///< blocks allocated so far
   std::uint64_t deallocations = 0;    ///< blocks deallocated so far
   std::uint64_t refused = 0;          ///< allocations that failed so far
-  std::uint64_t hits = 0;             ///< of the allocations, those served without a call of the upstream
-  std::uint64_t misses = 0;           ///< of the allocations, those that called it
+  std::uint64_t hits = 0;             ///< allocations served without a call of the upstream
+  std::uint64_t misses = 0;           ///< allocations that called the upstream
   std::size_t used_blocks = 0;        ///< live blocks
-  std::size_t peak_blocks = 0;        ///< most that were live at once
-  std::size_t used_bytes = 0;         ///< of live blocks
-  std::size_t peak_bytes = 0;         ///< most that were live at once
-  std::size_t cached_bytes = 0;       ///< of free blocks, ready to be allocated
-  std::size_t peak_cached_bytes = 0;  ///< most that were cached at once
-  std::size_t pending_bytes = 0;      ///< of free blocks whose fence was not yet found to be done
-  std::size_t held_bytes = 0;         ///< of blocks taken from the upstream and not returned to it
+  std::size_t peak_blocks = 0;        ///< largest `used_blocks` so far
+  std::size_t used_bytes = 0;         ///< bytes of live blocks
+  std::size_t peak_bytes = 0;         ///< largest `used_bytes` so far
+  std::size_t cached_bytes = 0;       ///< bytes of free blocks that are ready for reuse
+  std::size_t peak_cached_bytes = 0;  ///< largest `cached_bytes` so far
+  std::size_t pending_bytes = 0;      ///< bytes of free blocks whose fence was not yet found to be done
+  std::size_t held_bytes = 0;         ///< bytes taken from the upstream and not returned
 };
 
 /// Keeps deallocated blocks, and reuses them for requests of exactly their size and alignment once the work
@@ -123,23 +123,23 @@ struct reuse_cache_stats {
 /// a lock and may call back.
 class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
  public:
-  /// Alignment of every block, at least, where none is given.
+  /// Alignment of requests without an alignment argument, and minimum alignment of every block.
   static constexpr std::size_t default_alignment = alignof(std::max_align_t);
 
-  /// Blocks of the default resource, kept up to 1 GiB.
+  /// Makes a cache over the default resource that keeps at most 1 GiB.
   reuse_cache() : reuse_cache{reuse_cache_options{}} {}
-  /// The same of `upstream`; null: the default resource.
+  /// Makes the same cache over `upstream`; null: the default resource.
   explicit reuse_cache(std::pmr::memory_resource* upstream)
       : reuse_cache{reuse_cache_options{.upstream = upstream}} {}
-  /// As `options` say. @throws what the bookkeeping resource throws.
+  /// Makes a cache with `options`. @throws whatever the bookkeeping resource throws.
   explicit reuse_cache(reuse_cache_options const& options);
-  /// A wrong form: does not compile, and says which form is right.
+  /// Rejected at compile time, with a message that shows the right form.
   explicit reuse_cache(std::integral auto bytes) : reuse_cache{} {
     static_assert(
         detail::right_form<decltype(bytes)>,
         "a reuse_cache takes its limit as an option: write reuse_cache c{{.max_cached_bytes = 64 * MiB}}");
   }
-  /// Waits for all fences and returns what is kept to the upstream. Live blocks stay with their users, and
+  /// Waits for all fences and returns all free blocks to the upstream. Live blocks stay with their users, and
   /// can no longer be deallocated; level 2 reports them (`violation_kind::leak`).
   ~reuse_cache() override;
 
@@ -182,7 +182,7 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// A snapshot in numbers. O(1).
   [[nodiscard]] reuse_cache_stats stats() const noexcept;
 
-  /// The options that hold, with the resources that null stood for.
+  /// The options in effect, with default resources in place of null.
   [[nodiscard]] reuse_cache_options const& options() const noexcept { return options_; }
   /// The resource that blocks come from.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
@@ -223,12 +223,12 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   reuse_cache_options options_;
   std::atomic<bool> must_collect_{false};
 
-  mutable detail::fork_safe<> mutex_;  // for what follows
+  mutable detail::fork_safe<> mutex_;  // guards the next two members
   std::unique_ptr<detail::cached_blocks> cached_;
-  reuse_cache_stats counts_;  // all but what `cached_` counts
+  reuse_cache_stats counts_;  // except the counts of `cached_`
   bool is_in_child_ = false;  // blocks that other threads were returning to the upstream stay held
 
-  detail::fork_safe<> ledger_mutex_;  // level 2 only; one of its own, so that a violation handler may read it
+  detail::fork_safe<> ledger_mutex_;  // level 2 only; guards `ledger_`, apart from `mutex_`
   detail::block_ledger ledger_;       // level 2 only
 
   detail::pressure_handle pressure_;

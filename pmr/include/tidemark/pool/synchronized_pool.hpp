@@ -58,7 +58,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   /// `max_cached_bytes`.
   static constexpr std::size_t max_thread_cache_bytes = 4 * MiB;
 
-  /// As the constructors of `pool`. @throws as the constructors of `pool`
+  /// Constructors as those of `pool`, with the same exceptions.
   synchronized_pool() : synchronized_pool{pool_options{}} {}
   /// Uses `upstream`.
   explicit synchronized_pool(std::pmr::memory_resource* upstream)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefix is a table of places by size and alignment. Each plan takes the first places of a size. Plans with
-// the same blocks that outlive steps therefore share all of these places.
+// The prefix is a table of places by size and alignment. Each plan uses the first places of a size. Plans
+// with the same outliving blocks therefore share all of their places.
 #include <tidemark/plan/replay/detail/kinds_of_steps.hpp>
 
 #include <algorithm>

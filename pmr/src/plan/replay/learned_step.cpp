@@ -55,8 +55,8 @@ learned_step learn(step_recorder& recorder, learned_step const& before) {
   learned.reserve(step.size());
   std::multiset<std::pair<std::size_t, std::uint64_t>> earlier{recorder.earlier().begin(),
                                                                recorder.earlier().end()};
-  // Positions in the step of the plan's requests. A request that the step lacks has the position of the next
-  // one.
+  // Position in the step of each request of the plan. A request that the step lacks has the position of the
+  // next request.
   std::vector<std::uint64_t> places(before.size() + 1, step.size());
   for (std::size_t i = step.size(); i != 0; --i)
     if (step[i - 1].request < before.size()) places[step[i - 1].request] = i - 1;

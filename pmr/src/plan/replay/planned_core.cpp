@@ -26,8 +26,8 @@ namespace {
 constexpr std::size_t requests_ahead = 4, max_doublings = 5;
 // A step follows its plan if at most one request in eight is extra or was left out.
 constexpr std::uint64_t min_requests_per_miss = 8;
-// A step follows no plan once at least this many requests, and more than half of all, resemble none of the
-// plan.
+// The plan is dropped for the rest of a step if at least this many requests, and more than half of all,
+// resemble no request of the plan.
 constexpr std::uint64_t unknown_requests_to_drop_plan = 4;
 // Steps are compared with the plan up to this difference in the number of requests.
 constexpr std::size_t max_difference = 256;
@@ -540,9 +540,9 @@ learned_step planned_core::learn_early_deaths(kind_of_step const& kind) const {
   return learned;
 }
 
-// `learn_early_deaths` for a borrowed region, all of which a surviving block holds. Blocks that die between
-// steps are placed in the region only if that saves memory. They are not if such a block was ever live at the
-// first request of a next step. @return empty if nothing changes
+// As `learn_early_deaths`, for a borrowed region: one surviving block holds the whole region. Blocks that die
+// between steps are placed in the region only if that saves memory, and if no such block was ever live at the
+// first request of the next step. @return empty if nothing changes
 learned_step planned_core::learn_deaths(kind_of_step& kind) {
   const bool is_first = kind.plan == nullptr;
   learned_step early = is_first ? learn(recorder_) : kind.learned, late = early;

@@ -64,7 +64,7 @@ template <raw_memory_source M>
 class foreign_resource final : public std::pmr::memory_resource, public gpu::detail::stream_ordered {
  public:
   /// Makes a resource on `source`, for any work. No work may use the memory when it is freed: most sources
-  /// wait for the default stream each time, and for no other.
+  /// wait for the default stream in each call, and for no other stream.
   explicit foreign_resource(M& source) noexcept : source_{&source} {}
   /// Makes a resource on `source` in the order of `stream`: memory is for the work of this stream, and is
   /// freed behind its work. Pass the stream of the `device_pool` or `device_cache` above.

@@ -472,7 +472,7 @@ void device_heap::create(std::size_t units, char const*& refusal) {
   }
 }
 
-// Takes units of ranges that lack memory first, because such ranges serve no block at once. Takes units of
+// Takes units of ranges that lack memory first, because such a range serves no block as it is. Takes units of
 // large ranges before those of small ranges.
 template <class Take>
 std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {
@@ -521,7 +521,7 @@ std::size_t device_heap::unmap_idle_of(heap_range& range, std::size_t first, std
   return taken;
 }
 
-// One call makes a run of units accessible. Units of a run without access stay spare.
+// Maps a run of units, and makes the run accessible by one call. If that fails, the handles stay unmapped.
 outcome device_heap::map(placement const& to) noexcept {
   heap_region& region = *to.range->region;
   outcome result;

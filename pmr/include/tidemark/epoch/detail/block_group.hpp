@@ -70,8 +70,8 @@ class block_group {
 
   // ---- forks
 
-  /// Marks an acquired group as possibly inconsistent, in a forked child. Another thread may have been changing its lists,
-  /// or a buffer group may own it.
+  /// Marks an acquired group as possibly inconsistent, in a forked child. Another thread may have been
+  /// changing its lists, or a buffer group may own it.
   void mark_inconsistent_if_acquired() noexcept { may_be_inconsistent_ = possession_.is_locked(); }
   /// True if the lists must not be read.
   [[nodiscard]] bool may_be_inconsistent() const noexcept { return may_be_inconsistent_; }

@@ -29,8 +29,9 @@ using epoch_slab_table = address_table<epoch_slab, std::countr_zero(epoch_slab::
 /// full slabs. A further list has the free slabs, for the next epoch. A chunk whose slabs are all free is
 /// released when no epoch is open.
 ///
-/// Invariants: each slab of the group's chunks is in exactly one of these lists, or kept; `free_slabs_of_chunk` is
-/// the number of free slabs of a chunk; a held slab is full if and only if it is in the list of full slabs.
+/// Invariants: each slab of the group's chunks is in exactly one of these lists, or kept;
+/// `free_slabs_of_chunk` is the number of free slabs of a chunk; a held slab is full if and only if it is in
+/// the list of full slabs.
 ///
 /// Thread-safety: one thread at a time; the section "with the lock" also needs the group's lock.
 class epoch_slabs {

@@ -15,7 +15,7 @@ namespace tidemark::detail {
 /// so a rehearsed capture fits.
 ///
 /// Invariants: `begin <= cursor <= open end <= end`; all four are multiples of `granule_bytes`. `align_next`
-/// and `leave` may move the cursor above the open end until the next call.
+/// and `reserve_front` may move the cursor above the open end until the next call.
 class monotone_layout {
  public:
   /// Blocks begin at multiples of this. CUDA's own allocators align to 256 bytes, and its widest loads and

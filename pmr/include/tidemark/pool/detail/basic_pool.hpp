@@ -56,8 +56,8 @@ class trim_policy {
 /// A pool for one thread.
 ///
 /// @tparam FreeLists free blocks in lists through the blocks (`pool_blocks`), or in records beside the blocks
-/// (`device_heap`). `try_allocate` and `try_deallocate` are the fast paths. `allocate_slow` and `deallocate_slow` do all other work, also
-/// for blocks beyond the size classes.
+/// (`device_heap`). `try_allocate` and `try_deallocate` are the fast paths. `allocate_slow` and
+/// `deallocate_slow` do all other work, also for blocks beyond the size classes.
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats` and of the free lists.
 ///

@@ -73,8 +73,8 @@ class basic_pending_work {
   [[nodiscard]] bool consume(std::size_t max_align) noexcept {
     return is_posted() && max_align_.exchange(max_align) == 0;
   }
-  /// Takes the requested trims, after `try_allocate`. @return target of the trim; `trim_requests::none` if there is
-  /// none
+  /// Takes the requested trims, after `try_allocate`. @return target of the trim; `trim_requests::none` if
+  /// there is none
   [[nodiscard]] std::size_t consume_trim() noexcept { return trims_.consume(); }
 
  private:
@@ -262,7 +262,8 @@ class block_cache {
     requested_bytes_.add(other.requested_bytes());
   }
 
-  /// Bytes counted as cached here. `try_deallocate` adds and `try_allocate` subtracts; the owner counts all other changes.
+  /// Bytes counted as cached here. `try_deallocate` adds and `try_allocate` subtracts; the owner counts all
+  /// other changes.
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_.value(); }
   void add_cached(std::size_t bytes) noexcept { cached_bytes_.add(bytes); }
   void subtract_cached(std::size_t bytes) noexcept { cached_bytes_.subtract(bytes); }
@@ -272,8 +273,8 @@ class block_cache {
   /// Sets the cached bytes above which `try_deallocate` reports.
   void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
 
-  /// Posts work or a trim to the owner. The owner's next `try_allocate` or `try_deallocate` fails, so it takes its slow path.
-  /// Any thread.
+  /// Posts work or a trim to the owner. The owner's next `try_allocate` or `try_deallocate` fails, so it
+  /// takes its slow path. Any thread.
   void post() noexcept { pending_.post(); }
   void post_trim(std::size_t target_bytes) noexcept { pending_.post_trim(target_bytes); }
   [[nodiscard]] bool has_pending_work() const noexcept { return pending_.is_posted(); }

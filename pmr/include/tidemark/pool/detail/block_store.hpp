@@ -87,7 +87,7 @@ class block_store {
   /// Allocates the initial blocks of the options, as far as the limit allows.
   /// @param options with the upstream in effect
   /// @param max_free_bytes limit of lists, uncarved blocks and free ranges of the heap together
-  /// @param max_heap_block_bytes larger blocks are not cached; no large block is cached if the options say so
+  /// @param max_heap_block_bytes larger blocks are not cached; without `keep_large_blocks`, no large block is
   /// @throws whatever the upstream throws
   block_store(size_classes const& classes, Lists& lists, pool_options const& options,
               std::size_t max_free_bytes, std::size_t max_heap_block_bytes)
@@ -225,7 +225,7 @@ class block_store {
   [[nodiscard]] std::size_t stranded_bytes() const noexcept {
     return slabs_.stranded_bytes() + heap_.stranded_bytes();
   }
-  /// Stranded bytes in slabs, which may be all free before a trim looks.
+  /// Stranded bytes in slabs. All blocks of such a slab may be free already, until a trim finds the slab.
   [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return slabs_.stranded_bytes(); }
   /// Bytes of live blocks beyond the size classes; `requested_large_bytes` are the requested bytes of these.
   [[nodiscard]] std::size_t used_large_bytes() const noexcept {

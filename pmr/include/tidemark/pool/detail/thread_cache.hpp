@@ -25,8 +25,8 @@ namespace tidemark::detail {
 
 /// The limit of a thread's cache.
 ///
-/// A cache may hold `start_bytes`, plus the bytes that its thread has taken from others and not left to
-/// others, but at most the thread's share of the pool's limit. A thread that frees its own blocks caches all
+/// A cache may hold `start_bytes`, plus the net bytes that its thread has received from other threads, but at
+/// most the thread's share of the pool's limit. A thread that frees its own blocks caches all
 /// of them, up to the share. A thread that frees blocks of others passes them on, because other threads need
 /// them.
 ///
@@ -55,9 +55,9 @@ class cache_share {
     return cached_bytes + chain_bytes() / 2 > limit();
   }
 
-  /// Records bytes that the thread took from others, or from new memory.
+  /// Counts bytes that the thread received from other threads, or from new memory.
   void on_receive(std::size_t bytes) noexcept { received_bytes_ += bytes; }
-  /// Records bytes that the thread left to others.
+  /// Counts bytes that the thread passed on to other threads.
   void on_pass_on(std::size_t bytes) noexcept { received_bytes_ -= (std::min)(received_bytes_, bytes); }
   /// Resets the count, because the cache has no blocks.
   void forget() noexcept { received_bytes_ = 0; }
@@ -78,7 +78,7 @@ class cache_share {
 
  private:
   std::atomic<std::size_t> const* share_;
-  std::size_t received_bytes_ = 0;  // from others, minus bytes left to others
+  std::size_t received_bytes_ = 0;  // from other threads, minus bytes passed on
   std::size_t watermark_ = 0;
   std::size_t report_above_ = never;
 };
@@ -142,7 +142,7 @@ class heap_block_cache {
 
   /// Bytes of all listed ranges. Any thread.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.value(); }
-  /// Number of blocks taken so far; `deallocations` is the number of blocks given. Any thread.
+  /// Blocks taken by `try_allocate` so far; `deallocations`: blocks added by `try_deallocate`. Any thread.
   [[nodiscard]] std::uint64_t allocations() const noexcept { return allocations_.value(); }
   [[nodiscard]] std::uint64_t deallocations() const noexcept { return deallocations_.value(); }
   /// Requested bytes of blocks taken, minus those of blocks given. May wrap below 0. Any thread.

@@ -46,8 +46,8 @@ struct extent {
 /// - Bytes at or above `max(next, touched)` are untouched since their commit.
 /// - Its free extents are sorted by address and apart, except between `begin_rewind` and `end_rewind`.
 ///
-/// Thread-safety: `claim` and `return_extent` on any thread; other functions only while no other thread uses the
-/// region. Complexity: O(chunks), and `return_extent` O(free extents), unless stated otherwise.
+/// Thread-safety: `claim` and `return_extent` on any thread; other functions only while no other thread uses
+/// the region. Complexity: O(chunks), and `return_extent` O(free extents), unless stated otherwise.
 template <class AddressSpace, class Sync = std_sync>
 class extent_region {
   static_assert(address_space<AddressSpace>, "a region's memory must come from an address_space");

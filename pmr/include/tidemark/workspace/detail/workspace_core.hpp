@@ -62,7 +62,7 @@ struct saved_count {
 inline constexpr unsigned max_cache_ways = 16;
 // Tensor headers of a slot, made by `extras/dlpack.hpp`.
 [[nodiscard]] std::size_t header_count(dlpack_header_cache const* headers) noexcept;
-/// Sets the data of the slot's tensors to null, and late use finds a null pointer. O(headers of the slot).
+/// Sets the data of the slot's tensors to null, so that a late use finds a null pointer. O(headers of the slot).
 void withdraw_headers(dlpack_header_cache* headers) noexcept;
 void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookkeeping) noexcept;
 
@@ -135,8 +135,8 @@ class workspace_core {
     save(list);
     return acquire_without_save(list, n);
   }
-  /// Calls `acquire` for a request that may be outside all scopes. The workspace is then not idle until `reset`,
-  /// `release` or `rewind`.
+  /// Calls `acquire` for a request that may be outside all scopes. The workspace is then not idle until
+  /// `reset`, `release` or `rewind`.
   slot& acquire_anywhere(slot_list& list, std::size_t n) {
     // No list has the number of an idle workspace. A list with a saved count therefore needs no guard.
     if (list.frame != frame()) {
@@ -219,7 +219,7 @@ class workspace_core {
   /// workspace, and keeps slots that work elsewhere uses. The upstream must be thread-safe.
   ///
   /// The store that ends the last scope publishes that the workspace is idle. The trimming thread claims the
-  /// workspace by one compare-exchange, and an outermost scope begins with one. @return bytes freed.
+  /// workspace by one compare-exchange, with which an outermost scope begins too. @return bytes freed.
   std::size_t trim_if_idle() noexcept;
   /// Makes the next use of each slot that was acquired in the scope await the fence. Waits for the fence here
   /// if there is no memory to store it, or if the scope has ended.

@@ -169,7 +169,7 @@ class device_budget {
   [[nodiscard]] pool_membership add_pool(driver& calls, ::CUmemPoolHandle_st* pool);
   /// Returns the record of an added pool; null for any other pool.
   [[nodiscard]] std::shared_ptr<detail::counted_pool> find_pool(::CUmemPoolHandle_st* pool) const noexcept;
-  /// Counts bytes during a request to the driver. Its end uncounts them unless they are kept.
+  /// Counts bytes during a request to the driver. The destructor subtracts them unless `commit` was called.
   class claim {
    public:
     /// @param of pool of the bytes; null: no counted pool
@@ -199,7 +199,7 @@ class device_budget {
     (void)trim_pools();
     return held_bytes() <= limit();
   }
-  /// Subtracts bytes from the count; they were taken for the same pool.
+  /// Subtracts bytes from the count. @pre The bytes were added for the same pool.
   void subtract_bytes(std::size_t bytes, detail::counted_pool* of = nullptr) noexcept {
     if (of != nullptr) of->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
     counted_.fetch_sub(bytes, std::memory_order_relaxed);

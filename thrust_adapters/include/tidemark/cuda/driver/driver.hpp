@@ -12,8 +12,8 @@
 #include <tidemark/cuda/driver/device_budget.hpp>
 #include <tidemark/cuda/driver/device_set.hpp>
 
-// The driver's own opaque structures. cudaStream_t and CUstream are both CUstream_st*; the other handles
-// alike.
+// The driver's own opaque structures. cudaStream_t and CUstream are both CUstream_st*. The other handles also
+// have one type in the runtime and in the driver.
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;

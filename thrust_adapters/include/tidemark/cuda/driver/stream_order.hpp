@@ -28,7 +28,7 @@ template <class R>
   }
 }
 
-/// Handle of the legacy default stream, as null is.
+/// Handle of the legacy default stream, which null also names.
 inline stream_handle const legacy_stream = reinterpret_cast<stream_handle>(1);
 /// Handle of the calling thread's default stream, which differs in each thread. Resources for the work of one
 /// stream refuse it; calls that name a stream accept it.

@@ -40,16 +40,15 @@ struct device_cache_options {
   /// Maximum ready blocks of one size; 0: no limit. Above the limit the oldest block is returned.
   std::size_t max_blocks_per_size = 64;
   /// Maximum bytes of ready blocks; 0: no limit. Above the limit the largest block is returned. If empty, the
-  /// environment variable
-  /// `TIDEMARK_DEVICE_CACHE_MIB` sets the number of MiB in digits. If the variable is unset, empty or
-  /// invalid, the limit is a quarter of the device's memory (cuMemGetInfo's total). An invalid value also
-  /// warns (`refused_setting`). The limit is 1 GiB if the driver does not know the total or the stream is
-  /// capturing. The constructor reads both values. Each cache has its own limit: set the limits if several
-  /// caches share a device.
+  /// environment variable `TIDEMARK_DEVICE_CACHE_MIB` sets the number of MiB in digits. If the variable is
+  /// unset, empty or invalid, the limit is a quarter of the device's memory (cuMemGetInfo's total). An
+  /// invalid value also warns (`refused_setting`). The limit is 1 GiB if the driver does not know the total
+  /// or the stream is capturing. The constructor reads both values. Each cache has its own limit: set the
+  /// limits if several caches share a device.
   // GCC warns about omitted members without initializers.
   std::optional<std::size_t> max_cached_bytes = {};  // NOLINT(readability-redundant-member-init)
-  /// Used and unused bytes up to which the cache's own driver pool keeps unused memory at a synchronisation:
-  /// see `gpu::memory_pool_options`. By default the pool keeps all memory until the cache trims it. Not used
+  /// Bytes, in use or free, down to which a synchronisation trims the cache's own driver pool: see
+  /// `gpu::memory_pool_options`. By default the pool keeps all memory until the cache trims it. Not used
   /// with an upstream.
   std::size_t release_threshold_bytes = (std::numeric_limits<std::size_t>::max)();
   /// Source of blocks; null: a `gpu::memory_pool` of the cache's own, in the order of the stream. It must be
@@ -138,8 +137,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
 
   /// Returns all ready blocks to the upstream, and pending blocks whose work is done. With `force` it also
   /// returns the other pending blocks, each after a wait. The cache's own pool then returns its unused memory
-  /// to the device. Blocks returned by this call are included with `force`, after a wait for the stream, or
-  /// if the stream has passed them. Does nothing while the stream is capturing. @return bytes returned.
+  /// to the device. This includes the blocks of this call if `force` has made it wait for the stream, or if
+  /// the stream has passed them already. Does nothing while the stream is capturing. @return bytes returned.
   /// O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
   /// Calls `collect(true)`, on behalf of a resource above the cache.

@@ -19,8 +19,8 @@ namespace tidemark {
 /// }
 /// ```
 /// A plan's memory is one block of the fallback, from the first request of a step to its end. The fallback
-/// serves blocks that outlive their step, and requests that deviate from the plan. It holds the long-lived
-/// blocks, and the larger of a plan and one unplanned step.
+/// serves blocks that outlive their step, and requests that deviate from the plan. It therefore
+/// holds the long-lived blocks, plus the larger of one plan and one unplanned step.
 ///
 /// The stream of the fallback (`device_pool`, `device_cache`) orders the blocks: work that uses a block is on
 /// this stream when the block is deallocated. A planned step makes no driver call once the fallback holds its

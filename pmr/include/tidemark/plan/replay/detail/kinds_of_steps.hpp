@@ -35,9 +35,10 @@ struct kind_of_step {
 
 /// Kinds of steps in the order of last use. Thread-safety: one thread at a time.
 ///
-/// Slots with bytes of their own are below all others, in a prefix that all plans share. A block that outlives
-/// a step of one kind is therefore in the way of no other kind. The n-th slot of a size and alignment has the
-/// same place in each plan. Without a prefix these slots have no bytes, and their blocks are elsewhere.
+/// Slots with bytes of their own are below all others, in a prefix that all plans share. A block that
+/// outlives a step of one kind is therefore in the way of no other kind. The n-th slot of a size and
+/// alignment has the same place in each plan. Without a prefix these slots have no bytes, and their blocks
+/// are elsewhere.
 ///
 /// Invariants: `size <= max_kinds`; each plan has the requests of `learned`.
 class kinds_of_steps {

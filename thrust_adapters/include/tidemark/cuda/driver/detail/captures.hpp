@@ -52,7 +52,7 @@ class retired_executables {
   void capture_begins() noexcept;
   /// Ends a capture; the last one destroys the waiting executables.
   void capture_ended(driver& calls) noexcept;
-  /// Reserves room for one executable, and `retire` cannot fail then. @throws std::bad_alloc.
+  /// Reserves room for one executable, so that `retire` cannot fail. @throws std::bad_alloc.
   void reserve_one();
   /// Destroys an executable, and all waiting ones, now or later. @pre `reserve_one` was called for the
   /// executable.

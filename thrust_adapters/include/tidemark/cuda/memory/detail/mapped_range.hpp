@@ -27,7 +27,7 @@ struct mapped_handle {
 
 /// One reservation in units of `unit_bytes`, with handles of 1, 2, 4, … units.
 ///
-/// The driver unmaps only whole mappings: a handle is unmapped when none of its units is wanted. Handles stay
+/// The driver unmaps only whole mappings: a handle is unmapped when no unit of it is needed. Handles stay
 /// until their memory is released, and can be mapped again with their contents if other memory could not be
 /// unmapped.
 ///

@@ -93,7 +93,8 @@ class stream_marks {
 /// Devices without virtual memory management, and programs under compute-sanitizer, get chunks of cuMemAlloc.
 ///
 /// Invariants: those of `heap_ranges` and `heap_slabs`; every unit that touches a live block has memory;
-/// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + stranded idle bytes` are the idle bytes.
+/// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + stranded idle bytes` are the idle
+/// bytes.
 ///
 /// Complexity: O(1) up to 1 MiB, else O(log(free ranges) + units of the block), plus O(units of 17 free
 /// ranges) for a block that no range with memory serves. Thread-safety: one thread at a time.
@@ -126,8 +127,8 @@ class device_heap {
   /// @throws out_of_memory, cuda_error; exceptions of the upstream or the bookkeeping resource. No block is
   /// allocated then; memory may have moved.
   [[nodiscard]] void* allocate_slow(std::size_t bytes, std::size_t align);
-  /// Completes a `try_deallocate` whose result is not `listed`: frees a large block or a surplus slab, or reports a
-  /// violation.
+  /// Completes a `try_deallocate` whose result is not `listed`: frees a large block or a surplus slab, or
+  /// reports a violation.
   void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                        tidemark::detail::free_result result) noexcept;
   /// Frees a block. @return false, with nothing done, if no block of this size is live at the address. May

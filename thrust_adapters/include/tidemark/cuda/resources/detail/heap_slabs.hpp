@@ -63,7 +63,7 @@ struct heap_slab {
   std::uint32_t index;  // class
   std::uint32_t blocks;
   std::uint32_t used = 0;     // live blocks
-  std::uint32_t fresh = 0;    // blocks that were used at least once: the first blocks
+  std::uint32_t fresh = 0;    // blocks used at least once; they come first
   std::uint32_t stacked = 0;  // free blocks in the stack
 
   // Followed by the stack: offsets of free blocks, in units of `device_classes::granule_bytes`.
