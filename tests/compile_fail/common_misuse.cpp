@@ -48,7 +48,7 @@ void misuse(arena& step, arena::scope& scope, borrowed_device_arena& device, poo
   planned_arena sized{4096};
 #elif CASE == 12  // in 10 lines: write push_array<T>\(n, uninitialized\)
   (void)device.push_array<int>(3);
-#elif CASE == 13  // in 10 lines: write std::pmr::vector<T>\(n, value, &arena\)
+#elif CASE == 13  // in 10 lines: write push_array<T>\(n, value\)
   (void)step.push_array<named_value>(3);
 #elif CASE == 14  // in 12 lines: write &resource
   std::pmr::vector<int> numbers(10, blocks);

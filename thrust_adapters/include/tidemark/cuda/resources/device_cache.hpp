@@ -86,8 +86,8 @@ struct device_cache_options {
 /// Invariants, checked by `check_invariants()`: those of `reuse_cache`.
 ///
 /// Complexity: as `reuse_cache`, plus O(streams) for each block of another stream. Thread-safety: any thread,
-/// except construction, destruction and `check_invariants()`. The driver is called without a lock, except for
-/// event queries of about a microsecond. Level 2 makes the checks of `reuse_cache`.
+/// except construction, destruction and `check_invariants()`. The driver is called without a lock. Level 2
+/// makes the checks of `reuse_cache`.
 class device_cache final : public detail::forwarding_resource<device_cache> {
  public:
   /// Minimum alignment of every block.
@@ -106,11 +106,12 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
 
   /// Allocates a block for future work on the stream: the oldest ready block, or a block of the upstream.
   ///
-  /// A request without a ready block queries the first event of each stream with pending blocks of its size,
-  /// at most 32. It makes a few other driver calls. If the upstream has no memory, the cache returns all
-  /// blocks, pending blocks after a wait. It waits for the stream and trims its own pool. It then asks other
-  /// resources of the device (`gpu::device_budget`) and calls the upstream once more. Other resources ask
-  /// this cache too, on their threads, if its upstream and bookkeeping are its own.
+  /// A request without a ready block queries events while its size has pending blocks: of each stream up to
+  /// the first event that is not done, and at most 32 events that are not done. It makes a few other driver
+  /// calls. If the upstream has no memory, the cache returns all blocks, pending blocks after a wait. It
+  /// waits for the stream and trims its own pool. It then asks other resources of the device
+  /// (`gpu::device_budget`) and calls the upstream once more. Other resources ask this cache too, on their
+  /// threads, if its upstream and bookkeeping are its own.
   /// @param bytes size of the block; 0 gives a block of its own without usable bytes.
   /// @param align a power of two; rounded up to `default_alignment`.
   /// @throws out_of_memory if the upstream has no memory after this retry; other exceptions of the upstream,
