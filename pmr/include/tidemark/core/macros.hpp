@@ -52,11 +52,7 @@
 #endif
 
 /// Rejects the calls of an overload, with a sentence for the user. A requires-expression with such a call is
-/// false. The overload has no definition:
-/// ```cpp
-/// TIDEMARK_REJECTS(T*, "write make<T>(...)")
-/// push(int) TIDEMARK_REJECTED;
-/// ```
+/// false. The overload has no definition: `TIDEMARK_REJECTS(T*, "write ...") push(int) TIDEMARK_REJECTED;`.
 /// Clang prints the sentence as the error; for a deleted function, clang would list all candidates. Other
 /// compilers print the declaration of the deleted function, whose return type contains the sentence. The
 /// sentence is on one line, because clang prints all lines of the macro.
