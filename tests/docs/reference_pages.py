@@ -76,7 +76,7 @@ def variables(sources, page):
     there = set(re.findall(r'(?:getenv|variable)\("([A-Z_\d]+)"\)|environ\.get\("([A-Z_\d]+)"\)', sources))
     there = {name for pair in there for name in pair if name}
     there |= set(re.findall(r'constexpr char const\* \w+ = "(TIDEMARK_[A-Z_]+)";', sources))
-    table = page.split("Of the tests")[0]
+    table = page.split("Variables of the tests")[0]
     return differences("variable", there, set(re.findall(r"^\| `([A-Z_\d]+)`", table, re.M)))
 
 
