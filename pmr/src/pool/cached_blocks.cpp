@@ -78,9 +78,9 @@ void cached_blocks::uncount_pending(cached_block const& block) noexcept {
   pending_bytes_ -= block.size.bytes;
 }
 
-// Queries the fence at the front of `queue`. If the fence is done, destroys it and moves the record to
-// `queried`.
-bool cached_blocks::is_done(pending_queue& queue, cached_list& queried, cache_lock& lock) noexcept {
+// Queries the fence at the front of `queue`. If the fence is done, destroys it, moves the record to
+// `queried`, and returns true.
+bool cached_blocks::query_front(pending_queue& queue, cached_list& queried, cache_lock& lock) noexcept {
   queried.splice(queried.end(), queue.blocks, queue.blocks.begin());
   reuse_fence& fence = queried.front().fence;
   ++queue.queried;
@@ -101,7 +101,7 @@ void* cached_blocks::poll(std::size_t max_unfinished, cached_size const* wanted,
     const bool is_ordered = queue->order != nullptr;
     std::size_t left = queue->blocks.size();  // other threads may add blocks without end
     for (; left > 0 && max_unfinished > 0 && !queue->blocks.empty(); --left) {
-      if (!is_done(*queue, queried, lock)) {
+      if (!query_front(*queue, queried, lock)) {
         --max_unfinished;
         if (is_ordered) break;
         continue;

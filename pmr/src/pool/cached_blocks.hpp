@@ -113,7 +113,8 @@ class cached_blocks {
 
   [[nodiscard]] blocks_of_size& size_entry(cached_size size);
   [[nodiscard]] pending_queue& queue_of(void const* order);
-  [[nodiscard]] static bool is_done(pending_queue& queue, cached_list& queried, cache_lock& lock) noexcept;
+  [[nodiscard]] static bool query_front(pending_queue& queue, cached_list& queried,
+                                        cache_lock& lock) noexcept;
   void count_pending(cached_block const& block) noexcept;
   void uncount_pending(cached_block const& block) noexcept;
   void add_ready(cached_list& block, cached_list& evicted) noexcept;
