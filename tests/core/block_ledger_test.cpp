@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: each wrong way to return a block, after which the ledger must still know the block.
+// Strategy: the test returns a block in each wrong way. The ledger must still know the block afterwards.
 #include <gtest/gtest.h>
 
 #include <array>

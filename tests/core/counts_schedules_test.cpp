@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every schedule of threads that count with the counter of all resources, or take turns behind the
-// lock for brief sections, and of a thread that reads in between.
+// Strategy: every schedule of threads that use the counter of all resources or the lock for brief sections,
+// and of a thread that reads the count at the same time.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a registrar that knows each range it was given, below every kind of arena, on the host and on a
-// fake device. A block lies in one registration from its allocation until its memory is released, whichever
-// call fails.
+// Strategy: a registrar that records each registered range, below every kind of arena, on the host and on a
+// fake device. Each block must lie in one registration until its memory is released, also if a call fails.
 #include <tidemark/core/registered_memory.hpp>
 
 #include <gtest/gtest.h>

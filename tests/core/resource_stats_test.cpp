@@ -24,7 +24,7 @@ namespace {
 
 // ---- the words at compile time ----
 
-// A word that statistics have is of its one type; one that they do not have is not there.
+// Every statistics struct that has a field of this name gives it this type. Other structs lack the field.
 template <class Stats>
 consteval bool speaks_the_vocabulary() {
   constexpr auto is = []<class Type>(Type const*, auto const& word) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: long random sequences on a fake device with memory on the host. Blocks are deallocated while work
-// of other streams still uses them. When such work runs, it must find the old contents in its block. No block
-// may therefore be allocated again before, whether the cache queries events, waits because it has run out, or
-// releases blocks. The pool's stream instead waits for such work, which then runs before the pool's own work.
+// of other streams still uses them. When such work runs, it must find the old contents in its block. The cache
+// must therefore not allocate the block again earlier, also when it waits for memory or releases blocks. A
+// pool makes its stream wait for such work instead.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the fake device punishes a careless library as real drivers do. Captures of other threads
+// Strategy: the fake device enforces the rules of real drivers. Captures of other threads
 // continue during all calls of resources, memory of graphs stays, memory in use is not reused, and threads
 // get no contexts. Then random programs use all resources, and the fake device finds every race.
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: the view of another thread that comes with a state read a moment ago. Real threads meet such
-// moments too rarely for a reliable test.
+// Strategy: the test acts as a second thread that has read an outdated state of a block. Real threads do this
+// too rarely for a reliable test.
 #include <gtest/gtest.h>
 
 #include <cstdint>

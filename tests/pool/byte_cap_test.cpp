@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: texts that are a number and texts that nearly are; the environment is set and restored.
+// Strategy: valid and almost valid numbers in the environment variable, which each test restores.
 #include <tidemark/pool/byte_cap.hpp>
 
 #include <gtest/gtest.h>

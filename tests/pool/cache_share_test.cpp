@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random calls of a cache_share and of a model that is written like the rule. The rule on a pool,
-// with threads that free their own blocks or those of others.
+// Strategy: random calls of a cache_share are compared with a model that states the rule. Then a pool follows
+// the rule, while threads free their own blocks and blocks of other threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using detail::cache_share;
 
-// The rule: 256 KiB plus the bytes taken and not left, at most the share.
+// The rule: 256 KiB plus the taken bytes that were not returned, at most the share.
 struct share_model {
   std::size_t taken = 0, report_above = cache_share::never, watermark = 0;
 
