@@ -33,7 +33,7 @@ class promoter {
   void promote(std::uint64_t nodes) {
     // Each round restarts the weights.
     constexpr std::size_t layouts_of_a_round = 8;
-    constexpr std::size_t max_tried = 16;  // in the place of one: docs/decisions/0059-promotion-goes-back.md
+    constexpr std::size_t max_tried = 16;  // in the place of one: docs/decisions/0052-large-steps.md
     const std::uint64_t end = context_->nodes() + nodes;
     while (!context_->done() && context_->nodes() < end) {
       if (layouts_++ % layouts_of_a_round == 0) begin_round();

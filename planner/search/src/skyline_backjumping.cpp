@@ -15,7 +15,7 @@
 namespace tidemark::planner::detail {
 namespace {
 
-// Measured values: docs/decisions/0059-promotion-goes-back.md.
+// Measured values: docs/decisions/0052-large-steps.md.
 constexpr std::size_t max_times_back_per_try = 64;  // until the limit is raised
 constexpr std::uint64_t steps_per_try = 2;          // of a layout, for each buffer
 constexpr std::uint64_t raises_per_step = 2;        // usually fewer are needed

@@ -73,7 +73,7 @@ class workspace_escape final : public std::logic_error {
 ///
 /// Complexity: acquiring and opening a scope O(1); the end O(types used), at level 1 O(bytes). Thread-safety:
 /// one thread at a time; the first thread owns the workspace until `release_thread_ownership()`.
-/// @tparam Checks level: 0 checks nothing (decision 15), 1 is `checked_workspace`
+/// @tparam Checks level: 0 checks nothing (decision 14), 1 is `checked_workspace`
 template <int Checks = (check_level >= 2 ? 1 : 0)>
 class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (Checks >= 1)> {
  public:
