@@ -147,7 +147,7 @@ class staging:
             part = path.split("/")[1].removesuffix(".hpp")
             parts.setdefault(part, []).append((path, f"reference/headers/{page}", known.brief(path)))
         parts["plan"].append(("tidemark_plan.h", C_PAGE, self.write_c_header()))
-        overview = [(self.folder / "reference/headers.md").read_text()]
+        overview = ["# Headers\n\nEach public header has a page, made from its comments. The search finds names in them.\n"]
         for part, pages in sorted(parts.items()):
             overview += [f"## {part}\n", "| header | |", "|---|---|"]
             overview += [f"| [`<{path}>`]({os.path.relpath(page, 'reference')}) | {brief} |" for path, page, brief in pages]

@@ -41,8 +41,6 @@ struct batch {
   int length;
 };
 void train(batch const&, std::pmr::memory_resource& memory) { train(memory); }
-void train(std::pmr::vector<float>& hidden, std::pmr::memory_resource&) { hidden[0] = 1; }
-void forward(buffer<float>&, buffer<float>& loss) { loss[0] = 0.5F; }
 void forward(float*, std::size_t, gpu::stream_handle) {}
 void backward(float*, std::size_t, gpu::stream_handle) {}
 
@@ -265,6 +263,22 @@ TEST_F(excerpts, make_plan_places_blocks_without_an_arena) {
   EXPECT_EQ(plan.height, 50u);
 }
 
+// D.19
+TEST_F(excerpts, trace_log_writes_a_file) {
+  pool nodes;
+  {
+    tidemark::trace_log log{{.csv = "run.csv", .chrome = "run.json"}};   // run.json opens in ui.perfetto.dev
+    tidemark::trace_resource traced{&nodes, log, "nodes"};
+    train(&traced);
+    EXPECT_EQ(nodes.stats().used_blocks, 0u);
+  }
+  std::FILE* const written = std::fopen("run.csv", "r");
+  ASSERT_NE(written, nullptr);
+  std::fclose(written);
+  std::remove("run.csv");
+  std::remove("run.json");
+}
+
 // ---- docs/pool.md
 
 // D.19
@@ -329,81 +343,6 @@ TEST_F(excerpts, workspace_allocates_only_the_first_time) {
   auto const first = counted.stats().allocations;
   EXPECT_EQ(excerpt_of_the_workspace::residual(ws, x), 2.0);
   EXPECT_EQ(counted.stats().allocations, first);
-}
-
-// ---- docs/reference/classes.md
-
-namespace excerpt_of_the_classes {
-double residual_norm(tidemark::workspace& ws, std::span<double const> x) {
-  tidemark::workspace::scope scope{ws};
-  std::span<double> r = scope.acquire<double>(x.size());             // the same memory in each call
-  auto table = scope.zeros<float>(x.size(), 3);                      // table(i, j)
-  auto done = scope.falses(x.size());                                // packed bits
-  auto* shared = tidemark::acquire_tensor<float>(scope, 64, 64);     // for C, Python, …: DLPack
-  return solve(x, r, table, done, shared);
-}                                                                    // and here all of it is free again
-}  // namespace excerpt_of_the_classes
-
-// D.19
-TEST_F(excerpts, classes_page_workspace_returns_a_norm) {
-  workspace ws;
-  std::vector<double> const x(100, 2.0);
-  EXPECT_EQ(excerpt_of_the_classes::residual_norm(ws, x), 2.0);
-}
-
-// D.19
-TEST_F(excerpts, classes_page_epoch_keeps_a_loss) {
-  tidemark::pool blocks;
-  tidemark::epoch_resource memory{&blocks};
-  auto loss = tidemark::with_epoch(memory, "step", [&] {
-    tidemark::buffer<float> hidden{memory, 4096}, loss{memory, 1};   // hidden dies with the step, whatever still refers to it
-    forward(hidden, loss);
-    return loss;                                                     // kept, because it is the result
-  });
-  EXPECT_EQ(loss[0], 0.5F);
-}
-
-// D.19
-TEST_F(excerpts, classes_page_steps_run_by_a_plan) {
-  tidemark::planned_arena memory{{.fallback = &blocks}};
-  for (int i = 0; i < 1000; ++i) {
-    tidemark::planned_arena::step step{memory};                            // the first is recorded
-    std::pmr::vector<float> hidden(4096, &memory);                         // from the second on: the planned place
-    train(hidden, memory);
-  }
-  EXPECT_EQ(memory.stats().planned_steps, 999u);
-}
-
-// D.19
-TEST_F(excerpts, classes_page_graph_launches_1000_times) {
-  gpu::stream stream;
-  unique_block x, y;
-  auto body = [&](std::pmr::memory_resource& memory, tidemark::unique_block& x, tidemark::unique_block& y) {
-    train(stream, memory, x, y);
-  };
-  tidemark::device_pool pool{{.stream = stream}};
-  tidemark::gpu::device_resource device;
-  auto layout = tidemark::rehearse([&](auto& memory) { body(memory, x, y); }, &pool);          // a real run; how much is it?
-  auto step = tidemark::capture(stream, std::make_unique<tidemark::graph_arena>(layout, &device),
-                                std::move(x), std::move(y), body);                             // into a CUDA graph
-  for (int i = 0; i < 1000; ++i) step.launch();                                                // the same work, the same memory
-  EXPECT_EQ(step.launch_count(), 1000u);
-}
-
-// D.19
-TEST_F(excerpts, classes_page_trace_writes_a_file) {
-  pool nodes;
-  {
-    tidemark::trace_log log{{.csv = "run.csv", .chrome = "run.json"}};   // run.json opens in ui.perfetto.dev
-    tidemark::trace_resource traced{&nodes, log, "nodes"};
-    train(&traced);
-    EXPECT_EQ(nodes.stats().used_blocks, 0u);
-  }
-  std::FILE* const written = std::fopen("run.csv", "r");
-  ASSERT_NE(written, nullptr);
-  std::fclose(written);
-  std::remove("run.csv");
-  std::remove("run.json");
 }
 
 // ---- docs/guides/coming_from.md: a line for each row of its tables, which has all that the row names

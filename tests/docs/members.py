@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each public member of a public class has a sentence: members.py REPOSITORY XML, where XML is Doxygen's, as
-scripts/docs/site.py made it; or members.py REPOSITORY CASE, one fact on a declaration of a few lines.
+"""Each public member of a public class has a sentence, and docs/reference/classes.md lists the functions.
+
+    members.py REPOSITORY XML             fails if a member has no sentence
+    members.py REPOSITORY XML compare     fails if the page is not up to date
+    members.py REPOSITORY XML write       writes the page
+    members.py REPOSITORY CASE            one fact on a declaration of a few lines
+
+XML is Doxygen's, as scripts/docs/site.py made it.
 
 Excluded by kind: members that the compiler makes, destructors, moves and swaps, names that the standard gives
 its types, and members that a concept documents for all its models.
@@ -44,6 +50,75 @@ def without_sentence(known):
                 yield f"{path}:{first + 1}: {owner}::{member.findtext('name')}: {lines[first].strip()}"
 
 
+INTRODUCTION = """# Classes and functions
+
+The tests generate this page from the headers: a line has the first sentence of a comment, and `…` stands for any number
+of arguments. Copies, moves, destructors and members of standard types are left out. [Options](options.md) lists the
+members of option types.
+"""
+
+
+def sentence(known, element):
+    """The first sentence of the comment, on one line."""
+    text = [known.one_line(element.find(tag), None) for tag in ("briefdescription", "detaileddescription")]
+    first = re.split(r"(?<=[.:]) (?=[A-Z`&*])", next((each for each in text if each), ""))[0]
+    return "" if first.startswith("*") else re.sub(r"\\([_\[\]])", r"\1", first.rstrip(".:"))
+
+
+def call(function, name):
+    """`push_array<T>(n, uninitialized_t)`: names of parameters, or types of those without a name."""
+    used = "".join("".join(each.itertext()) for each in function.findall("param"))
+    parameters = []
+    for each in function.findall("param"):
+        declared = "".join(each.find("type").itertext())
+        words = re.sub(r"tidemark::|\bconst\b|[&*]|\.\.\.", "", each.findtext("declname") or declared).split()
+        if words and "void" not in words and "sizeof" not in words:
+            parameters.append(words[-1] + ("…" if "..." in declared or "&&..." in declared else ""))
+    explicit = []
+    for each in function.findall("templateparamlist/param"):
+        text = f"{''.join(each.find('type').itertext())} {each.findtext('declname') or ''}".strip()
+        declared = re.match(r"(?:class|typename) ?(\.\.\.)? ?(\w+)$", text)
+        if declared and each.find("defval") is None and not re.search(rf"\b{declared[2]}\b", used):
+            explicit.append(declared[2])
+    template = f"<{', '.join(explicit)}>" if explicit else ""
+    return f"`{name}{template}({', '.join(parameters)})`"
+
+
+def lines_of(known, members, owner, indent):
+    """A line for each way to call; overloads whose comment rejects them are none."""
+    lines = {}
+    for each in members:
+        name = each.findtext("name") if each.findtext("name") != "explicit" else owner
+        text = sentence(known, each)
+        if not text.startswith("Reject") and "=delete" not in (each.findtext("argsstring") or "").replace(" ", ""):
+            shown = call(each, name) if each.get("kind") == "function" else f"`{name}`"
+            lines[shown] = lines.get(shown) or text
+    return [f"{indent}- {shown}{': ' * bool(text)}{text}" for shown, text in lines.items()]
+
+
+def page(known):
+    known.home = {}  # no links: the pages of headers are only on the site
+    parts = {}
+    for path, elements in sorted(known.of_file.items()):
+        lines = parts.setdefault(path.split("/")[1].removesuffix(".hpp"), [])
+        for element in sorted(elements, key=reference.line_of):
+            name = (element.findtext("compoundname") or "").removeprefix("tidemark::")
+            if element.get("kind") in ("class", "struct"):
+                short = re.sub(r"<.*", "", name).split("::")[-1]
+                members = [m for m in sorted(known.members(element), key=reference.line_of)
+                           if m.get("kind") == "function" and reference.file_of(m) == path and
+                           not is_left_out(m.findtext("name"), short, known.declaration(m, path))]
+                bases = [re.sub(r"tidemark::|<.*", "", base.text).strip() for base in element.findall("basecompoundref")
+                         if base.get("prot") == "public" and "detail" not in base.text]
+                notes = [*(f"a kind of `{base}`" for base in bases), f"`<{path}>`"]
+                if members or sentence(known, element):
+                    lines.append(f"- **`{name}`** ({', '.join(notes)}): {sentence(known, element)}")
+                lines += lines_of(known, members, short, "  ")
+            elif element.get("kind") in ("function", "typedef") and sentence(known, element):
+                lines += lines_of(known, [element], None, "")
+    return "\n".join([INTRODUCTION, *("\n".join([f"## {part}\n", *lines, ""]) for part, lines in sorted(parts.items()) if lines)])
+
+
 def expect(got, wanted):
     if got != wanted:
         sys.exit("\n".join(["is:", *map(str, got), "should be:", *map(str, wanted)]))
@@ -68,7 +143,14 @@ elif sys.argv[2] == "leaves_out_by_kind_alone":
 else:
     folders = ("pmr/include", "thrust_adapters/include", "adapters/mpi/include", "planner/search/include")
     headers = reference.headers(sys.argv[2], [repository / folder for folder in folders])
-    found = list(without_sentence(headers))
+    listed = repository / "docs/reference/classes.md"
     if not headers.files:
         sys.exit("there is no header: this looks at nothing")
-    expect(found, [])
+    if sys.argv[3:] == ["write"]:
+        listed.write_text(page(headers))
+    elif sys.argv[3:] == ["compare"]:
+        if listed.read_text() != page(headers):
+            sys.exit("docs/reference/classes.md is not up to date: run\n"
+                     f"{' '.join(['python3', *sys.argv[:3], 'write'])}")
+    else:
+        expect(list(without_sentence(headers)), [])

@@ -268,7 +268,6 @@ TEST(module, an_importer_can_use_epochs) {
   EXPECT_EQ(release_then(kept, 7), 7);
 }
 
-// As docs/reference/classes.md shows it.
 double residual_norm(tidemark::workspace& ws, std::span<double const> x) {
   tidemark::workspace::scope scope{ws};
   std::span<double> r = scope.acquire<double>(x.size());

@@ -128,23 +128,6 @@ TEST_F(documented, asynchronous_algorithms_run_in_order) {
   EXPECT_EQ(last, 1000.0F);
 }
 
-TEST_F(documented, a_step_that_sorts_keeps_a_copy_in_a_pool) {
-  constexpr std::size_t n = 1000;
-  tidemark::gpu::stream stream;
-  tidemark::device_pool pool{{.stream = stream}};
-  // clang-format off: as in docs/reference/classes.md
-  tidemark::device_arena step{{.reserve = 16 * tidemark::GiB}, stream};
-  tidemark::device_vector<float> kept(n, &pool);
-  for (int i = 0; i < 1000; ++i) {
-    tidemark::device_arena::scope scope{step};
-    tidemark::device_vector<float> x(n, 1.0f, &step);                       // made on `stream`
-    thrust::sort(tidemark::par(step), x.begin(), x.end());               // no cudaMalloc, from the second iteration on
-    kept = x;                                                               // stays where it is: in `pool`
-  }
-  // clang-format on
-  EXPECT_EQ(numbers_in(kept), std::vector<float>(n, 1.0F));
-}
-
 #endif
 
 TEST_F(documented, thrusts_allocator_and_policy_accept_the_handle) {
