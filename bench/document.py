@@ -21,14 +21,14 @@ YEARS = {"boost_pool 1.74": 2020, "foonathan_pool 0.7.2": 2022, "jemalloc 5.3.0"
          "NumPy 1.24.2": 2023}
 HEAD = """# Benchmarks
 
-Forty rows, chosen before they were measured: each speed target of [design.md](design.md), each claim of the README, and each row
-in which a peer was ahead. `./run bench --document` measures them in ten minutes and writes this page.
+Forty rows, chosen before they were measured: each speed target, each claim of the README, and each row in which
+a peer was ahead. `./run bench --document` measures them in ten minutes and writes this page.
 
 A ratio is the peer's value divided by ours: above 1, ours is better. Each row runs {repetitions} times, {seconds:g} s each time,
 ours and the peer in one process and in random order. The table shows medians. A target is a ratio (`2 x`), a limit
 (`<= 3`) or a limit of what ours adds to the peer (`+4`); times are in nanoseconds. A target is *met* if the whole 95 % interval
-of the median meets it, *not met* if no part of it does, and *undecided* otherwise ([decision 24](decisions/0024-how-speed-is-measured.md)).
-Charts show each row divided by its target: a bar to the right of 1 meets the target, the line is the interval.
+of the median meets it, *not met* if no part does, and *undecided* otherwise ([decision 24](decisions/0024-how-speed-is-measured.md)).
+Charts show each row divided by its target, with the interval as a line: a bar to the right of 1 meets the target.
 
 {summary}.
 

@@ -3,7 +3,7 @@
 """Writes what tests/gpu/go has left of a run into docs/reference/gpu_measurements.md: document_gpu.py OUT PAGE.
 
 The page has a pair of comments for each result, `<!-- measured: NAME -->` and `<!-- end of NAME -->`. The text between them is
-replaced by the result of that name. Card, driver, date and commit stand above each table. A table whose result is missing stays.
+replaced by the result of that name. Card, driver, date and commit stand above each result. A table whose result is missing stays.
 """
 import pathlib
 import re
@@ -19,14 +19,12 @@ def stop(sentence):
 
 
 def text_of(path, device):
-    """A result as it goes into the page: without the program's first line, its headings one level lower, and the device below each
-    heading, or at the top if there is none."""
+    """A result as it goes into the page: the device, then the text without the program's first line, its headings one level lower."""
     lines = path.read_text().strip().splitlines()
     if lines and re.match(r"(questions|table|thrust|nccl): ", lines[0]):
         lines = lines[1:]
-    if not any(line.startswith("## ") for line in lines):
-        lines = [device, "", *lines]
-    return "\n".join(f"#{line}\n\n{device}" if line.startswith("## ") else line for line in lines).strip()
+    text = "\n".join(f"#{line}" if line.startswith("## ") else line for line in lines)
+    return f"{device}\n\n{text.strip()}"
 
 
 def main(out, page):

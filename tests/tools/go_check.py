@@ -181,8 +181,8 @@ def writes_the_results_of_a_run_into_the_page(place):
     (out / "table.txt").write_text("table: a card\n\n## Costs\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
     status, text = written()
     expect(status == 0 and "wrote costs" in text and "rules (rules.md)" in text, "one table was written", text)
-    expect(page.read_text() == "# Page\n\n<!-- measured: costs -->\n\n### Costs\n\n"
-           "A card, driver 1.2.3, CUDA 13.0, 2026-11-27, commit abcdef0.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n<!-- end of costs -->\n\nBehind it.\n\n<!-- measured: rules -->\nkept\n"
+    expect(page.read_text() == "# Page\n\n<!-- measured: costs -->\n\n"
+           "A card, driver 1.2.3, CUDA 13.0, 2026-11-27, commit abcdef0.\n\n### Costs\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n<!-- end of costs -->\n\nBehind it.\n\n<!-- measured: rules -->\nkept\n"
            "<!-- end of rules -->\n", "the other table stays", page.read_text())
     (out / "nccl.txt").write_text("nccl: a card\n\n| a |\n|---|\n")
     status, text = written()
