@@ -14,6 +14,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(shared_device_cache, conformance, shared_device_c
 INSTANTIATE_TYPED_TEST_SUITE_P(device_pool, conformance, device_pool_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(device_pools, conformance, device_pools_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(tight_device_pool, conformance, tight_device_pool_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(kept_device_pool, conformance, kept_device_pool_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(hosted_device_pool, conformance, hosted_device_pool_subject);
 
 }  // namespace tidemark::test

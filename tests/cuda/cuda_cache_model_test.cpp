@@ -71,6 +71,9 @@ TEST(resource_model, agrees_with_the_pools_of_many_streams) {
 TEST(resource_model, agrees_with_a_device_pool_with_a_small_limit) {
   run_resource_model<tight_device_pool_subject>(20'000);
 }
+TEST(resource_model, agrees_with_a_device_pool_of_graphs) {
+  run_resource_model<kept_device_pool_subject>(20'000);
+}
 TEST(resource_model, agrees_with_the_device_pool_on_memory_of_the_host) {
   run_resource_model<hosted_device_pool_subject>(20'000);
 }

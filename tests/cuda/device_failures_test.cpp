@@ -137,6 +137,12 @@ TEST(device_failures, every_failed_call_of_a_pool_is_harmless) {
       [](std::size_t random) { return random % 10 == 0 ? 40 * MiB : 1000 * (random % 7); });
 }
 
+TEST(device_failures, every_failed_call_of_a_pool_of_graphs_is_harmless) {
+  expect_each_failing_call_harmless<device_pool>(
+      1 * GiB, device_pool_options{.keeps_addresses = true},
+      [](std::size_t random) { return random % 3 == 0 ? (2 + random % 20) * MiB : 1000 * (random % 7); });
+}
+
 TEST(device_failures, every_failed_call_of_the_pools_of_streams_is_harmless) {
   expect_each_failing_call_harmless<pools_of_one_stream>(
       1 * GiB, pools_of_one_stream::options{},

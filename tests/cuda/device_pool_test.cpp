@@ -283,6 +283,72 @@ TEST_F(device_pool_test, keeps_mapped_addresses_of_graphs_until_release) {
   EXPECT_EQ(device.physical_bytes(), 0u);
 }
 
+TEST_F(device_pool_test, maps_idle_memory_of_graphs_a_second_time) {
+  device_pool graphs{with({.keeps_addresses = true}), device};
+  void* const first = take(graphs, 10 * heap_unit);
+  void* const between = take(graphs, heap_unit);
+  graphs.deallocate(first, 10 * heap_unit);
+  void* const larger = take(graphs, 11 * heap_unit);
+  EXPECT_EQ(device.physical_bytes(), 12 * heap_unit);
+  EXPECT_EQ(device.mapped_bytes(), 22 * heap_unit);
+  EXPECT_EQ(graphs.moved_units(), 10u);
+  EXPECT_TRUE(device.accessible(first, 10 * heap_unit)) << "a graph may use the address";
+  const test::violation_recorder recorder;
+  graphs.deallocate(first, 10 * heap_unit);
+  EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 1u);
+  graphs.deallocate(larger, 11 * heap_unit);
+  graphs.deallocate(between, heap_unit);
+  EXPECT_NE(take(graphs, 10 * heap_unit), first) << "its memory serves another address";
+  graphs.check_invariants();
+  graphs.release();
+  EXPECT_EQ(device.mapped_bytes(), 0u);
+  EXPECT_EQ(take(graphs, 10 * heap_unit), first);
+}
+
+TEST_F(device_pool_test, returns_memory_at_two_addresses_after_each_refused_call) {
+  for (std::size_t n = 0; n < 16; ++n) {
+    SCOPED_TRACE(n);
+    device_pool graphs{with({.keeps_addresses = true}), device};
+    void* const first = take(graphs, 2 * heap_unit);
+    (void)take(graphs, heap_unit);
+    graphs.deallocate(first, 2 * heap_unit);
+    (void)take(graphs, 3 * heap_unit);
+    device.fail_from = device.calls + n;
+    device.fail_count = 1;
+    graphs.release();
+    device.fail_from = fake_device::never;
+    graphs.check_invariants();
+    graphs.release();
+    EXPECT_EQ(device.mapped_bytes(), 0u);
+    EXPECT_EQ(device.physical_bytes(), 0u);
+  }
+}
+
+TEST_F(device_pool_test, random_blocks_of_graphs_share_no_memory) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    device_pool graphs{with({.keeps_addresses = true}), device};
+    std::mt19937_64 random{seed};
+    std::vector<std::pair<void*, std::size_t>> live;
+    std::size_t live_bytes = 0;
+    for (int i = 0; i < 2'000; ++i) {
+      const std::size_t bytes = random() % (random() % 4 == 0 ? 12 * MiB : 2 * MiB);
+      if (live_bytes + bytes <= 40 * MiB && random() % 100 < 60) {
+        live.emplace_back(take(graphs, bytes), bytes);
+        live_bytes += bytes;
+      } else if (!live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        graphs.deallocate(live.back().first, live.back().second);
+        live_bytes -= live.back().second;
+        live.pop_back();
+      }
+      if (i % 16 == 0) graphs.check_invariants();
+    }
+    EXPECT_GT(graphs.moved_units(), 20u);
+    graphs.release();
+    EXPECT_EQ(device.mapped_bytes(), 0u);
+  }
+}
+
 // ---- statistics -------------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, reports_the_common_pool_statistics) {

@@ -94,6 +94,43 @@ answer some_neighbours_unmapped() {
   return {result == status::success, text(result)};
 }
 
+__global__ void write_word(unsigned* at, unsigned value) { *at = value; }
+
+/// A captured graph writes memory at one address and then at the other; the last write stays.
+answer memory_mapped_twice() {
+  gpu::physical_handle handle = 0;
+  byte_range range;
+  gpu::require_success(driver(), "cuMemCreate", driver().create(0, 2 * MiB, handle));
+  gpu::require_success(driver(), "cuMemAddressReserve", driver().reserve(4 * MiB, 0, range));
+  gpu::stream stream;
+  require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  for (std::size_t offset : {std::size_t{0}, 2 * MiB}) {
+    const byte_range half{range.begin + offset, 2 * MiB};
+    gpu::require_success(driver(), "cuMemMap", driver().map(half, handle));
+    gpu::require_success(driver(), "cuMemSetAccess", driver().allow_access(half, 0));
+    write_word<<<1, 1, 0, stream>>>(reinterpret_cast<unsigned*>(half.begin), offset == 0 ? 1u : 2u);
+  }
+  cudaGraph_t graph{};
+  cudaGraphExec_t executable{};
+  require(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  require(cudaGraphInstantiate(&executable, graph), "cudaGraphInstantiate");
+  unsigned wrong = 0;
+  for (int i = 0; i < 1000; ++i) {
+    unsigned seen = 0;
+    require(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+    require(cudaMemcpyAsync(&seen, reinterpret_cast<void*>(range.begin), 4, cudaMemcpyDeviceToHost, stream),
+            "cudaMemcpyAsync");
+    stream.synchronize();
+    wrong += seen != 2 ? 1 : 0;
+  }
+  (void)cudaGraphExecDestroy(executable);
+  (void)cudaGraphDestroy(graph);
+  (void)driver().unmap(range);
+  (void)driver().release(handle);
+  (void)driver().free_reservation(range);
+  return {wrong == 0, std::to_string(wrong) + " of 1,000 launches read the first write"};
+}
+
 answer threshold_counts_live_memory() {
   cudaMemPool_t pool{};
   gpu::require_success(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
@@ -146,6 +183,8 @@ constexpr rule rules[] = {
      cost_of_mapping},
     {"neighbours_unmapped", "one cuMemUnmap takes all of several adjacent mappings", neighbours_unmapped},
     {"some_neighbours_unmapped", "and some of them, with others beside them", some_neighbours_unmapped},
+    {"memory_mapped_twice", "one handle is mapped at two addresses in a capture, and both reach its memory",
+     memory_mapped_twice},
     {"threshold_counts_live_memory", "a release threshold counts memory that is in use",
      threshold_counts_live_memory},
     {"handle_types_asked_for", "memory is exported only if that was asked for when it was created",

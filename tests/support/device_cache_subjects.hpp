@@ -192,6 +192,14 @@ struct tight_device_pool_subject : device_pool_subject {
   void recycle() { pool_.clear(); }
 };
 
+/// The pool of graphs. It returns its memory each time that nothing is in use.
+struct kept_device_pool_subject : device_pool_subject {
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
+  explicit kept_device_pool_subject(supply_type& supply)
+      : device_pool_subject{supply, {.keeps_addresses = true}} {}
+  void recycle() { pool_.release(); }
+};
+
 /// The pool on memory of the host, which fails at chosen requests.
 class hosted_device_pool_subject : public subject_traits<8 * MiB> {
  public:

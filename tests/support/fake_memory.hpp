@@ -150,6 +150,7 @@ class fake_memory {
         !reserved(range) || !mappings_in(range).empty())
       return status::invalid_value;
     mappings_.emplace(range.begin, mapping{.bytes = range.size, .memory = found->second, .devices = {}});
+    found->second->mapped_at.push_back(range.begin);
     return status::success;
   }
   /// Whole mappings, one behind the other, as llama.cpp's pool unmaps all it has by one call on NVIDIA's
@@ -168,6 +169,7 @@ class fake_memory {
           EXPECT_TRUE(system_memory().decommit(part.data(), part.size));
         }
       }
+      std::erase(found->second.memory->mapped_at, first);
       mappings_.erase(found);
     }
     return status::success;
@@ -293,12 +295,10 @@ class fake_memory {
     std::vector<byte_range> found;
     for (std::uintptr_t first : mappings_in(range)) {
       mapping const& part = mappings_.at(first);
-      if (part.memory->exported_as == gpu::handle_type::none) continue;
       const std::uintptr_t begin = std::max(first, range.begin);
       const std::uintptr_t end = std::min(first + part.bytes, range.end());
-      for (auto const& [other, same] : mappings_)
-        if (other != first && same.memory == part.memory)
-          found.push_back({other + (begin - first), end - begin});
+      for (std::uintptr_t other : part.memory->mapped_at)
+        if (other != first) found.push_back({other + (begin - first), end - begin});
     }
     return found;
   }
@@ -355,6 +355,7 @@ class fake_memory {
     std::uint64_t identity;
     int file = -1;  // the file behind its mappings, if it can be exported
     bool spoiled = false;
+    std::vector<std::uintptr_t> mapped_at;  // first addresses of its mappings
   };
   struct mapping {
     std::size_t bytes = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <utility>
@@ -92,10 +93,12 @@ device_heap::~device_heap() {
   budget_subscription_ = {};
   release();
   if (held_bytes_ != 0) (void)release_idle(0);  // a refusal of the driver may pass
+  if (held_bytes_ == 0) unmap_retired();
   const on_device here{*driver_, device_};
   const bool capturing = held_bytes_ != 0 && is_capturing();
   for (heap_region const& region : ranges_.regions()) {
-    const bool is_empty = std::ranges::all_of(region.units, [](physical_handle unit) { return unit == 0; });
+    const bool is_empty = region.first == region.last &&
+                          std::ranges::all_of(region.units, [](physical_handle unit) { return unit == 0; });
     if (!region.is_chunk && is_empty) (void)driver_->free_reservation(region.addresses);
   }
   if (held_bytes_ == 0) return;
@@ -153,7 +156,7 @@ bool device_heap::finish_deallocation(void* block, std::size_t bytes, std::size_
     if (result == free_result::not_listed && (trims || align > block_alignment))
       result = deallocate_in_slab(block, bytes, device_classes::index_of(class_bytes(bytes, align)));
     if (result == free_result::over_watermark) free_slab(*range->slab);
-  } else if (range != nullptr && range->slab == nullptr && range->begin == address &&
+  } else if (range != nullptr && range->slab == nullptr && !range->is_retired && range->begin == address &&
              range->bytes == large_size(bytes)) {
     large_bytes_ -= range->bytes;
     requested_bytes_ -= bytes;
@@ -431,6 +434,7 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
     const std::size_t wanted = (most + slack) / unit_bytes_ + 2, held = held_bytes_ / unit_bytes_;
     if (wanted >= held + lacks()) create(lacks(), refusal);
   };
+  if (keeps_addresses_) share_idle(lacks(), to);
   create_within(most / slack_before_moves);
   if (lacks() == 0) return true;
   const auto is_worth_moves = [&](std::uint64_t moves) {
@@ -469,6 +473,51 @@ void device_heap::create(std::size_t units, char const*& refusal) {
     claim.commit();
     held_bytes_ += unit_bytes_;
     unmapped_handles_.push_back(memory);  // capacity is reserved
+  }
+}
+
+// Takes idle units for other addresses of a heap that keeps addresses. Graphs may use the old addresses, which
+// stay mapped to the same memory and are retired. Work on the old and on the new addresses is in the order of
+// the stream, as if a block were reused in place.
+void device_heap::share_idle(std::size_t units, placement const& but) {
+  ranges_.visit_largest_first([&](heap_range& range) {
+    if (units == 0) return false;
+    heap_region& region = *range.region;
+    if (&range == but.range || region.is_chunk) return true;
+    auto [first, last] = ranges_.whole_units(range);
+    last = std::min(last, region.units.size());
+    while (last > first && region.units[last - 1] == 0) --last;
+    std::size_t begin = last;
+    while (begin > first && last - begin < units && region.units[begin - 1] != 0) --begin;
+    if (begin >= last) return true;
+    ranges_.prepare();
+    const byte_range idle = addresses(region, begin, last);
+    heap_ranges::reserve_pages(region, idle.end());
+    const std::size_t missing_before =
+        range.missing_bytes == 0
+            ? 0
+            : place_at(range, range.begin, idle.begin - range.begin).missing * unit_bytes_;
+    for (std::size_t unit = begin; unit < last; ++unit)
+      unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // capacity is reserved
+    ranges_.retire(range, idle.begin, idle.size, missing_before);
+    units -= last - begin;
+    moves_ += last - begin;
+    return true;
+  });
+  ranges_.prepare();
+}
+
+// @pre No work uses the addresses.
+void device_heap::unmap_retired() noexcept {
+  const on_device here{*driver_, device_};
+  for (heap_region& region : ranges_.regions()) {
+    for (heap_range* range = region.first; range != nullptr;) {
+      heap_range* const next =
+          range->after != nullptr && range->after->is_free ? range->after->after : range->after;
+      if (range->is_retired && driver_->unmap({range->begin, range->bytes}) == status::success)
+        ranges_.restore(*range);
+      range = next;
+    }
   }
 }
 
@@ -626,6 +675,7 @@ void device_heap::release() noexcept {
   requested_bytes_ = large_bytes_ = cut_bytes_ = 0;
   large_deallocations_ = large_allocations_;
   (void)release_idle(0);
+  if (held_bytes_ == 0) unmap_retired();
 }
 
 // ---- the stream -------------------------------------------------------------------------------------------
@@ -654,12 +704,14 @@ tidemark::detail::block_counts device_heap::counts() const noexcept {
 char const* device_heap::broken_invariant() const noexcept {
   if (char const* const broken = ranges_.broken_invariant()) return broken;
   if (char const* const broken = slabs_.broken_invariant()) return broken;
-  std::size_t held = unmapped_handles_.size() * unit_bytes_, cut = 0, large = 0;
+  std::size_t held = 0, cut = 0, large = 0;
+  std::vector<physical_handle> handles{unmapped_handles_.begin(), unmapped_handles_.end()};
   for (heap_region const& region : ranges_.regions()) {
     if (region.is_chunk) held += region.addresses.size;
-    for (physical_handle unit : region.units) held += unit != 0 ? unit_bytes_ : 0;
+    std::ranges::copy_if(region.units, std::back_inserter(handles),
+                         [](physical_handle unit) { return unit != 0; });
     for (heap_range const* range = region.first; range != nullptr; range = range->after) {
-      if (range->is_free) continue;
+      if (range->is_free || range->is_retired) continue;
       cut += range->bytes;
       if (range->slab == nullptr) large += range->bytes;
       if (region.is_chunk) continue;
@@ -669,6 +721,9 @@ char const* device_heap::broken_invariant() const noexcept {
       }
     }
   }
+  std::ranges::sort(handles);
+  if (std::ranges::adjacent_find(handles) != handles.end()) return "each handle serves one address";
+  held += handles.size() * unit_bytes_;
   if (held != held_bytes_) return "held_bytes == sum over units and chunks";
   if (cut != cut_bytes_) return "cut_bytes == sum over live ranges";
   if (large != large_bytes_) return "large_bytes == sum over live blocks beyond the classes";

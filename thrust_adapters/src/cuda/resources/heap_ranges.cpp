@@ -144,7 +144,7 @@ void heap_ranges::set_missing(heap_range& range, std::size_t missing_bytes) noex
 void heap_ranges::free_all() noexcept {
   for (heap_region& region : regions_) {
     for (heap_range* range = region.first; range != nullptr; range = range->after) {
-      if (!range->is_free) range = &free_and_merge(*range);
+      if (!range->is_free && !range->is_retired) range = &free_and_merge(*range);
     }
   }
 }

@@ -232,6 +232,8 @@ class device_heap {
   [[nodiscard]] heap_range& add_chunk(std::size_t bytes);
   [[nodiscard]] bool gather(placement const& to, std::size_t live_bytes, char const*& refusal);
   void create(std::size_t units, char const*& refusal);
+  void share_idle(std::size_t units, placement const& but);
+  void unmap_retired() noexcept;
   template <class Take>
   std::size_t unmap_idle(std::size_t units, placement const& but, Take take) noexcept;
   template <class Take>

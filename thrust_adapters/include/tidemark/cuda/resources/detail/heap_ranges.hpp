@@ -45,6 +45,7 @@ struct heap_range {
   std::size_t missing_bytes = 0;  // free range: bytes of its units without memory
   heap_slab* slab = nullptr;      // live range: its slab; null unless it is cut into small blocks
   bool is_free = false;
+  bool is_retired = false;                            // live range: holds no block; see `retire`
   std::pmr::set<free_range_key>::iterator at = {};    // free range: its key in the index
   std::pmr::set<free_range_key>::node_type key = {};  // other ranges: deallocation needs no memory
 
@@ -119,7 +120,7 @@ class heap_ranges {
   }
   [[nodiscard]] free_index::const_iterator end() const noexcept { return index_.end(); }
   /// Calls `visit` with free ranges until it returns false: ranges that lack memory, then the other ranges,
-  /// each from the largest on. `visit` may call `set_missing` for the range.
+  /// each from the largest on. `visit` may call `set_missing`, `cut` or `retire` for the range.
   template <class Visit>
   void visit_largest_first(Visit visit) {
     for (auto at = index_.end(); at != index_.begin();) {
@@ -140,6 +141,18 @@ class heap_ranges {
                   std::size_t missing_before) noexcept;
   /// Makes a live range free. @return the free range that contains it
   heap_range& free_and_merge(heap_range& live) noexcept;
+  /// Makes units of a free range a live range without a block, which no later block gets. Parameters and
+  /// preconditions are those of `cut`.
+  void retire(heap_range& from, std::uintptr_t begin, std::size_t bytes,
+              std::size_t missing_before) noexcept {
+    cut(from, begin, bytes, missing_before).is_retired = true;
+  }
+  /// Makes a retired range free, without memory.
+  void restore(heap_range& retired) noexcept {
+    retired.is_retired = false;
+    retired.missing_bytes = retired.bytes;
+    (void)free_and_merge(retired);
+  }
   /// Records a change of the memory of a free range.
   void set_missing(heap_range& range, std::size_t missing_bytes) noexcept;
   /// Enters a slab in all pages that it covers.
@@ -161,7 +174,7 @@ class heap_ranges {
 
   [[nodiscard]] std::pmr::list<heap_region>& regions() noexcept { return regions_; }
   [[nodiscard]] std::pmr::list<heap_region> const& regions() const noexcept { return regions_; }
-  /// Makes every live range free. O(ranges).
+  /// Makes every live range free, except retired ranges. O(ranges).
   void free_all() noexcept;
 
   /// Returns the bytes of whole units, or whole chunks, with memory and without live blocks.
