@@ -103,6 +103,20 @@ void pool_pairs(std::size_t n, std::size_t free_blocks) {
   pairs(n, resource);
 }
 
+/// Pairs in `pools` pools in turn. @param apart the thread uses one pool of this many
+void pairs_in_many_pools(std::size_t n, std::size_t pools, std::size_t apart) {
+  std::vector<std::unique_ptr<synchronized_pool>> made(pools * apart);
+  for (auto& pool : made) pool = std::make_unique<synchronized_pool>();
+  std::size_t i = 0;
+  turn(n, [&] {
+    std::pmr::memory_resource* const through_vtable = hidden(made[i].get());
+    void* const block = through_vtable->allocate(64);
+    use(block);
+    through_vtable->deallocate(block, 64);
+    i = i + apart < made.size() ? i + apart : 0;
+  });
+}
+
 /// Frees and allocates a block beyond the size classes, among `live` such blocks.
 void large_pairs(std::size_t n, std::size_t live) {
   recycling_resource upstream;
@@ -618,7 +632,11 @@ int main(int count, char** arguments) {
   else if (is("synchronized_pool_pair_64")) {
     synchronized_pool pool;
     pairs(n, pool);
-  } else if (is("epoch_upstream_alone")) {
+  } else if (is("synchronized_pool_pair_in_8_pools")) pairs_in_many_pools(n, 8, 1);
+  else if (is("synchronized_pool_pair_in_64_pools")) pairs_in_many_pools(n, 64, 1);
+  else if (is("synchronized_pool_pair_in_256_pools")) pairs_in_many_pools(n, 256, 1);
+  else if (is("synchronized_pool_pair_in_64_pools_of_448")) pairs_in_many_pools(n, 64, 7);
+  else if (is("epoch_upstream_alone")) {
     four_blocks upstream;
     pairs(n, upstream);
   } else if (is("epoch_pair_before_any")) epoch_pairs(n, epoch_had::nothing);
