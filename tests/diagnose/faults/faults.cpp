@@ -113,7 +113,7 @@ FAULT(7, "a block is deallocated twice") {
   memory->deallocate(block, 64);
 }
 
-FAULT(8, "a block is deallocated to a resource that it is not of") {
+FAULT(8, "a block is deallocated to a resource that did not allocate it") {
   alignas(64) static std::byte foreign[64];
   blocks memory;
   memory->deallocate(foreign, 64);
