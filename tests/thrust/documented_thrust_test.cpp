@@ -130,6 +130,18 @@ TEST_F(documented, asynchronous_algorithms_run_in_order) {
 
 #endif
 
+// A row of docs/guides/coming_from.md:
+// | `device_uvector<T> x(n, stream, mr)` |
+TEST_F(documented, vectors_of_thrust_and_rmm_accept_a_resource) {
+  using T = float;
+  constexpr std::size_t n = 1000;
+  tidemark::test::machine_pool memory = make_pool();
+  const tidemark::device_vector<T> x(n, &memory);
+  EXPECT_EQ(numbers_in(x).size(), n);
+  EXPECT_EQ(x.get_allocator().resource(), &memory);
+  EXPECT_EQ(tidemark::cuda_resource{memory}, tidemark::cuda_resource{memory});  // an `mr` of RMM
+}
+
 TEST_F(documented, thrusts_allocator_and_policy_accept_the_handle) {
   tidemark::test::machine_pool blocks = make_pool();
   tidemark::thrust_resource memory{&blocks};
