@@ -9,6 +9,8 @@ programs.
     refuse WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]         CMake must stop with this sentence
     warn WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]           CMake must go on, and say this sentence;
                                                                       several have | between them
+    parts WORK SOURCE COMPILER [PART...]              the preset `install` builds the libraries, and each requested part of these
+                                                      (MPI, NUMPY, TORCH, PLANNER) adds only its own objects; builds nothing
     lacks_objects FOLDER EXPECTED_TARGET TARGET...    objects of the first target are there, and none of the others
     pkg_config PREFIX COMPILER PACKAGE SOURCE EXPECTED...             a compiler makes a program of one source by what
                                                                       pkg-config says, and nothing else
@@ -66,9 +68,15 @@ def install(build, prefix):
             sys.exit(f"{program} was not installed as a program that runs")
 
 
+def build_without_warnings(work, target):
+    built = run("cmake", "--build", work, "--target", target, "--parallel", 2)
+    if "warning: " in built.stdout + built.stderr:
+        sys.exit(f"the build warns:\n{built.stdout}{built.stderr}")
+
+
 def run_program(work, source, generator, compiler, target, expected, *options, built=None):
     configure(work, source, generator, compiler, *options)
-    run("cmake", "--build", work, "--target", built or target, "--parallel", 2)
+    build_without_warnings(work, built or target)
     printed = run(pathlib.Path(work) / "bin" / target).stdout.strip()
     print(printed)
     if printed != expected:
@@ -83,7 +91,7 @@ def run_first(work, *arguments):
 def build_target(work, source, generator, compiler, target, *options):
     shutil.rmtree(work, ignore_errors=True)
     configure(work, source, generator, compiler, *options)
-    run("cmake", "--build", work, "--target", target, "--parallel", 2)
+    build_without_warnings(work, target)
 
 
 def listen(stops, work, source, generator, compiler, message, *options):
@@ -96,6 +104,25 @@ def listen(stops, work, source, generator, compiler, message, *options):
     for sentence in message.split("|"):
         if sentence not in " ".join(said.split()):  # CMake breaks the lines of a sentence
             sys.exit(f"CMake did not say: {sentence}")
+
+
+def parts(work, source, compiler, *requested):
+    def targets(*options):
+        shutil.rmtree(work, ignore_errors=True)
+        run("cmake", "--preset", "install", "-S", source, "-B", work, *options, CXX=compiler)
+        return set(re.findall(r"CMakeFiles/(\w+)\.dir/", run("ninja", "-C", work, "-t", "inputs", "all").stdout))
+    libraries = {"tidemark", "tidemark_headers", "tidemark_modules"}
+    libraries |= {name.replace("tidemark", f"tidemark_{part}") for name in libraries for part in ("cuda", "thrust")}
+    alone = targets()
+    print(f"the preset builds {sorted(alone)}")
+    if "tidemark_headers" not in alone or alone - libraries:
+        sys.exit(f"these parts were not requested: {sorted(alone - libraries)}")
+    for part in requested:
+        added = targets(f"-DTIDEMARK_{part}=ON") - alone
+        print(f"{part} adds {sorted(added)}")
+        its_names = {"PLANNER": "plan|recorded_trace"}.get(part, part.lower())
+        if not added or [name for name in added if not re.search(its_names, name)]:
+            sys.exit(f"TIDEMARK_{part}=ON adds {sorted(added)}")
 
 
 def lacks_objects(folder, wanted, *unwanted):
@@ -214,7 +241,7 @@ def needs_exceptions(compiler, *include):
 
 
 how, *arguments = sys.argv[1:]
-cases = {"install": install, "run": run_program, "run_first": run_first, "build": build_target, "refuse": lambda *all: listen(True, *all),
+cases = {"install": install, "run": run_program, "run_first": run_first, "build": build_target, "parts": parts, "refuse": lambda *all: listen(True, *all),
          "warn": lambda *all: listen(False, *all), "lacks_objects": lacks_objects, "pkg_config": pkg_config, "debian": debian, "conan": conan,
          "needs_exceptions": needs_exceptions}
 cases[how](*arguments)
