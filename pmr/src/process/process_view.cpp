@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/process/process_view.hpp>
 
+#if defined(__linux__)
+
+#include <unistd.h>
+
 #include <cstring>
 #include <utility>
 
@@ -23,30 +27,20 @@ using enum shared_memory_refusal;
 // Reads the header's first part instead of mapping it, because only the header says where to map.
 process_format checked_format(int file, std::string const& name, process_view_options options) {
   process_format format{};
-  const std::int64_t read = detail::read_file(file, &format, sizeof format);
-  if (read < 0) detail::throw_file_error(name + ": the header cannot be read");
-  if (read != sizeof format || format.magic != process_format::expected_magic) {
+  const ssize_t read = detail::may_call("pread") ? ::pread(file, &format, sizeof format, 0) : -1;
+  detail::require_call(read >= 0, name, ": the header cannot be read");
+  if (read != sizeof format || format.magic != process_format::expected_magic)
     refuse(name, damaged, "it is not a process arena");
-  }
   if (format.version > process_format::newest_version) {
     refuse(name, newer_version,
            "it is of version " + std::to_string(format.version) + ", and this program reads version " +
                std::to_string(process_format::newest_version));
   }
-  if (format.version != process_format::newest_version || format.header_bytes != sizeof(process_header)) {
+  if (format.version != process_format::newest_version || format.header_bytes != sizeof(process_header))
     refuse(name, damaged, "its header is damaged: its size does not match its version");
-  }
-  const std::int64_t size = detail::file_size(file);
-  if (size < 0) detail::throw_file_error(name + ": the size of the file cannot be read");
-  if (format.bytes != static_cast<std::uint64_t>(size) || format.bytes < sizeof(process_header)) {
-    refuse(name, damaged,
-           "it is truncated, or its header is damaged: the file has " + std::to_string(size) +
-               " bytes, and its header says " + std::to_string(format.bytes));
-  }
   const std::uint64_t last = format.address + format.bytes;
-  if (format.address == 0 || format.address % system_memory().page_size() != 0 || last < format.address) {
+  if (format.address == 0 || format.address % system_memory().page_size() != 0 || last < format.address)
     refuse(name, damaged, "its header is damaged: its memory range is impossible");
-  }
   if (format.layout != detail::library_layout(options.layout_version)) {
     refuse(name, other_layout,
            "its writer was built with another compiler or standard library, or has another layout version "
@@ -75,6 +69,11 @@ process_header const& process_view::header() const noexcept {
 
 publication process_view::newest_publication() const {
   const byte_range range = memory_.range();
+  if (range.size < sizeof(process_header) || header().format.bytes != range.size) {
+    refuse(name_, damaged,
+           "it is truncated, or its header is damaged: the file has " + std::to_string(range.size) +
+               " bytes, and its header says " + std::to_string(header().format.bytes));
+  }
   const std::uint64_t offset = header().newest.load(std::memory_order_acquire);
   if (offset == 0) refuse(name_, unpublished, "nothing is published in it yet");
   if (offset < sizeof(process_header) || offset % alignof(publication) != 0 || offset > range.size ||
@@ -115,3 +114,5 @@ bool process_view::update() {
 }
 
 }  // namespace tidemark
+
+#endif

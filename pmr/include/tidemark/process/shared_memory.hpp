@@ -13,7 +13,6 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/file_descriptor.hpp>
-#include <tidemark/core/os_memory.hpp>
 #include <tidemark/core/units.hpp>
 
 namespace tidemark {
@@ -70,8 +69,8 @@ struct shared_memory_options {
 /// The destructor frees nothing, as in all address spaces: the caller releases each range. However the
 /// process ends, the kernel frees the memory after the last view.
 ///
-/// A forked child must not use the object, except to destroy it. Linux only, with /proc; elsewhere `reserve`
-/// throws. Move-only. Not thread-safe.
+/// A forked child must not use the object, except to destroy it. Linux only, with /proc. Move-only. Not
+/// thread-safe.
 class shared_memory {
  public:
   static constexpr space_traits traits{.fresh_is_zero = true, .commits = true, .seen_by_others = true};
@@ -117,7 +116,6 @@ class shared_memory {
 
  private:
   [[nodiscard]] byte_range map(int file, std::size_t bytes) const;
-  [[noreturn]] void throw_refused(detail::refused_call const& refused) const;
 
   shared_memory_options options_;
   std::size_t granularity_;
