@@ -459,7 +459,7 @@ TEST_F(capture_switches, report_destruction_before_a_graph_that_holds_their_bloc
   ASSERT_EQ(violation_recorder::reports().size(), 1u);
   EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_outlived);
   EXPECT_EQ(violation_recorder::reports()[0].message,
-            "capture_switch 'ending' is destroyed while 1 graphs hold blocks of it");
+            "capture_switch 'ending' is destroyed while graphs hold 1 blocks of it");
 }
 
 // ---- while an exception or a report passes ----------------------------------------------------------------

@@ -2,7 +2,7 @@
 #include <tidemark/graph/capture_switch.hpp>
 
 #include <algorithm>
-#include <iterator>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -20,12 +20,12 @@ namespace tidemark {
 namespace {
 
 using detail::address_of;
+using detail::switched_block;
 using detail::switched_blocks;
 
-void deallocate_unused(std::pmr::memory_resource& upstream, switched_blocks const& to_return) noexcept {
-  for (auto const& [address, block] : to_return) {
-    if (!block.in_use) upstream.deallocate(reinterpret_cast<void*>(address), block.bytes, block.align);
-  }
+void return_to(std::pmr::memory_resource& upstream, switched_blocks const& unused) noexcept {
+  for (auto const& [address, block] : unused)
+    upstream.deallocate(reinterpret_cast<void*>(address), block.bytes, block.align);
 }
 
 capture_switch_options completed(capture_switch_options options) noexcept {
@@ -43,24 +43,17 @@ std::string message(capture_switch const& of, char const* what) {
 capture_switch::capture_switch(capture_switch_options const& options) : options_{completed(options)} {}
 
 capture_switch::~capture_switch() {
-  bool was_frozen = false;
-  std::size_t baked_by_captures = 0;
-  for (auto const& [thread, record] : records_) {
-    was_frozen = was_frozen || record.frozen;
-    baked_by_captures += record.baked != nullptr ? 1 : 0;
-    deallocate_unused(*options_.upstream, record.deferred);
-  }
-  for (switched_blocks const& baked : baked_) deallocate_unused(*options_.upstream, baked);
-  if (was_frozen) {
+  std::erase_if(held_, [](auto const& entry) { return entry.second.in_use; });
+  return_to(*options_.upstream, held_);
+  if (std::ranges::any_of(records_, [](auto const& entry) { return entry.second.baked != nullptr; })) {
     detail::report_violation(violation_kind::scope_outlived, name(),
                              "capture_switch '%s' is destroyed while a thread has frozen it", name());
-  }
-  if (baked_.size() != baked_by_captures) {
+  } else if (!held_.empty()) {
     detail::report_violation(violation_kind::scope_outlived, name(),
-                             "capture_switch '%s' is destroyed while %zu graphs hold blocks of it", name(),
-                             baked_.size() - baked_by_captures);
+                             "capture_switch '%s' is destroyed while graphs hold %zu blocks of it", name(),
+                             held_.size());
   }
-  for (auto const& [arena, usage] : arenas_) arena->recognising_switch_ = nullptr;
+  for (graph_arena* const arena : arenas_) arena->recognising_switch_ = nullptr;
 }
 
 // ---- blocks ----------------------------------------------------------------------------------------
@@ -84,36 +77,36 @@ void* capture_switch::allocate_specially(std::size_t bytes, std::size_t align) {
     record = frozen_record();
     if (record != nullptr && record->arena != nullptr) {
       void* const block = record->arena->allocate(bytes, align);
-      detail::switched_usage& usage = arenas_[record->arena];
-      ++usage.blocks;
-      usage.bytes += bytes;
+      ++record->arena->switched_blocks_;
+      record->arena->switched_bytes_ += bytes;
       return block;
     }
   }
-  if (record != nullptr) return allocate_baked(*record, bytes, align);
+  if (record != nullptr) return allocate_baked(*record->baked, bytes, align);
   void* const block = detail::allocate_from(*options_.upstream, name(), bytes, align);
   if (check_level >= 2) check_new(block);
   return block;
 }
 
-// `record` belongs to the calling thread, so no other thread erases it.
-void* capture_switch::allocate_baked(detail::capture_record& record, std::size_t bytes, std::size_t align) {
+// `baked` belongs to the calling thread's capture, so no other thread ends it.
+void* capture_switch::allocate_baked(detail::switched_addresses& baked, std::size_t bytes,
+                                     std::size_t align) {
   if (options_.without_arena == frozen_policy::refuse) {
     throw allocator_frozen{
         message(*this, "frozen for a capture, and no graph arena is installed: cannot allocate ") +
         std::to_string(bytes) + " bytes"};
   }
-  switched_blocks node_source;
-  auto node = node_source.extract(node_source.emplace(0, detail::switched_block{bytes, align}).first);
-  {
-    const std::scoped_lock lock{mutex_};
-    (void)baked_by(record);
-  }
+  switched_blocks made{{0, switched_block{bytes, align}}};
+  detail::switched_addresses address{0};
+  auto block_node = made.extract(made.begin());
+  auto address_node = address.extract(address.begin());
   void* const block = detail::allocate_from(*options_.upstream, name(), bytes, align);
   if (check_level >= 2) check_new(block);
-  node.key() = address_of(block);
+  block_node.key() = address_node.value() = address_of(block);
   const std::scoped_lock lock{mutex_};
-  record.baked->insert(std::move(node));
+  const auto held = held_.insert(std::move(block_node)).position;
+  if (baked.insert(std::move(address_node)).inserted) ++held->second.holders;
+  count_special();
   return block;
 }
 
@@ -121,17 +114,11 @@ void capture_switch::check_new(void const* block) const noexcept {
   detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   const std::uintptr_t address = address_of(block);
-  const bool is_deferred = std::ranges::any_of(
-      records_, [&](auto const& entry) { return entry.second.deferred.contains(address); });
-  if (!is_deferred && !is_baked(address) && arena_at(address) == nullptr) return;
+  if (!held_.contains(address) && arena_at(address) == nullptr) return;
   late.add(violation_kind::bad_deallocate, name(),
            "capture_switch '%s': the upstream allocated %p, which a graph still uses: "
            "it was deallocated past the switch",
            name(), block);
-}
-
-void capture_switch::deallocate_specially(void* block, std::size_t bytes, std::size_t align) {
-  if (!deallocate_or_defer(block, bytes, align)) options_.upstream->deallocate(block, bytes, align);
 }
 
 bool capture_switch::deallocate_or_defer(void* block, std::size_t bytes, std::size_t align) noexcept {
@@ -143,10 +130,8 @@ bool capture_switch::deallocate_or_defer(void* block, std::size_t bytes, std::si
   };
   const std::uintptr_t address = address_of(block);
   const std::scoped_lock lock{mutex_};
-  const auto baked =
-      std::ranges::find_if(baked_, [&](switched_blocks const& blocks) { return blocks.contains(address); });
+  const auto held = held_.find(address);
   detail::capture_record* const record = frozen_record();
-  bool is_handled = true;
   if (graph_arena* const arena = arena_at(address)) {
     if (!arena->is_block_in_use(address, bytes)) {
       arena->refuse(late, block, bytes);
@@ -154,83 +139,82 @@ bool capture_switch::deallocate_or_defer(void* block, std::size_t bytes, std::si
     }
     arena->deallocate(block, bytes, align);
     // Saturating, because a block may be older than the installation of the arena.
-    detail::switched_usage& usage = arenas_[arena];
-    usage.blocks -= std::min<std::size_t>(usage.blocks, 1);
-    usage.bytes -= std::min(usage.bytes, bytes);
-  } else if (baked != baked_.end() || record != nullptr) {
-    if (baked != baked_.end() && !std::exchange(baked->at(address).in_use, false)) return refuse();
-    if (record != nullptr && record->deferred.contains(address)) return refuse();
+    arena->switched_blocks_ -= std::min<std::size_t>(arena->switched_blocks_, 1);
+    arena->switched_bytes_ -= std::min(arena->switched_bytes_, bytes);
+  } else if (held != held_.end() || record != nullptr) {
+    if (held != held_.end() && !std::exchange(held->second.in_use, false)) return refuse();
     try {
       // Work captured before, also by an earlier graph, may use the block at each launch.
-      if (record != nullptr)
-        baked_by(*record).try_emplace(address, detail::switched_block{bytes, align, false});
+      if (record != nullptr) {
+        switched_block& later = held_.try_emplace(address, switched_block{bytes, align, false}).first->second;
+        if (record->baked->insert(address).second) ++later.holders;
+      }
     } catch (...) {
-      if (baked != baked_.end()) baked->erase(address);
+      held_.erase(address);
       late.add(violation_kind::exhausted, name(),
                "capture_switch '%s': no memory to defer the deallocation of %zu bytes at %p: they are lost",
                name(), bytes, block);
     }
+    count_special();
   } else {
-    is_handled = false;
+    return false;
   }
   counter_.on_deallocate(bytes);
-  return is_handled;
+  return true;
 }
 
-void capture_switch::release(switched_blocks& baked) noexcept {
-  switched_blocks to_return;
+void capture_switch::release(detail::switched_addresses& held) noexcept {
+  switched_blocks unused;
   {
     const std::scoped_lock lock{mutex_};
-    to_return.swap(baked);
-    baked_.remove_if([&](switched_blocks const& other) { return &other == &baked; });
-    std::erase_if(to_return, [this](auto const& entry) { return is_baked(entry.first); });  // in other graphs
-    // On a frozen thread, the blocks wait for the end of its capture.
-    if (detail::capture_record* const record = frozen_record()) {
-      std::erase_if(to_return, [](auto const& entry) { return entry.second.in_use; });
-      record->deferred.merge(to_return);
+    // On a frozen thread, the blocks wait for the end of its capture. Blocks that wait already stay in `held`.
+    if (detail::capture_record* const record = frozen_record()) record->waiting.merge(held);
+    for (const std::uintptr_t address : held) {
+      const auto block = held_.find(address);
+      if (block == held_.end() || --block->second.holders != 0) continue;
+      if (block->second.in_use) held_.erase(block);
+      else unused.insert(held_.extract(block));
     }
     count_special();
   }
-  deallocate_unused(*options_.upstream, to_return);
+  return_to(*options_.upstream, unused);
 }
 
-void baked_blocks::releaser::operator()(switched_blocks* blocks) const noexcept { owner->release(*blocks); }
-
-std::size_t baked_blocks::size() const noexcept {
-  if (blocks_ == nullptr) return 0;
-  const std::scoped_lock lock{blocks_.get_deleter().owner->mutex_};
-  return blocks_->size();
+void baked_blocks::releaser::operator()(detail::switched_addresses* blocks) const noexcept {
+  owner->release(*std::unique_ptr<detail::switched_addresses>{blocks});
 }
 
 // ---- captures --------------------------------------------------------------------------------------
 
 void capture_switch::freeze() {
+  auto baked = std::make_unique<detail::switched_addresses>();
   const std::scoped_lock lock{mutex_};
-  if (std::exchange(records_[detail::this_thread_number()].frozen, true))
+  detail::capture_record& own = records_[detail::this_thread_number()];
+  if (own.baked != nullptr)
     throw std::logic_error{message(*this, "freeze on a thread that has frozen it already")};
+  own.baked = std::move(baked);
   count_special();
 }
 
 baked_blocks capture_switch::unfreeze() noexcept {
-  switched_blocks to_return;
-  baked_blocks held;
+  std::unique_ptr<detail::switched_addresses> baked;
+  detail::switched_addresses waiting;
   {
     const std::scoped_lock lock{mutex_};
     detail::capture_record* const record = frozen_record();
-    if (record == nullptr) return held;
-    record->frozen = false;
-    to_return.swap(record->deferred);
-    if (record->baked != nullptr) held = baked_blocks{*this, *std::exchange(record->baked, nullptr)};
+    if (record == nullptr) return {};
+    baked = std::move(record->baked);
+    waiting.swap(record->waiting);
     end_idle_records();
   }
-  deallocate_unused(*options_.upstream, to_return);
-  return held;
+  release(waiting);
+  if (baked->empty()) return {};
+  return {*this, std::move(baked)};
 }
 
 bool capture_switch::is_frozen() const noexcept {
   const std::scoped_lock lock{mutex_};
-  detail::capture_record const* const own = own_record();
-  return own != nullptr && own->frozen;
+  return frozen_record() != nullptr;
 }
 
 void capture_switch::install_arena(graph_arena& arena) {
@@ -244,10 +228,9 @@ void capture_switch::install_arena(graph_arena& arena) {
     refuse("it is known to capture_switch '" + std::string{arena.recognising_switch_->name()} + "'");
   if (std::ranges::any_of(records_, [&](auto const& entry) { return entry.second.arena == &arena; }))
     refuse("another thread has it installed");
-  decltype(arenas_) added;
-  added.try_emplace(&arena);
+  std::set<graph_arena*> added{&arena};
   records_[detail::this_thread_number()].arena = &arena;
-  arenas_.merge(added);  // an arena that is already known keeps its counts
+  arenas_.merge(added);
   arena.recognising_switch_ = this;
   count_special();
 }
@@ -269,8 +252,8 @@ bool capture_switch::has_arena() const noexcept {
 
 void capture_switch::forget(graph_arena& arena) noexcept {
   const std::scoped_lock lock{mutex_};
-  const auto gone = arenas_.extract(&arena);
-  counter_.on_deallocate(gone.mapped().bytes, gone.mapped().blocks);
+  arenas_.erase(&arena);
+  counter_.on_deallocate(arena.switched_bytes_, arena.switched_blocks_);
   for (auto& [thread, record] : records_) {
     if (record.arena == &arena) record.arena = nullptr;
   }
@@ -279,31 +262,20 @@ void capture_switch::forget(graph_arena& arena) noexcept {
 
 // ---- records ---------------------------------------------------------------------------------------
 
-switched_blocks& capture_switch::baked_by(detail::capture_record& record) {
-  if (record.baked == nullptr) {
-    record.baked = &baked_.emplace_back();
-    count_special();
-  }
-  return *record.baked;
-}
-
-detail::capture_record const* capture_switch::own_record() const noexcept {
+detail::capture_record* capture_switch::own_record() const noexcept {
   const auto found = records_.find(detail::this_thread_number());
   return found != records_.end() ? &found->second : nullptr;
 }
 
-detail::capture_record* capture_switch::own_record() noexcept {
-  return const_cast<detail::capture_record*>(std::as_const(*this).own_record());
-}
-
-detail::capture_record* capture_switch::frozen_record() noexcept {
+detail::capture_record* capture_switch::frozen_record() const noexcept {
   detail::capture_record* const own = own_record();
-  return own != nullptr && own->frozen ? own : nullptr;
+  return own != nullptr && own->baked != nullptr ? own : nullptr;
 }
 
 void capture_switch::end_idle_records() noexcept {
-  std::erase_if(records_,
-                [](auto const& entry) { return !entry.second.frozen && entry.second.arena == nullptr; });
+  std::erase_if(records_, [](auto const& entry) {
+    return entry.second.baked == nullptr && entry.second.arena == nullptr;
+  });
   count_special();
 }
 
@@ -312,7 +284,7 @@ graph_arena* capture_switch::arena_at(std::uintptr_t address) const noexcept {
   detail::capture_record const* const own = own_record();
   if (own != nullptr && own->arena != nullptr && own->arena->has_block_at(address)) return own->arena;
   graph_arena* found = nullptr;
-  for (auto const& [arena, usage] : arenas_) {
+  for (graph_arena* const arena : arenas_) {
     if (!arena->range().contains(address)) continue;
     found = arena;
     if (arena->has_block_at(address)) break;
@@ -320,12 +292,8 @@ graph_arena* capture_switch::arena_at(std::uintptr_t address) const noexcept {
   return found;
 }
 
-bool capture_switch::is_baked(std::uintptr_t address) const noexcept {
-  return std::ranges::any_of(baked_, [&](switched_blocks const& baked) { return baked.contains(address); });
-}
-
 void capture_switch::count_special() noexcept {
-  special_.set(records_.size() + baked_.size() + arenas_.size());
+  special_.set(records_.size() + held_.size() + arenas_.size());
 }
 
 // ---- statistics and invariants ---------------------------------------------------------------------
@@ -341,37 +309,29 @@ void capture_switch::reset() {
 capture_switch_stats capture_switch::stats() const noexcept {
   const resource_stats counted = counter_.stats(name());
   const std::scoped_lock lock{mutex_};
-  std::size_t deferred = 0, frozen = 0;
-  for (auto const& [thread, record] : records_) {
-    deferred += record.deferred.size();
-    frozen += record.frozen ? 1 : 0;
-  }
-  for (auto baked = baked_.begin(); baked != baked_.end(); ++baked) {
-    deferred += static_cast<std::size_t>(std::ranges::count_if(*baked, [&](auto const& entry) {
-      const auto has_it = [&](switched_blocks const& later) { return later.contains(entry.first); };
-      return !entry.second.in_use && std::none_of(std::next(baked), baked_.end(), has_it);
-    }));
-  }
-  return {counted, deferred, frozen};
+  const auto count = [](auto const& entries, auto holds) {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(entries, [&](auto const& entry) { return holds(entry.second); }));
+  };
+  return {counted, count(held_, [](switched_block const& block) { return !block.in_use; }),
+          count(records_, [](detail::capture_record const& record) { return record.baked != nullptr; })};
 }
 
 char const* capture_switch::broken_invariant() const noexcept {
-  const auto in_an_arena = [this](auto const& entry) { return arena_at(entry.first) != nullptr; };
   for (auto const& [thread, one] : records_) {
-    if (!one.frozen && one.arena == nullptr) return "a record is frozen or has an arena";
-    if (!one.frozen && !one.deferred.empty()) return "blocks are deferred while frozen";
-    if (std::ranges::any_of(one.deferred, in_an_arena)) return "what is deferred lies in no arena";
-    if (std::ranges::any_of(one.deferred, [this](auto const& entry) { return is_baked(entry.first); }))
-      return "what is deferred is not baked";
+    if (one.baked == nullptr && one.arena == nullptr) return "a record is frozen or has an arena";
+    if (one.baked == nullptr && !one.waiting.empty()) return "blocks wait while frozen";
   }
-  for (switched_blocks const& baked : baked_) {
-    if (std::ranges::any_of(baked, in_an_arena)) return "what is baked lies in no arena";
+  for (auto const& [address, block] : held_) {
+    if (arena_at(address) != nullptr) return "held blocks lie in no arena";
+    if (block.holders == 0) return "a held block has a holder";
   }
-  for (auto const& [arena, usage] : arenas_) {
-    if (usage.blocks > arena->used_blocks_) return "blocks allocated from an arena <= its blocks in use";
+  for (graph_arena const* const arena : arenas_) {
+    if (arena->switched_blocks_ > arena->used_blocks_)
+      return "blocks allocated from an arena <= its blocks in use";
   }
-  if (special_.value() != records_.size() + baked_.size() + arenas_.size())
-    return "special == records + baked sets + arenas";
+  if (special_.value() != records_.size() + held_.size() + arenas_.size())
+    return "special == records + held blocks + arenas";
   return nullptr;
 }
 

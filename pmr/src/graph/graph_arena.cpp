@@ -41,8 +41,8 @@ graph_arena_options completed(graph_arena_options options) noexcept {
   return options;
 }
 
-unique_block allocate_block_of(std::pmr::memory_resource* upstream, graph_layout const& layout,
-                               char const* name) {
+std::shared_ptr<unique_block const> allocate_block_of(std::pmr::memory_resource* upstream,
+                                                      graph_layout const& layout, char const* name) {
   detail::require_power_of_two("graph_arena", name, layout.alignment);
   if (layout.bytes > graph_arena::max_bytes) {
     throw out_of_memory{{.resource = name,
@@ -50,8 +50,8 @@ unique_block allocate_block_of(std::pmr::memory_resource* upstream, graph_layout
                          .alignment = layout.alignment,
                          .largest_bytes = graph_arena::max_bytes}};
   }
-  return {upstream, detail::align_up(layout.bytes, granule_bytes),
-          monotone_layout::block_alignment(layout.alignment)};
+  return std::make_shared<unique_block const>(upstream, detail::align_up(layout.bytes, granule_bytes),
+                                              monotone_layout::block_alignment(layout.alignment));
 }
 
 // @throws std::invalid_argument if the memory is null or empty
@@ -100,11 +100,6 @@ graph_arena::graph_arena(byte_range range, graph_arena_options const& options)
   if (granules_ == nullptr) throw std::bad_alloc{};
 }
 
-graph_arena::graph_arena(unique_block owned, graph_arena_options const& options)
-    : graph_arena{byte_range{detail::address_of(owned.data()), owned.bytes()}, options} {
-  owned_block_ = std::move(owned);
-}
-
 graph_arena::graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
                          graph_arena_options const& options)
     : graph_arena{graph_layout{.bytes = bytes}, upstream, options} {
@@ -113,10 +108,10 @@ graph_arena::graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
 
 graph_arena::graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
                          graph_arena_options const& options)
-    : graph_arena{allocate_block_of(detail::or_default(upstream), rehearsed, completed(options).name),
+    : graph_arena{rehearsed,
+                  allocate_block_of(detail::or_default(upstream), rehearsed, completed(options).name),
                   options} {
   upstream_ = detail::or_default(upstream);
-  expected_ = rehearsed;
 }
 
 graph_arena::graph_arena(step_plan const& rehearsed, std::size_t tail_bytes,
@@ -127,13 +122,15 @@ graph_arena::graph_arena(step_plan const& rehearsed, std::size_t tail_bytes,
 
 graph_arena::graph_arena(std::shared_ptr<unique_block const> memory, graph_arena_options const& options)
     : graph_arena{whole(memory.get(), completed(options).name), options} {
-  shared_ = std::move(memory);
+  memory_ = std::move(memory);
 }
 
 graph_arena::graph_arena(graph_layout const& rehearsed, std::shared_ptr<unique_block const> memory,
                          graph_arena_options const& options)
     : graph_arena{std::move(memory), options} {
-  require_fits(rehearsed);
+  detail::require_power_of_two("graph_arena", name(), rehearsed.alignment);
+  if (layout_.begin() % rehearsed.alignment != 0 || rehearsed.bytes > range().size)
+    detail::throw_out_of_layout(name(), layout_, rehearsed.bytes, rehearsed.alignment);
   expected_ = rehearsed;
 }
 
@@ -141,13 +138,6 @@ graph_arena::graph_arena(step_plan const& rehearsed, std::shared_ptr<unique_bloc
                          graph_arena_options const& options)
     : graph_arena{planned_layout(rehearsed, 0, completed(options).name), std::move(memory), options} {
   add_plan(rehearsed);
-}
-
-void graph_arena::require_fits(graph_layout const& rehearsed) const {
-  detail::require_power_of_two("graph_arena", name(), rehearsed.alignment);
-  const bool is_aligned = layout_.begin() % rehearsed.alignment == 0;
-  if (is_aligned && rehearsed.bytes <= range().size) return;
-  detail::throw_out_of_layout(name(), layout_, rehearsed.bytes, rehearsed.alignment);
 }
 
 void graph_arena::add_plan(step_plan const& rehearsed) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace tidemark {
 
@@ -14,14 +15,17 @@ class capture_switch;
 
 namespace detail {
 
-/// A block that a capture switch must track.
+/// An upstream block that a capture switch holds back.
 struct switched_block {
   std::size_t bytes = 0;
   std::size_t align = 0;
-  bool in_use = true;  // false once deallocated
+  bool in_use = true;       // false once deallocated
+  std::size_t holders = 0;  // sets of addresses that contain the block
 };
 /// Blocks by address.
 using switched_blocks = std::map<std::uintptr_t, switched_block>;
+/// Addresses of the blocks of a capture or a graph.
+using switched_addresses = std::set<std::uintptr_t>;
 
 }  // namespace detail
 
@@ -44,18 +48,18 @@ class [[nodiscard]] baked_blocks {
   /// Releases the blocks now. O(blocks).
   void release() noexcept { blocks_.reset(); }
   /// Number of blocks, in use or deallocated.
-  [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return blocks_ != nullptr ? blocks_->size() : 0; }
 
  private:
   friend capture_switch;
   struct releaser {
     capture_switch* owner;
-    void operator()(detail::switched_blocks* blocks) const noexcept;
+    void operator()(detail::switched_addresses* blocks) const noexcept;
   };
-  baked_blocks(capture_switch& owner, detail::switched_blocks& blocks) noexcept
-      : blocks_{&blocks, releaser{&owner}} {}
+  baked_blocks(capture_switch& owner, std::unique_ptr<detail::switched_addresses> blocks) noexcept
+      : blocks_{blocks.release(), releaser{&owner}} {}
 
-  std::unique_ptr<detail::switched_blocks, releaser> blocks_;  // points into the switch's list
+  std::unique_ptr<detail::switched_addresses, releaser> blocks_;
 };
 
 }  // namespace tidemark

@@ -4,9 +4,7 @@
 #pragma once
 
 #include <memory>
-#include <memory_resource>
 #include <stdexcept>
-#include <type_traits>
 #include <utility>
 
 #include <tidemark/graph/capture_switch.hpp>
@@ -15,31 +13,6 @@
 #include <tidemark/graph/graph_backend.hpp>
 
 namespace tidemark {
-
-namespace detail {
-
-/// Captures with the backend that `make()` returns. The graph owns a returned `std::unique_ptr`; a plain
-/// pointer stays the caller's.
-template <class Inputs, class Outputs, class Body, class MakeBackend>
-[[nodiscard]] captured_graph<Inputs, Outputs> capture_by(MakeBackend make, capture_switch* memory,
-                                                         std::unique_ptr<graph_arena>& arena, Inputs& inputs,
-                                                         Outputs& outputs, Body& body, graph_stream stream) {
-  // Local variables fix the order of destruction if anything throws. Compilers differ in the order in which
-  // they destroy arguments.
-  auto memory_of_graph = std::move(arena);
-  Outputs written(std::move(outputs));
-  Inputs read(std::move(inputs));
-  auto backend = make();
-  if (memory_of_graph == nullptr) throw std::invalid_argument{"capture: the arena is null"};
-  using graph = captured_graph<Inputs, Outputs>;
-  auto made = std::make_unique<typename graph::parts>(memory, std::move(memory_of_graph), std::move(written),
-                                                      std::move(read), stream);
-  (void)graph::record(*made, *backend, body);
-  if constexpr (!std::is_pointer_v<decltype(backend)>) made->backend = std::move(backend);
-  return graph{std::move(made)};
-}
-
-}  // namespace detail
 
 /// Runs `body(memory, inputs, outputs)` once while `backend` records it. Returns the graph and its memory.
 /// Shorter forms for the host are below, and for CUDA in cuda/driver/capture.hpp.
@@ -64,7 +37,8 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                            std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                            Outputs outputs, Body&& body,
                                                            graph_stream stream) {
-  return detail::capture_by([&] { return &backend; }, memory, arena, inputs, outputs, body, stream);
+  return captured_graph<Inputs, Outputs>::made_by([&] { return &backend; }, memory, arena, inputs, outputs,
+                                                  body, stream);
 }
 /// Like the overload above, but the graph owns the backend and `captured_graph::update(body)` uses it.
 /// @throws as above; std::invalid_argument if `backend` is null
@@ -78,7 +52,7 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
     if (backend == nullptr) throw std::invalid_argument{"capture: the backend is null"};
     return std::move(backend);
   };
-  return detail::capture_by(given, memory, arena, inputs, outputs, body, stream);
+  return captured_graph<Inputs, Outputs>::made_by(given, memory, arena, inputs, outputs, body, stream);
 }
 
 /// Runs the body at once, on the host. `launch` does nothing, and `is_replay_capable()` is false. The graph
@@ -87,16 +61,16 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, std::unique_ptr<graph_arena> arena,
                                                       Inputs inputs, Outputs outputs, Body&& body) {
-  return detail::capture_by([] { return std::make_unique<host_backend>(); }, nullptr, arena, inputs, outputs,
-                            body, nullptr);
+  return captured_graph<Inputs, Outputs>::made_by([] { return std::make_unique<host_backend>(); }, nullptr,
+                                                  arena, inputs, outputs, body, nullptr);
 }
 /// Like the overload above, for a body that allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 [[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, capture_switch& memory,
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body) {
-  return detail::capture_by([] { return std::make_unique<host_backend>(); }, &memory, arena, inputs, outputs,
-                            body, nullptr);
+  return captured_graph<Inputs, Outputs>::made_by([] { return std::make_unique<host_backend>(); }, &memory,
+                                                  arena, inputs, outputs, body, nullptr);
 }
 
 }  // namespace tidemark

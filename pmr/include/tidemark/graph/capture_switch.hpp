@@ -7,10 +7,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <map>
+#include <memory>
 #include <memory_resource>
 #include <mutex>
+#include <set>
 #include <type_traits>
 
 #include <tidemark/core/detail/distinct_resource.hpp>
@@ -50,22 +51,16 @@ class graph_arena;
 namespace detail {
 class rewound_arena;
 
-/// Live blocks allocated from an arena through a switch.
-struct switched_usage {
-  std::size_t blocks = 0, bytes = 0;
-};
-
 /// Record of a thread that has frozen a switch, or has an arena installed in it.
 struct capture_record {
-  bool frozen = false;
-  graph_arena* arena = nullptr;      // installed arena; null: none
-  switched_blocks deferred;          // blocks of graphs that ended meanwhile
-  switched_blocks* baked = nullptr;  // upstream blocks allocated or deallocated while frozen; null: none
+  graph_arena* arena = nullptr;               // installed arena; null: none
+  std::unique_ptr<switched_addresses> baked;  // upstream blocks of the capture; null: not frozen
+  switched_addresses waiting;                 // blocks of graphs that ended during the capture
 };
 
-/// Number of records, baked sets and known arenas of a switch. Written with the switch's lock, and read
-/// without the lock. A thread learns of a block of such an arena or set only after the count was set. It
-/// therefore reads a count other than 0.
+/// Number of records, held blocks and known arenas of a switch. Written with the switch's lock, and read
+/// without the lock. A thread learns of a held block or a block of such an arena only after the count was
+/// set. It therefore reads a count other than 0.
 template <class Sync>
 class basic_special_count {
  public:
@@ -94,9 +89,9 @@ using special_count = basic_special_count<std_atomics>;
 /// auto graph = capture(stream, memory, std::move(arena), std::move(x), std::move(y), body);
 /// // what body allocated through `memory` lies in the arena, which the graph owns
 /// ```
-/// Invariants, checked by `check_invariants()`: a thread with a record is frozen or has an arena; deferred
-/// and baked addresses are disjoint and lie in no known arena; a known arena has at least as many blocks in
-/// use as were allocated through the switch.
+/// Invariants, checked by `check_invariants()`: a thread with a record is frozen or has an arena; held blocks
+/// have a holder and lie in no known arena; a known arena has at least as many blocks in use as were
+/// allocated through the switch.
 ///
 /// Complexity: O(1) plus the upstream without captures and known arenas; otherwise O(captures + arenas),
 /// under a lock. Thread-safety: any thread, also in a forked child, where captures of other threads stay
@@ -137,10 +132,8 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) [[unlikely]]
       return;
-    if (special_.any()) [[unlikely]] {
-      deallocate_specially(block, bytes, align);
+    if (special_.any() && deallocate_or_defer(block, bytes, align)) [[unlikely]]
       return;
-    }
     counter_.on_deallocate(bytes);
     options_.upstream->deallocate(block, bytes, align);
   }
@@ -179,7 +172,7 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   /// Source of memory outside captures.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
 
-  /// Reports a violation for each broken invariant of the class comment. O(records, baked blocks and arenas).
+  /// Reports a violation for each broken invariant of the class comment. O(records, held blocks and arenas).
   void check_invariants() const noexcept;
 
  private:
@@ -187,39 +180,34 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   friend baked_blocks;
   friend class detail::rewound_arena;
   [[nodiscard]] TIDEMARK_COLD void* allocate_specially(std::size_t bytes, std::size_t align);
-  [[nodiscard]] void* allocate_baked(detail::capture_record& record, std::size_t bytes, std::size_t align);
-  TIDEMARK_COLD void deallocate_specially(void* block, std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* allocate_baked(detail::switched_addresses& baked, std::size_t bytes, std::size_t align);
   // Deallocates or defers a block, unless the upstream must deallocate it now. @return false if it must
-  [[nodiscard]] bool deallocate_or_defer(void* block, std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] TIDEMARK_COLD bool deallocate_or_defer(void* block, std::size_t bytes,
+                                                       std::size_t align) noexcept;
   // At level 2, reports an upstream allocation of a block that the switch holds back from the upstream.
   void check_new(void const* block) const noexcept;
   // Called at the end of an arena.
   void forget(graph_arena& arena) noexcept;
   // Called at the end of the graph that uses the addresses.
-  void release(detail::switched_blocks& baked) noexcept;
+  void release(detail::switched_addresses& held) noexcept;
 
   // The functions below need mutex_.
   // Returns the calling thread's record, or null; `frozen_record` only if the thread has frozen the switch.
-  [[nodiscard]] detail::capture_record const* own_record() const noexcept;
-  [[nodiscard]] detail::capture_record* own_record() noexcept;
-  [[nodiscard]] detail::capture_record* frozen_record() noexcept;
-  // Returns the blocks that the graph of a capture must hold; creates the set if needed. @throws
-  // std::bad_alloc
-  [[nodiscard]] detail::switched_blocks& baked_by(detail::capture_record& record);
+  [[nodiscard]] detail::capture_record* own_record() const noexcept;
+  [[nodiscard]] detail::capture_record* frozen_record() const noexcept;
   void end_idle_records() noexcept;
   // If several arenas contain the address: the thread's own arena, else an arena with a block in use there.
   [[nodiscard]] graph_arena* arena_at(std::uintptr_t address) const noexcept;
-  [[nodiscard]] bool is_baked(std::uintptr_t address) const noexcept;
   void count_special() noexcept;
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
   capture_switch_options options_;
   detail::usage_counter counter_;
-  detail::special_count special_;      // records, baked sets and known arenas
+  detail::special_count special_;      // records, held blocks and known arenas
   mutable detail::fork_safe<> mutex_;  // guards the members below, and the known arenas
-  std::map<unsigned long long, detail::capture_record> records_;  // by the thread's number
-  std::list<detail::switched_blocks> baked_;                      // of active captures and of graphs
-  std::map<graph_arena*, detail::switched_usage> arenas_;         // known: installed once, and not ended
+  mutable std::map<unsigned long long, detail::capture_record> records_;  // by the thread's number
+  detail::switched_blocks held_;                                          // of active captures and of graphs
+  std::set<graph_arena*> arenas_;  // known: installed once, and not ended
 };
 
 }  // namespace tidemark

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include <tidemark/core/detail/fork_participant.hpp>
@@ -35,16 +36,6 @@ struct undone_by {
   void operator()(auto* of) const noexcept { (void)(of->*Undo)(); }
 };
 
-}  // namespace detail
-
-template <class Inputs, class Outputs>
-class captured_graph;
-
-namespace detail {
-template <class Inputs, class Outputs, class Body, class MakeBackend>
-captured_graph<Inputs, Outputs> capture_by(MakeBackend make, capture_switch* memory,
-                                           std::unique_ptr<graph_arena>& arena, Inputs& inputs,
-                                           Outputs& outputs, Body& body, graph_stream stream);
 }  // namespace detail
 
 /// A body that can be captured: callable with the resource for its temporaries, its inputs and its outputs.
@@ -145,12 +136,27 @@ class captured_graph {
   /// False if the graph was moved from.
   [[nodiscard]] explicit operator bool() const noexcept { return parts_ != nullptr; }
 
- private:
-  template <class In, class Out, class Body, class MakeBackend>
-  friend captured_graph<In, Out> detail::capture_by(MakeBackend, capture_switch*,
-                                                    std::unique_ptr<graph_arena>&, In&, Out&, Body&,
-                                                    graph_stream);
+  /// Called by `capture` only. Captures with the backend that `make()` returns. The graph owns a returned
+  /// `std::unique_ptr`; a plain pointer stays the caller's.
+  template <class MakeBackend, class Body>
+  [[nodiscard]] static captured_graph made_by(MakeBackend make, capture_switch* memory,
+                                              std::unique_ptr<graph_arena>& arena, Inputs& inputs,
+                                              Outputs& outputs, Body& body, graph_stream stream) {
+    // Local variables fix the order of destruction if anything throws. Compilers differ in the order in which
+    // they destroy arguments.
+    auto memory_of_graph = std::move(arena);
+    Outputs written(std::move(outputs));
+    Inputs read(std::move(inputs));
+    auto backend = make();
+    if (memory_of_graph == nullptr) throw std::invalid_argument{"capture: the arena is null"};
+    auto made = std::make_unique<parts>(memory, std::move(memory_of_graph), std::move(written),
+                                        std::move(read), stream);
+    (void)record(*made, *backend, body);
+    if constexpr (!std::is_pointer_v<decltype(backend)>) made->backend = std::move(backend);
+    return captured_graph{std::move(made)};
+  }
 
+ private:
   // Allocated on the heap, so references to inputs and outputs survive a move of the graph.
   struct parts {
     parts(capture_switch* through, std::unique_ptr<graph_arena>&& temporaries, Outputs&& written,

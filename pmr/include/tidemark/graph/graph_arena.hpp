@@ -203,7 +203,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   /// serves differing requests.
   [[nodiscard]] std::optional<graph_layout> const& expected() const noexcept { return expected_; }
   /// True if other arenas may use the same memory.
-  [[nodiscard]] bool is_shared() const noexcept { return shared_ != nullptr; }
+  [[nodiscard]] bool is_shared() const noexcept { return memory_ != nullptr && upstream_ == nullptr; }
   /// True if the arena has a plan.
   [[nodiscard]] bool is_planned() const noexcept { return planned_ != nullptr; }
 
@@ -225,8 +225,6 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
     void operator()(granule_count* memory) const noexcept { std::free(memory); }
   };
 
-  graph_arena(unique_block owned, graph_arena_options const& options);
-  void require_fits(graph_layout const& rehearsed) const;
   void add_plan(step_plan const& rehearsed);
   [[nodiscard]] bool has_block_at(std::uintptr_t address) const noexcept {
     return range().contains(address) && granules_[index_of(address)] != 0;
@@ -278,10 +276,10 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   std::optional<graph_layout> expected_;
   std::unique_ptr<detail::plan_replayer> planned_;  // null: no plan
   detail::plan_replayer::request_time now_ = 1;     // counts requests by the plan and starts of captures
-  unique_block owned_block_;                        // from the upstream; empty if shared or lent
-  std::shared_ptr<unique_block const> shared_;      // null: not shared
+  std::shared_ptr<unique_block const> memory_;      // null: the range was lent
   std::pmr::memory_resource* upstream_ = nullptr;   // null: the range was lent or is shared
   capture_switch* recognising_switch_ = nullptr;    // recognises this arena's blocks; told of the arena's end
+  std::size_t switched_blocks_ = 0, switched_bytes_ = 0;  // live blocks that were allocated through it
 };
 
 namespace detail {

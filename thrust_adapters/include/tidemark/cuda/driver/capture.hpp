@@ -83,8 +83,9 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  return detail::capture_by([&] { return std::make_unique<gpu::capture_backend>(stream, options); }, nullptr,
-                            arena, inputs, outputs, body, stream);
+  return captured_graph<Inputs, Outputs>::made_by(
+      [&] { return std::make_unique<gpu::capture_backend>(stream, options); }, nullptr, arena, inputs,
+      outputs, body, stream);
 }
 /// Captures a body that allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
@@ -92,8 +93,9 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body,
                                                       stream_capture_options const& options = {}) {
-  return detail::capture_by([&] { return std::make_unique<gpu::capture_backend>(stream, options); }, &memory,
-                            arena, inputs, outputs, body, stream);
+  return captured_graph<Inputs, Outputs>::made_by(
+      [&] { return std::make_unique<gpu::capture_backend>(stream, options); }, &memory, arena, inputs,
+      outputs, body, stream);
 }
 
 }  // namespace tidemark
