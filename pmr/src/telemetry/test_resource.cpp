@@ -24,10 +24,10 @@ constexpr std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();
 
 std::string subject(char const* name) { return std::string{"test_resource '"} + name + "': "; }
 
-void fill_and_poison(std::uintptr_t first, std::uintptr_t last, unsigned char value) noexcept {
-  detail::unpoison(first, last - first);
-  std::memset(reinterpret_cast<void*>(first), value, last - first);
-  detail::poison(first, last - first);
+void fill_and_poison(std::uintptr_t first, std::size_t bytes, unsigned char value) noexcept {
+  detail::unpoison(first, bytes);
+  std::memset(reinterpret_cast<void*>(first), value, bytes);
+  detail::poison(first, bytes);
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ test_resource::~test_resource() {
     detail::late_reports late;
     shrink_quarantine(late, 0);
   }
-  for (auto const& [block, entry] : ledger_.live()) free_padded(padded(block, entry));
+  for (auto const& [address, block] : ledger_.live()) free_padded(block);
 }
 
 // ---- blocks and their guards ----
@@ -59,9 +59,8 @@ std::size_t test_resource::front_bytes(std::size_t align) const noexcept {
   return align <= max_guard_bytes ? detail::align_up(options_.guard_bytes, align) : 0;
 }
 
-test_resource::padded_block test_resource::padded(std::uintptr_t block,
-                                                  live_block const& entry) const noexcept {
-  return {block - front_bytes(entry.align), block, block + entry.bytes + options_.guard_bytes, entry};
+std::size_t test_resource::padded_bytes(std::size_t bytes, std::size_t align) const noexcept {
+  return detail::add_saturating(detail::add_saturating(front_bytes(align), bytes), options_.guard_bytes);
 }
 
 void* test_resource::allocate(std::size_t bytes, std::size_t align,
@@ -69,9 +68,7 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
   detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   const std::uint64_t number = ++requests_;
-  const std::size_t front = front_bytes(align);
-  const std::size_t all_bytes =
-      detail::add_saturating(detail::add_saturating(front, bytes), options_.guard_bytes);
+  const std::size_t front = front_bytes(align), all_bytes = padded_bytes(bytes, align);
   void* memory = nullptr;
   try {
     detail::require_power_of_two(kind_, name(), align);
@@ -87,15 +84,15 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
                            .reserved_bytes = used,
                            .injected_failure = must_fail ? number : 0});
     }
-    padded_blocks spare(1);
+    std::list<live_block> spare(1);
     memory = allocate_from_upstream(late, all_bytes, align);
-    const std::uintptr_t first = detail::address_of(memory), begin = first + front, end = begin + bytes;
+    const std::uintptr_t first = detail::address_of(memory), begin = first + front;
     void* const block = reinterpret_cast<void*>(begin);
     ledger_.add(detail::block_here(block, bytes, align, number, site));
     free_nodes_.splice(free_nodes_.end(), spare);
-    fill_and_poison(first, begin, guard_fill);
-    fill_and_poison(begin, end, fresh_fill);
-    fill_and_poison(end, first + all_bytes, guard_fill);
+    fill_and_poison(first, front, guard_fill);
+    fill_and_poison(begin, bytes, fresh_fill);
+    fill_and_poison(begin + bytes, options_.guard_bytes, guard_fill);
     detail::unpoison(begin, bytes);  // sanitizers must treat the fill as uninitialised memory
     counter_.on_allocate(bytes);
     return block;
@@ -123,36 +120,35 @@ void test_resource::deallocate(void* block, std::size_t bytes, std::size_t align
   const std::scoped_lock lock{mutex_};
   const auto entry = ledger_.remove(late, kind_, name(), block, bytes, align);
   if (!entry) return;
-  padded_blocks freed;
-  freed.splice(freed.end(), free_nodes_, free_nodes_.begin());
-  freed.front() = padded(reinterpret_cast<std::uintptr_t>(block), *entry);
-  padded_block const& whole = freed.front();
   counter_.on_deallocate(bytes);
-  check_outside(late, whole);
-  fill_and_poison(whole.block, whole.block + bytes, detail::freed_fill);
-  const std::size_t all_bytes = whole.last - whole.first;
+  check_guards_of(late, *entry);
+  fill_and_poison(detail::address_of(block), bytes, detail::freed_fill);
+  std::list<live_block> freed;
+  freed.splice(freed.end(), free_nodes_, free_nodes_.begin());
+  freed.front() = *entry;
+  const std::size_t all_bytes = padded_bytes(bytes, align);
   // A larger block would displace all others. A block of 0 bytes would never leave, because the limit is in
   // bytes.
-  if (all_bytes == 0 || all_bytes > options_.quarantine_bytes) return free_padded(whole);
+  if (all_bytes == 0 || all_bytes > options_.quarantine_bytes) return free_padded(*entry);
   shrink_quarantine(late, options_.quarantine_bytes - all_bytes);
   quarantine_.splice(quarantine_.end(), freed);
   quarantined_bytes_ += all_bytes;
 }
 
-void test_resource::free_padded(padded_block const& whole) {
-  const std::size_t all_bytes = whole.last - whole.first;
-  detail::unpoison(whole.first, all_bytes);
-  upstream_resource()->deallocate(reinterpret_cast<void*>(whole.first), all_bytes, whole.entry.align);
+void test_resource::free_padded(live_block const& block) {
+  const std::uintptr_t first = detail::address_of(block.address) - front_bytes(block.align);
+  const std::size_t all_bytes = padded_bytes(block.bytes, block.align);
+  detail::unpoison(first, all_bytes);
+  upstream_resource()->deallocate(reinterpret_cast<void*>(first), all_bytes, block.align);
 }
 
 void test_resource::shrink_quarantine(detail::late_reports& late, std::size_t max_bytes) {
   while (quarantined_bytes_ > max_bytes) {
-    padded_blocks oldest;
-    oldest.splice(oldest.end(), quarantine_, quarantine_.begin());
-    padded_block const& whole = oldest.front();
-    quarantined_bytes_ -= whole.last - whole.first;
-    check_freed(late, whole);
-    free_padded(whole);
+    const live_block oldest = quarantine_.front();
+    quarantine_.pop_front();
+    quarantined_bytes_ -= padded_bytes(oldest.bytes, oldest.align);
+    check_freed(late, oldest);
+    free_padded(oldest);
   }
 }
 
@@ -184,75 +180,50 @@ std::uint64_t test_resource::injected_failures() const noexcept {
   return injected_failures_;
 }
 
-// One run of fail_each_allocation: the n-th request fails during its lifetime.
-class test_resource::failing_run {
- public:
-  failing_run(test_resource& resource, std::uint64_t n)
-      : resource_{resource},
-        n_{n},
-        failures_before_{resource.injected_failures()},
-        requests_before_{resource.requests_} {
-    resource.fail_allocation(n);
-  }
-  failing_run(failing_run const&) = delete;
-  failing_run& operator=(failing_run const&) = delete;
-  ~failing_run() { resource_.stop_failing(); }
-
-  [[nodiscard]] bool failed() const noexcept { return resource_.injected_failures() != failures_before_; }
-
-  // Reports a leak if more than `max_blocks` blocks are live. @return `max_blocks` of the next run.
-  // @param thrown text of the exception that passes through; null without an exception.
-  std::size_t report_leak(std::size_t max_blocks, char const* thrown = nullptr) const noexcept {
-    const std::size_t blocks = resource_.counter_.used_blocks();
-    if (blocks <= max_blocks) return max_blocks;
-    char end[128] = "";
-    if (thrown != nullptr) std::snprintf(end, sizeof end, " and that an exception ended (%.90s)", thrown);
-    char when[224];
-    std::snprintf(when, sizeof when,
-                  "fail_each_allocation: run %llu, in which %s%s: ", static_cast<unsigned long long>(n_),
-                  failed() ? "that request failed" : "nothing failed", end);
-    detail::late_reports late;
-    const std::scoped_lock lock{resource_.mutex_};
-    detail::report_leak(late, resource_.kind_, resource_.name(), resource_.ledger_, requests_before_ + 1,
-                        when);
-    return blocks;
-  }
-
-  // @throws std::logic_error if the failing request is no longer the n-th.
-  void check_order() const {
-    const std::scoped_lock lock{resource_.mutex_};
-    if (resource_.last_failing_ == requests_before_ + n_) return;  // every other call sets another number
-    throw std::logic_error(subject(resource_.name()) + "fail_each_allocation: in run " + std::to_string(n_) +
-                           " the body has changed which allocation fails; leave that to the loop");
-  }
-
- private:
-  test_resource& resource_;
-  std::uint64_t n_, failures_before_, requests_before_;
-};
-
 std::size_t fail_each_allocation(test_resource& resource, std::function<void()> const& body,
                                  std::uint64_t max_runs) {
+  struct ended_by {
+    ~ended_by() { resource.stop_failing(); }
+    test_resource& resource;
+  };
   std::size_t max_blocks = resource.stats().used_blocks;
   for (std::uint64_t n = 1; n <= max_runs; ++n) {
-    const test_resource::failing_run run{resource, n};
+    const std::uint64_t failures = resource.injected_failures(), requests = resource.requests_;
+    resource.fail_allocation(n);
+    const ended_by stops{resource};
+    const auto has_failed = [&] { return resource.injected_failures() != failures; };
+    // `thrown` is the text of the exception that passes through; null without an exception.
+    const auto report = [&](char const* thrown) {
+      const std::size_t blocks = resource.counter_.used_blocks();
+      if (blocks <= max_blocks) return;
+      max_blocks = blocks;
+      char end[128] = "", when[224];
+      if (thrown != nullptr) std::snprintf(end, sizeof end, " and that an exception ended (%.90s)", thrown);
+      std::snprintf(when, sizeof when,
+                    "fail_each_allocation: run %llu, in which %s%s: ", static_cast<unsigned long long>(n),
+                    has_failed() ? "that request failed" : "nothing failed", end);
+      detail::late_reports late;
+      const std::scoped_lock lock{resource.mutex_};
+      detail::report_leak(late, resource.kind_, resource.name(), resource.ledger_, requests + 1, when);
+    };
     try {
       body();
-    } catch (std::bad_alloc const& thrown) {
-      if (!run.failed()) {
-        run.report_leak(max_blocks, thrown.what());
+    } catch (std::exception const& thrown) {
+      if (dynamic_cast<std::bad_alloc const*>(&thrown) == nullptr || !has_failed()) {
+        report(thrown.what());
         throw;
       }
-    } catch (std::exception const& thrown) {
-      run.report_leak(max_blocks, thrown.what());
-      throw;
     } catch (...) {
-      run.report_leak(max_blocks, "of a type without text");
+      report("of a type without text");
       throw;
     }
-    max_blocks = run.report_leak(max_blocks);
-    run.check_order();
-    if (!run.failed()) return static_cast<std::size_t>(n - 1);
+    report(nullptr);
+    // Every other call of `fail_allocation` sets another number.
+    if (const std::scoped_lock lock{resource.mutex_}; resource.last_failing_ != requests + n) {
+      throw std::logic_error(subject(resource.name()) + "fail_each_allocation: in run " + std::to_string(n) +
+                             " the body has changed which allocation fails; leave that to the loop");
+    }
+    if (!has_failed()) return static_cast<std::size_t>(n - 1);
   }
   throw std::logic_error(
       subject(resource.name()) + "fail_each_allocation: an allocation still failed in run " +
@@ -265,46 +236,45 @@ std::size_t test_resource::check_guards() noexcept {
   detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   std::size_t corrupted = 0;
-  for (auto const& [block, entry] : ledger_.live())
-    corrupted += check_outside(late, padded(block, entry)) ? 0 : 1;
-  for (padded_block const& freed : quarantine_) corrupted += check_freed(late, freed) ? 0 : 1;
+  for (auto const& [address, block] : ledger_.live()) corrupted += check_guards_of(late, block) ? 0 : 1;
+  for (live_block const& freed : quarantine_) corrupted += check_freed(late, freed) ? 0 : 1;
   return corrupted;
 }
 
-bool test_resource::check_outside(detail::late_reports& late, padded_block const& whole) noexcept {
-  const std::uintptr_t end = whole.block + whole.entry.bytes;
+bool test_resource::check_guards_of(detail::late_reports& late, live_block const& block) noexcept {
+  const std::uintptr_t begin = detail::address_of(block.address);
+  const std::size_t front = front_bytes(block.align);
   const bool before =
-      check_range(late, whole, whole.first, whole.block, guard_fill, "overrun: a byte before the block");
-  const bool behind =
-      check_range(late, whole, end, whole.last, guard_fill, "overrun: a byte behind the block");
+      check_range(late, block, begin - front, front, guard_fill, "overrun: a byte before the block");
+  const bool behind = check_range(late, block, begin + block.bytes, options_.guard_bytes, guard_fill,
+                                  "overrun: a byte behind the block");
   return before && behind;
 }
 
-bool test_resource::check_freed(detail::late_reports& late, padded_block const& whole) noexcept {
-  const bool outside = check_outside(late, whole);
-  return check_range(late, whole, whole.block, whole.block + whole.entry.bytes, detail::freed_fill,
+bool test_resource::check_freed(detail::late_reports& late, live_block const& block) noexcept {
+  const bool outside = check_guards_of(late, block);
+  return check_range(late, block, detail::address_of(block.address), block.bytes, detail::freed_fill,
                      "write after free: a byte") &&
          outside;
 }
 
 // Reports the first byte that differs from `fill`, and repairs the range, so that each error is reported
 // once.
-bool test_resource::check_range(detail::late_reports& late, padded_block const& whole, std::uintptr_t first,
-                                std::uintptr_t last, unsigned char fill, char const* what) noexcept {
-  detail::unpoison(first, last - first);
-  detail::mark_defined(first, last - first);
+bool test_resource::check_range(detail::late_reports& late, live_block const& block, std::uintptr_t first,
+                                std::size_t bytes, unsigned char fill, char const* what) noexcept {
+  detail::unpoison(first, bytes);
+  detail::mark_defined(first, bytes);
   auto const* const begin = reinterpret_cast<unsigned char const*>(first);
-  auto const* const end = begin + (last - first);
-  auto const* const changed = std::find_if(begin, end, [=](unsigned char byte) { return byte != fill; });
-  const bool intact = changed == end;
+  auto const* const changed =
+      std::find_if(begin, begin + bytes, [=](unsigned char byte) { return byte != fill; });
+  const bool intact = changed == begin + bytes;
   if (!intact) {
-    const auto offset = static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(changed) - whole.block);
-    const detail::block_text text = detail::describe(whole.entry);
     late.add(violation_kind::overrun, name(),
-             "test_resource '%s': %s was written, at offset %td, now 0x%02X: %s", name(), what, offset,
-             static_cast<unsigned>(*changed), text.text);
+             "test_resource '%s': %s was written, at offset %td, now 0x%02X: %s", name(), what,
+             changed - static_cast<unsigned char const*>(block.address), static_cast<unsigned>(*changed),
+             detail::describe(block).text);
   }
-  fill_and_poison(first, last, fill);
+  fill_and_poison(first, bytes, fill);
   return intact;
 }
 

@@ -7,10 +7,9 @@ tracking_resource::~tracking_resource() { detail::report_leak(kind_, name(), led
 
 void* tracking_resource::allocate(std::size_t bytes, std::size_t align,
                                   std::optional<std::source_location> site) {
-  const auto number = detail::add_shared<std::uint64_t>(requests_, 1);
   return allocate_counted(bytes, align, [&](void* block) {
     const std::scoped_lock lock{mutex_};
-    ledger_.add(detail::block_here(block, bytes, align, number, site));
+    ledger_.add(detail::block_here(block, bytes, align, ledger_.next_number(), site));
   });
 }
 

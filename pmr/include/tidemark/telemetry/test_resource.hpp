@@ -141,31 +141,23 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
  private:
   friend std::size_t fail_each_allocation(test_resource& resource, std::function<void()> const& body,
                                           std::uint64_t max_runs);
-  class failing_run;  // one run of `fail_each_allocation`
 
-  // A block with its guards, as returned by the upstream.
-  struct padded_block {
-    std::uintptr_t first = 0;  // first byte of the guard before the block
-    std::uintptr_t block = 0;  // first of the user's bytes
-    std::uintptr_t last = 0;   // one past the guard after the block
-    live_block entry{};
-  };
-  using padded_blocks = std::list<padded_block>;
-
+  // Bytes of the guard before a block.
   std::size_t front_bytes(std::size_t align) const noexcept;
-  padded_block padded(std::uintptr_t block, live_block const& entry) const noexcept;
+  // Bytes of a block with its guards.
+  std::size_t padded_bytes(std::size_t bytes, std::size_t align) const noexcept;
   void* allocate_from_upstream(detail::late_reports& late, std::size_t bytes, std::size_t align);
   void fail_requests(char const* operation, std::uint64_t n, std::uint64_t count);
-  bool check_outside(detail::late_reports& late, padded_block const& whole) noexcept;
-  bool check_freed(detail::late_reports& late, padded_block const& whole) noexcept;
-  bool check_range(detail::late_reports& late, padded_block const& whole, std::uintptr_t first,
-                   std::uintptr_t last, unsigned char fill, char const* what) noexcept;
-  void free_padded(padded_block const& whole);
+  bool check_guards_of(detail::late_reports& late, live_block const& block) noexcept;
+  bool check_freed(detail::late_reports& late, live_block const& block) noexcept;
+  bool check_range(detail::late_reports& late, live_block const& block, std::uintptr_t first,
+                   std::size_t bytes, unsigned char fill, char const* what) noexcept;
+  void free_padded(live_block const& block);
   void shrink_quarantine(detail::late_reports& late, std::size_t max_bytes);
 
   test_resource_options options_;
-  padded_blocks free_nodes_;  // one node for each live block, because deallocation must not allocate
-  padded_blocks quarantine_;  // freed blocks, oldest first
+  std::list<live_block> free_nodes_;  // one for each live block, because deallocation must not allocate
+  std::list<live_block> quarantine_;  // freed blocks, oldest first
   std::size_t quarantined_bytes_ = 0;
   std::uint64_t requests_ = 0;           // total so far, including failed requests
   std::uint64_t first_failing_ = 1;      // number of the first request that is set to fail

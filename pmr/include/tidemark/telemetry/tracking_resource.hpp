@@ -3,9 +3,7 @@
 /// `tracking_resource`: records every live block and its site. The upstream owns the memory.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <memory_resource>
 #include <optional>
 #include <source_location>
@@ -58,9 +56,6 @@ class tracking_resource final : public detail::ledger_adaptor<tracking_resource>
   /// interior or foreign pointer as `violation_kind::bad_deallocate`; nothing else happens if the handler
   /// returns.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t));
-
- private:
-  std::atomic<std::uint64_t> requests_{0};  // total so far
 };
 
 }  // namespace tidemark
