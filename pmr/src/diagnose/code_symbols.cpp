@@ -14,12 +14,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
-#include <forward_list>
-#include <mutex>
-#include <string>
 
-#include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/file_descriptor.hpp>
 
 #if __has_include(<link.h>)
@@ -33,10 +28,12 @@
 
 #include <climits>
 #endif
+#endif
 
 namespace tidemark::detail {
 namespace {
 
+#if !defined(_WIN32)
 #if __has_include(<link.h>)
 
 // A mapped file. All offsets are compared with its size, because the file may have been replaced.
@@ -68,80 +65,35 @@ class mapped_file {
   std::span<std::byte> bytes_;
 };
 
-// The functions of a program or library, from the linker's table for debuggers or else the loader's table.
-// Without -rdynamic only the first table has most functions of a program. The file may differ from the loaded
-// one by now; names may then be wrong, with no other effect.
-struct symbol_table {
-  // Reads an ELF file; empty if the file is not ELF or cannot be read.
-  explicit symbol_table(char const* path) noexcept : file{path} {
-    const auto header = file.at<ElfW(Ehdr)>(0, 1);
-    if (header.empty() || std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0) return;
-    is_at_fixed_address = header[0].e_type == ET_EXEC;
-    if (header[0].e_shentsize != sizeof(ElfW(Shdr))) return;
-    const auto sections = file.at<ElfW(Shdr)>(header[0].e_shoff, header[0].e_shnum);
-    for (const ElfW(Word) type : {ElfW(Word){SHT_SYMTAB}, ElfW(Word){SHT_DYNSYM}}) {
-      for (ElfW(Shdr) const& section : sections) {
-        if (section.sh_type != type || section.sh_link >= sections.size()) continue;
-        ElfW(Shdr) const& strings = sections[section.sh_link];
-        symbols = file.at<ElfW(Sym)>(section.sh_offset, section.sh_size / sizeof(ElfW(Sym)));
-        names = file.at<char>(strings.sh_offset, strings.sh_size);
-        if (!symbols.empty() && !names.empty() && names.back() == '\0') return;
-        symbols = {};
-      }
+// Finds the function that contains an address in the symbol table of its file: the linker's table for debuggers
+// or else the loader's table. Without -rdynamic only the first table has most functions of a program. The file
+// may differ from the loaded one by now; names may then be wrong, with no other effect.
+void find_function(code_place& place, std::uintptr_t address) {
+  const mapped_file file{place.module.c_str()};
+  const auto header = file.at<ElfW(Ehdr)>(0, 1);
+  if (header.empty() || std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0) return;
+  if (header[0].e_type == ET_EXEC) place.offset = address;  // addresses in the file equal those in memory
+  if (header[0].e_shentsize != sizeof(ElfW(Shdr))) return;
+  const auto sections = file.at<ElfW(Shdr)>(header[0].e_shoff, header[0].e_shnum);
+  for (const ElfW(Word) type : {ElfW(Word){SHT_SYMTAB}, ElfW(Word){SHT_DYNSYM}}) {
+    for (ElfW(Shdr) const& section : sections) {
+      if (section.sh_type != type || section.sh_link >= sections.size()) continue;
+      ElfW(Shdr) const& strings = sections[section.sh_link];
+      const auto names = file.at<char>(strings.sh_offset, strings.sh_size);
+      const auto symbols = file.at<ElfW(Sym)>(section.sh_offset, section.sh_size / sizeof(ElfW(Sym)));
+      if (symbols.empty() || names.empty() || names.back() != '\0') continue;
+      const auto found = std::ranges::find_if(symbols, [&](ElfW(Sym) const& symbol) {
+        const bool is_function = (symbol.st_info & 0xf) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
+        return is_function && place.offset - symbol.st_value < symbol.st_size &&
+               symbol.st_name < names.size();
+      });
+      if (found != symbols.end()) place.function = names.data() + found->st_name;
+      return;
     }
   }
-
-  // The mangled name of the function that contains the address, as numbered in the file; null without such a
-  // symbol. The name lives as long as the table.
-  [[nodiscard]] char const* function_at(std::uintptr_t address) const noexcept {
-    for (ElfW(Sym) const& symbol : symbols) {
-      const bool is_function = (symbol.st_info & 0xf) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
-      if (is_function && address - symbol.st_value < symbol.st_size && symbol.st_name < names.size())
-        return names.data() + symbol.st_name;
-    }
-    return nullptr;
-  }
-
-  mapped_file file;  // the symbols and names lie in it
-  std::span<ElfW(Sym) const> symbols;
-  std::span<char const> names;       // ends with a zero
-  bool is_at_fixed_address = false;  // addresses in the file equal those in memory
-};
-
-#else  // uses only the loader's own table
-
-struct symbol_table {
-  explicit symbol_table(char const*) noexcept {}
-  [[nodiscard]] static char const* function_at(std::uintptr_t) noexcept { return nullptr; }
-  static constexpr bool is_at_fixed_address = false;
-};
+}
 
 #endif
-
-struct module {
-  module(std::uintptr_t in_memory, char const* file) :begin{in_memory}, path{file}, symbols{file} {}
-
-  std::uintptr_t begin;  // in memory
-  std::string path;
-  symbol_table symbols;
-};
-
-// Destroyed only when the library is unloaded, because scopes may be open while the program ends.
-struct module_list {
-  fork_safe<> mutex;
-  std::forward_list<module> modules;
-
-  static module_list& instance() {
-    static auto& list = *new until_unload<module_list>;
-    return list.value;
-  }
-  module const& find(std::uintptr_t begin, char const* path) {
-    const std::scoped_lock lock{mutex};
-    for (module const& known : modules)
-      if (known.begin == begin && known.path == path) return known;
-    return modules.emplace_front(begin, path);
-  }
-};
 
 // For the program, the loader knows only its invocation name, which is no path after a change of directory.
 std::string path_of(Dl_info const& found) {
@@ -157,39 +109,7 @@ std::string path_of(Dl_info const& found) {
   return found.dli_fname;
 }
 
-}  // namespace
-
-// Uses dladdr instead of dl_iterate_phdr, whose lock a child finds taken after a fork by another thread
-// inside it.
-code_place find_code(std::uintptr_t address) noexcept {
-  Dl_info found{};
-  if (::dladdr(reinterpret_cast<void const*>(address), &found) == 0 || found.dli_fname == nullptr)
-    return {.offset = address};
-  try {
-    const auto begin = reinterpret_cast<std::uintptr_t>(found.dli_fbase);
-    module const& in = module_list::instance().find(begin, path_of(found).c_str());
-    const std::uintptr_t offset = in.symbols.is_at_fixed_address ? address : address - begin;
-    char const* const function = in.symbols.function_at(offset);
-    return {in.path.c_str(), offset, function != nullptr ? function : found.dli_sname};
-  } catch (std::exception const&) {  // no memory for a record of the module
-    return {.offset = address};
-  }
-}
-
-}  // namespace tidemark::detail
-
-#else
-
-namespace tidemark::detail {
-
-code_place find_code(std::uintptr_t address) noexcept { return {.offset = address}; }
-
-}  // namespace tidemark::detail
-
 #endif
-
-namespace tidemark::detail {
-namespace {
 
 using std::string_view;
 
@@ -197,13 +117,11 @@ bool begins_with_one_of(string_view name, std::span<string_view const> beginning
   return std::ranges::any_of(beginnings, [=](string_view begin) { return name.starts_with(begin); });
 }
 
-bool is_system_library(char const* path) noexcept {
+bool is_system_library(string_view path) noexcept {
   constexpr string_view names[] = {"libc.so",       "libstdc++",  "libc++",       "libgcc_s",
                                    "libpthread.so", "ld-linux",   "libm.so",      "ld-musl",
                                    "libc.musl",     "libsystem_", "libdyld.dylib"};
-  string_view file = path;
-  file.remove_prefix(file.rfind('/') + 1);  // npos + 1 is 0
-  return begins_with_one_of(file, names);
+  return begins_with_one_of(path.substr(path.rfind('/') + 1), names);  // npos + 1 is 0
 }
 
 // Name prefixes as mangled by the Itanium ABI, without _ZN.
@@ -238,11 +156,31 @@ code_owner owner_by_name(string_view name) noexcept {
 
 }  // namespace
 
+// Uses dladdr instead of dl_iterate_phdr, whose lock a child finds taken after a fork by another thread
+// inside it.
+code_place find_code(std::uintptr_t address) noexcept {
+#if !defined(_WIN32)
+  try {
+    Dl_info found{};
+    if (::dladdr(reinterpret_cast<void const*>(address), &found) != 0 && found.dli_fname != nullptr) {
+      code_place place{path_of(found), address - reinterpret_cast<std::uintptr_t>(found.dli_fbase), {}};
+#if __has_include(<link.h>)
+      find_function(place, address);
+#endif
+      if (place.function.empty() && found.dli_sname != nullptr) place.function = found.dli_sname;
+      return place;
+    }
+  } catch (std::exception const&) {
+    // no memory for a text
+  }
+#endif
+  return {.offset = address};
+}
+
 code_owner owner_of(std::uintptr_t address) noexcept {
   const code_place place = find_code(address);
-  const code_owner owner = place.function != nullptr ? owner_by_name(place.function) : code_owner::program;
-  const bool is_systems = place.module != nullptr && is_system_library(place.module);
-  return owner == code_owner::program && is_systems ? code_owner::standard : owner;
+  const code_owner owner = owner_by_name(place.function);
+  return owner == code_owner::program && is_system_library(place.module) ? code_owner::standard : owner;
 }
 
 }  // namespace tidemark::detail

@@ -7,17 +7,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace tidemark::detail {
 
-/// Place of a code address. The texts live until the library is unloaded.
+/// Place of a code address.
 struct code_place {
-  char const* module = nullptr;    ///< path of the program or library; null if unknown
-  std::uintptr_t offset = 0;       ///< offset in its file, as used by addr2line
-  char const* function = nullptr;  ///< mangled; null if unknown
+  std::string module{};       ///< path of the program or library; empty if unknown
+  std::uintptr_t offset = 0;  ///< offset in its file, as used by addr2line
+  std::string function{};     ///< mangled; empty if unknown
 };
 
-/// Looks up an address in the symbol table of its module. O(symbols). Thread-safe, also in a forked child.
+/// Looks up an address in the symbol table of its module, and knows only the address without memory for texts.
+/// O(symbols). Thread-safe, also in a forked child.
 [[nodiscard]] code_place find_code(std::uintptr_t address) noexcept;
 
 /// Owner of a function.

@@ -7,15 +7,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <forward_list>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <source_location>
-#include <span>
 #include <stdexcept>
-#include <string_view>
-#include <tuple>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,39 +50,32 @@ std::uintptr_t allocate_function_of(std::pmr::memory_resource const* resource) n
   return vtable[2];
 }
 
-std::string count_text(std::uint64_t blocks, std::uint64_t bytes) {
-  return std::to_string(blocks) + (blocks == 1 ? " block of " : " blocks of ") + std::to_string(bytes) +
-         " bytes";
-}
-
 // "load(model&) at trainer(+0x1a2b)"
 std::string code_text(code_place const& place) {
   std::string text;
-  if (place.function != nullptr) {
+  if (!place.function.empty()) {
     const std::unique_ptr<char, decltype(&std::free)> name{
-        __cxa_demangle(place.function, nullptr, nullptr, nullptr), &std::free};
-    text = std::string{name != nullptr ? name.get() : place.function} + " at ";
-  }
-  if (place.module != nullptr) {
-    const std::string_view path = place.module;
-    text += path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+        __cxa_demangle(place.function.c_str(), nullptr, nullptr, nullptr), &std::free};
+    text = (name != nullptr ? name.get() : place.function) + " at ";
   }
   char offset[32];
   std::snprintf(offset, sizeof offset, "(+0x%zx)", static_cast<std::size_t>(place.offset));
-  return text + offset;
+  return text + place.module.substr(place.module.rfind('/') + 1) + offset;  // npos + 1 is 0
 }
 
 }  // namespace
 
 /// Counts of a scope, and the link to the thread's next outer scope.
 ///
-/// Invariants: `blocks_` is the sum of `blocks` over `places_[0, place_count_)` and `further_`; `bytes_`
-/// likewise; `reported_blocks_ <= blocks_`.
+/// Invariants: `total` is the sum of the counts of `places` and of blocks at further places; `seen_blocks <=
+/// total.blocks`.
 /// Not thread-safe: one thread at a time.
 class missed_blocks {
  public:
-  missed_blocks(std::pmr::memory_resource const* expected, char const* name) noexcept
-      : expected_{expected}, expected_allocate_{allocate_function_of(expected)}, name_{name} {}
+  missed_blocks(std::pmr::memory_resource const* expected, char const* scope_name)
+      : name{scope_name}, expected_{expected}, expected_allocate_{allocate_function_of(expected)} {
+    places_.reserve(expect_resource::max_places);
+  }
 
   /// Counts a block, unless a resource allocated it for itself.
   /// @param from resource that served the block; null: `operator new`
@@ -97,46 +89,37 @@ class missed_blocks {
       here.site = site->where();
     }
     fill_calls(here, stack);
-    counts& missed = counts_of(here);
-    ++missed.blocks, missed.bytes += bytes;
-    ++blocks_, bytes_ += bytes;
+    total.add(bytes);
+    for (place& known : places_)
+      if (known.is_same(here)) return known.missed.add(bytes);
+    if (places_.size() == expect_resource::max_places) return;
+    here.missed.add(bytes);
+    places_.push_back(here);
   }
-
-  [[nodiscard]] std::uint64_t blocks() const noexcept { return blocks_; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] char const* name() const noexcept { return name_; }
-  /// Blocks missed since the caller last read the counts.
-  [[nodiscard]] std::uint64_t unseen_blocks() const noexcept { return blocks_ - seen_blocks_; }
-  void mark_seen() noexcept { seen_blocks_ = blocks_; }
 
   /// @throws std::bad_alloc.
   std::string report(bool default_resource_is_watched) const {
-    std::vector<place const*> order;
-    order.reserve(place_count_);
-    for (place const& of : std::span{places_}.first(place_count_)) order.push_back(&of);
-    std::ranges::sort(order, [](place const* a, place const* b) {
-      return std::tuple{b->missed.bytes, b->missed.blocks, a} <
-             std::tuple{a->missed.bytes, a->missed.blocks, b};
-    });
-    std::string text = std::string{"expect_resource '"} + name_ + "': ";
-    text += (blocks_ == 0 ? "no block" : count_text(blocks_, bytes_)) + std::string{" came from elsewhere\n"};
+    std::vector<place> order = places_;
+    std::ranges::sort(order, std::greater{}, &place::missed);
+    std::string text = std::string{"expect_resource '"} + name + "': ";
+    text += (total.blocks == 0 ? "no block" : total.text()) + " came from elsewhere\n";
     bool is_stripped = false;
-    for (place const* of : order) {
-      text += "  " + count_text(of->missed.blocks, of->missed.bytes);
-      text += of->is_of_new ? " from operator new" : " from the default resource";
-      if (of->site.line() != 0)
-        text += std::string{", at "} + of->site.file_name() + ':' + std::to_string(of->site.line());
-      if (of->label[0] != '\0') text += std::string{" ("} + of->label + ')';
+    counts further = total;
+    for (place const& of : order) {
+      further.blocks -= of.missed.blocks, further.bytes -= of.missed.bytes;
+      text += "  " + of.missed.text() + " from " + of.source();
+      if (of.site.line() != 0)
+        text += std::string{", at "} + of.site.file_name() + ':' + std::to_string(of.site.line());
+      if (of.label[0] != '\0') text += std::string{" ("} + of.label + ')';
       text += '\n';
-      for (std::uintptr_t const call : of->calls) {
+      for (std::uintptr_t const call : of.calls) {
         if (call == 0) break;
         const code_place code = find_code(call);
         text += "    " + code_text(code) + '\n';
-        if (code.function == nullptr) is_stripped = true;
+        if (code.function.empty()) is_stripped = true;
       }
     }
-    if (further_.blocks != 0)
-      text += "  " + count_text(further_.blocks, further_.bytes) + " from further places\n";
+    if (further.blocks != 0) text += "  " + further.text() + " from further places\n";
     if (is_stripped)
       text +=
           "  functions have no names, so that what resources take for themselves may be among these blocks\n";
@@ -148,31 +131,41 @@ class missed_blocks {
   }
   /// Reports all counts as one violation.
   void report_violation() const noexcept {
-    place const& most = *std::ranges::max_element(std::span{places_}.first(place_count_), {},
-                                                  [](place const& of) { return of.missed.bytes; });
+    place const& most =
+        *std::ranges::max_element(places_, {}, [](place const& of) { return of.missed.bytes; });
     std::string where;
     try {
       where = most.calls[0] != 0 ? code_text(find_code(most.calls[0])) : "a place that is not known";
     } catch (std::bad_alloc const&) {
       where.clear();  // no memory for the place
     }
-    detail::report_violation(violation_kind::missed_resource, name_,
+    detail::report_violation(violation_kind::missed_resource, name,
                              "expect_resource '%s': %llu block%s of %llu bytes came from elsewhere, %llu of "
                              "these bytes from %s in %s",
-                             name_, static_cast<unsigned long long>(blocks_), blocks_ == 1 ? "" : "s",
-                             static_cast<unsigned long long>(bytes_),
-                             static_cast<unsigned long long>(most.missed.bytes),
-                             most.is_of_new ? "operator new" : "the default resource", where.c_str());
+                             name, static_cast<unsigned long long>(total.blocks),
+                             total.blocks == 1 ? "" : "s", static_cast<unsigned long long>(total.bytes),
+                             static_cast<unsigned long long>(most.missed.bytes), most.source(),
+                             where.c_str());
   }
 
+  struct counts {
+    std::uint64_t bytes = 0, blocks = 0;
+    void add(std::size_t block_bytes) noexcept { ++blocks, bytes += block_bytes; }
+    [[nodiscard]] std::string text() const {
+      return std::to_string(blocks) + (blocks == 1 ? " block of " : " blocks of ") + std::to_string(bytes) +
+             " bytes";
+    }
+    friend auto operator<=>(counts const&, counts const&) = default;
+  };
+
+  char const* const name;
+  counts total;
+  std::uint64_t seen_blocks = 0;   ///< `total.blocks` when the caller last read the counts
   missed_blocks* outer = nullptr;  ///< the thread's next outer scope
   bool operator_new_is_watched = false;
   int exceptions_at_begin = 0;  ///< exceptions in flight at the beginning
 
  private:
-  struct counts {
-    std::uint64_t blocks = 0, bytes = 0;
-  };
   // Blocks that share one entry of a report.
   struct place {
     bool is_of_new = false;  // otherwise from the default resource
@@ -180,12 +173,18 @@ class missed_blocks {
     std::source_location site{};  // NOLINT(readability-redundant-member-init): line() == 0 if unknown
     std::array<std::uintptr_t, expect_resource::max_frames> calls{};  // 0 after the last call
     counts missed;
+
+    [[nodiscard]] char const* source() const noexcept {
+      return is_of_new ? "operator new" : "the default resource";
+    }
+    [[nodiscard]] bool is_same(place const& other) const noexcept {
+      return calls == other.calls && is_of_new == other.is_of_new && label == other.label &&
+             site.file_name() == other.site.file_name() && site.line() == other.site.line();
+    }
   };
   bool is_of_a_resource(call_stack const& stack) noexcept {
-    const auto is_expected = [this](stack_frame const& frame) {
-      return frame.function == expected_allocate_;
-    };
-    if (std::ranges::any_of(stack.frames(), is_expected)) return true;
+    for (stack_frame const& frame : stack.frames())
+      if (frame.function == expected_allocate_) return true;
     for (stack_frame const& frame : stack.frames()) {
       const code_owner owner = owners_.owner_at(frame.call);
       if (owner != code_owner::standard) return owner == code_owner::resource;
@@ -201,24 +200,10 @@ class missed_blocks {
       if (owner == code_owner::main || n == to.calls.size()) return;
     }
   }
-  counts& counts_of(place const& sought) noexcept {
-    for (place& known : std::span{places_}.first(place_count_)) {
-      if (known.calls == sought.calls && known.is_of_new == sought.is_of_new && known.label == sought.label &&
-          known.site.file_name() == sought.site.file_name() && known.site.line() == sought.site.line())
-        return known.missed;
-    }
-    if (place_count_ == places_.size()) return further_;
-    return (places_[place_count_++] = sought).missed;
-  }
 
   std::pmr::memory_resource const* expected_;
   std::uintptr_t expected_allocate_;  // first address of its do_allocate
-  char const* name_;
-  std::uint64_t blocks_ = 0, bytes_ = 0;
-  std::uint64_t seen_blocks_ = 0;
-  std::size_t place_count_ = 0;
-  counts further_;  // at places beyond max_places
-  std::array<place, expect_resource::max_places> places_;
+  std::vector<place> places_;         // at most max_places; has room for all
   code_owner_cache<1024> owners_;
 };
 
@@ -288,7 +273,7 @@ struct watch_list {
   detail::fork_safe<> mutex;
   // One watcher for each resource that was ever the default. Watchers are never destroyed and have no state
   // of a scope, because containers keep their address beyond the scope.
-  std::forward_list<watching_resource> watchers;
+  std::map<std::pmr::memory_resource*, watching_resource> watchers;  // by the watched resource
   std::size_t open_scopes = 0;
 
   static watch_list& instance() {
@@ -296,14 +281,9 @@ struct watch_list {
     return list.value;
   }
   [[nodiscard]] watching_resource* find(std::pmr::memory_resource const* resource) noexcept {
-    for (watching_resource& known : watchers)
-      if (&known == resource) return &known;
+    for (auto& [watched, watcher] : watchers)
+      if (&watcher == resource) return &watcher;
     return nullptr;
-  }
-  [[nodiscard]] watching_resource* watcher_of(std::pmr::memory_resource* upstream) {
-    for (watching_resource& known : watchers)
-      if (known.upstream == upstream) return &known;
-    return &watchers.emplace_front(upstream);
   }
 
   // Counts one more open scope. Another thread may set a default resource at any moment; that resource is
@@ -312,7 +292,8 @@ struct watch_list {
     const std::scoped_lock lock{mutex};
     std::pmr::memory_resource* current = std::pmr::get_default_resource();
     while (find(current) == nullptr) {
-      std::pmr::memory_resource* const before = std::pmr::set_default_resource(watcher_of(current));
+      std::pmr::memory_resource* const before =
+          std::pmr::set_default_resource(&watchers.try_emplace(current, current).first->second);
       if (before == current) break;
       current = before;
     }
@@ -355,30 +336,29 @@ expect_resource::~expect_resource() {
   while (*link != nullptr && *link != missed_.get()) link = &(*link)->outer;
   if (*link == nullptr) {
     // Keeps the records, because the scope's thread may be writing to them.
-    detail::missed_blocks const* const left = missed_.release();
-    detail::report_violation(violation_kind::wrong_thread, left->name(),
-                             "expect_resource '%s': the scope must end on the thread that began it",
-                             left->name());
+    char const* const name = missed_.release()->name;
+    detail::report_violation(violation_kind::wrong_thread, name,
+                             "expect_resource '%s': the scope must end on the thread that began it", name);
     return;
   }
   *link = missed_->outer;
-  if (missed_->unseen_blocks() != 0 && std::uncaught_exceptions() <= missed_->exceptions_at_begin)
+  if (missed_->total.blocks != missed_->seen_blocks &&
+      std::uncaught_exceptions() <= missed_->exceptions_at_begin)
     missed_->report_violation();
 }
 
 std::uint64_t expect_resource::missed_blocks() const noexcept {
-  missed_->mark_seen();
-  return missed_->blocks();
+  return missed_->seen_blocks = missed_->total.blocks;
 }
 
 std::uint64_t expect_resource::missed_bytes() const noexcept {
-  missed_->mark_seen();
-  return missed_->bytes();
+  (void)missed_blocks();
+  return missed_->total.bytes;
 }
 
 std::string expect_resource::report() const {
   const allowance own_text;
-  missed_->mark_seen();
+  (void)missed_blocks();
   return missed_->report(watch_list::instance().is_watching());
 }
 

@@ -156,9 +156,7 @@ int skip_in(dl_phdr_info* object, std::size_t, void* leaving) noexcept {
       auto const& [name_bytes, word_bytes, type] = note.sizes_and_type;
       at += sizeof note.sizes_and_type + align_up(std::size_t{name_bytes}, 4) +
             align_up(std::size_t{word_bytes}, 4);
-      if (std::memcmp(note.sizes_and_type, own_note.sizes_and_type, sizeof note.sizes_and_type) != 0 ||
-          std::memcmp(note.name, own_note.name, sizeof note.name) != 0)
-        continue;
+      if (std::memcmp(&note, &own_note, offsetof(signals_note, distance)) != 0) continue;
       std::int64_t distance = 0;
       std::memcpy(&distance, note.distance, sizeof distance);
       auto& theirs = *reinterpret_cast<handled_signal*>(reinterpret_cast<std::uintptr_t>(note.distance) +

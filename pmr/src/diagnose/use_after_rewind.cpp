@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report of a fault. It is async-signal-safe: it takes no lock, allocates nothing, and calls only
-// _dl_find_object, which glibc documents as safe. posix_faults.cpp and windows_faults.cpp have the handlers.
+// std::to_chars and _dl_find_object, which glibc documents as safe. posix_faults.cpp and windows_faults.cpp have the handlers.
 #include <tidemark/diagnose/use_after_rewind.hpp>
 
 #if __has_include(<link.h>)
@@ -9,6 +9,7 @@
 #endif
 
 #include <cerrno>  // program_invocation_short_name
+#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -42,12 +43,8 @@ class signal_text {
   }
   signal_text& operator<<(std::uintptr_t number) noexcept {
     char digits[2 * sizeof number];
-    std::size_t first = sizeof digits;
-    do {
-      digits[--first] = "0123456789abcdef"[number % 16];
-      number /= 16;
-    } while (number != 0);
-    return *this << "0x" << std::string_view{digits + first, sizeof digits - first};
+    char const* const end = std::to_chars(digits, digits + sizeof digits, number, 16).ptr;
+    return *this << "0x" << std::string_view{digits, end};
   }
   /// A code address, in addr2line's form if known.
   signal_text& code(std::uintptr_t address) noexcept {
