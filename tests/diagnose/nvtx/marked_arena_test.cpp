@@ -74,12 +74,12 @@ TEST(marked_host_arena, reports_nothing_because_other_tools_watch_the_host) {
   EXPECT_TRUE(tool.calls.empty());
 }
 
-TEST_F(marked_stepwise_arena, has_a_heap_for_each_commit_step) {
+TEST_F(marked_stepwise_arena, has_a_heap_of_all_steps_of_a_chunk) {
   EXPECT_TRUE(tool.heaps().empty()) << "no memory is behind it";
   const std::uintptr_t first = address(arena.allocate(100));
   EXPECT_EQ(tool.heaps(), (heaps_type{{first, 8 * KiB, "step"}}));
   (void)arena.allocate(10'000);
-  EXPECT_EQ(tool.heaps(), (heaps_type{{first, 8 * KiB, "step"}, {first + 8 * KiB, 8 * KiB, "step"}}));
+  EXPECT_EQ(tool.heaps(), (heaps_type{{first, 16 * KiB, "step"}}));
 }
 
 TEST_F(marked_stepwise_arena, closes_heaps_before_their_memory_is_trimmed) {
@@ -88,8 +88,8 @@ TEST_F(marked_stepwise_arena, closes_heaps_before_their_memory_is_trimmed) {
   for (int i = 0; i < 20; ++i) (void)arena.allocate(10'000);
   arena.rewind(mark);
   EXPECT_GT(arena.trim(), 0u);
-  EXPECT_EQ(tool.heaps(), (heaps_type{{kept, 8 * KiB, "step"}}))
-      << "where the trim has cut it, it cannot be cut";
+  ASSERT_EQ(tool.heaps().size(), 1u);
+  EXPECT_EQ(tool.heaps()[0].first, kept) << "where the trim has cut it, it cannot be cut";
   EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
   const std::uintptr_t next = address(arena.allocate(20'000));
   EXPECT_TRUE(tool.may_touch(next + 19'999));
@@ -98,11 +98,10 @@ TEST_F(marked_stepwise_arena, closes_heaps_before_their_memory_is_trimmed) {
 TEST_F(marked_stepwise_arena, opens_heaps_again_if_trim_fails) {
   const std::uintptr_t first = address(arena.allocate(30'000));
   arena.reset();
-  const heaps_type before = tool.heaps();
   supply.decommits = false;
   EXPECT_EQ(arena.trim(), 0u);
   ASSERT_EQ(tool.heaps().size(), 1u);
-  EXPECT_EQ(tool.heaps().front().bytes, arena.stats().committed_bytes) << "now in one piece";
+  EXPECT_EQ(tool.heaps().front().bytes, arena.stats().committed_bytes);
   EXPECT_EQ(address(arena.allocate(30'000)), first);
   EXPECT_EQ(tool.regions(), (regions_type{{first, 30'000}}));
 }

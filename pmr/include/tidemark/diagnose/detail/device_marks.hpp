@@ -15,25 +15,24 @@ namespace tidemark::detail {
 /// Poisoning for device memory: compute-sanitizer detects bad accesses there. The tool knows heaps and
 /// regions, not bytes.
 ///
-/// Each range committed at once is a heap, because the tool knows ranges as the driver returned them. A block
-/// is a region of each heap that it overlaps. Blocks are allocated in ascending order and freed from the top,
-/// as in an arena. They are recorded beside the memory, to be found when they are freed.
+/// The committed memory of the chunk is one heap, because compute-sanitizer accepts only whole allocations of
+/// the driver. A commit beyond the heap opens a larger heap. A block is a region. Blocks are allocated in
+/// ascending order and freed from the top, as in an arena. They are recorded beside the memory.
 ///
 /// Unnamed last parameters exist for `byte_marks`, which has the same functions.
 ///
-/// Invariants: heaps ascend and are disjoint; so do blocks. `blocks.empty()` until a tool accepts a heap.
+/// Invariants: blocks ascend and are disjoint; `blocks.empty()` until a tool accepts a heap.
 ///
-/// Complexity: `on_allocate` O(log heaps), others O(regions they free). Not thread-safe: one thread at a
-/// time.
+/// Complexity: `on_allocate` O(1), others O(regions they open or free). Not thread-safe: one thread at a time.
 class device_marks {
  public:
-  /// Reserves room for one more heap and one more block. @return false if out of memory
+  /// Reserves room for one more block. @return false if out of memory
   [[nodiscard]] bool reserve() noexcept;
   /// True if one more block can be recorded without `reserve`.
   [[nodiscard]] bool has_room() const noexcept { return !heard_ || blocks_.size() < blocks_.capacity(); }
 
-  /// Records a commit of `[first, last)` above all other heaps, except parts that an earlier heap still
-  /// covers. Reopens known blocks in the range. @pre `reserve()`, or at least as many heaps before
+  /// Records a commit of `[first, last)`, which begins at the chunk's beginning or at its committed end.
+  /// Reopens known blocks. @pre all known blocks end at or below `last`
   void on_commit(std::uintptr_t first, std::uintptr_t last, char const* name) noexcept;
   /// Reports that the memory at or above `from` is about to be freed. A heap that begins below stays whole,
   /// because heaps cannot be cut. Blocks stay known, because their memory may come back.
@@ -50,14 +49,6 @@ class device_marks {
   }
 
  private:
-  struct heap {
-    std::uintptr_t first;
-    std::uintptr_t last;  // one past the last byte
-    listening_tool::heap_id id;
-    char const* name;  // name of the resource
-
-    [[nodiscard]] std::size_t part_of(std::uintptr_t block, std::size_t bytes) const noexcept;
-  };
   struct block_record {
     std::uintptr_t first;
     std::size_t bytes;
@@ -65,10 +56,11 @@ class device_marks {
   void open(std::uintptr_t first, std::size_t bytes) noexcept;
   void close(std::uintptr_t from) noexcept;
   void resize(block_record& known, std::size_t bytes) noexcept;
-  [[nodiscard]] std::vector<heap>::const_iterator first_heap_above(std::uintptr_t address) const noexcept;
 
   bool heard_ = false;  // a tool has accepted a heap; blocks are recorded even while decommitted
-  std::vector<heap> heaps_;
+  listening_tool::heap_id heap_ = 0;    // 0: no tool has accepted the memory
+  std::uintptr_t begin_ = 0, end_ = 0;  // of the heap
+  char const* name_ = "";               // name of the resource
   std::vector<block_record> blocks_;
 };
 
