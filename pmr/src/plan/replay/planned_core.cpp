@@ -450,7 +450,6 @@ void planned_core::learn_from_replay() {
   const bool has_too_much = is_loose(kind, now_ - begin_);
   if (is_whole && kind.misses != 0) --kind.misses;
   if (kind.more_due != 0) --kind.more_due;
-  for (auto const& [bytes, died] : recorder_.earlier()) add_second_slot(bytes, died);
   if (is_whole && !has_too_much && !has_missing_slots_) return;
   if (must_rest(kind)) {
     if (2 * step_fallback_ < now_ - begin_) return;
@@ -488,20 +487,6 @@ void planned_core::learn_from_replay() {
 void planned_core::plan_again(kind_of_step& kind, learned_step const& before) {
   plan_anew(kind, learn(recorder_, before), begin_);
   kind.misses = 0;
-}
-
-// Handles the death of a block of an earlier step. A request of its size needs two slots if its block was
-// born before the death and outlives this step.
-void planned_core::add_second_slot(std::size_t bytes, request_time died) noexcept {
-  if (options_.max_slots < 2) return;
-  for (std::uint32_t i : plan_->own_slots()) {
-    plan_replayer::slot const& slot = plan_->all_slots()[i];
-    std::size_t& slot_count = kind_->learned[plan_->request_of(i)].slot_count;
-    if (slot.bytes != bytes || slot.born < begin_ || slot.born >= died || slot_count > 1) continue;
-    slot_count = 2;
-    has_missing_slots_ = true;
-    return;
-  }
 }
 
 // Blocks that outlive their step have bytes of their own. The first request of the next step shows which of

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <tidemark/core/detail/align.hpp>
@@ -22,11 +23,8 @@ namespace {
 
 namespace planning = detail::planning;
 
-// A violated rule of `step_plan`.
-struct plan_fault {
-  std::size_t block;   // index in `blocks`; the number of blocks for a fault of the whole plan
-  char const* broken;  // the violated rule: "not lower < upper"
-};
+// A violated rule of `step_plan`, and the index of its block; the number of blocks for the whole plan.
+using plan_fault = std::pair<std::size_t, char const*>;
 
 // Returns the end of a slot. A block without bytes also has an address.
 std::size_t end_of(planned_block const& block) noexcept {
@@ -133,8 +131,8 @@ void step_plan::require_valid() const {
   const std::optional<plan_fault> fault = find_fault(*this);
   if (!fault) return;
   const std::string where =
-      fault->block < blocks.size() ? "request " + std::to_string(blocks[fault->block].request) + ": " : "";
-  throw std::invalid_argument{"step_plan: " + where + fault->broken};
+      fault->first < blocks.size() ? "request " + std::to_string(blocks[fault->first].request) + ": " : "";
+  throw std::invalid_argument{"step_plan: " + where + fault->second};
 }
 
 void save_plan(step_plan const& plan, std::string const& path) {
@@ -180,8 +178,8 @@ step_plan load_step_plan(std::string const& path) {
   complete(loaded);
   if (const auto fault = find_fault(loaded)) {
     // The plan as a whole has no fault, because `complete` computes its numbers from the rows.
-    const std::size_t row = std::min(fault->block, loaded.blocks.size() - 1);
-    fail(path, row + 2, "request " + std::to_string(loaded.blocks[row].request) + ": " + fault->broken);
+    const std::size_t row = std::min(fault->first, loaded.blocks.size() - 1);
+    fail(path, row + 2, "request " + std::to_string(loaded.blocks[row].request) + ": " + fault->second);
   }
   return loaded;
 }

@@ -101,7 +101,6 @@ class planned_core {
   void learn_from_step();
   void learn_from_replay();
   void plan_again(kind_of_step& kind, learned_step const& before);
-  void add_second_slot(std::size_t bytes, request_time died) noexcept;
   [[nodiscard]] bool must_learn_later(std::uint64_t requests) const noexcept;
   void learn_from_previous_step();
   [[nodiscard]] learned_step learn_early_deaths(kind_of_step const& kind) const;
