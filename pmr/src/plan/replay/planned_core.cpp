@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/request.hpp>
@@ -211,11 +212,10 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
 // Returns null if the plan has no free slot for the request. @param request set if the request of the plan is
 // known
 void* planned_core::assign_slot(std::size_t bytes, std::size_t align, std::size_t& request) {
-  const bool displaced = is_displaced(bytes);
-  std::size_t found = displaced ? no_request : find_request(bytes);
+  std::size_t found = find_request(bytes);
   if (found == no_request) {
     found = plan_->cursor();
-    if (displaced || misses_in_a_row_ != 0 || !plan_->fits(found, bytes, align)) {
+    if (misses_in_a_row_ != 0 || !plan_->fits(found, bytes, align)) {
       ++step_unknown_;
       // Either an extra request, or the next request in another size. The following requests show which.
       ++misses_in_a_row_;
@@ -234,16 +234,6 @@ void* planned_core::assign_slot(std::size_t bytes, std::size_t align, std::size_
   if (slot != nullptr) return plan_->assign(*slot, bytes, now_);
   on_conflict(found);
   return nullptr;
-}
-
-// Returns true if an extra request seems to have the slot of this request. The next request of the plan is
-// then the request after the slot.
-bool planned_core::is_displaced(std::size_t bytes) const noexcept {
-  const std::size_t last = plan_->cursor() - 1;
-  if (plan_->cursor() == 0 || misses_in_a_row_ != 0) return false;
-  plan_replayer::slot const& slot = plan_->all_slots()[last];
-  learned_request const& planned = kind_->learned[last];
-  return slot.born >= begin_ && !planned.resembles(slot.bytes) && planned.resembles(bytes);
 }
 
 // Finds the next request of the plan that may be this request: usually the next one, or some were left out.
@@ -328,9 +318,13 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
   step_unknown_ = step_conflicts_ = step_fallback_ = 0;
   if (foreign_.live() != 0) foreign_.find_blocking(*plan_);
   server_ = server::fallback;
-  if (kind_->plan != nullptr)
-    server_ = is_plan_committed() && last_kind_ == nullptr ? server::plan : server::plan_uncommitted;
-  if (kind_->plan == nullptr) region_.decommit_above(used_bytes_end());  // the fallback needs the memory
+  if (kind_->plan != nullptr) {
+    const bool is_committed = region_.committed_bytes() >= plan_->height() &&
+                              plan_->base() == region_.base() && plan_->base() % plan_->alignment() == 0;
+    server_ = is_committed && last_kind_ == nullptr ? server::plan : server::plan_uncommitted;
+  } else {
+    region_.decommit_above(used_bytes_end());  // the fallback needs the memory
+  }
   update_fast_path();
 }
 
@@ -357,11 +351,6 @@ void planned_core::detach_plan() {
   foreign_.detach_live(*plan_, true);
   plan_->enable_fast_path(false);
   plan_ = &no_plan_;
-}
-
-bool planned_core::is_plan_committed() const noexcept {
-  return region_.committed_bytes() >= plan_->height() && plan_->base() == region_.base() &&
-         plan_->base() % plan_->alignment() == 0;
 }
 
 // Commits memory for the plan of the step. Without memory the plan stays, and the next step tries again.
@@ -416,7 +405,15 @@ void planned_core::end_step() noexcept {
   if (!is_borrowed_ || last_kind_ == nullptr) recorder_.clear();
   else recorder_.end_step();  // `learn_from_previous_step` reads the record
   last_begin_ = begin_;
-  if (trims_due_ != 0 && (is_planned || !is_borrowed_)) trim_fallback();
+  // Returns the fallback's free memory, because a plan needs it from now on. Again after the next steps, in
+  // which the blocks that outlived the step die.
+  if (trims_due_ != 0 && (is_planned || !is_borrowed_)) {
+    --trims_due_;
+    if (std::exchange(has_returned_, false)) {
+      if (auto* const ours = dynamic_cast<distinct_resource*>(options_.fallback)) ours->release_unused();
+      if (host_accessible_) trim_heap();
+    }
+  }
   if (is_borrowed_ && is_unused()) region_.decommit_above(0);
   server_ = server::fallback;
   update_fast_path();
@@ -559,10 +556,20 @@ learned_step planned_core::learn_deaths(kind_of_step& kind) {
 
 step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step const& kind,
                                     request_time begin) const {
-  const std::vector<byte_range> foreign = obstacles(begin);
+  // Foreign blocks that have outlived a whole step may live long. The plan avoids their bytes.
+  std::vector<byte_range> obstacles;
+  std::size_t end_before = 0;
+  for (foreign_block const& block : foreign_.all()) {
+    if (!block.live() || block.born >= begin) continue;
+    const std::size_t offset = block.address - region_.base(),
+                      block_end = align_up(offset + block.max_bytes, options_.alignment);
+    const std::size_t first = std::max(align_down(offset, options_.alignment), end_before);
+    if (block_end > first) obstacles.push_back({first, block_end - first});
+    end_before = block_end;
+  }
   return plan_of(learned, {.alignment = options_.alignment,
                            .replans = std::max<std::size_t>(kind.plans_made, 1) - 1,
-                           .obstacles = foreign,
+                           .obstacles = obstacles,
                            .prefix_end = kinds_.prefix_end(),
                            .max_slots = options_.max_slots});
 }
@@ -590,21 +597,6 @@ std::size_t planned_core::highest_plan() const noexcept {
   return highest;
 }
 
-// Foreign blocks that have outlived a whole step may live long. A new plan avoids their bytes.
-std::vector<byte_range> planned_core::obstacles(request_time begin_of_step) const {
-  std::vector<byte_range> found;
-  std::size_t end_before = 0;
-  for (foreign_block const& block : foreign_.all()) {
-    if (!block.live() || block.born >= begin_of_step) continue;
-    const std::size_t offset = block.address - region_.base(),
-                      end = align_up(offset + block.max_bytes, options_.alignment);
-    const std::size_t begin = std::max(align_down(offset, options_.alignment), end_before);
-    if (end > begin) found.push_back({begin, end - begin});
-    end_before = end;
-  }
-  return found;
-}
-
 void planned_core::install_plan(kind_of_step& kind, step_plan made) {
   auto plan = std::make_unique<plan_replayer>(std::move(made));
   detach_plan();  // plans are moved, their blocks are not
@@ -615,16 +607,6 @@ void planned_core::install_plan(kind_of_step& kind, step_plan made) {
   }
   kind.plan = std::move(plan);
   kinds_.lay_out();
-}
-
-// Returns the fallback's free memory, because a plan needs it from now on. Called at the end of a step that
-// the fallback served in part. Called again after the next steps, in which the blocks that outlived the step
-// die.
-void planned_core::trim_fallback() noexcept {
-  --trims_due_;
-  if (!std::exchange(has_returned_, false)) return;
-  if (auto* const ours = dynamic_cast<distinct_resource*>(options_.fallback)) ours->release_unused();
-  if (host_accessible_) trim_heap();
 }
 
 void planned_core::use(step_plan plan, std::uint64_t kind) {

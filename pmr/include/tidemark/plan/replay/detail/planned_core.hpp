@@ -10,7 +10,6 @@
 #include <memory_resource>
 #include <vector>
 
-#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
@@ -85,7 +84,6 @@ class planned_core {
 
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* assign_slot(std::size_t bytes, std::size_t align, std::size_t& request);
-  [[nodiscard]] bool is_displaced(std::size_t bytes) const noexcept;
   [[nodiscard]] std::size_t find_request(std::size_t bytes) const noexcept;
   void on_conflict(std::size_t request) noexcept;
   void deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept;
@@ -93,7 +91,6 @@ class planned_core {
 
   void switch_to(std::uint64_t kind);
   void detach_plan();
-  [[nodiscard]] bool is_plan_committed() const noexcept;
   void commit_plan();
   // The fast path is off while foreign blocks are in the way, because each slot must be compared with them.
   void update_fast_path() noexcept;
@@ -108,9 +105,7 @@ class planned_core {
   [[nodiscard]] step_plan plan_beside(learned_step const& learned, kind_of_step const& kind,
                                       request_time begin) const;
   void plan_anew(kind_of_step& kind, learned_step learned, request_time begin);
-  [[nodiscard]] std::vector<byte_range> obstacles(request_time begin_of_step) const;
   void install_plan(kind_of_step& kind, step_plan made);
-  void trim_fallback() noexcept;
   [[nodiscard]] bool is_unused() const noexcept { return foreign_.live() == 0 && plan_->used_blocks() == 0; }
   template <class Visit>
   void each_block_in_use(Visit visit) const;
