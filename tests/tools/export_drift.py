@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every public name of the headers is exported by a module of its part, and by no more than one.
 
-The names come from clang's syntax tree of <tidemark/tidemark.hpp> and, for the device part and the adapters,
-of <tidemark/cuda.hpp>, <tidemark/thrust.hpp>, <tidemark/mpi.hpp> and <tidemark/planner.hpp>: all names
-declared in one of our headers in namespace tidemark itself, in tidemark::compat, tidemark::gpu, tidemark::mpi
-or tidemark::planner. The exports come from the using-declarations of modules/*.cppm, which the compiler
-checks.
+The names come from one syntax tree of clang for <tidemark/tidemark.hpp> and, for the device part, the adapters
+and the planner, <tidemark/cuda.hpp>, <tidemark/thrust.hpp>, <tidemark/mpi.hpp> and <tidemark/planner.hpp>: all
+names declared in one of our headers in namespace tidemark itself, in tidemark::compat, tidemark::gpu,
+tidemark::mpi or tidemark::planner. The folder of a header is its part. The exports come from the
+using-declarations of modules/*.cppm, which the compiler checks.
 """
-import collections
 import json
 import pathlib
 import re
@@ -23,6 +22,10 @@ root = pathlib.Path(root)
 # The modules that are a part of their own; all others are the host's, and `import tidemark;` brings those.
 OWN_MODULES = {"device": "modules/tidemark.cuda.cppm", "thrust": "modules/tidemark.thrust.cppm",
                "mpi": "modules/tidemark.mpi.cppm", "planner": "planner/search/modules/tidemark.planner.cppm"}
+# The innermost folder of a header decides.
+FOLDERS = {"thrust": "thrust_adapters/include/tidemark/thrust", "device": "thrust_adapters/include", "mpi": "adapters/mpi/include",
+           "planner": "planner/search/include", "host": "pmr/include"}
+FILE = re.compile(r'"offset": \d+,\s+"file": "([^"]+)"')  # of a declaration, not of its includer
 PUBLIC_NAMESPACES = ("compat", "gpu", "mpi", "planner")
 KINDS = {"CXXRecordDecl", "ClassTemplateDecl", "FunctionDecl", "FunctionTemplateDecl", "TypeAliasDecl",
          "TypeAliasTemplateDecl", "VarDecl", "VarTemplateDecl", "EnumDecl", "ConceptDecl"}
@@ -48,18 +51,22 @@ def names_in(namespace, prefix=""):
             yield prefix + node["name"]
 
 
-def declarations(*headers):
-    """How often each public name is declared."""
-    includes = [word for header in headers for word in ("-include", header)]
-    dump = subprocess.run([compiler, *flags, "-fsyntax-only", "-x", "c++", "-Xclang", "-ast-dump=json",
+def declarations(headers):
+    """The public names of each part."""
+    includes = [word for header in headers for word in ("-include", f"tidemark/{header}.hpp")]
+    dump = subprocess.run([compiler, *flags, "-fsyntax-only", "-x", "c++", "-Xclang", "-skip-function-bodies", "-Xclang", "-ast-dump=json",
                            "-Xclang", "-ast-dump-filter=tidemark", *includes, "/dev/null"],
                           capture_output=True, text=True, check=True).stdout
-    names = collections.Counter()
+    names = {part: set() for part in FOLDERS}
+    file = ""  # of the last declaration, because the dump names a file only if it differs from the last one
     decoder, position = json.JSONDecoder(), 0
     while (start := dump.find("{", position)) >= 0:
         tree, position = decoder.raw_decode(dump, start)
-        if tree.get("kind") == "NamespaceDecl" and tree.get("name") == "tidemark":
-            names.update(names_in(tree))
+        header = tree.get("loc", {}).get("file", file)
+        part = next((part for part, folder in FOLDERS.items() if header.startswith(f"{root}/{folder}")), None)
+        if part and tree.get("kind") == "NamespaceDecl" and tree.get("name") == "tidemark":
+            names[part].update(names_in(tree))
+        file = [file, *FILE.findall(dump, start, position)][-1]
     return names
 
 
@@ -72,19 +79,11 @@ def exports_of(modules):
 
 
 modules = sorted((root / "modules").glob("*.cppm"))
-host = declarations("tidemark/tidemark.hpp")
-device = declarations("tidemark/tidemark.hpp", "tidemark/cuda.hpp") - host  # also the functions that it adds to a name
+declared = declarations(["tidemark", "cuda", "planner", *(option.removeprefix("--") for option in options)])
+parts = [("host", declared.pop("host"), [module for module in modules if f"modules/{module.name}" not in OWN_MODULES.values()])]
+parts += [(part, public, [root / OWN_MODULES[part]]) for part, public in declared.items()
+          if part not in ("thrust", "mpi") or f"--{part}" in options]
 failures = []
-parts = [("host", set(host), [module for module in modules if f"modules/{module.name}" not in OWN_MODULES.values()]),
-         ("device", set(device), [root / OWN_MODULES["device"]])]
-if "--thrust" in options:
-    thrust = declarations("tidemark/tidemark.hpp", "tidemark/cuda.hpp", "tidemark/thrust.hpp") - host - device
-    parts.append(("thrust", set(thrust), [root / OWN_MODULES["thrust"]]))
-if "--mpi" in options:
-    mpi = declarations("tidemark/tidemark.hpp", "tidemark/mpi.hpp") - host
-    parts.append(("mpi", set(mpi), [root / OWN_MODULES["mpi"]]))
-planner = declarations("tidemark/tidemark.hpp", "tidemark/planner.hpp") - host
-parts.append(("planner", set(planner), [root / OWN_MODULES["planner"]]))
 for part, public, its_modules in parts:
     exports = exports_of(its_modules)
     failures += [f"{name} is public in the {part} part's headers and exported by no module"
