@@ -299,7 +299,7 @@ answer block_from_before_freed() {
   return {got.result != status::success, got.seen()};
 }
 
-constexpr rule rules[] = {
+constexpr rule capture_rules[] = {
     {"executable_destroyed", "cuGraphExecDestroy ends another thread's global capture",
      [] { return executable_destroyed(false); }},
     {"executable_destroyed_relaxed", "so it does in relaxed mode", [] { return executable_destroyed(true); }},
@@ -331,6 +331,6 @@ constexpr rule rules[] = {
 
 }  // namespace
 
-std::span<rule const> rules_of_captures() { return rules; }
+std::span<rule const> rules_of_captures() { return capture_rules; }
 
 }  // namespace tidemark::test

@@ -38,8 +38,6 @@ __global__ void spin_then_set(long long cycles, int value, int* x) {
   *x = value;
 }
 
-unsigned int blocks_for(std::size_t n) { return static_cast<unsigned int>((n + 255) / 256); }
-
 class device_memory_gpu : public gpu_test {
  protected:
   /// Memory is whole allocations there.

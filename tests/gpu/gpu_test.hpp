@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+
 #include "this_device.hpp"
 
 namespace tidemark::test {
@@ -16,5 +18,19 @@ class gpu_test : public ::testing::Test {
   }
   static void check(cudaError_t status) { ASSERT_EQ(status, cudaSuccess) << cudaGetErrorString(status); }
 };
+
+inline unsigned int blocks_for(std::size_t n) { return static_cast<unsigned int>((n + 255) / 256); }
+
+#ifdef __CUDACC__
+inline __global__ void spin(long long cycles) {
+  const long long begin = clock64();
+  while (clock64() - begin < cycles) {
+  }
+}
+inline __global__ void fill(std::size_t n, float value, float* x) {
+  const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
+  if (i < n) x[i] = value;
+}
+#endif
 
 }  // namespace tidemark::test

@@ -28,18 +28,10 @@ __global__ void add(std::size_t n, float const* a, float const* b, float* sum) {
   const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
   if (i < n) sum[i] = a[i] + b[i];
 }
-__global__ void fill(std::size_t n, float value, float* x) {
+__global__ void fill_rising(std::size_t n, float value, float* x) {
   const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
   if (i < n) x[i] = value * static_cast<float>(i + 1);
 }
-__global__ void spin(long long cycles) {
-  const long long begin = clock64();
-  while (clock64() - begin < cycles) {
-  }
-}
-
-unsigned int blocks_for(std::size_t n) { return static_cast<unsigned int>((n + 255) / 256); }
-
 class graph_gpu : public gpu_test {
  protected:
   /// out = in + 10 * (1, 2, 3, ...), by way of two temporaries in the arena.
@@ -48,7 +40,7 @@ class graph_gpu : public gpu_test {
       const std::size_t n = in.bytes() / sizeof(float);
       auto* const tens = static_cast<float*>(memory.allocate(n * sizeof(float)));
       auto* const sum = static_cast<float*>(memory.allocate(n * sizeof(float)));
-      fill<<<blocks_for(n), 256, 0, stream>>>(n, 10.0f, tens);
+      fill_rising<<<blocks_for(n), 256, 0, stream>>>(n, 10.0f, tens);
       add<<<blocks_for(n), 256, 0, stream>>>(n, in.as<float>().data(), tens, sum);
       cudaMemcpyAsync(out.data(), sum, n * sizeof(float), cudaMemcpyDeviceToDevice, stream);
       memory.deallocate(tens, n * sizeof(float));
@@ -121,8 +113,8 @@ TEST_F(graph_gpu, throwing_body_leaves_the_stream_usable) {
   gpu::stream stream;
   EXPECT_THROW((void)capture(stream, std::make_unique<graph_arena>(4 * KiB, &device), 0, 0,
                              [&](std::pmr::memory_resource& memory, int&, int&) {
-                               fill<<<1, 64, 0, stream>>>(64, 1.0f,
-                                                          static_cast<float*>(memory.allocate(256)));
+                               fill_rising<<<1, 64, 0, stream>>>(64, 1.0f,
+                                                                 static_cast<float*>(memory.allocate(256)));
                                throw std::runtime_error{"body"};
                              }),
                std::runtime_error);
@@ -227,7 +219,7 @@ TEST_F(graph_gpu, destroying_a_running_graph_waits_for_its_launch) {
                 0, 0, [&](std::pmr::memory_resource& memory, int&, int&) {
                   auto* const tens = static_cast<float*>(memory.allocate(bytes));
                   auto* const sum = static_cast<float*>(memory.allocate(bytes));
-                  fill<<<blocks_for(n), 256, 0, stream>>>(n, 10.0f, tens);
+                  fill_rising<<<blocks_for(n), 256, 0, stream>>>(n, 10.0f, tens);
                   spin<<<1, 1, 0, stream>>>(cycles);
                   add<<<blocks_for(n), 256, 0, stream>>>(n, in.as<float>().data(), tens, sum);
                   check(cudaMemcpyAsync(result.data(), sum, bytes, cudaMemcpyDeviceToDevice, stream));

@@ -174,7 +174,7 @@ answer handle_types_asked_for() {
           "not asked for: " + text(without) + "; asked for: " + text(with)};
 }
 
-constexpr rule rules[] = {
+constexpr rule memory_rules[] = {
     {"free_waits", "cuMemFree waits for work that does not use the memory (it may, and need not)",
      free_waits},
     {"cost_of_mapping",
@@ -193,6 +193,6 @@ constexpr rule rules[] = {
 
 }  // namespace
 
-std::span<rule const> rules_of_memory() { return rules; }
+std::span<rule const> rules_of_memory() { return memory_rules; }
 
 }  // namespace tidemark::test

@@ -8,6 +8,7 @@
 #include "measure.hpp"
 #include "rule.hpp"
 
+namespace tidemark::test {
 namespace {
 
 __global__ void spin(long long cycles) {
@@ -18,14 +19,12 @@ __global__ void spin(long long cycles) {
 
 }  // namespace
 
-void tidemark::test::launch_spin(cudaStream_t stream, long long cycles) {
+void launch_spin(cudaStream_t stream, long long cycles) {
   spin<<<1, 1, 0, stream>>>(cycles);
   require(cudaGetLastError(), "spin");
 }
 
 namespace {
-
-using namespace tidemark::test;
 
 template <class Do>
 void for_each_rule(Do what) {
@@ -47,8 +46,10 @@ int ask(rule const& asked) {
 }
 
 }  // namespace
+}  // namespace tidemark::test
 
 int main(int argc, char** argv) {
+  using namespace tidemark::test;
   if (argc != 2) {
     std::fputs("usage: rules list|NAME\n", stderr);
     return 2;

@@ -119,7 +119,7 @@ answer errors_surface_elsewhere() {
   return {false, "a million calls of cudaMalloc succeed"};
 }
 
-constexpr rule rules[] = {
+constexpr rule stream_rules[] = {
     {"per_thread_streams", "0x2 is another stream in each thread", per_thread_streams},
     {"handles_of_the_legacy_stream", "0x1 is the legacy stream, as null is", handles_of_the_legacy_stream},
     {"blocking_streams", "a blocking stream and the legacy one wait for each other, others for neither",
@@ -136,6 +136,6 @@ constexpr rule rules[] = {
 
 }  // namespace
 
-std::span<rule const> rules_of_streams() { return rules; }
+std::span<rule const> rules_of_streams() { return stream_rules; }
 
 }  // namespace tidemark::test

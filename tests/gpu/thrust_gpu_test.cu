@@ -29,16 +29,6 @@ struct negated {
   __host__ __device__ float operator()(float x) const { return -x; }
 };
 
-__global__ void spin(long long cycles) {
-  const long long begin = clock64();
-  while (clock64() - begin < cycles) {
-  }
-}
-__global__ void fill(std::size_t n, float value, float* x) {
-  const std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
-  if (i < n) x[i] = value;
-}
-
 constexpr long long long_cycles = 20'000'000;  // some 10 ms
 
 class thrust_gpu : public gpu_test {
