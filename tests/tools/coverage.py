@@ -52,13 +52,27 @@ def page(tests):
     return "\n".join(re.sub(f"^{ROW}$", row, line) for line in TEXT.read_text().split("\n"))
 
 
+def tests_of(program):
+    """Returns the names suite.test that a program of GoogleTest lists."""
+    names, suite = [], ""
+    for line in subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout.splitlines():
+        if line.startswith("  "):
+            names.append(suite + line.strip())
+        else:
+            suite = line.split("  #")[0]
+    return names
+
+
 def known_tests(build_dir):
-    """Returns the names by which the page may call the tests that ctest knows."""
+    """Returns the names by which the page may call the tests that ctest knows: alone, or as a suite of a program."""
     listed = json.loads(subprocess.run(["ctest", "--test-dir", build_dir, "--show-only=json-v1"],
                                        capture_output=True, text=True, check=True).stdout)
+    names = [test["name"] for test in listed["tests"]]
+    for program in {test["command"][0] for test in listed["tests"] if test["name"].endswith(".*")}:
+        names += tests_of(program)
     known = set()
-    for test in listed["tests"]:
-        name = re.sub(r"^(thrust_[a-z]+_[0-9]+|mpich|openmpi)_", "", test["name"])
+    for name in names:
+        name = re.sub(r"^(thrust_[a-z]+_[0-9]+|mpich|openmpi)_", "", name)
         known.add(name)
         # Prefix/suite.test, suite/0.test, suite/type.test: either part may be the suite.
         if typed := re.fullmatch(r"(\w+(?:/\w+)*)\.(\w+)(?:/\w+)?", re.split("[<#]", name)[0].strip()):
