@@ -79,7 +79,7 @@ TEST(capture_switch_model, agrees_for_threads_that_exchange_blocks) {
   const std::uint64_t first_seed = number_from_environment("TIDEMARK_SEED", 1);
   for (std::uint64_t seed = first_seed; seed < first_seed + 5; ++seed) {
     SCOPED_TRACE("repeat with TIDEMARK_SEED=" + std::to_string(seed));
-    constexpr std::size_t steps = 5000;
+    const std::size_t steps = in_this_length(5000);
     threaded_device device{storm_threads * steps};
     std::atomic<std::uint64_t> allocations{0};
     {
