@@ -16,7 +16,7 @@ class block_ledger : public ::testing::Test {
  protected:
   bool remove(void const* block, std::size_t bytes, std::size_t align = 16) {
     detail::late_reports late;
-    return ledger_.remove(late, "pool", "p", block, bytes, align).has_value();
+    return ledger_.remove("pool", "p", block, bytes, align).has_value();
   }
   std::string last() const { return recorder_.reports().empty() ? "" : recorder_.reports().back().message; }
 

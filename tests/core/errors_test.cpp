@@ -71,13 +71,13 @@ void warn(char const* message) {
   detail::report_warning(warning_kind::refused_return, name.c_str(), "%s", text.c_str());
 }
 
-TEST(late_warnings, are_reported_in_order_when_the_outermost_keeper_ends) {
+TEST(late_reports, report_warnings_in_order_when_the_outermost_keeper_ends) {
   test::warning_recorder recorder;
   {
-    const detail::late_warnings outer;
+    detail::late_reports outer;
     warn("first");
     {
-      const detail::late_warnings inner;
+      detail::late_reports inner;
       warn("second");
     }
     EXPECT_TRUE(recorder.reports().empty());
@@ -92,6 +92,25 @@ TEST(late_warnings, are_reported_in_order_when_the_outermost_keeper_ends) {
   EXPECT_EQ(recorder.reports()[1].message, "second");
   warn("third");
   EXPECT_EQ(recorder.reports().size(), 3u) << "reported at once without a keeper";
+}
+
+TEST(late_reports, keep_violations_and_warnings_of_their_thread_until_the_lock_is_free) {
+  test::warning_recorder warnings;
+  test::violation_recorder violations;
+  const std::string long_name(200, 'n');
+  {
+    detail::late_reports late;
+    detail::report_violation(violation_kind::leak, long_name.c_str(), "first");
+    warn("second");
+    detail::report_violation(violation_kind::use_after_rewind, "r", "in a signal handler");
+    ASSERT_EQ(violations.reports().size(), 1u) << "a signal handler may not allocate memory";
+    EXPECT_TRUE(warnings.reports().empty());
+  }
+  ASSERT_EQ(violations.reports().size(), 2u);
+  EXPECT_EQ(violations.reports()[1].kind, violation_kind::leak);
+  EXPECT_EQ(violations.reports()[1].resource, long_name.substr(0, 63));
+  EXPECT_EQ(violations.reports()[1].message, "first");
+  EXPECT_EQ(warnings.reports().size(), 1u);
 }
 
 }  // namespace

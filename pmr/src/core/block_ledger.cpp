@@ -23,9 +23,8 @@ void block_ledger::add(live_block const& block) {
   freed_before_.erase(address);
 }
 
-std::optional<live_block> block_ledger::remove(late_reports& late, char const* kind, char const* resource,
-                                               void const* block, std::size_t bytes,
-                                               std::size_t align) noexcept {
+std::optional<live_block> block_ledger::remove(char const* kind, char const* resource, void const* block,
+                                               std::size_t bytes, std::size_t align) noexcept {
   const std::uintptr_t address = address_of(block);
   const auto found = live_.find(address);
   const auto above = found == live_.end() ? live_.upper_bound(address) : found;
@@ -51,8 +50,8 @@ std::optional<live_block> block_ledger::remove(late_reports& late, char const* k
     std::snprintf(why, sizeof why, "which lies %zu bytes inside a block of %zu bytes",
                   address - std::prev(above)->first, std::prev(above)->second.bytes);
   }
-  late.add(violation_kind::bad_deallocate, resource, "%s '%s': %s%zu bytes aligned to %zu at %p, %s", kind,
-           resource, what, bytes, align, block, why);
+  report_violation(violation_kind::bad_deallocate, resource, "%s '%s': %s%zu bytes aligned to %zu at %p, %s",
+                   kind, resource, what, bytes, align, block, why);
   return std::nullopt;
 }
 
@@ -94,8 +93,8 @@ std::vector<live_block> live_blocks(block_ledger const& ledger) {
   return blocks;
 }
 
-void report_leak(late_reports& late, char const* kind, char const* resource, block_ledger const& ledger,
-                 std::uint64_t first_number, char const* when) noexcept {
+void report_leak(char const* kind, char const* resource, block_ledger const& ledger,
+                 std::uint64_t first_number, char const* when, by_default then) noexcept {
   const auto counts = [=](live_block const& block) { return block.number >= first_number; };
   auto leaked = std::views::values(ledger.live()) | std::views::filter(counts);
   std::size_t n = 0, bytes = 0;
@@ -115,9 +114,9 @@ void report_leak(late_reports& late, char const* kind, char const* resource, blo
   }
   char rest[40] = "";
   if (named < n) std::snprintf(rest, sizeof rest, "; and %zu more", n - named);
-  late.add(violation_kind::leak, resource,
-           "%s '%s': %sleak: %zu block%s of %zu bytes %s not deallocated: %s%s", kind, resource, when, n,
-           n == 1 ? "" : "s", bytes, n == 1 ? "was" : "were", list, rest);
+  report_violation(then, violation_kind::leak, resource,
+                   "%s '%s': %sleak: %zu block%s of %zu bytes %s not deallocated: %s%s", kind, resource, when,
+                   n, n == 1 ? "" : "s", bytes, n == 1 ? "was" : "were", list, rest);
 }
 
 live_block pooled_block(void const* block, std::size_t bytes, std::size_t align, block_ledger& ledger,
@@ -138,8 +137,7 @@ void report_lost_blocks(char const* kind, char const* resource, block_ledger con
   }
 #endif
   if (ledger.live().size() <= frames) return;
-  late_reports now{by_default::goes_on};
-  report_leak(now, kind, resource, ledger);
+  report_leak(kind, resource, ledger, 0, "", by_default::goes_on);
 }
 
 }  // namespace tidemark::detail

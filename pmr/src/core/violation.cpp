@@ -58,12 +58,33 @@ warning_handler get_warning_handler() noexcept { return warning_handler_in_force
 namespace detail {
 namespace {
 
-template <class Report, class Kind>
-void report(void (*handler)(Report const&), Kind kind, char const* resource, char const* format,
-            std::va_list arguments) noexcept {
-  char message[512];
-  std::vsnprintf(message, sizeof message, format, arguments);
-  handler({kind, resource, message});
+constinit thread_local late_reports* outermost_reports = nullptr;  // outermost object of this thread
+
+void send_violation(late_reports::entry const& found) {
+  violation_handler handler = get_violation_handler();
+  if (handler == print_and_abort) {
+    if (found.then == by_default::is_not_called) return;
+    if (found.then == by_default::goes_on) handler = print;
+  }
+  handler({static_cast<violation_kind>(found.kind), found.resource, found.message});
+}
+
+void send_warning(late_reports::entry const& found) {
+  if (warning_handler const handler = get_warning_handler())
+    handler({static_cast<warning_kind>(found.kind), found.resource, found.message});
+}
+
+void report(void (*send)(late_reports::entry const&), int kind, by_default then, char const* resource,
+            char const* format, std::va_list arguments) noexcept {
+  late_reports::entry found;
+  found.send = send;
+  found.kind = kind;
+  found.then = then;
+  found.resource = resource;
+  std::vsnprintf(found.message, sizeof found.message, format, arguments);
+  const bool is_in_signal_handler =
+      found.send == send_violation && found.kind == static_cast<int>(violation_kind::use_after_rewind);
+  if (is_in_signal_handler || outermost_reports == nullptr || !outermost_reports->add(found)) send(found);
 }
 
 }  // namespace
@@ -71,84 +92,49 @@ void report(void (*handler)(Report const&), Kind kind, char const* resource, cha
 void report_violation(violation_kind kind, char const* resource, char const* format, ...) noexcept {
   std::va_list arguments;
   va_start(arguments, format);
-  report(get_violation_handler(), kind, resource, format, arguments);
+  report(send_violation, static_cast<int>(kind), by_default::aborts, resource, format, arguments);
   va_end(arguments);
 }
 
 void report_violation(by_default then, violation_kind kind, char const* resource, char const* format,
                       ...) noexcept {
-  violation_handler handler = get_violation_handler();
-  if (handler == print_and_abort) {
-    if (then == by_default::is_not_called) return;
-    if (then == by_default::goes_on) handler = print;
-  }
   std::va_list arguments;
   va_start(arguments, format);
-  report(handler, kind, resource, format, arguments);
+  report(send_violation, static_cast<int>(kind), then, resource, format, arguments);
   va_end(arguments);
 }
 
 void report_warning(warning_kind kind, char const* resource, char const* format, ...) noexcept {
-  warning_handler const handler = get_warning_handler();
-  if (handler == nullptr) return;
+  if (get_warning_handler() == nullptr) return;
   std::va_list arguments;
   va_start(arguments, format);
-  report(late_warnings::handler_or(handler), kind, resource, format, arguments);
+  report(send_warning, static_cast<int>(kind), by_default::goes_on, resource, format, arguments);
   va_end(arguments);
+}
+
+late_reports::late_reports() noexcept {
+  if (outermost_reports == nullptr) outermost_reports = this;
+}
+
+late_reports::~late_reports() {
+  if (outermost_reports != this) return;
+  outermost_reports = nullptr;
+  if (first_.send != nullptr) first_.send(first_);
+  for (std::unique_ptr<entry> each{first_.next}; each != nullptr; each.reset(each->next)) each->send(*each);
+}
+
+bool late_reports::add(entry const& found) noexcept {
+  entry* const added = first_.send == nullptr ? &first_ : new (std::nothrow) entry;
+  if (added == nullptr) return false;
+  added->send = found.send;
+  added->kind = found.kind;
+  added->then = found.then;
+  added->resource = added->name;
+  std::snprintf(added->name, sizeof added->name, "%s", found.resource);
+  std::snprintf(added->message, sizeof added->message, "%s", found.message);
+  if (added != &first_) last_ = last_->next = added;
+  return true;
 }
 
 }  // namespace detail
 }  // namespace tidemark
-
-namespace tidemark::detail {
-
-void late_reports::add(violation_kind kind, char const* resource, char const* format, ...) noexcept {
-  char message[sizeof first_.message];
-  std::va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(message, sizeof message, format, arguments);
-  va_end(arguments);
-  entry* const added = first_.resource == nullptr ? &first_ : new (std::nothrow) entry;
-  if (added == nullptr) return report_violation(then_, kind, resource, "%s", message);
-  added->kind = kind;
-  added->resource = resource;
-  std::snprintf(added->message, sizeof added->message, "%s", message);
-  if (added != &first_) last_ = last_->next = added;
-}
-
-void late_reports::report_all() noexcept {
-  report_violation(then_, first_.kind, first_.resource, "%s", first_.message);
-  for (std::unique_ptr<entry> each{first_.next}; each != nullptr; each.reset(each->next))
-    report_violation(then_, each->kind, each->resource, "%s", each->message);
-}
-
-namespace {
-
-constinit thread_local late_warnings* outermost_warnings = nullptr;  // outermost object of this thread
-
-}  // namespace
-
-late_warnings::late_warnings() noexcept {
-  if (outermost_warnings == nullptr) outermost_warnings = this;
-}
-
-late_warnings::~late_warnings() {
-  if (outermost_warnings != this) return;
-  outermost_warnings = nullptr;
-  for (entry const& each : deferred_warnings_)
-    report_warning(each.kind, each.resource.c_str(), "%s", each.message.c_str());
-}
-
-warning_handler late_warnings::handler_or(warning_handler in_force) noexcept {
-  return outermost_warnings != nullptr ? &defer : in_force;
-}
-
-void late_warnings::defer(warning const& found) noexcept {
-  try {
-    outermost_warnings->deferred_warnings_.push_back({found.kind, found.resource, found.message});
-  } catch (std::bad_alloc const&) {
-    if (warning_handler const handler = get_warning_handler()) handler(found);
-  }
-}
-
-}  // namespace tidemark::detail

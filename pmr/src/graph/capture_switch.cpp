@@ -115,17 +115,18 @@ void capture_switch::check_new(void const* block) const noexcept {
   const std::scoped_lock lock{mutex_};
   const std::uintptr_t address = address_of(block);
   if (!held_.contains(address) && arena_at(address) == nullptr) return;
-  late.add(violation_kind::bad_deallocate, name(),
-           "capture_switch '%s': the upstream allocated %p, which a graph still uses: "
-           "it was deallocated past the switch",
-           name(), block);
+  detail::report_violation(violation_kind::bad_deallocate, name(),
+                           "capture_switch '%s': the upstream allocated %p, which a graph still uses: "
+                           "it was deallocated past the switch",
+                           name(), block);
 }
 
 bool capture_switch::deallocate_or_defer(void* block, std::size_t bytes, std::size_t align) noexcept {
   detail::late_reports late;
   const auto refuse = [&] {
-    late.add(violation_kind::bad_deallocate, name(),
-             "capture_switch '%s': %zu bytes at %p were deallocated already", name(), bytes, block);
+    detail::report_violation(violation_kind::bad_deallocate, name(),
+                             "capture_switch '%s': %zu bytes at %p were deallocated already", name(), bytes,
+                             block);
     return true;
   };
   const std::uintptr_t address = address_of(block);
@@ -134,7 +135,7 @@ bool capture_switch::deallocate_or_defer(void* block, std::size_t bytes, std::si
   detail::capture_record* const record = frozen_record();
   if (graph_arena* const arena = arena_at(address)) {
     if (!arena->is_block_in_use(address, bytes)) {
-      arena->refuse(late, block, bytes);
+      arena->refuse(block, bytes);
       return true;
     }
     arena->deallocate(block, bytes, align);
@@ -151,9 +152,10 @@ bool capture_switch::deallocate_or_defer(void* block, std::size_t bytes, std::si
       }
     } catch (...) {
       held_.erase(address);
-      late.add(violation_kind::exhausted, name(),
-               "capture_switch '%s': no memory to defer the deallocation of %zu bytes at %p: they are lost",
-               name(), bytes, block);
+      detail::report_violation(
+          violation_kind::exhausted, name(),
+          "capture_switch '%s': no memory to defer the deallocation of %zu bytes at %p: they are lost",
+          name(), bytes, block);
     }
     count_special();
   } else {

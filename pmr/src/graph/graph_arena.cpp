@@ -193,7 +193,7 @@ void graph_arena::deallocate_planned(std::uintptr_t address) noexcept {
   (void)planned_->deallocate(address, now_);  // false for a block in the tail
 }
 
-void graph_arena::refuse(detail::late_reports& late, void* block, std::size_t bytes) noexcept {
+void graph_arena::refuse(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
   ++bad_deallocations_;
   if (options_.bad_deallocate == bad_deallocate_policy::ignore) return;
@@ -204,8 +204,8 @@ void graph_arena::refuse(detail::late_reports& late, void* block, std::size_t by
   if (offset < high_water_bytes() && offset % default_alignment == 0 &&
       granules_[offset / default_alignment] != 0)
     why = "the block has another size";
-  late.add(violation_kind::bad_deallocate, name(), "graph_arena '%s': deallocate of %zu bytes at %p: %s",
-           name(), bytes, block, why);
+  detail::report_violation(violation_kind::bad_deallocate, name(),
+                           "graph_arena '%s': deallocate of %zu bytes at %p: %s", name(), bytes, block, why);
 }
 
 void graph_arena::reset() {

@@ -55,7 +55,7 @@ void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
 
 void rehearsal::do_deallocate(void* block, std::size_t bytes, std::size_t align) {
   detail::late_reports late;
-  if (block == nullptr || !blocks_.remove(late, rehearsal_kind, rehearsal_name, block, bytes, align)) return;
+  if (block == nullptr || !blocks_.remove(rehearsal_kind, rehearsal_name, block, bytes, align)) return;
   recorder_.on_deallocate(block, bytes, now_);
   if (memory_ != nullptr) memory_->deallocate(block, bytes, monotone_layout::block_alignment(align));
 }

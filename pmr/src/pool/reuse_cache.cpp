@@ -149,7 +149,7 @@ void reuse_cache::deallocate_after(void* block, std::size_t bytes, std::size_t a
   if constexpr (check_level >= 2) {
     detail::late_reports late;
     const std::scoped_lock lock{ledger_mutex_};
-    if (!ledger_.remove(late, "reuse_cache", name(), block, bytes, align)) return;
+    if (!ledger_.remove("reuse_cache", name(), block, bytes, align)) return;
   }
   cache_or_return(block, bytes, align, std::move(fence));
 }

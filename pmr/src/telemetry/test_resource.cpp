@@ -47,7 +47,7 @@ test_resource::~test_resource() {
   detail::report_leak(kind_, name(), ledger_);
   {
     detail::late_reports late;
-    shrink_quarantine(late, 0);
+    shrink_quarantine(0);
   }
   for (auto const& [address, block] : ledger_.live()) free_padded(block);
 }
@@ -85,7 +85,7 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
                            .injected_failure = must_fail ? number : 0});
     }
     std::list<live_block> spare(1);
-    memory = allocate_from_upstream(late, all_bytes, align);
+    memory = allocate_from_upstream(all_bytes, align);
     const std::uintptr_t first = detail::address_of(memory), begin = first + front;
     void* const block = reinterpret_cast<void*>(begin);
     ledger_.add(detail::block_here(block, bytes, align, number, site));
@@ -103,13 +103,12 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
   }
 }
 
-void* test_resource::allocate_from_upstream(detail::late_reports& late, std::size_t bytes,
-                                            std::size_t align) {
+void* test_resource::allocate_from_upstream(std::size_t bytes, std::size_t align) {
   try {
     return upstream_resource()->allocate(bytes, align);
   } catch (std::bad_alloc const&) {
     if (quarantine_.empty()) throw;
-    shrink_quarantine(late, 0);  // the quarantine must not cause an out-of-memory error in the tested code
+    shrink_quarantine(0);  // the quarantine must not cause an out-of-memory error in the tested code
   }
   return upstream_resource()->allocate(bytes, align);
 }
@@ -118,10 +117,10 @@ void test_resource::deallocate(void* block, std::size_t bytes, std::size_t align
   if (block == nullptr) return;
   detail::late_reports late;
   const std::scoped_lock lock{mutex_};
-  const auto entry = ledger_.remove(late, kind_, name(), block, bytes, align);
+  const auto entry = ledger_.remove(kind_, name(), block, bytes, align);
   if (!entry) return;
   counter_.on_deallocate(bytes);
-  check_guards_of(late, *entry);
+  check_guards_of(*entry);
   fill_and_poison(detail::address_of(block), bytes, detail::freed_fill);
   std::list<live_block> freed;
   freed.splice(freed.end(), free_nodes_, free_nodes_.begin());
@@ -130,7 +129,7 @@ void test_resource::deallocate(void* block, std::size_t bytes, std::size_t align
   // A larger block would displace all others. A block of 0 bytes would never leave, because the limit is in
   // bytes.
   if (all_bytes == 0 || all_bytes > options_.quarantine_bytes) return free_padded(*entry);
-  shrink_quarantine(late, options_.quarantine_bytes - all_bytes);
+  shrink_quarantine(options_.quarantine_bytes - all_bytes);
   quarantine_.splice(quarantine_.end(), freed);
   quarantined_bytes_ += all_bytes;
 }
@@ -142,12 +141,12 @@ void test_resource::free_padded(live_block const& block) {
   upstream_resource()->deallocate(reinterpret_cast<void*>(first), all_bytes, block.align);
 }
 
-void test_resource::shrink_quarantine(detail::late_reports& late, std::size_t max_bytes) {
+void test_resource::shrink_quarantine(std::size_t max_bytes) {
   while (quarantined_bytes_ > max_bytes) {
     const live_block oldest = quarantine_.front();
     quarantine_.pop_front();
     quarantined_bytes_ -= padded_bytes(oldest.bytes, oldest.align);
-    check_freed(late, oldest);
+    check_freed(oldest);
     free_padded(oldest);
   }
 }
@@ -204,7 +203,7 @@ std::size_t fail_each_allocation(test_resource& resource, std::function<void()> 
                     has_failed() ? "that request failed" : "nothing failed", end);
       detail::late_reports late;
       const std::scoped_lock lock{resource.mutex_};
-      detail::report_leak(late, resource.kind_, resource.name(), resource.ledger_, requests + 1, when);
+      detail::report_leak(resource.kind_, resource.name(), resource.ledger_, requests + 1, when);
     };
     try {
       body();
@@ -236,32 +235,32 @@ std::size_t test_resource::check_guards() noexcept {
   detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   std::size_t corrupted = 0;
-  for (auto const& [address, block] : ledger_.live()) corrupted += check_guards_of(late, block) ? 0 : 1;
-  for (live_block const& freed : quarantine_) corrupted += check_freed(late, freed) ? 0 : 1;
+  for (auto const& [address, block] : ledger_.live()) corrupted += check_guards_of(block) ? 0 : 1;
+  for (live_block const& freed : quarantine_) corrupted += check_freed(freed) ? 0 : 1;
   return corrupted;
 }
 
-bool test_resource::check_guards_of(detail::late_reports& late, live_block const& block) noexcept {
+bool test_resource::check_guards_of(live_block const& block) noexcept {
   const std::uintptr_t begin = detail::address_of(block.address);
   const std::size_t front = front_bytes(block.align);
   const bool before =
-      check_range(late, block, begin - front, front, guard_fill, "overrun: a byte before the block");
-  const bool behind = check_range(late, block, begin + block.bytes, options_.guard_bytes, guard_fill,
+      check_range(block, begin - front, front, guard_fill, "overrun: a byte before the block");
+  const bool behind = check_range(block, begin + block.bytes, options_.guard_bytes, guard_fill,
                                   "overrun: a byte behind the block");
   return before && behind;
 }
 
-bool test_resource::check_freed(detail::late_reports& late, live_block const& block) noexcept {
-  const bool outside = check_guards_of(late, block);
-  return check_range(late, block, detail::address_of(block.address), block.bytes, detail::freed_fill,
+bool test_resource::check_freed(live_block const& block) noexcept {
+  const bool outside = check_guards_of(block);
+  return check_range(block, detail::address_of(block.address), block.bytes, detail::freed_fill,
                      "write after free: a byte") &&
          outside;
 }
 
 // Reports the first byte that differs from `fill`, and repairs the range, so that each error is reported
 // once.
-bool test_resource::check_range(detail::late_reports& late, live_block const& block, std::uintptr_t first,
-                                std::size_t bytes, unsigned char fill, char const* what) noexcept {
+bool test_resource::check_range(live_block const& block, std::uintptr_t first, std::size_t bytes,
+                                unsigned char fill, char const* what) noexcept {
   detail::unpoison(first, bytes);
   detail::mark_defined(first, bytes);
   auto const* const begin = reinterpret_cast<unsigned char const*>(first);
@@ -269,10 +268,10 @@ bool test_resource::check_range(detail::late_reports& late, live_block const& bl
       std::find_if(begin, begin + bytes, [=](unsigned char byte) { return byte != fill; });
   const bool intact = changed == begin + bytes;
   if (!intact) {
-    late.add(violation_kind::overrun, name(),
-             "test_resource '%s': %s was written, at offset %td, now 0x%02X: %s", name(), what,
-             changed - static_cast<unsigned char const*>(block.address), static_cast<unsigned>(*changed),
-             detail::describe(block).text);
+    detail::report_violation(violation_kind::overrun, name(),
+                             "test_resource '%s': %s was written, at offset %td, now 0x%02X: %s", name(),
+                             what, changed - static_cast<unsigned char const*>(block.address),
+                             static_cast<unsigned>(*changed), detail::describe(block).text);
   }
   fill_and_poison(first, bytes, fill);
   return intact;
@@ -281,7 +280,7 @@ bool test_resource::check_range(detail::late_reports& late, live_block const& bl
 void test_resource::empty_quarantine() noexcept {
   detail::late_reports late;
   const std::scoped_lock lock{mutex_};
-  shrink_quarantine(late, 0);
+  shrink_quarantine(0);
 }
 
 std::size_t test_resource::quarantined_bytes() const noexcept {

@@ -175,9 +175,9 @@ trace_log::recorder::~recorder() {
   const std::scoped_lock lock{mutex_};
   if (!closed_) finish();
   if (detail::trace_file const* const failed = failed_file(); failed != nullptr && !error_reported_) {
-    late.add(violation_kind::lost_output, "trace_log",
-             "trace_log: cannot write %s: %s; the trace is incomplete", failed->path().c_str(),
-             std::strerror(failed->error().value()));
+    detail::report_violation(violation_kind::lost_output, "trace_log",
+                             "trace_log: cannot write %s: %s; the trace is incomplete",
+                             failed->path().c_str(), std::strerror(failed->error().value()));
   }
 }
 

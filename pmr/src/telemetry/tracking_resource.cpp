@@ -18,7 +18,7 @@ void tracking_resource::deallocate(void* block, std::size_t bytes, std::size_t a
   {
     detail::late_reports late;
     const std::scoped_lock lock{mutex_};
-    if (!ledger_.remove(late, kind_, name(), block, bytes, align)) return;
+    if (!ledger_.remove(kind_, name(), block, bytes, align)) return;
   }
   resource_adaptor::deallocate(block, bytes, align);
 }

@@ -2,17 +2,13 @@
 /// @file
 /// Reports of errors that may not throw: violations are misuse, the others are warnings. Each kind has one
 /// process-wide handler. The handler runs on the thread that detects the error, and must not throw.
-/// `invariant_check` reports a broken invariant; `late_reports` and `late_warnings` report after a lock is
-/// released.
+/// `invariant_check` reports a broken invariant; `late_reports` reports after a lock is released.
 ///
 /// ```cpp
 /// set_violation_handler([](violation const& found) { log_and_exit(found.message); });
 /// set_warning_handler([](warning const& found) { log(found.message); });
 /// ```
 #pragma once
-
-#include <string>
-#include <vector>
 
 #include <tidemark/core/config.hpp>
 #include <tidemark/core/macros.hpp>
@@ -142,71 +138,40 @@ struct invariant_check {
   }
 };
 
-/// Collects violations and reports them in its destructor. Declare it before a lock: it then reports after
-/// the unlock, so the handler may use the resource on any thread.
+/// Collects its thread's violations and warnings, and reports them in its destructor. Declare it before a
+/// lock: it then reports after the unlock, so the handler may use the resource on any thread.
 ///
 /// ```cpp
 /// late_reports late;
 /// const std::scoped_lock lock{mutex_};
-/// if (!ledger_.remove(late, "pool", name(), block, bytes, align)) return;
+/// if (!ledger_.remove("pool", name(), block, bytes, align)) return;
 /// ```
-/// The first violation needs no memory. A further violation is reported at once if memory is lacking.
+/// A nested object collects nothing, because the outer lock is still held. The first report needs no
+/// memory. A further report is made at once if memory is lacking, and so is each report in a signal
+/// handler. Use it as a local variable of one thread.
 class late_reports {
  public:
-  /// @param then action of the default handler after each report
-  explicit late_reports(by_default then = by_default::aborts) noexcept : then_{then} {}
+  /// A violation or a warning.
+  struct entry {
+    void (*send)(entry const&) = nullptr;  ///< calls the handler; null: unused
+    int kind = 0;                          ///< a `violation_kind` or `warning_kind`
+    by_default then = by_default::aborts;  ///< of a violation
+    char const* resource = "";
+    char name[64], message[512];  ///< `name`: copy of `resource` in a collected entry
+    entry* next = nullptr;
+  };
+
+  late_reports() noexcept;
   late_reports(late_reports const&) = delete;
   late_reports& operator=(late_reports const&) = delete;
-  ~late_reports() {
-    if (first_.resource != nullptr) [[unlikely]]
-      report_all();
-  }
+  ~late_reports();
 
-  /// As `report_violation`, but delayed. @param resource must live until this object ends
-  [[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(4, 5)]] void add(violation_kind kind, char const* resource,
-                                                                char const* format, ...) noexcept;
+  /// Copies a report. @return false if memory is lacking
+  [[nodiscard]] bool add(entry const& found) noexcept;
 
  private:
-  struct entry {
-    entry() noexcept {}  // NOLINT(modernize-use-equals-default): leaves the message uninitialised
-    violation_kind kind{};
-    char const* resource = nullptr;  // null: unused
-    entry* next = nullptr;
-    char message[512];
-  };
-
-  TIDEMARK_COLD void report_all() noexcept;
-
-  by_default then_;
   entry first_;
   entry* last_ = &first_;
-};
-
-/// Collects its thread's warnings and reports them in its destructor. Declare it before a lock under which
-/// address spaces are called, because address spaces report warnings themselves.
-///
-/// A nested object collects nothing, because the outer lock is still held. A warning is reported at once if
-/// memory for it is lacking. Use it as a local variable of one thread.
-class late_warnings {
- public:
-  late_warnings() noexcept;
-  late_warnings(late_warnings const&) = delete;
-  late_warnings& operator=(late_warnings const&) = delete;
-  ~late_warnings();
-
-  /// The handler of the calling thread's warnings: a collecting one while an object of this class lives,
-  /// otherwise `in_force`.
-  [[nodiscard]] static warning_handler handler_or(warning_handler in_force) noexcept;
-
- private:
-  struct entry {
-    warning_kind kind;
-    std::string resource, message;
-  };
-
-  static void defer(warning const& found) noexcept;
-
-  std::vector<entry> deferred_warnings_;
 };
 
 }  // namespace tidemark::detail

@@ -259,11 +259,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   [[nodiscard]] void* allocate_planned(std::size_t bytes, std::size_t align);
   void deallocate_planned(std::uintptr_t address) noexcept;
   void begin_planned() noexcept;
-  TIDEMARK_COLD void refuse(void* block, std::size_t bytes) noexcept {
-    detail::late_reports now;
-    refuse(now, block, bytes);
-  }
-  void refuse(detail::late_reports& late, void* block, std::size_t bytes) noexcept;
+  TIDEMARK_COLD void refuse(void* block, std::size_t bytes) noexcept;
 
   detail::monotone_layout layout_;
   std::unique_ptr<granule_count[], free_memory> granules_;  // size of the block that begins here; 0: none

@@ -111,7 +111,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
     if constexpr (detail::records_blocks) {
       detail::late_reports late;
       const std::scoped_lock lock{ledger_mutex_};
-      if (!ledger_.remove(late, "synchronized_pool", name(), block, bytes, align)) return;
+      if (!ledger_.remove("synchronized_pool", name(), block, bytes, align)) return;
     }
     auto result = detail::free_result::not_listed;
     if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {

@@ -146,14 +146,14 @@ class test_resource final : public detail::ledger_adaptor<test_resource> {
   std::size_t front_bytes(std::size_t align) const noexcept;
   // Bytes of a block with its guards.
   std::size_t padded_bytes(std::size_t bytes, std::size_t align) const noexcept;
-  void* allocate_from_upstream(detail::late_reports& late, std::size_t bytes, std::size_t align);
+  void* allocate_from_upstream(std::size_t bytes, std::size_t align);
   void fail_requests(char const* operation, std::uint64_t n, std::uint64_t count);
-  bool check_guards_of(detail::late_reports& late, live_block const& block) noexcept;
-  bool check_freed(detail::late_reports& late, live_block const& block) noexcept;
-  bool check_range(detail::late_reports& late, live_block const& block, std::uintptr_t first,
-                   std::size_t bytes, unsigned char fill, char const* what) noexcept;
+  bool check_guards_of(live_block const& block) noexcept;
+  bool check_freed(live_block const& block) noexcept;
+  bool check_range(live_block const& block, std::uintptr_t first, std::size_t bytes, unsigned char fill,
+                   char const* what) noexcept;
   void free_padded(live_block const& block);
-  void shrink_quarantine(detail::late_reports& late, std::size_t max_bytes);
+  void shrink_quarantine(std::size_t max_bytes);
 
   test_resource_options options_;
   std::list<live_block> free_nodes_;  // one for each live block, because deallocation must not allocate

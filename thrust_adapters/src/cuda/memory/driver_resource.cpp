@@ -104,7 +104,7 @@ void driver_resource::deallocate(void* block, std::size_t bytes, std::size_t ali
   if (checks_blocks_) {
     tidemark::detail::late_reports late;
     const std::scoped_lock lock{mutex_};
-    if (!ledger_.remove(late, kind_, name_, block, bytes, align)) return;
+    if (!ledger_.remove(kind_, name_, block, bytes, align)) return;
   }
   counter_.on_deallocate(bytes);
   auto whole = reinterpret_cast<std::uintptr_t>(block);

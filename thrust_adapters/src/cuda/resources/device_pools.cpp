@@ -85,7 +85,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   }
 
   [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align) {
-    const detail::late_warnings late;
+    detail::late_reports late;
     const gpu::device_budget::relief_pause no_relief;
     const std::scoped_lock lock{mutex_};
     if (void* const block = heap_.try_allocate(bytes, align)) return block;
@@ -98,7 +98,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     returns_.route_return(block, last_used_on);
   }
   void free_block(gpu::detail::returned_block const& each) noexcept {
-    const detail::late_warnings late;
+    detail::late_reports late;
     const std::scoped_lock lock{mutex_};
     free_locked(each);
   }
@@ -309,7 +309,7 @@ void device_pools::deallocate(void* block, std::size_t bytes, std::size_t align,
 std::pmr::memory_resource* device_pools::on(gpu::stream_handle stream) { return &of(stream); }
 
 void device_pools::forget(gpu::stream_handle stream) {
-  const detail::late_warnings late;
+  detail::late_reports late;
   const std::scoped_lock alone{maintenance_};
   stream_heap* ending = nullptr;
   {
@@ -341,7 +341,7 @@ void device_pools::for_each_heap(Call call) const noexcept {
 }
 
 std::size_t device_pools::sum_of(std::size_t (stream_heap::*call)() noexcept) noexcept {
-  const detail::late_warnings late;
+  detail::late_reports late;
   const std::scoped_lock alone{maintenance_};
   std::size_t bytes = 0;
   for_each_heap([&](stream_heap& each) { bytes += (each.*call)(); });

@@ -39,13 +39,12 @@ class block_ledger {
   [[nodiscard]] std::uint64_t next_number() noexcept { return ++requests_; }
 
   /// Removes the record of a block that is being freed.
-  /// @param late receives the report of a wrong call
   /// @param kind, resource kind and name of the resource, for the report: `pool 'step': double free of 64
   /// bytes ...`
   /// @return the record. Empty for a wrong call, after a report of `violation_kind::bad_deallocate`; records
   /// are then unchanged.
-  std::optional<live_block> remove(late_reports& late, char const* kind, char const* resource,
-                                   void const* block, std::size_t bytes, std::size_t align) noexcept;
+  std::optional<live_block> remove(char const* kind, char const* resource, void const* block,
+                                   std::size_t bytes, std::size_t align) noexcept;
 
   /// Forgets all blocks.
   void clear() noexcept;
@@ -78,17 +77,12 @@ struct block_text {
 
 /// Reports `violation_kind::leak` if blocks with numbers from `first_number` on are live. The message has
 /// their number, their bytes, and as many blocks as fit.
-/// @param late receives the report
 /// @param kind, resource kind and name of the resource, for the message: `tracking_resource 'weights': leak:
 /// 3 blocks ...`
 /// @param when more information, placed before "leak"
-void report_leak(late_reports& late, char const* kind, char const* resource, block_ledger const& ledger,
-                 std::uint64_t first_number = 0, char const* when = "") noexcept;
-/// The same, reported at once.
-inline void report_leak(char const* kind, char const* resource, block_ledger const& ledger) noexcept {
-  late_reports now;
-  report_leak(now, kind, resource, ledger);
-}
+void report_leak(char const* kind, char const* resource, block_ledger const& ledger,
+                 std::uint64_t first_number = 0, char const* when = "",
+                 by_default then = by_default::aborts) noexcept;
 
 /// The record of a pool's block: allocated at `where`, or else at the innermost `allocation_site`.
 [[nodiscard]] live_block pooled_block(void const* block, std::size_t bytes, std::size_t align,

@@ -92,8 +92,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
       return;
     if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "deallocate");
     if constexpr (records_blocks) {
-      late_reports late;
-      if (!ledger_.remove(late, FreeLists::kind, name(), block, bytes, align)) return;
+      if (!ledger_.remove(FreeLists::kind, name(), block, bytes, align)) return;
     }
     const free_result result = lists_.try_deallocate(block, bytes, align);
     if (result != free_result::listed) [[unlikely]]

@@ -245,7 +245,7 @@ class extent_region {
   // Tries free extents, then the current chunk, then all chunks, then a new chunk. Other threads see the new
   // chunk after it has served this claim.
   TIDEMARK_COLD extent claim_slow(std::size_t least, std::size_t wanted, space_refusal& refused) {
-    const late_warnings late;
+    late_reports late;
     const std::scoped_lock lock{*mutex_};
     for (std::unique_ptr<chunk_record>& chunk : chunks_)
       if (const extent found = claim_free(*chunk, least, wanted); !found.empty()) return found;
