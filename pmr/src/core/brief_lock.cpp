@@ -18,26 +18,4 @@ void basic_brief_lock<std_atomics>::wait() noexcept {
   }
 }
 
-namespace {
-
-// Tells the core that a loop waits: it favours its other thread and saves power.
-void relax() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-}  // namespace
-
-// 50 pauses take 1 to 3 microseconds, about the cost of a sleep and wake-up.
-void adaptive_mutex::wait() {
-  for (int i = 0; i < 50; ++i) {
-    relax();
-    if (mutex_.try_lock()) return;
-  }
-  mutex_.lock();
-}
-
 }  // namespace tidemark::detail

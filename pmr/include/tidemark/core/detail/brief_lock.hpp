@@ -4,8 +4,9 @@
 /// briefly before it sleeps.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
-#include <mutex>
 
 #include <tidemark/core/detail/std_atomics.hpp>
 #include <tidemark/core/macros.hpp>
@@ -45,27 +46,25 @@ using brief_lock = basic_brief_lock<std_atomics>;
 template <>
 TIDEMARK_COLD void basic_brief_lock<std_atomics>::wait() noexcept;
 
-/// A `std::mutex` for critical sections shorter than a sleep and a wake-up. Equivalent to
-/// `PTHREAD_MUTEX_ADAPTIVE_NP`, a kind that `std::mutex` does not offer. Meets the requirements of
-/// `std::scoped_lock`.
+/// A mutex for critical sections shorter than a sleep and a wake-up: it spins before it sleeps, if the C
+/// library can. Meets the requirements of `std::scoped_lock`.
 ///
 /// Thread-safe.
 class adaptive_mutex {
  public:
-  using native_handle_type = std::mutex::native_handle_type;
+  using native_handle_type = pthread_mutex_t*;
 
-  void lock() {
-    if (!try_lock()) [[unlikely]]
-      wait();
-  }
-  [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
-  void unlock() { mutex_.unlock(); }
-  [[nodiscard]] native_handle_type native_handle() { return mutex_.native_handle(); }
+  void lock() noexcept { (void)pthread_mutex_lock(&mutex_); }
+  [[nodiscard]] bool try_lock() noexcept { return pthread_mutex_trylock(&mutex_) == 0; }
+  void unlock() noexcept { (void)pthread_mutex_unlock(&mutex_); }
+  [[nodiscard]] native_handle_type native_handle() noexcept { return &mutex_; }
 
  private:
-  TIDEMARK_COLD void wait();
-
-  std::mutex mutex_;
+#if defined(PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP)
+  pthread_mutex_t mutex_ = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+#else
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+#endif
 };
 
 }  // namespace tidemark::detail
