@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <new>
 #include <utility>
 #include <vector>
@@ -21,7 +20,9 @@ constinit thread_local thread_slot* thread_slots = const_cast<thread_slot*>(&no_
 
 namespace {
 
-/// All parts of a thread; ends the parts when the thread ends.
+/// All parts of a thread, in an open hash table with linear probing; ends the parts when the thread ends.
+///
+/// Invariant: a slot has an anchor if and only if it holds a part.
 class parts_of_thread {
  public:
   parts_of_thread() { thread_slots = &table_[1]; }
@@ -30,62 +31,78 @@ class parts_of_thread {
   ~parts_of_thread() {
     // Unless another thread destroys the parts of this one.
     if (thread_slots == &table_[1]) thread_slots = const_cast<thread_slot*>(&no_slots[1]);
-    for (entry const& each : entries_) each.anchor->end(each.part);
+    for (std::size_t i = 0; i < anchors_.size(); ++i)
+      if (anchors_[i] != nullptr) anchors_[i]->end(table_[1 + i].part);
   }
 
-  [[nodiscard]] void* find(std::shared_ptr<owner_anchor> const& anchor) const noexcept {
-    const auto found = std::ranges::find(entries_, anchor, &entry::anchor);
-    return found != entries_.end() ? found->part : nullptr;
+  [[nodiscard]] void* find(unsigned long long number) noexcept {
+    const std::size_t first = first_index(number), found = index_of(number);
+    if (found == none) return nullptr;
+    std::swap(table_[1 + first], table_[1 + found]);
+    std::swap(anchors_[first], anchors_[found]);
+    return table_[1 + first].part;
   }
-  // Drops entries of destroyed objects before it grows the list.
+  // Grows the table until the first slot of the part is unused, the table has 8 to 16 slots per part, or
+  // memory is lacking. Objects made in sequence need only as many slots as objects.
   void add(std::shared_ptr<owner_anchor> anchor, unsigned long long number, void* part) {
-    if (entries_.size() == entries_.capacity())
-      std::erase_if(entries_, [](entry const& each) { return each.anchor->is_abandoned(); });
-    entries_.push_back({std::move(anchor), number, part});
-    if (slot_of(number).owner != 0) grow_table();
-    slot_of(number) = {number, part};
+    try {
+      while (is_in_use(anchors_[first_index(number)]) && anchors_.size() <= 8 * count_parts()) grow();
+    } catch (std::bad_alloc const&) {
+      if (count_parts() == anchors_.size()) throw;
+    }
+    insert(std::move(anchor), {number, part});
   }
-  void remove(std::shared_ptr<owner_anchor> const& anchor) noexcept {
-    std::erase_if(entries_, [&](entry const& each) { return each.anchor == anchor; });
+  void remove(unsigned long long number) noexcept {
+    const std::size_t found = index_of(number);
+    if (found == none) return;
+    table_[1 + found] = {removed, nullptr};
+    anchors_[found].reset();
   }
 
  private:
-  struct entry {
-    std::shared_ptr<owner_anchor> anchor;
-    unsigned long long number;
-    void* part;
-  };
+  static constexpr std::size_t none = ~std::size_t{0};
+  static constexpr unsigned long long removed = 1;  // no object's number
 
-  [[nodiscard]] thread_slot& slot_of(unsigned long long number) noexcept {
-    return table_[1 + (number & table_.front().owner) / sizeof(thread_slot)];
+  static bool is_in_use(std::shared_ptr<owner_anchor> const& anchor) noexcept {
+    return anchor != nullptr && !anchor->is_abandoned();
   }
-  // Grows the table until no two parts share a slot, it has 8 to 16 slots per part, or memory is lacking.
-  // Objects made in sequence need only as many slots as objects.
-  void grow_table() noexcept {
-    const std::size_t parts = std::bit_ceil(entries_.size());
-    bool meets = true;
-    for (std::size_t slots = (std::max)(parts, 2 * (table_.size() - 1)); meets && slots <= 8 * parts;
-         slots *= 2) {
-      std::vector<thread_slot> larger;
-      try {
-        larger.resize(1 + slots);
-      } catch (std::bad_alloc const&) {
-        return;
-      }
-      larger.front().owner = (slots - 1) * sizeof(thread_slot);
-      table_.swap(larger);
-      meets = false;
-      for (entry const& each : entries_) {
-        thread_slot& own = slot_of(each.number);
-        meets = meets || own.owner != 0;
-        own = {each.number, each.part};
-      }
-      thread_slots = &table_[1];
+  [[nodiscard]] std::size_t count_parts() const noexcept {
+    return static_cast<std::size_t>(std::ranges::count_if(anchors_, is_in_use));
+  }
+  [[nodiscard]] std::size_t first_index(unsigned long long number) const noexcept {
+    return (number & table_.front().owner) / sizeof(thread_slot);
+  }
+  [[nodiscard]] std::size_t index_of(unsigned long long number) const noexcept {
+    for (std::size_t n = 0, i = first_index(number); n < anchors_.size(); ++n, i = next(i)) {
+      if (table_[1 + i].owner == number) return i;
+      if (table_[1 + i].owner == 0) break;
     }
+    return none;
+  }
+  [[nodiscard]] std::size_t next(std::size_t index) const noexcept {
+    return (index + 1) & (anchors_.size() - 1);
+  }
+  // Parts of destroyed objects make room. @pre a slot is unused
+  void insert(std::shared_ptr<owner_anchor> anchor, thread_slot added) noexcept {
+    std::size_t i = first_index(added.owner);
+    while (is_in_use(anchors_[i])) i = next(i);
+    table_[1 + i] = added;
+    anchors_[i] = std::move(anchor);
+  }
+  void grow() {
+    const std::size_t slots = 2 * anchors_.size();
+    std::vector<thread_slot> table(1 + slots);
+    std::vector<std::shared_ptr<owner_anchor>> anchors(slots);
+    table.front().owner = (slots - 1) * sizeof(thread_slot);
+    table_.swap(table);
+    anchors_.swap(anchors);
+    thread_slots = &table_[1];
+    for (std::size_t i = 0; i < anchors.size(); ++i)
+      if (is_in_use(anchors[i])) insert(std::move(anchors[i]), table[1 + i]);
   }
 
-  std::vector<entry> entries_;
   std::vector<thread_slot> table_ = std::vector<thread_slot>(2);  // the mask, then the slots
+  std::vector<std::shared_ptr<owner_anchor>> anchors_ = std::vector<std::shared_ptr<owner_anchor>>(1);
 };
 
 using thread_entries = thread_specific<parts_of_thread>;
@@ -96,17 +113,17 @@ std::shared_ptr<owner_anchor> make_owner_anchor(void* owner, owner_anchor::end_f
   return std::make_shared<owner_anchor>(owner, end_part);
 }
 
-void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept {
-  auto const* const parts = thread_entries::find();
-  return parts != nullptr ? parts->find(anchor) : nullptr;
+void* find_thread_part(unsigned long long number) noexcept {
+  auto* const parts = thread_entries::find();
+  return parts != nullptr ? parts->find(number) : nullptr;
 }
 
 void add_thread_part(std::shared_ptr<owner_anchor> anchor, unsigned long long number, void* part) {
   thread_entries::get().add(std::move(anchor), number, part);
 }
 
-void remove_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept {
-  if (auto* const parts = thread_entries::find()) parts->remove(anchor);
+void remove_thread_part(unsigned long long number) noexcept {
+  if (auto* const parts = thread_entries::find()) parts->remove(number);
 }
 
 unsigned long long next_owner_number() noexcept {

@@ -64,7 +64,6 @@ detail::thread_cache& synchronized_pool::cache_of_this_thread() {
     caches_.splice_after(caches_.before_begin(), made);
     update_share();
   }
-  threads_.use_slot(*cache);
   return *cache;
 }
 

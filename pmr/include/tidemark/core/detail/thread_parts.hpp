@@ -18,9 +18,9 @@ struct thread_slot {
   void* part = nullptr;
 };
 /// The calling thread's table of slots. The slot before the first holds the table's mask in place of an
-/// owner. The part of object `n` is in the slot `n & mask` bytes after the first. Numbers are multiples of
-/// the slot size, so that no shift is needed. The table grows up to 16 slots per part to make collisions
-/// rare; a shared slot holds the part used last.
+/// owner. The part of object `n` is in the slot `n & mask` bytes after the first, or in a later slot if
+/// another object uses this slot. Numbers are multiples of the slot size, so that no shift is needed. The
+/// table grows up to 16 slots per part to make collisions rare.
 extern constinit thread_local thread_slot* thread_slots;
 
 /// The link from threads to an object of which they have parts. Threads may outlive the object.
@@ -59,14 +59,15 @@ using owner_anchor = basic_owner_anchor<std_sync>;
 /// the object is unloaded. @throws std::bad_alloc.
 [[nodiscard]] std::shared_ptr<owner_anchor> make_owner_anchor(void* owner,
                                                               owner_anchor::end_function end_part);
-/// The calling thread's part of the object, or null. O(objects of which the thread has parts).
-[[nodiscard]] void* find_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept;
+/// The calling thread's part of the object, moved to its first slot; null without a part. O(1) for few
+/// collisions.
+[[nodiscard]] void* find_thread_part(unsigned long long number) noexcept;
 /// Gives the calling thread a part, and a table of slots, until the thread ends or removes the part.
 /// @param number the object's number.
 /// @throws std::bad_alloc, with nothing changed. O(objects of which the thread has parts).
 void add_thread_part(std::shared_ptr<owner_anchor> anchor, unsigned long long number, void* part);
 /// Removes the calling thread's part, if any, without a call of the object.
-void remove_thread_part(std::shared_ptr<owner_anchor> const& anchor) noexcept;
+void remove_thread_part(unsigned long long number) noexcept;
 /// A nonzero multiple of the slot size that no other call returns.
 [[nodiscard]] unsigned long long next_owner_number() noexcept;
 
@@ -97,29 +98,22 @@ class thread_parts {
   [[nodiscard]] unsigned long long number() const noexcept { return number_; }
   /// A copy of the slot that may hold the calling thread's part. Another object may currently use the slot.
   [[nodiscard]] slot own_slot() const noexcept {
-    const thread_slot found = slot_in(thread_slots);
+    auto const* const first = reinterpret_cast<char const*>(thread_slots);
+    thread_slot const& found =
+        *reinterpret_cast<thread_slot const*>(first + (number_ & thread_slots[-1].owner));
     return {found.owner, static_cast<Part*>(found.part)};
   }
-  /// The calling thread's part, even if another object currently uses its slot; null without a part.
+  /// The calling thread's part, which `own_slot` finds from now on; null without a part.
   [[nodiscard]] Part* find() const noexcept {
     if (const slot own = own_slot(); own.owner == number_) return own.part;
-    return static_cast<Part*>(find_thread_part(anchor_));
+    return static_cast<Part*>(find_thread_part(number_));
   }
   /// Makes `part` the calling thread's part. @pre the thread has no part. @throws std::bad_alloc.
   void add(Part& part) { add_thread_part(anchor_, number_, &part); }
   /// Removes the calling thread's part.
-  void remove() noexcept {
-    remove_thread_part(anchor_);
-    if (own_slot().owner == number_) slot_in(thread_slots) = {};
-  }
-  /// Assigns the calling thread's slot to this object. @pre the thread has the part.
-  void use_slot(Part& part) const noexcept { slot_in(thread_slots) = {number_, &part}; }
+  void remove() noexcept { remove_thread_part(number_); }
 
  private:
-  [[nodiscard]] thread_slot& slot_in(thread_slot* first) const noexcept {
-    return *reinterpret_cast<thread_slot*>(reinterpret_cast<char*>(first) + (number_ & first[-1].owner));
-  }
-
   unsigned long long number_ = next_owner_number();
   std::shared_ptr<owner_anchor> anchor_;
 };

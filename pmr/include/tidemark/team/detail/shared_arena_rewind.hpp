@@ -65,7 +65,6 @@ auto basic_shared_arena<AddressSpace>::part_of_this_thread() -> part_type& {
     const std::scoped_lock lock{team_.mutex};
     part = &claim_part(free_part());
   }
-  threads_.use_slot(*part);
   return *part;
 }
 
