@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads Linux's reports of memory pressure. macOS has none of these files, so its monitor has no source.
-#if !defined(_WIN32)
+// Reads Linux's reports of memory pressure.
+#if defined(__linux__)
 
 #include <tidemark/pool/pressure_monitor.hpp>
 
 #include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-#if defined(__linux__)
 #include <linux/magic.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/vfs.h>
-#endif
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -78,15 +77,13 @@ std::string events_path_of_this_process() {
 
 // Opens only files of the kernel. Other files cannot wake a reader, and writing a trigger would overwrite
 // them.
-file_descriptor open_kernel_file([[maybe_unused]] std::string const& path, [[maybe_unused]] int flags) {
-#if defined(__linux__)
+file_descriptor open_kernel_file(std::string const& path, int flags) {
   file_descriptor file{::open(path.c_str(), flags | O_CLOEXEC)};
   struct statfs where{};
-  if (::fstatfs(file.get(), &where) == 0 &&
-      (where.f_type == PROC_SUPER_MAGIC || where.f_type == CGROUP2_SUPER_MAGIC))
-    return file;
-#endif
-  return file_descriptor{};
+  const bool is_known = ::fstatfs(file.get(), &where) == 0;
+  return is_known && (where.f_type == PROC_SUPER_MAGIC || where.f_type == CGROUP2_SUPER_MAGIC)
+             ? std::move(file)
+             : file_descriptor{};
 }
 
 file_descriptor open_trigger(pressure_monitor_options const& options) {
@@ -121,7 +118,8 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     if (sources_.psi) trigger_ = open_trigger(options_);
     if (sources_.cgroup) events_file_ = open_kernel_file(options_.events_path, O_RDONLY);
     sources_.psi_trigger = trigger_.get() >= 0;
-    open_stop_pipe();
+    stop_ = file_descriptor{::eventfd(0, EFD_CLOEXEC)};
+    if (stop_.get() < 0) throw std::system_error(errno, std::generic_category(), "pressure_monitor: eventfd");
     const std::scoped_lock lock{mutex_};
     join();
     thread_ = std::thread{[self = shared_from_this()] { self->listen(); }};
@@ -134,9 +132,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
   // Waits for the thread. The listening thread itself does not wait; it ends after the callback returns.
   void stop() noexcept {
     if (!thread_.joinable()) return;
-    // Closing the pipe is not enough, because a child may have this end, too.
-    while (::write(stop_write_.get(), "", 1) < 0 && errno == EINTR) {
-    }
+    (void)::eventfd_write(stop_.get(), 1);
     if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
     else thread_.join();
   }
@@ -148,9 +144,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
   }
 
   void close_files() noexcept {
-    for (file_descriptor* const file : {&trigger_, &events_file_, &stop_read_, &stop_write_}) {
-      *file = {};
-    }
+    for (file_descriptor* const file : {&trigger_, &events_file_, &stop_}) *file = {};
     sources_.psi_trigger = false;
   }
 
@@ -177,24 +171,9 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     return pressure;
   }
 
-  void open_stop_pipe() {
-    std::array<int, 2> ends{};
-#if defined(__linux__)
-    const bool is_open = ::pipe2(ends.data(), O_CLOEXEC) == 0;
-#else
-    const bool is_open = ::pipe(ends.data()) == 0;  // a process started now by another thread inherits it
-#endif
-    if (!is_open) throw std::system_error(errno, std::generic_category(), "pressure_monitor: pipe");
-    stop_read_ = file_descriptor{ends[0]};
-    stop_write_ = file_descriptor{ends[1]};
-#if !defined(__linux__)
-    for (const int end : ends) (void)::fcntl(end, F_SETFD, FD_CLOEXEC);
-#endif
-  }
-
   void listen() {
     std::array<pollfd, 3> files{
-        {{stop_read_.get(), POLLIN, 0}, {trigger_.get(), POLLPRI, 0}, {events_file_.get(), POLLPRI, 0}}};
+        {{stop_.get(), POLLIN, 0}, {trigger_.get(), POLLPRI, 0}, {events_file_.get(), POLLPRI, 0}}};
     while (true) {
       // The kernel reports a change until this descriptor is read.
       if (files[2].fd >= 0) {
@@ -215,7 +194,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
   std::optional<std::uint64_t> stalled_;  // last value read
   std::optional<std::uint64_t> events_;
   std::atomic<std::uint64_t> signals_{0};
-  file_descriptor trigger_, events_file_, stop_read_, stop_write_;
+  file_descriptor trigger_, events_file_, stop_;
   std::thread thread_;
 };
 

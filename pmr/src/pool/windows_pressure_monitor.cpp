@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows has none of the monitor's files. The monitor has no source, `poll()` finds no pressure, and
+// Other systems have none of the monitor's files. The monitor has no source, `poll()` finds no pressure, and
 // programs call `signal_memory_pressure()` themselves.
-#if defined(_WIN32)
+#if !defined(__linux__)
 
 #include <tidemark/pool/pressure_monitor.hpp>
 
