@@ -69,13 +69,13 @@ bool cached_blocks::add(void* block, cached_size size, reuse_fence& fence, void 
 void cached_blocks::count_pending(cached_block const& block) noexcept {
   ++block.of_size->pending;
   ++pending_blocks_;
-  pending_bytes_ += block.size.bytes;
+  counts_.pending_bytes += block.size.bytes;
 }
 
 void cached_blocks::uncount_pending(cached_block const& block) noexcept {
   --block.of_size->pending;
   --pending_blocks_;
-  pending_bytes_ -= block.size.bytes;
+  counts_.pending_bytes -= block.size.bytes;
 }
 
 // Queries the fence at the front of `queue`. If the fence is done, destroys it, moves the record to
@@ -121,7 +121,7 @@ void* cached_blocks::poll(std::size_t max_unfinished, cached_size const* wanted,
 
 void cached_blocks::remove_all_ready(cached_list& evicted) noexcept {
   for (auto& [size, of_size] : sizes_) evicted.splice(evicted.end(), of_size.ready);
-  ready_bytes_ = 0;
+  counts_.cached_bytes = 0;
 }
 
 void cached_blocks::remove_all_pending(cached_list& evicted) noexcept {
@@ -133,7 +133,7 @@ void cached_blocks::remove_all_pending(cached_list& evicted) noexcept {
 
 void cached_blocks::recount_pending() noexcept {
   for (auto& [size, of_size] : sizes_) of_size.pending = 0;
-  pending_bytes_ = pending_blocks_ = 0;
+  counts_.pending_bytes = pending_blocks_ = 0;
   for (pending_queue& queue : queues_) {
     queue.queried = 0;
     for (cached_block const& block : queue.blocks) count_pending(block);
@@ -143,17 +143,20 @@ void cached_blocks::recount_pending() noexcept {
 // A block above the limit leaves alone: evicting all other blocks first would keep nothing.
 void cached_blocks::add_ready(cached_list& block, cached_list& evicted) noexcept {
   const std::size_t bytes = block.front().size.bytes;
-  if (max_cached_bytes_ != 0 && bytes > max_cached_bytes_) return evicted.splice(evicted.end(), block);
+  if (options_.max_cached_bytes != 0 && bytes > options_.max_cached_bytes)
+    return evicted.splice(evicted.end(), block);
   blocks_of_size& of_size = *block.front().of_size;
   of_size.ready.splice(of_size.ready.end(), block);
-  ready_bytes_ += bytes;
-  if (max_blocks_per_size_ != 0 && of_size.ready.size() > max_blocks_per_size_) evict(of_size, evicted);
-  while (max_cached_bytes_ != 0 && ready_bytes_ > max_cached_bytes_) evict(largest_ready(), evicted);
-  peak_ready_bytes_ = std::max(peak_ready_bytes_, ready_bytes_);
+  counts_.cached_bytes += bytes;
+  if (options_.max_blocks_per_size != 0 && of_size.ready.size() > options_.max_blocks_per_size)
+    evict(of_size, evicted);
+  while (options_.max_cached_bytes != 0 && counts_.cached_bytes > options_.max_cached_bytes)
+    evict(largest_ready(), evicted);
+  counts_.peak_cached_bytes = std::max(counts_.peak_cached_bytes, counts_.cached_bytes);
 }
 
 void cached_blocks::evict(blocks_of_size& from, cached_list& evicted) noexcept {
-  ready_bytes_ -= from.ready.front().size.bytes;
+  counts_.cached_bytes -= from.ready.front().size.bytes;
   evicted.splice(evicted.end(), from.ready, from.ready.begin());
 }
 
@@ -175,7 +178,8 @@ char const* cached_blocks::broken_invariant() const noexcept {
       fences_fit = fences_fit && block.fence.empty();
       ready_bytes += block.size.bytes;
     }
-    counts_fit = counts_fit && (max_blocks_per_size_ == 0 || of_size.ready.size() <= max_blocks_per_size_);
+    counts_fit = counts_fit &&
+                 (options_.max_blocks_per_size == 0 || of_size.ready.size() <= options_.max_blocks_per_size);
     pending_of_sizes += of_size.pending;
   }
   for (pending_queue const& queue : queues_) {
@@ -190,12 +194,13 @@ char const* cached_blocks::broken_invariant() const noexcept {
   if (!sizes_fit) return "a block belongs to the entry of its size and alignment";
   if (!fences_fit) return "a ready block has no fence, and a pending block has a fence";
   if (!counts_fit) return "blocks of a size <= max_blocks_per_size";
-  if (ready_bytes != ready_bytes_) return "cached_bytes == sum over ready blocks";
-  if (pending_bytes != pending_bytes_) return "pending_bytes == sum over pending blocks";
+  if (ready_bytes != counts_.cached_bytes) return "cached_bytes == sum over ready blocks";
+  if (pending_bytes != counts_.pending_bytes) return "pending_bytes == sum over pending blocks";
   if (pending_blocks != pending_blocks_ || pending_of_sizes != pending_blocks_)
     return "pending blocks == sum over sizes == sum over queues";
-  if (max_cached_bytes_ != 0 && ready_bytes_ > max_cached_bytes_) return "cached_bytes <= max_cached_bytes";
-  if (ready_bytes_ > peak_ready_bytes_) return "cached_bytes <= peak_cached_bytes";
+  if (options_.max_cached_bytes != 0 && counts_.cached_bytes > options_.max_cached_bytes)
+    return "cached_bytes <= max_cached_bytes";
+  if (counts_.cached_bytes > counts_.peak_cached_bytes) return "cached_bytes <= peak_cached_bytes";
   return nullptr;
 }
 

@@ -11,6 +11,7 @@
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/reuse_fence.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
 
 namespace tidemark::detail {
 
@@ -47,7 +48,7 @@ struct blocks_of_size {
 // pending. Functions add blocks that must return to the upstream to `evicted`.
 //
 // Invariants: each record is in exactly one list (ready, pending, free, the caller's, or a query's);
-// `ready_bytes() == sum over ready <= max_cached_bytes`; `pending_bytes() == sum over pending`; a block has a
+// `cached_bytes == sum over ready <= max_cached_bytes`; `pending_bytes == sum over pending`; a block has a
 // fence if and only if it is pending; `blocks_of_size::pending` counts the pending blocks of its size.
 //
 // Complexity: O(log(sizes)) for each call and block, O(orders) to add a pending block. One thread at a time.
@@ -55,14 +56,13 @@ class cached_blocks {
  public:
   using cache_lock = std::unique_lock<fork_safe<>>;
 
-  // @param max_cached_bytes, max_blocks_per_size limits of ready blocks; 0: no limit
-  cached_blocks(std::size_t max_cached_bytes, std::size_t max_blocks_per_size,
-                std::pmr::memory_resource* bookkeeping)
-      : max_cached_bytes_{max_cached_bytes},
-        max_blocks_per_size_{max_blocks_per_size},
-        sizes_{bookkeeping},
-        queues_{bookkeeping},
-        free_records_{bookkeeping} {}
+  // Both belong to the cache. Counts the ready and pending bytes in `counts`.
+  cached_blocks(reuse_cache_options const& options, reuse_cache_stats& counts)
+      : options_{options},
+        counts_{counts},
+        sizes_{options.bookkeeping},
+        queues_{options.bookkeeping},
+        free_records_{options.bookkeeping} {}
 
   [[nodiscard]] cached_list new_list() const { return cached_list{free_records_.get_allocator()}; }
 
@@ -94,9 +94,6 @@ class cached_blocks {
     const auto found = sizes_.find(size);
     return found != sizes_.end() && found->second.pending > 0;
   }
-  [[nodiscard]] std::size_t ready_bytes() const noexcept { return ready_bytes_; }
-  [[nodiscard]] std::size_t peak_ready_bytes() const noexcept { return peak_ready_bytes_; }
-  [[nodiscard]] std::size_t pending_bytes() const noexcept { return pending_bytes_; }
 
   // In a forked child: forgets blocks that other threads were querying.
   void recount_pending() noexcept;
@@ -121,12 +118,13 @@ class cached_blocks {
   void evict(blocks_of_size& from, cached_list& evicted) noexcept;
   [[nodiscard]] blocks_of_size& largest_ready() noexcept;
 
-  std::size_t max_cached_bytes_, max_blocks_per_size_;
+  reuse_cache_options const& options_;
+  reuse_cache_stats& counts_;
   std::pmr::map<cached_size, blocks_of_size> sizes_;
   std::pmr::list<pending_queue> queues_;  // the front is queried next; queues are reused, never erased
   cached_list free_records_;
   std::size_t max_sizes_ = 0;  // beyond this many sizes, empty sizes are erased
-  std::size_t ready_bytes_ = 0, peak_ready_bytes_ = 0, pending_bytes_ = 0, pending_blocks_ = 0;
+  std::size_t pending_blocks_ = 0;
 };
 
 }  // namespace tidemark::detail

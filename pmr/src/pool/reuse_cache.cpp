@@ -34,9 +34,8 @@ reuse_cache_options completed(reuse_cache_options options) noexcept {
 
 reuse_cache::reuse_cache(reuse_cache_options const& options)
     : options_{completed(options)},
-      cached_{std::make_unique<detail::cached_blocks>(options_.max_cached_bytes, options_.max_blocks_per_size,
-                                                      options_.bookkeeping)},
-      counts_{.name = options_.name} {
+      counts_{.name = options_.name},
+      cached_{std::make_unique<detail::cached_blocks>(options_, counts_)} {
   if (options_.relief.call == nullptr)
     pressure_ = detail::call_under_pressure(this, [this] { respond_to_pressure(); });
   const std::scoped_lock lock{mutex_};
@@ -69,27 +68,25 @@ void* reuse_cache::allocate_cached(std::size_t bytes, std::size_t align) noexcep
   const detail::cached_size wanted{bytes, align};
   {
     const std::scoped_lock lock{mutex_};
-    if (void* const ready = cached_->pop_ready(wanted)) return hit(ready, bytes);
-    if (!cached_->has_pending(wanted)) return nullptr;
+    void* const ready = cached_->pop_ready(wanted);
+    if (ready != nullptr) count_allocation(bytes);
+    if (ready != nullptr || !cached_->has_pending(wanted)) return ready;
   }
   void* block = nullptr;
   detail::cached_list evicted = cached_->new_list();
   query([&]() noexcept {  // without the lock: the scope may take long
     std::unique_lock lock{mutex_};
     block = cached_->poll(max_unfinished_of_request, &wanted, evicted, lock);
-    if (block != nullptr) hit(block, bytes);
+    if (block != nullptr) count_allocation(bytes);
   });
   (void)return_to_upstream(evicted);
   return block;
 }
 
-void* reuse_cache::hit(void* block, std::size_t bytes) noexcept {
-  ++counts_.hits;
-  count_allocation(bytes);
-  return block;
+void reuse_cache::adapt_to_child() noexcept {
+  is_in_child_ = true;
+  cached_->recount_pending();
 }
-
-void reuse_cache::recount_pending() noexcept { cached_->recount_pending(); }
 
 template <class Queries>
 void reuse_cache::query(Queries queries) noexcept {
@@ -168,8 +165,10 @@ void reuse_cache::cache_or_return(void* block, std::size_t bytes, std::size_t al
   };
   {
     const std::scoped_lock lock{mutex_};
-    must_poll = options_.max_cached_bytes != 0 && cached_->has_pending() &&
-                cached_->ready_bytes() + cached_->pending_bytes() >= options_.max_cached_bytes;
+    must_poll = cached_->has_pending() &&
+                (options_.max_cached_bytes == 0
+                     ? options_.max_blocks_per_size != 0  // sizes that are never requested again
+                     : counts_.cached_bytes + counts_.pending_bytes >= options_.max_cached_bytes);
     if (!must_poll) add_to_cache();
   }
   if (must_poll) {  // first, because blocks found to be done have been free for longer
@@ -232,9 +231,7 @@ std::size_t reuse_cache::collect(bool force) noexcept {
 reuse_cache_stats reuse_cache::stats() const noexcept {
   const std::scoped_lock lock{mutex_};
   reuse_cache_stats now = counts_;
-  now.cached_bytes = cached_->ready_bytes();
-  now.peak_cached_bytes = cached_->peak_ready_bytes();
-  now.pending_bytes = cached_->pending_bytes();
+  now.hits = now.allocations - now.misses;
   return now;
 }
 

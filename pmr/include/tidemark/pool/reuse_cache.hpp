@@ -165,7 +165,8 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// returns to the upstream after a wait for the fence. Level 2 reports a block that is deallocated twice,
   /// with another size, interior or foreign; then, and for null, only the fence is destroyed.
   ///
-  /// If ready and pending bytes exceed `max_cached_bytes`, queries fences, at most 2 that are not done.
+  /// If ready and pending bytes exceed `max_cached_bytes`, or only `max_blocks_per_size` limits the cache,
+  /// queries fences, at most 2 that are not done.
   /// Complexity: O(log(sizes) + orders) plus the queries.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
   /// Rejected: a null fence.
@@ -201,13 +202,8 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
     if (must_collect_.load(std::memory_order_relaxed)) [[unlikely]]
       (void)collect(false);
   }
-  void adapt_to_child() noexcept {
-    is_in_child_ = true;
-    recount_pending();
-  }
-  void recount_pending() noexcept;
+  void adapt_to_child() noexcept;
   [[nodiscard]] void* allocate_cached(std::size_t bytes, std::size_t align) noexcept;
-  void* hit(void* block, std::size_t bytes) noexcept;  // with mutex_ held
   template <class Queries>
   void query(Queries queries) noexcept;
   [[nodiscard]] TIDEMARK_COLD void* allocate_new(std::size_t bytes, std::size_t align);
@@ -224,8 +220,8 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   std::atomic<bool> must_collect_{false};
 
   mutable detail::fork_safe<> mutex_;  // guards the next two members
+  reuse_cache_stats counts_;
   std::unique_ptr<detail::cached_blocks> cached_;
-  reuse_cache_stats counts_;  // except the counts of `cached_`
   bool is_in_child_ = false;  // blocks that other threads were returning to the upstream stay held
 
   detail::fork_safe<> ledger_mutex_;  // level 2 only; guards `ledger_`, apart from `mutex_`
