@@ -77,7 +77,7 @@ struct trimmed_cache {
     trim();
   }
   void trim() {
-    if (const std::size_t target = work.consume_trim(); target != trim_requests::none) record.trim(target);
+    if (const std::size_t target = work.consume_trim(); target != pending_work::no_trim) record.trim(target);
   }
 };
 
@@ -125,14 +125,14 @@ TEST(pool_schedules, lose_a_trim_that_is_cleared_before_the_work) {
 template <class Sync>
 program requests_trims_of_the_depot() {
   struct depot_trims {
-    basic_trim_requests<Sync> requests;
+    basic_pending_work<Sync> work{max_align};
     trim_record record;
     void request(std::size_t target) {
       record.request(target);
-      requests.add(target);
+      work.post_trim(target);
     }
     void trim(std::size_t target) {
-      requests.remove_served(target);
+      work.remove_served_trim(target);
       record.trim(target);
     }
   };
@@ -147,7 +147,7 @@ program requests_trims_of_the_depot() {
   };
   return program{{trims, requests}, [=] {
                    // The next thread that comes performs the rest.
-                   if (const std::size_t left = depot->requests.consume(); left != trim_requests::none)
+                   if (const std::size_t left = depot->work.consume_trim(); left != pending_work::no_trim)
                      depot->record.trim(left);
                    return depot->record.lost();
                  }};
@@ -209,8 +209,10 @@ program passes_chains() {
     watched->take_out(watched->bin.pop_chain());
   };
   const auto leaves = [=] { watched->bin.push_chain(chain_of(3, 2)); };
-  const auto takes_all = [=] { watched->take_out(watched->bin.pop_all()); };
-  return program{{leaves_and_takes, leaves, takes_all}, [=] { return watched->lost(); }};
+  const auto takes_two = [=] {
+    for (int i = 0; i < 2; ++i) watched->take_out(watched->bin.pop_chain());
+  };
+  return program{{leaves_and_takes, leaves, takes_two}, [=] { return watched->lost(); }};
 }
 
 // E.8

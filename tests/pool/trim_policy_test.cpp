@@ -36,8 +36,14 @@ TEST(trim_policy, requires_an_eighth_of_the_limit_to_be_freed_between_trims) {
   EXPECT_EQ(times.due_at(900, 100, 1000), 899u);
 }
 
-TEST(trim_policy, is_due_when_all_blocks_are_freed) {
-  const trim_policy times = after_trim(10);
+TEST(trim_policy, is_due_when_seven_eighths_of_few_live_bytes_are_freed) {
+  const trim_policy times = after_trim(16);
+  EXPECT_EQ(times.due_at(900, 3, 1000), 900u);
+  EXPECT_EQ(times.due_at(900, 2, 1000), 899u);
+}
+
+TEST(trim_policy, is_due_when_the_last_block_is_freed) {
+  const trim_policy times = after_trim(1);
   EXPECT_EQ(times.due_at(900, 1, 1000), 900u);
   EXPECT_EQ(times.due_at(900, 0, 1000), 899u);
 }

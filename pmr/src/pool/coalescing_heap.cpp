@@ -44,6 +44,11 @@ coalescing_heap::tag* coalescing_heap::bins::find(std::size_t bytes) const noexc
   return larger == none ? nullptr : first_[larger];
 }
 
+coalescing_heap::tag* coalescing_heap::bins::find_largest() const noexcept {
+  const auto found = std::ranges::find_if(first_.rbegin(), first_.rend(), [](tag* first) { return first; });
+  return found != first_.rend() ? *found : nullptr;
+}
+
 std::size_t coalescing_heap::bins::first_from(std::size_t index) const noexcept {
   if (index >= count) return none;
   std::size_t word = index / 64;
@@ -62,26 +67,17 @@ coalescing_heap::tag* coalescing_heap::make_range(tag* where, std::size_t previo
   return made;
 }
 
-std::size_t coalescing_heap::bytes_for(std::size_t bytes, std::size_t align) noexcept {
-  const std::size_t before = align > granule_bytes ? align - granule_bytes : 0;
-  return range_bytes(bytes) + before;
-}
-
 void coalescing_heap::insert_free(tag* range) noexcept {
   range->is_free = 1;
-  if (is_whole_chunk(range)) {
-    whole_bytes_ += range->bytes;
-    range->is_stranded = 0;
-  }
+  if (is_whole_chunk(range)) range->is_stranded = 0;
   (range->is_stranded ? stranded_bytes_ : cached_bytes_) += range->bytes;
-  (range->is_stranded ? stranded_ : ready_).insert(range);
+  bins_of(range).insert(range);
 }
 
 void coalescing_heap::remove_free(tag* range) noexcept {
   range->is_free = 0;
-  if (is_whole_chunk(range)) whole_bytes_ -= range->bytes;
   (range->is_stranded ? stranded_bytes_ : cached_bytes_) -= range->bytes;
-  (range->is_stranded ? stranded_ : ready_).remove(range);
+  bins_of(range).remove(range);
 }
 
 coalescing_heap::tag* coalescing_heap::split(tag* range, std::size_t offset) noexcept {
@@ -107,8 +103,10 @@ void* coalescing_heap::cut(tag* range, std::size_t bytes, std::size_t align) noe
 }
 
 void* coalescing_heap::try_allocate(std::size_t bytes, std::size_t align) noexcept {
-  const std::size_t wanted = bytes_for(bytes, align);
+  const std::size_t wanted = range_bytes(bytes) + bytes_before(align);
   tag* range = ready_.find(wanted);
+  tag* const whole = whole_.find(wanted);
+  if (range == nullptr || (whole != nullptr && whole->bytes < range->bytes)) range = whole;
   if (range == nullptr) range = stranded_.find(wanted);
   return range != nullptr ? cut(range, bytes, align) : nullptr;
 }
@@ -140,13 +138,16 @@ void coalescing_heap::deallocate(void* block, std::size_t requested_bytes) noexc
 // ---- chunks -----------------------------------------------------------------------------------------------
 
 // Adds a chunk of `wanted_bytes` for ranges if the upstream has these, and of at least `least_bytes`. Its
-// single range is live.
-coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::size_t wanted_bytes) {
+// single range is live, and starts with an aligned block.
+coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::size_t wanted_bytes,
+                                                 std::size_t align) {
+  const std::size_t before = bytes_before(align), overhead = before + chunk_overhead_bytes;
   const byte_range memory =
       allocate_by_halves(*upstream_, least_bytes / granule_bytes, wanted_bytes / granule_bytes, granule_bytes,
-                         granule_bytes, chunk_overhead_bytes);
-  const std::size_t bytes = memory.size - chunk_overhead_bytes;
-  auto* const added = ::new (memory.data()) chunk{nullptr, chunks_, bytes};
+                         before + granule_bytes, overhead);
+  const std::size_t bytes = memory.size - overhead;
+  auto* const added =
+      ::new (static_cast<std::byte*>(memory.data()) + before) chunk{nullptr, chunks_, bytes, before};
   if (chunks_ != nullptr) chunks_->previous = added;
   chunks_ = added;
   held_bytes_ += bytes;
@@ -158,12 +159,16 @@ coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::s
 }
 
 void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_t max_more_bytes) {
-  if (bytes > max_block_bytes - align - page_bytes) throw std::bad_alloc{};
-  const std::size_t own_bytes = bytes_for(bytes, align);
+  if (add_saturating(bytes, add_saturating(align, page_bytes)) > max_block_bytes) throw std::bad_alloc{};
+  // The padding before a block stays in its range, so that the range serves such a request again, unless the
+  // chunk returns with the block.
+  const bool is_alone = max_more_bytes == 0;
+  const std::size_t own_bytes = range_bytes(bytes) + (is_alone ? 0 : bytes_before(align));
   std::size_t chunk_bytes = std::min(held_bytes_ / growth_divisor, add_saturating(own_bytes, max_more_bytes));
   chunk_bytes = align_down(chunk_bytes, page_bytes);  // whole pages, including the overhead
   tag* const range =
-      add_chunk(own_bytes, chunk_bytes > own_bytes + page_bytes ? chunk_bytes - chunk_overhead_bytes : 0);
+      add_chunk(own_bytes, chunk_bytes > own_bytes + page_bytes ? chunk_bytes - chunk_overhead_bytes : 0,
+                is_alone ? align : granule_bytes);
   insert_free(range);
   return cut(range, bytes, align);
 }
@@ -171,30 +176,17 @@ void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_
 void coalescing_heap::return_to_upstream(chunk* gone) noexcept {
   (gone->previous != nullptr ? gone->previous->next : chunks_) = gone->next;
   if (gone->next != nullptr) gone->next->previous = gone->previous;
-  const std::size_t bytes = gone->bytes + chunk_overhead_bytes;
+  const std::size_t before = gone->before_bytes, bytes = gone->bytes + chunk_overhead_bytes;
   held_bytes_ -= gone->bytes;
   unpoison(address_of(gone), bytes);
-  upstream_->deallocate(gone, bytes, granule_bytes);
-}
-
-// Returns the smallest chunk of at least `bytes_wanted`, or otherwise the largest chunk.
-coalescing_heap::tag* coalescing_heap::find_free_chunk(std::size_t bytes_wanted) const noexcept {
-  if (whole_bytes_ == 0) return nullptr;
-  tag* found = nullptr;
-  ready_.for_each_from_largest([&](tag* range) {
-    const bool suits = range->bytes >= bytes_wanted;
-    if (is_whole_chunk(range) && (found == nullptr || (suits && range->bytes < found->bytes))) found = range;
-    // Ranges in a bin are unsorted, and a bin spans at most a quarter. After a range that is a quarter too
-    // small, all ranges are too small.
-    return found == nullptr || range->bytes >= bytes_wanted - bytes_wanted / 4;
-  });
-  return found;
+  upstream_->deallocate(reinterpret_cast<std::byte*>(gone) - before, before + bytes, before + granule_bytes);
 }
 
 std::size_t coalescing_heap::release_free(std::size_t bytes_wanted) noexcept {
   std::size_t gone = 0;
   while (gone < bytes_wanted) {
-    tag* const range = find_free_chunk(bytes_wanted - gone);
+    tag* range = whole_.find(bytes_wanted - gone);
+    if (range == nullptr) range = whole_.find_largest();
     if (range == nullptr) break;
     gone += range->bytes;
     remove_free(range);
@@ -225,26 +217,22 @@ void coalescing_heap::strand(std::size_t bytes_wanted) noexcept {
 
 void coalescing_heap::release() noexcept {
   while (chunks_ != nullptr) return_to_upstream(chunks_);
-  cached_bytes_ = stranded_bytes_ = requested_bytes_ = whole_bytes_ = 0;
-  ready_ = {};
-  stranded_ = {};
+  cached_bytes_ = stranded_bytes_ = requested_bytes_ = 0;
+  ready_ = stranded_ = whole_ = {};
 }
 
 // ---- checks -----------------------------------------------------------------------------------------------
 
-bool coalescing_heap::bins::is_sorted() const noexcept {
+std::size_t coalescing_heap::bins::count_bytes() const noexcept {
+  std::size_t sum = 0;
   for (std::size_t bin = 0; bin < count; ++bin) {
-    if ((first_[bin] != nullptr) != ((has_range_[bin / 64] >> bin % 64 & 1U) != 0)) return false;
+    if ((first_[bin] != nullptr) != ((has_range_[bin / 64] >> bin % 64 & 1U) != 0)) return wrong;
+    for (tag* range = first_[bin]; range != nullptr; range = opened_block{links_of(range)}->next) {
+      if (!range->is_free || index_of(range->bytes) != bin) return wrong;
+      sum += range->bytes;
+    }
   }
-  std::size_t last = count - 1;
-  bool is_sorted = true;
-  for_each_from_largest([&](tag* range) {
-    const std::size_t bin = index_of(range->bytes);
-    is_sorted = range->is_free && bin <= last;
-    last = bin;
-    return is_sorted;
-  });
-  return is_sorted;
+  return sum;
 }
 
 char const* coalescing_heap::broken_invariant() const noexcept {
@@ -271,17 +259,11 @@ char const* coalescing_heap::broken_invariant() const noexcept {
   if (held != held_bytes_) return "held_bytes == sum over chunks";
   if (cached != cached_bytes_) return "cached_bytes == sum over free ranges";
   if (stranded != stranded_bytes_) return "stranded_bytes == sum over free ranges of stranded chunks";
-  if (whole != whole_bytes_) return "whole_bytes == sum over free chunks";
-  if (!ready_.is_sorted() || !stranded_.is_sorted()) return "a free range lies in the bin of its size";
-  std::size_t listed = 0;
-  const auto count_bytes = [&](tag const* range) {
-    listed += range->bytes;
-    return true;
-  };
-  ready_.for_each_from_largest(count_bytes);
-  if (listed != cached) return "cached_bytes == sum over bins";
-  stranded_.for_each_from_largest(count_bytes);
-  if (listed != cached + stranded) return "stranded_bytes == sum over bins of stranded chunks";
+  for (bins const* each : {&ready_, &stranded_, &whole_})
+    if (each->count_bytes() == bins::wrong) return "a free range lies in the bin of its size";
+  if (whole_.count_bytes() != whole) return "sum over bins of free chunks == sum over free chunks";
+  if (ready_.count_bytes() != cached - whole) return "cached_bytes == sum over bins";
+  if (stranded_.count_bytes() != stranded) return "stranded_bytes == sum over bins of stranded chunks";
   return nullptr;
 }
 

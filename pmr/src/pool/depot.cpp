@@ -1,13 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/pool/detail/depot.hpp>
 
+#include <algorithm>
+
 #include <tidemark/pool/detail/thread_cache.hpp>
 
 namespace tidemark::detail {
 
-void depot::push_all(std::size_t index, block_chain chain) noexcept {
+void depot::take_front(std::size_t index, block_chain& list, std::size_t blocks) noexcept {
   const std::size_t max_blocks = cache_share{share_bytes_}.chain_bytes() / classes_.bytes(index);
-  while (chain.first != nullptr) push_chain(index, cut_front(chain.first, max_blocks));
+  list.blocks -= blocks;
+  while (blocks > 0) {
+    const block_chain chain = cut_front(list.first, std::min(blocks, max_blocks));
+    push_chain(index, chain);
+    blocks -= chain.blocks;
+  }
+}
+
+block_chain depot::pop_all(std::size_t index) noexcept {
+  block_chain all;
+  for (block_chain chain = pop_chain(index); chain.blocks > 0; chain = pop_chain(index)) {
+    free_block* last = chain.first;
+    while (free_block* next = next_of(last)) last = next;
+    link(last, all.first);
+    all = {chain.first, all.blocks + chain.blocks};
+  }
+  return all;
 }
 
 std::size_t depot::listed_bytes() const noexcept {

@@ -195,12 +195,10 @@ std::size_t slab_store::strand(std::size_t index, block_chain& list, std::size_t
   const std::size_t block_bytes = classes_.bytes(index);
   const std::size_t blocks_wanted = bytes_wanted / block_bytes + (bytes_wanted % block_bytes != 0 ? 1 : 0);
   std::size_t gone = 0;
-  while (list.first != nullptr && gone < blocks_wanted)
-    gone += strand_from_slab(index, list, blocks_wanted - gone);
   while (gone < blocks_wanted) {
-    block_chain chain = carve(index, bytes_wanted);
-    if (chain.blocks == 0) break;
-    gone += strand_from_slab(index, chain, chain.blocks);
+    if (list.first == nullptr) list = carve(index, bytes_wanted);
+    if (list.first == nullptr) break;
+    gone += strand_from_slab(index, list, blocks_wanted - gone);
   }
   of_class_[index].stranded += gone;
   stranded_bytes_ += gone * block_bytes;

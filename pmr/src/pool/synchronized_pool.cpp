@@ -60,7 +60,8 @@ detail::thread_cache& synchronized_pool::cache_of_this_thread() {
     cache = &made.emplace_front(classes_, depot_.share_bytes());
     threads_.add(*cache);
     const std::scoped_lock lock{caches_mutex_};
-    cache->blocks.post_trim(trims_.least_target_bytes());  // a pending trim may have had no thread to do it
+    // A pending trim may have had no thread to do it.
+    cache->blocks.pending().post_trim(ended_.blocks.pending().least_target_bytes());
     caches_.splice_after(caches_.before_begin(), made);
     update_share();
   }
@@ -77,48 +78,26 @@ void synchronized_pool::end(detail::thread_cache& cache) noexcept {
     move_if(caches_, gone, [&](detail::thread_cache const& each) { return &each == &cache; });
     update_share();
   }
-  const std::size_t target = cache.blocks.consume_trim();
-  if (target != detail::trim_requests::none) (void)trim_shared(target);
+  const std::size_t target = cache.blocks.pending().consume_trim();
+  if (target != detail::pending_work::no_trim) (void)trim_shared(target);
   enforce_free_limit();
-  if (check_for_trim(nullptr)) (void)trim(store_.max_free_bytes() / 2);  // perhaps no thread is left to check
+  if (is_trim_due(nullptr)) (void)trim(store_.max_free_bytes() / 2);  // perhaps no thread is left to check
 }
 
 // The caches may hold at most half of max_cached_bytes; the store may hold the rest. A thread with more than
 // the new share sees the share in its next call.
 void synchronized_pool::update_share() noexcept {
   const std::size_t threads = std::max<std::size_t>(1, count_caches());
-  const std::size_t share = std::min(max_thread_cache_bytes, options_.max_cached_bytes / 2 / threads);
-  store_.set_max_free_bytes(options_.max_cached_bytes - threads * share);
+  const std::size_t share = std::min(max_thread_cache_bytes, options().max_cached_bytes / 2 / threads);
+  store_.set_max_free_bytes(options().max_cached_bytes - threads * share);
   if (depot_.set_share_bytes(share) > share) {
-    for (detail::thread_cache& cache : caches_) cache.blocks.post();
+    for (detail::thread_cache& cache : caches_) cache.blocks.pending().post();
   }
 }
 
 // True if threads cache heap blocks of this size: at most a sixteenth of a thread's share.
 bool synchronized_pool::is_for_caches(std::size_t bytes, std::size_t align) const noexcept {
   return store_.is_of_heap(bytes, align) && bytes <= depot_.share_bytes() / 16;
-}
-
-// Tries the thread's own heap blocks first if there is no pending work. `allocate_large` finds them too, but
-// does other work first. A pair of calls for a block of 64 KiB takes 11 ns here, and 29 ns there.
-void* synchronized_pool::allocate_not_listed(std::size_t bytes, std::size_t align) {
-  const own_cache slot = threads_.own_slot();
-  if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() &&
-      store_.is_of_heap(bytes, align) && !slot.part->blocks.has_pending_work()) {
-    if (void* const block = slot.part->heap_blocks.try_allocate(bytes, align)) return block;
-  }
-  return allocate_slow(bytes, align);
-}
-
-void synchronized_pool::deallocate_not_listed(void* block, std::size_t bytes, std::size_t align,
-                                              detail::free_result result) noexcept {
-  const own_cache slot = threads_.own_slot();
-  if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() && is_for_caches(bytes, align) &&
-      !slot.part->blocks.has_pending_work() && slot.part->has_room_for_heap_block(bytes) &&
-      slot.part->heap_blocks.try_deallocate(block, bytes)) {
-    return;
-  }
-  deallocate_slow(block, bytes, align, result);
 }
 
 // The upstream must not call back into the pool. Reports such calls if the C library can tell the owner of a
@@ -132,7 +111,14 @@ bool synchronized_pool::refuse_reentry(char const* operation) const noexcept {
   return true;
 }
 
+// Tries the thread's own heap blocks first if there is no pending work. `allocate_large` finds them too, but
+// does other work first. A pair of calls for a block of 64 KiB takes 11 ns here, and 29 ns there.
 void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
+  const own_cache slot = threads_.own_slot();
+  if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() &&
+      store_.is_of_heap(bytes, align) && !slot.part->blocks.pending().is_posted()) {
+    if (void* const block = slot.part->heap_blocks.try_allocate(bytes, align)) return block;
+  }
   if (refuse_reentry("allocate")) throw std::bad_alloc{};
   detail::thread_cache& cache = cache_of_this_thread();
   drain_pending_work(cache);
@@ -149,6 +135,12 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
 
 void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                         detail::free_result result) noexcept {
+  const own_cache slot = threads_.own_slot();
+  if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() && is_for_caches(bytes, align) &&
+      !slot.part->blocks.pending().is_posted() && slot.part->has_room_for_heap_block(bytes) &&
+      slot.part->heap_blocks.try_deallocate(block, bytes)) {
+    return;
+  }
   if (refuse_reentry("deallocate")) return;
   detail::thread_cache* cache = nullptr;
   try {
@@ -162,10 +154,7 @@ void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::siz
     if (cache == nullptr) return deallocate_without_cache(index, block, bytes);
     result = cache->blocks.push_block(index, block, bytes);
   }
-  if (result != detail::free_result::over_watermark) return;
-  if (cache->blocks.listed_blocks(index) * classes_.bytes(index) >= cache->share.chain_bytes() / 2)
-    cache->push_spare_chain(index);
-  rebalance_cache(*cache);
+  if (result == detail::free_result::over_watermark) rebalance_cache(*cache);
 }
 
 void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t bytes, std::size_t align) {
@@ -192,61 +181,66 @@ void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t
 
 void synchronized_pool::deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
                                          std::size_t align) noexcept {
-  if (cache == nullptr || !is_for_caches(bytes, align)) {
-    const std::scoped_lock lock{store_mutex_};
-    store_.deallocate_large(block, bytes, align);
-    publish();
-    const std::scoped_lock peak_lock{caches_mutex_};
-    return update_peak_cached_bytes();
+  const bool is_cached = cache != nullptr && is_for_caches(bytes, align);
+  if (is_cached) {
+    cache->update_watermark();  // the lists may hold fewer bytes than before
+    if (!cache->has_room_for_heap_block(bytes))
+      rebalance_cache(*cache, detail::coalescing_heap::range_bytes(bytes));
+    if (cache->heap_blocks.try_deallocate(block, bytes)) return;
   }
-  cache->update_watermark();  // the lists may hold fewer bytes than before
-  if (!cache->has_room_for_heap_block(bytes))
-    rebalance_cache(*cache, detail::coalescing_heap::range_bytes(bytes));
-  if (!cache->heap_blocks.try_deallocate(block, bytes)) {
-    const std::scoped_lock lock{store_mutex_};
+  const std::scoped_lock lock{store_mutex_};
+  if (is_cached) {
     const std::size_t before = cache->heap_blocks.bytes();
     cache->heap_blocks.evict_place(bytes, [this](void* other) { store_.return_to_heap(other, 0); });
     cache->share.on_pass_on(before - cache->heap_blocks.bytes());
-    publish();
     (void)cache->heap_blocks.try_deallocate(block, bytes);
-    const std::scoped_lock peak_lock{caches_mutex_};
-    update_peak_cached_bytes();
+  } else {
+    store_.deallocate_large(block, bytes, align);
   }
+  publish();
+  const std::scoped_lock peak_lock{caches_mutex_};
+  update_peak_cached_bytes();
 }
 
-// Fills an empty list with a spare chain of the thread, a chain of the depot, or blocks of the store.
+// Fills an empty list with a chain of the depot, or blocks of the store.
 void synchronized_pool::refill(detail::thread_cache& cache, std::size_t index) {
-  detail::block_chain chain = cache.pop_spare_chain(index);
+  detail::block_chain chain = depot_.pop_chain(index);
   if (chain.blocks == 0) {
-    chain = depot_.pop_chain(index);
-    if (chain.blocks == 0) {
-      const std::scoped_lock lock{store_mutex_};
-      chain = depot_.pop_chain(index);  // a trim may have put the chain back before it released the lock
-      const std::size_t most = cache.share.chain_bytes();
-      if (chain.blocks == 0) chain = store_.refill(index, most, most, [this] { return relieve_upstream(); });
-      publish();
-    }
-    const std::size_t bytes = chain.blocks * classes_.bytes(index);
-    depot_.subtract_cached(bytes);
-    cache.blocks.add_cached(bytes);
-    cache.share.on_receive(bytes);
+    const std::scoped_lock lock{store_mutex_};
+    chain = depot_.pop_chain(index);  // a trim may have put the chain back before it released the lock
+    const std::size_t most = cache.share.chain_bytes();
+    if (chain.blocks == 0) chain = store_.refill(index, most, most, [this] { return relieve_upstream(); });
+    publish();
   }
+  const std::size_t bytes = chain.blocks * classes_.bytes(index);
+  depot_.subtract_cached(bytes);
+  cache.blocks.add_cached(bytes);
+  cache.share.on_receive(bytes);
   cache.blocks.push_all(index, chain);
+}
+
+// Moves the newest blocks of a list to the depot. O(blocks).
+void synchronized_pool::move_to_depot(detail::thread_cache& from, std::size_t index,
+                                      std::size_t blocks) noexcept {
+  const std::size_t bytes = blocks * classes_.bytes(index);
+  from.blocks.subtract_cached(bytes);
+  from.share.on_pass_on(bytes);
+  depot_.add_cached(bytes);
+  detail::block_chain list = from.blocks.pop_all(index);
+  depot_.take_front(index, list, blocks);
+  from.blocks.push_all(index, list);
 }
 
 // Called if the cache is full, would be full with `more_bytes`, or has reached its watermark, when slabs may
 // be free.
 void synchronized_pool::rebalance_cache(detail::thread_cache& cache, std::size_t more_bytes) noexcept {
-  bool must_check_for_trim = stranded_bytes_ != 0;
-  if (cache.share.is_full(cache.cached_bytes() + more_bytes)) {
-    must_check_for_trim = true;
-    shrink_cache_to(cache, cache.share.limit() / 2);
-  }
+  const bool is_full = cache.share.is_full(cache.cached_bytes() + more_bytes);
+  if (is_full) shrink_cache_to(cache, cache.share.limit() / 2);
   enforce_free_limit();
-  const bool is_trim_due = must_check_for_trim && check_for_trim(&cache);
+  const bool must_trim = (is_full || stranded_bytes_ != 0) && is_trim_due(&cache);
   cache.update_watermark();
   // Trims all threads, because blocks in other caches may be all that keeps slabs from being returned.
-  if (is_trim_due) (void)trim(store_.max_free_bytes() / 2);
+  if (must_trim) (void)trim(store_.max_free_bytes() / 2);
 }
 
 // The heap blocks keep half of the target, or more if the blocks of the classes do not fill the other half.
@@ -257,44 +251,14 @@ void synchronized_pool::shrink_cache_to(detail::thread_cache& cache, std::size_t
     const std::scoped_lock lock{store_mutex_};
     (void)return_heap_blocks(cache, of_heap);
   }
-  const auto is_over = [&] { return cache.cached_bytes() > target_bytes; };
-  for (std::size_t i = classes_.count(); i-- > 0;) {
-    while (cache.spares[i].blocks() > 0 && is_over()) move_to_depot(cache, i, cache.pop_spare_chain(i));
+  while (cache.cached_bytes() > target_bytes) {
+    for (std::size_t i = classes_.count(); i-- > 0 && cache.cached_bytes() > target_bytes;)
+      move_to_depot(cache, i, (cache.blocks.listed_blocks(i) + 1) / 2);
   }
-  while (is_over()) {
-    // Classes below half of the average hold less than half in total, so each pass moves at least half.
-    const std::size_t least = cache.blocks.cached_bytes() / (2 * classes_.count());
-    for (std::size_t i = classes_.count(); i-- > 0 && is_over();) {
-      if (cache.blocks.listed_blocks(i) * classes_.bytes(i) >= least)
-        move_to_depot(cache, i, cache.blocks.pop_all(i));
-    }
-  }
-}
-
-// Updates the peak. While blocks are stranded, returns true if half of the bytes live at the last trim are
-// free. Their slabs may be free then. Otherwise each thread may free its part of the missing bytes before it
-// checks again. One thread alone therefore misses nothing. With several threads, a minimum keeps small parts
-// from causing a check in every call. The minimum shrinks with the live bytes, because each of few live
-// blocks holds more memory.
-bool synchronized_pool::check_for_trim(detail::thread_cache* cache) noexcept {
-  const std::scoped_lock lock{caches_mutex_};
-  update_peak_cached_bytes();
-  if (cache != nullptr) cache->share.report_above(detail::cache_share::never);
-  if (stranded_bytes_ == 0 || live_at_trim_ == 0) return false;
-  const std::size_t live = live_bytes(), half = live_at_trim_ / 2;
-  if (live <= half) return true;
-  if (cache == nullptr) return false;
-  const std::size_t unnoticed = count_caches() > 1 ? std::min(unnoticed_bytes, half / 8) : 0;
-  cache->share.report_above(cache->blocks.cached_bytes() +
-                            std::max((live - half - 1) / count_caches(), unnoticed));
-  return false;
 }
 
 void synchronized_pool::move_lists_to_depot(detail::thread_cache& cache) noexcept {
-  for (std::size_t i = 0; i < classes_.count(); ++i) {
-    cache.push_spare_chain(i);
-    while (cache.spares[i].blocks() > 0) move_to_depot(cache, i, cache.pop_spare_chain(i));
-  }
+  for (std::size_t i = 0; i < classes_.count(); ++i) move_to_depot(cache, i, cache.blocks.listed_blocks(i));
 }
 
 std::size_t synchronized_pool::return_heap_blocks(detail::thread_cache& cache,
@@ -317,8 +281,8 @@ std::size_t synchronized_pool::drain_cache(detail::thread_cache& cache) noexcept
 
 void synchronized_pool::drain_pending_work(detail::thread_cache& cache) noexcept {
   if (!cache.blocks.consume_pending_work()) return;
-  const std::size_t target = cache.blocks.consume_trim();
-  if (target != detail::trim_requests::none) {
+  const std::size_t target = cache.blocks.pending().consume_trim();
+  if (target != detail::pending_work::no_trim) {
     (void)drain_cache(cache);
     (void)trim_shared(target);
   }
@@ -327,30 +291,34 @@ void synchronized_pool::drain_pending_work(detail::thread_cache& cache) noexcept
 
 // ---- shared state -----------------------------------------------------------------------------------------
 
-void synchronized_pool::move_to_depot(detail::thread_cache& from, std::size_t index,
-                                      detail::block_chain chain) noexcept {
-  const std::size_t bytes = chain.blocks * classes_.bytes(index);
-  from.blocks.subtract_cached(bytes);
-  from.share.on_pass_on(bytes);
-  depot_.add_cached(bytes);
-  if (bytes <= from.share.chain_bytes()) depot_.push_chain(index, chain);
-  else depot_.push_all(index, chain);
-}
-
-// Deallocates for a thread that has no cache and no memory for a cache. The counts are those of ended
-// threads.
+// Deallocates for a thread that has no cache and no memory for a cache.
 void synchronized_pool::deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept {
   {
     const std::scoped_lock lock{caches_mutex_};
-    ended_.blocks.count_deallocation(index, bytes);
-    auto* const freed = static_cast<detail::free_block*>(block);
-    detail::poison_freed(freed, classes_.bytes(index));
-    detail::link(freed, nullptr);
-    depot_.add_cached(classes_.bytes(index));
-    depot_.push_chain(index, {freed, 1});
+    (void)ended_.blocks.push_block(index, block, bytes);
+    move_to_depot(ended_, index, 1);
     update_peak_cached_bytes();
   }
   enforce_free_limit();
+}
+
+// Updates the peak. @return true if slabs of stranded blocks may be free. Otherwise each thread may free its
+// part of the missing bytes before it checks again, so one thread alone misses nothing. With several
+// threads, a minimum keeps small parts from causing a check in every call. The minimum shrinks with the
+// live bytes, because each of few live blocks holds more memory.
+bool synchronized_pool::is_trim_due(detail::thread_cache* cache) noexcept {
+  const std::scoped_lock lock{caches_mutex_};
+  update_peak_cached_bytes();
+  const std::size_t reachable = reachable_bytes_;  // first, so that a concurrent trim hides no live bytes
+  const std::size_t cached = std::min(reachable, reusable_bytes()), live = reachable - cached;
+  const std::size_t due = trim_times_.due_at(cached, live, stranded_bytes_);
+  if (stranded_bytes_ != 0 && cached > due) return true;
+  if (cache == nullptr) return false;
+  const std::size_t threads = count_caches(), least = threads > 1 ? std::min(unnoticed_bytes, live / 8) : 0;
+  const std::size_t part = std::max((due - std::min(due, cached)) / threads, least);
+  cache->share.report_above(stranded_bytes_ != 0 ? cache->blocks.cached_bytes() + part
+                                                 : detail::cache_share::never);
+  return false;
 }
 
 // Returns cached memory, because the upstream may lack these bytes.
@@ -368,15 +336,15 @@ std::size_t synchronized_pool::relieve_upstream() noexcept {
 
 std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
   const std::scoped_lock lock{store_mutex_};
-  trims_.remove_served(target_bytes);
+  ended_.blocks.pending().remove_served_trim(target_bytes);
   const std::size_t returned = store_.release_free(target_bytes);
   store_.strand(target_bytes);
   publish();
   const std::scoped_lock caches_lock{caches_mutex_};
-  live_at_trim_ = live_bytes();
+  trim_times_.trimmed(reachable_bytes_ - std::min<std::size_t>(reachable_bytes_, reusable_bytes()));
   // Makes each thread check in its next call, and schedule its next check.
   if (stranded_bytes_ != 0) {
-    for (detail::thread_cache& cache : caches_) cache.blocks.post();
+    for (detail::thread_cache& cache : caches_) cache.blocks.pending().post();
   }
   return returned;
 }
@@ -401,8 +369,8 @@ void synchronized_pool::enforce_free_limit() noexcept {
 // May run on any thread, also on a thread that must not wait for the owners. Owners trim in their next calls.
 void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
   const std::scoped_lock lock{caches_mutex_};
-  trims_.add(target_bytes);
-  for (detail::thread_cache& cache : caches_) cache.blocks.post_trim(target_bytes);
+  ended_.blocks.pending().post_trim(target_bytes);
+  for (detail::thread_cache& cache : caches_) cache.blocks.pending().post_trim(target_bytes);
 }
 
 std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
@@ -411,7 +379,7 @@ std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   std::size_t returned = 0;
   if (detail::thread_cache* const own = threads_.find()) {
     (void)own->blocks.consume_pending_work();
-    target_bytes = std::min(target_bytes, own->blocks.consume_trim());
+    target_bytes = std::min(target_bytes, own->blocks.pending().consume_trim());
     returned = drain_cache(*own);
   }
   return returned + trim_shared(target_bytes);
@@ -424,7 +392,7 @@ void synchronized_pool::release() noexcept {
     const std::scoped_lock lock{caches_mutex_};
     ended_.forget();
     for (detail::thread_cache& cache : caches_) cache.forget();
-    live_at_trim_ = 0;
+    trim_times_.trimmed(0);
   }
   const std::scoped_lock lock{store_mutex_};
   for (std::size_t i = 0; i < classes_.count(); ++i) (void)depot_.pop_all(i);
@@ -445,12 +413,9 @@ std::size_t synchronized_pool::heap_block_bytes() const noexcept {
   return sum_over_caches([](detail::thread_cache const& each) { return each.heap_blocks.bytes(); });
 }
 
-std::size_t synchronized_pool::live_bytes() const noexcept {
-  const std::size_t reachable = reachable_bytes_;  // first, so that a concurrent trim hides no live bytes
-  const std::size_t cached = depot_.cached_bytes() + sum_over_caches([](detail::thread_cache const& each) {
-                               return each.blocks.cached_bytes();
-                             });
-  return reachable - std::min(reachable, cached);
+std::size_t synchronized_pool::reusable_bytes() const noexcept {
+  return depot_.cached_bytes() +
+         sum_over_caches([](detail::thread_cache const& each) { return each.blocks.cached_bytes(); });
 }
 
 void synchronized_pool::update_peak_cached_bytes() const noexcept {
@@ -460,7 +425,7 @@ void synchronized_pool::update_peak_cached_bytes() const noexcept {
 // Returns counts since construction. Reads misses first, then deallocations, then allocations, so that no
 // difference is negative.
 pool_stats synchronized_pool::count() const noexcept {
-  pool_stats all{.name = options_.name};
+  pool_stats all{.name = options().name};
   if (refuse_reentry("stats")) return all;
   {
     const std::scoped_lock lock{store_mutex_};
@@ -571,17 +536,12 @@ char const* synchronized_pool::broken_invariant() const noexcept {
   if (!is_in_child_ && depot_.listed_bytes() + store_.unlisted_bytes() != depot_.cached_bytes())
     return "cached in no thread's cache == sum over the depot, uncarved blocks and free ranges";
   for (detail::thread_cache const& cache : caches_) {
-    std::size_t cached = 0, spare_bytes = 0;
+    std::size_t cached = 0;
     for (std::size_t i = 0; i < classes_.count(); ++i) {
-      char const* formula = store_.broken_list(i, cache.blocks.list(i));
-      for (detail::chain_stack rest = cache.spares[i]; formula == nullptr && rest.blocks() > 0;)
-        formula = store_.broken_list(i, rest.pop());
-      if (formula != nullptr) return formula;
-      spare_bytes += cache.spares[i].blocks() * classes_.bytes(i);
+      if (char const* formula = store_.broken_list(i, cache.blocks.list(i))) return formula;
       cached += cache.blocks.listed_blocks(i) * classes_.bytes(i);
     }
-    if (spare_bytes != cache.spare_bytes) return "spare_bytes == sum over spare chains";
-    if (cached + spare_bytes != cache.blocks.cached_bytes() || !cache.heap_blocks.is_counted())
+    if (cached != cache.blocks.cached_bytes() || !cache.heap_blocks.is_counted())
       return "cached_bytes == sum over a thread's free blocks";
   }
   return nullptr;

@@ -48,8 +48,8 @@ struct pool_options {
   [[nodiscard]] static pool_options tensor_classes();
 };
 
-/// A snapshot of a pool. A block counts with the bytes of its size class. A cached block beyond the largest
-/// class counts with up to 79 bytes more than requested; an uncached block counts as requested.
+/// A snapshot of a pool. A block counts with the bytes of its size class. A block beyond the largest class
+/// counts with up to 79 bytes more than requested.
 ///
 /// While no call is active:
 /// - `hits + misses == allocations`

@@ -70,9 +70,10 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // program's own object files, and an executable reads a thread_local variable without a call (decision 61).
   synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
       : classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
-        options_{detail::completed(options, upstream, classes_)},
         depot_{classes_},
-        store_{classes_, depot_, options_, options_.max_cached_bytes / 2, options_.max_cached_bytes / 2} {
+        trim_times_{options.max_cached_bytes},
+        store_{classes_, depot_, detail::completed(options, upstream, classes_), options.max_cached_bytes / 2,
+               options.max_cached_bytes / 2} {
     attach();
   }
   /// Rejected at compile time, with a message that shows the right form.
@@ -101,7 +102,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       if (void* block = slot.part->blocks.try_allocate(bytes, align)) [[likely]]
         return block;
     }
-    return allocate_not_listed(bytes, align);
+    return allocate_slow(bytes, align);
   }
 
   /// As `pool::deallocate`, from any thread.
@@ -118,7 +119,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       result = slot.part->blocks.try_deallocate(block, bytes, align);
     }
     if (result != detail::free_result::listed) [[unlikely]]
-      deallocate_not_listed(block, bytes, align, result);
+      deallocate_slow(block, bytes, align, result);
   }
 
   /// As `pool::trim`, for the depot and the calling thread's cache. Other threads empty their caches, and
@@ -147,11 +148,11 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void reset_stats() noexcept;
 
   /// As `pool::options`.
-  [[nodiscard]] pool_options const& options() const noexcept { return options_; }
+  [[nodiscard]] pool_options const& options() const noexcept { return store_.options(); }
   /// The resource that memory comes from.
-  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
+  [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options().upstream; }
   /// The name used in messages.
-  [[nodiscard]] char const* name() const noexcept { return options_.name; }
+  [[nodiscard]] char const* name() const noexcept { return options().name; }
 
   /// Number of threads that have a cache. A thread that ends leaves its cache to the others. In a forked
   /// child, caches of missing threads stay counted as cached, and their memory is unusable until `release()`
@@ -170,9 +171,6 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // The functions below work on a thread and its cache.
   [[nodiscard]] detail::thread_cache& cache_of_this_thread();
   [[nodiscard]] bool is_for_caches(std::size_t bytes, std::size_t align) const noexcept;
-  [[nodiscard]] TIDEMARK_COLD void* allocate_not_listed(std::size_t bytes, std::size_t align);
-  TIDEMARK_COLD void deallocate_not_listed(void* block, std::size_t bytes, std::size_t align,
-                                           detail::free_result result) noexcept;
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      detail::free_result result) noexcept;
@@ -185,6 +183,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
                         std::size_t align) noexcept;
   void refill(detail::thread_cache& cache, std::size_t index);
+  void move_to_depot(detail::thread_cache& from, std::size_t index, std::size_t blocks) noexcept;
   void rebalance_cache(detail::thread_cache& cache, std::size_t more_bytes = 0) noexcept;
   void shrink_cache_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept;
   void move_lists_to_depot(detail::thread_cache& cache) noexcept;
@@ -196,12 +195,11 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void attach();
   void detach() noexcept;
   void end(detail::thread_cache& cache) noexcept;
-  [[nodiscard]] bool check_for_trim(detail::thread_cache* cache) noexcept;
 
   // The functions below work on shared state.
   [[nodiscard]] bool refuse_reentry(char const* operation) const noexcept;
-  void move_to_depot(detail::thread_cache& from, std::size_t index, detail::block_chain chain) noexcept;
   void deallocate_without_cache(std::size_t index, void* block, std::size_t bytes) noexcept;
+  [[nodiscard]] bool is_trim_due(detail::thread_cache* cache) noexcept;
   std::size_t relieve_upstream() noexcept;  // with store_mutex_ held
   std::size_t trim_shared(std::size_t target_bytes) noexcept;
   void enforce_free_limit() noexcept;
@@ -217,7 +215,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   }
   [[nodiscard]] std::size_t cached_bytes() const noexcept;
   [[nodiscard]] std::size_t heap_block_bytes() const noexcept;
-  [[nodiscard]] std::size_t live_bytes() const noexcept;  // of the size classes
+  // Cached bytes of the size classes, and of the heap outside the threads' caches.
+  [[nodiscard]] std::size_t reusable_bytes() const noexcept;
   void update_peak_cached_bytes() const noexcept;
   [[nodiscard]] std::size_t count_caches() const noexcept {
     return static_cast<std::size_t>(std::distance(caches_.begin(), caches_.end()));
@@ -231,9 +230,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
 
   thread_caches threads_{*this};
   detail::size_classes classes_;
-  pool_options options_;
   detail::depot depot_;
-  detail::trim_requests trims_;  // trims that the depot has not seen
   // Copies of the store's counts, readable without its lock.
   std::atomic<std::size_t> stranded_bytes_{0};
   std::atomic<std::size_t> reachable_bytes_{0};
@@ -248,9 +245,10 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // Caches of all threads. Not a std::list: MemorySanitizer does not see how the standard library writes its
   // links.
   std::forward_list<detail::thread_cache> caches_;
-  // Counts of ended threads. Its cached bytes are those lost in a child.
+  // Counts of ended threads. Its cached bytes are those lost in a child. Its pending trims are those that the
+  // depot has not seen.
   detail::thread_cache ended_{classes_, depot_.share_bytes()};
-  std::size_t live_at_trim_ = 0;               // live_bytes() after the last trim
+  detail::trim_policy trim_times_;
   mutable std::size_t peak_cached_bytes_ = 0;  // mutable: a snapshot may raise it
   detail::block_counts at_reset_{};
   std::forward_list<detail::thread_cache>

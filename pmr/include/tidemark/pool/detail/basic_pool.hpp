@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `basic_pool`: the common part of `pool` and `device_pool`: limits, trims, statistics and checks. Its free
-/// lists own the memory. `trim_policy`: when and how far a pool trims.
+/// lists own the memory.
 #pragma once
 
 #include <algorithm>
@@ -20,38 +20,6 @@
 #include <tidemark/pool/pool_options.hpp>
 
 namespace tidemark::detail {
-
-/// Decides when a pool trims. A slab returns only when all its blocks are free, so a trim may leave slabs
-/// that a later trim can return. Bytes are those of blocks of the size classes. One thread at a time.
-class trim_policy {
- public:
-  explicit trim_policy(std::size_t max_cached_bytes) noexcept : max_cached_bytes_{max_cached_bytes} {}
-
-  /// Bytes that a trim at the limit leaves cached: half of the limit, so that trims are rare.
-  /// The limit therefore causes at most one trim for each half limit of deallocated bytes.
-  [[nodiscard]] std::size_t target_bytes() const noexcept { return max_cached_bytes_ / 2; }
-  /// Records a trim, and the live bytes at the trim.
-  void trimmed(std::size_t live_bytes) noexcept { live_at_trim_ = live_bytes; }
-
-  /// Returns the cached bytes above which a trim is due: the limit, or less while slabs are stranded.
-  /// Stranded slabs may be free once half of the bytes live at the last trim are freed. The step is at least
-  /// an eighth of the limit, or all live bytes. The freed bytes then pay for the trim, which visits up to a
-  /// limit's worth of free blocks. A pool that holds no more than its limit never trims early.
-  [[nodiscard]] std::size_t due_at(std::size_t cached_bytes, std::size_t live_bytes,
-                                   std::size_t stranded_bytes) const noexcept {
-    const std::size_t free_then = cached_bytes + live_bytes;  // if all blocks were free
-    if (stranded_bytes == 0 || live_at_trim_ == 0 || free_then + stranded_bytes <= max_cached_bytes_) {
-      return max_cached_bytes_;
-    }
-    const std::size_t step = (std::max)(live_at_trim_ - live_at_trim_ / 2, max_cached_bytes_ / 8);
-    const std::size_t live_then = live_at_trim_ - (std::min)(live_at_trim_, step);
-    return (std::min)(max_cached_bytes_, free_then - (std::min)(free_then, live_then + 1));
-  }
-
- private:
-  std::size_t max_cached_bytes_;
-  std::size_t live_at_trim_ = 0;
-};
 
 /// A pool for one thread.
 ///

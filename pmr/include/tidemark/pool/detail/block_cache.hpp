@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `block_cache`: free blocks by size class for one thread, the fast path of every pool; `pending_work`: work
-/// that other threads post to this thread. Own no memory.
+/// that other threads post to this thread; `trim_policy`: when and how far a pool trims. Own no memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,43 +18,16 @@
 
 namespace tidemark::detail {
 
-/// Requested trims that are not done yet. The lowest target counts. Any thread.
-template <class Sync>
-class basic_trim_requests {
- public:
-  static constexpr std::size_t none = (std::numeric_limits<std::size_t>::max)();
-
-  /// Requests a trim; does nothing for `none`.
-  // Sequentially consistent, so that no read returns a target that the owner has already taken. The new
-  // target would then be dropped.
-  void add(std::size_t target_bytes) noexcept {
-    std::size_t least = least_.load();
-    while (target_bytes < least && !least_.compare_exchange_weak(least, target_bytes)) {
-    }
-  }
-  /// Takes all requests. @return the lowest target, to which the caller trims; `none` if there is no request
-  [[nodiscard]] std::size_t consume() noexcept { return least_.exchange(none); }
-  /// Removes all requests if a trim to `target_bytes`, which the caller does next, satisfies the lowest.
-  void remove_served(std::size_t target_bytes) noexcept {
-    std::size_t least = least_.load();
-    while (target_bytes <= least && least != none && !least_.compare_exchange_weak(least, none)) {
-    }
-  }
-  /// The lowest target; `none` if there is no request.
-  [[nodiscard]] std::size_t least_target_bytes() const noexcept { return least_.load(); }
-
- private:
-  Sync::template atomic<std::size_t> least_{none};
-};
-using trim_requests = basic_trim_requests<std_atomics>;
-
 /// Work for the owner of a cache. The owner finds the work with a comparison that its fast path makes anyway,
 /// of the alignment with the largest served alignment. This maximum is 0 while work is pending (decision 9).
+/// Of several requested trims, the lowest target counts.
 ///
 /// Thread-safety: `serves`, `consume` and `consume_trim` for the owner; all other functions for any thread.
 template <class Sync>
 class basic_pending_work {
  public:
+  static constexpr std::size_t no_trim = (std::numeric_limits<std::size_t>::max)();
+
   /// @param max_align largest alignment that the fast path serves while no work is pending
   explicit basic_pending_work(std::size_t max_align) noexcept : max_align_{max_align} {}
 
@@ -63,23 +37,35 @@ class basic_pending_work {
   }
   /// Makes the owner take its slow path in its next call.
   void post() noexcept { max_align_.store(0); }  // no alignment is 0
-  /// Like `post`, and the owner trims to `target_bytes` or less.
+  /// Like `post`, and the owner trims to `target_bytes` or less; `no_trim`: does not trim.
+  // Sequentially consistent, so that no read returns a target that the owner has already taken. The new
+  // target would then be dropped.
   void post_trim(std::size_t target_bytes) noexcept {
-    trims_.add(target_bytes);  // before `post`: the owner reads the trims after it takes the post
-    post();
+    std::size_t least = least_target_.load();
+    while (target_bytes < least && !least_target_.compare_exchange_weak(least, target_bytes)) {
+    }
+    post();  // last: the owner reads the target after it takes the post
   }
   [[nodiscard]] bool is_posted() const noexcept { return max_align_.load(std::memory_order_relaxed) == 0; }
   /// Takes posted work, and enables the fast path again. @return true if work was posted since the last call
   [[nodiscard]] bool consume(std::size_t max_align) noexcept {
     return is_posted() && max_align_.exchange(max_align) == 0;
   }
-  /// Takes the requested trims, after `try_allocate`. @return target of the trim; `trim_requests::none` if
-  /// there is none
-  [[nodiscard]] std::size_t consume_trim() noexcept { return trims_.consume(); }
+  /// Takes the requested trims, after `consume`. @return the lowest target; `no_trim` if there is none
+  [[nodiscard]] std::size_t consume_trim() noexcept { return least_target_.exchange(no_trim); }
+  /// Removes the requested trims if a trim to `target_bytes`, which the caller does next, satisfies them.
+  void remove_served_trim(std::size_t target_bytes) noexcept {
+    std::size_t least = least_target_.load();
+    while (target_bytes <= least && least != no_trim &&
+           !least_target_.compare_exchange_weak(least, no_trim)) {
+    }
+  }
+  /// The lowest requested target; `no_trim` if there is none.
+  [[nodiscard]] std::size_t least_target_bytes() const noexcept { return least_target_.load(); }
 
  private:
   Sync::template atomic<std::size_t> max_align_;
-  basic_trim_requests<Sync> trims_;
+  Sync::template atomic<std::size_t> least_target_{no_trim};
 };
 using pending_work = basic_pending_work<std_atomics>;
 
@@ -149,6 +135,39 @@ inline void prefetch([[maybe_unused]] free_block const* block) noexcept {
 #endif
 }
 
+/// Decides when a pool trims. A slab returns only when all its blocks are free, so a trim may leave slabs
+/// that a later trim can return. Bytes are those of blocks of the size classes. One thread at a time.
+class trim_policy {
+ public:
+  explicit trim_policy(std::size_t max_cached_bytes) noexcept : max_cached_bytes_{max_cached_bytes} {}
+
+  /// Bytes that a trim at the limit leaves cached: half of the limit, so that trims are rare.
+  /// The limit therefore causes at most one trim for each half limit of deallocated bytes.
+  [[nodiscard]] std::size_t target_bytes() const noexcept { return max_cached_bytes_ / 2; }
+  /// Records a trim, and the live bytes at the trim.
+  void trimmed(std::size_t live_bytes) noexcept { live_at_trim_ = live_bytes; }
+
+  /// Returns the cached bytes above which a trim is due: the limit, or less while slabs are stranded.
+  /// Stranded slabs may be free once half of the bytes live at the last trim are freed. The step is at least
+  /// an eighth of the limit, or seven eighths of fewer live bytes. The freed bytes then pay for the trim,
+  /// which visits up to a limit's worth of free blocks. A pool that holds no more than its limit never
+  /// trims early.
+  [[nodiscard]] std::size_t due_at(std::size_t cached_bytes, std::size_t live_bytes,
+                                   std::size_t stranded_bytes) const noexcept {
+    const std::size_t free_then = cached_bytes + live_bytes;  // if all blocks were free
+    if (stranded_bytes == 0 || live_at_trim_ == 0 || free_then + stranded_bytes <= max_cached_bytes_) {
+      return max_cached_bytes_;
+    }
+    const std::size_t least = (std::min)(max_cached_bytes_ / 8, live_at_trim_ - live_at_trim_ / 8);
+    const std::size_t live_then = live_at_trim_ - (std::max)(live_at_trim_ - live_at_trim_ / 2, least);
+    return (std::min)(max_cached_bytes_, free_then - (std::min)(free_then, live_then + 1));
+  }
+
+ private:
+  std::size_t max_cached_bytes_;
+  std::size_t live_at_trim_ = 0;
+};
+
 /// Result of a deallocation: the block is in its list; it is in its list, and the cached bytes exceed the
 /// watermark; or nothing was done.
 enum class free_result { listed, over_watermark, not_listed };
@@ -160,10 +179,9 @@ struct block_counts {
 
 /// LIFO lists of free blocks, and counts of allocations and deallocations.
 ///
-/// Invariant, for each size class: `net_received + deallocations - allocations == length of the list`, until
-/// `add_counts`. After `add_counts` only the counts are valid.
+/// Invariant, for each size class: `net_received + deallocations - allocations == length of the list`.
 ///
-/// One thread at a time, except `post` and `post_trim`; any thread may read the counts.
+/// One thread at a time, except `pending`; any thread may read the counts.
 class block_cache {
  public:
   explicit block_cache(size_classes const& classes) noexcept
@@ -209,12 +227,6 @@ class block_cache {
     return cached_bytes_.add(block_bytes) > watermark_ ? free_result::over_watermark : free_result::listed;
   }
 
-  /// Counts a deallocated block without listing it, in a cache of which only the counts are used.
-  void count_deallocation(std::size_t index, std::size_t bytes) noexcept {
-    deallocations_[index].add(1);
-    requested_bytes_.subtract(bytes);
-  }
-
   /// Puts a chain into an empty list. The caller counts its bytes.
   void push_all(std::size_t index, block_chain chain) noexcept {
     first_[index] = chain.first;
@@ -252,11 +264,13 @@ class block_cache {
     requested_bytes_.set(0);
   }
 
-  /// Adds the counts of a cache whose thread has ended.
+  /// Adds the counts of a cache whose thread has ended, without its blocks.
   void add_counts(block_cache const& other) noexcept {
     for (std::size_t i = 0; i < classes_.count(); ++i) {
-      allocations_[i].add(other.allocations(i));
-      deallocations_[i].add(other.deallocations(i));
+      const std::uint64_t allocations = other.allocations(i), deallocations = other.deallocations(i);
+      allocations_[i].add(allocations);
+      deallocations_[i].add(deallocations);
+      net_received_[i] += allocations - deallocations;
     }
     cached_bytes_.add(other.cached_bytes());
     requested_bytes_.add(other.requested_bytes());
@@ -273,16 +287,11 @@ class block_cache {
   /// Sets the cached bytes above which `try_deallocate` reports.
   void set_watermark(std::size_t bytes) noexcept { watermark_ = bytes; }
 
-  /// Posts work or a trim to the owner. The owner's next `try_allocate` or `try_deallocate` fails, so it
-  /// takes its slow path. Any thread.
-  void post() noexcept { pending_.post(); }
-  void post_trim(std::size_t target_bytes) noexcept { pending_.post_trim(target_bytes); }
-  [[nodiscard]] bool has_pending_work() const noexcept { return pending_.is_posted(); }
+  /// Work for the owner. While work is posted, `try_allocate` and `try_deallocate` fail, so the owner takes
+  /// its slow path. Any thread.
+  [[nodiscard]] pending_work& pending() noexcept { return pending_; }
   /// Returns true if work was posted since the last call. Owner only.
   [[nodiscard]] bool consume_pending_work() noexcept { return pending_.consume(classes_.fast_alignment()); }
-  /// After `consume_pending_work`: target of the posted trim; `trim_requests::none` if there is none. Owner
-  /// only.
-  [[nodiscard]] std::size_t consume_trim() noexcept { return pending_.consume_trim(); }
 
  private:
   [[nodiscard]] bool is_fast(std::size_t last, std::size_t align) const noexcept {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `block_store`: the memory of a pool: slabs for the size classes, a heap for larger blocks, and uncached
-/// blocks. Owns all three. `pool_blocks`: a `block_cache` on a store, for host memory.
+/// `block_store`: the memory of a pool: slabs for the size classes, and a heap for larger blocks. Owns both.
+/// `pool_blocks`: a `block_cache` on a store, for host memory.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 #include <memory_resource>
 #include <new>
+#include <utility>
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
@@ -20,59 +20,6 @@
 #include <tidemark/pool/pool_options.hpp>
 
 namespace tidemark::detail {
-
-/// Blocks of any size and alignment, each preceded by at least 32 bytes that link the blocks. Deallocation is
-/// O(1), and `release()` finds all blocks.
-///
-/// Invariant: `used_bytes() == sum over live blocks`.
-///
-/// The upstream gets back exactly the (pointer, bytes, alignment) that it returned. One thread at a time.
-class large_blocks {
- public:
-  explicit large_blocks(std::pmr::memory_resource* upstream) noexcept : upstream_{upstream} {}
-  large_blocks(large_blocks const&) = delete;
-  large_blocks& operator=(large_blocks const&) = delete;
-  ~large_blocks() { release(); }
-
-  /// Allocates a block from the upstream. @throws std::bad_alloc, or whatever the upstream throws; nothing
-  /// has changed then
-  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align);
-  /// Returns a block to the upstream. O(1).
-  void deallocate(void* memory) noexcept;
-  /// Returns all memory to the upstream, including live blocks.
-  void release() noexcept;
-
-  /// Bytes of live blocks, as requested.
-  [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
-
-  /// Returns the first broken invariant as a formula; null if all hold. O(blocks).
-  [[nodiscard]] char const* broken_invariant() const noexcept;
-
- private:
-  // Lies at the start of the upstream's memory, so that leak checkers find a pointer to it. The block follows
-  // at the next aligned address.
-  struct alignas(16) header {
-    header* previous;
-    header* next;
-    std::size_t bytes;  // of the block
-    std::size_t align;  // of the upstream's memory; also stored just before the block
-  };
-  static_assert(offsetof(header, align) + sizeof(std::size_t) == sizeof(header));
-
-  [[nodiscard]] static std::size_t offset_of_block(std::size_t align) noexcept {
-    return align_up(sizeof(header), align);
-  }
-  [[nodiscard]] static header* header_of(void* memory) noexcept {
-    auto* const first = static_cast<std::byte*>(memory);
-    std::size_t align;
-    std::memcpy(&align, first - sizeof align, sizeof align);
-    return reinterpret_cast<header*>(first - offset_of_block(align));
-  }
-
-  std::pmr::memory_resource* upstream_;
-  header* live_ = nullptr;
-  std::size_t used_bytes_ = 0;
-};
 
 /// Takes memory from the upstream and returns it, for `pool` and for `synchronized_pool`.
 ///
@@ -85,24 +32,24 @@ template <class Lists>
 class block_store {
  public:
   /// Allocates the initial blocks of the options, as far as the limit allows.
-  /// @param options with the upstream in effect
+  /// @param options as `completed`
   /// @param max_free_bytes limit of lists, uncarved blocks and free ranges of the heap together
   /// @param max_heap_block_bytes larger blocks are not cached; without `keep_large_blocks`, no large block is
   /// @throws whatever the upstream throws
-  block_store(size_classes const& classes, Lists& lists, pool_options const& options,
-              std::size_t max_free_bytes, std::size_t max_heap_block_bytes)
-      : classes_{classes},
+  block_store(size_classes const& classes, Lists& lists, pool_options options, std::size_t max_free_bytes,
+              std::size_t max_heap_block_bytes)
+      : options_{std::move(options)},
+        classes_{classes},
         lists_{lists},
-        slabs_{classes, options.upstream, options.max_blocks_per_slab},
-        heap_{options.upstream},
-        large_{options.upstream},
+        slabs_{classes, options_.upstream, options_.max_blocks_per_slab},
+        heap_{options_.upstream},
         max_free_bytes_{max_free_bytes},
-        max_heap_block_bytes_{options.keep_large_blocks ? (std::min)(max_heap_block_bytes, largest_possible)
-                                                        : 0} {
+        max_heap_block_bytes_{options_.keep_large_blocks ? (std::min)(max_heap_block_bytes, largest_possible)
+                                                         : 0} {
     for (std::size_t i = 0; i < classes_.count(); ++i) {
       const std::size_t bytes = classes_.bytes(i);
-      const std::size_t blocks = bytes <= 1 * KiB    ? options.small_block_count
-                                 : bytes <= 16 * KiB ? options.medium_block_count
+      const std::size_t blocks = bytes <= 1 * KiB    ? options_.small_block_count
+                                 : bytes <= 16 * KiB ? options_.medium_block_count
                                                      : 0;
       if (blocks > 0 && bytes <= room()) lists_.add_cached(slabs_.add_slab(i, blocks, room()));
     }
@@ -134,16 +81,12 @@ class block_store {
   /// then
   template <class Relieve>
   [[nodiscard]] void* allocate_large(std::size_t bytes, std::size_t align, Relieve relieve) {
-    void* block = nullptr;
-    if (!is_of_heap(bytes, align)) {
-      block = call_upstream([&] { return large_.allocate(bytes, align); }, relieve);
-    } else {
-      block = allocate_from_heap(bytes, align);
-      if (block != nullptr) return block;
-      // Half of the room: the rest of the chunk is cached at once, and freed blocks need room, too.
-      const auto add_chunk = [&] { return heap_.allocate(bytes, align, room() / 2); };
-      block = call_upstream([&] { return counting_cached(add_chunk); }, relieve);
-    }
+    const bool is_cached = is_of_heap(bytes, align);
+    void* block = is_cached ? allocate_from_heap(bytes, align) : nullptr;
+    if (block != nullptr) return block;
+    // Half of the room: the rest of the chunk is cached at once, and freed blocks need room, too.
+    const auto add_chunk = [&] { return heap_.allocate(bytes, align, is_cached ? room() / 2 : 0); };
+    block = call_upstream([&] { return counting_cached(add_chunk); }, relieve);
     ++counts_.misses;
     ++counts_.allocations;
     return block;
@@ -151,11 +94,12 @@ class block_store {
   /// @param bytes, align as passed to the allocation
   void deallocate_large(void* block, std::size_t bytes, std::size_t align) noexcept {
     ++counts_.deallocations;
-    if (!is_of_heap(bytes, align)) return large_.deallocate(block);
+    if (!is_of_heap(bytes, align)) return heap_.return_chunk_of(block, bytes);
     return_to_heap(block, bytes);
   }
-  /// True if a block beyond the size classes belongs to the heap. Other blocks go directly to the upstream; a
-  /// larger alignment would leave too much memory before the block. Any thread.
+  /// True if the heap keeps the free range of a block beyond the size classes. The chunk of another block
+  /// goes directly to the upstream; a larger alignment would leave too much memory before the block. Any
+  /// thread.
   [[nodiscard]] bool is_of_heap(std::size_t bytes, std::size_t align) const noexcept {
     return bytes >= coalescing_heap::min_block_bytes && bytes <= max_heap_block_bytes_ &&
            align <= size_classes::max_alignment;
@@ -163,18 +107,10 @@ class block_store {
   /// Deallocates a block of the heap like `deallocate_large`, without counting the call.
   /// @param requested_bytes 0 if already counted as deallocated
   void return_to_heap(void* block, std::size_t requested_bytes) noexcept {
-    counting_cached([&] {
-      const std::size_t others = lists_.cached_bytes() - heap_.cached_bytes();
-      heap_.deallocate(block, requested_bytes);
-      // Runs before the bytes are counted, so that the cached bytes never exceed the limit.
-      const auto over = [&, most = max_free_bytes()] {
-        const std::size_t cached = others + heap_.cached_bytes();
-        return cached - (std::min)(cached, most);
-      };
-      if (over() > 0) (void)heap_.release_free(over());
-      if (over() > 0) heap_.strand(over());
-      return 0;
-    });
+    counting_cached([&] { return heap_.deallocate(block, requested_bytes), 0; });
+    make_room();
+    const std::size_t cached = lists_.cached_bytes(), most = max_free_bytes_;
+    if (cached > most) counting_cached([&] { return heap_.strand(cached - most), 0; });
   }
 
   /// Sets the limit. Any thread; `make_room` and the next trim use it.
@@ -207,11 +143,12 @@ class block_store {
   /// Returns all memory to the upstream; large blocks count as deallocated.
   void release() noexcept {
     heap_.release();
-    large_.release();
     slabs_.release();
     counts_.deallocations = counts_.allocations;
   }
 
+  /// The options in effect.
+  [[nodiscard]] pool_options const& options() const noexcept { return options_; }
   /// Bytes that may still be cached.
   [[nodiscard]] std::size_t room() const noexcept {
     const std::size_t most = max_free_bytes_;
@@ -219,21 +156,15 @@ class block_store {
   }
   /// Allocations and deallocations of blocks beyond the size classes, and misses of all blocks.
   [[nodiscard]] block_counts const& counts() const noexcept { return counts_; }
-  [[nodiscard]] std::size_t held_bytes() const noexcept {
-    return slabs_.held_bytes() + heap_.held_bytes() + large_.used_bytes();
-  }
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return slabs_.held_bytes() + heap_.held_bytes(); }
   [[nodiscard]] std::size_t stranded_bytes() const noexcept {
     return slabs_.stranded_bytes() + heap_.stranded_bytes();
   }
   /// Stranded bytes in slabs. All blocks of such a slab may be free already, until a trim finds the slab.
   [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return slabs_.stranded_bytes(); }
   /// Bytes of live blocks beyond the size classes; `requested_large_bytes` are the requested bytes of these.
-  [[nodiscard]] std::size_t used_large_bytes() const noexcept {
-    return heap_.used_bytes() + large_.used_bytes();
-  }
-  [[nodiscard]] std::size_t requested_large_bytes() const noexcept {
-    return heap_.requested_bytes() + large_.used_bytes();
-  }
+  [[nodiscard]] std::size_t used_large_bytes() const noexcept { return heap_.used_bytes(); }
+  [[nodiscard]] std::size_t requested_large_bytes() const noexcept { return heap_.requested_bytes(); }
   /// Cached bytes that are in no list.
   [[nodiscard]] std::size_t unlisted_bytes() const noexcept {
     return slabs_.uncarved_bytes() + heap_.cached_bytes();
@@ -244,9 +175,8 @@ class block_store {
   }
   /// Returns the first broken invariant as a formula; null if all hold.
   [[nodiscard]] char const* broken_invariant() const noexcept {
-    char const* formula = slabs_.broken_invariant();
-    if (formula == nullptr) formula = heap_.broken_invariant();
-    return formula != nullptr ? formula : large_.broken_invariant();
+    char const* const formula = slabs_.broken_invariant();
+    return formula != nullptr ? formula : heap_.broken_invariant();
   }
   /// Does the same for a list of free blocks of a class.
   [[nodiscard]] char const* broken_list(std::size_t index, block_chain list) const noexcept {
@@ -298,11 +228,11 @@ class block_store {
     }
   }
 
+  pool_options options_;
   size_classes const& classes_;
   Lists& lists_;
   slab_store slabs_;
   coalescing_heap heap_;
-  large_blocks large_;
   std::atomic<std::size_t> max_free_bytes_;
   std::size_t max_heap_block_bytes_;
   block_counts counts_{};
@@ -310,7 +240,7 @@ class block_store {
 
 /// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on host memory. Free ranges of the
 /// heap and uncarved blocks also count as cached.
-class pool_blocks : public block_cache {
+class pool_blocks : public block_cache, public block_store<block_cache> {
  public:
   static constexpr char const* kind = "pool";
   static constexpr bool host_accessible = true;
@@ -325,30 +255,18 @@ class pool_blocks : public block_cache {
   [[nodiscard]] void* allocate_slow(std::size_t bytes, std::size_t align);
   /// Deallocates after `try_deallocate` returned `result`. @pre `result` is not `listed`
   void deallocate_slow(void* block, std::size_t bytes, std::size_t align, free_result result) noexcept;
-
-  /// Returns free chunks and free slabs to the upstream until at most `target_bytes` are free, including
-  /// stranded blocks. @return bytes returned
-  std::size_t release_free(std::size_t target_bytes) noexcept { return store_.release_free(target_bytes); }
-  /// Strands blocks until at most `target_bytes` are cached.
-  void strand(std::size_t target_bytes) noexcept { store_.strand(target_bytes); }
   /// Returns all memory to the upstream.
   void release() noexcept {
-    store_.release();
+    block_store::release();
     forget();
   }
 
-  /// The options in effect.
-  [[nodiscard]] pool_options const& options() const noexcept { return options_; }
   [[nodiscard]] block_counts counts() const noexcept;
   [[nodiscard]] std::size_t requested_bytes() const noexcept {
-    return block_cache::requested_bytes() + store_.requested_large_bytes();
+    return block_cache::requested_bytes() + requested_large_bytes();
   }
-  [[nodiscard]] std::size_t stranded_bytes() const noexcept { return store_.stranded_bytes(); }
-  /// Stranded bytes of the size classes.
-  [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return store_.stranded_block_bytes(); }
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return store_.held_bytes(); }
   /// Bytes of live blocks of the size classes.
-  [[nodiscard]] std::size_t live_bytes() const noexcept { return store_.reachable_bytes() - cached_bytes(); }
+  [[nodiscard]] std::size_t live_bytes() const noexcept { return reachable_bytes() - cached_bytes(); }
   /// Returns the first broken invariant as a formula; null if all hold. O(free blocks * log(slabs)).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
@@ -356,9 +274,6 @@ class pool_blocks : public block_cache {
   void drain_pending_work() noexcept {
     if (consume_pending_work()) (void)release_free(0);  // memory is short
   }
-
-  pool_options options_;
-  block_store<block_cache> store_;
 };
 
 }  // namespace tidemark::detail

@@ -30,7 +30,7 @@ namespace tidemark::detail {
 ///
 /// Invariants:
 /// - the ranges of a chunk have no gaps, and no two neighbours are free
-/// - a free range lies in the bin of its size, among the stranded bins if its chunk is stranded
+/// - a free range lies in the bin of its size, among bins of their own if it is a whole chunk or stranded
 /// - `used_bytes() == sum over live ranges`; `cached_bytes()` and `stranded_bytes()` are sums over free
 ///   ranges
 /// - a stranded chunk has a live range
@@ -61,10 +61,15 @@ class coalescing_heap {
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, std::size_t max_more_bytes);
   /// Deallocates a block.
   void deallocate(void* block, std::size_t requested_bytes) noexcept;
+  /// Returns the chunk of a block to the upstream. @pre the chunk has no other block: `allocate` added it
+  /// with `max_more_bytes == 0`
+  void return_chunk_of(void* block, std::size_t requested_bytes) noexcept {
+    requested_bytes_ -= requested_bytes;
+    return_to_upstream(chunk_of(static_cast<tag*>(block) - 1));
+  }
 
-  /// Returns free chunks to the upstream until `bytes_wanted` are returned, or no chunk is free. Returns the
-  /// smallest chunk that is sufficient, or otherwise the largest. O(free ranges) for each chunk. @return
-  /// bytes returned
+  /// Returns free chunks to the upstream until `bytes_wanted` are returned, or no chunk is free. Returns a
+  /// chunk that is sufficient and little larger, or otherwise a largest one. @return bytes returned
   std::size_t release_free(std::size_t bytes_wanted) noexcept;
   /// Strands chunks until `bytes_wanted` cached bytes are stranded, or no byte is cached. O(ranges).
   void strand(std::size_t bytes_wanted) noexcept;
@@ -114,7 +119,8 @@ class coalescing_heap {
   struct chunk {
     chunk* previous;
     chunk* next;
-    std::size_t bytes;  // of its ranges
+    std::size_t bytes;         // of its ranges
+    std::size_t before_bytes;  // between the upstream's memory and the header, to align the first block
   };
   static constexpr std::size_t first_range_offset = granule_bytes - sizeof(tag);
   // Bytes of a chunk besides its ranges: the header and the last tag.
@@ -128,20 +134,11 @@ class coalescing_heap {
     void remove(tag* range) noexcept;
     /// Returns a range of at least `bytes`; null if no range that was tried is large enough.
     [[nodiscard]] tag* find(std::size_t bytes) const noexcept;
-    /// Calls `visit(range)`, larger bins first, until it returns false. `visit` may remove the range.
-    /// O(ranges).
-    template <class Visit>
-    void for_each_from_largest(Visit visit) const noexcept {
-      for (std::size_t bin = count; bin-- > 0;) {
-        for (tag* range = first_[bin]; range != nullptr;) {
-          tag* const next = opened_block{links_of(range)}->next;
-          if (!visit(range)) return;
-          range = next;
-        }
-      }
-    }
-    /// True if each range lies in the bin of its size. O(ranges).
-    [[nodiscard]] bool is_sorted() const noexcept;
+    /// Returns a range of the largest bin; null if there is no range. O(bins).
+    [[nodiscard]] tag* find_largest() const noexcept;
+    /// Returns the bytes of all ranges; `wrong` if a range does not lie in the bin of its size. O(ranges).
+    [[nodiscard]] std::size_t count_bytes() const noexcept;
+    static constexpr std::size_t wrong = ~std::size_t{0};
 
    private:
     static constexpr unsigned bins_per_doubling_log2 = 2;
@@ -183,22 +180,27 @@ class coalescing_heap {
   static tag* make_range(tag* where, std::size_t previous_bytes, std::size_t bytes,
                          bool is_stranded) noexcept;
 
-  [[nodiscard]] static std::size_t bytes_for(std::size_t bytes, std::size_t align) noexcept;
+  // Bytes that may have to lie before a block for its alignment.
+  [[nodiscard]] static std::size_t bytes_before(std::size_t align) noexcept {
+    return align > granule_bytes ? align - granule_bytes : 0;
+  }
   /// Splits a live range. @return the part after the offset
   static tag* split(tag* range, std::size_t offset) noexcept;
   [[nodiscard]] void* cut(tag* range, std::size_t bytes, std::size_t align) noexcept;
-  [[nodiscard]] tag* add_chunk(std::size_t least_bytes, std::size_t wanted_bytes);
+  [[nodiscard]] tag* add_chunk(std::size_t least_bytes, std::size_t wanted_bytes, std::size_t align);
+  [[nodiscard]] bins& bins_of(tag* free_range) noexcept {
+    return free_range->is_stranded ? stranded_ : is_whole_chunk(free_range) ? whole_ : ready_;
+  }
   void insert_free(tag* range) noexcept;
   void remove_free(tag* range) noexcept;
   [[nodiscard]] static bool has_free_range(chunk* of) noexcept;
-  [[nodiscard]] tag* find_free_chunk(std::size_t bytes_wanted) const noexcept;
   void return_to_upstream(chunk* gone) noexcept;
 
   std::pmr::memory_resource* upstream_;
   chunk* chunks_ = nullptr;
   std::size_t held_bytes_ = 0, cached_bytes_ = 0, stranded_bytes_ = 0, requested_bytes_ = 0;
-  std::size_t whole_bytes_ = 0;  // of chunks that are all free
   bins ready_, stranded_;
+  bins whole_;  // free chunks
 };
 
 }  // namespace tidemark::detail

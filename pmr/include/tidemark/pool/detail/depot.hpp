@@ -56,18 +56,6 @@ class chain_stack {
     return chain;
   }
 
-  /// Pops all blocks as one chain. O(blocks).
-  [[nodiscard]] block_chain pop_all() noexcept {
-    block_chain all;
-    for (block_chain chain = pop(); chain.blocks > 0; chain = pop()) {
-      free_block* last = chain.first;
-      while (free_block* next = next_of(last)) last = next;
-      link(last, all.first);
-      all = {chain.first, all.blocks + chain.blocks};
-    }
-    return all;
-  }
-
  private:
   // Contents of the first two blocks of a chain.
   struct first_block : free_block {
@@ -99,22 +87,17 @@ class alignas(64) basic_depot_bin {  // one cache line each, so that bins share 
   /// chain being added may be missed.
   [[nodiscard]] block_chain pop_chain() noexcept {
     if (blocks() == 0) return {};
-    return pop_locked(&chain_stack::pop);
+    const std::scoped_lock lock{mutex_};
+    const block_chain taken = chains_.pop();
+    publish();
+    return taken;
   }
-  /// Takes all blocks as one chain. O(blocks).
-  [[nodiscard]] block_chain pop_all() noexcept { return pop_locked(&chain_stack::pop_all); }
   /// Number of blocks.
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_.load(std::memory_order_relaxed); }
   /// The lock, for a fork.
   [[nodiscard]] auto& mutex() noexcept { return mutex_; }
 
  private:
-  [[nodiscard]] block_chain pop_locked(block_chain (chain_stack::*how)() noexcept) noexcept {
-    const std::scoped_lock lock{mutex_};
-    const block_chain taken = (chains_.*how)();
-    publish();
-    return taken;
-  }
   void publish() noexcept { blocks_.store(chains_.blocks(), std::memory_order_relaxed); }
 
   Sync::mutex mutex_;
@@ -141,9 +124,10 @@ class depot : fork_participant {
   /// Takes the chain that was added last; empty if there is none. O(1).
   [[nodiscard]] block_chain pop_chain(std::size_t index) noexcept { return bins_[index].pop_chain(); }
   /// Takes all blocks of a class as one chain. O(blocks).
-  [[nodiscard]] block_chain pop_all(std::size_t index) noexcept { return bins_[index].pop_all(); }
-  /// Adds a chain, split into chains that suit a thread's cache. O(blocks).
-  void push_all(std::size_t index, block_chain chain) noexcept;
+  [[nodiscard]] block_chain pop_all(std::size_t index) noexcept;
+  /// Moves the first blocks of a list into chains that suit a thread's cache. O(blocks).
+  void take_front(std::size_t index, block_chain& list, std::size_t blocks) noexcept;
+  void push_all(std::size_t index, block_chain all) noexcept { take_front(index, all, all.blocks); }
 
   /// Number of blocks of a class. `listed_bytes` is the sum of bytes over all classes.
   [[nodiscard]] std::size_t blocks(std::size_t index) const noexcept { return bins_[index].blocks(); }

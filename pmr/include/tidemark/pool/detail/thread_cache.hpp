@@ -19,7 +19,6 @@
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 #include <tidemark/pool/detail/coalescing_heap.hpp>
-#include <tidemark/pool/detail/depot.hpp>
 
 namespace tidemark::detail {
 
@@ -201,27 +200,13 @@ class heap_block_cache {
   single_writer<std::size_t> requested_bytes_;
 };
 
-/// A thread's free blocks: blocks of the size classes in lists and in spare chains, which the depot takes in
-/// O(1), and blocks of the heap. Only the thread uses it; any thread may read the counts.
-///
-/// Invariant: `spare_bytes == sum over spare chains`, included in `blocks.cached_bytes()`.
+/// A thread's free blocks: blocks of the size classes, and blocks of the heap. Only the thread uses it; any
+/// thread may read the counts.
 struct thread_cache {
   /// @param share_bytes limit of each thread of the pool
   thread_cache(size_classes const& classes, std::atomic<std::size_t> const& share_bytes) noexcept
       : blocks{classes}, share{share_bytes} {}
 
-  /// Makes the list of a class a spare chain. O(1).
-  void push_spare_chain(std::size_t index) noexcept {
-    const block_chain chain = blocks.pop_all(index);
-    spares[index].push(chain);
-    spare_bytes += chain.blocks * blocks.classes().bytes(index);
-  }
-  /// Takes the newest spare chain; empty if there is none. O(1).
-  [[nodiscard]] block_chain pop_spare_chain(std::size_t index) noexcept {
-    const block_chain chain = spares[index].pop();
-    spare_bytes -= chain.blocks * blocks.classes().bytes(index);
-    return chain;
-  }
   /// True if the cache stays within its limit with one more heap block of `bytes`.
   [[nodiscard]] bool has_room_for_heap_block(std::size_t bytes) const noexcept {
     return heap_blocks.bytes() + coalescing_heap::range_bytes(bytes) <= share.heap_bytes();
@@ -240,8 +225,6 @@ struct thread_cache {
   void forget() noexcept {
     blocks.forget();
     heap_blocks.forget();
-    spares = {};
-    spare_bytes = 0;
     share.forget();
   }
   /// Adds the counts of a cache whose thread has ended.
@@ -252,8 +235,6 @@ struct thread_cache {
 
   block_cache blocks;
   heap_block_cache heap_blocks;
-  std::array<chain_stack, size_classes::max_count> spares{};
-  std::size_t spare_bytes = 0;
   cache_share share;
 };
 
