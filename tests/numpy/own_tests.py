@@ -11,8 +11,9 @@ modules = [f"numpy.{name}" for name in sys.argv[1:]]
 if not modules:
     sys.exit("usage: own_tests.py MODULE...")
 pool = tidemark_numpy.install()
-# No cache, because the folder is not ours.
-passed = numpy.test("fast", tests=modules, verbose=2, extra_argv=["-p", "no:cacheprovider", "-W", "ignore", "--tb=short"])
+# No cache, because the folder is not ours; plain assertions, because pytest would compile each file again.
+passed = numpy.test("fast", tests=modules, verbose=2,
+                    extra_argv=["-p", "no:cacheprovider", "--assert=plain", "-W", "ignore", "--tb=short"])
 now = pool.stats()
 print(now)
 sys.exit(0 if passed and now.allocations > 1000 else 1)
