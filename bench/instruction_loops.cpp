@@ -236,7 +236,7 @@ void access_buffer(std::size_t n, bool asks) {
   const buffer<float> made{memory, 8};
   buffer<float> const* const b = hidden(&made);
   if (asks) turn(n, [&] { use(b->data()); });
-  else turn(n, [&] { use(b->is_live() ? b->storage().address() : nullptr); });
+  else turn(n, [&] { use(b->is_live() ? b->storage().address : nullptr); });
 }
 
 // ---- workspaces -------------------------------------------------------------------------------------------

@@ -251,12 +251,10 @@ TEST(heap, a_reuse_cache_allocates_nothing_for_its_records_once_warm) {
 
 using static_resource = test::few_blocks<64, 1000>;
 
-epoch_options without_quarantine() { return {.max_quarantine_bytes = 0}; }
-
 // S3.11
 TEST(heap, epoch_resource_without_an_open_epoch_allocates_nothing) {
   static_resource upstream;
-  epoch_resource memory{without_quarantine(), &upstream};
+  epoch_resource memory{&upstream};
   for (int epochs = 0; epochs < 2; ++epochs) {
     const std::size_t before = news;
     for (int i = 0; i < 100; ++i) {
@@ -272,7 +270,7 @@ TEST(heap, epoch_resource_without_an_open_epoch_allocates_nothing) {
 // S3.37
 TEST(heap, epochs_that_repeat_allocate_nothing_once_warm) {
   static_resource upstream;
-  epoch_resource memory{without_quarantine(), &upstream};
+  epoch_resource memory{&upstream};
   expect_no_news_once_warm([&] {
     std::array<buffer<float>, 200> handles;
     epoch outer{memory, "outer"};
@@ -287,7 +285,7 @@ TEST(heap, epochs_that_repeat_allocate_nothing_once_warm) {
 // S3.37
 TEST(heap, owners_that_repeat_allocate_nothing_once_warm) {
   static_resource upstream;
-  epoch_resource memory{without_quarantine(), &upstream};
+  epoch_resource memory{&upstream};
   expect_no_news_once_warm([&] {
     std::array<buffer<float>, 200> handles;
     buffer_group tape{memory, "tape"};
@@ -301,7 +299,7 @@ TEST(heap, owners_that_repeat_allocate_nothing_once_warm) {
 // S3.37
 TEST(heap, the_end_of_an_epoch_never_allocates) {
   static_resource upstream;
-  epoch_resource memory{without_quarantine(), &upstream};
+  epoch_resource memory{&upstream};
   std::array<buffer<float>, 200> handles;
   epoch e{memory};
   for (buffer<float>& b : handles) b = {memory, 16};
@@ -317,7 +315,7 @@ TEST(heap, the_end_of_an_epoch_never_allocates) {
 
 TEST(heap, epoch_is_not_open_without_memory_to_open_it) {
   static_resource upstream;
-  epoch_resource memory{without_quarantine(), &upstream};
+  epoch_resource memory{&upstream};
   std::size_t served = 0;
   for (;; ++served) {
     ASSERT_LT(served, 10u);
@@ -339,7 +337,7 @@ TEST(heap, buffer_that_cannot_be_recorded_is_returned) {
   std::size_t served = 0;
   for (;; ++served) {
     ASSERT_LT(served, 10u);
-    epoch_resource memory{without_quarantine(), &upstream};
+    epoch_resource memory{&upstream};
     epoch e{memory};
     buffer<float> b;
     try {

@@ -402,8 +402,8 @@ TEST_F(outlived_frames, are_reported_when_the_arena_below_their_pool_is_rewound)
 TEST_F(outlived_frames, are_reported_at_the_end_of_their_epoch) {
   pool upstream;
   for (const bool has_slabs : {false, true}) {
-    const epoch_options options;
-    epoch_resource epochs{{.max_quarantine_bytes = has_slabs ? 0 : options.max_quarantine_bytes}, &upstream};
+    limit_resource limited{&upstream, has_slabs ? 1 * MiB : 4 * KiB};  // no chunk fits into 4 KiB
+    epoch_resource epochs{&limited};
     {
       epoch step{epochs, "step"};
       escape(epochs);

@@ -29,7 +29,7 @@ class late_comer : public testing::Test {
     (void)group_.end(summary);
     group_.drop_reclaimed();
   }
-  bool remove() { return group_.remove_from_outside(block_, seen_, seen_.ended_as(block_status::untracked)); }
+  bool remove() { return group_.remove(block_, seen_, seen_.ended_as(block_status::untracked), false); }
 
   static constexpr std::uintptr_t address = 4096;
   epoch_slab_table slabs_{std::pmr::new_delete_resource()};
@@ -64,7 +64,7 @@ TEST_F(late_comer, ignores_a_block_that_moved_to_another_group) {
   block_group other{nullptr, slabs_, std::pmr::new_delete_resource()};
   (void)other.open("tape", true);
   other.reserve_one();
-  ASSERT_TRUE(group_.remove_from_outside(block_, seen_, seen_.as(block_status::untracked)));
+  ASSERT_TRUE(group_.remove(block_, seen_, seen_.as(block_status::untracked), false));
   other.adopt(block_, 64, seen_);
   ASSERT_EQ(block_.load(), seen_);
   EXPECT_FALSE(remove());

@@ -5,7 +5,6 @@
 // and then.
 #include <gtest/gtest.h>
 
-#include <cstddef>
 #include <cstdint>
 
 #include <tidemark/epoch/epoch_resource.hpp>
@@ -20,14 +19,14 @@
 namespace tidemark::test {
 namespace {
 
-void run_model(std::size_t max_quarantine_bytes) {
+// S3.5
+TEST(epoch_model, agrees_with_epochs) {
   using model = epoch_model;
   run_for_seeds<model>(
       [&](std::uint64_t seed, auto run) {
         made_up_memory device;
         recording_resource upstream{&device};
-        epoch_resource memory{{.max_quarantine_bytes = max_quarantine_bytes, .host_memory = false},
-                              &upstream};
+        epoch_resource memory{{.host_memory = false}, &upstream};
         {
           model of_epochs{memory, upstream, seed};
           run(of_epochs);
@@ -39,11 +38,6 @@ void run_model(std::size_t max_quarantine_bytes) {
        {"promoted", &model::promoted, in_this_length(1000)},
        {"adopted", &model::adopted, in_this_length(1000)}});
 }
-
-// S3.5
-TEST(epoch_model, agrees_with_epochs) { run_model(0); }
-// S3.35
-TEST(epoch_model, agrees_with_epochs_that_quarantine_memory) { run_model(10'000); }
 
 TEST(resource_model, agrees_with_the_epoch_resource) { run_resource_model<epoch_resource_subject>(); }
 TEST(resource_model, agrees_with_an_open_epoch) { run_resource_model<open_epoch_subject>(); }

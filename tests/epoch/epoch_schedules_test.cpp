@@ -105,7 +105,7 @@ program add_addresses(std::uintptr_t before) {
 }
 
 TEST(epoch_schedules, find_complete_records_while_others_add_the_first) {
-  expect_every_schedule_passes([] { return add_addresses<explored_sync>(0); }, 20);
+  expect_every_schedule_passes([] { return add_addresses<explored_sync>(0); }, 10);
 }
 
 TEST(epoch_schedules, find_complete_records_while_the_table_grows) {
@@ -118,7 +118,7 @@ TEST(epoch_schedules, are_found_to_read_half_a_record_without_memory_order) {
 }
 
 TEST(epoch_schedules, are_found_to_add_an_address_twice_without_the_lock) {
-  expect_failure([] { return add_addresses<faulty_sync<fault::no_locks>>(0); }, "an address has two records");
+  expect_failure([] { return add_addresses<faulty_sync<fault::no_locks>>(2); }, "an address has two records");
 }
 
 // ---- records of blocks -------------------------------------------------------------------------------------

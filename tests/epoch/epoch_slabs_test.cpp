@@ -44,7 +44,7 @@ class epoch_slabs : public ::testing::Test {
   }
 
   recording_resource upstream;
-  epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
+  epoch_resource memory{&upstream};
 };
 
 // S3.1
@@ -68,24 +68,12 @@ TEST_F(epoch_slabs, hold_every_raw_block_of_at_most_1_kib) {
   memory.check_invariants();
 }
 
-TEST_F(epoch_slabs, are_used_by_default_only_without_a_quarantine) {
-  epoch_resource by_default{&upstream};
-  const epoch e{by_default};
+TEST_F(epoch_slabs, are_unused_on_memory_that_the_host_must_not_touch) {
+  epoch_resource without{{.host_memory = false}, &upstream};
+  const epoch e{without};
   const std::size_t calls = upstream.calls;
-  for (int i = 0; i < 100; ++i) (void)by_default.allocate(64);
-  EXPECT_EQ(upstream.calls, calls + (epoch_options{}.max_quarantine_bytes == 0 ? 1 : 100));
-}
-
-TEST_F(epoch_slabs, are_unused_with_a_quarantine_or_device_only_memory) {
-  for (const epoch_options options :
-       {epoch_options{.max_quarantine_bytes = 1 * MiB, .upstream = &upstream},
-        epoch_options{.max_quarantine_bytes = 0, .host_memory = false, .upstream = &upstream}}) {
-    epoch_resource without{options};
-    const epoch e{without};
-    const std::size_t calls = upstream.calls;
-    for (int i = 0; i < 100; ++i) (void)without.allocate(64);
-    EXPECT_EQ(upstream.calls, calls + 100);
-  }
+  for (int i = 0; i < 100; ++i) (void)without.allocate(64);
+  EXPECT_EQ(upstream.calls, calls + 100);
 }
 
 // S3.7
@@ -226,7 +214,7 @@ TEST_F(epoch_slabs, recognise_late_deallocations_next_to_blocks_of_the_next_epoc
 
 TEST_F(epoch_slabs, ignore_late_frees_of_blocks_whose_memory_the_upstream_reused) {
   pool blocks{&upstream};
-  epoch_resource on_pool{{.max_quarantine_bytes = 0}, &blocks};
+  epoch_resource on_pool{&blocks};
   std::vector<void*> late;
   {
     const epoch e{on_pool};
@@ -280,7 +268,7 @@ TEST_F(epoch_slabs, fall_back_to_a_single_block_if_no_chunk_fits) {
 
 TEST_F(epoch_slabs, return_kept_blocks_with_the_resource) {
   {
-    epoch_resource shorter{{.max_quarantine_bytes = 0}, &upstream};
+    epoch_resource shorter{&upstream};
     epoch e{shorter};
     void* block = nullptr;
     for (int i = 0; i < 100; ++i) block = shorter.allocate(64);
@@ -293,7 +281,7 @@ TEST_F(epoch_slabs, return_kept_blocks_with_the_resource) {
 
 TEST_F(epoch_slabs, return_memory_of_open_epochs_with_the_resource) {
   const violation_recorder recorder;
-  auto shorter = std::make_unique<epoch_resource>(epoch_options{.max_quarantine_bytes = 0}, &upstream);
+  auto shorter = std::make_unique<epoch_resource>(&upstream);
   epoch outer{*shorter}, inner{*shorter};
   for (int i = 0; i < 1000; ++i) (void)shorter->allocate(64);
   shorter.reset();
@@ -303,7 +291,7 @@ TEST_F(epoch_slabs, return_memory_of_open_epochs_with_the_resource) {
 
 TEST_F(epoch_slabs, survive_bookkeeping_failures) {
   recording_resource bookkeeping;
-  epoch_resource there{{.max_quarantine_bytes = 0, .bookkeeping = &bookkeeping}, &upstream};
+  epoch_resource there{{.bookkeeping = &bookkeeping}, &upstream};
   const epoch e{there};
   std::size_t served = 0;
   for (int i = 0; i < 300; ++i) {
@@ -355,7 +343,7 @@ TEST_F(epoch_slabs, accept_deallocations_of_kept_blocks_from_any_thread) {
 // S3.25
 TEST(epoch_slabs_threads, deallocate_each_others_blocks_while_epochs_end) {
   constexpr std::size_t places = 64, rounds = 40;
-  epoch_resource memory{{.max_quarantine_bytes = 0}};
+  epoch_resource memory;
   std::array<std::atomic<void*>, places> shared{};
   on_threads([&](std::size_t thread) {
     std::uint64_t random = thread + 1;
@@ -402,7 +390,7 @@ class growing_memory final : public detail::distinct_resource {
 TEST(epoch_slabs_threads, recognise_late_deallocations_by_other_threads) {
   constexpr std::size_t rounds = 40;
   growing_memory upstream;
-  epoch_resource memory{{.max_quarantine_bytes = 0}, &upstream};
+  epoch_resource memory{&upstream};
   std::array<std::atomic<void*>, 64> shared{};
   std::atomic<std::size_t> calls{0};
   const auto before = set_violation_handler([](violation const&) {});  // the recorder is for one thread

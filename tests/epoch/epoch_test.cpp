@@ -61,7 +61,7 @@ class epochs : public testing::Test {
 
   Memory source;
   // Blocks are returned at once, so that the upstream's counts can be checked.
-  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = Memory::may_be_touched}, &source.upstream};
+  epoch_resource memory{{.host_memory = Memory::may_be_touched}, &source.upstream};
 };
 using sources = testing::Types<host_memory, device_memory>;
 TYPED_TEST_SUITE(epochs, sources, );
@@ -219,7 +219,7 @@ TYPED_TEST(epochs, keeping_a_foreign_buffer_does_nothing) {
   int local = 0;
   EXPECT_EQ(inner.keep(of_outer, untracked, nothing, released, of_other, raw_untracked, &local), 0u);
   EXPECT_EQ(inner.keep(static_cast<void*>(nullptr)), 0u);
-  EXPECT_EQ(inner.keep(of_outer.storage().address()), 0u);
+  EXPECT_EQ(inner.keep(of_outer.storage().address), 0u);
   EXPECT_EQ(outer.keep(mine), 0u) << "it is of the epoch inside";
   EXPECT_EQ(inner.keep(mine, mine), 1u);
   EXPECT_EQ(inner.keep(mine), 0u) << "twice is once";
@@ -533,7 +533,7 @@ class rewound_epochs : public testing::Test {
   void TearDown() override { memory.check_invariants(); }
 
   rewound_resource upstream;
-  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
+  epoch_resource memory{{.host_memory = false}, &upstream};
 };
 
 TEST_F(rewound_epochs, return_blocks_newest_first) {

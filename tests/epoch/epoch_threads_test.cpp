@@ -55,7 +55,7 @@ class epoch_threads : public testing::Test {
   made_up_memory device;
   recording_resource recorded{&device};
   locked_resource upstream{&recorded};
-  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
+  epoch_resource memory{{.host_memory = false}, &upstream};
 };
 
 // ---- step by step -----------------------------------------------------------------------------------------
@@ -148,13 +148,13 @@ TEST_F(epoch_threads, thread_with_its_own_epoch_can_free_a_block_early) {
 TEST_F(epoch_threads, block_moved_to_another_threads_epoch_ends_with_that_epoch) {
   epoch e{memory};
   buffer<int> a{memory, 100};
-  void const* const where = a.storage().address();
+  void const* const where = a.storage().address;
   std::atomic<bool> is_there{false}, is_over{false};
   std::thread other{[&] {
     epoch theirs{memory};
     (void)a.release();
     const buffer<int> successor{memory, 100};
-    EXPECT_EQ(successor.storage().address(), where) << "not a test otherwise";
+    EXPECT_EQ(successor.storage().address, where) << "not a test otherwise";
     is_there = true;
     while (!is_over) std::this_thread::yield();
     EXPECT_TRUE(successor.is_live());
@@ -221,8 +221,7 @@ TEST(epoch_threads_misuse, epoch_of_an_ended_thread_is_reported_with_its_resourc
 TEST(epoch_threads_records, are_reused_by_later_threads) {
   made_up_memory device;
   recording_resource bookkeeping;
-  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping},
-                        &device};
+  epoch_resource memory{{.host_memory = false, .bookkeeping = &bookkeeping}, &device};
   const auto live = [&] {
     on_another_thread([&] {
       std::vector<buffer<int>> handles;
@@ -247,7 +246,7 @@ TEST(epoch_threads_storm, raw_block_freed_while_its_epoch_ends_is_returned_once)
   reports = 0;
   const auto before = set_violation_handler([](violation const&) { ++reports; });
   each_once_memory upstream{rounds};
-  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
+  epoch_resource memory{{.host_memory = false}, &upstream};
   std::atomic<void*> letter{nullptr};
   std::atomic<bool> is_over{false};
   std::uint64_t given_back = 0;  // by the finaliser
@@ -313,7 +312,7 @@ TEST(epoch_threads_storm, compacting_a_log_keeps_blocks_of_other_threads) {
   // takes the same addresses into its own epochs.
   constexpr std::size_t rounds = 500'000;
   made_up_memory upstream;
-  epoch_resource memory{{.max_quarantine_bytes = 0, .host_memory = false}, &upstream};
+  epoch_resource memory{{.host_memory = false}, &upstream};
   std::vector<std::atomic<void*>> letters(8192);
   std::atomic<bool> is_over{false};
   std::thread taker{[&] {
@@ -442,8 +441,7 @@ void while_a_record_is_being_made(gate& bookkeeping, epoch_resource& memory, Bod
 TEST(epoch_threads_locks, do_not_wait_for_threads_without_an_open_epoch) {
   gate bookkeeping;
   each_once_memory upstream{20'000};
-  epoch_resource memory{
-      {.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
+  epoch_resource memory{{.host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
   while_a_record_is_being_made(bookkeeping, memory, [&] {
     for (int i = 0; i < 100; ++i) memory.deallocate(memory.allocate(64, 64), 64, 64);
     const buffer<int> b{memory, 8};
@@ -457,8 +455,7 @@ TEST(epoch_threads_locks, do_not_wait_for_threads_that_track_new_addresses) {
   gate bookkeeping;
   made_up_memory
       upstream;  // returns addresses of a size again, so that this thread's addresses have their records
-  epoch_resource memory{
-      {.max_quarantine_bytes = 0, .host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
+  epoch_resource memory{{.host_memory = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
   epoch step{memory};
   const auto reclaim_100 = [&] {
     epoch inner{memory};

@@ -141,7 +141,7 @@ class epoch_trace : public testing::Test {
 
   statistics_resource upstream_{std::pmr::new_delete_resource()};
   // Each block is returned at once, so that the upstream's counts can be checked.
-  epoch_resource memory_{{.max_quarantine_bytes = 0, .host_memory = Replay::in_slabs}, &upstream_};
+  epoch_resource memory_{{.host_memory = Replay::in_slabs}, &upstream_};
 };
 
 using replays =

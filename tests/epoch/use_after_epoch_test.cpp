@@ -88,7 +88,7 @@ class use_after_epoch_detector : public testing::Test {
   [[nodiscard]] buffer<float> ones() { return {memory, 8, 1.0F}; }
 
   pool blocks;
-  epoch_resource memory{{.max_quarantine_bytes = 0}, &blocks};
+  epoch_resource memory{&blocks};
 
  private:
   bool was_on_;
@@ -201,7 +201,7 @@ TEST_F(use_after_epoch_detector, allows_liveness_queries_on_a_reclaimed_buffer) 
 // S3.28
 TEST_F(use_after_epoch_detector, never_touches_the_memory) {
   made_up_memory device;
-  epoch_resource there{{.max_quarantine_bytes = 0, .host_memory = false}, &device};
+  epoch_resource there{{.host_memory = false}, &device};
   buffer<float> a;
   with_epoch(there, "kernel", [&] { a = {there, 8}; });
   EXPECT_EQ(message_of([&] { return exp(a); }), "exp: x was reclaimed when epoch 1 \"kernel\" ended");
@@ -251,7 +251,7 @@ TEST_F(use_after_epoch_detector, accepts_a_new_buffer_at_a_reclaimed_address) {
     where = gone.data();
   });
   const buffer<float> without_epoch = ones();
-  ASSERT_EQ(without_epoch.storage().address(), where) << "not a test otherwise";
+  ASSERT_EQ(without_epoch.storage().address, where) << "not a test otherwise";
   EXPECT_EQ(message_of([&] { return exp(without_epoch); }), "");
   EXPECT_NE(message_of([&] { return exp(gone); }), "");
 }
@@ -262,7 +262,7 @@ TEST_F(use_after_epoch_detector, accepts_a_new_buffer_at_a_reclaimed_address) {
 TEST_F(use_after_epoch_detector, finds_a_cached_constant_whose_memory_was_reused) {
   buffer<float> cached;  // as a static one in a function that eliminates common subexpressions
   const auto constant = [&]() -> buffer<float> const& {
-    if (cached.storage().address() == nullptr) cached = {memory, 8, 2.0F};
+    if (cached.storage().address == nullptr) cached = {memory, 8, 2.0F};
     return cached;
   };
   {
@@ -274,7 +274,7 @@ TEST_F(use_after_epoch_detector, finds_a_cached_constant_whose_memory_was_reused
   for (int step = 0; step < 3; ++step) {
     epoch e{memory, "next step"};
     const buffer<float> x = ones();
-    if (step == 0) EXPECT_EQ(x.data(), cached.storage().address()) << "not a test otherwise";
+    if (step == 0) EXPECT_EQ(x.data(), cached.storage().address) << "not a test otherwise";
     EXPECT_EQ(message_of([&] { return mul(x, constant()); }),
               "mul: rhs was reclaimed when epoch 3 \"layer 1\" ended")
         << "step " << step;
@@ -297,8 +297,8 @@ TEST_F(use_after_epoch_detector, names_the_first_epoch_of_reused_memory) {
   tape.add(gone[1]);
   tape.close();
   with_epoch(memory, "third", [&] { gone[2] = ones(); });
-  EXPECT_EQ(gone[1].storage().address(), where) << "not a test otherwise";
-  EXPECT_EQ(gone[2].storage().address(), where) << "not a test otherwise";
+  EXPECT_EQ(gone[1].storage().address, where) << "not a test otherwise";
+  EXPECT_EQ(gone[2].storage().address, where) << "not a test otherwise";
   EXPECT_EQ(message_of([&] { return exp(gone[0]); }), "exp: x was reclaimed when epoch 1 \"first\" ended");
   EXPECT_EQ(message_of([&] { return exp(gone[1]); }),
             "exp: x was reclaimed when buffer_group \"second\" was closed");
@@ -399,7 +399,7 @@ TEST_F(use_after_epoch_death, off_aborts_at_an_element_access_of_a_reclaimed_buf
     view = gone.view(2, 3);
   });
   const buffer<float> other = ones();
-  ASSERT_EQ(other.data(), gone.storage().address()) << "not a test otherwise";
+  ASSERT_EQ(other.data(), gone.storage().address) << "not a test otherwise";
   set_epoch_detector(false);
   EXPECT_EXIT(gone[3] = 5, testing::KilledBySignal(SIGABRT),
               "tidemark: use-after-epoch: operator\\[\\]: buffer was reclaimed when epoch 1 \"step\" ended");

@@ -95,9 +95,8 @@ void play_reuse_cache(choices next) {
 void play_epochs(choices next) {
   made_up_memory device;
   recording_resource upstream{&device};
-  const std::size_t max_quarantine_bytes = next() % 2 * 10'000;
-  tell("epoch_resource memory{{.max_quarantine_bytes = ", max_quarantine_bytes, ", .host_memory = false}};");
-  epoch_resource memory{{.max_quarantine_bytes = max_quarantine_bytes, .host_memory = false}, &upstream};
+  tell("epoch_resource memory{{.host_memory = false}};");
+  epoch_resource memory{{.host_memory = false}, &upstream};
   epoch_model model{memory, upstream, next};
   play(model, next);
 }

@@ -105,7 +105,7 @@ void expect_that_others_are_untouched(buffer<float> const& other) {
 void check_late_buffers() {
   set_violation_handler(count_and_return);
   pool blocks;
-  epoch_resource memory{{.max_quarantine_bytes = 0}, &blocks};
+  epoch_resource memory{&blocks};
   buffer<float> late, grouped;
   buffer_view<float> view, part, of_grouped;
   {
@@ -115,7 +115,7 @@ void check_late_buffers() {
     part = view.view(50, 50);
   }
   const buffer<float> other{memory, length, 42.0F};
-  expect(other.data() == late.storage().address(), "not a test otherwise");
+  expect(other.data() == late.storage().address, "not a test otherwise");
   expect_dead(late, "a buffer whose epoch ended");
   expect_dead(late, "a buffer whose epoch ended", length - 1);
   expect_dead(view, "a view whose epoch ended", 7);

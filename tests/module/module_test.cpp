@@ -239,7 +239,7 @@ TEST(module, an_importer_can_capture_a_graph) {
 TEST(module, an_importer_can_use_epochs) {
   using namespace tidemark;
   pool blocks;
-  epoch_resource memory{epoch_options{.max_quarantine_bytes = 0, .name = "imported"}, &blocks};
+  epoch_resource memory{epoch_options{.name = "imported"}, &blocks};
   buffer<float> kept, dropped;
   {
     epoch e{memory, "step"};

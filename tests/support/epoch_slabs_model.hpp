@@ -128,7 +128,7 @@ class epoch_slabs_model {
   }
 
   recording_resource upstream_;
-  epoch_resource memory_{{.max_quarantine_bytes = 0}, &upstream_};
+  epoch_resource memory_{&upstream_};
   choices random_;
   std::vector<std::unique_ptr<epoch>> epochs_;
   std::vector<block> held_;

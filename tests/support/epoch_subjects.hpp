@@ -31,10 +31,7 @@ class epoch_resource_subject : public subject_traits<8 * MiB>, private adaptor_g
   }
 
   epoch_resource& resource() { return memory_; }
-  void recycle() {
-    (void)memory_.release_quarantine();
-    adaptor_ground::recycle();
-  }
+  using adaptor_ground::recycle;
   void check() const { memory_.check_invariants(); }
   [[nodiscard]] std::vector<std::size_t> state() const { return visible_state(memory_); }
 
@@ -66,7 +63,7 @@ class epoch_on_pool_subject : public subject_traits<8 * MiB> {
   static constexpr std::size_t max_reused_align = 256;
 
   explicit epoch_on_pool_subject(supply_type& upstream)
-      : pool_{&upstream}, memory_{{.max_quarantine_bytes = 0}, &pool_}, epoch_{memory_} {}
+      : pool_{&upstream}, memory_{&pool_}, epoch_{memory_} {}
 
   epoch_resource& resource() { return memory_; }
   void check() const { check_one_of(32, memory_); }

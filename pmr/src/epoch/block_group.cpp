@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include <tidemark/core/detail/frame_table.hpp>
+#include <tidemark/core/violation.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
 
 namespace tidemark::detail {
@@ -15,15 +17,14 @@ void block_group::forget_resource() noexcept {
   if (!may_be_inconsistent_) {
     std::pmr::vector<tracked_block*>{log_.get_allocator()}.swap(log_);
     std::pmr::vector<frame>{frames_.get_allocator()}.swap(frames_);
-    slabs_.forget();
   }
   resource_.store(nullptr, std::memory_order_relaxed);
 }
 
 std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
   const std::scoped_lock guard{lock_};
-  const frame ending = frames_.back();
-  const std::size_t depth = frames_.size();
+  frame& ending = *innermost_;
+  const std::size_t depth = depth_;
   kept_end_ = ending.first;
   // Local sums stay in registers, because this loop is most of the cost of an epoch.
   epoch_summary sum;
@@ -54,9 +55,8 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
     }
   }
   summary = sum;
-  if (slabs_.has_frame()) slabs_.end(depth, ending.name, summary);
-  frames_.pop_back();
-  slabs_.set_depth(frames_.size());
+  take_slabs(ending, [&](epoch_slab& slab) { end_slab(slab, ending.name, summary); });
+  innermost_ = --depth_ > 0 ? &frames_[depth_ - 1] : nullptr;
   reclaimed_.add(summary.reclaimed);
   promoted_.add(summary.promoted);
   held_bytes_.subtract(summary.reclaimed_bytes);
@@ -68,21 +68,21 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
   return std::span{log_}.subspan(kept_end_);
 }
 
-void block_group::remove(tracked_block& block, block_state then) noexcept {
-  const std::size_t position = block.position.load(std::memory_order_relaxed);
+bool block_group::remove(tracked_block& block, block_state before, block_state then, bool by_owner) noexcept {
+  std::unique_lock guard{lock_, std::defer_lock};
+  if (!by_owner) guard.lock();
+  if (!by_owner && !block.is_held_as(this, before)) return false;
+  const bool is_deallocation = then.generation() != before.generation();
   const std::size_t bytes = block.bytes.load(std::memory_order_relaxed);
-  log_[position] = nullptr;
-  while (!log_.empty() && log_.back() == nullptr && log_.size() > frames_.back().first) log_.pop_back();
-  (then.generation() != block.load().generation() ? deallocations_ : let_go_).add(1);
-  held_bytes_.subtract(bytes);
-  block.store(then);
-}
-
-bool block_group::remove_from_outside(tracked_block& block, block_state before, block_state then) noexcept {
-  const std::scoped_lock guard{lock_};
-  if (!block.is_held_as(this, before)) return false;
-  (then.generation() != before.generation() ? deallocations_outside_ : let_go_outside_).add(1);
-  removed_outside_bytes_.add(block.bytes.load(std::memory_order_relaxed));
+  if (by_owner) {
+    log_[block.position.load(std::memory_order_relaxed)] = nullptr;
+    while (!log_.empty() && log_.back() == nullptr && log_.size() > innermost_->first) log_.pop_back();
+    (is_deallocation ? deallocations_ : let_go_).add(1);
+    held_bytes_.subtract(bytes);
+  } else {
+    (is_deallocation ? deallocations_outside_ : let_go_outside_).add(1);
+    removed_outside_bytes_.add(bytes);
+  }
   block.store(then);
   return true;
 }
@@ -111,42 +111,123 @@ tracked_block* block_group::find_around(std::uintptr_t address, std::size_t dept
 // ---- small blocks -----------------------------------------------------------------------------------------
 
 void* block_group::allocate_small_in_free_slab(std::size_t index, std::size_t bytes,
-                                               std::size_t block_bytes) {
-  const std::size_t depth = frames_.size();
-  slabs_.reserve_frame(depth);
+                                               std::size_t block_bytes) noexcept {
   {
     const std::scoped_lock guard{lock_};
-    // One deallocation for each slab pays for looking at all slabs.
-    if (uncollected_ > slabs_.held_slabs()) {
-      slabs_.collect();
-      uncollected_ = 0;
+    // A deallocation pays for the visit of one slab, or of 64 slabs if a chunk would be allocated otherwise.
+    const std::size_t slabs_per_deallocation = free_slabs_ != nullptr ? 1 : 64;
+    const std::uint64_t deallocations = deallocations_.value() + deallocations_outside_.value();
+    if ((deallocations - collected_) * slabs_per_deallocation > held_slabs_) {
+      collect_slabs();
+      collected_ = deallocations;
     }
-    if (slabs_.with_room(index) == nullptr && !slabs_.acquire_free_slab(*this, depth, index, block_bytes))
-      return nullptr;
+    if (innermost_->with_room[index] == nullptr) {
+      if (free_slabs_ == nullptr) return nullptr;
+      epoch_slab& slab = *free_slabs_;
+      free_slabs_ = slab.next;
+      ++held_slabs_;
+      slab.begin(index, block_bytes);
+      slab.depth = static_cast<std::uint32_t>(depth_);
+      slab.use.store(epoch_slab::range_use::held, std::memory_order_release);
+      add_slab(slab);
+    }
   }
   return try_allocate_small(index, bytes);
+}
+
+void block_group::collect_slabs() noexcept {
+  for (frame& in : std::span{frames_}.first(depth_)) {
+    take_slabs(in, [&](epoch_slab& slab) {
+      slab.collect();
+      if (slab.used > 0) return add_slab(slab);
+      --held_slabs_;
+      free_slab(slab);
+    });
+  }
+}
+
+// Slabs with kept blocks move to the outer epoch, or become kept slabs.
+void block_group::end_slab(epoch_slab& slab, char const* name, epoch_summary& sum) noexcept {
+  const std::size_t reclaimed = slab.reclaim();
+  for (std::size_t i = 0; (tools_are_notified || check_level >= 2) && i < slab.blocks; ++i) {
+    if (slab.is_live(i)) continue;
+    const std::uintptr_t block = slab.address + i * slab.block_bytes;
+    if (check_level >= 2) report_frames_in(block, block + slab.block_bytes, "epoch", name);
+    poison_block(slab, i);
+  }
+  sum.reclaimed += reclaimed;
+  sum.reclaimed_bytes += reclaimed * slab.block_bytes;
+  sum.promoted += slab.used;
+  sum.promoted_bytes += std::size_t{slab.used} * slab.block_bytes.load();
+  slab.ended_by.store(name, std::memory_order_relaxed);
+  if (slab.used > 0 && --slab.depth > 0) return add_slab(slab);
+  --held_slabs_;
+  if (slab.used == 0) return free_slab(slab);
+  slab.use.store(epoch_slab::range_use::kept, std::memory_order_release);
+  ++slab.chunk->kept_slabs_of_chunk;
 }
 
 std::size_t block_group::next_chunk_bytes() const noexcept {
   constexpr std::size_t min_slabs = 3, max_slabs = 63;
   if (!requests_chunks_) return 0;
-  return (std::clamp(slabs_.held_slabs(), min_slabs, max_slabs) + 1) * epoch_slab::range_bytes;
+  return (std::clamp(held_slabs_, min_slabs, max_slabs) + 1) * epoch_slab::range_bytes;
 }
 
-void block_group::add_chunk(byte_range added) noexcept {
+void block_group::add_chunk(byte_range added, counting_filter& ranges) {
+  constexpr std::size_t range_bytes = epoch_slab::range_bytes;
+  const std::uintptr_t begin = align_up(added.begin, range_bytes);
+  const std::size_t slabs = (added.end() - begin) / range_bytes;
+  for (std::size_t i = 0; i < slabs; ++i) {
+    const std::uintptr_t range = begin + i * range_bytes;
+    if (table_.find(range) != nullptr) continue;
+    (void)table_.find_or_add(range);
+    ranges.insert(range);
+  }
   const std::scoped_lock guard{lock_};
-  slabs_.add_chunk(added, *this);
+  epoch_slab& first = *table_.find(begin);
+  first.chunk_memory = added;
+  first.chunk_slabs = static_cast<std::uint32_t>(slabs);
+  first.kept_slabs_of_chunk = 0;
+  first.next_chunk = chunks_;
+  chunks_ = &first;
+  // Reverse order puts the first slab at the front of the list.
+  for (std::size_t i = slabs; i-- > 0;) {
+    epoch_slab& slab = *table_.find(begin + i * range_bytes);
+    slab.chunk = &first;
+    slab.holder.store(this, std::memory_order_relaxed);
+    poison(slab.address, range_bytes);
+    free_slab(slab);
+  }
 }
 
-byte_range block_group::remove_chunk(bool also_used) noexcept {
+epoch_slab* block_group::remove_chunks(bool also_used) noexcept {
+  if (chunks_.load(std::memory_order_relaxed) == nullptr) return nullptr;
   const std::scoped_lock guard{lock_};
-  if (slabs_.held_slabs() > 0) return {};  // an open epoch needs the chunks
-  return slabs_.remove_chunk(also_used);
-}
-
-void block_group::retire_slab(epoch_slab& slab) noexcept {
-  const std::scoped_lock guard{lock_};
-  slabs_.retire_slab(slab);
+  if (held_slabs_ > 0) return nullptr;
+  free_slabs_ = nullptr;
+  epoch_slab *left = chunks_, *gone = nullptr, **end_of_gone = &gone;
+  for (epoch_slab** link = &left; *link != nullptr;) {
+    epoch_slab& first = **link;
+    const bool stays = !also_used && first.kept_slabs_of_chunk > 0;
+    for (std::size_t i = 0; i < first.chunk_slabs; ++i) {
+      epoch_slab& slab = *table_.find(first.address + i * epoch_slab::range_bytes);
+      if (!stays) {
+        slab.use.store(epoch_slab::range_use::upstreams, std::memory_order_release);
+        unpoison(slab.address, epoch_slab::range_bytes);
+      } else if (slab.use.load(std::memory_order_relaxed) == epoch_slab::range_use::free) {
+        slab.next = std::exchange(free_slabs_, &slab);
+      }
+    }
+    if (stays) {
+      link = &first.next_chunk;
+    } else {
+      *link = std::exchange(first.next_chunk, nullptr);
+      *end_of_gone = &first;
+      end_of_gone = &first.next_chunk;
+    }
+  }
+  chunks_ = left;
+  return gone;
 }
 
 block_group::small_result block_group::deallocate_small_from_outside(epoch_slab& slab, void* block,
@@ -159,12 +240,14 @@ block_group::small_result block_group::deallocate_small_from_outside(epoch_slab&
   const std::size_t i = slab.block_at(block);
   if (i == epoch_slab::none || slab.class_index != index) return small_result::of_another_class;
   if (!slab.is_live(i)) return small_result::late;
+  poison_block(slab, i);
   if (use == epoch_slab::range_use::kept) {
-    if (slabs_.deallocate_in_kept_slab(slab, i)) return small_result::chunk_is_free;
+    slab.deallocate(i);
+    if (slab.used > 0) return small_result::deallocated;
+    free_slab(slab);
+    if (--slab.chunk->kept_slabs_of_chunk == 0) return small_result::chunk_is_free;
   } else {
     slab.deallocate_from_outside(i);
-    slabs_.poison_block(slab, i);
-    ++uncollected_;
     deallocations_outside_.add(1);
     removed_outside_bytes_.add(slab.block_bytes);
   }
@@ -187,7 +270,7 @@ void block_group::make_room() {
   constexpr std::size_t min_places = 64;
   {
     const std::scoped_lock guard{lock_};  // a block that leaves meanwhile gets its position in another log
-    std::size_t end = frames_.back().first;
+    std::size_t end = innermost_->first;
     for (std::size_t i = end; i < log_.size(); ++i) {
       tracked_block* const block = log_[i];
       if (block == nullptr || !stands_at(*block, i)) continue;
@@ -233,18 +316,27 @@ char const* block_group::broken_invariant() const noexcept {
     ++used_blocks;
     used_bytes += log_[i]->bytes.load(std::memory_order_relaxed);
   }
-  slabs_.for_each_held([&](epoch_slab const& slab) {
-    used_blocks += slab.live_blocks();
-    used_bytes += slab.live_blocks() * slab.block_bytes;
-  });
+  const auto open = std::span{frames_}.first(depth_);
+  for (frame const& each : open) {
+    for (epoch_slab const* slab = each.slabs; slab != nullptr; slab = slab->next) {
+      for (std::size_t i = 0; i < slab->blocks; ++i) {
+        if (slab->is_live(i)) ++used_blocks, used_bytes += slab->block_bytes;
+      }
+    }
+    for (epoch_slab const* first : each.with_room) {
+      for (epoch_slab const* slab = first; slab != nullptr; slab = slab->next_with_room) {
+        if (slab->is_full()) return "slabs in with_room are not full";
+      }
+    }
+  }
   epoch_stats stats;
   add_to(stats);
   if (stats.used_blocks != used_blocks) return "used_blocks == number of blocks in logs and slabs";
   if (stats.used_bytes != used_bytes) return "used_bytes == sum over blocks in logs and slabs";
   if (stats.used_bytes > stats.peak_bytes) return "used_bytes <= peak_bytes";
-  if (!std::ranges::is_sorted(frames_, {}, &frame::first)) return "frames[i].first <= frames[i + 1].first";
-  if (!frames_.empty() && frames_.back().first > log_.size()) return "frames.back().first <= log.size()";
-  if (frames_.empty() && !log_.empty()) return "no frame, no log";
+  if (!std::ranges::is_sorted(open, {}, &frame::first)) return "frames[i].first <= frames[i + 1].first";
+  if (depth_ > 0 && innermost_->first > log_.size()) return "frames.back().first <= log.size()";
+  if (depth_ == 0 && !log_.empty()) return "no frame, no log";
   return nullptr;
 }
 

@@ -28,27 +28,27 @@ epoch_summary buffer_group::close() noexcept {
 
 bool buffer_group::add_storage(detail::storage& storage) {
   if (!storage.is_live()) return false;
-  if (storage.resource() != &resource_) {
+  if (storage.resource != &resource_) {
     throw std::invalid_argument(std::string{"buffer_group \""} + name_ + "\" of epoch_resource '" +
                                 resource_.name() + "': the buffer is of epoch_resource '" +
-                                storage.resource()->name() + "'");
+                                storage.resource->name() + "'");
   }
   group_.reserve_one();
-  if (storage.record() == nullptr) {
-    detail::tracked_block& added = resource_.table_.find_or_add(detail::address_of(storage.address()));
-    added.store({added.load().generation() + 1, storage.align(), detail::block_status::untracked});
+  if (storage.record == nullptr) {
+    detail::tracked_block& added = resource_.table_.find_or_add(detail::address_of(storage.address));
+    added.store({added.load().generation() + 1, storage.align, detail::block_status::untracked});
     storage.set_record(added);
   }
-  detail::tracked_block& record = *storage.record();
+  detail::tracked_block& record = *storage.record;
   for (;;) {
     const detail::block_state before = record.load();
-    if (before.generation() != storage.generation()) return false;
+    if (before.generation() != storage.generation) return false;
     if (before.is_held()) {
       if (group_.holds(record)) return false;
       if (!resource_.remove(record, before, before.as(detail::block_status::untracked))) continue;
     }
     if (!before.is_in_filter()) resource_.filter_.insert(record.address);
-    group_.adopt(record, storage.bytes(), before);
+    group_.adopt(record, storage.bytes, before);
     return true;
   }
 }

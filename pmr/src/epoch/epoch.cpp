@@ -48,8 +48,7 @@ epoch_summary epoch::end() noexcept {
 }
 
 bool epoch::keep_block(detail::storage const& storage) noexcept {
-  return is_open() && storage.record() != nullptr && storage.is_live() &&
-         group_.keep(*storage.record(), depth_);
+  return is_open() && storage.record != nullptr && storage.is_live() && group_.keep(*storage.record, depth_);
 }
 
 bool epoch::keep_block(void const* address) noexcept {

@@ -3,11 +3,13 @@
 
 #include <cstdlib>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/epoch/buffer_view.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
 
 namespace tidemark {
@@ -17,7 +19,7 @@ std::atomic<use_after_epoch_policy> policy_in_force{use_after_epoch_policy::repo
 
 // Returns a text such as: was reclaimed when epoch 2 "step" ended
 std::string fate_of(detail::storage const& storage) {
-  if (storage.address() == nullptr) return "has no block: it is empty, or was released or moved from";
+  if (storage.address == nullptr) return "has no block: it is empty, or was released or moved from";
   const std::optional<detail::ending> how = storage.how_it_ended();
   if (!how) return "was deallocated, or reclaimed by an unknown epoch";
   if (how->depth == 0) return std::string{"was reclaimed when buffer_group \""} + how->name + "\" was closed";
@@ -32,8 +34,7 @@ void find(char const* operation, named_operand const& operand) {
                               role + " " + fate_of(used);
   if (policy_in_force == use_after_epoch_policy::throw_exception) throw use_after_epoch{message};
   detail::report_violation(violation_kind::use_after_epoch,
-                           used.resource() != nullptr ? used.resource()->name() : role, "%s",
-                           message.c_str());
+                           used.resource != nullptr ? used.resource->name() : role, "%s", message.c_str());
 }
 
 }  // namespace
@@ -54,9 +55,14 @@ namespace {
 void find_reclaimed(char const* operation, std::initializer_list<named_operand> operands) {
   for (named_operand const& each : operands) {
     storage const& used = *each.storage_;
-    if (used.address() == nullptr || used.is_live()) continue;
+    if (used.address == nullptr || used.is_live()) continue;
     return find(operation, each);
   }
+}
+
+void refuse_view(std::size_t offset, std::size_t count, std::size_t size) {
+  throw std::out_of_range("buffer: elements " + std::to_string(offset) + " to " +
+                          std::to_string(offset + count) + " of " + std::to_string(size));
 }
 
 void refuse_element(named_operand const& dead) {

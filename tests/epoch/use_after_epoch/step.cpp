@@ -30,7 +30,7 @@ int main(int count, char** arguments) {
   if (what == "set_later") setenv("TIDEMARK_EPOCH_DEBUG", "1", 1);
   if (what == "unset_later") unsetenv("TIDEMARK_EPOCH_DEBUG");
 
-  epoch_resource memory{{.max_quarantine_bytes = 0}};
+  epoch_resource memory;
   const buffer<float> live{memory, 8, 1.0F};
   buffer<float> gone, kept;
   {

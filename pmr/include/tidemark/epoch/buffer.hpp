@@ -125,7 +125,7 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   }
 
   /// Returns the resource; null if the buffer has no resource.
-  [[nodiscard]] epoch_resource* resource() const noexcept { return this->storage_.resource(); }
+  [[nodiscard]] epoch_resource* resource() const noexcept { return this->storage_.resource; }
 
  private:
   friend class buffer_group;
@@ -136,7 +136,7 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
     if (size > (std::numeric_limits<std::ptrdiff_t>::max)() / sizeof(T)) throw std::bad_array_new_length{};
     return size * sizeof(T);
   }
-  [[nodiscard]] T* first_element() const noexcept { return static_cast<T*>(this->storage_.address()); }
+  [[nodiscard]] T* first_element() const noexcept { return static_cast<T*>(this->storage_.address); }
 };
 
 /// Deallocates `scratch` and returns `result`. Use it as the last statement of a function that has both.

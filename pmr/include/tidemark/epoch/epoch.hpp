@@ -147,24 +147,7 @@ class [[nodiscard]] epoch {
 namespace detail {
 
 template <class Body>
-  requires(std::invocable<Body, epoch&> || std::invocable<Body>)
-decltype(auto) call_body(epoch& e, Body&& body) {
-  if constexpr (std::invocable<Body, epoch&>) return std::invoke(std::forward<Body>(body), e);
-  else return std::invoke(std::forward<Body>(body));
-}
-
-template <class Body>
-using body_result = decltype(call_body(std::declval<epoch&>(), std::declval<Body>()));
-
-/// Keeps a thing, or each part of a tuple.
-template <class Thing>
-void keep_each(epoch& e, Thing const& thing) {
-  if constexpr (tuple_like<Thing>) {
-    std::apply([&](auto const&... parts) { (keep_each(e, parts), ...); }, thing);
-  } else {
-    e.keep(thing);
-  }
-}
+using body_result = decltype(call_in(std::declval<epoch&>(), std::declval<Body>()));
 
 /// Ranges, optionals and smart pointers whose elements are handles.
 template <class T>
@@ -174,16 +157,17 @@ concept holds_handles = (!keepable<T> && std::ranges::range<T const> && requires
                           requires has_storage<std::remove_cvref_t<decltype(*thing)>>;
                         });
 
-/// Keeps the result of a body, or the parts of a tuple, as far as `epoch::keep` accepts them.
-/// @tparam Body if it takes the epoch, it can keep other results itself
-template <class Body, class Result>
-void keep_result(epoch& e, Result const& result) {
-  if constexpr (tuple_like<Result>) {
-    std::apply([&](auto const&... parts) { (keep_result<Body>(e, parts), ...); }, result);
-  } else if constexpr (keepable<Result>) {
-    e.keep(result);
+/// Keeps a thing, or each part of a tuple.
+/// @tparam Body void: each part must be keepable. Otherwise the thing is the result of this body, and parts
+/// are kept as far as `epoch::keep` accepts them. A body that takes the epoch can keep other parts itself.
+template <class Body, class Thing>
+void keep_parts(epoch& e, Thing const& thing) {
+  if constexpr (tuple_like<Thing>) {
+    std::apply([&](auto const&... parts) { (keep_parts<Body>(e, parts), ...); }, thing);
+  } else if constexpr (std::is_void_v<Body> || keepable<Thing>) {
+    e.keep(thing);
   } else {
-    constexpr bool is_kept_by_body = !holds_handles<Result> || std::invocable<Body, epoch&>;
+    constexpr bool is_kept_by_body = !holds_handles<Thing> || std::invocable<Body, epoch&>;
     static_assert(is_kept_by_body,
                   "with_epoch does not keep the buffers in a range, an optional or a smart pointer: let the "
                   "body take the epoch, and keep them one by one");
@@ -209,12 +193,12 @@ detail::body_result<Body> with_epoch(epoch_resource& resource, char const* name,
                                      Keep&&... keep) {
   epoch e{resource, name};
   if constexpr (std::is_void_v<detail::body_result<Body>>) {
-    detail::call_body(e, std::forward<Body>(body));
-    (detail::keep_each(e, std::invoke(std::forward<Keep>(keep))), ...);
+    detail::call_in(e, std::forward<Body>(body));
+    (detail::keep_parts<void>(e, std::invoke(std::forward<Keep>(keep))), ...);
   } else {
-    detail::body_result<Body> result = detail::call_body(e, std::forward<Body>(body));
-    (detail::keep_each(e, std::invoke(std::forward<Keep>(keep), result)), ...);
-    if constexpr (sizeof...(Keep) == 0) detail::keep_result<Body>(e, result);
+    detail::body_result<Body> result = detail::call_in(e, std::forward<Body>(body));
+    (detail::keep_parts<void>(e, std::invoke(std::forward<Keep>(keep), result)), ...);
+    if constexpr (sizeof...(Keep) == 0) detail::keep_parts<Body>(e, result);
     return result;
   }
 }

@@ -8,10 +8,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <memory_resource>
-#include <new>
 #include <vector>
 
 #include <tidemark/core/config.hpp>
@@ -31,13 +29,8 @@ namespace tidemark {
 
 /// Options of `epoch_resource`.
 struct epoch_options {
-  /// Maximum bytes of reclaimed blocks held back from the upstream, in a FIFO quarantine. The quarantine
-  /// recognises late deallocations, and lets AddressSanitizer see late accesses. 0: reclaimed blocks go to
-  /// the upstream at once. Before an upstream is rewound or cleared, call
-  /// `epoch_resource::release_quarantine()`, or set 0 here.
-  std::size_t max_quarantine_bytes = check_level >= 2 ? 64 * MiB : 0;
-  /// True if the host may touch the upstream's memory. If false, quarantined blocks are not filled or
-  /// poisoned, and small blocks do not lie in slabs. The resource touches blocks nowhere else.
+  /// True if the host may touch the upstream's memory. If false, small blocks do not lie in slabs. The
+  /// resource writes into no block; sanitizers note small blocks.
   bool host_memory = true;
   /// Source of host memory for records; null: `std::pmr::new_delete_resource()`. Records take 48 bytes for
   /// each address ever tracked by a record, up to 64 bytes in tables, and 650 bytes for each 16 KiB that were
@@ -51,7 +44,7 @@ struct epoch_options {
 
 /// Result of the end of one epoch, or of closing a `buffer_group`.
 struct epoch_summary {
-  std::size_t reclaimed = 0;        ///< blocks returned to the upstream or quarantined
+  std::size_t reclaimed = 0;        ///< blocks returned to the upstream
   std::size_t reclaimed_bytes = 0;  ///< bytes requested for these; for slab blocks, the size of the class
   std::size_t promoted = 0;         ///< kept blocks: moved to the outer epoch, or untracked
   std::size_t promoted_bytes = 0;   ///< bytes of these, counted like `reclaimed_bytes`
@@ -74,7 +67,6 @@ struct epoch_stats {
   std::size_t used_bytes = 0;   ///< bytes of these, counted as in `epoch_summary`
   /// Peak of `used_bytes`, as the sum of each thread's peak; exact if only one thread opens epochs.
   std::size_t peak_bytes = 0;
-  std::size_t quarantined_bytes = 0;  ///< reclaimed and not yet returned to the upstream
 };
 
 /// Allocates from an upstream. While the calling thread has an `epoch` open, the resource tracks each block.
@@ -118,15 +110,15 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   ~epoch_resource() override;
 
   /// Allocates a block from the upstream, and tracks the block if this thread has an epoch open. A tracked
-  /// block of at most 1 KiB lies in a slab, on host memory without a quarantine. The size classes of slabs
+  /// block of at most 1 KiB lies in a slab, on host memory. The size classes of slabs
   /// are multiples of 8 from 16 to 64, then eight to each doubling. Slabs are cut from upstream chunks of 64
   /// KiB to 1 MiB. The chunks are returned when no epoch of the thread is open; a kept block holds its chunk.
-  /// @throws whatever the upstream throws, after one retry with the quarantine released; std::bad_alloc if
-  /// there is no memory for records. Nothing has changed then.
+  /// @throws whatever the upstream throws; std::bad_alloc if there is no memory for records. Nothing has
+  /// changed then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = alignof(std::max_align_t)) TIDEMARK_LIFETIMEBOUND {
-    if (detail::block_group* const group = own_group()) [[unlikely]]
-      return allocate_in_epoch(*group, bytes, align);
+    // Without a branch hint: calls through `std::pmr` are more often in an epoch.
+    if (detail::block_group* const group = own_group()) return allocate_in_epoch(*group, bytes, align);
     return allocate_untracked(bytes, align);
   }
 
@@ -134,11 +126,11 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   ///
   /// A late deallocation of a reclaimed block is counted and ignored, such as by a container that outlives
   /// its epoch. It is recognised until the upstream allocates the same address again through this resource. A
-  /// later call frees the new block. A quarantine delays the reuse. A `buffer` is always safe to destroy.
+  /// later call frees the new block. A `test_resource` as the upstream delays the reuse. A `buffer` is always
+  /// safe to destroy.
   ///
-  /// A Bloom filter selects the addresses to look up, without a lock. Level 2 looks up all addresses. It
-  /// reports late deallocations, a wrong size or alignment of a tracked block, and a second deallocation of a
-  /// block that was ever tracked.
+  /// A Bloom filter selects the addresses to look up, without a lock. Level 2 reports late deallocations, and
+  /// wrong sizes and second deallocations of small blocks. The upstream checks the calls for other blocks.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
     if (block == nullptr) return;
     if (may_matter(block)) deallocate_by_range(block, bytes, align);
@@ -150,10 +142,6 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     detail::block_group const* const group = own_group();
     return group == nullptr ? 0 : group->depth();
   }
-
-  /// Returns all quarantined blocks to the upstream. @return bytes released. O(blocks). Call it before the
-  /// upstream reclaims its memory itself, such as an arena before a rewind.
-  std::size_t release_quarantine() noexcept { return shrink_quarantine(0); }
 
   /// Returns a snapshot of the counts. O(maximum threads with open epochs at once).
   [[nodiscard]] epoch_stats stats() const noexcept;
@@ -172,7 +160,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
  private:
   friend class epoch;
   friend class buffer_group;
-  friend class detail::storage;
+  friend detail::storage;
   friend detail::fork_safe<>;
 
   [[nodiscard]] detail::block_group* own_group() const noexcept { return find_own(detail::open_groups); }
@@ -181,25 +169,15 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     while (group != nullptr && group->resource() != this) group = group->outer_on_thread;
     return group;
   }
-  // True if the address may have a record that matters: held by a group, reclaimed, or kept with handles on
-  // it.
-  [[nodiscard]] bool may_have_record(void const* block) const noexcept {
-    return check_level >= 2 || filter_.count(detail::address_of(block)) != 0;
-  }
-  // True also if the address lies in a range that was ever a slab. One branch tests both filters.
+  // True if the address may have a record that matters (held by a group, reclaimed, or kept with handles on
+  // it), or lies in a range that was ever a slab. One branch tests both counts.
   [[nodiscard]] bool may_matter(void const* block) const noexcept {
-    return check_level >= 2 || (filter_.count(detail::address_of(block)) |
-                                range_filter_.count(detail::epoch_slab::range_of(block))) != 0;
+    return (filter_.count(detail::address_of(block)) | filter_.count(detail::epoch_slab::range_of(block))) !=
+           0;
   }
-  // Forced inline: compilers otherwise leave it out of line because of the retry, which costs 17
-  // instructions.
-  [[nodiscard, gnu::always_inline]] void* allocate_from_upstream(std::size_t bytes, std::size_t align) {
+  [[nodiscard]] void* allocate_from_upstream(std::size_t bytes, std::size_t align) {
     detail::require_possible(name(), bytes, align);
-    try {
-      return options_.upstream->allocate(bytes, align);
-    } catch (std::bad_alloc const&) {
-      return allocate_again(bytes, align);
-    }
+    return options_.upstream->allocate(bytes, align);
   }
   // Called after the upstream allocates `block`: clears the mark of a small block reclaimed at this address.
   void forget_reclaimed_small(void const* block) noexcept {
@@ -213,51 +191,45 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   // Returns the record of the block's range; null if the range was never a slab.
   [[nodiscard]] detail::epoch_slab* find_range(void const* block) const noexcept {
     const std::uintptr_t range = detail::epoch_slab::range_of(block);
-    return range_filter_.count(range) != 0 ? slab_table_.find(range) : nullptr;
+    return filter_.count(range) != 0 ? slab_table_.find(range) : nullptr;
   }
-  // A request of 0 bytes counts as 1 byte.
-  [[nodiscard]] static std::size_t last_offset(std::size_t bytes, std::size_t align) noexcept {
-    return detail::size_classes::last_offset(bytes + (bytes == 0 ? 1 : 0), align);
-  }
-  [[nodiscard]] bool is_small(std::size_t bytes, std::size_t align) const noexcept {
-    return last_offset(bytes, align) < max_small_bytes_;
-  }
-  [[nodiscard]] std::size_t class_of(std::size_t bytes, std::size_t align) const noexcept {
-    return small_classes_.index_at(last_offset(bytes, align));
+  // Returns the size class of a small block; `none` for a block that does not lie in a slab. A request of 0
+  // bytes counts as 1 byte.
+  [[nodiscard]] std::size_t small_class(std::size_t bytes, std::size_t align) const noexcept {
+    const std::size_t last = detail::size_classes::last_offset(bytes + (bytes == 0 ? 1 : 0), align);
+    return last < max_small_bytes_ ? small_classes_.index_at(last) : detail::size_classes::none;
   }
   [[nodiscard]] void* allocate_in_epoch(detail::block_group& group, std::size_t bytes, std::size_t align) {
     if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
-    if (!is_small(bytes, align)) return allocate_in(group, bytes, align).data();
-    if (void* const block = group.try_allocate_small(class_of(bytes, align), bytes)) [[likely]]
+    const std::size_t index = small_class(bytes, align);
+    if (index == detail::size_classes::none) return allocate_in(group, bytes, align).data();
+    if (void* const block = group.try_allocate_small(index, bytes)) [[likely]]
       return block;
-    return allocate_small(group, bytes, align);
+    return allocate_small(group, index, bytes, align);
   }
   // Allocates from a free slab or a new chunk. Falls back to `allocate_in` if the upstream has no memory for
   // a chunk.
-  [[nodiscard]] void* allocate_small(detail::block_group& group, std::size_t bytes, std::size_t align);
-  [[nodiscard]] bool is_late_small(detail::epoch_slab const& range, void* block, std::size_t bytes,
-                                   std::size_t align) const noexcept {
-    return range.was_reclaimed(block) && is_small(bytes, align) &&
-           range.class_index == class_of(bytes, align);
-  }
+  [[nodiscard]] void* allocate_small(detail::block_group& group, std::size_t index, std::size_t bytes,
+                                     std::size_t align);
   // Deallocates a slab block of another thread, or a kept block. Also handles late and wrong calls.
   TIDEMARK_COLD void deallocate_from_outside(detail::epoch_slab& slab, void* block, std::size_t bytes,
                                              std::size_t align) noexcept;
-  void add_chunk(detail::block_group& group);
   void return_chunks(detail::block_group& group, bool also_used) noexcept;
   void report_late(void* block, char const* by) const noexcept;
-  // @pre called while the upstream's exception is handled.
-  [[nodiscard]] TIDEMARK_COLD void* allocate_again(std::size_t bytes, std::size_t align);
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);
   [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align);
   void forget_previous(void* block) noexcept;
-  [[nodiscard]] bool untrack(void* block, std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] bool untrack(void* block) noexcept;
   // Ends a generation of a block, because the block is deallocated or its address is allocated again. Returns
   // false if the generation has ended already.
   bool end_generation(detail::tracked_block& block, std::uint64_t generation) noexcept;
   // Removes a held block from its group. Returns false if another thread changed the block meanwhile.
-  bool remove(detail::tracked_block& block, detail::block_state before, detail::block_state then) noexcept;
+  bool remove(detail::tracked_block& block, detail::block_state before, detail::block_state then) noexcept {
+    // Groups live as long as the resource. The holder exists, although another thread may use it now.
+    detail::block_group* const holder = block.holder.load(std::memory_order_relaxed);
+    return holder->remove(block, before, then, holder == own_group());
+  }
 
   // Called by `epoch` and `buffer_group`.
   [[nodiscard]] detail::block_group& acquire_group();
@@ -266,32 +238,16 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard]] detail::block_group& group_of_this_thread();
   void release_group_of_this_thread(detail::block_group& group) noexcept;
   epoch_summary end_frame(detail::block_group& group) noexcept;
-  // A quarantined block. If the upstream allocates its address again, the state of the record differs.
-  struct quarantined {
-    detail::tracked_block* block;
-    detail::block_state state;
-    std::size_t bytes;
-  };
-  void quarantine(detail::tracked_block& block) noexcept;
-  std::size_t free_quarantined(quarantined const& entry) noexcept;
-  std::size_t shrink_quarantine(std::size_t target_bytes) noexcept;
-
   void adapt_to_child() noexcept;  // called in a forked child
-
-  // Like `allocate`, without the branch hint: calls through `std::pmr` are more often in an epoch.
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    detail::block_group* const group = own_group();
-    return group != nullptr ? allocate_in_epoch(*group, bytes, align) : allocate_untracked(bytes, align);
-  }
 
   epoch_options options_;
   detail::address_table<detail::tracked_block, 4> table_;
   detail::size_classes small_classes_;
-  std::size_t max_small_bytes_;  // 0: no slabs, because of a quarantine or of memory the host must not touch
+  std::size_t max_small_bytes_;  // 0: no slabs, because the host must not touch the memory
   detail::epoch_slab_table slab_table_;
-  detail::counting_filter range_filter_;  // addresses in `slab_table_`
-  // Addresses whose records matter. An address stays in the filter when its block is deallocated early in an
-  // epoch, because an epoch mostly allocates the address again. The next look-up erases the address.
+  // Ranges in `slab_table_`, and addresses whose records matter. An address stays in the filter when its
+  // block is deallocated early in an epoch, because an epoch mostly allocates the address again. The next
+  // look-up erases the address.
   detail::counting_filter filter_;
   std::atomic<std::uint64_t> late_{0};
   detail::reclaim_log ended_generations_;
@@ -300,10 +256,6 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
       nullptr};                               // usually free, and then acquired without the lock
   mutable detail::fork_safe<> groups_mutex_;  // guards `groups_`
   std::vector<std::unique_ptr<detail::block_group>> groups_;
-
-  mutable detail::fork_safe<> quarantine_mutex_;  // guards the next two members
-  std::pmr::deque<quarantined> quarantine_;       // oldest first
-  std::size_t quarantined_bytes_ = 0;
 };
 
 }  // namespace tidemark

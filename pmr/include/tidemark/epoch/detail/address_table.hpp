@@ -4,6 +4,7 @@
 /// have a record.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -43,11 +44,6 @@ class address_table {
   address_table& operator=(address_table const&) = delete;
   ~address_table() = default;
 
-  /// True if no address was ever added.
-  [[nodiscard]] bool empty() const noexcept {
-    return index_.load(std::memory_order_relaxed) == &empty_index_;
-  }
-
   /// Returns the record of an address; null if the address was never added. O(1) expected, no lock.
   [[nodiscard]] Record* find(std::uintptr_t address) const noexcept {
     index const& in = *index_.load(std::memory_order_acquire);
@@ -78,7 +74,7 @@ class address_table {
   TIDEMARK_COLD Record& add(std::uintptr_t address) {
     const std::scoped_lock lock{mutex_};
     if (Record* const found = find(address)) return *found;
-    if (empty() || 2 * (count_ + 1) > index_.load(std::memory_order_relaxed)->mask + 1) grow();
+    if (2 * (count_ + 1) > index_.load(std::memory_order_relaxed)->mask + 1) grow();
     auto* const record = ::new (memory_.allocate(sizeof(Record), alignof(Record))) Record{address};
     put(*index_.load(std::memory_order_relaxed), record);
     ++count_;
@@ -92,7 +88,7 @@ class address_table {
   void grow() {
     constexpr std::size_t min_places = 64;
     index const& before = *index_.load(std::memory_order_relaxed);
-    const std::size_t places = empty() ? min_places : 2 * (before.mask + 1);
+    const std::size_t places = (std::max)(min_places, 2 * (before.mask + 1));
     auto* const first = static_cast<place*>(memory_.allocate(places * sizeof(place), alignof(place)));
     std::uninitialized_value_construct_n(first, places);
     auto* const after = ::new (memory_.allocate(sizeof(index), alignof(index)))
@@ -103,9 +99,9 @@ class address_table {
     index_.store(after, std::memory_order_release);
   }
 
-  place no_place_[2] = {};
-  index empty_index_{no_place_, 1, 63};
-  typename Sync::template atomic<index const*> index_{&empty_index_};
+  place first_places_[2] = {};
+  index first_index_{first_places_, 1, 63};
+  typename Sync::template atomic<index const*> index_{&first_index_};
   typename Sync::mutex mutex_;  // guards the members below
   // Also keeps replaced indices, because another thread may still read them.
   std::pmr::monotonic_buffer_resource memory_;

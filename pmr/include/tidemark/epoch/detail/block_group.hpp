@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `block_group`: blocks that are reclaimed together, of a thread's open epochs or of a `buffer_group`. Owns
-/// the list of the blocks, but not their memory.
+/// the list of the blocks, and lists of slabs with small blocks, but no memory of blocks.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory_resource>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/config.hpp>
 #include <tidemark/core/detail/brief_lock.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/std_atomics.hpp>
 #include <tidemark/core/macros.hpp>
-#include <tidemark/epoch/detail/epoch_slabs.hpp>
+#include <tidemark/diagnose/detail/sanitizers.hpp>
+#include <tidemark/epoch/detail/address_table.hpp>
+#include <tidemark/epoch/detail/epoch_slab.hpp>
 #include <tidemark/epoch/detail/tracked_block.hpp>
 
 namespace tidemark {
@@ -26,30 +34,33 @@ struct epoch_summary;
 
 namespace detail {
 
-/// A log of tracked blocks in order of tracking, cut into frames. Each open epoch has a frame; the innermost
-/// frame is the last. Small blocks in slabs have no record and are not in the log.
-///
-/// A block belongs to the group if its record names the group and its position in the log.
+using epoch_slab_table = address_table<epoch_slab, std::countr_zero(epoch_slab::range_bytes)>;
+
+/// A log of tracked blocks, cut into frames, and the slabs of small blocks, which are not in the log. Each
+/// open epoch has a frame. A block belongs to the group if its record names the group and its position in the
+/// log.
 ///
 /// Invariants: `frames[i].first <= frames[i + 1].first <= log.size()`; `used_blocks` and `used_bytes` are
-/// sums over the blocks of the group, and a slab block counts with the size of its class.
+/// sums over the blocks of the group; a slab is free, kept, or in the list of one frame; slabs in `with_room`
+/// are not full.
 ///
-/// Thread-safety: one owner thread at a time. Other threads deallocate with `remove_from_outside`, which
-/// takes the lock. The owner takes the lock to end a frame, to keep a block, and to compact the log.
+/// Thread-safety: one owner thread at a time. Other threads deallocate, which takes the lock. The owner takes
+/// the lock to end a frame, keep a block, compact the log, and change the use of a slab.
 class block_group {
  public:
+  static constexpr std::size_t max_classes = 40;  // up to epoch_slab::max_block_bytes
   struct frame {
-    std::size_t first;  // index in the log
-    char const* name;
-    bool is_buffer_group;  // true for a `buffer_group`, false for an epoch
-    bool is_abandoned;     // the frame ends as soon as it is the innermost
+    std::size_t first = 0;  // index in the log
+    char const* name = nullptr;
+    bool is_buffer_group = false;                      // true for a `buffer_group`, false for an epoch
+    bool is_abandoned = false;                         // the frame ends as soon as it is the innermost
+    epoch_slab* slabs = nullptr;                       // all slabs of the epoch
+    std::array<epoch_slab*, max_classes> with_room{};  // slabs with free blocks, by class
   };
 
-  /// @throws std::bad_alloc
-  block_group(epoch_resource const* resource, epoch_slab_table& slabs, std::pmr::memory_resource* bookkeeping)
-      : resource_{resource}, log_{bookkeeping}, frames_{bookkeeping}, slabs_{slabs, bookkeeping} {
-    frames_.reserve(1);
-  }
+  /// @param table owns the records of slabs. @throws std::bad_alloc
+  block_group(epoch_resource const* resource, epoch_slab_table& table, std::pmr::memory_resource* bookkeeping)
+      : resource_{resource}, table_{table}, log_{bookkeeping}, frames_{1, bookkeeping} {}
   block_group(block_group const&) = delete;
   block_group& operator=(block_group const&) = delete;
   ~block_group() = default;
@@ -83,12 +94,17 @@ class block_group {
   /// Opens a frame of an epoch, or the only frame of a buffer group. @return its depth, from 1. @throws
   /// std::bad_alloc, but never for the first frame or for a depth that was open before
   std::size_t open(char const* name, bool is_buffer_group = false) {
-    frames_.push_back({log_.size(), name, is_buffer_group, false});
-    slabs_.set_depth(frames_.size());
-    return frames_.size();
+    if (depth_ == frames_.size()) [[unlikely]]
+      frames_.emplace_back();
+    innermost_ = &frames_[depth_];
+    innermost_->first = log_.size();
+    innermost_->name = name;
+    innermost_->is_buffer_group = is_buffer_group;
+    innermost_->is_abandoned = false;
+    return ++depth_;
   }
-  [[nodiscard]] std::size_t depth() const noexcept { return frames_.size(); }
-  [[nodiscard]] frame const& innermost() const noexcept { return frames_.back(); }
+  [[nodiscard]] std::size_t depth() const noexcept { return depth_; }
+  [[nodiscard]] frame const& innermost() const noexcept { return *innermost_; }
   /// Makes a frame end as soon as the frames inside it have ended.
   void abandon(std::size_t depth) noexcept { frames_[depth - 1].is_abandoned = true; }
   /// Ends the innermost frame. Kept blocks move to the outer frame, or leave the group if there is no outer
@@ -121,11 +137,11 @@ class block_group {
   [[nodiscard]] bool holds(tracked_block const& block) const noexcept {
     return block.holder.load(std::memory_order_relaxed) == this;
   }
-  /// Removes a block on the group's own thread. Counts a deallocation if `then` is another generation,
-  /// otherwise a block that was let go. O(1).
-  void remove(tracked_block& block, block_state then) noexcept;
-  /// Removes a block on another thread, unless the block has changed. @return true if the block was removed
-  bool remove_from_outside(tracked_block& block, block_state before, block_state then) noexcept;
+  /// Removes a block. Counts a deallocation if `then` is another generation, otherwise a block that was let
+  /// go. O(1).
+  /// @param by_owner true on the group's own thread. Another thread removes the block unless it has changed.
+  /// @return true if the block was removed
+  bool remove(tracked_block& block, block_state before, block_state then, bool by_owner) noexcept;
   /// Marks a block of the frame at `depth` as kept. @return true if the block is in the frame and was not
   /// kept. O(1).
   bool keep(tracked_block& block, std::size_t depth) noexcept;
@@ -135,34 +151,40 @@ class block_group {
 
   // ---- small blocks, in slabs
 
-  [[nodiscard]] bool has_chunks() const noexcept { return slabs_.has_chunks(); }
-  /// Allocates a block of the innermost epoch; null if no slab has a free block. O(1).
+  /// Allocates a block of the innermost epoch; null if no slab in `with_room` has its size. O(1).
   [[nodiscard]] void* try_allocate_small(std::size_t index, std::size_t bytes) noexcept {
-    epoch_slab* const slab = slabs_.with_room(index);
+    epoch_slab* const slab = innermost_->with_room[index];
     if (slab == nullptr) return nullptr;
     allocations_.add(1);
     count_held(slab->block_bytes);
-    return slabs_.allocate(*slab, bytes);
+    void* const block = slab->allocate();
+    if (slab->is_full()) [[unlikely]]
+      innermost_->with_room[index] = slab->next_with_room;
+    unpoison(address_of(block), bytes);
+    return block;
   }
   /// Allocates a small block after searching for slabs with free blocks; null if there is no free slab.
-  /// O(slabs of the epoch), amortised O(1). @throws std::bad_alloc
+  /// O(slabs of the epochs), amortised O(1).
   [[nodiscard]] TIDEMARK_COLD void* allocate_small_in_free_slab(std::size_t index, std::size_t bytes,
-                                                                std::size_t block_bytes);
-  /// Divides a chunk into free slabs.
-  void add_chunk(byte_range added) noexcept;
+                                                                std::size_t block_bytes) noexcept;
+  /// Divides a chunk into free slabs, and adds new ranges to the table and the filter. @throws whatever the
+  /// bookkeeping memory throws; the group is unchanged then
+  void add_chunk(byte_range added, counting_filter& ranges);
   /// Returns the bytes of the next chunk: as many slabs as are held, clamped to 3 to 63, and one slab for
   /// alignment. Returns 0 after `request_no_chunk`.
   [[nodiscard]] std::size_t next_chunk_bytes() const noexcept;
   /// Stops requests for chunks until the outermost epoch ends, because the upstream has no memory.
   void request_no_chunk() noexcept { requests_chunks_ = false; }
-  /// Removes a chunk without used slabs, or any chunk if `also_used`; empty if there is no such chunk.
-  [[nodiscard]] byte_range remove_chunk(bool also_used = false) noexcept;
+  /// Removes the chunks without used slabs, or all chunks if `also_used`. Does nothing while an epoch has
+  /// slabs. Their ranges become the upstream's.
+  /// @return the first slab of each removed chunk, newest first, linked by `next_chunk`. O(slabs).
+  [[nodiscard]] epoch_slab* remove_chunks(bool also_used) noexcept;
   /// Deallocates a live block of a slab, on the group's own thread.
   void deallocate_small(epoch_slab& slab, std::size_t i) noexcept {
-    slabs_.deallocate(slab, i);
+    slab.deallocate(i);
+    poison_block(slab, i);
     deallocations_.add(1);
     held_bytes_.subtract(slab.block_bytes);
-    if (epoch_slabs::is_superfluous(slab)) retire_slab(slab);
   }
   enum class small_result : std::uint8_t { deallocated, chunk_is_free, of_another_class, late };
   /// Deallocates a block of a slab on another thread, or a block kept by an outermost epoch. The slab may be
@@ -196,7 +218,6 @@ class block_group {
     const std::size_t used = held_bytes_.add(bytes) - removed_outside_bytes_.value();
     if (used > peak_bytes_.value()) peak_bytes_.set(used);
   }
-  TIDEMARK_COLD void retire_slab(epoch_slab& slab) noexcept;
   [[nodiscard]] bool stands_at(tracked_block const& block, std::size_t position) const noexcept {
     return block.load().is_held() && is_at(block, position);
   }
@@ -205,25 +226,64 @@ class block_group {
   }
   // Returns the end of the frame at `depth` in the log.
   [[nodiscard]] std::size_t end_of(std::size_t depth) const noexcept {
-    return depth < frames_.size() ? frames_[depth].first : log_.size();
+    return depth < depth_ ? frames_[depth].first : log_.size();
   }
   // While one frame is open, the log has at most `max(64, 4 * peak used blocks)` places, not counting blocks
   // that other threads deallocated since the log last grew. Gaps of outer frames stay until these frames end.
   TIDEMARK_COLD void make_room();
+  static void poison_block(epoch_slab const& slab, std::size_t i) noexcept {
+    const std::uintptr_t block = slab.address + i * slab.block_bytes;
+    if (check_level >= 2) std::memset(reinterpret_cast<void*>(block), freed_fill, slab.block_bytes);
+    poison(block, slab.block_bytes);
+  }
+
+  // ---- with the lock
+
+  // Adds a held slab to the lists of its frame.
+  void add_slab(epoch_slab& slab) noexcept {
+    frame& in = frames_[slab.depth - 1];
+    slab.next = std::exchange(in.slabs, &slab);
+    if (slab.is_full()) return;
+    slab.next_with_room = std::exchange(in.with_room[slab.class_index], &slab);
+  }
+  // Makes a slab without blocks free.
+  void free_slab(epoch_slab& slab) noexcept {
+    slab.use.store(epoch_slab::range_use::free, std::memory_order_release);
+    slab.next = std::exchange(free_slabs_, &slab);
+  }
+  // Removes the slabs of a frame from its lists, and calls `visit(slab)` for each.
+  template <class Visit>
+  static void take_slabs(frame& of, Visit visit) noexcept {
+    if (of.slabs == nullptr) return;
+    of.with_room = {};
+    for (epoch_slab* slab = std::exchange(of.slabs, nullptr); slab != nullptr;) {
+      epoch_slab& taken = *slab;
+      slab = slab->next;
+      visit(taken);
+    }
+  }
+  // Finds the blocks that were deallocated in slabs, and frees slabs without blocks. O(slabs).
+  void collect_slabs() noexcept;
+  void end_slab(epoch_slab& slab, char const* name, epoch_summary& sum) noexcept;
 
   std::atomic<epoch_resource const*> resource_;  // atomic: a thread reads its list during `forget_resource`
-  brief_lock possession_;                        // taken while a thread or buffer_group uses the group
-  bool may_be_inconsistent_ = false;             // since a fork
+  epoch_slab_table& table_;
+  brief_lock possession_;             // taken while a thread or buffer_group uses the group
+  bool may_be_inconsistent_ = false;  // since a fork
   // Never held during calls to other code. A leak checker reaches a forgotten group through the list of
   // forks.
   fork_safe<brief_lock> lock_;
   // A record that is twice in the log counts once, and a record that another group holds does not count.
   std::pmr::vector<tracked_block*> log_;  // null: a block that was removed
-  std::pmr::vector<frame> frames_;
-  std::size_t kept_end_ = 0;  // valid between `end` and `drop_reclaimed`
-  epoch_slabs slabs_;
+  std::pmr::vector<frame> frames_;        // the first `depth_` are open; the others have no slabs
+  std::size_t depth_ = 0;
+  frame* innermost_ = nullptr;  // null or `&frames_[depth_ - 1]`
+  std::size_t kept_end_ = 0;    // valid between `end` and `drop_reclaimed`
+  epoch_slab* free_slabs_ = nullptr;
+  std::atomic<epoch_slab*> chunks_{nullptr};  // written with the lock
+  std::size_t held_slabs_ = 0;                // slabs of open epochs
   bool requests_chunks_ = true;
-  std::size_t uncollected_ = 0;  // slab blocks that other threads deallocated since the last `collect`
+  std::uint64_t collected_ = 0;  // deallocations before the last `collect_slabs`
 
   // Written by the group's thread. `held_bytes_` falls when that thread deallocates, reclaims or lets go.
   single_writer<std::uint64_t> allocations_, adopted_, deallocations_, reclaimed_, promoted_, let_go_;

@@ -28,8 +28,7 @@ class block_group;
 /// operations need the lock of the holder, or of the last holder if the range is the upstream's.
 ///
 /// Invariants: `used == allocated bits among the first blocks bits`; later bits of the last word are set;
-/// `freed_outside` and `is_kept` are subsets of `allocated`; a free range has no bits set except in
-/// `reclaimed`.
+/// `freed_outside` and `is_kept` are subsets of `allocated`; a free range has no bits set in these two.
 struct epoch_slab {
   static constexpr std::size_t range_bytes = 16 * KiB;
   static constexpr std::size_t min_block_bytes = 16, max_block_bytes = 1 * KiB;
@@ -70,13 +69,12 @@ struct epoch_slab {
     block_bytes = static_cast<std::uint32_t>(bytes_of_block);
     reciprocal = static_cast<std::uint32_t>((std::uint64_t{1} << 32) / bytes_of_block + 1);
     blocks = static_cast<std::uint32_t>(range_bytes / bytes_of_block);
-    for (std::size_t w = 0; w < reclaimed.size(); ++w) set(reclaimed, w, 0);
-    set(allocated, word_count() - 1, bits_behind());
-  }
-  /// Makes the slab empty. @pre no block is allocated
-  void end() noexcept {
-    set(allocated, word_count() - 1, 0);
     cursor = 0;
+    for (std::size_t w = 0; w < reclaimed.size(); ++w) {
+      set(reclaimed, w, 0);
+      set(allocated, w, 0);
+    }
+    set(allocated, word_count() - 1, bits_behind());
   }
   [[nodiscard]] bool is_full() const noexcept { return used == blocks; }
   /// Allocates a block. @pre not full
@@ -111,7 +109,7 @@ struct epoch_slab {
     cursor = static_cast<std::uint32_t>(i / 64);
     const std::uint64_t bit = std::uint64_t{1} << i % 64;
     set(allocated, i / 64, word(allocated, i / 64) & ~bit);
-    if (has_kept) set(is_kept, i / 64, word(is_kept, i / 64) & ~bit);
+    set(is_kept, i / 64, word(is_kept, i / 64) & ~bit);
     --used;
   }
   /// Deallocates a block on another thread. The block can be allocated again after `collect`.
@@ -136,7 +134,6 @@ struct epoch_slab {
   bool keep(std::size_t i) noexcept {
     const std::uint64_t before = word(is_kept, i / 64), bit = std::uint64_t{1} << i % 64;
     set(is_kept, i / 64, before | bit);
-    has_kept = true;
     return (before & bit) == 0;
   }
   /// Deallocates all blocks except kept blocks, which become ordinary live blocks. @return number of blocks
@@ -145,23 +142,16 @@ struct epoch_slab {
     (void)collect();
     std::uint32_t kept = 0;
     for (std::size_t w = 0; w < word_count(); ++w) {
-      const std::uint64_t stays = has_kept ? word(is_kept, w) : 0;
-      if (has_kept) kept += static_cast<std::uint32_t>(std::popcount(stays));
+      const std::uint64_t stays = word(is_kept, w);
+      if (stays != 0) kept += static_cast<std::uint32_t>(std::popcount(stays));
       set(reclaimed, w, word(reclaimed, w) | (word(allocated, w) & ~stays));
       set(allocated, w, stays);
       set(is_kept, w, 0);
     }
     set(allocated, word_count() - 1, word(allocated, word_count() - 1) | bits_behind());
     cursor = 0;
-    has_kept = false;
     return std::exchange(used, kept) - kept;
   }
-  [[nodiscard]] std::size_t live_blocks() const noexcept {
-    std::size_t gone = 0;
-    for (auto const& each : freed_outside) gone += static_cast<std::size_t>(std::popcount(each.load()));
-    return used - gone;
-  }
-
   using row = std::array<std::atomic<std::uint64_t>, max_blocks / 64>;
 
   std::uintptr_t const address;
@@ -173,14 +163,13 @@ struct epoch_slab {
   // Late deallocations on other threads may read these at any time.
   std::atomic<std::uint32_t> class_index{0}, block_bytes{0}, blocks{0};
   std::atomic<std::uint32_t> reciprocal{0};    // 2^32 / block_bytes, rounded up: exact below range_bytes
-  bool has_kept = false;                       // true if a bit of `is_kept` may be set
   std::atomic<char const*> ended_by{nullptr};  // the name of the epoch that reclaimed its blocks last
-  epoch_slab* previous = nullptr;              // in the list of the slab
-  epoch_slab* next = nullptr;
+  epoch_slab* next = nullptr;                  // in the list of its epoch's slabs, or of free slabs
+  epoch_slab* next_with_room = nullptr;        // in the list of its epoch and class
   epoch_slab* chunk = nullptr;  // first slab of the chunk; only the first slab uses the members below
   epoch_slab* next_chunk = nullptr;
   byte_range chunk_memory{};
-  std::uint32_t chunk_slabs = 0, free_slabs_of_chunk = 0;
+  std::uint32_t chunk_slabs = 0, kept_slabs_of_chunk = 0;
   // In a range that is not held, `reclaimed` describes the previous blocks. A late deallocation of such a
   // block is recognised until the upstream allocates a block at its address.
   row allocated{}, freed_outside{}, is_kept{}, reclaimed{};

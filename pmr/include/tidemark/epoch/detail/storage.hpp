@@ -18,45 +18,33 @@ namespace detail {
 
 /// The handle of `buffer` and `buffer_view` on their block. Thread-safety: that of a plain value, except that
 /// `is_live` may run while another thread ends the epoch.
-class storage {
- public:
-  storage() = default;
-
+struct storage {
   /// Allocates a block of `resource`; no block for 0 bytes. @throws whatever `epoch_resource::allocate`
   /// throws
   static storage allocate(epoch_resource& resource, std::size_t bytes, std::size_t align);
   /// Deallocates the block if it is live. @return true if the block was live
   bool release() noexcept { return is_live() && release_live(); }
-
-  [[nodiscard]] epoch_resource* resource() const noexcept { return resource_; }
-  [[nodiscard]] void* address() const noexcept { return data_; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] std::size_t align() const noexcept { return align_; }
-  /// Null if the block was never tracked.
-  [[nodiscard]] tracked_block* record() const noexcept { return record_; }
-  [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
-
   /// True if the handle has a block that was neither deallocated nor reclaimed. O(1), no lock.
   [[nodiscard]] bool is_live() const noexcept {
-    return data_ != nullptr && (record_ == nullptr || record_->load().generation() == generation_);
+    return address != nullptr && (record == nullptr || record->load().generation() == generation);
   }
   /// Returns the epoch or buffer group that reclaimed the block, if known.
   [[nodiscard]] std::optional<ending> how_it_ended() const noexcept;
   /// Sets the record, because the block is tracked now.
-  void set_record(tracked_block& record) noexcept {
-    record_ = &record;
-    generation_ = record.load().generation();
+  void set_record(tracked_block& of) noexcept {
+    record = &of;
+    generation = of.load().generation();
   }
+
+  epoch_resource* resource = nullptr;
+  void* address = nullptr;
+  std::size_t bytes = 0;
+  std::size_t align = 1;
+  tracked_block* record = nullptr;  // null: the block was never tracked
+  std::uint64_t generation = 0;
 
  private:
   bool release_live() noexcept;
-
-  epoch_resource* resource_ = nullptr;
-  void* data_ = nullptr;
-  std::size_t bytes_ = 0;
-  std::size_t align_ = 1;
-  tracked_block* record_ = nullptr;
-  std::uint64_t generation_ = 0;
 };
 
 /// Satisfied by `buffer` and `buffer_view`.

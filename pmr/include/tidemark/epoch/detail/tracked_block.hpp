@@ -99,7 +99,6 @@ struct basic_tracked_block {
     return block_state{state.load(std::memory_order_acquire)};
   }
   void store(block_state now) noexcept { state.store(now.word(), std::memory_order_release); }
-  static constexpr std::size_t deallocated = ~std::size_t{0};
   [[nodiscard]] void* data() const noexcept { return reinterpret_cast<void*>(address); }
 
   /// Begins a generation, or continues it in another group. @param at position in the group's log
@@ -141,7 +140,7 @@ struct basic_tracked_block {
 
   std::uintptr_t const address;
   atomic<std::uint64_t> state{0};
-  atomic<std::size_t> bytes{0};  // at level 2 `deallocated` after a deallocation, until the next generation
+  atomic<std::size_t> bytes{0};           // of a held block
   atomic<block_group*> holder{nullptr};   // of a held block; null or a group that exists
   atomic<std::size_t> position{0};        // in the holder's log; if reclaimed, the epoch's depth or 0
   atomic<char const*> ended_by{nullptr};  // name of the epoch or buffer group that reclaimed the block
