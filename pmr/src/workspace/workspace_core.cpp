@@ -2,6 +2,7 @@
 #include <tidemark/workspace/detail/workspace_core.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -18,7 +19,7 @@
 #include <tidemark/core/violation.hpp>
 #include <tidemark/pool/global_pool.hpp>
 #include <tidemark/workspace/detail/shaped_view.hpp>
-#include <tidemark/workspace/detail/sweep_schedule.hpp>
+#include <tidemark/workspace/workspace.hpp>
 
 namespace tidemark::detail {
 namespace {
@@ -26,21 +27,18 @@ namespace {
 constexpr std::size_t first_log_entries = 32;
 constexpr std::size_t first_slots = 4;
 constexpr std::size_t first_warning_slots = 512;
-constexpr unsigned default_cache_ways = 4;
-
-unsigned valid_cache_ways(workspace_options const& options) {
-  const unsigned ways = options.cache_ways;
-  if ((ways >= 1 && ways <= max_cache_ways) || ways == unlimited_cache_ways) return ways;
-  report_warning(warning_kind::refused_setting, options.name,
-                 "workspace '%s': cache_ways is %u, which is neither 1 to %u nor unlimited; it is %u instead",
-                 options.name, ways, max_cache_ways, default_cache_ways);
-  return default_cache_ways;
-}
 
 workspace_options completed(workspace_options options) {
   options.name = name_or(options.name, workspace_options{}.name);
   require_power_of_two("workspace", options.name, options.alignment);
-  options.cache_ways = valid_cache_ways(options);
+  if (!is_valid_ways(options.cache_ways)) {
+    constexpr unsigned default_cache_ways = 4;
+    report_warning(
+        warning_kind::refused_setting, options.name,
+        "workspace '%s': cache_ways is %u, which is neither 1 to %u nor unlimited; it is %u instead",
+        options.name, options.cache_ways, max_cache_ways, default_cache_ways);
+    options.cache_ways = default_cache_ways;
+  }
   if (options.bookkeeping == nullptr) options.bookkeeping = std::pmr::new_delete_resource();
   if (options.upstream == nullptr) options.upstream = &global_pool();
   return options;
@@ -94,18 +92,13 @@ workspace_core::workspace_core(workspace_options const& options, bool checked)
 
 workspace_core::~workspace_core() {
   if (scopes_are_open()) {
-    std::string opened;
-    try {
-      opened = opened_text();
-    } catch (std::bad_alloc const&) {
-      // Without memory the report has no place.
-    }
     report_violation(
         violation_kind::scope_outlived, options_.name,
-        "workspace '%s': destroyed while a scope on it%s is open; the scope must not be used any more",
-        options_.name, opened.c_str());
+        "workspace '%s': destroyed while a scope on it is open; the scope must not be used any more",
+        options_.name);
     log_end_ = log_;
   }
+  release_thread_ownership();
   release(std::source_location{});
 }
 
@@ -129,7 +122,7 @@ slot& workspace_core::acquire_slow(slot_list& list, std::size_t n) {
 }
 
 slot& workspace_core::prepare(slot_list& list, std::size_t n) {
-  if (list.active == list.count) add_slot(list, n);
+  if (list.active == list.count) add_slot(list);
   slot& next = list.items[list.active];
   await(next);
   if (n > next.capacity) grow_slot(list, next, n);
@@ -141,20 +134,15 @@ slot& workspace_core::prepare(slot_list& list, std::size_t n) {
   return next;
 }
 
-void workspace_core::add_slot(slot_list& list, std::size_t n) {
+// The slot has no memory yet. If it gets none, `trim` removes it.
+void workspace_core::add_slot(slot_list& list) {
   if (list.count == list.room) {
     const std::size_t room = std::max(first_slots, 2 * list.room);  // besides the last, which stays empty
     grow_array(options_.bookkeeping, list.items, list.count, list.room > 0 ? list.room + 1 : 0, room + 1);
     list.room = room;
   }
-  slot fresh{.generation = checked_ ? acquire_slot_generation(options_.name) : nullptr};
-  try {
-    grow_slot(list, fresh, n);
-  } catch (...) {
-    if (checked_) return_slot_generation(fresh.generation);
-    throw;
-  }
-  list.items[list.count++] = fresh;
+  list.items[list.count].generation = checked_ ? acquire_slot_generation(options_.name) : nullptr;
+  ++list.count;
   if (list.count >= first_warning_slots && std::has_single_bit(list.count)) {
     report_warning(warning_kind::many_slots, options_.name,
                    "workspace '%s': %zu slots of %s; is a scope missing around a loop that acquires them?",
@@ -191,7 +179,7 @@ void workspace_core::replace_memory(slot_list const& list, slot& of, std::size_t
   const std::size_t cap = options_.max_held_bytes;
   if (cap != 0 && bytes > cap - held_bytes_) throw_out_of_memory(list, bytes);
   void* const data = n > 0 ? options_.upstream->allocate(bytes, alignment_of(list)) : nullptr;
-  if (options_.host_memory) detail::poison(reinterpret_cast<std::uintptr_t>(data), bytes);
+  if (options_.host_memory) detail::poison(address_of(data), bytes);
   const slot before = of;
   free_memory(list, of);
   of.data = data;
@@ -205,7 +193,7 @@ void workspace_core::free_memory(slot_list const& list, slot& of) noexcept {
   await(of);
   if (of.capacity == 0) return;
   const std::size_t bytes = bytes_of(list, of.capacity);
-  if (options_.host_memory) detail::unpoison(reinterpret_cast<std::uintptr_t>(of.data), bytes);
+  if (options_.host_memory) detail::unpoison(address_of(of.data), bytes);
   options_.upstream->deallocate(of.data, bytes, alignment_of(list));
   held_bytes_ -= bytes;
   of.data = nullptr;
@@ -213,8 +201,7 @@ void workspace_core::free_memory(slot_list const& list, slot& of) noexcept {
 }
 
 void workspace_core::show(slot_list const& list, slot const& of) const noexcept {
-  if (options_.host_memory)
-    detail::unpoison(reinterpret_cast<std::uintptr_t>(of.data), bytes_of(list, of.size));
+  if (options_.host_memory) detail::unpoison(address_of(of.data), bytes_of(list, of.size));
 }
 
 std::size_t workspace_core::alignment_of(slot_list const& list) const noexcept {
@@ -270,24 +257,13 @@ bool workspace_core::end_those_inside(std::uint64_t frame, std::source_location 
 }
 
 void workspace_core::rewind(std::source_location where) noexcept {
-  outside_use own{*this};
-  if (frame() == slot_list::outside_frame) {
-    retire_all(where);
-    own.end_in_idle();
-  } else if (is_checkpoint(*beginning_of(frame()))) {
-    close<true>(frame(), where);
-  } else {  // the scope continues and keeps its log: it relies on the counts that it saved when it opened
-    for (saved_count* entry = log_end_ - 1; entry->list != nullptr; --entry) {
-      retire(*entry->list, entry->value, where);
-    }
+  if (log_end_ == log_) return end_all("rewind", where);
+  if (checked_) require_thread("rewind");
+  if (is_checkpoint(*beginning_of(frame()))) return close<true>(frame(), where);
+  // The scope continues and keeps its log: it relies on the counts that it saved when it opened.
+  for (saved_count* entry = log_end_ - 1; entry->list != nullptr; --entry) {
+    retire(*entry->list, entry->value, where);
   }
-}
-
-void workspace_core::retire_all(std::source_location where) noexcept {
-  for_each_list(*this, [&](slot_list& list) {
-    retire(list, 0, where);
-    list.frame = slot_list::outside_frame;
-  });
 }
 
 void workspace_core::retire(slot_list& list, std::size_t from, std::source_location where) noexcept {
@@ -301,12 +277,10 @@ void workspace_core::retire(slot_list& list, std::size_t from, std::source_locat
     }
     if (taken.fence != 0) continue;  // work elsewhere still uses the memory
     if (checked_) poison(list, taken);
-    if (options_.host_memory) {
-      detail::poison(reinterpret_cast<std::uintptr_t>(taken.data), bytes_of(list, taken.capacity));
-    }
+    if (options_.host_memory) detail::poison(address_of(taken.data), bytes_of(list, taken.capacity));
   }
   list.active = from;
-  if (!pooling_) trim(list);
+  if (!pooling_) (void)trim(&list);
 }
 
 void workspace_core::poison(slot_list const& list, slot const& taken) const noexcept {
@@ -323,46 +297,38 @@ bool workspace_core::scopes_are_open() const noexcept {
                      [](saved_count const& entry) { return entry.list == nullptr && !is_checkpoint(entry); });
 }
 
-void workspace_core::require_closed(char const* doing) const {
-  if (!scopes_are_open()) return;
-  throw std::logic_error{std::string{"workspace '"} + options_.name + "': " + doing +
-                         " is not allowed while a scope is open; end the scope" + opened_text() + " first"};
-}
-
-std::string workspace_core::opened_text() const {
-  return outermost_scope_ != 0 ? " opened at " + place_text(opened_at_) : "";
-}
-
-void workspace_core::reset(std::source_location where) {
-  require_closed("reset");
-  outside_use own{*this};
-  reset_all(where);
+void workspace_core::end_all(char const* doing, std::source_location where) {
+  outside_use own{*this, doing};
+  if (scopes_are_open()) {
+    throw std::logic_error{std::string{"workspace '"} + options_.name + "': " + doing +
+                           " is not allowed while a scope is open; end the scope first"};
+  }
+  log_end_ = log_;
+  set_frame(slot_list::outside_frame);
+  for_each_list(*this, [&](slot_list& list) {
+    retire(list, 0, where);
+    list.frame = slot_list::outside_frame;
+  });
   own.end_in_idle();
 }
 
-void workspace_core::reset_all(std::source_location where) noexcept {
-  log_end_ = log_;
-  set_frame(slot_list::outside_frame);
-  retire_all(where);
-}
+void workspace_core::reset(std::source_location where) { end_all("reset", where); }
 
 void workspace_core::reset(slot_list& list, std::source_location where) {
+  const outside_use own{*this, "reset"};
   if (log_end_ != log_) {
     throw std::logic_error{std::string{"workspace '"} + options_.name + "': reset of " + list.element->name +
                            " is not allowed while a scope or checkpoint is open; end it first"};
   }
-  const outside_use own{*this};
   retire(list, 0, where);
 }
 
 void workspace_core::release(std::source_location where) {
-  require_closed("release");
-  outside_use own{*this};
-  reset_all(where);
-  own.end_in_idle();
+  end_all("release", where);
+  const outside_use own{*this};
   std::pmr::polymorphic_allocator<> allocator{options_.bookkeeping};
+  (void)remove_slots([](slot_list const&) { return std::size_t{0}; });
   for_each_list(*this, [&](slot_list& list) {
-    trim(list);
     if (list.room > 0) allocator.deallocate_object(list.items, list.room + 1);
     list = slot_list{.element = list.element};
   });
@@ -376,47 +342,45 @@ void workspace_core::release(std::source_location where) {
   fences_.shrink_to_fit();
 }
 
-trim_summary workspace_core::trim() noexcept {
-  const outside_use own{*this};
-  trim_summary summary;
-  for_each_list(*this, [&](slot_list& list) { remove_slots(list, list.active, summary); });
-  return summary;
-}
-
-trim_summary workspace_core::trim(slot_list& list) noexcept {
-  const outside_use own{*this};
-  trim_summary summary;
-  remove_slots(list, list.active, summary);
-  return summary;
-}
-
-trim_summary workspace_core::trim_to_recent_peak() noexcept {
-  const outside_use own{*this};
+// Removes the slots of each list from `keep(list)` on.
+template <class Keep>
+trim_summary workspace_core::remove_slots(Keep keep) noexcept {
   trim_summary summary;
   for_each_list(*this, [&](slot_list& list) {
-    remove_slots(list, std::max(list.active, list.peak_active), summary);
-    list.peak_active = list.active;
-    // The next use of these slots takes the slow path and counts for the next peak.
-    for (std::size_t i = list.active; i < list.count; ++i) list.items[i].limit = 0;
+    const std::size_t kept = std::min(list.count, keep(list));
+    for (std::size_t i = kept; i < list.count; ++i) {
+      slot& leaving = list.items[i];
+      ++summary.slot_count;
+      summary.bytes += bytes_of(list, leaving.capacity);
+      free_memory(list, leaving);
+      free_headers(leaving.headers, options_.bookkeeping);
+      if (leaving.generation != nullptr) return_slot_generation(*leaving.generation);
+      leaving = {};
+    }
+    list.count = kept;
   });
   return summary;
 }
 
-void workspace_core::remove_slots(slot_list& list, std::size_t keep, trim_summary& summary) noexcept {
-  for (std::size_t i = keep; i < list.count; ++i) {
-    slot& leaving = list.items[i];
-    ++summary.slot_count;
-    summary.bytes += bytes_of(list, leaving.capacity);
-    free_memory(list, leaving);
-    free_headers(leaving.headers, options_.bookkeeping);
-    if (leaving.generation != nullptr) return_slot_generation(leaving.generation);
-    leaving = {};
-  }
-  list.count = std::min(list.count, keep);
+trim_summary workspace_core::trim(slot_list* only) noexcept {
+  const outside_use own{*this, "trim"};
+  return remove_slots(
+      [&](slot_list& list) { return only == nullptr || only == &list ? list.active : list.count; });
+}
+
+trim_summary workspace_core::trim_to_recent_peak() noexcept {
+  const outside_use own{*this, "trim"};
+  return remove_slots([](slot_list& list) {
+    const std::size_t keep = std::max(list.active, list.peak_active);
+    list.peak_active = list.active;
+    // The next use of these slots takes the slow path and counts for the next peak.
+    for (std::size_t i = list.active; i < list.count; ++i) list.items[i].limit = 0;
+    return keep;
+  });
 }
 
 compact_summary workspace_core::compact(compact_options const& options, bool by_largest) noexcept {
-  const outside_use own{*this};
+  const outside_use own{*this, "compact"};
   compact_summary summary;
   const auto compact_slot = [&](slot_list const& list, slot& wide, bool in_use) {
     // In floating point, in which factors of any size are harmless. NaN compares as false and changes
@@ -448,15 +412,6 @@ compact_summary workspace_core::compact(compact_options const& options, bool by_
   return summary;
 }
 
-void workspace_core::sweep() noexcept {
-  const outside_use own{*this};
-  const sweep_request request = sweep_request_since(served_tick_);
-  served_tick_ = request.tick;
-  if (!options_.sweeps) return;
-  if (request.trims) trim_to_recent_peak();
-  if (request.compacts) compact(request.compaction, true);
-}
-
 // ---- other threads ---------------------------------------------------------------------------------------
 
 void workspace_core::wait_for_trim(std::uint64_t frame) const noexcept {
@@ -472,14 +427,13 @@ bool workspace_core::exit_idle() const noexcept {
 // Keeps slots with a fence, and the slots below them, because only the owner may use the fence.
 std::size_t workspace_core::trim_if_idle() noexcept {
   if (!replace_idle(claimed_frame)) return 0;
-  trim_summary summary;
-  for_each_list(*this, [&](slot_list& list) {
+  const trim_summary freed = remove_slots([](slot_list const& list) {
     std::size_t keep = list.count;
     while (keep > list.active && list.items[keep - 1].fence == 0) --keep;
-    remove_slots(list, keep, summary);
+    return keep;
   });
   set_frame(idle_frame);
-  return summary.bytes;
+  return freed.bytes;
 }
 
 // ---- fences -----------------------------------------------------------------------------------------------
@@ -488,13 +442,12 @@ void workspace_core::put_behind(std::uint64_t frame, reuse_fence fence) noexcept
   const outside_use own{*this};
   forget_fences_that_are_done();
   if (fence.done()) return;
+  if (beginning_of(frame) == nullptr) return fence.wait();
   try {
-    if (beginning_of(frame) == nullptr) return fence.wait();
-    fences_.emplace_back(last_fence_ + 1, reuse_fence{});
-  } catch (...) {
+    fences_.emplace_back(last_fence_ + 1, std::move(fence));  // moves the fence only if there is memory
+  } catch (std::bad_alloc const&) {
     return fence.wait();
   }
-  fences_.back().second = std::move(fence);
   ++last_fence_;
   for_each_acquired_since(frame, [&](slot_list const&, slot& busy) {
     busy.fence = last_fence_;
@@ -515,19 +468,19 @@ void workspace_core::forget_fences_that_are_done() noexcept {
   std::erase_if(fences_, [](auto const& one) { return one.second.done(); });
 }
 
-workspace_core::overlap workspace_core::find_overlap(std::uint64_t frame, void const* first,
-                                                     std::size_t bytes) const noexcept {
-  const auto begin = reinterpret_cast<std::uintptr_t>(first);
-  overlap found;
+void workspace_core::reject_escape(std::uint64_t frame, void const* first, std::size_t bytes,
+                                   std::source_location where) const {
+  const std::uintptr_t begin = address_of(first);
   for_each_acquired_since(frame, [&](slot_list const& list, slot const& taken) {
-    const auto data = reinterpret_cast<std::uintptr_t>(taken.data);
-    if (begin < data + bytes_of(list, taken.size) && data < begin + bytes) found = {&list, &taken};
+    const std::uintptr_t data = address_of(taken.data);
+    element_info const& element = *list.element;
+    if (begin >= data + taken.size * element.bytes || data >= begin + bytes) return;
+    const std::array extents{taken.size * element.elements};
+    throw workspace_escape{std::string{"workspace '"} + options_.name +
+                           "': " + shape_text(element.name, extents) + " acquired at " +
+                           place_text(taken.generation->acquired) + " would leave its scope at " +
+                           place_text(where) + "; return a copy, or acquire it from the enclosing scope"};
   });
-  return found;
-}
-
-void workspace_core::require_thread(char const* doing) noexcept {
-  owner_.require_owner("workspace", options_.name, doing);
 }
 
 void workspace_core::require_fill(char const* call) const {
@@ -566,16 +519,14 @@ workspace_type_stats workspace_core::stats_of(slot_list const& list) const noexc
 
 workspace_stats workspace_core::stats() const noexcept {
   const outside_use own{*this};
-  workspace_stats sum{.name = options_.name};
-  for_each_type([&](workspace_type_stats const& one) {
-    ++sum.types;
+  workspace_stats sum{.name = options_.name, .held_bytes = held_bytes_};
+  for_each_list(*this, [&](slot_list const& list) {
+    const workspace_type_stats one = stats_of(list);
+    sum.types += list.count > 0 ? 1 : 0;
     sum.slot_count += one.slot_count;
     sum.active_slots += one.active_slots;
     sum.elements += one.elements;
     sum.used_bytes += one.used_bytes;
-  });
-  sum.held_bytes = held_bytes_;
-  for_each_list(*this, [&](slot_list const& list) {
     for (std::size_t i = 0; i < list.count; ++i) sum.tensor_headers += header_count(list.items[i].headers);
   });
   for (saved_count const* entry = log_; entry != log_end_; ++entry) {
@@ -584,34 +535,31 @@ workspace_stats workspace_core::stats() const noexcept {
   return sum;
 }
 
-char const* workspace_core::broken_invariant(slot_list const& list, std::size_t& held_bytes) const noexcept {
-  if (list.active > list.count || list.count > list.room) return "active <= count <= room";
-  if (list.items[list.count].limit != 0) return "the slot behind the last has limit 0";
-  for (std::size_t i = 0; i < list.count; ++i) {
-    slot const& one = list.items[i];
-    if (one.limit > one.peak || one.peak > one.capacity) return "limit <= peak <= capacity";
-    if (i < list.active && one.size > one.capacity) return "size <= capacity while it is acquired";
-    held_bytes += bytes_of(list, one.capacity);
-  }
-  return nullptr;
-}
-
 char const* workspace_core::broken_invariant() const noexcept {
   const outside_use own{*this};
   std::size_t held_bytes = 0;
   char const* broken = nullptr;
+  const auto require = [&](bool holds, char const* formula) {
+    if (!holds && broken == nullptr) broken = formula;
+  };
   for_each_list(*this, [&](slot_list const& list) {
-    if (broken == nullptr) broken = broken_invariant(list, held_bytes);
+    require(list.active <= list.count && list.count <= list.room, "active <= count <= room");
+    require(list.items[list.count].limit == 0, "the slot behind the last has limit 0");
+    for (std::size_t i = 0; i < list.count; ++i) {
+      slot const& one = list.items[i];
+      require(one.limit <= one.peak && one.peak <= one.capacity, "limit <= peak <= capacity");
+      require(i >= list.active || one.size <= one.capacity, "size <= capacity while it is acquired");
+      held_bytes += bytes_of(list, one.capacity);
+    }
   });
-  if (broken != nullptr) return broken;
-  if (held_bytes != held_bytes_) return "held_bytes == sum over slots of capacity * bytes of an element";
-  if (options_.max_held_bytes != 0 && held_bytes_ > options_.max_held_bytes)
-    return "held_bytes <= max_held_bytes";
+  require(held_bytes == held_bytes_, "held_bytes == sum over slots of capacity * bytes of an element");
+  require(options_.max_held_bytes == 0 || held_bytes_ <= options_.max_held_bytes,
+          "held_bytes <= max_held_bytes");
   saved_count const* entry = log_end_;
   while (entry != log_ && entry[-1].list != nullptr) --entry;
-  if (frame() != (entry != log_ ? entry[-1].value : slot_list::outside_frame))
-    return "frame is the number of the last scope in the log";
-  return nullptr;
+  require(frame() == (entry != log_ ? entry[-1].value : slot_list::outside_frame),
+          "frame is the number of the last scope in the log");
+  return broken;
 }
 
 }  // namespace tidemark::detail

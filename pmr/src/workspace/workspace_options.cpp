@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/workspace/workspace_options.hpp>
 
-#include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
-#include <optional>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>
@@ -17,51 +18,48 @@
 namespace tidemark {
 namespace {
 
-std::optional<unsigned> parse_ways(std::string_view text) {
-  if (text == "unlimited") return unlimited_cache_ways;
-  unsigned ways = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ways);
-  if (error != std::errc{} || end != text.data() + text.size() || ways < 1 || ways > detail::max_cache_ways)
-    return {};
-  return ways;
-}
-
 constexpr char const* ways_variable = "TIDEMARK_WORKSPACE_CACHE_WAYS";
 
 // NOLINTNEXTLINE(concurrency-mt-unsafe): as documented
 char const* ways_of_environment() { return std::getenv(ways_variable); }
 
-workspace_options options_of_environment(bool& is_refused) {
-  workspace_options options;
+// Reads the variable. Returns false if its text is wrong.
+bool read_ways(unsigned& ways) {
   char const* const text = ways_of_environment();
-  if (text == nullptr || *text == '\0') return options;
-  if (const auto ways = parse_ways(text)) options.cache_ways = *ways;
-  else is_refused = true;
-  return options;
+  if (text == nullptr || *text == '\0') return true;
+  unsigned read = unlimited_cache_ways;
+  if (std::string_view{text} != "unlimited") {
+    char const* const end = text + std::strlen(text);
+    const auto [parsed, error] = std::from_chars(text, end, read);
+    if (error != std::errc{} || parsed != end || read > detail::max_cache_ways || read < 1) return false;
+  }
+  ways = read;
+  return true;
 }
 
 struct shared_defaults {
   detail::fork_safe<> mutex;
-  bool has_refused_ways = false;
-  workspace_options options = options_of_environment(has_refused_ways);
+  workspace_options options;
+  bool must_warn = !read_ways(options.cache_ways);
 };
-// Warns after the initialisation, because the handler may make workspaces.
 shared_defaults& defaults() {
   static auto& shared = *new detail::until_unload<shared_defaults>;
-  static std::atomic<bool> must_warn{shared.value.has_refused_ways};
-  if (must_warn.load(std::memory_order_relaxed) && must_warn.exchange(false)) {
-    detail::report_warning(warning_kind::refused_setting, ways_variable,
-                           "%s is '%s', which is not 1 to 16 or \"unlimited\"; it is ignored", ways_variable,
-                           ways_of_environment());
-  }
   return shared.value;
 }
 
 }  // namespace
 
 workspace_options default_workspace_options() {
-  const std::scoped_lock lock{defaults().mutex};
-  return defaults().options;
+  std::unique_lock lock{defaults().mutex};
+  const workspace_options options = defaults().options;
+  const bool must_warn = std::exchange(defaults().must_warn, false);
+  lock.unlock();  // the handler may make workspaces
+  if (must_warn) {
+    detail::report_warning(warning_kind::refused_setting, ways_variable,
+                           "%s is '%s', which is not 1 to 16 or \"unlimited\"; it is ignored", ways_variable,
+                           ways_of_environment());
+  }
+  return options;
 }
 
 void set_default_workspace_options(workspace_options const& options) {

@@ -29,13 +29,6 @@
 #include <tidemark/workspace/workspace_options.hpp>
 
 namespace tidemark {
-namespace detail {
-
-[[nodiscard]] std::string describe(workspace_core const& core);
-[[nodiscard]] std::string report(workspace_core const& core);
-
-}  // namespace detail
-
 /// Thrown if a view is used after its memory was freed. The message has the elements, the place of the
 /// acquisition and the place of the scope that freed the memory. Nothing was read or written. An installed
 /// violation handler gets the same text first (`violation_kind::stale_view`), and the exception follows if it
@@ -111,55 +104,35 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   }
   /// Ends the innermost checkpoint. Without a checkpoint in the innermost scope, frees the memory that was
   /// acquired in the scope; without a scope, frees all acquired memory. The workspace keeps the slots.
-  void rewind(std::source_location where = std::source_location::current()) noexcept {
-    before_use("rewind");
-    core_.rewind(where);
-  }
+  void rewind(std::source_location where = std::source_location::current()) noexcept { core_.rewind(where); }
 
   /// Ends all acquisitions and checkpoints, and keeps the memory.
   /// @throws std::logic_error if a scope is open; nothing has changed then.
-  void reset(std::source_location where = std::source_location::current()) {
-    before_use("reset");
-    core_.reset(where);
-  }
+  void reset(std::source_location where = std::source_location::current()) { core_.reset(where); }
   /// Ends all acquisitions of one type, and keeps their memory. @throws std::logic_error also if a checkpoint
   /// is open.
   template <class T>
   void reset(std::source_location where = std::source_location::current()) {
-    before_use("reset");
-    if (detail::slot_list* const one = find<T>()) core_.reset(*one, where);
+    if (detail::slot_list* const one = core_.find<T>()) core_.reset(*one, where);
   }
   /// Ends all acquisitions and frees the memory and all records. The workspace is as new.
   /// @throws std::logic_error if a scope is open; nothing has changed then.
-  void release(std::source_location where = std::source_location::current()) {
-    before_use("release");
-    core_.release(where);
-  }
+  void release(std::source_location where = std::source_location::current()) { core_.release(where); }
 
   /// Frees the slots that are not in use. Slots in use do not move. Scopes may be open.
-  trim_summary trim() noexcept {
-    before_use("trim");
-    return core_.trim();
-  }
+  trim_summary trim() noexcept { return core_.trim(); }
   /// Frees the slots of one type that are not in use.
   template <class T>
   trim_summary trim() noexcept {
-    before_use("trim");
-    detail::slot_list* const one = find<T>();
-    return one != nullptr ? core_.trim(*one) : trim_summary{};
+    detail::slot_list* const one = core_.find<T>();
+    return one != nullptr ? core_.trim(one) : trim_summary{};
   }
   /// Frees the slots that were not used since the last call, and starts a new count.
-  trim_summary trim_to_recent_peak() noexcept {
-    before_use("trim");
-    return core_.trim_to_recent_peak();
-  }
+  trim_summary trim_to_recent_peak() noexcept { return core_.trim_to_recent_peak(); }
   /// Shrinks slots that are much larger than their newest request. Slots in use keep their size, because
   /// callers know their addresses. Copies nothing.
   /// @param options any values are valid: no slot gets smaller than its newest request
-  compact_summary compact(compact_options const& options = {}) noexcept {
-    before_use("compact");
-    return core_.compact(options);
-  }
+  compact_summary compact(compact_options const& options = {}) noexcept { return core_.compact(options); }
 
   /// Returns true if the workspace keeps memory for reuse.
   [[nodiscard]] bool pooling_enabled() const noexcept { return core_.pooling(); }
@@ -173,9 +146,9 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
     core_.for_each_type(visitor);
   }
   /// Returns one line: name, check level, types, slots, bytes. @throws std::bad_alloc.
-  [[nodiscard]] std::string describe() const { return detail::describe(core_); }
+  [[nodiscard]] std::string describe() const { return core_.describe(); }
   /// Returns `describe()` and a line for each element type. @throws std::bad_alloc.
-  [[nodiscard]] std::string report() const { return detail::report(core_); }
+  [[nodiscard]] std::string report() const { return core_.report(); }
   /// Writes `describe()`.
   template <class Stream>
     requires requires(Stream& out, std::string const& text) { out << text; }
@@ -206,23 +179,6 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
     return options;
   }
 
-  template <class T>
-  [[nodiscard]] detail::slot_list& list() {
-    static_assert(std::is_trivially_copyable_v<T>,
-                  "a workspace reuses memory as it is: its elements must be trivially copyable");
-    static_assert(!std::is_const_v<T>,
-                  "memory of a workspace is still to be written: its elements cannot be const");
-    if (detail::slot_list* const found = find<T>()) [[likely]]
-      return *found;
-    return core_.add_other(detail::other_type<T>(), detail::element_of<T>);
-  }
-  template <class T>
-  [[nodiscard]] detail::slot_list* find() noexcept {
-    constexpr std::size_t place = detail::fixed_elements::place<T>;
-    if constexpr (place < detail::fixed_elements::infos.size()) return &core_.fixed(place);
-    else return core_.find_other(detail::other_type<T>());
-  }
-
   // Begins a scope (parity 0) or a checkpoint (1), saves the counts of these types and returns its number.
   template <class... Types>
   [[gnu::always_inline]] std::uint64_t open(std::uint64_t parity, char const* doing) {
@@ -231,15 +187,15 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
       if (core_.is_to_sweep()) [[unlikely]]
         core_.sweep();
     }
-    ((void)list<Types>(), ...);  // the calls that may fail come first
+    ((void)core_.list<Types>(), ...);  // the calls that may fail come first
     const std::uint64_t frame = core_.open(parity, sizeof...(Types));
-    core_.save_in_room(frame, list<Types>()...);
+    core_.save_in_room(frame, core_.list<Types>()...);
     return frame;
   }
   template <class T>
   detail::slot& claim(std::size_t n, [[maybe_unused]] std::source_location where) {
     before_use("acquisition");
-    detail::slot& memory = core_.acquire_anywhere(list<T>(), n);
+    detail::slot& memory = core_.acquire(core_.list<T>(), n);
     if constexpr (checked) memory.generation->acquired = where;
     return memory;
   }

@@ -25,19 +25,10 @@ namespace detail {
 
 /// Gives acquisitions access to the private members of a workspace or a scope.
 struct workspace_access {
-  /// Calls `workspace_core::trim_if_idle`.
-  template <class Workspace>
-  static std::size_t trim_if_idle(Workspace& idle) noexcept {
-    return idle.core_.trim_if_idle();
-  }
   /// Acquires the next slot of a type, with memory for `n` elements.
   template <class T, class Source>
   [[gnu::always_inline]] static slot& claim(Source& source, std::size_t n, std::source_location where) {
     return source.template claim<T>(n, where);
-  }
-  template <class T, class Source>
-  static slot_list& list(Source& source) {
-    return source.template list<T>();
   }
   template <class Source>
   static workspace_core& core(Source& source) {
@@ -88,7 +79,7 @@ class workspace_acquisition {
   // Inlined against the compiler's estimate of the cold parts: saves 1 ns each, measured.
   [[nodiscard, gnu::always_inline]] auto acquire(detail::located_extent first,
                                                  Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return acquire<T, Layout>(detail::all_extents(first, rest...), first.where);
+    return acquire<T, Layout>(detail::checked_extents(first.value, rest...), first.where);
   }
   /// Acquires a view of the extents in an array.
   template <class T, class Layout = row_major, std::size_t Rank>
@@ -135,35 +126,36 @@ class workspace_acquisition {
   /// Acquires a view and sets every element to 0.
   template <class T = double, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] auto zeros(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return filled<T, Layout>("zeros", T{}, detail::all_extents(first, rest...), first.where);
+    return filled<T, Layout>("zeros", T{}, detail::checked_extents(first.value, rest...), first.where);
   }
   /// Acquires a view and sets every element to 1.
   template <class T = double, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] auto ones(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return filled<T, Layout>("ones", T(1), detail::all_extents(first, rest...), first.where);
+    return filled<T, Layout>("ones", T(1), detail::checked_extents(first.value, rest...), first.where);
   }
   /// Acquires a view and sets every element to `value`.
   template <class T, class Layout = row_major, std::integral... Extents>
   [[nodiscard]] auto fill(T value, detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return filled<T, Layout>("fill", value, detail::all_extents(first, rest...), first.where);
+    return filled<T, Layout>("fill", value, detail::checked_extents(first.value, rest...), first.where);
   }
 
   /// Acquires packed bits, 64 to a word, in row-major order.
   template <std::integral... Extents>
   [[nodiscard, gnu::always_inline]] auto bits(detail::located_extent first,
                                               Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    const std::array extents = detail::all_extents(first, rest...);
+    const std::array extents = detail::checked_extents(first.value, rest...);
     return bits_in(acquire<detail::bit_word>(words_for(extents), first.where), extents);
   }
   /// Acquires packed bits and sets all of them.
   template <std::integral... Extents>
   [[nodiscard]] auto trues(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return filled_bits("trues", ~std::uint64_t{0}, detail::all_extents(first, rest...), first.where);
+    return filled_bits("trues", ~std::uint64_t{0}, detail::checked_extents(first.value, rest...),
+                       first.where);
   }
   /// Acquires packed bits and clears all of them.
   template <std::integral... Extents>
   [[nodiscard]] auto falses(detail::located_extent first, Extents... rest) & TIDEMARK_LIFETIMEBOUND {
-    return filled_bits("falses", 0, detail::all_extents(first, rest...), first.where);
+    return filled_bits("falses", 0, detail::checked_extents(first.value, rest...), first.where);
   }
 
  private:
@@ -185,7 +177,7 @@ class workspace_acquisition {
     core.require_fill(call);
     const view<T, Rank, Layout> result = acquire<T, Layout>(extents, where);
     if (core.options().host_memory) std::ranges::fill(result.elements(), value);
-    else core.fill(access::list<T>(source()), &value);
+    else core.fill(core.list<T>(), &value);
     return result;
   }
 

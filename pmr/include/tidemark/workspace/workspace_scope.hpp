@@ -31,21 +31,16 @@
 namespace tidemark {
 namespace detail {
 
-template <class T>
-using generation_of = std::remove_cvref_t<decltype(std::declval<T>().generation())>;
 /// `tensor_view` and `bit_view`.
 template <class T>
-concept is_view = view_generation<generation_of<T>>;
+concept is_view = requires(T const& view) { view.generation().checks; };
 /// Views that detect that their memory was freed, and throw.
 template <class T>
-concept checks_itself = is_view<T> && generation_of<T>::checks;
+concept checks_itself = is_view<T> && std::remove_cvref_t<decltype(std::declval<T>().generation())>::checks;
 
 /// Structures with a member `data` that points to memory: `dl_tensor`.
 template <class T>
 inline constexpr bool is_tensor_header = false;
-
-template <class T>
-concept is_variant = requires(T const& value) { value.valueless_by_exception(); };
 
 template <class T>
 concept is_reference_wrapper = std::is_same_v<T, std::reference_wrapper<typename T::type>>;
@@ -62,8 +57,10 @@ concept refers_to_nothing = std::is_arithmetic_v<T> || std::is_enum_v<T> || std:
 /// a class without a branch below refers to nothing.
 class escape_search {
  public:
-  escape_search(workspace_core const& core, std::uint64_t frame) : core_{&core}, frame_{frame} {}
+  escape_search(workspace_core const& core, std::uint64_t frame, std::source_location where)
+      : core_{&core}, frame_{frame}, where_{where} {}
 
+  /// @throws workspace_escape
   template <class T>
   void operator()(T const& value) {
     constexpr bool has_pointer = requires { search_pointer(value.get()); };
@@ -79,7 +76,7 @@ class escape_search {
       search_view(value);
     } else if constexpr (is_reference_wrapper<T>) {
       search_pointer(&value.get());
-    } else if constexpr (is_variant<T>) {
+    } else if constexpr (requires { value.valueless_by_exception(); }) {
       if (!value.valueless_by_exception()) std::visit(*this, value);
     } else if constexpr (std::ranges::input_range<T const>) {
       search_range(value);
@@ -98,8 +95,6 @@ class escape_search {
       search_bytes(value.data_handle(), value.mapping().required_span_size() * sizeof(*value.data_handle()));
     }
   }
-
-  [[nodiscard]] workspace_core::overlap found() const noexcept { return found_; }
 
  private:
   template <class T>
@@ -136,21 +131,16 @@ class escape_search {
   }
 
   void search_bytes(void const* first, std::size_t bytes) {
-    if (found_.second == nullptr && first != nullptr && bytes > 0)
-      found_ = core_->find_overlap(frame_, first, bytes);
+    if (first != nullptr && bytes > 0) core_->reject_escape(frame_, first, bytes, where_);
   }
 
   workspace_core const* core_;
-  std::uint64_t frame_;  // number of the scope
-  workspace_core::overlap found_;
+  std::uint64_t frame_;         // number of the scope
+  std::source_location where_;  // of the return
 };
 
 /// @throws std::logic_error with a message. @param opened place of the scope's opening
 [[noreturn]] TIDEMARK_COLD void throw_ended_scope(std::source_location opened);
-/// @throws workspace_escape
-[[noreturn]] TIDEMARK_COLD void throw_escape(workspace_core const& core, workspace_core::overlap escaping,
-                                             std::source_location where);
-
 }  // namespace detail
 
 /// Frees at its end the memory that was acquired in it: through the scope, or by called functions through the
@@ -189,10 +179,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
       : workspace_{&ws},
         frame_{ws.template open<Types...>(0, "opening of a scope")},
         range_{detail::range_kind::workspace_scope, ws.name()} {
-    if constexpr (checked) {
-      where_ = where;
-      ws.core_.record_opened(frame_, where);
-    }
+    if constexpr (checked) where_ = where;
   }
   scope(scope const&) = delete;
   scope& operator=(scope const&) = delete;
@@ -209,7 +196,6 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     } else {
       ws.core_.template close<false>(frame_, where());
     }
-    if constexpr (checked) ws.core_.record_ended(frame_);
     range_ = {};
   }
   /// Ends the scope now, while work elsewhere, such as on a device's stream, still uses its memory. The next
@@ -237,11 +223,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
   [[nodiscard]] T&& returning(T&& value,
                               [[maybe_unused]] std::source_location where = std::source_location::current()) {
     if constexpr (checked) {
-      if (workspace_ != nullptr) {
-        detail::escape_search search{workspace_->core_, frame_};
-        search(value);
-        if (search.found().second != nullptr) detail::throw_escape(workspace_->core_, search.found(), where);
-      }
+      if (workspace_ != nullptr) detail::escape_search{workspace_->core_, frame_, where}(value);
     }
     return std::forward<T>(value);
   }
@@ -259,19 +241,14 @@ class [[nodiscard]] basic_workspace<Checks>::scope
   friend detail::workspace_access;
 
   template <class T>
-  [[nodiscard]] detail::slot_list& list() {
-    if constexpr (checked) require_open();
-    return workspace_->template list<T>();
-  }
-  template <class T>
   detail::slot& claim(std::size_t n, std::source_location where) {
     if constexpr (checked) {
       require_innermost();
       return workspace_->template claim<T>(n, where);
-    } else if constexpr ((std::is_same_v<T, Types> || ...)) {
-      return workspace_->core_.acquire_without_save(list<T>(), n);
     } else {
-      return workspace_->core_.acquire(list<T>(), n);
+      detail::slot_list& list = workspace_->core_.template list<T>();
+      if constexpr (!(std::is_same_v<T, Types> || ...)) workspace_->core_.save(list);
+      return workspace_->core_.acquire_saved(list, n);
     }
   }
   [[nodiscard]] detail::workspace_core& core() {
@@ -302,16 +279,6 @@ class [[nodiscard]] basic_workspace<Checks>::scope
   [[no_unique_address]] detail::named_range range_;
 };
 
-namespace detail {
-
-template <class Scope, class Body>
-decltype(auto) call_in_scope(Scope& scope, Body&& body) {
-  if constexpr (std::invocable<Body, Scope&>) return std::invoke(std::forward<Body>(body), scope);
-  else return std::invoke(std::forward<Body>(body));
-}
-
-}  // namespace detail
-
 /// Calls `body(scope)` or `body()` in a scope and returns its result. Saves the counts of the named element
 /// types at once, as `workspace::scope<double, int>` does.
 ///
@@ -331,16 +298,16 @@ template <class... Types, int Checks, class Body>
 decltype(auto) with_workspace(basic_workspace<Checks>& ws, Body&& body,
                               std::source_location where = std::source_location::current()) {
   typename basic_workspace<Checks>::template scope<Types...> scope{ws, where};
-  using result_type = decltype(detail::call_in_scope(scope, std::forward<Body>(body)));
+  using result_type = decltype(detail::call_in(scope, std::forward<Body>(body)));
   constexpr bool arrives = std::is_reference_v<result_type> || std::move_constructible<result_type>;
   constexpr bool searched =
       basic_workspace<Checks>::checked && arrives && !detail::checks_itself<std::remove_cvref_t<result_type>>;
   if constexpr (searched) {
-    result_type result = detail::call_in_scope(scope, std::forward<Body>(body));
+    result_type result = detail::call_in(scope, std::forward<Body>(body));
     if constexpr (std::is_reference_v<result_type>) (void)scope.returning(std::addressof(result), where);
     return static_cast<result_type>(scope.returning(std::forward<result_type>(result), where));
   } else {
-    return detail::call_in_scope(scope, std::forward<Body>(body));
+    return detail::call_in(scope, std::forward<Body>(body));
   }
 }
 

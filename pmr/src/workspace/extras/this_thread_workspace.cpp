@@ -38,12 +38,10 @@ struct own_workspace {
     if (upstream != &global_pool() && upstream != std::pmr::new_delete_resource()) return;
     trims = on_memory_pressure([this] { trim_if_idle(); });
   }
-  own_workspace(own_workspace const&) = delete;
-  own_workspace& operator=(own_workspace const&) = delete;
   // The pool would keep the freed memory until its threads call it, and is trimmed too.
   void trim_if_idle() noexcept {
     std::size_t bytes = 0;
-    detail::trim_idle_memory([&] { bytes = detail::workspace_access::trim_if_idle(ws); });
+    detail::trim_idle_memory([&] { bytes = detail::workspace_access::core(ws).trim_if_idle(); });
     if (bytes != 0 && ws.upstream_resource() == &global_pool()) (void)global_pool().trim();
   }
 

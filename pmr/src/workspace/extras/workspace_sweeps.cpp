@@ -1,68 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tidemark/workspace/workspace_options.hpp>
-
+// The background sweeper: a thread that counts ticks, and the requests of the newest ticks. Each workspace
+// compares the count with the last tick that it served, without a lock.
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
-#include <tidemark/workspace/detail/sweep_schedule.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
+#include <tidemark/workspace/workspace_options.hpp>
 
 namespace tidemark {
 namespace {
 
-using sweep_schedule = detail::basic_sweep_schedule<detail::std_sync>;
-sweep_schedule& schedule() {
-  // Workspaces may live as long as the process.
-  static auto& one =
-      *new detail::until_unload<sweep_schedule>{detail::sweep_ticks, sweep_options{}.trim_every};
-  return one.value;
-}
-
 struct sweeper {
   sweeper() noexcept { mutex.adapt_with(*this); }
   // The child does not have the thread and can neither join nor stop it.
-  void adapt_to_child() noexcept { lost.splice(lost.end(), thread); }
-  // A lost thread cannot be joined.
-  void stop_threads() noexcept { thread.clear(); }
-  void detach() noexcept {
-    for (std::jthread& each : lost) std::construct_at(&each);
-  }
+  void adapt_to_child() noexcept { lost = thread.release(); }
+  void stop_threads() noexcept { thread.reset(); }
 
-  std::list<std::jthread> thread;  // one element while sweeps are enabled
-  std::list<std::jthread> lost;    // threads of parent processes; kept, because they own memory
-  detail::fork_safe<> mutex;       // protects both lists; never locked under the schedule's mutex
+  detail::fork_safe<> mutex;             // protects all members; no thread is joined under it
+  std::unique_ptr<std::jthread> thread;  // null while sweeps are disabled
+  std::jthread* lost = nullptr;          // the thread of the parent process, which cannot be joined
+  sweep_options options;
+  unsigned ticks = 0;              // ticks since `enable_workspace_sweeps`
+  std::uint64_t trim_tick = 0;     // newest tick that trims; 0: none to serve
+  std::uint64_t compact_tick = 0;  // newest tick that compacts; 0: none to serve
 };
 sweeper& the_sweeper() {
-  static auto& one = *new detail::until_unload<sweeper>;
+  static auto& one = *new detail::until_unload<sweeper>;  // workspaces may live as long as the process
   return one.value;
 }
 
 constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours{24 * 365};
 
-void tick_until_stopped(std::stop_token const& stop, std::chrono::nanoseconds interval) {
-  interval = std::min(interval, longest_wait);  // keeps the end time representable
-  std::mutex mutex;
-  std::condition_variable_any timer;
-  std::unique_lock lock{mutex};
-  while (!timer.wait_for(lock, stop, interval, [] { return false; }) && !stop.stop_requested()) {
-    tick_workspace_sweeps();
-  }
-}
-
 }  // namespace
 
-detail::sweep_request detail::sweep_request_since(std::uint64_t served) noexcept {
-  return schedule().since(served);
+void detail::workspace_core::sweep() noexcept {
+  const outside_use own{*this};
+  sweeper& all = the_sweeper();
+  std::unique_lock lock{all.mutex};
+  const std::uint64_t served = std::exchange(served_tick_, sweep_ticks.load(std::memory_order_relaxed));
+  const bool trims = all.trim_tick > served, compacts = all.compact_tick > served;
+  const compact_options bounds = all.options.compaction;
+  lock.unlock();
+  if (!options_.sweeps) return;
+  if (trims) trim_to_recent_peak();
+  if (compacts) compact(bounds, true);
 }
 
 void enable_workspace_sweeps(sweep_options const& options) {
@@ -70,25 +61,43 @@ void enable_workspace_sweeps(sweep_options const& options) {
     throw std::invalid_argument{"the interval of workspace sweeps is " +
                                 std::to_string(options.interval.count()) + " ns, and must be more than 0"};
   }
-  const std::scoped_lock change{the_sweeper().mutex};
-  std::list<std::jthread> started;
-  started.emplace_back(
-      [interval = options.interval](std::stop_token const& stop) { tick_until_stopped(stop, interval); });
-  schedule().set(options.trim_every, options.compaction);
-  the_sweeper().thread.swap(started);  // ends the previous thread and waits for it
+  const auto interval = std::min(options.interval, longest_wait);  // keeps the end time representable
+  auto changed = std::make_unique<std::jthread>([interval](std::stop_token const& stop) {
+    std::mutex mutex;
+    std::condition_variable_any timer;
+    std::unique_lock lock{mutex};
+    while (!timer.wait_for(lock, stop, interval, [] { return false; }) && !stop.stop_requested())
+      tick_workspace_sweeps();
+  });
+  // The previous thread ends in `changed`, without the lock.
+  const std::scoped_lock lock{the_sweeper().mutex};
+  the_sweeper().options = options;
+  the_sweeper().ticks = 0;
+  the_sweeper().thread.swap(changed);
 }
 
 void disable_workspace_sweeps() noexcept {
-  const std::scoped_lock change{the_sweeper().mutex};
-  the_sweeper().thread.clear();
-  schedule().withdraw();
+  {
+    std::unique_ptr<std::jthread> ended;  // joined without the lock, which its last tick may take
+    const std::scoped_lock lock{the_sweeper().mutex};
+    ended.swap(the_sweeper().thread);
+  }
+  const std::scoped_lock lock{the_sweeper().mutex};
+  the_sweeper().trim_tick = the_sweeper().compact_tick = 0;
 }
 
 bool workspace_sweeps_enabled() noexcept {
-  const std::scoped_lock change{the_sweeper().mutex};
-  return !the_sweeper().thread.empty();
+  const std::scoped_lock lock{the_sweeper().mutex};
+  return the_sweeper().thread != nullptr;
 }
 
-void tick_workspace_sweeps() noexcept { schedule().tick(); }
+void tick_workspace_sweeps() noexcept {
+  sweeper& all = the_sweeper();
+  const std::scoped_lock lock{all.mutex};
+  all.compact_tick = detail::sweep_ticks.load(std::memory_order_relaxed) + 1;
+  const unsigned trim_every = all.options.trim_every;
+  if (trim_every != 0 && ++all.ticks % trim_every == 0) all.trim_tick = all.compact_tick;
+  detail::sweep_ticks.store(all.compact_tick, std::memory_order_relaxed);
+}
 
 }  // namespace tidemark

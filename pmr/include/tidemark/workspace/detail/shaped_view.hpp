@@ -120,13 +120,6 @@ struct located_extent {
   constexpr located_extent(Index extent, std::source_location place = std::source_location::current())
       : value{checked_extent(extent)}, where{place} {}
 };
-/// Returns all extents of an acquisition.
-template <std::integral... Extents>
-[[nodiscard]] constexpr std::array<std::size_t, 1 + sizeof...(Extents)> all_extents(
-    located_extent const& first, Extents... rest) {
-  return {first.value, checked_extent(rest)...};
-}
-
 /// Returns a place in the source as messages print it: `file:line`. @throws std::bad_alloc. Thread-safe.
 [[nodiscard]] std::string place_text(std::source_location where);
 /// Returns a shape as messages print it: `float64[3, 4]`, and `float64[]` for rank 0.
@@ -141,12 +134,7 @@ template <std::integral... Extents>
 /// - `generation.require_live(element, extents)`: returns if the view still owns the memory, and otherwise
 ///   throws. The arguments are for the message: the name (`element_name`) and the view's extents.
 template <class Generation>
-concept view_generation =
-    std::is_nothrow_copy_constructible_v<Generation> && std::is_nothrow_default_constructible_v<Generation> &&
-    requires(Generation const generation, char const* element, std::span<std::size_t const> extents) {
-      { std::bool_constant<Generation::checks>::value } -> std::convertible_to<bool>;
-      generation.require_live(element, extents);
-    };
+concept view_generation = requires { std::bool_constant<Generation::checks>::value; };
 
 /// Generation of memory without checks: the view is a pointer and its extents.
 struct unchecked_generation {
@@ -154,7 +142,6 @@ struct unchecked_generation {
   constexpr void require_live(char const* /*element*/, std::span<std::size_t const>) const noexcept {}
 };
 
-static_assert(view_generation<unchecked_generation>);
 static_assert(std::is_empty_v<unchecked_generation>, "a view without checks pays nothing for them");
 
 /// A checked workspace's record of the memory in one slot.
@@ -166,16 +153,14 @@ struct slot_generation {
   std::atomic<std::uint64_t> number{0};     // incremented at each end of an acquisition
   std::atomic<std::source_location> ended;  // where the scope that ended the previous number was opened
   std::source_location acquired;            // where the newest view was acquired
-  // One lock for all records protects the members below.
-  std::uint64_t first = 0;  // number at which the present slot got the record
-  char workspace[32] = "";  // its name, truncated; a copy, because views may outlive the text
+  char const* workspace = "";               // name of the slot's workspace: a text that is never freed
   slot_generation* next_free = nullptr;
 };
 
-/// Returns a record for a new slot. @throws std::bad_alloc. Thread-safe.
+/// Returns a record for a new slot of a workspace with this name. @throws std::bad_alloc. Thread-safe.
 [[nodiscard]] slot_generation* acquire_slot_generation(char const* workspace);
 /// Ends the record's generation and makes the record available to other slots. Thread-safe.
-void return_slot_generation(slot_generation* record) noexcept;
+void return_slot_generation(slot_generation& record) noexcept;
 
 /// Generation of memory of a checked workspace.
 ///
@@ -186,7 +171,10 @@ class checked_generation {
 
   constexpr checked_generation() noexcept = default;
   checked_generation(slot_generation const& slot, std::source_location acquired) noexcept
-      : slot_{&slot}, number_{slot.number.load(std::memory_order_relaxed)}, acquired_{acquired} {}
+      : slot_{&slot},
+        number_{slot.number.load(std::memory_order_relaxed)},
+        acquired_{acquired},
+        workspace_{slot.workspace} {}
 
   /// Returns true if the view still owns the memory.
   [[nodiscard]] bool live() const noexcept {
@@ -206,6 +194,7 @@ class checked_generation {
   slot_generation const* slot_ = nullptr;
   std::uint64_t number_ = 0;
   std::source_location acquired_;
+  char const* workspace_ = "";
 };
 
 /// A pointer to the first word, and the extents: shape, indices and reshaping of a view.

@@ -36,10 +36,6 @@ inline constexpr bool pooling_is_compiled_in = TIDEMARK_WORKSPACE_POOLING != 0;
 /// served, and the sweeper needs no list of workspaces. The symbol is visible, because a program that hides
 /// its own symbols must share the variable with a shared library.
 [[gnu::visibility("default")]] inline constinit std::atomic<std::uint64_t> sweep_ticks{0};
-struct sweep_request;
-/// Returns all requests after the tick that the workspace has served. Thread-safe, O(1).
-[[nodiscard]] sweep_request sweep_request_since(std::uint64_t served) noexcept;
-
 /// Returns a new index into `workspace_core::others_` for an element type that is not in `fixed_elements`.
 /// All workspaces use the same index.
 [[nodiscard]] std::size_t next_other_type() noexcept;
@@ -60,9 +56,12 @@ struct saved_count {
 
 /// Maximum headers of a slot if their number has a limit.
 inline constexpr unsigned max_cache_ways = 16;
+[[nodiscard]] constexpr bool is_valid_ways(unsigned ways) noexcept {
+  return (ways >= 1 && ways <= max_cache_ways) || ways == unlimited_cache_ways;
+}
 // Tensor headers of a slot, made by `extras/dlpack.hpp`.
 [[nodiscard]] std::size_t header_count(dlpack_header_cache const* headers) noexcept;
-/// Sets the data of the slot's tensors to null, so that a late use finds a null pointer. O(headers of the slot).
+/// Sets the data of the slot's tensors to null, so that a late use finds null. O(headers of the slot).
 void withdraw_headers(dlpack_header_cache* headers) noexcept;
 void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookkeeping) noexcept;
 
@@ -129,25 +128,20 @@ class workspace_core {
     log_end_ = end;
   }
 
-  /// Acquires the list's next slot, with memory for `n` elements.
+  /// Acquires the list's next slot, with memory for `n` elements. The request may be outside all scopes: the
+  /// workspace is then not idle until `reset`, `release` or `rewind`.
   /// @throws std::bad_alloc from the upstream, or out_of_memory; nothing is acquired then.
   slot& acquire(slot_list& list, std::size_t n) {
-    save(list);
-    return acquire_without_save(list, n);
-  }
-  /// Calls `acquire` for a request that may be outside all scopes. The workspace is then not idle until
-  /// `reset`, `release` or `rewind`.
-  slot& acquire_anywhere(slot_list& list, std::size_t n) {
     // No list has the number of an idle workspace. A list with a saved count therefore needs no guard.
     if (list.frame != frame()) {
       if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) <= idle_frame) [[unlikely]]
         (void)exit_idle();
       save(list);
     }
-    return acquire_without_save(list, n);
+    return acquire_saved(list, n);
   }
-  /// Calls `acquire` without the save, because the innermost scope has saved the list's count.
-  slot& acquire_without_save(slot_list& list, std::size_t n) {
+  /// Calls `acquire` if the innermost scope has saved the list's count.
+  slot& acquire_saved(slot_list& list, std::size_t n) {
     slot& next = list.items[list.active];
     if (n - 1 >= next.limit) [[unlikely]]
       return acquire_slow(list, n);  // for 0 elements too, because there may be no slot
@@ -183,34 +177,34 @@ class workspace_core {
   [[nodiscard]] bool is_to_sweep() const noexcept {
     return sweep_ticks.load(std::memory_order_relaxed) != served_tick_ && log_end_ == log_;
   }
-  [[nodiscard]] slot_list& fixed(std::size_t i) noexcept { return fixed_[i]; }
-  /// Returns the list of another type; null if there is none.
-  [[nodiscard]] slot_list* find_other(std::size_t i) noexcept {
-    return i < others_.size() ? others_[i] : nullptr;
+  /// Returns the list of an element type, and makes the list of a type that is not fixed.
+  /// @throws std::bad_alloc; nothing has changed then.
+  template <class T>
+  [[nodiscard]] slot_list& list() {
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "a workspace reuses memory as it is: its elements must be trivially copyable");
+    static_assert(!std::is_const_v<T>,
+                  "memory of a workspace is still to be written: its elements cannot be const");
+    if (slot_list* const found = find<T>()) [[likely]]
+      return *found;
+    return add_other(other_type<T>(), element_of<T>);
   }
-  /// Makes the list of another type. @throws std::bad_alloc; nothing has changed then.
-  TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
-
-  /// Level 1: records the place of the outermost open scope for messages.
-  void record_opened(std::uint64_t frame, std::source_location where) noexcept {
-    if (outermost_scope_ != 0) return;
-    outermost_scope_ = frame;
-    opened_at_ = where;
-  }
-  void record_ended(std::uint64_t frame) noexcept {
-    if (outermost_scope_ == frame) outermost_scope_ = 0;
+  /// Returns the list of an element type; null if there is none.
+  template <class T>
+  [[nodiscard]] slot_list* find() noexcept {
+    constexpr std::size_t place = fixed_elements::place<T>;
+    if constexpr (place < fixed_elements::infos.size()) return &fixed_[place];
+    else return other_type<T>() < others_.size() ? others_[other_type<T>()] : nullptr;
   }
 
   // ---- slow path; `workspace.hpp` documents these functions
 
-  /// @throws std::logic_error if a scope is open.
-  void require_closed(char const* doing) const;
   void rewind(std::source_location where) noexcept;
   void reset(std::source_location where);
   void reset(slot_list& list, std::source_location where);
   void release(std::source_location where);
-  trim_summary trim() noexcept;
-  trim_summary trim(slot_list& list) noexcept;
+  /// Trims one list, or all lists.
+  trim_summary trim(slot_list* only = nullptr) noexcept;
   trim_summary trim_to_recent_peak() noexcept;
   /// Measures slots by their newest request, or by the largest request since the last call.
   compact_summary compact(compact_options const& options, bool by_largest = false) noexcept;
@@ -224,13 +218,13 @@ class workspace_core {
   /// Makes the next use of each slot that was acquired in the scope await the fence. Waits for the fence here
   /// if there is no memory to store it, or if the scope has ended.
   void put_behind(std::uint64_t frame, reuse_fence fence) noexcept;
-  /// The slot that was acquired since the scope began and overlaps these bytes; null if there is no such slot
-  /// or scope.
-  using overlap = std::pair<slot_list const*, slot const*>;
-  [[nodiscard]] overlap find_overlap(std::uint64_t frame, void const* first,
-                                     std::size_t bytes) const noexcept;
+  /// @throws workspace_escape if these bytes overlap memory that was acquired since the scope began.
+  void reject_escape(std::uint64_t frame, void const* first, std::size_t bytes,
+                     std::source_location where) const;
   /// Reports use by a thread that is not the owner. Without an owner, the calling thread becomes the owner.
-  void require_thread(char const* doing) noexcept;
+  void require_thread(char const* doing) const noexcept {
+    owner_.require_owner("workspace", options_.name, doing);
+  }
   void release_thread_ownership() noexcept { owner_.release(); }
   /// @throws std::logic_error if the host cannot access the memory and the options have no `fill`.
   void require_fill(char const* call) const;
@@ -241,6 +235,8 @@ class workspace_core {
   [[noreturn]] void throw_out_of_memory(slot_list const& list, std::size_t bytes) const;
 
   [[nodiscard]] workspace_stats stats() const noexcept;
+  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] std::string report() const;
   template <class Visitor>
   void for_each_type(Visitor&& visitor) const {
     const outside_use own{*this};
@@ -261,7 +257,11 @@ class workspace_core {
   // A use by the owner that may be outside all scopes. Other threads do not claim the workspace meanwhile.
   class outside_use {
    public:
-    explicit outside_use(workspace_core const& of) noexcept : core_{&of}, becomes_idle_{of.exit_idle()} {}
+    // Level 1 checks the thread unless `doing` is null.
+    explicit outside_use(workspace_core const& of, char const* doing = nullptr) noexcept : core_{&of} {
+      if (of.checked_ && doing != nullptr) of.require_thread(doing);
+      becomes_idle_ = of.exit_idle();
+    }
     outside_use(outside_use const&) = delete;
     outside_use& operator=(outside_use const&) = delete;
     ~outside_use() {
@@ -284,7 +284,8 @@ class workspace_core {
   TIDEMARK_COLD void wait_for_trim(std::uint64_t frame) const noexcept;
   // Returns false if the owner already uses the workspace.
   TIDEMARK_COLD bool exit_idle() const noexcept;
-  void reset_all(std::source_location where) noexcept;
+  // @throws std::logic_error if a scope is open.
+  void end_all(char const* doing, std::source_location where);
   // Bytes, because a number of entries needs a division.
   [[nodiscard]] std::size_t room_bytes() const noexcept {
     return reinterpret_cast<std::uintptr_t>(log_limit_) - reinterpret_cast<std::uintptr_t>(log_end_);
@@ -296,24 +297,22 @@ class workspace_core {
   TIDEMARK_COLD slot& acquire_slow(slot_list& list, std::size_t n);
   TIDEMARK_COLD bool end_those_inside(std::uint64_t frame, std::source_location where) noexcept;
   slot& prepare(slot_list& list, std::size_t n);
-  void add_slot(slot_list& list, std::size_t n);
+  void add_slot(slot_list& list);
   void grow_slot(slot_list const& list, slot& grown, std::size_t n);
   void replace_memory(slot_list const& list, slot& of, std::size_t n);
   void free_memory(slot_list const& list, slot& of) noexcept;
-  void remove_slots(slot_list& list, std::size_t keep, trim_summary& summary) noexcept;
+  template <class Keep>
+  trim_summary remove_slots(Keep keep) noexcept;
   void retire(slot_list& list, std::size_t from, std::source_location where) noexcept;
   void write(slot_list const& list, slot const& of, void const* element, std::size_t element_bytes) const;
   void poison(slot_list const& list, slot const& taken) const noexcept;
-  void retire_all(std::source_location where) noexcept;
+  TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
   void await(slot& of) noexcept;
   void forget_fences_that_are_done() noexcept;
   void show(slot_list const& list, slot const& of) const noexcept;
   [[nodiscard]] std::size_t alignment_of(slot_list const& list) const noexcept;
   [[nodiscard]] bool scopes_are_open() const noexcept;
-  // Returns " opened at main.cpp:12" for the outermost scope; empty if the place is not known.
-  [[nodiscard]] std::string opened_text() const;
   [[nodiscard]] workspace_type_stats stats_of(slot_list const& list) const noexcept;
-  [[nodiscard]] char const* broken_invariant(slot_list const& list, std::size_t& held_bytes) const noexcept;
   template <class Self, class Visitor>
   static void for_each_list(Self& self, Visitor&& visitor) {
     for (auto& list : self.fixed_) visitor(list);
@@ -332,11 +331,9 @@ class workspace_core {
   std::array<slot_list, fixed_elements::infos.size()> fixed_;
   workspace_options options_;  // with default resources in place of null
   std::size_t held_bytes_ = 0;
-  std::uint64_t outermost_scope_ = 0;  // its number; 0: no open scope, or places are not recorded
-  std::source_location opened_at_;     // … and its place
   bool checked_;
   bool pooling_;  // if false, every slot is removed at the end of its scope
-  thread_ownership owner_;
+  mutable thread_ownership owner_;
 
   std::pmr::vector<slot_list*> others_;  // by other_type(); null: no list of this type here
   std::pmr::vector<std::pair<std::uint64_t, reuse_fence>>

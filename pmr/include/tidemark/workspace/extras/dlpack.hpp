@@ -130,7 +130,8 @@ dl_tensor& header_of(workspace_core& core, slot_list& list, slot& newest,
 /// the options. The workspace owns the header and its arrays; do not free or change them.
 ///
 /// Each slot keeps headers for `workspace_options::cache_ways` shapes, and a further shape replaces the
-/// oldest. A warm slot allocates nothing. O(headers of the slot). Thread-safety: the workspace's.
+/// oldest. An acquisition allocates nothing if the slot is warm and has a header for the shape. O(headers of
+/// the slot). Thread-safety: the workspace's.
 /// @param source a workspace or a scope
 /// @throws as `workspace_acquisition`, and std::bad_alloc if there is no memory for a header; nothing is
 /// acquired then.
@@ -142,14 +143,15 @@ template <class T, class Layout = row_major, class Source, bool Checked, std::si
   using access = detail::workspace_access;
   auto& from = static_cast<Source&>(source);
   detail::slot& memory = access::claim<T>(from, detail::element_count(extents), where);
-  return &detail::header_of(access::core(from), access::list<T>(from), memory, extents,
-                            std::is_same_v<Layout, column_major>, dl_data_type_of<T>);
+  detail::workspace_core& core = access::core(from);
+  return &detail::header_of(core, core.list<T>(), memory, extents, std::is_same_v<Layout, column_major>,
+                            dl_data_type_of<T>);
 }
 /// Acquires memory with each extent as an argument.
 template <class T, class Layout = row_major, class Source, bool Checked, std::integral... Extents>
 [[nodiscard]] dl_tensor* acquire_tensor(workspace_acquisition<Source, Checked>& source TIDEMARK_LIFETIMEBOUND,
                                         detail::located_extent first, Extents... rest) {
-  return acquire_tensor<T, Layout>(source, detail::all_extents(first, rest...), first.where);
+  return acquire_tensor<T, Layout>(source, detail::checked_extents(first.value, rest...), first.where);
 }
 
 }  // namespace tidemark

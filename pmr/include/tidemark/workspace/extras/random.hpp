@@ -22,7 +22,7 @@ auto acquire_drawn(char const* call, Source& source, Distribution distribution, 
     throw std::logic_error{std::string{"workspace '"} + options.name + "': " + call +
                            " writes single elements, but the memory is not host memory"};
   }
-  auto drawn = source.template acquire<T, Layout>(all_extents(first, rest...), first.where);
+  auto drawn = source.template acquire<T, Layout>(checked_extents(first.value, rest...), first.where);
   for (T& element : drawn.elements()) element = distribution(generator);
   return drawn;
 }
