@@ -126,8 +126,9 @@ TEST(device_memory_held, stays_near_the_peak_live_bytes_if_lengths_change_each_s
   for (std::uint32_t seed = 5; seed < 8; ++seed) {
     played_program program{"gpt", 170};
     std::mt19937 random{seed};
-    for (int i = 0; i < 60; ++i) program.run(1 + random() % (program.steps.size() - 1));
+    for (int i = 0; i < (seed == 5 ? 400 : 60); ++i) program.run(1 + random() % (program.steps.size() - 1));
     EXPECT_LE(program.peak_held(), 1.02) << "seed " << seed;
+    EXPECT_LE(program.pool.moved_units(), 4096 + program.pool.stats().allocations / 50);
   }
 }
 
@@ -297,7 +298,7 @@ TEST(device_memory_held, stays_near_the_peak_live_bytes_of_random_requests) {
     device.work(1, 1);
   }
   EXPECT_LE(static_cast<double>(device.peak_held_bytes()), 1.15 * static_cast<double>(most_live));
-  EXPECT_LE(pool.moved_units(), 4096 + pool.stats().allocations / 100);
+  EXPECT_LE(pool.moved_units(), 4096 + pool.stats().allocations / 50);
   ::testing::Test::RecordProperty(
       "held", std::to_string(static_cast<double>(device.peak_held_bytes()) / static_cast<double>(most_live)));
   pool.release();

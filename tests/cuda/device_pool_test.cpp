@@ -378,6 +378,40 @@ TEST_F(device_pool_test, reports_the_common_pool_statistics) {
   EXPECT_GE(named.stats().cached_bytes, 4 * heap_unit);
 }
 
+// The largest request is served, and a larger one is refused.
+TEST_F(device_pool_test, reports_the_largest_request_exactly) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    device_pool some{with(), device};
+    gpu::device_resource others{{}, device};
+    std::mt19937_64 random{seed};
+    std::vector<std::pair<void*, std::size_t>> live;
+    const std::size_t taken_bytes = random() % (20 * MiB) + 1;
+    void* const taken = others.allocate(taken_bytes, 256);
+    for (int i = 0; i < 300; ++i) {
+      if (live.size() < 12 && random() % 3 != 0) {
+        const std::size_t bytes = random() % (random() % 4 == 0 ? 12 * MiB : 3 * MiB);
+        if (bytes <= some.largest_request()) live.emplace_back(take(some, bytes), bytes);
+      } else if (!live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        some.deallocate(live.back().first, live.back().second);
+        live.pop_back();
+      }
+      if (i % 10 != 0) continue;
+      if (const std::size_t most = some.largest_request(); most != 0) {
+        void* block = nullptr;
+        EXPECT_NO_THROW(block = take(some, most));
+        if (block != nullptr) some.deallocate(block, most);
+      }
+      const std::size_t most = some.largest_request();
+      EXPECT_THROW((void)some.allocate(most + 1), out_of_memory);
+      some.check_invariants();
+    }
+    stream.synchronize();
+    some.release();
+    others.deallocate(taken, taken_bytes, 256);
+  }
+}
+
 // ---- other streams ----------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, keeps_a_block_in_use_if_its_event_cannot_be_awaited) {

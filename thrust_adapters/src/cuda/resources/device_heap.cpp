@@ -34,10 +34,6 @@ constexpr std::size_t addresses_per_byte_of_memory = 8;
 // The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. It
 // creates new memory, instead of waiting, up to the second share, unless that is less than the block needs.
 constexpr std::size_t slack_before_moves = 96, slack_before_waits = 64;
-// Moves are limited to a quarter of a second at 60 µs each. The limit is reset each time that live bytes
-// double; it then exceeds the base by at most one move for 100 allocations. A wait for the stream counts as
-// 256 moves.
-constexpr std::uint64_t max_moves = 4096, moves_per_wait = 256, allocations_per_move = 100;
 // Without moves, blocks go to ranges with memory first up to this share above the peak of live bytes. Beyond
 // the share, best fit places them, and a repeated step finds memory at the same places. A block that lacks
 // more than this share gets memory by moves beyond the limit.
@@ -48,6 +44,12 @@ constexpr int places_tried = 16;
 constexpr int marks_after_need = 8;
 constexpr std::size_t least_units_per_mark = 8;
 constexpr std::size_t max_chunk_bytes = 64 * MiB;
+
+// Blocks of a power of two up to a page are aligned to their size.
+std::size_t slab_alignment(std::size_t block_bytes) noexcept {
+  const bool is_aligned = std::has_single_bit(block_bytes) && block_bytes <= heap_region::page_bytes;
+  return is_aligned ? block_bytes : block_alignment;
+}
 
 }  // namespace
 
@@ -169,11 +171,10 @@ bool device_heap::finish_deallocation(void* block, std::size_t bytes, std::size_
 }
 
 void device_heap::add_slab(std::size_t index) {
-  const std::size_t bytes = slabs_.next_slab_bytes(index), block_bytes = device_classes::bytes(index);
-  const bool aligns_blocks = std::has_single_bit(block_bytes) && block_bytes <= max_small_alignment;
+  const std::size_t bytes = slabs_.next_slab_bytes(index);
   heap_slab* const slab = slabs_.make(index, bytes);
   try {
-    heap_range& range = allocate_range(bytes, aligns_blocks ? block_bytes : block_alignment);
+    heap_range& range = allocate_range(bytes, slab_alignment(device_classes::bytes(index)));
     ranges_.set_slab(range, *slab);
     slabs_.open(*slab, range);
   } catch (...) {
@@ -188,18 +189,52 @@ void device_heap::free_empty_slabs() noexcept {
   while (heap_slab* const empty = slabs_.find_empty()) free_slab(*empty);
 }
 
-void device_heap::refuse(std::size_t bytes, std::size_t align, char const* because) const {
+void device_heap::refuse(std::size_t bytes, std::size_t align, char const* because) {
+  throw out_of_memory{{.resource = name_,
+                       .requested_bytes = bytes,
+                       .alignment = align,
+                       .used_bytes = live_bytes(),
+                       .committed_bytes = held_bytes(),
+                       .reserved_bytes = held_bytes(),
+                       .largest_bytes = largest_request(),
+                       .because = because}};
+}
+
+std::size_t device_heap::largest_request() noexcept {
+  if (upstream_ != nullptr) return exhaustion_report::unknown_bytes;
+  free_empty_slabs();  // as a request without memory does
   const on_device here{*driver_, device_};
-  const std::size_t free = upstream_ == nullptr ? free_bytes(*driver_) : exhaustion_report::unknown_bytes;
-  throw out_of_memory{
-      {.resource = name_,
-       .requested_bytes = bytes,
-       .alignment = align,
-       .used_bytes = live_bytes(),
-       .committed_bytes = held_bytes(),
-       .reserved_bytes = held_bytes(),
-       .largest_bytes = free == exhaustion_report::unknown_bytes ? free : add_saturating(free, idle_bytes()),
-       .because = because}};
+  std::size_t creatable = free_bytes(*driver_);
+  if (creatable == exhaustion_report::unknown_bytes) return creatable;
+  const std::size_t limit = budget_->limit(), budgeted = budget_->held_bytes();
+  creatable = std::min(creatable, limit - std::min(limit, budgeted));
+  const bool moves_idle = keeps_addresses_ || !is_capturing();
+  const std::size_t units = creatable / unit_bytes_ + unmapped_handles_.size() +
+                            (moves_idle ? ranges_.returnable_bytes() / unit_bytes_ : 0);
+  constexpr std::size_t granule = heap_ranges::granule_bytes;
+  std::size_t fitting = 0, too_large = total_bytes_ / granule + 1;
+  while (too_large - fitting > 1) {
+    const std::size_t middle = fitting + (too_large - fitting) / 2;
+    (fits(middle * granule, units) ? fitting : too_large) = middle;
+  }
+  const std::size_t largest = fitting * granule;
+  if (largest > device_classes::max_bytes) return largest;
+  for (std::size_t index = device_class_count; index-- != 0;) {  // a small block needs a slab
+    const std::size_t block_bytes = device_classes::bytes(index);
+    const std::size_t padding = slab_alignment(block_bytes) - block_alignment;
+    if (slabs_.has_free_block(index) || slabs_.next_slab_bytes(index) + padding <= largest)
+      return block_bytes;
+  }
+  return 0;
+}
+
+// Returns true if a range of this size gets memory. @param units idle units, and units that can be created
+bool device_heap::fits(std::size_t bytes, std::size_t units) const noexcept {
+  if (ranges_.best_fit(bytes, block_alignment) != nullptr) return true;
+  const placement to = cheapest_place(bytes, block_alignment);
+  if (to.range == nullptr) return align_up(bytes, unit_bytes_) / unit_bytes_ <= units;
+  const auto [first, last] = ranges_.whole_units(*to.range);
+  return std::min(last, to.last) - std::max(first, to.first) <= units;  // other units have memory
 }
 
 // ---- ranges -----------------------------------------------------------------------------------------------
@@ -280,11 +315,6 @@ heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t
   heap_ranges::reserve_pages(*from.region, begin + bytes);
   cut_bytes_ += bytes;
   peak_cut_bytes_ = std::max(peak_cut_bytes_, cut_bytes_);
-  if (peak_cut_bytes_ > 2 * grown_bytes_) {
-    grown_bytes_ = peak_cut_bytes_;
-    moves_allowed_ =
-        max_moves + std::min(moves_ + waits_ * moves_per_wait, counts().allocations / allocations_per_move);
-  }
   const std::size_t missing_before =
       from.missing_bytes == 0 ? 0 : place_at(from, from.begin, begin - from.begin).missing * unit_bytes_;
   heap_range& taken = ranges_.cut(from, begin, bytes, missing_before);
@@ -314,7 +344,8 @@ void device_heap::free_range(heap_range& live) noexcept {
 // ---- memory behind addresses ------------------------------------------------------------------------------
 
 bool device_heap::prefers_memory() const noexcept {
-  return may_move(moves_per_wait) || held_bytes_ < peak_cut_bytes_ + peak_cut_bytes_ / slack_before_best_fit;
+  return may_move(move_budget::moves_per_wait) ||
+         held_bytes_ < peak_cut_bytes_ + peak_cut_bytes_ / slack_before_best_fit;
 }
 
 bool device_heap::fits_a_smaller_range(std::size_t bytes, std::size_t align,
@@ -423,10 +454,11 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
   const bool may_unmap = !keeps_addresses_ && !capturing;
   const auto move_idle = [&] {
-    moves_ += unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); });
+    move_budget_.spend_moves(
+        unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }));
   };
   const auto wait_and_move = [&] {
-    ++waits_;
+    move_budget_.spend_wait();
     if (marks_.wait()) move_idle();
   };
   const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
@@ -444,7 +476,7 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
     marks_.query();
     move_idle();
     create_within(most / slack_before_waits);
-    if (lacks() != 0 && is_worth_moves(lacks() + moves_per_wait) &&
+    if (lacks() != 0 && is_worth_moves(lacks() + move_budget::moves_per_wait) &&
         ranges_.returnable_bytes() >= lacks() * unit_bytes_)
       wait_and_move();
   }
@@ -454,8 +486,8 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
     move_idle();
     if (lacks() != 0) wait_and_move();
   }
-  marks_due_ = marks_after_need;
-  if (!capturing && freed_since_mark_ != 0) record_mark();
+  if (!keeps_addresses_) marks_due_ = marks_after_need;
+  if (may_unmap && freed_since_mark_ != 0) record_mark();
   return lacks() == 0;
 }
 
@@ -476,9 +508,9 @@ void device_heap::create(std::size_t units, char const*& refusal) {
   }
 }
 
-// Takes idle units for other addresses of a heap that keeps addresses. Graphs may use the old addresses, which
-// stay mapped to the same memory and are retired. Work on the old and on the new addresses is in the order of
-// the stream, as if a block were reused in place.
+// Takes idle units for other addresses of a heap that keeps addresses. Graphs may use the old addresses,
+// which stay mapped to the same memory and are retired. Work on the old and on the new addresses is in the
+// order of the stream, as if a block were reused in place.
 void device_heap::share_idle(std::size_t units, placement const& but) {
   ranges_.visit_largest_first([&](heap_range& range) {
     if (units == 0) return false;
@@ -501,7 +533,7 @@ void device_heap::share_idle(std::size_t units, placement const& but) {
       unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // capacity is reserved
     ranges_.retire(range, idle.begin, idle.size, missing_before);
     units -= last - begin;
-    moves_ += last - begin;
+    move_budget_.spend_moves(last - begin);
     return true;
   });
   ranges_.prepare();
@@ -679,10 +711,6 @@ void device_heap::release() noexcept {
 }
 
 // ---- the stream -------------------------------------------------------------------------------------------
-
-bool device_heap::may_move(std::uint64_t units) const noexcept {
-  return moves_ + waits_ * moves_per_wait + units <= moves_allowed_;
-}
 
 // Also returns true if a call on the stream may end a capture.
 bool device_heap::is_capturing() const noexcept {

@@ -26,8 +26,9 @@ struct device_pool_options {
   /// memory.
   std::size_t max_cached_bytes = (std::numeric_limits<std::size_t>::max)();
   /// True if graphs use the blocks. Memory then stays mapped at its addresses until `release()` or the end of
-  /// the pool, because a launch may use any address of a capture. Idle memory serves other addresses by a second
-  /// mapping. Nothing is trimmed, and `max_cached_bytes` has no effect. Chunks of an upstream stay too.
+  /// the pool, because a launch may use any address of a capture. Idle memory serves other addresses by a
+  /// second mapping. Nothing is trimmed, and `max_cached_bytes` has no effect. Chunks of an upstream stay
+  /// too.
   bool keeps_addresses = false;
   /// Source of chunks; null: the pool maps memory of the device itself, which needs the least memory. Must
   /// not be a resource of another stream. Must outlive the pool.
@@ -96,6 +97,10 @@ class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
   /// Returns the number of units moved to other addresses, or mapped a second time. A move took about 60 µs
   /// on an H100.
   [[nodiscard]] std::uint64_t moved_units() const noexcept { return lists().moves(); }
+  /// Returns the bytes of the largest block that `allocate` could return now without memory of other
+  /// resources; `exhaustion_report::unknown_bytes` with an upstream. Frees empty slabs and makes driver
+  /// calls. O((log(free ranges) + units) log(bytes)).
+  [[nodiscard]] std::size_t largest_request() noexcept { return lists().largest_request(); }
   /// Returns the stream that uses the blocks.
   [[nodiscard]] gpu::stream_handle stream() const noexcept { return options_.stream; }
 

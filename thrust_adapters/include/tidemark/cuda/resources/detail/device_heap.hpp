@@ -87,6 +87,25 @@ class stream_marks {
   std::uint32_t passed_ = 0;  // events below this number have passed
 };
 
+/// The moves of idle units that a heap may make: some for its first steps, then one for each 50
+/// allocations. A move takes about 60 µs on an H100. A wait for the stream counts as several moves.
+class move_budget {
+ public:
+  static constexpr std::uint64_t first_moves = 4096, allocations_per_move = 50, moves_per_wait = 32;
+
+  /// Returns true if the heap may make these moves after this many allocations.
+  [[nodiscard]] bool allows(std::uint64_t moves, std::uint64_t allocations) const noexcept {
+    return moves_ + waits_ * moves_per_wait + moves <= first_moves + allocations / allocations_per_move;
+  }
+  void spend_moves(std::uint64_t moves) noexcept { moves_ += moves; }
+  void spend_wait() noexcept { ++waits_; }
+  /// Returns the moves up to now.
+  [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
+
+ private:
+  std::uint64_t moves_ = 0, waits_ = 0;
+};
+
 /// One range of addresses for one stream, with memory only under blocks: the free lists of a `basic_pool`.
 ///
 /// Memory of an upstream comes in chunks, which do not move and are returned when they are wholly free.
@@ -162,7 +181,14 @@ class device_heap {
   }
   [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return stranded_bytes(); }
   /// Returns the number of units moved.
-  [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
+  [[nodiscard]] std::uint64_t moves() const noexcept { return move_budget_.moves(); }
+  /// Returns the bytes of the largest block with the default alignment that the heap could allocate now,
+  /// without help of other resources; `exhaustion_report::unknown_bytes` on chunks, or if the driver does
+  /// not return its free memory. Frees empty slabs. Makes driver calls. O((log(free ranges) + units)
+  /// log(bytes)).
+  [[nodiscard]] std::size_t largest_request() noexcept;
+  /// Changes the stream whose captures use the memory. @pre Memory of graphs: it stays at its addresses.
+  void set_stream(stream_handle stream) noexcept { stream_ = stream; }
   /// Returns the first invariant that does not hold, as a formula; null if all hold. O(ranges + units).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
@@ -206,7 +232,7 @@ class device_heap {
 
   bool finish_deallocation(void* block, std::size_t bytes, std::size_t align,
                            tidemark::detail::free_result result) noexcept;
-  [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
+  [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because);
   [[nodiscard]] heap_range& allocate_range(std::size_t bytes, std::size_t align);
   [[nodiscard]] heap_range* try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal);
   [[nodiscard]] heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes);
@@ -245,7 +271,10 @@ class device_heap {
   void release_unmapped_handles() noexcept;
   void release_unit(physical_handle memory) noexcept;
   void lose_unit(status because) noexcept;
-  [[nodiscard]] bool may_move(std::uint64_t units) const noexcept;
+  [[nodiscard]] bool may_move(std::uint64_t units) const noexcept {
+    return move_budget_.allows(units, slabs_.allocations() + large_allocations_);
+  }
+  [[nodiscard]] bool fits(std::size_t bytes, std::size_t units) const noexcept;
   [[nodiscard]] bool is_capturing() const noexcept;
   void record_mark() noexcept;
   [[nodiscard]] byte_range addresses(heap_region const& region, std::size_t first,
@@ -266,14 +295,11 @@ class device_heap {
   std::size_t large_bytes_ = 0;  // bytes of live blocks beyond the classes
   std::size_t cut_bytes_ = 0;    // bytes of live ranges
   std::size_t peak_cut_bytes_ = 0;
-  std::size_t grown_bytes_ = 0;          // peak at the last reset of the move limit
   std::size_t held_bytes_ = 0;           // bytes of handles and chunks
   std::size_t stranded_idle_bytes_ = 0;  // idle bytes that a trim could not return
   std::uint64_t large_allocations_ = 0, large_deallocations_ = 0;
   std::uint64_t misses_ = 0;  // allocations that mapped memory or allocated a chunk
-  std::uint64_t moves_ = 0;   // units moved
-  std::uint64_t moves_allowed_ = 0;
-  std::uint64_t waits_ = 0;  // waits for the stream to move units in use
+  move_budget move_budget_;
   std::size_t freed_since_mark_ = 0;
   int marks_due_ = 0;  // marks still to be recorded without another need for memory
   stream_marks marks_;

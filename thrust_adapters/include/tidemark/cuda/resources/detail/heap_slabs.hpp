@@ -121,6 +121,9 @@ class heap_slabs {
     return slab.used == 0 && (classes_[slab.index].open != &slab || slab.next != nullptr);
   }
 
+  [[nodiscard]] bool has_free_block(std::size_t index) const noexcept {
+    return classes_[index].open != nullptr;
+  }
   /// Returns the bytes of the class's next slab.
   [[nodiscard]] std::size_t next_slab_bytes(std::size_t index) const noexcept {
     const std::size_t block_bytes = device_classes::bytes(index);
