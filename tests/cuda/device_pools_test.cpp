@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory_resource>
 #include <new>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -22,6 +24,7 @@
 
 #include "captures.hpp"
 #include "caught.hpp"
+#include "device_calls.hpp"
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 #include "seeds.hpp"
@@ -323,6 +326,234 @@ TEST_F(device_pools_test, serves_threads_on_several_streams) {
   device.run_all();
   for (gpu::stream const& each : streams) memory.forget(each);
   EXPECT_EQ(memory.streams(), 0u);
+}
+
+// ---- recorded streams -------------------------------------------------------------------------------------
+
+TEST_F(device_pools_test, a_block_waits_for_each_recorded_stream) {
+  const gpu::stream third{device};
+  void* const block = memory.allocate(1000, 256, one);
+  for (gpu::stream_handle const each : {two.get(), third.get()}) {
+    EXPECT_EQ(gpu::put_behind(device, each, one), status::success);
+    device.write(each, block, 1000);
+    EXPECT_EQ(gpu::put_behind(device, third, two), status::success);
+    EXPECT_TRUE(memory.record_use(block, each));
+    EXPECT_TRUE(memory.record_use(block, each)) << "once more changes nothing";
+  }
+  EXPECT_TRUE(memory.record_use(block, one));
+  memory.deallocate(block, 1000, 256);
+  EXPECT_EQ(memory.stats().pending_bytes, 1000u);
+  device.run(two);
+  EXPECT_NE(memory.allocate(3 * MiB, 256, one), nullptr);
+  EXPECT_EQ(memory.stats().pending_bytes, 1000u) << "behind the third stream";
+  device.run(third);
+  EXPECT_NE(memory.allocate(3 * MiB, 256, one), nullptr);
+  EXPECT_EQ(memory.stats().pending_bytes, 0u);
+}
+
+TEST_F(device_pools_test, a_block_of_one_stream_is_freed_without_a_call) {
+  void* const block = memory.allocate(1000, 256, one);
+  EXPECT_EQ(calls_of(device, [&] { memory.deallocate(block, 1000, 256); }), call_names{});
+  EXPECT_EQ(memory.allocate(1000, 256, one), block);
+  int foreign = 0;
+  EXPECT_FALSE(memory.record_use(&foreign, two));
+}
+
+TEST_F(device_pools_test, a_recorded_capture_keeps_a_block_until_it_ends) {
+  void* const block = memory.allocate(1000, 256, one);
+  in_capture(device, two, gpu::capture_mode::thread_local_, [&] {
+    EXPECT_TRUE(memory.record_use(block, two));
+    memory.deallocate(block, 1000, 256);
+    EXPECT_EQ(memory.stats().captured_bytes, 1000u);
+    memory.end_capture(0);
+    EXPECT_EQ(memory.stats().captured_bytes, 1000u) << "the capture is open";
+  });
+  memory.end_capture(0);
+  EXPECT_EQ(memory.stats().captured_bytes, 0u);
+  EXPECT_EQ(memory.stats().pending_bytes, 1000u) << "behind what the stream did before";
+}
+
+// ---- pools of graphs --------------------------------------------------------------------------------------
+
+TEST_F(device_pools_test, memory_freed_in_a_capture_serves_later_captures_of_its_pool_on_any_stream) {
+  void *temporary = nullptr, *output = nullptr;
+  in_capture(device, one, gpu::capture_mode::thread_local_, [&] {
+    temporary = memory.allocate(3 * MiB, 256, one, 7);
+    memory.deallocate(temporary, 3 * MiB, 256);
+    EXPECT_EQ(memory.allocate(3 * MiB, 256, one, 7), temporary);
+    memory.deallocate(temporary, 3 * MiB, 256);
+    output = memory.allocate(1 * MiB, 256, one, 7);
+  });
+  memory.end_capture(7);
+  in_capture(device, two, gpu::capture_mode::thread_local_, [&] {
+    void* const next = memory.allocate(2 * MiB, 256, two, 7);
+    EXPECT_GE(next, temporary);
+    EXPECT_LT(next, static_cast<char*>(temporary) + 3 * MiB);
+    memory.deallocate(next, 2 * MiB, 256);
+  });
+  memory.end_capture(7);
+  EXPECT_EQ(memory.streams(), 0u);
+  EXPECT_FALSE(memory.release_graphs(7)) << "the output is live";
+  EXPECT_TRUE(device.accessible(temporary, 3 * MiB));
+  memory.deallocate(output, 1 * MiB, 256);
+  EXPECT_EQ(memory.trim(), 0u) << "addresses of graphs stay";
+  EXPECT_TRUE(memory.release_graphs(7));
+  EXPECT_EQ(memory.stats().held_bytes, 0u);
+}
+
+TEST_F(device_pools_test, memory_of_graphs_serves_no_other_pool_and_no_eager_work) {
+  in_capture(device, one, gpu::capture_mode::thread_local_,
+             [&] { memory.deallocate(memory.allocate(3 * MiB, 256, one, 1), 3 * MiB, 256); });
+  memory.end_capture(1);
+  const std::size_t held = memory.stats().held_bytes;
+  void* const eager = memory.allocate(3 * MiB, 256, one);
+  void* other = nullptr;
+  in_capture(device, one, gpu::capture_mode::thread_local_,
+             [&] { other = memory.allocate(3 * MiB, 256, one, 2); });
+  memory.end_capture(2);
+  EXPECT_EQ(memory.stats().held_bytes, 3 * held);
+  memory.deallocate(eager, 3 * MiB, 256);
+  memory.deallocate(other, 3 * MiB, 256);
+}
+
+TEST_F(device_pools_test, streams_of_one_capture_share_no_memory_until_it_ends) {
+  in_capture(device, one, gpu::capture_mode::thread_local_, [&] {
+    const gpu::event forked{one, device};
+    two.wait(forked);  // draws the stream into the capture
+    void* const first = memory.allocate(3 * MiB, 256, one, 1);
+    memory.deallocate(first, 3 * MiB, 256);
+    void* const beside = memory.allocate(3 * MiB, 256, two, 1);
+    EXPECT_NE(beside, first);
+    memory.deallocate(beside, 3 * MiB, 256);
+    void* const used_by_two = memory.allocate(3 * MiB, 256, one, 1);
+    EXPECT_TRUE(memory.record_use(used_by_two, two));
+    memory.deallocate(used_by_two, 3 * MiB, 256);
+    EXPECT_NE(memory.allocate(3 * MiB, 256, one, 1), used_by_two) << "the second stream may still use it";
+    const gpu::event joined{two, device};
+    one.wait(joined);
+  });
+  memory.end_capture(1);
+  EXPECT_EQ(memory.stats().captured_bytes, 0u);
+}
+
+TEST_F(device_pools_test, an_output_freed_between_captures_waits_for_its_stream) {
+  void* output = nullptr;
+  in_capture(device, one, gpu::capture_mode::thread_local_,
+             [&] { output = memory.allocate(3 * MiB, 256, one, 1); });
+  memory.end_capture(1);
+  device.write(one, output, 3 * MiB);
+  memory.deallocate(output, 3 * MiB, 256);
+  const auto in_next_capture = [&] {
+    void* block = nullptr;
+    in_capture(device, two, gpu::capture_mode::thread_local_,
+               [&] { block = memory.allocate(3 * MiB, 256, two, 1); });
+    memory.end_capture(1);
+    return block;
+  };
+  EXPECT_NE(in_next_capture(), output) << "the first stream still writes it";
+  device.run(one);
+  EXPECT_EQ(in_next_capture(), output);
+}
+
+// ---- plans ------------------------------------------------------------------------------------------------
+
+TEST_F(device_pools_test, steps_of_each_stream_are_planned) {
+  device_pools planned{{.plans = true}, device};
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    planned.begin_step(i % 2);
+    for (gpu::stream_handle const each : {one.get(), two.get()}) {
+      void* const block = planned.allocate((i % 2 == 0 ? 4 : 9) * MiB, 256, each);
+      device.write(each, block, MiB);
+      planned.deallocate(block, (i % 2 == 0 ? 4 : 9) * MiB, 256);
+    }
+  }
+  planned.end_step();
+  planned.end_step();
+  EXPECT_EQ(planned.step_stats().steps, 12u);
+  EXPECT_EQ(planned.step_stats().planned_steps, 8u);
+  EXPECT_EQ(planned.stats().allocations, 12u);
+  EXPECT_EQ(planned.stats().peak_requested_bytes, 9 * MiB);
+  planned.check_invariants();
+  EXPECT_GT(planned.trim(), 0u);
+  EXPECT_EQ(planned.stats().held_bytes, 0u);
+}
+
+// Steps, graphs, recorded streams and trims; graphs of one pool are launched on one stream.
+TEST_F(device_pools_test, random_programs_with_graphs_and_plans_have_no_race) {
+  struct block {
+    void* first;
+    std::size_t bytes;
+    gpu::stream_handle on;
+  };
+  std::array<gpu::stream_handle, 2> const streams{one.get(), two.get()};
+  test::run_for_seeds(
+      [&](std::uint64_t seed, auto const& run) {
+        device_pools all{{.plans = seed % 2 == 0}, device};
+        std::mt19937_64 random{seed};
+        std::vector<block> live;
+        std::vector<gpu::executable_handle> graphs;
+        const auto free_one = [&](std::size_t i) {
+          all.deallocate(live[i].first, live[i].bytes, 256);
+          live.erase(live.begin() + static_cast<std::ptrdiff_t>(i));
+        };
+        const auto bytes = [&] { return std::size_t{256} << random() % 14; };
+        const auto capture = [&](gpu::stream_handle on) {
+          const gpu::graph_handle graph = captured(device, on, gpu::capture_mode::thread_local_, [&] {
+            for (int i = 0; i < 4; ++i) {
+              const std::size_t size = bytes();
+              void* const temporary = all.allocate(size, 256, on, 1);
+              device.write(on, temporary, size, "captured");
+              all.deallocate(temporary, size, 256);
+            }
+          });
+          all.end_capture(1);
+          graphs.push_back(instantiated(device, graph));
+          EXPECT_EQ(device.destroy_graph(graph), status::success);
+        };
+        struct {
+          std::function<void()> step;
+          void check_contents() const {}
+        } program;
+        program.step = [&] {
+          gpu::stream_handle const on = streams[random() % 2],
+                                   other = on == one.get() ? two.get() : one.get();
+          const std::uint64_t what = random() % 100;
+          if (what < 45 && live.size() < 20) {
+            const std::size_t size = bytes();
+            live.push_back({all.allocate(size, 256, on), size, on});
+            device.write(on, live.back().first, size);
+          } else if (what < 60 && !live.empty()) {
+            block const& shared = live[random() % live.size()];
+            gpu::stream_handle const reader = shared.on == one.get() ? two.get() : one.get();
+            EXPECT_EQ(gpu::put_behind(device, reader, shared.on), status::success);
+            device.write(reader, shared.first, shared.bytes, "other stream");
+            EXPECT_EQ(gpu::put_behind(device, shared.on, reader), status::success);
+            EXPECT_TRUE(all.record_use(shared.first, reader));
+          } else if (what < 80 && !live.empty()) {
+            free_one(random() % live.size());
+          } else if (what < 85) {
+            all.begin_step(random() % 2);
+          } else if (what < 88 && graphs.size() < 5) {
+            capture(other);
+          } else if (what < 92 && !graphs.empty()) {
+            EXPECT_EQ(device.launch(graphs[random() % graphs.size()], one), status::success);
+          } else if (what < 94) {
+            (void)all.trim();
+          } else {
+            device.run(on);
+          }
+        };
+        run(program);
+        all.end_step();
+        while (!live.empty()) free_one(0);
+        EXPECT_EQ(device.synchronize(), status::success);
+        for (gpu::executable_handle each : graphs)
+          EXPECT_EQ(device.destroy_executable(each), status::success);
+        all.check_invariants();
+        EXPECT_TRUE(all.release_graphs(1));
+        EXPECT_EQ(all.stats().used_blocks, 0u);
+      },
+      500);
 }
 
 // Blocks wander between streams at random; each stream is put behind the block's before it uses it.

@@ -167,6 +167,20 @@ TEST_P(torch_captures, share_a_pool_until_the_last_graph_of_it_ends) {
   EXPECT_EQ(held_bytes(), 0u);
 }
 
+TEST_P(torch_captures, reuse_memory_of_captures_on_another_stream) {
+  void *temporary = nullptr, *result = nullptr;
+  const gpu::executable_handle graph = capture(temporary, result);
+  std::swap(main, side);
+  void *second = nullptr, *kept = nullptr;
+  const gpu::executable_handle next = capture(second, kept);
+  std::swap(main, side);
+  EXPECT_EQ(second, temporary);
+  torch.raw_delete(result);
+  torch.raw_delete(kept);
+  destroy(graph);
+  destroy(next);
+}
+
 TEST_P(torch_captures, use_separate_memory_for_each_pool) {
   void *temporary = nullptr, *result = nullptr, *other = nullptr, *kept = nullptr;
   const gpu::executable_handle graph = capture(temporary, result);

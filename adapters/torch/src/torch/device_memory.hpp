@@ -3,24 +3,25 @@
 /// `device_memory`: PyTorch's memory of one device. Owns it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory_resource>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <tidemark/cuda/driver/driver.hpp>
-#include <tidemark/cuda/driver/event.hpp>
+#include <tidemark/cuda/resources/device_pools.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
+#include <tidemark/telemetry/trace_resource.hpp>
 
 #include "segment_memory.hpp"
 #include "settings.hpp"
-#include "stream_memory.hpp"
 
 namespace tidemark::torch {
 
@@ -29,19 +30,19 @@ using pool_id = std::pair<unsigned long long, unsigned long long>;
 /// PyTorch's predicate: true if the work of a stream belongs to a capture.
 using stream_filter = std::function<bool(gpu::stream_handle)>;
 
-/// The memory of one device: separate memory for each stream and for each capture pool.
+/// The memory of one device: `device_pools`, with a pool of graphs for each capture pool of PyTorch.
 ///
 /// A block that other streams use (`record_stream`) is freed behind events of these streams, recorded when
 /// PyTorch frees the block. A capturing stream gets no event, because the graph would contain it: the block
 /// then waits for the end of the capture.
 ///
-/// Memory of a capture pool stays at its addresses and serves later requests of the pool.
-///
-/// Invariant: each block is in `blocks_` from its allocation until its return to its stream's memory.
-/// Complexity: as the resource, plus O(1) for a hash table, O(1) for each waiting block, and one query for
-/// each stream that blocks wait for. Thread-safety: any thread, except the destructor.
+/// Complexity: that of `device_pools`, plus a mutex while a capture pool is open or a trace is written.
+/// Thread-safety: any thread, except the destructor.
 class device_memory {
  public:
+  /// Alignment of all blocks.
+  static constexpr std::size_t alignment = 256;
+
   /// @param log null: no trace. @throws the exceptions of the driver.
   device_memory(gpu::device_number device, settings const& chosen, trace_log* log, gpu::driver& driver);
   device_memory(device_memory const&) = delete;
@@ -53,11 +54,11 @@ class device_memory {
   /// @throws out_of_memory after a return of all idle memory of the device and a second try; exceptions of
   /// the driver or a filter. Nothing is allocated then.
   [[nodiscard]] void* allocate(std::size_t bytes, gpu::stream_handle stream);
-  /// Frees a block. @return false, with nothing done, if no block begins at the address.
-  bool deallocate(void* block) noexcept;
+  /// Frees a block. Reports a violation, and does nothing, if no block of this size begins at the address.
+  void deallocate(void* block, std::size_t bytes) noexcept;
   /// Records that work on `stream` also uses the block. @return false if no block begins at the address.
-  /// @throws cuda_error, std::bad_alloc; nothing has changed then.
-  bool record_stream(void* block, gpu::stream_handle stream);
+  /// @throws std::bad_alloc; nothing has changed then.
+  bool record_stream(void* block, gpu::stream_handle stream) { return memory_.record_use(block, stream); }
 
   /// Makes streams that the filter accepts allocate from this pool from now on; the most recent pool wins.
   /// @throws std::runtime_error if the pool is open; std::bad_alloc.
@@ -69,8 +70,8 @@ class device_memory {
   bool release_pool(pool_id id) noexcept;
 
   /// Begins a step on the memory of all streams, including later ones, and ends the previous step.
-  void begin_step(std::int64_t kind);
-  void end_step() noexcept;
+  void begin_step(std::int64_t kind) { memory_.begin_step(static_cast<std::uint64_t>(kind)); }
+  void end_step() noexcept { memory_.end_step(); }
 
   /// Returns all idle memory to the device, after a wait for the device. While a capture pool is open,
   /// returns only memory that needs no wait.
@@ -85,58 +86,53 @@ class device_memory {
 
  private:
   struct capture_pool {
-    std::size_t uses = 0;         // begun and not released
-    std::size_t live_blocks = 0;  // blocks allocated from it
-    std::map<gpu::stream_handle, stream_memory> streams;
-  };
-  struct stream_use {
-    gpu::stream_handle stream;
-    gpu::event event;  // made in advance, because a free must not fail
-    bool is_recorded = false;
-  };
-  struct live_block {
-    stream_memory* of;
-    capture_pool* pool;  // null: no pool
-    std::size_t bytes;
-    std::vector<stream_use> uses;  // uses by other streams
-    bool is_freed = false;         // freed, and waits for other streams
+    std::uint64_t number;  // pool of graphs
+    std::size_t uses = 0;  // begun and not released
   };
   struct recording {
     pool_id id;
     stream_filter takes;
   };
+  /// The memory as a resource for a trace: requests are for `stream` and `graphs`.
+  class traced_memory final : public std::pmr::memory_resource {
+   public:
+    explicit traced_memory(device_pools& memory) noexcept : memory_{memory} {}
+    gpu::stream_handle stream = nullptr;
+    std::uint64_t graphs = 0;
 
-  [[nodiscard]] memory_place place_of(gpu::stream_handle stream, char const* what) const;
-  [[nodiscard]] std::pair<stream_memory*, capture_pool*> memory_for(gpu::stream_handle stream);
-  [[nodiscard]] void* allocate_from(stream_memory& memory, capture_pool* pool, std::size_t bytes);
-  void end_block(void* block, live_block const& ending) noexcept;
-  [[nodiscard]] bool is_unused(live_block& block, bool waits) noexcept;
-  [[nodiscard]] bool try_record(stream_use& use) noexcept;
-  void retire(bool waits) noexcept;
-  void retire_all() noexcept;
-  void collect_streams(bool is_idle) noexcept;
-  [[nodiscard]] bool holds_released_pools() const noexcept;
-  [[nodiscard]] bool wait_for_device() noexcept;
+   private:
+    void* do_allocate(std::size_t bytes, std::size_t align) override {
+      return memory_.allocate(bytes, align, stream, graphs);
+    }
+    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
+      memory_.deallocate(block, bytes, align);
+    }
+    [[nodiscard]] bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
+      return this == &other;
+    }
+    device_pools& memory_;
+  };
+
+  [[nodiscard]] std::uint64_t graphs_of(gpu::stream_handle stream) const;
+  [[nodiscard]] void* allocate_from(std::uint64_t graphs, std::size_t bytes, gpu::stream_handle stream);
+  [[nodiscard]] bool release_graphs() noexcept;
 
   gpu::driver* driver_;
   gpu::device_number device_;
   settings chosen_;
-  trace_log* log_;
+  device_pools memory_;
   segment_memory segments_;
 
-  mutable std::mutex mutex_;  // protects the members below; the driver is called under it
-  std::map<gpu::stream_handle, stream_memory> streams_;
+  mutable std::mutex mutex_;  // protects the pools below
   std::map<pool_id, capture_pool> pools_;
   std::vector<recording> recordings_;  // open pools, the most recent last
-  std::unordered_map<void*, live_block> blocks_;
-  std::vector<void*> waiting_;            // freed blocks in use by other streams, in order
-  std::vector<gpu::stream_handle> busy_;  // working memory of `is_unused`
-  std::size_t shared_blocks_ = 0;         // blocks with uses; waiting_ has capacity for them
-  std::size_t shared_uses_ = 0;           // uses of all blocks; busy_ has capacity for them
-  std::optional<std::int64_t> step_;      // kind of the open step; empty: no open step
+  std::uint64_t last_number_ = 0;
+  std::atomic<std::size_t> open_pools_ = 0;
+  std::atomic<std::uint64_t> refused_ = 0;
 
-  std::uint64_t allocations_ = 0, deallocations_ = 0, refused_ = 0;
-  std::size_t used_bytes_ = 0, peak_bytes_ = 0;
+  std::mutex trace_mutex_;  // protects the resources of the trace
+  traced_memory untraced_{memory_};
+  std::optional<trace_resource> traced_;  // empty: no trace
 };
 
 }  // namespace tidemark::torch

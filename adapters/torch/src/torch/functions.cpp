@@ -65,11 +65,12 @@ void* tidemark_torch_alloc(std::size_t bytes, int device, CUstream_st* stream) {
   }
 }
 
-void tidemark_torch_free(void* block, std::size_t, int device, CUstream_st*) noexcept {
+void tidemark_torch_free(void* block, std::size_t bytes, int device, CUstream_st*) noexcept {
   if (block == nullptr) return;
   or_print("free", [&] {
     device_memory* const memory = process_memory::instance().find(device);
-    if (memory == nullptr || !memory->deallocate(block)) print_unknown_block("free", block);
+    if (memory == nullptr) print_unknown_block("free", block);
+    else memory->deallocate(block, bytes);
   });
 }
 

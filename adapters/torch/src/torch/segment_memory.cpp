@@ -2,38 +2,40 @@
 #include "segment_memory.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <string>
 
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 
 namespace tidemark::torch {
 
-segment_memory::segment_memory(memory_place place, std::optional<std::size_t> max_cached_bytes)
-    : place_{std::move(place)}, max_cached_bytes_{max_cached_bytes} {}
+namespace {
+
+constexpr std::size_t alignment = 256;
+
+}  // namespace
 
 void* segment_memory::allocate(std::size_t bytes) {
   const std::scoped_lock lock{mutex_};
   if (!cache_) {
     if (!blocks_)
-      blocks_.emplace(gpu::block_resource_options{.device = place_.device, .name = "PyTorch's segments"},
-                      *place_.driver);
+      blocks_.emplace(gpu::block_resource_options{.device = device_, .name = "PyTorch's segments"}, *driver_);
     // Blocks return unused, and need no order by a stream.
-    cache_.emplace(device_cache_options{.device = place_.device,
+    cache_.emplace(device_cache_options{.device = device_,
                                         .max_cached_bytes = max_cached_bytes_,
                                         .upstream = &*blocks_,
                                         .upstream_is_ordered = true,
                                         .name = "PyTorch's segments"},
-                   *place_.driver);
+                   *driver_);
   }
-  if (place_.log != nullptr && !traced_)
-    traced_.emplace(&*cache_, *place_.log, "cuda:" + std::to_string(place_.device) + " segments");
+  if (log_ != nullptr && !traced_)
+    traced_.emplace(&*cache_, *log_, "cuda:" + std::to_string(device_) + " segments");
   waiting_.reserve(live_.size() + 1);
   std::pmr::memory_resource& front = traced_ ? static_cast<std::pmr::memory_resource&>(*traced_) : *cache_;
-  void* const segment = front.allocate(bytes, stream_memory::alignment);
+  void* const segment = front.allocate(bytes, alignment);
   try {
     live_.emplace(segment, bytes);
   } catch (...) {
-    front.deallocate(segment, bytes, stream_memory::alignment);
+    front.deallocate(segment, bytes, alignment);
     throw;
   }
   used_bytes_ += bytes;
@@ -50,12 +52,12 @@ bool segment_memory::deallocate(void* segment) noexcept {
 
 void segment_memory::return_waiting() noexcept {
   if (waiting_.empty()) return;
-  const gpu::detail::on_device here{*place_.driver, place_.device};
-  if (!gpu::detail::shows_end_of_work(place_.driver->synchronize())) return;
+  const gpu::detail::on_device here{*driver_, device_};
+  if (!gpu::detail::shows_end_of_work(driver_->synchronize())) return;
   std::pmr::memory_resource& front = traced_ ? static_cast<std::pmr::memory_resource&>(*traced_) : *cache_;
   for (void* const segment : waiting_) {
     const auto found = live_.find(segment);
-    front.deallocate(segment, found->second, stream_memory::alignment);
+    front.deallocate(segment, found->second, alignment);
     used_bytes_ -= found->second;
     live_.erase(found);
   }

@@ -13,9 +13,8 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/block_resource.hpp>
 #include <tidemark/cuda/resources/device_cache.hpp>
+#include <tidemark/telemetry/trace_log.hpp>
 #include <tidemark/telemetry/trace_resource.hpp>
-
-#include "stream_memory.hpp"
 
 namespace tidemark::torch {
 
@@ -28,7 +27,10 @@ namespace tidemark::torch {
 class segment_memory {
  public:
   /// The first `allocate` makes the upstream and the cache, and throws the exceptions of the driver.
-  segment_memory(memory_place place, std::optional<std::size_t> max_cached_bytes);
+  /// @param log null: no trace
+  segment_memory(gpu::device_number device, std::optional<std::size_t> max_cached_bytes, trace_log* log,
+                 gpu::driver& driver) noexcept
+      : driver_{&driver}, device_{device}, log_{log}, max_cached_bytes_{max_cached_bytes} {}
   segment_memory(segment_memory const&) = delete;
   segment_memory& operator=(segment_memory const&) = delete;
   ~segment_memory() = default;
@@ -46,7 +48,9 @@ class segment_memory {
  private:
   void return_waiting() noexcept;
 
-  memory_place place_;
+  gpu::driver* driver_;
+  gpu::device_number device_;
+  trace_log* log_;
   std::optional<std::size_t> max_cached_bytes_;
   mutable std::mutex mutex_;  // protects the members below
   std::optional<gpu::device_resource> blocks_;

@@ -12,8 +12,8 @@ namespace tidemark::torch {
 
 /// Resource that serves the work of each stream.
 enum class resource_kind {
-  heap,     ///< `device_pool`
-  planned,  ///< `device_planned_arena`, with a `device_pool` for requests that deviate from the plan
+  heap,     ///< `device_pools`
+  planned,  ///< `device_pools` with plans
 };
 
 /// Settings of PyTorch's memory, in effect from the first allocation on.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/cuda/resources/device_pools.hpp>
 
+#include <algorithm>
 #include <iterator>
 #include <list>
 #include <mutex>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -16,6 +18,7 @@
 #include <tidemark/cuda/driver/stream_order.hpp>
 #include <tidemark/cuda/resources/detail/device_heap.hpp>
 #include <tidemark/cuda/resources/detail/stream_returns.hpp>
+#include <tidemark/cuda/resources/device_planned_arena.hpp>
 #include <tidemark/cuda/resources/device_pool.hpp>
 #include <tidemark/pool/detail/basic_pool.hpp>
 
@@ -38,28 +41,31 @@ device_pools_options completed(device_pools_options options, gpu::driver& driver
   return options;
 }
 
-device_pool_options of_stream(device_pools_options const& all, gpu::stream_handle stream) {
+// Memory of graphs serves one stream after another; the heap awaits the legacy stream.
+device_pool_options of_stream(device_pools_options const& all, gpu::stream_handle stream, bool is_of_graphs) {
   gpu::detail::require_one_stream(kind, all.name, stream);
-  return {.stream = stream,
+  return {.stream = is_of_graphs ? nullptr : stream,
           .device = all.device,
+          .keeps_addresses = is_of_graphs,
           .bookkeeping = std::pmr::new_delete_resource(),
           .name = all.name};
 }
 
 }  // namespace
 
-/// The heap of one stream, and its resource.
+/// The heap of one stream, or one of the heaps of a pool of graphs, and its resource.
 class device_pools::stream_heap final : public detail::forwarding_resource<stream_heap>,
                                         public gpu::detail::stream_ordered {
  public:
-  stream_heap(device_pools& all, gpu::stream_handle stream)
+  stream_heap(device_pools& all, gpu::stream_handle stream, std::uint64_t graphs)
       : all_{&all},
-        stream_{stream},
+        stream_{graphs == 0 ? stream : nullptr},
+        graphs_{graphs},
         trim_times_{all.options_.max_cached_bytes},
-        heap_{of_stream(all.options_, stream), *all.driver_, false},
+        heap_{of_stream(all.options_, stream, graphs != 0), *all.driver_, false},
         returns_{*all.driver_,
                  all.options_.device,
-                 stream,
+                 stream_,
                  all.options_.name,
                  std::pmr::new_delete_resource(),
                  {.free_now =
@@ -70,7 +76,11 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
                       [](void* heap, gpu::detail::returned_block const& each, reuse_fence fence) noexcept {
                         static_cast<stream_heap*>(heap)->free_behind_fence(each, std::move(fence));
                       },
-                  .context = this}} {}
+                  .context = this}} {
+    if (graphs != 0) serve_captures_of(stream);
+    else if (all.options_.plans)
+      planned_.emplace(planned_arena_options{.fallback = &fallback_, .name = all.options_.name});
+  }
   stream_heap(stream_heap const&) = delete;
   stream_heap& operator=(stream_heap const&) = delete;
   ~stream_heap() override = default;
@@ -84,18 +94,49 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     return gpu::is_same_stream(stream, stream_);
   }
 
+  /// Pool of graphs of the heap; 0: no graph.
+  [[nodiscard]] std::uint64_t graphs() const noexcept { return graphs_; }
+  /// Makes a heap of graphs serve the captures of this stream from now on.
+  void serve_captures_of(gpu::stream_handle stream) noexcept {
+    const std::scoped_lock lock{mutex_};
+    returns_.serve_captures_of(stream);
+    heap_.set_stream(stream == gpu::detail::stream_returns::no_stream() ? nullptr : stream);
+  }
+  /// Returns true if work of the stream may use free memory of the heap at once.
+  [[nodiscard]] bool serves(gpu::stream_handle stream) const noexcept { return returns_.is_own(stream); }
+  void end_captures() noexcept { returns_.end_captures(); }
+  void begin_step(std::uint64_t step_kind) {
+    const detail::late_warnings late;
+    const gpu::device_budget::relief_pause no_relief;
+    const std::scoped_lock lock{mutex_};
+    if (!planned_) return;
+    step_.reset();
+    step_.emplace(*planned_, step_kind);
+  }
+  void end_step() noexcept {
+    const detail::late_warnings late;
+    const gpu::device_budget::relief_pause no_relief;
+    const std::scoped_lock lock{mutex_};
+    step_.reset();
+  }
+
   [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align) {
     detail::late_reports late;
     const gpu::device_budget::relief_pause no_relief;
     const std::scoped_lock lock{mutex_};
-    if (void* const block = heap_.try_allocate(bytes, align)) return block;
-    free_completed();
-    void* const block = heap_.allocate_slow(bytes, align);
+    void* block = planned_ ? nullptr : heap_.try_allocate(bytes, align);
+    if (block == nullptr) {
+      free_completed();
+      block = planned_ ? planned_->allocate(bytes, align) : fallback_.allocate(bytes, align);
+    }
+    ++allocations_;
+    requested_bytes_ += bytes;
     if (heap_.cached_bytes() > all_->options_.max_cached_bytes) trim_to(all_->options_.max_cached_bytes);
     return block;
   }
-  void route_return(gpu::detail::returned_block const& block, gpu::stream_handle last_used_on) noexcept {
-    returns_.route_return(block, last_used_on);
+  void route_return(gpu::detail::returned_block const& block,
+                    std::span<gpu::stream_handle const> used_on) noexcept {
+    returns_.route_return(block, used_on);
   }
   void free_block(gpu::detail::returned_block const& each) noexcept {
     detail::late_reports late;
@@ -107,6 +148,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     (void)returns_.release_held(false);
     const std::scoped_lock lock{mutex_};
     wait_for_pending();
+    if (planned_) (void)planned_->trim();
     return heap_.release_free(0);
   }
   std::size_t release_captured() noexcept { return returns_.release_held(true); }
@@ -125,17 +167,32 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
 
   void add_to(device_pools_stats& sum) const noexcept {
     const std::scoped_lock lock{mutex_};
-    const detail::block_counts counts = heap_.counts();
-    sum.allocations += counts.allocations;
-    sum.deallocations += counts.deallocations;
+    sum.allocations += allocations_;
+    sum.deallocations += deallocations_;
     sum.used_blocks += used_blocks();
-    sum.requested_bytes += heap_.requested_bytes() - pending_bytes_;
+    sum.requested_bytes += requested_bytes_ - pending_bytes_;
+    sum.captured_bytes += returns_.captured_bytes();
     sum.pending_bytes += pending_bytes_;
     sum.cached_bytes += heap_.cached_bytes();
     sum.held_bytes += heap_.held_bytes();
   }
+  void add_to(planned_arena_stats& sum) const noexcept {
+    const std::scoped_lock lock{mutex_};
+    if (!planned_) return;
+    const planned_arena_stats own = planned_->stats();
+    sum.steps += own.steps;
+    sum.planned_steps += own.planned_steps;
+    sum.partly_planned_steps += own.partly_planned_steps;
+    sum.unplanned_steps += own.unplanned_steps;
+    sum.allocations += own.allocations;
+    sum.planned_allocations += own.planned_allocations;
+    sum.fallback_allocations += own.fallback_allocations;
+    sum.outside_allocations += own.outside_allocations;
+    sum.misses += own.misses;
+  }
   [[nodiscard]] char const* broken_invariant() const noexcept {
     const std::scoped_lock lock{mutex_};
+    if (planned_) planned_->check_invariants();
     std::size_t blocks = 0, bytes = 0;
     for (auto const& [order, queue] : pending_) {
       blocks += queue.size();
@@ -153,18 +210,38 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   };
   using queue = std::list<pending_block>;
 
+  /// The heap as a resource. Needs the lock.
+  class fallback final : public detail::forwarding_resource<fallback> {
+   public:
+    explicit fallback(gpu::detail::device_heap& heap) noexcept : heap_{heap} {}
+    void* allocate(std::size_t bytes, std::size_t align) {
+      void* const block = heap_.try_allocate(bytes, align);
+      return block != nullptr ? block : heap_.allocate_slow(bytes, align);
+    }
+    // The record of live blocks has checked the size.
+    void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
+      (void)heap_.deallocate_if_live(block, bytes, align);
+    }
+    void release_unused() noexcept override { (void)heap_.release_free(0); }
+
+   private:
+    gpu::detail::device_heap& heap_;
+  };
+
   [[nodiscard]] bool is_capturing() const noexcept {
     return gpu::detail::capture_state_of(*all_->driver_, stream_) != gpu::detail::capture_state::none;
   }
   [[nodiscard]] std::size_t used_blocks() const noexcept {
-    return heap_.counts().allocations - heap_.counts().deallocations - pending_blocks_;
+    return allocations_ - deallocations_ - pending_blocks_;
   }
 
   // ---- functions below need the lock
 
-  // The record of live blocks has checked the size.
   void free_locked(gpu::detail::returned_block const& each) noexcept {
-    (void)heap_.deallocate_if_live(each.block, each.bytes, each.align);
+    ++deallocations_;
+    requested_bytes_ -= each.bytes;
+    if (planned_) planned_->deallocate(each.block, each.bytes, each.align);
+    else fallback_.deallocate(each.block, each.bytes, each.align);
     if (heap_.cached_bytes() >
         trim_times_.due_at(heap_.cached_bytes(), heap_.live_bytes(), heap_.stranded_block_bytes()))
       trim_to(trim_times_.target_bytes());
@@ -226,9 +303,15 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
 
   device_pools* all_;
   gpu::stream_handle stream_;
+  std::uint64_t graphs_;
   mutable detail::fork_safe<> mutex_;  // for the members below except `returns_`; also for driver calls
   detail::trim_policy trim_times_;
   gpu::detail::device_heap heap_;
+  fallback fallback_{heap_};
+  std::optional<device_planned_arena> planned_;
+  std::optional<device_planned_arena::step> step_;
+  std::uint64_t allocations_ = 0, deallocations_ = 0;
+  std::size_t requested_bytes_ = 0;  // of live and waiting blocks
   gpu::detail::stream_returns returns_;
   std::map<void const*, queue> pending_;  // by order of their fences; no queue is empty
   std::size_t pending_blocks_ = 0, pending_bytes_ = 0;
@@ -248,21 +331,41 @@ device_pools::~device_pools() {
   });
 }
 
-device_pools::stream_heap& device_pools::of(gpu::stream_handle stream) {
-  const auto known = [&] {
-    const std::scoped_lock lock{mutex_};
-    const auto found = heaps_.find(key_of(stream));
-    return found != heaps_.end() ? found->second.get() : nullptr;
+// A pool of graphs has as many heaps as one of its captures has streams. A heap serves one stream until the
+// capture ends, because the streams of a capture are concurrent.
+device_pools::stream_heap& device_pools::of(gpu::stream_handle stream, std::uint64_t graphs) {
+  const place key{graphs, key_of(stream)};
+  const auto known = [&]() -> stream_heap* {
+    const auto found = serving_.find(key);
+    if (found != serving_.end()) return found->second;
+    const auto is_idle = [&](stream_heap const& each) {
+      return each.graphs() == graphs &&
+             std::ranges::none_of(serving_, [&](auto const& serving) { return serving.second == &each; });
+    };
+    const auto idle = graphs == 0 ? heaps_.end() : std::ranges::find_if(heaps_, is_idle);
+    if (idle == heaps_.end()) return nullptr;
+    serving_.emplace(key, &*idle);
+    idle->serve_captures_of(key.second);
+    return &*idle;
   };
-  if (stream_heap* const found = known()) return *found;
-  auto made = std::make_unique<stream_heap>(*this, key_of(stream));
+  {
+    const std::scoped_lock lock{mutex_};
+    if (stream_heap* const found = known()) return *found;
+  }
+  std::list<stream_heap> made;
+  made.emplace_back(*this, key.second, graphs);
   const std::scoped_lock lock{mutex_};
-  return *heaps_.try_emplace(key_of(stream), std::move(made)).first->second;
+  if (stream_heap* const found = known()) return *found;
+  if (step_) made.front().begin_step(*step_);
+  serving_.emplace(key, &made.front());
+  heaps_.splice(heaps_.end(), made);
+  return heaps_.back();
 }
 
-void* device_pools::allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream) {
+void* device_pools::allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream,
+                             std::uint64_t graphs) {
   if constexpr (check_level >= 2) detail::require_power_of_two(kind, options_.name, align);
-  stream_heap& from = of(stream);
+  stream_heap& from = of(stream, graphs);
   const auto allocate_in_heap = [&]() -> void* {
     try {
       return from.try_allocate(bytes, align);
@@ -278,7 +381,9 @@ void* device_pools::allocate(std::size_t bytes, std::size_t align, gpu::stream_h
   }
   try {
     const std::scoped_lock lock{mutex_};
-    live_.emplace(block, live_block{&from, bytes, align});
+    live_.emplace(block, live_block{&from, bytes, align, stream, {}});
+    live_bytes_ += bytes;
+    peak_live_bytes_ = std::max(peak_live_bytes_, live_bytes_);
   } catch (...) {
     from.free_block({block, bytes, align});
     throw;
@@ -286,19 +391,49 @@ void* device_pools::allocate(std::size_t bytes, std::size_t align, gpu::stream_h
   return block;
 }
 
+bool device_pools::record_use(void* block, gpu::stream_handle stream) {
+  const std::scoped_lock lock{mutex_};
+  const auto found = live_.find(block);
+  if (found == live_.end()) return false;
+  live_block& used = found->second;
+  const auto is_it = [&](gpu::stream_handle each) { return gpu::is_same_stream(each, stream); };
+  if (is_it(used.stream) || std::ranges::any_of(used.used_on, is_it)) return true;
+  used.used_on.reserve(used.used_on.size() + 2);
+  used.used_on.push_back(stream);
+  return true;
+}
+
 void device_pools::deallocate(void* block, std::size_t bytes, std::size_t align,
                               gpu::stream_handle last_used_on) noexcept {
+  end_block(block, bytes, align, &last_used_on);
+}
+
+void device_pools::deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
+  end_block(block, bytes, align, nullptr);
+}
+
+// @param last_used_on null: the block's own stream
+void device_pools::end_block(void* block, std::size_t bytes, std::size_t align,
+                             gpu::stream_handle const* last_used_on) noexcept {
   if (block == nullptr) return;
-  stream_heap* owner = nullptr;
+  std::unordered_map<void*, live_block>::node_type ended;
   {
     const std::scoped_lock lock{mutex_};
     const auto found = live_.find(block);
     if (found != live_.end() && found->second.bytes == bytes && found->second.align == align) {
-      owner = found->second.of;
-      live_.erase(found);
+      ended = live_.extract(found);
+      live_bytes_ -= bytes;
     }
   }
-  if (owner != nullptr) return owner->route_return({block, bytes, align}, last_used_on);
+  if (ended) {
+    live_block& of = ended.mapped();
+    if (last_used_on == nullptr && of.of->serves(of.stream))
+      return of.of->route_return({block, bytes, align}, of.used_on);
+    gpu::stream_handle const last = last_used_on != nullptr ? *last_used_on : of.stream;
+    if (of.used_on.empty()) return of.of->route_return({block, bytes, align}, {&last, 1});
+    of.used_on.push_back(last);  // capacity is reserved
+    return of.of->route_return({block, bytes, align}, of.used_on);
+  }
   detail::report_violation(
       violation_kind::bad_deallocate, options_.name,
       "device_pools '%s': %zu bytes aligned to %zu are deallocated at %p, where no such block is "
@@ -314,30 +449,83 @@ void device_pools::forget(gpu::stream_handle stream) {
   stream_heap* ending = nullptr;
   {
     const std::scoped_lock lock{mutex_};
-    const auto found = heaps_.find(key_of(stream));
-    if (found == heaps_.end()) return;
-    ending = found->second.get();
+    const auto found = serving_.find({0, key_of(stream)});
+    if (found == serving_.end()) return;
+    ending = found->second;
   }
   if (const std::size_t blocks = ending->blocks_after_wait(); blocks != 0) {
     throw std::logic_error{"device_pools '" + std::string{options_.name} + "': forget while " +
                            std::to_string(blocks) +
                            " blocks of the stream are in use, or of a graph (release_captured)"};
   }
-  std::unique_ptr<stream_heap> gone;  // destroyed without the lock
+  remove([&](stream_heap const& each) { return &each == ending; });
+}
+
+bool device_pools::release_graphs(std::uint64_t graphs) noexcept {
+  const detail::late_warnings late;
+  const std::scoped_lock alone{maintenance_};
+  std::size_t blocks = 0;
+  for_each_heap([&](stream_heap& each) {
+    if (each.graphs() == graphs) blocks += each.blocks_after_wait();
+  });
+  if (blocks == 0) remove([&](stream_heap const& each) { return each.graphs() == graphs; });
+  return blocks == 0;
+}
+
+void device_pools::end_capture(std::uint64_t graphs) noexcept {
+  const detail::late_warnings late;
+  const std::scoped_lock alone{maintenance_};
+  {
+    const std::scoped_lock lock{mutex_};
+    std::erase_if(serving_, [&](auto const& each) { return each.first.first == graphs && graphs != 0; });
+    for (stream_heap& each : heaps_) {
+      if (each.graphs() == graphs && graphs != 0)
+        each.serve_captures_of(gpu::detail::stream_returns::no_stream());
+    }
+  }
+  for_each_heap([](stream_heap& each) { each.end_captures(); });
+}
+
+void device_pools::begin_step(std::uint64_t step_kind) {
+  const std::scoped_lock alone{maintenance_};
+  {
+    const std::scoped_lock lock{mutex_};
+    step_ = step_kind;
+  }
+  for_each_heap([&](stream_heap& each) { each.begin_step(step_kind); });
+}
+
+void device_pools::end_step() noexcept {
+  const std::scoped_lock alone{maintenance_};
+  {
+    const std::scoped_lock lock{mutex_};
+    step_.reset();
+  }
+  for_each_heap([](stream_heap& each) { each.end_step(); });
+}
+
+// Removes heaps, which are destroyed without the lock. @pre `maintenance_` is held.
+template <class Predicate>
+void device_pools::remove(Predicate is_gone) noexcept {
+  std::list<stream_heap> gone;
   const std::scoped_lock lock{mutex_};
-  gone = std::move(heaps_.extract(key_of(stream)).mapped());
+  std::erase_if(serving_, [&](auto const& each) { return is_gone(*each.second); });
+  for (auto at = heaps_.begin(); at != heaps_.end();) {
+    const auto each = at++;
+    if (is_gone(*each)) gone.splice(gone.end(), heaps_, each);
+  }
 }
 
 // Visits all heaps; heaps may be added concurrently. @pre `maintenance_` is held, and no heap is removed.
 template <class Call>
-void device_pools::for_each_heap(Call call) const noexcept {
+void device_pools::for_each_heap(Call call) const {
   auto at = heaps_.end();
   const auto next = [&] {
     const std::scoped_lock lock{mutex_};
     at = at == heaps_.end() ? heaps_.begin() : std::next(at);
     return at != heaps_.end();
   };
-  while (next()) call(*at->second);
+  while (next()) call(*at);
 }
 
 std::size_t device_pools::sum_of(std::size_t (stream_heap::*call)() noexcept) noexcept {
@@ -356,12 +544,22 @@ device_pools_stats device_pools::stats() const noexcept {
   const std::scoped_lock alone{maintenance_};
   device_pools_stats all{.name = options_.name};
   for_each_heap([&](stream_heap const& each) { each.add_to(all); });
+  const std::scoped_lock lock{mutex_};
+  all.peak_requested_bytes = peak_live_bytes_;
+  return all;
+}
+
+planned_arena_stats device_pools::step_stats() const noexcept {
+  const std::scoped_lock alone{maintenance_};
+  planned_arena_stats all{.name = options_.name};
+  for_each_heap([&](stream_heap const& each) { each.add_to(all); });
   return all;
 }
 
 std::size_t device_pools::streams() const noexcept {
   const std::scoped_lock lock{mutex_};
-  return heaps_.size();
+  return static_cast<std::size_t>(
+      std::ranges::count_if(heaps_, [](stream_heap const& each) { return each.graphs() == 0; }));
 }
 
 void device_pools::check_invariants() const noexcept {

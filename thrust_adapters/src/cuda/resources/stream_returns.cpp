@@ -2,6 +2,7 @@
 #include <tidemark/cuda/resources/detail/stream_returns.hpp>
 
 #include <mutex>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -13,34 +14,69 @@
 
 namespace tidemark::gpu::detail {
 
-void stream_returns::route_return(returned_block const& block, stream_handle last_used_on) noexcept {
-  const auto free_now = [&] { receiver_.free_now(receiver_.context, block); };
-  const bool is_own = is_same_stream(last_used_on, stream_);
-  const bool is_legacy = is_same_stream(last_used_on, nullptr);  // the legacy stream is never captured
-  // The handle of another stream identifies its device.
-  if (is_own && (is_legacy || capture_state_of(*driver_, last_used_on) == capture_state::none))
-    return free_now();
-  const on_device here{*driver_, device_};
-  const capture_state captures = capture_state_of(*driver_, last_used_on);
-  if (captures == capture_state::capturing || (captures == capture_state::untouchable && is_legacy)) {
-    hold(block, !is_legacy);
-  } else if (is_own) {
-    free_now();
-  } else if (std::optional<reuse_fence> fence = events_.record(last_used_on)) {
-    receiver_.free_behind(receiver_.context, block, std::move(*fence));
-  } else if (const status waited = driver_->synchronize(last_used_on); shows_end_of_work(waited)) {
-    free_now();
-  } else {
-    report_lost(*driver_, name_, "cuStreamSynchronize", waited, block.bytes);
+namespace {
+
+// A fence that is done once both are done; empty if there is no memory for it.
+reuse_fence both(reuse_fence first, reuse_fence second) noexcept {
+  struct pair {
+    reuse_fence first, second;
+  };
+  static constexpr auto as_pair = [](void* state) noexcept -> pair& { return *static_cast<pair*>(state); };
+  static constexpr reuse_fence::functions calls{
+      .done =
+          [](void* state) noexcept { return as_pair(state).first.done() && as_pair(state).second.done(); },
+      .wait =
+          [](void* state) noexcept {
+            as_pair(state).first.wait();
+            as_pair(state).second.wait();
+          },
+      .destroy = [](void* state) noexcept { delete &as_pair(state); },
+      .order = [](void* state) noexcept { return as_pair(state).first.order(); }};
+  auto* const made = new (std::nothrow) pair{std::move(first), std::move(second)};
+  return made != nullptr ? reuse_fence{calls, made} : reuse_fence{};
+}
+
+}  // namespace
+
+void stream_returns::route_return(returned_block const& block,
+                                  std::span<stream_handle const> used_on) noexcept {
+  const stream_handle own = stream_;
+  std::optional<on_device> here;
+  for (stream_handle const each : used_on) {
+    const bool is_own = is_same_stream(each, own);
+    const bool is_legacy = is_same_stream(each, nullptr);  // the legacy stream is never captured
+    if (is_own && (is_legacy || serves_captures_)) continue;
+    if (!is_own && !here) here.emplace(*driver_, device_);  // the handle of the own stream has its device
+    const capture_state captures = capture_state_of(*driver_, each);
+    if (captures == capture_state::capturing || (captures == capture_state::untouchable && is_legacy))
+      return hold(block, !is_legacy, used_on);
   }
+  reuse_fence all;
+  for (stream_handle const each : used_on) {
+    if (is_same_stream(each, own)) continue;
+    std::optional<reuse_fence> fence = events_.record(each);
+    if (!fence) {
+      const status waited = driver_->synchronize(each);
+      if (!shows_end_of_work(waited))
+        return report_lost(*driver_, name_, "cuStreamSynchronize", waited, block.bytes);
+    } else if (all.empty()) {
+      all = std::move(*fence);
+    } else if (all = both(std::move(all), std::move(*fence)); all.empty()) {
+      return report_lost(*driver_, name_, "cuEventRecord", status::out_of_memory, block.bytes);
+    }
+  }
+  if (all.empty()) receiver_.free_now(receiver_.context, block);
+  else receiver_.free_behind(receiver_.context, block, std::move(all));
 }
 
 // A graph may use the block, or work that cannot be awaited now. Neither this memory nor the driver may reuse
 // it.
-void stream_returns::hold(returned_block const& block, bool is_captured) noexcept {
+void stream_returns::hold(returned_block const& block, bool is_captured,
+                          std::span<stream_handle const> used_on) noexcept {
   try {
+    held_block held{block, is_captured, {used_on.begin(), used_on.end()}};
     const std::scoped_lock lock{mutex_};
-    held_.push_back({block, is_captured});
+    held_.push_back(std::move(held));
   } catch (...) {  // any exception of the bookkeeping resource
     tidemark::detail::report_warning(
         warning_kind::refused_return, name_,
@@ -50,25 +86,37 @@ void stream_returns::hold(returned_block const& block, bool is_captured) noexcep
   }
 }
 
+std::pmr::vector<stream_returns::held_block> stream_returns::take_held() noexcept {
+  std::pmr::vector<held_block> taken{held_.get_allocator()};
+  const std::scoped_lock lock{mutex_};
+  taken.swap(held_);
+  return taken;
+}
+
 // Blocks of the legacy stream are returned behind an event of that stream, unless a capture still forbids it.
 std::size_t stream_returns::release_held(bool captured_too) noexcept {
-  std::pmr::vector<held_block> taken{held_.get_allocator()};
-  {
-    const std::scoped_lock lock{mutex_};
-    if (held_.empty()) return 0;
-    taken.swap(held_);
-  }
   std::size_t bytes = 0;
-  for (held_block const& each : taken) {
+  for (held_block const& each : take_held()) {
     if (!each.is_captured) {
-      route_return(each.block, legacy_stream);  // may hold the block again
+      route_return(each.block, each.used_on);  // may hold the block again
     } else if (!captured_too) {
-      hold(each.block, true);
+      hold(each.block, true, each.used_on);
     } else {
       bytes += each.block.bytes;
       receiver_.free_now(receiver_.context, each.block);
     }
   }
+  return bytes;
+}
+
+void stream_returns::end_captures() noexcept {
+  for (held_block const& each : take_held()) route_return(each.block, each.used_on);
+}
+
+std::size_t stream_returns::captured_bytes() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  std::size_t bytes = 0;
+  for (held_block const& each : held_) bytes += each.is_captured ? each.block.bytes : 0;
   return bytes;
 }
 

@@ -6,14 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <list>
 #include <map>
-#include <memory>
 #include <memory_resource>
+#include <optional>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/cuda/driver/device_budget.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/plan/replay/planned_arena_options.hpp>
 
 namespace tidemark {
 
@@ -23,6 +27,8 @@ struct device_pools_options {
   gpu::device_number device = -1;
   /// Maximum idle bytes of each stream's heap, as in `device_pool_options`.
   std::size_t max_cached_bytes = (std::numeric_limits<std::size_t>::max)();
+  /// True if each stream's steps are planned, as by a `device_planned_arena` on its heap: see `begin_step`.
+  bool plans = false;
   /// Name in messages and statistics; null: the default. Must outlive the pools and their exceptions.
   char const* name = "device_pools";
 };
@@ -30,14 +36,16 @@ struct device_pools_options {
 /// A snapshot of all streams' heaps. `pending_bytes` counts blocks that wait for other streams. Without a
 /// running call, `allocations - deallocations == used_blocks + waiting blocks`.
 struct device_pools_stats {
-  char const* name = "";            ///< name of the pools
-  std::uint64_t allocations = 0;    ///< blocks allocated
-  std::uint64_t deallocations = 0;  ///< blocks that are free again
-  std::size_t used_blocks = 0;      ///< live blocks, including blocks of graphs
-  std::size_t requested_bytes = 0;  ///< requested bytes of live blocks
-  std::size_t pending_bytes = 0;    ///< bytes of deallocated blocks that other streams may still use
-  std::size_t cached_bytes = 0;     ///< bytes of idle memory
-  std::size_t held_bytes = 0;       ///< bytes of device memory
+  char const* name = "";                 ///< name of the pools
+  std::uint64_t allocations = 0;         ///< blocks allocated
+  std::uint64_t deallocations = 0;       ///< blocks that are free again
+  std::size_t used_blocks = 0;           ///< live blocks, including blocks of graphs
+  std::size_t requested_bytes = 0;       ///< requested bytes of live blocks
+  std::size_t captured_bytes = 0;        ///< part of it that was deallocated in captures
+  std::size_t peak_requested_bytes = 0;  ///< most bytes that were allocated and not deallocated
+  std::size_t pending_bytes = 0;         ///< bytes of deallocated blocks that other streams may still use
+  std::size_t cached_bytes = 0;          ///< bytes of idle memory
+  std::size_t held_bytes = 0;            ///< bytes of device memory
 };
 
 /// One allocator for all streams of a device: each stream has the heap of a `device_pool`.
@@ -52,8 +60,8 @@ struct device_pools_stats {
 /// memory.deallocate(y, 4096, 256, copies);       // free for `compute` when the copy is done
 /// std::pmr::memory_resource* of_copies = memory.on(copies);  // the same for what takes a resource
 /// ```
-/// A block returns to the heap of the stream of its allocation. docs/cuda.md describes captures and a full
-/// device.
+/// A block returns to the heap of the stream of its allocation. docs/cuda.md describes captures, pools of
+/// graphs and a full device.
 ///
 /// Invariants: each live block is recorded with its heap; those of `gpu::detail::device_heap`; and
 /// `pending_bytes == sum over waiting blocks`, which `check_invariants()` checks.
@@ -74,9 +82,11 @@ class device_pools {
   /// returns all memory, also of live blocks.
   ~device_pools();
 
-  /// Allocates a block for future work on `stream`. @throws as `device_pool::allocate`, and for a new stream
-  /// as its constructor. No block is allocated then.
-  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream);
+  /// Allocates a block for future work on `stream`. @param graphs number of the pool of graphs whose captures
+  /// use the block; 0: no graph. @throws as `device_pool::allocate`, and for a new stream as its constructor.
+  /// No block is allocated then.
+  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream,
+                               std::uint64_t graphs = 0);
   /// Returns a block that work on `last_used_on`, any stream of the device, uses. If no event can be
   /// recorded, the calling thread waits for the stream; if the wait fails, the block stays live, with a
   /// warning (`refused_return`). A limit of idle memory may make the call wait for the block's stream. Does
@@ -84,6 +94,13 @@ class device_pools {
   /// live or the size or alignment differs.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   gpu::stream_handle last_used_on) noexcept;
+  /// Returns a block that only work of its own stream, and of the streams of `record_use`, uses. Ignores
+  /// captures of its own stream.
+  void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
+  /// Records that work on `stream` uses the block too. `deallocate` then waits for the work that is on
+  /// `stream` when it is called. @return false if no block begins at the address. @throws std::bad_alloc,
+  /// with nothing changed.
+  bool record_use(void* block, gpu::stream_handle stream);
 
   /// Returns the memory of one stream as a resource. Its blocks are for this stream, and the stream is the
   /// last user of each block that it deallocates. Valid until `forget`. @throws as `device_pool`'s
@@ -103,6 +120,23 @@ class device_pools {
   /// Frees the blocks that were deallocated during captures. @pre The graphs of those captures have ended.
   /// @return bytes. O(blocks of graphs).
   std::size_t release_captured() noexcept;
+  /// Ends a capture that used a pool of graphs. Memory that is free then serves later captures of the
+  /// pool, on any stream. Blocks that were deallocated during captures that have ended are free behind the
+  /// present work of their streams. @pre No later launch uses these blocks, unless they are of pools of
+  /// graphs. O(heaps + blocks of graphs).
+  void end_capture(std::uint64_t graphs) noexcept;
+  /// Returns the memory of a pool of graphs. Does nothing for an unknown pool. @pre The graphs have ended,
+  /// the device has run their launches, and no capture is open. @return false, with nothing changed, if
+  /// blocks of the pool are live.
+  bool release_graphs(std::uint64_t graphs) noexcept;
+
+  /// Ends the open step, if any, and begins a step of this kind on all streams, also on those of later
+  /// requests. Does nothing without `plans`. @throws std::bad_alloc.
+  void begin_step(std::uint64_t kind = 0);
+  /// Ends the open step, if any.
+  void end_step() noexcept;
+  /// Returns the sums of the streams' counts of steps, blocks and misses. O(streams).
+  [[nodiscard]] planned_arena_stats step_stats() const noexcept;
 
   /// Returns a snapshot in numbers. O(streams).
   [[nodiscard]] device_pools_stats stats() const noexcept;
@@ -119,20 +153,30 @@ class device_pools {
   struct live_block {
     stream_heap* of;
     std::size_t bytes, align;
+    gpu::stream_handle stream;                // of the allocation
+    std::vector<gpu::stream_handle> used_on;  // other streams; capacity for one more
   };
+  using place = std::pair<std::uint64_t, gpu::stream_handle>;  // pool of graphs, stream
 
-  [[nodiscard]] stream_heap& of(gpu::stream_handle stream);
+  [[nodiscard]] stream_heap& of(gpu::stream_handle stream, std::uint64_t graphs = 0);
+  void end_block(void* block, std::size_t bytes, std::size_t align,
+                 gpu::stream_handle const* last_used_on) noexcept;
   template <class Call>
-  void for_each_heap(Call call) const noexcept;
+  void for_each_heap(Call call) const;
+  template <class Predicate>
+  void remove(Predicate is_gone) noexcept;
   [[nodiscard]] std::size_t sum_of(std::size_t (stream_heap::*call)() noexcept) noexcept;
 
   gpu::driver* driver_;
   device_pools_options options_;
   mutable detail::fork_safe<>
       maintenance_;                    // during waits, reads and removal of heaps; locked before the others
-  mutable detail::fork_safe<> mutex_;  // protects what follows; no other lock is taken under it
-  std::map<gpu::stream_handle, std::unique_ptr<stream_heap>> heaps_;
+  mutable detail::fork_safe<> mutex_;  // protects what follows; locked before the locks of heaps
+  mutable std::list<stream_heap> heaps_;
+  std::map<place, stream_heap*> serving_;  // heap of each stream; of graphs, while a capture is open
   std::unordered_map<void*, live_block> live_;
+  std::size_t live_bytes_ = 0, peak_live_bytes_ = 0;
+  std::optional<std::uint64_t> step_;  // kind of the open step; empty: no open step
   gpu::device_budget::subscription budget_subscription_;
 };
 

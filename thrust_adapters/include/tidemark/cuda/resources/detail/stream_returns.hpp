@@ -3,14 +3,18 @@
 /// `stream_returns`: returns blocks that other streams used to the memory of one stream. Owns events.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory_resource>
+#include <span>
 #include <vector>
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/cuda/driver/detail/event_stock.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
+#include <tidemark/cuda/driver/stream_order.hpp>
 
 namespace tidemark::gpu::detail {
 
@@ -29,18 +33,23 @@ struct block_receiver {
   void* context;
 };
 
-/// Returns blocks to the memory of one stream, depending on the stream that used them last:
+/// Returns blocks to the memory of one stream, depending on the streams that used them:
 ///
 /// - the own stream: the block is free at once, because later work runs behind.
 /// - another stream: the block is free behind an event of that stream.
 /// - a capturing stream: the block belongs to a graph. It is *held*, and counts as live, until `release_held`
-///   with `captured_too`.
+///   with `captured_too`, or `end_captures`.
 /// - the legacy stream beside a capture of a blocking stream: no event may be recorded, and the block is held
 ///   until a later `release_held`.
 ///
-/// Complexity: O(1); `release_held` O(held blocks). Thread-safety: any thread.
+/// Memory of graphs serves one stream after another, whose captures reuse it at once.
+///
+/// Complexity: O(1); `release_held` and `end_captures` O(held blocks). Thread-safety: any thread.
 class stream_returns {
  public:
+  /// Own stream of memory that serves no stream.
+  static stream_handle no_stream() noexcept { return reinterpret_cast<stream_handle>(~std::uintptr_t{}); }
+
   /// @param device device of all streams
   /// @param name name in messages
   /// @param bookkeeping memory for records; called under this object's locks, and must not call back
@@ -54,13 +63,31 @@ class stream_returns {
         events_{driver, device, stream, name, bookkeeping},
         held_{bookkeeping} {}
 
-  /// Passes a block on, or holds it. If no event can be recorded, the calling thread waits for
-  /// `last_used_on`; if the wait fails, the block stays live, with a warning (`refused_return`).
-  void route_return(returned_block const& block, stream_handle last_used_on) noexcept;
+  /// Makes this the memory of graphs, whose captures on `stream` reuse it. Events of the legacy stream
+  /// must be possible.
+  void serve_captures_of(stream_handle stream) noexcept {
+    serves_captures_ = true;
+    stream_ = stream;
+  }
+
+  [[nodiscard]] bool is_own(stream_handle stream) const noexcept { return is_same_stream(stream, stream_); }
+
+  /// Passes a block on, or holds it. If no event can be recorded, the calling thread waits for the stream; if
+  /// the wait fails, the block stays live, with a warning (`refused_return`).
+  void route_return(returned_block const& block, std::span<stream_handle const> used_on) noexcept;
+  void route_return(returned_block const& block, stream_handle last_used_on) noexcept {
+    route_return(block, {&last_used_on, 1});
+  }
 
   /// Passes on all blocks of captures if `captured_too`, and tries the other held blocks again. @pre The
   /// graphs have ended if `captured_too`. @return bytes of the captures' blocks
   std::size_t release_held(bool captured_too) noexcept;
+
+  /// Passes on blocks that captures held, behind the present work of their streams. Blocks of captures that
+  /// have not ended stay held. @pre No later launch uses the blocks.
+  void end_captures() noexcept;
+  /// Returns the bytes that captures hold. O(held blocks).
+  [[nodiscard]] std::size_t captured_bytes() const noexcept;
 
   [[nodiscard]] event_stock& events() noexcept { return events_; }
   [[nodiscard]] event_stock const& events() const noexcept { return events_; }
@@ -68,18 +95,21 @@ class stream_returns {
  private:
   struct held_block {
     returned_block block;
-    bool is_captured;  // in a graph; else used by work of the legacy stream
+    bool is_captured;                    // in a graph; else used by work of the legacy stream
+    std::vector<stream_handle> used_on;  // streams of the work
   };
 
-  void hold(returned_block const& block, bool is_captured) noexcept;
+  void hold(returned_block const& block, bool is_captured, std::span<stream_handle const> used_on) noexcept;
+  [[nodiscard]] std::pmr::vector<held_block> take_held() noexcept;
 
   driver* driver_;
   device_number device_;
-  stream_handle stream_;
+  std::atomic<stream_handle> stream_;
+  std::atomic<bool> serves_captures_ = false;
   char const* name_;
   block_receiver receiver_;
   event_stock events_;
-  tidemark::detail::fork_safe<> mutex_;  // protects the members below
+  mutable tidemark::detail::fork_safe<> mutex_;  // protects the members below
   std::pmr::vector<held_block> held_;
 };
 
