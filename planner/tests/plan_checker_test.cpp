@@ -7,6 +7,7 @@
 
 #include <tidemark/planner.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <random>
 #include <string>

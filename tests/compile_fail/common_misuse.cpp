@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mistakes that users make most. Each CASE must fail to compile in this many lines, and the first error
 // must match; without a case the file must compile. The headers are those of the parts: the compilers may
-// print one line more for `<tidemark/tidemark.hpp>`. g++ prints five lines of headers for `std::pmr` cases.
+// print one line more for `<tidemark/tidemark.hpp>`. g++ prints three lines of headers for `std::pmr` cases.
 #include <map>
 #include <memory_resource>
 #include <string>
@@ -38,7 +38,7 @@ void misuse(arena& step, arena::scope& scope, borrowed_device_arena& device, poo
   arena::scope of_any = scratch();
 #elif CASE == 7   // in 10 lines: epoch::keep takes buffers, views, pointers, and contiguous ranges
   e.keep(std::map<int, int>{});
-#elif CASE == 8   // in 12 lines: write &resource
+#elif CASE == 8   // in 10 lines: write &resource
   std::pmr::vector<int> numbers{step};
 #elif CASE == 9   // in 10 lines: an arena cannot be copied or moved: pass arena& or arena\*
   arena copy{step};
@@ -50,7 +50,7 @@ void misuse(arena& step, arena::scope& scope, borrowed_device_arena& device, poo
   (void)device.push_array<int>(3);
 #elif CASE == 13  // in 10 lines: write push_array<T>\(n, value\)
   (void)step.push_array<named_value>(3);
-#elif CASE == 14  // in 12 lines: write &resource
+#elif CASE == 14  // in 10 lines: write &resource
   std::pmr::vector<int> numbers(10, blocks);
 #elif CASE == 15  // in 10 lines: a scope cannot be copied: write std::move\(scope\), or pass arena::scope&
   arena::scope copy = scope;

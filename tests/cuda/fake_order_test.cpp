@@ -4,6 +4,7 @@
 // whose branches run in any order; default streams and contexts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>

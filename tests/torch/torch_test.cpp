@@ -3,6 +3,7 @@
 // Each fact is tested for each selectable resource, unless it depends on one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>

@@ -3,6 +3,7 @@
 // contents. A program in C reads the headers too (tests/workspace/dlpack), if DLPack's header is found.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <cstddef>

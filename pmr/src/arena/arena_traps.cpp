@@ -151,7 +151,10 @@ class rewind_trap {
   code_owner_cache<64> owners_;  // of functions that rewound
 };
 
-void trap_deleter::operator()(rewind_trap* trap) const noexcept { delete trap; }
+void trap_pointer::make(trap_options const& options, char const* name) {
+  trap_ = new rewind_trap{options, name};
+}
+trap_pointer::~trap_pointer() { delete trap_; }
 
 // Draws the number of rewinds until the next trapped scope: uniform in [1, 2 n - 1], so n on average. Uses
 // SplitMix64 (Steele, Lea, Flood 2014). The process id makes the numbers differ between a parent and its

@@ -4,6 +4,7 @@
 // allocations that the test knows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>

@@ -9,6 +9,9 @@
 #include <memory_resource>
 #include <utility>
 
+// First, because g++ prints the includes of a deleted function: a container of an arena calls one of this header.
+#include <tidemark/core/detail/distinct_resource.hpp>
+
 #include <tidemark/arena/arena_options.hpp>
 #include <tidemark/arena/arena_push.hpp>
 #include <tidemark/arena/arena_scope.hpp>

@@ -3,12 +3,10 @@
 /// `arena_push`: creates objects, arrays and bytes in an arena, through the arena or a scope. Owns nothing.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -16,6 +14,7 @@
 
 #include <tidemark/arena/detail/arena_records.hpp>
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/construct_object.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
@@ -119,7 +118,7 @@ class arena_push {
     if constexpr (std::is_trivially_default_constructible_v<T>) {
       return {static_cast<T*>(push_bytes(array_bytes<T>(n), alignof(T))), n};
     } else {
-      return construct_array<T>(n, [n](T* first) { std::uninitialized_value_construct_n(first, n); });
+      return construct_array<T>(n, [](T* place) { detail::construct_object(place); });
     }
   }
 
@@ -145,7 +144,7 @@ class arena_push {
   [[nodiscard]] std::span<T> push_array(std::size_t n, T const& value) TIDEMARK_LIFETIMEBOUND
     requires(on_host && (detail::needs_no_destructor<T> || never_destroys))
   {
-    return construct_array<T>(n, [&](T* first) { std::uninitialized_fill_n(first, n, value); });
+    return construct_array<T>(n, [&](T* place) { detail::construct_object(place, value); });
   }
 
   /// A copy of the elements of `values`, which need no destructors: a span, vector, array or other contiguous
@@ -155,11 +154,16 @@ class arena_push {
   [[nodiscard]] auto push_copy(Range const& values) TIDEMARK_LIFETIMEBOUND
     requires(on_host && (detail::needs_no_destructor<detail::copied_element<Range>> || never_destroys))
   {
+    using T = detail::copied_element<Range>;
     const std::span from{values};
-    return construct_array<detail::copied_element<Range>>(
-        from.size(), [&](detail::copied_element<Range>* first) {
-          std::uninitialized_copy_n(from.data(), from.size(), first);
-        });
+    if constexpr (std::is_trivially_copyable_v<T>) {
+      T* const first = allocate_array<T>(target(), from.size());
+      if (!from.empty()) std::memcpy(static_cast<void*>(first), from.data(), from.size_bytes());
+      return std::span<T>{first, from.size()};
+    } else {
+      auto source = from.begin();
+      return construct_array<T>(from.size(), [&](T* place) { detail::construct_object(place, *source++); });
+    }
   }
 
   /// A copy of `text` with a null character behind it, which the view does not contain.
@@ -167,7 +171,7 @@ class arena_push {
     requires(Space::traits.host_accessible)
   [[nodiscard]] std::string_view push_string(std::string_view text) TIDEMARK_LIFETIMEBOUND {
     char* const first = allocate_array<char>(target(), detail::add_saturating(text.size(), 1));
-    std::copy_n(text.data(), text.size(), first);
+    text.copy(first, text.size());
     first[text.size()] = '\0';
     return {first, text.size()};
   }
@@ -178,7 +182,7 @@ class arena_push {
   [[nodiscard]] std::span<T> push_array(std::size_t n, no_destructor_t) TIDEMARK_LIFETIMEBOUND
     requires(on_host)
   {
-    return construct_array<T>(n, [n](T* first) { std::uninitialized_value_construct_n(first, n); });
+    return construct_array<T>(n, [](T* place) { detail::construct_object(place); });
   }
 
   /// `n` contiguous trivial `T` in uninitialised memory.
@@ -226,7 +230,7 @@ class arena_push {
       arena_type& to = *undo.arena;
       auto* record = allocate_array<detail::arena_finalizer>(to, 1);
       T* object = construct<T>(to, std::forward<Arguments>(arguments)...);
-      *record = {to.finalizers_, [](void* made) noexcept { std::destroy_at(static_cast<T*>(made)); }, object,
+      *record = {to.finalizers_, [](void* made) noexcept { static_cast<T*>(made)->~T(); }, object,
                  to.position()};
       to.finalizers_ = record;
       to.floor_ = to.cursor_;  // nothing below may be freed without running the destructor
@@ -277,18 +281,25 @@ class arena_push {
   template <class T, class Construct>
   std::span<T> construct_array(std::size_t n, Construct const& construct) {
     rollback undo{target()};
-    T* first = allocate_array<T>(*undo.arena, n);
-    construct(first);
+    T* const first = allocate_array<T>(*undo.arena, n);
+    struct elements {
+      ~elements() {
+        while (last != first) (--last)->~T();
+      }
+      T *first, *last;
+    } built{first, first};
+    for (; built.last != first + n; ++built.last) construct(built.last);
+    built.first = built.last;
     undo.arena = nullptr;
     return {first, n};
   }
   template <class T, class... Arguments>
   static T* construct(arena_type& to, Arguments&&... arguments) {
     if constexpr (std::is_nothrow_constructible_v<T, Arguments...>) {
-      return std::construct_at(allocate_array<T>(to, 1), std::forward<Arguments>(arguments)...);
+      return detail::construct_object(allocate_array<T>(to, 1), std::forward<Arguments>(arguments)...);
     } else {
       rollback undo{to};
-      T* object = std::construct_at(allocate_array<T>(to, 1), std::forward<Arguments>(arguments)...);
+      T* object = detail::construct_object(allocate_array<T>(to, 1), std::forward<Arguments>(arguments)...);
       undo.arena = nullptr;
       return object;
     }
@@ -299,8 +310,7 @@ class arena_push {
     if (address < fresh) {
       // A small block is zeroed whole: a few stores if its size is constant. A large block keeps its fresh
       // part.
-      std::memset(first, 0,
-                  bytes <= max_whole_zeroing ? bytes : std::min<std::size_t>(bytes, fresh - address));
+      std::memset(first, 0, bytes <= max_whole_zeroing ? bytes : detail::min_of(bytes, fresh - address));
     }
     detail::mark_defined(address, bytes);
   }

@@ -4,7 +4,6 @@
 /// reservations that shrink when refused.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -15,6 +14,7 @@
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/config.hpp>
+#include <tidemark/core/detail/align.hpp>
 
 namespace tidemark {
 
@@ -113,12 +113,12 @@ namespace detail {
 /// @return the last result of `take`. @throws the exception of `take`. O(log(wanted / needed)) calls
 template <class Take, class Share>
 [[nodiscard]] byte_range reserve_by_halves(std::size_t needed, std::size_t wanted, Take take, Share share) {
-  std::size_t units = (std::max)(needed, wanted);
+  std::size_t units = max_of(needed, wanted);
   byte_range range = take(units);
   if (!range.empty() || units == needed) return range;
   const std::size_t most = share();
   while (range.empty() && units != needed) {
-    units = (std::max)(needed, units / 2);
+    units = max_of(needed, units / 2);
     if (units <= most || units == needed) range = take(units);
   }
   return range;

@@ -11,7 +11,6 @@
 /// - an impossible request throws `out_of_memory` without a call of the upstream.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -86,9 +85,9 @@ class basic_upstream_memory : public committed_ranges {
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes) {
     if (least_bytes <= room_in(unused_buffer_))
       return detail::without_stale_frames(std::exchange(unused_buffer_, {}));
-    return detail::without_stale_frames(
-        detail::allocate_by_halves(*upstream_, least_bytes, (std::min)(wanted_bytes, detail::max_block_bytes),
-                                   1, traits.block_alignment));
+    return detail::without_stale_frames(detail::allocate_by_halves(
+        *upstream_, least_bytes, detail::min_of(wanted_bytes, detail::max_block_bytes), 1,
+        traits.block_alignment));
   }
   void release(byte_range range) noexcept {
     if (range == buffer_) {
@@ -99,7 +98,7 @@ class basic_upstream_memory : public committed_ranges {
   }
   /// The constructor's size or the buffer's size, but at least `min_chunk_bytes`.
   [[nodiscard]] std::size_t chunk_bytes() const noexcept {
-    return (std::max)({min_chunk_bytes, first_bytes_, buffer_.size});
+    return detail::max_of(min_chunk_bytes, detail::max_of(first_bytes_, buffer_.size));
   }
   [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
@@ -147,7 +146,7 @@ class alignment_gaps {
   void add(std::uintptr_t block, std::uintptr_t end) noexcept {
     if (block == end) return;
     gaps_[next_++ % max_gaps] = {block, end};
-    count_ = (std::min)(count_ + 1, max_gaps);
+    count_ = detail::min_of(count_ + 1, max_gaps);
   }
   /// Forgets the blocks at or above `cursor`.
   void forget(std::uintptr_t cursor) noexcept {

@@ -3,9 +3,7 @@
 /// Arena growth: chunks, commits, exhaustion. See arena_state.hpp for the class.
 #pragma once
 
-#include <algorithm>
 #include <limits>
-#include <memory>
 #include <new>
 #include <utility>
 
@@ -27,7 +25,7 @@ arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options
   if constexpr (can_trap)
     if (options_.trap.one_in == 0) options_.trap.one_in = trap_rate_of_environment();
   if (options_.trap.one_in != 0) {
-    if constexpr (can_trap) trap_.reset(new typename decltype(trap_)::element_type{options_.trap, name()});
+    if constexpr (can_trap) trap_.make(options_.trap, name());
     else
       report_warning(warning_kind::refused_setting, name(),
                      "arena '%s': cannot trap its scopes, because its memory is not virtual_memory", name());
@@ -171,7 +169,7 @@ std::size_t arena_state<AddressSpace>::remaining_bytes() const noexcept {
 // Shortens a chunk that is entered next to the room left in the arena.
 template <class AddressSpace>
 void arena_state<AddressSpace>::bound(chunk_record& chunk) const noexcept {
-  if (&chunk != &first_) chunk.end = chunk.begin + (std::min)(chunk.range.size, remaining_bytes());
+  if (&chunk != &first_) chunk.end = chunk.begin + min_of(chunk.range.size, remaining_bytes());
 }
 
 // Reserves a range with room for a block. A range of exactly the block's size may begin at a misaligned
@@ -180,13 +178,12 @@ template <class AddressSpace>
 byte_range arena_state<AddressSpace>::reserve_range(std::size_t bytes, std::size_t align) {
   const std::size_t padded_bytes = bytes + (align > block_granule ? align - block_granule : 0);
   const std::size_t wanted_bytes =
-      (std::max)(bytes + (align > default_alignment ? align - default_alignment : 0), next_chunk_bytes_);
+      max_of(bytes + (align > default_alignment ? align - default_alignment : 0), next_chunk_bytes_);
   for (std::size_t needed_bytes : {bytes, padded_bytes}) {
     ++system_calls_;
-    const byte_range range = space_.reserve(needed_bytes, (std::max)(needed_bytes, wanted_bytes));
+    const byte_range range = space_.reserve(needed_bytes, max_of(needed_bytes, wanted_bytes));
     if (range.empty() || needed_bytes == padded_bytes ||
-        place(std::max<std::uintptr_t>(range.begin, 1), range.end(), bytes,
-              (std::max)(align, block_granule)) != 0)
+        place(max_of(range.begin, 1), range.end(), bytes, max_of(align, block_granule)) != 0)
       return range;
     space_.release(range);
   }
@@ -198,30 +195,24 @@ byte_range arena_state<AddressSpace>::reserve_range(std::size_t bytes, std::size
 template <class AddressSpace>
 auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) -> chunk_record* {
   const bool is_first = chunk_ == &first_ && first_.range.empty();
-  std::unique_ptr<chunk_record> record;
-  if (!is_first) {
-    record.reset(acquire_chunk_record());
-    if (record == nullptr) return nullptr;
-  }
-  if (!AddressSpace::traits.commits && !(is_first ? first_ : *record).marks.reserve()) return nullptr;
+  if (!is_first && !has_free_record()) return nullptr;
+  chunk_record& chunk = is_first ? first_ : *free_records_;
+  if (!AddressSpace::traits.commits && !chunk.marks.reserve()) return nullptr;
   const byte_range range = reserve_range(bytes, align);
-  if (range.empty()) {
-    if (record != nullptr) recycle_chunk_record(*record.release());
-    return nullptr;
-  }
+  if (range.empty()) return nullptr;
 
-  chunk_record& chunk = is_first ? first_ : *record.release();
+  if (!is_first) (void)acquire_chunk_record();
   chunk.range = range;
   next_chunk_bytes_ = multiply_saturating(next_chunk_bytes_, AddressSpace::traits.chunk_growth);
   // A block at address 0 would look like null, and a device might have such a block.
-  chunk.begin = align_up(std::max<std::uintptr_t>(range.begin, 1), block_granule);
+  chunk.begin = align_up(max_of(range.begin, 1), block_granule);
   // Excludes the top 4 GiB of addresses: sums on the fast path cannot wrap.
   constexpr std::uintptr_t last = (std::numeric_limits<std::uintptr_t>::max)() - 4 * max_fast_request;
-  chunk.end = (std::max)(chunk.begin, align_down((std::min)(range.end(), last), block_granule));
+  chunk.end = max_of(chunk.begin, align_down(min_of(range.end(), last), block_granule));
   chunk.committed = AddressSpace::traits.commits ? chunk.begin : chunk.end;
   chunk.touched = AddressSpace::traits.fresh_is_zero ? chunk.begin : chunk.end;
   if constexpr (AddressSpace::traits.fresh_is_zero && reporting_space<AddressSpace>) {
-    chunk.touched = std::clamp(space_.touched(), chunk.begin, chunk.end);
+    chunk.touched = min_of(max_of(space_.touched(), chunk.begin), chunk.end);
   }
   if (is_first) {
     enter_at(chunk, chunk.begin);
@@ -245,13 +236,13 @@ bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
   if (!chunk.marks.reserve()) return false;
   if (last <= chunk.committed) return true;
   const std::size_t step = options_.commit_step;
-  const std::size_t ahead = (std::min)(committed_bytes_ / 8, AddressSpace::traits.max_commit_ahead_bytes);
+  const std::size_t ahead = min_of(committed_bytes_ / 8, AddressSpace::traits.max_commit_ahead_bytes);
   const std::size_t needed = round_up(last - chunk.begin, step);
   const std::size_t wanted =
-      (std::max)(needed, (chunk.committed - chunk.begin) + (std::max)(step, round_up(ahead, step)));
+      max_of(needed, (chunk.committed - chunk.begin) + max_of(step, round_up(ahead, step)));
   // Whole units of the space, although a bounded chunk may end inside a unit.
   const auto units_up_to = [&](std::size_t bytes) {
-    const std::uintptr_t end = chunk.begin + (std::min)(bytes, chunk.end - chunk.begin);
+    const std::uintptr_t end = chunk.begin + min_of(bytes, chunk.end - chunk.begin);
     return align_up(end, space_.granularity()) - chunk.committed;
   };
   ++system_calls_;
@@ -259,7 +250,7 @@ bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
       space_.commit({chunk.committed, units_up_to(wanted)},
                     units_up_to(round_up(last - chunk.begin, space_.granularity())));
   if (committed == 0) return false;
-  const std::uintptr_t target = (std::min)(chunk.end, chunk.committed + committed);
+  const std::uintptr_t target = min_of(chunk.end, chunk.committed + committed);
   chunk.marks.on_commit(chunk.committed, target, name());
   committed_bytes_ += target - chunk.committed;
   chunk.committed = target;
@@ -279,7 +270,7 @@ bool arena_state<AddressSpace>::decommit(chunk_record& chunk, std::uintptr_t fir
   }
   committed_bytes_ -= bytes;
   chunk.committed = first;
-  if constexpr (AddressSpace::traits.fresh_is_zero) chunk.touched = (std::min)(chunk.touched, first);
+  if constexpr (AddressSpace::traits.fresh_is_zero) chunk.touched = min_of(chunk.touched, first);
   return true;
 }
 
@@ -288,7 +279,7 @@ template <class AddressSpace>
 void arena_state<AddressSpace>::enter(chunk_record& chunk) noexcept {
   const std::size_t base = position();
   peak_ = peak();
-  chunk_->touched = (std::max)({chunk_->touched, high_, cursor_});
+  chunk_->touched = max_of(chunk_->touched, max_of(high_, cursor_));
   chunk_->floor = floor_;
   if (&chunk != chunk_ && chunk_->next != &chunk) {
     chunk.unlink();
@@ -306,10 +297,17 @@ void arena_state<AddressSpace>::mark_all(bool has_memory) noexcept {
     else chunk->marks.on_decommit(chunk->begin, chunk->committed);
 }
 
+// Allocates an empty chunk record if none is free. Returns false without memory.
+template <class AddressSpace>
+bool arena_state<AddressSpace>::has_free_record() noexcept {
+  if (free_records_ == nullptr) free_records_ = new (std::nothrow) chunk_record{};
+  return free_records_ != nullptr;
+}
+
 // Returns an empty chunk record; null without memory.
 template <class AddressSpace>
 auto arena_state<AddressSpace>::acquire_chunk_record() noexcept -> chunk_record* {
-  if (free_records_ == nullptr) return new (std::nothrow) chunk_record{};
+  if (!has_free_record()) return nullptr;
   chunk_record* const record = std::exchange(free_records_, free_records_->next);
   record->next = nullptr;
   return record;
@@ -318,8 +316,8 @@ auto arena_state<AddressSpace>::acquire_chunk_record() noexcept -> chunk_record*
 // Keeps the record of a dropped chunk for reuse.
 template <class AddressSpace>
 void arena_state<AddressSpace>::recycle_chunk_record(chunk_record& chunk) noexcept {
-  std::destroy_at(&chunk);
-  std::construct_at(&chunk)->next = free_records_;
+  chunk.~chunk_record();
+  (new (&chunk) chunk_record{})->next = free_records_;
   free_records_ = &chunk;
 }
 
@@ -376,7 +374,7 @@ void arena_state<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size
   std::size_t largest = room(*chunk_, cursor_);
   int untried = max_kept_chunks_tried;
   for (chunk_record const* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
-    largest = (std::max)(largest, room(*kept, kept->begin));
+    largest = max_of(largest, room(*kept, kept->begin));
   }
   const arena_stats now = stats();
   exhaustion_report report{.resource = name(),

@@ -4,7 +4,6 @@
 /// marks.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/config.hpp>
+#include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/device_marks.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
@@ -153,7 +153,7 @@ class rewind_history {
   /// @throws std::bad_alloc with nothing changed.
   void marked_at(std::size_t position) {
     if (rewinds_.size() == rewinds_.capacity()) make_room();
-    newest_mark_ = (std::max)(newest_mark_, position);
+    newest_mark_ = max_of(newest_mark_, position);
   }
 
   /// Records a rewind. Amortised O(1).
@@ -167,10 +167,13 @@ class rewind_history {
   /// True if a mark is live. O(1) if no mark has ended since it was taken.
   [[nodiscard]] bool is_live(std::size_t position, std::uint64_t serial) const noexcept {
     if (serial == serial_) return true;
-    const auto later =
-        std::upper_bound(rewinds_.begin(), rewinds_.end(), serial,
-                         [](std::uint64_t before, rewind const& entry) { return before < entry.serial; });
-    return later == rewinds_.end() || position <= later->position;
+    std::size_t later = 0;  // becomes the first rewind after the mark
+    for (std::size_t last = rewinds_.size(); later != last;) {
+      const std::size_t middle = later + (last - later) / 2;
+      if (serial < rewinds_[middle].serial) last = middle;
+      else later = middle + 1;
+    }
+    return later == rewinds_.size() || position <= rewinds_[later].position;
   }
 
  private:
@@ -181,7 +184,7 @@ class rewind_history {
 
   // Not inlined, so that `expect_resource` sees that the allocation is tidemark's. Not cold, because a batch
   // across chunks after a mark would then take six more instructions.
-  [[gnu::noinline]] void make_room() { rewinds_.reserve(std::max<std::size_t>(8, 2 * rewinds_.size())); }
+  [[gnu::noinline]] void make_room() { rewinds_.reserve(max_of(8, 2 * rewinds_.size())); }
 
   std::vector<rewind> rewinds_;
   std::uint64_t serial_ = 0;

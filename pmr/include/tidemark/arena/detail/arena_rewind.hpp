@@ -4,7 +4,6 @@
 /// class.
 #pragma once
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -21,13 +20,13 @@ template <class AddressSpace>
 std::size_t arena_state<AddressSpace>::scope_floor() const noexcept {
   if (innermost() == nullptr) return 0;
   chunk_record const& chunk = *innermost()->opened_.chunk;
-  return position_in(chunk, (std::max)(innermost()->opened_.cursor, chunk.begin));
+  return position_in(chunk, max_of(innermost()->opened_.cursor, chunk.begin));
 }
 
 // Upper bound of the live marks in the last used chunk; its beginning if it has no marks.
 template <class AddressSpace>
 inline std::uintptr_t arena_state<AddressSpace>::highest_mark_in(chunk_record const& chunk) const noexcept {
-  return chunk.begin + ((std::max)(history_.newest_mark(), chunk.base) - chunk.base);
+  return chunk.begin + (max_of(history_.newest_mark(), chunk.base) - chunk.base);
 }
 
 // Runs the destructors of `make` above a position. All memory stays allocated meanwhile, because a destructor
@@ -63,7 +62,7 @@ void arena_state<AddressSpace>::raise_high() noexcept {
   if (!is_trapping()) {
     high_ = cursor_;
   } else {
-    dirty_ = chunk_->touched = (std::max)(dirty_, cursor_);
+    dirty_ = chunk_->touched = max_of(dirty_, cursor_);
     peak_ = peak();
   }
 }
@@ -92,7 +91,7 @@ void arena_state<AddressSpace>::count_rewind() noexcept {
 // Rewinds to `cursor` in a used chunk. `cursor` may be 0 from a time when the chunk had no memory.
 template <class AddressSpace>
 void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
-  cursor = (std::max)(cursor, chunk.begin);
+  cursor = max_of(cursor, chunk.begin);
   const std::size_t target = position_in(chunk, cursor);
   if (!may_rewind_to(target)) return;
   run_destructors(target);
@@ -103,7 +102,7 @@ void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
   history_.rewound_to(target);
   if (&chunk == chunk_) {
     lower_cursor(cursor);
-    floor_ = std::clamp(floor_, chunk.begin, cursor);
+    floor_ = min_of(max_of(floor_, chunk.begin), cursor);
   } else {
     return_to(chunk, cursor);
     if (committed_bytes_ > options_.retain) drop_beyond_retain();
@@ -144,13 +143,13 @@ void arena_state<AddressSpace>::drop_beyond_retain() noexcept {
 template <class AddressSpace>
 void arena_state<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   peak_ = peak();
-  chunk_->touched = (std::max)({chunk_->touched, high_, cursor_});
+  chunk_->touched = max_of(chunk_->touched, max_of(high_, cursor_));
   for (chunk_record* left = chunk_; left != &chunk; left = left->previous) {
     before_free(left->begin, left->committed);
-    left->marks.on_free(left->begin, (std::min)(left->touched, left->committed));
+    left->marks.on_free(left->begin, min_of(left->touched, left->committed));
   }
   before_free(cursor, chunk.committed);
-  chunk.marks.on_free(cursor, (std::min)(chunk.touched, chunk.committed));
+  chunk.marks.on_free(cursor, min_of(chunk.touched, chunk.committed));
   [[maybe_unused]] chunk_record& newest = *chunk_;
   enter_at(chunk, cursor, false);
   if constexpr (can_trap)
@@ -170,7 +169,7 @@ void arena_state<AddressSpace>::return_to_previous_chunk() noexcept {
     return;
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
-  floor_ = (std::max)(before->floor, marked_);  // as when the chunk was left
+  floor_ = max_of(before->floor, marked_);  // as when the chunk was left
 }
 
 template <class AddressSpace>
@@ -220,7 +219,7 @@ void arena_state<AddressSpace>::pop(std::size_t bytes) noexcept {
   before_use("pop");
   const std::size_t poppable = position() - scope_floor();
   const std::size_t rounded = bytes >= poppable ? poppable : align_up(bytes, block_granule);
-  const std::size_t target = position() - (std::min)(rounded, poppable);
+  const std::size_t target = position() - min_of(rounded, poppable);
   chunk_record* chunk = chunk_;
   chunk_record* const deepest = &deepest_chunk();
   while (chunk != deepest && chunk->base >= target && !(chunk->begins_scope && chunk->base == target))
@@ -256,10 +255,10 @@ std::size_t arena_state<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
   }
   if constexpr (AddressSpace::traits.commits) {
     const std::uintptr_t first =
-        align_up((std::min)(add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
+        align_up(min_of(add_saturating(cursor_, keep_bytes), chunk_->committed), space_.granularity());
     if (first < chunk_->committed && decommit(*chunk_, first)) {
-      high_ = (std::min)(high_, first);
-      if constexpr (AddressSpace::traits.fresh_is_zero) dirty_ = (std::min)(dirty_, first);
+      high_ = min_of(high_, first);
+      if constexpr (AddressSpace::traits.fresh_is_zero) dirty_ = min_of(dirty_, first);
       set_cursor(*chunk_, cursor_);
     }
   }
@@ -272,7 +271,7 @@ void arena_state<AddressSpace>::close_slow(scope& closing) noexcept {
     if (can_trap && !is_trapping() && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk)
       lower_cursor(floor_);  // from a new highest cursor
     else rewind_to(*closing.opened_.chunk, closing.opened_.cursor);
-    floor_ = (std::max)(closing.opened_.floor, marked_);
+    floor_ = max_of(closing.opened_.floor, marked_);
     set_innermost(closing.opened_.outer);
     return;
   }

@@ -6,12 +6,10 @@
 /// extents of their own in team/detail/extent_memory.hpp.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include <tidemark/arena/arena_options.hpp>
@@ -37,11 +35,22 @@ class basic_arena_scope;
 namespace tidemark::detail {
 
 class rewind_trap;
-// A custom deleter, because nvcc instantiates an arena's destructor where `rewind_trap` is incomplete.
-struct trap_deleter {
-  void operator()(rewind_trap* trap) const noexcept;
+// Owns a trap or is null. Not `std::unique_ptr`, because <memory> has a third as many lines as <memory_resource>,
+// and nvcc instantiates an arena's destructor where `rewind_trap` is incomplete.
+class trap_pointer {
+ public:
+  trap_pointer() = default;
+  trap_pointer(trap_pointer const&) = delete;
+  trap_pointer& operator=(trap_pointer const&) = delete;
+  ~trap_pointer();
+  // @pre the pointer is null
+  void make(trap_options const& options, char const* name);
+  rewind_trap* operator->() const noexcept { return trap_; }
+  bool operator==(std::nullptr_t) const noexcept { return trap_ == nullptr; }
+
+ private:
+  rewind_trap* trap_ = nullptr;
 };
-using trap_pointer = std::unique_ptr<rewind_trap, trap_deleter>;
 /// Value of `TIDEMARK_TRAP` in the environment, read once; 0 if unset. Warns once if it is not a number.
 [[nodiscard]] std::uint32_t trap_rate_of_environment() noexcept;
 
@@ -160,7 +169,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     if (innermost() == &closing && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk &&
         is_high_known()) [[likely]] {
       lower_cursor(floor_);
-      floor_ = (std::max)(closing.opened_.floor, marked_);  // keeps a mark taken at the scope's beginning
+      floor_ = max_of(closing.opened_.floor, marked_);  // keeps a mark taken at the scope's beginning
       set_innermost(closing.opened_.outer);
     } else {
       close_slow(closing);
@@ -187,9 +196,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     return chunk.base + (cursor - chunk.begin);
   }
   std::size_t position() const noexcept { return position_in(*chunk_, cursor_); }
-  std::size_t peak() const noexcept {
-    return (std::max)(peak_, position_in(*chunk_, (std::max)(high_, cursor_)));
-  }
+  std::size_t peak() const noexcept { return max_of(peak_, position_in(*chunk_, max_of(high_, cursor_))); }
   char const* name() const noexcept { return options_.name; }
   arena_stats stats() const noexcept;
   bool owns(void const* address) const noexcept;
@@ -225,6 +232,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   chunk_record* add_chunk(std::size_t bytes, std::size_t align);
   bool commit_up_to(chunk_record& chunk, std::uintptr_t last) noexcept;
   void enter(chunk_record& chunk) noexcept;
+  bool has_free_record() noexcept;
   chunk_record* acquire_chunk_record() noexcept;
   void recycle_chunk_record(chunk_record& chunk) noexcept;
   void drop(chunk_record& chunk) noexcept;
@@ -309,7 +317,7 @@ template <class AddressSpace>
 inline std::uintptr_t arena_state<AddressSpace>::fresh_from(std::uintptr_t block) const noexcept {
   if constexpr (sets_aside)
     if (block - chunk_->begin >= end_ - chunk_->begin) return (std::numeric_limits<std::uintptr_t>::max)();
-  return (std::max)(high_, dirty_);
+  return max_of(high_, dirty_);
 }
 
 template <class AddressSpace>

@@ -16,6 +16,11 @@ static_assert(sizeof(std::size_t) == sizeof(std::uintptr_t), "tidemark computes 
   return reinterpret_cast<std::uintptr_t>(memory);
 }
 
+/// The smaller and the larger of two sizes. Not `std::min` and `std::max`, because <algorithm> has a third as
+/// many lines as <memory_resource>.
+[[nodiscard]] constexpr std::size_t min_of(std::size_t a, std::size_t b) noexcept { return b < a ? b : a; }
+[[nodiscard]] constexpr std::size_t max_of(std::size_t a, std::size_t b) noexcept { return a < b ? b : a; }
+
 /// A multiplicative hash with 2^64 divided by the golden ratio (Knuth, "The Art of Computer Programming" 3,
 /// 6.4). Its upper bits are the best.
 [[nodiscard]] constexpr std::uint64_t fibonacci_hash(std::uint64_t key) noexcept {
