@@ -106,7 +106,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   [[nodiscard]] bool serves(gpu::stream_handle stream) const noexcept { return returns_.is_own(stream); }
   void end_captures() noexcept { returns_.end_captures(); }
   void begin_step(std::uint64_t step_kind) {
-    const detail::late_warnings late;
+    detail::late_reports late;
     const gpu::device_budget::relief_pause no_relief;
     const std::scoped_lock lock{mutex_};
     if (!planned_) return;
@@ -114,7 +114,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     step_.emplace(*planned_, step_kind);
   }
   void end_step() noexcept {
-    const detail::late_warnings late;
+    detail::late_reports late;
     const gpu::device_budget::relief_pause no_relief;
     const std::scoped_lock lock{mutex_};
     step_.reset();
@@ -462,7 +462,7 @@ void device_pools::forget(gpu::stream_handle stream) {
 }
 
 bool device_pools::release_graphs(std::uint64_t graphs) noexcept {
-  const detail::late_warnings late;
+  detail::late_reports late;
   const std::scoped_lock alone{maintenance_};
   std::size_t blocks = 0;
   for_each_heap([&](stream_heap& each) {
@@ -473,7 +473,7 @@ bool device_pools::release_graphs(std::uint64_t graphs) noexcept {
 }
 
 void device_pools::end_capture(std::uint64_t graphs) noexcept {
-  const detail::late_warnings late;
+  detail::late_reports late;
   const std::scoped_lock alone{maintenance_};
   {
     const std::scoped_lock lock{mutex_};
