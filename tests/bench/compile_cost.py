@@ -2,8 +2,7 @@
 """The compile cost of headers and modules has limits: compile_cost.py COMPILER FLAG...
 
 Counts do not depend on the machine's load, but on the compiler and the standard library: the table is for clang 22 with
-libstdc++ 12, and the test is skipped with others. 3 % more or less than the table fails: write the new counts if they are
-intended. Seconds are only printed.
+libstdc++ 12, and the test is skipped with others. 3 % more than the table fails. Seconds are only printed.
 
     --instructions        also counts instructions of the compiler with Valgrind
     --interfaces FOLDER   also limits the bytes of the compiled interfaces of the host's modules in FOLDER
@@ -19,9 +18,9 @@ import tempfile
 # Lines after preprocessing; template specializations of classes; millions of instructions of the compiler. The targets are
 # 45,000 lines for <tidemark/arena.hpp>, of which 29,323 are <memory_resource>, and 60 MB of interfaces.
 COUNTS = {
-    "tidemark/arena.hpp": {"lines": 37_405, "specializations": 2_986, "instructions": 1_910},
-    "tidemark/pool.hpp": {"lines": 71_020, "specializations": 4_428},
-    "tidemark/tidemark.hpp": {"lines": 99_763, "specializations": 12_473},
+    "tidemark/arena.hpp": {"lines": 37_379, "specializations": 2_956, "instructions": 1_910},
+    "tidemark/pool.hpp": {"lines": 70_879, "specializations": 4_407},
+    "tidemark/tidemark.hpp": {"lines": 100_113, "specializations": 12_068},
 }
 MAX_INTERFACE_BYTES = 60_000_000
 MEASURED_WITH = ("22", "12")
@@ -72,7 +71,7 @@ failures = []
 for header, wanted in COUNTS.items():
     for what, count in counts(header, wanted).items():
         print(f"<{header}>: {count:,} {what}, {wanted[what]:,} in the table")
-        if abs(count - wanted[what]) > TOLERANCE * wanted[what]:
+        if count > (1 + TOLERANCE) * wanted[what]:
             failures.append(f"<{header}> has {count} {what}; the table has {wanted[what]}")
 if options.interfaces:
     sizes = [file.stat().st_size for file in options.interfaces.glob("*.pcm")]
