@@ -16,11 +16,11 @@
 #include <vector>
 
 #include <tidemark/core/byte_range.hpp>
-#include <tidemark/core/config.hpp>
 #include <tidemark/core/detail/brief_lock.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/std_atomics.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/epoch/detail/address_table.hpp>
 #include <tidemark/epoch/detail/epoch_slab.hpp>
@@ -233,7 +233,9 @@ class block_group {
   TIDEMARK_COLD void make_room();
   static void poison_block(epoch_slab const& slab, std::size_t i) noexcept {
     const std::uintptr_t block = slab.address + i * slab.block_bytes;
-    if (check_level >= 2) std::memset(reinterpret_cast<void*>(block), freed_fill, slab.block_bytes);
+    // A tool reports accesses itself, and would report the fill of a block that was poisoned before.
+    if (check_level >= 2 && !tools_are_notified)
+      std::memset(reinterpret_cast<void*>(block), freed_fill, slab.block_bytes);
     poison(block, slab.block_bytes);
   }
 
