@@ -19,7 +19,7 @@ constexpr std::chrono::nanoseconds usual_time_limit = std::chrono::seconds{1};
 
 constexpr char const* description =
     "Places blocks whose lifetimes are known in as little memory as is found: reads\n"
-    "id,lower,upper,size[,alignment][,offset], or a step of a recorded trace.";
+    "id,lower,upper,size[,alignment][,offset], or a recorded trace or a step of it.";
 
 constexpr char const* closing =
     "A block is live from the moment `lower` until the moment `upper`, and two that are live at one moment\n"
@@ -60,16 +60,14 @@ std::chrono::nanoseconds duration(std::string const& text) {
 }
 
 /// Checks options that depend on each other.
-void check_together(command_line const& command, CLI::Option const& step) {
+void check_together(command_line const& command) {
   const bool from_trace = !command.trace.empty();
   if (from_trace == !command.file.empty()) {
     throw CLI::ValidationError(from_trace ? "FILE.csv and --from-trace exclude each other"
                                           : "FILE.csv or --from-trace is required");
   }
-  if (from_trace && (command.steps.empty() || step.count() == 0)) {
-    throw CLI::ValidationError("--from-trace needs --steps and --step");
-  }
-  if (!from_trace && (!command.steps.empty() || step.count() != 0)) {
+  if (!command.steps.empty() && !command.step) throw CLI::ValidationError("--steps needs --step");
+  if (!from_trace && command.step) {
     throw CLI::ValidationError("--steps and --step need --from-trace");
   }
   if (from_trace && !command.form.empty()) {
@@ -105,8 +103,11 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
       add_number(app, "--allocation", allocation, "of XLA's, by number (default: the largest temporary one)");
   allocations->type_name("N");
   app.add_option("--from-trace", command.trace, "a recorded trace, instead of FILE")->type_name("TRACE");
-  app.add_option("--steps", command.steps, "its steps")->type_name("STEPS");
-  CLI::Option* const step = add_number(app, "--step", command.step, "which of them, counted from 0");
+  app.add_option("--steps", command.steps, "its steps (default: those that the trace has)")
+      ->type_name("STEPS");
+  std::size_t step_number = 0;
+  CLI::Option* const step =
+      add_number(app, "--step", step_number, "which of them, counted from 0 (default: the whole trace)");
   step->type_name("K");
   app.add_option("--lifetimes", command.lifetimes, "writes the lifetimes that were read")
       ->type_name("OUT.csv");
@@ -151,7 +152,8 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
   try {
     app.parse(count, arguments);
     if (allocations->count() != 0) command.allocation = allocation;
-    check_together(command, *step);
+    if (step->count() != 0) command.step = step_number;
+    check_together(command);
     if (capacity->count() != 0 && command.options.capacity == 0) {
       throw CLI::ValidationError("--capacity is 0, expected at least 1");
     }

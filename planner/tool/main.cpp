@@ -71,6 +71,21 @@ struct plan_input {
   }
 };
 
+/// Returns the step of the options, from its file or from the trace itself, or else the whole trace.
+trace_step chosen_step(command_line const& command, recorded_trace const& trace) {
+  if (!command.step) return trace.events.empty() ? trace_step{1, 0} : trace_step{0, trace.events.size() - 1};
+  const std::string number = std::to_string(*command.step);
+  if (command.steps.empty()) {
+    const auto found = trace.steps.find(*command.step);
+    if (found != trace.steps.end()) return found->second;
+    throw std::runtime_error(command.trace + ": no step " + number + " has events");
+  }
+  const std::vector<trace_step> steps = read_steps(command.steps, trace);
+  if (*command.step < steps.size()) return steps[*command.step];
+  throw std::runtime_error("--step is " + number + ", and " + command.steps + " has " +
+                           std::to_string(steps.size()) + " steps, counted from 0");
+}
+
 plan_input read_input(command_line const& command) {
   std::string const& path = command.trace.empty() ? command.file : command.trace;
   // A file name may have any bytes, but a picture may not.
@@ -89,13 +104,8 @@ plan_input read_input(command_line const& command) {
     return input;
   }
   const recorded_trace trace = read_trace(path);
-  const std::vector<trace_step> steps = read_steps(command.steps, trace);
-  if (command.step >= steps.size()) {
-    throw std::runtime_error("--step is " + std::to_string(command.step) + ", and " + command.steps +
-                             " has " + std::to_string(steps.size()) + " steps, counted from 0");
-  }
-  step_lifetimes found = lifetimes_of(trace, steps[command.step]);
-  return {std::move(found.within), name + ", step " + std::to_string(command.step),
+  step_lifetimes found = lifetimes_of(trace, chosen_step(command, trace));
+  return {std::move(found.within), command.step ? name + ", step " + std::to_string(*command.step) : name,
           number_text(found.outliving) + " that outlive the step, and " + number_text(found.from_before) +
               " from before that are freed in it"};
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 
@@ -26,6 +27,7 @@ class reader {
     std::string_view fields[4];
     while (rows_.next_row(fields)) add(fields);
     trace_.threads = threads_.size();
+    for (auto const& [number, first] : open_steps_) end_step(number, first);
     for (auto const& [id, known] : blocks_) {
       if (!known.freed_by) trace_.left.push_back({false, 0, known.number, known.bytes});
     }
@@ -41,12 +43,35 @@ class reader {
   [[noreturn]] void fail(std::string const& reason) const { rows_.fail(reason); }
 
   void add(std::string_view const (&fields)[4]) {
-    if (fields[0] != "a" && fields[0] != "f") fail("op is '" + printable(fields[0]) + "', neither a nor f");
-    const std::size_t id = rows_.number("id", fields[1]), bytes = rows_.number("bytes", fields[2]);
+    const char op = fields[0].size() == 1 ? fields[0][0] : '?';
+    if (std::string_view{"afrpse"}.find(op) == std::string_view::npos)
+      fail("op is '" + printable(fields[0]) + "', none of a, f, r, p, s and e");
+    const bool has_text = op == 'r' || op == 'p' || op == 's';
+    const std::size_t id = rows_.number("id", fields[1]);
+    const std::size_t bytes = has_text ? 0 : rows_.number("bytes", fields[2]);
     const std::size_t thread = rows_.number("thread", fields[3]);
+    if (op == 's' || op == 'e') return mark_step(op == 's', id, bytes);
+    if (has_text) return;
     // Renumbers threads, because a replay has an entry for each thread number.
     const auto by = static_cast<std::uint32_t>(threads_.try_emplace(thread, threads_.size()).first->second);
     trace_.events.push_back(fields[0] == "a" ? allocation(id, bytes, by) : deallocation(id, bytes, by));
+  }
+
+  void mark_step(bool begins, std::size_t number, std::size_t bytes) {
+    const std::string step = "step " + std::to_string(number);
+    if (bytes != 0) fail("bytes is " + std::to_string(bytes) + ", expected 0 in a row that ends a step");
+    if (begins) {
+      if (!known_steps_.insert(number).second) fail(step + " begins twice");
+      open_steps_[number] = trace_.events.size();
+      return;
+    }
+    const auto open = open_steps_.find(number);
+    if (open == open_steps_.end()) fail(step + " ends and is not open");
+    end_step(number, open->second);
+    open_steps_.erase(open);
+  }
+  void end_step(std::size_t number, std::size_t first) {
+    if (first < trace_.events.size()) trace_.steps[number] = {first, trace_.events.size() - 1};
   }
 
   trace_event allocation(std::size_t id, std::size_t bytes, std::uint32_t by) {
@@ -79,8 +104,10 @@ class reader {
 
   table rows_;
   recorded_trace trace_;
-  std::map<std::size_t, block> blocks_;         // by id
-  std::map<std::size_t, std::size_t> threads_;  // thread numbers of the replay, by the number in the file
+  std::map<std::size_t, block> blocks_;            // by id
+  std::map<std::size_t, std::size_t> threads_;     // thread numbers of the replay, by the number in the file
+  std::map<std::size_t, std::size_t> open_steps_;  // first events, by number
+  std::set<std::size_t> known_steps_;
   std::size_t live_bytes_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory_resource>
 #include <string>
 #include <thread>
@@ -21,26 +22,27 @@ struct trace_event {
   std::size_t bytes;     ///< of the block, also in its deallocation
 };
 
+/// A part of a trace that its program repeats. Events are counted from 0, and both events belong to the step.
+struct trace_step {
+  std::size_t first_event;
+  std::size_t last_event;
+};
+
 /// A trace in memory.
 struct recorded_trace {
   std::vector<trace_event> events;
-  std::size_t blocks = 0;           ///< allocated in the trace
-  std::size_t threads = 0;          ///< that appear in the trace
-  std::size_t peak_live_bytes = 0;  ///< maximum in use at once
-  std::vector<trace_event> left;    ///< deallocations of the blocks live at the end
-  std::vector<std::size_t> ids;     ///< ids in the file, by block number
+  std::size_t blocks = 0;                        ///< allocated in the trace
+  std::size_t threads = 0;                       ///< that appear in the trace
+  std::size_t peak_live_bytes = 0;               ///< maximum in use at once
+  std::vector<trace_event> left;                 ///< deallocations of the blocks live at the end
+  std::vector<std::size_t> ids;                  ///< ids in the file, by block number
+  std::map<std::size_t, trace_step> steps = {};  ///< steps in the file that have events, by number
 };
 
 /// Reads the CSV form of a trace, as docs/traces.md defines it.
 /// @throws std::runtime_error with `FILE: reason` or `FILE:LINE: reason` if the file cannot be read or is not
 ///   a trace.
 [[nodiscard]] recorded_trace read_trace(std::string const& path);
-
-/// A part of a trace that its program repeats. Events are counted from 0, and both events belong to the step.
-struct trace_step {
-  std::size_t first_event;
-  std::size_t last_event;
-};
 
 /// Reads the steps of a trace in the form of docs/traces.md. Steps are ordered and do not overlap.
 /// @throws std::runtime_error as `read_trace`, also if the file does not match the trace.

@@ -20,7 +20,7 @@ import threading
 import typing
 from collections.abc import Callable, Iterable
 
-__all__ = ["Plan", "Progress", "plan", "version"]
+__all__ = ["Plan", "Progress", "plan", "read_trace", "version"]
 
 _ABI_VERSION = 1
 _NONE = 2**64 - 1  # no limit, not fixed
@@ -174,6 +174,41 @@ def plan(begin: Iterable[int] | None = None, end: Iterable[int] | None = None, s
     if fixed is not None:
         blocks.fixed_offset = place("fixed", _numbers("fixed", fixed, none=_NONE))
     return _search(blocks, options, count, progress)
+
+
+def read_trace(path: str | os.PathLike[str], step: int | None = None) -> dict[str, list[int]]:
+    """Reads the blocks of a trace that tidemark's `trace_log` or `TIDEMARK_TRACE` wrote, as arguments of `plan`:
+
+        made = tidemark_plan.plan(**tidemark_plan.read_trace("run.csv"))
+
+    step: number of a step in the trace; None for the whole trace. Times are numbers of events. Blocks that
+    outlive the step or the trace, and blocks from before the step, are left out.
+
+    Raises OSError, or ValueError with file, line and reason for another format or a step without events.
+    """
+    begun, blocks, event, is_inside, has_events = {}, [], 0, step is None, False
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+        for line, row in enumerate(file, 1):
+            fields = row.rstrip("\r\n").split(",")
+            try:
+                op, id, size, _ = fields
+                if line == 1 and fields != ["op", "id", "bytes", "thread"] or line > 1 and op not in tuple("afrpse"):
+                    raise ValueError
+                if op in ("s", "e") and int(id) == step:
+                    is_inside = op == "s"
+                elif op in ("a", "f"):
+                    if op == "a" and is_inside:
+                        begun[int(id)] = event, int(size)
+                    elif is_inside and int(id) in begun:
+                        begin, size = begun.pop(int(id))
+                        blocks.append((begin, event, size))
+                    event, has_events = event + 1, has_events or is_inside
+            except ValueError:
+                raise ValueError(f"tidemark_plan: {path}:{line}: this is not a row of a trace") from None
+    if step is not None and not has_events:
+        raise ValueError(f"tidemark_plan: {path}: no step {step} has events")
+    blocks.sort()
+    return {name: [block[i] for block in blocks] for i, name in enumerate(("begin", "end", "size"))}
 
 
 def _search(blocks, options, count, progress):

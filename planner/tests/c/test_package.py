@@ -57,6 +57,31 @@ def most_live(problem):
                 for moment in problem["begin"]), default=0)
 
 
+# ---- traces --------------------------------------------------------------------------------------------------------
+
+TRACE = ("op,id,bytes,thread\nr,0,step,0\na,9,100,0\ns,0,first,0\na,1,20,0\np,1,f() at x,0\na,2,30,1\nf,1,0,0\nf,9,0,0\n"
+         "e,0,0,0\nf,2,0,0\na,3,8,0\n")
+
+
+def test_reads_a_trace_and_a_step_of_it(tmp_path):
+    path = tmp_path / "run.csv"
+    path.write_text(TRACE)
+    assert tidemark_plan.read_trace(path) == {"begin": [0, 1, 2], "end": [4, 3, 5], "size": [100, 20, 30]}
+    assert tidemark_plan.read_trace(path, step=0) == {"begin": [1], "end": [3], "size": [20]}
+    assert plan(**tidemark_plan.read_trace(path)).height == 150
+
+
+@pytest.mark.parametrize("text, step, reason", [
+    ("", 0, ": no step 0 has events"), ("op,id\n", None, ":1: this is not a row of a trace"),
+    (TRACE, 1, ": no step 1 has events"), (TRACE + "x,0,0,0\n", None, ":13: this is not a row of a trace"),
+    (TRACE + "a,x,0,0\n", None, ":13: this is not a row of a trace"), (TRACE + "a,0\n", None, ":13: this is not a row of a trace")])
+def test_rejects_what_is_no_trace(tmp_path, text, step, reason):
+    path = tmp_path / "run.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(f"tidemark_plan: {path}{reason}")):
+        tidemark_plan.read_trace(path, step)
+
+
 # ---- plans ---------------------------------------------------------------------------------------------------------
 
 

@@ -283,9 +283,8 @@ def answers_a_wrong_option_with_one_sentence():
     for arguments, sentence in (
             ((), "FILE.csv or --from-trace is required"),
             ((blocks, "--from-trace", "t", "--steps", "s", "--step", 0), "FILE.csv and --from-trace exclude each other"),
-            (("--from-trace", "t", "--steps", "s"), "--from-trace needs --steps and --step"),
-            (("--from-trace", "t", "--step", 0), "--from-trace needs --steps and --step"),
-            ((blocks, "--steps", "s"), "--steps and --step need --from-trace"),
+            (("--from-trace", "t", "--steps", "s"), "--steps needs --step"),
+            ((blocks, "--steps", "s"), "--steps needs --step"),
             ((blocks, "--step", 0), "--steps and --step need --from-trace"),
             ((blocks, "--lifetimes", "l"), "--lifetimes needs --from or --from-trace"),
             ((blocks, "--from", "tvm"), "--from is 'tvm', neither ggml nor xla"),
@@ -716,6 +715,21 @@ def keeps_the_ids_of_a_trace():
            "        left out: 1 that outlive the step, and 1 from before that are freed in it")
     expect("a step without any", run("--from-trace", trace, "--steps", steps, "--step", 0)[1].splitlines()[:2],
            ["blocks  0", "        left out: 1 that outlive the step, and 0 from before that are freed in it"])
+
+
+def plans_the_whole_trace_or_a_step_that_it_has():
+    trace = write("op,id,bytes,thread\nr,0,step,0\na,9,100,0\ns,0,first,0\na,1,20,0\np,1,f() at x,0\na,2,30,1\nf,1,0,0\nf,9,0,0\n"
+                  "e,0,0,0\nf,2,0,0\na,3,8,0\ns,4,,0\n", "t.csv")
+    lifetimes = folder / "l.csv"
+    expect("the whole trace", run("--from-trace", trace, "--lifetimes", lifetimes)[0], 0)
+    expect("its lifetimes", lifetimes.read_text(), HEADER + "9,0,4,100\n1,1,3,20\n2,2,5,30\n")
+    expect("a step", run("--from-trace", trace, "--step", 0, "--lifetimes", lifetimes)[0], 0)
+    expect("its lifetimes", lifetimes.read_text(), HEADER + "1,1,3,20\n")
+    for step in (1, 4):
+        expect("a step without events", run("--from-trace", trace, "--step", step),
+               (2, "", f"tidemark-plan: {trace}: no step {step} has events\n"))
+    empty = write("op,id,bytes,thread\n", "empty.csv")
+    expect("a trace without events", run("--from-trace", empty)[1].splitlines()[0], "blocks  0")
 
 
 # ---- pictures ------------------------------------------------------------------------------------------------------

@@ -91,9 +91,9 @@ def rejects_a_field_that_is_not_a_number():
 
 
 def rejects_an_unknown_op():
-    expect_refusal(HEADER + "r,0,1,0\n", 2, "op is 'r', neither a nor f")
-    expect_refusal(HEADER + "A,0,1,0\n", 2, "op is 'A', neither a nor f")
-    expect_refusal(HEADER + "\x1b[31m,0,1,0\n", 2, "op is '?[31m', neither a nor f")
+    expect_refusal(HEADER + "x,0,1,0\n", 2, "op is 'x', none of a, f, r, p, s and e")
+    expect_refusal(HEADER + "A,0,1,0\n", 2, "op is 'A', none of a, f, r, p, s and e")
+    expect_refusal(HEADER + "\x1b[31m,0,1,0\n", 2, "op is '?[31m', none of a, f, r, p, s and e")
 
 
 def rejects_impossible_events():
@@ -227,6 +227,24 @@ def shows_the_numbers_of_a_small_trace():
         ["5", "0 B", "6", "event 1", "event 7"], ["2", "1 B", "5", "event 3", "never"],
         ["0", "100 B", "4", "event 0", "event 4"], ["1", "2,048 B (2.0 KiB)", "3", "event 2", "event 5"],
         ["3", "0 B", "2", "event 6", "never"]])
+
+
+# Two resources, two places, and a step in a step. The peak, 150, is after event 1.
+NAMED = HEADER + ("s,0,epoch,0\nr,0,step,0\na,0,100,0\np,1,train() at run(+0x12),0\nr,1,<pool>,0\na,1,50,0\ns,1,,0\n"
+                  "f,0,0,0\nr,0,,0\na,2,10,0\ne,1,0,0\np,0,,0\na,3,1,0\ne,0,0,0\nf,1,0,0\n")
+
+
+def shows_resources_places_and_steps():
+    _, _, resources, places, steps, _ = tables_of(report(NAMED)).rows
+    expect("resources", resources, [
+        ["Resource", "Blocks", "Allocated in all", "Live at the peak"],
+        ["step", "3", "111 B", "100 B"], ["<pool>", "1", "50 B", "50 B"]])
+    expect("places", places, [
+        ["Allocation site", "Blocks", "Allocated in all", "Live at the peak"],
+        ["unknown", "2", "101 B", "100 B"], ["train() at run(+0x12)", "2", "60 B", "50 B"]])
+    expect("steps", steps, [
+        ["Step", "Events", "First event", "Peak in the step", "Live at its end"],
+        ["0: epoch", "5", "event 0", "150 B", "61 B"], ["1", "2", "event 2", "60 B", "60 B"]])
 
 
 def size_classes_go_up_to_powers_of_two():
@@ -392,6 +410,9 @@ def writes_row_and_thread_of_each_block_as_its_stack():
     snapshot = snapshot_of(SMALL)
     expect("the stack of the third block", snapshot["device_traces"][0][2]["frames"],
            [{"filename": "trace.csv", "line": 4, "name": "block 1"}, {"filename": "trace.csv", "line": 0, "name": "thread 1"}])
+    expect("a stack with names", [frame["name"] for frame in snapshot_of(NAMED)["device_traces"][0][1]["frames"]],
+           ["block 1", "train() at run(+0x12)", "<pool>", "thread 0"])
+    (folder / "trace.csv").write_text(SMALL)
     expect("that row of the trace", (folder / "trace.csv").read_text().split("\n")[3], "a,1,2048,1")
 
 
@@ -471,6 +492,8 @@ def writes_a_profile_that_pprof_reads():
         (["blocks of 0 B", "thread 0"], [1, 0, 1, 0], ("bytes", 0)),
         (["blocks of 2,048 B (2.0 KiB)", "thread 1"], [1, 2048, 1, 2048], ("bytes", 2048)),
         (["blocks of 1 B", "thread 0"], [1, 1, 1, 1], ("bytes", 1))])
+    expect("stacks with names", [stack for stack, _, _ in profile_of(NAMED)[2]], [
+        ["blocks of 100 B", "step", "thread 0"], ["blocks of 50 B", "train() at run(+0x12)", "<pool>", "thread 0"]])
     expect("a trace without events", profile_of(HEADER)[2], [])
 
 

@@ -14,6 +14,7 @@ import tempfile
 SUMMARY, REPORT, TRACES, CASE = sys.argv[1:]
 HEADER = "op,id,bytes,thread\n"
 SMALL = HEADER + "a,0,100,0\na,5,0,0\na,1,2048,1\nf,0,0,2\nf,1,0,1\na,3,10,0\nf,5,0,0\n"
+NAMED = HEADER + "s,0,first,0\nr,0,one,0\na,0,100,0\np,1,x.cpp:1,0\na,1,0,0\ns,1,,0\nf,1,0,0\ne,1,0,0\ne,0,0,0\n"
 
 sys.dont_write_bytecode = True  # the program lies in the sources
 loader = importlib.machinery.SourceFileLoader("tidemark_report", REPORT)
@@ -38,8 +39,11 @@ def said_in_python(path):
     except report.refusal as sentence:
         return str(sentence)
     left = [block.bytes for block in trace.blocks.values() if block.freed_at is None]
+    events = [end - s.first_event for s in trace.steps.values()
+              if (end := len(trace.live_bytes) if s.end_event is None else s.end_event) > s.first_event]
     return (f"{len(trace.live_bytes)} events, {len(trace.blocks)} blocks, {len(trace.threads)} threads, "
-            f"peak {max(trace.live_bytes, default=0)}, {sum(left)} bytes in {len(left)} blocks left")
+            f"peak {max(trace.live_bytes, default=0)}, {sum(left)} bytes in {len(left)} blocks left" +
+            (f", {len(events)} steps of {sum(events)} events" if events else ""))
 
 
 def both_say(contents):
@@ -71,6 +75,11 @@ def both_readers_take_every_good_file():
         HEADER + "a,0,1,1024\nf,0,0,4294967296\n": "2 events, 1 blocks, 2 threads, peak 1, 0 bytes in 0 blocks left",
         HEADER + "".join(f"a,{i},1,{i}\n" for i in range(1025)):
             "1025 events, 1025 blocks, 1025 threads, peak 1025, 1025 bytes in 1025 blocks left",
+        # Names of resources and places, and steps, are no events.
+        HEADER + "r,0,nodes,0\np,1,a b.cpp:3 (x),7\na,0,5,0\nr,0,,0\np,0,,0\nr,9,\xff,0\n":
+            "1 events, 1 blocks, 1 threads, peak 5, 5 bytes in 1 blocks left",
+        HEADER + "s,3,one,0\na,0,5,0\ns,1,,1\ne,1,0,1\nf,0,0,0\ns,2,open,0\na,1,1,0\ne,3,0,9\n":
+            "3 events, 2 blocks, 1 threads, peak 5, 1 bytes in 1 blocks left, 2 steps of 4 events",
         # As much as there can be, twice, but not at once.
         HEADER + f"a,0,{largest},0\nf,0,0,0\na,1,{largest},0\nf,1,0,0\n":
             f"4 events, 2 blocks, 1 threads, peak {largest}, 0 bytes in 0 blocks left",
@@ -92,9 +101,9 @@ def both_readers_refuse_every_bad_file_alike():
         HEADER + row + "a,1,1\n": ":3: the row has 3 fields, not 4",
         HEADER + row + "a,1": ":3: the row has 2 fields, not 4",
         HEADER + "a,0,1,0,\n": ":2: the row has 5 fields, not 4",
-        HEADER + "x,0,1,0\n": ":2: op is 'x', neither a nor f", HEADER + "A,0,1,0\n": ":2: op is 'A', neither a nor f",
-        HEADER + ",0,1,0\n": ":2: op is '', neither a nor f", HEADER + "a ,0,1,0\n": ":2: op is 'a ', neither a nor f",
-        HEADER + '"a",0,1,0\n': ":2: op is '\"a\"', neither a nor f",
+        HEADER + "x,0,1,0\n": ":2: op is 'x', none of a, f, r, p, s and e", HEADER + "A,0,1,0\n": ":2: op is 'A', none of a, f, r, p, s and e",
+        HEADER + ",0,1,0\n": ":2: op is '', none of a, f, r, p, s and e", HEADER + "a ,0,1,0\n": ":2: op is 'a ', none of a, f, r, p, s and e",
+        HEADER + '"a",0,1,0\n': ":2: op is '\"a\"', none of a, f, r, p, s and e",
         # A CR alone ends no line.
         HEADER + "a,0,1,0\r\r\n": ":2: thread is '0?', not a whole number",
         HEADER + "a,0,1,0\r": ":2: thread is '0?', not a whole number",
@@ -104,6 +113,11 @@ def both_readers_refuse_every_bad_file_alike():
         HEADER + "f,7,0,0\n": ":2: block 7 is freed and was never allocated",
         HEADER + row + "f,0,0,0\nf,0,0,0\n": ":4: block 0 is freed twice; first by event 1",
         HEADER + row + "f,0,1,0\n": ":3: bytes is 1, expected 0 in a row that frees",
+        HEADER + "r,,x,0\n": ":2: id is '', not a whole number", HEADER + "p,0,x,\n": ":2: thread is '', not a whole number",
+        HEADER + "s,0,a,b,0\n": ":2: the row has 5 fields, not 4", HEADER + "e,0,x,0\n": ":2: bytes is 'x', not a whole number",
+        HEADER + "s,0,,0\ne,0,1,0\n": ":3: bytes is 1, expected 0 in a row that ends a step",
+        HEADER + "s,0,,0\ns,0,,0\n": ":3: step 0 begins twice", HEADER + "e,0,0,0\n": ":2: step 0 ends and is not open",
+        HEADER + "s,0,,0\ne,0,0,0\ne,0,0,0\n": ":4: step 0 ends and is not open",
         HEADER + f"a,0,{2**64 - 1},0\na,1,1,0\n": ":3: more than 2^64 - 1 bytes are live",
     }
     longest = "a,0,1," + "9" * (2**20 - 6)
@@ -129,10 +143,10 @@ def both_readers_agree_on_files_that_were_tampered_with():
     chance = random.Random(4)
     tampered = []
     for _ in range(2000):
-        text = list(SMALL)
+        text = list(chance.choice((SMALL, NAMED)))
         for _ in range(chance.randint(1, 3)):
             place = chance.randrange(len(text))
-            text[place:place + chance.randint(0, 2)] = chance.choices("af019,\n\r\0 -\"x", k=chance.randint(0, 2))
+            text[place:place + chance.randint(0, 2)] = chance.choices("afrpse019,\n\r\0 -\"x", k=chance.randint(0, 2))
         tampered.append("".join(text))
     said = both_say(tampered)
     taken = sum(not sentence.startswith(":") for sentence in said)
