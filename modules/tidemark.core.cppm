@@ -63,6 +63,7 @@ using tidemark::unique_block;
 using tidemark::reuse_fence;
 
 // Statistics
+using tidemark::allocation_observer;
 using tidemark::allocation_site;
 using tidemark::size_histogram;
 using tidemark::live_block;

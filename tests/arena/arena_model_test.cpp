@@ -11,10 +11,11 @@
 namespace tidemark::test {
 namespace {
 
-// 5 seeds of 100,000 steps for each of nine kinds: 4.5 * 10^6 steps in all.
+// 5 seeds of 100,000 steps for each of ten kinds: 5 * 10^6 steps in all.
 TEST(arena_model, agrees_with_the_arena_on_virtual_memory) { run_arena_model<virtual_arena_subject>(); }
 // S0.11
 TEST(arena_model, agrees_with_the_arena_on_small_chunks) { run_arena_model<chunked_arena_subject>(); }
+TEST(arena_model, agrees_with_an_observed_arena) { run_arena_model<observed_arena_subject>(); }
 TEST(arena_model, agrees_with_an_arena_that_traps_every_scope) { run_arena_model<trapping_arena_subject>(); }
 TEST(arena_model, agrees_with_an_arena_that_traps_some_scopes) { run_arena_model<sampling_arena_subject>(); }
 TEST(arena_model, agrees_with_an_arena_that_traps_and_does_not_grow) {

@@ -8,6 +8,7 @@ namespace {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(arena, conformance, virtual_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(chunked_arena, conformance, chunked_arena_subject);
+INSTANTIATE_TYPED_TEST_SUITE_P(observed_arena, conformance, observed_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(trapping_arena, conformance, trapping_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(sampling_arena, conformance, sampling_arena_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(bounded_sampling_arena, conformance, bounded_sampling_arena_subject);

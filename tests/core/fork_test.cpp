@@ -635,7 +635,7 @@ TEST_F(fork_files, a_child_writes_nothing_to_its_parents_trace) {
             "");
   traced->deallocate(first, 64);
   log->close();
-  EXPECT_EQ(text_of(csv), "op,id,bytes,thread\na,0,64,0\nf,0,0,0\n");
+  EXPECT_EQ(text_of(csv), "op,id,bytes,thread\nr,0,traced,0\na,0,64,0\nf,0,0,0\n");
 }
 
 TEST_F(fork_files, a_child_uses_a_trace_that_was_busy) {

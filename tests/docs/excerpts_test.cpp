@@ -322,6 +322,28 @@ TEST_F(excerpts, statistics_resource_counts_the_peak) {
   EXPECT_EQ(counted.stats().peak_bytes, 400u);
 }
 
+// ---- docs/traces.md
+
+TEST_F(excerpts, observers_count_limit_and_trace) {
+  trace_log log{{.csv = "run.csv", .finds_callers = true}};
+  trace_resource nodes{log, "nodes"};            // the name in the file
+  arena memory{{.observer = &nodes}};            // also in workspace_options and planned_arena_options
+  for (int i = 0; i < 3; ++i) {
+    trace_slice step{log, "step " + std::to_string(i)};
+    arena::scope scope{memory};
+    (void)scope.push_array<float>(1000);
+  }
+  limit_resource budget{64 * MiB};
+  arena limited{{.observer = &budget}};          // push throws out_of_memory beyond 64 MiB
+  statistics_resource counted;
+  workspace ws{workspace_options{.observer = &counted}};
+  EXPECT_EQ(nodes.stats().allocations, 3u);
+  (void)ws.acquire<double>(2);
+  EXPECT_EQ(counted.stats().used_bytes, 16u);
+  EXPECT_THROW((void)limited.push_array<std::byte>(64 * MiB + 1), out_of_memory);
+  std::remove("run.csv");
+}
+
 // ---- docs/workspace.md
 
 namespace excerpt_of_the_workspace {

@@ -34,7 +34,7 @@ def stats_count_blocks_and_bytes():
 
 def _events(path):
     with open(path, newline="") as file:
-        return [(row["op"], int(row["id"]), int(row["bytes"])) for row in csv.DictReader(file)]
+        return [(row["op"], int(row["id"]), int(row["bytes"])) for row in csv.DictReader(file) if row["op"] in "af"]
 
 
 def trace_records_each_request_while_open():

@@ -2,9 +2,12 @@
 // Every kind of arena as a subject of the conformance suite and of the model test.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <memory_resource>
 #include <new>
 #include <system_error>
 #include <vector>
@@ -13,6 +16,7 @@
 #include <tidemark/core/registered_memory.hpp>
 #include <tidemark/process.hpp>
 #include <tidemark/team/shared_arena.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
 
 #include "file_call_faults.hpp"
 #include "recording_registrar.hpp"
@@ -93,6 +97,25 @@ struct bounded_sampling_arena_subject : arena_subject<arena> {
                                                             .commit_step = 4 * KiB,
                                                             .growable = false,
                                                             .trap = {.one_in = 3, .reserve = 256 * KiB}}} {}
+};
+
+/// An observer that a base class holds, so that it outlives the arena that it observes.
+struct statistics_holder {
+  statistics_resource counted{std::pmr::null_memory_resource()};
+};
+
+/// Small chunks whose blocks are counted: each allocation and release takes a slow path.
+struct observed_arena_subject : private statistics_holder, public arena_subject<arena> {
+  using supply_type = recording_os;
+  explicit observed_arena_subject(supply_type& os)
+      : arena_subject{virtual_memory{{}, os},
+                      arena_options{.reserve = 16 * KiB, .commit_step = 4 * KiB, .observer = &counted}} {}
+  void check() const {
+    arena_subject::check();
+    const std::size_t position = state()[0];
+    EXPECT_EQ(position == 0, counted.stats().used_blocks == 0);
+    EXPECT_LE(counted.stats().used_bytes, position);
+  }
 };
 
 /// Chunks from a resource.

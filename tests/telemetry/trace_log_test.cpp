@@ -191,7 +191,8 @@ TEST_F(trace_log_files, is_complete_when_an_exception_ends_the_program_part) {
     throw std::runtime_error("no");
   } catch (std::runtime_error const&) {
   }
-  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,12,0\nf,0,0,0\n");
+  EXPECT_EQ(text_of(files.csv()),
+            "op,id,bytes,thread\ns,0,step,0\nr,0,trace_resource,0\na,0,12,0\nf,0,0,0\ne,0,0,0\n");
   const std::string chrome = text_of(files.chrome());
   EXPECT_TRUE(chrome.ends_with("}\n]\n")) << chrome;
   EXPECT_EQ(files.events("E").size(), 1u);

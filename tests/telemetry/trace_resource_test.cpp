@@ -19,6 +19,8 @@
 #include <vector>
 
 #include <tidemark/arena/arena.hpp>
+#include <tidemark/core/allocation_site.hpp>
+#include <tidemark/plan/replay/planned_arena.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
 
@@ -27,9 +29,19 @@
 #include "thread_storm.hpp"
 #include "trace_files.hpp"
 
+namespace {
+
+// Outside of namespace tidemark, and not inlined: its name is the place of its allocations.
+[[gnu::noinline]] void allocate_in_a_function_of_the_program(tidemark::trace_resource& traced) {
+  traced.deallocate(traced.allocate(8), 8);
+}
+
+}  // namespace
+
 namespace tidemark {
 namespace {
 
+using test::events_of;
 using test::recording_resource;
 using test::replayed_trace;
 using test::text_of;
@@ -38,7 +50,19 @@ using values = std::vector<std::size_t>;
 
 constexpr std::chrono::hours never_again{1000};  // as an interval of counters
 
-/// The rows of the CSV of what `body(log)` does.
+/// The CSV of what `body(log)` does.
+template <class Body>
+std::string file_of(Body body, trace_log_options options = {}) {
+  trace_files files;
+  options.csv = files.csv();
+  {
+    trace_log log{options};
+    body(log);
+  }
+  return text_of(files.csv());
+}
+
+/// Its rows for events, without names of resources and places.
 template <class Body>
 std::string csv_of(Body body) {
   trace_files files;
@@ -46,7 +70,7 @@ std::string csv_of(Body body) {
     trace_log log{{.csv = files.csv()}};
     body(log);
   }
-  return text_of(files.csv());
+  return events_of(files.csv());
 }
 
 /// The points of the Chrome trace of what `body(traced, log)` does with a resource.
@@ -91,6 +115,81 @@ TEST(trace_resource, numbers_blocks_over_all_resources_of_a_log) {
               other.deallocate(second, 2);
             }),
             "op,id,bytes,thread\na,0,1,0\na,1,2,0\nf,0,0,0\nf,1,0,0\n");
+}
+
+TEST(trace_resource, writes_the_resource_of_an_allocation_where_it_changes) {
+  EXPECT_EQ(file_of([](trace_log& log) {
+              trace_resource one{log, "one"}, other{log, "\"the\",\nother"};
+              void* const first = one.allocate(1);
+              void* const second = one.allocate(2);
+              void* const third = other.allocate(3);
+              one.deallocate(first, 1);
+              other.deallocate(third, 3);
+              one.deallocate(one.allocate(4), 4);
+              one.deallocate(second, 2);
+            }),
+            "op,id,bytes,thread\nr,0,one,0\na,0,1,0\na,1,2,0\nr,1,'the';?other,0\na,2,3,0\nf,0,0,0\nf,2,0,0\n"
+            "r,0,,0\na,3,4,0\nf,3,0,0\nf,1,0,0\n");
+}
+
+TEST(trace_resource, writes_the_place_of_an_allocation_where_it_changes) {
+  const std::string file = file_of([](trace_log& log) {
+    trace_resource traced{log, "heap"};
+    const auto use = [&] { traced.deallocate(traced.allocate(8), 8); };
+    {
+      const allocation_site outer{"weights"};
+      use();
+      const allocation_site inner;
+      use();
+      use();
+    }
+    use();
+  });
+  const std::string here = std::string{__FILE__} + ":";
+  const std::size_t first = file.find("p,1," + here), second = file.find("p,2," + here);
+  ASSERT_NE(first, std::string::npos) << file;
+  ASSERT_NE(second, std::string::npos) << file;
+  EXPECT_NE(file.find(" (weights),0\nr,0,heap,0\na,0,8,0\n", first), std::string::npos) << file;
+  EXPECT_NE(file.find(",0\na,1,8,0\nf,1,0,0\na,2,8,0\nf,2,0,0\np,0,,0\na,3,8,0\n", second), std::string::npos)
+      << file;
+}
+
+TEST(trace_resource, finds_the_calling_functions) {
+  const std::string file = file_of(
+      [](trace_log& log) {
+        trace_resource traced{log, "heap"};
+        allocate_in_a_function_of_the_program(traced);
+        allocate_in_a_function_of_the_program(traced);
+      },
+      {.finds_callers = true});
+  const std::size_t place = file.find("p,1,");
+  ASSERT_NE(place, std::string::npos) << file;
+  EXPECT_EQ(file.find("p,2,"), std::string::npos) << file;
+  EXPECT_NE(file.find("allocate_in_a_function_of_the_program", place), std::string::npos) << file;
+}
+
+TEST(trace_resource, as_observer_writes_the_blocks_of_an_arena) {
+  EXPECT_EQ(file_of([](trace_log& log) {
+              trace_resource traced{log, "step"};
+              arena memory{{.observer = &traced}};
+              arena::scope scope{memory};
+              (void)scope.push_array<double>(2);
+              (void)scope.push_string("abc");
+            }),
+            "op,id,bytes,thread\nr,0,step,0\na,0,16,0\na,1,4,0\nf,1,0,0\nf,0,0,0\n");
+}
+
+TEST(trace_resource, as_observer_writes_the_steps_of_a_planned_arena) {
+  EXPECT_EQ(file_of([](trace_log& log) {
+              trace_resource traced{log, "train"};
+              planned_arena memory{planned_arena_options{.observer = &traced}};
+              for (int i = 0; i < 2; ++i) {
+                planned_arena::step step{memory, 128};
+                memory.deallocate(memory.allocate(100), 100);
+              }
+            }),
+            "op,id,bytes,thread\ns,0,train 128,0\nr,0,train,0\na,0,100,0\nf,0,0,0\ne,0,0,0\n"
+            "s,1,train 128,0\na,1,100,0\nf,1,0,0\ne,1,0,0\n");
 }
 
 TEST(trace_resource, numbers_threads_by_first_appearance_and_no_thread_twice) {
@@ -198,7 +297,7 @@ TEST_F(trace_resource_files, an_allocation_that_fails_is_counted_and_not_written
     EXPECT_EQ(traced.stats().allocations, 0u);
     traced.deallocate(traced.allocate(2), 2);
   }
-  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\na,0,2,0\nf,0,0,0\n");
+  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\nr,0,heap,0\na,0,2,0\nf,0,0,0\n");
   EXPECT_EQ(files.counter("heap"), (values{0, 2, 0}));
 }
 
@@ -403,12 +502,18 @@ TEST_F(trace_slice_files, open_slice_ends_once_when_the_log_is_closed) {
   EXPECT_EQ(files.events("E").size(), 2u);
 }
 
-TEST_F(trace_slice_files, does_nothing_without_a_chrome_trace) {
-  {
-    trace_log log{{.csv = files.csv()}};
-    trace_slice slice{log, "step"};
-  }
-  EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\n");
+TEST(trace_slice, marks_steps_in_the_csv) {
+  EXPECT_EQ(file_of([](trace_log& log) {
+              trace_resource traced{log, "heap"};
+              trace_slice outer{log, "epoch, first"};
+              {
+                trace_slice inner{log, "step"};
+                traced.deallocate(traced.allocate(8), 8);
+              }
+              std::thread{[&] { trace_slice other{log, ""}; }}.join();
+            }),
+            "op,id,bytes,thread\ns,0,epoch; first,0\ns,1,step,0\nr,0,heap,0\na,0,8,0\nf,0,0,0\n"
+            "e,1,0,0\ns,2,,1\ne,2,0,1\ne,0,0,0\n");
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +18,7 @@
 
 #include "device_calls.hpp"
 #include "pluggable_allocator.hpp"
+#include "trace_files.hpp"
 
 namespace tidemark::test {
 namespace {
@@ -319,9 +318,7 @@ TEST_F(torch_settings, write_a_trace_of_every_block) {
   torch.raw_delete(torch.malloc(1000, main));
   (void)torch.malloc(2000, side);
   EXPECT_EQ(torch.close_trace(), nullptr);
-  std::ifstream file{path};
-  const std::string text{std::istreambuf_iterator<char>{file}, {}};
-  EXPECT_EQ(text, "op,id,bytes,thread\na,0,1000,0\nf,0,0,0\na,1,2000,0\n");
+  EXPECT_EQ(events_of(path), "op,id,bytes,thread\na,0,1000,0\nf,0,0,0\na,1,2000,0\n");
   std::remove(path.c_str());
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <tidemark/core/address_space.hpp>
+#include <tidemark/core/allocation_observer.hpp>
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/borrowed_memory.hpp>
 #include <tidemark/core/byte_range.hpp>

@@ -185,15 +185,8 @@ byte_range rewind_trap::reserve_slice(virtual_memory& space, std::size_t bytes) 
   return slice;
 }
 
-// The calls on a stack from the innermost function of the program on. Keeps the calls of the library if no
-// function of the program is on the stack.
 rewind_place rewind_trap::calls_of(call_stack const& stack) noexcept {
-  std::span<stack_frame const> frames = stack.frames();
-  const auto first = std::ranges::find_if(frames, [this](stack_frame const& frame) {
-    const code_owner owner = owners_.owner_at(frame.call);
-    return owner == code_owner::program || owner == code_owner::main;
-  });
-  if (first != frames.end()) frames = {first, frames.end()};
+  const std::span<stack_frame const> frames = owners_.calls_of_program(stack.frames());
   rewind_place calls{};
   std::ranges::transform(frames.first(std::min(frames.size(), calls.size())), calls.begin(),
                          &stack_frame::call);
@@ -259,9 +252,7 @@ void* rewind_trap::allocate_in_slice(arena_type& arena, std::size_t bytes, std::
   return nullptr;
 }
 
-// Retires all slices between `newest` and the current chunk, to which the arena has rewound. Chunks behind
-// the current chunk keep their addresses and lose their memory, because `allocate_beyond` enters a chunk with
-// memory without a check for a due trap.
+// Retires all slices between `newest` and the current chunk, to which the arena has rewound.
 void rewind_trap::retire_slices(arena_type& arena, chunk_record& newest) noexcept {
   chunk_record& current = *arena.chunk_;
   for (chunk_record* left = &newest; left != &current;) {
@@ -277,11 +268,6 @@ void rewind_trap::retire_slices(arena_type& arena, chunk_record& newest) noexcep
       arena.recycle_chunk_record(*left);
     }
     left = before;
-  }
-  for (chunk_record* kept = current.next; kept != nullptr;) {
-    chunk_record* const next = kept->next;
-    if (kept->committed != kept->begin && !arena.decommit(*kept, kept->begin)) arena.drop(*kept);
-    kept = next;
   }
   arena.set_cursor(current, arena.cursor_);
 }

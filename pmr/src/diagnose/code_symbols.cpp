@@ -4,8 +4,16 @@
 #include "code_symbols.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <span>
 #include <string_view>
+
+// Declared here instead of by <cxxabi.h>, because a program's include path may lead to another C++ library's
+// header.
+// NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming): the ABI's name
+extern "C" char* __cxa_demangle(char const* name, char* buffer, std::size_t* bytes, int* status);
 
 #if !defined(_WIN32)
 
@@ -175,6 +183,18 @@ code_place find_code(std::uintptr_t address) noexcept {
   }
 #endif
   return {.offset = address};
+}
+
+std::string code_text(code_place const& place) {
+  std::string text;
+  if (!place.function.empty()) {
+    const std::unique_ptr<char, decltype(&std::free)> name{
+        __cxa_demangle(place.function.c_str(), nullptr, nullptr, nullptr), &std::free};
+    text = (name != nullptr ? name.get() : place.function) + " at ";
+  }
+  char offset[32];
+  std::snprintf(offset, sizeof offset, "(+0x%zx)", static_cast<std::size_t>(place.offset));
+  return text + place.module.substr(place.module.rfind('/') + 1) + offset;  // npos + 1 is 0
 }
 
 code_owner owner_of(std::uintptr_t address) noexcept {

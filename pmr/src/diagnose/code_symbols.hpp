@@ -4,10 +4,14 @@
 /// `code_owner_cache`: owners that were looked up. They own nothing.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+
+#include "call_stack.hpp"
 
 namespace tidemark::detail {
 
@@ -21,6 +25,9 @@ struct code_place {
 /// Looks up an address in the symbol table of its module, and knows only the address without memory for texts.
 /// O(symbols). Thread-safe, also in a forked child.
 [[nodiscard]] code_place find_code(std::uintptr_t address) noexcept;
+
+/// "load(model&) at trainer(+0x1a2b)". @throws std::bad_alloc
+[[nodiscard]] std::string code_text(code_place const& place);
 
 /// Owner of a function.
 enum class code_owner : unsigned char {
@@ -42,6 +49,14 @@ class code_owner_cache {
     entry& known = entries_[(address ^ address >> 10) % Entries];
     if (known.address != address) known = {address, owner_of(address)};
     return known.owner;
+  }
+  /// The calls on a stack from the innermost function of the program on; all calls if there is none.
+  [[nodiscard]] std::span<stack_frame const> calls_of_program(std::span<stack_frame const> frames) noexcept {
+    const auto first = std::ranges::find_if(frames, [this](stack_frame const& frame) {
+      const code_owner owner = owner_at(frame.call);
+      return owner == code_owner::program || owner == code_owner::main;
+    });
+    return first != frames.end() ? std::span{first, frames.end()} : frames;
   }
 
  private:

@@ -28,11 +28,6 @@
 #include "call_stack.hpp"
 #include "code_symbols.hpp"
 
-// Declared here instead of by <cxxabi.h>, because a program's include path may lead to another C++ library's
-// header.
-// NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming): the ABI's name
-extern "C" char* __cxa_demangle(char const* name, char* buffer, std::size_t* bytes, int* status);
-
 namespace tidemark {
 namespace detail {
 
@@ -48,19 +43,6 @@ std::uintptr_t allocate_function_of(std::pmr::memory_resource const* resource) n
   std::uintptr_t const* vtable = nullptr;
   std::memcpy(static_cast<void*>(&vtable), static_cast<void const*>(resource), sizeof vtable);
   return vtable[2];
-}
-
-// "load(model&) at trainer(+0x1a2b)"
-std::string code_text(code_place const& place) {
-  std::string text;
-  if (!place.function.empty()) {
-    const std::unique_ptr<char, decltype(&std::free)> name{
-        __cxa_demangle(place.function.c_str(), nullptr, nullptr, nullptr), &std::free};
-    text = (name != nullptr ? name.get() : place.function) + " at ";
-  }
-  char offset[32];
-  std::snprintf(offset, sizeof offset, "(+0x%zx)", static_cast<std::size_t>(place.offset));
-  return text + place.module.substr(place.module.rfind('/') + 1) + offset;  // npos + 1 is 0
 }
 
 }  // namespace

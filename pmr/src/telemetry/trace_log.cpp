@@ -14,10 +14,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/violation.hpp>
 
+#include "../diagnose/call_stack.hpp"
+#include "../diagnose/code_symbols.hpp"
 #include "trace_recorder.hpp"
 
 namespace tidemark {
@@ -62,25 +65,41 @@ std::size_t utf8_length(std::string_view text) noexcept {
   return code < least[length - 2] || code > 0x10'FFFF || surrogate ? 0 : length;
 }
 
-/// Text as a JSON string with quotes. Invalid UTF-8 becomes U+FFFD, because JSON is UTF-8.
-std::string json_string(std::string_view text) {
-  std::string quoted = "\"";
+/// Visits the characters of a text, each with its first byte. Invalid UTF-8 becomes U+FFFD.
+template <class Visit>
+void each_character(std::string_view text, Visit const& visit) {
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
-    const auto first = static_cast<unsigned char>(text[0]);
-    if (length == 0) {
-      quoted += "\xEF\xBF\xBD";
-    } else if (first < 0x20 || first == 0x7F) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", first);
-      quoted += escape;
-    } else {
-      if (first == '"' || first == '\\') quoted += '\\';
-      quoted += text.substr(0, length);
-    }
+    const std::string_view character = length != 0 ? text.substr(0, length) : "\xEF\xBF\xBD";
+    visit(character, static_cast<unsigned char>(character[0]));
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
+}
+
+bool is_control(unsigned char c) noexcept { return c < 0x20 || c == 0x7F; }
+
+/// Text as a JSON string with quotes, in UTF-8.
+std::string json_string(std::string_view text) {
+  std::string quoted = "\"";
+  each_character(text, [&](std::string_view character, unsigned char first) {
+    char escape[8];
+    if (is_control(first)) {
+      std::snprintf(escape, sizeof escape, "\\u%04x", first);
+      character = escape;
+    }
+    if (first == '"' || first == '\\') quoted += '\\';
+    quoted += character;
+  });
   return quoted += '"';
+}
+
+/// Text as a field of the CSV file, which has no quotes. Commas become semicolons, as in names of functions.
+std::string csv_text(std::string_view text) {
+  std::string field;
+  each_character(text, [&](std::string_view character, unsigned char first) {
+    field += is_control(first) ? "?" : first == ',' ? ";" : first == '"' ? "'" : character;
+  });
+  return field;
 }
 
 /// One past the last byte of a block. A block of 0 bytes counts as 1, because it has its own address.
@@ -145,7 +164,9 @@ void detail::trace_file::write(char const* text, std::size_t bytes) noexcept {
 
 trace_log::recorder::recorder(trace_log_options const& options)
     : counter_interval_{options.counter_interval},
-      process_id_{digits_of{static_cast<std::uint64_t>(getpid())}} {
+      process_id_{digits_of{static_cast<std::uint64_t>(getpid())}},
+      finds_callers_{options.finds_callers},
+      last_track_{~std::uint64_t{0}} {
   if (options.csv.empty() && options.chrome.empty()) {
     throw std::invalid_argument("trace_log: neither a CSV file nor a Chrome trace is named");
   }
@@ -206,7 +227,7 @@ trace_log::track& trace_log::recorder::add_track(std::string name, detail::usage
   for (std::uint64_t i = 2; std::ranges::any_of(tracks_, is_taken); ++i) {
     quoted = json_string(name + " (" + std::to_string(i) + ")");
   }
-  track& on = tracks_.emplace_back(std::move(name), std::move(quoted), counter);
+  track& on = tracks_.emplace_back(std::move(name), std::move(quoted), counter, next_track_++);
   on.written = now();
   write_counter(on, {on.written, 0});
   return on;
@@ -221,6 +242,7 @@ void trace_log::recorder::remove_track(track& from) noexcept {
 void trace_log::recorder::record_allocation(track& on, void const* block, std::size_t bytes) {
   const std::scoped_lock lock{mutex_};
   thread const& by = this_thread();
+  write_context(on, by);
   const std::uintptr_t begin = address_of(block);
   // Ends overlapped blocks: an upstream such as a rewound arena has reclaimed them.
   auto next = on.live.lower_bound(begin);
@@ -260,6 +282,40 @@ trace_log::recorder::live_blocks::iterator trace_log::recorder::record_end(track
   return next;
 }
 
+std::string detail::trace_place::text() const {
+  if (file != nullptr)
+    return std::string{file} + ':' + std::to_string(line) +
+           (*label != '\0' ? std::string{" ("} + label + ')' : "");
+  return call != 0 ? code_text(find_code(call)) : "";
+}
+
+detail::trace_place trace_log::recorder::place_here() noexcept {
+  if (allocation_site const* const site = allocation_site::innermost())
+    return {.file = site->where().file_name(), .line = site->where().line(), .label = site->label()};
+  if (!finds_callers_) return {};
+  const detail::call_stack stack{__builtin_return_address(0), 24};
+  return {.call = owners_.calls_of_program(stack.frames()).front().call};
+}
+
+// Writes the resource and the place of the next `a` row, if they differ from those of the last one. A name
+// is written once.
+void trace_log::recorder::write_context(track& on, thread const& by) {
+  if (!csv_.is_open()) return;
+  const detail::trace_place place = place_here();
+  auto known = places_.find(place);
+  std::string text;
+  if (known == places_.end()) {
+    text = csv_text(place.text());
+    known = places_.emplace(place, places_.size()).first;
+  }
+  if (known->second != last_place_)
+    csv_.append({"p,", digits_of{last_place_ = known->second}, ",", text, ",", digits_of{by.number}, "\n"});
+  if (on.number == last_track_) return;
+  text = on.is_named ? "" : csv_text(on.name);
+  csv_.append({"r,", digits_of{last_track_ = on.number}, ",", text, ",", digits_of{by.number}, "\n"});
+  on.is_named = true;
+}
+
 // ---- threads and slices ---------------------------------------------------------------------------------
 
 trace_log::thread& trace_log::recorder::this_thread() {
@@ -271,17 +327,18 @@ trace_log::thread& trace_log::recorder::this_thread() {
     (void)pthread_getname_np(pthread_self(), system_name, sizeof system_name);
     name = json_string("thread " + std::to_string(threads_.size()) + ": " + system_name);
   }
-  thread& added = threads_.try_emplace(identity, thread{.number = threads_.size()}).first->second;
+  thread& added = threads_.try_emplace(identity, thread{threads_.size(), {}}).first->second;
   chrome_.append({",\n", R"({"ph":"M","name":"thread_name","pid":)", process_id_, R"(,"tid":)",
                   digits_of{added.number}, R"(,"args":{"name":)", name, "}}"});
   return added;
 }
 
 trace_log::thread& trace_log::recorder::begin_slice(std::string_view name) {
-  const std::string quoted = json_string(name);
+  const std::string quoted = json_string(name), field = csv_text(name);
   const std::scoped_lock lock{mutex_};
   thread& on = this_thread();
-  ++on.open_slices;
+  on.open_slices.push_back(next_slice_);
+  csv_.append({"s,", digits_of{next_slice_++}, ",", field, ",", digits_of{on.number}, "\n"});
   chrome_.append({",\n", R"({"ph":"B","pid":)", process_id_, R"(,"tid":)", digits_of{on.number}, R"(,"ts":)",
                   digits_of{now()}, R"(,"name":)", quoted, "}"});
   return on;
@@ -290,11 +347,12 @@ trace_log::thread& trace_log::recorder::begin_slice(std::string_view name) {
 void trace_log::recorder::end_slice(thread& on) noexcept {
   const std::scoped_lock lock{mutex_};
   // 0 if the closing of the log has ended the slice.
-  if (on.open_slices != 0) write_slice_end(on);
+  if (!on.open_slices.empty()) write_slice_end(on);
 }
 
 void trace_log::recorder::write_slice_end(thread& on) noexcept {
-  --on.open_slices;
+  csv_.append({"e,", digits_of{on.open_slices.back()}, ",0,", digits_of{on.number}, "\n"});
+  on.open_slices.pop_back();
   chrome_.append({",\n", R"({"ph":"E","pid":)", process_id_, R"(,"tid":)", digits_of{on.number}, R"(,"ts":)",
                   digits_of{now()}, "}"});
 }
@@ -333,7 +391,7 @@ void trace_log::recorder::write_counter(track& on, detail::trace_point const& at
 void trace_log::recorder::finish() noexcept {
   for (track& on : tracks_) write_pending(on);
   for (auto& [identity, on] : threads_) {
-    while (on.open_slices != 0) write_slice_end(on);
+    while (!on.open_slices.empty()) write_slice_end(on);
   }
   chrome_.append({"\n]\n"});
   csv_.close();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -15,10 +16,13 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/resource_stats.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
+
+#include "../diagnose/code_symbols.hpp"
 
 namespace tidemark {
 namespace detail {
@@ -72,6 +76,20 @@ struct traced_block {
 };
 using traced_blocks = std::map<std::uintptr_t, traced_block>;
 
+/// The place of an allocation: that of the innermost `allocation_site`, or a calling function. Compared by
+/// address, because equal places have equal addresses.
+struct trace_place {
+  char const* file = nullptr;  // null: no `allocation_site`
+  std::uint_least32_t line = 0;
+  char const* label = nullptr;
+  std::uintptr_t call = 0;  // an address inside the call; 0: unknown
+
+  friend auto operator<=>(trace_place const&, trace_place const&) = default;
+  /// "model.cpp:12 (weights)" or "load(model&) at trainer(+0x1a2b)"; empty if the place is unknown.
+  /// @throws std::bad_alloc
+  [[nodiscard]] std::string text() const;
+};
+
 // A value of a counter at a time.
 struct trace_point {
   std::chrono::nanoseconds time{};  // since the log was made
@@ -85,6 +103,8 @@ struct trace_log::track {
   std::string name;                // as given
   std::string json_name;           // quoted, and unique in the log
   detail::usage_counter& counter;  // counter of the resource
+  std::uint64_t number;            // from 0, unique in the log
+  bool is_named = false;           // the CSV file has the name
   detail::traced_blocks live{};    // by address; disjoint
 
   // State of the counter in the Chrome trace: at most one window of points is pending.
@@ -95,8 +115,8 @@ struct trace_log::track {
 };
 
 struct trace_log::thread {
-  std::uint64_t number = 0;     // from 0, by first appearance
-  std::size_t open_slices = 0;  // begun but not ended
+  std::uint64_t number = 0;                // from 0, by first appearance
+  std::vector<std::uint64_t> open_slices;  // their numbers; the newest is last
 };
 
 /// Writes events to the files. Thread-safe.
@@ -125,6 +145,8 @@ class trace_log::recorder {
   // @pre of the following functions: the mutex is held.
   [[nodiscard]] duration now() const noexcept;
   thread& this_thread();
+  [[nodiscard]] detail::trace_place place_here() noexcept;
+  void write_context(track& on, thread const& by);
   live_blocks::iterator record_end(track& on, live_blocks::iterator block, thread const& by) noexcept;
   void count_live_bytes(track& on) noexcept;
   void write_pending(track& on) noexcept;
@@ -140,8 +162,15 @@ class trace_log::recorder {
   detail::trace_file chrome_;
   duration counter_interval_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::string process_id_;                        // as text, because every Chrome event has it
-  std::uint64_t next_id_ = 0;                     // id of the next block
+  std::string process_id_;  // as text, because every Chrome event has it
+  bool finds_callers_;
+  std::uint64_t next_id_ = 0;                                     // id of the next block
+  std::uint64_t next_track_ = 0;                                  // number of the next resource
+  std::uint64_t next_slice_ = 0;                                  // number of the next slice
+  std::uint64_t last_track_;                                      // resource of the last `a` row
+  std::uint64_t last_place_ = 0;                                  // place of the last `a` row
+  std::map<detail::trace_place, std::uint64_t> places_{{{}, 0}};  // their numbers; 0: unknown
+  detail::code_owner_cache<4096> owners_;                         // of calling functions
   std::list<track> tracks_;                       // a list, because resources point to elements
   std::map<unsigned long long, thread> threads_;  // by number; a map, because slices point to elements
   bool closed_ = false;                           // set by `close`

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
+#include <new>
+#include <string>
 #include <utility>
 
 #include <tidemark/core/detail/request.hpp>
@@ -14,7 +16,7 @@
 namespace tidemark {
 
 trace_resource::trace_resource(std::pmr::memory_resource* upstream, trace_log& log, std::string name)
-    : resource_adaptor{"trace_resource", upstream, name.c_str()},
+    : observing_adaptor{"trace_resource", upstream, name.c_str()},
       log_{log},
       track_{&log.recorder_->add_track(std::move(name), counter_)} {
   name_ = track_->name.c_str();
@@ -22,23 +24,24 @@ trace_resource::trace_resource(std::pmr::memory_resource* upstream, trace_log& l
 
 trace_resource::~trace_resource() { log_.recorder_->remove_track(*track_); }
 
-void* trace_resource::allocate(std::size_t bytes, std::size_t align) {
-  void* block = nullptr;
-  try {
-    block = detail::allocate_from(*upstream_resource(), name(), bytes, align);
-    log_.recorder_->record_allocation(*track_, block, bytes);
-  } catch (...) {
-    counter_.refused();
-    if (block != nullptr) upstream_resource()->deallocate(block, bytes, align);
-    throw;
-  }
-  return block;
+void trace_resource::allocated(void* block, std::size_t bytes, std::size_t) {
+  log_.recorder_->record_allocation(*track_, block, bytes);
 }
 
-void trace_resource::deallocate(void* block, std::size_t bytes, std::size_t align) {
-  if (block == nullptr) return;
+void trace_resource::released(void* block, std::size_t) noexcept {
   log_.recorder_->record_deallocation(*track_, block);
-  upstream_resource()->deallocate(block, bytes, align);
+}
+
+void trace_resource::step_began(std::uint64_t kind) noexcept {
+  try {
+    step_ = &log_.recorder_->begin_slice(track_->name + ' ' + std::to_string(kind));
+  } catch (std::bad_alloc const&) {
+    step_ = nullptr;  // the step is not written
+  }
+}
+
+void trace_resource::step_ended() noexcept {
+  if (trace_log::thread* const on = std::exchange(step_, nullptr)) log_.recorder_->end_slice(*on);
 }
 
 void trace_resource::check_invariants() const noexcept {

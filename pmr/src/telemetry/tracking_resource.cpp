@@ -7,10 +7,20 @@ tracking_resource::~tracking_resource() { detail::report_leak(kind_, name(), led
 
 void* tracking_resource::allocate(std::size_t bytes, std::size_t align,
                                   std::optional<std::source_location> site) {
-  return allocate_counted(bytes, align, [&](void* block) {
-    const std::scoped_lock lock{mutex_};
-    ledger_.add(detail::block_here(block, bytes, align, ledger_.next_number(), site));
-  });
+  struct observer {
+    tracking_resource& tracked;
+    std::optional<std::source_location> const& site;
+
+    static void before_allocate(std::size_t, std::size_t) noexcept {}
+    void failed(std::size_t) const noexcept { tracked.counter_.refused(); }
+    void allocated(void* block, std::size_t size, std::size_t alignment) const {
+      const std::scoped_lock lock{tracked.mutex_};
+      detail::block_ledger& ledger = tracked.ledger_;
+      ledger.add(detail::block_here(block, size, alignment, ledger.next_number(), site));
+      tracked.counter_.on_allocate(size);
+    }
+  } recorded{*this, site};
+  return allocate_for(recorded, bytes, align);
 }
 
 void tracking_resource::deallocate(void* block, std::size_t bytes, std::size_t align) {

@@ -85,8 +85,10 @@ workspace_core::workspace_core(workspace_options const& options, bool checked)
     : options_{completed(options)},
       checked_{checked},
       pooling_{pooling_is_compiled_in && options.pooling},
+      observer_{observer_of(options_.observer, options_.name)},
       others_{options_.bookkeeping},
       fences_{options_.bookkeeping} {
+  retires_ = !pooling_ || observer_ != nullptr;
   for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i].element = fixed_elements::infos[i];
 }
 
@@ -113,6 +115,19 @@ void workspace_core::grow_log(std::size_t counts) {
 
 slot& workspace_core::acquire_slow(slot_list& list, std::size_t n) {
   if (n > max_block_bytes / list.element->bytes) throw_out_of_memory(list, SIZE_MAX);
+  if (observer_ == nullptr || n == 0) return prepare_or_trim(list, n);
+  slot* acquired = nullptr;
+  const auto undo = [&](void*) {
+    acquired->size = 0;  // not reported
+    retire_newest(list);
+  };
+  (void)allocate_observed(
+      *observer_, bytes_of(list, n), alignment_of(list),
+      [&] { return (acquired = &prepare_or_trim(list, n))->data; }, undo);
+  return *acquired;
+}
+
+slot& workspace_core::prepare_or_trim(slot_list& list, std::size_t n) {
   try {
     return prepare(list, n);
   } catch (std::bad_alloc const&) {
@@ -126,7 +141,8 @@ slot& workspace_core::prepare(slot_list& list, std::size_t n) {
   slot& next = list.items[list.active];
   await(next);
   if (n > next.capacity) grow_slot(list, next, n);
-  next.limit = next.peak = std::max(next.peak, n);
+  next.peak = std::max(next.peak, n);
+  next.limit = observer_ == nullptr ? next.peak : 0;
   next.size = n;
   ++list.active;
   list.peak_active = std::max(list.peak_active, list.active);
@@ -267,6 +283,10 @@ void workspace_core::rewind(std::source_location where) noexcept {
 }
 
 void workspace_core::retire(slot_list& list, std::size_t from, std::source_location where) noexcept {
+  for (std::size_t i = list.active; observer_ != nullptr && i-- > from;) {
+    slot const& ending = list.items[i];
+    if (ending.size != 0) observer_->released(ending.data, bytes_of(list, ending.size));
+  }
   const std::size_t seen = tools_are_notified || checked_ ? list.active : from;  // nothing reads the others
   for (std::size_t i = from; i < seen; ++i) {
     slot const& taken = list.items[i];

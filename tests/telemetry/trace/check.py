@@ -71,7 +71,7 @@ def threads_are_named():
 def csv_is_what_the_recorded_traces_are():
     expect("header", rows[0], ["op", "id", "bytes", "thread"])
     live, peak, used = {}, 0, 0
-    for op, block, size, thread in rows[1:]:
+    for op, block, size, thread in (row for row in rows[1:] if row[0] not in "rpse"):
         if op == "a":
             live[block] = int(size)
             used += int(size)
@@ -80,6 +80,9 @@ def csv_is_what_the_recorded_traces_are():
             expect("op and bytes", (op, size), ("f", "0"))
             used -= live.pop(block)
     expect("threads", {row[3] for row in rows[1:]}, {"0", "1", "2", "3"})
+    expect("names", [row[2][:6] for row in rows if row[0] == "r" and row[2]], ["plain", "'quote"])
+    expect("steps", [row[2] for row in rows if row[0] == "s"], ["run"] + ["step '0'", "forward", "free"] +
+           ["step '1'", "forward", "free"] + ["step '2'", "forward", "free"])
     expect("peak, and live at the end", (peak, used), (1000, 24))
 
 

@@ -138,8 +138,11 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     if constexpr (state::sets_aside)
       if (bytes + align >= this->space_.min_aside_bytes())
         this->asides_.deallocate(static_cast<state&>(*this), block);
-    if (!this->is_newest(block, bytes)) return;
-    const std::uintptr_t end_before = this->gaps_.end_before(detail::address_of(block));
+    const std::uintptr_t address = detail::address_of(block);
+    if (address + state::block_bytes(bytes) != this->cursor_) return;
+    if (address < this->floor_) [[unlikely]]
+      return this->deallocate_observed(address);
+    const std::uintptr_t end_before = this->gaps_.end_before(address);
     if (!this->is_high_known()) [[unlikely]]
       return this->deallocate_highest(end_before);
     this->lower_cursor(end_before);

@@ -13,6 +13,7 @@
 
 namespace tidemark {
 
+class allocation_observer;
 namespace detail {
 template <class AddressSpace>
 class arena_state;
@@ -57,9 +58,10 @@ struct arena_options {
   std::size_t retain = 1 * GiB;
   exhaustion_policy exhaustion = exhaustion_policy::throw_exception;  ///< response to exhaustion
   char const* name = "arena";  ///< used in messages and statistics; must outlive the arena and its exceptions
-  /// Scopes to trap, on an `arena` only; other arenas warn. A trapping arena keeps its spare chunks
-  /// uncommitted.
-  trap_options trap = {};
+  trap_options trap = {};      ///< scopes to trap, on an `arena` only; other arenas warn
+  /// Sees each block; must outlive the arena. Null: `TIDEMARK_TRACE` of the environment may trace the arena.
+  /// An observed arena allocates on its slow path, and its `expand` returns false.
+  allocation_observer* observer = nullptr;
 };
 
 /// A snapshot. Invariants in bytes: `used <= peak`, `used <= committed + suspended <= reserved`.

@@ -32,14 +32,14 @@ namespace tidemark {
 ///
 /// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is. Exceptions: the upstream's; only
 /// `refused`, and in a quiet period `unexpected()`, have changed then.
-class expect_no_upstream final : public detail::resource_adaptor<expect_no_upstream> {
+class expect_no_upstream final : public detail::observing_adaptor<expect_no_upstream> {
  public:
   /// @param upstream source of the memory; must outlive this object
   /// @param name used in messages and statistics; must outlive this object
   /// @throws std::invalid_argument if `upstream` is null.
   explicit expect_no_upstream(std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                               char const* name = "expect_no_upstream")
-      : resource_adaptor{"expect_no_upstream", upstream, name} {}
+      : observing_adaptor{"expect_no_upstream", upstream, name} {}
 
   /// Allocations during its lifetime are reported. Periods may overlap in any order and on any threads.
   class [[nodiscard]] quiet_period {
@@ -70,13 +70,10 @@ class expect_no_upstream final : public detail::resource_adaptor<expect_no_upstr
     return unexpected_.load(std::memory_order_relaxed);
   }
 
-  /// Allocates memory from the upstream. Reports it first in a quiet period.
-  /// @throws the upstream's exception; only `refused` and `unexpected()` have changed then.
-  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+  /// Reports the allocation in a quiet period.
+  void before_allocate(std::size_t bytes, std::size_t align) override {
     if (quiet_periods_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       report(bytes, align);
-    return allocate_counted(bytes, align);
   }
 
  private:

@@ -30,14 +30,14 @@ namespace tidemark {
 /// detects it. Blocks that an upstream such as a rewound arena reclaims itself stay counted.
 ///
 /// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is; the limit is exact among threads.
-class limit_resource final : public detail::resource_adaptor<limit_resource> {
+class limit_resource final : public detail::observing_adaptor<limit_resource> {
  public:
   /// @param upstream source of the memory; must outlive this object
   /// @param limit_bytes maximum bytes in use
   /// @param name used in messages and statistics; must outlive this object and its exceptions
   /// @throws std::invalid_argument if `upstream` is null.
   limit_resource(std::pmr::memory_resource* upstream, std::size_t limit_bytes, char const* name = "limit")
-      : resource_adaptor{"limit_resource", upstream, name}, limit_bytes_{limit_bytes} {}
+      : observing_adaptor{"limit_resource", upstream, name}, limit_bytes_{limit_bytes} {}
 
   /// The same on the default resource.
   explicit limit_resource(std::size_t limit_bytes)
@@ -52,29 +52,31 @@ class limit_resource final : public detail::resource_adaptor<limit_resource> {
         "a limit_resource takes the upstream first: write limit_resource budget{&upstream, 64 * MiB}");
   }
 
-  /// Allocates memory from the upstream.
-  /// @throws out_of_memory if more than `limit_bytes()` would be in use; the upstream's exception. Only
-  /// `refused` has changed then.
-  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+  /// Claims the bytes. @throws out_of_memory if more than `limit_bytes()` would be in use; only `refused` has
+  /// changed then.
+  void before_allocate(std::size_t bytes, std::size_t align) override {
     if (!detail::add_shared_within(claimed_bytes_, bytes, limit_bytes())) [[unlikely]]
       throw_over_limit(bytes, align);
-    try {
-      return allocate_counted(bytes, align);
-    } catch (...) {
-      unclaim(bytes);
-      throw;
-    }
+  }
+  /// Returns the bytes of a failed allocation to the budget.
+  void failed(std::size_t bytes) noexcept override {
+    counter_.refused();
+    unclaim(bytes);
+  }
+  /// Returns the bytes to the budget.
+  void released(void*, std::size_t bytes) noexcept override {
+    counter_.on_deallocate(bytes);
+    unclaim(bytes);
   }
 
   /// Returns a block to the upstream. Ignores null.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) return;
-    counter_.on_deallocate(bytes);
     if (detail::std_atomics::is_single_threaded()) {
-      unclaim(bytes);
+      released(block, bytes);
       upstream_resource()->deallocate(block, bytes, align);
     } else {
+      counter_.on_deallocate(bytes);
       upstream_resource()->deallocate(block, bytes, align);
       unclaim(bytes);  // last: another thread may claim the bytes only after the upstream has the block
     }

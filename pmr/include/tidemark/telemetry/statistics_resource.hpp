@@ -38,22 +38,20 @@ namespace tidemark {
 ///
 /// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is, also in a forked child. Counts are
 /// exact once the counted calls have returned.
-class statistics_resource final : public detail::resource_adaptor<statistics_resource> {
+class statistics_resource final : public detail::observing_adaptor<statistics_resource> {
  public:
   /// @param upstream source of the memory; must outlive this object
   /// @param name used in statistics; must outlive this object
   /// @throws std::invalid_argument if `upstream` is null.
   explicit statistics_resource(std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                                char const* name = "statistics")
-      : resource_adaptor{"statistics_resource", upstream, name} {}
+      : observing_adaptor{"statistics_resource", upstream, name} {}
 
-  /// Allocates memory from the upstream. @throws the upstream's exception; only `refused` has changed then.
-  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
-      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
-    void* block = allocate_counted(bytes, align);
+  /// Counts the block.
+  void allocated(void*, std::size_t bytes, std::size_t) override {
+    counter_.on_allocate(bytes);
     if (size_histogram* sizes = sizes_.load(std::memory_order_relaxed)) [[unlikely]]
       record(*sizes, bytes);
-    return block;
   }
 
   /// A snapshot of all counters since construction, whatever frames are open. O(open frames).

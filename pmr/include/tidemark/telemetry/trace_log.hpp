@@ -4,7 +4,8 @@
 ///
 /// CSV: `op,id,bytes,thread`, then `a,<id>,<bytes>,<thread>` for an allocation and `f,<id>,0,<thread>` for a
 /// deallocation. Blocks are numbered from 0 by allocation, threads from 0 by first appearance, over all
-/// resources and slices of the log. Leaked blocks have no `f` row. docs/traces.md has the rules for readers.
+/// resources and slices of the log. Leaked blocks have no `f` row. Rows of other kinds name the resource and
+/// the place of the next allocations, and mark slices. docs/traces.md has the rules for readers.
 ///
 /// Chrome trace: the array form of the Trace Event Format (Google, 2016), which viewers also read without its
 /// end. Each resource is a counter of live bytes, and each thread a track of slices. Times are in
@@ -44,6 +45,9 @@ struct trace_log_options {
   /// the last, are drawn within this time after a written point. The file stays small and the peak exact. 0
   /// writes every point.
   std::chrono::nanoseconds counter_interval = std::chrono::microseconds{1};
+  /// True: in the CSV file, the place of an allocation outside an `allocation_site` is the function that
+  /// called the library. Finding it takes some microseconds. False: there is no such place.
+  bool finds_callers = false;
 };
 
 /// Records the events of resources in a CSV file, a Chrome trace, or both.
@@ -91,8 +95,8 @@ class trace_log {
   std::unique_ptr<recorder> recorder_;
 };
 
-/// Draws a slice over its lifetime on the calling thread's track of the Chrome trace: a step, an epoch, a
-/// scope. Does nothing if the log writes no Chrome trace.
+/// Marks a part of the calling thread's work in the files: a step, an epoch, a scope. The Chrome trace draws
+/// it on the thread's track. `tidemark-report` and `tidemark-plan` read it as a step of the CSV file.
 ///
 /// ```cpp
 /// for (int i = 0; i < steps; ++i) {

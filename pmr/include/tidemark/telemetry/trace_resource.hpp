@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <string>
+#include <utility>
 
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/telemetry/detail/resource_adaptor.hpp>
@@ -15,8 +18,8 @@ namespace tidemark {
 
 /// An adaptor that writes each allocation and deallocation to a `trace_log`.
 ///
-/// Put it between a program and its resource, to see or replay the program's requests, or below an arena or
-/// pool.
+/// Put it between a program and its resource, below an arena or pool, or set it as the `observer` of an
+/// arena, a workspace or one planned arena, whose steps it writes too.
 ///
 /// ```cpp
 /// trace_log log{{.csv = "run.csv"}};
@@ -24,13 +27,13 @@ namespace tidemark {
 /// std::pmr::vector<int> numbers({1, 2, 3}, &traced);  // run.csv: a,0,12,0 and, at its end, f,0,0,0
 /// ```
 /// The upstream gets the same requests in the same order. A deallocation is written before the upstream gets
-/// the block, and an allocation after the upstream has returned it; so blocks at one address never overlap in
-/// the file. The resource checks nothing, and forwards unknown pointers without writing them.
+/// the block, and an allocation afterwards; so blocks at one address never overlap in the file. Unknown
+/// pointers are not written.
 ///
 /// Invariants: `stats().used_blocks` blocks are live and disjoint, and their sizes sum to
 /// `stats().used_bytes`. Complexity: O(log live blocks) under the log's mutex, plus the upstream's.
 /// Thread-safe if the upstream is. Upstream and log must outlive the resource.
-class trace_resource final : public detail::resource_adaptor<trace_resource> {
+class trace_resource final : public detail::observing_adaptor<trace_resource> {
  public:
   /// Traces the requests to `upstream`.
   /// @param name name in the Chrome trace and in statistics; any text.
@@ -39,25 +42,35 @@ class trace_resource final : public detail::resource_adaptor<trace_resource> {
   /// The same; null selects the default name.
   trace_resource(std::pmr::memory_resource* upstream, trace_log& log, char const* name)
       : trace_resource{upstream, log, std::string{detail::name_or(name, "trace_resource")}} {}
-  /// The same on the default resource.
-  explicit trace_resource(trace_log& log) : trace_resource{std::pmr::get_default_resource(), log} {}
+  /// The same on the default resource: `trace_resource nodes{log, "nodes"}`.
+  explicit trace_resource(trace_log& log, std::string name = "trace_resource")
+      : trace_resource{std::pmr::get_default_resource(), log, std::move(name)} {}
   ~trace_resource() override;
 
-  /// Allocates memory from the upstream. An upstream such as a rewound arena may have reclaimed the memory of
-  /// old blocks; these are then written as deallocated by the calling thread.
-  /// @throws the upstream's exception, or std::bad_alloc without memory for the record. Nothing is written
-  /// then, and only `refused` has changed.
-  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align = alignof(std::max_align_t));
-
-  /// Returns a block to the upstream. Ignores null.
-  void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t));
+  /// Writes the block. An upstream such as a rewound arena may have reclaimed the memory of old blocks; these
+  /// are then written as deallocated by the calling thread. @throws std::bad_alloc without memory for the
+  /// record. Nothing is written then, and only `refused` has changed.
+  void allocated(void* block, std::size_t bytes, std::size_t align) override;
+  /// Writes the end of the block, if the log knows the block.
+  void released(void* block, std::size_t bytes) noexcept override;
+  /// Begins a slice with the name of this resource and the kind, such as "nodes 128".
+  void step_began(std::uint64_t kind) noexcept override;
+  /// Ends the slice.
+  void step_ended() noexcept override;
 
   /// Reports a violation for every broken invariant of the class comment. O(live blocks).
   void check_invariants() const noexcept;
 
  private:
+  friend detail::observer_pointer detail::observer_of(allocation_observer* chosen, char const* name);
+  void detached() noexcept override {
+    if (process_log_ != nullptr) delete this;
+  }
+
   trace_log& log_;
-  trace_log::track* track_;  // owned by the log
+  trace_log::track* track_;                 // owned by the log
+  trace_log::thread* step_ = nullptr;       // thread where the open step began; owned by the log
+  std::shared_ptr<trace_log> process_log_;  // of an observer that TIDEMARK_TRACE made; it deletes itself
 };
 
 }  // namespace tidemark

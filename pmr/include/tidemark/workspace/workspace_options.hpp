@@ -14,6 +14,8 @@
 
 namespace tidemark {
 
+class allocation_observer;
+
 /// Value of `workspace_options::cache_ways` that sets no limit to the number of tensor headers.
 inline constexpr unsigned unlimited_cache_ways = (std::numeric_limits<unsigned>::max)();
 
@@ -59,6 +61,10 @@ struct workspace_options {
   std::pmr::memory_resource* upstream = nullptr;
   /// Name in messages and statistics. The text must outlive the workspace.
   char const* name = "workspace";
+  /// Sees each acquisition of at least one element, and its end; must outlive the workspace. Null:
+  /// `TIDEMARK_TRACE` of the environment may trace the workspace. An observed workspace acquires on its slow
+  /// path.
+  allocation_observer* observer = nullptr;
 };
 
 /// Returns the options of workspaces that are made without options.

@@ -191,7 +191,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     workspace_type& ws = *std::exchange(workspace_, nullptr);
     ws.before_use("end of a scope");
     constexpr bool always_retires = checked || detail::tools_are_notified || !detail::pooling_is_compiled_in;
-    if (always_retires || !ws.core_.pooling()) [[unlikely]] {
+    if (always_retires || ws.core_.retires()) [[unlikely]] {
       ws.core_.template close<true>(frame_, where());
     } else {
       ws.core_.template close<false>(frame_, where());

@@ -161,6 +161,7 @@ bool is_loose(kind_of_step& kind, std::uint64_t requests) noexcept {
 planned_core::planned_core(planned_region& region, bool host_accessible, planned_arena_options const& options)
     : region_{region},
       options_{completed(options, host_accessible)},
+      observer_{observer_of(options_.observer, options_.name)},
       host_accessible_{host_accessible},
       is_borrowed_{region.upstream() == options_.fallback},
       kinds_{options_.max_kinds, !is_borrowed_} {
@@ -178,6 +179,16 @@ planned_core::~planned_core() {
 
 void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   require_power_of_two(planned_kind, options_.name, align);
+  if (observer_ == nullptr) return find_block(bytes, align);
+  const auto allocate = [&] {
+    plan_replayer::slot* const next = plan_->next_in_order(bytes, align);
+    return next != nullptr ? plan_->assign_next(*next, bytes, now_) : find_block(bytes, align);
+  };
+  return allocate_observed(*observer_, bytes, align, allocate,
+                           [&](void* block) { take_back(block, bytes, align); });
+}
+
+void* planned_core::find_block(std::size_t bytes, std::size_t align) {
   if (step_ == nullptr) {
     void* const block = allocate_from(*options_.fallback, options_.name, bytes, align);
     ++outside_allocations_;
@@ -265,9 +276,14 @@ void planned_core::on_conflict(std::size_t request) noexcept {
 // ---- deallocating --------------------------------------------------------------------------------------
 
 void planned_core::deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept {
+  if (block == nullptr) return;
+  if (observer_ != nullptr) observer_->released(block, bytes);
+  take_back(block, bytes, align);
+}
+
+void planned_core::take_back(void* block, std::size_t bytes, std::size_t align) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   if (!region_.range().contains(address)) {
-    if (block == nullptr) return;
     if (is_recorded_ || (is_borrowed_ && last_kind_ != nullptr)) recorder_.on_deallocate(block, bytes, now_);
     has_returned_ = true;
     options_.fallback->deallocate(block, bytes, align);
@@ -326,6 +342,7 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
     region_.decommit_above(used_bytes_end());  // the fallback needs the memory
   }
   update_fast_path();
+  if (observer_ != nullptr) observer_->step_began(kind_->kind);
 }
 
 // @throws std::bad_alloc; the plan has not changed then
@@ -340,17 +357,22 @@ void planned_core::switch_to(std::uint64_t kind) {
   plan_replayer* const plan = to->plan != nullptr ? to->plan.get() : &no_plan_;
   if (plan != plan_) {
     detach_plan();
-    plan_ = plan;
+    set_plan(*plan);
   } else if (!plan_->all_deallocated()) {
     foreign_.detach_live(*plan_, false);
   }
   kind_ = to;
 }
 
+void planned_core::set_plan(plan_replayer& plan) noexcept {
+  plan_ = &plan;
+  fast_plan_ = observer_ == nullptr ? plan_ : &no_plan_;
+}
+
 void planned_core::detach_plan() {
   foreign_.detach_live(*plan_, true);
   plan_->enable_fast_path(false);
-  plan_ = &no_plan_;
+  set_plan(no_plan_);
 }
 
 // Commits memory for the plan of the step. Without memory the plan stays, and the next step tries again.
@@ -385,6 +407,7 @@ void planned_core::update_fast_path() noexcept {
 
 void planned_core::end_step() noexcept {
   const call_overlap::call here{calls_, planned_kind, options_.name, "a step ends"};
+  if (observer_ != nullptr) observer_->step_ended();
   step_ = nullptr;
   ++steps_;
   const std::uint64_t requests = now_ - begin_;
@@ -497,7 +520,7 @@ void planned_core::learn_from_previous_step() {
     kind.early_steps = learned.empty() ? 0 : kind.early_steps + 1;
     if (!learned.empty() && (kind.early_steps >= max_loose_steps || kind.plans_made <= 1)) {
       plan_anew(kind, std::move(learned), last_begin_);
-      plan_ = kind_->plan != nullptr ? kind_->plan.get() : &no_plan_;
+      set_plan(kind_->plan != nullptr ? *kind_->plan : no_plan_);
       plan_->begin(begin_);
       if (kind_->plan != nullptr) server_ = server::plan_uncommitted;
     }

@@ -16,7 +16,12 @@ namespace tidemark::detail {
 
 template <class AddressSpace>
 arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options)
-    : id_{next_identity()}, options_{options}, space_{std::move(space)} {
+    : id_{next_identity()},
+      options_{options},
+      space_{std::move(space)},
+      // Other threads rewind the memory that sets blocks aside.
+      observer_{sets_aside ? observer_pointer{}
+                           : observer_of(options.observer, name_or(options.name, arena_options{}.name))} {
   const std::size_t granularity = space_.granularity();
   next_chunk_bytes_ = options_.reserve != 0 ? options_.reserve : space_.chunk_bytes();
   if (options_.name == nullptr) options_.name = arena_options{}.name;
@@ -30,6 +35,7 @@ arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options
       report_warning(warning_kind::refused_setting, name(),
                      "arena '%s': cannot trap its scopes, because its memory is not virtual_memory", name());
   }
+  if (observer_ != nullptr || is_trapping()) max_crossing_align_ = 0;
   if constexpr (AddressSpace::traits.reserves_at_once) {
     chunk_record* chunk = add_chunk(default_alignment, default_alignment);
     if (chunk == nullptr) throw_out_of_memory(next_chunk_bytes_, default_alignment, refusal::addresses);
@@ -64,13 +70,15 @@ void* arena_state<AddressSpace>::allocate_beyond(std::size_t bytes, std::size_t 
   chunk_record* const next = left.next;
   const std::size_t position = this->position();
   const std::size_t size = block_bytes(bytes);
-  if (next != nullptr && align <= default_alignment && high_ <= cursor_ && left.end - cursor_ < size &&
+  if (next == nullptr) [[unlikely]]  // apart, because the compiler would merge it with the next comparison
+    return allocate_slow(bytes, align);
+  if (align <= max_crossing_align_ && high_ <= cursor_ && left.end - cursor_ < size &&
       (!has_gaps || align_up(next->begin, align) == next->begin) &&  // or it is the buffer
       size <= next->committed - next->begin && next->marks.has_room()) [[likely]] {
     if (left.touched < cursor_) left.touched = cursor_;
     left.floor = floor_;
     next->base = position;
-    enter_at(*next, next->begin, false);  // a trapping arena keeps no chunk with memory
+    enter_at(*next, next->begin, false);
     return bump(next->begin, bytes);
   }
   return allocate_slow(bytes, align);
@@ -83,12 +91,39 @@ void* arena_state<AddressSpace>::allocate_slow(std::size_t bytes, std::size_t al
   throw_out_of_memory(bytes, align, refused);
 }
 
-// Returns a block from the current chunk, a kept chunk or a new chunk. Returns null, with nothing changed,
-// without memory. A chunk behind a failed one may still have memory, so the search goes on.
+// Allocates a block, and tells the observer. Returns null, with nothing changed, without memory. The record
+// of an observed block is a finalizer, so that each rewind over the block runs it.
 template <class AddressSpace>
 void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refusal& refused) {
   require_power_of_two("arena", name(), align);
   if (bytes > max_request || align > max_request) return nullptr;
+  if (observer_ == nullptr) return find_block(bytes, align, refused);
+  observed_block* record = nullptr;
+  chunk_record& chunk = *chunk_;
+  const std::uintptr_t cursor = cursor_;
+  const auto allocate = [&]() -> void* {
+    void* const found = find_block(bytes, align, refused);
+    if (found == nullptr) return nullptr;
+    record = new (std::nothrow) observed_block{*observer_, found, bytes};
+    if (record != nullptr) return found;
+    rewind_to(chunk, cursor);
+    throw std::bad_alloc{};
+  };
+  void* const block = allocate_observed(*observer_, bytes, align, allocate, [&](void*) {
+    delete record;
+    rewind_to(chunk, cursor);
+  });
+  if (block == nullptr) return nullptr;
+  floor_ = cursor_;
+  record->finalizer = {finalizers_, observed_block::release, record, position()};
+  finalizers_ = &record->finalizer;
+  return block;
+}
+
+// Returns a block from the current chunk, a kept chunk or a new chunk; null without memory. A chunk behind a
+// failed one may still have memory, so the search goes on.
+template <class AddressSpace>
+void* arena_state<AddressSpace>::find_block(std::size_t bytes, std::size_t align, refusal& refused) {
   const std::size_t size = block_bytes(bytes);
 
   if (void* const block = allocate_if_due(bytes, align)) return block;
@@ -352,8 +387,9 @@ void arena_state<AddressSpace>::drop(chunk_record& chunk) noexcept {
 template <class AddressSpace>
 bool arena_state<AddressSpace>::expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept {
   if constexpr (check_level >= 2) before_deallocate(block, old_bytes);
-  if (!is_newest(block, old_bytes) || new_bytes > max_request) return false;
   const std::uintptr_t address = address_of(block);
+  if (address < floor_ || address + block_bytes(old_bytes) != cursor_ || new_bytes > max_request)
+    return false;
   const std::size_t size = block_bytes(new_bytes);
   if (size > chunk_->end - address || !commit_up_to(*chunk_, address + size)) return false;
   if (address + size < cursor_) lower_cursor(address + size);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tidemark/core/address_space.hpp>
+#include <tidemark/core/allocation_observer.hpp>
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/config.hpp>
 #include <tidemark/core/detail/align.hpp>
@@ -93,6 +94,24 @@ struct arena_finalizer {
   void (*destroy)(void* object) noexcept;
   void* object;
   std::size_t end_position;  // position right after the object and all that its constructor allocated
+};
+
+/// A block of an observed arena. Its record is on the heap, because a device's memory holds no records.
+struct observed_block {
+  observed_block(allocation_observer& observed_by, void* first, std::size_t size) noexcept
+      : observer{&observed_by}, block{first}, bytes{size} {}
+
+  // Tells the observer, and ends the record.
+  static void release(void* ending) noexcept {
+    auto* const record = static_cast<observed_block*>(ending);
+    record->observer->released(record->block, record->bytes);
+    delete record;
+  }
+
+  arena_finalizer finalizer{};
+  allocation_observer* observer;
+  void* block;
+  std::size_t bytes;  // as requested
 };
 
 /// A block in a range of its own, beside the chunks. It lives until it is deallocated or the arena is rewound

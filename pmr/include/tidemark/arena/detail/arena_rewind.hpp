@@ -152,9 +152,11 @@ void arena_state<AddressSpace>::return_to(chunk_record& chunk, std::uintptr_t cu
   chunk.marks.on_free(cursor, min_of(chunk.touched, chunk.committed));
   [[maybe_unused]] chunk_record& newest = *chunk_;
   enter_at(chunk, cursor, false);
+  if (!is_closed()) [[likely]]
+    return;
+  set_cursor(chunk, cursor);
   if constexpr (can_trap)
-    if (trap_ != nullptr) [[unlikely]]
-      trap_->retire_slices(*this, newest);
+    if (trap_ != nullptr) trap_->retire_slices(*this, newest);
 }
 
 // Continues where the previous chunk was left, because the last block of the current chunk was freed. A mark
@@ -170,6 +172,24 @@ void arena_state<AddressSpace>::return_to_previous_chunk() noexcept {
   return_to(*before, before->begin + (chunk_->base - before->base));
   marked_ = highest_mark_in(*before);
   floor_ = max_of(before->floor, marked_);  // as when the chunk was left
+}
+
+// Frees the newest block of an observed arena under the conditions of `deallocate`. The floor of such an
+// arena is its cursor, so marks, scopes and destructors are compared here.
+template <class AddressSpace>
+void arena_state<AddressSpace>::deallocate_observed(std::uintptr_t block) noexcept {
+  if (finalizers_ == nullptr || finalizers_->destroy != observed_block::release) return;
+  arena_finalizer const newest = *finalizers_;
+  const bool is_in_scope =
+      innermost() == nullptr || innermost()->opened_.chunk != chunk_ || innermost()->opened_.cursor <= block;
+  if (address_of(static_cast<observed_block*>(newest.object)->block) != block || block < marked_ ||
+      !is_in_scope || position_in(*chunk_, block) < destroying_from_)
+    return;
+  finalizers_ = newest.previous;
+  newest.destroy(newest.object);
+  lower_cursor(gaps_.end_before(block));
+  floor_ = cursor_;
+  if (cursor_ == chunk_->begin) return_to_previous_chunk();
 }
 
 template <class AddressSpace>

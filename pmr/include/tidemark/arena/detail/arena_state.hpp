@@ -18,6 +18,7 @@
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/frame_table.hpp>
+#include <tidemark/core/detail/observed.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
@@ -85,6 +86,7 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
 /// - `position() == chunk.base + (cursor - chunk.begin)`, and bases do not decrease along the used chunks
 /// - bytes at or above `max(cursor, high, dirty)` have not been touched since they were committed
 /// - `end == 0` while a trapped scope is due; `high == chunk.begin` in an arena that traps
+/// - `end == 0` and `floor == cursor` if observed: the fast paths are closed
 template <class AddressSpace>
 class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   static_assert(address_space<AddressSpace>, "an arena's memory must come from an address_space");
@@ -125,10 +127,6 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     chunk_->marks.on_allocate(block, bytes);
     return reinterpret_cast<void*>(block);
   }
-  bool is_newest(void const* block, std::size_t bytes) const noexcept {
-    const std::uintptr_t address = address_of(block);
-    return address >= floor_ && address + block_bytes(bytes) == cursor_;
-  }
   arena_mark mark_here() const noexcept { return {id_, history_.serial(), position(), cursor_}; }
   // True for the newest mark if nothing above it has to end.
   bool is_floor(arena_mark const& mark) const noexcept {
@@ -146,24 +144,28 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     cursor_ = cursor;
   }
   // Moves to a chunk in which nothing is marked.
-  void enter_at(chunk_record& chunk, std::uintptr_t cursor, bool may_trap = can_trap) noexcept {
+  void enter_at(chunk_record& chunk, std::uintptr_t cursor, bool may_be_closed = true) noexcept {
     gaps_.clear();
     floor_ = marked_ = high_ = cursor;
     dirty_ = chunk.touched;
-    set_cursor(chunk, cursor, may_trap);
+    set_cursor(chunk, cursor, may_be_closed);
   }
-  // Only place that sets the chunk and its end. A due trap sets the end to 0: the fast path then finds no
-  // room.
-  void set_cursor(chunk_record& chunk, std::uintptr_t cursor, bool may_trap = can_trap) noexcept {
+  // Only place that sets the chunk and its end. An observer or a due trap sets the end to 0: the fast path
+  // then finds no room.
+  void set_cursor(chunk_record& chunk, std::uintptr_t cursor, bool may_be_closed = true) noexcept {
     chunk_ = &chunk;
     cursor_ = cursor;
     end_ = chunk.committed;
+    if (!may_be_closed || !is_closed()) return;
+    if (observer_ != nullptr) end_ = 0;
     if constexpr (can_trap) {
-      if (!may_trap || trap_ == nullptr) return;
+      if (trap_ == nullptr) return;
       high_ = chunk.begin;
       if (trap_->is_due()) end_ = 0;
     }
   }
+  // True for an arena that observes or traps: `allocate_beyond` then continues in no kept chunk.
+  bool is_closed() const noexcept { return max_crossing_align_ == 0; }
   void close(scope& closing) noexcept {
     before_use("end of a scope");
     if (innermost() == &closing && floor_ == closing.opened_.cursor && chunk_ == closing.opened_.chunk &&
@@ -227,6 +229,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept;
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
+  void* find_block(std::size_t bytes, std::size_t align, refusal& refused);
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align, refusal refused) const;
   byte_range reserve_range(std::size_t bytes, std::size_t align);
   chunk_record* add_chunk(std::size_t bytes, std::size_t align);
@@ -253,6 +256,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   void drop_beyond_retain() noexcept;
   void return_to(chunk_record& chunk, std::uintptr_t cursor) noexcept;
   TIDEMARK_COLD void return_to_previous_chunk() noexcept;
+  TIDEMARK_COLD void deallocate_observed(std::uintptr_t block) noexcept;
   void run_destructors(std::size_t target) noexcept;
   bool may_rewind_to(std::size_t target) const noexcept;
   std::uintptr_t highest_mark_in(chunk_record const& chunk) const noexcept;
@@ -283,14 +287,16 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   // Field order: allocation and scopes use one cache line, shared with the vtable pointer. Fields that a
   // scope writes are not adjacent to fields that the next scope reads, because one wide load of both would
   // stall.
-  std::uintptr_t cursor_ = 0;              // the next block begins here
-  std::uintptr_t end_ = 0;                 // end of the committed part of the current chunk
-  std::uintptr_t floor_ = 0;               // newest mark, scope or `make`; deallocate frees only above
-  scope* innermost_ = nullptr;             // open scope that ends first
-  std::uintptr_t high_ = 0;                // highest abandoned cursor since `chunk_` was entered
-  chunk_record* chunk_ = &first_;          // the chunk of cursor_
-  std::uintptr_t marked_ = 0;              // no live mark in `chunk_` lies above
-  std::uintptr_t dirty_ = 0;               // bytes below may have been written on earlier visits
+  std::uintptr_t cursor_ = 0;      // the next block begins here
+  std::uintptr_t end_ = 0;         // end of the committed part of the current chunk
+  std::uintptr_t floor_ = 0;       // newest mark, scope or `make`; deallocate frees only above
+  scope* innermost_ = nullptr;     // open scope that ends first
+  std::uintptr_t high_ = 0;        // highest abandoned cursor since `chunk_` was entered
+  chunk_record* chunk_ = &first_;  // the chunk of cursor_
+  std::uintptr_t marked_ = 0;      // no live mark in `chunk_` lies above
+  std::uintptr_t dirty_ = 0;       // bytes below may have been written on earlier visits
+  // Largest alignment for which `allocate_beyond` continues in a kept chunk; 0 in a closed arena.
+  std::size_t max_crossing_align_ = default_alignment;
   arena_finalizer* finalizers_ = nullptr;  // newest `make`
   rewind_history history_;                 // tells which marks are live
   std::uint64_t id_;                       // identity in marks, unique to this arena
@@ -307,6 +313,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   mutable thread_ownership owner_;         // level 2 only
   arena_options options_;
   AddressSpace space_;
+  observer_pointer observer_;  // null: none
   [[no_unique_address]] std::conditional_t<has_gaps, alignment_gaps, no_alignment_gaps> gaps_;
   [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, absent<aside_blocks>> asides_;
   [[no_unique_address]] std::conditional_t<can_trap, trap_pointer, absent<rewind_trap>> trap_;
@@ -373,10 +380,11 @@ void arena_state<AddressSpace>::check_invariants() const noexcept {
   expect(chunk_->begin <= marked_, "chunk.begin <= marked");
   expect(marked_ <= floor_, "marked <= floor");
   expect(floor_ <= cursor_, "floor <= cursor");
-  bool is_due = false;
+  bool is_due = observer_ != nullptr;
+  expect(!is_due || floor_ == cursor_, "floor == cursor, because the arena is observed");
   if constexpr (can_trap) {
     if (trap_ != nullptr) {
-      is_due = trap_->is_due();
+      is_due |= trap_->is_due();
       expect(high_ == chunk_->begin, "high == chunk.begin");
       expect.report(trap_->broken_invariant());
     }

@@ -9,6 +9,8 @@
 
 namespace tidemark {
 
+class allocation_observer;
+
 /// Options of a planned arena.
 struct planned_arena_options {
   /// Alignment of all planned blocks in bytes, a power of two from 16. Blocks are rounded up to it.
@@ -29,6 +31,9 @@ struct planned_arena_options {
   std::pmr::memory_resource* fallback = nullptr;
   /// Name in messages and statistics; must outlive the arena.
   char const* name = "planned_arena";
+  /// Sees each block and each step; must outlive the arena. Null: `TIDEMARK_TRACE` of the environment may
+  /// trace the arena. An observed arena allocates on its slow path, by the same plans.
+  allocation_observer* observer = nullptr;
 };
 
 /// A snapshot of a planned arena. If it plans in the memory of its fallback, blocks that outlive their step

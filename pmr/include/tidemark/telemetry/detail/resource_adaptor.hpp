@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bases of all adaptors: `resource_adaptor` has an upstream, a name and counters; `ledger_adaptor` also
-/// records each live block. They own no memory except the records.
+/// Bases of all adaptors: `resource_adaptor` has an upstream, a name and counters; `observing_adaptor` is an
+/// observer, too; `ledger_adaptor` records each live block. They own no memory except the records.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,12 @@
 #include <optional>
 #include <vector>
 
+#include <tidemark/core/allocation_observer.hpp>
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
+#include <tidemark/core/detail/observed.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/resource_stats.hpp>
@@ -53,26 +55,14 @@ class resource_adaptor : public forwarding_resource<Adaptor> {
   }
   ~resource_adaptor() override = default;
 
-  /// Allocates a block from the upstream, calls `record(block)` and counts the block. @throws the exception
-  /// of the upstream or of `record`; out_of_memory for more than PTRDIFF_MAX bytes. Only `refused` has
-  /// changed then.
-  template <class Record>
-  [[nodiscard, gnu::returns_nonnull]] void* allocate_counted(std::size_t bytes, std::size_t align,
-                                                             Record const& record) {
-    void* block = nullptr;
-    try {
-      block = allocate_from(*upstream_, name_, bytes, align);
-      record(block);
-      counter_.on_allocate(bytes);
-      return block;
-    } catch (...) {
-      if (block != nullptr) upstream_->deallocate(block, bytes, align);
-      counter_.refused();
-      throw;
-    }
-  }
-  [[nodiscard, gnu::returns_nonnull]] void* allocate_counted(std::size_t bytes, std::size_t align) {
-    return allocate_counted(bytes, align, [](void*) {});
+  /// Allocates a block from the upstream and tells an observer. @throws the exception of the upstream or of
+  /// the observer; out_of_memory for more than PTRDIFF_MAX bytes.
+  template <class Observer>
+  [[nodiscard, gnu::returns_nonnull]] void* allocate_for(Observer& observer, std::size_t bytes,
+                                                         std::size_t align) {
+    return allocate_observed(
+        observer, bytes, align, [&] { return allocate_from(*upstream_, name_, bytes, align); },
+        [&](void* block) { upstream_->deallocate(block, bytes, align); });
   }
 
   usage_counter counter_;
@@ -81,6 +71,33 @@ class resource_adaptor : public forwarding_resource<Adaptor> {
 
  private:
   std::pmr::memory_resource* upstream_;
+};
+
+/// A resource adaptor that observes its own blocks as it observes those of an arena: the derived class
+/// overrides functions of `allocation_observer`.
+template <class Adaptor>
+class observing_adaptor : public resource_adaptor<Adaptor>, public allocation_observer {
+ public:
+  /// Allocates memory from the upstream. @throws the exception of `before_allocate`, of the upstream or of
+  /// `allocated`; out_of_memory for more than PTRDIFF_MAX bytes. Only `refused` has changed then.
+  [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
+      std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+    return this->allocate_for(static_cast<Adaptor&>(*this), bytes, align);
+  }
+  /// Returns a block to the upstream. Ignores null.
+  void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
+    if (block == nullptr) return;
+    static_cast<Adaptor*>(this)->released(block, bytes);
+    this->upstream_resource()->deallocate(block, bytes, align);
+  }
+
+  void allocated(void*, std::size_t bytes, std::size_t) override { this->counter_.on_allocate(bytes); }
+  void failed(std::size_t) noexcept override { this->counter_.refused(); }
+  void released(void*, std::size_t bytes) noexcept override { this->counter_.on_deallocate(bytes); }
+
+ protected:
+  using resource_adaptor<Adaptor>::resource_adaptor;
+  ~observing_adaptor() override = default;
 };
 
 /// A resource adaptor whose derived class records each block and its site.

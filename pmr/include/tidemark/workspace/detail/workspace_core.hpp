@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/detail/observed.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/reuse_fence.hpp>
@@ -247,6 +248,8 @@ class workspace_core {
   [[nodiscard]] workspace_options const& options() const noexcept { return options_; }
   [[nodiscard]] bool checked() const noexcept { return checked_; }
   [[nodiscard]] bool pooling() const noexcept { return pooling_; }
+  /// Returns true if the end of a scope has to call `retire`.
+  [[nodiscard]] bool retires() const noexcept { return retires_; }
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
@@ -296,6 +299,7 @@ class workspace_core {
   TIDEMARK_COLD void grow_log(std::size_t counts);
   TIDEMARK_COLD slot& acquire_slow(slot_list& list, std::size_t n);
   TIDEMARK_COLD bool end_those_inside(std::uint64_t frame, std::source_location where) noexcept;
+  slot& prepare_or_trim(slot_list& list, std::size_t n);
   slot& prepare(slot_list& list, std::size_t n);
   void add_slot(slot_list& list);
   void grow_slot(slot_list const& list, slot& grown, std::size_t n);
@@ -332,7 +336,9 @@ class workspace_core {
   workspace_options options_;  // with default resources in place of null
   std::size_t held_bytes_ = 0;
   bool checked_;
-  bool pooling_;  // if false, every slot is removed at the end of its scope
+  bool pooling_;               // if false, every slot is removed at the end of its scope
+  bool retires_;               // not pooling, or observed
+  observer_pointer observer_;  // null: none. Otherwise the limits of all slots are 0
   mutable thread_ownership owner_;
 
   std::pmr::vector<slot_list*> others_;  // by other_type(); null: no list of this type here

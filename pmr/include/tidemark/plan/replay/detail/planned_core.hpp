@@ -10,6 +10,7 @@
 #include <memory_resource>
 #include <vector>
 
+#include <tidemark/core/detail/observed.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
@@ -48,14 +49,14 @@ class planned_core {
   [[nodiscard, gnu::returns_nonnull]] void* allocate(std::size_t bytes, std::size_t align) {
     const call_overlap::call here{calls_, planned_kind, options_.name, "allocate"};
     if (check_level >= 2 && !std::has_single_bit(align)) return allocate_slow(bytes, align);
-    if (plan_replayer::slot* const next = plan_->next_in_order(bytes, align)) [[likely]]
-      return plan_->assign_next(*next, bytes, now_);
+    if (plan_replayer::slot* const next = fast_plan_->next_in_order(bytes, align)) [[likely]]
+      return fast_plan_->assign_next(*next, bytes, now_);
     return allocate_slow(bytes, align);
   }
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
     const call_overlap::call here{calls_, planned_kind, options_.name, "deallocate"};
     const auto address = reinterpret_cast<std::uintptr_t>(block);
-    if (check_level < 2 && plan_->deallocate_in_order(address, now_)) [[likely]]
+    if (check_level < 2 && fast_plan_->deallocate_in_order(address, now_)) [[likely]]
       return;
     deallocate_out_of_order(block, bytes, align);
   }
@@ -83,12 +84,15 @@ class planned_core {
   };
 
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* find_block(std::size_t bytes, std::size_t align);
   [[nodiscard]] void* assign_slot(std::size_t bytes, std::size_t align, std::size_t& request);
   [[nodiscard]] std::size_t find_request(std::size_t bytes) const noexcept;
   void on_conflict(std::size_t request) noexcept;
   void deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept;
+  void take_back(void* block, std::size_t bytes, std::size_t align) noexcept;
   TIDEMARK_COLD void deallocate_foreign(void* block, std::size_t bytes) noexcept;
 
+  TIDEMARK_COLD void set_plan(plan_replayer& plan) noexcept;
   void switch_to(std::uint64_t kind);
   void detach_plan();
   void commit_plan();
@@ -112,11 +116,13 @@ class planned_core {
   [[nodiscard]] std::size_t used_bytes_end() const noexcept;
   [[nodiscard]] std::size_t highest_plan() const noexcept;
 
-  plan_replayer* plan_ = &no_plan_;  // current plan
-  request_time now_ = 1;             // number of the next request, counted over all steps
+  plan_replayer* fast_plan_ = &no_plan_;  // plan of the fast path: `plan_`, or no plan if observed
+  plan_replayer* plan_ = &no_plan_;       // current plan
+  request_time now_ = 1;                  // number of the next request, counted over all steps
 
   planned_region& region_;
   planned_arena_options options_;
+  observer_pointer observer_;  // null: none
   bool host_accessible_;
   bool is_borrowed_;  // the region is one block of the fallback during a step
   kinds_of_steps kinds_;
