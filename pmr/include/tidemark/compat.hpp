@@ -115,9 +115,9 @@ class synchronized_pool_resource : public detail::standard_pool<detail::fork_saf
   using standard_pool::standard_pool;
 };
 
-/// `std::pmr::monotonic_buffer_resource`, unchanged. Not an `upstream_arena`, because an arena keeps records
-/// in the heap and doubles its chunks; but an arena adds marks, scopes and reuse. Not thread-safe: one thread
-/// at a time.
+/// `std::pmr::monotonic_buffer_resource`, unchanged. It is not an `upstream_arena`, because an arena keeps
+/// records in the heap and doubles its chunks. Use an `upstream_arena` for marks, scopes and reuse. Not
+/// thread-safe: one thread at a time.
 class monotonic_buffer_resource : public std::pmr::monotonic_buffer_resource {
  public:
   using std::pmr::monotonic_buffer_resource::monotonic_buffer_resource;

@@ -33,8 +33,8 @@ struct trap_options {
   /// for tests. 0 uses the rate in the environment variable `TIDEMARK_TRAP`, or traps no scope and costs
   /// nothing if the variable is not set.
   std::uint32_t one_in = 0;
-  /// Address space for trapped scopes, in bytes, in addition to the arena's own. Once it is used up, its
-  /// first addresses are reused; late uses of the scopes that had them are then missed.
+  /// Address space for trapped scopes, in bytes, in addition to the arena's own. Once it is used up, trapping
+  /// starts again at its first address. Late uses of earlier scopes at reused addresses are then missed.
   std::size_t reserve = 1 * GiB;
   /// If true, the library handles SIGSEGV (on macOS also SIGBUS) from the first arena with this option on. A
   /// fault that is not a late use restores the program's earlier action. The next trapped scope that ends
@@ -46,9 +46,9 @@ struct trap_options {
 struct arena_options {
   std::size_t reserve = 0;  ///< address space of a chunk; 0: the address space's default, often 1 GiB
   /// Memory is committed in multiples of this (0: 64 KiB). A commit is at least 1/8 of the arena's memory, so
-  /// growth takes O(log n) calls. If the system refuses a whole step, only the needed pages are committed. A
-  /// commit on a device exceeds the need by at most the larger of 1 GiB and one step, because mapping there
-  /// is slow.
+  /// growth takes O(log n) calls. If the system refuses a whole step, only the needed pages are committed. On
+  /// a device, a commit exceeds the need by at most 1 GiB or one step, whichever is larger, because mapping
+  /// is slow there.
   std::size_t commit_step = 64 * KiB;
   bool growable = true;                                    ///< a full arena takes further chunks
   huge_page_policy huge_pages = huge_page_policy::system;  ///< virtual memory only
@@ -76,7 +76,7 @@ struct arena_stats {
   std::uint64_t system_calls = 0;            ///< calls to its address space so far
   std::optional<std::uint64_t> allocations;  ///< allocations so far; counted at check level 2 only
   std::uint64_t trapped_scopes = 0;          ///< trapped scopes that ended with all their memory inaccessible
-  std::uint64_t untrapped_scopes = 0;        ///< due, but at least partly without addresses or memory
+  std::uint64_t untrapped_scopes = 0;        ///< scopes that were due, but not trapped or only in part
   std::uint64_t trap_reuses = 0;             ///< times the trap addresses were used up and reused
 };
 

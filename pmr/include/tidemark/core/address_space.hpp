@@ -60,8 +60,8 @@ concept address_space = std::movable<S> && requires(S& space, byte_range range, 
   { space.granularity() } noexcept -> std::same_as<std::size_t>;
 };
 
-/// An address space whose memory is reused in the order of other work. Has `wait_before_reuse`, and `stream`,
-/// `suspend` and `resume` if its traits say so.
+/// An address space whose memory is reused only after earlier work on it, such as the work of a stream. Has
+/// `wait_before_reuse`, and `stream`, `suspend` and `resume` if its traits say so.
 template <class S>
 concept ordered_space =
     address_space<S> &&
@@ -109,7 +109,8 @@ namespace detail {
 /// @param needed smallest useful number of units; a unit is a byte, or a block of the caller
 /// @param wanted number of units to try first; at least `needed` are tried
 /// @param take called with a number of units; returns a range, or an empty range on refusal
-/// @param share called once, after the first refusal; returns the most units to try then, except for `needed`
+/// @param share called once, after the first refusal; returns the maximum units of later attempts. The
+/// attempt with `needed` units has no maximum
 /// @return the last result of `take`. @throws the exception of `take`. O(log(wanted / needed)) calls
 template <class Take, class Share>
 [[nodiscard]] byte_range reserve_by_halves(std::size_t needed, std::size_t wanted, Take take, Share share) {
@@ -152,7 +153,7 @@ template <address_space S>
 namespace tidemark::detail {
 
 /// `reserve_by_halves` from an upstream: `unit_bytes` bytes per unit, plus `extra_bytes`. A `std::bad_alloc`
-/// counts as a refusal of more than `needed`.
+/// for more than `needed` units counts as a refusal, and a smaller size is tried.
 /// @throws the upstream's exception for `needed`, and every other exception
 [[nodiscard]] inline byte_range allocate_by_halves(std::pmr::memory_resource& upstream, std::size_t needed,
                                                    std::size_t wanted, std::size_t unit_bytes,

@@ -22,8 +22,8 @@
 #define TIDEMARK_FORMATS(at, first) gnu::format(printf, at, first)
 #endif
 
-/// Follows a parameter, or the parameter list for the object itself: the result must not outlive it. Clang
-/// warns about violations that it detects (-Wdangling, -Wreturn-stack-address).
+/// After a parameter: the result must not outlive the argument. After the parameter list: the result must not
+/// outlive the object. Clang warns about violations that it detects (-Wdangling, -Wreturn-stack-address).
 #if defined(__clang__)
 #define TIDEMARK_LIFETIMEBOUND [[clang::lifetimebound]]
 #else

@@ -4,9 +4,9 @@
 /// end. Owns the registrar. The memory belongs to the address space below.
 ///
 /// In a `basic_shared_arena`, all threads' extents lie in registered chunks. In a `basic_planned_arena`, the
-/// plan is one registration; a larger plan gets a new one. The fallback's blocks are not registered, as in
-/// the recorded step and in a step that departs from its plan. A `graph_arena` takes its range from an arena
-/// on registered memory.
+/// plan is one registration; a larger plan gets a new one. Blocks of the fallback are not registered: those
+/// of the recorded step, and those of requests that depart from the plan. A `graph_arena` takes its range
+/// from an arena on registered memory.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +40,9 @@ auto event_type_of() {
 /// | `on_decommit(range)` | memory of an earlier `on_commit` ends: deregisters it; false on failure |
 /// | `refusal()` | cause of the last failure; the text lives as long as the program |
 ///
-/// One thread at a time calls it, and only when an arena takes or returns memory. A constant `is_collective`
-/// means that other ranks must make the same calls; no smaller range is tried then after a refusal.
+/// One thread at a time calls it, and only when an arena takes or returns memory. If a constant
+/// `is_collective` is true, other ranks must make the same calls. A refused range is then not tried again in
+/// a smaller size.
 template <class R>
 concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range range) {
   { registrar.on_commit(range) } noexcept -> std::same_as<bool>;

@@ -36,9 +36,10 @@ namespace tidemark::detail {
 /// Counts the allocations and deallocations of a resource.
 ///
 /// Five counts and two peaks yield all of `resource_stats`: `allocations == deallocations + used_blocks` and
-/// `total_bytes == freed_bytes + used_bytes`. This choice needs the fewest steps per call. Each used amount
-/// is a count of its own, not a difference, because only then is a peak exact: each sum is the result of one
-/// step and is compared with the peak. The peaks of bytes and blocks may order overlapping calls differently.
+/// `total_bytes == freed_bytes + used_bytes`. This choice needs the fewest steps per call. Used bytes and
+/// used blocks are counters, not differences of two counters. Each sum is then the result of one atomic step
+/// and is compared with its peak, so the peaks are exact. The two peaks may see overlapping calls in
+/// different orders.
 ///
 /// Thread-safe. Exact once the counted calls have returned. Until then each field is correct for some moment,
 /// and the invariants of `resource_stats` hold.

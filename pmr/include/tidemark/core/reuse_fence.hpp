@@ -37,10 +37,10 @@ class reuse_fence {
     void (*wait)(void* state) noexcept;
     /// Destroys the state, also if the end of the work was never observed. Null: nothing to destroy.
     void (*destroy)(void* state) noexcept;
-    /// Order of the fence, such as its event's stream: of the fences with one order, later ones finish later.
-    /// A cache then polls only the first of them. The order is constant while the fence lives, and is only
-    /// compared. Null, or a null result: no order. A wrong order delays reuse but is never unsafe, because a
-    /// cache checks each fence before it reuses the block.
+    /// Order of the fence, such as its event's stream. Fences with one order finish in the order in which the
+    /// cache got them. A cache then polls only the first of them. The order is constant while the fence
+    /// lives, and is only compared. Null, or a null result: no order. A wrong order delays reuse but is never
+    /// unsafe, because a cache checks each fence before it reuses the block.
     void const* (*order)(void* state) noexcept = nullptr;
   };
 

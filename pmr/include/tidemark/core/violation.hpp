@@ -155,7 +155,7 @@ class late_reports {
   struct entry {
     void (*send)(entry const&) = nullptr;  ///< calls the handler; null: unused
     int kind = 0;                          ///< a `violation_kind` or `warning_kind`
-    by_default then = by_default::aborts;  ///< of a violation
+    by_default then = by_default::aborts;  ///< action after a violation
     char const* resource = "";
     char name[64], message[512];  ///< `name`: copy of `resource` in a collected entry
     entry* next = nullptr;

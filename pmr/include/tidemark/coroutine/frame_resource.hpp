@@ -20,8 +20,8 @@ namespace tidemark {
 /// generator<int> squares(std::allocator_arg_t, frame_resource memory, int n);
 /// for (int square : squares(std::allocator_arg, scope, 10)) …
 /// ```
-/// At level 2 it also records the place of the call, which reports of frames that outlive their memory name.
-/// Below level 2 it is one pointer. Copies refer to the same resource, which must outlive the frame. O(1).
+/// At level 2 it also records the place of the call, for reports of frames that outlive their memory. Below
+/// level 2 it is one pointer. Copies refer to the same resource, which must outlive the frame. O(1).
 /// Thread-safe.
 class TIDEMARK_POINTER frame_resource {
  public:

@@ -119,8 +119,8 @@ class pmr_promise {
   using frames = detail::frame_memory<FrameAlignment>;
 
  public:
-  /// The frame of a coroutine without `std::allocator_arg`. @throws the resource's exception, here and below,
-  /// which leaves the coroutine's call with nothing changed.
+  /// The frame of a coroutine without `std::allocator_arg`. @throws the resource's exception, as the
+  /// overloads below. The coroutine's call throws it; nothing has changed then.
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes) {
     return frames::allocate(bytes, {std::pmr::get_default_resource(), std::source_location{}});
   }

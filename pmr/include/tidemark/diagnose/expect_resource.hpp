@@ -13,8 +13,8 @@
 /// - allocations while an `allowance` lives.
 ///
 /// A container made with the default resource before the scope does not use the watching resource, and its
-/// allocations appear as `operator new`. Such a container and a container made inside the scope compare equal
-/// in one direction only. A move assignment between them may therefore copy.
+/// allocations appear as `operator new`. The resources of such a container and of a container made inside the
+/// scope compare equal in one direction only. A move assignment between the containers may therefore copy.
 ///
 /// A missed block costs a stack walk, some microseconds, and no memory. The first block at a place also looks
 /// up the names of its functions. Without an open scope on the thread, an allocation from the watching

@@ -6,16 +6,16 @@
 
 namespace tidemark {
 
-/// Reports a fault as a use of memory that an arena with `trap_options` had rewound over, if it was such a
-/// use.
+/// Reports a fault if it was a use of memory that an arena with `trap_options` had rewound over.
 ///
 /// ```text
 /// tidemark: arena 'step': use of 0x7f3a5c000010 after it was rewound over, at app+0x21a4; rewound by app+0x2210
 /// app+0x2385
 /// ```
-/// The calls that rewound begin with the innermost function of the program, or of the library if the program
-/// has no symbols. `addr2line -Cfe app 0x21a4` prints function and line. The addresses are those in memory if
-/// the C library does not tell files and offsets (glibc does from 2.35 on).
+/// The report lists the calls that led to the rewind, from the innermost function of the program on, or of
+/// the library if the program has no symbols. `addr2line -Cfe app 0x21a4` prints function and line. The
+/// report has addresses in memory if the C library does not provide files and offsets (glibc provides both
+/// from 2.35 on).
 ///
 /// The report is a `violation_kind::use_after_rewind`. The program's `violation_handler` receives it inside
 /// the signal handler, where few functions may be called. The default handler writes it to the standard error

@@ -40,8 +40,8 @@ class [[nodiscard]] buffer_group {
   /// Calls `close()`.
   ~buffer_group();
 
-  /// Adds buffers. Skips buffers that are empty, reclaimed, or already in the group. A view of an untracked
-  /// buffer does not see the end of the group if the view is older than this call.
+  /// Adds buffers. Skips buffers that are empty, reclaimed, or already in the group. A view that was made
+  /// before this call, of a buffer that was untracked then, does not detect the end of the group.
   /// @return number of buffers added
   /// @throws std::invalid_argument if a buffer belongs to another resource; std::bad_alloc. Buffers before
   /// the failing buffer stay added.

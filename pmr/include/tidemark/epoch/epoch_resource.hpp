@@ -32,9 +32,9 @@ struct epoch_options {
   /// True if the host may touch the upstream's memory. If false, small blocks do not lie in slabs. The
   /// resource writes into no block; sanitizers note small blocks.
   bool host_memory = true;
-  /// Source of host memory for records; null: `std::pmr::new_delete_resource()`. Records take 48 bytes for
-  /// each address ever tracked by a record, up to 64 bytes in tables, and 650 bytes for each 16 KiB that were
-  /// ever a slab. The resource itself takes 12 KiB.
+  /// Source of host memory for records; null: `std::pmr::new_delete_resource()`. Each address that ever had a
+  /// record takes 48 bytes, and up to 64 bytes in tables. Each range of 16 KiB that was ever a slab takes 650
+  /// bytes. The resource itself takes 12 KiB.
   std::pmr::memory_resource* bookkeeping = nullptr;
   /// Source of the blocks; null: `std::pmr::get_default_resource()`.
   std::pmr::memory_resource* upstream = nullptr;

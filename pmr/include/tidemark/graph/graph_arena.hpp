@@ -133,8 +133,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   /// ```
   /// The program must order the launches, on one stream or with `gpu::put_behind`. No block may outlive the
   /// body, because other graphs would overwrite the block; `capture` throws allocator_busy then. One
-  /// `capture_switch` may know several arenas of one block, but not from concurrent captures on several
-  /// threads.
+  /// `capture_switch` may know several arenas of one block, unless captures on several threads use them at
+  /// once.
   /// @throws std::invalid_argument if `memory` is null or empty; std::bad_alloc as above
   explicit graph_arena(std::shared_ptr<unique_block const> memory, graph_arena_options const& options = {});
   /// Like the overload above, and expects the rehearsed layout. @throws as above; out_of_memory if the layout

@@ -19,8 +19,8 @@ struct pool_options {
   /// Blocks allocated at construction for each class above 1 KiB, up to 16 KiB. Larger classes start empty.
   std::size_t medium_block_count = 0;
   /// Maximum bytes of free blocks. Beyond it, and under memory pressure, free chunks and slabs return to the
-  /// upstream. Raise the limit for a program that frees and reallocates more in each step, such as a step of
-  /// a large network. Otherwise the system maps this memory anew each time, page by page.
+  /// upstream. Raise the limit if each step frees and reallocates more than this, as steps of a large network
+  /// do. Otherwise the system maps the memory anew in each step, page by page.
   std::size_t max_cached_bytes = 64 * MiB;
   /// True: blocks beyond the largest class are cached too, up to `max_cached_bytes` each, or half of it in a
   /// `synchronized_pool`. Their memory comes in chunks, and free neighbours are merged. False: each such
@@ -30,13 +30,13 @@ struct pool_options {
   /// `synchronized_pool`) to 1 GiB. Empty: multiples of 8 up to 64, then eight to each doubling up to 16 KiB.
   /// Blocks above 64 bytes then waste less than a ninth, or a fifth if aligned to 16.
   ///
-  /// A class of 24 bytes is aligned to 8. A request aligned to 16 takes the next class with this alignment;
-  /// the request is fast up to the largest such class. `size_histogram` suggests multiples of 16 that fit a
-  /// program.
+  /// A class of 24 bytes is aligned to 8. A request aligned to 16 takes the next class that is a multiple of
+  /// 16. A request above the largest such class takes the slow path. `size_histogram` suggests multiples of
+  /// 16 that fit a program.
   // The initializer is for GCC, which warns about omitted members without an initializer.
   std::vector<std::size_t> size_classes = {};  // NOLINT(readability-redundant-member-init)
   /// Maximum blocks of a slab, for slabs that grow by half from 1 KiB to 512 KiB, as in the standard's pools.
-  /// 0: each slab is a 32nd of its class, from 4 KiB to 1 MiB.
+  /// 0: a new slab has a 32nd of the bytes in the slabs of its class, from 4 KiB to 1 MiB.
   std::size_t max_blocks_per_slab = 0;
   /// Source of memory; null: `std::pmr::get_default_resource()`.
   std::pmr::memory_resource* upstream = nullptr;

@@ -17,12 +17,12 @@ struct pressure_monitor_options {
   /// Path of the events of a cgroup v2 (docs.kernel.org/admin-guide/cgroup-v2.html, memory.events). Empty:
   /// not read. "self": events of this process's group.
   std::string events_path = "self";
-  /// Pressure is a stall of this length for lack of memory ...
+  /// Threshold: memory is short if some task stalls this long within `window`, for lack of memory.
   std::chrono::microseconds stall = std::chrono::milliseconds{150};
-  /// ... within this window, if the kernel counts. Unprivileged processes may use multiples of two seconds
-  /// only.
+  /// Window of `stall`, if the kernel's trigger measures the stall. Unprivileged processes may use only
+  /// multiples of two seconds.
   std::chrono::microseconds window = std::chrono::seconds{2};
-  /// Period of reading files that cannot wake a reader.
+  /// Time between two reads of files for which the kernel cannot notify the monitor.
   std::chrono::milliseconds interval = std::chrono::seconds{1};
   /// True: a thread of the monitor listens. False: only `poll()` reads.
   bool background = true;

@@ -68,7 +68,7 @@ struct reuse_cache_options {
   std::pmr::memory_resource* upstream = nullptr;
   /// The source of the cache's records, which the host writes; null: `std::pmr::new_delete_resource()`. Must
   /// outlive the cache. Called under the cache's lock; calling back is reported as `violation_kind::reentry`.
-  /// Not called for records once warm.
+  /// A warm cache needs no further records.
   std::pmr::memory_resource* bookkeeping = nullptr;
 };
 
@@ -143,9 +143,9 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// can no longer be deallocated; level 2 reports them (`violation_kind::leak`).
   ~reuse_cache() override;
 
-  /// Returns the block of this size that has been ready for longest, or else a block of the upstream. Without
-  /// a ready block, queries fences while the size has pending blocks: in each order (`reuse_fence::order`)
-  /// up to the first fence that is not done, and at most 32 fences that are not done.
+  /// Returns the block of this size that has been ready for longest, or else a block of the upstream. If the
+  /// size has pending blocks but no ready block, queries fences. In each order (`reuse_fence::order`) the
+  /// queries stop at the first fence that is not done. They stop altogether after 32 such fences.
   /// @param bytes size, also 0.
   /// @param align a power of two.
   /// @throws the upstream's exception, if it is std::bad_alloc after the calls that
@@ -165,9 +165,9 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// returns to the upstream after a wait for the fence. Level 2 reports a block that is deallocated twice,
   /// with another size, interior or foreign; then, and for null, only the fence is destroyed.
   ///
-  /// If ready and pending bytes exceed `max_cached_bytes`, or only `max_blocks_per_size` limits the cache,
-  /// queries fences, at most 2 that are not done.
-  /// Complexity: O(log(sizes) + orders) plus the queries.
+  /// Queries fences if ready and pending bytes exceed `max_cached_bytes`, or if only `max_blocks_per_size`
+  /// limits the cache. The queries stop after 2 fences that are not done. Complexity: O(log(sizes) + orders)
+  /// plus the queries.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, reuse_fence fence) noexcept;
   /// Rejected: a null fence.
   template <std::same_as<std::nullptr_t> Null>

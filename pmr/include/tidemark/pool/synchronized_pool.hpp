@@ -235,7 +235,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   std::atomic<std::size_t> stranded_bytes_{0};
   std::atomic<std::size_t> reachable_bytes_{0};
 
-  // A fork takes the last member first, which is the order in which other calls take the locks.
+  // A fork locks the last member first. Other calls take the locks in the same order.
   detail::fork_safe<> ledger_mutex_;  // guards ledger_; used if blocks are recorded
   detail::block_ledger ledger_;
   bool is_in_child_ = false;  // blocks of missing threads are no leaks; blocks in transit stay live
@@ -245,8 +245,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // Caches of all threads. Not a std::list: MemorySanitizer does not see how the standard library writes its
   // links.
   std::forward_list<detail::thread_cache> caches_;
-  // Counts of ended threads. Its cached bytes are those lost in a child. Its pending trims are those that the
-  // depot has not seen.
+  // Counts of ended threads. Its cached bytes are bytes lost in a child. Its pending trims are trims that the
+  // depot has not made yet.
   detail::thread_cache ended_{classes_, depot_.share_bytes()};
   detail::trim_policy trim_times_;
   mutable std::size_t peak_cached_bytes_ = 0;  // mutable: a snapshot may raise it

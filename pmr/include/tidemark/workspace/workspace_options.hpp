@@ -111,11 +111,13 @@ struct trim_summary {
   std::size_t bytes = 0;       ///< bytes freed
 };
 
-/// Bounds of a slot that is too large.
+/// Bounds of compaction. A slot is too large if it has at least `factor` times the bytes of its recent
+/// requests, and shrinking it would free at least `least_bytes`. `compact` shrinks it to `headroom` times its
+/// recent requests, rounded up.
 struct compact_options {
-  double factor = 10.0;               ///< a slot is too large at `factor` times its recent requests …
-  std::size_t least_bytes = 1 * MiB;  ///< … and a smaller slot would free at least `least_bytes`;
-  double headroom = 1.5;  ///< `compact` then shrinks it to `headroom` times its recent requests, rounded up
+  double factor = 10.0;               ///< size of a slot that is too large, in recent requests
+  std::size_t least_bytes = 1 * MiB;  ///< minimum bytes that shrinking must free
+  double headroom = 1.5;              ///< size of the smaller slot, in recent requests
 };
 
 /// Result of `compact`.

@@ -122,8 +122,8 @@ class escape_search {
     if constexpr (std::ranges::contiguous_range<Range const> && std::ranges::sized_range<Range const>) {
       search_bytes(std::ranges::data(range), std::ranges::size(range) * sizeof(element));
     }
-    // A path is a range of paths, and a path with one name is a range of itself. A single-pass range is not
-    // read here, because its elements can be read only once.
+    // A filesystem path is skipped: it is a range of paths, so the search would never end. A single-pass
+    // range is skipped, because its elements can be read only once.
     if constexpr (std::ranges::forward_range<Range const> && !refers_to_nothing<element> &&
                   !std::is_same_v<element, Range>) {
       for (auto const& one : range) (*this)(one);
@@ -153,8 +153,8 @@ class escape_search {
 /// A scope has all forms of acquisition of the workspace. Clang warns if a returned view leaves the function
 /// of the scope. Scopes nest, and are neither copied nor moved. A scope that ends before inner scopes or
 /// checkpoints ends them too, with a warning; their own ends do nothing then. Level 1 reports acquisition
-/// through a scope while an inner scope or a checkpoint is open. The inner end frees the memory at either
-/// level.
+/// through a scope while an inner scope or a checkpoint is open. At both levels the end of the inner scope
+/// frees that memory.
 ///
 /// Complexity: the opening is O(types named), the end O(types used), at level 1 O(bytes). Thread-safety: the
 /// workspace's.
@@ -199,7 +199,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     range_ = {};
   }
   /// Ends the scope now, while work elsewhere, such as on a device's stream, still uses its memory. The next
-  /// use of each of its slots awaits the fence, and each free of a slot does too. Level 1 does not fill this
+  /// use of each of its slots waits for the fence, and so does freeing a slot. Level 1 does not fill this
   /// memory. Waits here if there is no memory to store the fence, if memory is not kept, or if the scope has
   /// ended.
   void end_after(reuse_fence fence) noexcept {

@@ -2,8 +2,8 @@
 /// @file
 /// `foreign_resource`: adapts a resource of Thrust, CCCL or RMM to `std::pmr`. Owns nothing.
 ///
-/// `thrust::mr::memory_resource<void*>` is intended to be a `std::pmr::memory_resource` itself. It is not in
-/// any release up to now, because a macro is spelt in two ways.
+/// `thrust::mr::memory_resource<void*>` is intended to be a `std::pmr::memory_resource` itself. In all
+/// releases so far it is not, because a macro is spelt in two ways.
 #pragma once
 
 #include <concepts>

@@ -68,10 +68,10 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// captured (`thrust::sort`, `transform`, `for_each`, scans). Algorithms that return a value still wait, and
 /// end a capture (`reduce`, `unique`, `copy_if`, `count`).
 ///
-/// A policy is a small value for many calls. It is for one thread at a time if the resource is; with OpenMP,
-/// for the nesting level at which it was made. The resource must outlive it. Thrust's CPP, OMP and TBB
-/// systems have no streams and ignore `stream`. With OMP the temporaries of sorts come from the heap, because
-/// all threads of a sort allocate.
+/// A policy is a small value for many calls. If the resource is for one thread at a time, the policy is too.
+/// With OpenMP, use it only at the nesting level at which it was made. The resource must outlive it. Thrust's
+/// CPP, OMP and TBB systems have no streams and ignore `stream`. With OMP the temporaries of sorts come from
+/// the heap, because all threads of a sort allocate.
 /// @throws std::invalid_argument if the resource has another stream (`gpu::stream_bound`).
 template <class R>
 [[nodiscard]] auto par(R& resource, std::optional<gpu::stream_handle> stream = {}) {

@@ -58,7 +58,7 @@ inline namespace TIDEMARK_THRUST_SYSTEM {
 /// Thread-safety and complexity: as the resource. Thrust's OMP system calls it from several threads in a
 /// sort; `par` prevents that.
 /// @tparam R class of the resource. Calls of a final class are not virtual; with `std::pmr::memory_resource`
-/// the type is the same for all.
+/// the type is the same for all resources.
 /// @tparam Pointer `thrust::device_ptr<void>`, `thrust::universal_ptr<void>`, or `void*` for host algorithms
 template <class R, class Pointer = ::thrust::device_ptr<void>>
 class thrust_resource final : public ::thrust::mr::memory_resource<Pointer> {

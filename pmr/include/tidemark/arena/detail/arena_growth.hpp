@@ -187,8 +187,9 @@ bool arena_state<AddressSpace>::begins_scope() const noexcept {
   return cursor_ == marked_ || (is_scopes_chunk && innermost()->opened_.cursor == cursor_);
 }
 
-// True if a chunk may follow the current chunk. In an arena that cannot grow, a chunk follows only a slice,
-// when a scope outgrows its slices. The total room stays that of the first chunk.
+// True if a chunk may follow the current chunk. In an arena that cannot grow, a chunk may follow only a
+// slice: a trapped scope continues there after its slices. The arena's total size stays that of the first
+// chunk.
 template <class AddressSpace>
 bool arena_state<AddressSpace>::may_add_chunk() const noexcept {
   return options_.growable || chunks_ == 0 || chunk_ != &first_;
@@ -201,7 +202,8 @@ std::size_t arena_state<AddressSpace>::remaining_bytes() const noexcept {
   return (first_.end - first_.begin) - position();
 }
 
-// Shortens a chunk that is entered next to the room left in the arena.
+// Called before the arena enters a chunk: cuts the chunk's end to the bytes that the arena may still
+// allocate.
 template <class AddressSpace>
 void arena_state<AddressSpace>::bound(chunk_record& chunk) const noexcept {
   if (&chunk != &first_) chunk.end = chunk.begin + min_of(chunk.range.size, remaining_bytes());
@@ -309,7 +311,7 @@ bool arena_state<AddressSpace>::decommit(chunk_record& chunk, std::uintptr_t fir
   return true;
 }
 
-// Continues in a chunk behind the current chunk. Kept chunks in between stay kept, behind it.
+// Makes a later chunk the current chunk. Kept chunks between the two stay kept, and follow the entered chunk.
 template <class AddressSpace>
 void arena_state<AddressSpace>::enter(chunk_record& chunk) noexcept {
   const std::size_t base = position();

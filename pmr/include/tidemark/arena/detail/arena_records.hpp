@@ -66,7 +66,7 @@ struct arena_chunk {
   std::uintptr_t end = 0;        // one past the last
   std::uintptr_t committed = 0;  // memory is behind [begin, committed)
   std::uintptr_t touched = 0;    // bytes at or above are fresh; `end` if fresh memory may be nonzero
-  std::size_t base = 0;          // position of `begin`; valid up to and including the current chunk
+  std::size_t base = 0;          // position of `begin`; valid in the chunks up to the current chunk
   std::uintptr_t floor = 0;      // the arena's floor when it moved on to the next chunk
   bool begins_scope = false;     // the first slice of a trapped scope
   bool is_untrapped = false;     // part of the trapped scope that begins here is untrapped

@@ -88,7 +88,7 @@ void arena_state<AddressSpace>::count_rewind() noexcept {
   }
 }
 
-// Rewinds to `cursor` in a used chunk. `cursor` may be 0 from a time when the chunk had no memory.
+// Rewinds to `cursor` in a used chunk. `cursor` is 0 if it was saved before the chunk had memory.
 template <class AddressSpace>
 void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cursor) noexcept {
   cursor = max_of(cursor, chunk.begin);

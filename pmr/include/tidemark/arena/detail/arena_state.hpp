@@ -78,7 +78,8 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
   return add_saturating(size, step - 1) / step * step;
 }
 
-/// State and private functions of a `basic_arena`. No other base has data members, so both have one address.
+/// State and private functions of a `basic_arena`. No other base has data members, so the arena and its state
+/// have the same address.
 ///
 /// Invariants, checked by `check_invariants()`; `chunk` is the current chunk:
 /// - `chunk.begin <= marked <= floor <= cursor <= end == chunk.committed <= chunk.end`
@@ -246,7 +247,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   // ---- rewinds
 
   std::size_t scope_floor() const noexcept;
-  // The chunk that no rewind may leave downwards: the innermost scope's chunk, or the first.
+  // The earliest chunk that a rewind may reach: the innermost scope's chunk, or the first chunk.
   chunk_record& deepest_chunk() noexcept {
     return innermost() != nullptr ? *innermost()->opened_.chunk : first_;
   }

@@ -30,7 +30,8 @@ namespace tidemark::detail {
 /// the probe distance of consecutive addresses.
 ///
 /// Tables, including replaced ones, take up to 64 bytes for each address ever added. Records take further
-/// memory. An upstream that reuses its memory returns about as many addresses as its peak number of blocks.
+/// memory. If the upstream reuses its memory, the number of different addresses is about its peak number of
+/// blocks.
 ///
 /// Invariants: `2 * records <= places`; a record never moves; no place is free between the home of an address
 /// and its record.

@@ -170,8 +170,8 @@ class block_group {
   /// Divides a chunk into free slabs, and adds new ranges to the table and the filter. @throws whatever the
   /// bookkeeping memory throws; the group is unchanged then
   void add_chunk(byte_range added, counting_filter& ranges);
-  /// Returns the bytes of the next chunk: as many slabs as are held, clamped to 3 to 63, and one slab for
-  /// alignment. Returns 0 after `request_no_chunk`.
+  /// Returns the bytes of the next chunk: one slab for each held slab, but at least 3 and at most 63, and one
+  /// more slab for alignment. Returns 0 after `request_no_chunk`.
   [[nodiscard]] std::size_t next_chunk_bytes() const noexcept;
   /// Stops requests for chunks until the outermost epoch ends, because the upstream has no memory.
   void request_no_chunk() noexcept { requests_chunks_ = false; }

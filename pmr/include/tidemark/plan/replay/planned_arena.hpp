@@ -121,7 +121,7 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
     core_.deallocate(block, bytes, align);
   }
 
-  /// Makes a plan, for example a saved one (`load_step_plan`), the plan of a kind of step.
+  /// Sets the plan of a kind of step, for example to a saved plan (`load_step_plan`).
   /// @throws std::invalid_argument if the plan is not valid or its alignment is below 16 bytes;
   /// std::logic_error if a step is open; std::bad_alloc. Nothing has changed then.
   template <class Kind = int>

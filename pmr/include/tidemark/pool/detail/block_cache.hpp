@@ -18,9 +18,9 @@
 
 namespace tidemark::detail {
 
-/// Work for the owner of a cache. The owner finds the work with a comparison that its fast path makes anyway,
-/// of the alignment with the largest served alignment. This maximum is 0 while work is pending (decision 9).
-/// Of several requested trims, the lowest target counts.
+/// Work for the owner of a cache. The owner's fast path compares the alignment with the largest served
+/// alignment. This maximum is 0 while work is pending, so the same comparison finds the work (decision 9). If
+/// several trims are requested, the lowest target counts.
 ///
 /// Thread-safety: `serves`, `consume` and `consume_trim` for the owner; all other functions for any thread.
 template <class Sync>
@@ -147,11 +147,11 @@ class trim_policy {
   /// Records a trim, and the live bytes at the trim.
   void trimmed(std::size_t live_bytes) noexcept { live_at_trim_ = live_bytes; }
 
-  /// Returns the cached bytes above which a trim is due: the limit, or less while slabs are stranded.
-  /// Stranded slabs may be free once half of the bytes live at the last trim are freed. The step is at least
-  /// an eighth of the limit, or seven eighths of fewer live bytes. The freed bytes then pay for the trim,
-  /// which visits up to a limit's worth of free blocks. A pool that holds no more than its limit never
-  /// trims early.
+  /// Returns the cached bytes above which a trim is due: the limit, or less while slabs are stranded. With
+  /// stranded slabs, a trim is due once the live bytes have fallen by half since the last trim: stranded
+  /// slabs may be free then. The fall must also be at least an eighth of the limit, or seven eighths of the
+  /// live bytes if these are fewer. The freed bytes then pay for the trim, which visits free blocks of at
+  /// most the limit. A pool that holds no more than its limit never trims early.
   [[nodiscard]] std::size_t due_at(std::size_t cached_bytes, std::size_t live_bytes,
                                    std::size_t stranded_bytes) const noexcept {
     const std::size_t free_then = cached_bytes + live_bytes;  // if all blocks were free

@@ -34,7 +34,8 @@ class block_store {
   /// Allocates the initial blocks of the options, as far as the limit allows.
   /// @param options as `completed`
   /// @param max_free_bytes limit of lists, uncarved blocks and free ranges of the heap together
-  /// @param max_heap_block_bytes larger blocks are not cached; without `keep_large_blocks`, no large block is
+  /// @param max_heap_block_bytes maximum bytes of a cached block of the heap; not used without
+  /// `keep_large_blocks`
   /// @throws whatever the upstream throws
   block_store(size_classes const& classes, Lists& lists, pool_options options, std::size_t max_free_bytes,
               std::size_t max_heap_block_bytes)
@@ -116,8 +117,8 @@ class block_store {
   /// Sets the limit. Any thread; `make_room` and the next trim use it.
   void set_max_free_bytes(std::size_t bytes) noexcept { max_free_bytes_ = bytes; }
   [[nodiscard]] std::size_t max_free_bytes() const noexcept { return max_free_bytes_; }
-  /// Over the limit, returns free chunks of the heap until a sixteenth below the limit, so that the next
-  /// blocks have room. Chunks can be returned one by one.
+  /// If the limit is exceeded, returns free chunks of the heap one by one until the free bytes are a
+  /// sixteenth below the limit. The next freed blocks then have room.
   void make_room() noexcept {
     const std::size_t most = max_free_bytes_;
     if (lists_.cached_bytes() > most) release_chunks(most - most / 16);

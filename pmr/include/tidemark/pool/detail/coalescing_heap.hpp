@@ -30,7 +30,7 @@ namespace tidemark::detail {
 ///
 /// Invariants:
 /// - the ranges of a chunk have no gaps, and no two neighbours are free
-/// - a free range lies in the bin of its size, among bins of their own if it is a whole chunk or stranded
+/// - a free range lies in the bin of its size; whole chunks and stranded ranges have separate bins
 /// - `used_bytes() == sum over live ranges`; `cached_bytes()` and `stranded_bytes()` are sums over free
 ///   ranges
 /// - a stranded chunk has a live range

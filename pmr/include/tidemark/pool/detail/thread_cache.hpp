@@ -29,8 +29,8 @@ namespace tidemark::detail {
 /// of them, up to the share. A thread that frees blocks of others passes them on, because other threads need
 /// them.
 ///
-/// A chain has a quarter of the limit. The cache is full if half a chain more does not fit. Heap blocks get
-/// the rest of the limit.
+/// A chain has a quarter of the limit. The cache is full if it has no room for another half chain. Heap
+/// blocks may use the part of the limit that the lists do not use.
 ///
 /// Invariant: `min(start_bytes, share) <= limit() <= share`. Only the thread uses it; the share may change
 /// meanwhile.

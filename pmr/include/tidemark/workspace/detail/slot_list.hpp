@@ -17,8 +17,8 @@ namespace tidemark::detail {
 
 struct dlpack_header_cache;
 
-/// Fill of freed memory of a type at level 1: a value that spoils every computation. It is a byte for types
-/// in which any other value may be invalid.
+/// Fill of freed memory of a type at level 1: a value that spoils every computation. Types without such a
+/// value are filled with a byte.
 template <class T>
 inline constexpr auto poison_value = freed_fill;
 template <std::floating_point T>
@@ -88,7 +88,7 @@ struct alignas(64) slot {  // a cache line
 /// Invariants: `active <= count <= room`, and `items[count]` is readable with limit 0. One comparison
 /// therefore detects a missing slot, a slot that is too small, and a slot that needs work before its use.
 struct slot_list {
-  /// Number of a scope for use by the owner outside all scopes.
+  /// Scope number for uses by the owner outside all scopes.
   static constexpr std::uint64_t outside_frame = 2;
   static inline constinit slot nothing{};  // first element of a list without slots; never written
 

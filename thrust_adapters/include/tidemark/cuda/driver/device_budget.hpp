@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `gpu::device_budget`: counts and limits the device memory of tidemark's resources, and asks for memory
-/// when it runs out. Owns callbacks.
+/// `gpu::device_budget`: counts and limits the device memory of tidemark's resources, and makes them return
+/// memory when it runs out. Owns callbacks.
 #pragma once
 
 #include <atomic>
@@ -119,7 +119,7 @@ class device_budget {
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
     return add_member(std::move(callback), member_kind::callback);
   }
-  /// Asks resources for memory, except `asking`, in this order:
+  /// Makes all resources except `asking` return memory, in this order:
   /// - Every `device_pools` of the device, and every `device_cache` with memory and records of its own,
   ///   return their cached memory. Pending blocks follow after a wait. Every `device_pool` gets a trim for
   ///   the next call of its thread.
@@ -133,7 +133,7 @@ class device_budget {
   /// @return true if any may have freed memory
   bool relieve(subscription const* asking = nullptr) noexcept;
   /// Makes requests of the calling thread fail without relief while it exists. Used by resources that
-  /// allocate under a lock and later ask without the lock. Use it as a local variable.
+  /// allocate under a lock, and call `relieve` after they have released it. Use it as a local variable.
   class relief_pause {
    public:
     /// Begins the pause.

@@ -118,7 +118,7 @@ struct memory_info {
 
 /// The calls of the driver that tidemark uses. Derive from it to count calls, to make the n-th call fail, or
 /// to replace a device. Pass it as a `driver&`, or set it with `set_default_driver` for the whole process.
-/// Its own functions return `status::no_device`, as on a machine without a device.
+/// The functions of this base class return `status::no_device`, as on a machine without a device.
 ///
 /// It uses no type of the toolkit; the device part is therefore compiled and tested without a toolkit. Each
 /// function makes the driver call in its comment, on the thread's current device, with the same rules and

@@ -53,8 +53,8 @@ inline stream_handle const per_thread_stream = reinterpret_cast<stream_handle>(2
 
 namespace detail {
 
-/// A second base of resources whose class a cache or pool above them cannot name, such as templates over
-/// types of other libraries.
+/// A second base class of resources. A cache or pool queries the stream through it if it cannot name the
+/// resource's class, such as a template over types of another library.
 class stream_ordered {
  public:
   /// Returns true if deallocated memory is reused only by later work of this stream.

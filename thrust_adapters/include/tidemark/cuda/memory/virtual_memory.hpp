@@ -37,8 +37,8 @@ struct virtual_memory_options {
   ///
   /// The driver unmaps only whole handles. A partly decommitted handle stays mapped and held until all of it
   /// is decommitted; a commit of such a part makes no call. At each end of a committed part, at most one
-  /// handle more is held than committed. These bytes are at most a quarter of the bytes before them in the
-  /// range.
+  /// handle holds bytes that are not committed. These bytes are at most a quarter of the bytes before them in
+  /// the range.
   std::size_t handle_bytes = 0;
   /// Way to export the memory to other processes; fixed when the driver creates the memory.
   handle_type exported_as = handle_type::none;
@@ -99,7 +99,8 @@ class virtual_memory : public refusals_only {
   /// @return an empty range without address space, or for the reason in `refusal`. @throws cuda_error for
   /// another error; std::bad_alloc if there is no memory for the record. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
-  /// Maps memory to a part of a range, or if there is too little, to its first bytes, `least_bytes` or more.
+  /// Maps memory to a part of a range. If memory is short, maps only the part's first bytes, but at least
+  /// `least_bytes`.
   /// @pre The part's ends, and `least_bytes` below its size, are multiples of the granularity.
   /// @return the bytes committed, which exceed the part if the range is one allocation; 0, with nothing
   /// changed, without memory or for the reason in `refusal`.

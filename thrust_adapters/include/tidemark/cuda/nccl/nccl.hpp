@@ -44,8 +44,8 @@ enum class nccl_window_flags : int {
 };
 
 /// The calls of NCCL that tidemark uses. Derive from it to count calls, to make the n-th call fail, or to use
-/// a statically linked library. Its own functions return `nccl_status::not_installed`, as on a machine
-/// without NCCL.
+/// a statically linked library. The functions of this base class return `nccl_status::not_installed`, as on a
+/// machine without NCCL.
 ///
 /// It uses no type of NCCL's headers. Each function makes the NCCL call in its comment, with the same rules
 /// and results. Every function may be called from any thread and does not throw. A reference parameter is set

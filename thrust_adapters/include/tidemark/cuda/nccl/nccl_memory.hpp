@@ -67,9 +67,10 @@ class nccl_memory : public committed_ranges, public refusals_only {
   /// violation (`open_capture`).
   ~nccl_memory();
 
-  /// Allocates a block of the larger size, or without memory for it, of `least_bytes`.
-  /// @return an empty range without memory, or for the reason in `refusal`. NCCL has one result for missing
-  /// memory and other CUDA errors: it means missing memory unless the driver returns an error too.
+  /// Allocates a block of the larger size, or of `least_bytes` if memory is short.
+  /// @return an empty range without memory, or for the reason in `refusal`. NCCL returns one result for
+  /// missing memory and for other CUDA errors. The result counts as missing memory unless the driver also
+  /// returns an error.
   /// @throws nccl_error for another error, for example without NCCL; cuda_error for an error of the driver;
   /// std::bad_alloc without memory for the record. Nothing has changed then.
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
@@ -89,7 +90,8 @@ class nccl_memory : public committed_ranges, public refusals_only {
   /// (`open_capture`).
   void wait_before_reuse(stream_handle last_used_on) noexcept;
 
-  /// Returns the reason why the last `reserve` failed, valid until the program ends; empty without memory.
+  /// Returns the reason why the last `reserve` failed, valid until the program ends; empty if there was no
+  /// memory.
   [[nodiscard]] char const* refusal() const noexcept { return refusal_; }
   /// Returns the device.
   [[nodiscard]] device_number device() const noexcept { return device_; }

@@ -9,7 +9,8 @@
 ///
 /// `suspend()` frees all memory and keeps addresses, marks and scopes; `resume()` maps memory again. While
 /// the arena is suspended, `stats().committed_bytes` is 0 and `suspended_bytes` is the previous value.
-/// Allocation continues within that size, rewinds and scopes work, and `trim` reduces it.
+/// Meanwhile allocation continues within `suspended_bytes`, rewinds and scopes work, and `trim` reduces
+/// `suspended_bytes`.
 #pragma once
 
 #include <tidemark/arena/arena.hpp>

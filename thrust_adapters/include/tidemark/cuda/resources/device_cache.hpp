@@ -107,11 +107,11 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// Allocates a block for future work on the stream: the oldest ready block, or a block of the upstream.
   ///
   /// A request without a ready block queries events while its size has pending blocks: of each stream up to
-  /// the first event that is not done, and at most 32 events that are not done. It makes a few other driver
-  /// calls. If the upstream has no memory, the cache returns all blocks, pending blocks after a wait. It
-  /// waits for the stream and trims its own pool. It then asks other resources of the device
-  /// (`gpu::device_budget`) and calls the upstream once more. Other resources ask this cache too, on their
-  /// threads, if its upstream and bookkeeping are its own.
+  /// the first event that is not done. The queries stop after 32 such events. The request makes a few other
+  /// driver calls. If the upstream has no memory, the cache returns all blocks, pending blocks after a wait.
+  /// It waits for the stream and trims its own pool. It then makes other resources of the device return
+  /// memory (`gpu::device_budget::relieve`), and calls the upstream once more. Other resources make this
+  /// cache return memory too, on their threads, if its upstream and bookkeeping are its own.
   /// @param bytes size of the block; 0 gives a block of its own without usable bytes.
   /// @param align a power of two; rounded up to `default_alignment`.
   /// @throws out_of_memory if the upstream has no memory after this retry; other exceptions of the upstream,
@@ -130,22 +130,23 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// if the wait fails, the block stays live, with a warning (`refused_return`).
   ///
   /// If the stream is capturing, the block belongs to the graph and stays live until `release_captured()` or
-  /// the end of the cache. Beside a capture of a blocking stream, the legacy default stream cannot be
-  /// queried. A block that it used stays live until `collect`, `release_captured`, or a request without
-  /// memory after the capture.
+  /// the end of the cache. While a blocking stream is capturing, the legacy default stream cannot be queried.
+  /// A block that the default stream used then stays live until `collect`, `release_captured`, or a request
+  /// without memory after the capture.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   gpu::stream_handle last_used_on) noexcept;
 
   /// Returns all ready blocks to the upstream, and pending blocks whose work is done. With `force` it also
   /// returns the other pending blocks, each after a wait. The cache's own pool then returns its unused memory
-  /// to the device. This includes the blocks of this call if `force` has made it wait for the stream, or if
-  /// the stream has passed them already. Does nothing while the stream is capturing. @return bytes returned.
-  /// O(kept blocks).
+  /// to the device. This memory includes the blocks of this call if `force` made the call wait for the
+  /// stream, or if the stream has already reached their frees. Does nothing while the stream is capturing.
+  /// @return bytes returned. O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
   /// Calls `collect(true)`, on behalf of a resource above the cache.
   void release_unused() noexcept override { (void)collect(true); }
 
-  /// Makes blocks ready that captured work deallocated. @pre The graphs of those captures have ended.
+  /// Makes the blocks ready that were deallocated behind captured work. @pre The graphs of those captures
+  /// have ended.
   /// @return bytes. O(blocks).
   std::size_t release_captured() noexcept;
 

@@ -41,7 +41,7 @@ struct device_pools_stats {
   std::uint64_t deallocations = 0;       ///< blocks that are free again
   std::size_t used_blocks = 0;           ///< live blocks, including blocks of graphs
   std::size_t requested_bytes = 0;       ///< requested bytes of live blocks
-  std::size_t captured_bytes = 0;        ///< part of it that was deallocated in captures
+  std::size_t captured_bytes = 0;        ///< part of `requested_bytes` that was deallocated in captures
   std::size_t peak_requested_bytes = 0;  ///< most bytes that were allocated and not deallocated
   std::size_t pending_bytes = 0;         ///< bytes of deallocated blocks that other streams may still use
   std::size_t cached_bytes = 0;          ///< bytes of idle memory
@@ -171,7 +171,7 @@ class device_pools {
   device_pools_options options_;
   mutable detail::fork_safe<>
       maintenance_;                    // during waits, reads and removal of heaps; locked before the others
-  mutable detail::fork_safe<> mutex_;  // protects what follows; locked before the locks of heaps
+  mutable detail::fork_safe<> mutex_;  // protects the members below; locked before the locks of heaps
   mutable std::list<stream_heap> heaps_;
   std::map<place, stream_heap*> serving_;  // heap of each stream; of graphs, while a capture is open
   std::unordered_map<void*, live_block> live_;
