@@ -34,12 +34,11 @@ namespace tidemark {
 /// std::byte buffer[4096];
 /// upstream_arena lines{buffer, sizeof buffer, std::pmr::get_default_resource()};
 /// ```
-/// `upstream_device_arena` uses device memory that the host must not touch, as of a `device_pool` or RMM.
-/// An arena returns chunks in `trim`, `release` and its destructor, and does not track work on them. The
-/// upstream must track it, or the work must have ended.
+/// `upstream_device_arena` uses device memory that the host must not touch, as of a `device_pool` or RMM. An
+/// arena returns chunks, exactly as the upstream returned them, in `trim`, `release` and its destructor. It
+/// does not track the work that uses them: the upstream must, or the work must have ended.
 ///
-/// The upstream gets back exactly what it gave. Upstream and buffer must outlive this object. Not
-/// thread-safe.
+/// Upstream and buffer must outlive this object. Not thread-safe.
 /// @tparam HostAccessible true if the host may touch the memory. Otherwise the upstream must be named, blocks
 /// start at multiples of 256 bytes, and an arena allocates uninitialised memory only.
 template <bool HostAccessible>

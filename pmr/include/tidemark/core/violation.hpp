@@ -34,19 +34,19 @@ enum class violation_kind {
   leak,             ///< blocks were still allocated when their resource was destroyed; printed, without
                     ///< an abort, for pools
   upstream_use,     ///< an upstream was used that should have been left alone (`expect_no_upstream`)
-  missed_resource,  ///< blocks came from elsewhere, and the caller has not checked (`expect_resource`)
+  missed_resource,  ///< blocks came from elsewhere, and the program did not query them (`expect_resource`)
   late_deallocate,  ///< a block was deallocated after its epoch had reclaimed it (level 2)
   use_after_epoch,  ///< a buffer was used after its epoch had reclaimed it (`require_live`, `buffer[i]`)
-  open_capture,     ///< an operation that a stream's capture forbids, or cannot be waited for in it
-  lost_output,      ///< a file could not be written, and the caller has not checked (`trace_log`)
+  open_capture,     ///< an operation that a stream's capture forbids, or whose work cannot be awaited in it
+  lost_output,      ///< a file could not be written, and the program did not query the error (`trace_log`)
   frame_outlived,   ///< a coroutine's memory was freed before its frame was destroyed (level 2)
   rewind_in_destructor,  ///< a destructor that an arena runs rewinds, resets or releases that arena
   ended_scope_use,       ///< an ended, moved-from or default-constructed scope was used (level 2)
   use_after_rewind,  ///< memory was used after its arena had rewound over it (`trap_options`); in a signal
                      ///< handler
   reentry,           ///< a resource was called by the upstream that it was calling
-  stale_view,        ///< a view of a checked workspace was used after its memory was freed; an exception by
-                     ///< default, also thrown after a handler
+  stale_view,        ///< a view of a checked workspace was used after its memory was freed; an exception
+                     ///< reports it by default, and follows the report to a handler
 };
 
 /// One violation. Its texts live until the handler returns.

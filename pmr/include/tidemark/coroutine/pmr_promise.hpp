@@ -5,8 +5,8 @@
 /// Level 2 tracks frames in all arenas and their scopes, `shared_arena`, `pool`, `synchronized_pool` and
 /// `epoch_resource`, and in resources inside them. It does not track frames in `planned_arena`,
 /// `graph_arena`, workspaces, and the resources of `compat`, of std and of others. A frame leaked there is
-/// not reported. Its record is dropped when an arena, a pool or another frame gets its memory; an
-/// `epoch_resource` reports the frame as its own then.
+/// not reported. Its record is dropped when an arena, a pool or another frame gets its memory. If an
+/// `epoch_resource` gets the memory, it later reports the frame as its own.
 ///
 /// If the memory of a tracked frame is freed first, level 2 reports `violation_kind::frame_outlived` with the
 /// place of the call. The handler may destroy the coroutine, because the memory still exists.

@@ -124,10 +124,10 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
 
   /// Returns a block to the upstream; ignores null. Any thread, also while the block's epoch ends.
   ///
-  /// A late deallocation of a reclaimed block is counted and ignored, such as by a container that outlives
-  /// its epoch. It is recognised until the upstream allocates the same address again through this resource. A
-  /// later call frees the new block. A `test_resource` as the upstream delays the reuse. A `buffer` is always
-  /// safe to destroy.
+  /// A late deallocation of a reclaimed block, for example by a container that outlives its epoch, is counted
+  /// and ignored. It is recognised until the upstream allocates the same address again through this resource.
+  /// After that, the late call would free the new block. A `test_resource` as the upstream delays the reuse.
+  /// A `buffer` is always safe to destroy.
   ///
   /// A Bloom filter selects the addresses to look up, without a lock. Level 2 reports late deallocations, and
   /// wrong sizes and second deallocations of small blocks. The upstream checks the calls for other blocks.

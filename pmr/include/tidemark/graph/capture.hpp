@@ -19,8 +19,8 @@ namespace tidemark {
 ///
 /// @param memory a switch that the body allocates through. It is frozen, with the arena installed, while the
 /// body runs. It must outlive the graph. Null: the body gets the arena.
-/// @param arena for the body's temporaries only. An arena made from a `rehearse`d layout must get exactly
-/// this layout.
+/// @param arena for the body's temporaries only. If the arena was made from a layout of `rehearse`, the
+/// capture must have exactly this layout.
 /// @param inputs, outputs objects that the body reads and writes, moved into the graph; their moves must not
 /// throw
 /// @param stream default stream of `captured_graph::launch()`

@@ -111,8 +111,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
               graph_arena_options const& options = {});
 
   /// Creates an arena that places blocks by a plan of the capture, usually in no more memory than the peak of
-  /// live bytes. A block may take the bytes of a block deallocated before its request. Requests that differ
-  /// from the plan get memory in a tail of `tail_bytes` bytes after the planned part.
+  /// live bytes. A block may reuse the bytes of a block that was deallocated before its request. Requests
+  /// that differ from the plan get memory in a tail of `tail_bytes` bytes after the planned part.
   ///
   /// ```cpp
   /// graph_arena memory{rehearse_plan(body), 1 * MiB, &device};   // and a tail of 1 MiB

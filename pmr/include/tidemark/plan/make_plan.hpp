@@ -16,8 +16,10 @@ inline constexpr std::size_t default_plan_alignment = 256;
 /// Places blocks with known lifetimes and returns the better of two orders. It does not search: the package
 /// `tidemark::planner` searches, starting from this plan.
 ///
-///  - "lowest": the next block is the block with the lowest possible offset on the placed blocks. Ties go to
-///    the block with the fullest moments.
+///  - "lowest": the next block is the block that can have the lowest offset on the placed blocks. Ties go to
+///    the block with the largest load, which is the maximum of the bytes live at one of its moments; then to
+///    the longest-lived block, then to the largest. Movable blocks of one size are placed in the order of
+///    `lower`.
 ///  - "size": blocks in falling size, each in the lowest gap. Skipped for more than 4,096 blocks, and if
 ///    "lowest" reaches the lower bound.
 ///
@@ -39,9 +41,9 @@ inline constexpr std::size_t default_plan_alignment = 256;
 /// Places blocks of which any two may be in conflict, such as captures of several streams with a partial
 /// order. Pairs may be repeated. A block is in no conflict with itself.
 ///
-/// The lower bound is the weight of a clique that was found, and may be below the largest clique. Complexity:
-/// O(log m) steps for each time that a block's lowest offset rises, at worst once for each of its m
-/// conflicts. Memory is linear in blocks and conflicts.
+/// The lower bound is the weight of the heaviest clique that was found. It may be below the weight of the
+/// heaviest clique that exists. Complexity: O(log m) steps for each time that a block's lowest offset rises,
+/// at worst once for each of its m conflicts. Memory is linear in blocks and conflicts.
 /// @throws as above, and std::invalid_argument if a conflict has a block number that does not exist.
 [[nodiscard]] memory_plan make_plan(std::span<plan_block const> blocks,
                                     std::span<plan_conflict const> conflicts,

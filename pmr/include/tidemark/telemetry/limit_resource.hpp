@@ -24,10 +24,11 @@ namespace tidemark {
 /// std::pmr::vector<float> cached{&budget};
 /// cached.resize(32 * MiB);                       // throws out_of_memory: 128 MiB; `cached` is unchanged
 /// ```
-/// Invariants: `used_bytes <= claimed`; `claimed <= limit` since the last `set_limit`, or `claimed` only
-/// falls until that holds. `claimed` counts the requested bytes that the upstream has allocated or is about
-/// to allocate, without rounding. A wrong size in `deallocate` makes the budget wrong; `tracking_resource`
-/// detects it. Blocks that an upstream such as a rewound arena reclaims itself stay counted.
+/// Invariants: `used_bytes <= claimed <= limit`. If `set_limit` sets a limit below `claimed`, `claimed` only
+/// falls until `claimed <= limit` holds again. `claimed` counts the requested bytes that the upstream has
+/// allocated or is about to allocate, without rounding. A wrong size in `deallocate` makes the budget wrong;
+/// `tracking_resource` detects it. Blocks that an upstream such as a rewound arena reclaims itself stay
+/// counted.
 ///
 /// Complexity: O(1) plus the upstream's. Thread-safe if the upstream is; the limit is exact among threads.
 class limit_resource final : public detail::observing_adaptor<limit_resource> {

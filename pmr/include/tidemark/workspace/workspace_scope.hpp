@@ -170,8 +170,8 @@ class [[nodiscard]] basic_workspace<Checks>::scope
 
   /// Opens the scope. An outermost scope first serves the requests of the background sweeper.
   /// @throws std::bad_alloc if there is no memory for the list of a named type, or for the scope's record.
-  /// The record needs memory only if scopes nest deeper, or save more counts, than ever since `release`. The
-  /// scope is not open then.
+  /// The record needs memory only if scopes nest deeper, or save more counts, than at any time since
+  /// `release`. The scope is not open then.
   // Inlined against the compiler's estimate of the cold parts: saves 3 of 10 ns, measured.
   [[nodiscard, gnu::always_inline]] explicit scope(
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,

@@ -27,7 +27,7 @@ struct planned_arena_options {
   /// plan that needs more replaces the range once it has no blocks.
   std::size_t reserve = 0;
   /// Source of memory that is not planned; null: `std::pmr::get_default_resource()`, on the host only. Must
-  /// outlive the arena. A plan returns the fallback's free memory: see docs/plan_decide.md.
+  /// outlive the arena. Planned steps make the fallback return its unused memory: see docs/plan_decide.md.
   std::pmr::memory_resource* fallback = nullptr;
   /// Name in messages and statistics; must outlive the arena.
   char const* name = "planned_arena";

@@ -68,8 +68,9 @@ class coalescing_heap {
     return_to_upstream(chunk_of(static_cast<tag*>(block) - 1));
   }
 
-  /// Returns free chunks to the upstream until `bytes_wanted` are returned, or no chunk is free. Returns a
-  /// chunk that is sufficient and little larger, or otherwise a largest one. @return bytes returned
+  /// Returns free chunks to the upstream until `bytes_wanted` are returned, or no chunk is free. Prefers a
+  /// chunk that is large enough and little larger than needed; otherwise returns a largest chunk. @return
+  /// bytes returned
   std::size_t release_free(std::size_t bytes_wanted) noexcept;
   /// Strands chunks until `bytes_wanted` cached bytes are stranded, or no byte is cached. O(ranges).
   void strand(std::size_t bytes_wanted) noexcept;

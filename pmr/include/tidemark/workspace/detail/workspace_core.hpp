@@ -133,7 +133,8 @@ class workspace_core {
   /// workspace is then not idle until `reset`, `release` or `rewind`.
   /// @throws std::bad_alloc from the upstream, or out_of_memory; nothing is acquired then.
   slot& acquire(slot_list& list, std::size_t n) {
-    // No list has the number of an idle workspace. A list with a saved count therefore needs no guard.
+    // The number of an idle workspace is in no list, so an idle workspace always takes this branch. A list
+    // with a saved count needs no guard.
     if (list.frame != frame()) {
       if (__atomic_load_n(&frame_, __ATOMIC_RELAXED) <= idle_frame) [[unlikely]]
         (void)exit_idle();

@@ -93,8 +93,8 @@ class device_budget {
   enum class member_kind { resource, pool_user, callback };
 
   /// Keeps a callback registered. Movable; a moved-from subscription is empty. Its end waits until the
-  /// callback returns. It does not wait inside the callback itself, or if the callback waits in the same way
-  /// for a callback of this thread.
+  /// callback returns. It does not wait inside the callback itself, or if the running callback waits for a
+  /// callback of this thread in the same way.
   class subscription {
    public:
     subscription() noexcept = default;

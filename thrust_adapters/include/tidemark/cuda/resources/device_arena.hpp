@@ -3,6 +3,10 @@
 /// `device_arena`, `pinned_arena`, `managed_arena`: arenas on a device's memory and on memory shared with the
 /// host. They own their memory.
 ///
+/// A `device_arena` calls the driver only to grow or to return memory: a repeated step makes no call. `trim`,
+/// `release`, `suspend`, the end of the arena, and a rewind that leaves chunks beyond `retain` wait for the
+/// stream. Options for huge pages and prefaulting have no effect.
+///
 /// While the stream of a `device_arena` is capturing, the arena serves held memory and grows, and unmaps
 /// nothing. The graph then contains addresses of the arena: do not trim, release or suspend the arena before
 /// the graph has ended. If the driver does not map memory during captures, `out_of_memory` has this reason.
@@ -35,12 +39,8 @@ namespace tidemark {
 /// makes later work wait for an event behind it. `scope.end_after(stream)` does so for the present work of a
 /// stream, also within one capture.
 ///
-/// The arena calls the driver only to grow or to return memory: a repeated step makes no call. `trim`,
-/// `release`, `suspend`, the end of the arena, and a rewind that leaves chunks beyond `retain` wait for the
-/// stream.
-///
 /// `gpu::virtual_memory_options`, in place of `stream`, also set the devices with access and the export to
-/// other processes. Options for huge pages and prefaulting have no effect.
+/// other processes.
 using device_arena = basic_arena<gpu::virtual_memory>;
 
 /// An arena on one block of pinned host memory.

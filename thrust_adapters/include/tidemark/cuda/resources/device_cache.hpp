@@ -125,9 +125,9 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
     cache_.deallocate(block, bytes, aligned(align));
   }
 
-  /// Returns a block that work on `last_used_on`, a stream of the same device, uses. The block is pending
-  /// until the work is seen to be done. If no event can be recorded, the calling thread waits for the stream;
-  /// if the wait fails, the block stays live, with a warning (`refused_return`).
+  /// Returns a block that is used by work on `last_used_on`, a stream of the same device. The block is
+  /// pending until the work is seen to be done. If no event can be recorded, the calling thread waits for the
+  /// stream; if the wait fails, the block stays live, with a warning (`refused_return`).
   ///
   /// If the stream is capturing, the block belongs to the graph and stays live until `release_captured()` or
   /// the end of the cache. While a blocking stream is capturing, the legacy default stream cannot be queried.

@@ -87,24 +87,24 @@ class device_pools {
   /// No block is allocated then.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, gpu::stream_handle stream,
                                std::uint64_t graphs = 0);
-  /// Returns a block that work on `last_used_on`, any stream of the device, uses. If no event can be
+  /// Returns a block that is used by work on `last_used_on`, any stream of the device. If no event can be
   /// recorded, the calling thread waits for the stream; if the wait fails, the block stays live, with a
   /// warning (`refused_return`). A limit of idle memory may make the call wait for the block's stream. Does
   /// nothing for null. Reports a violation (`bad_deallocate`), and does nothing else, if the block is not
   /// live or the size or alignment differs.
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   gpu::stream_handle last_used_on) noexcept;
-  /// Returns a block that only work of its own stream, and of the streams of `record_use`, uses. Ignores
-  /// captures of its own stream.
+  /// Returns a block that is used only by work of its own stream and of the streams passed to `record_use`.
+  /// Ignores captures of its own stream.
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
   /// Records that work on `stream` uses the block too. `deallocate` then waits for the work that is on
   /// `stream` when it is called. @return false if no block begins at the address. @throws std::bad_alloc,
   /// with nothing changed.
   bool record_use(void* block, gpu::stream_handle stream);
 
-  /// Returns the memory of one stream as a resource. Its blocks are for this stream, and the stream is the
-  /// last user of each block that it deallocates. Valid until `forget`. @throws as `device_pool`'s
-  /// constructor.
+  /// Returns the memory of one stream as a resource. Its blocks are for work on this stream. A block that is
+  /// deallocated through the resource counts as last used on this stream. Valid until `forget`. @throws as
+  /// `device_pool`'s constructor.
   [[nodiscard]] std::pmr::memory_resource* on(gpu::stream_handle stream);
 
   /// Returns the memory of a stream. Call it before the stream is destroyed. Waits for the stream, and for
