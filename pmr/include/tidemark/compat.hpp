@@ -64,8 +64,8 @@ class standard_pool : public distinct_resource {
     const std::scoped_lock lock{mutex_};
     if (void* const block = lists_.try_allocate(bytes, align)) return block;
     if (bytes > most / 8 || align > most / 8) {
-      // Asks the upstream for an impossible block, because the standard's resources throw only the upstream's
-      // exceptions.
+      // Requests an impossible block from the upstream, because the standard's resources throw only the
+      // upstream's exceptions.
       bytes = most;
       align = most / 2 + 1;
       upstream_->deallocate(upstream_->allocate(bytes, align), bytes, align);

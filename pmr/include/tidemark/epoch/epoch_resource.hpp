@@ -30,7 +30,7 @@ namespace tidemark {
 /// Options of `epoch_resource`.
 struct epoch_options {
   /// True if the host may touch the upstream's memory. If false, small blocks do not lie in slabs. The
-  /// resource writes into no block; sanitizers note small blocks.
+  /// resource writes into no block; sanitizers still record small blocks.
   bool host_memory = true;
   /// Source of host memory for records; null: `std::pmr::new_delete_resource()`. Each address that ever had a
   /// record takes 48 bytes, and up to 64 bytes in tables. Each range of 16 KiB that was ever a slab takes 650

@@ -78,8 +78,8 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
   return add_saturating(size, step - 1) / step * step;
 }
 
-/// State and private functions of a `basic_arena`. No other base has data members, so the arena and its state
-/// have the same address.
+/// State and private functions of a `basic_arena`. No other base has data members, so both have the same
+/// address.
 ///
 /// Invariants, checked by `check_invariants()`; `chunk` is the current chunk:
 /// - `chunk.begin <= marked <= floor <= cursor <= end == chunk.committed <= chunk.end`
