@@ -163,9 +163,9 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
     return place_next(bytes);
   }
 
-  /// Marks a block as not in use. The address is not reused. A wrong deallocation is counted, and handled as
-  /// the options say: the address is not a block in use, or the size differs after rounding up to 256.
-  /// Ignores null. O(1), amortised with a plan.
+  /// Marks a block as not in use. The address is not reused. A deallocation is wrong if the address is not a
+  /// block in use, or if the size differs after rounding up to 256. It is counted, and handled as the options
+  /// say. Ignores null. O(1), amortised with a plan.
   void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     if (!is_block_in_use(address, bytes)) [[unlikely]] {

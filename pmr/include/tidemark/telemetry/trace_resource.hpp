@@ -18,8 +18,8 @@ namespace tidemark {
 
 /// An adaptor that writes each allocation and deallocation to a `trace_log`.
 ///
-/// Put it between a program and its resource, below an arena or pool, or set it as the `observer` of an
-/// arena, a workspace or one planned arena, whose steps it writes too.
+/// Put it between a program and its resource, or below an arena or pool. Or set it as the `observer` of an
+/// arena, a workspace or one planned arena; it then also writes the steps of the planned arena.
 ///
 /// ```cpp
 /// trace_log log{{.csv = "run.csv"}};

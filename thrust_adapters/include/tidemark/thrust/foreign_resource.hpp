@@ -56,8 +56,8 @@ concept stream_ordered_source =
 /// Do not put a resource that writes into its memory on device memory: `pool` and containers write;
 /// `device_pool`, `graph_arena` and `reuse_cache` do not. Exceptions of the source pass through.
 ///
-/// Two resources are equal if they have the same stream, and their sources are one object or equal by the
-/// source's `==`, which is not used for `thrust::mr` resources. Thread-safety and complexity: as the source,
+/// Two resources are equal if their streams are the same and their sources are equal: one object, or equal by
+/// `==`. Sources of `thrust::mr` are equal only as one object. Thread-safety and complexity: as the source,
 /// which must outlive this object.
 /// @tparam M class of the source
 template <raw_memory_source M>

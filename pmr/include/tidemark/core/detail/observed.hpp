@@ -28,8 +28,9 @@ class observer_pointer {
   allocation_observer* observer_ = nullptr;  // null: none
 };
 
-/// `chosen`; if that is null, a new observer for the process's trace, which ends with its resource; null if
-/// the environment has no `TIDEMARK_TRACE`. @param name the resource's name in the trace
+/// Returns `chosen`. If `chosen` is null, returns a new observer that writes to the process's trace and ends
+/// with its resource; null if the environment has no `TIDEMARK_TRACE`. @param name the resource's name in the
+/// trace
 /// @throws std::bad_alloc
 [[nodiscard]] observer_pointer observer_of(allocation_observer* chosen, char const* name);
 
