@@ -190,8 +190,8 @@ byte_range shared_memory::reserve(std::size_t least_bytes, std::size_t wanted_by
       },
       [&] { return detail::fair_share_bytes(refused); });
   if (range.empty()) throw_refused();
-  // Nobody can change the size or the seals, and only existing mappings can write. After the mapping, because a
-  // later mapping could not be written through.
+  // Then no process can change the size or the seals, and only existing mappings can write. The seals follow
+  // the mapping, because a later mapping could not write.
   const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE;
   if (!may_call("F_ADD_SEALS") || ::fcntl(file.get(), F_ADD_SEALS, seals) != 0) {
     const int error = errno;

@@ -9,7 +9,8 @@
 #include <memory_resource>
 #include <utility>
 
-// First, because g++ prints the includes of a deleted function: a container of an arena calls one of this header.
+// Included first, because the error of a container of an arena names a deleted function of this header, and
+// g++ prints the includes that lead to it.
 #include <tidemark/core/detail/distinct_resource.hpp>
 
 #include <tidemark/arena/arena_options.hpp>

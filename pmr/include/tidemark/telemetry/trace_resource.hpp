@@ -19,16 +19,16 @@ namespace tidemark {
 /// An adaptor that writes each allocation and deallocation to a `trace_log`.
 ///
 /// Put it between a program and its resource, or below an arena or pool. Or set it as the `observer` of an
-/// arena, a workspace or one planned arena; it then also writes the steps of the planned arena.
+/// arena, a workspace or one planned arena, whose steps are then written too.
 ///
 /// ```cpp
 /// trace_log log{{.csv = "run.csv"}};
 /// trace_resource traced{std::pmr::new_delete_resource(), log, "heap"};
 /// std::pmr::vector<int> numbers({1, 2, 3}, &traced);  // run.csv: a,0,12,0 and, at its end, f,0,0,0
 /// ```
-/// The upstream gets the same requests in the same order. A deallocation is written before the upstream gets
-/// the block, and an allocation afterwards; so blocks at one address never overlap in the file. Unknown
-/// pointers are not written.
+/// The upstream gets the same requests in the same order. A deallocation is written before the upstream's
+/// call, and an allocation after it, so blocks at one address never overlap in the file. Unknown pointers are
+/// not written.
 ///
 /// Invariants: `stats().used_blocks` blocks are live and disjoint, and their sizes sum to
 /// `stats().used_bytes`. Complexity: O(log live blocks) under the log's mutex, plus the upstream's.

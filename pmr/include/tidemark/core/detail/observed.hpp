@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `observer_pointer`: a resource's hold on its observer. `allocate_observed`: the protocol of
+/// `observer_pointer`: a resource's pointer to its observer. `allocate_observed`: the protocol of
 /// `allocation_observer`. They own nothing.
 #pragma once
 
