@@ -139,8 +139,8 @@ constexpr string_view standard_resources[] = {"25monotonic_buffer_resource", "28
                                               "26synchronized_pool_resource", "15__pool_resource"};
 // Functions that run their caller's code: constructors and bodies.
 constexpr string_view running_callers_code[] = {
-    "10arena_pushI", "10with_epochI",   "14with_workspaceI",     "8rehearseI",
-    "7captureI",     "12capture_withI", "20fail_each_allocation"};
+    "10arena_pushI", "10with_epochI",   "14with_workspaceI",      "8rehearseI",
+    "7captureI",     "12capture_withI", "20fail_each_allocation", "6detail16construct_objectI"};
 
 code_owner owner_by_name(string_view name) noexcept {
   const auto skip = [&](string_view prefix) {

@@ -160,7 +160,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
  private:
   friend class epoch;
   friend class buffer_group;
-  friend detail::storage;
+  friend struct detail::storage;
   friend detail::fork_safe<>;
 
   [[nodiscard]] detail::block_group* own_group() const noexcept { return find_own(detail::open_groups); }
