@@ -41,9 +41,9 @@ program goes_while_threads_end(leaving when) {
   const auto object = std::make_shared<owner<Sync>>();
   const auto parts = std::make_shared<std::array<int, 2>>(std::array{1, 2});
   const auto destroy = [=] {
-    if (when == leaving::first) object->anchor.leave();
+    if (when == leaving::first) object->anchor.deregister();
     object->is_there = false;
-    if (when == leaving::last) object->anchor.leave();
+    if (when == leaving::last) object->anchor.deregister();
   };
   const auto end_thread = [=](std::size_t i) {
     return [=] {

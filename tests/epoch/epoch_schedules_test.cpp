@@ -133,12 +133,12 @@ constexpr char const* second_epoch = "second";
 template <class Sync>
 program ask_what_reclaimed_it() {
   const auto block = std::make_shared<basic_tracked_block<Sync>>(4096);
-  block->hold(group(1), 7, 64, block_state{1, 16, block_status::tracked});
+  block->set_owner(group(1), 7, 64, block_state{1, 16, block_status::tracked});
   block->reclaim({first_epoch, 3}, block->load());
   const auto allocates_again = [=] {
     const block_state before = block->load();
     block->store(before.ended_as(block_status::untracked));
-    block->hold(group(1), 9, 64, block_state{before.generation() + 2, 16, block_status::tracked});
+    block->set_owner(group(1), 9, 64, block_state{before.generation() + 2, 16, block_status::tracked});
     block->move_to(8);
     block->reclaim({second_epoch, 5}, block->load());
   };
@@ -173,7 +173,7 @@ program end_a_block(checking when) {
     explored_sync::shared<int> log{0};  // the group's, too
   };
   const auto one = std::make_shared<state>();
-  one->block.hold(group(1), 7, 64, block_state{1, 16, block_status::tracked});
+  one->block.set_owner(group(1), 7, 64, block_state{1, 16, block_status::tracked});
   const auto ends_epoch = [=] {
     const std::scoped_lock lock{one->mutex};
     const block_state now = one->block.load();

@@ -191,7 +191,7 @@ void fork_participant::join() noexcept {
   participants.add(*this);
 }
 
-void fork_participant::leave() noexcept { participants.remove(*this); }
+void fork_participant::deregister() noexcept { participants.remove(*this); }
 
 unsigned long long stack_owner_of(void const* address) noexcept {
   thread_local const byte_range stack = stack_of_this_thread();

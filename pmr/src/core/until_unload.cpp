@@ -108,6 +108,6 @@ void unload_participant::join() {
 void unload_participant::join() { unload_list::instance().add(*this); }
 #endif
 
-void unload_participant::leave() noexcept { unload_list::instance().remove(*this); }
+void unload_participant::deregister() noexcept { unload_list::instance().remove(*this); }
 
 }  // namespace tidemark::detail

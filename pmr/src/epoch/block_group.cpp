@@ -55,7 +55,7 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
     }
   }
   summary = sum;
-  take_slabs(ending, [&](epoch_slab& slab) { end_slab(slab, ending.name, summary); });
+  drain_slabs(ending, [&](epoch_slab& slab) { end_slab(slab, ending.name, summary); });
   innermost_ = --depth_ > 0 ? &frames_[depth_ - 1] : nullptr;
   reclaimed_.add(summary.reclaimed);
   promoted_.add(summary.promoted);
@@ -137,7 +137,7 @@ void* block_group::allocate_small_in_free_slab(std::size_t index, std::size_t by
 
 void block_group::collect_slabs() noexcept {
   for (frame& in : std::span{frames_}.first(depth_)) {
-    take_slabs(in, [&](epoch_slab& slab) {
+    drain_slabs(in, [&](epoch_slab& slab) {
       slab.collect();
       if (slab.used > 0) return add_slab(slab);
       --held_slabs_;
@@ -254,7 +254,7 @@ block_group::small_result block_group::deallocate_small_from_outside(epoch_slab&
   return small_result::deallocated;
 }
 
-bool block_group::keep_small(epoch_slab& slab, std::uintptr_t address, std::size_t depth) noexcept {
+bool block_group::promote_small(epoch_slab& slab, std::uintptr_t address, std::size_t depth) noexcept {
   const std::scoped_lock guard{lock_};
   if (slab.use.load(std::memory_order_acquire) != epoch_slab::range_use::held ||
       slab.holder.load(std::memory_order_relaxed) != this || slab.depth != depth) {

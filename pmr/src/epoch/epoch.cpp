@@ -56,7 +56,7 @@ bool epoch::keep_block(void const* address) noexcept {
   const auto where = detail::address_of(address);
   if (detail::epoch_slab* const slab = resource_.find_range(address)) {
     if (slab->use.load(std::memory_order_acquire) != detail::epoch_slab::range_use::upstreams) {
-      return group_.keep_small(*slab, where, depth_);
+      return group_.promote_small(*slab, where, depth_);
     }
   }
   detail::tracked_block* block = resource_.table_.find(where);

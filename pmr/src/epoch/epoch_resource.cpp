@@ -38,7 +38,7 @@ epoch_resource::epoch_resource(epoch_options const& options, std::pmr::memory_re
 }
 
 epoch_resource::~epoch_resource() {
-  groups_mutex_.leave();
+  groups_mutex_.deregister();
   for (auto& group : groups_) {
     if (!group->may_be_inconsistent()) {
       const bool is_open = group->depth() != 0;

@@ -199,10 +199,10 @@ std::vector<std::size_t> place_by_conflicts(plan_problem const& problem, order c
   for (std::uint32_t rank = 0; rank < by.size(); ++rank)
     if (!problem.buffers[by[rank]].is_fixed()) candidates.emplace(0, rank);
   while (!candidates.empty()) {
-    const auto [noted, rank] = candidates.top();
-    const std::size_t offset = placed.lowest_gap(by[rank], noted);
+    const auto [known_offset, rank] = candidates.top();
+    const std::size_t offset = placed.lowest_gap(by[rank], known_offset);
     candidates.pop();
-    if (offset > noted) candidates.emplace(offset, rank);
+    if (offset > known_offset) candidates.emplace(offset, rank);
     else placed.place(by[rank], offset);
   }
   return placed.offsets();

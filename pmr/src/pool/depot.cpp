@@ -7,7 +7,7 @@
 
 namespace tidemark::detail {
 
-void depot::take_front(std::size_t index, block_chain& list, std::size_t blocks) noexcept {
+void depot::push_front(std::size_t index, block_chain& list, std::size_t blocks) noexcept {
   const std::size_t max_blocks = cache_share{share_bytes_}.chain_bytes() / classes_.bytes(index);
   list.blocks -= blocks;
   while (blocks > 0) {

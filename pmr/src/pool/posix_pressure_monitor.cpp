@@ -109,8 +109,8 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
   listener(listener const&) = delete;
   listener& operator=(listener const&) = delete;
   ~listener() override {
-    leave();
-    mutex_.leave();
+    deregister();
+    mutex_.deregister();
   }
 
   void start() {

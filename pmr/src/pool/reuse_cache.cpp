@@ -50,7 +50,7 @@ void reuse_cache::respond_to_pressure() noexcept {
 
 reuse_cache::~reuse_cache() {
   pressure_ = {};
-  mutex_.leave();
+  mutex_.deregister();
   // A child does not report leaks, because threads that it lacks may still own blocks.
   if (check_level >= 2 && !is_in_child_) detail::report_leak("reuse_cache", name(), ledger_);
   (void)collect(true);

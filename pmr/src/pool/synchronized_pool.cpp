@@ -46,9 +46,9 @@ void synchronized_pool::detach() noexcept {
   if constexpr (check_level >= 2) frames = detail::report_frames_of(*this, "synchronized_pool", name());
   if constexpr (detail::records_blocks)
     if (!is_in_child_) detail::report_lost_blocks("synchronized_pool", name(), ledger_, frames, true);
-  store_mutex_.leave();
+  store_mutex_.deregister();
   pressure_ = {};
-  threads_.leave();
+  threads_.deregister();
 }
 
 // ---- a thread and its cache -------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ void synchronized_pool::move_to_depot(detail::thread_cache& from, std::size_t in
   from.share.on_pass_on(bytes);
   depot_.add_cached(bytes);
   detail::block_chain list = from.blocks.pop_all(index);
-  depot_.take_front(index, list, blocks);
+  depot_.push_front(index, list, blocks);
   from.blocks.push_all(index, list);
 }
 

@@ -191,7 +191,7 @@ trace_log::recorder::recorder(trace_log_options const& options)
 }
 
 trace_log::recorder::~recorder() {
-  mutex_.leave();
+  mutex_.deregister();
   detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   if (!closed_) finish();

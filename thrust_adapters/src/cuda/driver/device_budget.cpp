@@ -66,7 +66,7 @@ std::size_t device_budget::held_bytes() const noexcept {
   std::size_t held = counted_.load(std::memory_order_relaxed);
   const std::scoped_lock lock{mutex_};
   for (auto const& each : pools_) {
-    const detail::relaxed_mode asking{*each->calls};
+    const detail::relaxed_mode querying{*each->calls};
     std::size_t reserved = 0;
     if (each->calls->pool_reserved_bytes(each->pool, reserved) != status::success) continue;
     held += reserved - std::min(reserved, each->live_bytes.load(std::memory_order_relaxed));
@@ -143,9 +143,9 @@ bool device_budget::call_members(member_kind kind, entry const* but) noexcept {
 }
 
 // A callback returns its memory to a cache or a pool, which is called again afterwards.
-bool device_budget::relieve(subscription const* asking) noexcept {
+bool device_budget::relieve(subscription const* requester) noexcept {
   if (std::exchange(is_relieving, true)) return false;
-  entry const* const but = asking != nullptr ? asking->entry_.get() : nullptr;
+  entry const* const but = requester != nullptr ? requester->entry_.get() : nullptr;
   const auto relieve_resources = [&] {
     const bool resources = call_members(member_kind::resource, but);
     return relieve_pools(but) || resources;

@@ -66,7 +66,7 @@ class fork_participant {
   ~fork_participant() = default;
   void join() noexcept;
   /// Waits for a running fork. A second call does nothing.
-  void leave() noexcept;
+  void deregister() noexcept;
 
  private:
   friend struct fork_list;
@@ -95,7 +95,7 @@ class fork_safe final : fork_participant {
   fork_safe() noexcept { join(); }
   fork_safe(fork_safe const&) = delete;
   fork_safe& operator=(fork_safe const&) = delete;
-  ~fork_safe() { leave(); }
+  ~fork_safe() { deregister(); }
 
   /// Locks the mutex. If the calling thread already holds it and the C library can tell, reports a violation
   /// and throws std::system_error: an upstream has called the resource that calls it.
@@ -120,7 +120,7 @@ class fork_safe final : fork_participant {
     adapt_ = [](void* of) noexcept { static_cast<Object*>(of)->adapt_to_child(); };
   }
   /// Call it first in the destructor of an adapting object: later forks ignore the mutex.
-  using fork_participant::leave;
+  using fork_participant::deregister;
 
  private:
   static constexpr bool has_owner = requires(Mutex& mutex) { mutex.native_handle(); };

@@ -34,7 +34,7 @@ class basic_owner_anchor {
   basic_owner_anchor(void* owner, end_function end_part) noexcept : owner_{owner}, end_part_{end_part} {}
 
   /// Detaches the object, which is not called afterwards. Waits for a thread that is calling it.
-  void leave() noexcept {
+  void deregister() noexcept {
     const std::scoped_lock lock{mutex_};
     owner_.store(nullptr, std::memory_order_relaxed);
   }
@@ -92,7 +92,7 @@ class thread_parts {
 
   /// Detaches the object: ending threads no longer call it. Waits for threads that do. Call it in the
   /// destructor.
-  void leave() noexcept { anchor_->leave(); }
+  void deregister() noexcept { anchor_->deregister(); }
 
   /// The owner number in this object's slots.
   [[nodiscard]] unsigned long long number() const noexcept { return number_; }

@@ -25,7 +25,7 @@ class unload_participant {
   unload_participant() noexcept = default;
   virtual ~unload_participant() = default;
   void join();
-  void leave() noexcept;
+  void deregister() noexcept;
 
  private:
   friend struct unload_list;

@@ -125,12 +125,12 @@ class block_group {
   /// @pre `reserve_one()` was called, and the address is in the filter. O(1).
   void track(tracked_block& block, block_state before, std::size_t bytes, std::size_t align) noexcept {
     allocations_.add(1);
-    hold(block, bytes, block_state{before.generation() + 1, align, block_status::tracked}.in_filter());
+    set_owner(block, bytes, block_state{before.generation() + 1, align, block_status::tracked}.in_filter());
   }
   /// Adds a block in its current generation. @pre as `track`. O(1).
   void adopt(tracked_block& block, std::size_t bytes, block_state now) noexcept {
     adopted_.add(1);
-    hold(block, bytes, now.as(block_status::tracked).in_filter());
+    set_owner(block, bytes, now.as(block_status::tracked).in_filter());
   }
 
   /// True if the group holds the block. @pre the block is held
@@ -193,7 +193,7 @@ class block_group {
                                                            std::size_t index) noexcept;
   /// Marks the block that contains an address as kept. @return true if the block belongs to the epoch at
   /// `depth` and was not kept
-  bool keep_small(epoch_slab& slab, std::uintptr_t address, std::size_t depth) noexcept;
+  bool promote_small(epoch_slab& slab, std::uintptr_t address, std::size_t depth) noexcept;
 
   // ---- counts, for any thread
 
@@ -208,8 +208,8 @@ class block_group {
   block_group* outer_on_thread = nullptr;  // the next of the thread's groups, each of another resource
 
  private:
-  void hold(tracked_block& block, std::size_t bytes, block_state now) noexcept {
-    block.hold(this, log_.size(), bytes, now);
+  void set_owner(tracked_block& block, std::size_t bytes, block_state now) noexcept {
+    block.set_owner(this, log_.size(), bytes, now);
     if (log_.size() == log_.capacity()) __builtin_unreachable();  // `reserve_one` made room
     log_.push_back(&block);
     count_held(bytes);
@@ -255,7 +255,7 @@ class block_group {
   }
   // Removes the slabs of a frame from its lists, and calls `visit(slab)` for each.
   template <class Visit>
-  static void take_slabs(frame& of, Visit visit) noexcept {
+  static void drain_slabs(frame& of, Visit visit) noexcept {
     if (of.slabs == nullptr) return;
     of.with_room = {};
     for (epoch_slab* slab = std::exchange(of.slabs, nullptr); slab != nullptr;) {

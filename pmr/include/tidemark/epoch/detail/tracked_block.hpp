@@ -102,7 +102,7 @@ struct basic_tracked_block {
   [[nodiscard]] void* data() const noexcept { return reinterpret_cast<void*>(address); }
 
   /// Begins a generation, or continues it in another group. @param at position in the group's log
-  void hold(block_group* group, std::size_t at, std::size_t used_bytes, block_state now) noexcept {
+  void set_owner(block_group* group, std::size_t at, std::size_t used_bytes, block_state now) noexcept {
     bytes.store(used_bytes, std::memory_order_relaxed);
     holder.store(group, std::memory_order_relaxed);
     move_to(at);

@@ -145,14 +145,14 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     return 0;
   }
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align) {
-    struct limit_keeper {
+    struct limit_guard {
       basic_pool* pool;
-      ~limit_keeper() {
+      ~limit_guard() {
         if (pool->lists_.cached_bytes() > pool->max_cached_bytes_) pool->trim_to(pool->max_cached_bytes_);
         pool->update_watermark();
       }
     };
-    const limit_keeper last{this};  // a new slab leaves free blocks, even if the request then fails
+    const limit_guard last{this};  // a new slab leaves free blocks, even if the request then fails
     return lists_.allocate_slow(bytes, align);
   }
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,

@@ -117,7 +117,7 @@ class depot : fork_participant {
   explicit depot(size_classes const& classes) noexcept : classes_{classes} { join(); }
   depot(depot const&) = delete;
   depot& operator=(depot const&) = delete;
-  ~depot() { leave(); }
+  ~depot() { deregister(); }
 
   /// Adds a chain. The caller counts its bytes, here and below. O(1).
   void push_chain(std::size_t index, block_chain chain) noexcept { bins_[index].push_chain(chain); }
@@ -126,8 +126,8 @@ class depot : fork_participant {
   /// Takes all blocks of a class as one chain. O(blocks).
   [[nodiscard]] block_chain pop_all(std::size_t index) noexcept;
   /// Moves the first blocks of a list into chains that suit a thread's cache. O(blocks).
-  void take_front(std::size_t index, block_chain& list, std::size_t blocks) noexcept;
-  void push_all(std::size_t index, block_chain all) noexcept { take_front(index, all, all.blocks); }
+  void push_front(std::size_t index, block_chain& list, std::size_t blocks) noexcept;
+  void push_all(std::size_t index, block_chain all) noexcept { push_front(index, all, all.blocks); }
 
   /// Number of blocks of a class. `listed_bytes` is the sum of bytes over all classes.
   [[nodiscard]] std::size_t blocks(std::size_t index) const noexcept { return bins_[index].blocks(); }

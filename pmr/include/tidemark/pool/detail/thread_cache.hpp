@@ -124,19 +124,19 @@ class heap_block_cache {
     return true;
   }
 
-  /// Calls `give_back(block)` until at most `max_bytes` are cached: all blocks of one size, then of the next
+  /// Calls `release(block)` until at most `max_bytes` are cached: all blocks of one size, then of the next
   /// place, in rotation. O(places) plus the blocks.
-  template <class GiveBack>
-  void shrink(std::size_t max_bytes, GiveBack give_back) noexcept {
+  template <class Release>
+  void shrink(std::size_t max_bytes, Release release) noexcept {
     for (std::size_t visited = 0; bytes() > max_bytes && visited < place_count; ++visited) {
       next_shrunk_ = (next_shrunk_ + 1) % place_count;
-      empty_to(max_bytes, lists_[next_shrunk_], give_back);
+      empty_to(max_bytes, lists_[next_shrunk_], release);
     }
   }
   /// Does the same for all blocks in the place of size `bytes`, which becomes free.
-  template <class GiveBack>
-  void evict_place(std::size_t bytes, GiveBack give_back) noexcept {
-    empty_to(0, lists_[place_of(coalescing_heap::range_bytes(bytes))], give_back);
+  template <class Release>
+  void evict_place(std::size_t bytes, Release release) noexcept {
+    empty_to(0, lists_[place_of(coalescing_heap::range_bytes(bytes))], release);
   }
 
   /// Bytes of all listed ranges. Any thread.
@@ -182,13 +182,13 @@ class heap_block_cache {
   [[nodiscard]] static std::size_t place_of(std::size_t range_bytes) noexcept {
     return fibonacci_hash(range_bytes) >> (64 - std::bit_width(place_count - 1));
   }
-  template <class GiveBack>
-  void empty_to(std::size_t max_bytes, list& own, GiveBack give_back) noexcept {
+  template <class Release>
+  void empty_to(std::size_t max_bytes, list& own, Release release) noexcept {
     while (own.first != nullptr && bytes() > max_bytes) {
       free_block* const block = own.first;
       own.first = next_of(block);
       bytes_.subtract(own.range_bytes);
-      give_back(block);
+      release(block);
     }
   }
 

@@ -52,7 +52,7 @@ basic_shared_arena<AddressSpace>::~basic_shared_arena() {
     for (scope* open = innermost_; open != nullptr; open = open->outer_) open->arena_ = nullptr;
   }
   run_destructors(nullptr);
-  threads_.leave();
+  threads_.deregister();
   for (std::unique_ptr<region_type>& region : team_.regions)
     region->begin_rewind();  // never ended: no sorting
 }

@@ -119,7 +119,7 @@ class device_budget {
   [[nodiscard]] subscription on_exhausted(std::function<bool()> callback) {
     return add_member(std::move(callback), member_kind::callback);
   }
-  /// Makes all resources except `asking` return memory, in this order:
+  /// Makes all resources except `requester` return memory, in this order:
   /// - Every `device_pools` of the device, and every `device_cache` with memory and records of its own,
   ///   return their cached memory. Pending blocks follow after a wait. Every `device_pool` gets a trim for
   ///   the next call of its thread.
@@ -131,7 +131,7 @@ class device_budget {
   /// allocation may wait for a stream. A wait would invalidate a capture that begins meanwhile. Leave memory
   /// free if one thread captures while others allocate.
   /// @return true if any may have freed memory
-  bool relieve(subscription const* asking = nullptr) noexcept;
+  bool relieve(subscription const* requester = nullptr) noexcept;
   /// Makes requests of the calling thread fail without relief while it exists. Used by resources that
   /// allocate under a lock, and call `relieve` after they have released it. Use it as a local variable.
   class relief_pause {

@@ -41,7 +41,7 @@ class event {
   /// errors.
   /// @pre The event was not recorded in a capture, because the query would end the capture.
   [[nodiscard]] bool done() const noexcept {
-    const detail::relaxed_mode asking{handle_.calls()};
+    const detail::relaxed_mode querying{handle_.calls()};
     return detail::shows_end_of_work(handle_.calls().query(get()));
   }
   /// Waits until the work before the event has ended. @throws cuda_error, also for errors of the work.

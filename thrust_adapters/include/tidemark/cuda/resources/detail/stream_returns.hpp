@@ -61,7 +61,7 @@ class stream_returns {
         name_{name},
         receiver_{receiver},
         events_{driver, device, stream, name, bookkeeping},
-        held_{bookkeeping} {}
+        deferred_{bookkeeping} {}
 
   /// Makes this the memory of graphs, whose captures on `stream` reuse it. Events of the legacy stream
   /// must be possible.
@@ -93,14 +93,14 @@ class stream_returns {
   [[nodiscard]] event_stock const& events() const noexcept { return events_; }
 
  private:
-  struct held_block {
+  struct deferred_block {
     returned_block block;
     bool is_captured;                    // in a graph; else used by work of the legacy stream
     std::vector<stream_handle> used_on;  // streams of the work
   };
 
-  void hold(returned_block const& block, bool is_captured, std::span<stream_handle const> used_on) noexcept;
-  [[nodiscard]] std::pmr::vector<held_block> take_held() noexcept;
+  void defer(returned_block const& block, bool is_captured, std::span<stream_handle const> used_on) noexcept;
+  [[nodiscard]] std::pmr::vector<deferred_block> take_deferred() noexcept;
 
   driver* driver_;
   device_number device_;
@@ -110,7 +110,7 @@ class stream_returns {
   block_receiver receiver_;
   event_stock events_;
   mutable tidemark::detail::fork_safe<> mutex_;  // protects the members below
-  std::pmr::vector<held_block> held_;
+  std::pmr::vector<deferred_block> deferred_;
 };
 
 }  // namespace tidemark::gpu::detail
