@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Classes with the names, constructors and rules of the standard's memory resources.
-export module tidemark.compat;
+module;
 
-import tidemark.headers;
+#include <tidemark/compat.hpp>
+
+export module tidemark.compat;
 
 export namespace tidemark::compat {
 

@@ -2,9 +2,11 @@
 /// @file
 /// Parts that every component uses: memory sources, errors, reports of misuse, sizes, and ownership of one
 /// block.
-export module tidemark.core;
+module;
 
-import tidemark.headers;
+#include <tidemark/core.hpp>
+
+export module tidemark.core;
 
 export namespace tidemark {
 

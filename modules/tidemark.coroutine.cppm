@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Coroutines whose frames come from a `std::pmr::memory_resource`.
+module;
+
+#include <tidemark/coroutine.hpp>
+
 export module tidemark.coroutine;
 
 export import tidemark.core;
-import tidemark.headers;
 
 export namespace tidemark {
 

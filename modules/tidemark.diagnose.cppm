@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Detectors of misuse: trapped rewinds, and allocations from an unexpected resource.
+module;
+
+#include <tidemark/diagnose.hpp>
+
 export module tidemark.diagnose;
 
 export import tidemark.core;
-import tidemark.headers;
 
 export namespace tidemark {
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Graphs: captured work, and memory whose addresses never change.
+module;
+
+#include <tidemark/graph.hpp>
+
 export module tidemark.graph;
 
 export import tidemark.core;
-import tidemark.headers;
 
 export namespace tidemark {
 

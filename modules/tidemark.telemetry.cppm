@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Telemetry: adaptors that count, limit, trace and check allocations.
+module;
+
+#include <tidemark/telemetry.hpp>
+
 export module tidemark.telemetry;
 
 export import tidemark.core;
-import tidemark.headers;
 
 export namespace tidemark {
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Workspaces: typed temporaries that the next run reuses, and the views that refer to them.
+module;
+
+#include <tidemark/workspace.hpp>
+
 export module tidemark.workspace;
 
 export import tidemark.core;
-import tidemark.headers;
 
 export namespace tidemark {
 

@@ -16,13 +16,14 @@ import sys
 import tempfile
 
 # Lines after preprocessing; template specializations of classes; millions of instructions of the compiler. The targets are
-# 45,000 lines for <tidemark/arena.hpp>, of which 29,323 are <memory_resource>, and 60 MB of interfaces.
+# 45,000 lines for <tidemark/arena.hpp>, of which 29,323 are <memory_resource>, and 60 MB of interfaces,
+# which is missed (decision 97).
 COUNTS = {
     "tidemark/arena.hpp": {"lines": 37_379, "specializations": 2_956, "instructions": 1_910},
     "tidemark/pool.hpp": {"lines": 70_879, "specializations": 4_407},
     "tidemark/tidemark.hpp": {"lines": 100_113, "specializations": 12_068},
 }
-MAX_INTERFACE_BYTES = 60_000_000
+MAX_INTERFACE_BYTES = 139_000_000
 MEASURED_WITH = ("22", "12")
 TOLERANCE = 0.03
 SKIPPED = 77
