@@ -227,7 +227,7 @@ class copying_layout {
         raises_left_{2 * steps_left_},
         now_{.level = std::vector<offset_type>(instance.section_count),
              .shaped_by = std::vector<std::size_t>(instance.section_count),
-             .fullness = {instance.section_loads.begin(), instance.section_loads.end()},
+             .occupancy = {instance.section_loads.begin(), instance.section_loads.end()},
              .offsets = std::vector<offset_type>(by_.size(), no_offset)} {}
 
   std::vector<offset_type> place() {
@@ -245,7 +245,7 @@ class copying_layout {
   struct state {
     std::vector<offset_type> level;
     std::vector<std::size_t> shaped_by;  // by section
-    std::vector<double> fullness;
+    std::vector<double> occupancy;
     std::vector<offset_type> offsets;
   };
   struct decision {
@@ -262,13 +262,13 @@ class copying_layout {
   }
 
   [[nodiscard]] double fullest_in(section_range sections) const {
-    return *std::max_element(now_.fullness.begin() + sections.begin, now_.fullness.begin() + sections.end);
+    return *std::max_element(now_.occupancy.begin() + sections.begin, now_.occupancy.begin() + sections.end);
   }
 
   /// Returns the first buffer over the first of the fullest sections, otherwise the first buffer.
   [[nodiscard]] std::size_t next_on(section_range plateau) const {
     std::uint32_t fullest = plateau.begin;
-    while (now_.fullness[fullest] != fullest_in(plateau)) ++fullest;
+    while (now_.occupancy[fullest] != fullest_in(plateau)) ++fullest;
     for (const bool over_fullest : {true, false}) {
       for (std::size_t rank = 0; rank < by_.size(); ++rank) {
         section_range const& sections = instance_.buffers[by_[rank]].lifespan;
@@ -309,7 +309,7 @@ class copying_layout {
     if (to == no_offset) return raise_limit();
     const std::size_t shaped_by = now_.shaped_by[plateau.begin];
     for (std::uint32_t s = plateau.begin; s < plateau.end; ++s) {
-      now_.fullness[s] += static_cast<double>(to - now_.level[s]);
+      now_.occupancy[s] += static_cast<double>(to - now_.level[s]);
       now_.level[s] = to;
     }
     join(plateau.begin);

@@ -80,7 +80,7 @@ double skyline_layout::count_waste(section_range sections, offset_type bytes) {
 /// Takes back the decision that led above the limit, so that another buffer is tried in its place. If enough
 /// buffers were tried there, takes back the decision that shaped the plateau below it. Raises the limit after
 /// too many times back.
-void skyline_layout::hold_limit(std::uint32_t number, double fullest) {
+void skyline_layout::enforce_limit(std::uint32_t number, double fullest) {
   while (fullest > past_.limit) {
     past_.least = std::min(past_.least, fullest);
     std::uint32_t last = number;

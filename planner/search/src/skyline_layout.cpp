@@ -137,7 +137,7 @@ bool skyline_layout::place_all(order const& by) {
       if (over_fullest_) {
         use_up_one(past_.raises_left);
         subtract_fixed_below(next_level);
-        hold_limit(lowest.shaped_by, count_waste({begin, lowest.end}, next_level - level));
+        enforce_limit(lowest.shaped_by, count_waste({begin, lowest.end}, next_level - level));
       }
       if (!context_->count_steps(steps_)) return false;
       continue;

@@ -151,7 +151,7 @@ class skyline_layout {
   void decide(std::uint32_t rank, std::uint32_t plateau_begin);
   void add_to_occupancy(section_range sections, double bytes);
   double count_waste(section_range sections, offset_type bytes);
-  void hold_limit(std::uint32_t number, double fullest);
+  void enforce_limit(std::uint32_t number, double fullest);
   void raise_limit();
   void use_up_one(std::uint64_t& left);
   [[nodiscard]] bool was_tried(std::uint32_t rank) const {

@@ -84,12 +84,12 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
                            .reserved_bytes = used,
                            .injected_failure = must_fail ? number : 0});
     }
-    std::list<live_block> spare(1);
+    std::list<live_block> node(1);
     memory = allocate_from_upstream(all_bytes, align);
     const std::uintptr_t first = detail::address_of(memory), begin = first + front;
     void* const block = reinterpret_cast<void*>(begin);
     ledger_.add(detail::block_here(block, bytes, align, number, site));
-    free_nodes_.splice(free_nodes_.end(), spare);
+    free_nodes_.splice(free_nodes_.end(), node);
     fill_and_poison(first, front, guard_fill);
     fill_and_poison(begin, bytes, fresh_fill);
     fill_and_poison(begin + bytes, options_.guard_bytes, guard_fill);
