@@ -171,9 +171,10 @@ set_target_properties(tidemark PROPERTIES CXX_SCAN_FOR_MODULES ON)
 target_sources(tidemark PUBLIC
   FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${modules})
 target_link_libraries(tidemark PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-# CMake compiles an importer's copy of our interfaces with -c and --precompile; clang warns about -c.
+# CMake compiles an importer's copy of our interfaces with -c and --precompile. Clang and clang-scan-deps warn
+# about -c, and clang-scan-deps ignores -Wno-unused-command-line-argument.
 target_compile_options(tidemark INTERFACE
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
 
 add_library(tidemark_cuda STATIC)
 add_library(tidemark::cuda ALIAS tidemark_cuda)
@@ -183,7 +184,7 @@ target_sources(tidemark_cuda PUBLIC
   FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${cuda_modules})
 target_link_libraries(tidemark_cuda PUBLIC tidemark_cuda_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
 target_compile_options(tidemark_cuda INTERFACE
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
 
 # Sets the device system in the module target, because an importer's Thrust must use the same one.
 if(TIDEMARK_THRUST)
@@ -198,7 +199,7 @@ if(TIDEMARK_THRUST)
   target_compile_definitions(tidemark_thrust
     PUBLIC THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_${TIDEMARK_THRUST_DEVICE_SYSTEM})
   target_compile_options(tidemark_thrust INTERFACE
-    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
 endif()
 
 if(TIDEMARK_MPI)
@@ -210,7 +211,7 @@ if(TIDEMARK_MPI)
     FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${mpi_modules})
   target_link_libraries(tidemark_mpi PUBLIC tidemark_mpi_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
   target_compile_options(tidemark_mpi INTERFACE
-    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>)
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
 endif()
 
 # Inside another project the interfaces adopt the importing targets' dialect, once all targets are known.

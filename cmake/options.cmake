@@ -140,6 +140,6 @@ endif()
 
 add_library(tidemark_warnings INTERFACE)
 target_compile_options(tidemark_warnings INTERFACE
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang,GNU>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion>
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-command-line-argument>
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang,GNU>:-Wall -Wextra -Wpedantic>
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wshadow -Wconversion -Wsign-conversion -Qunused-arguments>
   $<$<AND:$<BOOL:${TIDEMARK_WARNINGS_AS_ERRORS}>,$<COMPILE_LANG_AND_ID:CXX,Clang,GNU>>:-Werror>)
