@@ -192,7 +192,7 @@ def the_bump_path_stays_in_its_chunk():
 def the_next_chunk_is_entered_only_with_room():
     """`allocate_beyond`: a block at the beginning of a kept chunk lies in its committed part for every
     request, even if the rounded size wraps to 0."""
-    condition = source(GROWTH, r"void\* arena_state<AddressSpace>::allocate_beyond\([^{]*\{.*?if \((next != nullptr.*?)\) \[\[likely\]\]")
+    condition = source(GROWTH, r"void\* arena_state<AddressSpace>::allocate_beyond\([^{]*\{.*?if \((align <= max_crossing_align_.*?)\) \[\[likely\]\]")
     room = re.search(r"left\.end - cursor_ < size", condition), re.search(r"size <= next->committed - next->begin", condition)
     if not all(room):
         raise failed(f"allocate_beyond asks '{condition}' now")
