@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts of workspaces and views, and the records of generations, from which a view makes its message.
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
@@ -34,7 +36,9 @@ std::string counted(std::size_t n, char const* what) {
 struct unused_records {
   fork_safe<> mutex;
   slot_generation* first = nullptr;
-  std::set<std::string> names;  // of all workspaces with checked slots; views outlive the workspaces
+  // Names of all workspaces with checked slots, because views outlive the workspaces. No std::set of strings:
+  // MemorySanitizer does not see the writes of the C++ library.
+  std::vector<std::vector<char>> names;
 
   ~unused_records() {
     while (first != nullptr) delete std::exchange(first, first->next_free);
@@ -74,10 +78,16 @@ void throw_ended_scope(std::source_location opened) {
 
 slot_generation* acquire_slot_generation(char const* workspace) {
   const std::scoped_lock lock{unused().mutex};
-  char const* const name = unused().names.emplace(workspace).first->c_str();
+  std::vector<std::vector<char>>& names = unused().names;
+  auto name =
+      std::ranges::find_if(names, [&](auto& each) { return std::strcmp(each.data(), workspace) == 0; });
+  if (name == names.end()) {
+    names.emplace_back(workspace, workspace + std::strlen(workspace) + 1);
+    name = names.end() - 1;
+  }
   slot_generation* const record = unused().first != nullptr ? unused().first : new slot_generation;
   unused().first = record->next_free;
-  record->workspace = name;
+  record->workspace = name->data();
   return record;
 }
 
