@@ -19,9 +19,9 @@ import tempfile
 # 45,000 lines for <tidemark/arena.hpp>, of which 29,323 are <memory_resource>, and 60 MB of interfaces,
 # which is missed (decision 97).
 COUNTS = {
-    "tidemark/arena.hpp": {"lines": 37_379, "specializations": 2_956, "instructions": 1_910},
+    "tidemark/arena.hpp": {"lines": 37_501, "specializations": 2_956, "instructions": 1_910},
     "tidemark/pool.hpp": {"lines": 70_879, "specializations": 4_407},
-    "tidemark/tidemark.hpp": {"lines": 100_113, "specializations": 12_068},
+    "tidemark/tidemark.hpp": {"lines": 100_264, "specializations": 12_085},
 }
 MAX_INTERFACE_BYTES = 139_000_000
 MEASURED_WITH = ("22", "12")
@@ -79,4 +79,4 @@ if options.interfaces:
     print(f"{len(sizes)} compiled interfaces of the host's modules: {sum(sizes):,} bytes")
     if not sizes or sum(sizes) > MAX_INTERFACE_BYTES:
         failures.append(f"the compiled interfaces have {sum(sizes)} bytes; at most {MAX_INTERFACE_BYTES} are allowed")
-sys.exit("\n".join(failures))
+sys.exit("\n".join(failures) or 0)
