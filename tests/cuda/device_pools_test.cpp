@@ -351,6 +351,21 @@ TEST_F(device_pools_test, a_block_waits_for_each_recorded_stream) {
   EXPECT_EQ(memory.stats().pending_bytes, 0u);
 }
 
+TEST_F(device_pools_test, trim_waits_for_every_stream_of_a_block) {
+  const gpu::stream third{device};
+  void* const of_both = used_on_two(1000);
+  EXPECT_EQ(gpu::put_behind(device, third, two), status::success);
+  device.write(third, of_both, 1000);
+  EXPECT_TRUE(memory.record_use(of_both, two));
+  EXPECT_TRUE(memory.record_use(of_both, third));
+  memory.deallocate(of_both, 1000, 256);
+  void* const later = used_on_two(1000);
+  memory.deallocate(later, 1000, 256, two);
+  EXPECT_EQ(memory.stats().pending_bytes, 2000u);
+  (void)memory.trim();
+  EXPECT_EQ(memory.stats().pending_bytes, 0u);
+}
+
 TEST_F(device_pools_test, a_block_of_one_stream_is_freed_without_a_call) {
   void* const block = memory.allocate(1000, 256, one);
   EXPECT_EQ(calls_of(device, [&] { memory.deallocate(block, 1000, 256); }), call_names{});

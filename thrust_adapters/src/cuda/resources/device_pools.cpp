@@ -275,7 +275,10 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   void wait_for_pending() noexcept {
     const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
     if (pending_.empty() || is_capturing()) return;
-    for (auto const& [order, blocks] : pending_) blocks.back().fence.wait();
+    for (auto const& [order, blocks] : pending_) {
+      if (order != nullptr) blocks.back().fence.wait();
+      else std::ranges::for_each(blocks, [](pending_block const& each) { each.fence.wait(); });
+    }
     free_completed();
   }
 

@@ -16,8 +16,8 @@ namespace tidemark::gpu::detail {
 
 namespace {
 
-// A fence that is done once both are done; empty if there is no memory for it.
-reuse_fence both(reuse_fence first, reuse_fence second) noexcept {
+// Makes `all` done once it and `added` are done. Waits for `added` if there is no memory for both.
+void add_fence(reuse_fence& all, reuse_fence added) noexcept {
   struct pair {
     reuse_fence first, second;
   };
@@ -30,10 +30,15 @@ reuse_fence both(reuse_fence first, reuse_fence second) noexcept {
             as_pair(state).first.wait();
             as_pair(state).second.wait();
           },
-      .destroy = [](void* state) noexcept { delete &as_pair(state); },
-      .order = [](void* state) noexcept { return as_pair(state).first.order(); }};
-  auto* const made = new (std::nothrow) pair{std::move(first), std::move(second)};
-  return made != nullptr ? reuse_fence{calls, made} : reuse_fence{};
+      .destroy = [](void* state) noexcept { delete &as_pair(state); }};  // no order: two streams
+  if (all.empty()) {
+    all = std::move(added);
+  } else if (auto* const both = new (std::nothrow) pair{}) {
+    *both = {std::move(all), std::move(added)};
+    all = reuse_fence{calls, both};
+  } else {
+    added.wait();
+  }
 }
 
 }  // namespace
@@ -55,14 +60,12 @@ void stream_returns::route_return(returned_block const& block,
   for (stream_handle const each : used_on) {
     if (is_same_stream(each, own)) continue;
     std::optional<reuse_fence> fence = events_.record(each);
-    if (!fence) {
+    if (fence) {
+      add_fence(all, std::move(*fence));
+    } else {
       const status waited = driver_->synchronize(each);
       if (!shows_end_of_work(waited))
         return report_lost(*driver_, name_, "cuStreamSynchronize", waited, block.bytes);
-    } else if (all.empty()) {
-      all = std::move(*fence);
-    } else if (all = both(std::move(all), std::move(*fence)); all.empty()) {
-      return report_lost(*driver_, name_, "cuEventRecord", status::out_of_memory, block.bytes);
     }
   }
   if (all.empty()) receiver_.free_now(receiver_.context, block);
