@@ -156,7 +156,6 @@ class replacements {
   order_tree::leaf_number next_ = 0;
 };
 
-// P.36
 TEST(order_tree, represents_the_orders_with_each_replaced_set_contiguous) {
   std::size_t refused = 0, kept = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
@@ -172,7 +171,6 @@ TEST(order_tree, represents_the_orders_with_each_replaced_set_contiguous) {
   EXPECT_GT(kept, 100u);
 }
 
-// P.36
 TEST(order_tree, restores_leaf_orders_on_undo) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     replacements tested{seed, seed % 2 == 1};
@@ -190,7 +188,6 @@ TEST(order_tree, restores_leaf_orders_on_undo) {
   }
 }
 
-// P.36
 TEST(order_tree, finds_the_leaves_around_given_leaves) {
   order_tree tree;
   tree.restart(leaves{0, 1, 2, 3});
@@ -209,7 +206,6 @@ bool are_gathered(leaves order, std::vector<std::uint32_t> const& of, std::uint3
   return std::none_of(std::find_if_not(first, order.end(), is_gathered), order.end(), is_gathered);
 }
 
-// P.36
 TEST(order_tree, gathers_leaves_that_some_order_makes_contiguous) {
   std::mt19937_64 random{11};
   std::size_t apart = 0, gathered = 0;
@@ -229,7 +225,6 @@ TEST(order_tree, gathers_leaves_that_some_order_makes_contiguous) {
   EXPECT_GT(gathered, 10u);
 }
 
-// P.36
 TEST(order_tree, keeps_the_orders_of_the_other_leaves_after_removal) {
   for (std::uint64_t problem = 0; problem < 60; ++problem) {
     replacements made{problem};
@@ -250,7 +245,6 @@ TEST(order_tree, keeps_the_orders_of_the_other_leaves_after_removal) {
   }
 }
 
-// P.36
 TEST(order_tree, visits_only_nodes_near_a_replacement) {
   // Each pair is nested in another pair; a replacement must not visit the outer pairs.
   order_tree tree;

@@ -120,7 +120,6 @@ TEST(pair_search, finds_the_lowest_layout_and_refutes_lower_ones) {
   EXPECT_GT(above, 100U);  // the bound of live bytes alone is often too low
 }
 
-// P.42
 TEST(pair_search, refutes_by_alignment_padding_in_one_case) {
   const std::vector<lifetime> blocks(5, {.lower = 0, .upper = 1, .size = 10, .alignment = 64});
   searched search{blocks};
@@ -129,7 +128,6 @@ TEST(pair_search, refutes_by_alignment_padding_in_one_case) {
   EXPECT_EQ(search.probe((4 * 64 + 10) / 2), outcome::found);
 }
 
-// P.42
 TEST(pair_search, tries_identical_buffers_in_one_order) {
   // Four identical buffers have 24 orders. The search tries one of these, so eight cases suffice.
   std::vector<lifetime> blocks(4, {.lower = 0, .upper = 2, .size = 3, .alignment = 2});
@@ -138,7 +136,6 @@ TEST(pair_search, tries_identical_buffers_in_one_order) {
   EXPECT_EQ(search.probe(least_height(search.instance()) - 1, 8), outcome::impossible);
 }
 
-// P.42
 TEST(pair_search, returns_no_answer_once_stopped) {
   const std::atomic<bool> stop{true};
   planner::options stopped = by_bytes;
@@ -169,7 +166,6 @@ TEST(pair_search, keeps_the_steps_of_a_proof) {
   }
 }
 
-// P.42
 TEST(pair_search, gives_up_after_max_cases) {
   std::size_t cut = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

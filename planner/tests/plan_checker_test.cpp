@@ -52,7 +52,6 @@ TEST(plan_checker, accepts_a_sound_plan) {
   EXPECT_EQ(plan_fault(memory_plan{}, std::vector<lifetime>{}, 64), "");
 }
 
-// P.1
 TEST(plan_checker, reports_two_live_blocks_that_share_a_byte) {
   example e;
   e.blocks[0].size = 129;

@@ -57,10 +57,8 @@ void expect_fits(blocks const& step, std::uint64_t nodes) {
 // P.36
 TEST(plan_seeds, minimalloc_a_fits_with_each) { expect_fits(recorded("minimalloc_A"), 20'000); }
 
-// P.36
 TEST(plan_seeds, minimalloc_c_fits_with_each) { expect_fits(recorded("minimalloc_C"), 20'000); }
 
-// P.36
 TEST(plan_seeds, nested_phases_fit_with_each) { expect_fits(hard_step({.buffers = 350}), 20'000); }
 
 // P.36
@@ -70,13 +68,11 @@ TEST(plan_seeds, nested_phases_with_gaps_fit_with_each) {
   expect_fits(hard_step({.buffers = 350, .has_gaps = true, .seed = 4}), 40'000);
 }
 
-// P.36
 TEST(plan_seeds, overlapping_phases_fit_with_each) {
   for (std::size_t buffers : {250u, 350u, 500u})
     expect_fits(hard_step({.shape = step_shape::overlapping, .buffers = buffers, .seed = 1}), 40'000);
 }
 
-// P.36
 TEST(plan_seeds, overlapping_phases_with_gaps_fit_with_each) {
   for (std::size_t buffers : {250u, 350u}) {
     expect_fits(
@@ -95,7 +91,6 @@ TEST(plan_seeds, lowers_a_plan_in_steps_without_a_capacity) {
   EXPECT_LT(made.ratio(), 1.05);
 }
 
-// P.36
 TEST(hard_steps, have_a_plan_at_exactly_the_capacity) {
   for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
     for (bool has_gaps : {false, true}) {
@@ -113,7 +108,6 @@ TEST(hard_steps, have_a_plan_at_exactly_the_capacity) {
   }
 }
 
-// P.36
 TEST(hard_steps, have_live_bytes_equal_to_the_capacity) {
   for (step_shape shape : {step_shape::nested, step_shape::overlapping}) {
     for (bool has_gaps : {false, true}) {

@@ -360,7 +360,6 @@ TEST(plan, is_optimal_without_a_search_for_many_blocks_of_one_size) {
   EXPECT_TRUE(made.optimal);
 }
 
-// P.1
 TEST(plan, rounds_blocks_up_to_the_alignment) {
   const planner::result made = planned({{0, 2, 1}, {1, 3, 257}, {1, 3, 256}}, unhurried(256));
   EXPECT_EQ(made.lower_bound, 1024u);
@@ -377,7 +376,6 @@ TEST(plan, accepts_blocks_of_0_bytes_and_empty_lifetimes) {
   EXPECT_EQ(made.offsets, (std::vector<std::size_t>{0, 0, 0, 4096}));
 }
 
-// P.1
 TEST(plan, excludes_the_upper_moment_from_a_lifetime) {
   EXPECT_EQ(planned({{0, 5, 64}, {5, 9, 64}}, unhurried()).height, 64u);
   EXPECT_EQ(planned({{0, 6, 64}, {5, 9, 64}}, unhurried()).height, 128u);
@@ -478,7 +476,6 @@ TEST(plan, is_never_higher_than_the_order_by_size) {
   }
 }
 
-// P.6
 TEST(plan, more_nodes_never_raise_a_plan) {
   for (blocks const& asked : {recorded("../plans/minimalloc_A.csv"), cut_rectangle(5, 300, 100'000)}) {
     std::size_t last = std::numeric_limits<std::size_t>::max();
@@ -529,7 +526,6 @@ TEST(plan, ends_when_the_capacity_holds_it) {
   EXPECT_FALSE(made.optimal);
 }
 
-// P.6
 TEST(plan, is_sound_when_most_blocks_are_fixed) {
   // All free blocks are tried in each place before the layout continues.
   blocks asked{{.lower = 2, .upper = 5, .size = 4},
@@ -540,7 +536,6 @@ TEST(plan, is_sound_when_most_blocks_are_fixed) {
   EXPECT_EQ(planned(asked, up_to(500)).height, 14u);
 }
 
-// P.6
 TEST(plan, skips_every_stage_if_the_capacity_holds_all_blocks) {
   for (std::size_t count : {3u, 5000u}) {
     blocks asked(count, {.upper = 3, .size = 7});
@@ -553,7 +548,6 @@ TEST(plan, skips_every_stage_if_the_capacity_holds_all_blocks) {
   }
 }
 
-// P.6
 TEST(plan, returns_the_plan_of_the_quick_orders_with_a_time_limit_of_0) {
   const blocks asked = recorded("../plans/minimalloc_A.csv");
   planner::options options;
@@ -562,7 +556,6 @@ TEST(plan, returns_the_plan_of_the_quick_orders_with_a_time_limit_of_0) {
   EXPECT_EQ(made.offsets, make_plan(asked, 256).offsets);
 }
 
-// P.6
 TEST(plan, returns_the_plan_of_the_quick_orders_if_stopped_beforehand) {
   const std::atomic<bool> stop{true};
   planner::options options = exactly();
@@ -571,7 +564,6 @@ TEST(plan, returns_the_plan_of_the_quick_orders_if_stopped_beforehand) {
   EXPECT_EQ(planned(asked, options).offsets, make_plan(asked, 1).offsets);
 }
 
-// P.6
 TEST(plan, returns_the_lowest_plan_if_stopped_during_the_search) {
   std::atomic<bool> stop{false};
   planner::options options = exactly();
@@ -641,7 +633,6 @@ blocks staircase(std::size_t n) {
   return made;
 }
 
-// P.8
 TEST(plan, skips_promotion_for_many_padded_or_fixed_blocks) {
   const auto names_of = [](blocks const& asked) {
     std::vector<std::string> names;
@@ -657,7 +648,6 @@ TEST(plan, skips_promotion_for_many_padded_or_fixed_blocks) {
   EXPECT_EQ(names_of(asked), (std::vector<std::string>{"start", "ejection"}));
 }
 
-// P.8
 TEST(plan, is_within_1_percent_of_the_bound_for_staggered_lifetimes) {
   const planner::result made = planned(staircase(5000), up_to(40'000));
   EXPECT_LT(made.ratio(), 1.01);
@@ -700,7 +690,6 @@ TEST(plan, is_optimal_for_a_training_step_of_20000_blocks) {
   EXPECT_TRUE(planned(training_step(20'000), up_to(120'000)).optimal);
 }
 
-// P.8
 TEST(plan, is_lowered_by_promotion_for_many_short_blocks) {
   std::mt19937_64 random{9};
   const planner::result made = planned(short_blocks(random, 5000, 20'000), up_to(250'000));
@@ -737,7 +726,6 @@ TEST(plan, is_near_the_bound_for_many_blocks_of_random_lifetimes) {
   EXPECT_LT(planned(asked, up_to(250'000)).ratio(), 1.03);
 }
 
-// P.8
 TEST(plan, is_lowered_by_ejection_for_many_blocks_that_fill_memory) {
   // With few sizes and moments, many parts change at once, and one pass along time is not enough.
   expect_ejection_lowers(test::hard_step({.buffers = 5000, .seed = 3}), 155'000, "promotion");
@@ -754,7 +742,6 @@ void expect_pass_along_time_fills(test::hard_step_options const& options) {
   EXPECT_EQ(test::plan_fault(made, asked, 1), "");
 }
 
-// P.8
 TEST(plan, reaches_the_bound_in_one_pass_along_time_if_blocks_leave_no_gaps) {
   constexpr std::uint64_t many_moments = std::uint64_t{1} << 30U;
   for (auto shape : {test::step_shape::nested, test::step_shape::overlapping}) {
@@ -767,7 +754,6 @@ TEST(plan, reaches_the_bound_in_one_pass_along_time_if_blocks_leave_no_gaps) {
   expect_pass_along_time_fills({.buffers = 5000, .seed = 3, .units = 1U << 20U, .moments = 1U << 20U});
 }
 
-// P.8
 TEST(plan, tries_quick_orders_after_the_pass_along_time_if_blocks_leave_gaps) {
   const planner::result made = planned(test::hard_step({.buffers = 5000, .has_gaps = true}), up_to(12'000));
   ASSERT_GE(made.stages.size(), 3u);
@@ -776,7 +762,6 @@ TEST(plan, tries_quick_orders_after_the_pass_along_time_if_blocks_leave_gaps) {
   EXPECT_STREQ(made.stages[2].name, "orders");
 }
 
-// P.8
 TEST(plan, is_lowered_by_ejection_around_many_fixed_and_aligned_blocks) {
   std::mt19937_64 random{10};
   blocks asked = short_blocks(random, 4100, 4000);
@@ -786,7 +771,6 @@ TEST(plan, is_lowered_by_ejection_around_many_fixed_and_aligned_blocks) {
   expect_ejection_lowers(asked, 40'000, "promotion");
 }
 
-// P.8
 TEST(plan, more_nodes_never_raise_a_plan_of_many_blocks) {
   std::mt19937_64 random{9};
   const blocks asked = short_blocks(random, 5000, 2500);
@@ -802,7 +786,6 @@ TEST(plan, is_within_25_percent_of_the_bound_for_a_rectangle_cut_into_300) {
   EXPECT_LT(planned(cut_rectangle(3, 300, std::size_t{1} << 20), up_to(60'000)).ratio(), 1.25);
 }
 
-// P.42
 TEST(plan, proves_a_bound_above_live_bytes_with_alignment_gaps) {
   // One aligned block lies below 64, three at multiples of 64 above; the small block fits into a gap.
   blocks asked(4, {.lower = 0, .upper = 9, .size = 10, .alignment = 64});
@@ -828,7 +811,6 @@ TEST(plan, proves_a_bound_with_the_padding_of_one_moment_for_300_blocks) {
   EXPECT_EQ(planned(asked, up_to(0)).proven_bound, 5U * 4096 + 10);
 }
 
-// P.42
 TEST(plan, is_proven_optimal_for_most_sets_of_18_aligned_blocks) {
   // The exact searches alone prove it for 12 of them.
   std::size_t optimal = 0;
@@ -847,7 +829,6 @@ TEST(plan, is_proven_optimal_for_most_sets_of_18_aligned_blocks) {
   EXPECT_GE(optimal, 14U);
 }
 
-// P.9
 TEST(plan, fills_cut_rectangles_exactly) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const planner::result made = planned(cut_rectangle(seed, 100, 1000), up_to(1'000'000));
@@ -873,7 +854,6 @@ TEST(plan, is_optimal_for_a_step_of_the_transformer) {
   }
 }
 
-// P.9
 TEST(plan, is_near_the_bound_early_for_minimalloc) {
   for (char const* name : {"../plans/minimalloc_A.csv", "../plans/minimalloc_C.csv"}) {
     EXPECT_LE(planned(recorded(name), up_to(20'000)).ratio(), 1.20) << name;
@@ -891,7 +871,6 @@ TEST(plan, fits_the_capacity_of_minimalloc) {
   }
 }
 
-// P.2
 TEST(conflict_plan, is_sound_for_conflicts_of_random_lifetimes) {
   std::mt19937_64 random{10};
   for (std::size_t round = 0; round < 200; ++round) {
@@ -929,7 +908,6 @@ TEST(conflict_plan, accepts_conflicts_without_an_interval_representation) {
   EXPECT_FALSE(made.optimal);
 }
 
-// P.8
 TEST(conflict_plan, uses_only_ejection_for_many_blocks) {
   // Rings of five.
   std::vector<plan_block> rings;

@@ -13,7 +13,6 @@
 namespace tidemark::planner::detail {
 namespace {
 
-// P.8
 TEST(section_maximum, returns_the_first_maximum_of_a_range) {
   std::mt19937_64 random{1};
   for (std::size_t n = 1; n < 40; ++n) {

@@ -102,17 +102,13 @@ void expect_lowest_first(kind of) {
   }
 }
 
-// P.8
 TEST(skyline_layout, places_the_buffer_with_the_lowest_offset_next) { expect_lowest_first({}); }
-// P.8
 TEST(skyline_layout, places_the_lowest_buffer_next_with_mixed_alignments) {
   expect_lowest_first({.has_aligned = true});
 }
-// P.8
 TEST(skyline_layout, places_the_lowest_buffer_next_around_fixed_buffers) {
   expect_lowest_first({.has_fixed = true});
 }
-// P.8
 TEST(skyline_layout, places_the_lowest_buffer_next_with_fixed_and_mixed_alignments) {
   expect_lowest_first({.has_aligned = true, .has_fixed = true});
 }
@@ -129,7 +125,6 @@ std::size_t height_over_fullest(std::vector<lifetime> const& blocks, std::size_t
   return made.height;
 }
 
-// P.8
 TEST(skyline_layout, over_the_fullest_section_returns_sound_plans) {
   std::mt19937_64 random{2};
   for (std::size_t n = 1; n < 60; ++n) {
@@ -138,7 +133,6 @@ TEST(skyline_layout, over_the_fullest_section_returns_sound_plans) {
   }
 }
 
-// P.8
 TEST(skyline_layout, over_the_fullest_section_places_a_buffer_after_all_were_tried) {
   EXPECT_EQ(height_over_fullest({{.lower = 2, .upper = 5, .size = 4},
                                  {.lower = 0, .upper = 6, .size = 6},
@@ -151,7 +145,6 @@ TEST(skyline_layout, over_the_fullest_section_places_a_buffer_after_all_were_tri
                         16);
 }
 
-// P.8
 TEST(skyline_layout, backtracking_over_the_fullest_section_lowers_the_height) {
   std::mt19937_64 random{3};
   for (const kind of : {kind{}, kind{.has_aligned = true}}) {
@@ -165,7 +158,6 @@ TEST(skyline_layout, backtracking_over_the_fullest_section_lowers_the_height) {
   }
 }
 
-// P.8
 TEST(skyline_layout, over_the_fullest_section_never_backtracks_below_the_capacity) {
   std::mt19937_64 random{6};
   const std::vector<lifetime> blocks = random_blocks(random, 500, {});
@@ -190,7 +182,6 @@ void expect_going_back_ends(std::vector<lifetime> const& blocks, std::size_t max
   EXPECT_LT(tested.context.steps() - steps, most * steps);
 }
 
-// P.8
 TEST(skyline_layout, backtracking_over_buffers_behind_fixed_buffers_ends) {
   // One-byte fixed buffers with odd gaps and free buffers of even sizes, so that most buffers wait for each
   // fixed one.
@@ -355,7 +346,6 @@ class copying_layout {
   state now_;
 };
 
-// P.8
 TEST(skyline_layout, backtracking_agrees_with_a_layout_that_copies_its_state) {
   std::mt19937_64 random{8};
   for (std::size_t n : {10u, 20u, 40u, 80u, 160u}) {
@@ -369,7 +359,6 @@ TEST(skyline_layout, backtracking_agrees_with_a_layout_that_copies_its_state) {
   }
 }
 
-// P.8
 TEST(skyline_layout, backtracking_leaves_no_state_for_the_next_layout) {
   std::mt19937_64 random{4};
   const std::vector<lifetime> blocks = random_blocks(random, 80, {.has_aligned = true, .has_fixed = true});
@@ -396,7 +385,6 @@ std::vector<offset_type> over_fullest(std::vector<lifetime> const& blocks) {
   return offsets;
 }
 
-// P.8
 TEST(skyline_layout, counts_no_bytes_of_a_fixed_buffer_as_waste) {
   // At offset 2, above the fixed buffer, moment 2 is the fullest. If the fixed buffer counted as waste,
   // moment 0 would be.
@@ -418,7 +406,6 @@ std::uint64_t steps_of(std::vector<lifetime> const& blocks) {
   return tested.context.steps();
 }
 
-// P.8
 TEST(skyline_layout, raises_valleys_past_fixed_buffers_and_alignments_in_few_steps) {
   constexpr std::size_t valleys = 1000, fixed = 100, fixed_bytes = 1 << 20;
   std::vector<lifetime> blocks;
@@ -485,7 +472,6 @@ TEST(skyline_layout, finds_small_buffers_among_larger_buffers_in_few_steps) {
   EXPECT_LT(steps_with(70 * n), 4 * steps_with(std::size_t{1} << 60U));
 }
 
-// P.8
 TEST(skyline_layout, pays_unless_padding_is_large) {
   std::vector<lifetime> blocks(100, {.upper = 1, .size = 100});
   const auto pays = [&] { return skyline_layout::pays(test_problem_of(blocks, by_bytes)); };
@@ -495,7 +481,6 @@ TEST(skyline_layout, pays_unless_padding_is_large) {
   EXPECT_FALSE(pays());
 }
 
-// P.8
 TEST(skyline_layout, pays_unless_many_buffers_overlap_fixed_buffers) {
   std::vector<lifetime> blocks(4096, {.lower = 1, .upper = 3, .size = 1});
   blocks.push_back({.lower = 2, .upper = 3, .size = 1});  // a section of its own
@@ -515,7 +500,6 @@ TEST(skyline_layout, pays_unless_many_buffers_overlap_fixed_buffers) {
   EXPECT_TRUE(pays());
 }
 
-// P.8
 TEST(skyline_layout, does_not_pay_for_conflict_graphs) {
   const std::vector<plan_block> blocks{{.size = 1}, {.size = 1}};
   const std::vector<plan_conflict> conflicts{{0, 1}};

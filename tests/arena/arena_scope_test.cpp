@@ -40,7 +40,6 @@ TEST(arena_scope, rewinds_when_it_is_destroyed) {
   EXPECT_EQ(a.push_bytes(1000), inside);
 }
 
-// S0.18
 TEST(arena_scope, offers_its_arena_to_containers) {
   arena a;
   const std::size_t before = a.position();

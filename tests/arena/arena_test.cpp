@@ -76,7 +76,7 @@ TEST(arena, only_committed_bytes_can_be_resident) {
   EXPECT_EQ(a.os.committed_bytes, 64 * KiB);
 }
 
-// S0.1 S0.16
+// S0.16
 TEST(arena, commits_whole_pages_in_steps_clipped_to_the_reservation) {
   struct sizes {
     std::size_t reserve, commit_step, reserved;
@@ -301,7 +301,6 @@ TEST(arena, zeroing_covers_exactly_the_bytes_used_before) {
   EXPECT_TRUE(all_bytes_are(a.push_bytes(page), page, 0));
 }
 
-// S0.31
 TEST(arena, zeroing_a_large_block_touches_no_fresh_page) {
   arena a{{.reserve = 128 * MiB}};
   std::memset(a.allocate(10 * page), 0xFF, 10 * page);
@@ -595,7 +594,6 @@ TEST(arena, chunks_beyond_the_retain_limit_are_released_by_a_rewind) {
   EXPECT_EQ(a.os.releases, 7u);
 }
 
-// S0.15
 TEST(arena, keeps_the_chunks_needed_first_on_rewind) {
   arena a{{.reserve = 64 * KiB, .commit_step = 64 * KiB, .retain = 192 * KiB}};
   const auto batch = [&] {
@@ -1025,7 +1023,6 @@ TEST(arena, level_2_reports_a_foreign_and_a_late_deallocate) {
   EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 2u);
 }
 
-// S0.14
 TEST(arena, try_allocate_never_throws) {
   test::recording_resource upstream;
   upstream.fail_from = 0;

@@ -110,7 +110,6 @@ TEST(arena_trap_death, traps_every_slice_of_a_scope) {
   EXPECT_EXIT((void)read(last), ends_by_fault, report);
 }
 
-// E.5
 TEST(arena_trap_death, traps_data_after_a_freed_temporary) {
   arena a{trapping};
   void* late = nullptr;
@@ -125,7 +124,6 @@ TEST(arena_trap_death, traps_data_after_a_freed_temporary) {
   EXPECT_EXIT((void)read(late), ends_by_fault, report);
 }
 
-// E.5
 TEST(arena_trap_death, a_use_by_another_thread_is_reported) {
   arena a{trapping};
   void* const late = in_a_scope(a);
@@ -159,7 +157,6 @@ TEST_F(arena_trap_first_death, passes_signal_details_to_the_earlier_handler) {
   EXPECT_EXIT(fault_with_detailed_handler(), testing::ExitedWithCode(45), report);
 }
 
-// E.6
 TEST_F(arena_trap_first_death, keeps_ignoring_sent_signals_that_were_ignored) {
   EXPECT_EXIT(be_sent_an_ignored_signal(), ends_by_fault, report);
 }
@@ -207,7 +204,6 @@ std::size_t served_bytes(trap_options const& trap, std::size_t block_bytes) {
   return bytes;
 }
 
-// E.7
 TEST(arena_trap, serves_the_same_bytes_in_a_fixed_arena_as_without_traps) {
   for (std::size_t block_bytes : {std::size_t{16}, 1 * KiB, 10 * KiB, 24'560 * std::size_t{1}, 300 * KiB}) {
     const std::size_t without = served_bytes({}, block_bytes);
@@ -296,7 +292,6 @@ std::string trapped_by_child(arena& a) {
   return scopes;
 }
 
-// E.7
 TEST(arena_trap, samples_different_scopes_in_each_forked_process) {
   arena a{{.trap = {.one_in = 10}}};
   const std::string first = trapped_by_child(a), second = trapped_by_child(a);
@@ -305,7 +300,6 @@ TEST(arena_trap, samples_different_scopes_in_each_forked_process) {
   EXPECT_NE(first, second);
 }
 
-// E.7
 TEST(arena_trap, holds_no_memory_for_scopes_that_ended) {
   test::recording_os os;
   arena a{virtual_memory{{}, os}, trapping};

@@ -48,7 +48,6 @@ constexpr bool has_the_standards_interface =
 static_assert(has_the_standards_interface<std::pmr::monotonic_buffer_resource>);
 static_assert(has_the_standards_interface<compat::monotonic_buffer_resource>);
 
-// D.3
 TYPED_TEST(standard_monotonic, construction_allocates_nothing) {
   std::array<std::byte, 64> buffer;
   const TypeParam of_upstream{&this->upstream_};
@@ -66,7 +65,6 @@ TYPED_TEST(standard_monotonic, serves_a_buffer_to_its_last_byte) {
   EXPECT_THROW((void)resource.allocate(1, 1), std::bad_alloc);
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, serves_a_block_of_the_size_of_the_buffer) {
   for (const std::size_t bytes : {1u, 10u, 42u, 128u, 4096u}) {
     std::vector<std::byte> buffer(bytes);
@@ -75,14 +73,12 @@ TYPED_TEST(standard_monotonic, serves_a_block_of_the_size_of_the_buffer) {
   }
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, packs_blocks_of_alignment_1_without_gaps) {
   alignas(16) std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
   for (std::size_t i = 0; i < buffer.size(); ++i) EXPECT_EQ(resource.allocate(1, 1), buffer.data() + i);
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, leaves_no_more_between_blocks_than_the_alignment_needs) {
   alignas(64) std::array<std::byte, 128> buffer;
   TypeParam resource{buffer.data() + 1, buffer.size() - 1, std::pmr::null_memory_resource()};
@@ -102,7 +98,6 @@ TYPED_TEST(standard_monotonic, calls_the_upstream_once_when_the_buffer_is_full) 
   EXPECT_GT(this->upstream_.asked[0].bytes, buffer.size());
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, takes_a_first_chunk_of_the_given_size) {
   for (const std::size_t bytes : {1u, 100u, 4096u, 100'000u}) {
     logged_upstream upstream;
@@ -114,7 +109,6 @@ TYPED_TEST(standard_monotonic, takes_a_first_chunk_of_the_given_size) {
   }
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, upstream_request_has_at_least_the_requested_size_and_alignment) {
   for (const std::size_t bytes : {32u, 64u, 256u, 4096u, 65'536u}) {
     logged_upstream upstream;
@@ -127,7 +121,6 @@ TYPED_TEST(standard_monotonic, upstream_request_has_at_least_the_requested_size_
   }
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, an_over_aligned_request_does_not_make_later_chunks_over_aligned) {
   TypeParam resource{&this->upstream_};
   (void)resource.allocate(2048, 1024);
@@ -135,7 +128,6 @@ TYPED_TEST(standard_monotonic, an_over_aligned_request_does_not_make_later_chunk
   EXPECT_LE(this->upstream_.asked[1].align, alignof(std::max_align_t));
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, chunks_grow_geometrically) {
   TypeParam resource{64, &this->upstream_};
   constexpr std::size_t chunks = 20;
@@ -146,7 +138,6 @@ TYPED_TEST(standard_monotonic, chunks_grow_geometrically) {
   }
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, deallocate_makes_no_memory_reusable) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), std::pmr::null_memory_resource()};
@@ -155,7 +146,6 @@ TYPED_TEST(standard_monotonic, deallocate_makes_no_memory_reusable) {
   EXPECT_THROW((void)resource.allocate(40, 1), std::bad_alloc);
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, deallocate_returns_nothing_to_the_upstream) {
   TypeParam resource{&this->upstream_};
   for (std::size_t i = 1; i < 200; ++i) resource.deallocate(resource.allocate(i * 50), i * 50);
@@ -172,7 +162,6 @@ TYPED_TEST(standard_monotonic, release_returns_all_chunks) {
   EXPECT_NE(resource.allocate(1), nullptr);
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, release_returns_to_the_buffer) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
@@ -182,7 +171,6 @@ TYPED_TEST(standard_monotonic, release_returns_to_the_buffer) {
   EXPECT_EQ(resource.allocate(64, 1), buffer.data());
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, release_returns_to_the_first_size) {
   TypeParam resource{100, &this->upstream_};
   const auto run = [&] {
@@ -200,7 +188,6 @@ TYPED_TEST(standard_monotonic, release_returns_to_the_first_size) {
   EXPECT_EQ(run(), first);
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, upstream_exception_passes_through_and_changes_nothing) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
@@ -214,7 +201,6 @@ TYPED_TEST(standard_monotonic, upstream_exception_passes_through_and_changes_not
   EXPECT_EQ(this->upstream_.asked.size(), 1u);
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, blocks_of_0_bytes_are_distinct) {
   std::array<std::byte, 64> buffer;
   TypeParam resource{buffer.data(), buffer.size(), &this->upstream_};
@@ -223,7 +209,6 @@ TYPED_TEST(standard_monotonic, blocks_of_0_bytes_are_distinct) {
   EXPECT_NE(resource.allocate(0, 1), block);
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, treats_a_buffer_of_0_bytes_like_no_buffer) {
   std::byte buffer{};
   TypeParam resource{&buffer, 0, &this->upstream_};
@@ -233,7 +218,6 @@ TYPED_TEST(standard_monotonic, treats_a_buffer_of_0_bytes_like_no_buffer) {
   EXPECT_NE(of_null.allocate(1, 1), nullptr);
 }
 
-// D.3
 TYPED_TEST(standard_monotonic, can_be_derived_from) {
   counted<TypeParam> resource{100, &this->upstream_};
   {

@@ -84,19 +84,16 @@ static_assert(has_the_interface_of_pools<compat::synchronized_pool_resource>);
          a.largest_required_pool_block == b.largest_required_pool_block;
 }
 
-// D.4
 TYPED_TEST(standard_pool, options_are_never_0) {
   const std::pmr::pool_options options = TypeParam{}.options();
   EXPECT_NE(options.max_blocks_per_chunk, 0u);
   EXPECT_NE(options.largest_required_pool_block, 0u);
 }
 
-// D.4
 TYPED_TEST(standard_pool, replaces_a_limit_of_0_by_the_default) {
   EXPECT_TRUE(same((TypeParam{std::pmr::pool_options{0, 0}}.options()), TypeParam{}.options()));
 }
 
-// D.4
 TYPED_TEST(standard_pool, a_limit_that_is_too_large_is_replaced_by_the_largest) {
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   const std::pmr::pool_options largest = TypeParam{std::pmr::pool_options{most, most}}.options();
@@ -105,7 +102,6 @@ TYPED_TEST(standard_pool, a_limit_that_is_too_large_is_replaced_by_the_largest) 
   EXPECT_TRUE(same((TypeParam{std::pmr::pool_options{most - 1, most - 1}}.options()), largest));
 }
 
-// D.4
 TYPED_TEST(standard_pool, valid_options_are_kept) {
   for (const std::size_t largest : {1u, 8u, 71u, 1000u, 4096u}) {
     const std::pmr::pool_options held = TypeParam{std::pmr::pool_options{100, largest}}.options();
@@ -114,7 +110,6 @@ TYPED_TEST(standard_pool, valid_options_are_kept) {
   }
 }
 
-// D.3 D.4
 TYPED_TEST(standard_resource, uses_the_named_upstream_or_the_default_at_construction) {
   const TypeParam before;
   std::pmr::memory_resource* const default_before = std::pmr::get_default_resource();
@@ -133,7 +128,6 @@ TYPED_TEST(standard_resource, uses_the_named_upstream_or_the_default_at_construc
   EXPECT_EQ(TypeParam{&this->upstream_}.upstream_resource(), &this->upstream_);
 }
 
-// D.4
 TYPED_TEST(standard_pool, uses_the_upstream_named_after_its_options) {
   EXPECT_EQ((TypeParam{std::pmr::pool_options{}, &this->upstream_}.upstream_resource()), &this->upstream_);
 }
@@ -152,7 +146,6 @@ void serve(std::pmr::memory_resource& resource, auto bytes_for) {
   for (upstream_request const& block : held) resource.deallocate(block.first, block.bytes, block.align);
 }
 
-// D.4
 TYPED_TEST(standard_pool, serves_disjoint_blocks_of_every_alignment) {
   TypeParam resource{std::pmr::pool_options{0, 256}, &this->upstream_};
   serve(resource, [](std::size_t align) { return std::array{align, 2 * align, 4 * align}; });
@@ -177,7 +170,6 @@ TYPED_TEST(standard_pool, reuses_a_freed_block_before_it_calls_the_upstream) {
   EXPECT_EQ(this->upstream_.asked.size(), asked);
 }
 
-// D.4
 TYPED_TEST(standard_pool, freed_blocks_of_pools_stay_until_release) {
   TypeParam resource{std::pmr::pool_options{4, 256}, &this->upstream_};
   std::array<void*, 100> blocks;
@@ -187,7 +179,6 @@ TYPED_TEST(standard_pool, freed_blocks_of_pools_stay_until_release) {
   EXPECT_EQ(this->upstream_.held.size(), held);
 }
 
-// D.4
 TYPED_TEST(standard_pool, passes_blocks_beyond_the_largest_straight_to_the_upstream) {
   TypeParam resource{std::pmr::pool_options{0, 64}, &this->upstream_};
   const std::size_t bytes = 3 * resource.options().largest_required_pool_block;
@@ -203,7 +194,6 @@ TYPED_TEST(standard_pool, passes_blocks_beyond_the_largest_straight_to_the_upstr
   EXPECT_EQ(this->upstream_.held.size(), held - 1);
 }
 
-// D.4
 TYPED_TEST(standard_pool, limits_blocks_per_chunk_to_the_option) {
   TypeParam resource{std::pmr::pool_options{4, 64}, &this->upstream_};
   (void)resource.allocate(64, 1);
@@ -212,7 +202,6 @@ TYPED_TEST(standard_pool, limits_blocks_per_chunk_to_the_option) {
   EXPECT_GE(this->upstream_.asked.size(), asked + 16);
 }
 
-// D.4
 TYPED_TEST(standard_pool, calls_the_upstream_less_often_as_it_grows) {
   TypeParam resource{&this->upstream_};
   for (int i = 0; i < 100'000; ++i) (void)resource.allocate(16, 16);
@@ -231,7 +220,6 @@ TYPED_TEST(standard_pool, release_returns_all_memory_including_live_blocks) {
   }
 }
 
-// D.4
 TYPED_TEST(standard_pool, release_before_any_use_does_not_call_the_upstream) {
   this->upstream_.refuses = true;
   TypeParam resource{std::pmr::new_delete_resource()};
@@ -240,7 +228,6 @@ TYPED_TEST(standard_pool, release_before_any_use_does_not_call_the_upstream) {
   EXPECT_NE(resource.allocate(1), nullptr);
 }
 
-// D.3 D.4
 TYPED_TEST(standard_resource, destruction_returns_all_memory_including_live_blocks) {
   {
     TypeParam resource{&this->upstream_};
@@ -250,7 +237,6 @@ TYPED_TEST(standard_resource, destruction_returns_all_memory_including_live_bloc
   EXPECT_TRUE(this->upstream_.held.empty());
 }
 
-// D.4
 TYPED_TEST(standard_pool, upstream_exception_passes_through_and_changes_nothing) {
   TypeParam resource{std::pmr::pool_options{2, 64}, &this->upstream_};
   std::vector<void*> blocks{resource.allocate(64, 1)};
@@ -268,7 +254,6 @@ TYPED_TEST(standard_pool, upstream_exception_passes_through_and_changes_nothing)
   EXPECT_NE(resource.allocate(64, 1), nullptr);
 }
 
-// D.3 D.4
 TYPED_TEST(standard_resource, throws_the_upstream_exception_for_impossible_sizes) {
   TypeParam resource{&this->upstream_};
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
@@ -279,7 +264,6 @@ TYPED_TEST(standard_resource, throws_the_upstream_exception_for_impossible_sizes
   }
 }
 
-// D.3 D.4
 TYPED_TEST(standard_resource, is_equal_to_itself_alone) {
   const TypeParam one, other;
   EXPECT_TRUE(one == one);
@@ -288,7 +272,6 @@ TYPED_TEST(standard_resource, is_equal_to_itself_alone) {
   EXPECT_FALSE(one.is_equal(other));
 }
 
-// D.4
 TYPED_TEST(standard_pool, can_be_derived_from) {
   counted<TypeParam> resource{std::pmr::pool_options{.largest_required_pool_block = 64}, &this->upstream_};
   {

@@ -167,7 +167,6 @@ TYPED_TEST_P(conformance, reuses_memory) {
   EXPECT_EQ(this->supply_.calls, calls) << "rounds that repeat must ask for no more memory";
 }
 
-// H.1
 TYPED_TEST_P(conformance, exhaustion_throws_and_the_resource_stays_usable) {
   TypeParam subject{this->supply_};
   this->supply_.fail_count = supply::never;

@@ -15,7 +15,6 @@ namespace {
 
 using test::open_files;
 
-// H.16
 TEST(file_descriptor, is_closed_once_by_its_last_owner) {
   const int before = open_files();
   {

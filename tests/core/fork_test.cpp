@@ -167,7 +167,6 @@ TEST_F(fork, a_child_uses_and_destroys_a_pool_whose_depot_was_busy) {
                      });
 }
 
-// D.8 S2.8
 TEST_F(fork, child_counts_blocks_cached_by_other_threads_and_cannot_reuse_them) {
   synchronized_pool pool;
   void* const kept = pool.allocate(64);
@@ -282,7 +281,6 @@ class fork_under_own_lock : public fork {
   }
 };
 
-// D.8
 TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_an_upstream_of_a_pool) {
   forking_resource upstream;
   synchronized_pool pool{&upstream};
@@ -295,7 +293,6 @@ TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_an_upstream_of_a_p
   EXPECT_TRUE(upstream.end_children());
 }
 
-// D.8
 TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_a_pressure_callback) {
   std::string outcome = "the callback was not called";
   const pressure_subscription forks = on_memory_pressure(
@@ -339,7 +336,6 @@ TEST_F(fork, proceeds_without_a_lock_that_another_thread_holds) {
 }
 
 // Like in a signal handler that forks, if the signal came while the lock was held.
-// D.8
 TEST_F(fork, proceeds_without_a_lock_that_the_forking_thread_holds) {
   struct interrupted {
     void adapt_to_child() noexcept { has_adapted = true; }
@@ -392,7 +388,6 @@ TEST_F(fork, a_child_forgets_pools_on_the_stacks_of_other_threads) {
 
 // ---- other resources --------------------------------------------------------------------------------------
 
-// D.8
 TEST_F(fork, a_child_uses_and_destroys_a_reuse_cache) {
   auto cache = std::make_unique<reuse_cache>();
   expect_of_children([&] { cache->deallocate(cache->allocate(64), 64); },
@@ -436,7 +431,6 @@ TEST_F(fork, a_child_uses_a_reuse_cache_whose_fence_another_thread_queried) {
             "");
 }
 
-// D.8
 TEST_F(fork, a_child_uses_a_standard_pool_that_was_busy) {
   auto pool = std::make_unique<compat::synchronized_pool_resource>();
   expect_of_children([&] { pool->deallocate(pool->allocate(64), 64); },
@@ -515,7 +509,6 @@ TEST_F(fork, a_child_ends_the_epoch_that_was_open_on_the_forking_thread) {
   EXPECT_FALSE(dies.empty());
 }
 
-// T.20
 TEST_F(fork, a_child_uses_scopes_of_expect_resource) {
   const auto use_scope = [] {
     arena step;
@@ -617,7 +610,6 @@ class fork_files : public fork {
   std::filesystem::path folder_;
 };
 
-// D.8
 TEST_F(fork_files, a_child_writes_nothing_to_its_parents_trace) {
   const std::string csv = path("run.csv");
   auto log = std::make_unique<trace_log>(trace_log_options{.csv = csv, .chrome = path("run.json")});
@@ -665,7 +657,6 @@ TEST_F(fork_files, a_monitor_of_a_child_has_no_thread_and_can_be_checked_and_des
   }
 }
 
-// D.8
 TEST_F(fork_files, a_monitor_is_destroyed_while_a_child_lives) {
   std::ofstream{path("memory")} << "some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
   EXPECT_EQ(child_runs([&] {
@@ -686,7 +677,6 @@ TEST_F(fork_files, a_monitor_is_destroyed_while_a_child_lives) {
             "");
 }
 
-// D.8
 TEST_F(fork, a_child_has_no_sweeper_until_it_starts_one) {
   enable_workspace_sweeps({.interval = std::chrono::microseconds{10}});
   EXPECT_TRUE(workspace_sweeps_enabled());

@@ -62,7 +62,6 @@ TEST(heap, marking_may_allocate_and_rewinding_never_does) {
   EXPECT_GT(news, 0u);
 }
 
-// T.5
 TEST(heap, trace_resource_returns_a_block_it_cannot_record) {
   trace_log log{{.csv = "/dev/null"}};
   arena step;
@@ -98,7 +97,6 @@ void expect_blocks_without_record_to_go_back(Resource& resource, arena const& up
   resource.deallocate(resource.allocate(64), 64);
 }
 
-// T.2
 TEST(heap, tracking_resource_returns_a_block_it_cannot_record) {
   arena step;
   tracking_resource tracked{&step};
@@ -282,7 +280,6 @@ TEST(heap, epochs_that_repeat_allocate_nothing_once_warm) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-// S3.37
 TEST(heap, owners_that_repeat_allocate_nothing_once_warm) {
   static_resource upstream;
   epoch_resource memory{&upstream};

@@ -122,7 +122,6 @@ TEST_F(registered_space, tries_no_smaller_size_if_other_ranks_would_not) {
   EXPECT_EQ(known.calls, 1u);
 }
 
-// R.2
 TEST_F(registered_space, returns_memory_that_the_registrar_refuses) {
   registered_virtual_memory space = on(os, known);
   known.fail_from = 0;
@@ -353,7 +352,6 @@ TEST(registered_memory, reports_a_registrar_that_allocates_from_its_shared_arena
 }
 #endif
 
-// R.3
 TEST_F(registered_space, registers_a_whole_plan_once) {
   basic_planned_arena<registered_virtual_memory> memory{
       {}, virtual_memory{{}, os}, recording_registrar<>{known}};
@@ -384,7 +382,6 @@ TEST_F(registered_space, registers_a_whole_plan_once) {
   EXPECT_EQ(memory.stats().planned_steps, 4u);
 }
 
-// R.3
 TEST_F(registered_space, registers_a_plan_in_memory_of_its_fallback_once) {
   test::recording_resource upstream;
   using registered_upstream = registered_memory<upstream_memory, recording_registrar<>>;
@@ -408,7 +405,6 @@ TEST_F(registered_space, serves_a_graph_arena_with_a_range_that_is_registered) {
 
 // ---- a device
 
-// R.3
 TEST_F(registered_space, registers_memory_of_a_device_without_touching_it) {
   test::fake_device device;
   gpu::stream stream{device};
@@ -428,7 +424,6 @@ TEST_F(registered_space, registers_memory_of_a_device_without_touching_it) {
   EXPECT_EQ(known.deregistered, 2u);
 }
 
-// R.12
 TEST_F(registered_space, keeps_memory_of_a_device_beyond_its_space) {
   test::fake_device device;
   gpu::stream stream{device};

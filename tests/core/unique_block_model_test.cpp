@@ -8,7 +8,6 @@
 namespace tidemark::test {
 namespace {
 
-// V.7
 TEST(unique_block_model, each_block_has_one_owner_and_is_freed_once) {
   using model = unique_block_model;
   run_for_seeds<model>(20'000, {{"moved", &model::moved, 1000},

@@ -43,7 +43,6 @@ TEST_F(unique_blocks, are_deallocated_at_the_end_of_their_scope) {
   EXPECT_EQ(memory.outstanding, 0u);
 }
 
-// S1.35
 TEST_F(unique_blocks, are_deallocated_during_exceptions) {
   try {
     const unique_block block{&memory, 1000};
@@ -87,7 +86,6 @@ TEST_F(unique_blocks, own_an_allocation_of_0_bytes) {
   EXPECT_EQ(memory.calls, 1u);
 }
 
-// S1.31
 TEST_F(unique_blocks, hold_and_free_nothing_when_empty) {
   unique_block block;
   EXPECT_FALSE(block);

@@ -102,7 +102,6 @@ TEST_F(pressure_callbacks, make_use_and_end_resources_of_each_kind) {
   EXPECT_EQ(calls, 1);
 }
 
-// S2.24
 TEST_F(pressure_callbacks, end_resources_that_subscribe_themselves) {
   auto one = std::make_unique<pool>();
   auto two = std::make_unique<synchronized_pool>();

@@ -35,7 +35,6 @@ int run_many(frame_resource memory) {
   return sum;
 }
 
-// E.1
 // The first in its program: at level 2 the first frame makes the table of frames.
 TEST(pmr_promise_heap, returns_a_frame_that_cannot_be_recorded) {
   alignas(16) std::array<std::byte, 4 * KiB> buffer;

@@ -398,7 +398,6 @@ TEST_F(outlived_frames, are_reported_when_the_arena_below_their_pool_is_rewound)
   expect_report("arena 'step'");
 }
 
-// E.4
 TEST_F(outlived_frames, are_reported_at_the_end_of_their_epoch) {
   pool upstream;
   for (const bool has_slabs : {false, true}) {
@@ -413,7 +412,6 @@ TEST_F(outlived_frames, are_reported_at_the_end_of_their_epoch) {
   }
 }
 
-// E.4
 TEST_F(outlived_frames, are_each_reported_exactly_once) {
   arena step;
   generator<int> outside = count_to(std::allocator_arg, step, 3);
@@ -442,7 +440,6 @@ TEST_F(outlived_frames, are_not_reported_after_the_coroutine_is_destroyed) {
 
 // ---- frames of unwatched resources ------------------------------------------------------------------------
 
-// E.4
 TEST_F(outlived_frames, are_not_reported_for_an_arena_on_a_reused_buffer) {
   alignas(16) std::array<std::byte, 4 * KiB> buffer;
   {
@@ -505,7 +502,6 @@ TEST_F(outlived_frames, are_forgotten_when_another_frame_reuses_their_memory) {
   EXPECT_TRUE(detail::forget_frame(alive));
 }
 
-// E.4
 // The range that the scope frees lies in the frame of the coroutine that has the buffer.
 TEST_F(outlived_frames, are_not_reported_for_an_arena_in_the_coroutine_frame) {
   const auto sums_in_its_buffer = [](std::allocator_arg_t, frame_resource) -> generator<int> {

@@ -119,7 +119,6 @@ TEST_F(cuda_capture, arena_makes_no_driver_call_while_the_stream_captures) {
             (std::vector<std::string>{"cuLaunchHostFunc", "cuLaunchHostFunc"}));
 }
 
-// S1.16
 TEST_F(cuda_capture, body_without_work_throws_empty_capture) {
   EXPECT_THROW((void)capture_of(an_arena(), 0, 0, [](std::pmr::memory_resource&, int&, int&) {}),
                empty_capture);
@@ -161,7 +160,6 @@ TEST_F(cuda_capture, rejects_a_nested_capture_of_the_same_stream) {
   EXPECT_EQ(replayed(outer, {1, 2, 3, 4}), (std::vector<int>{11, 22, 33, 44}));
 }
 
-// S1.16
 TEST_F(cuda_capture, failed_driver_call_changes_nothing) {
   const auto capture_and_launch = [this] {
     auto graph = a_graph();
@@ -377,7 +375,6 @@ TEST_F(cuda_capture, update_replaces_a_graph_of_another_device) {
 
 // ---- graphs that end, and other captures ------------------------------------------------------------------
 
-// S1.16
 TEST_F(cuda_capture, destroying_a_running_graph_leaves_another_streams_capture_valid) {
   for (const gpu::capture_mode mode : {gpu::capture_mode::thread_local_, gpu::capture_mode::global}) {
     auto running = std::make_unique<decltype(a_graph())>(a_graph());

@@ -121,7 +121,6 @@ TEST_F(stream_order, later_work_does_not_wait_for_work_added_after_the_order) {
   device_.run_all();
 }
 
-// A.9
 TEST_F(stream_order, each_failed_call_is_reported_and_leaks_no_event) {
   const std::size_t begun = device_.calls;
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);

@@ -269,7 +269,6 @@ TEST_F(device_budget_of_a_pool, relieve_trims_driver_pools_after_the_work_of_the
   EXPECT_EQ(device.used_bytes(), 0u);
 }
 
-// K.9
 TEST_F(device_budget_of_a_pool, driver_pool_on_a_capturing_stream_is_trimmed_later) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   {
@@ -281,7 +280,6 @@ TEST_F(device_budget_of_a_pool, driver_pool_on_a_capturing_stream_is_trimmed_lat
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
-// K.9
 TEST_F(device_budget_test, driver_pool_is_trimmed_after_its_resource_has_ended) {
   gpu::memory_pool pool{{}, device};
   {
@@ -305,7 +303,6 @@ TEST_F(device_budget_of_a_pool, refuses_a_request_if_retained_pool_memory_cannot
   EXPECT_EQ(refusal_of([&] { plain.deallocate(plain.allocate(4 * unit), 4 * unit); }), "");
 }
 
-// K.9
 // A real pool grows by some MiB for a small block.
 TEST_F(device_budget_test, growth_of_a_driver_pool_past_the_limit_is_undone_and_refused) {
   test::fake_device coarse{{.granularity_bytes = unit, .pool_granule_bytes = 32 * unit}};

@@ -440,7 +440,6 @@ struct device_cache_capture : device_cache_streams {
   void end() { capture.reset(); }
 };
 
-// K.6
 TEST_F(device_cache_capture, miss_maps_memory_outside_the_graph_and_frees_it_afterwards) {
   cache.deallocate(cache.allocate(1000), 1000);
   begin();

@@ -63,7 +63,6 @@ TEST_F(device_planned_arena_test, repeated_step_makes_no_driver_call) {
   EXPECT_EQ(memory.stats().planned_steps, 11u);
 }
 
-// P.27
 TEST_F(device_planned_arena_test, returns_the_memory_of_the_plan_to_the_heap_at_the_end_of_the_step) {
   (void)run();
   {
@@ -76,7 +75,6 @@ TEST_F(device_planned_arena_test, returns_the_memory_of_the_plan_to_the_heap_at_
   EXPECT_EQ(memory.stats().committed_bytes, 0u);
 }
 
-// P.40
 TEST_F(device_planned_arena_test, alternating_kinds_share_the_memory_of_the_larger_plan) {
   for (int i = 0; i < 3; ++i) {
     (void)run(bytes_of_block, 1);
@@ -91,7 +89,6 @@ TEST_F(device_planned_arena_test, alternating_kinds_share_the_memory_of_the_larg
   EXPECT_LE(heap.stats().held_bytes, 6 * bytes_of_block + 2 * MiB);
 }
 
-// P.27
 TEST_F(device_planned_arena_test, block_that_outlives_its_step_comes_from_the_heap_without_a_miss) {
   memory.deallocate(run_with_survivor(), 3 * bytes_of_block);  // recorded
   void* const survivor = run_with_survivor();
@@ -104,7 +101,6 @@ TEST_F(device_planned_arena_test, block_that_outlives_its_step_comes_from_the_he
   EXPECT_EQ(heap.stats().used_bytes, 0u);
 }
 
-// P.27
 TEST_F(device_planned_arena_test, plans_blocks_freed_between_steps_if_planning_saves_memory) {
   void* gradient = nullptr;
   for (int i = 0; i < 4; ++i) {
@@ -122,7 +118,6 @@ TEST_F(device_planned_arena_test, plans_blocks_freed_between_steps_if_planning_s
   memory.check_invariants();
 }
 
-// P.27
 TEST_F(device_planned_arena_test, block_that_crosses_steps_comes_from_the_heap_afterwards) {
   const auto run_and_leave = [&] {
     const device_planned_arena::step step{memory};

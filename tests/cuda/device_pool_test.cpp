@@ -470,7 +470,6 @@ TEST_F(device_pool_test, thread_waits_if_its_stream_cannot_wait_for_the_other_st
   }
 }
 
-// K.6
 TEST_F(device_pool_test, grows_during_a_capture_with_memory_outside_the_graph) {
   device_pool own{with(), device};
   void *small = nullptr, *large = nullptr;

@@ -61,7 +61,6 @@ TEST_F(growth_in_captures, small_blocks_share_chunks_that_are_unmapped_after_the
   EXPECT_EQ(device.budget(0).held_bytes(), 0u);
 }
 
-// K.6
 TEST_F(growth_in_captures, empty_chunk_is_reused_during_the_capture) {
   device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
   const empty_capture graph{device, stream};
@@ -72,7 +71,6 @@ TEST_F(growth_in_captures, empty_chunk_is_reused_during_the_capture) {
   EXPECT_EQ(device.physical_bytes(), held);
 }
 
-// K.6
 TEST_F(growth_in_captures, relieve_and_trim_unmap_memory_freed_during_the_capture) {
   for (const bool by_relief : {true, false}) {
     device_cache cache{{.stream = stream, .max_cached_bytes = 1}, device};
@@ -87,7 +85,6 @@ TEST_F(growth_in_captures, relieve_and_trim_unmap_memory_freed_during_the_captur
   }
 }
 
-// K.6
 TEST_F(growth_in_captures, failed_request_leaks_nothing_and_keeps_the_capture_valid) {
   const test::violation_recorder recorder;
   device_cache cache{{.stream = stream}, device};
@@ -104,7 +101,6 @@ TEST_F(growth_in_captures, failed_request_leaks_nothing_and_keeps_the_capture_va
   EXPECT_EQ(recorder.count(violation_kind::open_capture), 0u);
 }
 
-// K.6
 TEST_F(growth_in_captures, exhausted_pool_keeps_the_capture_valid) {
   device_pool pool{{.stream = stream}, device};
   {
@@ -141,7 +137,6 @@ TEST_F(growth_in_captures, driver_that_refuses_a_mapping_call_disables_growth_in
   }
 }
 
-// K.7
 TEST_F(growth_in_captures, probe_is_repeated_after_it_found_a_full_device) {
   for (char const* const call : {"cuMemCreate", "cuStreamBeginCapture", "cuStreamEndCapture"}) {
     fake_device full{{.granularity_bytes = unit}};

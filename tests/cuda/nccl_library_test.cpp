@@ -36,7 +36,6 @@ TEST(nccl_library, every_call_returns_not_installed_if_the_library_is_missing) {
   EXPECT_TRUE(handle == &block && window == nullptr);
 }
 
-// R.11
 TEST(nccl_library, error_states_the_reason_for_the_failed_load) {
   nccl_library absent{"libnccl-which-is-not-here.so.2"};
   const std::string message = nccl_error{absent, "ncclMemAlloc", nccl_status::not_installed}.what();
@@ -47,7 +46,6 @@ TEST(nccl_library, error_states_the_reason_for_the_failed_load) {
   EXPECT_NE(message.find("cannot open shared object file"), std::string::npos) << message;
 }
 
-// R.11
 TEST(nccl_library, rejects_a_library_that_is_not_nccl) {
   nccl_library other{"libc.so.6"};
   EXPECT_FALSE(other.is_loaded());
@@ -57,7 +55,6 @@ TEST(nccl_library, rejects_a_library_that_is_not_nccl) {
                "libc.so.6 is not NCCL, or older than 2.19: it has no ncclMemAlloc");
 }
 
-// R.11
 TEST(nccl_library, returns_a_name_and_a_text_for_every_result) {
   gpu::nccl none;
   for (int number = -2; number <= 8; ++number) {
@@ -70,7 +67,6 @@ TEST(nccl_library, returns_a_name_and_a_text_for_every_result) {
   EXPECT_STREQ(none.error_string(nccl_status{77}), "NCCL has no text for it");
 }
 
-// R.11
 TEST(nccl_library, missing_library_makes_arenas_and_registrars_throw_not_installed) {
   test::fake_device device;
   nccl_library absent{"libnccl-which-is-not-here.so.2"};

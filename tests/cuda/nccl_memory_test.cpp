@@ -42,7 +42,6 @@ class nccl_memory_of_a_stream : public testing::Test {
   nccl_memory space_ = made();
 };
 
-// R.10
 TEST_F(nccl_memory_of_a_stream, allocates_and_frees_blocks) {
   EXPECT_EQ(space_.device(), 0);
   EXPECT_EQ(space_.stream(), stream_.get());
@@ -75,7 +74,6 @@ TEST_F(nccl_memory_of_a_stream, frees_its_blocks_in_the_destructor_and_on_assign
   EXPECT_EQ(nccl_.count("ncclMemFree"), 2u);
 }
 
-// R.10
 TEST_F(nccl_memory_of_a_stream, allocates_on_its_own_device_if_another_device_is_current) {
   fake_device two{{.devices = 2}};
   fake_nccl nccl{two};
@@ -96,7 +94,6 @@ TEST_F(nccl_memory_of_a_stream, waits_for_the_stream_before_it_frees) {
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
 }
 
-// R.10
 TEST_F(nccl_memory_of_a_stream, makes_its_stream_wait_for_an_event_and_for_a_stream) {
   const gpu::stream other{device_};
   const byte_range block = space_.reserve(1, 1 * MiB);
@@ -111,7 +108,6 @@ TEST_F(nccl_memory_of_a_stream, makes_its_stream_wait_for_an_event_and_for_a_str
   EXPECT_EQ(nccl_.count("ncclMemFree"), 1u);
 }
 
-// R.10
 TEST_F(nccl_memory_of_a_stream, allocates_nothing_during_a_capture_and_frees_after_it) {
   const byte_range block = space_.reserve(1, 1 * MiB);
   {
@@ -140,7 +136,6 @@ TEST_F(nccl_memory_of_a_stream, reports_destruction_during_a_capture) {
   EXPECT_EQ(nccl_.free(block.begin), nccl_status::success);
 }
 
-// R.11
 TEST_F(nccl_memory_of_a_stream, warns_about_a_block_that_nccl_does_not_free) {
   const test::warning_recorder warnings;
   const byte_range block = space_.reserve(1, 1000);
@@ -156,7 +151,6 @@ TEST_F(nccl_memory_of_a_stream, warns_about_a_block_that_nccl_does_not_free) {
   EXPECT_EQ(nccl_.free(block.begin), nccl_status::success);
 }
 
-// R.11
 TEST_F(nccl_memory_of_a_stream, frees_a_block_later_if_its_stream_cannot_be_awaited_now) {
   const byte_range block = space_.reserve(1, 1 * MiB);
   device_.fail_next("cuStreamSynchronize", gpu::status::unknown);
@@ -180,7 +174,6 @@ TEST_F(nccl_memory_of_a_stream, destructor_warns_about_a_block_that_cannot_be_aw
 
 // ---- no memory
 
-// R.11
 TEST_F(nccl_memory_of_a_stream, reserves_half_if_the_device_has_too_little_memory) {
   const byte_range range = space_.reserve(1 * MiB, 128 * MiB);
   EXPECT_EQ(range.size, 64 * MiB);
@@ -200,7 +193,6 @@ TEST_F(nccl_memory_of_a_stream, throws_out_of_memory_if_nccl_has_no_memory) {
   EXPECT_NE(arena.try_allocate(8 * MiB), nullptr);
 }
 
-// R.11
 TEST_F(nccl_memory_of_a_stream, out_of_memory_message_names_the_nccl_error) {
   nccl_arena arena{made(), arena_options{.reserve = 1 * MiB}};
   nccl_.fail_from = nccl_.calls;
@@ -209,7 +201,6 @@ TEST_F(nccl_memory_of_a_stream, out_of_memory_message_names_the_nccl_error) {
   EXPECT_NE(std::string{error.what()}.find("; ncclUnhandledCudaError"), std::string::npos) << error.what();
 }
 
-// R.10
 TEST_F(nccl_memory_of_a_stream, requests_relief_before_it_fails) {
   nccl_memory cached = made();
   const byte_range kept = cached.reserve(1, 60 * MiB);
@@ -220,7 +211,6 @@ TEST_F(nccl_memory_of_a_stream, requests_relief_before_it_fails) {
   EXPECT_EQ(space_.reserve(1, 32 * MiB).size, 32 * MiB);
 }
 
-// R.10
 TEST_F(nccl_memory_of_a_stream, respects_the_limit_of_its_device) {
   device_.budget(0).set_limit(4 * MiB);
   EXPECT_TRUE(space_.reserve(8 * MiB, 8 * MiB).empty());
@@ -229,7 +219,6 @@ TEST_F(nccl_memory_of_a_stream, respects_the_limit_of_its_device) {
   space_.release(space_.reserve(4 * MiB, 4 * MiB));
 }
 
-// R.11
 TEST_F(nccl_memory_of_a_stream, throws_the_error_of_a_lost_device) {
   nccl_.fail_from = nccl_.calls;
   device_.fail_next("cuMemGetInfo", gpu::status::illegal_address);
@@ -269,7 +258,6 @@ TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_repeated_step) {
   EXPECT_LE(nccl_.count("ncclMemAlloc"), 4u);
 }
 
-// R.10
 TEST_F(nccl_memory_of_a_stream, serves_a_plan_from_one_block) {
   device_pool fallback{{.stream = stream_}, device_};
   basic_planned_arena<nccl_memory> memory{

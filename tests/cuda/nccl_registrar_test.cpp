@@ -98,7 +98,6 @@ TYPED_TEST(nccl_range_of, registers_a_range_and_deregisters_it) {
   EXPECT_TRUE(moved.on_decommit(second));
 }
 
-// R.12
 TYPED_TEST(nccl_range_of, refused_registration_changes_nothing_and_states_the_reason) {
   this->nccl_.fail_next(this->registering, nccl_status::invalid_usage);
   EXPECT_FALSE(this->registrar_.on_commit(this->range_));
@@ -123,7 +122,6 @@ TYPED_TEST(nccl_range_of, waits_for_the_stream_before_deregistering_a_range) {
   EXPECT_TRUE(collective.has_run);
 }
 
-// R.12
 TYPED_TEST(nccl_range_of, makes_no_nccl_call_during_a_capture) {
   const byte_range first = this->range_, second = this->memory_.reserve(1, 1 * MiB);
   ASSERT_TRUE(this->registrar_.on_commit(first));
@@ -138,7 +136,6 @@ TYPED_TEST(nccl_range_of, makes_no_nccl_call_during_a_capture) {
   EXPECT_TRUE(this->registrar_.on_decommit(first));
 }
 
-// R.12
 TYPED_TEST(nccl_range_of, waits_for_a_nonblocking_communicator_to_finish_the_call) {
   this->nccl_.polls = 3;
   EXPECT_TRUE(this->registrar_.on_commit(this->range_));
@@ -147,7 +144,6 @@ TYPED_TEST(nccl_range_of, waits_for_a_nonblocking_communicator_to_finish_the_cal
   EXPECT_TRUE(this->registrar_.on_decommit(this->range_));
 }
 
-// R.12
 TYPED_TEST(nccl_range_of, abandons_a_call_in_progress_if_its_communicator_fails) {
   this->nccl_.polls = 3;
   this->nccl_.end_of_call = nccl_status::remote_error;
@@ -186,7 +182,6 @@ struct fake_nccl_of_a_stream : testing::Test {
   byte_range range = memory.reserve(1, 1 * MiB);
 };
 
-// R.12
 TEST_F(fake_nccl_of_a_stream, deregisters_nothing_if_the_environment_disables_registration) {
   nccl.registers_buffers = false;
   EXPECT_TRUE(registrar.on_commit(range));
@@ -194,7 +189,6 @@ TEST_F(fake_nccl_of_a_stream, deregisters_nothing_if_the_environment_disables_re
   EXPECT_EQ(nccl.count("ncclCommDeregister"), 0u);
 }
 
-// R.12
 TEST_F(fake_nccl_of_a_stream, returns_no_window_for_some_memory) {
   nccl.has_windows = false;
   nccl_window_registrar windows{communicator, stream, nccl, device};
@@ -221,7 +215,6 @@ TEST_F(fake_nccl_of_a_stream, receives_the_window_flags) {
 
 // ---- arenas
 
-// R.12
 TYPED_TEST(nccl_registrar_of, makes_no_call_in_a_repeated_step) {
   auto step = this->arena();
   EXPECT_EQ(this->nccl_.count(this->registering), 1u) << "the first range comes with the arena";
@@ -242,7 +235,6 @@ TYPED_TEST(nccl_registrar_of, makes_no_call_in_a_repeated_step) {
   EXPECT_EQ(this->nccl_.outstanding, 0u);
 }
 
-// R.12
 TYPED_TEST(nccl_registrar_of, refused_registration_leaves_an_arena_unchanged_and_is_explained) {
   auto step = this->arena();
   void* const before = step.allocate(1000);
@@ -257,7 +249,6 @@ TYPED_TEST(nccl_registrar_of, refused_registration_leaves_an_arena_unchanged_and
   EXPECT_TRUE(this->has(step.allocate(8 * MiB), 8 * MiB));
 }
 
-// R.12
 TYPED_TEST(nccl_registrar_of, keeps_memory_that_nccl_does_not_deregister) {
   const test::warning_recorder warnings;
   void* block = nullptr;
@@ -313,7 +304,6 @@ TYPED_TEST(nccl_registrar_of, covers_every_block_by_one_registration_under_any_f
   }
 }
 
-// R.12
 TYPED_TEST(nccl_registrar_of, registers_a_whole_plan_once) {
   using planned = basic_planned_arena<registered_memory<nccl_memory, TypeParam>>;
   device_pool fallback{{.stream = this->stream_}, this->device_};
@@ -331,7 +321,6 @@ TYPED_TEST(nccl_registrar_of, registers_a_whole_plan_once) {
   EXPECT_EQ(memory.space().registrations(), 1u);
 }
 
-// R.12
 TYPED_TEST(nccl_registrar_of, registers_virtual_memory) {
   using memory = registered_memory<gpu::virtual_memory, TypeParam>;
   basic_arena<memory> step{memory{gpu::virtual_memory{this->stream_, this->device_}, this->registrar()},

@@ -81,7 +81,6 @@ TEST_F(missed, counts_blocks_from_other_resources_in_the_scope) {
   EXPECT_EQ(expected.missed_bytes(), 0u);
 }
 
-// T.20
 TEST_F(missed, counts_nothing_that_an_allowance_allows) {
   const expect_resource expected{&step};
   {
@@ -97,7 +96,6 @@ TEST_F(missed, counts_nothing_that_an_allowance_allows) {
   EXPECT_EQ(expected.missed_blocks(), 1u);
 }
 
-// T.20
 TEST_F(missed, counts_no_block_that_was_refused) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
@@ -107,7 +105,6 @@ TEST_F(missed, counts_no_block_that_was_refused) {
   EXPECT_EQ(expected.missed_blocks(), 0u);
 }
 
-// T.20
 TEST_F(missed, counts_nothing_if_the_default_resource_is_expected) {
   const default_resource_scope set{&step};
   const expect_resource expected{&step};
@@ -116,7 +113,6 @@ TEST_F(missed, counts_nothing_if_the_default_resource_is_expected) {
   EXPECT_GE(step.stats().peak_bytes, 40u);
 }
 
-// T.20
 TEST_F(missed, refuses_a_null_resource_with_a_sentence) {
   std::pmr::memory_resource* const before = std::pmr::get_default_resource();
   EXPECT_STREQ(
@@ -136,7 +132,6 @@ TEST_F(missed, counts_nothing_that_resources_take_from_the_default_resource) {
   });
 }
 
-// T.20
 TEST_F(missed, counts_blocks_taken_by_other_resources_of_the_program) {
   test::users_own_resource own;
   for (const bool is_expected : {true, false}) {
@@ -148,7 +143,6 @@ TEST_F(missed, counts_blocks_taken_by_other_resources_of_the_program) {
   EXPECT_EQ(own.taken, 2);
 }
 
-// T.20
 TEST_F(missed, counts_blocks_taken_by_callbacks_that_the_library_runs) {
   pool blocks;
   epoch_resource epochs{&blocks};
@@ -161,7 +155,6 @@ TEST_F(missed, counts_blocks_taken_by_callbacks_that_the_library_runs) {
 
 // ---- scopes ----
 
-// T.20
 TEST_F(missed, counts_in_every_open_scope_of_the_thread) {
   arena other;
   const expect_resource outer{&step, "outer"};
@@ -174,7 +167,6 @@ TEST_F(missed, counts_in_every_open_scope_of_the_thread) {
   EXPECT_EQ(outer.missed_blocks(), 2u);
 }
 
-// T.20
 TEST_F(missed, last_scope_restores_the_default_resource_in_any_order) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
@@ -188,7 +180,6 @@ TEST_F(missed, last_scope_restores_the_default_resource_in_any_order) {
   EXPECT_EQ(std::pmr::get_default_resource(), &upstream);
 }
 
-// T.20
 TEST_F(missed, each_thread_counts_its_own_misses_while_scopes_open_and_close) {
   std::pmr::memory_resource* const before = std::pmr::get_default_resource();
   std::array<std::uint64_t, test::storm_threads> counted{};
@@ -205,7 +196,6 @@ TEST_F(missed, each_thread_counts_its_own_misses_while_scopes_open_and_close) {
   EXPECT_EQ(std::pmr::get_default_resource(), before);
 }
 
-// T.20
 TEST_F(missed, a_scope_that_another_thread_ends_is_reported_and_its_records_stay) {
   {
     auto left = std::make_unique<expect_resource>(&step, "left");
@@ -224,7 +214,6 @@ TEST_F(missed, a_scope_that_another_thread_ends_is_reported_and_its_records_stay
 
 // ---- the default resource ----
 
-// T.20
 TEST_F(missed, block_is_returned_to_its_own_resource_after_the_scope) {
   recording_resource upstream, other;  // compares returned blocks with allocated ones
   const default_resource_scope set{&upstream};
@@ -247,7 +236,6 @@ TEST_F(missed, block_is_returned_to_its_own_resource_after_the_scope) {
   EXPECT_EQ(other.outstanding, 0u);
 }
 
-// T.20
 TEST_F(missed, a_resource_made_inside_outlives_the_scope) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
@@ -262,7 +250,6 @@ TEST_F(missed, a_resource_made_inside_outlives_the_scope) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-// T.20
 TEST_F(missed, reports_a_default_resource_set_inside_as_unwatched) {
   recording_resource upstream;
   std::pmr::memory_resource* before = nullptr;
@@ -290,7 +277,6 @@ TEST_F(missed, reports_a_default_resource_set_inside_as_unwatched) {
   EXPECT_EQ(std::pmr::get_default_resource(), std::pmr::new_delete_resource());
 }
 
-// T.20
 TEST_F(missed, watching_resource_equals_the_watched_default_resource) {
   recording_resource upstream;
   const default_resource_scope set{&upstream};
@@ -325,7 +311,6 @@ TEST_F(missed, the_report_names_source_function_module_and_offset) {
   EXPECT_LT(begin + offset, function + 4096) << report;
 }
 
-// T.20
 TEST_F(missed, report_without_misses_states_that_new_is_unwatched) {
   const expect_resource expected{&step, "step"};
   EXPECT_EQ(expected.report(),
@@ -333,7 +318,6 @@ TEST_F(missed, report_without_misses_states_that_new_is_unwatched) {
             "  operator new was not watched: include <tidemark/diagnose/watched_new.hpp> in one source\n");
 }
 
-// T.20
 TEST_F(missed, the_report_names_the_innermost_allocation_site) {
   const expect_resource expected{&step, "step"};
   {
@@ -347,7 +331,6 @@ TEST_F(missed, the_report_names_the_innermost_allocation_site) {
   EXPECT_EQ(occurrences(report, " (loading weights)\n"), 1u) << report;
 }
 
-// T.20
 TEST_F(missed, report_groups_blocks_by_place_with_the_most_bytes_first) {
   const expect_resource expected{&step, "step"};
   for (int i = 0; i < 3; ++i) {
@@ -361,7 +344,6 @@ TEST_F(missed, report_groups_blocks_by_place_with_the_most_bytes_first) {
   EXPECT_LT(report.find("1 block of 400 bytes"), report.find("3 blocks of 120 bytes")) << report;
 }
 
-// T.20
 TEST_F(missed, the_report_counts_places_beyond_its_bound_together) {
   const expect_resource expected{&step, "step"};
   std::array<char, expect_resource::max_places + 20> labels{};  // of each place another address
@@ -377,7 +359,6 @@ TEST_F(missed, the_report_counts_places_beyond_its_bound_together) {
 
 // ---- the end of a scope ----
 
-// T.20
 TEST_F(missed, reports_misses_after_the_last_query_at_the_end) {
   {
     const expect_resource expected{&step, "step"};
@@ -394,7 +375,6 @@ TEST_F(missed, reports_misses_after_the_last_query_at_the_end) {
       << message;
 }
 
-// T.20
 TEST_F(missed, does_not_report_queried_misses_again_at_the_end) {
   for (int look = 0; look < 3; ++look) {
     const expect_resource expected{&step};
@@ -406,7 +386,6 @@ TEST_F(missed, does_not_report_queried_misses_again_at_the_end) {
   EXPECT_TRUE(recorder.reports().empty());
 }
 
-// T.20
 TEST_F(missed, a_scope_that_an_exception_ends_reports_nothing) {
   try {
     const expect_resource expected{&step};
@@ -417,7 +396,6 @@ TEST_F(missed, a_scope_that_an_exception_ends_reports_nothing) {
   EXPECT_TRUE(recorder.reports().empty());
 }
 
-// T.20
 TEST(expect_resource_death, the_default_handler_ends_the_program) {
   const auto miss = [] {
     arena step;

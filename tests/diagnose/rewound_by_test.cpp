@@ -74,7 +74,6 @@ TEST(rewound_by, begins_with_the_function_of_the_program) {
   }
 }
 
-// E.5
 TEST(rewound_by, ends_with_the_stack) {
   test::violation_recorder violations;
   arena a{{.name = "trapping", .trap = {.one_in = 1, .reserve = 1 * MiB}}};

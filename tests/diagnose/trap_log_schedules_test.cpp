@@ -35,7 +35,6 @@ program finds_a_rewind_amid_another() {
   return program{{rewinds, looks}};
 }
 
-// E.5
 TEST(trap_log_schedules, find_the_rewind_of_the_queried_address) {
   expect_every_schedule_passes(finds_a_rewind_amid_another<explored_sync>, 20);
 }

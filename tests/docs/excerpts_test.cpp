@@ -120,7 +120,6 @@ void run() {
 
 // ---- docs/compat.md
 
-// D.19
 TEST_F(excerpts, standard_resource_uses_the_buffer) {
   std::byte buffer[4096];
   compat::monotonic_buffer_resource lines{buffer, sizeof buffer, std::pmr::null_memory_resource()};
@@ -131,7 +130,6 @@ TEST_F(excerpts, standard_resource_uses_the_buffer) {
 
 // ---- docs/core.md
 
-// D.19
 TEST_F(excerpts, histogram_fits_a_pool_to_its_sizes) {
   std::vector<std::size_t> const requests_of_a_run(100, 48);
   size_histogram sizes;
@@ -144,7 +142,6 @@ TEST_F(excerpts, histogram_fits_a_pool_to_its_sizes) {
 
 // ---- docs/cuda.md
 
-// D.19
 TEST_F(excerpts, device_arena_loop_leaves_the_arena_empty) {
   gpu::stream stream;
   device_arena step{{.reserve = 16 * GiB, .name = "step"}, stream};
@@ -172,7 +169,6 @@ void run(ncclComm* comm, gpu::stream_handle stream, std::size_t n) {
 
 // ---- docs/epoch.md
 
-// D.19
 TEST_F(excerpts, epoch_keeps_only_the_loss) {
   epoch_resource memory{&blocks};
   epoch e{memory, "step"};
@@ -185,7 +181,6 @@ TEST_F(excerpts, epoch_keeps_only_the_loss) {
 
 // ---- docs/graph.md
 
-// D.19
 TEST_F(excerpts, graph_arena_fits_the_rehearsed_layout) {
   gpu::device_resource device;
   auto const body = [](std::pmr::memory_resource& memory) { unique_block const block{&memory, 1000, 256}; };
@@ -195,7 +190,6 @@ TEST_F(excerpts, graph_arena_fits_the_rehearsed_layout) {
   EXPECT_EQ(memory.layout().bytes, layout.bytes);
 }
 
-// D.19
 TEST_F(excerpts, graphs_that_share_memory_are_launched_in_order) {
   gpu::stream stream;
   gpu::device_resource device;
@@ -223,7 +217,6 @@ TEST_F(excerpts, graphs_that_share_memory_are_launched_in_order) {
 
 // ---- docs/plan.md
 
-// D.19
 TEST_F(excerpts, planned_arena_runs_all_steps_but_one_by_a_plan) {
   const std::vector<batch> batches(1000, {128});
   planned_arena memory{{.fallback = &blocks, .name = "step"}};   // any resource, such as a pool
@@ -235,7 +228,6 @@ TEST_F(excerpts, planned_arena_runs_all_steps_but_one_by_a_plan) {
   EXPECT_EQ(s.planned_steps, 999u);
 }
 
-// D.19
 TEST_F(excerpts, saved_plan_serves_the_first_step) {
   {
     planned_arena memory{&blocks};
@@ -263,7 +255,6 @@ TEST_F(excerpts, make_plan_places_blocks_without_an_arena) {
   EXPECT_EQ(plan.height, 50u);
 }
 
-// D.19
 TEST_F(excerpts, trace_log_writes_a_file) {
   pool nodes;
   {
@@ -281,7 +272,6 @@ TEST_F(excerpts, trace_log_writes_a_file) {
 
 // ---- docs/pool.md
 
-// D.19
 TEST_F(excerpts, pool_reuses_a_block) {
   pool nodes{{.max_cached_bytes = 64 * MiB, .name = "nodes"}};
   std::pmr::map<int, double> table{&nodes};
@@ -312,7 +302,6 @@ void run() {
 
 // ---- docs/telemetry.md
 
-// D.19
 TEST_F(excerpts, statistics_resource_counts_the_peak) {
   pool pool;
   statistics_resource counted{&pool, "weights"};
@@ -356,7 +345,6 @@ double residual(workspace& ws, std::span<double const> x) {
 }                                                          // and here they are free again
 }  // namespace excerpt_of_the_workspace
 
-// D.19
 TEST_F(excerpts, workspace_allocates_only_the_first_time) {
   statistics_resource counted{&blocks};
   workspace ws{&counted};
@@ -367,5 +355,4 @@ TEST_F(excerpts, workspace_allocates_only_the_first_time) {
   EXPECT_EQ(counted.stats().allocations, first);
 }
 
-// D.19
 TEST_F(excerpts, shared_arena_stays_usable) { excerpt_of_the_shared_arena::run(); }

@@ -150,7 +150,6 @@ program ask_what_reclaimed_it() {
   return program{{allocates_again, asks}};
 }
 
-// E.9
 TEST(epoch_schedules, name_the_reclaiming_epoch_or_no_epoch) {
   expect_every_schedule_passes(ask_what_reclaimed_it<explored_sync>, 10);
 }

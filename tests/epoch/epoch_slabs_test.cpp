@@ -47,7 +47,6 @@ class epoch_slabs : public ::testing::Test {
   epoch_resource memory{&upstream};
 };
 
-// S3.1
 TEST_F(epoch_slabs, hold_every_raw_block_of_at_most_1_kib) {
   epoch e{memory};
   (void)take(1000, 64);
@@ -168,7 +167,6 @@ TEST_F(epoch_slabs, stay_bounded_if_each_step_frees_the_block_kept_by_the_last) 
   memory.check_invariants();
 }
 
-// S3.25
 TEST_F(epoch_slabs, recognise_late_deallocations_in_returned_memory) {
   std::vector<void*> blocks;
   {
@@ -188,7 +186,6 @@ TEST_F(epoch_slabs, recognise_late_deallocations_in_returned_memory) {
   memory.check_invariants();
 }
 
-// S3.25
 TEST_F(epoch_slabs, recognise_late_deallocations_next_to_blocks_of_the_next_epoch) {
   const epoch outer{memory};
   std::vector<void*> late;

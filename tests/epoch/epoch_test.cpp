@@ -254,7 +254,6 @@ TYPED_TEST(epochs, ignore_buffers_freed_early) {
   EXPECT_FALSE(left.is_live());
 }
 
-// S3.7
 TYPED_TEST(epochs, count_every_reuse_of_an_address_within_an_epoch) {
   epoch e{this->memory};
   for (int i = 0; i < 1000; ++i) {
@@ -608,7 +607,6 @@ TYPED_TEST(epochs, with_epoch_keeps_and_returns_the_result) {
   EXPECT_EQ(with_epoch(this->memory, "sum", [] { return 42; }), 42);
 }
 
-// S3.1
 TYPED_TEST(epochs, with_epoch_keeps_the_buffers_its_second_function_returns) {
   struct trained {
     buffer<int> loss, gradients;
@@ -639,7 +637,6 @@ TYPED_TEST(epochs, with_epoch_keeps_tuple_elements_and_buffers_kept_by_the_body)
   EXPECT_TRUE(all[0].is_live() && all[1].is_live());
 }
 
-// S3.1
 TYPED_TEST(epochs, with_epoch_supports_a_body_without_a_result) {
   buffer<int> a, b;
   with_epoch(

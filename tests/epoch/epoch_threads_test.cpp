@@ -278,7 +278,6 @@ TEST(epoch_threads_storm, raw_block_freed_while_its_epoch_ends_is_returned_once)
   memory.check_invariants();
 }
 
-// S3.25
 TEST_F(epoch_threads, lose_no_block_while_threads_exchange_blocks) {
   constexpr int rounds = 4'000;
   std::array<letter_box<buffer<int>>, 64> letters;
@@ -306,7 +305,6 @@ TEST_F(epoch_threads, lose_no_block_while_threads_exchange_blocks) {
   memory.check_invariants();
 }
 
-// S3.25
 TEST(epoch_threads_storm, compacting_a_log_keeps_blocks_of_other_threads) {
   // One thread's log becomes full again and again, because another thread frees its blocks and meanwhile
   // takes the same addresses into its own epochs.

@@ -390,7 +390,6 @@ TEST_F(use_after_epoch_death, use_of_a_reclaimed_buffer_aborts_with_a_message) {
               "tidemark: use-after-epoch: mul: rhs was reclaimed when epoch 2 \"step\" ended");
 }
 
-// S3.13
 TEST_F(use_after_epoch_death, off_aborts_at_an_element_access_of_a_reclaimed_buffer_or_view) {
   buffer<float> gone;
   buffer_view<float> view;

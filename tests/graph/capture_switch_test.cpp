@@ -99,7 +99,7 @@ TEST_F(capture_switches, count_each_kind_of_call_and_keep_peaks_after_frees) {
   EXPECT_EQ(state(memory), (std::vector<std::uint64_t>{3, 3, 0, 2, 0, 128, 138, 0, 0, 0, 0}));
 }
 
-// S1.32 S1.33
+// S1.33
 TEST_F(capture_switches, reset_their_counts_only_without_blocks_in_use) {
   void* const block = memory.allocate(100);
   void* const second = memory.allocate(100);
@@ -223,7 +223,6 @@ TEST_F(capture_switches, refuse_allocations_while_frozen_without_an_arena_by_pol
   tracked.deallocate(before, 100);
 }
 
-// S1.10
 TEST_F(capture_switches, pass_on_out_of_memory_of_an_exhausted_arena_unchanged) {
   graph_arena small{byte_range{2 * base, 1024}};
   memory.install_arena(small);
@@ -364,7 +363,6 @@ TEST_F(capture_switches, never_reuse_a_baked_block_while_the_graph_lives) {
   cached.deallocate(after, 1000, 256);
 }
 
-// S1.12
 TEST_F(capture_switches, report_a_double_deallocation_of_a_baked_block) {
   memory.freeze();
   void* const block = memory.allocate(100);

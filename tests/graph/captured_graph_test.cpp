@@ -314,7 +314,6 @@ TEST_F(captures, keep_the_addresses_of_their_parts_when_moved) {
   EXPECT_EQ(&seen.outputs(), &moved.outputs());
 }
 
-// S1.24
 TEST_F(captures, throw_after_being_moved_from) {
   auto graph = step_graph();
   EXPECT_TRUE(graph);
@@ -348,7 +347,6 @@ TEST_F(captures, hold_any_movable_inputs_and_outputs) {
   static_assert(!std::is_copy_constructible_v<graph_type> && !std::is_copy_assignable_v<graph_type>);
 }
 
-// S1.12
 TEST_F(captures, keep_upstream_blocks_of_the_body_until_the_graph_ends) {
   void* baked = nullptr;
   {
@@ -821,7 +819,6 @@ TEST_F(failing_captures, stop_at_the_failing_step) {
   expect_undone(abandoned);
 }
 
-// S1.16
 TEST_F(failing_captures, do_not_begin_if_the_switch_is_frozen_or_has_an_arena) {
   memory.freeze();
   EXPECT_THROW((void)good_capture(), std::logic_error);
@@ -836,7 +833,6 @@ TEST_F(failing_captures, do_not_begin_if_the_switch_is_frozen_or_has_an_arena) {
   expect_undone({});
 }
 
-// S1.16
 TEST_F(failing_captures, nested_in_another_capture_leave_the_outer_capture_unchanged) {
   {
     auto graph = capture_of([&](std::pmr::memory_resource& given) {
@@ -951,7 +947,6 @@ TEST_F(captures, can_be_launched_by_two_threads) {
   EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
 }
 
-// S1.15
 TEST_F(captures, allow_another_thread_to_deallocate_while_the_body_allocates) {
   constexpr int blocks = 1000;
   auto graph = capture_with(

@@ -85,7 +85,6 @@ TEST_F(graph_arenas, the_ends_of_a_range_are_rounded_inwards) {
   EXPECT_THROW((void)arena.allocate(0), out_of_memory);
 }
 
-// S1.1
 TEST_F(graph_arenas, a_range_too_small_for_a_block_holds_no_block) {
   for (byte_range const& range :
        {byte_range{}, {base, 0}, {base, 255}, {base + 1, 510}, {max_size, 1}, {max_size - 300, 44}}) {
@@ -296,7 +295,6 @@ TEST_P(bad_deallocations, reject_addresses_outside_the_range_at_both_ends) {
   EXPECT_EQ(arena.stats().used_blocks, 0u) << "the range's own first and last blocks are taken";
 }
 
-// S1.4
 TEST_P(bad_deallocations, reject_a_wrong_size) {
   void* const block = arena.allocate(512);
   const std::uintptr_t address = address_of(block);
@@ -340,7 +338,6 @@ void give_back_twice() {
   arena.deallocate(block, 1);
 }
 
-// S1.4
 TEST_F(graph_arena_death, aborts_by_default_on_a_double_deallocation) {
   EXPECT_DEATH(
       give_back_twice(),
@@ -400,7 +397,6 @@ TEST_F(graph_arenas, layout_with_an_alignment_below_256_gets_blocks_aligned_to_2
   EXPECT_EQ(address_of(arena.allocate(512)) % 256, 0u);
 }
 
-// S1.7
 TEST_F(graph_arenas, rejects_an_impossible_layout_before_it_calls_the_upstream) {
   EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 0}, &upstream}), std::invalid_argument);
   EXPECT_THROW((graph_arena{graph_layout{.bytes = 512, .alignment = 96}, &upstream}), std::invalid_argument);

@@ -115,7 +115,6 @@ TEST(graph_heap, switch_adds_no_allocation_to_a_capture_with_an_arena) {
   EXPECT_EQ(later, heap_calls{}) << "nor afterwards, while it knows the arena";
 }
 
-// S1.14
 TEST(graph_heap, reports_and_leaks_a_block_whose_wait_cannot_be_recorded) {
   few_blocks upstream;
   const violation_recorder violations;
@@ -168,7 +167,6 @@ TEST(graph_heap, frozen_switch_throws_and_keeps_no_block_that_it_cannot_record) 
   EXPECT_EQ(upstream.outstanding(), 0u);
 }
 
-// S1.38
 TEST(graph_heap, switch_without_memory_to_record_a_capture_stays_unchanged) {
   few_blocks upstream;
   capture_switch memory{&upstream};

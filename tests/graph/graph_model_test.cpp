@@ -31,7 +31,7 @@ namespace {
 
 // ---- an arena ---------------------------------------------------------------------------------------------
 
-// S1.1 S1.2 S1.4 S1.6 S1.23 S1.31 S1.32
+// S1.1 S1.2 S1.4 S1.6 S1.23 S1.32
 TEST(graph_arena_model, predicts_every_address) {
   using model = graph_arena_model;
   run_for_seeds<model>(full_steps, {{"refused requests", &model::refused, in_this_length(1000)},

@@ -167,7 +167,6 @@ TEST(planned_graph, differing_requests_are_served_from_the_tail) {
   EXPECT_EQ(arena.stats().used_blocks, 0u);
 }
 
-// P.26
 TEST(planned_graph, deviating_bodies_never_get_overlapping_blocks) {
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { (void)random_body(memory, seed); };
@@ -177,7 +176,6 @@ TEST(planned_graph, deviating_bodies_never_get_overlapping_blocks) {
   }
 }
 
-// P.26
 TEST(planned_graph, captures_a_body_that_differs_from_its_plan) {
   host_backend host;
   struct nothing {};
@@ -223,7 +221,6 @@ TEST(planned_graph, rejects_malformed_plans_and_alignments) {
   EXPECT_THROW((graph_arena{rehearse_plan(chain), std::size_t(-1), nullptr}), out_of_memory);
 }
 
-// P.26
 TEST(planned_graph, recorded_training_step_needs_only_its_peak_live_bytes) {
   const std::string traces = TIDEMARK_TRACES;
   tools::recorded_trace const trace = tools::read_trace(traces + "/torch_gpt.csv");

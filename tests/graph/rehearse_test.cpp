@@ -67,7 +67,6 @@ TEST(rehearse, measures_1024_bytes_for_the_documented_sequence) {
   EXPECT_EQ(layout.alignment, 256u);
 }
 
-// S1.23
 TEST(rehearse, arena_smaller_than_the_layout_throws_and_stays_usable) {
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     const auto body = [seed](std::pmr::memory_resource& memory) { mixed_body(memory, seed); };

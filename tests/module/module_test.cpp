@@ -164,7 +164,6 @@ TEST(module, an_importer_can_bring_its_own_address_space) {
   EXPECT_EQ(tiny.try_allocate(8192), nullptr);
 }
 
-// T.7
 TEST(module, an_importer_can_look_for_missed_blocks) {
   tidemark::arena step;
   const tidemark::expect_resource expected{&step, "imported"};

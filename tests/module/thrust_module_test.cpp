@@ -28,7 +28,6 @@ TEST(thrust_module, an_importer_has_vectors_and_policies) {
   EXPECT_TRUE(numbers.get_allocator() == tidemark::thrust_allocator<int>{&step});
 }
 
-// A.16
 TEST(thrust_module, importer_can_use_handles_and_foreign_resources) {
   tidemark::arena step;
   tidemark::thrust_resource<tidemark::arena, void*> handle{&step};

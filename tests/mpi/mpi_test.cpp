@@ -87,7 +87,6 @@ TEST_F(mpi_errors, carries_the_text_and_the_class_of_mpi) {
   EXPECT_EQ(error.error_class(), MPI_ERR_NO_MEM);
 }
 
-// R.8
 // The default handler ends the program.
 TEST_F(mpi_errors, fatal_communicator_throws_and_keeps_its_handler) {
   MPI_Comm comm = MPI_COMM_NULL;
@@ -102,7 +101,6 @@ TEST_F(mpi_errors, fatal_communicator_throws_and_keeps_its_handler) {
   MPI_Comm_free(&comm);
 }
 
-// R.8
 // A split gives it to ranks that are in no part.
 TEST_F(mpi_errors, is_thrown_for_the_null_communicator) {
   std::array<std::int32_t, 2> elements{};
@@ -149,7 +147,6 @@ TEST_F(mpi_blocks, serve_an_arena_and_are_returned_to_mpi) {
   EXPECT_EQ(calls_.count["MPI_Free_mem"], 2u);
 }
 
-// R.4
 TEST_F(mpi_blocks, halves_refused_requests_down_to_the_minimum) {
   calls_.fail_from = 0;
   calls_.fail_count = 6;
@@ -169,7 +166,6 @@ TEST_F(mpi_blocks, throws_out_of_memory_and_leaves_the_arena_unchanged) {
   EXPECT_NE(buffers.allocate(1 * MiB), nullptr);
 }
 
-// R.8
 TEST_F(mpi_blocks, out_of_memory_message_states_that_mpi_is_not_running) {
   basic_arena<mpi_memory> buffers{{.name = "halo"}, mpi_memory{}};
   calls_.is_finalized = true;
@@ -178,7 +174,6 @@ TEST_F(mpi_blocks, out_of_memory_message_states_that_mpi_is_not_running) {
   calls_.is_finalized = false;
 }
 
-// R.4
 TEST_F(mpi_blocks, warns_about_memory_that_it_cannot_return) {
   test::warning_recorder warnings;
   mpi_memory memory;
@@ -201,7 +196,6 @@ TEST_F(mpi_blocks, warns_about_memory_that_it_cannot_return) {
 
 // ---- dynamic windows
 
-// D.19
 TEST_F(mpi_window, follows_its_documented_example) {
   namespace mpi = tidemark::mpi;
   // clang-format off: as in docs/distributed.md
@@ -248,7 +242,6 @@ TEST_F(mpi_window, peers_put_and_get_at_the_same_arena_addresses_in_each_step) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// R.5
 TEST_F(mpi_window, covers_a_block_larger_than_a_chunk_by_one_registration) {
   dynamic_window window{MPI_COMM_WORLD};
   window_arena step{window_memory{window_registrar{window}}, {.reserve = 64 * KiB, .name = "halo"}};
@@ -357,7 +350,6 @@ TEST_F(mpi_shared_window, is_read_in_place_by_the_other_ranks_of_the_machine) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// R.4
 TEST_F(mpi_shared_window, supports_parts_of_any_size) {
   shared_window_memory shared{MPI_COMM_WORLD, static_cast<std::size_t>(rank_ + 1) * 64 * KiB};
   for (int rank = 0; rank < ranks_; ++rank)
@@ -436,7 +428,6 @@ TEST_F(mpi_layout, names_the_rank_and_the_block_that_differ_on_all_ranks) {
             "rank " + std::to_string(ranks_ - 1) + " has 3000 as the size of block 19, and rank 0 has 1000");
 }
 
-// R.6
 TEST_F(mpi_layout, names_the_first_offset_that_differs_or_is_missing_on_a_rank) {
   const auto offsets = [](std::size_t n, std::size_t changed = 0, std::size_t value = 0) {
     std::vector<std::size_t> those(n);
@@ -471,7 +462,6 @@ TEST_F(mpi_layout, compares_rehearsals) {
   EXPECT_TRUE(same_layout(MPI_COMM_WORLD, rehearse(same)));
 }
 
-// R.8
 TEST_F(mpi_layout, throws_the_error_of_each_mpi_call) {
   const std::vector<std::size_t> offsets{static_cast<std::size_t>(rank_)};
   constexpr std::size_t calls = 5;
@@ -556,7 +546,6 @@ TEST_F(mpi_allreduce, destructor_waits_and_move_transfers_the_request) {
   EXPECT_EQ(elements[0], static_cast<float>(ranks_));
 }
 
-// R.8
 TEST_F(mpi_allreduce, throws_the_error_of_each_mpi_call) {
   std::array<float, 8> elements{};
   calls_.fail_from = 0;

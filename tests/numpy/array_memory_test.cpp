@@ -32,7 +32,6 @@ unsigned char* byte(mapping* of, std::size_t offset) {
   return reinterpret_cast<unsigned char*>(of + 1) + offset;
 }
 
-// N.2
 TEST(mapping_cache, splits_a_large_mapping_for_a_small_request_and_merges_it_later) {
   mapping_cache cache{64 * MiB};
   mapping* const all = cache.allocate(8 * MiB);
@@ -85,7 +84,6 @@ TEST(mapping_cache, keeps_pages_of_a_mapping_with_many_touched_pages) {
   cache.deallocate(first);
 }
 
-// N.2
 TEST(mapping_cache, makes_a_small_mapping_grow_for_a_larger_request) {
   mapping_cache cache{64 * MiB};
   mapping* const small = cache.allocate(5 * MiB);
@@ -125,7 +123,6 @@ TEST(mapping_cache, unmaps_the_mapping_free_for_longest) {
   cache.deallocate(made[3]);
 }
 
-// N.3
 TEST(mapping_cache, counts_unused_bytes_of_live_mappings_against_the_limit) {
   mapping_cache cache{1 * MiB};
   mapping* const first = cache.allocate(800 * KiB);
@@ -145,7 +142,6 @@ TEST(mapping_cache, keeps_nothing_with_a_limit_of_0) {
   EXPECT_EQ(cache.stats().cached_bytes, 0u);
 }
 
-// N.2
 TEST(mapping_cache, resizes_into_a_free_neighbour_without_moving) {
   mapping_cache cache{64 * MiB};
   cache.deallocate(cache.allocate(16 * MiB));
@@ -161,7 +157,6 @@ TEST(mapping_cache, resizes_into_a_free_neighbour_without_moving) {
   cache.deallocate(live);
 }
 
-// N.2
 TEST(mapping_cache, resize_moves_contents_if_neighbours_are_live) {
   mapping_cache cache{64 * MiB};
   cache.deallocate(cache.allocate(4 * MiB));
@@ -220,7 +215,6 @@ TEST(array_memory, aligns_blocks_of_64_bytes_or_more_to_cache_lines) {
   }
 }
 
-// N.1
 TEST(array_memory, keeps_nothing_once_it_is_retired) {
   array_memory memory{{.max_cached_bytes = 64 * MiB, .huge_pages = true}};
   std::vector<void*> blocks;
@@ -232,7 +226,6 @@ TEST(array_memory, keeps_nothing_once_it_is_retired) {
   EXPECT_LE(memory.stats().cached_bytes, 1 * MiB + 64 * KiB);
 }
 
-// N.3
 TEST(array_memory, returns_cached_memory_under_memory_pressure) {
   array_memory memory{{.max_cached_bytes = 64 * MiB, .huge_pages = true}};
   memory.deallocate(memory.allocate(9 * MiB));
@@ -329,7 +322,6 @@ TEST(array_memory, keeps_contents_and_its_limit_through_random_requests) {
   }
 }
 
-// N.5
 TEST(array_memory, serves_several_threads) {
   array_memory memory{{.max_cached_bytes = 32 * MiB, .huge_pages = true}};
   {
@@ -345,7 +337,6 @@ TEST(array_memory, serves_several_threads) {
   EXPECT_EQ(memory.broken_invariant(), nullptr);
 }
 
-// N.5
 TEST(array_memory, serves_a_child_forked_while_a_thread_uses_the_memory) {
   array_memory memory{{.max_cached_bytes = 32 * MiB, .huge_pages = true}};
   std::jthread other{[&memory](std::stop_token stop) {

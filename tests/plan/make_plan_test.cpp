@@ -199,12 +199,10 @@ TEST(make_plan, names_two_fixed_blocks_that_share_bytes) {
             said);
 }
 
-// P.7
 TEST(make_plan, accepts_fixed_blocks_that_touch) {
   EXPECT_EQ(refusal_of(blocks{{0, 9, 8, 1, 0}, {0, 9, 8, 1, 8}, {9, 12, 8, 1, 4}}), "no refusal");
 }
 
-// P.10
 TEST(make_plan, names_the_block_that_makes_the_sum_too_large) {
   constexpr std::size_t quarter = std::size_t{1} << 60;
   const std::string end =

@@ -52,7 +52,6 @@ TEST_F(planned_arena_plans, give_one_slot_to_a_block_freed_before_its_next_reque
   EXPECT_EQ(slots(1), 1u);
 }
 
-// P.20
 TEST_F(planned_arena_plans, give_two_slots_to_a_block_freed_after_its_next_request) {
   EXPECT_EQ(run_outliving(6, 1, false), (counts{3, 0, 1, 0, 0, 0}));
   EXPECT_EQ(slots(1), 2u);
@@ -86,7 +85,6 @@ TEST(planned_arena_options, max_slots_of_1_gives_each_request_one_slot) {
   for (step_plan const& plan : memory.plans()) EXPECT_EQ(plan.blocks.size(), plan.requests);
 }
 
-// P.20
 TEST_F(planned_arena_plans, drop_extra_slots_when_blocks_end_within_their_step) {
   run_outliving(4, 1, false);
   steps_.play("-x3");
@@ -139,7 +137,6 @@ TEST_F(planned_arena_plans, are_kept_separately_for_each_kind) {
   EXPECT_EQ(stats().planned_steps, 10u);
 }
 
-// P.21
 TEST_F(planned_arena_plans, accept_kinds_of_any_integer_type) {
   const planned_arena::step of_default{memory_};
   EXPECT_THROW(const planned_arena::step inner(memory_, std::size_t{128}), std::logic_error);
@@ -162,7 +159,6 @@ TEST(planned_arena_options, drops_the_least_recently_used_kind) {
   EXPECT_EQ(steps.step("b=1000 -b", 2), 1u) << "which is recorded again";
 }
 
-// P.21
 TEST(planned_arena_options, keeps_blocks_of_a_kind_that_is_dropped) {
   planned_arena memory{{.max_kinds = 1}};
   played_steps<planned_arena> steps{memory};
@@ -198,7 +194,6 @@ TEST(planned_arena_options, drops_a_plan_after_max_misses) {
   EXPECT_EQ(steps.step(other_step), 0u);
 }
 
-// P.21
 TEST(planned_arena_options, cancels_a_miss_for_each_step_without_misses) {
   planned_arena memory{{.max_misses = 2}};
   played_steps<planned_arena> steps{memory};
@@ -210,7 +205,6 @@ TEST(planned_arena_options, cancels_a_miss_for_each_step_without_misses) {
   EXPECT_EQ(memory.stats().plans_made, 1u);
 }
 
-// P.21
 TEST_F(planned_arena_plans, are_dropped_within_a_step_that_differs) {
   const std::string first = "a=1000000 -a b=3000000 -b c=100 -c";
   for (int i = 0; i < 2; ++i) step(first);
@@ -340,7 +334,6 @@ TEST_F(planned_arena_plans, avoid_a_block_that_is_kept_unexpectedly) {
 
 using planned_arena_zone = planned_arena_plans;
 
-// P.40
 TEST_F(planned_arena_zone, keeps_outliving_blocks_apart_from_other_kinds_of_steps) {
   std::uint64_t from_fallback = 0;
   for (std::size_t i = 0; i < 20; ++i) {
@@ -352,7 +345,6 @@ TEST_F(planned_arena_zone, keeps_outliving_blocks_apart_from_other_kinds_of_step
   EXPECT_EQ(stats().height_bytes, 2 * 1024u + 6144u + 768u) << "below it lies x, twice";
 }
 
-// P.40
 TEST_F(planned_arena_zone, shares_one_place_among_outliving_blocks_of_several_kinds) {
   std::uint64_t from_fallback = 0;
   for (std::size_t i = 0; i < 40; ++i) {
@@ -365,7 +357,6 @@ TEST_F(planned_arena_zone, shares_one_place_among_outliving_blocks_of_several_ki
   EXPECT_EQ(stats().height_bytes, 5120u + 9216u) << "of the last step, in which b came";
 }
 
-// P.40
 TEST_F(planned_arena_zone, has_no_bytes_for_blocks_that_outlived_only_the_first_step) {
   step("a=300 p=50000 q=60000 -a");
   for (std::size_t i = 0; i < 5; ++i) step("a=600 b=900 -a -b");

@@ -51,7 +51,6 @@ TEST_F(planned_arena_safety, a_place_over_several_blocks_waits_for_all) {
   EXPECT_EQ(step(allocates + "-c -b -a d=3000 -d e=100 -e"), 0u);
 }
 
-// P.19
 TEST_F(planned_arena_safety, detects_a_late_block_through_skipped_places) {
   // Each takes the bytes of the one before.
   step("a=1000 -a b=1001 -b c=1002 -c d=1003 -d");

@@ -66,7 +66,6 @@ TEST_F(planned_arena_in_steps, blocks_that_never_live_at_once_share_their_bytes)
   EXPECT_GE(stats().committed_bytes, stats().height_bytes);
 }
 
-// P.17
 TEST_F(planned_arena_in_steps, a_container_runs_by_its_plan) {
   for (int round = 0; round < 3; ++round) {
     const planned_arena::step here{memory_};
@@ -78,7 +77,7 @@ TEST_F(planned_arena_in_steps, a_container_runs_by_its_plan) {
   EXPECT_EQ(stats().planned_steps, 2u);
 }
 
-// P.18 P.19
+// P.18
 TEST(planned_arena, serves_requests_that_fit_the_plan_and_counts_the_others) {
   struct deviation {
     char const *what, *planned;
@@ -169,7 +168,6 @@ TEST_F(planned_arena_in_steps, a_nested_step_is_rejected_and_changes_nothing) {
   EXPECT_EQ(stats().planned_allocations, 2u);
 }
 
-// P.22
 TEST(planned_arena, starts_with_zero_statistics) {
   const planned_arena memory;
   const planned_arena_stats stats = memory.stats();
@@ -181,7 +179,6 @@ TEST(planned_arena, starts_with_zero_statistics) {
   EXPECT_TRUE(memory.plans().empty());
 }
 
-// P.25
 TEST(planned_arena, refuses_impossible_options_with_a_sentence) {
   const auto refusal = [](planned_arena_options options) {
     options.name = "steps";
@@ -221,7 +218,6 @@ TEST(planned_arena, ignores_null) {
   EXPECT_EQ(memory.stats().allocations, 0u);
 }
 
-// P.25
 TEST(planned_arena, reports_destruction_before_the_end_of_its_step) {
   const violation_recorder violations;
   std::optional<planned_arena> memory{std::in_place};
@@ -252,7 +248,6 @@ TEST(planned_arena, takes_memory_from_an_upstream) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-// P.22
 TEST_F(planned_arena_in_steps, passes_on_fallback_exceptions_and_counts_nothing) {
   step("a=100 b=100 -a -b");
   {

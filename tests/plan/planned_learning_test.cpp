@@ -113,7 +113,6 @@ TEST_F(planned_learning, plans_steps_that_grow) {
   }
 }
 
-// P.39
 TEST_F(planned_learning, plans_steps_that_shrink) {
   varying_program program;
   program.run(2000, [](std::size_t step, std::size_t) { return 1 - static_cast<double>(step) / 2500; });
@@ -122,7 +121,6 @@ TEST_F(planned_learning, plans_steps_that_shrink) {
   EXPECT_LE(program.held_share(), 1.10);
 }
 
-// P.39
 TEST_F(planned_learning, plans_steps_whose_sizes_alternate) {
   for (double other : {0.5, 1.05, 1.5, 3.0}) {
     varying_program program;
@@ -135,7 +133,6 @@ TEST_F(planned_learning, plans_steps_whose_sizes_alternate) {
   }
 }
 
-// P.39
 TEST_F(planned_learning, plans_requests_of_no_bytes_and_of_some) {
   for (int i = 0; i < 40; ++i) {
     const std::uint64_t from_fallback =
@@ -144,7 +141,6 @@ TEST_F(planned_learning, plans_requests_of_no_bytes_and_of_some) {
   }
 }
 
-// P.39
 TEST_F(planned_learning, adds_no_headroom_to_sizes_that_repeat) {
   for (int i = 0; i < 10; ++i)
     step("x=100000 y=64000 z=" + std::to_string(6400 + 64 * (i % 2)) + " -x -y -z");
@@ -154,7 +150,6 @@ TEST_F(planned_learning, adds_no_headroom_to_sizes_that_repeat) {
   EXPECT_EQ(plan.blocks[2].life.size, 6464u + 6464 / 64) << "at least 1/64 of the largest";
 }
 
-// P.39
 TEST_F(planned_learning, limits_headroom_to_a_sixteenth) {
   for (int i = 0; i < 10; ++i) step("x=" + std::to_string(100'000 << (i / 2)) + " y=10 -x -y");
   EXPECT_EQ(memory_.plans().front().blocks[0].life.size, 1'600'000u + 100'000);
@@ -178,7 +173,6 @@ std::string layered_step(std::size_t extra, bool is_more) {
   return text + (extra != 0 && is_more ? "-e" : "");
 }
 
-// P.39
 TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_after_an_extra_request) {
   for (std::size_t layer = 1; layer <= 20; ++layer) {
     planned_arena memory;
@@ -189,7 +183,6 @@ TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_after_an_extra_request
   }
 }
 
-// P.39
 TEST_F(planned_learning, keeps_the_rest_of_a_step_planned_after_a_missing_layer) {
   std::uint64_t from_fallback = 0;
   for (std::size_t layer = 1; layer <= 20; ++layer) {
@@ -251,7 +244,6 @@ struct short_lived_step {
   }
 };
 
-// P.39
 TEST_F(planned_learning, plans_an_extra_request_in_every_second_step) {
   noise random;
   std::size_t left = 0;
@@ -270,7 +262,6 @@ TEST_F(planned_learning, plans_an_extra_request_in_every_second_step) {
   EXPECT_LE(left, 8u) << "of 200 programs";
 }
 
-// P.39
 TEST_F(planned_learning, keeps_the_plan_when_random_steps_have_an_extra_request) {
   noise random;
   for (int program = 0; program < 20; ++program) {
@@ -286,7 +277,6 @@ TEST_F(planned_learning, keeps_the_plan_when_random_steps_have_an_extra_request)
   }
 }
 
-// P.39
 TEST_F(planned_learning, pauses_planning_when_no_step_follows_its_plan) {
   for (int kinds : {1, 3, 12, 1000}) {
     noise random;
@@ -300,7 +290,6 @@ TEST_F(planned_learning, pauses_planning_when_no_step_follows_its_plan) {
   }
 }
 
-// P.39
 TEST_F(planned_learning, plans_lifetimes_that_alternate) {
   for (int others : {3, 20, 60}) {
     planned_arena memory;
@@ -318,7 +307,6 @@ TEST_F(planned_learning, plans_lifetimes_that_alternate) {
   }
 }
 
-// P.39
 TEST_F(planned_learning, forgets_earlier_steps_of_a_kind_that_gets_a_plan) {
   planned_arena first;
   played_steps<planned_arena> long_steps{first};
@@ -329,7 +317,6 @@ TEST_F(planned_learning, forgets_earlier_steps_of_a_kind_that_gets_a_plan) {
   EXPECT_EQ(memory_.plans().front().requests, 5u) << "one short step is no reason to drop the plan";
 }
 
-// P.39
 TEST_F(planned_learning, takes_enumerators_as_kinds) {
   enum class phase : std::uint8_t { train, evaluate };
   planned_arena memory;

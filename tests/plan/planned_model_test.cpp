@@ -56,9 +56,7 @@ void run_programs(bool is_scarce, std::uint64_t operations) {
 TEST(planned_model, any_program_on_ample_memory) {
   run_programs<planned_arena, recording_os>(false, 100'000);
 }
-// P.19
 TEST(planned_model, any_program_on_scarce_memory) { run_programs<planned_arena, recording_os>(true, 60'000); }
-// P.19
 TEST(planned_model, any_program_on_memory_of_an_upstream) {
   run_programs<basic_planned_arena<upstream_memory>, recording_resource>(true, 60'000);
 }

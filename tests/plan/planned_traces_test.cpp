@@ -250,7 +250,6 @@ TEST(planned_traces, hold_the_memory_of_two_repeated_steps_in_turn_once) {
   expect_held<synchronized_pool>("torch_gpt", {1, 2}, outliving::end_late, 1.02);
 }
 
-// P.40
 TEST(planned_traces, hold_the_memory_of_a_small_repeated_step_up_to_pages) {
   for (std::size_t kind : {0U, 1U, 50U}) {
     // Steps of 65 KB, and of 87 KB with the state of the optimizer: memory is committed in pages of 4 KiB.
@@ -260,7 +259,6 @@ TEST(planned_traces, hold_the_memory_of_a_small_repeated_step_up_to_pages) {
   }
 }
 
-// P.40
 TEST(planned_traces, unet_step_fits_into_its_live_bytes) {
   const tools::stepped_trace unet = tools::generate_steps("unet", 3);
   pool below;

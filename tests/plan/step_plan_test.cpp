@@ -166,7 +166,6 @@ TEST_F(step_plan_file, is_read_as_lifetimes) {
   for (std::size_t i = 0; i < lives.size(); ++i) EXPECT_EQ(lives[i], plan.blocks[i].life);
 }
 
-// P.23
 TEST_F(step_plan_file, is_rejected_with_line_and_reason_if_malformed) {
   const std::string start = header, first = start + "0,0,1,100,256,0\n",
                     number = "the row is not six whole numbers below 2^64";

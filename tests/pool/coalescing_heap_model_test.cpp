@@ -10,7 +10,6 @@
 namespace tidemark::test {
 namespace {
 
-// S2.5
 TEST(coalescing_heap_model, agrees_with_the_heap) {
   using model = coalescing_heap_model;
   run_for_seeds<model>(10'000, {{"taken", &model::taken, 1000},

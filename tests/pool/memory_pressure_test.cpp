@@ -60,7 +60,6 @@ TYPED_TEST(pools_under_pressure, trim_in_the_next_allocation_of_each_thread) {
   memory.check_invariants();
 }
 
-// S2.24
 TEST(memory_pressure, a_pool_trims_in_its_owners_next_deallocation) {
   pool memory{pool_options::tensor_classes()};
   void* block = memory.allocate(64);
@@ -129,7 +128,6 @@ TEST_F(pressure_files, a_stall_beyond_the_threshold_is_pressure) {
   EXPECT_EQ(monitor.signal_count(), 1u);
 }
 
-// S2.24
 TEST_F(pressure_files, a_cgroup_that_reaches_a_limit_is_pressure) {
   write_events(1, 0, 0);
   pressure_monitor monitor{{.psi_path = "", .events_path = path("memory.events"), .background = false}};
@@ -166,7 +164,6 @@ TEST_F(pressure_files, background_monitor_detects_pressure) {
   EXPECT_GT(told, before);
 }
 
-// S2.24
 TEST_F(pressure_files, missing_or_malformed_files_leave_only_manual_signals) {
   write("memory", "nothing of the kind\n");
   write("memory.events", "high many\n");

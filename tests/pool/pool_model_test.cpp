@@ -32,11 +32,10 @@ void run_model(bool hits_large_blocks = true) {
 
 // S2.8
 TEST(pool_model, agrees_with_the_pool) { run_model<pool_subject>(); }
-// S2.8
 TEST(pool_model, agrees_with_the_pool_of_odd_sizes) { run_model<odd_pool_subject>(false); }
 // S2.8
 TEST(pool_model, agrees_with_the_synchronized_pool_on_one_thread) { run_model<synchronized_pool_subject>(); }
-// S2.8 S2.9
+// S2.9
 TEST(pool_model, agrees_with_the_synchronized_pool_that_may_cache_little) {
   run_model<tight_synchronized_pool_subject>(false);
 }

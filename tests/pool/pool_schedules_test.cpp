@@ -157,7 +157,6 @@ TEST(pool_schedules, lose_no_trim_posted_during_a_depot_trim) {
   expect_every_schedule_passes(requests_trims_of_the_depot<explored_sync>, 100);
 }
 
-// E.8
 // This fault existed: a thread compared the least target with its own, and wrote `none` over a newer target.
 TEST(pool_schedules, lose_a_trim_that_another_trim_overwrites) {
   expect_failure(requests_trims_of_the_depot<faulty_sync<fault::split_updates>>, "a trim is lost");

@@ -148,7 +148,6 @@ TEST(pool, uses_the_smallest_default_size_class_that_fits_and_aligns) {
   }
 }
 
-// S2.21
 TEST(pool, size_class_aligned_to_8_serves_only_requests_aligned_to_8) {
   pool memory{with_classes({24, 40, 96})};
   const blocks sixteen{memory, 3, 30};  // aligned to 16
@@ -178,7 +177,6 @@ TEST_F(pool_over_upstream, size_classes_aligned_to_8_serve_requests_aligned_to_8
   memory.check_invariants();
 }
 
-// S2.22
 TEST(pool, packs_blocks_of_8_bytes_without_gaps) {
   pool memory;
   constexpr std::size_t count = 1000;
@@ -236,7 +234,6 @@ TEST_F(pool_over_upstream, takes_more_than_16384_bytes_from_the_upstream_exactly
   memory.check_invariants();
 }
 
-// S2.5
 TEST_F(pool_over_upstream, splits_a_freed_large_block_for_smaller_requests) {
   pool memory{nine_classes(), &upstream};
   void* const first = memory.allocate(100'000);
@@ -287,7 +284,6 @@ TEST_F(pool_over_upstream, returns_the_smallest_sufficient_large_block_over_the_
   memory.check_invariants();
 }
 
-// S2.5
 TEST_F(pool_over_upstream, reuses_memory_stranded_by_a_live_block_before_the_upstream) {
   pool memory{nine_classes(), &upstream};
   void* const first = memory.allocate(100'000);
@@ -572,7 +568,6 @@ TYPED_TEST(either_pool, keeps_to_its_limit_in_any_order_of_frees) {
   }
 }
 
-// S2.10
 TEST_F(pool_over_upstream, trims_rarely_with_any_number_of_live_blocks) {
   // The upstream's calls are a measure of how often slabs come and go.
   pool memory{nine_classes(64 * KiB), &upstream};
@@ -584,7 +579,6 @@ TEST_F(pool_over_upstream, trims_rarely_with_any_number_of_live_blocks) {
   memory.check_invariants();
 }
 
-// S2.10
 TEST_F(pool_over_upstream, without_a_cache_returns_each_slab_with_its_last_block) {
   pool memory{{.max_cached_bytes = 0}, &upstream};
   EXPECT_EQ(memory.stats().held_bytes, 0u);
@@ -596,7 +590,6 @@ TEST_F(pool_over_upstream, without_a_cache_returns_each_slab_with_its_last_block
   EXPECT_EQ(memory.stats().cached_bytes, 0u);
 }
 
-// S2.10
 TEST(pool, limit_defaults_to_64_MiB) {
   pool memory;
   EXPECT_EQ(memory.options().max_cached_bytes, 64 * MiB);
@@ -626,7 +619,6 @@ TEST_F(pool_over_upstream, clear_leaves_nothing_cached_and_live_blocks_valid) {
   EXPECT_EQ(memory.stats().held_bytes, 0u) << "the stranded blocks were returned with the last live block";
 }
 
-// S2.11
 TEST_F(pool_over_upstream, reuses_blocks_set_aside_before_it_calls_the_upstream) {
   pool memory{nine_classes(), &upstream};
   blocks live{memory, 1000, 64};
@@ -644,7 +636,7 @@ TEST_F(pool_over_upstream, reuses_blocks_set_aside_before_it_calls_the_upstream)
   }
 }
 
-// S2.8 S2.12
+// S2.12
 TEST(pool, reset_stats_restarts_counts_and_loses_no_block) {
   pool memory;
   blocks live{memory, 20, 64};
@@ -727,7 +719,6 @@ TEST(pool, at_most_half_of_a_block_is_wasted_from_33_bytes_up) {
   }
 }
 
-// S2.23
 TEST_F(pool_over_upstream, classes_beyond_16_KiB_are_cached_as_well) {
   pool memory{with_classes({64, 479'232, 1 * MiB}), &upstream};
   void* first = memory.allocate(400'000);
@@ -893,7 +884,6 @@ TYPED_TEST(pool_misuse, is_reported_and_changes_nothing) {
   memory.check_invariants();
 }
 
-// S2.19
 TYPED_TEST(pool_misuse, is_reported_for_large_blocks) {
   const violation_recorder recorder;
   TypeParam memory;

@@ -102,7 +102,6 @@ TEST_F(reuse_cache_order, evicts_a_pending_block_by_size_when_its_fence_is_done)
   EXPECT_EQ(cache.stats().cached_bytes, 300u);
 }
 
-// S1.27
 TEST_F(reuse_cache_order, agrees_with_a_sorted_list_on_many_sizes) {
   constexpr std::size_t limit = 20'000;
   reuse_cache cache{{.max_cached_bytes = limit, .upstream = &upstream}};

@@ -37,7 +37,6 @@ struct reuse : test::reuse_test {};
 
 // ---- by exact size ----------------------------------------------------------------------------------------
 
-// S3.30
 TEST_F(reuse, reuses_a_block_for_exactly_its_size_and_alignment) {
   reuse_cache cache{&upstream};
   void* const block = cache.allocate(1000, 64);
@@ -71,7 +70,6 @@ TEST_F(reuse, a_block_is_reused_only_when_its_fence_is_done) {
   give(cache, {block, other}, 4096);
 }
 
-// S3.30
 TEST_F(reuse, block_with_a_pending_fence_is_not_returned_to_the_upstream) {
   std::array<event, 3> events;
   reuse_cache cache{{.max_cached_bytes = 1, .max_blocks_per_size = 1, .upstream = &upstream}};
@@ -86,7 +84,6 @@ TEST_F(reuse, block_with_a_pending_fence_is_not_returned_to_the_upstream) {
   EXPECT_EQ(cache.collect(), 3 * 4096u);
 }
 
-// S3.30
 TEST_F(reuse, fences_may_become_done_in_any_order) {
   std::array<event, 4> events;
   reuse_cache cache{&upstream};
@@ -321,7 +318,6 @@ TEST_F(reuse, queries_no_fence_if_the_query_scope_refuses) {
 
 // ---- the end of fences ------------------------------------------------------------------------------------
 
-// S3.30
 TEST_F(reuse, a_fence_is_destroyed_once_when_its_block_may_be_used_again) {
   std::array<event, 3> events;
   {
@@ -368,7 +364,6 @@ TEST_F(reuse, limit_of_1_MiB_keeps_1_MiB_to_within_a_block) {
   EXPECT_EQ(upstream.outstanding, cache.stats().cached_bytes);
 }
 
-// S3.31
 TEST_F(reuse, without_a_limit_all_of_8_MiB_is_kept) {
   reuse_cache cache{{.max_cached_bytes = 0, .upstream = &upstream}};
   give(cache, take(cache, 128, 64 * KiB), 64 * KiB);
@@ -400,7 +395,6 @@ TEST_F(reuse, block_larger_than_the_limit_evicts_no_other_block) {
   EXPECT_FALSE(upstream.holds(large));
 }
 
-// S3.31
 TEST_F(reuse, fenced_block_counts_against_the_limit_once_its_fence_is_done) {
   std::array<event, 5> events;
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
@@ -514,7 +508,6 @@ TEST_F(reuse, waits_for_pending_blocks_if_the_upstream_lacks_memory) {
   cache.deallocate(block, 601, 256);
 }
 
-// S3.34
 TEST_F(reuse, request_that_cannot_be_served_throws_the_upstream_exception) {
   limit_resource budget{&upstream, 1000, "device"};
   event done;
@@ -693,7 +686,6 @@ TEST(reuse_cache, threads_never_get_a_block_that_is_still_written) {
   for (std::unique_ptr<event> const& done : ended) EXPECT_EQ(done->destroyed, 1);
 }
 
-// S3.34
 TEST(reuse_cache, threads_may_collect_with_force_while_others_run_out) {
   limit_resource budget{50};
   std::atomic<std::size_t> refused{0};

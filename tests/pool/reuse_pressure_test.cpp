@@ -23,7 +23,6 @@ using test::recording_resource;
 
 struct reuse_limits : test::reuse_test {};
 
-// S3.31
 TEST_F(reuse_limits, is_1_GiB_by_default) {
   reuse_cache cache{&upstream};
   EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
@@ -50,7 +49,6 @@ TEST_F(reuse_limits, default_limit_queries_no_fence_until_it_may_be_exceeded) {
   large.complete();
 }
 
-// S2.24
 TEST(reuse_pressure, frees_ready_blocks_at_once_if_the_upstream_is_thread_safe) {
   for (std::pmr::memory_resource* const any :
        {std::pmr::new_delete_resource(), static_cast<std::pmr::memory_resource*>(&global_pool())}) {

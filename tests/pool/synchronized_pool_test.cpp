@@ -225,7 +225,6 @@ TEST_F(synchronized_pool_over_upstream, thread_exit_returns_its_cache) {
   EXPECT_EQ(upstream.calls, calls);
 }
 
-// S2.18
 TEST(synchronized_pool, works_in_destructors_of_thread_local_objects) {
   static synchronized_pool* used = nullptr;
   struct late {
@@ -262,7 +261,6 @@ TEST_F(synchronized_pool_over_upstream, may_be_destroyed_before_the_threads_that
   user.join();
 }
 
-// S2.30
 TEST(synchronized_pool, may_be_the_upstream_of_another_in_threads_that_end) {
   synchronized_pool upstream;
   {
@@ -401,7 +399,6 @@ TEST(synchronized_pool, keeps_a_cache_for_each_of_many_pools_that_a_thread_uses_
   }
 }
 
-// S2.30
 TEST(synchronized_pool, an_upstream_may_signal_pressure_in_every_call) {
   calling_upstream upstream;
   upstream.on_each([] { (void)signal_memory_pressure(); });

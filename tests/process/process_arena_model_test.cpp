@@ -9,7 +9,6 @@
 namespace tidemark::test {
 namespace {
 
-// V.7
 TEST(process_arena_model, keeps_published_data_unchanged_until_a_reset) {
   using model = process_arena_model;
   run_for_seeds<model>(20'000, {{"published", &model::published, in_this_length(1000, 20'000)},

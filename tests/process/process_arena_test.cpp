@@ -235,7 +235,6 @@ TEST(process_arena, has_a_name_only_when_something_is_published) {
   EXPECT_EQ(::access(path.c_str(), F_OK), 0);
 }
 
-// H.8
 TEST(process_arena, publishes_only_its_own_objects) {
   process_arena memory;
   const int outside = 1;
@@ -494,7 +493,6 @@ class process_image : public ::testing::Test, public image_of_a_file {
 constexpr char const* tsan_ends =
     "ThreadSanitizer ends a program that maps addresses of which it keeps no shadow";
 
-// H.13
 TEST_F(process_image, is_accepted_as_it_was_written) {
   const process_view view{file_of(bytes_).get(), {.layout_version = 3}};
   EXPECT_EQ(&view.root<std::uint64_t>(), root_);
@@ -594,7 +592,6 @@ TEST_F(process_image, is_rejected_if_its_root_has_another_type) {
   EXPECT_EQ(view.root<std::uint64_t const>(), 42u);
 }
 
-// H.13
 TEST_F(process_image, is_rejected_if_its_root_reaches_beyond_its_end) {
   using two = std::array<std::uint64_t, 2>;
   published().root_type = detail::type_layout<two>();

@@ -96,7 +96,6 @@ TEST(shared_memory, allocates_memory_when_it_is_committed_and_not_before) {
   EXPECT_EQ(of.memory(), 128 * KiB);
 }
 
-// H.1
 TEST(shared_memory, changes_nothing_if_the_system_has_no_memory) {
   held_range of{{}, 1 * MiB};
   for (char const* call : {"fallocate", "mprotect"}) {
@@ -122,7 +121,6 @@ TEST(shared_memory, keeps_memory_on_decommit_if_writes_are_sealed) {
   EXPECT_EQ(of.memory(), 64 * KiB);
 }
 
-// H.1
 TEST(shared_memory, reserves_one_range_at_a_time) {
   shared_memory space;
   const byte_range range = space.reserve(1, 64 * KiB);
@@ -143,7 +141,6 @@ TEST(shared_memory, maps_at_the_configured_address) {
   EXPECT_EQ(there.range.begin, address);
 }
 
-// H.3
 TEST(shared_memory, rejects_an_address_that_is_in_use) {
   held_range of{{}, 1 * MiB};
   of.fill(0, 64 * KiB, 7);
@@ -207,7 +204,6 @@ TEST(shared_memory_view, maps_at_the_address_of_the_writer) {
   EXPECT_EQ(reader.result(), "");
 }
 
-// H.3
 TEST(shared_memory_view, rejects_addresses_in_use_in_its_process) {
   peer_process reader{[](channel& test) -> std::string {
     const file_descriptor file = test.receive_file();
@@ -245,7 +241,6 @@ TEST(shared_memory_view, cannot_be_written_through) {
   EXPECT_EQ(byte_at(of.range.begin), 7);
 }
 
-// H.4
 TEST(shared_memory_view, rejects_a_file_that_could_be_truncated_while_read) {
   const file_descriptor unsealed{::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   ASSERT_EQ(::ftruncate(unsealed.get(), 4096), 0);
@@ -326,7 +321,6 @@ TEST(shared_memory, is_found_by_its_name_until_it_is_released) {
   EXPECT_EQ(folder.names(), 1) << "the file beside it";
 }
 
-// H.5
 TEST(shared_memory, takes_a_name_over_and_leaves_it_to_the_next) {
   const temporary_folder folder;
   held_range first{{.path = folder / "name"}, 1 * MiB};
@@ -340,7 +334,6 @@ TEST(shared_memory, takes_a_name_over_and_leaves_it_to_the_next) {
   EXPECT_EQ(byte_at(view.range().begin), 2);
 }
 
-// H.5
 TEST(shared_memory, replaces_no_file_by_a_name) {
   const temporary_folder folder;
   std::ofstream{folder / "file"} << "some text";
@@ -388,7 +381,6 @@ TEST(shared_memory, has_its_name_or_not_wherever_its_process_is_killed) {
   }
 }
 
-// H.5
 TEST(shared_memory, loses_no_name_to_a_forked_child_that_destroys_it) {
   const temporary_folder folder;
   const std::string path = folder / "name";

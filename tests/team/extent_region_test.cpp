@@ -180,19 +180,16 @@ TEST(extent_region, returns_disjoint_extents_under_weak_memory_orders) {
   expect_no_failure({.step_pages = 4}, nullptr, {thread, thread}, 4, 20, {.weak_orders = true});
 }
 
-// G.3
 TEST(extent_region, serves_three_threads_from_committed_memory) {
   const operations thread = claims({{2, 2}});
   expect_no_failure({.step_pages = 16}, commit_ahead, {thread, thread, thread}, 6, 50);
 }
 
-// G.3
 TEST(extent_region, chains_chunks_while_threads_claim) {
   const operations thread = claims({{2, 2}, {3, 3}});
   expect_no_failure({.chunk_pages = 4, .step_pages = 2}, nullptr, {thread, thread}, 10, 20);
 }
 
-// G.3
 TEST(extent_region, reuses_returned_extents_while_other_threads_claim) {
   const operations borrower = [](watched_region& region) {
     const extent first = region.claim(1, 1);
@@ -213,7 +210,6 @@ TEST(extent_region, marks_no_returned_page_as_fresh_under_weak_memory_orders) {
                     {.weak_orders = true});
 }
 
-// G.3
 TEST(extent_region, rejects_one_thread_and_serves_the_other) {
   const operations large = [](watched_region& region) {
     test::require(region.claim(5, 5).empty(), "there is no memory for it");
@@ -224,7 +220,6 @@ TEST(extent_region, rejects_one_thread_and_serves_the_other) {
   expect_no_failure({.pages = 4}, nullptr, {large, small}, 0, 5);
 }
 
-// G.3
 TEST(extent_region, serves_the_next_step_from_committed_memory_after_a_reset) {
   const operations thread = claims({{1, 2}, {1, 2}});
   const auto next_step = [](watched_region& region) {

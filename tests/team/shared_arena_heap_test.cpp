@@ -35,7 +35,6 @@ TEST(shared_arena_heap, allocates_nothing_in_a_repeated_step) {
   }
 }
 
-// G.11
 TEST(shared_arena_heap, counts_unrecorded_memory_as_waste_until_release) {
   shared_arena team{{.reserve = 64 * MiB}};
   const shared_arena_mark mark = team.mark();

@@ -204,7 +204,6 @@ TEST(shared_arena, rejects_more_threads_than_places) {
   EXPECT_EQ(of_any_number.stats().threads, 1u);
 }
 
-// G.5
 TEST(shared_arena, is_found_by_each_thread_beside_more_arenas_than_it_has_slots) {
   std::vector<std::unique_ptr<shared_arena>> teams;
   for (std::size_t i = 0; i < 24; ++i) {
@@ -241,7 +240,6 @@ TEST(shared_arena, divides_what_is_reserved_among_places) {
   EXPECT_LE(team.stats().waste_bytes, 2000 * 1000 / 3u);
 }
 
-// G.12
 TEST_F(default_shared_arena, wastes_no_more_for_alignment_than_whole_pages) {
   for (int i = 0; i < 100; ++i) {
     const auto block = reinterpret_cast<std::uintptr_t>(team.allocate(20'000, 1 * MiB));
@@ -341,7 +339,6 @@ TEST_F(default_shared_arena, frees_large_blocks_in_any_order) {
   }
 }
 
-// G.2
 TEST_F(default_shared_arena, keeps_the_record_of_a_block_below_a_mark_or_scope) {
   auto local = team.local();
   void* const first = local.allocate(100'000);
@@ -412,7 +409,6 @@ TEST(shared_arena, rejects_foreign_marks_and_marks_older_than_a_release) {
       std::string::npos);
 }
 
-// G.7
 TEST_F(default_shared_arena, rejects_a_mark_that_a_thread_has_rewound_over) {
   auto local = team.local();
   const arena_mark early = local.mark();
@@ -427,7 +423,6 @@ TEST_F(default_shared_arena, rejects_a_mark_that_a_thread_has_rewound_over) {
   EXPECT_EQ(local.stats().used_bytes, 304u);
 }
 
-// G.7
 TEST_F(default_shared_arena, ends_the_marks_of_threads_that_it_rewinds_over) {
   auto local = team.local();
   const shared_arena_mark mark = team.mark();
@@ -513,7 +508,6 @@ TEST(shared_arena, stays_usable_after_release) {
   }
 }
 
-// G.12
 TEST(shared_arena, reuses_earlier_chunks_beside_a_thread_that_came_late) {
   shared_arena team{{.reserve = 1 * MiB}};
   const auto work = [&] {
@@ -534,7 +528,6 @@ TEST(shared_arena, reuses_earlier_chunks_beside_a_thread_that_came_late) {
   EXPECT_LE(team.stats().committed_bytes, 1 * MiB + 128 * KiB);
 }
 
-// G.12
 TEST(shared_arena, returns_adjacent_chunks) {
   for (const std::size_t chunk : {2 * MiB, 4 * MiB}) {
     shared_arena team{{.reserve = chunk, .retain = 0}};
@@ -619,7 +612,6 @@ TEST_F(default_shared_arena, runs_destructors_before_any_memory_is_freed) {
   }
 }
 
-// G.9
 TEST_F(default_shared_arena, lets_a_destructor_allocate_on_a_new_thread) {
   struct allocates {
     ~allocates() { (void)team->allocate(100); }
@@ -718,7 +710,6 @@ TEST_F(shared_arena_scope, frees_at_the_end_of_its_block) {
   EXPECT_EQ(team.stats().used_bytes, 0u);
 }
 
-// G.6
 TEST_F(shared_arena_scope, moves_and_ends_once) {
   shared_arena::scope outer{team};
   (void)team.allocate(16);
@@ -749,7 +740,6 @@ TEST_F(shared_arena_scope, rejects_resets_and_rewinds_below_it) {
   EXPECT_EQ(team.stats().used_bytes, 16u);
 }
 
-// G.7
 TEST_F(shared_arena_scope, reports_an_outer_scope_that_ends_first) {
   shared_arena::scope outer{team};
   (void)team.allocate(16);
@@ -770,7 +760,6 @@ TEST_F(shared_arena_scope, reports_an_arena_that_ends_under_it) {
   EXPECT_FALSE(scope);
 }
 
-// G.7
 TEST_F(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_nothing) {
   auto local = team.local();
   shared_arena::scope step{team};
@@ -781,7 +770,6 @@ TEST_F(shared_arena_scope, reports_a_thread_scope_that_is_still_open_and_frees_n
   EXPECT_EQ(team.stats().used_bytes, 16u);
 }
 
-// G.10
 TEST_F(shared_arena_scope, keeps_its_place_reserved_after_its_thread_leaves) {
   auto local = team.local();
   (void)local.allocate(16);
@@ -851,7 +839,6 @@ TEST(shared_arena_checks, report_a_handle_that_is_used_during_a_rewind) {
   EXPECT_NE(message.find("shared_arena_test.cpp:" + std::to_string(rewound)), std::string::npos) << message;
 }
 
-// G.8
 TEST(shared_arena_checks, end_the_program_by_default) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto misuse = [] {
@@ -876,7 +863,6 @@ TEST_F(shared_arena_misuse, report_a_handle_that_another_thread_uses) {
   EXPECT_EQ(violations.count(violation_kind::wrong_thread), 1u);
 }
 
-// G.8
 TEST_F(shared_arena_misuse, report_a_block_that_no_thread_has) {
   (void)team.allocate(16);
   int foreign = 0;

@@ -95,7 +95,6 @@ TYPED_TEST(adaptor, counts_direct_calls_and_those_through_std_pmr) {
   EXPECT_EQ(test::visible(resource.stats()), (counts{2, 2, 0, 2, 0, 128, 128}));
 }
 
-// T.1
 TYPED_TEST(adaptor, counts_a_failed_allocation_as_refused_only) {
   auto& resource = this->subject.adaptor;
   void* const block = resource.allocate(64);

@@ -40,7 +40,6 @@ TEST_F(no_upstream, an_allocation_in_a_period_is_reported_with_name_size_and_ali
   resource.deallocate(block, 48, 32);
 }
 
-// T.4
 TEST_F(no_upstream, if_the_handler_returns_the_allocation_is_served_and_counted) {
   const auto period = resource.expect_none();
   std::pmr::vector<int> v(10, 7, &resource);
@@ -79,7 +78,6 @@ TEST_F(no_upstream, periods_nest) {
   EXPECT_EQ(resource.unexpected(), 3u);
 }
 
-// T.4
 TEST_F(no_upstream, periods_may_end_in_any_order) {
   auto first = std::unique_ptr<expect_no_upstream::quiet_period>{
       new expect_no_upstream::quiet_period{resource.expect_none()}};
@@ -109,7 +107,6 @@ TEST_F(no_upstream, shows_that_a_warm_pool_allocates_nothing) {
 
 void ignore(violation const&) {}
 
-// T.4
 TEST(expect_no_upstream, counts_allocations_of_other_threads) {
   const violation_handler before = set_violation_handler(ignore);
   expect_no_upstream resource{std::pmr::new_delete_resource()};
@@ -125,7 +122,6 @@ TEST(expect_no_upstream, counts_allocations_of_other_threads) {
   set_violation_handler(before);
 }
 
-// T.4
 TEST(expect_no_upstream_death, the_default_handler_ends_the_program) {
   expect_no_upstream resource{std::pmr::new_delete_resource(), "b"};
   const auto period = resource.expect_none();

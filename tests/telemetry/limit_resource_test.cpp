@@ -37,7 +37,6 @@ TEST_F(limit, serves_up_to_the_limit_to_the_byte) {
   resource.deallocate(resource.allocate(100), 100);
 }
 
-// T.3
 TEST_F(limit, refusal_never_calls_the_upstream_and_changes_only_refused) {
   void* block = resource.allocate(60);
   const auto before = test::visible(resource.stats());
@@ -70,7 +69,6 @@ TEST_F(limit, a_failing_upstream_leaves_the_budget_unchanged) {
   resource.deallocate(resource.allocate(100), 100);
 }
 
-// T.3
 TEST_F(limit, sizes_near_size_max_do_not_wrap) {
   void* block = resource.allocate(60);
   constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
@@ -97,7 +95,6 @@ TEST_F(limit, a_raised_limit_serves_more) {
   resource.deallocate(resource.allocate(200), 200);
 }
 
-// T.3
 TEST_F(limit, limit_below_used_bytes_rejects_requests_until_enough_is_freed) {
   void* a = resource.allocate(60);
   void* b = resource.allocate(40);

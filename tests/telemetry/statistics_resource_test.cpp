@@ -26,7 +26,6 @@ struct statistics : ::testing::Test {
 
 // ---- frames ----
 
-// T.1
 TEST_F(statistics, a_frame_counts_what_happened_in_it) {
   void* before = resource.allocate(1000);
   upstream.fail_from = upstream.calls;
@@ -53,7 +52,6 @@ TEST_F(statistics, a_frame_has_no_peak_from_before_it) {
   EXPECT_EQ(resource.stats().peak_bytes, 1000u);
 }
 
-// T.1
 TEST_F(statistics, the_outer_frame_includes_the_inner) {
   resource.push_counters();
   resource.deallocate(resource.allocate(10), 10);
@@ -123,7 +121,6 @@ TEST(statistics_resource, counts_exactly_what_threads_do) {
   EXPECT_LE(stats.peak_bytes, 24 * 8 * test::storm_threads);
 }
 
-// T.1
 TEST(statistics_resource, the_peak_of_threads_is_exact) {
   statistics_resource resource{std::pmr::new_delete_resource()};
   std::atomic<std::size_t> holding{0};
@@ -144,7 +141,6 @@ TEST(statistics_resource, counts_refusals_of_threads_exactly) {
   EXPECT_EQ(resource.stats().allocations, 0u);
 }
 
-// T.1
 TEST(statistics_resource, snapshots_are_consistent_during_calls) {
   statistics_resource resource{std::pmr::new_delete_resource()};
   std::atomic<bool> done{false};
@@ -161,7 +157,6 @@ TEST(statistics_resource, snapshots_are_consistent_during_calls) {
   EXPECT_LE(resource.stats().peak_blocks, 8 * test::storm_threads);
 }
 
-// S2.23
 TEST(statistics_resource, records_sizes_from_which_a_pools_classes_can_be_fitted) {
   size_histogram sizes;
   statistics_resource counted;

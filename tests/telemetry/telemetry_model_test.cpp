@@ -13,11 +13,9 @@ namespace {
 TEST(resource_model, agrees_with_statistics_resource) { run_resource_model<statistics_subject>(); }
 // T.3
 TEST(resource_model, agrees_with_limit_resource) { run_resource_model<limit_subject>(); }
-// T.3
 TEST(resource_model, agrees_with_a_limit_that_is_reached) { run_resource_model<reached_limit_subject>(); }
 // T.4
 TEST(resource_model, agrees_with_expect_no_upstream) { run_resource_model<expect_no_upstream_subject>(); }
-// T.20
 TEST(resource_model, agrees_with_the_watched_default_resource) { run_resource_model<watching_subject>(); }
 // T.2
 TEST(resource_model, agrees_with_tracking_resource) { run_resource_model<tracking_subject>(); }

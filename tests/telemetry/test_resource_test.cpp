@@ -146,7 +146,6 @@ TEST_F(test_guards, are_watched_from_the_first_byte_to_the_last_on_both_sides) {
   EXPECT_EQ(overruns(), 6u) << "one on each side";
 }
 
-// T.10
 TEST_F(test_guards, are_checked_on_demand_and_reported_once) {
   void* a = resource.allocate(64);
   void* b = resource.allocate(64);
@@ -210,7 +209,6 @@ TEST_F(test_quarantine, a_write_after_free_is_reported_when_the_block_leaves) {
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
-// T.10
 TEST_F(test_quarantine, check_guards_counts_a_block_once_if_a_guard_is_written_after_free) {
   void* block = resource.allocate(64);
   resource.deallocate(block, 64);
@@ -354,7 +352,6 @@ TEST_F(test_failing, fails_only_the_nth_request) {
   EXPECT_EQ(resource.stats().allocations, 5u);
 }
 
-// T.8
 TEST_F(test_failing, reports_the_injected_failure_with_its_request_number) {
   void* const block = resource.allocate(100);
   resource.fail_allocation(2);
@@ -484,7 +481,6 @@ TEST_F(fail_each, other_exceptions_pass_with_failing_switched_off) {
   resource.deallocate(resource.allocate(8), 8);
 }
 
-// T.9
 TEST_F(fail_each, leak_is_reported_before_another_exception_passes_through) {
   const auto body = [&] {
     void* first = resource.allocate(40);
@@ -547,12 +543,10 @@ TEST_F(fail_each, rejects_a_body_that_changes_the_failing_request) {
   resource.deallocate(resource.allocate(8), 8);
 }
 
-// T.9
 TEST_F(fail_each, a_bad_alloc_that_was_not_injected_passes) {
   EXPECT_THROW(fail_each_allocation(resource, [] { throw std::bad_alloc{}; }), std::bad_alloc);
 }
 
-// T.9
 TEST_F(fail_each, the_loop_is_bounded_with_a_clear_error) {
   int runs = 0;
   const auto body = [&] {

@@ -123,7 +123,6 @@ TEST_F(trace_log_files, a_disk_that_fills_up_with_the_last_record_is_reported_to
   EXPECT_THROW(log.close(), std::system_error);
 }
 
-// T.15
 TEST_F(trace_log_files, an_error_of_close_alone_is_reported) {
   if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "there is no /proc/self/fd here";
   trace_log log{{.csv = files.csv()}};
@@ -154,7 +153,6 @@ TEST_F(trace_log_files, one_file_that_cannot_be_written_does_not_stop_the_other)
   EXPECT_EQ(replayed_trace{files.csv()}.deallocations, 20'000u);
 }
 
-// T.15
 TEST_F(trace_log_files, its_destructor_reports_an_error_that_was_not_returned) {
   const violation_recorder reports;
   {

@@ -92,7 +92,6 @@ using trace_slice_files = trace_resource_files;
 
 // ---- the CSV ----
 
-// T.13
 TEST(trace_resource, writes_the_recorded_format) {
   EXPECT_EQ(csv_of([](trace_log& log) {
               trace_resource traced{log};
@@ -285,7 +284,6 @@ TEST_F(trace_resource_files, writes_the_end_of_a_block_before_its_address_is_reu
 
 // ---- the upstream ----
 
-// T.5
 TEST_F(trace_resource_files, an_allocation_that_fails_is_counted_and_not_written) {
   recording_resource upstream;
   {
@@ -313,7 +311,6 @@ TEST_F(trace_resource_files, an_unknown_pointer_is_passed_on_and_not_written) {
   EXPECT_EQ(text_of(files.csv()), "op,id,bytes,thread\n");
 }
 
-// T.5
 TEST(trace_resource, rewound_blocks_end_when_their_memory_is_reused) {
   EXPECT_EQ(csv_of([](trace_log& log) {
               arena step;
@@ -397,7 +394,6 @@ TEST(trace_resource, writes_every_change_of_live_bytes_with_an_interval_of_0) {
             (values{0, 100, 120, 20, 0}));
 }
 
-// T.14
 TEST(trace_resource, keeps_the_peak_and_the_last_of_skipped_points) {
   EXPECT_EQ(drawn_with(never_again,
                        [](trace_resource& traced, trace_log& log) {
@@ -452,7 +448,6 @@ TEST_F(trace_resource_files, shares_no_counter_with_another_of_its_name) {
 
 // ---- slices ----
 
-// T.14
 TEST_F(trace_slice_files, begins_and_ends_on_the_track_of_its_thread) {
   {
     trace_log log{{.chrome = files.chrome()}};

@@ -36,7 +36,6 @@ std::string line_number(unsigned line) { return ":" + std::to_string(line); }
 
 // ---- records ----
 
-// T.2
 TEST_F(tracking, a_live_block_is_recorded_until_it_is_deallocated) {
   void* a = resource.allocate(100, 32);
   ASSERT_EQ(resource.leaks().size(), 1u);
@@ -70,7 +69,6 @@ TEST_F(tracking, a_failing_upstream_leaves_no_record) {
 
 // ---- sites ----
 
-// T.2
 TEST_F(tracking, a_direct_call_is_its_own_site) {
   const unsigned line = std::source_location::current().line() + 1;
   void* block = resource.allocate(64);
@@ -155,7 +153,6 @@ TEST_F(tracking_leak, blocks_are_reported_at_destruction_with_count_bytes_and_si
   EXPECT_TRUE(contains(message, line_number(line))) << message;
 }
 
-// T.2
 TEST_F(tracking_leak, names_the_oldest_blocks_and_counts_the_others) {
   {
     tracking_resource resource{&upstream, "w"};
@@ -180,7 +177,6 @@ TEST_F(tracking_leak, a_very_long_file_name_does_not_overrun_the_message) {
   EXPECT_TRUE(contains(recorder.reports()[0].message, "; and 2 more")) << recorder.reports()[0].message;
 }
 
-// T.2
 TEST_F(tracking, a_double_free_is_reported_and_does_nothing) {
   void* block = resource.allocate(64);
   resource.deallocate(block, 64);

@@ -166,7 +166,6 @@ TEST_F(cuda_resource_of_the_host, null_is_deallocated_without_a_call) {
   EXPECT_EQ(pool_.stats().deallocations, 0u);
 }
 
-// A.8
 TEST(cuda_resource_alignment, is_at_least_256_in_device_accessible_memory) {
   arena step;
   cuda_resource<arena, memory_access::host_and_device> memory{step};
@@ -444,7 +443,6 @@ TEST_F(cuda_resource_streams, work_outside_a_capture_gets_no_memory_and_stays_ou
   });
 }
 
-// A.10
 TEST_F(cuda_resource_streams, capture_allocates_on_its_own_stream_without_a_call) {
   void* const block = block_in_advance();
   during_capture_of(own_, [&] {
@@ -482,7 +480,6 @@ class cuda_resource_of_no_stream : public cuda_resource_streams {
   cuda_resource<pool, memory_access::host_and_device> managed_{shared_, device_};
 };
 
-// A.9
 TEST_F(cuda_resource_of_no_stream, memory_is_freed_when_the_named_streams_work_has_ended) {
   void* const block = managed_.allocate(other_.get(), 512);
   put_on(other_, "uses the block");

@@ -165,7 +165,6 @@ TEST(foreign_resource_calls, use_the_function_names_of_newer_sources) {
   EXPECT_EQ(notes.calls, (calls{{"allocate_sync", 100, 64}, {"deallocate_sync", 100, 64}}));
 }
 
-// A.6
 TEST(foreign_resource_calls, use_the_function_names_of_thrust) {
   thrust_source source;
   foreign_resource memory{source};
@@ -328,7 +327,6 @@ TEST(foreign_resource_equality, follows_the_equality_of_the_sources_if_defined) 
   EXPECT_FALSE(foreign_resource{a} == foreign_resource{other});
 }
 
-// A.6
 TEST(foreign_resource_equality, ignores_the_equality_of_thrust_resources) {
   thrust_source a, b;
   ASSERT_TRUE(a == b) << "Thrust has fixed this: its == says that all are equal in 3.0 and 3.5";

@@ -182,7 +182,6 @@ TEST_F(policies, return_correct_results_for_all_lengths) {
   }
 }
 
-// A.4
 TEST_F(policies, return_the_same_results_without_waiting) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();
@@ -198,7 +197,6 @@ TEST_F(policies, return_the_same_results_without_waiting) {
   EXPECT_EQ(numbers_in(not_waited), numbers_in(waited));
 }
 
-// A.4
 TEST_F(policies, return_the_same_results_for_any_resource_type_and_named_stream) {
   machine_arena step = make_arena();
   machine_arena data = make_arena();

@@ -95,7 +95,6 @@ TEST(thrust_allocators, reject_more_elements_than_max_size) {
 
 // ---- stream and resource ----
 
-// A.2
 TEST(thrust_allocators, keep_resource_and_stream_when_rebound_to_other_elements) {
   logging_resource memory;
   const thrust_allocator<int, logging_resource> numbers{&memory, stream_at(8)};

@@ -105,14 +105,12 @@ TEST_F(thrust_faults, any_two_resources_are_equal) {
   EXPECT_FALSE(one != other);
 }
 
-// A.18
 // The documentation says that it is, but the macro that decides is defined under one name and tested under
 // another. Once fixed, `foreign_resource` is of no use for such a resource, which is then one of std::pmr.
 TEST_F(thrust_faults, raw_pointer_resource_does_not_derive_from_std_pmr) {
   static_assert(!std::is_base_of_v<std::pmr::memory_resource, thrust::mr::memory_resource<void*>>);
 }
 
-// A.18
 // An allocator requests alignof(T), and algorithms that read wide words get such memory from policies.
 // Once fixed, `thrust_resource` need not raise the alignment of requests.
 TEST_F(thrust_faults, the_requested_alignment_is_that_of_the_elements_alone) {
@@ -121,7 +119,6 @@ TEST_F(thrust_faults, the_requested_alignment_is_that_of_the_elements_alone) {
   EXPECT_EQ(one_.aligns, std::vector<std::size_t>{1});
 }
 
-// A.18
 // `deallocate` is noexcept, but calls a function that may throw, which ends the program. Once fixed,
 // `thrust_resource` need not catch a resource's exceptions.
 TEST_F(thrust_faults, an_exception_in_deallocate_ends_the_program) {
@@ -157,7 +154,6 @@ TEST_F(thrust_faults, moves_leave_memory_with_a_foreign_allocator) {
   EXPECT_EQ(other_.blocks.size(), 1u) << "and the resource that it is of never gets it";
 }
 
-// A.18
 // Copy assignment that propagates an allocator forgets how many elements it has destroyed, and destroys them
 // again without memory. Fixed in 3.5. `thrust_allocator` does not propagate on copies, for other reasons too.
 TEST_F(thrust_faults, propagating_copy_assignment_destroys_elements_twice) {
@@ -177,7 +173,6 @@ TEST_F(thrust_faults, propagating_copy_assignment_destroys_elements_twice) {
   EXPECT_EQ(counted_element::living(), 0u);
 }
 
-// A.18
 // `assign(n, value)` beyond the capacity makes a vector of a default-constructed allocator. With
 // `thrust_allocator`, which has no default, it does not compile: assign a vector, or clear and resize.
 // Once fixed, docs/thrust.md need not say so.
@@ -190,7 +185,6 @@ TEST_F(thrust_faults, assigning_n_values_forgets_the_allocator) {
   EXPECT_TRUE(one_.blocks.empty());
 }
 
-// A.18
 // No constructor from another kind of vector takes an allocator: with one, the other vector is first copied
 // into a vector of a default-constructed allocator. With `thrust_allocator` that does not compile: use the
 // constructor from a range. Once fixed, docs/thrust.md need not say so.
@@ -206,7 +200,6 @@ TEST_F(thrust_faults, copies_of_another_vector_kind_use_a_default_constructed_al
 
 // ---- exceptions ----
 
-// A.18
 // A vector whose elements throw while they are made destroys none that were: whatever these own is lost.
 // Their memory is deallocated. Once fixed, elements that throw may own something.
 TEST_F(thrust_faults, failed_construction_does_not_destroy_earlier_elements) {
@@ -216,7 +209,6 @@ TEST_F(thrust_faults, failed_construction_does_not_destroy_earlier_elements) {
   EXPECT_EQ(counted_element::living(), 3u);
   EXPECT_TRUE(one_.blocks.empty());
 }
-// A.18
 TEST_F(thrust_faults, failed_growth_does_not_destroy_the_copied_elements) {
   using vector = recording_vector<counted_element, false, true>;
   vector elements(5, &one_);
@@ -225,7 +217,6 @@ TEST_F(thrust_faults, failed_growth_does_not_destroy_the_copied_elements) {
   EXPECT_EQ(counted_element::living(), 5u + 3u);
 }
 
-// A.18
 // A copy whose elements throw destroys all intended elements, including those never made. Elements with a
 // destructor that does something must therefore not throw from a copy. Once fixed, they may.
 TEST_F(thrust_faults, throwing_copy_destroys_elements_that_were_never_made) {

@@ -133,7 +133,6 @@ TEST(thrust_resources, are_equal_if_their_resources_are) {
   EXPECT_TRUE(handle{&one} != handle{&other});
 }
 
-// A.1
 TEST(thrust_resources, compare_through_is_equal_of_the_base) {
   logging_resource one, other;
   const thrust_resource<logging_resource> a{&one}, same{&one}, b{&other};
@@ -147,7 +146,6 @@ TEST(thrust_resources, compare_through_is_equal_of_the_base) {
 
 // ---- use by Thrust ----
 
-// A.1
 TEST(thrust_resources, serve_thrusts_policy_by_pointer) {
   arena step;
   statistics_resource counted{&step};
@@ -175,7 +173,6 @@ void use(Pool& pool) {
   }
 }
 
-// A.1
 TEST(thrust_resources, serve_as_upstream_of_a_thrust_pool) {
   statistics_resource counted;
   thrust_resource<statistics_resource, void*> handle{&counted};

@@ -159,7 +159,6 @@ TYPED_TEST(vector_failures, do_not_occur_in_moves_and_swaps) {
   EXPECT_EQ(counted_element::destroyed_unborn(), 0u);
 }
 
-// A.13
 TYPED_TEST(vector_failures, in_an_arena_scope_rewind_to_the_scopes_mark) {
   arena step;
   const std::size_t before = step.position();
@@ -180,7 +179,6 @@ TYPED_TEST(vector_failures, in_an_arena_scope_rewind_to_the_scopes_mark) {
 
 // ---- refusals of memory ----
 
-// A.13
 TYPED_TEST(vector_failures, in_allocation_leave_vectors_unchanged_and_lose_no_memory) {
   const violation_recorder violations;
   test_resource memory;

@@ -193,7 +193,6 @@ TEST_F(vectors_on, a_graph_arena_keep_their_memory_for_each_replay) {
   EXPECT_EQ(counted.stats().used_blocks, 0u);
 }
 
-// A.7
 TEST_F(vectors_on, a_capture_switch_use_graph_memory_only_inside_a_capture) {
   machine_pool blocks = make_pool();
   capture_switch program{&blocks};
@@ -224,7 +223,6 @@ TEST_F(vectors_on, a_capture_switch_use_graph_memory_only_inside_a_capture) {
 
 // ---- workspaces ----
 
-// A.7
 // A workspace allocates by type and scope, and is not a resource: single buffers are not freed. A function
 // therefore acquires one block for its Thrust vectors and temporaries, and puts a borrowed arena on it. The
 // arena ends with the workspace's scope and costs a few stores.

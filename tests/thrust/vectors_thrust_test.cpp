@@ -76,7 +76,6 @@ TYPED_TEST(vectors, allocate_nothing_for_no_elements) {
   EXPECT_EQ(step.position(), 0u);
 }
 
-// A.3
 TYPED_TEST(vectors, copy_into_the_same_resource) {
   auto step = this->make_step();
   const typename TestFixture::vector elements({1, 2, 3}, &step);
@@ -151,7 +150,6 @@ TYPED_TEST(vectors, take_the_resource_of_the_source_on_move_assignment) {
   EXPECT_EQ(counted_step.stats().used_blocks, 0u);
 }
 
-// A.3
 TYPED_TEST(vectors, swap_their_resources) {
   auto step = this->make_step();
   auto other = this->make_step();
@@ -177,7 +175,6 @@ TYPED_TEST(vectors, swap_their_resources) {
 
 // ---- growth ----
 
-// A.3
 TYPED_TEST(vectors, keep_their_elements_while_growing_in_an_arena) {
   auto step = this->make_step();
   statistics_resource counted{&step};
@@ -191,7 +188,6 @@ TYPED_TEST(vectors, keep_their_elements_while_growing_in_an_arena) {
   EXPECT_EQ(counted.stats().used_blocks, 1u);
 }
 
-// A.3
 TYPED_TEST(vectors, are_resized_up_with_new_elements_and_down_without_them) {
   auto step = this->make_step();
   typename TestFixture::vector elements({1, 2, 3}, &step);
@@ -205,7 +201,6 @@ TYPED_TEST(vectors, are_resized_up_with_new_elements_and_down_without_them) {
   EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 7, 7}));
 }
 
-// A.3
 TYPED_TEST(vectors, free_memory_on_shrink_to_fit) {
   auto step = this->make_step();
   statistics_resource counted{&step};
@@ -219,7 +214,6 @@ TYPED_TEST(vectors, free_memory_on_shrink_to_fit) {
 
 // ---- steps ----
 
-// A.7
 TYPED_TEST(vectors, reuse_the_same_addresses_in_each_step) {
   auto step = this->make_step();
   std::vector<void const*> first_turn;

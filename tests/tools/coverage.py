@@ -4,12 +4,12 @@
 A tag is a line of comment above a test, which names the lines of the page that the test shows: `// S0.1
 P.12`. The text of the page is tests/tools/coverage.in.md. Each row has a line, its text, and the tests
 outside of GoogleTest, or a sentence that explains why it has none. The tagged tests of a line come before
-those, in the order of the files.
+those, in the order of the files. A line names at most MAX_TESTS tests, the ones that show its behaviour best.
 
     coverage.py          writes the page
     coverage.py BUILD    fails if the page is not up to date, if a tag names no line, if a line has no test,
-                         or if ctest in BUILD does not know a test that the page, docs/promises.md
-                         or docs/proofs.md names
+                         or more than MAX_TESTS, or if ctest in BUILD does not know a test that the
+                         page, docs/promises.md or docs/proofs.md names
 
 These tests match a name `suite.test`: a test that ctest knows by this name, a typed test,
 `instance/suite.test<...>`, or a test with a parameter, `instance/suite.test/parameter`, to which GoogleTest
@@ -30,6 +30,7 @@ FOLDERS = ["tests", "planner", "adapters", "examples", "bench"]
 # The parts that are delivered, and how many lines each has. A part that is listed is whole.
 LINES = {"S0": 36, "S1": 38, "S2": 30, "S3": 37, "S4": 78, "G": 16, "H": 17, "R": 13, "L": 15, "N": 8, "T": 22, "A": 18, "P": 42, "V": 8, "B": 14,
          "E": 9, "K": 11, "D": 21}
+MAX_TESTS = 3
 TAGS = r"[A-Z]\d?\.\d+(?: [A-Z]\d?\.\d+)*"
 TAGGED_TEST = rf"^// ({TAGS})\n(?://.*\n)*(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)"
 ROW = r"\| (\w+\.\d+) \| ([^|]+) \| ([^|]*)\|"
@@ -91,6 +92,8 @@ def failures_of(tests, text, known):
         names = re.findall(r"`(\w+\.\w+)`", cell)
         if not names and not cell.strip().endswith("."):
             failures.append(f"{line}: no test has its tag, and no sentence says why")
+        if len(names) > MAX_TESTS:
+            failures.append(f"{line}: {len(names)} tests; keep the tags of the {MAX_TESTS} that show it best")
         failures += [f"{line}: no such test: {name}" for name in names if name not in known]
     for page in ("promises.md", "proofs.md"):
         failures += [f"{page}: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", (ROOT / "docs" / page).read_text())

@@ -137,7 +137,6 @@ TEST_P(torch_captures, return_memory_after_the_pool_release_and_the_last_launch)
   EXPECT_EQ(held_bytes(), 0u);
 }
 
-// L.10
 TEST_P(torch_captures, keep_a_result_that_outlives_its_graph) {
   void *temporary = nullptr, *result = nullptr;
   destroy(capture(temporary, result));
@@ -192,7 +191,6 @@ TEST_P(torch_captures, use_separate_memory_for_each_pool) {
   destroy(foreign, {0, 2});
 }
 
-// L.9
 TEST_P(torch_captures, leave_other_streams_on_their_own_memory) {
   begin();
   void* const outside = torch.malloc(bytes, side);
@@ -233,7 +231,6 @@ TEST_P(torch_captures, stay_valid_under_memory_pressure) {
   torch.release_pool_fn(0, first_pool);
 }
 
-// L.10
 TEST_P(torch_captures, reuse_cached_memory_of_released_pools) {
   void *temporary = nullptr, *result = nullptr;
   begin();
@@ -246,7 +243,6 @@ TEST_P(torch_captures, reuse_cached_memory_of_released_pools) {
   EXPECT_NE(result, nullptr);
 }
 
-// L.9
 TEST_P(torch_captures, can_filter_by_thread_instead_of_stream) {
   const std::thread::id own = std::this_thread::get_id();
   torch.begin_pool_fn(0, {0, 5}, [own](gpu::stream_handle) { return std::this_thread::get_id() == own; });

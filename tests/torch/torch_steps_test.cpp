@@ -139,7 +139,6 @@ TEST_P(torch_steps, count_steps_of_each_stream) {
   torch.raw_delete(outside);
 }
 
-// L.8
 TEST_P(torch_steps, can_begin_before_the_first_block) {
   EXPECT_EQ(torch.begin_step(0), nullptr);
   (void)torch.malloc(1 * MiB, main);

@@ -135,7 +135,6 @@ TEST_P(torch_resources, reclaims_cached_memory_of_other_streams_before_it_fails)
   EXPECT_NE(torch.malloc(200 * MiB, main), nullptr);
 }
 
-// L.5
 TEST_P(torch_resources, waits_for_recorded_streams_before_it_fails) {
   void* const block = torch.malloc(150 * MiB, main);
   side_waits_for_main();
@@ -145,7 +144,7 @@ TEST_P(torch_resources, waits_for_recorded_streams_before_it_fails) {
   EXPECT_NE(torch.malloc(200 * MiB, main), nullptr);
 }
 
-// K.9 L.6
+// L.6
 TEST_P(torch_resources, returns_all_memory_at_a_reset) {
   std::vector<void*> blocks;
   for (std::size_t i = 1; i < 40; ++i)
@@ -182,7 +181,6 @@ TEST_P(torch_resources, holds_no_more_than_the_fraction_of_the_device) {
   torch.raw_delete(block);
 }
 
-// K.9
 TEST_P(torch_resources, holds_no_more_than_the_fraction_in_every_step) {
   torch.memory_fraction_fn(0.25, 0);
   const std::size_t limit = device.budget(0).limit();
@@ -363,7 +361,6 @@ TEST_F(torch_misuse, prints_a_message_for_a_second_free_of_a_pending_block) {
   EXPECT_EQ(torch.stat("deallocations"), 1u);
 }
 
-// L.12
 TEST_F(torch_misuse, refuses_to_send_a_tensor_to_another_process) {
   void* const block = torch.malloc(1000, main);
   std::size_t bytes = 0;
@@ -380,7 +377,6 @@ TEST_F(torch_misuse, ignores_a_stream_recorded_for_foreign_memory) {
   torch.record_stream_fn(&foreign, side);
 }
 
-// L.12
 TEST_F(torch_misuse, raises_a_message_without_a_device) {
   test::fake_device none{{.devices = 0}};
   test::pluggable_allocator lonely{none};

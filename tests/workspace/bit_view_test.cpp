@@ -158,7 +158,7 @@ TEST(bit_view, converts_to_an_unchecked_view_while_its_memory_is_live) {
   EXPECT_THROW((void)count(stale), test::ended_generation::ended);
 }
 
-// S4.25 S4.47
+// S4.25
 TEST(bit_view, checks_its_generation_before_each_access) {
   std::array<std::uint64_t, 2> words{};
   const bit_view<1, test::ended_generation> bits{words.data(), {100}};

@@ -60,7 +60,6 @@ void on_waiting_thread(std::function<void()> const& before, std::function<void()
   other.join();
 }
 
-// S2.24
 TEST(idle_memory, one_call_returns_the_memory_of_eight_threads) {
   constexpr int threads = 8;
   std::latch have_run{threads}, go_on{1};
@@ -109,7 +108,6 @@ TEST(idle_memory, unleased_workspaces_return_their_memory) {
   EXPECT_EQ(lease_workspace()->stats().held_bytes, 0u);
 }
 
-// S4.36
 TEST(idle_memory, open_scope_keeps_its_memory) {
   std::byte* block = nullptr;
   std::latch has_run{1}, goes_on{1};

@@ -235,7 +235,6 @@ TEST(tensor_view, checks_its_generation_before_each_access_to_an_element) {
   EXPECT_EQ(test::asked_by([&] { (void)scalar(); }), "float64[]");
 }
 
-// S4.47
 TEST(tensor_view, checks_its_generation_before_it_returns_memory) {
   double numbers[12] = {};
   const ended_view<1> view{numbers, {12}};

@@ -57,7 +57,6 @@ TYPED_TEST(workspace_corners, first_scope_can_use_more_types_than_the_initial_lo
 
 // ---- tensors without elements -----------------------------------------------------------------------------
 
-// S4.18
 TYPED_TEST(workspace_corners, empty_tensor_can_have_any_representable_extents) {
   typename TestFixture::template scope<> scope{this->ws};
   dl_tensor const* const empty = acquire_tensor<double>(scope, 0, std::int64_t{1} << 40, 1LL << 40);
@@ -75,7 +74,6 @@ TYPED_TEST(workspace_corners, rejects_an_extent_beyond_the_header_and_acquires_n
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
 }
 
-// S4.69
 TYPED_TEST(workspace_corners, returns_memory_of_a_rejected_header_if_pooling_is_off) {
   recording_resource bookkeeping, upstream;
   TypeParam ws{workspace_options{.pooling = false, .bookkeeping = &bookkeeping, .upstream = &upstream}};
@@ -147,7 +145,6 @@ TEST(workspace_corners_checked, reports_another_thread_after_the_owner_thread_ha
   ws.release_thread_ownership();
 }
 
-// S4.47
 TEST(workspace_corners_checked, checks_a_stale_view_while_others_use_its_record) {
   auto workspace_of_the_view = std::make_unique<checked_workspace>();
   const auto view = workspace_of_the_view->acquire<double>(1);
@@ -185,7 +182,6 @@ TEST(workspace_corners, unleased_workspaces_can_be_released) {
 // ---- settings and fences
 // ---------------------------------------------------------------------------------------
 
-// S4.71
 TEST(workspace_corners, rejects_invalid_default_options) {
   const std::size_t before = default_workspace_options().alignment;
   EXPECT_THROW(set_default_workspace_options({.alignment = 3}), std::invalid_argument);

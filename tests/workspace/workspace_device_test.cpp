@@ -358,7 +358,6 @@ TYPED_TEST(device_workspace, keeps_no_fence_of_finished_work) {
   EXPECT_EQ(this->bookkeeping.calls, records);
 }
 
-// S4.64
 TYPED_TEST(device_workspace, waits_immediately_if_the_fence_cannot_be_stored) {
   (void)this->use(1);
   this->bookkeeping.fail_from = this->bookkeeping.calls;
@@ -429,7 +428,6 @@ TYPED_TEST(device_workspace, waits_immediately_for_a_scope_that_its_outer_scope_
   this->ws.check_invariants();
 }
 
-// S4.64
 TEST(device_poison, is_not_written_over_memory_in_use) {
   device gpu{0};
   work launched;

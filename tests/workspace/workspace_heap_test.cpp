@@ -85,7 +85,6 @@ T* used(T* block) {
   return block;
 }
 
-// S4.1
 TYPED_TEST(workspace_heap, every_form_of_operator_new_is_counted) {
   const counts before = this->now();
   delete used(new int);
@@ -114,7 +113,6 @@ TYPED_TEST(workspace_heap, every_form_of_malloc_is_counted) {
   EXPECT_EQ(this->now().news, before.news);
 }
 
-// S4.1
 TYPED_TEST(workspace_heap, every_counter_counts_the_first_acquisition) {
   const counts before = this->now();
   typename TestFixture::scope scope{this->ws};
@@ -181,7 +179,6 @@ TYPED_TEST(workspace_heap, scopes_that_nest_five_deep_allocate_nothing_once_warm
   this->expect_nothing_once_warm([&] { nest(nest, this->ws, 5); });
 }
 
-// S4.1
 TYPED_TEST(workspace_heap, checkpoints_named_types_and_resets_allocate_nothing_once_warm) {
   this->expect_nothing_once_warm([&] {
     this->ws.checkpoint();
@@ -294,7 +291,6 @@ TYPED_TEST(workspace_heap, results_that_hold_numbers_allocate_nothing) {
   });
 }
 
-// S4.54
 TYPED_TEST(workspace_heap, vector_result_costs_only_its_own_allocation) {
   const auto numbers = [&] {
     return with_workspace(this->ws, [](auto& scope) {
@@ -328,7 +324,6 @@ TYPED_TEST(workspace_heap, escape_check_allocates_nothing) {
   });
 }
 
-// S4.1
 TEST(heap, scopes_on_this_threads_workspace_allocate_nothing_once_warm) {
   const auto step = [] {
     workspace::scope scope{this_thread_workspace()};

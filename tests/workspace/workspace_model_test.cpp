@@ -61,7 +61,7 @@ TEST(workspace_model, agrees_with_unchecked_workspaces_on_a_test_resource) {
 TEST(workspace_model, agrees_with_checked_workspaces_on_a_pool) {
   run_workspace_model<checked_workspace>(on_pool);
 }
-// S4.2 S4.3 S4.4 S4.5 S4.6 S4.7 S4.8 S4.9 S4.12 S4.13 S4.28 S4.30 S4.31 S4.32 S4.33 S4.38 S4.60 S4.73 S4.77 S4.78
+// S4.2 S4.3 S4.4 S4.5 S4.6 S4.7 S4.8 S4.9 S4.12 S4.13 S4.28 S4.30 S4.31 S4.32 S4.33 S4.38 S4.60 S4.73 S4.78
 TEST(workspace_model, agrees_with_checked_workspaces_on_an_arena) {
   run_workspace_model<checked_workspace>(on_arena);
 }

@@ -43,7 +43,6 @@ TYPED_TEST(workspace_unpooled, each_acquisition_allocates_once_and_is_freed_with
   this->ws.check_invariants();
 }
 
-// S4.41
 TYPED_TEST(workspace_unpooled, rewind_and_reset_free_memory) {
   (void)this->ws.template acquire<double>(10);
   this->ws.checkpoint();

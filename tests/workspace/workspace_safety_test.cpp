@@ -159,7 +159,6 @@ TEST(workspace_poison_of, structs_is_the_freed_fill_and_of_bits_is_ones) {
   EXPECT_EQ(read_late(bits, 1), ~std::uint64_t{0});
 }
 
-// S4.46
 TEST(workspace_poison_of, a_slot_covers_its_newest_request) {
   checked_workspace ws;
   particle const* late = nullptr;
@@ -311,7 +310,6 @@ TEST(workspace_escapes, are_pointers_of_all_kinds) {
   expect_no_escape([](checked_scope& scope) { return acquired(scope).data() + 8; });
 }
 
-// S4.48
 TEST(workspace_escapes, are_references_to_elements) {
   checked_workspace ws;
   EXPECT_THROW((void)with_workspace(ws, [](checked_scope& scope) -> double& { return acquired(scope)[3]; }),
@@ -321,7 +319,7 @@ TEST(workspace_escapes, are_references_to_elements) {
   EXPECT_EQ(&same, &outside);
 }
 
-// S4.48 S4.77
+// S4.48
 TEST(workspace_escapes, are_spans) {
   expect_escape([](checked_scope& scope) { return acquired(scope); });
   expect_escape([](checked_scope& scope) { return std::span<double const>{acquired(scope)}; });
@@ -342,7 +340,6 @@ TEST(workspace_escapes, are_views_in_other_values) {
   expect_escape([](checked_scope& scope) { return std::pair{1, scope.acquire<double>(6).reshape(2, 3)}; });
 }
 
-// S4.48
 TEST(workspace_escapes, are_ranges_of_escaping_values) {
   expect_escape([](checked_scope& scope) { return std::map<int, std::span<double>>{{1, acquired(scope)}}; });
   expect_escape([](checked_scope& scope) { return std::map<double*, int>{{acquired(scope).data(), 1}}; });
@@ -352,7 +349,6 @@ TEST(workspace_escapes, are_ranges_of_escaping_values) {
   });
 }
 
-// S4.48
 TEST(workspace_escapes, are_found_inside_optionals_variants_and_pointers) {
   using choice = std::variant<int, std::span<double>>;
   expect_escape([](checked_scope& scope) { return std::optional{acquired(scope)}; });
@@ -366,7 +362,6 @@ TEST(workspace_escapes, are_found_inside_optionals_variants_and_pointers) {
   });
 }
 
-// S4.48
 TEST(workspace_escapes, are_smart_pointers_that_do_not_free) {
   expect_escape(
       [](checked_scope& scope) { return std::shared_ptr<double>{acquired(scope).data(), [](double*) {}}; });
@@ -376,7 +371,6 @@ TEST(workspace_escapes, are_smart_pointers_that_do_not_free) {
   });
 }
 
-// S4.48
 TEST(workspace_escapes, are_bits_their_words_and_bit_references) {
   expect_escape([](checked_scope& scope) { return scope.bits(100).words(); });
   expect_escape([](checked_scope& scope) { return std::pair{1, scope.bits(100)}; });
@@ -385,7 +379,6 @@ TEST(workspace_escapes, are_bits_their_words_and_bit_references) {
   expect_no_escape([](checked_scope& scope) { return static_cast<bool>(scope.trues(100)[70]); });
 }
 
-// S4.48
 TEST(workspace_escapes, are_tensor_headers) {
   expect_escape([](checked_scope& scope) { return acquire_tensor<double>(scope, 2, 3); });
   expect_escape([](checked_scope& scope) { return *acquire_tensor<double>(scope, 2, 3); });
@@ -401,7 +394,6 @@ void visit_memory(fit const& one, Visit&& visit) {
   visit(one.slopes);
 }
 
-// S4.48
 TEST(workspace_escapes, are_found_in_a_user_struct_that_exposes_its_memory) {
   expect_escape([](checked_scope& scope) { return fit{0.5, acquired(scope)}; });
   expect_escape([](checked_scope& scope) { return std::vector{fit{0.5, acquired(scope)}}; });
@@ -424,7 +416,6 @@ TEST(workspace_escapes, are_found_in_user_arrays_like_mdspan) {
   expect_no_escape([](checked_scope& scope) { return strided{acquired(scope).data() - 4}; });
 }
 
-// S4.48
 TEST(workspace_escapes, are_not_copies_scalars_and_texts) {
   expect_no_escape([](checked_scope& scope) {
     const auto all = acquired(scope);
@@ -446,7 +437,6 @@ TEST(workspace_escapes, are_not_null_pointers_and_empty_spans) {
       [](checked_scope& scope) { return (void)acquired(scope), std::unique_ptr<std::span<double>>{}; });
 }
 
-// S4.48
 TEST(workspace_escapes, are_not_views_of_foreign_memory) {
   static std::array<double, 3> elsewhere{};
   expect_no_escape([](checked_scope& scope) { return (void)acquired(scope), std::span{elsewhere}; });

@@ -120,7 +120,6 @@ TYPED_TEST(sweeps, tick_during_a_scope_left_by_an_exception_waits_for_the_next_s
   EXPECT_EQ(this->slots(), 0u);
 }
 
-// S4.36
 TYPED_TEST(sweeps, keep_memory_acquired_outside_scopes_in_place) {
   const std::span<double> kept = this->ws.template acquire<double>(TestFixture::wide);
   kept.front() = 1;
@@ -160,7 +159,6 @@ TYPED_TEST(sweeps, each_tick_compacts_and_trim_every_0_never_trims) {
   EXPECT_LT(this->held_bytes(), TestFixture::wide) << "and compacts all the same";
 }
 
-// S4.37 S4.77
 TYPED_TEST(sweeps, enabling_again_replaces_all_options_and_resets_the_tick_count) {
   enable_workspace_sweeps(
       {.interval = TestFixture::never, .trim_every = 2, .compaction = {.least_bytes = SIZE_MAX}});
@@ -178,7 +176,6 @@ TYPED_TEST(sweeps, enabling_again_replaces_all_options_and_resets_the_tick_count
   EXPECT_LT(this->held_bytes(), TestFixture::wide) << "by the default limit";
 }
 
-// S4.37
 TYPED_TEST(sweeps, disabling_clears_requests) {
   this->use(3);
   tick_workspace_sweeps();
@@ -189,7 +186,7 @@ TYPED_TEST(sweeps, disabling_clears_requests) {
   EXPECT_EQ(this->slots(), 3u);
 }
 
-// S4.38 S4.77
+// S4.38
 TYPED_TEST(sweeps, trim_to_the_peak_slot_count_since_the_last_trim) {
   this->use(3);
   tick_workspace_sweeps();
@@ -249,7 +246,6 @@ TEST(workspace_sweeps, reject_an_interval_of_0_and_keep_the_running_sweeper) {
   disable_workspace_sweeps();
 }
 
-// S4.37
 TEST(workspace_sweeps, accept_the_longest_interval) {
   // Added to the time of day it would overflow, which a sanitizer reports, and otherwise the clock would run
   // wild.
@@ -264,7 +260,6 @@ TEST(workspace_sweeps, accept_the_longest_interval) {
   disable_workspace_sweeps();
 }
 
-// S4.37
 TEST(workspace_sweeps, are_enabled_until_disabled_and_ignore_a_second_disable) {
   EXPECT_FALSE(workspace_sweeps_enabled());
   enable_workspace_sweeps({.interval = std::chrono::hours{1}});
@@ -277,7 +272,6 @@ TEST(workspace_sweeps, are_enabled_until_disabled_and_ignore_a_second_disable) {
   EXPECT_FALSE(workspace_sweeps_enabled());
 }
 
-// S4.37
 TEST(workspace_sweeps, accept_a_manual_tick_without_a_sweeper) {
   enable_workspace_sweeps({.interval = std::chrono::hours{1}, .trim_every = 1});
   disable_workspace_sweeps();
@@ -290,7 +284,6 @@ TEST(workspace_sweeps, accept_a_manual_tick_without_a_sweeper) {
   EXPECT_EQ(ws.stats().slot_count, 0u);
 }
 
-// S4.40
 TYPED_TEST(sweeps, skip_a_workspace_with_sweeps_disabled) {
   TypeParam alone{workspace_options{.sweeps = false, .upstream = &this->upstream}};
   use(alone, 1, TestFixture::wide);
@@ -329,7 +322,6 @@ double simulate(Workspace& ws, std::atomic<std::size_t> const* ticks) {
   return all;
 }
 
-// S4.36
 TYPED_TEST(sweeps, keep_results_bitwise_identical) {
   const double alone = simulate(this->ws, nullptr);
   disable_workspace_sweeps();

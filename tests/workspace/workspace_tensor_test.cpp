@@ -68,7 +68,6 @@ TYPED_TEST(workspace_tensor, the_same_shape_of_the_same_slot_has_the_same_header
   EXPECT_EQ(this->ws.stats().tensor_headers, 1u);
 }
 
-// S4.18
 TYPED_TEST(workspace_tensor, different_shapes_ranks_types_and_slots_have_different_headers) {
   typename TestFixture::scope scope{this->ws};
   std::set<dl_tensor*> headers{acquire_tensor<double>(scope, 4, 4), acquire_tensor<double>(scope, 4, 4),
@@ -172,7 +171,6 @@ TYPED_TEST(workspace_tensor, acquires_nothing_without_memory_for_a_header) {
   ws.check_invariants();
 }
 
-// S4.47
 TEST(workspace_tensor_checked, a_tensor_that_outlives_its_scope_has_no_data) {
   checked_workspace ws;
   dl_tensor* tensor = nullptr;

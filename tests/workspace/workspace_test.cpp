@@ -84,7 +84,6 @@ TYPED_TEST(workspaces, end_open_checkpoints_with_their_scope) {
   EXPECT_EQ(warnings.reports()[0].message, skipped<TypeParam>(line, 2));
 }
 
-// S4.5
 TYPED_TEST(workspaces, end_inner_scopes_with_their_outer_scope) {
   const warning_recorder warnings;
   const unsigned line = __LINE__ + 1;
@@ -132,7 +131,7 @@ void take_one_of_each(Source& source, std::integer_sequence<int, Numbers...>) {
   ((void)take<numbered<Numbers>>(source, 1), ...);
 }
 
-// S4.10 S4.77
+// S4.10
 TYPED_TEST(workspaces, save_one_count_for_a_scope_that_uses_1_of_200_types) {
   take_one_of_each(this->ws, std::make_integer_sequence<int, 200>{});
   EXPECT_EQ(this->ws.stats().types, 200u);

@@ -82,7 +82,6 @@ TEST_F(device_heaps, double_with_each_chunk_and_close_before_their_memory_is_fre
   EXPECT_EQ(device.used_bytes(), 0u);
 }
 
-// K.4
 TEST_F(device_heaps, are_as_large_as_an_oversize_block) {
   device_arena step{{.name = "step"}, stream.get(), device};
   (void)step.allocate(300 * MiB);
@@ -91,7 +90,6 @@ TEST_F(device_heaps, are_as_large_as_an_oversize_block) {
   EXPECT_EQ(device.budget(0).held_bytes(), device.used_bytes());
 }
 
-// K.4
 TEST_F(device_heaps, are_added_during_a_capture_and_removed_after_it) {
   device_arena step{{.retain = 0, .name = "step"}, stream.get(), device};
   const arena_mark mark = step.mark();
@@ -108,7 +106,6 @@ TEST_F(device_heaps, are_added_during_a_capture_and_removed_after_it) {
   EXPECT_EQ(device.used_bytes(), 0u);
 }
 
-// K.4
 TEST_F(device_heaps, reject_suspend_and_export_with_a_sentence) {
   const auto said = [](auto call) -> std::string { return test::message_of<std::logic_error>(call); };
   device_arena step{
@@ -144,7 +141,6 @@ TEST_F(device_heaps, make_pools_and_caches_use_whole_allocations_freed_in_stream
   EXPECT_EQ(device.used_bytes(), 0u);
 }
 
-// K.4
 TEST_F(device_heaps, rejected_for_peer_mapped_memory_leave_the_arena_working) {
   fake_device two{{.capacity_bytes = 1 * GiB, .granularity_bytes = 2 * MiB, .devices = 2}};
   const gpu::stream own{two};

@@ -85,7 +85,6 @@ TEST_F(watched_new, counts_every_form) {
   }
 }
 
-// T.21
 TEST_F(watched_new, aligns_as_requested) {
   for (std::size_t align = 1; align <= 4096; align *= 2) {
     for (const std::size_t bytes : {0u, 1u, 100u, 10'000u}) {
@@ -108,7 +107,6 @@ extern "C" char const* __asan_default_options() { return "allocator_may_return_n
 
 int handled = 0;
 
-// T.21
 TEST_F(watched_new, calls_the_new_handler_until_it_gives_up) {
   handled = 0;
   std::set_new_handler([] {
@@ -118,7 +116,6 @@ TEST_F(watched_new, calls_the_new_handler_until_it_gives_up) {
   EXPECT_EQ(handled, 3);
 }
 
-// T.21
 TEST_F(watched_new, throws_or_returns_null_without_memory_and_counts_nothing) {
   const expect_resource expected{&step};
   int thrown = 0;
@@ -150,7 +147,6 @@ TEST_F(watched_new, the_report_names_the_function_and_says_operator_new) {
   EXPECT_FALSE(contains(report, "was not watched")) << report;
 }
 
-// T.21
 TEST_F(watched_new, a_block_of_the_default_resource_is_counted_once) {
   const expect_resource expected{&step};
   forget_the_argument(100);
@@ -158,7 +154,6 @@ TEST_F(watched_new, a_block_of_the_default_resource_is_counted_once) {
   EXPECT_TRUE(contains(expected.report(), "from the default resource"));
 }
 
-// T.21
 TEST_F(watched_new, a_container_from_before_the_scope_shows_as_operator_new) {
   floats before(10);
   const expect_resource expected{&step};
@@ -167,7 +162,6 @@ TEST_F(watched_new, a_container_from_before_the_scope_shows_as_operator_new) {
   EXPECT_TRUE(contains(expected.report(), "from operator new")) << expected.report();
 }
 
-// T.21
 TEST_F(watched_new, counts_what_the_standard_library_allocates_in_its_own_code) {
   const expect_resource expected{&step};
   const std::string text(100, 'x');  // in the library's file, not in the program
@@ -176,7 +170,6 @@ TEST_F(watched_new, counts_what_the_standard_library_allocates_in_its_own_code) 
   EXPECT_TRUE(contains(expected.report(), "TestBody() at ")) << expected.report();
 }
 
-// T.21
 TEST_F(watched_new, counts_heap_memory_of_objects_inside_an_arena) {
   const expect_resource expected{&step};
   step.make<std::vector<float>>(100u);
@@ -193,7 +186,6 @@ TEST_F(watched_new, counts_nothing_that_resources_take_from_the_heap_and_for_the
   });
 }
 
-// T.21
 TEST_F(watched_new, counts_nothing_for_its_own_scopes_and_reports) {
   const expect_resource outer{&step};
   {
@@ -204,7 +196,6 @@ TEST_F(watched_new, counts_nothing_for_its_own_scopes_and_reports) {
   EXPECT_EQ(outer.missed_blocks(), 1u) << outer.report();
 }
 
-// T.21
 TEST_F(watched_new, counts_a_thread_start_but_not_its_allocations) {
   const expect_resource expected{&step};
   std::thread{[] { use_the_heap(1'000'000); }}.join();
@@ -212,7 +203,6 @@ TEST_F(watched_new, counts_a_thread_start_but_not_its_allocations) {
   EXPECT_LT(expected.missed_bytes(), 1000u);
 }
 
-// T.21
 TEST_F(watched_new, a_forked_child_counts_on) {
   const expect_resource expected{&step};
   use_the_heap(10);
