@@ -53,9 +53,16 @@ def without_sentence(known):
 INTRODUCTION = """# Classes and functions
 
 The tests generate this page from the headers: a line has the first sentence of a comment, and `…` stands for any number
-of arguments. Copies, moves, destructors and members of standard types are left out. [Options](options.md) lists the
-members of option types.
+of arguments. Parentheses have the bases and the header of a class. Copies, moves, destructors, members of standard types
+and inherited functions are left out. [Options](options.md) lists option types. A line of several functions has those with
+one meaning in all classes: `name()` in messages, `stats()` is a snapshot, `options()` are in effect, `check_invariants()`
+reports a violation for each broken invariant, `what()` is a sentence.
 """
+
+# Functions whose comment says no more than the introduction.
+COMMON = re.compile(r"`(name\(\)`: The name (used )?in messages|stats\(\)`: A snapshot( in numbers| of the count(er)?s)?|"
+                    r"options\(\)`: The options( in effect)?|what\(\)`: One sentence|"
+                    r"check_invariants\(\)`: Reports a violation (if an|for every|for each)( broken)? invariant.*)")
 
 
 def sentence(known, element):
@@ -90,15 +97,19 @@ def lines_of(known, members, owner, indent):
     for each in members:
         name = each.findtext("name") if each.findtext("name") != "explicit" else owner
         text = sentence(known, each)
+        if each.findtext("type") != "void" and not name.startswith(("trim", "collect", "release")):  # which return memory
+            text = re.sub(r"^Returns (?=(?:a|an|one|the|true)\b)(.)", lambda match: match[1].upper(), text)
         if not text.startswith("Reject") and "=delete" not in (each.findtext("argsstring") or "").replace(" ", ""):
             shown = call(each, name) if each.get("kind") == "function" else f"`{name}`"
             lines[shown] = lines.get(shown) or text
-    return [f"{indent}- {shown}{': ' * bool(text)}{text}" for shown, text in lines.items()]
+    lines = [f"{shown}{': ' * bool(text)}{text}" for shown, text in lines.items()]
+    common = [line.partition(":")[0] for line in lines if COMMON.fullmatch(line)]
+    return [f"{indent}- {line}" for line in [*(line for line in lines if not COMMON.fullmatch(line)), ", ".join(common)] if line]
 
 
 def page(known):
     known.home = {}  # no links: the pages of headers are only on the site
-    parts = {}
+    parts, listed = {}, {}
     for path, elements in sorted(known.of_file.items()):
         lines = parts.setdefault(path.split("/")[1].removesuffix(".hpp"), [])
         for element in sorted(elements, key=reference.line_of):
@@ -110,10 +121,12 @@ def page(known):
                            not is_left_out(m.findtext("name"), short, known.declaration(m, path))]
                 bases = [re.sub(r"tidemark::|<.*", "", base.text).strip() for base in element.findall("basecompoundref")
                          if base.get("prot") == "public" and "detail" not in base.text]
-                notes = [*(f"a kind of `{base}`" for base in bases), f"`<{path}>`"]
-                if members or sentence(known, element):
+                notes = [*(f"`{base}`" for base in bases), f"`<{path}>`"]
+                inherited = {line for base in bases for line in listed.get(base.split("::")[-1], [])}
+                listed[short] = lines_of(known, members, short, "  ")
+                if members or sentence(known, element) and not name.endswith("_options"):
                     lines.append(f"- **`{name}`** ({', '.join(notes)}): {sentence(known, element)}")
-                lines += lines_of(known, members, short, "  ")
+                lines += [line for line in listed[short] if line not in inherited]
             elif element.get("kind") in ("function", "typedef") and sentence(known, element):
                 lines += lines_of(known, [element], None, "")
     return "\n".join([INTRODUCTION, *("\n".join([f"## {part}\n", *lines, ""]) for part, lines in sorted(parts.items()) if lines)])
