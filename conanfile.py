@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conan 2: `conan create . -s compiler.cppstd=20` builds tidemark and packages it. It has no requirements. The package is found by its own
-CMake files, so that modules come along where compiler and generator have them. The option `planner` adds the package in
+"""Conan 2: `conan create . -s compiler.cppstd=20` builds tidemark and packages it. It has no requirements. Projects find the package by
+its own CMake files, which add the modules if the compiler and generator support them. The option `planner` adds the package in
 planner/, with tidemark-plan where the machine has CLI11."""
 import pathlib
 import re

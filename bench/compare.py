@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the benchmarks, ours and the peers' in random order, and prints each beside its target.
 
-A ratio is the peer's value over ours in one repetition: above 1, ours is better. Times depend on the machine's load,
-ratios hardly. bench/main_rows.json has the forty rows that are measured by default and shown in docs/benchmarks.md;
-bench/targets.json has all others. A row names a benchmark of ours, a peer (of several peers the best counts), a metric
+A ratio is the peer's value divided by ours in one repetition: above 1, ours is better. Ratios hardly depend on the
+machine's load; times do. bench/main_rows.json has the forty rows that are measured by default and shown in docs/benchmarks.md;
+bench/targets.json has all others. A row names a benchmark of ours, a peer (the best of several peers counts), a metric
 and a target: a ratio, a limit, or a limit of nanoseconds more than the peer. A target is met if the whole 95 % interval
 of the row's median meets it, not met if no part of it does, and undecided otherwise. Writes results.json into the build folder.
 """
@@ -129,7 +129,7 @@ def traces_of(options):
 
 
 def of_each_trace(row, traces):
-    """A row of {trace} stands for one row of each trace, {threaded_trace} for each trace of several threads,
+    """Expands rows: {trace} stands for one row of each trace, {threaded_trace} for each trace of several threads,
     and {stepped_trace} for each trace with steps."""
     takes = {"{trace}": lambda trace: True, "{threaded_trace}": lambda trace: trace.threads > 1,
              "{stepped_trace}": lambda trace: trace.has_steps}

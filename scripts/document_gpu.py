@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what tests/gpu/go has left of a run into docs/reference/gpu_measurements.md: document_gpu.py OUT PAGE.
+"""Writes the results of a run of tests/gpu/go into docs/reference/gpu_measurements.md: document_gpu.py OUT PAGE.
 
 The page has a pair of comments for each result, `<!-- measured: NAME -->` and `<!-- end of NAME -->`. The text between them is
-replaced by the result of that name. Card, driver, date and commit stand above each result. A table whose result is missing stays.
+replaced by the result of that name. Card, driver, date and commit stand above each result. A table without a new result stays.
 """
 import pathlib
 import re
@@ -19,7 +19,7 @@ def stop(sentence):
 
 
 def text_of(path, device):
-    """A result as it goes into the page: the device, then the text without the program's first line, its headings one level lower."""
+    """Returns a result for the page: the device, then the text without the program's first line, its headings one level lower."""
     lines = path.read_text().strip().splitlines()
     if lines and re.match(r"(questions|table|thrust|nccl): ", lines[0]):
         lines = lines[1:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `conan create` tries of the package: a program that includes, and prints what it must."""
+"""Test of `conan create`. Builds a program that includes the package. Compares its output."""
 import io
 import os
 

@@ -4,7 +4,7 @@
     import tidemark_torch
     tidemark_torch.install(resource="planned")   # before PyTorch's first tensor on a GPU
     for batch in batches:
-        tidemark_torch.begin_step()              # what repeats from step to step is planned
+        tidemark_torch.begin_step()              # requests that repeat each step are planned
         train(batch)
     print(tidemark_torch.stats())
 
@@ -70,7 +70,7 @@ def _allocator(alloc, free):
 
 
 def install(resource=None, max_cached_bytes=None, trace=None):
-    """Makes tidemark PyTorch's allocator. The environment sets arguments that are None:
+    """Makes tidemark the allocator of PyTorch. Environment variables replace arguments that are None:
     TIDEMARK_TORCH_RESOURCE, TIDEMARK_TORCH_MAX_CACHED_BYTES, TIDEMARK_TORCH_TRACE.
 
     resource: "heap" (default) or "planned". max_cached_bytes: maximum idle bytes of each stream; no limit by

@@ -102,7 +102,7 @@ def resizing(megabytes):
 
 
 def zeros(megabytes):
-    """Zeros that are added to."""
+    """An array of zeros, to which a constant is added."""
     def step():
         array = numpy.zeros(megabytes * MiB // 8)
         array += 1.5

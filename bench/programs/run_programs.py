@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the programs of this folder, each on each memory in a process of its own: `mimalloc` is malloc, preloaded.
+"""Runs each program of this folder with each allocator, one process each. `mimalloc` is preloaded as malloc.
 
 usage: run_programs_bench --table [--small]
            prints one table, of a few steps of each program
        run_programs_bench --benchmark_filter=REGEX [--small]
-           prints what Google Benchmark would print: a step of `programs/PROGRAM/MEMORY/real_time`, with page faults and the
-           process's peak memory; as `programs/PROGRAM/MEMORY/share` how much of the time is allocation, and as
-           `programs/PROGRAM/MEMORY/system_calls` how often a step calls the system for memory, counted by strace
+           prints results in the format of Google Benchmark:
+           programs/PROGRAM/MEMORY/real_time     time of a step, with page faults and the process's peak memory
+           programs/PROGRAM/MEMORY/share         share of the time that is allocation
+           programs/PROGRAM/MEMORY/system_calls  system calls for memory in a step, counted by strace
 """
 import argparse
 import functools

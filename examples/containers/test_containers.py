@@ -16,7 +16,7 @@ samples = re.findall(r"^void (\w+)\(", code, re.M)
 
 
 def without_addresses(text):
-    """Each compiler puts functions elsewhere."""
+    """Replaces addresses, because each compiler places functions differently."""
     return re.sub(r"\(\+0x[0-9a-f]+\)", "(+0x)", text)
 
 

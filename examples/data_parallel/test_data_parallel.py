@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the data_parallel example on ranks and compares what it prints: test_data_parallel.py MPIEXEC PROGRAM CASE."""
+"""Runs the data_parallel example on ranks and compares its output: test_data_parallel.py MPIEXEC PROGRAM CASE."""
 import os
 import re
 import subprocess

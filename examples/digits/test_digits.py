@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the digits example and compares what it prints: test_digits.py PROGRAM DATA CASE. Each case is one fact."""
+"""Runs the digits example and compares its output: test_digits.py PROGRAM DATA CASE. Each case is one fact."""
 
 import os
 import pty

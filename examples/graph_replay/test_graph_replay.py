@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the graph_replay example and looks at what it prints: test_graph_replay.py PROGRAM CASE. Each case is one fact.
+"""Runs the graph_replay example and checks its output: test_graph_replay.py PROGRAM CASE. Each case is one fact.
 
-With a GPU the step runs on the device, without one on the host: is_replay_capable() tells which."""
+The step runs on the device if there is a GPU, and otherwise on the host: see is_replay_capable()."""
 
 import os
 import re

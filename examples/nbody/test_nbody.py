@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the nbody example and looks at what it prints: test_nbody.py PROGRAM CASE. Each case is one fact."""
+"""Runs the nbody example and checks its output: test_nbody.py PROGRAM CASE. Each case is one fact."""
 
 import functools
 import os

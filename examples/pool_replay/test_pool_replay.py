@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the pool_replay example and looks at what it prints: test_pool_replay.py PROGRAM CASE. Each case is one fact."""
+"""Runs the pool_replay example and checks its output: test_pool_replay.py PROGRAM CASE. Each case is one fact."""
 
 import os
 import re

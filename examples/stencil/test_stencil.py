@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the stencil example and looks at what it prints: test_stencil.py PROGRAM CASE. Each case is one fact."""
+"""Runs the stencil example and checks its output: test_stencil.py PROGRAM CASE. Each case is one fact."""
 
 import re
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the thrust_vectors example and looks at what it prints: test_thrust_vectors.py PROGRAM DATA CASE. Each case is
-one fact. A program for a device ends at once where there is none; the cases that need its results are skipped then."""
+"""Runs the thrust_vectors example and checks its output: test_thrust_vectors.py PROGRAM DATA CASE. Each case is
+one fact. A program for a device ends at once if there is no device; cases that need its results are then skipped."""
 
 import os
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fails unless a page's first C++ block is tour.cpp but for its licence and the block behind it is what the program prints.
+"""Fails unless a page's first C++ block is tour.cpp without its licence, and the next block is the program's output.
 
     test_readme.py PAGE SOURCE PROGRAM
 """

@@ -18,7 +18,7 @@ WIDTH, LINE, SECOND_COLUMN = 830, 17, 350
 
 
 def tables(page):
-    """The rows of each table without its header, each row a list of cells in plain text."""
+    """Returns the rows of each table without its header, each row a list of cells in plain text."""
     found = []
     for table in re.findall(r"(?:^\|.*\n)+", page, re.M):
         rows = [[re.sub(r"\[([^\]]*)\]\([^)]*\)|`", r"\1", cell).strip() for cell in line.strip("| ").split(" | ")]
@@ -28,7 +28,7 @@ def tables(page):
 
 
 def calls(page):
-    """The numbered lines of the program: code and comment."""
+    """Returns the numbered lines of the program: code and comment."""
     program = re.search(r"```cpp\n(.*?)```", page, re.S)[1]
     return [(code.strip(), note) for code, note in re.findall(r"^(.*?) *// (\d+\. .*)$", program, re.M)]
 

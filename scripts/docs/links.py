@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at each link, picture, script and style sheet of a built site: what it names is there, with its anchor, and nothing
-that a page loads comes from another server."""
+"""Checks each link, picture, script and style sheet of a built site: its target and its anchor exist, and no page loads a
+file from another server."""
 import html.parser
 import os
 import urllib.parse
@@ -33,7 +33,7 @@ def read(path):
 
 
 def check(site):
-    """Returns the faults, a sentence each, and how many references were looked at."""
+    """Returns the faults, a sentence each, and the number of checked references."""
     pages = {path.resolve(): read(path) for path in site.rglob("*.html")}
     faults, checked = [], 0
     for path, page in pages.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doxygen's XML as pages in Markdown, one for each public header.
+"""Converts Doxygen's XML to pages in Markdown, one for each public header.
 
-A declaration is shown as it stands in the header, and not as Doxygen prints it, which drops constraints. All else is the
-doc comment. What is private, in a namespace `detail`, or a friend without a comment is left out.
+Declarations are copied from the header, because Doxygen drops their constraints. All other text is from doc comments.
+Excludes private members, names in a namespace `detail`, and friends without a comment.
 """
 import collections
 import pathlib
@@ -27,7 +27,7 @@ def code(text):
 
 
 class headers:
-    """All public headers of an XML folder: `pages()` are (path, title, Markdown) of each."""
+    """All public headers of an XML folder. `pages()` returns (path, title, Markdown) of each."""
 
     def __init__(self, xml, sources):
         self.sources = sources  # folders that `tidemark/…` is found in
@@ -81,7 +81,7 @@ class headers:
             yield page_of(path), path, self.page(compound, path)
 
     def brief(self, path):
-        """The first sentence of a header's comment."""
+        """Returns the first sentence of a header's comment."""
         compound = next(c for c in self.files if c.find("location").get("file") == path)
         return self.one_line(compound.find("briefdescription"), path).replace("|", "\\|")
 
@@ -151,7 +151,7 @@ class headers:
         return self.text[path]
 
     def declaration(self, element, path):
-        """From the line that Doxygen names, up to where the statement or its head ends."""
+        """Returns the text from the line that Doxygen names to the end of the statement or of its head."""
         lines = self.lines_of(path).splitlines()
         first = line_of(element) - 1
         while first > 0 and re.match(r"\s*(template\b|requires\b|\[\[|&& |\|\| |[^/{};]*(&&|\|\||>|\)|,|\]\])\s*$)", lines[first - 1]) \
@@ -174,7 +174,7 @@ class headers:
         return [block + "\n" for block in blocks if block.strip()]
 
     def blocks(self, element, path):
-        """Paragraphs, lists, tables and code of an element, each as Markdown."""
+        """Returns the paragraphs, lists, tables and code of an element, each as Markdown."""
         out, line = [], [self.inline_text(element.text)] if element.tag == "para" else []
 
         def flush():
@@ -288,7 +288,7 @@ def line_of(element):
 
 
 def anchor_of(element):
-    """Readable, and unique on its page: the id's digest tells overloads apart."""
+    """Returns a readable anchor that is unique on its page: the digest of the id differs between overloads."""
     name = element.findtext("compoundname") or element.findtext("name")
     name = re.sub(r"[^a-z0-9_]+", "-", name.removeprefix("tidemark::").lower()).strip("-") or "operator"
     digest = re.search(r"_1[a-z]?([0-9a-f]{32})$", element.get("id"))
@@ -308,7 +308,7 @@ def fence(text, title=None):
 
 
 def end_of_head(text, kind):
-    """Where a declaration ends, without body, initialisers of members, or base classes' bodies."""
+    """Returns the end of a declaration, without its body, member initialisers and bodies of base classes."""
     depth, i, braces = 0, 0, kind in ("enum", "variable", "concept", "typedef")
     while i < len(text):
         c = text[i]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the site: site.py REPOSITORY SITE, which ./run docs calls.
+"""Builds the site: site.py REPOSITORY SITE. `./run docs` calls it.
 
-The pages are put together in a folder beside SITE: docs/ as it is, a page for each public header from Doxygen's XML, and a
-page for each file outside docs/ that a page links to. MkDocs then builds them. Whatever Doxygen or MkDocs warns of, and
-each link that leads nowhere, is an error.
+The pages are copied to a folder beside SITE: all of docs/, a page for each public header from Doxygen's XML, and a page
+for each file outside docs/ that a page links to. MkDocs then builds the site. A warning of Doxygen or MkDocs and a broken
+link are errors.
 """
 import logging
 import os
@@ -38,19 +38,19 @@ def stop(sentence):
 
 
 def outside_code(text, change):
-    """`text` with `change` applied to what is not in a fenced block."""
+    """Returns `text` with `change` applied to the parts outside of fenced blocks."""
     parts = re.split(r"(^ *```.*?^ *```$)", text, flags=re.M | re.S)
     return "".join(part if i % 2 else change(part) for i, part in enumerate(parts))
 
 
 def marked(block):
-    """A block of C++ that is no whole program says so."""
+    """Marks C++ blocks that are not complete programs."""
     title = "" if "int main(" in block[1] else f' title="{reference.EXCERPT}"'
     return f"```cpp{title}\n{block[1]}```"
 
 
 class staging:
-    """The pages, in a folder of their own."""
+    """A folder with copies of all pages."""
 
     def __init__(self, repository, folder):
         self.repository, self.folder = repository, folder
@@ -69,14 +69,14 @@ class staging:
         path.write_text(text)
 
     def origin(self, page):
-        """The file of the repository that a page was made of."""
+        """Returns the file of the repository from which a page was made."""
         for name, root_page in ROOT_PAGES.items():
             if page == root_page and name != "README.md":
                 return name
         return f"planner/docs/{page.removeprefix('planner/')}" if page.startswith("planner/") else f"docs/{page}"
 
     def adapt(self):
-        """Makes of each page what MkDocs reads: the same on GitHub and on the site."""
+        """Converts each page to MkDocs' dialect. The page reads the same on GitHub and on the site."""
         for path in sorted(self.folder.rglob("*.md")):
             page = str(path.relative_to(self.folder))
             text = outside_code(path.read_text(), lambda text: self.adapted(text, page))
@@ -90,13 +90,13 @@ class staging:
         return re.sub(r"(\]\()([^)\s#]*)(#[^)]*)?\)", lambda m: f"{m[1]}{self.target(page, m[2])}{m[3] or ''})", text)
 
     def inlined(self, page, picture, caption):
-        """A picture of ours in the page itself, where it has the colours of light or dark that the reader chose."""
+        """Embeds one of our pictures in the page. The picture then follows the reader's choice of light or dark."""
         svg = (self.folder / page).parent.joinpath(picture).read_text()
         svg = re.sub(r"<\?xml.*?\?>\s*|<!--.*?-->\s*", "", svg, flags=re.S)
         return f'<figure class="picture">{" ".join(svg.split())}<figcaption>{caption}</figcaption></figure>'
 
     def target(self, page, link):
-        """Where a link of a page leads on the site, if it leads out of docs/."""
+        """Returns the target on the site of a link that leads out of docs/."""
         if not link or re.match(r"[a-z]+:", link):
             return link
         path = os.path.normpath(os.path.join(os.path.dirname(self.origin(page)), link))
@@ -109,7 +109,7 @@ class staging:
         return os.path.relpath(self.outside(path), os.path.dirname(page) or ".")
 
     def outside(self, path):
-        """The page of a file or folder outside docs/."""
+        """Returns the page of a file or folder outside docs/."""
         if path in ROOT_PAGES:
             return ROOT_PAGES[path]
         if path == ".":
@@ -139,7 +139,7 @@ class staging:
             self.write(page, text)
 
     def write_headers(self, xml):
-        """A page for each public header, and one that lists them. Returns the navigation."""
+        """Writes a page for each public header, and a page that lists them. Returns the navigation."""
         parts = {}
         known = reference.headers(xml, [self.repository / folder for folder in INCLUDE_FOLDERS])
         for page, path, text in known.pages():
@@ -157,7 +157,7 @@ class staging:
             {part: [{path.removeprefix("tidemark/"): page} for path, page, _ in pages]} for part, pages in sorted(parts.items())]
 
     def write_c_header(self):
-        """The page of the planner in C. Returns what the header says of itself first."""
+        """Writes the page of the planner's C interface. Returns the first sentence of its header."""
         text = (self.repository / C_HEADER).read_text()
         comment, code = re.fullmatch(r".*?/\*\*\n \* @file\n(.*?) \*/\n(.*)", text, re.S).groups()
         comment = re.sub(r"^ \* ?", "", comment, flags=re.M)
@@ -168,7 +168,7 @@ class staging:
         return " ".join(before.split()).partition(". ")[0].rstrip(".") + "."
 
     def decisions(self):
-        """The navigation: docs/decisions/index.md, which must name all, and each record."""
+        """Returns the navigation: docs/decisions/index.md, which must name all records, and each record."""
         index = (self.folder / "decisions/index.md").read_text()
         entries = ["decisions/index.md"]
         for page in sorted((self.folder / "decisions").glob("[0-9]*.md")):

@@ -5,7 +5,7 @@ judged as documented.
 
 usage: compare_check.py BUILD-DIRECTORY CASE
 
-A made-up program reports the judged rows, so that no verdict here depends on how fast a machine is.
+A stand-in program reports the judged rows, because verdicts must not depend on the speed of the machine.
 """
 import json
 import os
@@ -52,7 +52,7 @@ def expect(condition, what):
 
 
 def run_compare(folder, targets, rows, *options, others=()):
-    """bench/compare.py with these main rows and others, in a copy of bench/, on a program that reports these benchmarks."""
+    """Runs bench/compare.py with these main rows and others, in a copy of bench/, with a program that reports these benchmarks."""
     bench, made_up = folder / "bench", folder / "build"
     (made_up / "bench").mkdir(parents=True)
     bench.mkdir()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compile cost of headers and modules has limits: compile_cost.py COMPILER FLAG...
 
-Counts do not depend on the machine's load, but on the compiler and the standard library: the table is for clang 22 with
-libstdc++ 12, and the test is skipped with others. 3 % more than the table fails. Seconds are only printed.
+Counts depend on the compiler and the standard library, not on the machine's load. The table is for clang 22 with
+libstdc++ 12; the test is skipped with others. A count 3 % above the table fails. Seconds are only printed.
 
     --instructions        also counts instructions of the compiler with Valgrind
     --interfaces FOLDER   also limits the bytes of the compiled interfaces of the host's modules in FOLDER
@@ -40,7 +40,7 @@ def output(*command, **stream):
 
 
 def compiled(header, *more):
-    """The command that compiles a source which includes only `header`."""
+    """Returns the command that compiles a source which includes only `header`."""
     return [options.compiler, "-std=c++20", *flags, *more, "-x", "c++", "-include", header, "/dev/null"]
 
 

@@ -30,7 +30,7 @@ def programs():
 
 
 def benchmarks(pattern):
-    """The script's reports of small inputs, by name."""
+    """Returns the script's reports of small inputs, by name."""
     status, output, errors = run(sys.executable, SCRIPT, "--small", f"--benchmark_filter={pattern}")
     expect(status == 0, errors)
     return {row["run_name"]: row for row in json.loads(output)["benchmarks"]}

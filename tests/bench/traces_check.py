@@ -54,12 +54,12 @@ def write(text, name="trace.csv"):
 
 
 def events(rows):
-    """A trace of ("a" or "f", id, bytes) on one thread."""
+    """Returns a trace of ("a" or "f", id, bytes) on one thread."""
     return HEADER + "".join(f"{op},{block},{size if op == 'a' else 0},0\n" for op, block, size in rows)
 
 
 def random_events(chance, n, sizes):
-    """Blocks that come and go, of which more and more live."""
+    """Returns random allocations and deallocations with a rising number of live blocks."""
     live, rows = [], []
     for i in range(n):
         if live and chance.random() < 0.45:
@@ -93,7 +93,7 @@ def bench_names(paths=()):
 
 
 def lines_about(program, errors):
-    """stderr without the benchmarks' own lines."""
+    """Returns stderr without the benchmarks' own lines."""
     return [line for line in errors.splitlines() if line.startswith(f"{program}: ")]
 
 
@@ -250,7 +250,7 @@ def reports_a_trace_of_too_many_threads():
 
 
 def compared(*options):
-    """Rejections by bench/compare.py of options with which it runs nothing."""
+    """Returns the message with which bench/compare.py rejects these options."""
     done = subprocess.run([pathlib.Path(SOURCES) / "bench/compare.py", pathlib.Path(BENCH).parents[1], *map(str, options)],
                           capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     return done.returncode, done.stdout, done.stderr

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles a file once as it is, which must succeed, and each CASE in it, which must fail as it says.
+"""Compiles a file, which must succeed, and each CASE in it, which must fail with its message.
 
-All cases are compiled together first. A case whose error is not seen there, because another one hides it, is compiled alone.
+All cases are compiled together first. A case whose error another error hides is then compiled alone.
 A case "in N lines" is compiled alone: the compiler prints at most N lines, and the first error has the message.
 """
 import os
@@ -15,7 +15,7 @@ is_clang = "clang" in os.path.basename(compile_command[0])
 
 
 def precompile(folder):
-    """Options that precompile the file's includes, so that they are read once and not for each case."""
+    """Returns options that use the file's includes precompiled, because each case would parse them again."""
     header = os.path.join(folder, "included.hpp")
     with open(header, "w") as out:
         out.writelines(line for line in open(source) if line.startswith("#include <"))
@@ -34,7 +34,7 @@ def compile_file(path, *options):
 
 
 def all_cases(text):
-    """The file with each case in a block or namespace of its own, on the same lines; and the case of each line."""
+    """Returns the file with each case in a block or namespace of its own, on the same lines; and the case of each line."""
     lines, case_of, number = [], [0], 0
     for line, behind in zip(text.split("\n"), [*text.split("\n")[1:], ""]):
         case = re.match(r"#(?:el)?if CASE == (\d+)", line)
@@ -49,7 +49,7 @@ def all_cases(text):
 
 
 def errors_by_case():
-    """The errors of all cases compiled together, number of a case -> texts; of those that show no case, with number 0."""
+    """Returns the errors of all cases compiled together: number of a case -> texts. Errors without a case have number 0."""
     text, case_of = all_cases(open(source).read())
     path = os.path.join(scratch.name, "all_cases.cpp")
     with open(path, "w") as out:
@@ -67,7 +67,7 @@ def errors_by_case():
 
 
 def shown_lines(text):
-    """The lines that a user sees. The header of all includes, which only this script has, adds a line above it."""
+    """Returns the lines that a user sees. This script's header of all includes adds a line above, which is removed."""
     return [line for line in text.splitlines() if not re.search(r"(file included|^ +) from <(built-in|command-line)>", line)]
 
 

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds separate projects on tidemark, as a user would, and compares the output of CMake and of their
+"""Builds separate projects on tidemark, as a user would, and checks the output of CMake and of their
 programs.
 
     install BUILD PREFIX                              installs a build, and moves it to another folder afterwards
     run WORK SOURCE GENERATOR COMPILER TARGET EXPECTED [OPTION...]    builds and runs a program; options are CMake's
-    run_first ...                                     the same in an empty folder, after building all that is built by default
+    run_first ...                                     the same in an empty folder, after a build of all default targets
     build WORK SOURCE GENERATOR COMPILER TARGET [OPTION...]           configures in an empty folder, and builds a target
     refuse WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]         CMake must stop with this sentence
-    warn WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]           CMake must go on, and say this sentence;
-                                                                      several have | between them
+    warn WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]           CMake must print this sentence and continue;
+                                                                      | separates several sentences
     parts WORK SOURCE COMPILER [PART...]              the preset `install` builds the libraries, and each requested part of these
                                                       (MPI, NUMPY, TORCH, PLANNER) adds only its own objects; builds nothing
-    lacks_objects FOLDER EXPECTED_TARGET TARGET...    objects of the first target are there, and none of the others
-    pkg_config PREFIX COMPILER PACKAGE SOURCE EXPECTED...             a compiler makes a program of one source by what
-                                                                      pkg-config says, and nothing else
-    debian BUILD SOURCE FOLDER                        makes the Debian packages of a build, looks at them, and unpacks
+    lacks_objects FOLDER EXPECTED_TARGET TARGET...    objects of the first target exist, and none of the others
+    pkg_config PREFIX COMPILER PACKAGE SOURCE EXPECTED...             builds a program from one source with the flags
+                                                                      of pkg-config alone
+    debian BUILD SOURCE FOLDER                        makes the Debian packages of a build, checks them, and unpacks
                                                       them below a folder
-    conan BUILD SOURCE WORK COMPILER VERSION CONAN    packages a build by the recipe for Conan, and runs what the recipe
-                                                      tests it with; CONAN is the folder of its modules
-    load PREFIX LIBRARY                               the dynamic linker finds all of an installed library
-    needs_exceptions COMPILER INCLUDE...              a source without exceptions is told so by its first error
+    conan BUILD SOURCE WORK COMPILER VERSION CONAN    packages a build by the recipe for Conan, and runs the test of
+                                                      the recipe; CONAN is the folder of its modules
+    load PREFIX LIBRARY                               the dynamic linker resolves an installed library completely
+    needs_exceptions COMPILER INCLUDE...              without exceptions, the first error says that they are needed
 
-`run` goes on in WORK where an earlier one ended, so that programs of one project share what they link.
+`run` continues in the WORK folder of an earlier call, because programs of one project share their libraries.
 """
 import json
 import os

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks blocks of pages that no compiler of a test reads.
+"""Checks the blocks of pages that no test compiles.
 
-    blocks.py look ROOT                          each fence of each page can be read; shell and Python have no syntax error, YAML is YAML
-                                                 where Python has a parser; presets that a page names are there, and one that a page
+    blocks.py look ROOT                          each fence of each page is complete; shell and Python have no syntax error, and YAML is
+                                                 valid if Python has a parser; the presets of a page exist, and a preset that a page
                                                  installs has no warnings as errors
-    blocks.py compiled ROOT PAGE...              the pages that have C++ and no programs are these
+    blocks.py compiled ROOT PAGE...              these are the pages with C++ and without programs
     blocks.py configure ROOT WORK COMPILER PREFIX TARGET...
-                                                 one project of all blocks for CMake, which needs these targets or fewer, is configured
+                                                 configures one project of all blocks for CMake; it needs these targets at most
     blocks.py CASE                               one fact on a page of a few lines
 
 programs.py checks the programs of docs/start and docs/guides, documented_code.py other C++.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks pages of a site in Chromium, 1280 and 390 pixels wide, light and dark: browser.py SITE [all].
 
-With `all` checks all pages. Otherwise checks those that people write, and of each folder of similar pages
-(headers, decisions, sources) the longest page and the page with the longest word.
+With `all` checks all pages. Otherwise checks all handwritten pages, and the longest page and the page with the
+longest word of each folder of similar pages (headers, decisions, sources).
 
 Fails if a page is wider than the screen, if a chart of benchmarks is too small for its letters, or if a page
-reports an error: an exception, console.error, a missing file, or a file of another server, because the
-browser can reach only this server. Each page is shown in a frame of that width. This server adds a script to
+reports an error: an exception, console.error, a missing file, or a file of another server. The browser can
+reach only this server. Each page is shown in a frame of that width. This server adds a script to
 the pages that collects their errors. The test is skipped without Chromium, with the reason.
 """
 import http.server
@@ -117,7 +117,7 @@ class one_site(http.server.SimpleHTTPRequestHandler):
 
 
 def look(site, pages):
-    """(pages looked at, faults) of Chromium on these pages."""
+    """Returns (number of checked pages, faults) of Chromium on these pages."""
     program = browser_program()
 
     def handler(*arguments):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the C++ blocks in doc comments of headers into sources that have the code which they leave to the
+"""Copies the C++ blocks in doc comments of headers into sources that supply the omitted code of the
 program.
 
     header_code.py fill ROOT IN OUT   IN with the blocks at its lines `// block HEADER`, to be compiled

@@ -6,7 +6,7 @@
     members.py REPOSITORY XML write       writes the page
     members.py REPOSITORY CASE            one fact on a declaration of a few lines
 
-XML is Doxygen's, as scripts/docs/site.py made it.
+XML is the folder that scripts/docs/site.py had Doxygen write.
 
 Excluded by kind: members that the compiler makes, destructors, moves and swaps, names that the standard gives
 its types, and members that a concept documents for all its models.
@@ -66,7 +66,7 @@ COMMON = re.compile(r"`(name\(\)`: The name (used )?in messages|stats\(\)`: A sn
 
 
 def sentence(known, element):
-    """The first sentence of the comment, on one line."""
+    """Returns the first sentence of the comment, on one line."""
     text = [known.one_line(element.find(tag), None) for tag in ("briefdescription", "detaileddescription")]
     first = re.split(r"(?<=[.:]) (?=[A-Z`&*])", next((each for each in text if each), ""))[0]
     return "" if first.startswith("*") else re.sub(r"\\([_\[\]])", r"\1", first.rstrip(".:"))
@@ -92,7 +92,7 @@ def call(function, name):
 
 
 def lines_of(known, members, owner, indent):
-    """A line for each way to call; overloads whose comment rejects them are none."""
+    """Returns a line for each way to call. Omits overloads that only reject calls."""
     lines = {}
     for each in members:
         name = each.findtext("name") if each.findtext("name") != "explicit" else owner

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs on the pages of the site.
+"""Checks the programs on the pages of the site.
 
     programs.py join FILE PAGE...           writes the programs of these pages as one source, and prints `NAME PAGE NUMBER` of each
     programs.py run PAGE NUMBER COMMAND...  the output of the command must be the block after that program
@@ -16,8 +16,8 @@ other C++, and main returns nothing.
 
 One translation unit for all programs is compiled and linked in seconds; each further unit would add seconds.
 In the unit, includes and imports are at the top, and each program is in a namespace, whose name selects it. A
-page there sees the includes of all others, and `alone` therefore checks each page by itself: without code, in
-half a second.
+page in the unit sees the includes of all others. Therefore `alone` checks each page by itself, without
+generating code, in half a second.
 """
 import json
 import pathlib
@@ -103,7 +103,8 @@ def cmake_of(page):
 
 
 def check_targets(page):
-    """A page without links is for readers of docs/start/first_program.md, which links tidemark::tidemark."""
+    """Requires that a page links exactly the targets that its programs need. A page without links needs tidemark::tidemark, which
+    the reader links since docs/start/first_program.md."""
     needed = set().union(*(targets_for(text) for text, _ in programs_of(page)))
     links = re.findall(r"target_link_libraries\(\w+ PRIVATE ([^)]*)\)", cmake_of(page))
     linked = {target for targets in links for target in targets.split()} if links else {"tidemark::tidemark"}

@@ -2,8 +2,8 @@
 """The pages of docs/reference name everything that exists, and nothing else: reference_pages.py REPOSITORY
 CASE.
 
-Each case compares the names in the sources with the names on a page. The last cases are small sources and
-pages with a fault, which must be found.
+Each case compares the names in the sources with the names on a page. The last cases have small sources and
+pages with a fault that must be found.
 """
 import pathlib
 import re

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each row of a page has a test: rows_of_page.py PAGE SOURCE... or rows_of_page.py finds_rows_and_code_that_no_test_has
 
-The tables are those whose header has `tidemark` as its second cell. A comment `// | LEFT CELL |` stands above the test of
-a row, and the test has all code of the second and third cell, where `…` stands for anything.
+Checks the tables with `tidemark` in the second cell of the header. The test of a row has the comment `// | LEFT CELL |` above
+it, and contains all code of the second and third cell. `…` matches any text.
 """
 import pathlib
 import re

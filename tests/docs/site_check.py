@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the checks of the site find faults: site_check.py REPOSITORY CASE. Each case is one fact, on a
+"""Tests that the checks of the site find faults: site_check.py REPOSITORY CASE. Each case is one fact, on a
 site of a few lines."""
 import pathlib
 import sys

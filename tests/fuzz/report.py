@@ -6,7 +6,7 @@ For every input the program writes the requested output, or one sentence without
 nothing else. Its report of a trace agrees with a model that plays the trace. Without MINUTES the test runs
 the same few hundred examples each time. With MINUTES it runs new examples for that time; failing examples are
 kept in the folder FOUND and tried first the next time. Traces are programs of a model whose text is then
-edited, so that a failing trace prints short. The test also reads the traces of CORPUS, which a fuzzer has
+edited, so that a failing trace prints short. The test also reads the traces of CORPUS, which a fuzzer
 found for tidemark-plan.
 """
 import contextlib

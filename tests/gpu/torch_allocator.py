@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on tidemark's allocator, with each resource: the same losses as on its own allocator, a captured
-graph, a tensor that another stream uses, and the message if memory is short. Each check has its own process,
+"""Checks PyTorch on tidemark's allocator with each resource: losses equal those of PyTorch's own allocator; a
+captured graph, a tensor that another stream uses, and the message for too little memory. Each check has its own process,
 because an allocator is chosen once."""
 import ast
 import subprocess

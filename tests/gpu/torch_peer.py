@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's caching allocator, as a row beside tidemark_gpu_table's: through Python, whose call is part of the time."""
+"""Measures PyTorch's caching allocator as a row for tidemark_gpu_table. The time includes the call from Python."""
 import sys
 import time
 

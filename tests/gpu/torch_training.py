@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training with PyTorch by allocator: time a step, memory that the device has handed out, and the host's cost of a tensor. Prints
-the table as it goes into docs/gpu.md. A process for each allocator, because an allocator is chosen once.
+"""Measures training with PyTorch by allocator: time per step, allocated device memory, and the host's cost of a tensor. Prints the
+table for docs/gpu.md. Each allocator has its own process, because an allocator is chosen once.
 
 usage: torch_training.py [ALLOCATOR]
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the laws at every level of optimisation, and with checks of null and bounds, and runs each program."""
+"""Compiles the laws at every optimisation level, and with checks of null and bounds. Runs each program."""
 import os
 import subprocess
 import sys

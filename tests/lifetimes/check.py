@@ -4,7 +4,7 @@
 usage: check.py compiler TABLE SOURCE COMPILE-COMMAND...   the columns of clang, by default and by its analysis
        check.py run TABLE SOURCE PROGRAM                   the column of AddressSanitizer, by all cases
        check.py trap TABLE SOURCE PROGRAM                  the column of arenas that trap every scope
-Add --write after the first word to write the column instead.
+`--write` after the first word writes the column instead.
 """
 import functools
 import pathlib
@@ -25,7 +25,7 @@ if [number for number, *_ in cases] != list(range(1, len(cases) + 1)):
 
 @functools.cache
 def warnings(*options):
-    """The warnings of all cases, compiled together: number of a case -> text. The case is the one that the line is in."""
+    """Returns the warnings of all cases, compiled together: number of the case that contains the line -> text."""
     done = subprocess.run([*command, *options, "-fsyntax-only", source], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"the cases do not compile:\n{done.stderr}")

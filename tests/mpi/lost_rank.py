@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job whose last rank is lost while others wait for it ends, soon and with an error: HOW LAUNCHER... PROGRAM."""
+"""Kills the last rank of a job while others wait for it: the job must end soon, with an error. HOW LAUNCHER... PROGRAM."""
 import subprocess
 import sys
 import time

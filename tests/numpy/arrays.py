@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in a pool: they equal NumPy's own, they outlive the pool, and their memory is reused within the
-limit."""
+"""Tests arrays in a pool: they equal NumPy's own, outlive the pool, and their memory is reused within the limit."""
 import gc
 import pickle
 import random

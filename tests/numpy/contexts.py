@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The threads, tasks and processes that use a pool: NumPy's rules for its handlers hold."""
+"""Tests that threads, tasks and processes use a pool by NumPy's rules for handlers."""
 import asyncio
 import concurrent.futures
 import contextvars

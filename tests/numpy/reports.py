@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics, traces, and the lines that made live arrays; NumPy's own tracking continues.
+"""Tests statistics, traces, and lines that made live arrays. NumPy's own tracking continues.
 REPORT in the environment is the program tidemark-report."""
 import csv
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Common parts of the tests of tidemark_numpy. A test file is run as `FILE CASE`: each of its functions whose
+"""Shared parts of the tests of tidemark_numpy. A test file is run as `FILE CASE`: each of its functions whose
 name does not begin with `_` is a case, which fails with an exception."""
 import contextlib
 import re
@@ -31,7 +31,7 @@ def refused(kind, pattern):
 
 
 def handler(array=None):
-    """The name of the handler of an array, or of the one for new arrays."""
+    """Returns the name of the handler of an array, or of the handler for new arrays."""
     from numpy.core.multiarray import get_handler_name
     return get_handler_name() if array is None else get_handler_name(array)
 

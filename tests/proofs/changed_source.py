@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A change of an expression fails the proof that is about it: changed_source.py REPOSITORY."""
+"""Tests that a changed expression fails its proof: changed_source.py REPOSITORY."""
 import pathlib
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions of C++ on 64-bit unsigned numbers, as they stand in a source, as terms of z3.
+"""Converts C++ expressions on 64-bit unsigned numbers from sources to terms of z3.
 
 The reader accepts names and members (one name each, including `.`, `->`, `::` and template arguments),
 numbers, calls of given functions, `+ - * / % & | ^ ~ << >>`, comparisons, `! && ||`, `?:`, parentheses, and
@@ -26,7 +26,7 @@ APPLY = {"||": lambda a, b: z3.Or(truth(a), truth(b)), "&&": lambda a, b: z3.And
 
 
 class not_read(Exception):
-    """One sentence: the part of the expression that is not understood."""
+    """One sentence, which names the part of the expression that is not understood."""
 
 
 def number(term):

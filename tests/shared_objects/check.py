@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared objects that contain tidemark: check.py CASE FILE... Each case is one fact.
+"""Tests shared objects that contain tidemark: check.py CASE FILE... Each case is one fact.
 
 A shared object with thread-local variables of the model initial-exec has the flag STATIC_TLS. When it is loaded late, its
 TLS segment must fit into a reserve that the C library keeps for the whole process, some 1.6 KiB.
@@ -18,7 +18,7 @@ PLUGINS = 60
 
 
 def static_tls_faults(path):
-    """Why an object may fail to load late, or would take much memory from each thread."""
+    """Returns the reasons that an object may fail to load late, or needs much memory of each thread."""
     done = subprocess.run(["readelf", "--wide", "--dynamic", "--segments", path], capture_output=True, text=True, check=True)
     if "STATIC_TLS" in done.stdout:
         yield "it has the flag STATIC_TLS"
@@ -100,7 +100,7 @@ def use_numpy(path, folder):
 
 
 def use_shared_library(path, folder):
-    """`tidemark::global_pool().trim(0)` and the thread's part of the pool, by the functions' names in the ABI."""
+    """Calls `tidemark::global_pool().trim(0)` and uses the thread's part of the pool, by the functions' names in the ABI."""
     library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     pool = getattr(library, "_ZN8tidemark11global_poolEv")
     pool.restype = ctypes.c_void_p
@@ -125,7 +125,7 @@ def work_after_static_tls_is_used_up(static_tls_user, *paths):
 
 
 def work_after_static_tls_is_used_up_in(static_tls_user, prefix):
-    """The same for the shared libraries of an installed package, and their TLS segments."""
+    """Does the same for the shared libraries of an installed package, and checks their TLS segments."""
     found = [str(path) for name in ("libtidemark.so", "libtidemark_cuda.so") for path in pathlib.Path(prefix).rglob(name)]
     if len(found) != 2:
         sys.exit(f"{prefix} has {found}, and should have two libraries")

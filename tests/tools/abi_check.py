@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/abi on small libraries, of which the second differs from the first.
+"""Tests scripts/abi on small libraries. The second library of each pair differs from the first.
 
     abi_check.py ABI COMPILER CASE
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes docs/coverage.md from the tags in the tests, and checks it.
 
-A tag is a line of comment above a test, which names the lines of the page that the test shows: `// S0.1
+A tag is a line of comment above a test. It names the lines of the page that the test covers: `// S0.1
 P.12`. The text of the page is tests/tools/coverage.in.md. Each row has a line, its text, and the tests
 outside of GoogleTest, or a sentence that explains why it has none. The tagged tests of a line come before
 those, in the order of the files. A line names at most MAX_TESTS tests, the ones that show its behaviour best.
@@ -11,7 +11,7 @@ those, in the order of the files. A line names at most MAX_TESTS tests, the ones
                          or more than MAX_TESTS, or if ctest in BUILD does not know a test that the
                          page, docs/promises.md or docs/proofs.md names
 
-These tests match a name `suite.test`: a test that ctest knows by this name, a typed test,
+A name `suite.test` matches these tests: a test that ctest knows by this name, a typed test,
 `instance/suite.test<...>`, or a test with a parameter, `instance/suite.test/parameter`, to which GoogleTest
 adds `# GetParam() = ...` if the parameter has no name. Tests of Thrust's systems have one more name in front,
 `thrust_cpp_3000001_suite.test`.

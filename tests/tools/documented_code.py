@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fails unless each C++ block of a page stands in a source, word for word, and each test that shows a fault of Thrust is
-there by its name: documented_code.py PAGE SOURCE... A block may stand further to the right in a source."""
+"""Fails unless each C++ block of a page is in a source, word for word, and each test of a fault of Thrust exists by name:
+documented_code.py PAGE SOURCE... A block may be indented further in a source."""
 import re
 import sys
 import textwrap

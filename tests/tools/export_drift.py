@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every public name of the headers is exported by a module of its part, and by no more than one.
+"""Checks that exactly one module exports each public name of the headers: the module of its part.
 
 The names come from one syntax tree of clang for <tidemark/tidemark.hpp> and, for the device part, the adapters
 and the planner, <tidemark/cuda.hpp>, <tidemark/thrust.hpp>, <tidemark/mpi.hpp> and <tidemark/planner.hpp>: all
@@ -52,7 +52,7 @@ def names_in(namespace, prefix=""):
 
 
 def declarations(headers):
-    """The public names of each part."""
+    """Returns the public names of each part."""
     includes = [word for header in headers for word in ("-include", f"tidemark/{header}.hpp")]
     dump = subprocess.run([compiler, *flags, "-fsyntax-only", "-x", "c++", "-Xclang", "-skip-function-bodies", "-Xclang", "-ast-dump=json",
                            "-Xclang", "-ast-dump-filter=tidemark", *includes, "/dev/null"],

@@ -33,7 +33,7 @@ esac"""
 
 
 class Pack:
-    """A folder as scripts/pack_gpu makes it, of shell scripts."""
+    """A folder of shell scripts with the layout of scripts/pack_gpu."""
 
     def __init__(self, place, **programs):
         self.place = pathlib.Path(place)
@@ -127,7 +127,7 @@ def skips_steps_with_missing_software_and_states_the_reason(place):
 
 
 def requires_the_expected_report_for_each_wrong_use(place):
-    """An error of another kind, of which compute-sanitizer's exit status is the same, is no success."""
+    """An error of another kind is a failure, although compute-sanitizer's exit status is the same."""
     pack = Pack(place)
     status, text = pack.go("use_after_rewind", sanitizer=SANITIZER)
     expect(status == 0 and "failed" not in text, "each case is reported as it must be", text)
@@ -162,7 +162,7 @@ esac"""
 
 
 def writes_the_results_of_a_run_into_the_page(place):
-    """./run gpu --document, with a page of its own."""
+    """Runs ./run gpu --document on a copy of the page."""
     document, place = pathlib.Path(script).parents[2] / "scripts" / "document_gpu.py", pathlib.Path(place)
     page, out = place / "page.md", place / "out"
     page.write_text("# Page\n\n<!-- measured: costs -->\nold\n<!-- end of costs -->\n\nBehind it.\n\n<!-- measured: rules -->\nkept\n"

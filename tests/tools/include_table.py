@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers and sources include only headers that docs/design.md's table of parts allows, without cycles.
-Umbrella headers include all of their headers. A file that a page of docs names exists.
+"""Checks that headers and sources include only headers that docs/design.md's table of parts allows, without
+cycles, that umbrella headers include all of their headers, and that files that pages name exist.
 
 The table is the block under "## Parts": `part: parts it may include`. A part is a folder; `plan/replay` is a
 separate part within `plan`. A file outside of all parts is an error, so that a new folder must be placed.
@@ -19,7 +19,7 @@ failures = [f"docs/design.md: {part} may include {other}, which is no part" for 
 
 
 def part_of(path):
-    """The part of a path below include/tidemark or src, or None."""
+    """Returns the part of a path below include/tidemark or src, or None."""
     return next((part for part in sorted(allowed, key=len, reverse=True) if path.startswith(part + "/")), None)
 
 

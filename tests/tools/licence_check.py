@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reuse lint` with the project's REUSE.toml finds a source without a licence, and wants none in files that cannot have one.
+"""Tests `reuse lint` with the project's REUSE.toml. It finds a source without a licence, and accepts files that cannot have one.
 
-    licence_check.py REPOSITORY REUSE, which is the folder of its modules
+    licence_check.py REPOSITORY REUSE     REUSE is the folder of its modules
 """
 import os
 import pathlib

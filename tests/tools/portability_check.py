@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/portability in a copy of the project that has nothing but it and its page.
+"""Tests scripts/portability in a copy of the project that has only this script and its page.
 
     portability_check.py REPOSITORY CASE
 """

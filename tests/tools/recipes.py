@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the recipes for package managers that are not available here: stand-ins for the managers read the
+"""Checks the recipes for package managers. Stand-ins for the managers, which are not available here, read the
 recipes, and the definitions are compared with the project.
 
     recipes.py SOURCE vcpkg|spack|conan
 
-vcpkg's functions and Spack's classes are stand-ins: a wrong use of the real ones is not found.
+A wrong use of vcpkg's real functions or Spack's real classes is not found.
 """
 import json
 import pathlib

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts sentences of comments and pages that are hard to read, and words of pages and class comments.
+"""Counts sentences of comments, docstrings and pages that are hard to read, and words of pages and class comments.
 
-    voice.py             fails if a folder, a page or a class comment exceeds a limit below
+    voice.py             fails if a folder, a page of reference or a class comment exceeds a limit below
     voice.py PATH...     lists the candidates in these files or folders, and their counts
 
-The openings are those that seldom start a sentence in RMM, LLVM and Abseil (at most 0.9 %). A sentence that passes may still be hard to
-read: the lists are for a reader to judge.
+A failure names each sentence that starts with a counted opening, or the longest sentences, each with its file. The openings are
+those that seldom start a sentence in RMM, LLVM and Abseil (at most 0.9 %). A sentence that passes may still be hard to read: the
+lists are for a reader to judge.
 """
+import ast
 import pathlib
 import re
 import sys
@@ -22,7 +24,11 @@ MAX_CLASS_WORDS = 120      # without code
 REFERENCE_PAGES = ("docs/reference/", "docs/benchmarks.md", "docs/coverage.md", "docs/decisions/index.md", "CHANGELOG.md")
 CODE = (".hpp", ".cpp", ".cu", ".cuh", ".cppm", ".h")
 HASH = (".py", ".cmake", ".txt")
-GENERATED = ("docs/coverage.md", "docs/reference/")
+GENERATED = ("docs/coverage.md",                     # tests/tools/coverage.py writes it from names of tests
+             "docs/reference/classes.md",            # Doxygen writes it from comments of headers, which are counted there
+             "docs/reference/gpu_measurements.md")   # scripts/document_gpu.py writes it from results of a run
+REFERENCE = ROOT / "docs/reference"
+LONGEST_NAMED = 10                                   # sentences that a failure of the mean names
 
 
 def comment_blocks(path):
@@ -41,13 +47,24 @@ def comment_blocks(path):
     return [block for block in blocks if "SPDX" not in block]
 
 
+def is_python(path):
+    return path.suffix == ".py" or path.suffix == "" and path.read_bytes()[:40].split(b"\n")[0].endswith(b"python3")
+
+
+def docstrings(path):
+    """Returns the docstrings of a Python source, each by paragraph."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = [ast.get_docstring(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    return [block for text in texts if text for block in re.split(r"\n\s*\n", text) if not block.startswith("    ")]
+
+
 def page_blocks(path):
-    """Returns the paragraphs, items and cells of a page in Markdown, without code."""
+    """Returns the paragraphs, items, and lines of cells of a page in Markdown, without code blocks."""
     text = re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.M | re.S)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
     blocks = []
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+]|\d+\.) )|\n(?=\|)", text):
-        blocks += [cell for cell in block.split("|")] if block.lstrip().startswith("|") else [block]
+        blocks += re.split(r"\||<br>", block) if block.lstrip().startswith("|") else [block]
     return blocks
 
 
@@ -65,13 +82,15 @@ def sentences(block):
 def texts_of(path):
     """Returns the sentences of a file."""
     blocks = page_blocks(path) if path.suffix == ".md" else comment_blocks(path)
+    if is_python(path):
+        blocks += docstrings(path)
     return [sentence for block in blocks for sentence in sentences(block)]
 
 
 def files_below(path):
     if path.is_file():
         return [path]
-    return sorted(p for p in path.rglob("*") if (p.suffix in CODE + HASH + (".md",)) and p.is_file()
+    return sorted(p for p in path.rglob("*") if p.is_file() and (p.suffix in CODE + HASH + (".md",) or is_python(p))
                   and not any(part.startswith((".", "build")) for part in p.relative_to(ROOT).parts))
 
 
@@ -79,20 +98,39 @@ def candidates(sentences_):
     return [s for s in sentences_ if re.match(rf"[*_(\"]*(?:{OPENINGS})\b", s) or re.search(PLACEHOLDERS, s)]
 
 
-def measured(paths):
-    """Returns the sentences below `paths`, and those that are candidates, each with its file."""
-    all_, found = [], []
-    for path in (f for p in paths for f in files_below(p)):
-        if str(path.relative_to(ROOT)).startswith(GENERATED):
-            continue
-        texts = texts_of(path)
-        all_ += texts
-        found += [(path, s) for s in candidates(texts)]
-    return all_, found
+def sentences_below(paths):
+    """Returns pairs of a file and a sentence."""
+    files = [f for p in paths for f in files_below(p) if not str(f.relative_to(ROOT)).startswith(GENERATED)]
+    return [(path, sentence) for path in files for sentence in texts_of(path)]
+
+
+def is_candidate(sentence):
+    return re.match(rf"[*_(\"]*(?:{OPENINGS})\b", sentence) or re.search(PLACEHOLDERS, sentence)
+
+
+def named(pairs):
+    return [f"  {path.relative_to(ROOT)}: {sentence[:160]}" for path, sentence in pairs]
+
+
+def mean_words(pairs):
+    return sum(len(sentence.split()) for _, sentence in pairs) / max(len(pairs), 1)
+
+
+def failures_of(name, pairs):
+    """Returns a line for each exceeded limit of a folder or page, and the sentences behind it."""
+    found = [(path, sentence) for path, sentence in pairs if is_candidate(sentence)]
+    failures = []
+    if len(found) > MAX_OPENING_SHARE * len(pairs):
+        share = 100 * len(found) / len(pairs)
+        failures += [f"{name}: {share:.1f} % of the sentences start with {OPENINGS}, or have 'so many'", *named(found)]
+    if mean_words(pairs) > MAX_MEAN_WORDS:
+        longest = sorted(pairs, key=lambda pair: -len(pair[1].split()))[:LONGEST_NAMED]
+        failures += [f"{name}: {mean_words(pairs):.1f} words a sentence; the longest are", *named(longest)]
+    return failures
 
 
 def long_class_comments(path):
-    """Returns classes of a header whose comment is too long, with the number of words."""
+    """Returns classes and aliases of a header whose comment is too long, with the number of words."""
     found = []
     lines, comment = path.read_text().split("\n"), []
     for line in lines:
@@ -101,35 +139,28 @@ def long_class_comments(path):
         elif line.startswith(("template", "  requires", "//")):
             continue  # between a comment and its class
         else:
-            if match := re.match(r"(?:class|struct) (?:\[\[\w+\]\] )?(\w+)", line):
+            if match := re.match(r"(?:(?:class|struct) (?:\[\[\w+\]\] )?(\w+)|(?:using|concept) (\w+) =)", line):
                 words = len(re.sub(r"```.*?```", "", "\n".join(comment), flags=re.S).split())
                 if words > MAX_CLASS_WORDS:
-                    found.append((match[1], words))
+                    found.append((match[1] or match[2], words))
             comment = []
     return found
 
 
 def main(arguments):
     if arguments:
-        all_, found = measured([pathlib.Path(a).resolve() for a in arguments])
-        for path, sentence in found:
-            print(f"{path.relative_to(ROOT)}: {sentence[:160]}")
-        words = sum(len(s.split()) for s in all_)
-        print(f"{len(found)} of {len(all_)} sentences ({100 * len(found) / max(len(all_), 1):.1f} %), "
-              f"{words / max(len(all_), 1):.1f} words in the mean")
+        pairs = sentences_below([pathlib.Path(a).resolve() for a in arguments])
+        found = [pair for pair in pairs if is_candidate(pair[1])]
+        print(*named(found), sep="\n")
+        print(f"{len(found)} of {len(pairs)} sentences ({100 * len(found) / max(len(pairs), 1):.1f} %), "
+              f"{mean_words(pairs):.1f} words in the mean")
         return 0
     failures = []
-    for folder in sorted(p for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith((".", "build"))):
-        all_, found = measured([folder])
-        if not all_:
-            continue
-        share = len(found) / len(all_)
-        mean = sum(len(s.split()) for s in all_) / len(all_)
-        print(f"{folder.name:20} {len(all_):6} sentences {100 * share:5.1f} % {mean:5.1f} words")
-        if share > MAX_OPENING_SHARE:
-            failures.append(f"{folder.name}: {100 * share:.1f} % of the sentences start with {OPENINGS}, or say 'so many'")
-        if mean > MAX_MEAN_WORDS:
-            failures.append(f"{folder.name}: {mean:.1f} words a sentence")
+    folders = sorted(p for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith((".", "build")))
+    for name, path in [(p.name, p) for p in folders] + [(f"docs/reference/{p.name}", p) for p in sorted(REFERENCE.glob("*.md"))]:
+        if pairs := sentences_below([path]):
+            print(f"{name:34} {len(pairs):6} sentences {mean_words(pairs):5.1f} words")
+            failures += failures_of(name, pairs)
     for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "planner/docs").rglob("*.md")]):
         words = len(re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.M | re.S).split())
         if words > MAX_PAGE_WORDS and not str(page.relative_to(ROOT)).startswith(REFERENCE_PAGES):

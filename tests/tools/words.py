@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/design.md lists every word of every resource's statistics, and no other."""
+"""Checks that docs/design.md lists exactly the words in the statistics of all resources."""
 import pathlib
 import re
 import sys

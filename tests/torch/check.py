@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installed libtidemark_torch.so, and tidemark_torch.py with a stand-in for PyTorch: check.py LIBRARY
+"""Tests the installed libtidemark_torch.so, and tidemark_torch.py with a stand-in for PyTorch: check.py LIBRARY
 CASE.
 
 The stand-in has the parts of PyTorch that tidemark_torch.py uses, and is as strict: addresses of functions

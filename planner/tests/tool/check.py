@@ -594,7 +594,7 @@ def independent_checker_accepts_proofs_with_mixed_alignments():
 
 
 def leaves_a_sound_plan_when_time_ends_a_proof():
-    """A limit leaves the consequences of a case incomplete, and such a case must not become a plan."""
+    """A limit interrupts the deductions of a case. An interrupted case must not become a plan."""
     sizes = ((12, 19, 29, 1), (1, 4, 14, 16), (2, 11, 38, 1), (3, 8, 35, 1), (12, 17, 4, 1), (0, 8, 37, 1), (15, 24, 24, 2),
              (6, 8, 25, 1), (6, 14, 2, 8), (1, 11, 15, 1), (10, 11, 34, 1), (7, 13, 24, 1), (15, 16, 9, 1), (18, 22, 35, 1))
     text = "id,lower,upper,size,alignment\n" + "".join(f"{i},{','.join(map(str, row))}\n" for i, row in enumerate(sizes))

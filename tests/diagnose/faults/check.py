@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each finder reports of each mistake in faults.cpp: the table in docs/finding_faults.md.
+"""Checks the report of each finder for each mistake in faults.cpp against the table in docs/finding_faults.md.
 
 usage: check.py FINDER PAGE SOURCE PROGRAM   all rows under one finder; a row that does not name it must have no report
        check.py CASE PAGE SOURCE PROGRAM     how the program reads TIDEMARK_TRAP
@@ -23,7 +23,7 @@ def run(*arguments, **settings):
 
 
 def rows():
-    """Returns of each row the mistake and the message of each finder, in which `…` stands for anything."""
+    """Returns the mistake of each row and the message of each finder, in which `…` stands for anything."""
     found = []
     for mistake, finders, messages in re.findall(r"^\| ([^|]+) \| ([^|]+) \| (`[^|]+) \|$", pathlib.Path(page).read_text(), re.M):
         finders, messages = finders.split("<br>"), messages.split("<br>")

@@ -14,7 +14,7 @@ program, tool, case = sys.argv[1:]
 
 
 def reported(tool=None, only=None):
-    """The lines that the tool prints between those of the program."""
+    """Returns the lines that the tool prints between those of the program."""
     environment = {name: value for name, value in os.environ.items() if name != "NVTX_INJECTION64_PATH"}
     if tool is not None:
         environment["NVTX_INJECTION64_PATH"] = str(tool)
@@ -82,7 +82,7 @@ def a_tool_of_ranges_alone_sees_ranges():
 
 
 def compute_sanitizer_sees_nothing_before_device_memory():
-    """It forbids calls before CUDA is there, and is known by the name of its library."""
+    """compute-sanitizer forbids calls before CUDA is initialized. Its library is recognized by name."""
     with tempfile.TemporaryDirectory() as directory:
         alias = pathlib.Path(directory) / "libsanitizer-collection.so"
         shutil.copy(tool, alias)

@@ -41,7 +41,7 @@ def run(*arguments):
 
 
 def report(text, *options):
-    """The page of a trace."""
+    """Returns the page of a trace."""
     needs_matplotlib()
     (folder / "trace.csv").write_text(text)
     expect("status and output", run(folder / "trace.csv", "-o", folder / "report.html", *options), (0, "", ""))
@@ -173,7 +173,7 @@ def keeps_permissions_of_a_page():
 
 
 class tables_of(html.parser.HTMLParser):
-    """The tables of a page: their captions, and their rows as lists of texts."""
+    """Returns the tables of a page: their captions, and their rows as lists of texts."""
 
     def __init__(self, page):
         super().__init__()
@@ -322,7 +322,7 @@ FACTS = json.loads(pathlib.Path(__file__).with_name("viewer_formats.json").read_
 
 
 def exported(text, *options):
-    """The bytes of a snapshot and of a profile."""
+    """Returns the bytes of a snapshot and of a profile."""
     (folder / "trace.csv").write_text(text)
     expect("status and output", run(folder / "trace.csv", "--memory-viz", folder / "snapshot.pickle", "--pprof",
                                     folder / "heap.pb.gz", *options), (0, "", ""))
@@ -417,7 +417,7 @@ def writes_row_and_thread_of_each_block_as_its_stack():
 
 
 def message_of(data):
-    """The fields of a protobuf message, by number: numbers, or bytes."""
+    """Returns the fields of a protobuf message, by number: numbers, or bytes."""
     fields, at = {}, 0
 
     def number():
@@ -445,13 +445,13 @@ def message_of(data):
 
 
 def numbers_of(data):
-    """Numbers that are packed into one field."""
+    """Returns the numbers that are packed into one field."""
     whole = message_of(b"".join(b"\x08" + each for each in re.findall(rb"[\x80-\xff]*[\x00-\x7f]", data)))
     return whole.get(1, [])
 
 
 def named(kind, data):
-    """A message by the names of its fields."""
+    """Returns a message by the names of its fields."""
     names = {number: name for name, number in FACTS[kind].items()}
     fields = message_of(data)
     expect(f"fields of a {kind} that pprof does not know", set(fields) - set(names), set())
@@ -459,7 +459,7 @@ def named(kind, data):
 
 
 def profile_of(text, *options):
-    """Types of values, the default one, and samples: stacks from the leaf, with values and label."""
+    """Returns the types of values, the default type, and the samples: stacks from the leaf, with values and label."""
     profile = named("profile", gzip.decompress(exported(text, *options)[1]))
     strings = [string.decode() for string in profile["string_table"]]
     expect("the first string", strings[0], "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program that writes a trace and reads both files as others do: check.py WRITER CASE. Each case is one fact."""
+"""Runs a program that writes a trace and reads both files independently: check.py WRITER CASE. Each case is one fact."""
 import csv
 import json
 import pathlib

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds the same files to both readers of traces, C++ and Python: readers.py SUMMARY REPORT TRACES CASE.
+"""Passes the same files to both readers of traces, in C++ and in Python: readers.py SUMMARY REPORT TRACES CASE.
 
-They must take and refuse the same, by the rules of docs/traces.md, with the same numbers, line and reason.
+Both must accept and reject the same files, by the rules of docs/traces.md, with the same numbers, line and reason.
 """
 import importlib.machinery
 import importlib.util

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what one source prints with workspaces that keep memory, and with pooling off at compile time.
+"""Compares the output of one source with workspaces that keep memory, and with pooling off at compile time.
 
 usage: check.py KEEPING-PROGRAM PLAIN-PROGRAM CASE
 """
