@@ -127,8 +127,8 @@ double of_all(std::vector<double> const& sorted, double p) {
 void table_of_allocations() {
   std::puts("## Allocate and free, ns a block\n");
   std::printf(
-      "A warm step allocates and frees %d blocks. The columns are the median over the steps, the 99th "
-      "percentile and the maximum. The last column is the median divided by device_arena's (targets: "
+      "A warm step allocates and frees %d blocks. The numbers are the median over the steps, the 99th "
+      "percentile, the maximum, and the median divided by device_arena's (targets: "
       "cudaMallocAsync 20, RMM 5).\n\n",
       batch);
   std::puts("| bytes | allocator | p50 | p99 | largest | p50 / arena's |\n|---|---|---|---|---|---|");

@@ -184,6 +184,21 @@ def writes_the_results_of_a_run_into_the_page(place):
     expect(page.read_text() == "# Page\n\n<!-- measured: costs -->\n\n"
            "A card, driver 1.2.3, CUDA 13.0, 2026-11-27, commit abcdef0.\n\n### Costs\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n<!-- end of costs -->\n\nBehind it.\n\n<!-- measured: rules -->\nkept\n"
            "<!-- end of rules -->\n", "the other table stays", page.read_text())
+    (out / "table.txt").write_text("| bytes | allocator | p50 | p99 |\n|---|---|---|---|\n| 1 | a | 10 | 11 |\n| 1 | b | 12 | 13 |\n| 2 | a | 14 | 15 |\n")
+    (out / "rules.md").write_text("| call | global | relaxed |\n|---|---|---|\n| x | CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, ends the capture | allowed |\n"
+                                  "| y | CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, ends the capture | allowed |\n")
+    for _ in range(2):
+        written()
+        expect(page.read_text() == "# Page\n\n<!-- measured: costs -->\n\n"
+               "A card, driver 1.2.3, CUDA 13.0, 2026-11-27, commit abcdef0.\n\n| allocator: p50, p99 | 1 bytes | 2 bytes |\n|---|---|---|\n"
+               "| a | 10, 11 | 14, 15 |\n| b | 12, 13 | |\n\n<!-- end of costs -->\n\nBehind it.\n\n<!-- measured: rules -->\n\n"
+               "| call | global | relaxed |\n|---|---|---|\n| x, y | refused | allowed |\n\n<!-- end of rules -->\n",
+               "tables are shortened, and the run is named once", page.read_text())
+    (out / "device.txt").write_text("A card, driver 1.2.4, CUDA 13.0, 2026-11-28, commit abcdef1\n")
+    (out / "rules.md").unlink()
+    written()
+    expect(page.read_text().count("A card, driver 1.2.4") == 1 and page.read_text().count("A card, driver 1.2.3") == 1,
+           "a table keeps its run if the table above is of another run", page.read_text())
     (out / "nccl.txt").write_text("nccl: a card\n\n| a |\n|---|\n")
     status, text = written()
     expect(status == 1 and "has no place for nccl.txt" in text, "the page lacks a place", text)
