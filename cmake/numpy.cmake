@@ -25,13 +25,13 @@ print(*headers, sysconfig.get_config_var("EXT_SUFFIX"), modules, sep=";", end=""
 endif()
 option(TIDEMARK_NUMPY "The Python package tidemark_numpy (needs NumPy >= 1.22 and the headers of Python)" ${numpy_default})
 if(TIDEMARK_NUMPY AND NOT numpy_facts)
-  message(FATAL_ERROR "TIDEMARK_NUMPY is on, and ${TIDEMARK_NUMPY_PYTHON} has no NumPy >= 1.22 or no headers: install python3-numpy "
-    "and python3-dev, set TIDEMARK_NUMPY_PYTHON to a Python that has both, or leave the option off")
+  message(FATAL_ERROR "TIDEMARK_NUMPY needs a Python with NumPy >= 1.22 and headers, unlike ${TIDEMARK_NUMPY_PYTHON}: install "
+    "python3-numpy and python3-dev, or set TIDEMARK_NUMPY_PYTHON")
 endif()
 if(NOT TIDEMARK_NUMPY)
   set(numpy_why "TIDEMARK_NUMPY is off")
   if(numpy_missing)
-    set(numpy_why "${TIDEMARK_NUMPY_PYTHON} has no NumPy >= 1.22 or no headers: install them (Debian's python3-numpy and python3-dev)")
+    set(numpy_why "${TIDEMARK_NUMPY_PYTHON} lacks NumPy >= 1.22 or headers (Debian's python3-numpy and python3-dev)")
   endif()
   message(STATUS "tidemark: left out: the Python package tidemark_numpy: ${numpy_why}")
   return()

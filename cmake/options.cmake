@@ -58,12 +58,10 @@ if(TIDEMARK_DLPACK_FITS)
 endif()
 option(TIDEMARK_DLPACK "Use the structures of DLPack's header (dlpack/dlpack.h), not equal ones of our own" ${dlpack_default})
 if(TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
-  message(FATAL_ERROR "TIDEMARK_DLPACK is on, and there is no dlpack/dlpack.h of DLPack >= 0.5: install it, set "
-    "TIDEMARK_DLPACK_INCLUDE_DIR to the folder that it is in, or leave the option off")
+  message(FATAL_ERROR "TIDEMARK_DLPACK needs dlpack/dlpack.h of DLPack >= 0.5: install it, or set TIDEMARK_DLPACK_INCLUDE_DIR")
 endif()
 if(NOT TIDEMARK_DLPACK AND NOT TIDEMARK_DLPACK_FITS)
-  message(STATUS "tidemark: tensors use tidemark's own copies of DLPack's structures, because dlpack/dlpack.h of DLPack >= 0.5 is not found "
-    "(Debian's libdlpack-dev)")
+  message(STATUS "tidemark: tensors use copies of DLPack's structures, because DLPack >= 0.5 is not found (Debian's libdlpack-dev)")
 endif()
 set(TIDEMARK_DLPACK_VALUE 0)
 set(dlpack_include)  # compiler option for its folder, if needed
@@ -81,15 +79,14 @@ find_path(TIDEMARK_NVTX_INCLUDE_DIR nvtx3/nvToolsExtMem.h
   PATH_SUFFIXES include DOC "Folder that has nvtx3/nvToolsExtMem.h in it")
 mark_as_advanced(TIDEMARK_NVTX_INCLUDE_DIR)
 if(TIDEMARK_NVTX AND NOT TIDEMARK_NVTX_INCLUDE_DIR)
-  message(FATAL_ERROR "TIDEMARK_NVTX is on, and there is no nvtx3/nvToolsExtMem.h: install the CUDA toolkit, which has it, "
-    "set TIDEMARK_NVTX_INCLUDE_DIR to the folder that nvtx3 is in, or leave the option off")
+  message(FATAL_ERROR "TIDEMARK_NVTX needs nvtx3/nvToolsExtMem.h: install the CUDA toolkit, or set TIDEMARK_NVTX_INCLUDE_DIR")
 endif()
 
 find_path(TIDEMARK_VALGRIND_INCLUDE_DIR valgrind/memcheck.h DOC "Folder that has valgrind/memcheck.h in it")
 mark_as_advanced(TIDEMARK_VALGRIND_INCLUDE_DIR)
 if(TIDEMARK_VALGRIND AND NOT TIDEMARK_VALGRIND_INCLUDE_DIR)
-  message(FATAL_ERROR "TIDEMARK_VALGRIND is on, and there is no valgrind/memcheck.h: install Valgrind's headers (Debian's valgrind), "
-    "set TIDEMARK_VALGRIND_INCLUDE_DIR to the folder that valgrind is in, or leave the option off")
+  message(FATAL_ERROR "TIDEMARK_VALGRIND needs valgrind/memcheck.h: install Valgrind's headers (Debian's valgrind), or set "
+    "TIDEMARK_VALGRIND_INCLUDE_DIR")
 endif()
 
 # One dialect for every target, because a module interface and its importers must agree. Inside another
@@ -109,17 +106,16 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
 endif()
 
 if(TIDEMARK_MODULES AND no_modules)
-  message(FATAL_ERROR "TIDEMARK_MODULES is on, but ${no_modules}: leave the option off, or choose another compiler or generator")
+  message(FATAL_ERROR "TIDEMARK_MODULES is on, but ${no_modules}")
 endif()
 if(NOT TIDEMARK_MODULES)
   if(NOT no_modules)
-    set(no_modules "this tidemark is built without modules (TIDEMARK_MODULES=OFF)")
+    set(no_modules "this tidemark was built without modules (TIDEMARK_MODULES=OFF)")
   endif()
   if(TIDEMARK_BUILD_TESTS OR TIDEMARK_BUILD_EXAMPLES)
     message(FATAL_ERROR
-      "tidemark: its tests and examples import, and ${no_modules}. Remove ${CMAKE_BINARY_DIR}, and set CXX or call cmake with "
-      "-G Ninja; or use ./run, which finds or installs both; or build the headers' library alone, with "
-      "-DTIDEMARK_BUILD_TESTS=OFF -DTIDEMARK_BUILD_EXAMPLES=OFF.")
+      "tidemark: the tests and examples import, but ${no_modules}. Remove ${CMAKE_BINARY_DIR}, and set CXX or -G Ninja; or use ./run; "
+      "or set -DTIDEMARK_BUILD_TESTS=OFF -DTIDEMARK_BUILD_EXAMPLES=OFF.")
   endif()
   message(STATUS "tidemark: target tidemark::tidemark is not available, because ${no_modules}")
 endif()

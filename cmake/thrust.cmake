@@ -26,14 +26,13 @@ if(cccl_version GREATER_EQUAL 3000000 AND TIDEMARK_CUDART_INCLUDE_DIR)
 endif()
 option(TIDEMARK_THRUST "Adapters for Thrust, CCCL and RMM (needs the headers of CCCL and of the CUDA runtime)" ${thrust_default})
 if(TIDEMARK_THRUST AND NOT thrust_default)
-  message(FATAL_ERROR "TIDEMARK_THRUST is on, and there is no CCCL >= 3.0 or no cuda_runtime_api.h: install "
-    "a CUDA toolkit >= 13.0, which has both, set TIDEMARK_CCCL_INCLUDE_DIR and TIDEMARK_CUDART_INCLUDE_DIR to the folders that they "
-    "are in, or leave the option off")
+  message(FATAL_ERROR "TIDEMARK_THRUST needs CCCL >= 3.0 and cuda_runtime_api.h: install a CUDA toolkit >= 13.0, or set "
+    "TIDEMARK_CCCL_INCLUDE_DIR and TIDEMARK_CUDART_INCLUDE_DIR to their folders")
 endif()
 if(NOT TIDEMARK_THRUST)
   set(thrust_why "TIDEMARK_THRUST is off")
   if(NOT thrust_default)
-    set(thrust_why "there are no headers of CCCL >= 3.0 and the CUDA runtime, which a CUDA toolkit >= 13.0 has")
+    set(thrust_why "it needs the headers of CCCL >= 3.0 and of the CUDA runtime (CUDA toolkit >= 13.0)")
   endif()
   message(STATUS "tidemark: left out: the adapters for Thrust, CCCL and RMM (tidemark::thrust): ${thrust_why}")
 endif()

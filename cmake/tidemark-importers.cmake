@@ -113,9 +113,8 @@ function(tidemark_take_dialect_of_importers folder modules options_property)
     if(NOT first)
       set(first ${target})
     elseif(NOT "${standard} ${extensions} ${options}" STREQUAL "${first_standard} ${first_extensions} ${first_options}")
-      message(WARNING "tidemark: the targets ${first} and ${target} link the same modules, which are compiled once, and "
-        "differ in their C++ standard, extensions or options that begin with -f, -m or -std: make them the same, or call "
-        "find_package(tidemark) in a folder of its own for each")
+      message(WARNING "tidemark: the targets ${first} and ${target} import the same modules and differ in their C++ standard, "
+        "extensions or options (-f, -m, -std): make them equal, or call find_package(tidemark) in separate folders")
       return()
     endif()
     set(first_standard "${standard}")
@@ -153,8 +152,8 @@ function(tidemark_find_why_not_to_import result)
   elseif(NOT CMAKE_GENERATOR MATCHES "^(Ninja|Visual Studio)")
     set(why "importing needs the generator Ninja, and this is ${CMAKE_GENERATOR}")
   elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND NOT CMAKE_CXX_COMPILER_CLANG_SCAN_DEPS)
-    set(why "importing needs clang-scan-deps of the compiler's version (Debian's clang-22, clang-tools-19), and CMake finds none: \
-install it, remove the build folder, and call cmake again")
+    set(why "importing needs clang-scan-deps of the compiler's version (Debian's clang-22, clang-tools-19): \
+install it, and remove the build folder")
   endif()
   set(${result} "${why}" PARENT_SCOPE)
 endfunction()
