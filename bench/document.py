@@ -27,7 +27,7 @@ a peer was ahead. `./run bench --document` measures them in ten minutes and writ
 A ratio is the peer's value divided by ours: above 1, ours is better. Each row runs {repetitions} times, {seconds:g} s each time,
 ours and the peer in one process and in random order. The table shows medians. A target is a ratio (`2 x`), a limit
 (`<= 3`) or a limit of what ours adds to the peer (`+4`); times are in nanoseconds. A target is *met* if the whole 95 % interval
-of the median meets it, *not met* if no part does, and *undecided* otherwise ([decision 24](decisions/0024-how-speed-is-measured.md)).
+of the median meets it, *not met* if no part does, and *undecided* otherwise ([decision 24](decisions/0024-measurement-of-speed.md)).
 Charts show each row divided by its target, with the interval as a line: a bar to the right of 1 meets the target.
 
 {summary}.
