@@ -14,7 +14,7 @@ for header in sorted((root / "pmr/include/tidemark").rglob("*.hpp")):
         if not fields:
             sys.exit(f"{header}: no fields found in {name}")
 
-section = (root / "docs/design.md").read_text().split("## Words of statistics\n")[1].split("\n## ")[0]
+section = (root / "docs/design.md").read_text().split("## Names of statistics\n")[1].split("\n## ")[0]
 rows = re.findall(r"^\| (.*) \| (.*) \|$", section, re.M)
 listed = set(re.findall(r"`(\w+)`", str(rows)))
 headed = set(re.findall(r"`(\w+)`", str([head for head, _ in rows])))
