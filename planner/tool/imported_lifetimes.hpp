@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file `imported_lifetimes`: blocks that another program's planner placed, read from its printed text.
-/// docs/traces.md describes the forms. For tidemark-plan and tests; not part of the library.
+/// planner/docs/formats.md describes the forms. For tidemark-plan and tests; not part of the library.
 #pragma once
 
 #include <cstddef>

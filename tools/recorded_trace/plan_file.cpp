@@ -44,7 +44,7 @@ bool is_text(std::string_view text) {
   return true;
 }
 
-/// Reads a file of lifetimes as docs/traces.md defines it.
+/// Reads a file of lifetimes as planner/docs/formats.md defines it.
 class lifetimes_reader {
  public:
   explicit lifetimes_reader(std::string const& path) : rows_{path, ""} { read_header(); }

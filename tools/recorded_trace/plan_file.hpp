@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file `plan_file`: blocks to plan, read from a file in the form of docs/traces.md, and written with their
-/// offsets. For tidemark-plan, benchmarks and tests; not part of the library.
+/// @file `plan_file`: blocks to plan, read from a file in the form of planner/docs/formats.md, and written
+/// with their offsets. For tidemark-plan, benchmarks and tests; not part of the library.
 #pragma once
 
 #include <cstddef>
