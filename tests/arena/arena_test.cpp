@@ -124,6 +124,15 @@ TEST(arena, huge_pages_are_advised_and_committed_whole) {
   EXPECT_EQ(a.stats().committed_bytes, 2 * MiB);
 }
 
+TEST(arena, huge_pages_of_a_growing_arena_cost_at_most_a_twentieth) {
+  arena a;
+  void* const first = a.push_bytes(1);
+  for (std::size_t mib = 8; mib <= 160; mib += 7) {
+    while (a.position() < mib * MiB) std::memset(a.allocate(3000), 1, 3000);
+    EXPECT_LE(resident_bytes(first, a.stats().committed_bytes), a.position() + a.position() / 20) << mib;
+  }
+}
+
 // ---- push ----
 
 // S0.3

@@ -78,14 +78,30 @@ TEST(virtual_memory, ranges_start_at_multiples_of_2_mib) {
 TEST(virtual_memory, requests_or_disables_huge_pages_as_configured) {
   test::recording_os os;
   for (huge_page_policy policy :
-       {huge_page_policy::system, huge_page_policy::advise, huge_page_policy::avoid}) {
+       {huge_page_policy::automatic, huge_page_policy::advise, huge_page_policy::avoid}) {
     virtual_memory space{{.huge_pages = policy}, os};
     const std::size_t advices = os.advices;
     const byte_range range = space.reserve(1, 4 * MiB);
-    EXPECT_EQ(os.advices, advices + (policy == huge_page_policy::system ? 0 : 1));
-    if (policy != huge_page_policy::system) EXPECT_EQ(os.last_advice, policy == huge_page_policy::advise);
+    EXPECT_EQ(os.advices, advices + (policy == huge_page_policy::automatic ? 0 : 1));
+    if (policy != huge_page_policy::automatic) EXPECT_EQ(os.last_advice, policy == huge_page_policy::advise);
     space.release(range);
   }
+}
+
+TEST(virtual_memory, requests_huge_pages_inside_large_commits_by_default) {
+  constexpr std::size_t least = virtual_memory::min_huge_commit_bytes;
+  test::recording_os os;
+  virtual_memory space{{}, os};
+  const byte_range range = space.reserve(1, 4 * least);
+  std::uintptr_t end = range.begin;
+  const auto commit = [&](std::size_t bytes) { end += space.commit({end, bytes}); };
+  commit(least - space.granularity());
+  EXPECT_EQ(os.advices, 0u);
+  commit(least);  // begins and ends a page before a huge page
+  ASSERT_EQ(os.advices, 1u);
+  EXPECT_TRUE(os.last_advice);
+  EXPECT_EQ(os.last_advised, (byte_range{range.begin + least, least - virtual_memory::range_alignment}));
+  space.release(range);
 }
 
 TEST(virtual_memory, committed_bytes_read_as_zero_also_after_decommit) {

@@ -13,6 +13,7 @@
 #include <memory_resource>
 #include <new>
 
+#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/os_memory.hpp>
 
 namespace tidemark::test {
@@ -90,6 +91,7 @@ class recording_os : public os_memory, public supply {
   std::size_t committed_bytes = 0;         ///< in all commit calls so far
   std::size_t commit_limit_bytes = never;  ///< a commit that would exceed it in all is refused
   bool last_advice = false;                ///< whether huge pages were wanted last
+  byte_range last_advised;                 ///< part of the last advice
 
   void* reserve(std::size_t bytes, std::size_t align) noexcept override {
     ++reserves;
@@ -129,6 +131,8 @@ class recording_os : public os_memory, public supply {
   bool advise_huge_pages(void* first, std::size_t bytes, bool wanted) noexcept override {
     ++advices;
     last_advice = wanted;
+    last_advised = {reinterpret_cast<std::uintptr_t>(first), bytes};
+    last_advised = {reinterpret_cast<std::uintptr_t>(first), bytes};
     expect_inside(first, bytes);
     return system_memory().advise_huge_pages(first, bytes, wanted);
   }

@@ -39,7 +39,7 @@ byte_range virtual_memory::reserve_exactly(std::size_t bytes, bool is_last) noex
     refused_ = {errno, rounded, false};
     return {};
   }
-  if (options_.huge_pages != huge_page_policy::system) {
+  if (options_.huge_pages != huge_page_policy::automatic) {
     os_->advise_huge_pages(first, rounded, options_.huge_pages == huge_page_policy::advise);
   }
   return {reinterpret_cast<std::uintptr_t>(first), rounded};
@@ -51,6 +51,12 @@ std::size_t virtual_memory::commit(byte_range part, std::size_t least_bytes) noe
     if (!os_->commit(taken.data(), taken.size)) {
       refused_ = {errno, taken.size, true};
       return false;
+    }
+    if (options_.huge_pages == huge_page_policy::automatic && taken.size >= min_huge_commit_bytes) {
+      // Only whole huge pages: the commit may end with the last block, and the next commit begins there.
+      const std::uintptr_t first = detail::align_up(taken.begin, range_alignment);
+      os_->advise_huge_pages(reinterpret_cast<void*>(first),
+                             detail::align_down(taken.end(), range_alignment) - first, true);
     }
     if (options_.prefault) os_->prefault(taken.data(), taken.size);
     return true;

@@ -51,8 +51,8 @@ struct arena_options {
   /// a device, a commit exceeds the need by at most 1 GiB or one step, whichever is larger, because mapping
   /// is slow there.
   std::size_t commit_step = 64 * KiB;
-  bool growable = true;                                    ///< a full arena takes further chunks
-  huge_page_policy huge_pages = huge_page_policy::system;  ///< virtual memory only
+  bool growable = true;                                       ///< a full arena takes further chunks
+  huge_page_policy huge_pages = huge_page_policy::automatic;  ///< virtual memory only
   bool prefault = false;  ///< committing faults pages in; virtual memory only
   /// A rewind keeps the chunks above it while the arena's committed memory is at most this. The next batch
   /// that crosses chunks then makes no system call.

@@ -15,15 +15,14 @@ namespace tidemark {
 
 /// Use of transparent huge pages behind a range.
 enum class huge_page_policy {
-  system,  ///< the system's setting
-  advise,  ///< requests them; commits then go in steps of 2 MiB
-  avoid,   ///< prevents them
+  automatic,  ///< requests them behind each commit of at least `min_huge_commit_bytes`
+  advise,     ///< requests them; commits then go in steps of 2 MiB
+  avoid,      ///< prevents them
 };
 
 /// How a `virtual_memory` backs its commits.
 struct virtual_memory_options {
-  /// Use of huge pages; `system` leaves the choice to the system.
-  huge_page_policy huge_pages = huge_page_policy::system;
+  huge_page_policy huge_pages = huge_page_policy::automatic;  ///< use of huge pages
   bool prefault = false;  ///< backs memory with pages at the commit, not at first touch
 };
 
@@ -47,6 +46,10 @@ class virtual_memory : public refusals_only {
 
   /// Alignment of reserved ranges, in bytes: a huge page on x86-64 and, with 4 KiB pages, on AArch64.
   static constexpr std::size_t range_alignment = 2 * MiB;
+
+  /// Smallest commit for which `huge_page_policy::automatic` requests huge pages. An arena commits an eighth
+  /// of its memory at a time, so the partly used last page is at most 1/32 of the arena's memory.
+  static constexpr std::size_t min_huge_commit_bytes = 8 * MiB;
 
   /// @param os the system calls to use; must outlive this object and all its ranges.
   explicit virtual_memory(virtual_memory_options options = {}, os_memory& os = default_os_memory()) noexcept;
