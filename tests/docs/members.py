@@ -56,13 +56,17 @@ The tests generate this page from the headers: a line has the first sentence of 
 of arguments. Parentheses have the bases and the header of a class. Copies, moves, destructors, members of standard types
 and inherited functions are left out. [Options](options.md) lists option types. A line of several functions has those with
 one meaning in all classes: `name()` in messages, `stats()` is a snapshot, `options()` are in effect, `check_invariants()`
-reports a violation for each broken invariant, `what()` is a sentence.
+reports a violation for each broken invariant, `what()` is a sentence, `resource()`, `upstream_resource()`, `space()`,
+`stream()` and `device()` return what they name. A line of calls has the functions that only call the function in brackets.
 """
 
 # Functions whose comment says no more than the introduction.
 COMMON = re.compile(r"`(name\(\)`: The name (used )?in messages|stats\(\)`: A snapshot( in numbers| of the count(er)?s)?|"
                     r"options\(\)`: The options( in effect)?|what\(\)`: One sentence|"
-                    r"check_invariants\(\)`: Reports a violation (if an|for every|for each)( broken)? invariant.*)")
+                    r"check_invariants\(\)`: Reports a violation (if an|for every|for each)( broken)? invariant.*|"
+                    r"(resource|upstream_resource|space|stream|device)\(\)`: The (?!.*\b(if|never|null)\b)[^;,]*)")
+# Functions for one call of the driver or NCCL.
+CALL = re.compile(r"`(\w+)\(.*?`: (`(?:cu|nccl)[A-Z]\w+)\b.*")
 
 
 def sentence(known, element):
@@ -104,7 +108,9 @@ def lines_of(known, members, owner, indent):
             lines[shown] = lines.get(shown) or text
     lines = [f"{shown}{': ' * bool(text)}{text}" for shown, text in lines.items()]
     common = [line.partition(":")[0] for line in lines if COMMON.fullmatch(line)]
-    return [f"{indent}- {line}" for line in [*(line for line in lines if not COMMON.fullmatch(line)), ", ".join(common)] if line]
+    calls = [f"`{match[1]}` ({match[2]}`)" for match in map(CALL.fullmatch, lines) if match]
+    others = [line for line in lines if not COMMON.fullmatch(line) and not CALL.fullmatch(line)]
+    return [f"{indent}- {line}" for line in [*others, ", ".join(common), ", ".join(calls)] if line]
 
 
 def page(known):
