@@ -54,7 +54,7 @@ tidemark_write_config(${TIDEMARK_GENERATED_INCLUDE} ${TIDEMARK_CHECKS} ${asan} $
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/include/*.hpp)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/pmr/src/*.cpp)
-file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/modules/*.cppm)
+file(GLOB_RECURSE modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/modules/*.cppm)
 set(cuda_modules ${modules})
 list(FILTER cuda_modules INCLUDE REGEX "tidemark\\.cuda\\.cppm$")
 set(thrust_modules ${modules})

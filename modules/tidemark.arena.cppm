@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Arenas: bump allocation with rewind, their scopes, and the scratch arenas of each thread.
-module;
-
-#include <tidemark/arena.hpp>
-
 export module tidemark.arena;
 
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

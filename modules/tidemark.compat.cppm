@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Classes with the names, constructors and rules of the standard's memory resources.
-module;
-
-#include <tidemark/compat.hpp>
-
 export module tidemark.compat;
+
+import tidemark.detail.headers;
 
 export namespace tidemark::compat {
 

@@ -2,11 +2,9 @@
 /// @file
 /// Parts that every component uses: memory sources, errors, reports of misuse, sizes, and ownership of one
 /// block.
-module;
-
-#include <tidemark/core.hpp>
-
 export module tidemark.core;
+
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

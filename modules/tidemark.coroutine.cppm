@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Coroutines whose frames come from a `std::pmr::memory_resource`.
-module;
-
-#include <tidemark/coroutine.hpp>
-
 export module tidemark.coroutine;
 
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

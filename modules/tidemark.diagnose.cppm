@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Detectors of misuse: trapped rewinds, and allocations from an unexpected resource.
-module;
-
-#include <tidemark/diagnose.hpp>
-
 export module tidemark.diagnose;
 
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

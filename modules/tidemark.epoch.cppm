@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Epochs: the end of an epoch frees all its allocations except those that the program keeps.
-module;
-
-#include <tidemark/epoch.hpp>
-
 export module tidemark.epoch;
 
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

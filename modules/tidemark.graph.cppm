@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Graphs: captured work, and memory whose addresses never change.
-module;
-
-#include <tidemark/graph.hpp>
-
 export module tidemark.graph;
 
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Plans: offsets for the blocks of a repeated step that keep its memory small, and arenas that follow them.
-module;
-
-#include <tidemark/plan.hpp>
-
 export module tidemark.plan;
 
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

@@ -2,13 +2,10 @@
 /// @file
 /// Pools: reuse by size class, on one thread or many, or by exact size behind fences; and responses to memory
 /// pressure.
-module;
-
-#include <tidemark/pool.hpp>
-
 export module tidemark.pool;
 
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

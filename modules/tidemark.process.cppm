@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Memory shared between processes: arenas that other processes read, and shared memory.
-module;
-
-#include <tidemark/process.hpp>
-
 export module tidemark.process;
 
 export import tidemark.arena;
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

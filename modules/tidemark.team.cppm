@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Arenas that a team of threads shares, and their scopes.
-module;
-
-#include <tidemark/team.hpp>
-
 export module tidemark.team;
 
 export import tidemark.arena;
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

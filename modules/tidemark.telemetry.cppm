@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Telemetry: adaptors that count, limit, trace and check allocations.
-module;
-
-#include <tidemark/telemetry.hpp>
-
 export module tidemark.telemetry;
 
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Workspaces: typed temporaries that the next run reuses, and the views that refer to them.
-module;
-
-#include <tidemark/workspace.hpp>
-
 export module tidemark.workspace;
 
 export import tidemark.core;
+import tidemark.detail.headers;
 
 export namespace tidemark {
 

@@ -16,14 +16,14 @@ import sys
 import tempfile
 
 # Lines after preprocessing; template specializations of classes; millions of instructions of the compiler. The targets are
-# 45,000 lines for <tidemark/arena.hpp>, of which 29,323 are <memory_resource>, and 60 MB of interfaces,
-# which is missed (decision 97).
+# 45,000 lines for <tidemark/arena.hpp>, of which 29,323 are <memory_resource>, and 60 MB of interfaces
+# (decision 98).
 COUNTS = {
     "tidemark/arena.hpp": {"lines": 37_501, "specializations": 2_956, "instructions": 1_910},
     "tidemark/pool.hpp": {"lines": 70_879, "specializations": 4_407},
     "tidemark/tidemark.hpp": {"lines": 100_264, "specializations": 12_085},
 }
-MAX_INTERFACE_BYTES = 139_000_000
+INTERFACE_BYTES = 27_200_000
 MEASURED_WITH = ("22", "12")
 TOLERANCE = 0.03
 SKIPPED = 77
@@ -76,7 +76,7 @@ for header, wanted in COUNTS.items():
             failures.append(f"<{header}> has {count} {what}; the table has {wanted[what]}")
 if options.interfaces:
     sizes = [file.stat().st_size for file in options.interfaces.glob("*.pcm")]
-    print(f"{len(sizes)} compiled interfaces of the host's modules: {sum(sizes):,} bytes")
-    if not sizes or sum(sizes) > MAX_INTERFACE_BYTES:
-        failures.append(f"the compiled interfaces have {sum(sizes)} bytes; at most {MAX_INTERFACE_BYTES} are allowed")
+    print(f"{len(sizes)} compiled interfaces of the host's modules: {sum(sizes):,} bytes, {INTERFACE_BYTES:,} in the table")
+    if not sizes or sum(sizes) > (1 + TOLERANCE) * INTERFACE_BYTES:
+        failures.append(f"the compiled interfaces have {sum(sizes)} bytes; the table has {INTERFACE_BYTES}")
 sys.exit("\n".join(failures) or 0)

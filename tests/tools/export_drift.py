@@ -5,7 +5,8 @@ The names come from one syntax tree of clang for <tidemark/tidemark.hpp> and, fo
 and the planner, <tidemark/cuda.hpp>, <tidemark/thrust.hpp>, <tidemark/mpi.hpp> and <tidemark/planner.hpp>: all
 names declared in one of our headers in namespace tidemark itself, in tidemark::compat, tidemark::gpu,
 tidemark::mpi or tidemark::planner. The folder of a header is its part. The exports come from the
-using-declarations of modules/*.cppm, which the compiler checks.
+using-declarations of modules/*.cppm, which the compiler checks. The host's modules export names of
+modules/detail/tidemark.detail.headers.cppm, which lists no other name.
 """
 import json
 import pathlib
@@ -70,10 +71,16 @@ def declarations(headers):
     return names
 
 
+def names_of(module):
+    """The names in the using-declarations of a module, in order."""
+    name = rf"tidemark::((?:(?:{'|'.join(PUBLIC_NAMESPACES)})::)?\w+)"
+    return [found for names in re.findall(r"using ([^;]+);", module.read_text()) for found in re.findall(name, names)]
+
+
 def exports_of(modules):
     exports = {}
     for module in modules:
-        for name in re.findall(rf"using tidemark::((?:(?:{'|'.join(PUBLIC_NAMESPACES)})::)?\w+);", module.read_text()):
+        for name in names_of(module):
             exports.setdefault(name, []).append(module.name)
     return exports
 
@@ -92,6 +99,9 @@ for part, public, its_modules in parts:
                  for name in sorted(exports.keys() - public)]
     failures += [f"{name} is exported by {', '.join(where)}" for name, where in exports.items() if len(where) > 1]
     failures += [f"no public names of the {part} part were found"] * (not public)
+listed, exported = names_of(root / "modules/detail/tidemark.detail.headers.cppm"), exports_of(parts[0][2])
+failures += [f"tidemark.detail.headers lists {name}, which no module exports" for name in listed if name not in exported]
+failures += [f"tidemark.detail.headers lists {name} twice" for name in set(listed) if listed.count(name) > 1]
 umbrella = (root / "modules/tidemark.cppm").read_text()
 failures += [f"tidemark.cppm does not re-export {module.stem}" for module in parts[0][2]
              if module.stem != "tidemark" and f"export import {module.stem};" not in umbrella]
