@@ -54,7 +54,8 @@ INTRODUCTION = """# Classes and functions
 
 The tests generate this page from the headers: a line has the first sentence of a comment, and `…` stands for any number
 of arguments. Parentheses have the bases and the header of a class. Copies, moves, destructors, members of standard types
-and inherited functions are left out. [Options](options.md) lists option types. A line of several functions has those with
+and inherited functions are left out. [Options](options.md) lists option types, [design](../design.md#words-of-statistics)
+the words of statistics. A line of several functions has those with
 one meaning in all classes: `name()` in messages, `stats()` is a snapshot, `options()` are in effect, `check_invariants()`
 reports a violation for each broken invariant, `what()` is a sentence, `resource()`, `upstream_resource()`, `space()`,
 `stream()` and `device()` return what they name. A line of calls has the functions that only call the function in brackets.
@@ -130,7 +131,7 @@ def page(known):
                 notes = [*(f"`{base}`" for base in bases), f"`<{path}>`"]
                 inherited = {line for base in bases for line in listed.get(base.split("::")[-1], [])}
                 listed[short] = lines_of(known, members, short, "  ")
-                if members or sentence(known, element) and not name.endswith("_options"):
+                if members or sentence(known, element) and not name.endswith(("_options", "_stats")):
                     lines.append(f"- **`{name}`** ({', '.join(notes)}): {sentence(known, element)}")
                 lines += [line for line in listed[short] if line not in inherited]
             elif element.get("kind") in ("function", "typedef") and sentence(known, element):
