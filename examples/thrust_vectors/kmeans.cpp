@@ -154,8 +154,8 @@ struct one {
   HOST_DEVICE int operator()(std::size_t) const { return 1; }
 };
 
-// All pixels in an order that puts the summands of each sum side by side: the first pixels of all images,
-// then the second pixels, and so on, with the images sorted by cluster.
+// All pixels, with the summands of each sum adjacent: the first pixels of all images, then the second pixels,
+// and so on. Images are sorted by cluster.
 struct sorted_pixels {
   float const* pixels;
   int const *images, *clusters;  // sorted by cluster

@@ -145,8 +145,8 @@ struct signals_note {
 };
 constexpr signals_note own_note{{9, 8, 1}, "tidemark", {}};
 
-// In each loaded object that contains the library and whose earlier action is this one's handler, replaces
-// that action by this object's earlier action.
+// Visits each loaded object that contains the library. If its earlier action is the handler of this object,
+// replaces that action by this object's earlier action.
 int skip_in(dl_phdr_info* object, std::size_t, void* leaving) noexcept {
   auto const& own = *static_cast<handled_signal const*>(leaving);
   for (auto const* each = object->dlpi_phdr; each != object->dlpi_phdr + object->dlpi_phnum; ++each) {

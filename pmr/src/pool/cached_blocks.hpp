@@ -76,8 +76,8 @@ class cached_blocks {
                          cached_list& evicted) noexcept;
 
   // Queries pending fences: each order up to the first fence that is not done, and each fence without an
-  // order. Blocks whose fence is done become ready. Stops at a block of the wanted size, which it removes,
-  // and after `max_unfinished` fences that are not done; the next call goes on with other fences.
+  // order. Blocks whose fence is done become ready. Stops at a block of the wanted size, which it removes, or
+  // after `max_unfinished` pending fences. The next call continues with other fences.
   // @return the block of the wanted size, or null.
   void* poll(std::size_t max_unfinished, cached_size const* wanted, cached_list& evicted,
              cache_lock& lock) noexcept;

@@ -160,8 +160,8 @@ coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::s
 
 void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_t max_more_bytes) {
   if (add_saturating(bytes, add_saturating(align, page_bytes)) > max_block_bytes) throw std::bad_alloc{};
-  // The padding before a block stays in its range, so that the range serves such a request again, unless the
-  // chunk returns with the block.
+  // The padding before a block stays in its range, because the range then serves an equal request again. The
+  // exception is a chunk that returns with the block.
   const bool is_alone = max_more_bytes == 0;
   const std::size_t own_bytes = range_bytes(bytes) + (is_alone ? 0 : bytes_before(align));
   std::size_t chunk_bytes = std::min(held_bytes_ / growth_divisor, add_saturating(own_bytes, max_more_bytes));

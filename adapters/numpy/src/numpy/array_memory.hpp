@@ -50,9 +50,9 @@ class array_memory {
   [[nodiscard]] void* allocate(std::size_t bytes) { return prepare(allocate_unprepared(bytes), false); }
   /// Allocates a block of zeros. @throws as `allocate`.
   [[nodiscard]] void* allocate_zeroed(std::size_t bytes) { return prepare(allocate_unprepared(bytes), true); }
-  /// Resizes a block. The block stays in place if it has room, and at most twice the needed room; else a
-  /// mapping grows, or the contents are copied. @param block null: as `allocate`. @throws as `allocate`; the
-  /// block has not changed then.
+  /// Resizes a block. The block stays in place if its room is between the needed bytes and twice the needed
+  /// bytes. Otherwise its mapping grows, or the contents are copied. @param block null: as `allocate`.
+  /// @throws as `allocate`; the block has not changed then.
   [[nodiscard]] void* reallocate(void* block, std::size_t bytes);
   /// Frees a block. Does nothing for null.
   void deallocate(void* block) noexcept {

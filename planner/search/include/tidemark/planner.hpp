@@ -78,7 +78,7 @@ struct result : memory_plan {
 ///
 /// A stage begins only while the plan can become lower and no limit is reached:
 ///  - "time": one pass over the moments, in which births take the places of deaths. For more than 2,048
-///    blocks that are neither fixed nor aligned further; succeeds on steps that are full at every moment.
+///    blocks, none fixed or aligned further. Succeeds on steps that are full at every moment.
 ///  - "orders": first fit by birth, duration, area and size, for at most 16,384 lifetimes.
 ///  - "promotion": layouts that place the lowest possible block next, over the fullest moments first. They
 ///    backtrack if a moment gets too full, and blocks that end too high move ahead.
@@ -95,10 +95,10 @@ struct result : memory_plan {
 /// pairs, and if more than 2,048 blocks are connected in time.
 ///
 /// Memory is O(n log n), O(n) for more than 16,384 blocks, plus 100 MiB for "search". A layout of "promotion"
-/// usually takes O(log n) steps for each block, up to some 50 times as many if it backtracks, and as many
-/// again for each wait for a fixed block. "ejection" takes O(k log k) for a block with k conflicts. "search"
-/// takes O(n) for each placed block. The recursion takes up to 1.5 MiB of the calling thread's stack in an
-/// optimized build.
+/// usually takes O(log n) steps for each block. Backtracking takes up to about 50 times as many. Each wait
+/// for a fixed block takes as many steps again. "ejection" takes O(k log k) for a block with k conflicts.
+/// "search" takes O(n) for each placed block. The recursion takes up to 1.5 MiB of the calling thread's stack
+/// in an optimized build.
 ///
 /// Thread-safety: safe to call from several threads.
 /// @param start a plan of the blocks with the alignment of the options, such as the plan of `make_plan`

@@ -12,7 +12,7 @@ namespace tidemark {
 /// tidemark: arena 'step': use of 0x7f3a5c000010 after it was rewound over, at app+0x21a4; rewound by app+0x2210
 /// app+0x2385
 /// ```
-/// The report lists the calls that led to the rewind, from the innermost function of the program on, or of
+/// The report lists the call stack of the rewind. It starts at the innermost function of the program, or of
 /// the library if the program has no symbols. `addr2line -Cfe app 0x21a4` prints function and line. The
 /// report has addresses in memory if the C library does not provide files and offsets (glibc provides both
 /// from 2.35 on).

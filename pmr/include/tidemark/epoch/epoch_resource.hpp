@@ -169,8 +169,9 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     while (group != nullptr && group->resource() != this) group = group->outer_on_thread;
     return group;
   }
-  // True if the address may have a record that matters (held by a group, reclaimed, or kept with handles on
-  // it), or lies in a range that was ever a slab. One branch tests both counts.
+  // False only if the address needs no lookup. A lookup is needed for the record of a block in a group, of a
+  // reclaimed block and of a kept block with handles, and for every range that was ever a slab. One branch
+  // tests both counts.
   [[nodiscard]] bool may_matter(void const* block) const noexcept {
     return (filter_.count(detail::address_of(block)) | filter_.count(detail::epoch_slab::range_of(block))) !=
            0;

@@ -234,7 +234,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
     return (block - layout_.begin()) / default_alignment;
   }
   [[nodiscard]] bool is_block_in_use(std::uintptr_t address, std::size_t bytes) const noexcept {
-    const std::size_t offset = address - layout_.begin();  // huge if the address lies below the range
+    const std::size_t offset = address - layout_.begin();  // huge (wrapped) for a lower address
     // A size that wraps when rounded up gives 0, which is the size of no block.
     return offset < layout_.high_water_bytes() && offset % default_alignment == 0 &&
            detail::monotone_layout::block_bytes(bytes) / default_alignment ==

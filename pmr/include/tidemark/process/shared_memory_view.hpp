@@ -33,8 +33,8 @@ class shared_memory_view {
   /// @param address the writer's address of the memory; 0: any address, for memory without pointers
   /// @param name used in messages
   /// @throws shared_memory_error if the address is taken (`addresses_taken`), the file could be shrunk
-  /// (`not_sealed`), or its writer keeps views out (`busy`); std::system_error if a call fails. Nothing is
-  /// mapped then.
+  /// (`not_sealed`), or its writer rejects views at this moment (`busy`); std::system_error if a call fails.
+  /// Nothing is mapped then.
   shared_memory_view(int file, std::uintptr_t address, std::string const& name = "shared_memory_view");
   shared_memory_view(shared_memory_view&& other) noexcept;
   shared_memory_view& operator=(shared_memory_view&& other) noexcept;

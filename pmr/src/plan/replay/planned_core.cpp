@@ -545,8 +545,8 @@ learned_step planned_core::learn_early_deaths(kind_of_step const& kind) const {
   return learned;
 }
 
-// As `learn_early_deaths`, for a borrowed region: one surviving block holds the whole region. Blocks that die
-// between steps are placed in the region only if that saves memory, and if no such block was ever live at the
+// As `learn_early_deaths`, for a borrowed region: one surviving block holds the whole region. The region
+// includes blocks that die between steps only if this saves memory, and if no such block was ever live at the
 // first request of the next step. @return empty if nothing changes
 learned_step planned_core::learn_deaths(kind_of_step& kind) {
   const bool is_first = kind.plan == nullptr;

@@ -20,8 +20,8 @@ namespace tidemark::gpu::detail {
 
 /// Makes later work of `stream` wait for the present work of `last_used_on`, also if one capture has both. If
 /// the stream cannot wait, the calling thread waits for `last_used_on`, unless that stream is capturing.
-/// @return success if either waited; otherwise as `gpu::put_behind`. The streams may be on two devices; a
-/// default stream belongs to the current device.
+/// @return success if the stream or the thread waited; otherwise as `gpu::put_behind`. The streams may be on
+/// two devices; a default stream belongs to the current device.
 [[nodiscard]] status wait_behind(driver& driver, stream_handle stream, stream_handle last_used_on) noexcept;
 /// Makes the calling thread wait for the present work of a stream, unless the stream is capturing. @return
 /// success if the work has ended. @pre The stream's device is current.

@@ -62,19 +62,19 @@ byte_range basic_block_memory<Kind>::reserve(std::size_t least_bytes, std::size_
     require_success(*driver_, "cuCtxGetDevice", found);
   }
   std::uintptr_t first = 0;
-  const auto take = [&]() -> outcome {
+  const auto try_allocate = [&]() -> outcome {
     device_budget::claim claim{driver_->budget(device_), Kind != block_kind::pinned ? bytes : 0};
     if (Kind != block_kind::pinned && !claim.is_allowed()) return {status::out_of_memory, ""};
-    const outcome taken = gpu::allocate_block(calls_of<Kind>, *driver_, device_, bytes, first);
-    if (taken.good()) claim.commit();
-    return taken;
+    const outcome allocated = gpu::allocate_block(calls_of<Kind>, *driver_, device_, bytes, first);
+    if (allocated.good()) claim.commit();
+    return allocated;
   };
-  outcome taken = take();
-  if (taken.result == status::out_of_memory && Kind != block_kind::pinned &&
+  outcome allocated = try_allocate();
+  if (allocated.result == status::out_of_memory && Kind != block_kind::pinned &&
       driver_->budget(device_).relieve())
-    taken = take();
-  if (taken.result == status::out_of_memory) return {};
-  require_success(*driver_, taken.call, taken.result);
+    allocated = try_allocate();
+  if (allocated.result == status::out_of_memory) return {};
+  require_success(*driver_, allocated.call, allocated.result);
   block_ = {first, bytes};
   return block_;
 }

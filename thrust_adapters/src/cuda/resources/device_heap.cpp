@@ -31,8 +31,8 @@ using tidemark::detail::free_result;
 constexpr std::size_t block_alignment = device_classes::granule_bytes;
 // Many times the device's memory, because blocks move to new addresses as free ranges get short.
 constexpr std::size_t addresses_per_byte_of_memory = 8;
-// The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. It
-// creates new memory, instead of waiting, up to the second share, unless that is less than the block needs.
+// The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. Up to
+// the second share it creates new memory instead of waiting, if this is enough for the block.
 constexpr std::size_t slack_before_moves = 96, slack_before_waits = 64;
 // Without moves, blocks go to ranges with memory first up to this share above the peak of live bytes. Beyond
 // the share, best fit places them, and a repeated step finds memory at the same places. A block that lacks
@@ -553,7 +553,7 @@ void device_heap::unmap_retired() noexcept {
   }
 }
 
-// Takes units of ranges that lack memory first, because such a range serves no block as it is. Takes units of
+// Takes units first from ranges without complete memory, because such a range serves no block. Takes units of
 // large ranges before those of small ranges.
 template <class Take>
 std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {

@@ -68,9 +68,9 @@ class dynamic_window {
 }
 
 /// Attaches memory to a window when an arena takes the memory, and detaches it before its release
-/// (`registered_memory`). Peers must not use memory that an arena returns: synchronise before `trim`,
-/// `release` and the end of the arena, as with any window, and before the step in which a planned arena
-/// changes its plan. Thread-safety: one thread at a time.
+/// (`registered_memory`). Peers must not use memory that an arena returns. Synchronise before `trim`,
+/// `release` and the end of the arena, as with any window. Synchronise also before a planned arena changes
+/// its plan. Thread-safety: one thread at a time.
 class window_registrar {
  public:
   /// @param window must outlive the memory.

@@ -101,7 +101,8 @@ class virtual_memory : public refusals_only {
   [[nodiscard]] byte_range reserve(std::size_t least_bytes, std::size_t wanted_bytes);
   /// Maps memory to a part of a range. If memory is short, maps only the part's first bytes, but at least
   /// `least_bytes`.
-  /// @pre The part's ends, and `least_bytes` below its size, are multiples of the granularity.
+  /// @pre The part's ends are multiples of the granularity; `least_bytes` is too, unless it equals the part's
+  /// size.
   /// @return the bytes committed, which exceed the part if the range is one allocation; 0, with nothing
   /// changed, without memory or for the reason in `refusal`.
   [[nodiscard]] std::size_t commit(
