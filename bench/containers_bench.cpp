@@ -145,12 +145,12 @@ struct demand {
 
 class counting_resource final : public std::pmr::memory_resource {
  public:
-  [[nodiscard]] demand const& asked() const { return asked_; }
+  [[nodiscard]] demand const& total_demand() const { return demand_; }
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
-    asked_.bytes += bytes;
-    ++asked_.blocks;
+    demand_.bytes += bytes;
+    ++demand_.blocks;
     return std::pmr::new_delete_resource()->allocate(bytes, align);
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
@@ -158,7 +158,7 @@ class counting_resource final : public std::pmr::memory_resource {
   }
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 
-  demand asked_;
+  demand demand_;
 };
 
 /// Returns the requests of a round, extrapolated from the reservation for all elements and from the first
@@ -172,7 +172,8 @@ demand demand_of(std::size_t elements, values<typename Container::value_type>& f
   Container counted{&of_few};
   fill(counted, few, from);
   const auto of_all = [&](std::size_t demand::* what) {
-    return of_room.asked().*what + (of_few.asked().*what - of_room_for_few.asked().*what) * elements / few;
+    return of_room.total_demand().*what +
+           (of_few.total_demand().*what - of_room_for_few.total_demand().*what) * elements / few;
   };
   return {of_all(&demand::bytes), of_all(&demand::blocks)};
 }

@@ -41,7 +41,7 @@ struct shape {
   std::size_t nodes, nodes_a_list;
   [[nodiscard]] std::size_t lists() const { return nodes / nodes_a_list; }
   /// Nodes allocated in the life of a list: its initial nodes, and equally many that migrate to it.
-  [[nodiscard]] std::size_t nodes_asked_a_list() const { return 2 * nodes_a_list; }
+  [[nodiscard]] std::size_t requested_nodes_a_list() const { return 2 * nodes_a_list; }
 };
 constexpr std::size_t few_nodes = 8192, many_nodes = 2'097'152;
 constexpr std::array<shape, 5> shapes{
@@ -101,13 +101,13 @@ const bool registered = [] {
           ->Iterations(static_cast<std::int64_t>(many_nodes / of.nodes));
     };
     constexpr std::size_t block_bytes = 32;  // of a node in arenas
-    const arena_options room{.reserve = of.nodes_asked_a_list() * block_bytes};
+    const arena_options room{.reserve = of.requested_nodes_a_list() * block_bytes};
     add("arena_each", [of, room](benchmark::State& state) { on_each<arena>(state, of, room); });
     add("upstream_arena_each",
         [of, room](benchmark::State& state) { on_each<upstream_arena>(state, of, room); });
     add("std_monotonic_each", [of](benchmark::State& state) {
       constexpr std::size_t node_bytes = 24;
-      on_each<std::pmr::monotonic_buffer_resource>(state, of, of.nodes_asked_a_list() * node_bytes);
+      on_each<std::pmr::monotonic_buffer_resource>(state, of, of.requested_nodes_a_list() * node_bytes);
     });
     add("pool_each", [of](benchmark::State& state) { on_each<pool>(state, of, of_nodes()); });
     add("std_pool_each",

@@ -55,8 +55,8 @@ void mixed_blocks(benchmark::State& state, std::pmr::memory_resource* resource) 
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batch));
 }
 
-/// A ring between two threads. Blocks pass through it in batches, as in a message queue, so that the time is
-/// that of the allocator and not of the ring.
+/// A ring between two threads. Blocks pass through it in batches, as in a message queue. The measured time is
+/// then the time of the allocator, not of the ring.
 struct ring {
   static constexpr std::size_t places = 8, per_place = 128;
   struct alignas(64) place {

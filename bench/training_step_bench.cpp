@@ -36,9 +36,9 @@ using tidemark::bench::training_loop;
 /// malloc that counts its live bytes.
 class counted_heap final : public std::pmr::memory_resource {
  public:
-  std::size_t asked_bytes = 0;  ///< of live blocks
-  std::size_t taken_bytes = 0;  ///< with malloc's rounding and header word
-  std::size_t calls = 0;        ///< number of allocations
+  std::size_t requested_bytes = 0;  ///< of live blocks
+  std::size_t taken_bytes = 0;      ///< with malloc's rounding and header word
+  std::size_t calls = 0;            ///< number of allocations
 
  private:
   static std::size_t taken(void* block) { return malloc_usable_size(block) + sizeof(std::size_t); }
@@ -47,12 +47,12 @@ class counted_heap final : public std::pmr::memory_resource {
     void* const block = std::malloc(bytes);
     if (block == nullptr) throw std::bad_alloc{};
     ++calls;
-    asked_bytes += bytes;
+    requested_bytes += bytes;
     taken_bytes += taken(block);
     return block;
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t) override {
-    asked_bytes -= bytes;
+    requested_bytes -= bytes;
     taken_bytes -= taken(block);
     std::free(block);
   }
@@ -68,7 +68,7 @@ struct planned {
   void end_step() { step.reset(); }
   std::pmr::memory_resource& resource(bool) { return memory; }
   [[nodiscard]] std::size_t footprint(counted_heap const& heap) const {
-    return memory.stats().committed_bytes + heap.asked_bytes;
+    return memory.stats().committed_bytes + heap.requested_bytes;
   }
 
   planned_arena memory;
@@ -83,7 +83,7 @@ struct rewound_arena {
   void end_step() { step.reset(); }
   std::pmr::memory_resource& resource(bool dies_within_step) { return dies_within_step ? memory : *heap; }
   [[nodiscard]] std::size_t footprint(counted_heap const& counted) const {
-    return memory.stats().used_bytes + counted.asked_bytes;
+    return memory.stats().used_bytes + counted.requested_bytes;
   }
 
   arena memory;

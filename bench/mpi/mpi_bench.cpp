@@ -28,7 +28,7 @@ class peer {
  public:
   explicit peer(MPI_Win window) : window_{window} {}
 
-  MPI_Aint ask(request what, std::size_t bytes = 0) const {
+  MPI_Aint request_of(request what, std::size_t bytes = 0) const {
     const std::int64_t order[2] = {static_cast<std::int64_t>(what), static_cast<std::int64_t>(bytes)};
     MPI_Aint address = 0;
     MPI_Sendrecv(order, 2, MPI_INT64_T, 1, 0, &address, 1, MPI_AINT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -36,7 +36,7 @@ class peer {
   }
   /// Registrations per exchange.
   double registrations_since(MPI_Aint before, benchmark::State const& state) const {
-    return static_cast<double>(ask(request::count_registrations) - before) /
+    return static_cast<double>(request_of(request::count_registrations) - before) /
            static_cast<double>(state.iterations());
   }
   template <auto Move>
@@ -57,11 +57,11 @@ template <auto Move>
 void in_an_arena(benchmark::State& state, peer const& other) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const auto own = std::make_unique<std::byte[]>(bytes);
-  const MPI_Aint address = other.ask(request::allocate, bytes);
-  const MPI_Aint before = other.ask(request::count_registrations);
+  const MPI_Aint address = other.request_of(request::allocate, bytes);
+  const MPI_Aint before = other.request_of(request::count_registrations);
   for (auto _ : state) {
     other.exchange<Move>(own.get(), address, bytes);
-    other.ask(request::acknowledge);
+    other.request_of(request::acknowledge);
   }
   state.counters["registrations"] = other.registrations_since(before, state);
 }
@@ -70,10 +70,10 @@ template <auto Move>
 void in_a_buffer_of_malloc(benchmark::State& state, peer const& other) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const auto own = std::make_unique<std::byte[]>(bytes);
-  const MPI_Aint before = other.ask(request::count_registrations);
+  const MPI_Aint before = other.request_of(request::count_registrations);
   for (auto _ : state) {
-    other.exchange<Move>(own.get(), other.ask(request::malloc, bytes), bytes);
-    other.ask(request::free);
+    other.exchange<Move>(own.get(), other.request_of(request::malloc, bytes), bytes);
+    other.request_of(request::free);
   }
   state.counters["registrations"] = other.registrations_since(before, state);
 }

@@ -135,7 +135,7 @@ std::uint64_t peak_bytes() {
 }
 
 /// A system call that strace shows, and that programs do not make otherwise.
-void leave_mark() { syscall(SYS_getppid); }
+void call_marker() { syscall(SYS_getppid); }
 
 /// The threads of a program. Their measured steps begin and end together.
 class team_run {
@@ -190,10 +190,10 @@ class team_run {
   void begin_measuring() {
     if (samples_share_) sample_user_time(true);
     before = usage{};
-    leave_mark();
+    call_marker();
   }
   void end_measuring() {
-    leave_mark();
+    call_marker();
     after = usage{};
     if (samples_share_) sample_user_time(false);
   }

@@ -75,13 +75,13 @@ class syntax_tree {
     token_ = rest_.substr(0, std::max<std::size_t>(n, 1));  // a single character, or the rest of the source
     rest_.remove_prefix(token_.size());
   }
-  bool take(std::string_view word) {
+  bool accept(std::string_view word) {
     if (token_ != word) return false;
     advance();
     return true;
   }
   void expect(std::string_view word) {
-    if (!take(word))
+    if (!accept(word))
       throw std::invalid_argument{"the source has '" + std::string{token_} + "' in place of '" +
                                   std::string{word} + "'"};
   }
@@ -139,7 +139,7 @@ class syntax_tree {
     return made;
   }
   node* term() {
-    if (take("(")) {
+    if (accept("(")) {
       node* const inner = sum();
       expect(")");
       return inner;
@@ -152,7 +152,7 @@ class syntax_tree {
     }
     node* const made = make(token_ == "(" ? kind::call : kind::name, text);
     made->declared = find(text);
-    if (take("(")) {
+    if (accept("(")) {
       made->below.push_back(sum());
       expect(")");
     }

@@ -30,7 +30,7 @@ class Picture:
                           f'stroke-width="2"/><text x="{LEFT + end * UNIT + 6}" y="{self.y(offset) + 4}" '
                           f'text-anchor="start">{label}</text>')
 
-    def note(self, text, at, offset):
+    def annotate(self, text, at, offset):
         self.parts.append(f'<text x="{LEFT + at * UNIT}" y="{self.y(offset) + 4}">{text}</text>')
 
     def text(self):
@@ -42,21 +42,21 @@ def pictures():
     for block in (("a", 0, 4, 0, 1), ("b", 2, 9, 1, 1), ("c", 5, 9, 2, 1), ("d", 1, 3, 2, 1)):
         p.block(*block)
     for text, at in (("section 0", 2.5), ("section 1", 7)):
-        p.note(text, at, -0.3)
+        p.annotate(text, at, -0.3)
     yield p
     p = Picture("planner_skyline", "A skyline with a plateau between two higher sides", 9, 5)
     for block in (("", 0, 3, 0, 3), ("", 3, 6, 0, 1), ("", 6, 9, 0, 2)):
         p.block(*block)
     p.block("fits", 3, 6, 1, 1, "#f3d28b")
     p.line(1, 3, 6, "")
-    p.note("plateau", 4.5, 0.5)
+    p.annotate("plateau", 4.5, 0.5)
     yield p
     p = Picture("planner_along_time", "Two buffers that die together, and two that are born in their place", 10, 5)
     for block in (("a", 0, 10, 0, 1), ("b", 0, 5, 1, 2), ("c", 0, 5, 3, 1), ("d", 0, 10, 4, 1)):
         p.block(*block)
     for block in (("e", 5, 10, 1, 1), ("f", 5, 10, 2, 2)):
         p.block(*block, "#f3d28b")
-    p.note("b and c die, e and f are born", 5, -0.3)
+    p.annotate("b and c die, e and f are born", 5, -0.3)
     yield p
 
 

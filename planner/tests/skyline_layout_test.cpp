@@ -172,8 +172,9 @@ TEST(skyline_layout, over_the_fullest_section_never_backtracks_below_the_capacit
   EXPECT_EQ(nodes(), blocks.size());
 }
 
-/// Expects that the layout goes back, and takes less than `most` times the steps of a layout that does not.
-void expect_going_back_ends(std::vector<lifetime> const& blocks, std::size_t max_tried, std::uint64_t most) {
+/// Expects that the layout backtracks, and takes less than `most` times the steps of a layout without
+/// backtracking.
+void expect_backjumping_ends(std::vector<lifetime> const& blocks, std::size_t max_tried, std::uint64_t most) {
   layout_of tested{blocks};
   EXPECT_TRUE(tested.layout.place_over_fullest(first_to_last(blocks.size()), 0));
   const std::uint64_t steps = tested.context.steps(), nodes = tested.context.nodes();
@@ -193,7 +194,7 @@ TEST(skyline_layout, backtracking_over_buffers_behind_fixed_buffers_ends) {
   }
   for (std::size_t i = 0; i < 100; ++i)
     blocks.push_back({.lower = 50, .upper = 150, .size = 1, .offset = (i + 1) * 501});
-  expect_going_back_ends(blocks, 8, 4);
+  expect_backjumping_ends(blocks, 8, 4);
 }
 
 TEST(skyline_layout, backtracking_across_many_fixed_buffers_ends) {
@@ -202,7 +203,7 @@ TEST(skyline_layout, backtracking_across_many_fixed_buffers_ends) {
   std::vector<lifetime> blocks = random_blocks(random, 1000, {});
   for (std::size_t i = 0; i < 500; ++i)
     blocks.push_back({.lower = 0, .upper = 3000, .size = 1, .offset = (i + 1) * 51});
-  expect_going_back_ends(blocks, 16, 50);
+  expect_backjumping_ends(blocks, 16, 50);
 }
 
 /// The layout over the fullest sections, section by section, with a copy of the state at each decision. For
@@ -227,7 +228,7 @@ class copying_layout {
       const section_range plateau = plateau_of(lowest);
       const std::size_t rank = next_on(plateau);
       if (rank == by_.size()) raise(plateau);
-      else put(plateau, rank);
+      else place_buffer(plateau, rank);
     }
     return now_.offsets;
   }
@@ -272,11 +273,11 @@ class copying_layout {
     return by_.size();
   }
 
-  void put(section_range plateau, std::size_t rank) {
+  void place_buffer(section_range plateau, std::size_t rank) {
     decisions_.push_back({now_, rank, now_.shaped_by[plateau.begin], std::exchange(tried_, {})});
     if (decisions_.size() > farthest_ + 50) {
       farthest_ = decisions_.size();
-      times_back_ = 0;
+      backjumps_ = 0;
       least_ = infinity;
     }
     use_up_one(steps_left_);
@@ -310,7 +311,7 @@ class copying_layout {
       std::size_t last = shaped_by;
       while (last != 0 && decisions_[last - 1].tried_before.size() == max_tried_)
         last = decisions_[last - 1].plateau_shaped_by;
-      if (last != 0 && times_back_ < 64 * max_tried_) return go_back(last);
+      if (last != 0 && backjumps_ < 64 * max_tried_) return backjump(last);
     }
   }
 
@@ -320,8 +321,8 @@ class copying_layout {
     std::fill(begin, end, *std::max_element(begin, end));
   }
 
-  void go_back(std::size_t last) {
-    ++times_back_;
+  void backjump(std::size_t last) {
+    ++backjumps_;
     now_ = decisions_[last - 1].before;
     tried_ = decisions_[last - 1].tried_before;
     tried_.push_back(decisions_[last - 1].rank);
@@ -330,7 +331,7 @@ class copying_layout {
 
   void raise_limit() {
     limit_ = std::max(limit_, std::exchange(least_, infinity));
-    times_back_ = 0;
+    backjumps_ = 0;
     for (decision& each : decisions_) each.tried_before.clear();
   }
 
@@ -340,7 +341,7 @@ class copying_layout {
   order by_;
   std::size_t max_tried_;
   double limit_, least_ = infinity;
-  std::size_t steps_left_, raises_left_, farthest_ = 0, times_back_ = 0;
+  std::size_t steps_left_, raises_left_, farthest_ = 0, backjumps_ = 0;
   std::vector<std::size_t> tried_;
   std::vector<decision> decisions_;
   state now_;

@@ -18,9 +18,9 @@ struct plan_proof {
   bool too_large = false;   ///< true if too many blocks; otherwise a limit ended a missing proof
 };
 
-/// Proves that no plan is lower than `made`, by cases of which of two blocks is the lower one. A case may
-/// find a lower plan, which then replaces `made`. The search is that of `planner::improve` by pairs, for at
-/// most 256 blocks. For more blocks a proof exists only if `made` is at the bound of one moment, padding
+/// Proves that no plan is lower than `made`. Each case assumes which of two blocks is the lower one. A case
+/// may find a lower plan, which then replaces `made`. The search is that of `planner::improve` by pairs, for
+/// at most 256 blocks. For more blocks a proof exists only if `made` is at the bound of one moment, padding
 /// included.
 ///
 /// Memory is at most 100 MiB.

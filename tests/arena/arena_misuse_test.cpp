@@ -34,12 +34,12 @@ class arena_misuse : public ::testing::Test {
 };
 
 TEST_F(arena_misuse, reports_a_destructor_that_rewinds_its_arena) {
-  using way_back = void (*)(arena&, arena_mark const&);
+  using rewind_call = void (*)(arena&, arena_mark const&);
   std::size_t expected = 0;
-  for (way_back back : {way_back{[](arena& a, arena_mark const&) { a.reset(); }},
-                        way_back{[](arena& a, arena_mark const&) { a.release(); }},
-                        way_back{[](arena& a, arena_mark const& first) { a.rewind(first); }},
-                        way_back{[](arena& a, arena_mark const&) { a.pop(1 * MiB); }}}) {
+  for (rewind_call back : {rewind_call{[](arena& a, arena_mark const&) { a.reset(); }},
+                           rewind_call{[](arena& a, arena_mark const&) { a.release(); }},
+                           rewind_call{[](arena& a, arena_mark const& first) { a.rewind(first); }},
+                           rewind_call{[](arena& a, arena_mark const&) { a.pop(1 * MiB); }}}) {
     for (int blocks : {1, 10}) {  // in one chunk, in several
       arena a{{.reserve = 64 * KiB}};
       *a.push<int>() = 1;

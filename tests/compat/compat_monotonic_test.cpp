@@ -28,7 +28,7 @@ TYPED_TEST_SUITE(standard_monotonic, both, );
 
 // An initializer list in place of an argument is a conversion: it takes a constructor that is not explicit.
 template <class T>
-void take(T const&) {}
+void convert(T const&) {}
 
 template <class T>
 constexpr bool has_the_standards_interface =
@@ -38,10 +38,10 @@ constexpr bool has_the_standards_interface =
     std::constructible_from<T, std::pmr::memory_resource*> && std::constructible_from<T, std::size_t> &&
     !std::convertible_to<std::pmr::memory_resource*, T> && !std::convertible_to<std::size_t, T> &&
     requires(void* buffer, std::size_t bytes, std::pmr::memory_resource* upstream, T& t, T const& constant) {
-      take<T>({});
-      take<T>({bytes, upstream});
-      take<T>({buffer, bytes});
-      take<T>({buffer, bytes, upstream});
+      convert<T>({});
+      convert<T>({bytes, upstream});
+      convert<T>({buffer, bytes});
+      convert<T>({buffer, bytes, upstream});
       { t.release() } -> std::same_as<void>;
       { constant.upstream_resource() } -> std::same_as<std::pmr::memory_resource*>;
     };

@@ -12,7 +12,7 @@
 //   static constexpr std::size_t capacity;  bytes after which it is exhausted; 0: grows with its supply
 //   static constexpr std::size_t max_reused_bytes, max_reused_align;  if larger requests pass through to the
 //                                                                     supply
-//   gives_all_back;  if it may return all its memory when its blocks are freed
+//   returns_all_memory;  if it may return all its memory when its blocks are freed
 //   static constexpr std::size_t failing_rounds;  if calls of the supply are expensive, so that fewer rounds
 //                                                 must suffice to make each call fail
 // and joins the suite with
@@ -173,8 +173,8 @@ TYPED_TEST_P(conformance, exhaustion_throws_and_the_resource_stays_usable) {
   std::vector<held_block> held;
   for (int round = 0; round < 3; ++round) {
     // It may have a little, once if it keeps that.
-    constexpr bool gives_all_back = requires { TypeParam::gives_all_back; };
-    if (TypeParam::capacity == 0 && (round == 0 || gives_all_back))
+    constexpr bool returns_all_memory = requires { TypeParam::returns_all_memory; };
+    if (TypeParam::capacity == 0 && (round == 0 || returns_all_memory))
       this->supply_.fail_from = this->supply_.calls + 3;
     bool exhausted = false;
     for (std::size_t i = 0; i < 10'000'000 && !exhausted; ++i) {

@@ -507,7 +507,7 @@ class random_program {
     static constexpr void (self::* acts[])() = {
         &self::allocate,          &self::allocate,         &self::allocate,     &self::use_on_own,
         &self::use_on_own,        &self::free_any,         &self::free_any,     &self::use_on_another,
-        &self::in_scope,          &self::give_back,        &self::run_a_stream, &self::planned_step,
+        &self::in_scope,          &self::return_memory,    &self::run_a_stream, &self::planned_step,
         &self::in_epoch,          &self::use_graph,        &self::use_graph,    &self::use_graph_of_own,
         &self::on_another_thread, &self::capture_elsewhere};
     (this->*acts[below(std::size(acts))])();
@@ -715,7 +715,7 @@ class random_program {
     }}.join();
     device_.threads_meet();
   }
-  void give_back() {
+  void return_memory() {
     const std::function<void()> ways[] = {[&] { (void)cache_.collect(below(2) == 0); },
                                           [&] { (void)plain_cache_.collect(below(2) == 0); },
                                           [&] { (void)pool_.trim(below(unit)); },

@@ -37,12 +37,12 @@ struct device_cache_streams : ::testing::Test {
   [[nodiscard]] std::size_t allocations() const { return device.count("cuMemAllocFromPoolAsync"); }
   [[nodiscard]] std::size_t frees() const { return device.count("cuMemFreeAsync"); }
 
-  static std::vector<void*> take(device_cache& cache, std::size_t blocks, std::size_t bytes) {
+  static std::vector<void*> allocate_blocks(device_cache& cache, std::size_t blocks, std::size_t bytes) {
     std::vector<void*> taken(blocks);
     for (void*& block : taken) block = cache.allocate(bytes);
     return taken;
   }
-  static void give(device_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
+  static void deallocate_blocks(device_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
     for (void* block : blocks) cache.deallocate(block, bytes);
     cache.check_invariants();
   }
@@ -163,13 +163,13 @@ TEST_F(device_cache_test, environment_sets_the_limit_in_mib_and_an_option_overri
 }
 
 TEST_F(device_cache_test, collect_returns_cached_memory_and_forced_collect_waits_for_the_rest) {
-  give(cache, take(cache, 3, 1 * MiB), 1 * MiB);
+  deallocate_blocks(cache, allocate_blocks(cache, 3, 1 * MiB), 1 * MiB);
   EXPECT_EQ(cache.collect(), 3 * MiB);
   EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 3 * MiB) << "the stream has not come there";
   device.run(stream);
   EXPECT_EQ(cache.collect(), 0u);
   EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 0u);
-  give(cache, take(cache, 3, 1 * MiB), 1 * MiB);
+  deallocate_blocks(cache, allocate_blocks(cache, 3, 1 * MiB), 1 * MiB);
   EXPECT_EQ(cache.collect(true), 3 * MiB);
   EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 0u);
 }
@@ -197,12 +197,12 @@ TEST_F(device_cache_test, reuses_blocks_of_another_stream_only_after_their_work)
   EXPECT_EQ(device.count("cuStreamWaitEvent"), 0u) << "its stream does not wait";
   EXPECT_EQ(device.count("cuEventSynchronize") + device.count("cuStreamSynchronize"), 0u)
       << "nor does the host";
-  give(cache, {block, meanwhile}, 4096);
+  deallocate_blocks(cache, {block, meanwhile}, 4096);
 }
 
 TEST_F(device_cache_test, reuses_events) {
   for (int i = 0; i < 100; ++i) {
-    const std::vector<void*> blocks = take(cache, 3, 4096);
+    const std::vector<void*> blocks = allocate_blocks(cache, 3, 4096);
     for (void* block : blocks) cache.deallocate(block, 4096, 256, other);
     device.run(other);
   }
@@ -211,7 +211,7 @@ TEST_F(device_cache_test, reuses_events) {
 }
 
 TEST_F(device_cache_test, request_queries_each_stream_with_pending_blocks_once) {
-  const std::vector<void*> blocks = take(cache, 100, 4096);
+  const std::vector<void*> blocks = allocate_blocks(cache, 100, 4096);
   for (void* block : blocks) cache.deallocate(block, 4096, 256, other);
   void* const warm = cache.allocate(4096);  // the pool's memory exists from now on
   cache.deallocate(warm, 4096);
@@ -227,7 +227,7 @@ TEST_F(device_cache_test, request_queries_each_stream_with_pending_blocks_once) 
     taken.back() = cache.allocate(4096);
     EXPECT_EQ(device.count("cuEventQuery"), before + static_cast<std::size_t>(streams));
   }
-  give(cache, taken, 4096);
+  deallocate_blocks(cache, taken, 4096);
 }
 
 TEST_F(device_cache_test, events_of_different_streams_have_different_orders) {
@@ -362,7 +362,7 @@ struct device_cache_ladder : device_cache_streams {
 
 // S1.29
 TEST_F(device_cache_ladder, drains_waits_trims_and_tries_once_more) {
-  give(cache, take(cache, 2, 300 * MiB), 300 * MiB);
+  deallocate_blocks(cache, allocate_blocks(cache, 2, 300 * MiB), 300 * MiB);
   void* const pending = cache.allocate(200 * MiB);
   cache.deallocate(pending, 200 * MiB, 256, other);
   const std::size_t before = device.counts_total();
@@ -401,7 +401,7 @@ TEST_F(device_cache_ladder, throws_out_of_memory_with_the_numbers_after_all_step
 TEST_F(device_cache_ladder, continues_after_a_refused_step) {
   for (char const* call : {"cuStreamSynchronize", "cuMemPoolTrimTo"}) {
     SCOPED_TRACE(call);
-    give(cache, take(cache, 3, 300 * MiB), 300 * MiB);
+    deallocate_blocks(cache, allocate_blocks(cache, 3, 300 * MiB), 300 * MiB);
     device.fail_next(call, gpu::status::unknown);
     device.fail_next("cuMemAllocFromPoolAsync");
     void* const block = cache.allocate(100 * MiB);
@@ -472,9 +472,9 @@ TEST_F(device_cache_capture, skips_the_retry_steps_on_a_user_upstream) {
 }
 
 TEST_F(device_cache_capture, frees_evicted_blocks_after_the_capture) {
-  const std::vector<void*> blocks = take(cache, 3, 1000);
+  const std::vector<void*> blocks = allocate_blocks(cache, 3, 1000);
   begin();
-  give(cache, blocks, 1000);  // two of them exceed the limit
+  deallocate_blocks(cache, blocks, 1000);  // two of them exceed the limit
   EXPECT_EQ(frees(), 0u);
   EXPECT_EQ(cache.stats().cached_bytes, 1000u);
   end();
@@ -504,8 +504,8 @@ TEST_F(device_cache_capture, destroying_the_cache_reports_the_lost_bytes) {
   std::vector<void*> lost;
   {
     device_cache gone{{.stream = stream}, device};
-    lost = take(gone, 2, 1000);
-    give(gone, {lost[0]}, 1000);
+    lost = allocate_blocks(gone, 2, 1000);
+    deallocate_blocks(gone, {lost[0]}, 1000);
     gone.deallocate(lost[1], 1000, 256, other);
     begin();
   }

@@ -58,17 +58,17 @@ struct device_pools_of_a_stream : ::testing::Test {
     options.stream = stream;
     return options;
   }
-  void* take(device_pool& pool, std::size_t bytes) {
+  void* allocate_written(device_pool& pool, std::size_t bytes) {
     void* const block = pool.allocate(bytes);
     device.write(stream, block, bytes);
     return block;
   }
-  static std::vector<void*> take(device_pool& pool, std::size_t blocks, std::size_t bytes) {
+  static std::vector<void*> allocate_blocks(device_pool& pool, std::size_t blocks, std::size_t bytes) {
     std::vector<void*> taken(blocks);
     for (void*& block : taken) block = pool.allocate(bytes);
     return taken;
   }
-  static void give(device_pool& pool, std::vector<void*> const& blocks, std::size_t bytes) {
+  static void deallocate_blocks(device_pool& pool, std::vector<void*> const& blocks, std::size_t bytes) {
     for (void* block : blocks) pool.deallocate(block, bytes);
     pool.check_invariants();
   }
@@ -81,9 +81,9 @@ struct device_pool_test : device_pools_of_a_stream {
 
 TEST_F(device_pool_test, maps_memory_only_under_blocks) {
   EXPECT_EQ(device.mapped_bytes(), 0u);
-  void* const first = take(pool, 3 * MiB);
+  void* const first = allocate_written(pool, 3 * MiB);
   EXPECT_EQ(device.mapped_bytes(), 2 * heap_unit);
-  void* const second = take(pool, 1 * MiB + 1);  // begins in the second unit
+  void* const second = allocate_written(pool, 1 * MiB + 1);  // begins in the second unit
   EXPECT_EQ(second, static_cast<char*>(first) + 3 * MiB);
   EXPECT_EQ(device.mapped_bytes(), 3 * heap_unit);
   EXPECT_EQ(pool.stats().held_bytes, 3 * heap_unit);
@@ -106,7 +106,7 @@ TEST_F(device_pool_test, allocates_from_the_smallest_fitting_range_at_the_lowest
 }
 
 TEST_F(device_pool_test, merges_free_neighbours) {
-  const std::vector<void*> blocks = take(pool, 4, 3 * MiB);
+  const std::vector<void*> blocks = allocate_blocks(pool, 4, 3 * MiB);
   for (int i : {0, 2, 1}) pool.deallocate(blocks[static_cast<std::size_t>(i)], 3 * MiB);
   pool.check_invariants();
   EXPECT_EQ(pool.allocate(9 * MiB), blocks[0]);
@@ -115,10 +115,10 @@ TEST_F(device_pool_test, merges_free_neighbours) {
 
 TEST_F(device_pool_test, moves_idle_memory_before_it_creates_more) {
   std::vector<void*> blocks(8);
-  for (void*& block : blocks) block = take(pool, 2 * heap_unit);
+  for (void*& block : blocks) block = allocate_written(pool, 2 * heap_unit);
   for (std::size_t i = 0; i < 8; i += 2) pool.deallocate(blocks[i], 2 * heap_unit);
   stream.synchronize();
-  (void)take(pool, 8 * heap_unit);  // no free range has as much
+  (void)allocate_written(pool, 8 * heap_unit);  // no free range has as much
   EXPECT_GE(pool.moved_units(), 5u);
   EXPECT_LE(pool.stats().held_bytes, 16 * heap_unit + 3 * heap_unit);
   pool.check_invariants();
@@ -127,14 +127,14 @@ TEST_F(device_pool_test, moves_idle_memory_before_it_creates_more) {
 
 TEST_F(device_pool_test, waits_for_idle_memory_only_if_new_memory_would_exceed_the_slack) {
   std::vector<void*> blocks(16);
-  for (void*& block : blocks) block = take(pool, heap_unit);
+  for (void*& block : blocks) block = allocate_written(pool, heap_unit);
   for (std::size_t i = 0; i < 16; i += 2) pool.deallocate(blocks[i], heap_unit);
   const test::noting_work last{device, stream};
-  void* const created = take(pool, 2 * heap_unit);
+  void* const created = allocate_written(pool, 2 * heap_unit);
   EXPECT_FALSE(last.has_run);
   EXPECT_EQ(pool.moved_units(), 0u);
   EXPECT_EQ(pool.stats().held_bytes, 18 * heap_unit);
-  void* const moved = take(pool, 20 * heap_unit);
+  void* const moved = allocate_written(pool, 20 * heap_unit);
   EXPECT_TRUE(last.has_run);
   EXPECT_GT(pool.moved_units(), 0u);
   EXPECT_LE(pool.stats().held_bytes, 32 * heap_unit) << "all that the device has";
@@ -145,11 +145,11 @@ TEST_F(device_pool_test, waits_for_idle_memory_only_if_new_memory_would_exceed_t
 
 TEST_F(device_pool_test, reserves_more_addresses_after_the_first_are_used_up) {
   device.fail_in("cuMemAddressReserve", 0, gpu::status::out_of_memory, 7);  // 512 MiB down to 8 MiB
-  void* const first = take(pool, 2 * heap_unit);
+  void* const first = allocate_written(pool, 2 * heap_unit);
   EXPECT_EQ(device.reserved_bytes(), 2 * heap_unit);
-  void* const second = take(pool, 2 * heap_unit);
+  void* const second = allocate_written(pool, 2 * heap_unit);
   EXPECT_EQ(device.reserved_bytes(), 2 * heap_unit + 512 * MiB);
-  give(pool, {first, second}, 2 * heap_unit);
+  deallocate_blocks(pool, {first, second}, 2 * heap_unit);
   EXPECT_EQ(pool.allocate(2 * heap_unit), first);
 }
 
@@ -231,9 +231,9 @@ TEST_F(device_pool_test, serves_random_programs_on_a_small_device) {
 // ---- limits and trims -------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, trim_returns_idle_memory_of_whole_units) {
-  std::vector<void*> blocks = take(pool, 8, heap_unit);
+  std::vector<void*> blocks = allocate_blocks(pool, 8, heap_unit);
   void* const small = pool.allocate(1000);
-  give(pool, {blocks[0], blocks[3], blocks[4], blocks[7]}, heap_unit);
+  deallocate_blocks(pool, {blocks[0], blocks[3], blocks[4], blocks[7]}, heap_unit);
   EXPECT_EQ(pool.stats().cached_bytes, 4 * heap_unit);
   EXPECT_EQ(pool.trim(2 * heap_unit), 2 * heap_unit);
   EXPECT_EQ(device.physical_bytes(), 7 * heap_unit);
@@ -242,7 +242,7 @@ TEST_F(device_pool_test, trim_returns_idle_memory_of_whole_units) {
   EXPECT_EQ(pool.stats().stranded_bytes, heap_unit - 1 * KiB) << "the rest of the small block's unit";
   EXPECT_EQ(device.physical_bytes(), 5 * heap_unit);
   pool.check_invariants();
-  give(pool, {blocks[1], blocks[2], blocks[5], blocks[6]}, heap_unit);
+  deallocate_blocks(pool, {blocks[1], blocks[2], blocks[5], blocks[6]}, heap_unit);
   pool.deallocate(small, 1000);
   pool.clear();
   EXPECT_EQ(device.physical_bytes(), 0u);
@@ -251,7 +251,7 @@ TEST_F(device_pool_test, trim_returns_idle_memory_of_whole_units) {
 
 TEST_F(device_pool_test, returns_idle_memory_beyond_the_limit) {
   device_pool limited{with({.max_cached_bytes = 4 * heap_unit}), device};
-  const std::vector<void*> blocks = take(limited, 12, heap_unit);
+  const std::vector<void*> blocks = allocate_blocks(limited, 12, heap_unit);
   for (void* block : blocks) {
     limited.deallocate(block, heap_unit);
     ASSERT_LE(limited.stats().cached_bytes, 4 * heap_unit);
@@ -271,7 +271,7 @@ TEST_F(device_pool_test, returns_idle_memory_for_an_exhausted_pool) {
 
 TEST_F(device_pool_test, keeps_mapped_addresses_of_graphs_until_release) {
   device_pool graphs{with({.keeps_addresses = true}), device}, other{with(), device};
-  void* const block = take(graphs, 20 * heap_unit);
+  void* const block = allocate_written(graphs, 20 * heap_unit);
   graphs.deallocate(block, 20 * heap_unit);
   stream.synchronize();
   EXPECT_EQ(graphs.trim(), 0u);
@@ -285,10 +285,10 @@ TEST_F(device_pool_test, keeps_mapped_addresses_of_graphs_until_release) {
 
 TEST_F(device_pool_test, maps_idle_memory_of_graphs_a_second_time) {
   device_pool graphs{with({.keeps_addresses = true}), device};
-  void* const first = take(graphs, 10 * heap_unit);
-  void* const between = take(graphs, heap_unit);
+  void* const first = allocate_written(graphs, 10 * heap_unit);
+  void* const between = allocate_written(graphs, heap_unit);
   graphs.deallocate(first, 10 * heap_unit);
-  void* const larger = take(graphs, 11 * heap_unit);
+  void* const larger = allocate_written(graphs, 11 * heap_unit);
   EXPECT_EQ(device.physical_bytes(), 12 * heap_unit);
   EXPECT_EQ(device.mapped_bytes(), 22 * heap_unit);
   EXPECT_EQ(graphs.moved_units(), 10u);
@@ -298,21 +298,21 @@ TEST_F(device_pool_test, maps_idle_memory_of_graphs_a_second_time) {
   EXPECT_EQ(recorder.count(violation_kind::bad_deallocate), 1u);
   graphs.deallocate(larger, 11 * heap_unit);
   graphs.deallocate(between, heap_unit);
-  EXPECT_NE(take(graphs, 10 * heap_unit), first) << "its memory serves another address";
+  EXPECT_NE(allocate_written(graphs, 10 * heap_unit), first) << "its memory serves another address";
   graphs.check_invariants();
   graphs.release();
   EXPECT_EQ(device.mapped_bytes(), 0u);
-  EXPECT_EQ(take(graphs, 10 * heap_unit), first);
+  EXPECT_EQ(allocate_written(graphs, 10 * heap_unit), first);
 }
 
 TEST_F(device_pool_test, returns_memory_at_two_addresses_after_each_refused_call) {
   for (std::size_t n = 0; n < 16; ++n) {
     SCOPED_TRACE(n);
     device_pool graphs{with({.keeps_addresses = true}), device};
-    void* const first = take(graphs, 2 * heap_unit);
-    (void)take(graphs, heap_unit);
+    void* const first = allocate_written(graphs, 2 * heap_unit);
+    (void)allocate_written(graphs, heap_unit);
     graphs.deallocate(first, 2 * heap_unit);
-    (void)take(graphs, 3 * heap_unit);
+    (void)allocate_written(graphs, 3 * heap_unit);
     device.fail_from = device.calls + n;
     device.fail_count = 1;
     graphs.release();
@@ -333,7 +333,7 @@ TEST_F(device_pool_test, random_blocks_of_graphs_share_no_memory) {
     for (int i = 0; i < 2'000; ++i) {
       const std::size_t bytes = random() % (random() % 4 == 0 ? 12 * MiB : 2 * MiB);
       if (live_bytes + bytes <= 40 * MiB && random() % 100 < 60) {
-        live.emplace_back(take(graphs, bytes), bytes);
+        live.emplace_back(allocate_written(graphs, bytes), bytes);
         live_bytes += bytes;
       } else if (!live.empty()) {
         std::swap(live[random() % live.size()], live.back());
@@ -353,7 +353,7 @@ TEST_F(device_pool_test, random_blocks_of_graphs_share_no_memory) {
 
 TEST_F(device_pool_test, reports_the_common_pool_statistics) {
   device_pool named{with({.name = "blocks"}), device};
-  const std::vector<void*> blocks = take(named, 3, 3000);
+  const std::vector<void*> blocks = allocate_blocks(named, 3, 3000);
   named.deallocate(blocks[0], 3000);
   void* const large = named.allocate(10 * MiB);
   const pool_stats stats = named.stats();
@@ -371,8 +371,8 @@ TEST_F(device_pool_test, reports_the_common_pool_statistics) {
   named.reset_stats();
   EXPECT_EQ(named.stats().allocations, 0u);
   EXPECT_EQ(named.stats().used_blocks, 3u);
-  give(named, {blocks[1], blocks[2]}, 3000);
-  give(named, {large}, 10 * MiB);
+  deallocate_blocks(named, {blocks[1], blocks[2]}, 3000);
+  deallocate_blocks(named, {large}, 10 * MiB);
   EXPECT_EQ(named.stats().deallocations, 3u);
   EXPECT_EQ(named.stats().requested_bytes, 0u);
   EXPECT_GE(named.stats().cached_bytes, 4 * heap_unit);
@@ -390,7 +390,7 @@ TEST_F(device_pool_test, reports_the_largest_request_exactly) {
     for (int i = 0; i < 300; ++i) {
       if (live.size() < 12 && random() % 3 != 0) {
         const std::size_t bytes = random() % (random() % 4 == 0 ? 12 * MiB : 3 * MiB);
-        if (bytes <= some.largest_request()) live.emplace_back(take(some, bytes), bytes);
+        if (bytes <= some.largest_request()) live.emplace_back(allocate_written(some, bytes), bytes);
       } else if (!live.empty()) {
         std::swap(live[random() % live.size()], live.back());
         some.deallocate(live.back().first, live.back().second);
@@ -399,7 +399,7 @@ TEST_F(device_pool_test, reports_the_largest_request_exactly) {
       if (i % 10 != 0) continue;
       if (const std::size_t most = some.largest_request(); most != 0) {
         void* block = nullptr;
-        EXPECT_NO_THROW(block = take(some, most));
+        EXPECT_NO_THROW(block = allocate_written(some, most));
         if (block != nullptr) some.deallocate(block, most);
       }
       const std::size_t most = some.largest_request();
@@ -530,7 +530,7 @@ TEST_F(device_pool_test, thread_waits_for_the_other_stream_if_its_own_stream_cap
 
 TEST_F(device_pool_test, refuses_a_block_larger_than_the_free_memory_with_numbers) {
   device_pool named{with({.name = "gradients"}), device};
-  void* const block = take(named, 10 * heap_unit);
+  void* const block = allocate_written(named, 10 * heap_unit);
   const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)named.allocate(23 * heap_unit); });
   EXPECT_STREQ(refusal.report().resource, "gradients");
   EXPECT_EQ(refusal.report().requested_bytes, 23 * heap_unit);
@@ -557,7 +557,7 @@ TEST_F(device_pool_test, refuses_an_impossible_size_without_returning_idle_memor
 
 TEST_F(device_pool_test, respects_the_limit_of_the_device) {
   device.budget(0).set_limit(10 * heap_unit);
-  void* const block = take(pool, 10 * heap_unit);
+  void* const block = allocate_written(pool, 10 * heap_unit);
   const out_of_memory refusal = test::caught<out_of_memory>([&] { (void)pool.allocate(heap_unit); });
   EXPECT_NE(std::string{refusal.what()}.find("the limit of its device is reached"), std::string::npos);
   pool.deallocate(block, 10 * heap_unit);
@@ -578,11 +578,11 @@ TEST_F(device_pool_test, deallocation_allocates_no_record) {
   options.bookkeeping = &bookkeeping;
   device_pool noting{options, device};
   std::vector<std::vector<void*>> blocks;
-  for (std::size_t bytes : {500u, 5000u, 50'000u}) blocks.push_back(take(noting, 100, bytes));
+  for (std::size_t bytes : {500u, 5000u, 50'000u}) blocks.push_back(allocate_blocks(noting, 100, bytes));
   void* const large = noting.allocate(10 * MiB);
   const std::size_t calls = bookkeeping.calls;
   std::size_t i = 0;
-  for (std::size_t bytes : {500u, 5000u, 50'000u}) give(noting, blocks[i++], bytes);
+  for (std::size_t bytes : {500u, 5000u, 50'000u}) deallocate_blocks(noting, blocks[i++], bytes);
   noting.deallocate(large, 10 * MiB);
   (void)noting.trim(2 * heap_unit);
   noting.clear();
@@ -666,15 +666,15 @@ struct device_pool_chunks : device_pools_of_a_stream {
 
 TEST_F(device_pool_chunks, grow_with_the_pool_and_serve_small_and_large_blocks) {
   device_pool pool{on_upstream(), device};
-  const std::vector<void*> small = take(pool, 100, 4096);
+  const std::vector<void*> small = allocate_blocks(pool, 100, 4096);
   EXPECT_EQ(upstream.outstanding, 2 * MiB);
-  std::vector<void*> large = take(pool, 30, 2 * MiB);
+  std::vector<void*> large = allocate_blocks(pool, 30, 2 * MiB);
   EXPECT_LE(upstream.calls, 14u);
   EXPECT_LE(upstream.outstanding, 80 * MiB);
   EXPECT_EQ(pool.stats().held_bytes, upstream.outstanding);
   EXPECT_EQ(pool.upstream_resource(), &upstream);
-  give(pool, small, 4096);
-  give(pool, large, 2 * MiB);
+  deallocate_blocks(pool, small, 4096);
+  deallocate_blocks(pool, large, 2 * MiB);
   const std::size_t held = upstream.outstanding;
   EXPECT_EQ(pool.trim(), held);
   EXPECT_EQ(upstream.outstanding, 0u);
@@ -692,20 +692,20 @@ TEST_F(device_pool_chunks, are_returned_when_entirely_free) {
   EXPECT_EQ(pool.stats().stranded_bytes, 1 * MiB);
   EXPECT_EQ(pool.trim(), 5 * MiB);
   EXPECT_EQ(upstream.outstanding, 3 * MiB);
-  give(pool, {live}, 2 * MiB);
+  deallocate_blocks(pool, {live}, 2 * MiB);
 }
 
 TEST_F(device_pool_chunks, are_returned_to_an_exhausted_upstream_before_a_retry) {
   limit_resource budget{&upstream, 8 * MiB};
   device_pool pool{{.stream = stream, .upstream = &budget}, device};
-  give(pool, take(pool, 3, 2 * MiB), 2 * MiB);
+  deallocate_blocks(pool, allocate_blocks(pool, 3, 2 * MiB), 2 * MiB);
   void* const block = pool.allocate(7 * MiB);
   EXPECT_EQ(pool.stats().held_bytes, 7 * MiB);
   const auto refused = budget.stats().refused;
   EXPECT_THROW((void)pool.allocate(2 * MiB), out_of_memory);
   EXPECT_GT(budget.stats().refused, refused);
   pool.check_invariants();
-  give(pool, {block}, 7 * MiB);
+  deallocate_blocks(pool, {block}, 7 * MiB);
 }
 
 TEST_F(device_pool_chunks, serve_blocks_if_the_device_cannot_map_memory) {
@@ -713,7 +713,7 @@ TEST_F(device_pool_chunks, serve_blocks_if_the_device_cannot_map_memory) {
   const test::warning_recorder recorder;
   device_pool pool{with(), device};
   EXPECT_EQ(recorder.count(warning_kind::refused_memory), 1u);
-  void* const block = take(pool, 3 * MiB);
+  void* const block = allocate_written(pool, 3 * MiB);
   EXPECT_EQ(device.count("cuMemAlloc"), 1u);
   pool.deallocate(block, 3 * MiB);
   pool.clear();

@@ -526,13 +526,13 @@ TEST_F(fake_stream, host_function_runs_without_the_lock_and_may_not_call_the_dri
     std::size_t calls = 0;
     status result = status::success;
   } found{.device = device};
-  const auto look = [](void* argument) {
+  const auto read_state = [](void* argument) {
     auto& into = *static_cast<seen*>(argument);
     into.calls = into.device.counts_total();  // takes the lock
     std::uintptr_t block = 0;
     into.result = into.device.allocate(1, block);
   };
-  EXPECT_EQ(device.launch_on_host(nullptr, look, &found), status::success);
+  EXPECT_EQ(device.launch_on_host(nullptr, read_state, &found), status::success);
   device.run(nullptr);
   EXPECT_GT(found.calls, 0u);
   EXPECT_EQ(found.result, status::not_permitted);

@@ -84,7 +84,7 @@ def faults_of(page, language, text, presets):
             yield f"{page}: this is no YAML:\n{text}{error}"
 
 
-def look(pages, presets):
+def check_blocks(pages, presets):
     faults, looked = [], 0
     for page, text in pages.items():
         blocks, found = blocks_of(page, text)
@@ -145,7 +145,7 @@ def case(name):
     presets = {"release": {"TIDEMARK_WARNINGS_AS_ERRORS": "ON"}, "install": {}}
 
     def found(text):
-        return [fault.splitlines()[0] for fault in look({"a.md": text}, presets)]
+        return [fault.splitlines()[0] for fault in check_blocks({"a.md": text}, presets)]
     if name == "finds_a_fence_that_it_cannot_read":
         expect(found("  ```cpp\n  x\n  ```\n"), ["a.md:1: a block begins with '  ```cpp'", "a.md:3: a block ends in '  ```'"])
         expect(found("```cpp hl=1\n```\n"), ["a.md:1: a block begins with '```cpp hl=1'"])
@@ -169,7 +169,7 @@ def case(name):
 
 how, *arguments = sys.argv[1:]
 if how == "look":
-    expect(look(pages_of(pathlib.Path(arguments[0])), presets_of(pathlib.Path(arguments[0]))), [])
+    expect(check_blocks(pages_of(pathlib.Path(arguments[0])), presets_of(pathlib.Path(arguments[0]))), [])
 elif how == "compiled":
     expect(compiled(pages_of(pathlib.Path(arguments[0])), set(arguments[1:])), [])
 elif how == "configure":

@@ -116,7 +116,7 @@ class one_site(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def look(site, pages):
+def inspect(site, pages):
     """Returns (number of checked pages, faults) of Chromium on these pages."""
     program = browser_program()
 
@@ -166,7 +166,7 @@ def main():
     pages = [str(page.relative_to(site)) for page in files]
     if not pages:
         sys.exit(f"there are no pages in {site}")
-    looked, faults = look(site, pages)
+    looked, faults = inspect(site, pages)
     print(f"{len(pages)} pages, looked at {looked} times, {len(faults)} faults", *faults, sep="\n")
     sys.exit(1 if faults or looked != len(pages) * len(WIDTHS) * len(SCHEMES) else 0)
 

@@ -31,7 +31,7 @@ namespace {
 
 class epoch_slabs : public ::testing::Test {
  protected:
-  std::vector<void*> take(std::size_t count, std::size_t bytes, std::size_t align = 8) {
+  std::vector<void*> allocate_blocks(std::size_t count, std::size_t bytes, std::size_t align = 8) {
     std::vector<void*> taken(count);
     for (void*& block : taken) {
       block = memory.allocate(bytes, align);
@@ -39,7 +39,7 @@ class epoch_slabs : public ::testing::Test {
     }
     return taken;
   }
-  void give(std::vector<void*> const& blocks, std::size_t bytes, std::size_t align = 8) {
+  void deallocate_blocks(std::vector<void*> const& blocks, std::size_t bytes, std::size_t align = 8) {
     for (void* block : blocks) memory.deallocate(block, bytes, align);
   }
 
@@ -49,12 +49,12 @@ class epoch_slabs : public ::testing::Test {
 
 TEST_F(epoch_slabs, hold_every_raw_block_of_at_most_1_kib) {
   epoch e{memory};
-  (void)take(1000, 64);
-  (void)take(10, 1024);
+  (void)allocate_blocks(1000, 64);
+  (void)allocate_blocks(10, 1024);
   EXPECT_LE(upstream.calls, 3u) << "chunks";
   EXPECT_LT(upstream.outstanding, 1000 * 64 + 128 * KiB);
   const std::size_t calls = upstream.calls;
-  (void)take(10, 1025);
+  (void)allocate_blocks(10, 1025);
   EXPECT_EQ(upstream.calls, calls + 10) << "each a block of the upstream";
   const buffer<std::byte> b{memory, 64};
   EXPECT_EQ(upstream.calls, calls + 11) << "and those of buffers";
@@ -78,20 +78,20 @@ TEST_F(epoch_slabs, are_unused_on_memory_that_the_host_must_not_touch) {
 // S3.7
 TEST_F(epoch_slabs, reuse_memory_deallocated_early) {
   const epoch e{memory};
-  give(take(1, 48), 48);
+  deallocate_blocks(allocate_blocks(1, 48), 48);
   const std::size_t outstanding = upstream.outstanding;
-  for (int i = 0; i < 100'000; ++i) give(take(1, 48), 48);
-  for (int i = 0; i < 20; ++i) give(take(300, 48), 48);
+  for (int i = 0; i < 100'000; ++i) deallocate_blocks(allocate_blocks(1, 48), 48);
+  for (int i = 0; i < 20; ++i) deallocate_blocks(allocate_blocks(300, 48), 48);
   EXPECT_EQ(upstream.outstanding, outstanding);
   memory.check_invariants();
 }
 
 TEST_F(epoch_slabs, empty_slabs_serve_other_sizes) {
   const epoch e{memory};
-  const std::vector<void*> small = take(20'000, 16);
+  const std::vector<void*> small = allocate_blocks(20'000, 16);
   const std::size_t outstanding = upstream.outstanding;
-  give(small, 16);
-  (void)take(250, 1024);
+  deallocate_blocks(small, 16);
+  (void)allocate_blocks(250, 1024);
   EXPECT_EQ(upstream.outstanding, outstanding);
   memory.check_invariants();
 }
@@ -101,7 +101,7 @@ TEST_F(epoch_slabs, keep_kept_blocks_at_their_addresses) {
   std::vector<void*> kept;
   {
     epoch e{memory};
-    const std::vector<void*> blocks = take(1000, 100);
+    const std::vector<void*> blocks = allocate_blocks(1000, 100);
     for (std::size_t i = 0; i < blocks.size(); i += 100) {
       std::memset(blocks[i], static_cast<int>(i / 100), 100);
       kept.push_back(blocks[i]);
@@ -116,7 +116,7 @@ TEST_F(epoch_slabs, keep_kept_blocks_at_their_addresses) {
   memory.check_invariants();
   {
     const epoch e{memory};
-    (void)take(2000, 100);
+    (void)allocate_blocks(2000, 100);
   }
   for (std::size_t i = 0; i < kept.size(); ++i) {
     for (std::size_t byte = 0; byte < 100; ++byte) EXPECT_EQ(static_cast<unsigned char*>(kept[i])[byte], i);
@@ -131,18 +131,18 @@ TEST_F(epoch_slabs, keep_kept_blocks_at_their_addresses) {
 // S3.3
 TEST_F(epoch_slabs, move_to_the_outer_epoch_with_their_kept_blocks) {
   epoch outer{memory, "outer"};
-  (void)take(10, 64);
+  (void)allocate_blocks(10, 64);
   void* result = nullptr;
   {
     epoch inner{memory, "inner"};
-    const std::vector<void*> blocks = take(500, 64);
+    const std::vector<void*> blocks = allocate_blocks(500, 64);
     result = blocks[300];
     EXPECT_EQ(outer.keep(result), 0u) << "it is the inner epoch's";
     EXPECT_EQ(inner.keep(static_cast<std::byte*>(result) + 63), 1u) << "an address inside";
     EXPECT_EQ(inner.end().promoted, 1u);
   }
   EXPECT_EQ(memory.stats().used_blocks, 10u + 1);
-  (void)take(500, 64);
+  (void)allocate_blocks(500, 64);
   for (std::size_t byte = 0; byte < 64; ++byte) EXPECT_EQ(static_cast<unsigned char*>(result)[byte], 0x5A);
   memory.check_invariants();
   EXPECT_EQ(outer.end().reclaimed, 511u);
@@ -156,7 +156,7 @@ TEST_F(epoch_slabs, stay_bounded_if_each_step_frees_the_block_kept_by_the_last) 
   std::size_t after_10 = 0;
   for (int step = 0; step < 1000; ++step) {
     epoch e{memory, "step"};
-    const std::vector<void*> blocks = take(100, 64);
+    const std::vector<void*> blocks = allocate_blocks(100, 64);
     memory.deallocate(before, 64);
     before = blocks[50];
     e.keep(before);
@@ -171,11 +171,11 @@ TEST_F(epoch_slabs, recognise_late_deallocations_in_returned_memory) {
   std::vector<void*> blocks;
   {
     const epoch e{memory, "request"};
-    blocks = take(1000, 64);
+    blocks = allocate_blocks(1000, 64);
   }
   EXPECT_EQ(upstream.outstanding, 0u);
   const violation_recorder recorder;
-  give(blocks, 64);
+  deallocate_blocks(blocks, 64);
   EXPECT_EQ(memory.stats().late, 1000u);
   if (check_level >= 2) {
     EXPECT_EQ(violation_recorder::count(violation_kind::late_deallocate), 1000u);
@@ -191,9 +191,9 @@ TEST_F(epoch_slabs, recognise_late_deallocations_next_to_blocks_of_the_next_epoc
   std::vector<void*> late;
   {
     const epoch inner{memory};
-    late = take(1000, 64);
+    late = allocate_blocks(1000, 64);
   }
-  const std::vector<void*> live = take(100, 64);
+  const std::vector<void*> live = allocate_blocks(100, 64);
   const violation_recorder recorder;
   std::size_t late_calls = 0;
   for (void* block : late) {
@@ -204,7 +204,7 @@ TEST_F(epoch_slabs, recognise_late_deallocations_next_to_blocks_of_the_next_epoc
   EXPECT_EQ(late_calls, 900u) << "the next epoch uses the same memory";
   EXPECT_EQ(memory.stats().late, late_calls);
   EXPECT_EQ(memory.stats().used_blocks, live.size());
-  give(live, 64);
+  deallocate_blocks(live, 64);
   EXPECT_EQ(memory.stats().late, late_calls);
   memory.check_invariants();
 }
@@ -259,7 +259,7 @@ TEST_F(epoch_slabs, fall_back_to_a_single_block_if_no_chunk_fits) {
   }
   const epoch next{memory};
   const std::size_t calls = upstream.calls;
-  (void)take(10, 64);
+  (void)allocate_blocks(10, 64);
   EXPECT_EQ(upstream.calls, calls + 1) << "the next outermost epoch requests a chunk again";
 }
 
@@ -309,14 +309,14 @@ TEST_F(epoch_slabs, survive_bookkeeping_failures) {
 
 TEST_F(epoch_slabs, accept_deallocations_from_other_threads) {
   epoch e{memory};
-  const std::vector<void*> blocks = take(2000, 64);
+  const std::vector<void*> blocks = allocate_blocks(2000, 64);
   const std::size_t outstanding = upstream.outstanding;
-  std::thread{[&] { give(blocks, 64); }}.join();
+  std::thread{[&] { deallocate_blocks(blocks, 64); }}.join();
   EXPECT_EQ(memory.stats().deallocations, 2000u);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   EXPECT_EQ(memory.stats().used_bytes, 0u);
   memory.check_invariants();
-  (void)take(1900, 64);
+  (void)allocate_blocks(1900, 64);
   EXPECT_EQ(upstream.outstanding, outstanding) << "they are used again";
   memory.check_invariants();
   EXPECT_EQ(e.end().reclaimed, 1900u);
@@ -327,7 +327,7 @@ TEST_F(epoch_slabs, accept_deallocations_of_kept_blocks_from_any_thread) {
   std::vector<void*> kept;
   {
     epoch e{memory};
-    kept = take(100, 200);
+    kept = allocate_blocks(100, 200);
     for (void* block : kept) e.keep(block);
   }
   on_threads([&](std::size_t thread) {

@@ -249,22 +249,22 @@ TEST(epoch_threads_storm, raw_block_freed_while_its_epoch_ends_is_returned_once)
   epoch_resource memory{{.host_memory = false}, &upstream};
   std::atomic<void*> letter{nullptr};
   std::atomic<bool> is_over{false};
-  std::uint64_t given_back = 0;  // by the finaliser
+  std::uint64_t finalized = 0;  // by the finaliser
   std::thread finaliser{[&] {
     while (!is_over) {
       void* const block = letter.exchange(nullptr);
       if (block == nullptr) continue;
       memory.deallocate(block, 64, 64);
-      ++given_back;
+      ++finalized;
     }
   }};
-  std::uint64_t given_back_here = 0;
+  std::uint64_t deallocated_here = 0;
   for (std::size_t i = 0; i < rounds; ++i) {
     epoch e{memory};
     void* const unclaimed = letter.exchange(memory.allocate(64, 64));
     if (unclaimed == nullptr) continue;
     memory.deallocate(unclaimed, 64, 64);  // of the epoch before, so that it is late
-    ++given_back_here;
+    ++deallocated_here;
   }
   is_over = true;
   finaliser.join();
@@ -272,7 +272,7 @@ TEST(epoch_threads_storm, raw_block_freed_while_its_epoch_ends_is_returned_once)
   const epoch_stats stats = memory.stats();
   EXPECT_EQ(stats.allocations, rounds);
   EXPECT_EQ(stats.deallocations + stats.reclaimed, rounds);
-  EXPECT_EQ(stats.deallocations + stats.late, given_back + given_back_here);
+  EXPECT_EQ(stats.deallocations + stats.late, finalized + deallocated_here);
   EXPECT_EQ(reports, check_level >= 2 ? stats.late : 0u);
   set_violation_handler(before);
   memory.check_invariants();

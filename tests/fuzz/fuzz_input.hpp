@@ -11,26 +11,26 @@
 #include <tidemark/core/violation.hpp>
 
 #include "choices.hpp"
-#include "told_program.hpp"
+#include "program_log.hpp"
 
 namespace tidemark::test {
 
 /// Ends the program if an expectation failed, so that the fuzzer keeps the input.
 inline void stop_if_failed() {
   if (!testing::Test::HasFailure()) return;
-  told_program::current().print();
+  program_log::current().print();
   std::abort();
 }
 
 /// From now on a violation ends the program in the same way, unless a model expects it, and so does an exception.
 inline void stop_at_violations() {
   std::set_terminate([] {
-    told_program::current().print();
+    program_log::current().print();
     std::abort();
   });
   set_violation_handler([](violation const& found) {
     std::fprintf(stderr, "%s\n", found.message);
-    told_program::current().print();
+    program_log::current().print();
     std::abort();
   });
 }
@@ -42,8 +42,8 @@ void fail_some_calls(Supply& supply, choices& next) {
   if constexpr (requires { supply.fail_from = 1; } && !requires { supply.device; }) {
     supply.fail_from = next() % 256;
     supply.fail_count = next() % 8;
-    tell("supply.fail_from = supply.calls + ", supply.fail_from, "; supply.fail_count = ", supply.fail_count,
-         ";");
+    log_line("supply.fail_from = supply.calls + ", supply.fail_from,
+             "; supply.fail_count = ", supply.fail_count, ";");
     supply.fail_from += supply.calls;
   }
 }

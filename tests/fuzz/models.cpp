@@ -37,10 +37,10 @@
 #include "pool_model.hpp"
 #include "pool_subjects.hpp"
 #include "process_arena_model.hpp"
+#include "program_log.hpp"
 #include "reuse_model.hpp"
 #include "stacks_model.hpp"
 #include "team_model.hpp"
-#include "told_program.hpp"
 #include "turns.hpp"
 #include "unique_block_model.hpp"
 #include "workspace_levels.hpp"
@@ -86,7 +86,7 @@ void play_reuse_cache(choices next) {
   recording_resource upstream;
   reuse_cache_options options{.upstream = &upstream};
   const std::uint64_t kind = next() % 2;
-  tell("// options ", kind, " of reuse_model_test.cpp");
+  log_line("// options ", kind, " of reuse_model_test.cpp");
   if (kind > 0) options.max_cached_bytes = 2 * KiB, options.max_blocks_per_size = 3;
   reuse_model model{options, upstream, next};
   play(model, next);
@@ -95,7 +95,7 @@ void play_reuse_cache(choices next) {
 void play_epochs(choices next) {
   made_up_memory device;
   recording_resource upstream{&device};
-  tell("epoch_resource memory{{.host_memory = false}};");
+  log_line("epoch_resource memory{{.host_memory = false}};");
   epoch_resource memory{{.host_memory = false}, &upstream};
   epoch_model model{memory, upstream, next};
   play(model, next);
@@ -131,7 +131,7 @@ template <class Workspace>
 void play_workspace(choices next) {
   std::unique_ptr<std::pmr::memory_resource> upstream;
   const std::uint64_t kind = next() % 3;
-  tell("// on ", kind == 0 ? "a pool" : kind == 1 ? "an arena" : "a test_resource");
+  log_line("// on ", kind == 0 ? "a pool" : kind == 1 ? "an arena" : "a test_resource");
   if (kind == 0) upstream = std::make_unique<pool>();
   else if (kind == 1) upstream = std::make_unique<arena>();
   else upstream = std::make_unique<test_resource>();
@@ -217,7 +217,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   std::span<std::uint8_t const> rest{data, size};
   choices next{rest};
   named_player const& chosen = players[next() % std::size(players)];
-  told_program::current().begin(std::string{"// "} + chosen.name);
+  program_log::current().begin(std::string{"// "} + chosen.name);
   stop_at_violations();
   chosen.plays(next);
   stop_if_failed();  // what its end found

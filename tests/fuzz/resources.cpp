@@ -24,10 +24,10 @@
 #include "graph_subjects.hpp"
 #include "planned_subjects.hpp"
 #include "pool_subjects.hpp"
+#include "program_log.hpp"
 #include "resource_model.hpp"
 #include "reuse_subjects.hpp"
 #include "telemetry_subjects.hpp"
-#include "told_program.hpp"
 #include "trace_subjects.hpp"
 
 namespace tidemark::test {
@@ -40,7 +40,7 @@ class told_subject {
   explicit told_subject(Subject& subject) : subject_{subject}, told_{subject.resource()} {}
   std::pmr::memory_resource& resource() { return told_; }
   void recycle() {
-    tell("subject.recycle();");
+    log_line("subject.recycle();");
     subject_.recycle();
   }
   void check() const { subject_.check(); }
@@ -66,7 +66,7 @@ void request_too_much(told_subject<Subject>& subject, choices& next) {
 
 template <class Subject>
 void run(char const* name, choices next) {
-  told_program::current().begin(std::string{name} + " subject{supply};  // memory is subject.resource()");
+  program_log::current().begin(std::string{name} + " subject{supply};  // memory is subject.resource()");
   typename Subject::supply_type supply{};
   Subject subject{supply};
   told_subject<Subject> told{subject};

@@ -76,7 +76,7 @@ auto step_on(replaying_backend& backend) {
   };
 }
 
-void put(unique_block const& to, std::vector<float> const& values) {
+void copy_to(unique_block const& to, std::vector<float> const& values) {
   std::copy(values.begin(), values.end(), to.as<float>().begin());
 }
 std::vector<float> get(unique_block const& from) {
@@ -124,12 +124,12 @@ struct captures : ::testing::Test {
 TEST_F(captures, read_inputs_changed_in_place_at_each_replay) {
   auto graph = step_graph();
   EXPECT_TRUE(graph.is_replay_capable());
-  put(graph.outputs(), {0, 0, 0, 0});
-  put(graph.inputs(), {1, 2, 3, 4});
+  copy_to(graph.outputs(), {0, 0, 0, 0});
+  copy_to(graph.inputs(), {1, 2, 3, 4});
   EXPECT_EQ(get(graph.outputs()), (std::vector<float>{0, 0, 0, 0})) << "a capture records, and runs nothing";
   graph.launch();
   EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
-  put(graph.inputs(), {5, 6, 7, 8});
+  copy_to(graph.inputs(), {5, 6, 7, 8});
   graph.launch();
   EXPECT_EQ(get(graph.outputs()), (std::vector<float>{15, 26, 37, 48}));
   EXPECT_EQ(graph.launch_count(), 2u);
@@ -163,7 +163,7 @@ TEST_F(captures, keep_their_addresses_over_1000_replays_despite_other_allocation
   const byte_range range = graph.arena().range();
   for (int i = 0; i < 1000; ++i) {
     const auto x = static_cast<float>(i);
-    put(graph.inputs(), {x, 2 * x, 3 * x, 4 * x});
+    copy_to(graph.inputs(), {x, 2 * x, 3 * x, 4 * x});
     // Blocks that an ordinary allocator would place at the temporaries, which the body has deallocated.
     std::vector<unique_block> others;
     for (const std::size_t bytes : {16u, 256u, 4096u}) {
@@ -288,7 +288,7 @@ TEST_F(captures, destroy_inputs_and_outputs_before_their_arena) {
           backend.enqueue([&x, &y] { std::copy_n(x.as<float>().begin(), 4, y.begin()); });
         },
         nullptr);
-    put(graph.inputs(), {1, 2, 3, 4});
+    copy_to(graph.inputs(), {1, 2, 3, 4});
     graph.launch();
     EXPECT_EQ(graph.outputs()[3], 4);
     EXPECT_TRUE(graph.arena().owns(graph.outputs().data()));
@@ -305,7 +305,7 @@ TEST_F(captures, keep_the_addresses_of_their_parts_when_moved) {
   auto moved = std::move(graph);
   EXPECT_EQ(&moved.inputs(), in);
   EXPECT_EQ(&moved.arena(), arena);
-  put(moved.inputs(), {1, 2, 3, 4});
+  copy_to(moved.inputs(), {1, 2, 3, 4});
   moved.launch();
   EXPECT_EQ(get(moved.outputs()), (std::vector<float>{11, 22, 33, 44}));
   EXPECT_EQ(moved.launch_count(), 1u);
@@ -463,7 +463,7 @@ TEST_F(captures, on_shared_memory_run_in_launch_order) {
   auto first = made(), second = made();
   EXPECT_EQ(first.arena().range(), second.arena().range());
   for (auto* graph : {&first, &second, &first}) {
-    put(graph->inputs(), {1, 2, 3, 4});
+    copy_to(graph->inputs(), {1, 2, 3, 4});
     graph->launch();
     EXPECT_EQ(get(graph->outputs()), (std::vector<float>{11, 22, 33, 44}));
   }
@@ -506,8 +506,8 @@ struct updates : captures {
   captured_graph<unique_block, unique_block> graph = step_graph();
 
   std::vector<float> launched() {
-    put(graph.inputs(), {1, 2, 3, 4});
-    put(graph.outputs(), {0, 0, 0, 0});
+    copy_to(graph.inputs(), {1, 2, 3, 4});
+    copy_to(graph.outputs(), {0, 0, 0, 0});
     graph.launch();
     return get(graph.outputs());
   }
@@ -530,7 +530,7 @@ struct updates : captures {
 TEST_F(updates, replay_the_new_body_at_the_same_addresses) {
   for (const bool in_place : {false, true}) {
     backend.updates_in_place = in_place;
-    put(graph.inputs(), {1, 2, 3, 4});
+    copy_to(graph.inputs(), {1, 2, 3, 4});
     graph.launch();
     const std::uint64_t launches = graph.launch_count();
     void const* first = nullptr;
@@ -625,7 +625,7 @@ TEST_F(updates, are_rejected_while_blocks_of_the_body_are_in_use) {
   };
   const allocator_busy error = test::caught<allocator_busy>([&] { (void)kept.update(backend, body); });
   EXPECT_EQ(error.blocks(), 1u);
-  put(kept.inputs(), {1, 2, 3, 4});
+  copy_to(kept.inputs(), {1, 2, 3, 4});
   kept.launch();
   EXPECT_EQ(kept.outputs()[3], 4);
   kept.outputs() = std::pmr::vector<float>{&memory};
@@ -929,7 +929,7 @@ TEST_F(captures, leak_nothing_after_any_failed_allocation) {
 TEST_F(captures, can_be_launched_by_two_threads) {
   constexpr int launches = 2000;
   auto graph = step_graph();
-  put(graph.inputs(), {1, 2, 3, 4});
+  copy_to(graph.inputs(), {1, 2, 3, 4});
   std::latch both_ready{2};
   const auto launch_often = [&] {
     both_ready.arrive_and_wait();

@@ -90,14 +90,14 @@ TEST(capture_switch_model, agrees_for_threads_that_exchange_blocks) {
         std::mt19937_64 random{seed * storm_threads + thread};
         graph_arena own{byte_range{(thread + 1) << 40, 16 * MiB}};
         std::list<baked_blocks> graphs;
-        const auto put = [&](std::size_t i, void* block) {
+        const auto exchange_block = [&](std::size_t i, void* block) {
           if (void* const other = exchange[i].exchange(block)) memory.deallocate(other, 24);
         };
         for (std::size_t i = 0; i < steps; ++i) {
           const std::uint64_t what = random() % 100;
           if (what < 80) {
-            put(random() % exchange.size(),
-                random() % 3 == 0 ? nullptr : (allocations.fetch_add(1), memory.allocate(24)));
+            exchange_block(random() % exchange.size(),
+                           random() % 3 == 0 ? nullptr : (allocations.fetch_add(1), memory.allocate(24)));
           } else if (what < 86) {
             if (!memory.has_arena()) memory.install_arena(own);
             else memory.clear_arena();
@@ -114,7 +114,7 @@ TEST(capture_switch_model, agrees_for_threads_that_exchange_blocks) {
         memory.clear_arena();
         graphs.push_back(memory.unfreeze());
         all_done.arrive_and_wait();
-        for (std::size_t i = thread; i < exchange.size(); i += storm_threads) put(i, nullptr);
+        for (std::size_t i = thread; i < exchange.size(); i += storm_threads) exchange_block(i, nullptr);
         all_given_back.arrive_and_wait();
         EXPECT_EQ(own.stats().used_blocks, 0u);
         own.check_invariants();

@@ -35,11 +35,11 @@ class program {
   program(program const&) = delete;
   program& operator=(program const&) = delete;
   ~program() {
-    for (std::size_t i = 0; i < held_.size(); ++i) give_back(i);
+    for (std::size_t i = 0; i < held_.size(); ++i) deallocate_block(i);
   }
 
-  void take(std::size_t i, std::size_t bytes) {
-    give_back(i);
+  void replace_block(std::size_t i, std::size_t bytes) {
+    deallocate_block(i);
     try {
       held_[i] = {static_cast<unsigned char*>(memory_.allocate(bytes)), bytes};
       std::memset(held_[i].first, static_cast<int>(i + 1), bytes);
@@ -47,7 +47,7 @@ class program {
       ++refused;
     }
   }
-  void give_back(std::size_t i) {
+  void deallocate_block(std::size_t i) {
     const auto [block, bytes] = std::exchange(held_[i], {});
     if (block == nullptr) return;
     for (std::size_t k = 0; k < bytes; ++k) changed += block[k] != i + 1 ? 1u : 0u;
@@ -59,17 +59,17 @@ class program {
   void step(std::size_t n) {
     try {
       const planned_arena::step here{memory_};
-      take(0, 100);
-      take(1, 200);
-      give_back(0);
-      take(2, n % 2 == 0 ? 500 : 800);
-      take(5, 100);
-      if (n % 7 != 3) give_back(2);
-      take(3, 600);
-      if (n % 5 == 4) take(7, 900);
-      give_back(1);
-      give_back(3);
-      if (n % 7 != 3) give_back(7);
+      replace_block(0, 100);
+      replace_block(1, 200);
+      deallocate_block(0);
+      replace_block(2, n % 2 == 0 ? 500 : 800);
+      replace_block(5, 100);
+      if (n % 7 != 3) deallocate_block(2);
+      replace_block(3, 600);
+      if (n % 5 == 4) replace_block(7, 900);
+      deallocate_block(1);
+      deallocate_block(3);
+      if (n % 7 != 3) deallocate_block(7);
     } catch (std::bad_alloc const&) {
       ++refused;  // the step was not opened
     }
@@ -88,13 +88,13 @@ TEST(planned_heap, steps_that_run_by_their_plans_allocate_nothing) {
   program p{memory};
   const auto step = [&](std::size_t bytes) {
     const planned_arena::step here{memory};
-    p.take(0, 100);
-    p.take(1, bytes);
-    p.give_back(0);
-    p.take(5, 100);  // lives on
-    p.take(3, 2500);
-    p.give_back(3);
-    p.give_back(1);
+    p.replace_block(0, 100);
+    p.replace_block(1, bytes);
+    p.deallocate_block(0);
+    p.replace_block(5, 100);  // lives on
+    p.replace_block(3, 2500);
+    p.deallocate_block(3);
+    p.deallocate_block(1);
   };
   for (int i = 0; i < 2; ++i) step(1000);
   const std::size_t news_before = news, mallocs_before = mallocs;
@@ -112,13 +112,13 @@ TEST(planned_heap, steps_in_turn_with_late_blocks_allocate_nothing_once_warm) {
   program p{memory};
   const auto step = [&](std::size_t n) {
     const planned_arena::step here{memory};
-    for (std::size_t i = 0; i < 4; ++i) p.take(i, n % 2 == 0 ? 500 : 3000);
-    if (n % 3 != 0) p.give_back(2);  // or in the next step, of another plan
-    for (std::size_t i : {3u, 0u, 1u}) p.give_back(i);
+    for (std::size_t i = 0; i < 4; ++i) p.replace_block(i, n % 2 == 0 ? 500 : 3000);
+    if (n % 3 != 0) p.deallocate_block(2);  // or in the next step, of another plan
+    for (std::size_t i : {3u, 0u, 1u}) p.deallocate_block(i);
   };
   for (std::size_t i = 0; i < 2; ++i) {
     step(i);
-    p.give_back(2);
+    p.deallocate_block(2);
   }
   for (std::size_t i = 0; i < 12; ++i) step(i);
   const std::uint64_t fallback_before = memory.stats().fallback_allocations;

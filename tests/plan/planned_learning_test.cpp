@@ -35,11 +35,11 @@ class varying_program {
       const auto bytes = [&](double base) {
         return static_cast<std::size_t>(base * scale_of(i, request_++)) / 8 * 8;
       };
-      const block a = take(bytes(80'000)), b = take(bytes(160'000));
-      for (int k = 0; k < 10; ++k) give_back(take(bytes(40'000)));
-      give_back(take(bytes(24'000)));
-      give_back(b);
-      give_back(a);
+      const block a = allocate_block(bytes(80'000)), b = allocate_block(bytes(160'000));
+      for (int k = 0; k < 10; ++k) deallocate_block(allocate_block(bytes(40'000)));
+      deallocate_block(allocate_block(bytes(24'000)));
+      deallocate_block(b);
+      deallocate_block(a);
       if (i == 19) at_twenty_ = memory_.stats();
     }
     memory_.check_invariants();
@@ -62,12 +62,12 @@ class varying_program {
     void* begin;
     std::size_t bytes;
   };
-  block take(std::size_t bytes) {
+  block allocate_block(std::size_t bytes) {
     live_ += bytes;
     most_live_ = std::max(most_live_, live_);
     return {memory_.allocate(bytes), bytes};
   }
-  void give_back(block const& one) {
+  void deallocate_block(block const& one) {
     live_ -= one.bytes;
     memory_.deallocate(one.begin, one.bytes);
   }

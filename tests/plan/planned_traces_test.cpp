@@ -172,8 +172,8 @@ class repeated_steps {
       if (end == outliving::end_at_its_first_request) free_earlier(memory, earlier_.size());
       for (std::size_t k = steps[kind].first_event; k <= steps[kind].last_event; ++k) {
         trace_event const& event = trace.events[k];
-        if (event.allocates) take(memory, event);
-        else if (blocks_.contains(event.block)) give_back(memory, event);
+        if (event.allocates) allocate_block(memory, event);
+        else if (blocks_.contains(event.block)) deallocate_block(memory, event);
         else free_earlier(memory, 1);
         if (i > 5 && (is_small || k % 128 == 0))
           most_held = std::max(most_held, memory.stats().committed_bytes + below.stats().held_bytes);
@@ -193,11 +193,11 @@ class repeated_steps {
  private:
   using block = std::pair<void*, std::size_t>;
 
-  void take(planned_arena& memory, trace_event const& event) {
+  void allocate_block(planned_arena& memory, trace_event const& event) {
     blocks_[event.block] = {memory.allocate(event.bytes), event.bytes};
     most_live_ = std::max(most_live_, live_ += event.bytes);
   }
-  void give_back(planned_arena& memory, trace_event const& event) {
+  void deallocate_block(planned_arena& memory, trace_event const& event) {
     const block gone = blocks_.at(event.block);
     blocks_.erase(event.block);
     memory.deallocate(gone.first, gone.second);

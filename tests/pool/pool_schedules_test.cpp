@@ -185,14 +185,14 @@ struct watched_bin {
   basic_depot_bin<Sync> bin;
   std::array<int, blocks.size()> taken{};
 
-  void take_out(block_chain chain) {
+  void record_popped(block_chain chain) {
     std::size_t n = 0;
     for (free_block* each = chain.first; each != nullptr; each = next_of(each), ++n)
       ++taken[static_cast<std::size_t>(reinterpret_cast<block*>(each) - blocks.data())];
     test::require(n == chain.blocks, "a chain is as long as it says");
   }
   std::string lost() {
-    while (bin.blocks() > 0) take_out(bin.pop_chain());
+    while (bin.blocks() > 0) record_popped(bin.pop_chain());
     return std::ranges::all_of(taken, [](int times) { return times == 1; })
                ? ""
                : "a block is lost, or was taken twice";
@@ -205,11 +205,11 @@ program passes_chains() {
   watched->bin.push_chain(chain_of(0, 2));
   const auto leaves_and_takes = [=] {
     watched->bin.push_chain(chain_of(2, 1));
-    watched->take_out(watched->bin.pop_chain());
+    watched->record_popped(watched->bin.pop_chain());
   };
   const auto leaves = [=] { watched->bin.push_chain(chain_of(3, 2)); };
   const auto takes_two = [=] {
-    for (int i = 0; i < 2; ++i) watched->take_out(watched->bin.pop_chain());
+    for (int i = 0; i < 2; ++i) watched->record_popped(watched->bin.pop_chain());
   };
   return program{{leaves_and_takes, leaves, takes_two}, [=] { return watched->lost(); }};
 }

@@ -31,19 +31,19 @@ struct reuse_cache_order : test::reuse_test {};
 // S1.25
 TEST_F(reuse_cache_order, reuses_blocks_of_one_size_in_fifo_order) {
   reuse_cache cache{{.upstream = &upstream}};
-  const std::vector<void*> blocks = take(cache, 3, 512);
-  give(cache, blocks, 512);
+  const std::vector<void*> blocks = allocate_blocks(cache, 3, 512);
+  deallocate_blocks(cache, blocks, 512);
   EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
   EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
   EXPECT_EQ(cache.allocate(512, 256), blocks[2]);
-  give(cache, blocks, 512);
+  deallocate_blocks(cache, blocks, 512);
 }
 
 TEST_F(reuse_cache_order, orders_a_fenced_block_by_its_completion) {
   event done, last;
   done.order = last.order = this;
   reuse_cache cache{&upstream};
-  const std::vector<void*> blocks = take(cache, 3, 512);
+  const std::vector<void*> blocks = allocate_blocks(cache, 3, 512);
   void* const other = cache.allocate(64, 256);
   cache.deallocate_after(blocks[0], 512, 256, done.fence());
   cache.deallocate_after(other, 64, 256, last.fence());
@@ -56,17 +56,17 @@ TEST_F(reuse_cache_order, orders_a_fenced_block_by_its_completion) {
   EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
   EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
   EXPECT_EQ(cache.allocate(512, 256), blocks[2]);
-  give(cache, blocks, 512);
+  deallocate_blocks(cache, blocks, 512);
   cache.deallocate(other, 64, 256);
 }
 
 // S1.26
 TEST_F(reuse_cache_order, evicts_the_oldest_of_65_blocks_of_one_size) {
   reuse_cache cache{{.max_blocks_per_size = 64, .upstream = &upstream}};
-  const std::vector<void*> other = take(cache, 1, 4096);
-  const std::vector<void*> blocks = take(cache, 65, 512);
-  give(cache, other, 4096);
-  give(cache, {blocks.begin(), blocks.end() - 1}, 512);
+  const std::vector<void*> other = allocate_blocks(cache, 1, 4096);
+  const std::vector<void*> blocks = allocate_blocks(cache, 65, 512);
+  deallocate_blocks(cache, other, 4096);
+  deallocate_blocks(cache, {blocks.begin(), blocks.end() - 1}, 512);
   EXPECT_EQ(held_of(blocks), 65u);
   cache.deallocate(blocks[64], 512, 256);
   EXPECT_EQ(held_of(blocks), 64u);
@@ -80,9 +80,9 @@ TEST_F(reuse_cache_order, evicts_the_oldest_of_65_blocks_of_one_size) {
 
 TEST_F(reuse_cache_order, evicts_the_oldest_block_of_the_largest_size) {
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
-  const std::vector<void*> large = take(cache, 3, 300), small = take(cache, 1, 200);
-  give(cache, {large[1], large[0], large[2]}, 300);
-  give(cache, small, 200);
+  const std::vector<void*> large = allocate_blocks(cache, 3, 300), small = allocate_blocks(cache, 1, 200);
+  deallocate_blocks(cache, {large[1], large[0], large[2]}, 300);
+  deallocate_blocks(cache, small, 200);
   EXPECT_FALSE(upstream.holds(large[1]));
   EXPECT_EQ(held_of(large), 2u);
   EXPECT_EQ(held_of(small), 1u);
@@ -92,12 +92,12 @@ TEST_F(reuse_cache_order, evicts_a_pending_block_by_size_when_its_fence_is_done)
   event done;
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
   void* const largest = cache.allocate(900, 256);
-  const std::vector<void*> small = take(cache, 3, 100);
+  const std::vector<void*> small = allocate_blocks(cache, 3, 100);
   cache.deallocate_after(largest, 900, 256, done.fence());
-  give(cache, {small[0], small[1]}, 100);
+  deallocate_blocks(cache, {small[0], small[1]}, 100);
   EXPECT_TRUE(upstream.holds(largest));
   done.complete();
-  give(cache, {small[2]}, 100);
+  deallocate_blocks(cache, {small[2]}, 100);
   EXPECT_FALSE(upstream.holds(largest));
   EXPECT_EQ(cache.stats().cached_bytes, 300u);
 }
@@ -192,7 +192,7 @@ TEST_F(reuse_cache_order, relief_replaces_both_collections_before_one_retry) {
   relieved_by room;
   reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
   room.cache = &cache;
-  give(cache, take(cache, 6, 100), 100);
+  deallocate_blocks(cache, allocate_blocks(cache, 6, 100), 100);
   cache.deallocate_after(cache.allocate(400, 256), 400, 256, done.fence());
   const std::uint64_t refused = budget.stats().refused;
   void* const block = cache.allocate(600, 256);

@@ -67,7 +67,7 @@ TEST_F(reuse, a_block_is_reused_only_when_its_fence_is_done) {
   done.complete();
   EXPECT_EQ(cache.allocate(4096, 256), block);
   EXPECT_EQ(done.waits, 0);
-  give(cache, {block, other}, 4096);
+  deallocate_blocks(cache, {block, other}, 4096);
 }
 
 TEST_F(reuse, block_with_a_pending_fence_is_not_returned_to_the_upstream) {
@@ -87,32 +87,32 @@ TEST_F(reuse, block_with_a_pending_fence_is_not_returned_to_the_upstream) {
 TEST_F(reuse, fences_may_become_done_in_any_order) {
   std::array<event, 4> events;
   reuse_cache cache{&upstream};
-  const std::vector<void*> blocks = take(cache, 4, 512);
+  const std::vector<void*> blocks = allocate_blocks(cache, 4, 512);
   for (std::size_t i = 0; i < 4; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
   for (std::size_t i : {2u, 0u, 3u, 1u}) {
     events[i].complete();
     EXPECT_EQ(cache.allocate(512, 256), blocks[i]);
   }
-  give(cache, blocks, 512);
+  deallocate_blocks(cache, blocks, 512);
 }
 
 TEST_F(reuse, prefers_a_ready_block_and_then_polls_no_fence) {
   event done;
   reuse_cache cache{&upstream};
   done.complete();
-  const std::vector<void*> blocks = take(cache, 2, 512);
+  const std::vector<void*> blocks = allocate_blocks(cache, 2, 512);
   cache.deallocate(blocks[0], 512, 256);
   cache.deallocate_after(blocks[1], 512, 256, done.fence());
   EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
   EXPECT_EQ(done.asked, 0);
   EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
-  give(cache, blocks, 512);
+  deallocate_blocks(cache, blocks, 512);
 }
 
 TEST_F(reuse, request_polls_at_most_32_fences_in_rotation) {
   std::vector<event> events(100);
   reuse_cache cache{&upstream};
-  std::vector<void*> blocks = take(cache, 100, 512);
+  std::vector<void*> blocks = allocate_blocks(cache, 100, 512);
   for (std::size_t i = 0; i < 100; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
   events[99].complete();
   std::size_t requests = 0, asked = 0;
@@ -129,7 +129,7 @@ TEST_F(reuse, request_polls_at_most_32_fences_in_rotation) {
   EXPECT_EQ(requests, 4u);  // 32, 64, 96, 100
   for (event& done : events) done.complete();
   (void)cache.collect();
-  give(cache, {blocks.begin() + 100, blocks.end()}, 512);
+  deallocate_blocks(cache, {blocks.begin() + 100, blocks.end()}, 512);
 }
 
 // ---- fences with an order ---------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ struct ordered_fences : test::reuse_test {
   char order[orders] = {};
   std::vector<event> events = std::vector<event>(100);
   reuse_cache cache{&upstream};
-  std::vector<void*> blocks = take(cache, 100, 512);
+  std::vector<void*> blocks = allocate_blocks(cache, 100, 512);
   std::vector<void*> taken;
 
   void give_in_orders(std::size_t of) {
@@ -159,7 +159,7 @@ struct ordered_fences : test::reuse_test {
   void TearDown() override {
     cache.check_invariants();
     for (event& each : events) each.complete();
-    give(cache, taken, 512);
+    deallocate_blocks(cache, taken, 512);
     (void)cache.collect();
     EXPECT_EQ(cache.stats().held_bytes, 0u);
   }
@@ -219,7 +219,7 @@ TEST_F(ordered_fences, pending_fence_does_not_block_other_orders) {
     cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
   }
   EXPECT_EQ(request(), blocks[1]);
-  give(cache, {blocks.begin() + 3, blocks.end()}, 512);
+  deallocate_blocks(cache, {blocks.begin() + 3, blocks.end()}, 512);
 }
 
 TEST_F(ordered_fences, collect_stops_at_the_first_pending_fence_of_each_order) {
@@ -252,7 +252,7 @@ TEST_F(reuse, deallocations_query_fences_with_an_order_and_without_in_turn) {
   for (const bool is_ordered_done : {false, true}) {
     std::vector<event> events(8);
     reuse_cache cache{{.max_cached_bytes = 1 * KiB, .upstream = &upstream}};
-    const std::vector<void*> blocks = take(cache, events.size(), 512);
+    const std::vector<void*> blocks = allocate_blocks(cache, events.size(), 512);
     for (std::size_t i = 0; i < events.size(); ++i) {
       if (i < 4) events[i].order = &orders[i];
       cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
@@ -283,8 +283,8 @@ TEST_F(reuse, query_scope_is_entered_once_per_call_with_pending_blocks) {
   std::array<event, 5> events;
   counted_scope around;
   reuse_cache cache{{.max_cached_bytes = 512, .query_scope = around.scope(), .upstream = &upstream}};
-  give(cache, take(cache, 5, 512), 512);
-  const std::vector<void*> blocks = take(cache, 5, 512);
+  deallocate_blocks(cache, allocate_blocks(cache, 5, 512), 512);
+  const std::vector<void*> blocks = allocate_blocks(cache, 5, 512);
   (void)cache.collect();
   EXPECT_EQ(around.calls, 0);
   for (std::size_t i = 0; i < 5; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
@@ -303,7 +303,7 @@ TEST_F(reuse, queries_no_fence_if_the_query_scope_refuses) {
   done.complete();
   counted_scope around{.refuses = true};
   reuse_cache cache{{.max_cached_bytes = 1 * MiB, .query_scope = around.scope(), .upstream = &upstream}};
-  const std::vector<void*> blocks = take(cache, 2, 512);
+  const std::vector<void*> blocks = allocate_blocks(cache, 2, 512);
   cache.deallocate_after(blocks[0], 512, 256, done.fence());
   cache.deallocate(blocks[1], 512, 256);
   EXPECT_EQ(cache.allocate(512, 256), blocks[1]);
@@ -313,7 +313,7 @@ TEST_F(reuse, queries_no_fence_if_the_query_scope_refuses) {
   EXPECT_EQ(done.asked, 0);
   around.refuses = false;
   EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
-  give(cache, {blocks[0], blocks[1], other}, 512);
+  deallocate_blocks(cache, {blocks[0], blocks[1], other}, 512);
 }
 
 // ---- the end of fences ------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ TEST_F(reuse, a_fence_is_destroyed_once_when_its_block_may_be_used_again) {
   std::array<event, 3> events;
   {
     reuse_cache cache{&upstream};
-    const std::vector<void*> blocks = take(cache, 3, 512);
+    const std::vector<void*> blocks = allocate_blocks(cache, 3, 512);
     for (std::size_t i = 0; i < 3; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
     EXPECT_EQ(events[0].destroyed, 0);
     events[0].complete();
@@ -357,8 +357,8 @@ TEST_F(reuse, destruction_waits_for_fences_and_frees_all_blocks) {
 TEST_F(reuse, limit_of_1_MiB_keeps_1_MiB_to_within_a_block) {
   constexpr std::size_t block_bytes = 48 * KiB;  // which does not divide the limit
   reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = &upstream}};
-  const std::vector<void*> blocks = take(cache, 8 * MiB / block_bytes, block_bytes);
-  give(cache, blocks, block_bytes);
+  const std::vector<void*> blocks = allocate_blocks(cache, 8 * MiB / block_bytes, block_bytes);
+  deallocate_blocks(cache, blocks, block_bytes);
   EXPECT_LE(cache.stats().cached_bytes, 1 * MiB);
   EXPECT_GT(cache.stats().cached_bytes, 1 * MiB - block_bytes);
   EXPECT_EQ(upstream.outstanding, cache.stats().cached_bytes);
@@ -366,7 +366,7 @@ TEST_F(reuse, limit_of_1_MiB_keeps_1_MiB_to_within_a_block) {
 
 TEST_F(reuse, without_a_limit_all_of_8_MiB_is_kept) {
   reuse_cache cache{{.max_cached_bytes = 0, .upstream = &upstream}};
-  give(cache, take(cache, 128, 64 * KiB), 64 * KiB);
+  deallocate_blocks(cache, allocate_blocks(cache, 128, 64 * KiB), 64 * KiB);
   EXPECT_EQ(cache.stats().cached_bytes, 8 * MiB);
   EXPECT_EQ(upstream.outstanding, 8 * MiB);
 }
@@ -374,12 +374,12 @@ TEST_F(reuse, without_a_limit_all_of_8_MiB_is_kept) {
 // S1.27 S3.31
 TEST_F(reuse, evicts_the_largest_blocks_over_the_limit) {
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
-  const std::vector<void*> small = take(cache, 2, 300);
+  const std::vector<void*> small = allocate_blocks(cache, 2, 300);
   void* const large = cache.allocate(400, 256);
   void* const larger = cache.allocate(500, 256);
   cache.deallocate(larger, 500, 256);
   cache.deallocate(large, 400, 256);
-  give(cache, small, 300);
+  deallocate_blocks(cache, small, 300);
   EXPECT_FALSE(upstream.holds(larger));
   for (void* kept : {small[0], small[1], large}) EXPECT_TRUE(upstream.holds(kept));
   EXPECT_EQ(cache.stats().cached_bytes, 1000u) << "the limit is reached to the byte";
@@ -398,7 +398,7 @@ TEST_F(reuse, block_larger_than_the_limit_evicts_no_other_block) {
 TEST_F(reuse, fenced_block_counts_against_the_limit_once_its_fence_is_done) {
   std::array<event, 5> events;
   reuse_cache cache{{.max_cached_bytes = 1000, .upstream = &upstream}};
-  const std::vector<void*> blocks = take(cache, 5, 400);
+  const std::vector<void*> blocks = allocate_blocks(cache, 5, 400);
   for (std::size_t i = 0; i < 5; ++i) cache.deallocate_after(blocks[i], 400, 256, events[i].fence());
   EXPECT_EQ(cache.stats().pending_bytes, 2000u);
   EXPECT_EQ(cache.stats().cached_bytes, 0u);
@@ -427,8 +427,8 @@ TEST_F(reuse, pending_blocks_of_a_cache_with_a_limit_stay_few_in_a_long_run) {
 TEST_F(reuse, counts_cached_pending_and_live_bytes_apart) {
   event done;
   reuse_cache cache{{.name = "tensors", .upstream = &upstream}};
-  const std::vector<void*> blocks = take(cache, 6, 100);
-  give(cache, {blocks[0], blocks[1]}, 100);
+  const std::vector<void*> blocks = allocate_blocks(cache, 6, 100);
+  deallocate_blocks(cache, {blocks[0], blocks[1]}, 100);
   cache.deallocate_after(blocks[2], 100, 256, done.fence());
   const reuse_cache_stats stats = cache.stats();
   EXPECT_STREQ(stats.name, "tensors");
@@ -437,15 +437,15 @@ TEST_F(reuse, counts_cached_pending_and_live_bytes_apart) {
   EXPECT_EQ(stats.cached_bytes, 200u);
   EXPECT_EQ(stats.pending_bytes, 100u);
   EXPECT_EQ(stats.held_bytes, 600u);
-  give(cache, {blocks[3], blocks[4], blocks[5]}, 100);
+  deallocate_blocks(cache, {blocks[3], blocks[4], blocks[5]}, 100);
 }
 
 // S3.35
 TEST_F(reuse, counts_calls_hits_and_peaks) {
   reuse_cache cache{&upstream};
-  const std::vector<void*> blocks = take(cache, 3, 100);
-  give(cache, blocks, 100);
-  give(cache, take(cache, 2, 100), 100);
+  const std::vector<void*> blocks = allocate_blocks(cache, 3, 100);
+  deallocate_blocks(cache, blocks, 100);
+  deallocate_blocks(cache, allocate_blocks(cache, 2, 100), 100);
   const reuse_cache_stats stats = cache.stats();
   EXPECT_EQ(stats.allocations, 5u);
   EXPECT_EQ(stats.deallocations, 5u);
@@ -465,7 +465,7 @@ TEST_F(reuse, counts_calls_hits_and_peaks) {
 TEST_F(reuse, collect_frees_ready_blocks_and_with_force_waits_for_pending_ones) {
   std::array<event, 2> events;
   reuse_cache cache{&upstream};
-  const std::vector<void*> blocks = take(cache, 3, 100);
+  const std::vector<void*> blocks = allocate_blocks(cache, 3, 100);
   cache.deallocate(blocks[0], 100, 256);
   cache.deallocate_after(blocks[1], 100, 256, events[0].fence());
   cache.deallocate_after(blocks[2], 100, 256, events[1].fence());
@@ -486,7 +486,7 @@ TEST_F(reuse, returns_ready_blocks_to_an_exhausted_upstream_and_tries_again) {
   limit_resource budget{&upstream, 1000};
   event done;
   reuse_cache cache{&budget};
-  give(cache, take(cache, 6, 100), 100);
+  deallocate_blocks(cache, allocate_blocks(cache, 6, 100), 100);
   cache.deallocate_after(cache.allocate(400, 256), 400, 256, done.fence());
   void* const block = cache.allocate(600, 256);
   EXPECT_EQ(done.waits, 0) << "nothing is waited for if there is no need";
@@ -500,7 +500,7 @@ TEST_F(reuse, waits_for_pending_blocks_if_the_upstream_lacks_memory) {
   limit_resource budget{&upstream, 1000};
   event done;
   reuse_cache cache{&budget};
-  give(cache, take(cache, 6, 100), 100);
+  deallocate_blocks(cache, allocate_blocks(cache, 6, 100), 100);
   cache.deallocate_after(cache.allocate(400, 256), 400, 256, done.fence());
   void* const block = cache.allocate(601, 256);
   EXPECT_EQ(done.waits, 1);
@@ -528,7 +528,7 @@ TEST_F(reuse, block_without_memory_for_a_record_returns_to_the_upstream) {
   recording_resource bookkeeping;
   event done;
   reuse_cache cache{{.upstream = &upstream, .bookkeeping = &bookkeeping}};
-  const std::vector<void*> blocks = take(cache, 2, 512);
+  const std::vector<void*> blocks = allocate_blocks(cache, 2, 512);
   bookkeeping.fail_from = bookkeeping.calls;
   bookkeeping.fail_count = test::supply::never;
   cache.deallocate(blocks[0], 512, 256);
@@ -540,7 +540,7 @@ TEST_F(reuse, block_without_memory_for_a_record_returns_to_the_upstream) {
   EXPECT_EQ(cache.stats().held_bytes, 0u);
   cache.check_invariants();
   bookkeeping.fail_from = test::supply::never;
-  give(cache, take(cache, 2, 512), 512);
+  deallocate_blocks(cache, allocate_blocks(cache, 2, 512), 512);
   EXPECT_EQ(cache.stats().cached_bytes, 1024u);
 }
 

@@ -474,12 +474,12 @@ pool_options caching_at_most(std::size_t bytes,
   return {.max_cached_bytes = bytes, .size_classes = std::move(sizes)};
 }
 
-std::vector<void*> take(synchronized_pool& pool, std::size_t blocks, std::size_t bytes) {
+std::vector<void*> allocate_blocks(synchronized_pool& pool, std::size_t blocks, std::size_t bytes) {
   std::vector<void*> held(blocks);
   for (void*& block : held) block = pool.allocate(bytes);
   return held;
 }
-void give(synchronized_pool& pool, std::vector<void*> const& held, std::size_t bytes) {
+void deallocate_blocks(synchronized_pool& pool, std::vector<void*> const& held, std::size_t bytes) {
   for (void* block : held) pool.deallocate(block, bytes);
 }
 /// A call in which a thread sees requests of other threads, and that leaves nothing cached.
@@ -491,10 +491,10 @@ TEST(synchronized_pool, chains_of_many_size_classes_fit_in_a_thread_share) {
   synchronized_pool pool{caching_at_most(512 * KiB, sizes)};
   std::vector<void*> live;
   std::thread{[&] {
-    live = take(pool, 1000, 1024);
+    live = allocate_blocks(pool, 1000, 1024);
     std::vector<std::vector<void*>> of_class;
-    for (const std::size_t bytes : sizes) of_class.push_back(take(pool, 7 * KiB / bytes, bytes));
-    for (std::size_t i = 0; i < sizes.size(); ++i) give(pool, of_class[i], sizes[i]);
+    for (const std::size_t bytes : sizes) of_class.push_back(allocate_blocks(pool, 7 * KiB / bytes, bytes));
+    for (std::size_t i = 0; i < sizes.size(); ++i) deallocate_blocks(pool, of_class[i], sizes[i]);
   }}.join();  // the depot has a chain of each class now
   test::other_thread other;
   other.run([&] { call(pool); });
@@ -513,7 +513,7 @@ TEST(synchronized_pool, chains_of_many_size_classes_fit_in_a_thread_share) {
 TEST(synchronized_pool, larger_pending_trim_wins) {
   synchronized_pool pool;
   test::other_thread other;
-  other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+  other.run([&] { deallocate_blocks(pool, allocate_blocks(pool, 1000, 64), 64); });
   pool.clear();
   (void)pool.trim(1 * MiB);
   EXPECT_GT(pool.stats().cached_bytes, 60'000u);
@@ -523,7 +523,7 @@ TEST(synchronized_pool, larger_pending_trim_wins) {
 
 TEST(synchronized_pool, pending_pressure_wins_over_a_smaller_trim) {
   synchronized_pool pool;
-  give(pool, take(pool, 1000, 64), 64);
+  deallocate_blocks(pool, allocate_blocks(pool, 1000, 64), 64);
   (void)signal_memory_pressure();
   (void)pool.trim(1 * MiB);
   EXPECT_EQ(pool.stats().cached_bytes, 0u);
@@ -533,7 +533,7 @@ TEST(synchronized_pool, trim_applies_to_threads_that_end_without_another_call) {
   synchronized_pool pool;
   {
     test::other_thread other;
-    other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+    other.run([&] { deallocate_blocks(pool, allocate_blocks(pool, 1000, 64), 64); });
     pool.clear();
     EXPECT_GT(pool.stats().cached_bytes, 60'000u);
   }
@@ -542,12 +542,12 @@ TEST(synchronized_pool, trim_applies_to_threads_that_end_without_another_call) {
 
 TEST(synchronized_pool, pressure_without_threads_reaches_the_next_thread) {
   synchronized_pool pool{caching_at_most(16 * MiB)};
-  std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
+  std::thread{[&] { deallocate_blocks(pool, allocate_blocks(pool, 1000, 64), 64); }}.join();
   (void)signal_memory_pressure();
   EXPECT_GT(pool.stats().cached_bytes, 60'000u);
   call(pool);
   EXPECT_EQ(pool.stats().cached_bytes, 0u);
-  std::thread{[&] { give(pool, take(pool, 1000, 64), 64); }}.join();
+  std::thread{[&] { deallocate_blocks(pool, allocate_blocks(pool, 1000, 64), 64); }}.join();
   std::thread{[&] { call(pool); }}.join();
   EXPECT_GT(pool.stats().cached_bytes, 60'000u) << "that was all";
 }
@@ -555,7 +555,7 @@ TEST(synchronized_pool, pressure_without_threads_reaches_the_next_thread) {
 TEST(synchronized_pool, trim_target_applies_to_caches_of_other_threads) {
   synchronized_pool pool{pool_options::tensor_classes()};
   test::other_thread other;
-  other.run([&] { give(pool, take(pool, 1000, 64), 64); });
+  other.run([&] { deallocate_blocks(pool, allocate_blocks(pool, 1000, 64), 64); });
   (void)pool.trim(200'000);
   other.run([&] { call(pool); });
   EXPECT_LE(pool.stats().cached_bytes, 200'000u);
@@ -567,9 +567,9 @@ TEST(synchronized_pool, returns_slabs_when_the_last_live_block_is_freed) {
   (void)pool.allocate(64);  // with several threads, none checks at every free
   test::other_thread other;
   other.run([&] {
-    std::vector<void*> live = take(pool, 32 * KiB, 1024);
+    std::vector<void*> live = allocate_blocks(pool, 32 * KiB, 1024);
     std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
-    give(pool, live, 1024);
+    deallocate_blocks(pool, live, 1024);
   });
   EXPECT_LE(pool.stats().held_bytes, 1 * MiB) << "32 MiB were live";
   pool.release();  // its live blocks are meant to go with it
@@ -586,13 +586,13 @@ TEST(synchronized_pool, thread_exit_returns_free_slabs) {
         void* const block = pool.allocate(1024);
         (i % 64 == 0 ? live : rest).push_back(block);
       }
-      give(pool, rest, 1024);
+      deallocate_blocks(pool, rest, 1024);
       pool.clear();
     });
     EXPECT_GT(pool.stats().held_bytes, 15 * MiB) << "each live block holds a slab";
     // Half of them are freed, but no thread alone has freed enough to check.
-    other.run([&] { give(pool, {live.begin(), live.begin() + 118}, 1024); });
-    give(pool, {live.begin() + 118, live.begin() + 128}, 1024);
+    other.run([&] { deallocate_blocks(pool, {live.begin(), live.begin() + 118}, 1024); });
+    deallocate_blocks(pool, {live.begin() + 118, live.begin() + 128}, 1024);
     EXPECT_GT(pool.stats().held_bytes, 15 * MiB);
   }
   EXPECT_LT(pool.stats().held_bytes, 9 * MiB);
@@ -631,7 +631,7 @@ TEST(synchronized_pool, serves_calls_after_the_thread_cache_has_ended) {
 TEST(synchronized_pool, trim_keeps_its_retained_blocks_available_to_other_threads) {
   calling_upstream upstream;
   synchronized_pool pool{caching_at_most(16 * MiB), &upstream};
-  give(pool, take(pool, 1000, 1024), 1024);
+  deallocate_blocks(pool, allocate_blocks(pool, 1000, 1024), 1024);
   const std::uint64_t misses = pool.stats().misses;
   // The trim holds all blocks of the class while it returns some to the upstream. Another thread finds no
   // block, and waits for the trim's lock. It then checks again.
@@ -690,16 +690,17 @@ TEST(synchronized_pool, returns_blocks_of_at_least_two_words) {
 TEST(synchronized_pool, passes_chains_of_the_smallest_blocks_of_any_length) {
   synchronized_pool pool;
   std::vector<std::vector<void*>> held;
-  for (const std::size_t blocks : {1u, 2u, 3u, 1u, 9000u, 1u}) held.push_back(take(pool, blocks, 16));
+  for (const std::size_t blocks : {1u, 2u, 3u, 1u, 9000u, 1u})
+    held.push_back(allocate_blocks(pool, blocks, 16));
   for (auto const& blocks : held) {
-    std::thread{[&] { give(pool, blocks, 16); }}.join();  // a chain of each ended thread
+    std::thread{[&] { deallocate_blocks(pool, blocks, 16); }}.join();  // a chain of each ended thread
   }
   pool.check_invariants();
   const std::uint64_t misses = pool.stats().misses;
-  const std::vector<void*> again = take(pool, 9008, 16);
+  const std::vector<void*> again = allocate_blocks(pool, 9008, 16);
   EXPECT_EQ(pool.stats().misses, misses);
   pool.check_invariants();
-  give(pool, again, 16);
+  deallocate_blocks(pool, again, 16);
 }
 
 // ---- large blocks -----------------------------------------------------------------------------------------
@@ -727,12 +728,12 @@ TEST_F(synchronized_pool_over_upstream, reuses_a_large_block_freed_by_another_th
 
 TEST_F(synchronized_pool_over_upstream, keeps_large_blocks_up_to_half_of_a_small_limit) {
   synchronized_pool pool{caching_at_most(400'000), &upstream};
-  give(pool, take(pool, 10, 50'000), 50'000);
+  deallocate_blocks(pool, allocate_blocks(pool, 10, 50'000), 50'000);
   EXPECT_GT(pool.stats().peak_cached_bytes, 150'000u);
   EXPECT_LE(pool.stats().peak_cached_bytes, 200'000u);
   const std::size_t cached = pool.stats().cached_bytes, calls = upstream.calls;
   EXPECT_GT(cached, 100'000u);
-  give(pool, take(pool, 2, 50'000), 50'000);
+  deallocate_blocks(pool, allocate_blocks(pool, 2, 50'000), 50'000);
   EXPECT_EQ(upstream.calls, calls);
   pool.deallocate(pool.allocate(200'001), 200'001);
   EXPECT_EQ(pool.stats().cached_bytes, cached) << "what is more than the limit drives nothing out";
@@ -745,7 +746,7 @@ TEST_F(synchronized_pool_over_upstream, keeps_large_blocks_up_to_half_of_a_small
 TEST(synchronized_pool, keeps_large_blocks_up_to_the_limit_less_4_MiB_per_thread) {
   synchronized_pool pool{caching_at_most(64 * MiB)};
   constexpr std::size_t bytes = 1'100'000;  // more than a thread keeps itself
-  give(pool, take(pool, 54, bytes), bytes);
+  deallocate_blocks(pool, allocate_blocks(pool, 54, bytes), bytes);
   EXPECT_GT(pool.stats().cached_bytes, 58'000'000u);
   std::latch has_cache{1}, may_end{1};
   std::thread other{[&] {
@@ -754,21 +755,23 @@ TEST(synchronized_pool, keeps_large_blocks_up_to_the_limit_less_4_MiB_per_thread
     may_end.wait();
   }};
   has_cache.wait();
-  give(pool, take(pool, 70, bytes), bytes);
+  deallocate_blocks(pool, allocate_blocks(pool, 70, bytes), bytes);
   EXPECT_LE(pool.stats().cached_bytes, 56 * MiB + 4 * KiB);
   EXPECT_GT(pool.stats().cached_bytes, 40 * MiB);
   may_end.count_down();
   other.join();
-  give(pool, take(pool, 70, bytes), bytes);
+  deallocate_blocks(pool, allocate_blocks(pool, 70, bytes), bytes);
   EXPECT_LE(pool.stats().cached_bytes, 60 * MiB + 4 * KiB);
   pool.check_invariants();
 }
 
 TEST(synchronized_pool, small_blocks_evict_only_as_many_large_blocks_as_needed) {
   synchronized_pool pool{caching_at_most(4 * MiB)};
-  std::thread{[&] { give(pool, take(pool, 19, 105'000), 105'000); }}.join();  // so that no cache has them
+  std::thread{[&] {
+    deallocate_blocks(pool, allocate_blocks(pool, 19, 105'000), 105'000);
+  }}.join();  // so that no cache has them
   EXPECT_GT(pool.stats().cached_bytes, 1'990'000u) << "of 2 MiB";
-  std::thread{[&] { give(pool, take(pool, 3000, 64), 64); }}.join();
+  std::thread{[&] { deallocate_blocks(pool, allocate_blocks(pool, 3000, 64), 64); }}.join();
   EXPECT_GT(pool.stats().cached_bytes, 1'800'000u);
   EXPECT_LE(pool.stats().cached_bytes, 2 * MiB);
   pool.check_invariants();
@@ -804,9 +807,9 @@ TEST(synchronized_pool, peak_equals_the_highest_snapshot_with_large_blocks) {
 }
 
 /// Neighbours in one chunk, which the heap would merge.
-std::vector<void*> take_neighbours(synchronized_pool& pool, std::size_t blocks, std::size_t bytes) {
+std::vector<void*> allocate_neighbours(synchronized_pool& pool, std::size_t blocks, std::size_t bytes) {
   pool.deallocate(pool.allocate(blocks * bytes + 1 * MiB), blocks * bytes + 1 * MiB);
-  std::vector<void*> held = take(pool, blocks, bytes);
+  std::vector<void*> held = allocate_blocks(pool, blocks, bytes);
   for (std::size_t i = 1; i < blocks; ++i)
     EXPECT_LT(static_cast<std::byte*>(held[i]) - static_cast<std::byte*>(held[i - 1]), bytes + 80);
   return held;
@@ -814,9 +817,9 @@ std::vector<void*> take_neighbours(synchronized_pool& pool, std::size_t blocks, 
 
 TEST(synchronized_pool, reuses_large_blocks_of_a_thread_in_lifo_order) {
   synchronized_pool pool;
-  std::vector<void*> held = take_neighbours(pool, 8, 20'000);
+  std::vector<void*> held = allocate_neighbours(pool, 8, 20'000);
   std::shuffle(held.begin(), held.end(), std::mt19937_64{5});
-  give(pool, held, 20'000);
+  deallocate_blocks(pool, held, 20'000);
   for (std::size_t i = held.size(); i-- > 1;) EXPECT_EQ(pool.allocate(19'990), held[i]) << "rounded up";
   const pool_stats now = pool.stats();
   EXPECT_EQ(now.used_blocks, 7u);
@@ -828,7 +831,7 @@ TEST(synchronized_pool, reuses_large_blocks_of_a_thread_in_lifo_order) {
 
 TEST_F(synchronized_pool_over_upstream, merges_large_blocks_in_a_thread_cache_before_the_heap_grows) {
   synchronized_pool pool{&upstream};
-  give(pool, take_neighbours(pool, 50, 20'000), 20'000);
+  deallocate_blocks(pool, allocate_neighbours(pool, 50, 20'000), 20'000);
   const std::size_t calls = upstream.calls;
   (void)pool.allocate(1'950'000);
   EXPECT_EQ(upstream.calls, calls) << "the neighbours, and what is behind them";
@@ -882,18 +885,18 @@ TEST(synchronized_pool, alternating_lists_and_large_blocks_keep_to_the_limit) {
       most = std::max(most, pool.stats().cached_bytes);
     }
   };
-  const auto take_small = [&] {
+  const auto allocate_small = [&] {
     std::vector<std::vector<void*>> of_class;
-    for (const std::size_t bytes : sizes) of_class.push_back(take(pool, 120 * KiB / bytes, bytes));
+    for (const std::size_t bytes : sizes) of_class.push_back(allocate_blocks(pool, 120 * KiB / bytes, bytes));
     return of_class;
   };
   const auto give_small = [&](std::vector<std::vector<void*>> const& of_class) {
     for (std::size_t i = 0; i < sizes.size(); ++i) give_counting(of_class[i], sizes[i]);
   };
-  auto small = take_small();
+  auto small = allocate_small();
   give_small(small);
-  small = take_small();  // from lists, without a check of the cached bytes
-  give_counting(take(pool, 60, 60'000), 60'000);
+  small = allocate_small();  // from lists, without a check of the cached bytes
+  give_counting(allocate_blocks(pool, 60, 60'000), 60'000);
   give_small(small);
   std::thread{[&] { (void)pool.trim(); }}.join();  // all cached bytes are then in the cache of this thread
   EXPECT_LE(pool.stats().cached_bytes, 4 * MiB);
@@ -903,9 +906,10 @@ TEST(synchronized_pool, alternating_lists_and_large_blocks_keep_to_the_limit) {
 
 TEST_F(synchronized_pool_over_upstream, trim_returns_the_bytes_freed_to_the_upstream) {
   synchronized_pool pool{caching_at_most(8 * MiB), &upstream};
-  std::vector<void*> const kept = take(pool, 50, 70'000), shared = take(pool, 40, 100'000);
-  std::thread{[&] { give(pool, shared, 100'000); }}.join();
-  give(pool, kept, 70'000);
+  std::vector<void*> const kept = allocate_blocks(pool, 50, 70'000),
+                           shared = allocate_blocks(pool, 40, 100'000);
+  std::thread{[&] { deallocate_blocks(pool, shared, 100'000); }}.join();
+  deallocate_blocks(pool, kept, 70'000);
   const std::size_t before = upstream.outstanding;
   const std::size_t returned = pool.trim();
   EXPECT_GT(returned, 4 * MiB);
@@ -953,12 +957,12 @@ TEST(synchronized_pool, blocks_freed_beyond_a_thread_share_serve_other_threads) 
   for (const std::size_t bytes : {std::size_t{50'000}, 200 * KiB, 2 * MiB}) {
     recording_resource upstream;
     synchronized_pool pool{&upstream};
-    give(pool, take(pool, 20 * MiB / bytes, bytes), bytes);
+    deallocate_blocks(pool, allocate_blocks(pool, 20 * MiB / bytes, bytes), bytes);
     const std::size_t calls = upstream.calls;
     std::vector<void*> held;
-    std::thread{[&] { held = take(pool, 14 * MiB / bytes, bytes); }}.join();
+    std::thread{[&] { held = allocate_blocks(pool, 14 * MiB / bytes, bytes); }}.join();
     EXPECT_EQ(upstream.calls, calls) << "4 MiB at most are this thread's";
-    give(pool, held, bytes);
+    deallocate_blocks(pool, held, bytes);
     pool.check_invariants();
   }
 }
@@ -997,7 +1001,7 @@ TEST_F(synchronized_pool_over_upstream, release_forgets_large_blocks_in_caches) 
   synchronized_pool pool{&upstream};
   test::other_thread other;
   std::vector<void*> held;
-  other.run([&] { held = take(pool, 5, 40'000); });
+  other.run([&] { held = allocate_blocks(pool, 5, 40'000); });
   pool.deallocate(held[0], 40'000);  // freed here, allocated there
   other.run([&] { pool.deallocate(held[1], 40'000); });
   pool.release();

@@ -51,7 +51,7 @@ class reader:
     def next_is(self, *operators):
         return self.tokens[0][0] == "operator" and self.tokens[0][1] in operators
 
-    def take(self, operator=None):
+    def next_token(self, operator=None):
         kind, token = self.tokens.pop(0)
         if operator is not None and token != operator:
             raise not_read(f"'{token}' in place of '{operator}' in '{self.text}'")
@@ -67,9 +67,9 @@ class reader:
         condition = self.binary(0)
         if not self.next_is("?"):
             return condition
-        self.take()
+        self.next_token()
         then = self.conditional()
-        self.take(":")
+        self.next_token(":")
         return z3.If(truth(condition), number(then), number(self.conditional()))
 
     def binary(self, level):
@@ -77,26 +77,26 @@ class reader:
             return self.unary()
         left = self.binary(level + 1)
         while self.next_is(*LEVELS[level]):
-            operator = self.take()[1]
+            operator = self.next_token()[1]
             left = APPLY[operator](left, self.binary(level + 1))
         return left
 
     def unary(self):
         if self.next_is("~"):
-            self.take()
+            self.next_token()
             return ~number(self.unary())
         if self.next_is("!"):
-            self.take()
+            self.next_token()
             return z3.Not(truth(self.unary()))
         return self.primary()
 
     def primary(self):
-        kind, token = self.take()
+        kind, token = self.next_token()
         if kind == "number":
             return z3.BitVecVal(int(token.rstrip("uUlL").replace("'", ""), 0), BITS)
         if token == "(":
             term = self.conditional()
-            self.take(")")
+            self.next_token(")")
             return term
         if kind != "name":
             raise not_read(f"'{token}' in '{self.text}'")
@@ -104,13 +104,13 @@ class reader:
             if token not in self.names:
                 raise not_read(f"no value is given for '{token}' in '{self.text}'")
             return self.names[token]
-        closing = {"(": ")", "{": "}"}[self.take()[1]]
+        closing = {"(": ")", "{": "}"}[self.next_token()[1]]
         arguments = []
         while not self.next_is(closing):
             arguments.append(self.conditional())
             if not self.next_is(closing):
-                self.take(",")
-        self.take(closing)
+                self.next_token(",")
+        self.next_token(closing)
         if token.startswith("static_cast<") or token in ("std::size_t", "std::uintptr_t"):
             return arguments[0]
         function = self.names.get(token)

@@ -22,9 +22,9 @@
 #include <tidemark/arena/arena.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "seeds.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 
 namespace tidemark::test {
 
@@ -101,7 +101,7 @@ class arena_model {
     const std::size_t bytes = random_size();
     const std::size_t align = std::size_t{1} << random_() % (random_() % 8 == 0 ? 13 : 5);
     const std::size_t before = arena_.position();
-    tell("void* ", new_block{}, " = arena.try_allocate(", bytes, ", ", align, ");");
+    log_line("void* ", new_block{}, " = arena.try_allocate(", bytes, ", ", align, ");");
     void* first = arena_.try_allocate(bytes, align);
     name_block(first);
     if (first == nullptr) return full(before);
@@ -120,7 +120,7 @@ class arena_model {
   {
     const std::size_t n = random_size();
     const std::size_t before = arena_.position();
-    tell("void* ", new_block{}, " = arena.push_array<unsigned char>(", n, ").data();");
+    log_line("void* ", new_block{}, " = arena.push_array<unsigned char>(", n, ").data();");
     try {
       const std::span<unsigned char> bytes = arena_.template push_array<unsigned char>(n);
       name_block(bytes.data());
@@ -139,7 +139,7 @@ class arena_model {
     requires host_accessible
   {
     const std::size_t before = arena_.position();
-    tell("arena.make<counted>(destroyed);");
+    log_line("arena.make<counted>(destroyed);");
     try {
       arena_.template make<counted>(destroyed_);
       made_.push_back(arena_.position());
@@ -160,7 +160,7 @@ class arena_model {
     // Blocks allocated after the last other move of the position are certainly reclaimed in reverse order.
     const bool surely = victim.end_position == before && victim.begin_position >= barrier_;
     void* const first = reinterpret_cast<void*>(victim.first);
-    tell("arena.deallocate(", block_at{first}, ", ", victim.bytes, ");");
+    log_line("arena.deallocate(", block_at{first}, ", ", victim.bytes, ");");
     arena_.deallocate(first, victim.bytes);
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
     if (arena_.position() == before) {
@@ -178,7 +178,7 @@ class arena_model {
     block& newest = blocks_.back();
     const std::size_t before = arena_.position(), bytes = random_size();
     void* const first = reinterpret_cast<void*>(newest.first);
-    tell("arena.expand(", block_at{first}, ", ", newest.bytes, ", ", bytes, ");");
+    log_line("arena.expand(", block_at{first}, ", ", newest.bytes, ", ", bytes, ");");
     if (!arena_.expand(first, newest.bytes, bytes)) {
       EXPECT_EQ(arena_.position(), before);
       return;
@@ -192,11 +192,11 @@ class arena_model {
   }
 
   void mark() {
-    tell("marks.push_back(arena.mark());");
+    log_line("marks.push_back(arena.mark());");
     marks_.push_back({arena_.mark(), true});
     if (marks_.size() <= 64) return;
     const std::size_t i = random_() % marks_.size();
-    tell("marks.erase(marks.begin() + ", i, ");");
+    log_line("marks.erase(marks.begin() + ", i, ");");
     marks_.erase(marks_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 
@@ -206,13 +206,13 @@ class arena_model {
     const std::size_t back = std::min<std::size_t>(random_() % 8 * (random_() % 8), marks_.size() - 1);
     const known_mark chosen = marks_[marks_.size() - 1 - back];
     const std::size_t before = arena_.position();
-    tell("arena.rewind(marks[marks.size() - ", back + 1, "]);");
+    log_line("arena.rewind(marks[marks.size() - ", back + 1, "]);");
     const bool legal = chosen.live && chosen.mark.position() >= floor();
     try {
       arena_.rewind(chosen.mark);
       EXPECT_TRUE(legal) << "a dead mark, or one below an open scope, was accepted";
       EXPECT_EQ(arena_.position(), chosen.mark.position());
-      went_back();
+      remove_rewound();
       ++accepted_rewinds;
     } catch (std::invalid_argument const& error) {
       EXPECT_FALSE(legal) << error.what();
@@ -225,43 +225,43 @@ class arena_model {
     const std::size_t before = arena_.position(), bytes = random_() % 3000;
     constexpr std::size_t granule = arena_type::block_granule;
     const std::size_t rounded = (bytes + granule - 1) / granule * granule;
-    tell("arena.pop(", bytes, ");");
+    log_line("arena.pop(", bytes, ");");
     arena_.pop(bytes);
     EXPECT_EQ(arena_.position(), before - std::min(rounded, before - floor()));
-    went_back();
+    remove_rewound();
   }
 
   void open_scope() {
     if (scopes_.size() >= 12) return;
-    tell("scopes.push_back(std::make_unique<arena::scope>(arena));");
+    log_line("scopes.push_back(std::make_unique<arena::scope>(arena));");
     scopes_.push_back({std::make_unique<scope_type>(arena_), arena_.position()});
   }
 
   void close_scope() {
     if (scopes_.empty()) return;
     const std::size_t begin = scopes_.back().position;
-    tell("scopes.pop_back();");
+    log_line("scopes.pop_back();");
     scopes_.pop_back();
     EXPECT_EQ(arena_.position(), begin);
-    went_back();
+    remove_rewound();
   }
 
   void trim() {
     const std::size_t keep_bytes = random_() % 2 == 0 ? 0 : random_() % 100'000;
-    tell("arena.trim(", keep_bytes, ");");
+    log_line("arena.trim(", keep_bytes, ");");
     (void)arena_.trim(keep_bytes);
   }
 
   void reset() {
     if (random_() % 8 != 0) return;
-    tell("arena.reset();");
+    log_line("arena.reset();");
     if (!scopes_.empty()) {
       EXPECT_THROW(arena_.reset(), std::logic_error);
       return;
     }
     arena_.reset();
     EXPECT_EQ(arena_.position(), 0u);
-    went_back();
+    remove_rewound();
   }
 
   void add(void* first, std::size_t bytes, std::size_t begin_position) {
@@ -284,7 +284,7 @@ class arena_model {
   }
 
   // The position has fallen: all blocks and marks above it are dead.
-  void went_back() {
+  void remove_rewound() {
     const std::size_t position = arena_.position();
     for (known_mark& m : marks_) m.live = m.live && m.mark.position() <= position;
     while (!blocks_.empty() && blocks_.back().end_position > position) blocks_.pop_back();
@@ -296,7 +296,7 @@ class arena_model {
     EXPECT_EQ(arena_.position(), before);
     while (!scopes_.empty()) close_scope();
     arena_.reset();
-    went_back();
+    remove_rewound();
     barrier_ = 0;
   }
 

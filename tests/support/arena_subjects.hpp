@@ -67,7 +67,7 @@ struct chunked_arena_subject : arena_subject<arena> {
 struct trapping_arena_subject : arena_subject<arena> {
   using supply_type = recording_os;
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
-  static constexpr bool gives_all_back = true;
+  static constexpr bool returns_all_memory = true;
   explicit trapping_arena_subject(supply_type& os)
       : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 256 * MiB,
                                                             .commit_step = 4 * KiB,
@@ -79,7 +79,7 @@ struct trapping_arena_subject : arena_subject<arena> {
 struct sampling_arena_subject : arena_subject<arena> {
   using supply_type = recording_os;
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
-  static constexpr bool gives_all_back = true;
+  static constexpr bool returns_all_memory = true;
   explicit sampling_arena_subject(supply_type& os)
       : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 16 * KiB,
                                                             .commit_step = 4 * KiB,
@@ -91,7 +91,7 @@ struct bounded_sampling_arena_subject : arena_subject<arena> {
   using supply_type = recording_os;
   static constexpr std::size_t capacity = 8 * MiB, largest = 4 * MiB;
   static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
-  static constexpr bool gives_all_back = true;
+  static constexpr bool returns_all_memory = true;
   explicit bounded_sampling_arena_subject(supply_type& os)
       : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = capacity,
                                                             .commit_step = 4 * KiB,

@@ -25,9 +25,9 @@
 #include <tidemark/graph.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "recording_supply.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 
 namespace tidemark::test {
 
@@ -56,7 +56,7 @@ class switch_model {
     if (frozen_) end_capture();
     if (installed_ != nullptr) clear();
     while (!graphs_.empty()) end_graph(graphs_.begin());
-    while (!live_.empty()) give_back(live_.begin());
+    while (!live_.empty()) deallocate(live_.begin());
     check();
     EXPECT_EQ(device_.memory.outstanding, 0u);
   }
@@ -68,7 +68,7 @@ class switch_model {
     const std::uint64_t what = random_() % 1000;
     if (what < 450) allocate();
     else if (what < 850) {
-      if (!live_.empty()) give_back(any());
+      if (!live_.empty()) deallocate(any());
     } else if (what < 890) {
       if (installed_ == nullptr) install();
       else if (random_() % 4 == 0) clear();
@@ -106,7 +106,7 @@ class switch_model {
     std::uint64_t capture;
     std::optional<baked_blocks> held;  // none while it is captured
     arenas memory;
-    std::vector<void*> given_back;  // baked, and not in use
+    std::vector<void*> deallocated;  // baked, and not in use
   };
   using graphs = std::list<graph>;
 
@@ -120,7 +120,7 @@ class switch_model {
     if (live_.size() > 200) return;
     const std::size_t bytes = random_() % 700;
     const std::size_t align = std::size_t{1} << random_() % 9;
-    tell("void* ", new_block{}, " = memory.allocate(", bytes, ", ", align, ");");
+    log_line("void* ", new_block{}, " = memory.allocate(", bytes, ", ", align, ");");
     void* first = nullptr;
     try {
       first = switch_.allocate(bytes, align);
@@ -149,7 +149,7 @@ class switch_model {
     used_bytes_ += bytes;
   }
 
-  void give_back(blocks::iterator chosen) {
+  void deallocate(blocks::iterator chosen) {
     const auto [first, of] = *chosen;
     live_.erase(chosen);
     used_bytes_ -= of.bytes;
@@ -157,45 +157,45 @@ class switch_model {
     const std::size_t returned = device_.returned;
     const std::size_t in_use = of.arena != nullptr ? of.arena->stats().used_blocks : 0;
     // Blocks that go to the upstream may be reused by others from then on.
-    const bool goes_at_once = of.arena == nullptr && of.capture == 0 && !frozen_;
-    if (goes_at_once) contents_.remove(first);
-    tell_deallocate("memory", switch_, first, of.bytes, of.align);
+    const bool is_returned_at_once = of.arena == nullptr && of.capture == 0 && !frozen_;
+    if (is_returned_at_once) contents_.remove(first);
+    log_deallocate("memory", switch_, first, of.bytes, of.align);
     if (of.arena != nullptr) {
       EXPECT_EQ(of.arena->stats().used_blocks, in_use - 1);
       late += !frozen_ || of.arena != installed_ ? 1 : 0;
     } else if (of.capture != 0) {
-      graph_of(of.capture).given_back.push_back(first);
+      graph_of(of.capture).deallocated.push_back(first);
       if (frozen_ && of.capture != capture_) {
-        graphs_.back().given_back.push_back(first);
+        graphs_.back().deallocated.push_back(first);
         ++in_two;
       }
     } else if (frozen_) {
-      graphs_.back().given_back.push_back(first);
+      graphs_.back().deallocated.push_back(first);
       ++deferred;
     }
-    EXPECT_EQ(device_.returned, returned + (goes_at_once ? 1 : 0));
-    if (of.arena == nullptr && !goes_at_once) EXPECT_TRUE(device_.memory.holds(first)) << "it waits";
+    EXPECT_EQ(device_.returned, returned + (is_returned_at_once ? 1 : 0));
+    if (of.arena == nullptr && !is_returned_at_once) EXPECT_TRUE(device_.memory.holds(first)) << "it waits";
   }
 
   void install() {
     arena_of_graph made{std::make_unique<graph_arena>(16 * KiB, &arena_memory_), {}};
     installed_ = made.arena.get();
     waiting_.push_back(std::move(made));
-    tell("memory.install_arena(*new graph_arena{16 * KiB, &arena_memory});");
+    log_line("memory.install_arena(*new graph_arena{16 * KiB, &arena_memory});");
     switch_.install_arena(*installed_);
     EXPECT_THROW(switch_.install_arena(*installed_), std::logic_error);
   }
   void clear() {
-    tell("memory.clear_arena();");
+    log_line("memory.clear_arena();");
     EXPECT_EQ(switch_.clear_arena(), installed_);
     EXPECT_EQ(switch_.clear_arena(), nullptr);
     installed_ = nullptr;
   }
 
   void begin_capture() {
-    graphs_.push_back({.capture = ++capture_, .held = {}, .memory = {}, .given_back = {}});
+    graphs_.push_back({.capture = ++capture_, .held = {}, .memory = {}, .deallocated = {}});
     allocations_at_begin_ = allocations_;
-    tell("memory.freeze();");
+    log_line("memory.freeze();");
     switch_.freeze();
     frozen_ = device_.captures = true;
     EXPECT_THROW(switch_.freeze(), std::logic_error);
@@ -208,7 +208,7 @@ class switch_model {
     for (void* const first : deferred_) contents_.remove(first);
     device_.captures = frozen_ = false;
     graph& made = graphs_.back();
-    tell("graphs[", made.capture, "] = memory.unfreeze();");
+    log_line("graphs[", made.capture, "] = memory.unfreeze();");
     made.held = switch_.unfreeze();
     EXPECT_EQ(device_.returned, returned + deferred_.size()) << "each that waited, once";
     for (void* const first : deferred_) EXPECT_FALSE(device_.memory.holds(first));
@@ -223,31 +223,31 @@ class switch_model {
 
   void end_graph(graphs::iterator ended) {
     if (!ended->held) return;  // it is captured still
-    std::size_t baked_now = ended->given_back.size();
+    std::size_t baked_now = ended->deallocated.size();
     for (auto& [first, of] : live_) {
       if (of.capture != ended->capture) continue;
       of.capture = 0;  // from now on a block like any other
       ++baked_now;
       ++orphans;
     }
-    tell("graphs[", ended->capture, "].release();  // and its arenas");
+    log_line("graphs[", ended->capture, "].release();  // and its arenas");
     EXPECT_EQ(ended->held->size(), baked_now);
     for (arena_of_graph& one : ended->memory) end_arena(one);
     const std::size_t returned = device_.returned;
-    std::erase_if(ended->given_back, [&](void* first) {
+    std::erase_if(ended->deallocated, [&](void* first) {
       return std::ranges::any_of(graphs_, [&](graph const& other) {
-        return &other != &*ended && std::ranges::count(other.given_back, first) != 0;
+        return &other != &*ended && std::ranges::count(other.deallocated, first) != 0;
       });
     });
     if (frozen_) {
-      deferred_.insert(deferred_.end(), ended->given_back.begin(), ended->given_back.end());
+      deferred_.insert(deferred_.end(), ended->deallocated.begin(), ended->deallocated.end());
       ended->held->release();
       EXPECT_EQ(device_.returned, returned);
-      in_capture += ended->given_back.empty() ? 0 : 1;
+      in_capture += ended->deallocated.empty() ? 0 : 1;
     } else {
-      for (void* const first : ended->given_back) contents_.remove(first);
+      for (void* const first : ended->deallocated) contents_.remove(first);
       ended->held->release();
-      EXPECT_EQ(device_.returned, returned + ended->given_back.size());
+      EXPECT_EQ(device_.returned, returned + ended->deallocated.size());
     }
     graphs_.erase(ended);
   }
@@ -269,7 +269,7 @@ class switch_model {
   void end_arena_early() {
     if (waiting_.empty()) return;
     auto chosen = waiting_.begin();
-    tell("delete the oldest arena that is no graph's;");
+    log_line("delete the oldest arena that is no graph's;");
     if (chosen->arena.get() == installed_) installed_ = nullptr;
     end_arena(*chosen);
     waiting_.erase(chosen);
@@ -287,7 +287,7 @@ class switch_model {
   void check() const {
     const capture_switch_stats stats = switch_.stats();
     std::set<void*> in_graphs;
-    for (graph const& one : graphs_) in_graphs.insert(one.given_back.begin(), one.given_back.end());
+    for (graph const& one : graphs_) in_graphs.insert(one.deallocated.begin(), one.deallocated.end());
     const std::size_t waiting = deferred_.size() + in_graphs.size();
     EXPECT_EQ(stats.allocations, allocations_);
     EXPECT_EQ(stats.deallocations, deallocations_);

@@ -14,9 +14,9 @@
 #include <tidemark/pool/detail/coalescing_heap.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "recording_supply.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 
 namespace tidemark::test {
 
@@ -42,7 +42,7 @@ class coalescing_heap_model {
     } else if (what < 990) {
       strand(random_() % (1 * MiB));
     } else if (what < 991) {
-      tell("heap.release();");
+      log_line("heap.release();");
       heap_.release();
       held_.clear();
       blocks_.clear();
@@ -62,7 +62,7 @@ class coalescing_heap_model {
     const std::size_t bytes = 4 * KiB + (random_() % 4 == 0 ? random_() % 300'000 : random_() % 8 * 3000);
     const std::size_t align = std::size_t{1} << random_() % 9;
     const std::size_t held_before = heap_.held_bytes();
-    tell("void* ", new_block{}, " = heap.try_allocate(", bytes, ", ", align, ");  // or heap.allocate");
+    log_line("void* ", new_block{}, " = heap.try_allocate(", bytes, ", ", align, ");  // or heap.allocate");
     void* block = heap_.try_allocate(bytes, align);
     if (block != nullptr) {
       ++taken;
@@ -86,20 +86,20 @@ class coalescing_heap_model {
   void free_one(std::size_t i) {
     const block chosen = take_out(held_, i);
     blocks_.remove(chosen.first);
-    tell("heap.deallocate(", block_at{chosen.first}, ", ", chosen.bytes, ");");
+    log_line("heap.deallocate(", block_at{chosen.first}, ", ", chosen.bytes, ");");
     heap_.deallocate(chosen.first, chosen.bytes);
     requested_bytes_ -= chosen.bytes;
   }
   void release_free(std::size_t bytes) {
     const std::size_t held_before = heap_.held_bytes(), used_before = heap_.used_bytes();
-    tell("heap.release_free(", bytes, ");");
+    log_line("heap.release_free(", bytes, ");");
     const std::size_t gone = heap_.release_free(bytes);
     returned += gone > 0 ? 1 : 0;
     EXPECT_EQ(heap_.held_bytes(), held_before - gone);
     EXPECT_EQ(heap_.used_bytes(), used_before);
   }
   void strand(std::size_t bytes) {
-    tell("heap.release_free(SIZE_MAX); heap.strand(", bytes, ");");
+    log_line("heap.release_free(SIZE_MAX); heap.strand(", bytes, ");");
     (void)heap_.release_free(SIZE_MAX);
     const std::size_t cached_before = heap_.cached_bytes(), stranded_before = heap_.stranded_bytes();
     heap_.strand(bytes);

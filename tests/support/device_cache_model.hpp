@@ -18,8 +18,8 @@
 #include <tidemark/cuda.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 #include "touchable_device.hpp"
 
 namespace tidemark::test {
@@ -39,7 +39,7 @@ class device_works {
     works_.push_back(std::make_unique<work>(work{this, block}));
     ASSERT_EQ(device_.launch_on_host(stream, &ended, works_.back().get()), gpu::status::success);
   }
-  void forget_ended() {
+  void remove_ended() {
     std::erase_if(works_, [](auto const& each) { return each->block == nullptr; });
   }
   [[nodiscard]] std::size_t pending() const {
@@ -118,7 +118,7 @@ class device_cache_model {
     const std::size_t align = random_() % 8 == 0 ? 512 : 256;
     const reuse_cache_stats before = cache_.stats();
     try {
-      void* const first = tell_allocate("cache", cache_, bytes, align);
+      void* const first = log_allocate("cache", cache_, bytes, align);
       works_.blocks.add(first, bytes, align);  // overlaps no block that a work still uses
       held_.push_back({first, bytes, align});
     } catch (std::bad_alloc const&) {
@@ -134,13 +134,13 @@ class device_cache_model {
     const held_block gone = take_out(held_, i);
     const std::uint64_t how = random_() % 4;
     if (how < 2) {
-      tell("use(", block_at{gone.first}, ", streams[", how, "]); cache.deallocate(", block_at{gone.first},
-           ", ", gone.bytes, ", ", gone.align, ", streams[", how, "]);");
+      log_line("use(", block_at{gone.first}, ", streams[", how, "]); cache.deallocate(", block_at{gone.first},
+               ", ", gone.bytes, ", ", gone.align, ", streams[", how, "]);");
       works_.use(gone.first, streams_[how]);
       cache_.deallocate(gone.first, gone.bytes, gone.align, streams_[how]);
     } else {
-      tell("cache.deallocate(", block_at{gone.first}, ", ", gone.bytes, ", ", gone.align,
-           how == 2 ? ");" : ", stream);");
+      log_line("cache.deallocate(", block_at{gone.first}, ", ", gone.bytes, ", ", gone.align,
+               how == 2 ? ");" : ", stream);");
       works_.blocks.remove(gone.first);
       if (how == 2) cache_.deallocate(gone.first, gone.bytes, gone.align);
       else cache_.deallocate(gone.first, gone.bytes, gone.align, supply_.stream);
@@ -148,14 +148,14 @@ class device_cache_model {
   }
 
   void collect(bool force) {
-    tell("cache.collect(", force ? "true" : "false", ");");
+    log_line("cache.collect(", force ? "true" : "false", ");");
     (void)cache_.collect(force);
     EXPECT_EQ(cache_.stats().cached_bytes, 0u);
     if (force) EXPECT_EQ(works_.pending(), 0u) << "they were waited for";
   }
 
   void check() {
-    works_.forget_ended();
+    works_.remove_ended();
     std::size_t used = 0;
     for (held_block const& each : held_) used += each.bytes;
     const reuse_cache_stats now = cache_.stats();
@@ -228,19 +228,19 @@ class pool_behind_events {
   void free_one(std::size_t i) {
     const held_block gone = take_out(held_, i);
     if (random_() % 2 == 0) {
-      tell("use(", block_at{gone.first}, ", other); pool.deallocate_after(", block_at{gone.first}, ", ",
-           gone.bytes, ", ", gone.align, ", gpu::event{other});");
+      log_line("use(", block_at{gone.first}, ", other); pool.deallocate_after(", block_at{gone.first}, ", ",
+               gone.bytes, ", ", gone.align, ", gpu::event{other});");
       works_.use(gone.first, supply_.other);
       const gpu::event done{supply_.other, supply_.device};
       pool_.deallocate_after(gone.first, gone.bytes, gone.align, done);
     } else {
-      tell("pool.deallocate(", block_at{gone.first}, ", ", gone.bytes, ", ", gone.align, ");");
+      log_line("pool.deallocate(", block_at{gone.first}, ", ", gone.bytes, ", ", gone.align, ");");
       works_.blocks.remove(gone.first);
       pool_.deallocate(gone.first, gone.bytes, gone.align);
     }
   }
   void check() {
-    works_.forget_ended();
+    works_.remove_ended();
     const pool_stats now = pool_.stats();
     EXPECT_EQ(now.used_blocks, held_.size());
     EXPECT_EQ(now.held_bytes, now.used_bytes + now.cached_bytes + now.stranded_bytes);

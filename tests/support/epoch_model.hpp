@@ -16,8 +16,8 @@
 #include <tidemark/epoch.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "recording_supply.hpp"
-#include "told_program.hpp"
 
 namespace tidemark::test {
 
@@ -44,7 +44,7 @@ class epoch_model {
     else if (what < 910) end_innermost();
     else if (what < 960) adopt();
     else if (what < 970) close();
-    else if (what < 990) forget_the_dead();
+    else if (what < 990) remove_dead();
     else memory_.check_invariants();
     check_counts();
   }
@@ -73,17 +73,17 @@ class epoch_model {
 
   void make() {
     const std::size_t size = 1 + random_() % (random_() % 50 == 0 ? 5000 : 100);
-    tell("buffers.push_back(buffer<char>{memory, ", size, "});");
+    log_line("buffers.push_back(buffer<char>{memory, ", size, "});");
     buffers_.push_back({buffer<char>{memory_, size}, size, depth(), false});
     if (depth() > 0) ++allocations_;
-    if (buffers_.size() > 400) forget_the_dead();
+    if (buffers_.size() > 400) remove_dead();
   }
 
   void release() {
     if (buffers_.empty()) return;
     const std::size_t i = random_() % buffers_.size();
     const int holder = buffers_[i].holder;
-    tell("buffers[", i, "].release();");
+    log_line("buffers[", i, "].release();");
     EXPECT_EQ(buffers_[i].handle.release(), holder != gone);
     if (holder != gone && holder != untracked) ++deallocations_;
     remove(i);
@@ -93,11 +93,11 @@ class epoch_model {
     if (buffers_.size() < 2) return;
     const std::size_t from = random_() % buffers_.size(), to = random_() % buffers_.size();
     if (random_() % 2 == 0) {
-      tell("std::swap(buffers[", from, "], buffers[", to, "]);");
+      log_line("std::swap(buffers[", from, "], buffers[", to, "]);");
       std::swap(buffers_[from], buffers_[to]);
     } else if (from != to) {
       if (buffers_[to].holder != gone && buffers_[to].holder != untracked) ++deallocations_;
-      tell("buffers[", to, "] = std::move(buffers[", from, "]);");
+      log_line("buffers[", to, "] = std::move(buffers[", from, "]);");
       buffers_[to] = std::move(buffers_[from]);
       remove(from);
     }
@@ -111,11 +111,11 @@ class epoch_model {
     epoch& e = *epochs_[static_cast<std::size_t>(of - 1)];
     const std::size_t expected = each.holder == of && !each.is_kept ? 1 : 0;
     const std::uint64_t how = random_() % 3;
-    tell("epochs[", of - 1, "]->keep(buffers[", i, "]",
-         how == 1   ? ".view(0, 1)"
-         : how == 2 ? ".data()"
-                    : "",
-         ");");
+    log_line("epochs[", of - 1, "]->keep(buffers[", i, "]",
+             how == 1   ? ".view(0, 1)"
+             : how == 2 ? ".data()"
+                        : "",
+             ");");
     // A dead handle's address may be another's by now.
     if (how == 0 || each.holder == gone) {
       EXPECT_EQ(e.keep(each.handle), expected);
@@ -129,7 +129,7 @@ class epoch_model {
 
   void open() {
     if (epochs_.size() == 8) return;
-    tell("epochs.push_back(std::make_unique<epoch>(memory));");
+    log_line("epochs.push_back(std::make_unique<epoch>(memory));");
     epochs_.push_back(std::make_unique<epoch>(memory_, "model"));
   }
 
@@ -144,7 +144,7 @@ class epoch_model {
       if (each.holder == untracked) ++let_go_;
       each.is_kept = false;
     }
-    tell("epochs.back()->end(); epochs.pop_back();");
+    log_line("epochs.back()->end(); epochs.pop_back();");
     const epoch_summary end = epochs_.back()->end();
     epochs_.pop_back();
     expect_end(end, expected);
@@ -165,7 +165,7 @@ class epoch_model {
     tracked& each = buffers_[i];
     const int number = static_cast<int>(random_() % owners_.size());
     const bool is_new = each.holder != gone && each.holder != first_owner - number;
-    tell("groups[", number, "]->add(buffers[", i, "]);");
+    log_line("groups[", number, "]->add(buffers[", i, "]);");
     EXPECT_EQ(owners_[static_cast<std::size_t>(number)]->add(each.handle), is_new ? 1u : 0u);
     if (!is_new) return;
     if (each.holder != untracked) ++let_go_;
@@ -184,26 +184,26 @@ class epoch_model {
       each.holder = gone;
     }
     buffer_group& closed = *owners_[static_cast<std::size_t>(number)];
-    tell("groups[", number, "]->close();");
+    log_line("groups[", number, "]->close();");
     EXPECT_EQ(closed.size(), expected.reclaimed);
     expect_end(closed.close(), expected);
     reclaimed += expected.reclaimed;
   }
 
-  void forget_the_dead() {
+  void remove_dead() {
     for (std::size_t i = buffers_.size(); i-- > 0;) {
       if (buffers_[i].holder == gone) remove(i);
     }
     if (buffers_.size() > 300) {
       const auto tracked_now = [](tracked const& each) { return each.holder != untracked; };
       deallocations_ += static_cast<std::uint64_t>(std::ranges::count_if(buffers_, tracked_now));
-      tell("buffers.clear();");
+      log_line("buffers.clear();");
       buffers_.clear();
     }
   }
 
   void remove(std::size_t i) {
-    tell("std::swap(buffers[", i, "], buffers.back()); buffers.pop_back();");
+    log_line("std::swap(buffers[", i, "], buffers.back()); buffers.pop_back();");
     if (i + 1 != buffers_.size()) buffers_[i] = std::move(buffers_.back());
     buffers_.pop_back();
   }

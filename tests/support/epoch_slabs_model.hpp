@@ -15,9 +15,9 @@
 #include <tidemark/epoch.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "recording_supply.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark::test {
@@ -34,7 +34,7 @@ class epoch_slabs_model {
   void step() {
     const std::uint64_t what = random_() % 1000;
     if (what < 6 && epochs_.size() < 4) {
-      tell("epochs.push_back(std::make_unique<epoch>(memory));");
+      log_line("epochs.push_back(std::make_unique<epoch>(memory));");
       epochs_.push_back(std::make_unique<epoch>(memory_));
     } else if (what < 12 && !epochs_.empty()) {
       end_epoch();
@@ -63,7 +63,7 @@ class epoch_slabs_model {
   void allocate() {
     const std::size_t bytes = random_() % (random_() % 8 == 0 ? 3000 : 200);
     const std::size_t align = std::size_t{1} << random_() % (random_() % 8 == 0 ? 12 : 5);
-    void* const first = tell_allocate("memory", memory_, bytes, align);
+    void* const first = log_allocate("memory", memory_, bytes, align);
     blocks_.add(first, bytes, align);
     held_.push_back({first, bytes, align, epochs_.size(), false});
     allocations_ += epochs_.empty() ? 0 : 1;
@@ -71,7 +71,7 @@ class epoch_slabs_model {
   void free_one(std::size_t i) {
     const block chosen = take_out(held_, i);
     blocks_.remove(chosen.first);
-    tell_deallocate("memory", memory_, chosen.first, chosen.bytes, chosen.align);
+    log_deallocate("memory", memory_, chosen.first, chosen.bytes, chosen.align);
     freed_when_kept += chosen.depth == 0 ? 1 : 0;
   }
   void keep_one(std::size_t i) {
@@ -79,13 +79,13 @@ class epoch_slabs_model {
     if (epochs_.empty()) return;
     const std::size_t depth = 1 + random_() % epochs_.size();
     const bool is_its = chosen.depth == depth && !chosen.is_kept;
-    tell("epochs[", depth - 1, "]->keep(", block_at{chosen.first}, ");");
+    log_line("epochs[", depth - 1, "]->keep(", block_at{chosen.first}, ");");
     EXPECT_EQ(epochs_[depth - 1]->keep(chosen.first), is_its ? 1u : 0u);
     chosen.is_kept = chosen.is_kept || is_its;
   }
   void end_epoch() {
     const std::size_t depth = epochs_.size();
-    tell("epochs.back()->end(); epochs.pop_back();");
+    log_line("epochs.back()->end(); epochs.pop_back();");
     const epoch_summary end = epochs_.back()->end();
     epochs_.pop_back();
     std::vector<block> gone;
@@ -111,7 +111,7 @@ class epoch_slabs_model {
     for (block const& each : gone) {
       if (random_() % 4 != 0) continue;
       const std::uint64_t before = memory_.stats().late;
-      tell("memory.deallocate(", block_at{each.first}, ", ", each.bytes, ", ", each.align, ");  // late");
+      log_line("memory.deallocate(", block_at{each.first}, ", ", each.bytes, ", ", each.align, ");  // late");
       memory_.deallocate(each.first, each.bytes, each.align);
       EXPECT_EQ(memory_.stats().late, before + 1);
       ++late;

@@ -42,8 +42,8 @@ struct program {
 };
 
 struct exploration_options {
-  // Switches away from a thread that could go on, in one run. A bound ends the pruning, because the one order
-  // that is tried of several equal ones may be beyond the bound.
+  // Switches away from a thread that could go on, in one run. With a bound there is no pruning: of several
+  // equal orders the tried order may exceed the bound.
   unsigned max_preemptions = std::numeric_limits<unsigned>::max();
   std::size_t max_steps = 1'000;           // of one run; more is a failure: loops that wait must yield
   std::size_t max_schedules = 10'000'000;  // then the search ends incomplete
@@ -114,7 +114,7 @@ class explorer : public happens_before {
     return result;
   }
   explored replay(std::vector<unsigned> const& schedule) {
-    given_ = &schedule;
+    replayed_ = &schedule;
     run();
     explored result;
     result.schedules = 1;
@@ -226,7 +226,7 @@ class explorer : public happens_before {
         if (threads_[t].running) resume(t);
         join_thread(t);
       }
-      if (depth_ != decisions_.size() && given_ == nullptr) fail(took_another_path);
+      if (depth_ != decisions_.size() && replayed_ == nullptr) fail(runs_differ);
       if (!abandoning_ && made.check) fail(made.check());
     } catch (std::exception const& e) {
       fail(std::string{"the set-up or check threw: "} + e.what());
@@ -294,15 +294,15 @@ class explorer : public happens_before {
       fail("a run takes more than " + std::to_string(options_.max_steps) + " steps");
       return main_thread;
     }
-    return take(enabled);
+    return choose_thread(enabled);
   }
-  unsigned take(mask enabled) {
-    bool const last_may_go_on = (enabled & bit(last_)) != 0;
+  unsigned choose_thread(mask enabled) {
+    bool const last_may_continue = (enabled & bit(last_)) != 0;
     mask candidates = enabled;
-    if (given_ == nullptr && options_.max_preemptions != std::numeric_limits<unsigned>::max()) {
-      if (last_may_go_on && preemptions_ == options_.max_preemptions) candidates = bit(last_);
+    if (replayed_ == nullptr && options_.max_preemptions != std::numeric_limits<unsigned>::max()) {
+      if (last_may_continue && preemptions_ == options_.max_preemptions) candidates = bit(last_);
       bounded_ |= candidates != enabled;
-    } else if (given_ == nullptr && options_.prune) {
+    } else if (replayed_ == nullptr && options_.prune) {
       candidates &= ~sleeping_;
     }
     if (candidates == 0) {  // each leads to an order that was tried: ends without further decisions
@@ -315,7 +315,7 @@ class explorer : public happens_before {
     for (unsigned t = 0; t < started_; ++t) {
       if ((slept & bit(t)) != 0 && commute(threads_[t].next, threads_[made.taken].next)) sleeping_ |= bit(t);
     }
-    preemptions_ += last_may_go_on && made.taken != last_;
+    preemptions_ += last_may_continue && made.taken != last_;
     return last_ = made.taken;
   }
   [[nodiscard]] bool is_enabled(unsigned t) const {
@@ -343,8 +343,8 @@ class explorer : public happens_before {
 
   decision decide(mask candidates, unsigned usual) {
     decision made{candidates, 0, usual};
-    if (given_ != nullptr) {
-      if (schedule_.size() < given_->size()) made.taken = (*given_)[schedule_.size()];
+    if (replayed_ != nullptr) {
+      if (schedule_.size() < replayed_->size()) made.taken = (*replayed_)[schedule_.size()];
     } else if (!redundant_) {
       if (depth_ == decisions_.size()) decisions_.push_back(made);
       made = decisions_[depth_++];
@@ -352,7 +352,7 @@ class explorer : public happens_before {
     schedule_.push_back(made.taken);
     if (made.candidates == candidates && made.taken < max_choices && (candidates & bit(made.taken)) != 0)
       return made;
-    fail(given_ != nullptr ? "the schedule does not fit the program" : took_another_path);
+    fail(replayed_ != nullptr ? "the schedule does not fit the program" : runs_differ);
     return {candidates, 0, usual};
   }
   /// Moves to the next schedule in depth-first order. @return false if none is left
@@ -373,7 +373,7 @@ class explorer : public happens_before {
     std::string const failure = failure_;
     result.schedule = schedule_;
     result.complete = false;
-    given_ = &result.schedule;
+    replayed_ = &result.schedule;
     logging_ = true;
     run();
     result.failure = (failure_ == failure ? std::string{} : "the program is not deterministic: ") + failure +
@@ -403,7 +403,7 @@ class explorer : public happens_before {
     }
   }
 
-  static constexpr char const* took_another_path = "two runs of one schedule took different paths";
+  static constexpr char const* runs_differ = "two runs of one schedule took different paths";
   inline static explorer* current_ = nullptr;
 
   std::function<program()> make_;
@@ -412,7 +412,7 @@ class explorer : public happens_before {
   std::array<std::unique_ptr<fiber>, max_threads + 1> fibers_;  // kept for the next run
   std::vector<std::unique_ptr<fiber>> given_up_;                // of threads that called std::terminate
   std::vector<decision> decisions_;                             // the path of the search
-  std::vector<unsigned> const* given_ = nullptr;                // a schedule to replay instead
+  std::vector<unsigned> const* replayed_ = nullptr;             // a schedule to replay instead
   bool bounded_ = false, logging_ = false, ending_ = false;
 
   // State of this run.

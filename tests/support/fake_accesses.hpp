@@ -66,7 +66,7 @@ class fake_accesses {
   /// A kernel is put on a stream, or launched with a graph.
   void touch(fake_kernel const& kernel, moment const& at) {
     check(kernel, at);
-    note(kernel, at);
+    record(kernel, at);
   }
   /// All kernels of a graph are checked before any is recorded. The graph's own order is checked separately.
   void check(fake_kernel const& kernel, moment const& at) const {
@@ -75,14 +75,14 @@ class fake_accesses {
     for (byte_range const& range : kernel.reads) check(range, false, kernel.name, at);
     for (byte_range const& range : kernel.writes) check(range, true, kernel.name, at);
   }
-  void note(fake_kernel const& kernel, moment const& at) {
-    for (byte_range const& range : kernel.reads) note(range, false, kernel.name, at);
-    for (byte_range const& range : kernel.writes) note(range, true, kernel.name, at);
+  void record(fake_kernel const& kernel, moment const& at) {
+    for (byte_range const& range : kernel.reads) record(range, false, kernel.name, at);
+    for (byte_range const& range : kernel.writes) record(range, true, kernel.name, at);
   }
   /// Memory exists from this moment on. Actors that do not know this moment must not touch it.
   void begin(byte_range range, std::string const& what, moment const& at) {
     appear(range);
-    note(range, true, what, at);
+    record(range, true, what, at);
   }
   /// Memory of any kind exists: it is no longer freed.
   void appear(byte_range range) {
@@ -145,7 +145,7 @@ class fake_accesses {
     }
   }
   // A write that covers earlier accesses and comes behind them stands for them.
-  void note(byte_range range, bool is_write, std::string const& name, moment const& at) {
+  void record(byte_range range, bool is_write, std::string const& name, moment const& at) {
     std::erase_if(accesses_, [&](access const& each) {
       const bool is_covered = range.begin <= each.range.begin && each.range.end() <= range.end();
       return is_covered && at.known.knows(each.actor, each.number) && (is_write || !each.is_write) &&

@@ -71,7 +71,7 @@ class fake_calls : public supply {
   ~fake_calls() = default;
 
   /// Notes a call. @return success, unless it is to fail. @pre the lock is held.
-  gpu::status note(char const* name, bool can_fail, bool captures_here) {
+  gpu::status record_call(char const* name, bool can_fail, bool captures_here) {
     log_.emplace_back(name);
     modelled_us_ += modelled_us_of(name);
     const std::size_t n = counts_[log_.back()]++;
@@ -84,10 +84,10 @@ class fake_calls : public supply {
   }
 
   /// Returns the result of `look`, called under the lock.
-  template <class Look>
-  auto locked(Look look) const {
+  template <class Read>
+  auto locked(Read read) const {
     const std::scoped_lock held{mutex_};
-    return look();
+    return read();
   }
 
   mutable std::mutex mutex_;  // of all that the device is

@@ -24,8 +24,8 @@
 
 namespace tidemark::test {
 
-/// Memory that a graph's node allocates. Its address is the graph's for as long as that lives; it takes from
-/// the capacity all the while.
+/// Memory that a graph's node allocates. The graph owns its address as long as the graph exists. The block
+/// uses capacity for this time.
 struct fake_graph_block {
   fake_graph_block(fake_memory& of, std::uintptr_t at) : memory{of}, first{at} {}
   fake_graph_block(fake_graph_block const&) = delete;
@@ -320,7 +320,7 @@ class fake_captures {
     for (fake_node const& node : executable->graph->nodes)
       if (node.kernel != nullptr) accesses_.check(*node.kernel, now);
     for (fake_node const& node : executable->graph->nodes)
-      if (node.kernel != nullptr) accesses_.note(*node.kernel, now);
+      if (node.kernel != nullptr) accesses_.record(*node.kernel, now);
     launch_nodes(*executable->graph, *on, executable);
     executable->last = fake_streams::record(on);
     return status::success;

@@ -22,7 +22,7 @@ struct fake_cost {
 /// Inferred too: an import maps nothing, but makes a handle like `cuMemCreate`, and an export opens a file.
 ///
 /// The access to a mapping counts with its `cuMemMap`, because one `cuMemSetAccess` covers a whole run. A
-/// wait costs as little as any unlisted call: on a device it takes as long as the work.
+/// wait has the cost of an unlisted call. On a device it takes as long as the work.
 inline constexpr std::array fake_costs{fake_cost{"cuMemCreate", 20},
                                        fake_cost{"cuMemMap", 23},
                                        fake_cost{"cuMemUnmap", 20},

@@ -77,13 +77,13 @@ class fake_device : public gpu::driver, public fake_calls {
     const auto on = streams_.stream(stream, current());
     ASSERT_NE(on, nullptr) << "there is no such stream";
     streams_.run(held, on);
-    settle();
+    update_counts();
   }
   /// Runs the work of all streams of all devices.
   void run_all() {
     fake_streams::lock held{mutex_};
     streams_.run_all(held);
-    settle();
+    update_counts();
   }
   /// Works on a stream that have not run: functions of the host, records, waits, frees.
   [[nodiscard]] std::size_t pending(gpu::stream_handle stream) {
@@ -206,7 +206,7 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status set_context(gpu::context_handle context) noexcept override {
-    return give_back("cuCtxSetCurrent", [&] {
+    return release_call("cuCtxSetCurrent", [&] {
       if (context == nullptr) {
         current_.erase(std::this_thread::get_id());
         return status::success;
@@ -261,7 +261,7 @@ class fake_device : public gpu::driver, public fake_calls {
     return call("cuMemAddressReserve", [&] { return memory_.reserve(bytes, align, range); });
   }
   status free_reservation(byte_range range) noexcept override {
-    return give_back("cuMemAddressFree", [&] { return memory_.free_reservation(range); });
+    return release_call("cuMemAddressFree", [&] { return memory_.free_reservation(range); });
   }
   status create(gpu::memory_properties const& wanted, std::size_t bytes,
                 gpu::physical_handle& handle) noexcept override {
@@ -271,13 +271,13 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status release(gpu::physical_handle handle) noexcept override {
-    return give_back("cuMemRelease", [&] { return memory_.release(handle); });
+    return release_call("cuMemRelease", [&] { return memory_.release(handle); });
   }
   status map(byte_range range, gpu::physical_handle handle) noexcept override {
     return call("cuMemMap", [&] { return memory_.map(range, handle); });
   }
   status unmap(byte_range range) noexcept override {
-    return give_back("cuMemUnmap", [&] {
+    return release_call("cuMemUnmap", [&] {
       const status result = memory_.unmap(range);
       if (result == status::success) accesses_.end(range, "cuMemUnmap", streams_.of_thread());
       return result;
@@ -303,7 +303,7 @@ class fake_device : public gpu::driver, public fake_calls {
     return call("cuMemAlloc", [&] { return allocate(block_kind::device, bytes, block); });
   }
   status free(std::uintptr_t block) noexcept override {
-    return give_back("cuMemFree", [&] {
+    return release_call("cuMemFree", [&] {
       if (block == 0) return status::success;
       accesses_.end(bytes_at(block), "cuMemFree", streams_.of_thread());
       if (pools_.deallocate(block, nullptr) || captures_.free_block(block)) return status::success;
@@ -319,7 +319,7 @@ class fake_device : public gpu::driver, public fake_calls {
     return call("cuMemHostAlloc", [&] { return allocate(block_kind::pinned, bytes, block); });
   }
   status free_pinned(std::uintptr_t block) noexcept override {
-    return give_back("cuMemFreeHost", [&] {
+    return release_call("cuMemFreeHost", [&] {
       if (block == 0) return status::success;
       accesses_.end(bytes_at(block), "cuMemFreeHost", streams_.of_thread());
       return value(memory_.deallocate(block_kind::pinned, block));
@@ -337,7 +337,7 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status destroy_pool(gpu::pool_handle pool) noexcept override {
-    return give_back("cuMemPoolDestroy", [&] { return value(pools_.destroy(pool)); });
+    return release_call("cuMemPoolDestroy", [&] { return value(pools_.destroy(pool)); });
   }
   status set_release_threshold(gpu::pool_handle pool, std::size_t bytes) noexcept override {
     return call("cuMemPoolSetAttribute", [&] { return value(pools_.set_threshold(pool, bytes)); });
@@ -374,7 +374,7 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status free_async(std::uintptr_t block, gpu::stream_handle stream) noexcept override {
-    return give_back_on("cuMemFreeAsync", stream, [&](auto const& on) {
+    return release_call_on("cuMemFreeAsync", stream, [&](auto const& on) {
       if (on->capture != nullptr) return captures_.deallocate(*on, block);
       if (const status refused = before_work(*on); refused != status::success) return refused;
       accesses_.free(bytes_at(block), "cuMemFreeAsync", on->known);
@@ -395,7 +395,7 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status destroy_stream(gpu::stream_handle stream) noexcept override {
-    return give_back("cuStreamDestroy", [&] {
+    return release_call("cuStreamDestroy", [&] {
       const bool is_default = gpu::is_same_stream(stream, nullptr) || stream == gpu::per_thread_stream;
       const auto gone = is_default ? nullptr : streams_.stream(stream, current());
       if (gone == nullptr) return status::invalid_handle;
@@ -441,7 +441,7 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status destroy_event(gpu::event_handle event) noexcept override {
-    return give_back("cuEventDestroy", [&] {
+    return release_call("cuEventDestroy", [&] {
       return streams_.destroy_event(event) ? status::success : status::invalid_handle;
     });
   }
@@ -521,7 +521,7 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status exchange_capture_mode(gpu::capture_mode& mode) noexcept override {
-    return give_back("cuThreadExchangeStreamCaptureMode", [&] {
+    return release_call("cuThreadExchangeStreamCaptureMode", [&] {
       captures_.exchange_mode(mode);
       return status::success;
     });
@@ -550,10 +550,10 @@ class fake_device : public gpu::driver, public fake_calls {
     });
   }
   status destroy_executable(gpu::executable_handle executable) noexcept override {
-    return give_back("cuGraphExecDestroy", [&] { return value(captures_.destroy(executable)); });
+    return release_call("cuGraphExecDestroy", [&] { return value(captures_.destroy(executable)); });
   }
   status destroy_graph(gpu::graph_handle graph) noexcept override {
-    return give_back("cuGraphDestroy", [&] { return value(captures_.destroy(graph)); });
+    return release_call("cuGraphDestroy", [&] { return value(captures_.destroy(graph)); });
   }
 
   // ---- errors: no work of the device, and not counted ----
@@ -633,7 +633,7 @@ class fake_device : public gpu::driver, public fake_calls {
     return carry_out(name, true, body);
   }
   template <class Body>
-  status give_back(char const* name, Body body) noexcept {
+  status release_call(char const* name, Body body) noexcept {
     return carry_out(name, false, body);
   }
   // The same of a stream, which there must be.
@@ -642,8 +642,8 @@ class fake_device : public gpu::driver, public fake_calls {
     return call(name, [&] { return on_stream(stream, body); });
   }
   template <class Body>
-  status give_back_on(char const* name, gpu::stream_handle stream, Body body) noexcept {
-    return give_back(name, [&] { return on_stream(stream, body); });
+  status release_call_on(char const* name, gpu::stream_handle stream, Body body) noexcept {
+    return release_call(name, [&] { return on_stream(stream, body); });
   }
   template <class Body>
   status on_stream(gpu::stream_handle stream, Body& body) {
@@ -653,7 +653,7 @@ class fake_device : public gpu::driver, public fake_calls {
   template <class Body>
   status carry_out(char const* name, bool can_fail, Body body) noexcept {
     fake_streams::lock held{mutex_};
-    status result = note(name, can_fail, captures_.captures_here());
+    status result = record_call(name, can_fail, captures_.captures_here());
     if (fake_streams::inside_host_function()) result = status::not_permitted;
     if (options_.devices == 0) result = status::no_device;
     if (result == status::success && needs_context(name)) {
@@ -665,7 +665,7 @@ class fake_device : public gpu::driver, public fake_calls {
     if constexpr (std::is_invocable_v<Body, fake_streams::lock&, status>) {
       result = body(held, result);
     } else {
-      if (result == status::success && !looks_itself(name)) result = refused_as_unsafe(name);
+      if (result == status::success && !checks_captures_itself(name)) result = refused_as_unsafe(name);
       if (result == status::success) {
         if constexpr (std::is_invocable_v<Body, fake_streams::lock&>) {
           result = body(held);
@@ -674,11 +674,11 @@ class fake_device : public gpu::driver, public fake_calls {
         }
       }
     }
-    settle();
+    update_counts();
     return is_lost() ? lost_ : result;  // also by work that this call ran
   }
   // Calls that report more if their argument belongs to a capture.
-  static bool looks_itself(std::string_view name) {
+  static bool checks_captures_itself(std::string_view name) {
     return name == "cuStreamSynchronize" || name == "cuEventQuery" || name == "cuEventSynchronize";
   }
   status refused_as_unsafe(std::string_view name) {
@@ -699,7 +699,7 @@ class fake_device : public gpu::driver, public fake_calls {
     return status::success;
   }
   // Updates the counts at the end of each call and each run of work.
-  void settle() {
+  void update_counts() {
     pools_.collect();
     memory_.collect();
     outstanding = memory_.physical_bytes() + memory_.block_bytes(block_kind::device) +

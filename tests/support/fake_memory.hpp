@@ -96,7 +96,7 @@ class fake_memory {
   }
   status create(gpu::memory_properties const& wanted, std::size_t bytes, gpu::physical_handle& handle) {
     if (!whole(bytes)) return status::invalid_value;
-    if (!take(wanted.device, bytes)) return status::out_of_memory;
+    if (!charge(wanted.device, bytes)) return status::out_of_memory;
     physical_bytes_ += bytes;
     const auto made =
         std::make_shared<physical>(*this, wanted.device, bytes, wanted.exported_as, ++last_identity_);
@@ -209,11 +209,11 @@ class fake_memory {
     const std::size_t page = system_memory().page_size();
     const std::size_t pages = bytes > SIZE_MAX / 2 ? 0 : (bytes + 512 + page - 1) / page * page;
     if (pages == 0) return status::out_of_memory;
-    if (kind != block_kind::pinned && !take(device, bytes)) return status::out_of_memory;
+    if (kind != block_kind::pinned && !charge(device, bytes)) return status::out_of_memory;
     // A page behind it is never touchable, so that writing far beyond a block crashes.
     void* const reserved = system_memory().reserve(pages + page, page);
     if (reserved == nullptr) {
-      if (kind != block_kind::pinned) give(device, bytes);
+      if (kind != block_kind::pinned) refund(device, bytes);
       return status::out_of_memory;
     }
     const byte_range range{reinterpret_cast<std::uintptr_t>(reserved), pages + page};
@@ -252,7 +252,7 @@ class fake_memory {
     block const& gone = found->second;
     if (options_.touchable || kind == block_kind::pinned || kind == block_kind::managed)
       spoil({first, gone.bytes});
-    if (kind != block_kind::pinned) give(gone.device, gone.bytes);
+    if (kind != block_kind::pinned) refund(gone.device, gone.bytes);
     system_memory().release(gone.pages.data(), gone.pages.size);
     block_bytes_[static_cast<std::size_t>(kind)] -= gone.bytes;
     blocks_.erase(found);
@@ -344,7 +344,7 @@ class fake_memory {
     physical& operator=(physical const&) = delete;
     ~physical() {
       if (file >= 0) ::close(file);
-      owner.give(device, bytes);
+      owner.refund(device, bytes);
       owner.physical_bytes_ -= bytes;
     }
 
@@ -403,13 +403,13 @@ class fake_memory {
     if (next != range.end()) return {};
     return parts;
   }
-  bool take(gpu::device_number device, std::size_t bytes) {
+  bool charge(gpu::device_number device, std::size_t bytes) {
     std::size_t& used_here = used_bytes_.at(static_cast<std::size_t>(device));
     if (bytes > options_.capacity_bytes - used_here) return false;
     used_here += bytes;
     return true;
   }
-  void give(gpu::device_number device, std::size_t bytes) {
+  void refund(gpu::device_number device, std::size_t bytes) {
     used_bytes_.at(static_cast<std::size_t>(device)) -= bytes;
   }
   [[nodiscard]] gpu::device_set all_devices() const {

@@ -104,7 +104,7 @@ class fake_nccl final : public gpu::nccl, public supply {
   }
 
   status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
-    if (const status planned = note("ncclMemAlloc"); planned != status::success) return planned;
+    if (const status planned = record_call("ncclMemAlloc"); planned != status::success) return planned;
     if (this_one_fails()) return status::unhandled_cuda_error;
     gpu::device_number device = 0;
     std::size_t granularity = 0;
@@ -133,7 +133,7 @@ class fake_nccl final : public gpu::nccl, public supply {
     return status::success;
   }
   status free(std::uintptr_t block) noexcept override {
-    if (const status planned = note("ncclMemFree"); planned != status::success) return planned;
+    if (const status planned = record_call("ncclMemFree"); planned != status::success) return planned;
     const auto found = blocks_.find(block);
     if (found == blocks_.end()) return status::invalid_argument;
     const byte_range range{block, found->second};
@@ -147,13 +147,14 @@ class fake_nccl final : public gpu::nccl, public supply {
   }
 
   status device_of(gpu::nccl_communicator communicator, gpu::device_number& device) noexcept override {
-    if (const status planned = note("ncclCommCuDevice"); planned != status::success) return planned;
+    if (const status planned = record_call("ncclCommCuDevice"); planned != status::success) return planned;
     if (communicator == nullptr) return status::invalid_argument;
     device = rank_of(communicator).device;
     return status::success;
   }
   status progress(gpu::nccl_communicator communicator, status& now) noexcept override {
-    if (const status planned = note("ncclCommGetAsyncError"); planned != status::success) return planned;
+    if (const status planned = record_call("ncclCommGetAsyncError"); planned != status::success)
+      return planned;
     rank& of = rank_of(communicator);
     if (of.polls_left > 0 && --of.polls_left > 0) {
       now = status::in_progress;
@@ -171,7 +172,7 @@ class fake_nccl final : public gpu::nccl, public supply {
     });
   }
   status deregister_buffer(gpu::nccl_communicator communicator, void* handle) noexcept override {
-    const status planned = note("ncclCommDeregister");
+    const status planned = record_call("ncclCommDeregister");
     return planned != status::success ? planned : remove(rank_of(communicator), handle);
   }
   status register_window(gpu::nccl_communicator communicator, byte_range range, gpu::nccl_window_flags flags,
@@ -199,7 +200,7 @@ class fake_nccl final : public gpu::nccl, public supply {
     });
   }
   status deregister_window(gpu::nccl_communicator communicator, gpu::nccl_window window) noexcept override {
-    const status planned = note("ncclCommWindowDeregister");
+    const status planned = record_call("ncclCommWindowDeregister");
     return planned != status::success ? planned : remove(rank_of(communicator), window);
   }
 
@@ -225,7 +226,7 @@ class fake_nccl final : public gpu::nccl, public supply {
       return each.second.begin < range.end() && range.begin < each.second.end();
     });
   }
-  status note(char const* name) {
+  status record_call(char const* name) {
     ++counts_[name];
     const auto found = planned_.find(name);
     if (found == planned_.end()) return status::success;
@@ -233,7 +234,7 @@ class fake_nccl final : public gpu::nccl, public supply {
   }
   template <class Body>
   status begin_registration(char const* name, gpu::nccl_communicator communicator, Body body) {
-    if (const status planned = note(name); planned != status::success) return planned;
+    if (const status planned = record_call(name); planned != status::success) return planned;
     if (this_one_fails()) return failure;
     if (polls == 0) return body();
     rank& of = rank_of(communicator);

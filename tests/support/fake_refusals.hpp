@@ -55,8 +55,8 @@ inline std::vector<fake_refusal> refusals_of_own_mappings() {
   return all;
 }
 
-/// A driver that refuses more than any observed driver: memory is mapped and unmapped only outside of
-/// captures, and an executable is not destroyed beside a capture, in any mode.
+/// A driver that is stricter than any observed driver. It maps and unmaps memory only outside of captures,
+/// and destroys no executable during a capture of any mode.
 inline std::vector<fake_refusal> stricter_refusals() {
   char const* const invented = "no driver is known to do so";
   std::vector<fake_refusal> all = observed_refusals();

@@ -20,7 +20,7 @@
 #include <tidemark/graph.hpp>
 
 #include "choices.hpp"
-#include "told_program.hpp"
+#include "program_log.hpp"
 
 namespace tidemark::test {
 
@@ -41,7 +41,7 @@ class graph_arena_model {
   void step() {
     const std::uint64_t what = random_() % 1000;
     if (what < 500) allocate();
-    else if (what < 900) give_one_back();
+    else if (what < 900) deallocate_one();
     else if (what < 990) give_back_wrongly();
     else if (what < 993) try_reset();
     check();
@@ -59,7 +59,7 @@ class graph_arena_model {
     const std::size_t align = std::size_t{1} << random_() % (random_() % 8 == 0 ? 17 : 9);
     const std::size_t step = std::max(align, graph_granule);
     const std::uintptr_t place = (next_ + step - 1) / step * step;
-    tell("arena.allocate(", bytes, ", ", align, ");");
+    log_line("arena.allocate(", bytes, ", ", align, ");");
     try {
       const auto address = reinterpret_cast<std::uintptr_t>(arena_.allocate(bytes, align));
       ASSERT_EQ(address, place) << bytes << " bytes aligned to " << align;
@@ -88,10 +88,10 @@ class graph_arena_model {
     return found != live_.end() ? found : live_.begin();
   }
 
-  void give_one_back() {
+  void deallocate_one() {
     if (live_.empty()) return;
     const auto [address, bytes] = *any();
-    tell("arena.deallocate(at(", address - base, "), ", bytes, ");");
+    log_line("arena.deallocate(at(", address - base, "), ", bytes, ");");
     arena_.deallocate(reinterpret_cast<void*>(address), bytes);
     used_bytes_ -= rounded_to_granules(bytes);
     live_.erase(address);
@@ -130,7 +130,7 @@ class graph_arena_model {
     if (const auto live = live_.find(address);
         live != live_.end() && rounded_to_granules(live->second) == rounded_to_granules(bytes))
       return;
-    tell("arena.deallocate(at(", address - base, "), ", bytes, ");  // wrong");
+    log_line("arena.deallocate(at(", address - base, "), ", bytes, ");  // wrong");
     arena_.deallocate(reinterpret_cast<void*>(address), bytes);
     ++bad_frees;
     ++bad_frees_since_reset_;
@@ -140,9 +140,9 @@ class graph_arena_model {
     // Compares with the rehearsal of the same requests, and with an arena of exactly that size.
     EXPECT_EQ(arena_.layout(), stage_->layout());
     if (random_() % 2 == 0) {
-      while (!live_.empty()) give_one_back();
+      while (!live_.empty()) deallocate_one();
     }
-    tell("arena.reset();");
+    log_line("arena.reset();");
     try {
       arena_.reset();
       EXPECT_TRUE(live_.empty());

@@ -17,8 +17,8 @@ class happens_before {
  public:
   static constexpr unsigned max_threads = 7;
   static constexpr unsigned main_thread = max_threads;  // set-up and check: before and after all others
-  /// For each thread an epoch: everything in it or before it is known. A thread's own epoch changes when it
-  /// releases, so that others know the operations before the release but not those after it.
+  /// For each thread an epoch: everything in it or before it is known. A release starts a new epoch of the
+  /// thread. Other threads then know the operations before the release, but no later operations.
   using clock = std::array<unsigned, max_threads + 1>;
 
   /// The stores to an atomic, and the threads that have read or written each of them.

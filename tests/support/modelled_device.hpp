@@ -60,7 +60,7 @@ class modelled_device final : public gpu::driver {
   status create(gpu::memory_properties const&, std::size_t bytes,
                 gpu::physical_handle& memory) noexcept override {
     if (bytes > capacity_bytes_ - held_bytes_) return status::out_of_memory;
-    hold(bytes);
+    add_held(bytes);
     memory = ++last_handle_;
     handles_[memory] = bytes;
     return spend(2);
@@ -78,7 +78,7 @@ class modelled_device final : public gpu::driver {
   status allocate(std::size_t bytes, std::uintptr_t& block) noexcept override {
     bytes = (bytes + 2 * MiB - 1) / (2 * MiB) * (2 * MiB);  // what the driver maps
     if (bytes > capacity_bytes_ - held_bytes_) return status::out_of_memory;
-    hold(bytes);
+    add_held(bytes);
     block = next_address_;
     next_address_ += bytes;
     handles_[block] = bytes;
@@ -113,7 +113,7 @@ class modelled_device final : public gpu::driver {
 
  private:
   static double units(byte_range range) noexcept { return static_cast<double>(range.size / (2 * MiB)); }
-  void hold(std::size_t bytes) noexcept {
+  void add_held(std::size_t bytes) noexcept {
     held_bytes_ += bytes;
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes_);
   }

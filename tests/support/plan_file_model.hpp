@@ -25,9 +25,9 @@
 #include <tidemark/telemetry/limit_resource.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "recording_supply.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark::test::plan_files {
@@ -164,7 +164,7 @@ class plan_file_model {
     if (!arena_) return try_file();
     const bool is_full = live_.size() > 40;
     if (!step_ && !is_full && !choose_.one_of(4)) {
-      tell("step.emplace(*arena);");
+      log_line("step.emplace(*arena);");
       step_.emplace(*arena_);
       next_ = 0;
     } else if (step_ && next_ < plan_.requests && !is_full && choose_.below(5) < 3) {
@@ -198,7 +198,7 @@ class plan_file_model {
     if (choose_.one_of(12)) tamper(text, choose_);
     std::filesystem::remove(path_);  // some file systems wait for the disk when a file is overwritten
     std::ofstream{path_, std::ios::binary} << text;
-    tell("load_step_plan of:\n", text);
+    log_line("load_step_plan of:\n", text);
     try {
       plan_ = load_step_plan(path_);
       // A plan that only a program can express: memory that ends with the last block.
@@ -233,7 +233,7 @@ class plan_file_model {
     std::size_t align = std::min<std::size_t>(life.alignment, 64 * KiB);
     if (choose_.one_of(8)) align = std::size_t{1} << choose_.below(13);
     const std::uint64_t before = arena_->stats().planned_allocations;
-    void* const first = tell_allocate("(*arena)", *arena_, bytes, align);
+    void* const first = log_allocate("(*arena)", *arena_, bytes, align);
     blocks_.add(first, bytes, align);
     if (plan_.outlives(places.front()))
       live_.push_back(
@@ -260,11 +260,11 @@ class plan_file_model {
     live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(i));
     if (gone.step != steps_) ++sums_.live_through_steps;
     blocks_.remove(gone.first);
-    tell_deallocate("(*arena)", *arena_, gone.first, gone.bytes, gone.align);
+    log_deallocate("(*arena)", *arena_, gone.first, gone.bytes, gone.align);
   }
 
   void end_step() {
-    tell("step.reset();");
+    log_line("step.reset();");
     step_.reset();
     next_ = 0;
     arena_->check_invariants();

@@ -23,19 +23,19 @@
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "recording_supply.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark::test::planned_programs {
 
 /// A request of a pattern, and the death of its block: before request `end` of its step, or of the step
 /// `steps_later` steps later.
-struct wish {
+struct request {
   std::size_t bytes = 0, align = 1, end = 0, steps_later = 0;
 };
-using pattern = std::vector<wish>;
+using pattern = std::vector<request>;
 
 inline constexpr std::size_t at_the_end = 1'000'000;     // of the step, when all its requests were made
 inline constexpr std::size_t between_steps = 2'000'000;  // after that
@@ -45,9 +45,9 @@ inline constexpr std::size_t never = 1'000'000;          // this many steps late
 enum class deviation { none, smaller, larger, swapped, left_out, added, late, early, kept, cut_short, empty };
 inline constexpr std::size_t deviations = 11;
 
-inline wish any_wish(choices& random, std::size_t n) {
+inline request any_request(choices& random, std::size_t n) {
   const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
-  wish made;
+  request made;
   made.bytes = below(20) == 0 ? 0 : below(12) == 0 ? below(5000) : below(600);
   made.align = std::size_t{1} << (below(40) == 0 ? below(13) : below(6));
   const std::size_t how = below(100);
@@ -62,7 +62,7 @@ inline wish any_wish(choices& random, std::size_t n) {
 
 inline pattern any_pattern(choices& random, std::size_t requests) {
   pattern made;
-  for (std::size_t n = 0; n < requests; ++n) made.push_back(any_wish(random, n));
+  for (std::size_t n = 0; n < requests; ++n) made.push_back(any_request(random, n));
   return made;
 }
 
@@ -70,14 +70,14 @@ inline void deviate(pattern& step, deviation how, choices& random) {
   const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
   for (std::size_t i = 0; i < step.size(); ++i) {
     if (below(8) != 0) continue;
-    wish& one = step[i];
+    request& one = step[i];
     const auto at = step.begin() + static_cast<std::ptrdiff_t>(i);
     if (how == deviation::none) return;
     if (how == deviation::smaller) one.bytes = below(one.bytes + 1);
     else if (how == deviation::larger) one.bytes += 1 + below(800);
     else if (how == deviation::swapped && i + 1 < step.size()) std::swap(one, step[i + 1]);
     else if (how == deviation::left_out) step.erase(at);
-    else if (how == deviation::added) step.insert(at, any_wish(random, i));
+    else if (how == deviation::added) step.insert(at, any_request(random, i));
     else if (how == deviation::late) one.end = below(4) == 0 ? between_steps : one.end + 1 + below(12);
     else if (how == deviation::early) one.end = i + 1, one.steps_later = 0;
     else if (how == deviation::kept) one.steps_later += 1 + below(3);
@@ -184,9 +184,9 @@ class planned_model {
     options.fallback = &fallback_;
     fallback_.one_of = is_scarce_ && below(2) == 0 ? 20 + below(200) : 0;
     fails_ = is_scarce_ && below(2) == 0;
-    tell("arena.emplace(planned_arena_options{.alignment = ", options.alignment,
-         ", .max_misses = ", options.max_misses, ", .max_kinds = ", options.max_kinds,
-         ", .max_slots = ", options.max_slots, ", .reserve = ", options.reserve, "});");
+    log_line("arena.emplace(planned_arena_options{.alignment = ", options.alignment,
+             ", .max_misses = ", options.max_misses, ", .max_kinds = ", options.max_kinds,
+             ", .max_slots = ", options.max_slots, ", .reserve = ", options.reserve, "});");
     arena_.emplace(options, make_memory(supply_));
     // The patterns begin alike, so that a step shows late which one it follows. They then differ much, or not
     // at all if one is the end of another.
@@ -239,7 +239,7 @@ class planned_model {
 
   void operate_between_steps() {
     const std::size_t what = below(100);
-    if (what < 15) allocate(any_wish(random_, 0));
+    if (what < 15) allocate(any_request(random_, 0));
     else if (what < 25 && !live_.empty()) free_one(below(live_.size()));
     else if (what < 27) use_saved();
     else if (what < 29) saved_ = arena_->plans();
@@ -260,7 +260,7 @@ class planned_model {
     fallback_in_step_ = fallback_.served + fallback_.refused;
     has_planned_ = false;
     const std::size_t kind = names_kinds_ ? which : 0;
-    tell("step.emplace(*arena, ", kind, ");");
+    log_line("step.emplace(*arena, ", kind, ");");
     step_.emplace(*arena_, kind);
     sums_.kind_changes += kind != last_kind_ ? 1 : 0;
     last_kind_ = kind;
@@ -273,7 +273,7 @@ class planned_model {
   }
 
   void close_step() {
-    tell("step.reset();");
+    log_line("step.reset();");
     step_.reset();
     ++counts_.steps;
     const bool asked = next_ != 0, asked_fallback = fallback_.served + fallback_.refused != fallback_in_step_;
@@ -286,11 +286,11 @@ class planned_model {
       ++counts_.partly_planned_steps;
     }
     ++step_number_;
-    if (below(16) == 0) look_at_plans();
+    if (below(16) == 0) check_plans();
     while (live_.size() > 120) free_one(below(live_.size()));
   }
 
-  void look_at_plans() {
+  void check_plans() {
     for (step_plan const& plan : arena_->plans()) {
       plan.require_valid();
       std::size_t of_request = 0;
@@ -310,14 +310,14 @@ class planned_model {
     for (planned_block const& block : plan.blocks) {
       if (++slots[block.request] > arena_->options().max_slots) return;
     }
-    tell("arena->use(a plan that it made before);");
+    log_line("arena->use(a plan that it made before);");
     arena_->use(plan);
     ++sums_.used_plans;
   }
 
   void trim() {
     const planned_arena_stats before = arena_->stats();
-    tell("arena->trim();");
+    log_line("arena->trim();");
     const std::size_t bytes = arena_->trim();
     EXPECT_EQ(arena_->stats().committed_bytes, before.committed_bytes - bytes);
     if (before.used_blocks == 0 && !step_.has_value() && !fails_)
@@ -327,10 +327,10 @@ class planned_model {
 
   // ---- blocks ----
 
-  void allocate(wish const& what) {
+  void allocate(request const& what) {
     const std::uint64_t served_before = fallback_.served;
     const std::uint64_t planned_before = arena_->stats().planned_allocations;
-    tell("void* ", new_block{}, " = arena->allocate(", what.bytes, ", ", what.align, ");");
+    log_line("void* ", new_block{}, " = arena->allocate(", what.bytes, ", ", what.align, ");");
     void* block = nullptr;
     try {
       block = arena_->allocate(what.bytes, what.align);
@@ -377,7 +377,7 @@ class planned_model {
     live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(i));  // in order, as programs are
     if (check_level >= 2 && gone.planned && below(200) == 0) free_wrongly(gone);
     blocks_.remove(gone.block);
-    tell_deallocate("(*arena)", *arena_, gone.block, gone.bytes, gone.align);
+    log_deallocate("(*arena)", *arena_, gone.block, gone.bytes, gone.align);
   }
 
   // As another size, and from inside: both are reported, and change nothing.

@@ -29,7 +29,7 @@ class played_steps {
   played_steps(played_steps const&) = delete;
   played_steps& operator=(played_steps const&) = delete;
   ~played_steps() {
-    while (!held_.empty()) give_back(held_.begin()->first);
+    while (!held_.empty()) deallocate_named(held_.begin()->first);
   }
 
   /// A step of a kind that does so. @return requests that went to the fallback
@@ -43,8 +43,8 @@ class played_steps {
   void play(std::string const& text) {
     std::istringstream words{text};
     for (std::string word; words >> word;) {
-      if (word.front() == '-') give_back(word.substr(1));
-      else take(word);
+      if (word.front() == '-') deallocate_named(word.substr(1));
+      else allocate_named(word);
     }
   }
   /// Returns true if a block is live.
@@ -60,7 +60,7 @@ class played_steps {
     std::size_t bytes, align;
   };
 
-  void take(std::string const& word) {
+  void allocate_named(std::string const& word) {
     const std::size_t equals = word.find('='), at = word.find('@');
     const std::string name = word.substr(0, equals);
     ASSERT_FALSE(held_.contains(name)) << name << " is live";
@@ -71,7 +71,7 @@ class played_steps {
     addresses_.push_back(one.block);
     held_.emplace(name, one);
   }
-  void give_back(std::string const& name) {
+  void deallocate_named(std::string const& name) {
     ASSERT_TRUE(held_.contains(name)) << name << " is not live";
     const held one = held_.at(name);
     held_.erase(name);

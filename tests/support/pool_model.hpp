@@ -15,8 +15,8 @@
 #include <tidemark/pool/pool_options.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 
 namespace tidemark::test {
 
@@ -57,7 +57,7 @@ class pool_model {
                                           : random_() % 100'000;
     const std::size_t align = std::size_t{1} << random_() % (random_() % 16 == 0 ? 10 : 5);
     const pool_stats before = pool().stats();
-    void* const first = tell_allocate("memory", pool(), bytes, align);
+    void* const first = log_allocate("memory", pool(), bytes, align);
     const pool_stats after = pool().stats();
     ++allocations_;
     const std::size_t block_bytes = after.used_bytes - before.used_bytes;
@@ -88,7 +88,7 @@ class pool_model {
   void free_one(std::size_t i) {
     const block chosen = take_out(held_, i);
     blocks_.remove(chosen.first);
-    tell_deallocate("memory", pool(), chosen.first, chosen.bytes, chosen.align);
+    log_deallocate("memory", pool(), chosen.first, chosen.bytes, chosen.align);
     ++deallocations_;
     used_bytes_ -= chosen.block_bytes;
     requested_bytes_ -= chosen.bytes;
@@ -96,7 +96,7 @@ class pool_model {
 
   void trim(std::size_t target) {
     const pool_stats before = pool().stats();
-    tell("memory.trim(", target, ");");
+    log_line("memory.trim(", target, ");");
     const std::size_t returned = pool().trim(target);
     const pool_stats after = pool().stats();
     EXPECT_LE(after.cached_bytes, std::max(target, std::min(before.cached_bytes, target)));
@@ -107,7 +107,7 @@ class pool_model {
   }
 
   void reset() {
-    tell("memory.reset_stats();");
+    log_line("memory.reset_stats();");
     pool().reset_stats();
     allocations_ = deallocations_ = 0;
     peak_ = 0;
@@ -115,7 +115,7 @@ class pool_model {
 
   void release() {
     check_contents();
-    tell("memory.release();");
+    log_line("memory.release();");
     pool().release();
     deallocations_ += held_.size();
     held_.clear();

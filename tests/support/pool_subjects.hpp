@@ -55,7 +55,7 @@ struct synchronized_pool_subject : basic_pool_subject<synchronized_pool> {
 };
 struct tight_synchronized_pool_subject : basic_pool_subject<synchronized_pool> {
   static constexpr std::size_t max_reused_bytes = 0;
-  static constexpr bool gives_all_back =
+  static constexpr bool returns_all_memory =
       true;  // its limit may return the memory of each class that a round used
   explicit tight_synchronized_pool_subject(supply_type& upstream)
       : basic_pool_subject{upstream, {.max_cached_bytes = 8 * KiB}} {}

@@ -20,7 +20,7 @@
 #include <tidemark/process/process_arena.hpp>
 
 #include "choices.hpp"
-#include "told_program.hpp"
+#include "program_log.hpp"
 
 namespace tidemark::test {
 
@@ -92,7 +92,7 @@ class process_arena_model {
   void allocate() {
     const std::size_t bytes = 1 + random_() % (random_() % 20 == 0 ? 5000 : 300);
     const std::size_t align = std::size_t{1} << random_() % 8;
-    tell("void* ", new_block{}, " = memory.allocate(", bytes, ", ", align, ");");
+    log_line("void* ", new_block{}, " = memory.allocate(", bytes, ", ", align, ");");
     try {
       void* const first = arena_.allocate(bytes, align);
       name_block(first);
@@ -110,7 +110,7 @@ class process_arena_model {
     if (blocks_.empty()) return;
     const block newest = blocks_.back();
     const std::size_t before = arena_.stats().used_bytes;
-    tell("memory.deallocate(", block_at{address_of(newest)}, ", ", newest.bytes, ");");
+    log_line("memory.deallocate(", block_at{address_of(newest)}, ", ", newest.bytes, ");");
     arena_.deallocate(address_of(newest), newest.bytes);
     if (newest.is_published) {
       EXPECT_EQ(arena_.stats().used_bytes, before) << "a published block was reclaimed";
@@ -122,7 +122,7 @@ class process_arena_model {
   }
 
   void publish() {
-    tell("memory.publish(*memory.push<std::array<unsigned char, 64>>());");
+    log_line("memory.publish(*memory.push<std::array<unsigned char, 64>>());");
     try {
       auto* const made = arena_.push<root>();
       add(made->data(), made->size());
@@ -146,7 +146,7 @@ class process_arena_model {
   void reset() {
     check_contents();
     const std::uint64_t before = arena_.generation();
-    tell("memory.try_reset();");
+    log_line("memory.try_reset();");
     EXPECT_TRUE(arena_.try_reset()) << "there is no view";
     EXPECT_EQ(arena_.generation(), before);
     blocks_.clear();

@@ -74,23 +74,23 @@ class replaying_backend final : public graph_backend {
 
   [[nodiscard]] bool supports_capture() const noexcept override { return true; }
   void begin() override {
-    note("begin");
+    log_event("begin");
     EXPECT_FALSE(is_capturing()) << "begin in a capture";
     if (begin_throws) throw begin_error{};
     recorded_.emplace();
   }
   [[nodiscard]] std::unique_ptr<graph_instance> end() override {
-    const std::vector<kernel> recorded = take_recorded();
+    const std::vector<kernel> recorded = end_recording();
     if (end_is_null) return nullptr;
     return std::make_unique<instance>(recorded, counts_, log_);
   }
   bool end_into(std::unique_ptr<graph_instance>& of) override {
     if (!updates_in_place) return graph_backend::end_into(of);
-    dynamic_cast<instance&>(*of).put(take_recorded());
+    dynamic_cast<instance&>(*of).set_work(end_recording());
     return true;
   }
   void abandon() noexcept override {
-    note("abandon");
+    log_event("abandon");
     EXPECT_TRUE(is_capturing()) << "abandon of no capture";
     recorded_.reset();
   }
@@ -109,7 +109,7 @@ class replaying_backend final : public graph_backend {
       if (log_ != nullptr) log_->emplace_back("graph ends");
     }
 
-    void put(std::vector<kernel> work) { work_ = std::move(work); }
+    void set_work(std::vector<kernel> work) { work_ = std::move(work); }
     void wait() noexcept override { ++counts_->waits; }
     void launch(graph_stream stream) override {
       if (counts_->inside.fetch_add(1) != 0) ++counts_->overlaps;
@@ -131,15 +131,15 @@ class replaying_backend final : public graph_backend {
     event_log* log_;
   };
 
-  std::vector<kernel> take_recorded() {
-    note("end");
+  std::vector<kernel> end_recording() {
+    log_event("end");
     EXPECT_TRUE(is_capturing()) << "end of no capture";
     std::vector<kernel> recorded = std::exchange(recorded_, std::nullopt).value_or(std::vector<kernel>{});
     if (end_throws) throw end_error{};
     if (recorded.empty()) throw empty_capture{"capture: nothing was enqueued"};
     return recorded;
   }
-  void note(char const* call) {
+  void log_event(char const* call) {
     if (log_ != nullptr) log_->emplace_back(call);
   }
 

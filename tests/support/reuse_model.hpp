@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "reuse_subjects.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 
 namespace tidemark::test {
 
@@ -67,7 +67,7 @@ class reuse_model {
     const std::size_t bytes = 64 * (random_() % 8);
     const std::size_t align = random_() % 4 == 0 ? 64 : 16;
     const reuse_cache_stats before = cache_.stats();
-    void* const first = tell_allocate("cache", cache_, bytes, align);
+    void* const first = log_allocate("cache", cache_, bytes, align);
     const auto fits = [&](auto const& entry) {
       return entry.second.bytes == bytes && entry.second.align == align;
     };
@@ -83,7 +83,7 @@ class reuse_model {
       kept_.erase(found);
     } else {
       kept_.erase(first);  // the upstream had it again
-      forget_gone();
+      remove_gone();
       misses_beside_pending += std::ranges::any_of(kept_, fits) ? 1 : 0;
       const auto unfinished = std::ranges::count_if(kept_, [](auto const& entry) {
         return entry.second.fence != nullptr && !entry.second.fence->completed();
@@ -103,14 +103,14 @@ class reuse_model {
     kept_block& kept = kept_[chosen.first] = {chosen.bytes, chosen.align, nullptr, ++deallocations_};
     if (random_() % 3 == 0) {
       blocks_.remove(chosen.first);
-      tell_deallocate("cache", cache_, chosen.first, chosen.bytes, chosen.align);
+      log_deallocate("cache", cache_, chosen.first, chosen.bytes, chosen.align);
     } else {
       kept.fence = std::make_unique<event>();
       kept.fence->wait_completes = false;
       if (const std::size_t order = random_() % 4; order < orders_.size())
         kept.fence->order = &orders_[order];
-      tell("cache.deallocate_after(", block_at{chosen.first}, ", ", chosen.bytes, ", ", chosen.align,
-           ", fence_of(", block_at{chosen.first}, "));");
+      log_line("cache.deallocate_after(", block_at{chosen.first}, ", ", chosen.bytes, ", ", chosen.align,
+               ", fence_of(", block_at{chosen.first}, "));");
       cache_.deallocate_after(chosen.first, chosen.bytes, chosen.align, kept.fence->fence());
     }
   }
@@ -129,7 +129,7 @@ class reuse_model {
   }
   void complete_one(void* address, kept_block& kept) {
     blocks_.remove(address);
-    tell("complete(fence_of(", block_at{address}, "));");
+    log_line("complete(fence_of(", block_at{address}, "));");
     kept.fence->complete();
   }
 
@@ -145,7 +145,7 @@ class reuse_model {
       for (auto& [address, kept] : kept_) complete(address, kept);  // else the cache would wait for ever
     }
     const std::size_t outstanding = upstream_.outstanding;
-    tell("cache.collect(", force ? "true" : "false", ");");
+    log_line("cache.collect(", force ? "true" : "false", ");");
     const std::size_t returned = cache_.collect(force);
     EXPECT_EQ(upstream_.outstanding, outstanding - returned);
     EXPECT_EQ(cache_.stats().cached_bytes, 0u);
@@ -154,16 +154,16 @@ class reuse_model {
       if (kept.fence != nullptr && kept.fence->completed()) EXPECT_EQ(kept.fence->destroyed, 1);
     }
     collected += returned > 0 ? 1 : 0;
-    forget_gone();
+    remove_gone();
   }
 
   // Forgets blocks that were returned to the upstream, which may reuse their addresses.
-  void forget_gone() {
+  void remove_gone() {
     std::erase_if(kept_, [&](auto const& entry) { return !upstream_.holds(entry.first); });
   }
 
   void check() {
-    forget_gone();
+    remove_gone();
     const reuse_cache_stats now = cache_.stats();
     std::size_t used = 0;
     for (block const& one : held_) used += one.bytes;

@@ -141,12 +141,12 @@ struct reuse_test : ::testing::Test {
   made_up_device device;
   recording_resource& upstream = device.memory();
 
-  static std::vector<void*> take(reuse_cache& cache, std::size_t blocks, std::size_t bytes) {
+  static std::vector<void*> allocate_blocks(reuse_cache& cache, std::size_t blocks, std::size_t bytes) {
     std::vector<void*> taken(blocks);
     for (void*& block : taken) block = cache.allocate(bytes, 256);
     return taken;
   }
-  static void give(reuse_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
+  static void deallocate_blocks(reuse_cache& cache, std::vector<void*> const& blocks, std::size_t bytes) {
     for (void* block : blocks) cache.deallocate(block, bytes, 256);
     cache.check_invariants();
   }

@@ -57,17 +57,17 @@ class simulated_ranges {
   }
   /// Takes the smallest range of at least this size, the lowest among equals. @return an empty range if none
   /// exists
-  std::pair<std::uintptr_t, std::size_t> take_best_fit(std::size_t bytes) {
+  std::pair<std::uintptr_t, std::size_t> extract_best_fit(std::size_t bytes) {
     const auto found = by_size_.lower_bound({bytes, 0});
     if (found == by_size_.end()) return {0, 0};
-    return take(by_address_.find(found->second));
+    return extract(by_address_.find(found->second));
   }
   /// Takes the range that ends there. @return an empty one if none does.
-  std::pair<std::uintptr_t, std::size_t> take_ending_at(std::uintptr_t end) {
+  std::pair<std::uintptr_t, std::size_t> extract_ending_at(std::uintptr_t end) {
     const auto after = by_address_.lower_bound(end);
     if (after == by_address_.begin()) return {0, 0};
     const auto last = std::prev(after);
-    return last->first + last->second == end ? take(last) : std::pair<std::uintptr_t, std::size_t>{0, 0};
+    return last->first + last->second == end ? extract(last) : std::pair<std::uintptr_t, std::size_t>{0, 0};
   }
   /// Ranges are not merged across this address.
   void begin_segment(std::uintptr_t begin) { segments_.insert(begin); }
@@ -79,7 +79,7 @@ class simulated_ranges {
     by_size_.erase({at->second, at->first});
     return by_address_.erase(at);
   }
-  std::pair<std::uintptr_t, std::size_t> take(iterator at) {
+  std::pair<std::uintptr_t, std::size_t> extract(iterator at) {
     const std::pair<std::uintptr_t, std::size_t> taken = *at;
     erase(at);
     return taken;
@@ -104,7 +104,7 @@ class simulated_pytorch final : public simulated_allocator {
     bytes = std::max<std::size_t>((bytes + 511) / 512 * 512, 512);
     const bool is_small = bytes <= MiB;
     kind& of = kinds_[is_small ? 0 : 1];
-    auto [begin, size] = of.free.take_best_fit(bytes);
+    auto [begin, size] = of.free.extract_best_fit(bytes);
     if (size == 0)
       std::tie(begin, size) = is_expandable_ ? grow(of, bytes, is_small) : add(of, bytes, is_small);
     const std::size_t rest = size - bytes;
@@ -142,7 +142,7 @@ class simulated_pytorch final : public simulated_allocator {
     return {begin, segment};
   }
   std::pair<std::uintptr_t, std::size_t> grow(kind& of, std::size_t bytes, bool is_small) {
-    auto [begin, size] = of.free.take_ending_at(of.end);
+    auto [begin, size] = of.free.extract_ending_at(of.end);
     if (size == 0) begin = of.end;
     const std::size_t page = (is_small ? 2 : 20) * MiB, pages = (bytes - size + page - 1) / page;
     of.end += pages * page;
@@ -155,17 +155,17 @@ class simulated_pytorch final : public simulated_allocator {
   std::map<std::uintptr_t, live_block> live_;
 };
 
-/// One range that grows at its end by units of 2 MiB: best fit, or TLSF (Masmano and others, 2004), which
-/// takes the first range of the next class, with 32 classes per doubling.
+/// One range that grows at its end by units of 2 MiB. Uses best fit, or TLSF (Masmano and others, 2004): the
+/// first range of the next class, with 32 classes per doubling.
 class simulated_range final : public simulated_allocator {
  public:
   explicit simulated_range(bool is_tlsf) : is_tlsf_{is_tlsf} {}
 
   std::uintptr_t allocate(std::size_t bytes) override {
     bytes = std::max<std::size_t>((bytes + 511) / 512 * 512, 512);
-    auto [begin, size] = free_.take_best_fit(is_tlsf_ ? class_above(bytes) : bytes);
+    auto [begin, size] = free_.extract_best_fit(is_tlsf_ ? class_above(bytes) : bytes);
     if (size == 0) {
-      std::tie(begin, size) = free_.take_ending_at(end_);
+      std::tie(begin, size) = free_.extract_ending_at(end_);
       if (size == 0) begin = end_;
       const std::size_t more = size < bytes ? (bytes - size + 2 * MiB - 1) / (2 * MiB) * (2 * MiB) : 0;
       end_ += more;

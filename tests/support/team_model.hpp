@@ -20,7 +20,7 @@
 #include <tidemark/team/shared_arena.hpp>
 
 #include "choices.hpp"
-#include "told_program.hpp"
+#include "program_log.hpp"
 
 namespace tidemark::test {
 
@@ -42,23 +42,23 @@ class team_model {
     const std::size_t bytes = random() % (random() % 20 == 0 ? 100'000 : 600);
     switch (random() % 8) {
       case 0:
-        tell_call(t, "team.allocate(", bytes, ");");
+        log_call(t, "team.allocate(", bytes, ");");
         blocks.push_back(written(team_.allocate(bytes), bytes, random));
         break;
       case 1: {
-        tell_call(t, "local.push_array<unsigned char>(", bytes, ");");
+        log_call(t, "local.push_array<unsigned char>(", bytes, ");");
         auto zeroed = local.push_array<unsigned char>(bytes);
         EXPECT_TRUE(std::ranges::all_of(zeroed, [](unsigned char byte) { return byte == 0; }));
         blocks.push_back(written(zeroed.data(), bytes, random));
         break;
       }
       case 2:
-        tell_call(t, "local.make<counted>(objects);");
+        log_call(t, "local.make<counted>(objects);");
         (void)local.make<counted>(objects_);
         break;
       case 3: {
-        tell_call(t, "{ local_arena::scope scope{local}; for (int n = 0; n < 3; ++n) (void)scope.allocate(",
-                  bytes, "); (void)local.make<counted>(objects); }");
+        log_call(t, "{ local_arena::scope scope{local}; for (int n = 0; n < 3; ++n) (void)scope.allocate(",
+                 bytes, "); (void)local.make<counted>(objects); }");
         local_arena::scope scope{local};
         for (int n = 0; n < 3; ++n) (void)written(scope.allocate(bytes), bytes, random);
         (void)local.make<counted>(objects_);
@@ -67,23 +67,23 @@ class team_model {
       case 4: {
         const arena_mark mark = local.mark();
         const std::size_t kept = blocks.size();
-        tell_call(t, "auto mark = local.mark(); (void)local.allocate(", bytes, ", 64);");
+        log_call(t, "auto mark = local.mark(); (void)local.allocate(", bytes, ", 64);");
         blocks.push_back(written(local.allocate(bytes, 64), bytes, random));
         if (random() % 2 == 0) {
-          tell_call(t, "local.rewind(mark);");
+          log_call(t, "local.rewind(mark);");
           local.rewind(mark);
           blocks.resize(kept);
         }
         break;
       }
       case 5: {
-        tell_call(t, "team.deallocate(local.allocate(", bytes, "), ", bytes, ");");
+        log_call(t, "team.deallocate(local.allocate(", bytes, "), ", bytes, ");");
         void* const newest = local.allocate(bytes);
         team_.deallocate(newest, bytes);
         break;
       }
       default:
-        tell_call(t, "local.allocate(", bytes, ");");
+        log_call(t, "local.allocate(", bytes, ");");
         blocks.push_back(written(local.allocate(bytes), bytes, random));
     }
   }
@@ -103,7 +103,7 @@ class team_model {
         break;
       case 1:
       case 2:
-        tell("marks.push_back(team.mark());");
+        log_line("marks.push_back(team.mark());");
         marks_.push_back({team_.mark(), counts()});
         break;
       case 3:
@@ -112,13 +112,13 @@ class team_model {
         break;
       case 5: {
         const std::size_t keep_bytes = random() % 100'000;
-        tell("team.trim(", keep_bytes, ");");
+        log_line("team.trim(", keep_bytes, ");");
         (void)team_.trim(keep_bytes);
         break;
       }
       case 6:
         if (scopes_.size() == 4) break;
-        tell("scopes.push_back(std::make_unique<shared_arena::scope>(team));");
+        log_line("scopes.push_back(std::make_unique<shared_arena::scope>(team));");
         scopes_.push_back({std::make_unique<shared_arena::scope>(team_), counts(), marks_.size()});
         break;
       case 7:
@@ -174,8 +174,8 @@ class team_model {
   };
 
   template <class... Parts>
-  static void tell_call(std::size_t t, Parts const&... parts) {
-    tell("/* thread ", t, " */ ", parts...);
+  static void log_call(std::size_t t, Parts const&... parts) {
+    log_line("/* thread ", t, " */ ", parts...);
   }
 
   [[nodiscard]] block_counts counts() const {
@@ -183,32 +183,32 @@ class team_model {
     for (std::size_t t = 0; t < threads; ++t) all[t] = blocks_[t].size();
     return all;
   }
-  void forget_since(block_counts const& before) {
+  void remove_since(block_counts const& before) {
     for (std::size_t t = 0; t < threads; ++t) blocks_[t].resize(before[t]);
   }
 
   void reset() {
-    tell("team.reset();");
+    log_line("team.reset();");
     if (!scopes_.empty()) {
       EXPECT_THROW(team_.reset(), std::logic_error);
       return;
     }
     team_.reset();
     marks_.clear();
-    forget_since({});
+    remove_since({});
   }
   // To a mark that no open scope is above.
   void rewind(std::uint64_t which) {
     const std::size_t first = scopes_.empty() ? 0 : scopes_.back().marks;
     if (marks_.size() <= first) return;
     marks_.resize(first + 1 + which % (marks_.size() - first));
-    tell("marks.resize(", marks_.size(), "); team.rewind(marks.back());");
+    log_line("marks.resize(", marks_.size(), "); team.rewind(marks.back());");
     team_.rewind(marks_.back().mark);
-    forget_since(marks_.back().blocks);
+    remove_since(marks_.back().blocks);
   }
   void end_scope() {
-    tell("scopes.pop_back();");
-    forget_since(scopes_.back().blocks);
+    log_line("scopes.pop_back();");
+    remove_since(scopes_.back().blocks);
     marks_.resize(scopes_.back().marks);
     scopes_.pop_back();
   }

@@ -38,7 +38,7 @@ class locked_resource final : public detail::distinct_resource {
 /// once. No lock, so that it makes no thread wait for another.
 class each_once_memory final : public detail::distinct_resource {
  public:
-  explicit each_once_memory(std::size_t max_blocks) : gone_back_(max_blocks) {}
+  explicit each_once_memory(std::size_t max_blocks) : deallocations_(max_blocks) {}
 
   /// Blocks that are out.
   [[nodiscard]] std::size_t outstanding() const noexcept { return next_.load() - returned_.load(); }
@@ -49,17 +49,17 @@ class each_once_memory final : public detail::distinct_resource {
 
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     const std::size_t i = next_.fetch_add(1);
-    if (i >= gone_back_.size() || bytes > stride || align > stride) throw std::bad_alloc{};
+    if (i >= deallocations_.size() || bytes > stride || align > stride) throw std::bad_alloc{};
     return reinterpret_cast<void*>(first_address + i * stride);
   }
   void do_deallocate(void* block, std::size_t, std::size_t) override {
     const std::size_t i = (reinterpret_cast<std::uintptr_t>(block) - first_address) / stride;
-    EXPECT_EQ(gone_back_.at(i).fetch_add(1), 0) << "block " << i << " went back twice";
+    EXPECT_EQ(deallocations_.at(i).fetch_add(1), 0) << "block " << i << " went back twice";
     returned_.fetch_add(1);
   }
 
   std::atomic<std::size_t> next_{0}, returned_{0};
-  std::vector<std::atomic<int>> gone_back_;
+  std::vector<std::atomic<int>> deallocations_;
 };
 
 }  // namespace tidemark::test

@@ -12,7 +12,7 @@
 
 namespace tidemark::test {
 
-/// An arena below, so that memory is used again, as the suite demands; its chunks come from the supply.
+/// The upstream is an arena, because the suite requires reuse of memory. Its chunks come from the supply.
 class traced_arena_subject : public subject_traits<upstream_arena_subject::largest> {
  public:
   explicit traced_arena_subject(supply_type& upstream) : below_{upstream} {}

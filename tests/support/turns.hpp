@@ -20,13 +20,13 @@ class turns {
   turns(turns const&) = delete;
   turns& operator=(turns const&) = delete;
   ~turns() {
-    give(everyone, {});
+    assign(everyone, {});
     for (std::thread& thread : threads_) thread.join();
   }
 
   /// Runs `work` on thread `t`, and returns when it is done.
   void on(std::size_t t, std::function<void()> work) {
-    give(t, std::move(work));
+    assign(t, std::move(work));
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return whose_ == no_one; });
   }
@@ -34,7 +34,7 @@ class turns {
  private:
   static constexpr std::size_t no_one = -std::size_t{1}, everyone = -std::size_t{2};  // who ends
 
-  void give(std::size_t t, std::function<void()> work) {
+  void assign(std::size_t t, std::function<void()> work) {
     {
       const std::lock_guard lock{mutex_};
       whose_ = t;

@@ -15,9 +15,9 @@
 #include <tidemark/core/unique_block.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "recording_supply.hpp"
 #include "shadow.hpp"
-#include "told_program.hpp"
 
 namespace tidemark::test {
 
@@ -36,7 +36,7 @@ class unique_block_model {
         make(i);
         break;
       case 2:
-        tell("owners[", i, "] = std::move(owners[", j, "]);");
+        log_line("owners[", i, "] = std::move(owners[", j, "]);");
         if (i == j) break;
         lose(i);
         owners_[i] = std::move(owners_[j]);
@@ -44,12 +44,12 @@ class unique_block_model {
         ++moved;
         break;
       case 3:
-        tell("std::swap(owners[", i, "], owners[", j, "]);");
+        log_line("std::swap(owners[", i, "], owners[", j, "]);");
         std::swap(owners_[i], owners_[j]);
         std::swap(held_[i], held_[j]);
         break;
       case 4:
-        tell("owners[", i, "].reset();");
+        log_line("owners[", i, "].reset();");
         lose(i);
         break;
       default:
@@ -76,8 +76,8 @@ class unique_block_model {
     const held_block wanted{nullptr, random_() % 500, std::size_t{1} << random_() % 9, random_() % 2};
     recording_resource& memory = memories_[wanted.memory];
     memory.fail_from = random_() % 10 == 0 ? memory.calls : supply::never;
-    tell("owners[", i, "] = unique_block{&memories[", wanted.memory, "], ", wanted.bytes, ", ", wanted.align,
-         "};");
+    log_line("owners[", i, "] = unique_block{&memories[", wanted.memory, "], ", wanted.bytes, ", ",
+             wanted.align, "};");
     try {
       unique_block made{&memory, wanted.bytes, wanted.align};
       blocks_.add(made.data(), wanted.bytes, wanted.align);
@@ -97,7 +97,7 @@ class unique_block_model {
   }
 
   void release(std::size_t i) {
-    tell("memory.deallocate(owners[", i, "].release(), ", held_[i].bytes, ", ", held_[i].align, ");");
+    log_line("memory.deallocate(owners[", i, "].release(), ", held_[i].bytes, ", ", held_[i].align, ");");
     const held_block was = std::exchange(held_[i], {});
     EXPECT_EQ(owners_[i].release(), was.first);
     if (was.first == nullptr) return;

@@ -26,8 +26,8 @@
 #include <tidemark/workspace/workspace.hpp>
 
 #include "choices.hpp"
+#include "program_log.hpp"
 #include "recording_supply.hpp"
-#include "told_program.hpp"
 #include "warning_recorder.hpp"
 
 namespace tidemark::test {
@@ -122,7 +122,7 @@ class workspace_model {
     if (random_() % 10 == 0) n = 0;
     // Through the innermost scope, or the workspace, as a function does that was called.
     frame* const in = frames_.empty() || random_() % 2 == 0 ? nullptr : &frames_.back();
-    tell(in == nullptr ? "ws" : "scopes.back()", ".acquire<types[", type, "]>(", n, ");");
+    log_line(in == nullptr ? "ws" : "scopes.back()", ".acquire<types[", type, "]>(", n, ");");
     std::span<std::byte> memory;
     if (in != nullptr && in->plain != nullptr) memory = acquire_from(*in->plain, type, n);
     else if (in != nullptr && in->named != nullptr) memory = acquire_from(*in->named, type, n);
@@ -130,7 +130,7 @@ class workspace_model {
 
     if (type == type_count - 1) n = (n + 63) / 64;
     EXPECT_EQ(memory.size(), n * element_bytes[type]);
-    note_acquired(slots_[type], n, memory.data());
+    record_acquired(slots_[type], n, memory.data());
     if (!frames_.empty()) frames_.back().saved.set(type);
     EXPECT_FALSE(shares_memory(memory));
     const auto written = static_cast<std::byte>(random_());
@@ -146,7 +146,7 @@ class workspace_model {
     return false;
   }
 
-  void note_acquired(slots& of, std::size_t n, std::byte* first) {
+  void record_acquired(slots& of, std::size_t n, std::byte* first) {
     if (of.active == of.all.size()) of.all.emplace_back();
     slot& next = of.all[of.active++];
     of.peak = std::max(of.peak, of.active);
@@ -167,10 +167,10 @@ class workspace_model {
     if (frames_.size() >= 12) return;
     frame fresh{.plain = nullptr, .named = nullptr, .held_before = held_.size(), .saved = {}};
     const std::uint64_t kind = random_() % 4;
-    tell(kind == 0   ? "open(workspace::scope<>{ws});"
-         : kind == 1 ? "open(workspace::scope<double, numbered<3>, packed_bits>{ws});"
-         : kind == 2 ? "ws.checkpoint();"
-                     : "ws.checkpoint<float, numbered<5>, float>();");
+    log_line(kind == 0   ? "open(workspace::scope<>{ws});"
+             : kind == 1 ? "open(workspace::scope<double, numbered<3>, packed_bits>{ws});"
+             : kind == 2 ? "ws.checkpoint();"
+                         : "ws.checkpoint<float, numbered<5>, float>();");
     switch (kind) {
       case 0:
         fresh.plain = std::make_unique<plain_scope>(ws_);
@@ -206,7 +206,7 @@ class workspace_model {
     if (i >= frames_.size()) return;
     if (i + 1 != frames_.size()) ++skipped;
     take_back(frames_[i].held_before);
-    tell("scopes[", i, "].end();");
+    log_line("scopes[", i, "].end();");
     if (frames_[i].plain != nullptr) frames_[i].plain->end();
     else frames_[i].named->end();
     // Inner scopes do nothing when they end later.
@@ -215,7 +215,7 @@ class workspace_model {
   }
 
   void rewind() {
-    tell("ws.rewind();  // or not, where nothing is open");
+    log_line("ws.rewind();  // or not, where nothing is open");
     if (frames_.empty()) {
       if (random_() % 4 != 0) return;
       take_back(0);
@@ -245,7 +245,7 @@ class workspace_model {
   }
 
   void reset() {
-    tell("ws.reset();");
+    log_line("ws.reset();");
     check_contents();
     if (!is_refused(scopes_are_open(), [&] { ws_.reset(); })) end_all();
   }
@@ -257,7 +257,7 @@ class workspace_model {
   }
 
   void reset_one() {
-    tell("ws.reset<double>(); ws.reset<numbered<3>>();");
+    log_line("ws.reset<double>(); ws.reset<numbered<3>>();");
     check_contents();
     if (is_refused(!frames_.empty(), [&] { ws_.template reset<double>(); })) return;
     std::erase_if(held_, [&](held const& each) { return each.type == 0; });
@@ -268,7 +268,7 @@ class workspace_model {
   }
 
   void release() {
-    tell("ws.release();");
+    log_line("ws.release();");
     check_contents();
     if (is_refused(scopes_are_open(), [&] { ws_.release(); })) return;
     end_all();
@@ -293,7 +293,7 @@ class workspace_model {
   }
 
   void trim() {
-    tell("ws.trim();");
+    log_line("ws.trim();");
     trim_summary expected;
     for (std::size_t type = 0; type < type_count; ++type) {
       const trim_summary one = cut(type, slots_[type].active);
@@ -303,13 +303,13 @@ class workspace_model {
     expect_same(ws_.trim(), expected);
   }
   void trim_one() {
-    tell("ws.trim<float>(); ws.trim<numbered<0>>(); ws.trim<packed_bits>();");
+    log_line("ws.trim<float>(); ws.trim<numbered<0>>(); ws.trim<packed_bits>();");
     expect_same(ws_.template trim<float>(), cut(1, slots_[1].active));
     expect_same(ws_.template trim<numbered<0>>(), cut(6, slots_[6].active));
     expect_same(ws_.template trim<packed_bits>(), cut(9, slots_[9].active));
   }
   void trim_to_recent_peak() {
-    tell("ws.trim_to_recent_peak();");
+    log_line("ws.trim_to_recent_peak();");
     trim_summary expected;
     for (std::size_t type = 0; type < type_count; ++type) {
       slots& of = slots_[type];
@@ -326,8 +326,8 @@ class workspace_model {
     options.factor = static_cast<double>(random_() % 5) / 2;
     options.headroom = static_cast<double>(random_() % 8) / 4;
     options.least_bytes = random_() % (random_() % 2 == 0 ? 100 : 10'000);
-    tell("ws.compact({.factor = ", options.factor, ", .headroom = ", options.headroom,
-         ", .least_bytes = ", options.least_bytes, "});");
+    log_line("ws.compact({.factor = ", options.factor, ", .headroom = ", options.headroom,
+             ", .least_bytes = ", options.least_bytes, "});");
     compact_summary expected;
     for (std::size_t type = 0; type < type_count; ++type) {
       for (std::size_t i = 0; i < slots_[type].all.size(); ++i) {

@@ -804,17 +804,17 @@ TEST(shared_arena_checks, name_the_places_of_a_thread_scope_and_of_the_rewind) {
 // G.8
 // The destructor runs inside the rewind, and waits there for a thread that has not stopped at a barrier.
 TEST(shared_arena_checks, report_a_handle_that_is_used_during_a_rewind) {
-  struct lets_go_on {
-    explicit lets_go_on(std::function<void()> what) : call{std::move(what)} {}
-    lets_go_on(lets_go_on const&) = delete;
-    lets_go_on& operator=(lets_go_on const&) = delete;
-    ~lets_go_on() { call(); }
+  struct calls_at_end {
+    explicit calls_at_end(std::function<void()> what) : call{std::move(what)} {}
+    calls_at_end(calls_at_end const&) = delete;
+    calls_at_end& operator=(calls_at_end const&) = delete;
+    ~calls_at_end() { call(); }
     std::function<void()> call;
   };
   test::violation_recorder violations;
   shared_arena team{{.name = "step"}};
   std::promise<void> ready, rewinding, used;
-  team.local().make<lets_go_on>([&] {
+  team.local().make<calls_at_end>([&] {
     rewinding.set_value();
     used.get_future().wait();
   });

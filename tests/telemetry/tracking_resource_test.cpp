@@ -187,15 +187,15 @@ TEST_F(tracking, a_double_free_is_reported_and_does_nothing) {
   EXPECT_EQ(test::visible(resource.stats()), before);
 }
 
-tracking_resource* asked_by_handler = nullptr;
+tracking_resource* read_by_handler = nullptr;
 std::size_t seen_by_handler = 0;
-void look(violation const&) { seen_by_handler = asked_by_handler->leaks().size(); }
+void read_leaks(violation const&) { seen_by_handler = read_by_handler->leaks().size(); }
 
 TEST(tracking_resource, a_handler_may_read_the_resource) {
   tracking_resource resource{std::pmr::new_delete_resource()};
   void* block = resource.allocate(64);
-  asked_by_handler = &resource;
-  const violation_handler before = set_violation_handler(look);
+  read_by_handler = &resource;
+  const violation_handler before = set_violation_handler(read_leaks);
   resource.deallocate(block, 1);
   set_violation_handler(before);
   EXPECT_EQ(seen_by_handler, 1u);

@@ -57,14 +57,14 @@ struct logged_memory {
     using std::runtime_error::runtime_error;
   };
 
-  void* take(source_call call) {
+  void* allocate(source_call call) {
     if (refuses) throw refusal{"by the source"};
     const std::size_t bytes = call.bytes, align = call.align;
     calls.push_back(std::move(call));
     ++live_blocks;
     return ::operator new(bytes, std::align_val_t{align});
   }
-  void give(void* block, source_call call) {
+  void deallocate(void* block, source_call call) {
     --live_blocks;
     ::operator delete(block, call.bytes, std::align_val_t{call.align});
     calls.push_back(std::move(call));
@@ -76,15 +76,15 @@ class older_source {
  public:
   logged_memory notes;
 
-  void* allocate(std::size_t bytes, std::size_t align) { return notes.take({"allocate", bytes, align}); }
+  void* allocate(std::size_t bytes, std::size_t align) { return notes.allocate({"allocate", bytes, align}); }
   void deallocate(void* block, std::size_t bytes, std::size_t align) {
-    notes.give(block, {"deallocate", bytes, align});
+    notes.deallocate(block, {"deallocate", bytes, align});
   }
   void* allocate_async(std::size_t bytes, std::size_t align, ::cuda::stream_ref stream) {
-    return notes.take({"allocate_async", bytes, align, stream.get()});
+    return notes.allocate({"allocate_async", bytes, align, stream.get()});
   }
   void deallocate_async(void* block, std::size_t bytes, std::size_t align, ::cuda::stream_ref stream) {
-    notes.give(block, {"deallocate_async", bytes, align, stream.get()});
+    notes.deallocate(block, {"deallocate_async", bytes, align, stream.get()});
   }
 };
 
@@ -94,16 +94,16 @@ class newer_source {
   logged_memory* notes;
 
   void* allocate_sync(std::size_t bytes, std::size_t align) {
-    return notes->take({"allocate_sync", bytes, align});
+    return notes->allocate({"allocate_sync", bytes, align});
   }
   void deallocate_sync(void* block, std::size_t bytes, std::size_t align) noexcept {
-    notes->give(block, {"deallocate_sync", bytes, align});
+    notes->deallocate(block, {"deallocate_sync", bytes, align});
   }
   void* allocate(::cuda::stream_ref stream, std::size_t bytes, std::size_t align) {
-    return notes->take({"allocate", bytes, align, stream.get()});
+    return notes->allocate({"allocate", bytes, align, stream.get()});
   }
   void deallocate(::cuda::stream_ref stream, void* block, std::size_t bytes, std::size_t align) noexcept {
-    notes->give(block, {"deallocate", bytes, align, stream.get()});
+    notes->deallocate(block, {"deallocate", bytes, align, stream.get()});
   }
   friend bool operator==(newer_source const& a, newer_source const& b) noexcept { return a.notes == b.notes; }
 };
@@ -115,10 +115,10 @@ class thrust_source final : public ::thrust::mr::memory_resource<void*> {
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t align) override {
-    return notes.take({"allocate", bytes, align});
+    return notes.allocate({"allocate", bytes, align});
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    notes.give(block, {"deallocate", bytes, align});
+    notes.deallocate(block, {"deallocate", bytes, align});
   }
 };
 

@@ -249,15 +249,15 @@ struct exported {
   exported(exported const&) = delete;
   exported& operator=(exported const&) = delete;
   ~exported() = default;
-  static void give_back(DLManagedTensor* done) {
+  static void end_scope(DLManagedTensor* done) {
     auto* const self = static_cast<exported*>(done->manager_ctx);
     self->scope.end();
-    ++self->given_back;
+    ++self->ended_scopes;
   }
 
   typename Workspace::template scope<> scope;
-  DLManagedTensor managed{.dl_tensor = {}, .manager_ctx = nullptr, .deleter = &give_back};
-  int given_back = 0;
+  DLManagedTensor managed{.dl_tensor = {}, .manager_ctx = nullptr, .deleter = &end_scope};
+  int ended_scopes = 0;
 };
 
 template <class T, class Layout>
@@ -269,7 +269,7 @@ void expect_sum_in_c(auto& ws) {
   const double sum = std::accumulate(elements, elements + 210, 0.0);
   out.managed.dl_tensor = *tensor;
   EXPECT_EQ(consume_sum(&out.managed), sum) << detail::element_name<T>;
-  EXPECT_EQ(out.given_back, 1);
+  EXPECT_EQ(out.ended_scopes, 1);
   EXPECT_EQ(ws.stats().active_slots, 0u);
 }
 
@@ -291,7 +291,7 @@ TYPED_TEST(workspace_tensor, c_program_sums_part_of_a_tensor_by_offset_shape_and
   out.managed.dl_tensor.shape = shape.data();
   out.managed.dl_tensor.byte_offset = (1 * 5 + 1) * sizeof(double);
   EXPECT_EQ(consume_sum(&out.managed), 6 + 7 + 8 + 11 + 12 + 13);
-  EXPECT_EQ(out.given_back, 1);
+  EXPECT_EQ(out.ended_scopes, 1);
 }
 
 #endif

@@ -289,7 +289,7 @@ using steps = generator<int>;
 
 /// Opens scopes that stay open while other coroutines run, and checks the contents of its arrays.
 /// @param wrong counts wrong contents
-steps look_after_numbers(std::size_t id, std::atomic<int>& wrong) {
+steps use_numbers(std::size_t id, std::atomic<int>& wrong) {
   const auto number = static_cast<double>(id);
   const auto check = [&](std::span<double const> numbers, double value) {
     wrong += std::ranges::count(numbers, value) != std::ssize(numbers);
@@ -329,7 +329,7 @@ struct job {
   workspace_lease memory = lease_workspace();
   steps work;
 
-  job(std::size_t id, std::atomic<int>& wrong) : work{look_after_numbers(id, wrong)} {}
+  job(std::size_t id, std::atomic<int>& wrong) : work{use_numbers(id, wrong)} {}
   /// @return true if more work is left
   bool resume() {
     workspace_binding bound{*memory};

@@ -33,8 +33,8 @@ struct stepped_trace {
 /// | `transformer` | four recorded steps of a transformer, of four lengths, in turn |
 [[nodiscard]] std::span<char const* const> generated_programs() noexcept;
 
-/// Generates the steps of a program, equal in each call. Besides the programs above it knows `unet`:
-/// trainings of a U-Net with blocks of 0.5 to 32 MiB, of which 187 MiB are live at once.
+/// Generates the steps of a program, equal in each call. Also generates `unet`: trainings of a U-Net with
+/// blocks of 0.5 to 32 MiB, of which 187 MiB are live at once.
 /// @throws std::invalid_argument for an unknown name; std::runtime_error if the recorded steps cannot be
 ///   read.
 [[nodiscard]] stepped_trace generate_steps(std::string const& program, std::size_t steps = 300);

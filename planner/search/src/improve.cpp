@@ -37,7 +37,7 @@ void place_the_others(result& made, std::span<Block const> blocks, std::size_t a
 
 /// Runs the search, promotion and ejection in growing turns until the search is done. Promotion or ejection
 /// gets a shorter turn if its last turn gained nothing.
-void take_turns(solver_context& context, bool exact) {
+void alternate_stages(solver_context& context, bool exact) {
   // Nodes of the first turn; each further turn doubles them.
   constexpr std::uint64_t min_nodes = 512;
   // The longest turn of the search.
@@ -70,7 +70,7 @@ result search_from(memory_plan const& start, problem const& instance, std::span<
   solver_context context{instance, layout_of(instance, start), options};
   place_along_time(context);
   place_in_orders(context);
-  if (!context.done()) take_turns(context, options.exact);
+  if (!context.done()) alternate_stages(context, options.exact);
   result made = context.finish(blocks.size());
   place_the_others(made, blocks, options.alignment);
   return made;

@@ -203,7 +203,7 @@ offset_type pair_search::height_with(known_case const& now, std::uint32_t lower,
 }
 
 /// @return false if the opposite order is already known
-bool pair_search::put_below(known_case& now, std::uint32_t lower, std::uint32_t upper) {
+bool pair_search::order_below(known_case& now, std::uint32_t lower, std::uint32_t upper) {
   if (now.below.has(upper, lower)) return false;
   now.below.add(lower, upper);
   mark_changed(shared_sections(at(lower), at(upper)));
@@ -215,7 +215,7 @@ bool pair_search::order_pairs(known_case& now, section const& live) {
   for (std::uint32_t a : live) {
     for (std::uint32_t b : live) {
       if (a == b || now.below.has(b, a) || height_with(now, a, b) <= height_) continue;
-      if (!put_below(now, b, a)) return false;
+      if (!order_below(now, b, a)) return false;
     }
   }
   return true;
@@ -235,7 +235,7 @@ bool pair_search::follow_chains(known_case& now, section const& live) {
         for (; added != 0; added &= added - 1) {
           const auto upper =
               static_cast<std::uint32_t>(w * 64 + static_cast<std::size_t>(std::countr_zero(added)));
-          if (!put_below(now, lower, upper)) return false;
+          if (!order_below(now, lower, upper)) return false;
         }
       }
     }

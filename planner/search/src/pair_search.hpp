@@ -125,7 +125,7 @@ class pair_search {
                                         std::uint32_t upper) const;
   [[nodiscard]] bool order_pairs(known_case& now, section const& live);
   [[nodiscard]] bool follow_chains(known_case& now, section const& live);
-  [[nodiscard]] bool put_below(known_case& now, std::uint32_t lower, std::uint32_t upper);
+  [[nodiscard]] bool order_below(known_case& now, std::uint32_t lower, std::uint32_t upper);
   [[nodiscard]] std::optional<step> tightest(known_case const& now) const;
 
   solver_context* context_;

@@ -153,7 +153,7 @@ bool skyline_layout::place_all(order const& by) {
     decide(rank, begin);
     remove(rank);
     offsets_[next] = offset;
-    put(begin, placed.lifespan, offset + placed.size);
+    set_top(begin, placed.lifespan, offset + placed.size);
     --left_;
     // Padding is accepted and raises the limit, because most buffers with larger alignments have padding
     // below them.
@@ -317,7 +317,7 @@ skyline_layout::plateau& skyline_layout::change_plateau(std::uint32_t begin) {
 }
 
 /// Puts a buffer on the plateau that begins at `begin`.
-void skyline_layout::put(std::uint32_t begin, section_range sections, offset_type top) {
+void skyline_layout::set_top(std::uint32_t begin, section_range sections, offset_type top) {
   const plateau under = plateaus_[begin];
   std::uint32_t before = under.begin_before;
   if (begin != sections.begin) {

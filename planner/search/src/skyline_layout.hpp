@@ -36,8 +36,8 @@ class skyline_layout {
   /// @pre not a graph
   explicit skyline_layout(solver_context& context);
 
-  /// Returns true if promotion suits the problem: few pairs with fixed buffers, because a buffer may wait for
-  /// each of them, and little padding, because padding is never filled.
+  /// Returns true if promotion suits the problem. It needs few conflicts with fixed buffers, because a buffer
+  /// may wait for each, and little padding, because padding is never filled.
   [[nodiscard]] static bool pays(problem const& instance);
 
   /// Offers the layout of the order `by`. @return false if the search was cut off
@@ -138,7 +138,7 @@ class skyline_layout {
   [[nodiscard]] std::uint32_t next_on(section_range sections, offset_type level);
   plateau& change_plateau(std::uint32_t begin);
   void set_plateau(section_range sections, offset_type level, std::uint32_t begin_before);
-  void put(std::uint32_t begin, section_range sections, offset_type top);
+  void set_top(std::uint32_t begin, section_range sections, offset_type top);
   [[nodiscard]] offset_type level_above(std::uint32_t begin);
   void raise(std::uint32_t begin, offset_type level);
   void join_right(std::uint32_t begin);
@@ -171,8 +171,8 @@ class skyline_layout {
 
   solver_context* context_;
   problem const* instance_;
-  // All buffers as a k-d tree: halves are split by begin, quarters by end, and so on in turns, also by size
-  // if some buffers are fixed throughout. The buffers of a node are therefore near each other.
+  // All buffers as a k-d tree. Levels split by begin and by end in turns, and also by size if some buffers
+  // are fixed throughout. The buffers of a node are therefore near each other.
   order leaves_;
   std::vector<std::uint32_t> at_;  // by number, position in `leaves_`
   std::size_t leaf_n_;

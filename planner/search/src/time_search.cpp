@@ -222,8 +222,8 @@ void time_search::backtrack() {
 }
 
 /// Returns true if the deaths of each later moment can still be consecutive, as far as they are live now.
-/// Later births, earlier deaths and gaps can lie anywhere. Moments whose deaths lie in two places fail this
-/// test, so only some tries look ahead, and these pass over some moments.
+/// Later births, earlier deaths and gaps can lie anywhere. The test fails for moments with deaths in two
+/// places. Only some tries look ahead, and these skip some moments.
 bool time_search::later_deaths_gather() {
   constexpr std::size_t max_moments = 128;
   if (kind_ < 2) return true;
@@ -552,11 +552,11 @@ void time_search::add_two_places(level& at) {
 void time_search::find_offsets() {
   std::vector<offset_type> offsets(leaves_.size(), no_offset);
   offset_type at = 0;
-  const auto put = [&](leaf_number each) {
+  const auto place = [&](leaf_number each) {
     offsets[each] = at;
     at += sizes_[each];
   };
-  for (leaf_number each : tree_.leaves()) put(each);
+  for (leaf_number each : tree_.leaves()) place(each);
   for (step const& made : steps_ | std::views::reverse) {
     const std::span all{exchanged_};
     const auto removed = all.subspan(made.removed, made.added - made.removed);
@@ -568,7 +568,7 @@ void time_search::find_offsets() {
       if ((offsets[all[k]] < at) != (k < made.behind)) std::ranges::reverse(removed);
       break;
     }
-    for (leaf_number each : removed) put(each);
+    for (leaf_number each : removed) place(each);
   }
   for (std::size_t k = 0; k < leaves_.size(); ++k) {
     if (leaves_[k].buffer != no_rank) offsets_[leaves_[k].buffer] = offsets[k];

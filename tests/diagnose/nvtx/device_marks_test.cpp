@@ -20,7 +20,7 @@ using regions_type = strict_tool::regions_type;
 
 class device_marks_of_a_chunk : public ::testing::Test {
  protected:
-  void come(std::uintptr_t first, std::uintptr_t last) {
+  void on_commit_of(std::uintptr_t first, std::uintptr_t last) {
     ASSERT_TRUE(marks.reserve());
     marks.on_commit(first, last, "step");
   }
@@ -38,16 +38,16 @@ class device_marks_of_a_chunk : public ::testing::Test {
 };
 
 TEST_F(device_marks_of_a_chunk, has_one_heap_of_all_its_memory) {
-  come(1000, 2000);
+  on_commit_of(1000, 2000);
   on_allocate(1900, 50);
-  come(2000, 5000);
+  on_commit_of(2000, 5000);
   EXPECT_EQ(tool.heaps(), (std::vector<strict_tool::heap>{{1000, 4000, "step"}}));
   on_allocate(1990, 1200);
   EXPECT_EQ(tool.regions(), (regions_type{{1900, 50}, {1990, 1200}}));
 }
 
 TEST_F(device_marks_of_a_chunk, a_block_of_no_bytes_does_not_count) {
-  come(1000, 2000);
+  on_commit_of(1000, 2000);
   on_allocate(1000, 0);
   EXPECT_TRUE(tool.regions().empty());
   marks.on_free(1000);
@@ -92,7 +92,7 @@ const taken_back cases_of_taking_back[] = {
 TEST_F(device_marks_of_a_chunk, frees_blocks_in_as_few_calls_as_possible) {
   for (taken_back const& each : cases_of_taking_back) {
     SCOPED_TRACE(each.what);
-    come(1000, each.heap_end);
+    on_commit_of(1000, each.heap_end);
     for (auto const& [block, bytes] : each.blocks) on_allocate(block, bytes);
     tool.calls.clear();
     marks.on_free(each.from);
@@ -103,8 +103,8 @@ TEST_F(device_marks_of_a_chunk, frees_blocks_in_as_few_calls_as_possible) {
 }
 
 TEST_F(device_marks_of_a_chunk, shortens_a_block_that_is_partly_freed) {
-  come(1000, 2000);
-  come(2000, 3000);
+  on_commit_of(1000, 2000);
+  on_commit_of(2000, 3000);
   on_allocate(1900, 500);
   on_allocate(2500, 100);
   marks.on_free(2100);
@@ -114,7 +114,7 @@ TEST_F(device_marks_of_a_chunk, shortens_a_block_that_is_partly_freed) {
 }
 
 TEST_F(device_marks_of_a_chunk, a_block_that_grows_keeps_its_region_which_is_larger_then) {
-  come(1000, 2000);
+  on_commit_of(1000, 2000);
   on_allocate(1000, 10);
   tool.calls.clear();
   marks.on_resize(1000, 300);
@@ -124,9 +124,9 @@ TEST_F(device_marks_of_a_chunk, a_block_that_grows_keeps_its_region_which_is_lar
 }
 
 TEST_F(device_marks_of_a_chunk, a_block_may_grow_into_memory_that_is_committed_later) {
-  come(1000, 2000);
+  on_commit_of(1000, 2000);
   on_allocate(1500, 100);
-  come(2000, 3000);
+  on_commit_of(2000, 3000);
   marks.on_resize(1500, 700);
   EXPECT_EQ(tool.regions(), (regions_type{{1500, 700}}));
   marks.on_resize(1500, 20);
@@ -134,7 +134,7 @@ TEST_F(device_marks_of_a_chunk, a_block_may_grow_into_memory_that_is_committed_l
 }
 
 TEST_F(device_marks_of_a_chunk, a_block_may_grow_from_nothing_and_shrink_to_nothing) {
-  come(1000, 2000);
+  on_commit_of(1000, 2000);
   on_allocate(1000, 0);
   marks.on_resize(1000, 8);
   EXPECT_EQ(tool.regions(), (regions_type{{1000, 8}}));
@@ -145,7 +145,7 @@ TEST_F(device_marks_of_a_chunk, a_block_may_grow_from_nothing_and_shrink_to_noth
 }
 
 TEST_F(device_marks_of_a_chunk, does_not_free_a_block_of_0_bytes_twice) {
-  come(1000, 2000);
+  on_commit_of(1000, 2000);
   on_allocate(1000, 8);
   on_allocate(1256, 8);
   marks.on_resize(1256, 0);
@@ -157,27 +157,27 @@ TEST_F(device_marks_of_a_chunk, does_not_free_a_block_of_0_bytes_twice) {
 }
 
 TEST_F(device_marks_of_a_chunk, keeps_a_partly_decommitted_heap_for_memory_committed_again) {
-  come(1000, 2000);
-  come(2000, 3000);
+  on_commit_of(1000, 2000);
+  on_commit_of(2000, 3000);
   tool.calls.clear();
   marks.on_decommit(1500);
-  come(1500, 1800);
-  come(1800, 2400);
+  on_commit_of(1500, 1800);
+  on_commit_of(1800, 2400);
   EXPECT_TRUE(tool.calls.empty());
   on_allocate(1700, 600);
   EXPECT_EQ(tool.regions(), (regions_type{{1700, 600}}));
 }
 
 TEST_F(device_marks_of_a_chunk, reports_blocks_again_when_their_memory_is_committed_again) {
-  come(1000, 2000);
-  come(2000, 3000);
+  on_commit_of(1000, 2000);
+  on_commit_of(2000, 3000);
   on_allocate(1200, 100);
   on_allocate(1900, 200);
   on_allocate(2500, 100);
   const regions_type before = tool.regions();
   marks.on_decommit(1000);
   EXPECT_TRUE(tool.regions().empty());
-  come(1000, 3000);
+  on_commit_of(1000, 3000);
   EXPECT_EQ(tool.regions(), before);
   marks.on_free(1900);
   EXPECT_EQ(tool.regions(), (regions_type{{1200, 100}}));
@@ -185,7 +185,7 @@ TEST_F(device_marks_of_a_chunk, reports_blocks_again_when_their_memory_is_commit
 
 TEST_F(device_marks_of_a_chunk, records_and_reports_nothing_without_a_tool) {
   tool.watches = false;
-  come(1000, 2000);
+  on_commit_of(1000, 2000);
   for (std::uintptr_t block = 1000; block < 2000; ++block) {
     EXPECT_TRUE(marks.has_room());
     marks.on_allocate(block, 1);
@@ -197,13 +197,13 @@ TEST_F(device_marks_of_a_chunk, records_and_reports_nothing_without_a_tool) {
 }
 
 TEST_F(device_marks_of_a_chunk, reports_a_larger_heap_to_a_tool_that_has_rejected_a_smaller_one) {
-  come(1000, 2000);
+  on_commit_of(1000, 2000);
   tool.watches = false;
-  come(2000, 3000);
+  on_commit_of(2000, 3000);
   on_allocate(1900, 900);
   tool.watches = true;
   EXPECT_TRUE(tool.regions().empty());
-  come(3000, 4000);
+  on_commit_of(3000, 4000);
   EXPECT_EQ(tool.regions(), (regions_type{{1900, 900}}));
   marks.on_resize(1900, 1150);
   marks.on_free(1900);

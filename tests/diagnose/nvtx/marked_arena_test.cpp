@@ -146,7 +146,7 @@ class marks_model {
   void step() {
     switch (draw(16)) {
       case 0:
-        if (!blocks_.empty()) give_back();
+        if (!blocks_.empty()) deallocate();
         break;
       case 1:
         if (!blocks_.empty()) expand();
@@ -214,7 +214,7 @@ class marks_model {
     void* const made = arena_.allocate(bytes, align);
     blocks_.insert_or_assign(arena_.position() - rounded(bytes), block{address(made), bytes});
   }
-  void give_back() {
+  void deallocate() {
     block const& newest = blocks_.rbegin()->second;
     arena_.deallocate(reinterpret_cast<void*>(newest.first), newest.bytes);
   }
@@ -245,7 +245,7 @@ class marks_model {
     arena_.suspend();
     if (draw(2) == 0) rewind();
     forget();
-    if (!blocks_.empty()) give_back();
+    if (!blocks_.empty()) deallocate();
     forget();
     const std::size_t bytes = draw(1000);
     if (void* const made = arena_.try_allocate(bytes)) {  // if it has memory for it

@@ -38,7 +38,7 @@ class fake_machine final : public machine {
   explicit fake_machine(gpu::stream_handle stream) : stream_{stream} {}
 
   void run(operation const& work) override {
-    put([work] {
+    enqueue([work] {
       std::visit(
           [](auto const& loop) {
             for (std::size_t i = 0; i < loop.threads(); ++i) loop(i);
@@ -47,14 +47,14 @@ class fake_machine final : public machine {
     });
   }
   void copy(void const* from, void* to, std::size_t bytes) override {
-    put([=] { std::memcpy(to, from, bytes); });
+    enqueue([=] { std::memcpy(to, from, bytes); });
   }
   void finish() override {
     gpu::require_success(computer.device, "cuStreamSynchronize", computer.device.synchronize(stream_));
   }
 
  private:
-  void put(std::function<void()> work) {
+  void enqueue(std::function<void()> work) {
     gpu::require_success(
         computer.device, "cuLaunchHostFunc",
         computer.device.launch_on_host(
