@@ -49,7 +49,7 @@ void arena_inline(benchmark::State& state) {
 #if defined(TIDEMARK_PEER_LLVM)
 template <std::size_t Bytes>
 void llvm_bump(benchmark::State& state) {
-  // One slab holds a batch, so that Reset() keeps it and the loop allocates no slab.
+  // One slab contains a batch. Reset() keeps this slab, so the loop allocates no slab.
   llvm::BumpPtrAllocatorImpl<llvm::MallocAllocator, room, room> step;
   for (auto _ : state) {
     for (std::size_t i = 0; i < batch; ++i) use(step.Allocate(Bytes, llvm::Align(16)));

@@ -254,7 +254,7 @@ struct other_element {
   int value;
 };
 
-/// Types without a list of their own, each with a slot.
+/// Types without their own list, each with a slot.
 template <class Workspace, std::size_t... Numbers>
 void register_others(Workspace& ws, std::index_sequence<Numbers...>) {
   typename Workspace::template scope<> scope{ws};
@@ -401,7 +401,7 @@ void workspace_scopes_beside(std::size_t n) {
   workspace_scopes(n, ws);
 }
 
-/// Scopes of a type without a list of its own, which is looked up each time.
+/// Scopes of a type without its own list, which is looked up each time.
 void workspace_scopes_of_other_type(std::size_t n) {
   plain_workspace made;
   plain_workspace& ws = *hidden(&made);

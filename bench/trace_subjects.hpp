@@ -49,7 +49,7 @@ inline std::vector<std::string> paths_in(char const* variable) {
   return paths;
 }
 
-/// Returns the name of a file without a name of its own: its stem, with characters that are special in JSON
+/// Returns the name of a file without a given name: its stem, with characters that are special in JSON
 /// replaced.
 inline std::string trace_name(std::string const& path) {
   std::string name = std::filesystem::path{path}.stem().string();

@@ -86,7 +86,7 @@ struct mimalloc_calls {
   int (*version)();
 };
 
-/// The newest mimalloc, from a PyPI wheel because Debian lacks it. A type of its own, because `loaded_malloc`
+/// The newest mimalloc, from a PyPI wheel because Debian lacks it. Its own type, because `loaded_malloc`
 /// keeps one library per type of calls.
 struct mimalloc_3_calls : mimalloc_calls {
   using mimalloc_calls::mimalloc_calls;

@@ -101,7 +101,7 @@ double solve(std::size_t side, int iterations, std::pmr::memory_resource* memory
 
 class gradients final : public worker {
  public:
-  // 42 MB per array: glibc maps blocks of more than 32 MiB anew each time (its DEFAULT_MMAP_THRESHOLD_MAX).
+  // 42 MB per array: glibc maps blocks of more than 32 MiB again each time (its DEFAULT_MMAP_THRESHOLD_MAX).
   gradients(step_memory& memory, extent size) : memory_{memory}, side_{size == extent::full ? 2300U : 30U} {}
 
   std::uint64_t step(unsigned) override {

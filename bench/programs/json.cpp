@@ -35,8 +35,8 @@ struct member {
   value held;
 };
 
-/// Elements of arrays and objects wait here until their number is known, as in RapidJSON and Boost.JSON, so
-/// that an array is one block. Empty between documents.
+/// Elements of arrays and objects are stored here until their number is known. An array is then one block, as
+/// in RapidJSON and Boost.JSON. Empty between documents.
 struct waiting {
   std::vector<value> values;
   std::vector<member> members;

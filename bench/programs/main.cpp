@@ -106,7 +106,7 @@ void sample_user_time(bool is_on) {
   setitimer(ITIMER_VIRTUAL, &timer, nullptr);
 }
 
-// ---- running -------------------------------------------------------------------------------------------------------
+// ---- running ----------------------------------------------------------------------------------------------
 
 double seconds_of(timeval const& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;

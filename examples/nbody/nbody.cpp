@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nbody: measures the octree of a simulation, which threads build anew in each step, on different memory
+// nbody: measures the octree of a simulation, which threads build again in each step, on different memory
 // resources.
 //
 // A star cluster moves under its own gravity. In each step threads order the bodies along a curve, build the
@@ -199,7 +199,7 @@ outcome measure(contender const& who, options const& chosen) {
   return told;
 }
 
-/// Runs `measure` in a process of its own. No other thread exists yet, of OpenMP or otherwise.
+/// Runs `measure` in its own process. No other thread exists yet, of OpenMP or otherwise.
 outcome measure_apart(contender const& who, options const& chosen) {
   std::fflush(stdout);
   void* const shared =

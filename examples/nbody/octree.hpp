@@ -30,7 +30,7 @@ struct node {
   point_mass sum;                   ///< mass of the bodies at their center of mass
   double width = 0;                 ///< of the cell
   std::array<node*, 8> children{};  ///< by octant; null for an octant without bodies
-  std::span<point_mass> bodies;     ///< of a leaf: copies in a block of their own
+  std::span<point_mass> bodies;     ///< of a leaf: copies in their own block
 };
 
 struct gravity {

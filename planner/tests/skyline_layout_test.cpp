@@ -484,7 +484,7 @@ TEST(skyline_layout, pays_unless_padding_is_large) {
 
 TEST(skyline_layout, pays_unless_many_buffers_overlap_fixed_buffers) {
   std::vector<lifetime> blocks(4096, {.lower = 1, .upper = 3, .size = 1});
-  blocks.push_back({.lower = 2, .upper = 3, .size = 1});  // a section of its own
+  blocks.push_back({.lower = 2, .upper = 3, .size = 1});  // its own section
   for (std::size_t i = 0; i < 1024; ++i)
     blocks.push_back({.lower = 1, .upper = 2, .size = 1, .offset = 2 * i});
   const auto pays = [&] { return skyline_layout::pays(test_problem_of(blocks, by_bytes)); };

@@ -45,8 +45,7 @@ TEST(heap, scratch_allocates_nothing_once_warm) {
 }
 
 TEST(heap, marking_may_allocate_and_rewinding_never_does) {
-  // Each level leaves a record of a rewind that ended a mark, so that the records outgrow any room they began
-  // with.
+  // Each level adds a record of a rewind that ended a mark, so the records exceed their initial capacity.
   arena step;
   for (int level = 0; level < 1000; ++level) {
     (void)step.allocate(16);

@@ -31,7 +31,7 @@ constexpr auto release = std::memory_order_release;
 constexpr auto seq_cst = std::memory_order_seq_cst;
 constexpr exploration_options weak{.weak_orders = true};
 
-/// Threads that each run `body(state, thread)` on a state made anew, and a check of it.
+/// Threads that each run `body(state, thread)` on a new state, and a check of this state.
 template <class State>
 std::function<program()> on(std::size_t threads, std::function<void(State&, std::size_t)> body,
                             std::function<std::string(State&)> check = {}) {

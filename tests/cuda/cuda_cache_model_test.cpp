@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: long random sequences on a fake device with memory on the host. Blocks are deallocated while work
-// of other streams still uses them. When such work runs, it must find the old contents in its block. The cache
-// must therefore not allocate the block again earlier, also when it waits for memory or releases blocks. A
-// pool makes its stream wait for such work instead.
+// of other streams still uses them. When such work runs, it must find the old contents in its block. The
+// cache must therefore not allocate the block again earlier, also when it waits for memory or releases
+// blocks. A pool makes its stream wait for such work instead.
 #include <gtest/gtest.h>
 
 #include <cstddef>

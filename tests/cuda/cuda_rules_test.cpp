@@ -39,8 +39,7 @@ namespace {
 using gpu::capture_mode;
 using gpu::status;
 
-/// Base of tests beside another thread's capture, in the mode that forbids most, or beside a capture on this
-/// thread.
+/// Base of tests during another thread's capture in the strictest mode, or during a capture on this thread.
 struct cuda_rules : ::testing::Test {
   explicit cuda_rules(std::vector<test::fake_refusal> const& refusals = test::observed_refusals())
       : device{{.granularity_bytes = unit, .touchable = true, .devices = 2, .refusals = refusals}} {}
@@ -472,8 +471,8 @@ TEST_F(cuda_rules, exportable_memory_is_requested_with_its_handle_type) {
 
 // ---- random programs --------------------------------------------------------------------------------------
 
-/// Allocates, uses and frees blocks of every resource on several streams, as their contracts want it, in
-/// scopes, planned steps, epochs and graphs. Beside it others capture in mode global.
+/// Allocates, uses and frees blocks of every resource on several streams by their contracts, in scopes,
+/// planned steps, epochs and graphs. Beside it others capture in mode global.
 class random_program {
  public:
   explicit random_program(std::uint64_t seed)

@@ -37,8 +37,8 @@ using gpu::status;
 // How every function begins: which device is current, and does the stream capture?
 const call_names first_calls{"cuCtxGetDevice", "cuStreamIsCapturing"};
 
-/// Returns the memory that the destructor of an address space could not, so that the fake device finds
-/// nothing left. It numbers its handles from 1.
+/// Returns the memory that the destructor of an address space could not return. The fake device otherwise
+/// reports a leak. It numbers its handles from 1.
 void give_back_what_was_lost(fake_device& device, byte_range range, std::size_t units) {
   for (std::size_t i = 0; i < units; ++i) {
     EXPECT_EQ(device.unmap(units_of(range, i, 1)), status::success);
@@ -698,8 +698,8 @@ TEST(cuda_virtual_memory_setups, resume_beyond_the_device_memory_throws_out_of_m
 
 // ---- random programs ----
 
-/// Commits and decommits parts anywhere, suspends, and has the driver refuse calls where `refuses`; knows
-/// which units are committed.
+/// Commits and decommits random parts, suspends, and makes the driver refuse calls if `refuses`. Records the
+/// committed units.
 class virtual_memory_model {
  public:
   static constexpr std::size_t units = 128;
@@ -747,7 +747,7 @@ class virtual_memory_model {
 
  private:
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-  /// Units from there on that are committed, if the first is, or that are not, if it is not.
+  /// Number of following units in the same state as the first unit: committed or not.
   [[nodiscard]] std::size_t run_at(std::size_t first) const {
     std::size_t last = first;
     while (last < units && committed_[last] == committed_[first]) ++last;

@@ -27,8 +27,8 @@ constexpr double step_us = 25'000;
 
 std::string path_of(char const* name) { return std::string{TIDEMARK_TRACES} + "/torch_" + name; }
 
-/// A program that allocates from a pool, with plans or without. Most live is the largest sum of requests, each
-/// rounded up to 512.
+/// A program that allocates from a pool, with plans or without. Most live is the largest sum of requests,
+/// each rounded up to 512.
 class played_program {
  public:
   played_program(char const* name, std::size_t scale, bool is_planned = false,
@@ -78,7 +78,7 @@ class played_program {
   std::optional<device_planned_arena> planned{planned_arena_options{.fallback = &pool}};
 
  private:
-  // A step that is repeated may allocate a block that is live, and free one that is not.
+  // A repeated step may allocate a live block again, and free a block that is not live.
   void play(std::size_t first, std::size_t end) {
     for (std::size_t i = first; i < end; ++i) {
       tools::trace_event const& event = trace_.events[i];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a heap that maps memory of a fake device, which fails the test if work meets memory that is not there
-// or that other work still uses; and the same heap on chunks of an upstream, which compares each piece it gets
-// back. Every call of the upstream, of the records and of the driver fails once.
+// Strategy: a heap that maps memory of a fake device, which fails the test if work meets memory that is not
+// there or that other work still uses; and the same heap on chunks of an upstream, which compares each piece
+// it gets back. Every call of the upstream, of the records and of the driver fails once.
 #include <gtest/gtest.h>
 
 #include <cstddef>

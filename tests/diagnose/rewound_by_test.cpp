@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: end trapped scopes in functions of the program, and compare the first address behind "rewound by" with
-// the function. The functions lie outside the library's namespace, because its functions are left out.
+// Strategy: end trapped scopes in functions of the program, and compare the first address behind "rewound by"
+// with the function. The functions lie outside the library's namespace, because its functions are left out.
 #include <tidemark/arena.hpp>
 
 #include <dlfcn.h>

@@ -28,10 +28,10 @@ using test::fault;
 using test::faulty_sync;
 using test::program;
 
-// ---- the filter --------------------------------------------------------------------------------------------
+// ---- the filter -------------------------------------------------------------------------------------------
 
-/// Two addresses of one hash: one thread inserts and erases the first, another inserts the second and passes it
-/// on to a third.
+/// Two addresses of one hash: one thread inserts and erases the first, another inserts the second and passes
+/// it on to a third.
 template <class Sync>
 program filter_addresses(unsigned before) {
   struct state {
@@ -69,7 +69,7 @@ TEST(epoch_schedules, are_found_to_lose_an_address_by_a_non_atomic_count) {
   expect_failure([] { return filter_addresses<faulty_sync<fault::split_updates>>(0); }, "an address");
 }
 
-// ---- the table ---------------------------------------------------------------------------------------------
+// ---- the table --------------------------------------------------------------------------------------------
 
 struct record {
   explicit record(std::uintptr_t where) : address{where}, content{where} {}
@@ -121,7 +121,7 @@ TEST(epoch_schedules, are_found_to_add_an_address_twice_without_the_lock) {
   expect_failure([] { return add_addresses<faulty_sync<fault::no_locks>>(2); }, "an address has two records");
 }
 
-// ---- records of blocks -------------------------------------------------------------------------------------
+// ---- records of blocks ------------------------------------------------------------------------------------
 
 /// A synthetic group: tests compare groups and never access them.
 block_group* group(std::uintptr_t number) { return reinterpret_cast<block_group*>(64 * number); }
@@ -162,7 +162,7 @@ TEST(epoch_schedules, are_found_to_name_a_wrong_epoch_without_memory_order) {
 }
 
 enum class checking { with_the_lock, before_the_lock };
-/// A block whose epoch ends while two threads deallocate it, so that two of the three come too late.
+/// A block whose epoch ends while two threads deallocate it. Two of these three events are late.
 template <class Sync>
 program end_a_block(checking when) {
   struct state {

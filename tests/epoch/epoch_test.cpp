@@ -526,7 +526,7 @@ TYPED_TEST(epochs, lose_no_block_if_there_is_no_memory_for_records) {
 
 // ---- with_epoch -------------------------------------------------------------------------------------------
 
-/// Blocks have records alone, so that the upstream may be rewound while an epoch is open.
+/// All blocks have records and no slabs, so the upstream may be rewound while an epoch is open.
 class rewound_epochs : public testing::Test {
  protected:
   void TearDown() override { memory.check_invariants(); }

@@ -306,8 +306,8 @@ TEST_F(epoch_threads, lose_no_block_while_threads_exchange_blocks) {
 }
 
 TEST(epoch_threads_storm, compacting_a_log_keeps_blocks_of_other_threads) {
-  // One thread's log becomes full again and again, because another thread frees its blocks and meanwhile
-  // takes the same addresses into its own epochs.
+  // One thread's log fills up repeatedly, because another thread frees its blocks and allocates the same
+  // addresses in its own epochs.
   constexpr std::size_t rounds = 500'000;
   made_up_memory upstream;
   epoch_resource memory{{.host_memory = false}, &upstream};
@@ -419,8 +419,8 @@ class gate final : public detail::distinct_resource {
   std::binary_semaphore visitors_{0}, passes_{0};
 };
 
-/// Runs `body` while another thread, which tracks address after address, stands in the middle of making the
-/// table of records larger, with the lock of that.
+/// Runs `body` while another thread enlarges the table of records and holds the lock of the table. The other
+/// thread tracks address after address.
 template <class Body>
 void while_a_record_is_being_made(gate& bookkeeping, epoch_resource& memory, Body body) {
   std::thread other{[&] {

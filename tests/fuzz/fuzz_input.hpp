@@ -22,7 +22,8 @@ inline void stop_if_failed() {
   std::abort();
 }
 
-/// From now on a violation ends the program in the same way, unless a model expects it, and so does an exception.
+/// From now on a violation ends the program in the same way, unless a model expects it, and so does an
+/// exception.
 inline void stop_at_violations() {
   std::set_terminate([] {
     program_log::current().print();
@@ -35,8 +36,8 @@ inline void stop_at_violations() {
   });
 }
 
-/// Makes some calls of a supply fail from now on, if it supports this. Excludes calls of a device, because
-/// memory that a driver does not take back is lost, and a device here runs out of memory anyway.
+/// Makes some calls of a supply fail from now on, if it supports this. Excludes calls of a device: memory
+/// that a driver does not free is lost, and a device here runs out of memory anyway.
 template <class Supply>
 void fail_some_calls(Supply& supply, choices& next) {
   if constexpr (requires { supply.fail_from = 1; } && !requires { supply.device; }) {

@@ -411,7 +411,7 @@ void whether_clones_share_the_arena_safely() {
 
 // ---- updates of graphs ------------------------------------------------------------------------------------
 
-/// out = value, behind kernels that take long enough for the launch to run still when the host goes on.
+/// out = value, after slow kernels: the launch still runs when the host continues.
 auto slow_write(cudaStream_t stream, float value, int kernels) {
   return [=](std::pmr::memory_resource&, unique_block&, unique_block& out) {
     for (int i = 0; i < kernels; ++i) spin<<<1, 1, 0, stream>>>(20'000'000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMM's pool as a peer, in a source of its own: it is built with RMM's headers, or without any.
+// RMM's pool as a peer, in its own source: it is built with RMM's headers, or without any.
 #pragma once
 
 #include <cstddef>

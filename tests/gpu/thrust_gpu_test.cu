@@ -48,7 +48,7 @@ TEST_F(thrust_gpu, a_vector_is_made_on_the_stream_of_its_arena) {
   gpu::stream stream;
   device_arena step{{.reserve = 64 * MiB}, stream.get()};
   device_vector<float> source(1000, 1.0f, &step);
-  // Late work of the stream, which the copy comes behind only if it is on that stream.
+  // Late work of the stream. The copy follows it only if the copy is on that stream.
   spin<<<1, 1, 0, stream>>>(long_cycles);
   fill<<<4, 256, 0, stream>>>(1000, 2.0f, thrust::raw_pointer_cast(source.data()));
   const device_vector<float> copy{source};

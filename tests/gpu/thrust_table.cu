@@ -32,8 +32,8 @@ struct key_of {
   }
 };
 
-/// Sums the values of each key, and then all sums. The vectors and the temporaries of the algorithms are `Vector`'s and
-/// the policy's.
+/// Sums the values of each key, and then all sums. The vectors and the temporaries of the algorithms are
+/// `Vector`'s and the policy's.
 template <template <class> class Vector, class Policy, class... Memory>
 double sum_by_key(std::size_t n, Policy policy, Memory... memory) {
   Vector<unsigned> keys(n, memory...), groups(n, memory...);

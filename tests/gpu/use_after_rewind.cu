@@ -6,7 +6,8 @@
 //   use_after_rewind rewound   a kernel reads a block that was rewound over, of an arena that has others
 //   use_after_rewind reset     a kernel reads a block of an arena that was reset
 //   use_after_rewind padding   a kernel writes behind the end of a block, into the padding of its alignment
-//   use_after_rewind reused    a kernel reads a block that it did not write, at the address of one that was written
+//     use_after_rewind reused    a kernel reads a block that it did not write, at the address of one
+//                                that was written
 //   use_after_rewind leaked    a block of an arena that is never destroyed
 #include <cuda_runtime.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a file with `using namespace tidemark;` at file scope, as users write it. CCCL defines the namespaces
-// `::cuda` and `::thrust`, and nvcc writes `cuda::std::…` into the code that it generates for kernels: a name of
-// tidemark that equals one of these makes this file fail to compile. The second test also runs the code on a device.
+// Strategy: a file with `using namespace tidemark;` at file scope, as users write it. CCCL defines the
+// namespaces `::cuda` and `::thrust`, and nvcc writes `cuda::std::…` into the code that it generates for
+// kernels: a name of tidemark that equals one of these makes this file fail to compile. The second test also
+// runs the code on a device.
 #include <tidemark/cuda.hpp>
 #include <tidemark/tidemark.hpp>
 using namespace tidemark;  // before the headers of CCCL and Thrust

@@ -39,7 +39,7 @@ namespace {
 
 graph_stream stream_number(std::uintptr_t number) { return reinterpret_cast<graph_stream>(number); }
 
-/// A resource that tells when what it gave comes back.
+/// A resource that reports when its blocks are deallocated.
 class noting_resource final : public detail::distinct_resource {
  public:
   noting_resource(event_log& log, std::string name) : log_{&log}, name_{std::move(name)} {}
@@ -56,7 +56,7 @@ class noting_resource final : public detail::distinct_resource {
   std::string name_;
 };
 
-/// outputs = inputs + 10 * (1, 2, 3, ...), by way of two temporaries that are deallocated before it is over.
+/// outputs = inputs + 10 * (1, 2, 3, ...), with two temporaries that are deallocated inside the body.
 auto step_on(replaying_backend& backend) {
   return [&backend](std::pmr::memory_resource& memory, unique_block& in, unique_block& out) {
     const std::size_t n = in.bytes() / sizeof(float);
@@ -769,8 +769,7 @@ struct failing_captures : captures {
     return capture_of([&](std::pmr::memory_resource&) { noting.enqueue([] {}); });
   }
 
-  /// Expects that everything is as before, that the parts of the capture have ended in their order, and that
-  /// the next capture works.
+  /// Expects an unchanged state, ended parts of the capture in their order, and a working next capture.
   void expect_undone(event_log calls) {
     calls.insert(calls.end(), {"inputs ends", "outputs ends", "arena ends"});
     EXPECT_EQ(log, calls);

@@ -344,7 +344,7 @@ TEST_F(graph_arena_death, aborts_by_default_on_a_double_deallocation) {
       "graph_arena 'graph_arena': deallocate of 1 bytes at 0x100000000: no block in use begins there");
 }
 
-// ---- starting anew ----------------------------------------------------------------------------------------
+// ---- starting again ---------------------------------------------------------------------------------------
 
 // S1.33
 TEST_F(graph_arenas, reset_with_blocks_in_use_throws_their_count_and_changes_nothing) {

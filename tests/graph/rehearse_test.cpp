@@ -264,7 +264,7 @@ TEST(rehearse, is_equal_only_to_itself) {
   EXPECT_FALSE(one.is_equal(other));
 }
 
-// Programs do so, although the standard library says in its declaration that it is never null.
+// Programs do so, although the declaration in the standard library excludes null.
 [[gnu::no_sanitize("undefined")]] void give_null_back(std::pmr::memory_resource& memory, void* null) {
   memory.deallocate(null, 8);
 }

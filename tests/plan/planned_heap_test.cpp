@@ -108,7 +108,7 @@ TEST(planned_heap, steps_in_turn_with_late_blocks_allocate_nothing_once_warm) {
   few_blocks fallback;
   planned_arena memory{
       {.max_misses = 1'000'000,
-       .fallback = &fallback}};  // what the fallback serves is recorded, but nothing is planned anew
+       .fallback = &fallback}};  // what the fallback serves is recorded, but nothing is planned again
   program p{memory};
   const auto step = [&](std::size_t n) {
     const planned_arena::step here{memory};

@@ -21,7 +21,7 @@ namespace {
 
 using planned_learning = played_arena;
 
-/// The program of the finding: two blocks that live all along, ten that come one after the other, and one at
+/// The reported program: two blocks that live for the whole step, ten consecutive blocks, and one block at
 /// the end.
 class varying_program {
  public:

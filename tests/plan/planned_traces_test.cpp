@@ -234,8 +234,8 @@ TEST(planned_traces, hold_the_memory_of_a_repeated_step_once) {
       expect_held<pool>("torch_gpt", {kind}, end, 1.02);
       expect_held<synchronized_pool>("torch_gpt", {kind}, end, 1.02);
     }
-    // Blocks that outlive their step have bytes for two steps. In step 0 they are the optimizer's state, which a
-    // program allocates once: no program repeats this step, and lets the state end late.
+    // Blocks that outlive their step have bytes for two steps. In step 0 they are the optimizer's state,
+    // which a program allocates once: no program repeats this step, and lets the state end late.
     expect_held<pool>("torch_gpt", {kind}, outliving::end_late, kind == 0 ? 1.39 : 1.02);
   }
 }

@@ -29,7 +29,7 @@ using test::fault;
 using test::faulty_sync;
 using test::program;
 
-// ---- trims that other threads request ----------------------------------------------------------------------
+// ---- trims that other threads request ---------------------------------------------------------------------
 
 /// Records requested and executed trims with their order.
 class trim_record {
@@ -162,7 +162,7 @@ TEST(pool_schedules, lose_a_trim_that_another_trim_overwrites) {
   expect_failure(requests_trims_of_the_depot<faulty_sync<fault::split_updates>>, "a trim is lost");
 }
 
-// ---- chains that go through the depot ----------------------------------------------------------------------
+// ---- chains that go through the depot ---------------------------------------------------------------------
 
 struct alignas(chain_stack::min_block_bytes) block {
   std::byte bytes[chain_stack::min_block_bytes];
@@ -223,7 +223,7 @@ TEST(pool_schedules, lose_depot_blocks_without_the_lock) {
   expect_failure(passes_chains<faulty_sync<fault::no_locks>>, "a block is lost, or was taken twice");
 }
 
-// ---- counts that others read -------------------------------------------------------------------------------
+// ---- counts that others read ------------------------------------------------------------------------------
 
 enum class reading { deallocations_first, allocations_first };
 /// One thread allocates and gives the block to another, which deallocates it; a third reads their counts.

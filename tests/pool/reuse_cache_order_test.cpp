@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: a cache over addresses that must not be touched, whose orders of reuse and of eviction show in the
-// addresses that come back and those that the upstream still holds; and what makes room when the upstream runs
-// out, counted in calls of the upstream.
+// Strategy: a cache over addresses that must not be touched, whose orders of reuse and of eviction show in
+// the addresses that come back and those that the upstream still holds; and what makes room when the upstream
+// runs out, counted in calls of the upstream.
 #include <gtest/gtest.h>
 
 #include <cstddef>

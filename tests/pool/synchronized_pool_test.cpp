@@ -482,7 +482,7 @@ std::vector<void*> allocate_blocks(synchronized_pool& pool, std::size_t blocks, 
 void deallocate_blocks(synchronized_pool& pool, std::vector<void*> const& held, std::size_t bytes) {
   for (void* block : held) pool.deallocate(block, bytes);
 }
-/// A call in which a thread sees requests of other threads, and that leaves nothing cached.
+/// A call in which a thread handles requests of other threads. It caches no block.
 void call(synchronized_pool& pool) { pool.deallocate(pool.allocate(8, 512), 8, 512); }
 
 TEST(synchronized_pool, chains_of_many_size_classes_fit_in_a_thread_share) {

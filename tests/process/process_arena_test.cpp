@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: one process fills an arena with containers, and other processes, forked before the arena existed
-// or executed anew, read them in place. Images of an arena's file are changed bit by bit, and mapped as if
+// or executed again, read them in place. Images of an arena's file are changed bit by bit, and mapped as if
 // they were a writer's. Writers and readers are killed at each system call and at random moments.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -329,7 +329,7 @@ TEST(process_arena, frees_memory_when_its_reader_is_killed) {
 
 // ---- writers that are killed
 
-// A writer that publishes as long as it lives: each tenth time it frees all, if it can.
+// A writer that publishes in an endless loop. Each tenth time it frees all generations, if possible.
 std::string write_until_killed(channel& test, std::string const& path) {
   process_arena memory{{.reserve = 64 * MiB, .path = path}};
   publish(memory, 1);

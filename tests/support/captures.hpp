@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captures on the fake device: graphs of work, and a capture that a resource must neither invalidate nor add to.
+// Captures on the fake device: graphs of work, and a capture that a resource must neither invalidate nor add
+// to.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -139,8 +139,8 @@ class device_pool_subject : public subject_of_a_device_of<4 * MiB> {
   }
 };
 
-/// The pools of many streams: each block is deallocated while another stream uses it, whose work runs some calls
-/// later.
+/// The pools of many streams: each block is deallocated while another stream uses it, whose work runs some
+/// calls later.
 class device_pools_subject : public subject_of_a_device_of<4 * MiB> {
  public:
   static constexpr std::size_t max_reused_bytes = 0;  // a round may begin while work of the last one goes on

@@ -48,8 +48,8 @@ class logged_upstream final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
-/// A class made from a resource of the standard, whose virtual functions are protected: it may call and replace
-/// them.
+/// A class made from a resource of the standard, whose virtual functions are protected: it may call and
+/// replace them.
 template <class Resource>
 struct counted : Resource {
   using Resource::Resource;

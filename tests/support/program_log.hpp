@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of a model, as C++. They are printed if a fuzzer's input fails. With TIDEMARK_PRINT_STEPS set each
-// line is printed before its operation, also in tests of models, because a sanitizer ends the program itself.
+// The operations of a model, as C++. They are printed if a fuzzer's input fails. With TIDEMARK_PRINT_STEPS
+// set each line is printed before its operation, also in tests of models, because a sanitizer ends the
+// program itself.
 #pragma once
 
 #include <cstddef>

@@ -144,7 +144,7 @@ class replaying_backend final : public graph_backend {
   }
 
   event_log* log_;
-  std::optional<std::vector<kernel>> recorded_;  // none: no capture goes on
+  std::optional<std::vector<kernel>> recorded_;  // none: no capture is open
   std::shared_ptr<replay_counts> counts_ = std::make_shared<replay_counts>();
 };
 

@@ -15,7 +15,8 @@ inline std::uint64_t number_from_environment(char const* name, std::uint64_t oth
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// Sequences of `steps` steps do something at least `times` times. Returns how often the sequences of this run must do it.
+/// Sequences of `steps` steps do something at least `times` times. Returns how often the sequences of this
+/// run must do it.
 inline std::uint64_t in_this_length(std::uint64_t times, std::uint64_t steps = full_steps) {
   return times * number_from_environment("TIDEMARK_STEPS", steps) / steps;
 }

@@ -41,7 +41,8 @@ void run_for_seeds(MakeModel make_model, std::uint64_t default_steps = full_step
   ::testing::Test::RecordProperty("operations", std::to_string(operations));
 }
 
-/// A minimum for a count of a model: all sequences together must exceed `times`, or they show nothing about it.
+/// A minimum for a count of a model: all sequences together must exceed `times`, or they show nothing about
+/// it.
 template <class Model>
 struct sequence_count {
   char const* what;

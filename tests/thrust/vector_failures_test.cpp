@@ -57,7 +57,7 @@ class vector_failures : public ::testing::Test {
     return values;
   }
 
-  /// The same, of something that is done to a vector of 1, 2, 3 and must leave it as it was when it fails.
+  /// The same for an operation on a vector of 1, 2, 3. A failed operation must not change the vector.
   template <class Change>
   static void fail_each_construction_of(Change change) {
     fail_each_construction([&](auto& memory, auto arm) {

@@ -20,7 +20,7 @@ options = [flag for flag in flags if flag in ("--thrust", "--mpi")]  # what the 
 flags = [flag for flag in flags if flag not in options]
 root = pathlib.Path(root)
 
-# The modules that are a part of their own; all others are the host's, and `import tidemark;` brings those.
+# The modules that are separate parts; all others are the host's, and `import tidemark;` brings those.
 OWN_MODULES = {"device": "modules/tidemark.cuda.cppm", "thrust": "modules/tidemark.thrust.cppm",
                "mpi": "modules/tidemark.mpi.cppm", "planner": "planner/search/modules/tidemark.planner.cppm"}
 # The innermost folder of a header decides.

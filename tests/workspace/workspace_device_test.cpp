@@ -37,7 +37,7 @@ namespace {
 
 using device_checked_workspace = checked_workspace;
 
-/// Work on a stream that is not done before somebody waits for it, or says that it is.
+/// Work on a stream that is pending until a wait, or until the test marks it as done.
 struct work {
   bool is_done = false;
   int waits = 0, fences = 0, destroyed = 0;

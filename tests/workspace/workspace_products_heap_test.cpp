@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: the loop of the original's README, at its size: 10,000 products of random matrices of 100 x 100.
-// Calls of operator new, malloc and the upstream are counted meanwhile. The file is compiled with -O3, because
-// it computes 10^10 products of numbers; under sanitizers it takes a hundredth of the steps.
+// Calls of operator new, malloc and the upstream are counted meanwhile. The file is compiled with -O3,
+// because it computes 10^10 products of numbers; under sanitizers it takes a hundredth of the steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -242,7 +242,7 @@ TYPED_TEST(workspace_tensor, every_element_type_has_its_name_and_code) {
 
 #if defined(TIDEMARK_DLPACK_CONSUMER)
 
-/// A tensor as it is handed to a library that says when it is done: then its scope ends.
+/// A tensor for a library that calls a deleter after use. The deleter ends the scope of the tensor.
 template <class Workspace>
 struct exported {
   explicit exported(Workspace& ws) : scope{ws} { managed.manager_ctx = this; }

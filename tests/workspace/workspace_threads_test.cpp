@@ -30,7 +30,7 @@
 namespace tidemark::test {
 namespace {
 
-/// An upstream that is never destroyed, because leased workspaces wait on it as long as the process lives.
+/// An upstream that is never destroyed, because idle leased workspaces use it until the process ends.
 statistics_resource& new_upstream() {
   static auto* const all = new std::deque<statistics_resource>;
   return all->emplace_back();
@@ -236,7 +236,8 @@ TEST_F(leases, keep_64_ended_workspaces_and_destroy_the_65th) {
 
 TEST_F(leases, destroy_and_report_a_workspace_returned_with_an_open_scope) {
   const violation_recorder recorder;
-  // Never ended, because its workspace is gone: it lies in memory that is deallocated as it is.
+  // Its destructor never runs, because its workspace no longer exists. It lies in memory that is deallocated
+  // without destruction.
   alignas(workspace::scope<>) std::byte memory[sizeof(workspace::scope<>)];
   {
     workspace_lease lease = lease_workspace();

@@ -22,7 +22,7 @@ struct plan_file {
   std::vector<std::string> ids;                             ///< of the blocks; ids need not be unique
   std::string header = "id,lower,upper,size";               ///< as in the file
   std::vector<std::string> rows;                            ///< as in the file, without line ends
-  std::optional<std::size_t> offset_column = std::nullopt;  ///< counted from 0; empty if there is none
+  std::optional<std::size_t> offset_column = std::nullopt;  ///< counted from 0; empty without this column
 
   /// Adds a block that is not in the file. @pre the file has no further columns
   void add(std::string id, lifetime const& block);

@@ -52,7 +52,7 @@ class order_tree {
   /// Keeps the orders in which the leaves of `removed` are consecutive, and puts `added` in their place in
   /// any order. Leaves the tree unchanged and returns `nullopt` if no order remains.
   /// @pre `removed` are leaves of the tree, and `added` is not empty
-  /// @param sizes by leaf; a leaf of size 0 may never have a place of its own
+  /// @param sizes by leaf; a leaf of size 0 may never have its own place
   [[nodiscard]] std::optional<place> replace(leaf_numbers removed, leaf_numbers added,
                                              std::span<offset_type const> sizes);
 

@@ -51,7 +51,7 @@ time_search::time_search(solver_context& context)
   if (is_for(*instance_)) find_moments();
 }
 
-/// If the search can go back, each time is a moment of its own, so that one place need not take all births.
+/// If the search can go back, each time is its own moment, so that one place need not take all births.
 /// Otherwise a moment has consecutive deaths and the births that follow them.
 void time_search::find_moments() {
   std::vector<buffer> const& all = instance_->buffers;
@@ -577,7 +577,7 @@ void time_search::find_offsets() {
 
 void place_along_time(solver_context& context) {
   problem const& instance = context.instance();
-  // For fewer buffers the search goes along time, and goes back if it fails.
+  // For fewer buffers the search goes along time, and backtracks if it fails.
   if (context.done() || !time_search::is_for(instance) || time_search::can_backtrack(instance)) return;
   context.enter_stage("time");
   time_search search{context};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trapped scopes of an arena on virtual memory: slow paths that run only if the options enable traps. A
-// trapped scope has a chunk of its own, a slice of separate addresses, from its first allocation on. The end
+// trapped scope has its own chunk, a slice of separate addresses, from its first allocation on. The end
 // of the scope is then a rewind over a chunk, which is a slow path in any arena; it decommits the slice.
 #include <unistd.h>
 

@@ -50,7 +50,7 @@ class code_owner_cache {
     if (known.address != address) known = {address, owner_of(address)};
     return known.owner;
   }
-  /// The calls on a stack from the innermost function of the program on; all calls if there is none.
+  /// The calls on a stack from the innermost function of the program on; all calls if no function is of the program.
   [[nodiscard]] std::span<stack_frame const> calls_of_program(std::span<stack_frame const> frames) noexcept {
     const auto first = std::ranges::find_if(frames, [this](stack_frame const& frame) {
       const code_owner owner = owner_at(frame.call);

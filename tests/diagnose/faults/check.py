@@ -60,7 +60,7 @@ def check_table():
 
 
 def counted(text):
-    """Returns warnings and the numbers of trapped scopes: of an arena, a later one, and one with a rate of its own."""
+    """Returns warnings and the numbers of trapped scopes: of an arena, a later one, and one with its own rate."""
     lines = run("0", **({} if text is None else {VARIABLE: text})).stdout.splitlines()
     return lines[:-3], [int(line) for line in lines[-3:]]
 

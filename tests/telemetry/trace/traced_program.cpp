@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program in the library's own style, without a trace of its own. check_process.py runs it with
+// A program in the library's own style, without its own trace. check_process.py runs it with
 // TIDEMARK_TRACE.
 #include <sys/wait.h>
 #include <unistd.h>

@@ -239,7 +239,7 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
   [[nodiscard]] char const* name() const noexcept { return state::name(); }
   /// True if `address` lies in allocated memory. O(chunks).
   [[nodiscard]] bool owns(void const* address) const noexcept { return state::owns(address); }
-  /// Gives up ownership: the next thread to use the arena owns it.
+  /// Releases ownership: the next thread to use the arena owns it.
   void release_thread_ownership() noexcept { this->owner_.release(); }
   /// The stream of the memory, if the address space has a stream.
   template <class Space = AddressSpace>

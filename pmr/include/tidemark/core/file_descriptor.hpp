@@ -30,7 +30,7 @@ class file_descriptor {
 
   /// The descriptor's number; -1 if empty.
   [[nodiscard]] int get() const noexcept { return number_; }
-  /// Gives up ownership. @return the descriptor's number; -1 if empty.
+  /// Releases ownership. @return the descriptor's number; -1 if empty.
   [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
 
  private:

@@ -100,7 +100,7 @@ class basic_usage_counter {
       count->store(0, std::memory_order_relaxed);
   }
 
-  /// The two peaks in a type of their own, because callers save and restore both together.
+  /// The two peaks in their own type, because callers save and restore both together.
   struct peaks {
     std::size_t bytes, blocks;
   };

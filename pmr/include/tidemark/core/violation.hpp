@@ -76,7 +76,7 @@ enum class warning_kind {
   skipped_rewind,   ///< a scope ended while checkpoints or scopes inside it were open, and ended them
   refused_setting,  ///< a setting was out of range; its default is used
   refused_return,   ///< a driver or registrar did not free memory, which is lost until the process ends
-  refused_memory,   ///< an address space gave no range; the resource works without it as well as it can
+  refused_memory,   ///< an address space gave no range; the resource works with less memory
 };
 
 /// One warning. Its texts live until the handler returns.

@@ -59,7 +59,7 @@ class pool final : public detail::basic_pool<detail::pool_blocks> {
   ///
   /// `pool` has the constructors, `release()` and `upstream_resource()` of the standard's class. It differs
   /// as follows (`compat::unsynchronized_pool_resource` does not): `pool` is final; construction may
-  /// allocate, also from the heap; slabs grow slowly, and their records lie in a block of their own;
+  /// allocate, also from the heap; slabs grow slowly, and their records lie in their own block;
   /// `options()` and braces mean `tidemark::pool_options`; impossible sizes never reach the upstream.
   explicit pool(std::derived_from<std::pmr::pool_options> auto const& options)
       : pool{detail::from_standard(options)} {}

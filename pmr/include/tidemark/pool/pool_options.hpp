@@ -20,7 +20,7 @@ struct pool_options {
   std::size_t medium_block_count = 0;
   /// Maximum bytes of free blocks. Beyond it, and under memory pressure, free chunks and slabs return to the
   /// upstream. Raise the limit if each step frees and reallocates more than this, as steps of a large network
-  /// do. Otherwise the system maps the memory anew in each step, page by page.
+  /// do. Otherwise the system maps the memory again in each step, page by page.
   std::size_t max_cached_bytes = 64 * MiB;
   /// True: blocks beyond the largest class are cached too, up to `max_cached_bytes` each, or half of it in a
   /// `synchronized_pool`. Their memory comes in chunks, and free neighbours are merged. False: each such

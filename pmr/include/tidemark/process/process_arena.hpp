@@ -114,7 +114,7 @@ class process_arena final : public detail::forwarding_resource<process_arena>,
   [[nodiscard]] char const* name() const noexcept { return arena_.name(); }
   /// True if `address` lies in allocated memory.
   [[nodiscard]] bool owns(void const* address) const noexcept { return arena_.owns(address); }
-  /// Gives up ownership: the next thread to use the arena owns it.
+  /// Releases ownership: the next thread to use the arena owns it.
   void release_thread_ownership() noexcept { arena_.release_thread_ownership(); }
   /// Reports a violation for every broken invariant of the class comment.
   void check_invariants() const noexcept;

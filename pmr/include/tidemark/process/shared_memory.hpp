@@ -53,7 +53,7 @@ struct shared_memory_options {
   char const* name = "shared memory";  ///< used in messages and /proc/PID/maps; must outlive the object
 };
 
-/// An `address_space` in a memory file of its own (`memfd_create`). Other processes map it at the same
+/// An `address_space` in its own memory file (`memfd_create`). Other processes map it at the same
 /// address by a `shared_memory_view`; pointers in it are valid there.
 ///
 /// ```cpp

@@ -61,7 +61,7 @@ struct trace_log_options {
 /// { trace_slice slice{log, "step 3"}; train(&traced); }
 /// log.close();  // throws if anything was not written
 /// ```
-/// Invariant: each block and each thread has a number of its own. Complexity: O(log live blocks + log
+/// Invariant: each block and each thread has its own number. Complexity: O(log live blocks + log
 /// threads) per event. Thread-safe. The log must outlive its resources and slices. A forked child has a
 /// closed log; only the parent writes buffered events. A program whose `operator new` allocates from a traced
 /// resource deadlocks, because the log uses `operator new`.

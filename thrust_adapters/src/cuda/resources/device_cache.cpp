@@ -83,7 +83,7 @@ device_cache::~device_cache() {
   (void)cache_.collect(true);
 }
 
-// Also makes the upstream if there is none.
+// Also makes the upstream if the cache has none.
 reuse_cache_options device_cache::options_of_cache() {
   if (options_.upstream == nullptr) {
     own_.emplace(gpu::memory_pool_options{.device = options_.device,

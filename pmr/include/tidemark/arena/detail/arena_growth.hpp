@@ -121,7 +121,7 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
 }
 
 // Returns a block from the current chunk, a kept chunk or a new chunk; null without memory. A chunk behind a
-// failed one may still have memory, so the search goes on.
+// failed one may still have memory, so the search continues.
 template <class AddressSpace>
 void* arena_state<AddressSpace>::find_block(std::size_t bytes, std::size_t align, refusal& refused) {
   const std::size_t size = block_bytes(bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Records of an arena: chunks, pending destructors, blocks in ranges of their own, and rewinds that ended
+/// Records of an arena: chunks, pending destructors, blocks in their own ranges, and rewinds that ended
 /// marks.
 #pragma once
 
@@ -114,7 +114,7 @@ struct observed_block {
   std::size_t bytes;  // as requested
 };
 
-/// A block in a range of its own, beside the chunks. It lives until it is deallocated or the arena is rewound
+/// A block in its own range, beside the chunks. It lives until it is deallocated or the arena is rewound
 /// to below its record, which lies in the arena.
 struct aside_block {
   arena_finalizer finalizer;  // returns the range

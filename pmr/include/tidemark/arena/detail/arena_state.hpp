@@ -55,7 +55,7 @@ class trap_pointer {
 /// Value of `TIDEMARK_TRAP` in the environment, read once; 0 if unset. Warns once if it is not a number.
 [[nodiscard]] std::uint32_t trap_rate_of_environment() noexcept;
 
-// Replaces a member that an address space does not need. Each member has a type of its own, because nvcc 13.0
+// Replaces a member that an address space does not need. Each member has its own type, because nvcc 13.0
 // runs out of memory on two [[no_unique_address]] members of one empty type.
 template <class Member>
 struct absent {};

@@ -19,7 +19,7 @@ namespace tidemark::detail {
 
 using fork_clock = std::chrono::steady_clock;
 
-/// Takes a lock, or gives up at the deadline, because its holder may wait for a lock of the fork. Locks
+/// Takes a lock, or stops at the deadline, because its holder may wait for a lock of the fork. Locks
 /// therefore need no common order.
 template <class Mutex>
 [[nodiscard]] bool lock_until(fork_clock::time_point deadline, Mutex& mutex) noexcept {

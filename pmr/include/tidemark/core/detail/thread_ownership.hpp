@@ -20,7 +20,7 @@ namespace tidemark::detail {
 /// The thread that owns a resource: the first user, until the ownership is released.
 class thread_ownership {
  public:
-  /// Gives up ownership: the next thread to use the resource owns it.
+  /// Releases ownership: the next thread to use the resource owns it.
   void release() noexcept { owner_ = 0; }
 
   /// Lends the resource to the calling thread while the result lives.

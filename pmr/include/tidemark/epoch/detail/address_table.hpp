@@ -54,7 +54,7 @@ class address_table {
     }
   }
 
-  /// Returns the record of an address, and adds a record if there is none. O(1) expected, amortised. @throws
+  /// Returns the record of an address, and adds a missing record. O(1) expected, amortised. @throws
   /// whatever the bookkeeping memory throws; the table is unchanged then
   [[nodiscard]] Record& find_or_add(std::uintptr_t address) {
     Record* const found = find(address);

@@ -107,7 +107,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   /// The name used in messages.
   [[nodiscard]] char const* name() const noexcept { return name_; }
 
-  /// Gives up ownership; the next thread that uses the pool owns it.
+  /// Releases ownership; the next thread that uses the pool owns it.
   void release_thread_ownership() noexcept { owner_.release(); }
 
   /// Reports a violation for each broken invariant of the class comment. O(free blocks * log(slabs)).

@@ -60,7 +60,7 @@ class basic_pending_work {
            !least_target_.compare_exchange_weak(least, no_trim)) {
     }
   }
-  /// The lowest requested target; `no_trim` if there is none.
+  /// The lowest requested target; `no_trim` without a request.
   [[nodiscard]] std::size_t least_target_bytes() const noexcept { return least_target_.load(); }
 
  private:

@@ -83,7 +83,7 @@ class alignas(64) basic_depot_bin {  // one cache line each, so that bins share 
     chains_.push(chain);
     publish();
   }
-  /// Takes the chain that was added last; empty if there is none. O(1). An empty bin takes no lock, so a
+  /// Takes the chain that was added last; empty if the bin is empty. O(1). An empty bin takes no lock, so a
   /// chain being added may be missed.
   [[nodiscard]] block_chain pop_chain() noexcept {
     if (blocks() == 0) return {};
@@ -121,7 +121,7 @@ class depot : fork_participant {
 
   /// Adds a chain. The caller counts its bytes, here and below. O(1).
   void push_chain(std::size_t index, block_chain chain) noexcept { bins_[index].push_chain(chain); }
-  /// Takes the chain that was added last; empty if there is none. O(1).
+  /// Takes the chain that was added last; empty if the bin is empty. O(1).
   [[nodiscard]] block_chain pop_chain(std::size_t index) noexcept { return bins_[index].pop_chain(); }
   /// Takes all blocks of a class as one chain. O(blocks).
   [[nodiscard]] block_chain pop_all(std::size_t index) noexcept;

@@ -191,7 +191,7 @@ class workspace_core {
       return *found;
     return add_other(other_type<T>(), element_of<T>);
   }
-  /// Returns the list of an element type; null if there is none.
+  /// Returns the list of an element type; null if it does not exist.
   template <class T>
   [[nodiscard]] slot_list* find() noexcept {
     constexpr std::size_t place = fixed_elements::place<T>;

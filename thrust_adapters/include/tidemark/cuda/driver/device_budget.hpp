@@ -120,7 +120,7 @@ class device_budget {
     return add_member(std::move(callback), member_kind::callback);
   }
   /// Makes all resources except `requester` return memory, in this order:
-  /// - Every `device_pools` of the device, and every `device_cache` with memory and records of its own,
+  /// - Every `device_pools` of the device, and every `device_cache` with memory and its own records,
   ///   return their cached memory. Pending blocks follow after a wait. Every `device_pool` gets a trim for
   ///   the next call of its thread.
   /// - The driver's pools are trimmed after a wait for the streams of their users.

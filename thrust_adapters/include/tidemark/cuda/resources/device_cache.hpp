@@ -112,7 +112,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   /// It waits for the stream and trims its own pool. It then makes other resources of the device return
   /// memory (`gpu::device_budget::relieve`), and calls the upstream once more. Other resources make this
   /// cache return memory too, on their threads, if its upstream and bookkeeping are its own.
-  /// @param bytes size of the block; 0 gives a block of its own without usable bytes.
+  /// @param bytes size of the block; 0 gives its own block without usable bytes.
   /// @param align a power of two; rounded up to `default_alignment`.
   /// @throws out_of_memory if the upstream has no memory after this retry; other exceptions of the upstream,
   /// such as cuda_error of the cache's own pool. Nothing is allocated then, and the cache stays usable.
