@@ -23,6 +23,7 @@
 
 #include "caught.hpp"
 #include "recording_supply.hpp"
+#include "step_kinds.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark::test {
@@ -220,7 +221,8 @@ TEST_F(pool_over_upstream, takes_more_than_16384_bytes_from_the_upstream_exactly
   void* first = memory.allocate(16385);
   const std::size_t block_bytes = memory.stats().used_bytes;
   EXPECT_EQ(block_bytes, 257u * 64) << "the least multiple of 64 that has room for it and a tag of 16 bytes";
-  EXPECT_EQ(upstream.outstanding, outstanding + block_bytes + 64) << "the first chunk is for the block alone";
+  EXPECT_EQ(upstream.outstanding, outstanding + block_bytes + 112)
+      << "the first chunk is for the block alone";
   EXPECT_EQ(memory.stats().misses, 1u);
   memory.deallocate(first, 16385);
   EXPECT_EQ(memory.stats().cached_bytes, 277'504u + block_bytes);
@@ -366,6 +368,24 @@ TEST_F(pool_over_upstream, caches_no_unclassed_block_below_4_KiB_or_aligned_abov
   // Multiples of 64 with a tag of 16 bytes each, and the padding before the second block.
   EXPECT_EQ(memory.stats().cached_bytes, cached + 4160u + 50'048u + 192u);
   memory.check_invariants();
+}
+
+TEST_F(pool_over_upstream, holds_little_free_memory_beside_blocks_of_many_megabytes) {
+  const tools::stepped_trace unet = tools::generate_steps("unet", 8);
+  std::vector<void*> blocks(unet.trace.blocks);
+  const auto replay = [&](auto&& memory) {
+    std::size_t most = 0;
+    const auto play = [&](tools::trace_event const& event) {
+      if (event.allocates) blocks[event.block] = memory.allocate(event.bytes);
+      else memory.deallocate(blocks[event.block], event.bytes);
+      most = std::max(most, upstream.outstanding);
+    };
+    std::ranges::for_each(unet.trace.events, play);
+    std::ranges::for_each(unet.trace.left, play);
+    return static_cast<double>(most) / static_cast<double>(unet.trace.peak_live_bytes);
+  };
+  EXPECT_LE(replay(pool{&upstream}), 1.03);
+  EXPECT_LE(replay(synchronized_pool{&upstream}), 1.03);
 }
 
 TEST_F(pool_over_upstream, large_blocks_do_not_delay_the_trim_of_small_blocks) {

@@ -141,13 +141,15 @@ void coalescing_heap::deallocate(void* block, std::size_t requested_bytes) noexc
 // single range is live, and starts with an aligned block.
 coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::size_t wanted_bytes,
                                                  std::size_t align) {
-  const std::size_t before = bytes_before(align), overhead = before + chunk_overhead_bytes;
+  const std::size_t first_align = std::max(align, granule_bytes), slack = first_align - upstream_align;
   const byte_range memory =
       allocate_by_halves(*upstream_, least_bytes / granule_bytes, wanted_bytes / granule_bytes, granule_bytes,
-                         before + granule_bytes, overhead);
-  const std::size_t bytes = memory.size - overhead;
+                         upstream_align, chunk_overhead_bytes + slack);
+  const std::size_t bytes = memory.size - chunk_overhead_bytes - slack;
+  const std::size_t before =
+      align_up(memory.begin + granule_bytes, first_align) - granule_bytes - memory.begin;
   auto* const added =
-      ::new (static_cast<std::byte*>(memory.data()) + before) chunk{nullptr, chunks_, bytes, before};
+      ::new (static_cast<std::byte*>(memory.data()) + before) chunk{nullptr, chunks_, bytes, before, slack};
   if (chunks_ != nullptr) chunks_->previous = added;
   chunks_ = added;
   held_bytes_ += bytes;
@@ -165,9 +167,10 @@ void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_
   const bool is_alone = max_more_bytes == 0;
   const std::size_t own_bytes = range_bytes(bytes) + (is_alone ? 0 : bytes_before(align));
   std::size_t chunk_bytes = std::min(held_bytes_ / growth_divisor, add_saturating(own_bytes, max_more_bytes));
+  if (bytes >= min_lone_bytes) chunk_bytes = 0;
   chunk_bytes = align_down(chunk_bytes, page_bytes);  // whole pages, including the overhead
   tag* const range =
-      add_chunk(own_bytes, chunk_bytes > own_bytes + page_bytes ? chunk_bytes - chunk_overhead_bytes : 0,
+      add_chunk(own_bytes, chunk_bytes > own_bytes + page_bytes ? chunk_bytes - min_overhead_bytes : 0,
                 is_alone ? align : granule_bytes);
   insert_free(range);
   return cut(range, bytes, align);
@@ -176,10 +179,11 @@ void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_
 void coalescing_heap::return_to_upstream(chunk* gone) noexcept {
   (gone->previous != nullptr ? gone->previous->next : chunks_) = gone->next;
   if (gone->next != nullptr) gone->next->previous = gone->previous;
-  const std::size_t before = gone->before_bytes, bytes = gone->bytes + chunk_overhead_bytes;
+  const std::size_t bytes = gone->bytes + chunk_overhead_bytes, slack = gone->slack_bytes;
+  std::byte* const memory = reinterpret_cast<std::byte*>(gone) - gone->before_bytes;
   held_bytes_ -= gone->bytes;
   unpoison(address_of(gone), bytes);
-  upstream_->deallocate(reinterpret_cast<std::byte*>(gone) - before, before + bytes, before + granule_bytes);
+  upstream_->deallocate(memory, bytes + slack, upstream_align);
 }
 
 std::size_t coalescing_heap::release_free(std::size_t bytes_wanted) noexcept {

@@ -87,6 +87,9 @@ class block_store {
     if (block != nullptr) return block;
     // Half of the room: the rest of the chunk is cached at once, and freed blocks need room, too.
     const auto add_chunk = [&] { return heap_.allocate(bytes, align, is_cached ? room() / 2 : 0); };
+    // Returns free chunks as large as the block first, so that free memory does not add up beside large blocks.
+    if (is_cached && bytes >= coalescing_heap::min_lone_bytes)
+      release_chunks(lists_.cached_bytes() - (std::min)(lists_.cached_bytes(), bytes));
     block = call_upstream([&] { return counting_cached(add_chunk); }, relieve);
     ++counts_.misses;
     ++counts_.allocations;
