@@ -72,11 +72,6 @@ set(without_folder $<$<COMPILE_LANG_AND_ID:CXX,Clang,GNU>:-fmacro-prefix-map=${P
 # is never unloaded.
 set(unloadable $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
 add_library(tidemark_headers ${sources})
-if(WIN32)  # <windows.h> defines macros that break other sources
-  set(windows_sources ${sources})
-  list(FILTER windows_sources INCLUDE REGEX "/windows_[a-z_]+\\.cpp$")
-  set_source_files_properties(${windows_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-endif()
 target_compile_options(tidemark_headers PRIVATE ${without_folder} ${unloadable})
 add_library(tidemark::headers ALIAS tidemark_headers)
 tidemark_set_up_library(tidemark_headers headers tidemark)

@@ -56,6 +56,11 @@ using tidemark::warning;
 using tidemark::warning_handler;
 using tidemark::warning_kind;
 
+// Memory pressure
+using tidemark::on_memory_pressure;
+using tidemark::pressure_subscription;
+using tidemark::signal_memory_pressure;
+
 // Ownership of one block
 using tidemark::unique_block;
 

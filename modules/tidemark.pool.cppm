@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pools: reuse by size class, on one thread or many, or by exact size behind fences; and responses to memory
+/// Pools: reuse by size class, on one thread or many, or by exact size behind fences; and the monitor of memory
 /// pressure.
 export module tidemark.pool;
 
@@ -33,10 +33,7 @@ using tidemark::parse_byte_cap;
 using tidemark::parse_mib_cap;
 
 // Memory pressure
-using tidemark::on_memory_pressure;
 using tidemark::pressure_monitor;
 using tidemark::pressure_monitor_options;
-using tidemark::pressure_subscription;
-using tidemark::signal_memory_pressure;
 
 }  // namespace tidemark

@@ -273,12 +273,7 @@ class forking_resource final : public detail::distinct_resource {
 // A fork while the forking thread has the locks of the resource that it is called by.
 class fork_under_own_lock : public fork {
  protected:
-  void SetUp() override {
-#if !defined(__GLIBC__)
-    GTEST_SKIP() << "the C library does not tell who has a mutex";
-#endif
-    fork::SetUp();
-  }
+  void SetUp() override { fork::SetUp(); }
 };
 
 TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_an_upstream_of_a_pool) {
@@ -352,9 +347,6 @@ TEST_F(fork, proceeds_without_a_lock_that_the_forking_thread_holds) {
 // ---- stacks -----------------------------------------------------------------------------------------------
 
 TEST_F(fork, child_of_a_thread_recognizes_its_own_stack) {
-#if !defined(__GLIBC__)
-  GTEST_SKIP() << "only with glibc";
-#endif
   std::string outcome;
   std::thread{[&] {
     outcome = child_runs([] { return detail::stack_owner_of(__builtin_frame_address(0)) != 0; });

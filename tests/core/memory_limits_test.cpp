@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every resource under the system's limits on a process's memory. Each works in small sizes if its wanted
 // size is refused, and the final error names the limit. The limits are set in child processes.
-#if defined(__linux__)
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -306,5 +305,3 @@ TEST(planned_arena_without_a_range, warns_once_and_serves_from_its_fallback) {
 
 }  // namespace
 }  // namespace tidemark::test
-
-#endif

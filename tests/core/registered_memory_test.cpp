@@ -332,7 +332,6 @@ TEST(registered_memory, warns_of_lost_memory_after_the_lock_of_a_shared_arena) {
   team.check_invariants();
 }
 
-#if defined(__GLIBC__)
 TEST(registered_memory, reports_a_registrar_that_allocates_from_its_shared_arena) {
   using called_memory = registered_memory<virtual_memory, obeying_registrar>;
   test::violation_recorder violations;
@@ -350,7 +349,6 @@ TEST(registered_memory, reports_a_registrar_that_allocates_from_its_shared_arena
   EXPECT_EQ(calls, 2);
   team.check_invariants();
 }
-#endif
 
 TEST_F(registered_space, registers_a_whole_plan_once) {
   basic_planned_arena<registered_virtual_memory> memory{

@@ -204,9 +204,7 @@ TEST_F(requests, accept_null_names) {
   EXPECT_TRUE(is_named(test_resource{&upstream, nullptr}));
   EXPECT_TRUE(is_named(test_resource{&upstream, {.name = nullptr}}));
   EXPECT_STREQ((test_resource{&upstream, {.name = nullptr}}.options().name), "test");
-#if defined(__linux__)
   EXPECT_TRUE(is_named(process_arena{{.reserve = 1 * MiB, .name = nullptr}}));
-#endif
   EXPECT_THROW((pool{{.size_classes = {3}, .name = nullptr}}), std::invalid_argument);
   EXPECT_THROW((test_resource{&upstream, {.guard_bytes = 1 * MiB, .name = nullptr}}), std::invalid_argument);
   EXPECT_THROW((statistics_resource{nullptr, nullptr}), std::invalid_argument);

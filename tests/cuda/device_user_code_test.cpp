@@ -230,7 +230,6 @@ TEST_F(drivers, may_use_their_calling_resource_from_two_threads) {
   EXPECT_EQ(calls, 6) << "three blocks";
 }
 
-#if defined(__GLIBC__)
 TEST_F(drivers, abort_the_program_if_they_re_enter_the_calling_budget) {
   const gpu::memory_pool pool{{}, device};
   EXPECT_EQ(device.budget(0).held_bytes(), 0u);
@@ -242,7 +241,6 @@ TEST_F(drivers, abort_the_program_if_they_re_enter_the_calling_budget) {
       },
       "is called by its own upstream, bookkeeping resource or callback");
 }
-#endif
 
 }  // namespace
 }  // namespace tidemark

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: child processes with each kind of SIGSEGV action that the kernel knows. A signal that is not a
 // late use must reach this action as if no arena trapped.
-#if !defined(_WIN32)
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
@@ -175,7 +174,6 @@ TEST_F(fault_chain_death, takes_no_more_of_an_alternate_stack_than_a_small_handl
   EXPECT_EXIT(run(), testing::ExitedWithCode(42), "^$");
 }
 
-#if defined(__linux__)
 // In a thread as well, whose number is not the process's.
 TEST_F(fault_chain_death, delivers_a_sent_signal_with_its_details) {
   static siginfo_t got;
@@ -218,7 +216,6 @@ TEST_F(fault_chain_death, delivers_a_sent_signal_with_its_details) {
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(42), "^$");
 }
-#endif
 
 TEST_F(fault_chain_death, reports_a_late_use_after_a_thousand_faults_of_the_program) {
   const auto recover = [](int, siginfo_t*, void*) {
@@ -308,5 +305,3 @@ TEST_F(fault_chain_death, passes_faults_of_many_threads_on_while_others_arm_trap
 
 }  // namespace
 }  // namespace tidemark
-
-#endif

@@ -87,7 +87,7 @@ TEST(module, an_importer_can_use_the_pools) {
   bool told = false;
   const tidemark::pressure_subscription subscription = tidemark::on_memory_pressure([&] { told = true; });
   tidemark::pressure_monitor monitor{{.psi_path = "", .events_path = ""}};
-  EXPECT_TRUE(monitor.sources().manual());
+  EXPECT_FALSE(monitor.has_source());
   (void)tidemark::signal_memory_pressure();
   EXPECT_TRUE(told);
 }

@@ -7,9 +7,9 @@
 #include <memory_resource>
 #include <thread>
 
+#include <tidemark/core/memory_pressure.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/pool/global_pool.hpp>
-#include <tidemark/pool/memory_pressure.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include "recording_supply.hpp"

@@ -36,9 +36,7 @@ class file_call_faults : public supply {
   static int on_call(char const* call) noexcept {
     file_call_faults& self = *newest_;
     if ((!self.only.empty() && self.only != call) || self.ignored == call || !self.this_one_fails()) return 0;
-#if !defined(_WIN32)
     if (self.kills) ::kill(::getpid(), SIGKILL);
-#endif
     self.last_failed = call;
     return self.error;
   }

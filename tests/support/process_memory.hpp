@@ -2,17 +2,9 @@
 // The kernel's data about this process's memory and files (Linux; memory also on Windows).
 #pragma once
 
-#if defined(_WIN32)
-#define NOMINMAX
-#define WIN32_LEAN_AND_MEAN
-#include <windows.h>
-// After it.
-#include <psapi.h>
-#else
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -22,32 +14,6 @@
 
 namespace tidemark::test {
 
-#if defined(_WIN32)
-/// Bytes of `[first, first + bytes)` that are backed by pages now.
-inline std::size_t resident_bytes(void* first, std::size_t bytes) {
-  SYSTEM_INFO system{};
-  ::GetSystemInfo(&system);
-  const std::size_t page = system.dwPageSize;
-  const auto begin = reinterpret_cast<std::uintptr_t>(first) / page * page;
-  const std::size_t pages = (reinterpret_cast<std::uintptr_t>(first) + bytes - begin + page - 1) / page;
-  std::vector<PSAPI_WORKING_SET_EX_INFORMATION> places(pages);
-  for (std::size_t i = 0; i < pages; ++i)
-    places[i].VirtualAddress = reinterpret_cast<void*>(begin + i * page);
-  if (!::QueryWorkingSetEx(::GetCurrentProcess(), places.data(),
-                           static_cast<DWORD>(pages * sizeof places[0])))
-    return 0;
-  std::size_t n = 0;
-  for (PSAPI_WORKING_SET_EX_INFORMATION const& place : places) n += place.VirtualAttributes.Valid;
-  return n * page;
-}
-
-/// Resident set of the process, in bytes.
-inline std::size_t resident_set_bytes() {
-  PROCESS_MEMORY_COUNTERS counters{};
-  return ::GetProcessMemoryInfo(::GetCurrentProcess(), &counters, sizeof counters) ? counters.WorkingSetSize
-                                                                                   : 0;
-}
-#else
 /// Bytes of `[first, first + bytes)` that are backed by pages now.
 inline std::size_t resident_bytes(void* first, std::size_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -81,7 +47,5 @@ inline int mapped_files() {
   for (std::string line; std::getline(maps, line);) n += line.find("/memfd:") != std::string::npos ? 1 : 0;
   return n;
 }
-
-#endif
 
 }  // namespace tidemark::test

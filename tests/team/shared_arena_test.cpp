@@ -882,7 +882,6 @@ TEST(shared_arena_checks, fill_what_a_rewind_frees) {
 
 #endif
 
-#if defined(__GLIBC__)
 // Calls a function before it reserves.
 struct calling_memory : virtual_memory {
   std::function<void()> const* call = nullptr;
@@ -911,7 +910,6 @@ TEST(shared_arena_reentry, is_reported_for_its_address_space) {
   EXPECT_EQ(violations.reports().size(), 1u);
   team.check_invariants();
 }
-#endif
 
 }  // namespace
 }  // namespace tidemark

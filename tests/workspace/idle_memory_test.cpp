@@ -18,9 +18,9 @@
 #include <vector>
 
 #include <tidemark/arena/scratch.hpp>
+#include <tidemark/core/memory_pressure.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/pool/global_pool.hpp>
-#include <tidemark/pool/memory_pressure.hpp>
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
 #include <tidemark/workspace/workspace_scope.hpp>

@@ -12,6 +12,7 @@
 #include <tidemark/core/config.hpp>
 #include <tidemark/core/file_descriptor.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/core/memory_pressure.hpp>
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/registered_memory.hpp>

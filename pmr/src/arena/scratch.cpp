@@ -6,8 +6,10 @@
 #include <mutex>
 
 #include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/pressure_callbacks.hpp>
 #include <tidemark/core/detail/thread_specific.hpp>
+#include <tidemark/core/memory_pressure.hpp>
+
+#include "../core/idle_memory.hpp"
 
 namespace tidemark {
 namespace {
@@ -29,13 +31,13 @@ struct scratch_memory {
         })} {}
 
   arena memory;
-  detail::pressure_handle trims;
+  pressure_subscription trims;
 };
 struct arena_list {
   std::list<scratch_memory> all;  // a list, because arenas cannot move
   ~arena_list() {                 // runs on another thread when the library is unloaded
     for (scratch_memory& each : all) {
-      each.trims.reset();  // first: waits for a trimming thread that lends the ownership
+      each.trims = {};  // first: waits for a trimming thread that lends the ownership
       each.memory.release_thread_ownership();
     }
   }

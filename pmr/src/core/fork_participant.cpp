@@ -16,11 +16,9 @@
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
 
-#if defined(__GLIBC__)
 // Beginning of the process's first stack, set by the dynamic linker or at the start of a static program.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name
 extern "C" void* __libc_stack_end;
-#endif
 
 namespace tidemark::detail {
 
@@ -96,18 +94,12 @@ constinit thread_local bool has_locks = false;  // this thread is in a fork that
 // The calling thread's stack. Empty if the C library does not know it, and for the process's first stack. A
 // child of another thread never reuses the first stack, but reuses the stacks of threads.
 byte_range stack_of_this_thread() noexcept {
-#if defined(__linux__)
-#if defined(__GLIBC__)
   // Recognises the first stack by its address, because in a child every forking thread has the process's
   // number. Linux keeps more than `sure_bytes` below its beginning free of mappings. This test mostly avoids
   // the call of the C library, which reads a file.
   constexpr std::uintptr_t sure_bytes = std::uintptr_t{8} << 20U;
   const auto first_stack = reinterpret_cast<std::uintptr_t>(__libc_stack_end);
   if (first_stack - reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) < sure_bytes) return {};
-#else
-  constexpr std::uintptr_t first_stack = 0;  // in no range
-  if (gettid() == getpid()) return {};
-#endif
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
   void* first = nullptr;
@@ -116,7 +108,6 @@ byte_range stack_of_this_thread() noexcept {
   pthread_attr_destroy(&attributes);
   stack.begin = reinterpret_cast<std::uintptr_t>(first);
   if (is_known && !stack.contains(first_stack)) return stack;
-#endif
   return {};
 }
 
@@ -165,17 +156,11 @@ std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexc
 // The field is part of glibc's ABI, because static initialisers of its mutexes contain it. It is written only
 // if it was the forking thread's number.
 bool is_held_by_this_thread([[maybe_unused]] pthread_mutex_t const& mutex) noexcept {
-#if defined(__GLIBC__)
   const int owner = __atomic_load_n(&mutex.__data.__owner, __ATOMIC_RELAXED);
   return owner != 0 && owner == gettid();  // no system call while the mutex is free
-#else
-  return false;
-#endif
 }
 void adopt_lock_in_child([[maybe_unused]] pthread_mutex_t& mutex) noexcept {
-#if defined(__GLIBC__)
   __atomic_store_n(&mutex.__data.__owner, gettid(), __ATOMIC_RELAXED);
-#endif
 }
 
 void refuse_reentry() {

@@ -5,15 +5,9 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#if defined(__GLIBC__)
 #include <malloc.h>
-#endif
 
-void tidemark::detail::trim_heap() noexcept {
-#if defined(__GLIBC__)
-  (void)malloc_trim(0);
-#endif
-}
+void tidemark::detail::trim_heap() noexcept { (void)malloc_trim(0); }
 
 namespace tidemark {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#if defined(__linux__)
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,11 +10,9 @@
 #include <cerrno>
 #include <charconv>
 #include <string_view>
-#endif
 
 namespace tidemark::detail {
 
-#if defined(__linux__)
 namespace {
 
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
@@ -106,13 +103,5 @@ std::size_t fair_share_bytes(refused_call const& call) noexcept {
 }
 
 std::size_t max_file_bytes() noexcept { return limit_of(RLIMIT_FSIZE); }
-
-#else
-
-char const* limit_behind(refused_call const&) noexcept { return ""; }
-std::size_t fair_share_bytes(refused_call const&) noexcept { return std::numeric_limits<std::size_t>::max(); }
-std::size_t max_file_bytes() noexcept { return std::numeric_limits<std::size_t>::max(); }
-
-#endif
 
 }  // namespace tidemark::detail

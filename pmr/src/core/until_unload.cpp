@@ -5,21 +5,17 @@
 // exit_watch tells the two cases apart.
 #include <tidemark/core/detail/until_unload.hpp>
 
-#if __has_include(<gnu/libc-version.h>)
 #include <dlfcn.h>
 #include <link.h>
-#endif
 
 #include <mutex>
 
 #include <tidemark/core/detail/brief_lock.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 
-#if defined(__GLIBC__)
 // Weak: absent in statically linked programs, which unload nothing.
 #pragma weak dladdr1
 #pragma weak dlopen
-#endif
 
 namespace tidemark::detail {
 
@@ -60,7 +56,6 @@ struct unload_list {
   }
 };
 
-#if defined(__ELF__)
 namespace {
 
 constinit bool unload_has_begun = false;
@@ -71,13 +66,11 @@ constinit bool has_participants = false;
 // code that other threads run. The shared object is therefore marked as never unloaded. The program itself
 // has no name.
 void pin_shared_object() noexcept {
-#if defined(__GLIBC__)
   Dl_info own{};
   link_map* object = nullptr;
   if (&dladdr1 == nullptr || &dlopen == nullptr) return;
   if (::dladdr1(&unload_has_begun, &own, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0) return;
   if (object->l_name[0] != '\0') (void)::dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-#endif
 }
 
 struct exit_watch {
@@ -104,9 +97,6 @@ void unload_participant::join() {
   has_participants = true;
   unload_list::instance().add(*this);
 }
-#else
-void unload_participant::join() { unload_list::instance().add(*this); }
-#endif
 
 void unload_participant::deregister() noexcept { unload_list::instance().remove(*this); }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses the loader of Linux and macOS, and on Linux also the symbol tables of files. On Windows function names
-// are in debugger files, which this file does not read.
+// Uses the loader and the symbol tables of files.
 #include "code_symbols.hpp"
 
 #include <algorithm>
@@ -15,8 +14,6 @@
 // NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming): the ABI's name
 extern "C" char* __cxa_demangle(char const* name, char* buffer, std::size_t* bytes, int* status);
 
-#if !defined(_WIN32)
-
 #include <dlfcn.h>
 
 #include <cstddef>
@@ -25,7 +22,6 @@ extern "C" char* __cxa_demangle(char const* name, char* buffer, std::size_t* byt
 
 #include <tidemark/core/file_descriptor.hpp>
 
-#if __has_include(<link.h>)
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
@@ -35,14 +31,9 @@ extern "C" char* __cxa_demangle(char const* name, char* buffer, std::size_t* byt
 #include <unistd.h>
 
 #include <climits>
-#endif
-#endif
 
 namespace tidemark::detail {
 namespace {
-
-#if !defined(_WIN32)
-#if __has_include(<link.h>)
 
 // A mapped file. All offsets are compared with its size, because the file may have been replaced.
 class mapped_file {
@@ -101,11 +92,8 @@ void find_function(code_place& place, std::uintptr_t address) {
   }
 }
 
-#endif
-
 // For the program, the loader knows only its invocation name, which is no path after a change of directory.
 std::string path_of(Dl_info const& found) {
-#if __has_include(<link.h>)
   Dl_info program{};
   char path[PATH_MAX];
   if (::dladdr(reinterpret_cast<void const*>(::getauxval(AT_PHDR)), &program) != 0 &&
@@ -113,11 +101,8 @@ std::string path_of(Dl_info const& found) {
     const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
     if (length > 0) return {path, static_cast<std::size_t>(length)};
   }
-#endif
   return found.dli_fname;
 }
-
-#endif
 
 using std::string_view;
 
@@ -167,21 +152,17 @@ code_owner owner_by_name(string_view name) noexcept {
 // Uses dladdr instead of dl_iterate_phdr, whose lock a child finds taken after a fork by another thread
 // inside it.
 code_place find_code(std::uintptr_t address) noexcept {
-#if !defined(_WIN32)
   try {
     Dl_info found{};
     if (::dladdr(reinterpret_cast<void const*>(address), &found) != 0 && found.dli_fname != nullptr) {
       code_place place{path_of(found), address - reinterpret_cast<std::uintptr_t>(found.dli_fbase), {}};
-#if __has_include(<link.h>)
       find_function(place, address);
-#endif
       if (place.function.empty() && found.dli_sname != nullptr) place.function = found.dli_sname;
       return place;
     }
   } catch (std::exception const&) {
     // no memory for a text
   }
-#endif
   return {.offset = address};
 }
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report of a fault. It is async-signal-safe: it takes no lock, allocates nothing, and calls only
-// std::to_chars and _dl_find_object, which glibc documents as safe. posix_faults.cpp and windows_faults.cpp have the handlers.
+// std::to_chars and _dl_find_object, which glibc documents as safe. faults.cpp has the handler.
 #include <tidemark/diagnose/use_after_rewind.hpp>
 
-#if __has_include(<link.h>)
 #include <dlfcn.h>
 #include <link.h>
-#endif
 
 #include <cerrno>  // program_invocation_short_name
 #include <charconv>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/process/process_arena.hpp>
 
-#if defined(__linux__)
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -124,5 +122,3 @@ void process_arena::check_invariants() const noexcept {
 }
 
 }  // namespace tidemark
-
-#endif

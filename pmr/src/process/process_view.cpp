@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/process/process_view.hpp>
 
-#if defined(__linux__)
-
 #include <unistd.h>
 
 #include <cstring>
@@ -114,5 +112,3 @@ bool process_view::update() {
 }
 
 }  // namespace tidemark
-
-#endif

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/process/shared_memory.hpp>
 
-#if defined(__linux__)
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -321,5 +319,3 @@ file_descriptor open_shared_memory(std::string const& path) {
 }
 
 }  // namespace tidemark
-
-#endif

@@ -13,13 +13,14 @@
 #include <string>
 #include <utility>
 
-#include <tidemark/core/detail/pressure_callbacks.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/pool/global_pool.hpp>
 #include <tidemark/workspace/detail/shaped_view.hpp>
 #include <tidemark/workspace/workspace.hpp>
+
+#include "../core/idle_memory.hpp"
 
 namespace tidemark::detail {
 namespace {

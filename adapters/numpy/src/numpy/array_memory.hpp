@@ -11,8 +11,8 @@
 #include <new>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/memory_pressure.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/pool/memory_pressure.hpp>
 #include <tidemark/pool/synchronized_pool.hpp>
 
 #include "mapping_cache.hpp"

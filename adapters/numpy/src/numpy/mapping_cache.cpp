@@ -49,7 +49,6 @@ std::size_t bytes_needed(std::size_t bytes) noexcept {
 // function samples pages, because reading the state of each page of 64 MiB takes 0.1 ms. Returning many
 // touched pages takes longer than clearing them.
 bool return_sparse_pages([[maybe_unused]] mapping* of) noexcept {
-#if defined(__linux__)
   constexpr std::size_t samples = 8;
   if (of->bytes < min_aligned_bytes || of->dirty_bytes > page_bytes())
     return false;  // not fresh at its allocation
@@ -62,9 +61,6 @@ bool return_sparse_pages([[maybe_unused]] mapping* of) noexcept {
     touched += state & 1U;
   }
   return touched == 0 && madvise(begin + page_bytes(), of->bytes - page_bytes(), MADV_DONTNEED) == 0;
-#else
-  return false;
-#endif
 }
 
 mapping* at(mapping* first, std::size_t offset) noexcept {
@@ -181,7 +177,6 @@ mapping* mapping_cache::remove_largest(std::size_t bytes) noexcept {
 // Extends a mapping by more pages, perhaps at other addresses; null, with nothing changed, if the system
 // refuses.
 mapping* mapping_cache::grow(mapping* from, std::size_t bytes) noexcept {
-#if defined(__linux__)
   const std::size_t old_bytes = from->bytes;
   void* grown = MAP_FAILED;
   if (from->after == nullptr) grown = mremap(from, old_bytes, bytes, 0);
@@ -202,10 +197,6 @@ mapping* mapping_cache::grow(mapping* from, std::size_t bytes) noexcept {
   }
   moved->bytes = bytes;
   return moved;
-#else
-  (void)from, (void)bytes;
-  return nullptr;
-#endif
 }
 
 // Makes the mapping live and frees the unneeded part.

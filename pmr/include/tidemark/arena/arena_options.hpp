@@ -36,7 +36,7 @@ struct trap_options {
   /// Address space for trapped scopes, in bytes, in addition to the arena's own. Once it is used up, trapping
   /// starts again at its first address. Late uses of earlier scopes at reused addresses are then missed.
   std::size_t reserve = 1 * GiB;
-  /// If true, the library handles SIGSEGV (on macOS also SIGBUS) from the first arena with this option on. At
+  /// If true, the library handles SIGSEGV from the first arena with this option on. At
   /// a fault that is not a late use, the library restores the program's earlier signal action. It installs
   /// its handler again when the next trapped scope ends. If false, call `report_use_after_rewind` in your own
   /// handler.

@@ -43,7 +43,7 @@ class os_memory {
   [[nodiscard]] virtual bool entropy(void* first, std::size_t bytes) noexcept = 0;
 };
 
-/// The real calls of this operating system (Linux, macOS, Windows). One object per process. Thread-safe.
+/// The real calls of Linux. One object per process. Thread-safe.
 [[nodiscard]] os_memory& system_memory() noexcept;
 
 /// The table that a `virtual_memory` uses by default: `system_memory()` until replaced.

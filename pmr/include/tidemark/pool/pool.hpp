@@ -8,9 +8,9 @@
 
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/core/memory_pressure.hpp>
 #include <tidemark/pool/detail/basic_pool.hpp>
 #include <tidemark/pool/detail/block_store.hpp>
-#include <tidemark/pool/memory_pressure.hpp>
 #include <tidemark/pool/pool_options.hpp>
 
 namespace tidemark {
@@ -79,7 +79,7 @@ class pool final : public detail::basic_pool<detail::pool_blocks> {
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options().upstream; }
 
  private:
-  detail::pressure_handle pressure_;
+  pressure_subscription pressure_;
 };
 
 }  // namespace tidemark

@@ -17,9 +17,9 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/core/memory_pressure.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/core/units.hpp>
-#include <tidemark/pool/memory_pressure.hpp>
 
 namespace tidemark {
 
@@ -227,7 +227,7 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   detail::fork_safe<> ledger_mutex_;  // level 2 only; guards `ledger_`, apart from `mutex_`
   detail::block_ledger ledger_;       // level 2 only
 
-  detail::pressure_handle pressure_;
+  pressure_subscription pressure_;
 };
 
 }  // namespace tidemark

@@ -21,12 +21,12 @@
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>
+#include <tidemark/core/memory_pressure.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 #include <tidemark/pool/detail/block_store.hpp>
 #include <tidemark/pool/detail/depot.hpp>
 #include <tidemark/pool/detail/thread_cache.hpp>
-#include <tidemark/pool/memory_pressure.hpp>
 #include <tidemark/pool/pool_options.hpp>
 
 namespace tidemark {
@@ -257,7 +257,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   mutable detail::fork_safe<detail::adaptive_mutex> store_mutex_;  // guards the store
   detail::block_store<detail::depot> store_;
 
-  detail::pressure_handle pressure_;
+  pressure_subscription pressure_;
 };
 
 }  // namespace tidemark

@@ -10,8 +10,10 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/thread_specific.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
+#include <tidemark/core/memory_pressure.hpp>
 #include <tidemark/pool/global_pool.hpp>
-#include <tidemark/pool/memory_pressure.hpp>
+
+#include "../../core/idle_memory.hpp"
 
 namespace tidemark {
 namespace {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real driver, for builds with a CUDA toolkit; absent_driver.cpp replaces it in other builds.
 #include <cuda.h>
-#if !defined(_WIN32)
 #include <dlfcn.h>
-#endif
 
 #include <array>
 #include <atomic>
@@ -43,13 +41,9 @@ status of(CUresult result) noexcept { return static_cast<status>(result); }
 // Returns the driver's own look-up function; null without a driver of CUDA 12 or newer. The library is never
 // unloaded, because its functions stay in use.
 decltype(&cuGetProcAddress) look_up_function() noexcept {
-#if defined(_WIN32)
-  return nullptr;  // the device part does not support Windows yet
-#else
   static void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
   return reinterpret_cast<decltype(&cuGetProcAddress)>(::dlsym(library, "cuGetProcAddress_v2"));
-#endif
 }
 
 /// One function of the driver. Each call returns an error if the driver lacks the function.

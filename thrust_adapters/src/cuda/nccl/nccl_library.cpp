@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#if !defined(_WIN32)
 #include <dlfcn.h>
-#endif
 
 #include <cstdio>
 
@@ -11,19 +9,14 @@
 namespace tidemark::gpu {
 namespace {
 
-#if !defined(_WIN32)
 template <class Function>
 void find(void* library, char const* name, Function*& function) noexcept {
   function = reinterpret_cast<Function*>(::dlsym(library, name));
 }
-#endif
 
 }  // namespace
 
 nccl_library::nccl_library(char const* file) noexcept {
-#if defined(_WIN32)
-  std::snprintf(why_not_, sizeof why_not_, "%s cannot be loaded: there is no NCCL for Windows", file);
-#else
   void* const library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);  // never closed: its texts are in use
   if (library == nullptr) {
     std::snprintf(why_not_, sizeof why_not_, "%s cannot be loaded: %s", file, ::dlerror());
@@ -41,7 +34,6 @@ nccl_library::nccl_library(char const* file) noexcept {
   if (!is_loaded())
     std::snprintf(why_not_, sizeof why_not_, "%s is not NCCL, or older than 2.19: it has no ncclMemAlloc",
                   file);
-#endif
 }
 
 template <class... Parameters, class... Arguments>

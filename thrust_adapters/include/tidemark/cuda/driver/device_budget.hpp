@@ -15,7 +15,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/fork_participant.hpp>
-#include <tidemark/core/detail/pressure_callbacks.hpp>
+#include <tidemark/cuda/driver/detail/callback_gate.hpp>
 
 struct CUmemPoolHandle_st;
 
@@ -104,7 +104,7 @@ class device_budget {
     struct entry {
       std::function<bool()> call;
       member_kind kind;
-      tidemark::detail::callback_gate gate = {};
+      detail::callback_gate gate = {};
     };
     std::unique_ptr<entry const, ender> entry_;
   };

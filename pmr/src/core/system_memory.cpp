@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implements `os_memory` for Linux and macOS.
-#if !defined(_WIN32)
-
+// Implements `os_memory` with the calls of Linux.
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -12,16 +10,13 @@
 namespace tidemark {
 namespace {
 
-class posix_memory final : public os_memory {
+class linux_memory final : public os_memory {
  public:
   void* reserve(std::size_t bytes, std::size_t align) noexcept override {
     // mmap aligns to pages only: maps more, and unmaps the excess on both sides.
     const std::size_t slack = align > page_size() ? align - page_size() : 0;
     if (bytes + slack < bytes) return nullptr;
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-#if defined(MAP_NORESERVE)
-    flags |= MAP_NORESERVE;
-#endif
+    constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* mapping = mmap(nullptr, bytes + slack, PROT_NONE, flags, -1, 0);
     if (mapping == MAP_FAILED) return nullptr;
     const auto begin = reinterpret_cast<std::uintptr_t>(mapping);
@@ -34,22 +29,12 @@ class posix_memory final : public os_memory {
     return mprotect(first, bytes, PROT_READ | PROT_WRITE) == 0;
   }
   bool decommit(void* first, std::size_t bytes) noexcept override {
-#if defined(__linux__)
     // This order avoids a second walk over the pages, and keeps advice about huge pages.
     return madvise(first, bytes, MADV_DONTNEED) == 0 && mprotect(first, bytes, PROT_NONE) == 0;
-#else
-    // MADV_DONTNEED guarantees nothing on other systems; a new mapping at the same place drops the pages.
-    return mmap(first, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
-#endif
   }
   bool release(void* first, std::size_t bytes) noexcept override { return munmap(first, bytes) == 0; }
-  bool advise_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes,
-                         [[maybe_unused]] bool wanted) noexcept override {
-#if defined(MADV_HUGEPAGE)
+  bool advise_huge_pages(void* first, std::size_t bytes, bool wanted) noexcept override {
     return madvise(first, bytes, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) == 0;
-#else
-    return false;
-#endif
   }
   bool prefault(void* first, std::size_t bytes) noexcept override {
 #if defined(MADV_POPULATE_WRITE)
@@ -76,10 +61,8 @@ class posix_memory final : public os_memory {
 }  // namespace
 
 os_memory& system_memory() noexcept {
-  static posix_memory table;
+  static linux_memory table;
   return table;
 }
 
 }  // namespace tidemark
-
-#endif

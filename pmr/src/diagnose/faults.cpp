@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fault handler for Linux and macOS. It is async-signal-safe: it makes system calls and takes no lock.
-#if !defined(_WIN32)
-
-#include <signal.h>
-#if defined(__linux__)
+// Fault handler. It is async-signal-safe: it makes system calls and takes no lock.
 #include <link.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
-#endif
 
 #include <atomic>
 #include <cerrno>
@@ -44,21 +40,16 @@ struct handled_signal {
   std::atomic<handler_state> state{handler_state::absent};
   struct sigaction before{};  // the program's action, unless absent
 };
-// macOS raises SIGBUS if a page exists but is inaccessible.
-#if defined(__APPLE__)
-constinit handled_signal handled[] = {{SIGSEGV}, {SIGBUS}};
-#else
 // Named for the note; hidden outside this shared object.
 [[gnu::visibility("hidden")]] extern handled_signal handled[1] __asm__("tidemark_handled_signals");
 [[gnu::used]] constinit handled_signal handled[1] = {{SIGSEGV}};
-#endif
 
 namespace {
 
 void const* instruction_of([[maybe_unused]] void const* context) noexcept {
-#if defined(__linux__) && defined(__x86_64__)
+#if defined(__x86_64__)
   return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.gregs[REG_RIP]);
-#elif defined(__linux__) && defined(__aarch64__)
+#elif defined(__aarch64__)
   return reinterpret_cast<void const*>(static_cast<ucontext_t const*>(context)->uc_mcontext.pc);
 #else
   return nullptr;
@@ -95,11 +86,7 @@ void install(handled_signal& signal) noexcept {
 
 // Sends the signal, which arrives when the handler returns, because the handler blocks it.
 void send_again(int number, [[maybe_unused]] siginfo_t* info) noexcept {
-#if defined(__linux__)
   ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::syscall(SYS_gettid), number, info);
-#else
-  ::raise(number);
-#endif
 }
 
 // Restores the earlier action. The kernel then delivers the signal to that action, with its own flags, mask
@@ -195,5 +182,3 @@ void handle_faults() {
 }
 
 }  // namespace tidemark::detail
-
-#endif

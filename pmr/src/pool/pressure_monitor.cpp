@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads Linux's reports of memory pressure.
-#if defined(__linux__)
 
 #include <tidemark/pool/pressure_monitor.hpp>
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -27,7 +23,7 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/file_descriptor.hpp>
-#include <tidemark/pool/memory_pressure.hpp>
+#include <tidemark/core/memory_pressure.hpp>
 
 namespace tidemark {
 namespace {
@@ -75,25 +71,6 @@ std::string events_path_of_this_process() {
   return "/sys/fs/cgroup" + text.substr(first, text.find('\n', first) - first) + "/memory.events";
 }
 
-// Opens only files of the kernel. Other files cannot wake a reader, and writing a trigger would overwrite
-// them.
-file_descriptor open_kernel_file(std::string const& path, int flags) {
-  file_descriptor file{::open(path.c_str(), flags | O_CLOEXEC)};
-  struct statfs where{};
-  const bool is_known = ::fstatfs(file.get(), &where) == 0;
-  return is_known && (where.f_type == PROC_SUPER_MAGIC || where.f_type == CGROUP2_SUPER_MAGIC)
-             ? std::move(file)
-             : file_descriptor{};
-}
-
-file_descriptor open_trigger(pressure_monitor_options const& options) {
-  file_descriptor file = open_kernel_file(options.psi_path, O_RDWR | O_NONBLOCK);
-  const std::string trigger =
-      "some " + std::to_string(options.stall.count()) + " " + std::to_string(options.window.count());
-  if (::write(file.get(), trigger.c_str(), trigger.size() + 1) < 0) return file_descriptor{};
-  return file;
-}
-
 }  // namespace
 
 // The monitor and its thread share ownership, because a callback on that thread may destroy the monitor.
@@ -101,10 +78,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
                                           detail::unload_participant {
   explicit listener(pressure_monitor_options options) : options_{std::move(options)} {
     if (options_.events_path == "self") options_.events_path = events_path_of_this_process();
-    stalled_ = stalled_microseconds(read_all(options_.psi_path));
-    events_ = limit_events(read_all(options_.events_path));
-    sources_.psi = stalled_.has_value();
-    sources_.cgroup = events_.has_value();
+    (void)is_pressure();
   }
   listener(listener const&) = delete;
   listener& operator=(listener const&) = delete;
@@ -113,11 +87,12 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     mutex_.deregister();
   }
 
+  [[nodiscard]] bool has_source() noexcept {
+    const std::scoped_lock lock{mutex_};
+    return stalled_.has_value() || events_.has_value();
+  }
   void start() {
-    if (!options_.background || sources_.manual()) return;
-    if (sources_.psi) trigger_ = open_trigger(options_);
-    if (sources_.cgroup) events_file_ = open_kernel_file(options_.events_path, O_RDONLY);
-    sources_.psi_trigger = trigger_.get() >= 0;
+    if (!options_.background || !has_source()) return;
     stop_ = file_descriptor{::eventfd(0, EFD_CLOEXEC)};
     if (stop_.get() < 0) throw std::system_error(errno, std::generic_category(), "pressure_monitor: eventfd");
     const std::scoped_lock lock{mutex_};
@@ -128,7 +103,7 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
 
   // A program may never destroy a monitor; the thread must still end when the library is unloaded.
   void stop_threads() noexcept override { stop(); }
-  void detach() noexcept override { close_files(); }
+  void detach() noexcept override { stop_ = {}; }
   // Waits for the thread. The listening thread itself does not wait; it ends after the callback returns.
   void stop() noexcept {
     if (!thread_.joinable()) return;
@@ -136,33 +111,25 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
     else thread_.join();
   }
-
-  // The child has no thread to wait for, and the files are shared with the parent.
+  // The child has no thread to wait for, and the file is shared with the parent.
   void adapt_to_child() noexcept {
     std::construct_at(&thread_);
-    close_files();
+    stop_ = {};
   }
 
-  void close_files() noexcept {
-    for (file_descriptor* const file : {&trigger_, &events_file_, &stop_}) *file = {};
-    sources_.psi_trigger = false;
-  }
-
-  // @param triggered true if the kernel has reported pressure
-  bool check(bool triggered = false) {
-    const auto stalled = stalled_microseconds(read_all(options_.psi_path));
-    const auto events = limit_events(read_all(options_.events_path));
-    if (!is_pressure(triggered, stalled, events)) return false;
+  bool check() {
+    if (!is_pressure()) return false;
     ++signals_;
     (void)signal_memory_pressure();
     return true;
   }
-
-  [[nodiscard]] bool is_pressure(bool triggered, std::optional<std::uint64_t> stalled,
-                                 std::optional<std::uint64_t> events) {
+  // Reads the files. @return true if there was pressure since the previous call
+  [[nodiscard]] bool is_pressure() {
+    const auto stalled = stalled_microseconds(read_all(options_.psi_path));
+    const auto events = limit_events(read_all(options_.events_path));
     const std::scoped_lock lock{mutex_};
     const auto threshold = static_cast<std::uint64_t>(options_.stall.count());
-    const bool pressure = triggered || (stalled && stalled_ && *stalled >= *stalled_ + threshold) ||
+    const bool pressure = (stalled && stalled_ && *stalled >= *stalled_ + threshold) ||
                           (events && events_ && *events > *events_);
     // The later of two concurrent reads may come first here; counts only rise. An empty optional is the
     // smallest.
@@ -170,31 +137,21 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     events_ = std::max(events, events_);
     return pressure;
   }
-
   void listen() {
-    std::array<pollfd, 3> files{
-        {{stop_.get(), POLLIN, 0}, {trigger_.get(), POLLPRI, 0}, {events_file_.get(), POLLPRI, 0}}};
-    while (true) {
-      // The kernel reports a change until this descriptor is read.
-      if (files[2].fd >= 0) {
-        char discarded[4096];
-        if (::pread(files[2].fd, discarded, sizeof discarded, 0) < 0) files[2].fd = -1;
-      }
-      const int ready = ::poll(files.data(), files.size(), static_cast<int>(options_.interval.count()));
-      if (ready < 0 && errno != EINTR) return;
-      if (ready > 0 && files[0].revents != 0) return;
-      if (ready > 0 && (files[1].revents & POLLERR) != 0) files[1].fd = -1;  // the trigger is gone
-      (void)check(ready > 0 && (files[1].revents & POLLPRI) != 0);
+    pollfd stop{stop_.get(), POLLIN, 0};
+    for (;;) {
+      const int ready = ::poll(&stop, 1, static_cast<int>(options_.interval.count()));
+      if (ready > 0 || (ready < 0 && errno != EINTR)) return;
+      (void)check();
     }
   }
 
   pressure_monitor_options options_;
-  source_set sources_;
   detail::fork_safe<> mutex_;             // guards the next two members
-  std::optional<std::uint64_t> stalled_;  // last value read
+  std::optional<std::uint64_t> stalled_;  // last value read; empty without the source
   std::optional<std::uint64_t> events_;
   std::atomic<std::uint64_t> signals_{0};
-  file_descriptor trigger_, events_file_, stop_;
+  file_descriptor stop_;
   std::thread thread_;
 };
 
@@ -204,7 +161,7 @@ pressure_monitor::pressure_monitor(pressure_monitor_options options)
 }
 pressure_monitor::~pressure_monitor() { listener_->stop(); }
 
-pressure_monitor::source_set pressure_monitor::sources() const noexcept { return listener_->sources_; }
+bool pressure_monitor::has_source() const noexcept { return listener_->has_source(); }
 bool pressure_monitor::is_listening() const noexcept { return listener_->thread_.joinable(); }
 bool pressure_monitor::poll() {
   const std::shared_ptr<listener> own = listener_;  // survives a callback that destroys the monitor
@@ -213,5 +170,3 @@ bool pressure_monitor::poll() {
 std::uint64_t pressure_monitor::signal_count() const noexcept { return listener_->signals_; }
 
 }  // namespace tidemark
-
-#endif
