@@ -55,9 +55,10 @@ INTRODUCTION = """# Classes and functions
 The tests generate this page from the headers: a line has the first sentence of a comment, and `…` stands for any number
 of arguments. Parentheses have the bases and the header of a class. Copies, moves, destructors, members of standard types
 and inherited functions are left out. [Options](options.md) lists option types, [Design](../design.md#names-of-statistics)
-the members of statistics. A line of several functions has those with one meaning in all classes: `name()` in messages, `stats()` is a snapshot, `options()` are in effect, `check_invariants()`
-reports a violation for each broken invariant, `what()` is a sentence, `resource()`, `upstream_resource()`, `space()`,
-`stream()` and `device()` return what they name. A line of calls has the functions that only call the function in brackets.
+the members of statistics. A line of several functions has those with one meaning in all classes: `name()` in messages,
+`stats()` is a snapshot, `options()` are in effect, `check_invariants()` reports a violation for each broken invariant,
+`what()` is a sentence, `resource()`, `upstream_resource()`, `space()`, `stream()` and `device()` return what they name. A
+line of calls has the functions that only call the function in brackets.
 """
 
 # Functions whose comment says no more than the introduction.
