@@ -18,10 +18,12 @@
 #include <vector>
 
 #include <tidemark/core/violation.hpp>
+#include <tidemark/core/virtual_memory.hpp>
 #include <tidemark/pool/pool.hpp>
 #include <tidemark/pool/synchronized_pool.hpp>
 
 #include "caught.hpp"
+#include "process_memory.hpp"
 #include "recording_supply.hpp"
 #include "step_kinds.hpp"
 #include "violation_recorder.hpp"
@@ -368,6 +370,19 @@ TEST_F(pool_over_upstream, caches_no_unclassed_block_below_4_KiB_or_aligned_abov
   // Multiples of 64 with a tag of 16 bytes each, and the padding before the second block.
   EXPECT_EQ(memory.stats().cached_bytes, cached + 4160u + 50'048u + 192u);
   memory.check_invariants();
+}
+
+TEST_F(pool_over_upstream, requests_huge_pages_behind_large_chunks_of_malloc_only) {
+  constexpr std::size_t large = 32 * MiB;
+  for (std::pmr::memory_resource* below :
+       std::initializer_list<std::pmr::memory_resource*>{std::pmr::new_delete_resource(), &upstream}) {
+    pool memory{below};
+    for (const std::size_t bytes : {virtual_memory::min_huge_commit_bytes / 2, large}) {
+      auto* const block = static_cast<std::byte*>(memory.allocate(bytes));
+      EXPECT_EQ(has_huge_page_advice(block + bytes / 2), bytes == large && below != &upstream) << bytes;
+      memory.deallocate(block, bytes);
+    }
+  }
 }
 
 TEST_F(pool_over_upstream, holds_little_free_memory_beside_blocks_of_many_megabytes) {

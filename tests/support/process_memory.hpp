@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,23 @@ inline std::size_t resident_bytes(void* first, std::size_t bytes) {
   std::size_t n = 0;
   for (unsigned char flags : resident) n += flags & 1u;
   return n * page;
+}
+
+/// True if huge pages were requested behind the mapping of an address.
+inline bool has_huge_page_advice(void const* address) {
+  std::ifstream mappings{"/proc/self/smaps"};
+  bool is_found = false;
+  for (std::string line; std::getline(mappings, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    if (std::istringstream range{line}; range >> std::hex >> begin >> dash >> end && dash == '-') {
+      const auto place = reinterpret_cast<std::uintptr_t>(address);
+      is_found = begin <= place && place < end;
+    } else if (is_found && line.starts_with("VmFlags:")) {
+      return line.find(" hg") != line.npos;
+    }
+  }
+  return false;
 }
 
 /// Resident set of the process, in bytes.

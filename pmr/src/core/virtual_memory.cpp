@@ -52,15 +52,18 @@ std::size_t virtual_memory::commit(byte_range part, std::size_t least_bytes) noe
       refused_ = {errno, taken.size, true};
       return false;
     }
-    if (options_.huge_pages == huge_page_policy::automatic && taken.size >= min_huge_commit_bytes) {
-      // Only whole huge pages: the commit may end with the last block, and the next commit begins there.
-      const std::uintptr_t first = detail::align_up(taken.begin, range_alignment);
-      os_->advise_huge_pages(reinterpret_cast<void*>(first),
-                             detail::align_down(taken.end(), range_alignment) - first, true);
-    }
+    if (options_.huge_pages == huge_page_policy::automatic) detail::advise_huge_pages_if_large(taken, *os_);
     if (options_.prefault) os_->prefault(taken.data(), taken.size);
     return true;
   });
+}
+
+// Leaves out parts of a huge page, which later memory shares.
+void detail::advise_huge_pages_if_large(byte_range memory, os_memory& os) noexcept {
+  if (memory.size < virtual_memory::min_huge_commit_bytes) return;
+  const std::uintptr_t first = align_up(memory.begin, virtual_memory::range_alignment);
+  os.advise_huge_pages(reinterpret_cast<void*>(first),
+                       align_down(memory.end(), virtual_memory::range_alignment) - first, true);
 }
 
 char const* virtual_memory::refusal() const noexcept { return detail::limit_behind(refused_); }

@@ -6,6 +6,7 @@
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/request.hpp>
+#include <tidemark/core/virtual_memory.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 
 namespace tidemark::detail {
@@ -145,6 +146,8 @@ coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::s
   const byte_range memory =
       allocate_by_halves(*upstream_, least_bytes / granule_bytes, wanted_bytes / granule_bytes, granule_bytes,
                          upstream_align, chunk_overhead_bytes + slack);
+  // malloc's memory is anonymous; nothing is known about other upstreams.
+  if (upstream_ == std::pmr::new_delete_resource()) advise_huge_pages_if_large(memory, default_os_memory());
   const std::size_t bytes = memory.size - chunk_overhead_bytes - slack;
   const std::size_t before =
       align_up(memory.begin + granule_bytes, first_align) - granule_bytes - memory.begin;

@@ -89,4 +89,9 @@ class virtual_memory : public refusals_only {
 
 static_assert(reporting_space<virtual_memory>);
 
+namespace detail {
+/// Requests huge pages behind anonymous memory of at least `virtual_memory::min_huge_commit_bytes`.
+void advise_huge_pages_if_large(byte_range memory, os_memory& os) noexcept;
+}  // namespace detail
+
 }  // namespace tidemark
