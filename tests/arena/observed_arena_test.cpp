@@ -174,7 +174,7 @@ TEST_F(observed_arena, an_exhausted_arena_reports_the_failure) {
   EXPECT_EQ(seen.take(), (event_list{"!1048576", "!66560"}));
 }
 
-TEST_F(observed_arena, deallocate_releases_only_what_it_frees) {
+TEST_F(observed_arena, deallocate_releases_only_freed_blocks) {
   void* const first = memory.allocate(16);
   void* const second = memory.allocate(32);
   seen.take();
@@ -228,7 +228,7 @@ TEST_F(observed_arena, sees_each_block_when_chunks_are_used_again) {
   chunked.check_invariants();
 }
 
-TEST_F(observed_arena, keeps_what_it_commits_as_an_unobserved_arena_does) {
+TEST_F(observed_arena, commits_as_much_as_an_unobserved_arena) {
   arena plain{{.reserve = 64 * KiB}}, watched{{.reserve = 64 * KiB, .observer = &seen}};
   for (arena* each : {&plain, &watched}) {
     for (int round = 0; round < 3; ++round) {
@@ -281,7 +281,7 @@ TEST_F(observed_arena, arenas_on_other_memory_are_observed) {
   use(borrowed);
 }
 
-TEST(arena_under_a_limit, push_throws_at_the_limit_and_a_rewind_gives_the_budget_back) {
+TEST(arena_under_a_limit, push_throws_at_the_limit_and_a_rewind_returns_the_budget) {
   limit_resource budget{1000};
   arena memory{{.observer = &budget}};
   const arena_mark mark = memory.mark();

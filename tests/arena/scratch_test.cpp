@@ -31,7 +31,7 @@ TEST(scratch, is_a_scope_that_rewinds) {
 }
 
 // S0.21
-TEST(scratch, never_comes_from_an_arena_in_conflict) {
+TEST(scratch, never_uses_an_arena_in_conflict) {
   test::on_another_thread([] {
     arena::scope out = scratch(no_conflicts);
     const arena::scope by_scope = scratch(out);

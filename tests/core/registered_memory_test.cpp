@@ -78,7 +78,7 @@ class registered_space : public testing::Test {
 // ---- by itself
 
 // R.1
-TEST_F(registered_space, registers_a_range_once_and_deregisters_it_before_it_goes) {
+TEST_F(registered_space, registers_a_range_once_and_deregisters_it_before_its_release) {
   registered_virtual_memory space = on(os, known);
   const byte_range range = space.reserve(1, 1 * MiB);
   ASSERT_FALSE(range.empty());

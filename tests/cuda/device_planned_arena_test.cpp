@@ -89,7 +89,7 @@ TEST_F(device_planned_arena_test, alternating_kinds_share_the_memory_of_the_larg
   EXPECT_LE(heap.stats().held_bytes, 6 * bytes_of_block + 2 * MiB);
 }
 
-TEST_F(device_planned_arena_test, block_that_outlives_its_step_comes_from_the_heap_without_a_miss) {
+TEST_F(device_planned_arena_test, allocates_blocks_that_outlive_their_step_from_the_heap_without_a_miss) {
   memory.deallocate(run_with_survivor(), 3 * bytes_of_block);  // recorded
   void* const survivor = run_with_survivor();
   EXPECT_EQ(memory.stats().committed_bytes, 0u) << "the survivor keeps no memory of the plan";
@@ -118,7 +118,7 @@ TEST_F(device_planned_arena_test, plans_blocks_freed_between_steps_if_planning_s
   memory.check_invariants();
 }
 
-TEST_F(device_planned_arena_test, block_that_crosses_steps_comes_from_the_heap_afterwards) {
+TEST_F(device_planned_arena_test, allocates_blocks_that_cross_steps_from_the_heap_afterwards) {
   const auto run_and_leave = [&] {
     const device_planned_arena::step step{memory};
     memory.deallocate(memory.allocate(4 * bytes_of_block), 4 * bytes_of_block);

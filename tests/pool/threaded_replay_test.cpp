@@ -49,7 +49,7 @@ recorded_trace crossed() {
 }
 
 // B.13
-TEST(threaded_replay, frees_what_the_other_thread_allocated) {
+TEST(threaded_replay, frees_blocks_of_the_other_thread) {
   refusing_resource resource{0};
   threaded_replay replay{crossed()};
   replay.run(resource);
@@ -58,14 +58,14 @@ TEST(threaded_replay, frees_what_the_other_thread_allocated) {
 }
 
 // B.13
-TEST(threaded_replay, throws_what_an_allocation_on_the_callers_thread_throws) {
+TEST(threaded_replay, rethrows_an_exception_of_the_callers_thread) {
   refusing_resource resource{100};
   threaded_replay replay{crossed()};
   EXPECT_THROW(replay.run(resource), std::bad_alloc);
 }
 
 // B.13
-TEST(threaded_replay, throws_what_an_allocation_on_another_thread_throws) {
+TEST(threaded_replay, rethrows_an_exception_of_another_thread) {
   refusing_resource resource{200};
   threaded_replay replay{crossed()};
   EXPECT_THROW(replay.run(resource), std::bad_alloc);

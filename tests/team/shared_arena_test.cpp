@@ -232,7 +232,7 @@ TEST(shared_arena, may_be_destroyed_before_its_threads_end) {
   thread.join();
 }
 
-TEST(shared_arena, divides_what_is_reserved_among_places) {
+TEST(shared_arena, divides_the_reservation_among_places) {
   shared_arena team{{.reserve = 1 * MiB}, {.threads = 64}};
   EXPECT_EQ(team.stats().reserved_bytes, 1 * MiB);
   auto local = team.local(63);
@@ -870,7 +870,7 @@ TEST_F(shared_arena_misuse, report_a_block_that_no_thread_has) {
   EXPECT_EQ(violations.count(violation_kind::bad_deallocate), 1u);
 }
 
-TEST(shared_arena_checks, fill_what_a_rewind_frees) {
+TEST(shared_arena_checks, fill_memory_that_a_rewind_frees) {
   shared_arena team;
   unsigned char* block = nullptr;
   const shared_arena_mark mark = team.mark();

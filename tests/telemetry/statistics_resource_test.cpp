@@ -26,7 +26,7 @@ struct statistics : ::testing::Test {
 
 // ---- frames ----
 
-TEST_F(statistics, a_frame_counts_what_happened_in_it) {
+TEST_F(statistics, a_frame_counts_only_its_calls) {
   void* before = resource.allocate(1000);
   upstream.fail_from = upstream.calls;
   EXPECT_THROW((void)resource.allocate(1), std::bad_alloc);
@@ -105,7 +105,7 @@ TEST_F(statistics, pop_without_push_is_rejected_with_a_sentence) {
 // ---- threads ----
 
 // T.1
-TEST(statistics_resource, counts_exactly_what_threads_do) {
+TEST(statistics_resource, counts_calls_of_all_threads_exactly) {
   statistics_resource resource{std::pmr::new_delete_resource()};
   test::storm(resource);
   const resource_stats stats = resource.stats();

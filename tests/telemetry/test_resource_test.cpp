@@ -565,7 +565,7 @@ TEST_F(fail_each, the_loop_is_bounded_with_a_clear_error) {
 
 // ---- threads, and the default handler ----
 
-TEST(test_resource, counts_exactly_what_threads_do) {
+TEST(test_resource, counts_calls_of_all_threads_exactly) {
   test_resource resource{std::pmr::new_delete_resource()};
   test::storm(resource);
   EXPECT_EQ(resource.stats().allocations, test::storm_threads * test::storm_rounds);

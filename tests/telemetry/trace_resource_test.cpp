@@ -116,7 +116,7 @@ TEST(trace_resource, numbers_blocks_over_all_resources_of_a_log) {
             "op,id,bytes,thread\na,0,1,0\na,1,2,0\nf,0,0,0\nf,1,0,0\n");
 }
 
-TEST(trace_resource, writes_the_resource_of_an_allocation_where_it_changes) {
+TEST(trace_resource, writes_each_change_of_the_resource) {
   EXPECT_EQ(file_of([](trace_log& log) {
               trace_resource one{log, "one"}, other{log, "\"the\",\nother"};
               void* const first = one.allocate(1);
@@ -131,7 +131,7 @@ TEST(trace_resource, writes_the_resource_of_an_allocation_where_it_changes) {
             "r,0,,0\na,3,4,0\nf,3,0,0\nf,1,0,0\n");
 }
 
-TEST(trace_resource, writes_the_place_of_an_allocation_where_it_changes) {
+TEST(trace_resource, writes_each_change_of_the_place) {
   const std::string file = file_of([](trace_log& log) {
     trace_resource traced{log, "heap"};
     const auto use = [&] { traced.deallocate(traced.allocate(8), 8); };

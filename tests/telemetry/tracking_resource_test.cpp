@@ -202,7 +202,7 @@ TEST(tracking_resource, a_handler_may_read_the_resource) {
   resource.deallocate(block, 64);
 }
 
-TEST(tracking_resource, counts_exactly_what_threads_do) {
+TEST(tracking_resource, counts_calls_of_all_threads_exactly) {
   tracking_resource resource{std::pmr::new_delete_resource()};
   test::storm(resource);
   EXPECT_EQ(resource.stats().allocations, test::storm_threads * test::storm_rounds);

@@ -107,7 +107,7 @@ extern "C" char const* __asan_default_options() { return "allocator_may_return_n
 
 int handled = 0;
 
-TEST_F(watched_new, calls_the_new_handler_until_it_gives_up) {
+TEST_F(watched_new, calls_the_new_handler_until_it_fails) {
   handled = 0;
   std::set_new_handler([] {
     if (++handled == 3) std::set_new_handler(nullptr);
@@ -135,7 +135,7 @@ TEST_F(watched_new, throws_or_returns_null_without_memory_and_counts_nothing) {
 }
 
 // T.21
-TEST_F(watched_new, the_report_names_the_function_and_says_operator_new) {
+TEST_F(watched_new, the_report_names_the_function_and_operator_new) {
   const expect_resource expected{&step, "step"};
   use_the_heap(100);
   const std::string report = expected.report();
@@ -162,7 +162,7 @@ TEST_F(watched_new, a_container_from_before_the_scope_shows_as_operator_new) {
   EXPECT_TRUE(contains(expected.report(), "from operator new")) << expected.report();
 }
 
-TEST_F(watched_new, counts_what_the_standard_library_allocates_in_its_own_code) {
+TEST_F(watched_new, counts_allocations_in_code_of_the_standard_library) {
   const expect_resource expected{&step};
   const std::string text(100, 'x');  // in the library's file, not in the program
   keep(text.data());
