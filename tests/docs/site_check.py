@@ -40,7 +40,7 @@ def finds_an_anchor_that_is_there_twice():
 
 def finds_a_page_that_is_too_wide():
     page('<p style="width: 600px" id="x">wide</p>')
-    expect("pages and faults", browser.look(site, ["index.html"]), (4, [
+    expect("pages and faults", browser.inspect(site, ["index.html"]), (4, [
         f"index.html, 390 pixels, {scheme}: 608 pixels wide: <p style=\"width: 600px\" id=\"x\">wide</p>"
         for scheme in ("default", "slate")]))
 
@@ -49,21 +49,21 @@ def finds_a_chart_that_is_too_small():
     (site / "benchmarks").mkdir()
     (site / "benchmarks/a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="600" height="10"/>')
     page('<img src="benchmarks/a.svg" style="max-width: 100%">')
-    looked, faults = browser.look(site, ["index.html"])
+    looked, faults = browser.inspect(site, ["index.html"])
     expect("faults", [fault.partition(":")[0] for fault in faults],
            [f"index.html, 390 pixels, {scheme}" for scheme in ("default", "slate")])
 
 
 def finds_errors_of_scripts():
     page('<script>console.error("one"); throw new Error("two");</script><img src="/gone.png">')
-    looked, faults = browser.look(site, ["index.html"])
+    looked, faults = browser.inspect(site, ["index.html"])
     told = "\n".join(faults)
     expect("what is told", [word in told for word in ("one", "two", "gone.png does not load")], [True] * 3)
 
 
 def passes_a_page_that_is_right():
     page('<p>text</p><pre style="overflow: auto">' + "long " * 200 + "</pre>")
-    expect("pages and faults", browser.look(site, ["index.html"]), (4, []))
+    expect("pages and faults", browser.inspect(site, ["index.html"]), (4, []))
 
 
 with tempfile.TemporaryDirectory() as folder:
