@@ -421,11 +421,18 @@ TEST_F(cuda_rules, fatal_device_errors_end_waits_and_a_forked_child_reports_noth
   const test::warning_recorder warnings;
   const test::violation_recorder violations;
   {
-    device_cache cache{{.stream = stream}, device};
     const std::unique_ptr<graph_instance> graph = captured();
     graph->launch(stream);
-    cache.deallocate(cache.allocate(1000), 1000);
     device.lose(status::not_initialized);  // as in a child
+  }
+  static auto* const parent = new fake_device;  // never destroyed: no process frees its memory
+  {
+    const gpu::stream own{*parent};
+    device_cache cache{{.stream = own}, *parent};
+    device_pool pool{{.stream = own}, *parent};
+    cache.deallocate(cache.allocate(1000), 1000);
+    pool.deallocate(pool.allocate(1000), 1000);
+    parent->lose(status::not_initialized);
   }
   EXPECT_EQ(warnings.reports().size(), 0u);
   EXPECT_EQ(violations.reports().size(), 0u);

@@ -34,8 +34,8 @@ struct device_cache_streams : ::testing::Test {
   gpu::stream stream{device};
   gpu::stream other{device};
 
-  [[nodiscard]] std::size_t allocations() const { return device.count("cuMemAllocFromPoolAsync"); }
-  [[nodiscard]] std::size_t frees() const { return device.count("cuMemFreeAsync"); }
+  gpu::memory_pool pool{{}, device};
+  gpu::async_resource driver_blocks{pool, stream, device};
 
   static std::vector<void*> allocate_blocks(device_cache& cache, std::size_t blocks, std::size_t bytes) {
     std::vector<void*> taken(blocks);
@@ -63,7 +63,7 @@ TEST_F(device_cache_test, repeated_step_makes_no_driver_call) {
     for (std::size_t i = 0; i < 50; ++i) cache.deallocate(blocks[i], 1000 + i % 10);
   };
   step();
-  EXPECT_EQ(allocations(), 50u);
+  EXPECT_EQ(cache.stats().misses, 50u);
   const std::size_t calls = device.counts_total();
   for (int i = 0; i < 10; ++i) step();
   EXPECT_EQ(device.counts_total(), calls);
@@ -118,30 +118,14 @@ class setting {
 };
 
 // S1.27
-TEST_F(device_cache_test, defaults_to_a_quarter_of_the_device_and_64_blocks_per_size) {
-  gpu::memory_info info;
-  ASSERT_EQ(device.memory(info), gpu::status::success);
-  EXPECT_EQ(cache.options().max_cached_bytes, info.total_bytes / 4);
+TEST_F(device_cache_test, defaults_to_1_gib_and_64_blocks_per_size) {
+  EXPECT_EQ(cache.options().max_cached_bytes, 1 * GiB);
   EXPECT_EQ(cache.options().max_blocks_per_size, 64u);
-  EXPECT_EQ(device.release_threshold(cache.pool()), std::numeric_limits<std::size_t>::max());
-}
-
-TEST_F(device_cache_test, defaults_to_1_gib_if_the_device_size_is_unknown) {
-  device.fail_next("cuMemGetInfo", gpu::status::unknown);
-  const device_cache untold{{.stream = stream}, device};
-  EXPECT_EQ(untold.options().max_cached_bytes, 1 * GiB);
-  const std::size_t asked = device.count("cuMemGetInfo");
-  const test::empty_capture graph{device, stream};
-  const device_cache captured{{.stream = stream}, device};
-  EXPECT_EQ(captured.options().max_cached_bytes, 1 * GiB);
-  EXPECT_EQ(device.count("cuMemGetInfo"), asked);
 }
 
 // S1.27
 TEST_F(device_cache_test, environment_sets_the_limit_in_mib_and_an_option_overrides_it) {
-  gpu::memory_info info;
-  ASSERT_EQ(device.memory(info), gpu::status::success);
-  const std::size_t all = std::numeric_limits<std::size_t>::max(), by_default = info.total_bytes / 4;
+  constexpr std::size_t all = std::numeric_limits<std::size_t>::max(), by_default = 1 * GiB;
   for (auto const& [text, limit] : {std::pair{"3", 3 * MiB},
                                     {"99999999999999999999", all},
                                     {"1GiB", by_default},
@@ -162,16 +146,22 @@ TEST_F(device_cache_test, environment_sets_the_limit_in_mib_and_an_option_overri
   }
 }
 
-TEST_F(device_cache_test, collect_returns_cached_memory_and_forced_collect_waits_for_the_rest) {
+TEST_F(device_cache_test, forced_collect_returns_idle_memory_to_the_device) {
   deallocate_blocks(cache, allocate_blocks(cache, 3, 1 * MiB), 1 * MiB);
   EXPECT_EQ(cache.collect(), 3 * MiB);
-  EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 3 * MiB) << "the stream has not come there";
-  device.run(stream);
-  EXPECT_EQ(cache.collect(), 0u);
-  EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 0u);
-  deallocate_blocks(cache, allocate_blocks(cache, 3, 1 * MiB), 1 * MiB);
-  EXPECT_EQ(cache.collect(true), 3 * MiB);
-  EXPECT_EQ(device.pool_reserved_bytes(cache.pool()), 0u);
+  EXPECT_EQ(device.count("cuStreamSynchronize"), 0u);
+  EXPECT_GE(device.physical_bytes(), 3 * MiB) << "the stream may still use it";
+  EXPECT_EQ(cache.collect(true), 0u);
+  EXPECT_EQ(device.physical_bytes(), 0u);
+}
+
+// S1.28
+TEST_F(device_cache_test, evicted_blocks_serve_other_sizes) {
+  device_cache limited{{.stream = stream, .max_cached_bytes = 1}, device};
+  limited.deallocate(limited.allocate(30 * MiB), 30 * MiB);
+  const std::size_t created = device.count("cuMemCreate");
+  for (std::size_t mib = 2; mib < 30; ++mib) limited.deallocate(limited.allocate(mib * MiB), mib * MiB);
+  EXPECT_EQ(device.count("cuMemCreate"), created);
 }
 
 // ---- other streams ----------------------------------------------------------------------------------------
@@ -295,7 +285,7 @@ TEST_F(device_cache_test, stream_waits_before_the_free_if_the_host_cannot_await_
   EXPECT_EQ(cache.collect(true), 4096u);
   EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u);
   const std::vector<std::string> log = device.log();
-  EXPECT_LT(std::ranges::find(log, "cuStreamWaitEvent"), std::ranges::find(log, "cuMemFreeAsync"));
+  EXPECT_LT(std::ranges::find(log, "cuStreamWaitEvent"), std::ranges::find(log, "cuMemUnmap"));
 }
 
 TEST_F(device_cache_test, cache_records_no_event_on_a_capturing_stream) {
@@ -346,7 +336,7 @@ TEST(device_cache_elsewhere, polls_and_awaits_events_with_its_own_device_current
 // ---- running out ------------------------------------------------------------------------------------------
 
 struct device_cache_ladder : device_cache_streams {
-  device_cache cache{{.stream = stream, .max_cached_bytes = 1 * GiB, .name = "tensors"}, device};
+  device_cache cache{{.stream = stream, .upstream = &driver_blocks, .name = "tensors"}, device};
 
   /// Returns the calls since a moment, except queries of the device, the capture and the free memory.
   [[nodiscard]] std::vector<std::string> calls_from(std::size_t first) const {
@@ -368,10 +358,11 @@ TEST_F(device_cache_ladder, drains_waits_trims_and_tries_once_more) {
   const std::size_t before = device.counts_total();
   void* const block = cache.allocate(900 * MiB);
   EXPECT_EQ(calls_from(before),
-            (std::vector<std::string>{"cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemFreeAsync",
-                                      "cuEventSynchronize", "cuMemFreeAsync", "cuStreamSynchronize",
-                                      "cuMemPoolGetAttribute", "cuMemPoolTrimTo", "cuMemPoolGetAttribute",
-                                      "cuMemAllocFromPoolAsync"}));
+            (std::vector<std::string>{
+                "cuMemAllocFromPoolAsync", "cuStreamSynchronize", "cuMemPoolGetAttribute", "cuMemPoolTrimTo",
+                "cuMemPoolGetAttribute", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemFreeAsync",
+                "cuEventSynchronize", "cuMemFreeAsync", "cuStreamSynchronize", "cuMemPoolGetAttribute",
+                "cuMemPoolTrimTo", "cuMemPoolGetAttribute", "cuMemAllocFromPoolAsync"}));
   EXPECT_EQ(cache.stats().refused, 0u);
   EXPECT_EQ(cache.stats().held_bytes, 900 * MiB);
   cache.deallocate(block, 900 * MiB);
@@ -389,8 +380,7 @@ TEST_F(device_cache_ladder, throws_out_of_memory_with_the_numbers_after_all_step
   EXPECT_EQ(error.report().committed_bytes, 600 * MiB);
   EXPECT_EQ(error.report().largest_bytes, 1 * GiB - 600 * MiB);
   const std::vector<std::string> calls = calls_from(before);
-  EXPECT_EQ(std::ranges::count(calls, "cuMemAllocFromPoolAsync"), 2);
-  EXPECT_EQ(std::ranges::count(calls, "cuStreamSynchronize"), 1);
+  EXPECT_EQ(driver_blocks.stats().refused, 2u) << "the resource is called once more, and no oftener";
   EXPECT_EQ(cache.stats().refused, 1u);
   cache.check_invariants();
   cache.deallocate(cache.allocate(100 * MiB), 100 * MiB);
@@ -399,29 +389,29 @@ TEST_F(device_cache_ladder, throws_out_of_memory_with_the_numbers_after_all_step
 
 // S1.29
 TEST_F(device_cache_ladder, continues_after_a_refused_step) {
-  for (char const* call : {"cuStreamSynchronize", "cuMemPoolTrimTo"}) {
+  // The resource tries a request a second time if its stream could be awaited.
+  for (auto const& [call, tries] : {std::pair{"cuStreamSynchronize", 1u}, {"cuMemPoolTrimTo", 2u}}) {
     SCOPED_TRACE(call);
     deallocate_blocks(cache, allocate_blocks(cache, 3, 300 * MiB), 300 * MiB);
-    device.fail_next(call, gpu::status::unknown);
-    device.fail_next("cuMemAllocFromPoolAsync");
+    device.fail_in(call, device.count(call), gpu::status::unknown, 2);
+    device.fail_in("cuMemAllocFromPoolAsync", device.count("cuMemAllocFromPoolAsync"), {}, tries);
     void* const block = cache.allocate(100 * MiB);
     cache.deallocate(block, 100 * MiB);
     EXPECT_EQ(cache.collect(), 100 * MiB);
   }
 }
 
-TEST_F(device_cache_ladder, trims_no_pool_of_its_own_on_a_user_upstream) {
+TEST_F(device_cache_ladder, calls_a_user_upstream_once_more) {
   test::recording_resource below;
   limit_resource budget{&below, 1000};
   device_cache users{{.stream = stream, .upstream = &budget}, device};
-  EXPECT_EQ(users.pool(), nullptr);
   users.deallocate(users.allocate(600), 600);
   const std::size_t before = device.counts_total();
   void* const block = users.allocate(601);
   EXPECT_EQ(calls_from(before),
-            (std::vector<std::string>{"cuStreamSynchronize", "cuStreamSynchronize", "cuStreamSynchronize",
-                                      "cuMemPoolGetAttribute", "cuMemPoolTrimTo", "cuMemPoolGetAttribute"}))
-      << "before the block goes back, in the ladder, and by the device's other cache";
+            (std::vector<std::string>{"cuStreamSynchronize", "cuStreamSynchronize", "cuMemPoolGetAttribute",
+                                      "cuMemPoolTrimTo", "cuMemPoolGetAttribute"}))
+      << "before the block goes back, and for the driver's pool";
   EXPECT_EQ(budget.stats().refused, 1u);
   EXPECT_THROW((void)users.allocate(400), out_of_memory);
   EXPECT_EQ(budget.stats().refused, 3u) << "asked once more, and no oftener";
@@ -453,7 +443,6 @@ TEST_F(device_cache_capture, miss_maps_memory_outside_the_graph_and_frees_it_aft
   cache.deallocate(block, 2000);
   EXPECT_EQ(cache.collect(true), 3000u);
   EXPECT_EQ(device.mapped_bytes(), 0u);
-  EXPECT_EQ(device.reserved_bytes(), 0u);
 }
 
 TEST_F(device_cache_capture, skips_the_retry_steps_on_a_user_upstream) {
@@ -471,15 +460,16 @@ TEST_F(device_cache_capture, skips_the_retry_steps_on_a_user_upstream) {
   end();
 }
 
-TEST_F(device_cache_capture, frees_evicted_blocks_after_the_capture) {
-  const std::vector<void*> blocks = allocate_blocks(cache, 3, 1000);
+TEST_F(device_cache_capture, unmaps_nothing_before_the_end_of_the_capture) {
+  const std::vector<void*> blocks = allocate_blocks(cache, 3, 3 * MiB);
   begin();
-  deallocate_blocks(cache, blocks, 1000);  // two of them exceed the limit
-  EXPECT_EQ(frees(), 0u);
-  EXPECT_EQ(cache.stats().cached_bytes, 1000u);
+  deallocate_blocks(cache, blocks, 3 * MiB);  // two of them exceed the limit
+  EXPECT_EQ(cache.stats().cached_bytes, 3 * MiB);
+  EXPECT_EQ(cache.collect(true), 0u);
+  for (void* block : blocks) EXPECT_TRUE(device.accessible(block, 3 * MiB));
   end();
-  cache.deallocate(cache.allocate(2000), 2000);
-  EXPECT_EQ(frees(), 2u);
+  EXPECT_EQ(cache.collect(true), 3 * MiB);
+  EXPECT_EQ(device.physical_bytes(), 0u);
 }
 
 TEST_F(device_cache_capture, polls_no_events_during_the_capture) {
@@ -497,24 +487,6 @@ TEST_F(device_cache_capture, polls_no_events_during_the_capture) {
   EXPECT_EQ(cache.allocate(1000), block);
   cache.deallocate(block, 1000);
   cache.deallocate(mapped, 1000);
-}
-
-TEST_F(device_cache_capture, destroying_the_cache_reports_the_lost_bytes) {
-  const test::violation_recorder recorder;
-  std::vector<void*> lost;
-  {
-    device_cache gone{{.stream = stream}, device};
-    lost = allocate_blocks(gone, 2, 1000);
-    deallocate_blocks(gone, {lost[0]}, 1000);
-    gone.deallocate(lost[1], 1000, 256, other);
-    begin();
-  }
-  ASSERT_EQ(recorder.count(violation_kind::open_capture), 1u);
-  EXPECT_NE(recorder.reports()[0].message.find("2000 bytes"), std::string::npos)
-      << recorder.reports()[0].message;
-  end();
-  for (void* block : lost)
-    EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(block), stream), gpu::status::success);
 }
 
 TEST_F(device_cache_capture, destroying_the_cache_reports_bytes_lost_by_an_unordered_upstream) {
@@ -536,14 +508,13 @@ TEST_F(device_cache_capture, destroying_the_cache_reports_bytes_lost_by_an_unord
 
 TEST_F(device_cache_test, refused_requests_reserve_no_record_for_a_return) {
   test::recording_resource bookkeeping;
-  gpu::detail::uncaptured_memory memory{{}, stream, "memory", &bookkeeping, device};
+  gpu::device_resource plain{{}, device};
+  gpu::detail::waiting_upstream memory{&plain, 0, stream, "memory", &bookkeeping, device};
   memory.deallocate(memory.allocate(1000, 256), 1000, 256);
   const std::size_t outstanding = bookkeeping.outstanding;
   for (int i = 0; i < 1000; ++i) EXPECT_THROW((void)memory.allocate(2 * GiB, 256), out_of_memory);
   EXPECT_EQ(bookkeeping.outstanding, outstanding);
 }
-
-// ---- sharing ----------------------------------------------------------------------------------------------
 
 // ---- threads ----------------------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ void expect_each_failing_call_harmless(std::size_t capacity_bytes, Options optio
 
 TEST(device_failures, every_failed_call_of_a_cache_is_harmless) {
   expect_each_failing_call_harmless<device_cache>(
-      200'000, device_cache_options{.max_blocks_per_size = 2, .max_cached_bytes = 60'000},
+      4 * MiB, device_cache_options{.max_blocks_per_size = 2, .max_cached_bytes = 60'000},
       [](std::size_t random) { return 4000 * (1 + random % 5); });
 }
 

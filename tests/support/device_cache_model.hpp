@@ -102,7 +102,7 @@ class device_cache_model {
   std::size_t hits = 0, refused = 0, trims = 0, works_run = 0;
   void count_up() {
     hits += cache_.stats().hits;
-    trims += supply_.device.count("cuMemPoolTrimTo");
+    trims += supply_.device.count("cuMemUnmap");
     works_run += works_.run;
   }
 

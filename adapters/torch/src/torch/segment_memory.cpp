@@ -20,12 +20,9 @@ void* segment_memory::allocate(std::size_t bytes) {
     if (!blocks_)
       blocks_.emplace(gpu::block_resource_options{.device = device_, .name = "PyTorch's segments"}, *driver_);
     // Blocks return unused, and need no order by a stream.
-    cache_.emplace(device_cache_options{.device = device_,
-                                        .max_cached_bytes = max_cached_bytes_,
-                                        .upstream = &*blocks_,
-                                        .upstream_is_ordered = true,
-                                        .name = "PyTorch's segments"},
-                   *driver_);
+    reuse_cache_options options{.name = "PyTorch's segments", .upstream = &*blocks_};
+    if (max_cached_bytes_) options.max_cached_bytes = *max_cached_bytes_;
+    cache_.emplace(options);
   }
   if (log_ != nullptr && !traced_)
     traced_.emplace(&*cache_, *log_, "cuda:" + std::to_string(device_) + " segments");

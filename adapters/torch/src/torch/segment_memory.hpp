@@ -12,7 +12,7 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/memory/block_resource.hpp>
-#include <tidemark/cuda/resources/device_cache.hpp>
+#include <tidemark/pool/reuse_cache.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
 #include <tidemark/telemetry/trace_resource.hpp>
 
@@ -54,7 +54,7 @@ class segment_memory {
   std::optional<std::size_t> max_cached_bytes_;
   mutable std::mutex mutex_;  // protects the members below
   std::optional<gpu::device_resource> blocks_;
-  std::optional<device_cache> cache_;
+  std::optional<reuse_cache> cache_;
   std::optional<trace_resource> traced_;
   std::unordered_map<void*, std::size_t> live_;  // segments and their bytes
   std::vector<void*> waiting_;                   // freed, and perhaps in use; capacity for all live segments

@@ -16,30 +16,17 @@
 
 namespace tidemark {
 
-using gpu::detail::capture_state;
-
 namespace {
 
 constexpr char const* limit_variable = "TIDEMARK_DEVICE_CACHE_MIB";
-constexpr std::size_t limit_of_unknown_device = 1 * GiB;
+constexpr std::size_t default_limit = 1 * GiB;
 constexpr char const* not_relieved = "cached memory cannot be returned while its stream is capturing";
-
-// Returns a quarter of the device. On a large device this covers the temporaries of a step, whose largest
-// blocks are then not returned and allocated again each time. Live blocks and other allocators get the rest.
-std::size_t limit_by_default(device_cache_options const& options, gpu::driver& driver) noexcept {
-  const gpu::detail::on_device here{driver, options.device};
-  gpu::memory_info info;
-  const bool is_known = here.result() == gpu::status::success &&
-                        gpu::detail::capture_state_of(driver, options.stream) == capture_state::none &&
-                        driver.memory(info) == gpu::status::success && info.total_bytes >= 4;
-  return is_known ? info.total_bytes / 4 : limit_of_unknown_device;
-}
 
 device_cache_options completed(device_cache_options options, gpu::driver& driver) {
   gpu::detail::complete(options, driver);
   gpu::detail::require_one_stream("device_cache", options.name, options.stream);
   if (!options.max_cached_bytes) {
-    const byte_cap limit = mib_cap_from_environment(limit_variable, limit_by_default(options, driver));
+    const byte_cap limit = mib_cap_from_environment(limit_variable, default_limit);
     options.max_cached_bytes = limit.bytes;
     if (!limit.warning.empty()) {
       detail::report_warning(warning_kind::refused_setting, limit_variable, "%s", limit.warning.c_str());
@@ -71,8 +58,7 @@ device_cache::device_cache(device_cache_options const& options, gpu::driver& dri
       cache_{options_of_cache()} {
   // Other resources ask the cache on their threads. A user's upstream or bookkeeping may not permit that.
   if (own_ && options_.bookkeeping == std::pmr::new_delete_resource())
-    budget_subscription_ =
-        driver.budget(options_.device).add_member([this] { return return_cached_blocks(); });
+    budget_subscription_ = driver.budget(options_.device).add_member([this] { return collect(true) != 0; });
 }
 
 // The cache's device is current also while blocks return to a user's upstream.
@@ -86,10 +72,7 @@ device_cache::~device_cache() {
 // Also makes the upstream if the cache has none.
 reuse_cache_options device_cache::options_of_cache() {
   if (options_.upstream == nullptr) {
-    own_.emplace(gpu::memory_pool_options{.device = options_.device,
-                                          .release_threshold_bytes = options_.release_threshold_bytes},
-                 options_.stream, options_.name, options_.bookkeeping, *driver_);
-    options_.upstream = &*own_;
+    options_.upstream = &own_.emplace(options_, *driver_);
     options_.upstream_is_ordered = true;
   }
   return {
@@ -121,7 +104,7 @@ void* device_cache::allocate(std::size_t bytes, std::size_t align) {
 void device_cache::refuse(std::size_t bytes, std::size_t align, char const* because) const {
   const reuse_cache_stats now = stats();
   const gpu::detail::on_device here{*driver_, options_.device};
-  const bool in_capture = gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none;
+  const bool in_capture = is_capturing();
   if (in_capture && *because == '\0') because = not_relieved;
   throw out_of_memory{
       {.resource = options_.name,
@@ -134,25 +117,18 @@ void device_cache::refuse(std::size_t bytes, std::size_t align, char const* beca
        .because = because}};
 }
 
-// Drains all blocks, because the driver may lack one large piece. The budget then trims the cache's own pool
-// after a wait for the stream, not for the device. Drained blocks are free once the stream has passed their
-// frees, and captures and work of other streams continue.
-bool device_cache::relieve() noexcept {
-  const gpu::detail::on_device here{*driver_, options_.device};
-  if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
-  (void)returns_.release_held(false);
-  (void)cache_.collect(true);
-  if (!own_) (void)driver_->synchronize(options_.stream);
-  (void)driver_->budget(options_.device).relieve(&budget_subscription_);
-  return true;
+bool device_cache::is_capturing() const noexcept {
+  return gpu::detail::capture_state_of(*driver_, options_.stream) != gpu::detail::capture_state::none;
 }
 
-// Returns the blocks to its own pool, which the budget trims next.
-bool device_cache::return_cached_blocks() noexcept {
+// Returns all blocks, because the upstream may lack one large piece. The budget waits for the streams of pools,
+// not for the device, because captures and other work continue. The cache's own heap asks the budget itself.
+bool device_cache::relieve() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
-  if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return false;
-  (void)returns_.release_held(false);
-  return cache_.collect(true) != 0;
+  if (is_capturing()) return false;
+  (void)collect(true);
+  if (!own_) (void)driver_->budget(options_.device).relieve();
+  return true;
 }
 
 void device_cache::deallocate(void* block, std::size_t bytes, std::size_t align,
@@ -164,14 +140,10 @@ std::size_t device_cache::release_captured() noexcept { return returns_.release_
 
 std::size_t device_cache::collect(bool force) noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
-  if (gpu::detail::capture_state_of(*driver_, options_.stream) != capture_state::none) return 0;
+  if (is_capturing()) return 0;
   (void)returns_.release_held(false);
   const std::size_t bytes = cache_.collect(force);
-  if (own_) {  // the pool keeps its memory until it is trimmed
-    if (force)
-      (void)driver_->synchronize(options_.stream);  // returned blocks are free once the stream has passed
-    own_->trim();
-  }
+  if (own_ && force) own_->release_unused();
   return bytes;
 }
 

@@ -104,15 +104,13 @@ device_heap::~device_heap() {
     if (!region.is_chunk && is_empty) (void)driver_->free_reservation(region.addresses);
   }
   if (held_bytes_ == 0) return;
-  if (!capturing) {
-    report_lost(*driver_, name_, "cuMemUnmap", status::unknown, held_bytes_);
+  if (capturing) {
+    report_lost_in_capture(name_, held_bytes_);
     return;
   }
-  tidemark::detail::report_violation(violation_kind::open_capture, name_,
-                                     "device_pool '%s': destroyed while its stream is capturing: %zu bytes "
-                                     "are lost, because a wait for their "
-                                     "work would invalidate the capture",
-                                     name_, held_bytes_);
+  const status waited = driver_->synchronize(stream_);
+  report_lost(*driver_, name_, "cuMemUnmap", waited == status::success ? status::unknown : waited,
+              held_bytes_);
 }
 
 // ---- blocks -----------------------------------------------------------------------------------------------
@@ -201,7 +199,7 @@ void device_heap::refuse(std::size_t bytes, std::size_t align, char const* becau
 }
 
 std::size_t device_heap::largest_request() noexcept {
-  if (upstream_ != nullptr) return exhaustion_report::unknown_bytes;
+  if (upstream_ != nullptr || !may_map()) return exhaustion_report::unknown_bytes;
   free_empty_slabs();  // as a request without memory does
   const on_device here{*driver_, device_};
   std::size_t creatable = free_bytes(*driver_);
@@ -287,6 +285,10 @@ heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align
   if (to.range != nullptr && to.missing == 0) return &cut(*to.range, to.begin, bytes);
   const on_device here{*driver_, device_};
   require_memory(*driver_, "cudaSetDevice", here.result(), name_);
+  if (!may_map()) {
+    refusal = no_mapping_in_captures;
+    return cut_ready_range();
+  }
   if (to.range == nullptr) {
     if (!add_reservation(add_saturating(bytes, align > unit_bytes_ ? align : 0))) {
       refusal = no_addresses;
@@ -445,14 +447,9 @@ heap_range& device_heap::add_chunk(std::size_t bytes) {
 }
 
 bool device_heap::gather(placement const& to, std::size_t live_bytes, char const*& refusal) {
-  const bool capturing = is_capturing();
-  if (capturing && !driver_->maps_during_captures(device_)) {
-    refusal = no_mapping_in_captures;
-    return false;
-  }
   unmapped_handles_.reserve(std::max(to.missing, unmapped_handles_.size()));
   const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
-  const bool may_unmap = !keeps_addresses_ && !capturing;
+  const bool may_unmap = !keeps_addresses_ && !is_capturing();
   const auto move_idle = [&] {
     move_budget_.spend_moves(
         unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }));
@@ -715,6 +712,11 @@ void device_heap::release() noexcept {
 // Also returns true if a call on the stream may end a capture.
 bool device_heap::is_capturing() const noexcept {
   return capture_state_of(*driver_, stream_) != capture_state::none;
+}
+
+// Returns false during a capture that a call to map memory would end.
+bool device_heap::may_map() const noexcept {
+  return !is_capturing() || driver_->maps_during_captures(device_);
 }
 
 // @pre The device is current.

@@ -7,15 +7,14 @@
 /// the event is seen to be done. The cache's stream does not wait for the event (decision 18).
 ///
 /// While its stream is capturing, the cache still reuses and keeps blocks. It makes no call that would
-/// invalidate the capture: it queries no event, waits for nothing and frees nothing. A miss maps memory to
-/// new addresses, and throws out_of_memory if the driver does not map memory during captures. If captured
-/// work uses a block, pass its stream to `deallocate`, even the cache's own: the block then stays live while
-/// launches may use it. Captures of other streams are not disturbed.
+/// invalidate the capture: it queries no event, waits for nothing and frees nothing. A miss maps memory, and
+/// throws out_of_memory if the driver does not map memory during captures. If captured work uses a block,
+/// pass its stream to `deallocate`, even the cache's own: the block then stays live while launches may use
+/// it. Captures of other streams are not disturbed.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <memory_resource>
 #include <optional>
 #include <type_traits>
@@ -23,10 +22,10 @@
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/cuda/driver/driver.hpp>
-#include <tidemark/cuda/memory/async_resource.hpp>
-#include <tidemark/cuda/memory/detail/uncaptured_memory.hpp>
+#include <tidemark/cuda/memory/block_memory.hpp>
 #include <tidemark/cuda/memory/detail/waiting_upstream.hpp>
 #include <tidemark/cuda/resources/detail/stream_returns.hpp>
+#include <tidemark/cuda/resources/device_pools.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
 namespace tidemark {
@@ -40,20 +39,13 @@ struct device_cache_options {
   /// Maximum ready blocks of one size; 0: no limit. Above the limit the oldest block is returned.
   std::size_t max_blocks_per_size = 64;
   /// Maximum bytes of ready blocks; 0: no limit. Above the limit the largest block is returned. If empty, the
-  /// environment variable `TIDEMARK_DEVICE_CACHE_MIB` sets the number of MiB in digits. If the variable is
-  /// unset, empty or invalid, the limit is a quarter of the device's memory (cuMemGetInfo's total). An
-  /// invalid value also warns (`refused_setting`). The limit is 1 GiB if the driver does not know the total
-  /// or the stream is capturing. The constructor reads both values. Each cache has its own limit: set the
-  /// limits if several caches share a device.
+  /// environment variable `TIDEMARK_DEVICE_CACHE_MIB` sets the number of MiB in digits, which the constructor
+  /// reads. If the variable is unset, empty or invalid, the limit is 1 GiB; an invalid value also warns
+  /// (`refused_setting`). Each cache has its own limit.
   // GCC warns about omitted members without initializers.
   std::optional<std::size_t> max_cached_bytes = {};  // NOLINT(readability-redundant-member-init)
-  /// Bytes, in use or free, down to which a synchronisation trims the cache's own driver pool: see
-  /// `gpu::memory_pool_options`. By default the pool keeps all memory until the cache trims it. Not used
-  /// with an upstream.
-  std::size_t release_threshold_bytes = (std::numeric_limits<std::size_t>::max)();
-  /// Source of blocks; null: a `gpu::memory_pool` of the cache's own, in the order of the stream. It must be
-  /// thread-safe if several threads use the cache, and must not be a resource of another stream. Must outlive
-  /// the cache.
+  /// Source of blocks; null: a heap of the cache's own, as of a `device_pool`. It must be thread-safe if
+  /// several threads use the cache, and must not be a resource of another stream. Must outlive the cache.
   std::pmr::memory_resource* upstream = nullptr;
   /// True if the stream orders the upstream, as in `device_pool_options`. If false, each block returns to the
   /// upstream after a wait for the stream.
@@ -68,9 +60,8 @@ struct device_cache_options {
 /// Keeps deallocated blocks of a device and reuses them for requests of exactly their size, without a driver
 /// call or a wait.
 ///
-/// Use it for tensors, which repeat their sizes exactly, and for several streams or threads. Use a
-/// `device_pool` for many small blocks of many sizes, a `device_arena` for blocks that die together, and a
-/// `graph_arena` for a captured graph.
+/// Use it above an upstream whose calls are slow, such as a `gpu::async_resource`. Otherwise use a
+/// `device_pool` or `device_pools`, which hold less memory.
 ///
 /// ```cpp
 /// device_cache tensors{{.stream = stream}};
@@ -91,7 +82,7 @@ struct device_cache_options {
 class device_cache final : public detail::forwarding_resource<device_cache> {
  public:
   /// Minimum alignment of every block.
-  static constexpr std::size_t default_alignment = gpu::async_resource::default_alignment;
+  static constexpr std::size_t default_alignment = gpu::driver_block_alignment;
 
   /// Makes a cache. @param driver table of driver calls; must outlive this object.
   /// @throws std::invalid_argument if the stream is `gpu::per_thread_stream`; cuda_error if the driver
@@ -100,7 +91,7 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
                         gpu::driver& driver = gpu::default_driver());
   /// Waits for the events of pending blocks and returns all blocks to the upstream. Live blocks can no longer
   /// be deallocated; level 2 reports them (`violation_kind::leak`). If the stream is capturing, the
-  /// destructor does not wait, loses the blocks of the cache's own pool, and reports a violation
+  /// destructor does not wait, loses the memory of the cache's own heap, and reports a violation
   /// (`open_capture`).
   ~device_cache() override;
 
@@ -108,14 +99,14 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   ///
   /// A request without a ready block queries events while its size has pending blocks: of each stream up to
   /// the first event that is not done. The queries stop after 32 such events. The request makes a few other
-  /// driver calls. If the upstream has no memory, the cache returns all blocks, pending blocks after a wait.
-  /// It waits for the stream and trims its own pool. It then makes other resources of the device return
-  /// memory (`gpu::device_budget::relieve`), and calls the upstream once more. Other resources make this
-  /// cache return memory too, on their threads, if its upstream and bookkeeping are its own.
+  /// driver calls. If the upstream has no memory, the cache returns all blocks, pending blocks after a wait,
+  /// waits for the stream, makes other resources of the device return memory (`gpu::device_budget::relieve`),
+  /// and calls the upstream once more. Other resources make a cache with its own heap return memory too, on
+  /// their threads, unless its bookkeeping is the caller's.
   /// @param bytes size of the block; 0 gives its own block without usable bytes.
   /// @param align a power of two; rounded up to `default_alignment`.
   /// @throws out_of_memory if the upstream has no memory after this retry; other exceptions of the upstream,
-  /// such as cuda_error of the cache's own pool. Nothing is allocated then, and the cache stays usable.
+  /// such as cuda_error of the cache's own heap. Nothing is allocated then, and the cache stays usable.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment);
 
@@ -137,9 +128,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
                   gpu::stream_handle last_used_on) noexcept;
 
   /// Returns all ready blocks to the upstream, and pending blocks whose work is done. With `force` it also
-  /// returns the other pending blocks, each after a wait. The cache's own pool then returns its unused memory
-  /// to the device. This memory includes the blocks of this call if `force` made the call wait for the
-  /// stream, or if the stream has already reached their frees. Does nothing while the stream is capturing.
+  /// returns the other pending blocks, each after a wait. The cache's own heap then returns its idle memory to
+  /// the device, after a wait for the stream. Does nothing while the stream is capturing.
   /// @return bytes returned. O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
   /// Calls `collect(true)`, on behalf of a resource above the cache.
@@ -154,10 +144,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard]] reuse_cache_stats stats() const noexcept { return cache_.stats(); }
   /// Returns the options in effect, with default device, limit and resources filled in.
   [[nodiscard]] device_cache_options const& options() const noexcept { return options_; }
-  /// Returns the source of blocks: the upstream of the options, or the cache's own pool.
+  /// Returns the source of blocks: the upstream of the options, or the cache's own heap.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return options_.upstream; }
-  /// Returns the cache's own pool; null if the cache has an upstream.
-  [[nodiscard]] gpu::pool_handle pool() const noexcept { return own_ ? own_->pool().get() : nullptr; }
   /// Returns the stream that uses the blocks.
   [[nodiscard]] gpu::stream_handle stream() const noexcept { return options_.stream; }
   /// Returns the name in messages.
@@ -170,14 +158,33 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard]] static std::size_t aligned(std::size_t align) noexcept {
     return (std::max)(align, default_alignment);
   }
+  /// The heap of the stream as an upstream.
+  class own_heap final : public detail::forwarding_resource<own_heap> {
+   public:
+    own_heap(device_cache_options const& options, gpu::driver& driver)
+        : pools_{{.device = options.device, .name = options.name}, driver}, stream_{options.stream} {
+      (void)pools_.on(stream_);
+    }
+    void* allocate(std::size_t bytes, std::size_t align) { return pools_.allocate(bytes, align, stream_); }
+    // No captured work uses the block.
+    void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
+      pools_.deallocate(block, bytes, align);
+    }
+    void release_unused() noexcept override { (void)pools_.trim(); }
+
+   private:
+    device_pools pools_;
+    gpu::stream_handle stream_;
+  };
+
   [[nodiscard]] reuse_cache_options options_of_cache();
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
+  [[nodiscard]] bool is_capturing() const noexcept;
   [[nodiscard]] bool relieve() noexcept;
-  [[nodiscard]] bool return_cached_blocks() noexcept;
 
   gpu::driver* driver_;
   device_cache_options options_;
-  std::optional<gpu::detail::uncaptured_memory> own_;
+  std::optional<own_heap> own_;
   gpu::detail::stream_returns returns_;
   std::optional<gpu::detail::waiting_upstream> waiting_;  // if the stream does not order the upstream
   reuse_cache cache_;                                     // declared after the receivers of its blocks

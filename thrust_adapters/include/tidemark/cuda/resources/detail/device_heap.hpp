@@ -183,8 +183,8 @@ class device_heap {
   /// Returns the number of units moved.
   [[nodiscard]] std::uint64_t moves() const noexcept { return move_budget_.moves(); }
   /// Returns the bytes of the largest block with the default alignment that the heap could allocate now,
-  /// without help of other resources; `exhaustion_report::unknown_bytes` on chunks, or if the driver does
-  /// not return its free memory. Frees empty slabs. Makes driver calls. O((log(free ranges) + units)
+  /// without help of other resources; `exhaustion_report::unknown_bytes` on chunks, during a capture that
+  /// permits no mapping, or if the driver does not return its free memory. Frees empty slabs. Makes driver calls. O((log(free ranges) + units)
   /// log(bytes)).
   [[nodiscard]] std::size_t largest_request() noexcept;
   /// Changes the stream whose captures use the memory. @pre Memory of graphs: it stays at its addresses.
@@ -276,6 +276,7 @@ class device_heap {
   }
   [[nodiscard]] bool fits(std::size_t bytes, std::size_t units) const noexcept;
   [[nodiscard]] bool is_capturing() const noexcept;
+  [[nodiscard]] bool may_map() const noexcept;
   void record_mark() noexcept;
   [[nodiscard]] byte_range addresses(heap_region const& region, std::size_t first,
                                      std::size_t last) const noexcept {
