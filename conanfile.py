@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conan 2: `conan create . -s compiler.cppstd=20` builds tidemark and packages it. It has no requirements. Projects find the package by
-its own CMake files, which add the modules if the compiler and generator support them. The option `planner` adds the package in
-planner/, with tidemark-plan where the machine has CLI11."""
+its own CMake files, which add the modules if the compiler and generator support them. The options `device`, `thrust`, `mpi`,
+`planner` and `tools` add parts. `planner` includes tidemark-plan if the machine has CLI11."""
 import pathlib
 import re
 
@@ -19,9 +19,10 @@ class Tidemark(ConanFile):
     topics = ("memory", "allocator", "arena", "pmr", "cpp20-modules")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"shared": [True, False], "fPIC": [True, False], "modules": [True, False], "mpi": [True, False],
-               "thrust": [True, False], "planner": [True, False]}
-    default_options = {"shared": False, "fPIC": True, "modules": False, "mpi": False, "thrust": False, "planner": False}
+    options = {"shared": [True, False], "fPIC": [True, False], "modules": [True, False], "device": [True, False],
+               "mpi": [True, False], "thrust": [True, False], "planner": [True, False], "tools": [True, False]}
+    default_options = {"shared": False, "fPIC": True, "modules": False, "device": False, "mpi": False, "thrust": False,
+                       "planner": False, "tools": False}
     exports_sources = ("CMakeLists.txt", "LICENSE", "cmake/*", "pmr/*", "thrust_adapters/*", "adapters/*", "modules/*",
                        "tools/*", "planner/*", "packaging/debian/*")
     implements = ["auto_shared_fpic"]
@@ -45,7 +46,7 @@ class Tidemark(ConanFile):
         # What Conan did not bring is not taken from the machine by chance.
         for switch in "BUILD_TESTS", "BUILD_EXAMPLES", "TORCH", "NUMPY", "DLPACK":
             toolchain.cache_variables[f"TIDEMARK_{switch}"] = False
-        for switch in "modules", "mpi", "thrust", "planner":
+        for switch in "modules", "device", "mpi", "thrust", "planner", "tools":
             toolchain.cache_variables[f"TIDEMARK_{switch.upper()}"] = bool(self.options.get_safe(switch))
         toolchain.user_presets_path = False  # the sources stay as they are
         toolchain.generate()
@@ -62,7 +63,9 @@ class Tidemark(ConanFile):
     def package_info(self):
         self.cpp_info.set_property("cmake_find_mode", "none")  # tidemark-config.cmake is the package's own
         self.cpp_info.builddirs = ["lib/cmake/tidemark"]
-        self.cpp_info.libs = ["tidemark_cuda", "tidemark"]
+        self.cpp_info.libs = ["tidemark"]
+        if self.options.device or self.options.thrust:
+            self.cpp_info.libs.insert(0, "tidemark_cuda")
         if self.options.planner:
             self.cpp_info.builddirs.append("lib/cmake/tidemark-planner")
             self.cpp_info.libs.insert(0, "tidemark_planner")

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Debian packages by CPack: `cpack --config BUILD/CPackConfig.cmake -G DEB`. libtidemark-dev has headers,
-# module sources, libraries, and files for CMake and pkg-config. tidemark-tools has the programs. Python files
-# are in neither.
+# module sources, libraries, and files for CMake and pkg-config. tidemark-tools has the requested programs,
+# tidemark-report and tidemark-plan. Python files are in neither.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_PACKAGE_NAME tidemark)
 set(CPACK_PACKAGE_VENDOR tidemark)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
-set(CPACK_COMPONENTS_ALL tidemark_dev tidemark_tools)
+set(CPACK_COMPONENTS_ALL tidemark_dev)
+if(TIDEMARK_TOOLS OR TIDEMARK_PLANNER)
+  list(APPEND CPACK_COMPONENTS_ALL tidemark_tools)
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_STRIP_FILES ON)

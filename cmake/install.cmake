@@ -13,7 +13,11 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME tidemark_dev)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tidemark)
 set(places LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS tidemark_headers tidemark_cuda_headers EXPORT tidemark_targets ${places}
+set(libraries tidemark_headers)
+if(TIDEMARK_DEVICE)
+  list(APPEND libraries tidemark_cuda_headers)
+endif()
+install(TARGETS ${libraries} EXPORT tidemark_targets ${places}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TIDEMARK_THRUST)
   install(TARGETS tidemark_thrust_headers EXPORT tidemark_targets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -24,7 +28,10 @@ endif()
 install(EXPORT tidemark_targets NAMESPACE tidemark:: FILE tidemark-targets.cmake DESTINATION ${package_dir})
 # A separate file, because a project whose compiler has no modules must not read it.
 if(TIDEMARK_MODULES)
-  set(module_targets tidemark tidemark_cuda)
+  set(module_targets tidemark)
+  if(TIDEMARK_DEVICE)
+    list(APPEND module_targets tidemark_cuda)
+  endif()
   if(TIDEMARK_THRUST)
     list(APPEND module_targets tidemark_thrust)
   endif()
@@ -37,10 +44,12 @@ if(TIDEMARK_MODULES)
     DESTINATION ${package_dir} CXX_MODULES_DIRECTORY modules)
 endif()
 # Lets installed libraries find the libraries installed beside them.
-if(BUILD_SHARED_LIBS AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF" AND NOT DEFINED CMAKE_INSTALL_RPATH)
+if(TIDEMARK_DEVICE AND BUILD_SHARED_LIBS AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF" AND NOT DEFINED CMAKE_INSTALL_RPATH)
   set_target_properties(tidemark_cuda_headers PROPERTIES INSTALL_RPATH "$ORIGIN")
 endif()
-install(PROGRAMS tools/tidemark-report TYPE BIN COMPONENT tidemark_tools)
+if(TIDEMARK_TOOLS)
+  install(PROGRAMS tools/tidemark-report TYPE BIN COMPONENT tidemark_tools)
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(PROJECT_IS_TOP_LEVEL)  # only for Debian packages: a full installation has the licence above
   install(FILES packaging/debian/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libtidemark-dev EXCLUDE_FROM_ALL)
@@ -81,8 +90,10 @@ if(dlpack_include)  # a local path; override it elsewhere with --define-variable
 endif()
 tidemark_install_pkg_config(tidemark tidemark "${PROJECT_DESCRIPTION}" "" "-pthread${pkg_config_dl}" "${dlpack_variable}"
   "${dlpack_cflags}-pthread")
-tidemark_install_pkg_config(tidemark-cuda tidemark_cuda "${PROJECT_DESCRIPTION}, the device part" "tidemark = ${PROJECT_VERSION}"
-  "-pthread${pkg_config_dl}" "" "")
+if(TIDEMARK_DEVICE)
+  tidemark_install_pkg_config(tidemark-cuda tidemark_cuda "${PROJECT_DESCRIPTION}, the device part" "tidemark = ${PROJECT_VERSION}"
+    "-pthread${pkg_config_dl}" "" "")
+endif()
 if(PROJECT_IS_TOP_LEVEL)
   include(cmake/debian.cmake)
 endif()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The two libraries of the host part, and the two of the device part:
+# The two libraries of the host part, and the two of the device part (TIDEMARK_DEVICE):
 #   tidemark::headers   the headers and their compiled code, for targets that include (also with nvcc)
 #   tidemark::tidemark  the modules, for targets that import
 #   tidemark::cuda_headers, tidemark::cuda  the same for devices
@@ -7,6 +7,14 @@
 # tidemark::mpi.
 # BUILD_SHARED_LIBS makes libraries with compiled code shared. Module libraries are always static: they have
 # only initializers, which a program may have twice.
+
+if(TIDEMARK_CUDA OR TIDEMARK_THRUST OR TIDEMARK_TORCH)
+  set(TIDEMARK_DEVICE ON)
+endif()
+if(NOT TIDEMARK_DEVICE AND (TIDEMARK_BUILD_TESTS OR TIDEMARK_BUILD_EXAMPLES OR TIDEMARK_BUILD_BENCH))
+  message(FATAL_ERROR "tidemark: the tests, examples and benchmarks need TIDEMARK_DEVICE: set it, or "
+    "-DTIDEMARK_BUILD_TESTS=OFF -DTIDEMARK_BUILD_EXAMPLES=OFF -DTIDEMARK_BUILD_BENCH=OFF")
+endif()
 
 # Inside another project a library is built only if a target links it. Installed libraries are always built.
 set(built_when_linked OFF)
@@ -98,23 +106,25 @@ file(GLOB_RECURSE cuda_headers CONFIGURE_DEPENDS ${cuda_root}/include/*.hpp)
 set(thrust_headers ${cuda_headers})
 list(FILTER thrust_headers INCLUDE REGEX "/tidemark/thrust[./]")
 list(REMOVE_ITEM cuda_headers ${thrust_headers})
-file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${cuda_root}/src/*.cpp)
-if(TIDEMARK_CUDA)
-  list(REMOVE_ITEM cuda_sources ${cuda_root}/src/cuda/driver/absent_driver.cpp)
-else()
-  list(REMOVE_ITEM cuda_sources ${cuda_root}/src/cuda/driver/system_driver.cpp)
-endif()
-add_library(tidemark_cuda_headers ${cuda_sources})
-target_compile_options(tidemark_cuda_headers PRIVATE ${without_folder} ${unloadable})
-add_library(tidemark::cuda_headers ALIAS tidemark_cuda_headers)
-tidemark_set_up_library(tidemark_cuda_headers cuda_headers tidemark_cuda)
-set_target_properties(tidemark_cuda_headers PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
-target_sources(tidemark_cuda_headers PUBLIC
-  FILE_SET HEADERS BASE_DIRS ${cuda_root}/include FILES ${cuda_headers})
-target_link_libraries(tidemark_cuda_headers PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-target_link_libraries(tidemark_cuda_headers PRIVATE ${CMAKE_DL_LIBS})  # loads the driver and NCCL at run time
-if(TIDEMARK_CUDA)  # for <cuda.h>
-  target_include_directories(tidemark_cuda_headers SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+if(TIDEMARK_DEVICE)
+  file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${cuda_root}/src/*.cpp)
+  if(TIDEMARK_CUDA)
+    list(REMOVE_ITEM cuda_sources ${cuda_root}/src/cuda/driver/absent_driver.cpp)
+  else()
+    list(REMOVE_ITEM cuda_sources ${cuda_root}/src/cuda/driver/system_driver.cpp)
+  endif()
+  add_library(tidemark_cuda_headers ${cuda_sources})
+  target_compile_options(tidemark_cuda_headers PRIVATE ${without_folder} ${unloadable})
+  add_library(tidemark::cuda_headers ALIAS tidemark_cuda_headers)
+  tidemark_set_up_library(tidemark_cuda_headers cuda_headers tidemark_cuda)
+  set_target_properties(tidemark_cuda_headers PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  target_sources(tidemark_cuda_headers PUBLIC
+    FILE_SET HEADERS BASE_DIRS ${cuda_root}/include FILES ${cuda_headers})
+  target_link_libraries(tidemark_cuda_headers PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+  target_link_libraries(tidemark_cuda_headers PRIVATE ${CMAKE_DL_LIBS})  # loads the driver and NCCL at run time
+  if(TIDEMARK_CUDA)  # for <cuda.h>
+    target_include_directories(tidemark_cuda_headers SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  endif()
 endif()
 
 # The header-only adapters for Thrust, CCCL and RMM, with CCCL's headers. THRUST_DEVICE_SYSTEM of the
@@ -147,7 +157,10 @@ endif()
 # Inside another project the importing targets are known once the whole project is read.
 if(NOT TIDEMARK_MODULES)
   if(NOT PROJECT_IS_TOP_LEVEL)
-    set(stubs tidemark::tidemark tidemark::cuda)
+    set(stubs tidemark::tidemark)
+    if(TIDEMARK_DEVICE)
+      list(APPEND stubs tidemark::cuda)
+    endif()
     if(TIDEMARK_THRUST)
       list(APPEND stubs tidemark::thrust)
     endif()
@@ -171,15 +184,17 @@ target_link_libraries(tidemark PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE
 target_compile_options(tidemark INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
 
-add_library(tidemark_cuda STATIC)
-add_library(tidemark::cuda ALIAS tidemark_cuda)
-tidemark_set_up_library(tidemark_cuda cuda tidemark_cuda_modules)
-set_target_properties(tidemark_cuda PROPERTIES CXX_SCAN_FOR_MODULES ON)
-target_sources(tidemark_cuda PUBLIC
-  FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${cuda_modules})
-target_link_libraries(tidemark_cuda PUBLIC tidemark_cuda_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-target_compile_options(tidemark_cuda INTERFACE
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
+if(TIDEMARK_DEVICE)
+  add_library(tidemark_cuda STATIC)
+  add_library(tidemark::cuda ALIAS tidemark_cuda)
+  tidemark_set_up_library(tidemark_cuda cuda tidemark_cuda_modules)
+  set_target_properties(tidemark_cuda PROPERTIES CXX_SCAN_FOR_MODULES ON)
+  target_sources(tidemark_cuda PUBLIC
+    FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${cuda_modules})
+  target_link_libraries(tidemark_cuda PUBLIC tidemark_cuda_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+  target_compile_options(tidemark_cuda INTERFACE
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
+endif()
 
 # Sets the device system in the module target, because an importer's Thrust must use the same one.
 if(TIDEMARK_THRUST)
@@ -211,7 +226,10 @@ endif()
 
 # Inside another project the interfaces adopt the importing targets' dialect, once all targets are known.
 if(NOT PROJECT_IS_TOP_LEVEL)
-  set(module_targets tidemark tidemark_cuda)
+  set(module_targets tidemark)
+  if(TIDEMARK_DEVICE)
+    list(APPEND module_targets tidemark_cuda)
+  endif()
   if(TIDEMARK_THRUST)
     list(APPEND module_targets tidemark_thrust)
   endif()

@@ -9,8 +9,11 @@ programs.
     refuse WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]         CMake must stop with this sentence
     warn WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]           CMake must print this sentence and continue;
                                                                       | separates several sentences
-    parts WORK SOURCE COMPILER [PART...]              the preset `install` builds the libraries, and each requested part of these
-                                                      (MPI, NUMPY, TORCH, PLANNER) adds only its own objects; builds nothing
+    parts WORK SOURCE COMPILER [PART...]              the preset `install` builds the host's libraries, and each requested part of
+                                                      these (DEVICE, THRUST, MPI, NUMPY, TORCH, PLANNER, TOOLS) adds only its own
+                                                      objects and files; builds nothing
+    host WORK SOURCE COMPILER PREFIX                  builds the preset `install`, not optimised, and installs it: no file is of
+                                                      another part
     lacks_objects FOLDER EXPECTED_TARGET TARGET...    objects of the first target exist, and none of the others
     pkg_config PREFIX COMPILER PACKAGE SOURCE EXPECTED...             builds a program from one source with the flags
                                                                       of pkg-config alone
@@ -106,23 +109,42 @@ def listen(stops, work, source, generator, compiler, message, *options):
             sys.exit(f"CMake did not say: {sentence}")
 
 
+def configure_preset(work, source, compiler, *options):
+    shutil.rmtree(work, ignore_errors=True)
+    run("cmake", "--preset", "install", "-S", source, "-B", work, *options, CXX=compiler)
+
+
 def parts(work, source, compiler, *requested):
-    def targets(*options):
-        shutil.rmtree(work, ignore_errors=True)
-        run("cmake", "--preset", "install", "-S", source, "-B", work, *options, CXX=compiler)
-        return set(re.findall(r"CMakeFiles/(\w+)\.dir/", run("ninja", "-C", work, "-t", "inputs", "all").stdout))
-    libraries = {"tidemark", "tidemark_headers", "tidemark_modules"}
-    libraries |= {name.replace("tidemark", f"tidemark_{part}") for name in libraries for part in ("cuda", "thrust")}
-    alone = targets()
-    print(f"the preset builds {sorted(alone)}")
-    if "tidemark_headers" not in alone or alone - libraries:
-        sys.exit(f"these parts were not requested: {sorted(alone - libraries)}")
+    # The names of the targets and files that a part may add. A part of the device brings the device's library.
+    names = {"DEVICE": "cuda", "THRUST": "thrust|cuda", "TORCH": "torch|cuda", "PLANNER": "plan|recorded_trace", "TOOLS": "report"}
+
+    def added_by(*options):
+        configure_preset(work, source, compiler, *options)
+        targets = re.findall(r"CMakeFiles/(\w+)\.dir/", run("ninja", "-C", work, "-t", "inputs", "all").stdout)
+        programs = re.findall(r"FILES \S*/(tidemark-\w+)\"", (pathlib.Path(work) / "cmake_install.cmake").read_text())
+        return {*targets, *programs, *(file.name for file in pathlib.Path(work).glob("pkgconfig/*.pc"))}
+    alone = added_by()
+    print(f"the preset has {sorted(alone)}")
+    if "tidemark_headers" not in alone or alone - {"tidemark", "tidemark_headers", "tidemark.pc"}:
+        sys.exit("it must have the host's libraries alone")
     for part in requested:
-        added = targets(f"-DTIDEMARK_{part}=ON") - alone
+        added = added_by(f"-DTIDEMARK_{part}=ON") - alone
         print(f"{part} adds {sorted(added)}")
-        its_names = {"PLANNER": "plan|recorded_trace"}.get(part, part.lower())
-        if not added or [name for name in added if not re.search(its_names, name)]:
+        if not added or [name for name in added if not re.search(names.get(part, part.lower()), name)]:
             sys.exit(f"TIDEMARK_{part}=ON adds {sorted(added)}")
+
+
+def host(work, source, compiler, prefix):
+    configure_preset(work, source, compiler, "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=",
+                     "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=100")
+    build_without_warnings(work, "all")
+    shutil.rmtree(prefix, ignore_errors=True)
+    run("cmake", "--install", work, "--prefix", prefix)
+    files = [str(file.relative_to(prefix)) for file in pathlib.Path(prefix).rglob("*") if file.is_file()]
+    if not any(name.endswith("libtidemark.a") for name in files):
+        sys.exit(f"libtidemark.a was not installed: {files}")
+    if others := [name for name in files if re.search("cuda|thrust|mpi/|numpy|torch|planner|^bin/", name)]:
+        sys.exit(f"these files are of parts that were not requested: {others}")
 
 
 def lacks_objects(folder, wanted, *unwanted):
@@ -216,8 +238,8 @@ tools.cmake.cmake_layout:test_folder={work / "test"}
         return run(sys.executable, pathlib.Path(modules) / "bin/conan", *command, source, "--no-remote", "-pr:a", work / "profile",
                    CONAN_HOME=str(work / "home"), PYTHONPATH=modules, PYTHONDONTWRITEBYTECODE="1")
 
-    said = call("export-pkg", "-of", work / "out", "-o", "&:planner=True")
-    if "the program prints: 800 bytes" not in said.stdout + said.stderr:
+    said = call("export-pkg", "-of", work / "out", "-o", "&:device=True", "-o", "&:planner=True", "-o", "&:tools=True")
+    if "the program prints: 800 bytes, CUDA_ERROR_NO_DEVICE" not in said.stdout + said.stderr:
         sys.exit(f"the package was not tested:\n{said.stdout}{said.stderr}")
     # The planner is built from these, and is in the package because this build has it.
     for file in ("licenses/LICENSE", "es/LICENSE", "es/planner/CMakeLists.txt", "es/tools/CMakeLists.txt",
@@ -241,7 +263,7 @@ def needs_exceptions(compiler, *include):
 
 
 how, *arguments = sys.argv[1:]
-cases = {"install": install, "run": run_program, "run_first": run_first, "build": build_target, "parts": parts, "refuse": lambda *all: listen(True, *all),
+cases = {"install": install, "run": run_program, "run_first": run_first, "build": build_target, "parts": parts, "host": host, "refuse": lambda *all: listen(True, *all),
          "warn": lambda *all: listen(False, *all), "lacks_objects": lacks_objects, "pkg_config": pkg_config, "debian": debian, "conan": conan,
          "needs_exceptions": needs_exceptions}
 cases[how](*arguments)

@@ -3,10 +3,11 @@
 # vcpkg looks for changes in this folder alone: call it with --no-binarycaching, or it may restore what other sources were built to.
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
-vcpkg_check_features(OUT_FEATURE_OPTIONS features FEATURES dlpack TIDEMARK_DLPACK mpi TIDEMARK_MPI planner TIDEMARK_PLANNER)
+vcpkg_check_features(OUT_FEATURE_OPTIONS features FEATURES
+  device TIDEMARK_DEVICE dlpack TIDEMARK_DLPACK mpi TIDEMARK_MPI planner TIDEMARK_PLANNER)
 vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}" OPTIONS
   -DTIDEMARK_BUILD_TESTS=OFF -DTIDEMARK_BUILD_EXAMPLES=OFF -DTIDEMARK_MODULES=OFF -DTIDEMARK_THRUST=OFF
-  -DTIDEMARK_TORCH=OFF -DTIDEMARK_NUMPY=OFF ${features})
+  -DTIDEMARK_TORCH=OFF -DTIDEMARK_NUMPY=OFF -DTIDEMARK_TOOLS=OFF ${features})
 vcpkg_cmake_install()
 if("planner" IN_LIST FEATURES)
   vcpkg_cmake_config_fixup(PACKAGE_NAME tidemark-planner CONFIG_PATH lib/cmake/tidemark-planner

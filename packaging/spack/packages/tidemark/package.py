@@ -15,7 +15,9 @@ class Tidemark(CMakePackage):
     variant("mpi", default=False, description="Memory for programs on MPI")
     variant("dlpack", default=False, description="Tensors are DLPack's own structures")
     variant("planner", default=False, description="The package in planner/: the search for plans, and tidemark-plan")
-    variant("cuda", default=False, description="The real driver behind the device part")
+    variant("device", default=False, description="The device part, without the real driver")
+    variant("cuda", default=False, description="The device part, with the real driver")
+    variant("tools", default=False, description="tidemark-report")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.28:", type="build")
@@ -33,7 +35,8 @@ class Tidemark(CMakePackage):
 
     def cmake_args(self):
         switches = {"BUILD_SHARED_LIBS": "shared", "TIDEMARK_MODULES": "modules", "TIDEMARK_MPI": "mpi",
-                    "TIDEMARK_DLPACK": "dlpack", "TIDEMARK_PLANNER": "planner", "TIDEMARK_CUDA": "cuda"}
+                    "TIDEMARK_DLPACK": "dlpack", "TIDEMARK_PLANNER": "planner", "TIDEMARK_DEVICE": "device",
+                    "TIDEMARK_CUDA": "cuda", "TIDEMARK_TOOLS": "tools"}
         absent = ["BUILD_TESTS", "BUILD_EXAMPLES", "TORCH", "NUMPY", "THRUST"]
         return [self.define_from_variant(option, variant) for option, variant in switches.items()] + [
             self.define(f"TIDEMARK_{option}", False) for option in absent]
