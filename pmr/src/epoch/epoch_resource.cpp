@@ -112,12 +112,40 @@ void* epoch_resource::allocate_small(detail::block_group& group, std::size_t ind
   return allocate_in(group, bytes, align).data();
 }
 
-void epoch_resource::deallocate_by_range(void* block, std::size_t bytes, std::size_t align) noexcept {
+// Returns false unless the block is a live block in a slab of the thread's group. Level 2 also compares the size.
+bool epoch_resource::deallocate_own(detail::block_group& group, detail::epoch_slab& slab, void* block,
+                                    [[maybe_unused]] std::size_t bytes,
+                                    [[maybe_unused]] std::size_t align) noexcept {
+  if (slab.use.load(std::memory_order_acquire) != range_use::held ||
+      slab.holder.load(std::memory_order_relaxed) != &group)
+    return false;
+  if constexpr (check_level >= 2)
+    if (slab.class_index != small_class(bytes, align)) return false;
+  const std::size_t i = slab.block_at(block);
+  if (i == slab.none || !slab.is_live(i)) return false;
+  group.deallocate_small(slab, i);
+  return true;
+}
+
+void epoch_resource::deallocate_in_epoch(detail::block_group& group, void* block, std::size_t bytes,
+                                         std::size_t align) noexcept {
+  if (detail::epoch_slab* const slab = group.find_recent(detail::epoch_slab::range_of(block));
+      slab != nullptr) {
+    if (deallocate_own(group, *slab, block, bytes, align)) [[likely]]
+      return;
+  }
+  deallocate_outside_epochs(&group, block, bytes, align);
+}
+
+void epoch_resource::deallocate_by_range(detail::block_group* own, void* block, std::size_t bytes,
+                                         std::size_t align) noexcept {
   detail::epoch_slab* const slab = find_range(block);
+  if (own != nullptr && slab != nullptr && deallocate_own(*own, *slab, block, bytes, align))
+    return own->set_recent(*slab);
   const auto use = slab == nullptr ? range_use::upstreams : slab->use.load(std::memory_order_acquire);
-  const bool fits = slab != nullptr && slab->class_index == small_class(bytes, align);
   if (use == range_use::upstreams) {
-    const bool is_late = fits && slab->was_reclaimed(block);
+    const bool is_late =
+        slab != nullptr && slab->class_index == small_class(bytes, align) && slab->was_reclaimed(block);
     // The second load rules out that another epoch took the range meanwhile and cleared the mark of a late
     // block.
     if (!is_late && (slab == nullptr || slab->use.load(std::memory_order_acquire) == use)) {
@@ -125,11 +153,6 @@ void epoch_resource::deallocate_by_range(void* block, std::size_t bytes, std::si
         options_.upstream->deallocate(block, bytes, align);
       return;
     }
-  }
-  detail::block_group* const holder = slab->holder.load(std::memory_order_relaxed);
-  if (fits && use == range_use::held && holder == own_group()) {
-    if (const std::size_t i = slab->block_at(block); i != slab->none && slab->is_live(i)) [[likely]]
-      return holder->deallocate_small(*slab, i);
   }
   deallocate_from_outside(*slab, block, bytes, align);
 }

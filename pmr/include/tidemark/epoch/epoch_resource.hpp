@@ -133,8 +133,8 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   /// wrong sizes and second deallocations of small blocks. The upstream checks the calls for other blocks.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
     if (block == nullptr) return;
-    if (may_matter(block)) deallocate_by_range(block, bytes, align);
-    else options_.upstream->deallocate(block, bytes, align);
+    if (detail::block_group* const group = own_group()) deallocate_in_epoch(*group, block, bytes, align);
+    else deallocate_outside_epochs(nullptr, block, bytes, align);
   }
 
   /// Number of epochs open on this thread.
@@ -187,8 +187,20 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
         range->forget_reclaimed(block);
     }
   }
+  // Deallocates any block, while this thread has an epoch open.
+  void deallocate_in_epoch(detail::block_group& group, void* block, std::size_t bytes,
+                           std::size_t align) noexcept;
+  // Deallocates any block. @param own the thread's group; null without an open epoch
+  void deallocate_outside_epochs(detail::block_group* own, void* block, std::size_t bytes,
+                                 std::size_t align) noexcept {
+    if (may_matter(block)) deallocate_by_range(own, block, bytes, align);
+    else options_.upstream->deallocate(block, bytes, align);
+  }
   // Deallocates a block in a slab, a block with a record, or any other block.
-  void deallocate_by_range(void* block, std::size_t bytes, std::size_t align) noexcept;
+  void deallocate_by_range(detail::block_group* own, void* block, std::size_t bytes,
+                           std::size_t align) noexcept;
+  [[nodiscard]] bool deallocate_own(detail::block_group& group, detail::epoch_slab& slab, void* block,
+                                    std::size_t bytes, std::size_t align) noexcept;
   // Returns the record of the block's range; null if the range was never a slab.
   [[nodiscard]] detail::epoch_slab* find_range(void const* block) const noexcept {
     const std::uintptr_t range = detail::epoch_slab::range_of(block);

@@ -163,6 +163,13 @@ class block_group {
     unpoison(address_of(block), bytes);
     return block;
   }
+  /// Returns the record of a range, if it is the last one set for its place; null otherwise. It saves most
+  /// look-ups in the table: a thread deallocates from few slabs at a time.
+  [[nodiscard]] epoch_slab* find_recent(std::uintptr_t range) const noexcept {
+    epoch_slab* const slab = recent_[place_of(range)];
+    return slab != nullptr && slab->address == range ? slab : nullptr;
+  }
+  void set_recent(epoch_slab& slab) noexcept { recent_[place_of(slab.address)] = &slab; }
   /// Allocates a small block after searching for slabs with free blocks; null if there is no free slab.
   /// O(slabs of the epochs), amortised O(1).
   [[nodiscard]] TIDEMARK_COLD void* allocate_small_in_free_slab(std::size_t index, std::size_t bytes,
@@ -208,6 +215,9 @@ class block_group {
   block_group* outer_on_thread = nullptr;  // the next of the thread's groups, each of another resource
 
  private:
+  [[nodiscard]] static std::size_t place_of(std::uintptr_t range) noexcept {
+    return range / epoch_slab::range_bytes % recent_places;
+  }
   void set_owner(tracked_block& block, std::size_t bytes, block_state now) noexcept {
     block.set_owner(this, log_.size(), bytes, now);
     if (log_.size() == log_.capacity()) __builtin_unreachable();  // `reserve_one` made room
@@ -285,6 +295,9 @@ class block_group {
   std::atomic<epoch_slab*> chunks_{nullptr};  // written with the lock
   std::size_t held_slabs_ = 0;                // slabs of open epochs
   bool requests_chunks_ = true;
+  // Records of slabs, each at the place of its range. They are hints: a record lives as long as the resource.
+  static constexpr std::size_t recent_places = 64;
+  std::array<epoch_slab*, recent_places> recent_{};
   std::uint64_t collected_ = 0;  // deallocations before the last `collect_slabs`
 
   // Written by the group's thread. `held_bytes_` falls when that thread deallocates, reclaims or lets go.
