@@ -121,8 +121,9 @@ bool device_cache::is_capturing() const noexcept {
   return gpu::detail::capture_state_of(*driver_, options_.stream) != gpu::detail::capture_state::none;
 }
 
-// Returns all blocks, because the upstream may lack one large piece. The budget waits for the streams of pools,
-// not for the device, because captures and other work continue. The cache's own heap asks the budget itself.
+// Returns all blocks, because the upstream may lack one large piece. The budget waits for the streams of
+// pools, not for the device, because captures and other work continue. The cache's own heap asks the budget
+// itself.
 bool device_cache::relieve() noexcept {
   const gpu::detail::on_device here{*driver_, options_.device};
   if (is_capturing()) return false;

@@ -352,9 +352,9 @@ bool device_heap::prefers_memory() const noexcept {
 
 bool device_heap::fits_a_smaller_range(std::size_t bytes, std::size_t align,
                                        heap_range const& ready) const noexcept {
-  const auto smallest = ranges_.lacking(bytes);
-  return smallest != ranges_.end() && smallest->bytes < ready.bytes &&
-         heap_ranges::place_in(*smallest->range, bytes, align) != 0;
+  heap_range const* const smallest = ranges_.lacking().first(bytes);
+  return smallest != nullptr && smallest->bytes < ready.bytes &&
+         heap_ranges::place_in(*smallest, bytes, align) != 0;
 }
 
 device_heap::placement device_heap::place_at(heap_range& range, std::uintptr_t begin,
@@ -407,11 +407,12 @@ device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_
     if (here.range != nullptr && (best.range == nullptr || here.missing < best.missing)) best = here;
   };
   int tries = prefers_memory() ? places_tried : 1;
-  for (auto at = ranges_.lacking(bytes); at != ranges_.end() && --tries >= 0; ++at) {
-    consider(at->range);
+  free_lists const& lacking = ranges_.lacking();
+  for (heap_range* at = lacking.first(bytes); at != nullptr && --tries >= 0; at = lacking.next(*at)) {
+    consider(at);
     if (best.range != nullptr && best.missing == 0) return best;
   }
-  if (tries < 0 && (prefers_memory() || best.range == nullptr)) consider(std::prev(ranges_.end())->range);
+  if (tries < 0 && (prefers_memory() || best.range == nullptr)) consider(lacking.last());
   return best;
 }
 

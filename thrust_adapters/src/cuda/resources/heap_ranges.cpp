@@ -15,10 +15,7 @@ using tidemark::detail::align_up;
 void heap_ranges::prepare() {
   while (free_records_.size() < 3) {
     free_records_.reserve(records_.size() + 1);
-    free_index one(index_.get_allocator());
-    one.emplace();
-    records_.emplace_back().key = one.extract(one.begin());
-    free_records_.push_back(&records_.back());
+    free_records_.push_back(&records_.emplace_back());
   }
 }
 
@@ -30,7 +27,7 @@ heap_range& heap_ranges::pop_free_record() noexcept {
 
 heap_range& heap_ranges::add(byte_range addresses, bool is_chunk) {
   sorted_.reserve(sorted_.size() + 1);
-  heap_region& region = regions_.emplace_back(addresses, is_chunk, index_.get_allocator().resource());
+  heap_region& region = regions_.emplace_back(addresses, is_chunk, records_.get_allocator().resource());
   sorted_.insert(std::ranges::upper_bound(sorted_, addresses.begin, {},
                                           [](heap_region const* each) { return each->addresses.begin; }),
                  &region);
@@ -65,14 +62,12 @@ std::uintptr_t heap_ranges::place_in(heap_range const& range, std::size_t bytes,
 }
 
 heap_range* heap_ranges::best_fit(std::size_t bytes, std::size_t align) const noexcept {
-  auto at = index_.lower_bound({false, bytes, 0, nullptr});
-  for (int tries = 0; at != index_.end() && !at->lacks_memory; ++at) {
-    if (place_in(*at->range, bytes, align) != 0) return at->range;
-    if (++tries == 8) break;
+  heap_range* at = ready_.first(bytes);
+  for (int tries = 0; at != nullptr && tries < 8; ++tries) {
+    if (place_in(*at, bytes, align) != 0) return at;
+    at = ready_.next(*at);
   }
-  if (align <= granule_bytes) return nullptr;
-  at = index_.lower_bound({false, tidemark::detail::add_saturating(bytes, align), 0, nullptr});
-  return at != index_.end() && !at->lacks_memory ? at->range : nullptr;
+  return align > granule_bytes ? ready_.first(tidemark::detail::add_saturating(bytes, align)) : nullptr;
 }
 
 heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
@@ -187,18 +182,78 @@ heap_region* heap_ranges::find_region(std::uintptr_t address) const noexcept {
   return latest_ = above[-1];
 }
 
-// ---- the index --------------------------------------------------------------------------------------------
+// ---- free ranges ------------------------------------------------------------------------------------------
+
+void free_lists::insert(heap_range& range) noexcept {
+  const std::size_t bin = bin_of(range.bytes);
+  list& in = lists_[bin];
+  heap_range *before = nullptr, *after = in.first;
+  for (std::size_t step = 0; step < steps && after != nullptr; ++step) {
+    if (after->bytes > range.bytes || (after->bytes == range.bytes && after->begin > range.begin)) break;
+    before = after;
+    after = after->next_free;
+  }
+  range.previous_free = before;
+  range.next_free = after;
+  (before != nullptr ? before->next_free : in.first) = &range;
+  (after != nullptr ? after->previous_free : in.last) = &range;
+  used_bins_[bin / 64] |= std::uint64_t{1} << bin % 64;
+  ++size_;
+}
+
+void free_lists::erase(heap_range& range) noexcept {
+  const std::size_t bin = bin_of(range.bytes);
+  list& in = lists_[bin];
+  (range.previous_free != nullptr ? range.previous_free->next_free : in.first) = range.next_free;
+  (range.next_free != nullptr ? range.next_free->previous_free : in.last) = range.previous_free;
+  if (in.first == nullptr) used_bins_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
+  --size_;
+}
+
+// Searches a long list to its end before it gives up.
+heap_range* free_lists::first(std::size_t bytes) const noexcept {
+  const std::size_t bin = bin_of(bytes);
+  heap_range* at = lists_[bin].first;
+  for (std::size_t step = 0; step < steps && at != nullptr && at->bytes < bytes; ++step) at = at->next_free;
+  if (at != nullptr && at->bytes >= bytes) return at;
+  heap_range* const larger = first_from(bin + 1);
+  if (larger != nullptr) return larger;
+  while (at != nullptr && at->bytes < bytes) at = at->next_free;
+  return at;
+}
+
+heap_range* free_lists::first_from(std::size_t bin) const noexcept {
+  std::uint64_t skipped = (std::uint64_t{1} << bin % 64) - 1;
+  for (std::size_t word = bin / 64; word < used_bins_.size(); ++word, skipped = 0) {
+    if (const std::uint64_t used = used_bins_[word] & ~skipped; used != 0)
+      return lists_[word * 64 + static_cast<std::size_t>(std::countr_zero(used))].first;
+  }
+  return nullptr;
+}
+
+heap_range* free_lists::last_below(std::size_t bin) const noexcept {
+  while (bin-- != 0) {
+    if (lists_[bin].last != nullptr) return lists_[bin].last;
+  }
+  return nullptr;
+}
+
+bool free_lists::contains(heap_range const& range) const noexcept {
+  const std::size_t bin = bin_of(range.bytes);
+  heap_range const* at = lists_[bin].first;
+  while (at != nullptr && at != &range) at = at->next_free;
+  return at != nullptr && (used_bins_[bin / 64] >> bin % 64 & 1) != 0;
+}
 
 void heap_ranges::list(heap_range& range) noexcept {
   range.is_free = true;
-  range.key.value() = {range.missing_bytes != 0, range.bytes, range.begin, &range};
-  range.at = index_.insert(std::move(range.key)).position;
+  (range.missing_bytes != 0 ? lacking_ : ready_).insert(range);
   returnable_bytes_ += returnable_bytes(range);
 }
 
 void heap_ranges::unlist(heap_range& range) noexcept {
   returnable_bytes_ -= returnable_bytes(range);
-  range.key = index_.extract(range.at);
+  (range.missing_bytes != 0 ? lacking_ : ready_).erase(range);
   range.is_free = false;
 }
 
@@ -226,9 +281,8 @@ char const* heap_ranges::broken_invariant() const noexcept {
       if (range->missing_bytes > range->bytes) return "missing_bytes <= bytes";
       if (range->is_free) {
         if (before != nullptr && before->is_free) return "no two free ranges touch";
-        if (range->at->range != range || range->at->bytes != range->bytes ||
-            range->at->begin != range->begin || range->at->lacks_memory != (range->missing_bytes != 0))
-          return "free ranges and keys of the index correspond";
+        if (!(range->missing_bytes != 0 ? lacking_ : ready_).contains(*range))
+          return "each free range is in its list";
         ++free;
         returnable += returnable_bytes(*range);
       } else if (live_at(range->begin) != range ||
@@ -240,7 +294,7 @@ char const* heap_ranges::broken_invariant() const noexcept {
     }
     if (before != region.last || next != region.addresses.end()) return "ranges of a region cover it";
   }
-  if (free != index_.size()) return "each key of the index is a free range";
+  if (free != ready_.size() + lacking_.size()) return "the lists have free ranges only";
   if (returnable != returnable_bytes_) return "returnable_bytes == sum over free ranges";
   return nullptr;
 }

@@ -128,8 +128,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
                   gpu::stream_handle last_used_on) noexcept;
 
   /// Returns all ready blocks to the upstream, and pending blocks whose work is done. With `force` it also
-  /// returns the other pending blocks, each after a wait. The cache's own heap then returns its idle memory to
-  /// the device, after a wait for the stream. Does nothing while the stream is capturing.
+  /// returns the other pending blocks, each after a wait. The cache's own heap then returns its idle memory
+  /// to the device, after a wait for the stream. Does nothing while the stream is capturing.
   /// @return bytes returned. O(kept blocks).
   std::size_t collect(bool force = false) noexcept;
   /// Calls `collect(true)`, on behalf of a resource above the cache.

@@ -64,7 +64,7 @@ extern template class detail::basic_pool<gpu::detail::device_heap>;
 ///
 /// Invariants, checked by `check_invariants()`: those of `pool_stats` and of `gpu::detail::device_heap`.
 ///
-/// Complexity: O(1) up to 1 MiB, else O(log(free ranges)); a block that needs memory makes driver calls.
+/// Complexity: O(1) up to 1 MiB, else O(units of the block); a block that needs memory makes driver calls.
 /// Thread-safety: one thread at a time, which level 2 checks; the first thread owns the pool until
 /// `release_thread_ownership()`.
 class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
@@ -99,7 +99,7 @@ class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
   [[nodiscard]] std::uint64_t moved_units() const noexcept { return lists().moves(); }
   /// Returns the bytes of the largest block that `allocate` could return now without memory of other
   /// resources; `exhaustion_report::unknown_bytes` with an upstream. Frees empty slabs and makes driver
-  /// calls. O((log(free ranges) + units) log(bytes)).
+  /// calls. O(units log(bytes)).
   [[nodiscard]] std::size_t largest_request() noexcept { return lists().largest_request(); }
   /// Returns the stream that uses the blocks.
   [[nodiscard]] gpu::stream_handle stream() const noexcept { return options_.stream; }

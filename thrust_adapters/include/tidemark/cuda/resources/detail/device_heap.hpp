@@ -115,7 +115,7 @@ class move_budget {
 /// `held_bytes()` counts each handle and each chunk once; `cached_bytes() + stranded idle bytes` are the idle
 /// bytes.
 ///
-/// Complexity: O(1) up to 1 MiB, else O(log(free ranges) + units of the block), plus O(units of 17 free
+/// Complexity: O(1) up to 1 MiB, else O(units of the block), plus O(units of 17 free
 /// ranges) for a block that no range with memory serves. Thread-safety: one thread at a time.
 class device_heap {
  public:
@@ -184,8 +184,8 @@ class device_heap {
   [[nodiscard]] std::uint64_t moves() const noexcept { return move_budget_.moves(); }
   /// Returns the bytes of the largest block with the default alignment that the heap could allocate now,
   /// without help of other resources; `exhaustion_report::unknown_bytes` on chunks, during a capture that
-  /// permits no mapping, or if the driver does not return its free memory. Frees empty slabs. Makes driver calls. O((log(free ranges) + units)
-  /// log(bytes)).
+  /// permits no mapping, or if the driver does not return its free memory. Frees empty slabs. Makes driver
+  /// calls. O(units log(bytes)).
   [[nodiscard]] std::size_t largest_request() noexcept;
   /// Changes the stream whose captures use the memory. @pre Memory of graphs: it stays at its addresses.
   void set_stream(stream_handle stream) noexcept { stream_ = stream; }

@@ -4,13 +4,14 @@
 /// Owns records, not memory.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <iterator>
 #include <list>
 #include <memory_resource>
-#include <set>
 #include <vector>
 
 #include <tidemark/core/byte_range.hpp>
@@ -22,19 +23,6 @@ struct heap_range;
 struct heap_region;
 struct heap_slab;
 
-/// The key of a free range. Fully mapped ranges come first; the order is then by size and by address.
-struct free_range_key {
-  bool lacks_memory;
-  std::size_t bytes;
-  std::uintptr_t begin;
-  heap_range* range;
-
-  friend bool operator<(free_range_key const& a, free_range_key const& b) noexcept {
-    if (a.lacks_memory != b.lacks_memory) return b.lacks_memory;
-    return a.bytes != b.bytes ? a.bytes < b.bytes : a.begin < b.begin;
-  }
-};
-
 /// A live or free part of a region.
 struct heap_range {
   heap_region* region = nullptr;
@@ -45,9 +33,9 @@ struct heap_range {
   std::size_t missing_bytes = 0;  // free range: bytes of its units without memory
   heap_slab* slab = nullptr;      // live range: its slab; null unless it is cut into small blocks
   bool is_free = false;
-  bool is_retired = false;                            // live range: holds no block; see `retire`
-  std::pmr::set<free_range_key>::iterator at = {};    // free range: its key in the index
-  std::pmr::set<free_range_key>::node_type key = {};  // other ranges: deallocation needs no memory
+  bool is_retired = false;          // live range: holds no block; see `retire`
+  heap_range* next_free = nullptr;  // free range: neighbours in its list
+  heap_range* previous_free = nullptr;
 
   [[nodiscard]] std::uintptr_t end() const noexcept { return begin + bytes; }
 };
@@ -71,28 +59,74 @@ struct heap_region {
   }
 };
 
+/// Free ranges in lists by size, 32 for each power of two, as in TLSF (Masmano and others, 2004). A list is
+/// sorted by size and address. An insertion or a search ends after 32 steps, so that later parts of a long
+/// list may be unsorted; a bin's sizes differ by at most 3 %.
+///
+/// Invariants: `used_bins_` has the bits of the lists that are not empty. Complexity: O(1), but `first`
+/// searches a list to its end if no later list has a range.
+class free_lists {
+ public:
+  explicit free_lists(std::pmr::memory_resource* bookkeeping) : lists_(bin_count, bookkeeping) {}
+
+  void insert(heap_range& range) noexcept;
+  void erase(heap_range& range) noexcept;
+  /// Returns the smallest range of at least this size; null if there is none.
+  [[nodiscard]] heap_range* first(std::size_t bytes) const noexcept;
+  [[nodiscard]] heap_range* last() const noexcept { return last_below(bin_count); }
+  /// Returns the next range in the order of sizes; null at the end.
+  [[nodiscard]] heap_range* next(heap_range const& range) const noexcept {
+    return range.next_free != nullptr ? range.next_free : first_from(bin_of(range.bytes) + 1);
+  }
+  [[nodiscard]] heap_range* previous(heap_range const& range) const noexcept {
+    return range.previous_free != nullptr ? range.previous_free : last_below(bin_of(range.bytes));
+  }
+  /// Returns true if the range is in its list. O(list).
+  [[nodiscard]] bool contains(heap_range const& range) const noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  static constexpr std::size_t granule_bytes = 512, steps = 32, bin_count = 1024;
+  struct list {
+    heap_range* first = nullptr;
+    heap_range* last = nullptr;
+  };
+  // The last bin also has all larger ranges.
+  [[nodiscard]] static std::size_t bin_of(std::size_t bytes) noexcept {
+    const std::size_t granules = bytes / granule_bytes;
+    const auto shift = static_cast<std::size_t>(std::bit_width(granules | steps)) - std::bit_width(steps);
+    return (std::min)(shift * steps + (granules >> shift), bin_count - 1);
+  }
+  [[nodiscard]] heap_range* first_from(std::size_t bin) const noexcept;
+  [[nodiscard]] heap_range* last_below(std::size_t bin) const noexcept;
+
+  std::pmr::vector<list> lists_;
+  std::array<std::uint64_t, bin_count / 64> used_bins_{};
+  std::size_t size_ = 0;
+};
+
 /// The ranges of all regions of a heap.
 ///
 /// Ranges cover every region, and no two free ranges of a region touch. A live range has at least
 /// `heap_region::page_bytes` bytes; at most one live range therefore begins in a page. `region.pages[page]`
 /// is the live range that begins in the page, else the slab that covers its first byte, else null.
 ///
-/// Best fit returns the smallest sufficient free range, and the lowest address among equals.
+/// Best fit returns the smallest sufficient free range, and the lowest address among equals, within the
+/// limits of `free_lists`.
 ///
 /// Invariants: ranges of a region are sorted and cover it; `missing_bytes <= bytes`; free ranges correspond
-/// to keys in the index; `returnable_bytes()` is the sum over free ranges. Complexity: O(log(free ranges))
-/// unless stated otherwise. Thread-safety: one thread at a time.
+/// to entries of the lists; `returnable_bytes()` is the sum over free ranges. Complexity: O(1) unless stated
+/// otherwise. Thread-safety: one thread at a time.
 class heap_ranges {
  public:
-  using free_index = std::pmr::set<free_range_key>;
-
   /// Granule of sizes, and of addresses within a region.
   static constexpr std::size_t granule_bytes = 512;
 
   explicit heap_ranges(std::pmr::memory_resource* bookkeeping)
       : records_{bookkeeping},
         free_records_{bookkeeping},
-        index_{bookkeeping},
+        ready_{bookkeeping},
+        lacking_{bookkeeping},
         regions_{bookkeeping},
         sorted_{bookkeeping} {}
   heap_ranges(heap_ranges const&) = delete;
@@ -114,21 +148,18 @@ class heap_ranges {
   /// Returns the free range with memory that fits best; null if there is no such range. Tries up to 8 ranges
   /// before it assumes the largest padding for `align`.
   [[nodiscard]] heap_range* best_fit(std::size_t bytes, std::size_t align) const noexcept;
-  /// Returns the free ranges of at least this many bytes that lack memory, the smallest first.
-  [[nodiscard]] free_index::const_iterator lacking(std::size_t bytes) const noexcept {
-    return index_.lower_bound({true, bytes, 0, nullptr});
-  }
-  [[nodiscard]] free_index::const_iterator end() const noexcept { return index_.end(); }
+  /// Returns the free ranges that lack memory.
+  [[nodiscard]] free_lists const& lacking() const noexcept { return lacking_; }
   /// Calls `visit` with free ranges until it returns false: ranges that lack memory, then the other ranges,
   /// each from the largest on. `visit` may call `set_missing`, `cut` or `retire` for the range.
   template <class Visit>
   void visit_largest_first(Visit visit) {
-    for (auto at = index_.end(); at != index_.begin();) {
-      heap_range& range = *std::prev(at)->range;
-      // The range may move to an earlier place in the index.
-      heap_range* const next = std::prev(at) != index_.begin() ? std::prev(at, 2)->range : nullptr;
-      if (!visit(range) || next == nullptr) return;
-      at = std::next(next->at);
+    for (free_lists const* lists : {&lacking_, &ready_}) {
+      for (heap_range* range = lists->last(); range != nullptr;) {
+        heap_range* const next = lists->previous(*range);  // before the range moves to another list
+        if (!visit(*range)) return;
+        range = next;
+      }
     }
   }
   /// Returns the start of a block in a free range; 0 if the block does not fit.
@@ -208,7 +239,7 @@ class heap_ranges {
   std::size_t unit_bytes_ = 2 * MiB;
   std::pmr::deque<heap_range> records_;
   std::pmr::vector<heap_range*> free_records_;  // unused records; capacity for all records
-  free_index index_;
+  free_lists ready_, lacking_;                  // free ranges with memory, and without part of it
   std::pmr::list<heap_region> regions_;
   std::pmr::vector<heap_region*> sorted_;  // by address
   mutable heap_region* latest_ = nullptr;  // region of the last address
