@@ -287,6 +287,29 @@ TEST_F(device_pools_test, callbacks_of_a_full_device_may_free_blocks_of_the_same
   memory.deallocate(next, 32 * MiB, 256, one);
 }
 
+TEST_F(device_pools_test, statistics_divide_the_held_memory) {
+  void* const large = memory.allocate(3 * MiB, 256, one);
+  void* const small = memory.allocate(1000, 256, two);
+  memory.deallocate(memory.allocate(5 * MiB, 256, one), 5 * MiB, 256, one);
+  const device_pools_stats now = memory.stats();
+  EXPECT_EQ(now.held_bytes, device.physical_bytes());
+  EXPECT_EQ(now.used_bytes, 3 * MiB + 1024) << "the size of the small block's class";
+  EXPECT_GE(now.cached_bytes, 5 * MiB - 2 * unit);
+  EXPECT_EQ(now.held_bytes, now.used_bytes + now.cached_bytes + now.stranded_bytes);
+  memory.deallocate(large, 3 * MiB, 256);
+  memory.deallocate(small, 1000, 256);
+  EXPECT_EQ(memory.stats().used_bytes, 0u);
+}
+
+TEST_F(device_pools_test, largest_request_of_a_stream_succeeds_and_fills_the_device) {
+  const std::size_t most = memory.largest_request(one);
+  EXPECT_EQ(most, 64 * MiB);
+  void* const block = memory.allocate(most, 256, one);
+  EXPECT_EQ(memory.largest_request(one), 0u);
+  EXPECT_EQ(memory.largest_request(two), 0u);
+  memory.deallocate(block, most, 256);
+}
+
 TEST_F(device_pools_test, heap_keeps_idle_memory_up_to_its_limit) {
   device_pools limited{{.max_cached_bytes = 4 * MiB}, device};
   void* const block = limited.allocate(32 * MiB, 256, one);

@@ -165,6 +165,10 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     if (!is_capturing()) (void)all_->driver_->synchronize(stream_);
   }
 
+  [[nodiscard]] std::size_t largest_request() noexcept {
+    const std::scoped_lock lock{mutex_};
+    return heap_.largest_request();
+  }
   void add_to(device_pools_stats& sum) const noexcept {
     const std::scoped_lock lock{mutex_};
     sum.allocations += allocations_;
@@ -173,6 +177,8 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     sum.requested_bytes += requested_bytes_ - pending_bytes_;
     sum.captured_bytes += returns_.captured_bytes();
     sum.pending_bytes += pending_bytes_;
+    sum.used_bytes += heap_.live_bytes();
+    sum.stranded_bytes += heap_.stranded_bytes();
     sum.cached_bytes += heap_.cached_bytes();
     sum.held_bytes += heap_.held_bytes();
   }
@@ -558,6 +564,8 @@ planned_arena_stats device_pools::step_stats() const noexcept {
   for_each_heap([&](stream_heap const& each) { each.add_to(all); });
   return all;
 }
+
+std::size_t device_pools::largest_request(gpu::stream_handle stream) { return of(stream).largest_request(); }
 
 std::size_t device_pools::streams() const noexcept {
   const std::scoped_lock lock{mutex_};

@@ -34,7 +34,8 @@ struct device_pools_options {
 };
 
 /// A snapshot of all streams' heaps. `pending_bytes` counts blocks that wait for other streams. Without a
-/// running call, `allocations - deallocations == used_blocks + waiting blocks`.
+/// running call, `allocations - deallocations == used_blocks + waiting blocks`, and `held_bytes ==
+/// used_bytes + cached_bytes + stranded_bytes`.
 struct device_pools_stats {
   char const* name = "";                 ///< name of the pools
   std::uint64_t allocations = 0;         ///< blocks allocated
@@ -44,6 +45,8 @@ struct device_pools_stats {
   std::size_t captured_bytes = 0;        ///< part of `requested_bytes` that was deallocated in captures
   std::size_t peak_requested_bytes = 0;  ///< most bytes that were allocated and not deallocated
   std::size_t pending_bytes = 0;         ///< bytes of deallocated blocks that other streams may still use
+  std::size_t used_bytes = 0;            ///< sizes of live and waiting blocks, and of the plans of open steps
+  std::size_t stranded_bytes = 0;        ///< free bytes of units with live blocks
   std::size_t cached_bytes = 0;          ///< bytes of idle memory
   std::size_t held_bytes = 0;            ///< bytes of device memory
 };
@@ -140,6 +143,10 @@ class device_pools {
 
   /// Returns a snapshot in numbers. O(streams).
   [[nodiscard]] device_pools_stats stats() const noexcept;
+  /// Returns the bytes of the largest block with the default alignment that `allocate` could return now for
+  /// the stream without memory of other streams and resources; `exhaustion_report::unknown_bytes` if this is
+  /// unknown. Cost and exceptions as `device_pool::largest_request` and `on`.
+  [[nodiscard]] std::size_t largest_request(gpu::stream_handle stream);
   /// Returns the number of streams with a heap.
   [[nodiscard]] std::size_t streams() const noexcept;
   /// Returns the options in effect.
