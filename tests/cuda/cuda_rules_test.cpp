@@ -511,11 +511,11 @@ class random_program {
   void act() {
     using self = random_program;
     static constexpr void (self::* acts[])() = {
-        &self::allocate,          &self::allocate,         &self::allocate,     &self::use_on_own,
-        &self::use_on_own,        &self::free_any,         &self::free_any,     &self::use_on_another,
-        &self::in_scope,          &self::return_memory,    &self::run_a_stream, &self::planned_step,
-        &self::in_epoch,          &self::use_graph,        &self::use_graph,    &self::use_graph_of_own,
-        &self::on_another_thread, &self::capture_elsewhere};
+        &self::allocate,          &self::allocate,          &self::allocate,     &self::use_on_own,
+        &self::use_on_own,        &self::free_any,          &self::free_any,     &self::use_on_another,
+        &self::in_scope,          &self::return_memory,     &self::run_a_stream, &self::planned_step,
+        &self::in_epoch,          &self::use_graph,         &self::use_graph,    &self::use_graph_of_own,
+        &self::on_another_thread, &self::capture_elsewhere, &self::step_of_pools};
     (this->*acts[below(std::size(acts))])();
   }
   void check_contents() {
@@ -524,10 +524,11 @@ class random_program {
     plain_pool_.check_invariants();
     plain_cache_.check_invariants();
     stacked_.check_invariants();
+    pools_.check_invariants();
   }
 
  private:
-  enum class source { cache, plain_cache, stacked, pool, plain_pool, async, count };
+  enum class source { cache, plain_cache, stacked, pool, plain_pool, async, streams, count };
   struct block {
     source from;
     void* first;
@@ -586,6 +587,7 @@ class random_program {
     if (gone.from == source::cache) return cache_.deallocate(gone.first, gone.bytes, 256, on);
     if (gone.from == source::plain_cache) return plain_cache_.deallocate(gone.first, gone.bytes, 256, on);
     if (gone.from == source::stacked) return stacked_.deallocate(gone.first, gone.bytes, 256, on);
+    if (gone.from == source::streams) return pools_.deallocate(gone.first, gone.bytes, 256, on);
     // Beside that capture only a cache can hold the block until later.
     if (on == nullptr && capturing_ == blocking_[1]) return live_.push_back(gone);
     const auto deallocate = [&](auto& from) {
@@ -610,6 +612,7 @@ class random_program {
     const gpu::event point{on, device_};
     scope.end_after(point);
   }
+  void step_of_pools() { below(4) == 0 ? pools_.end_step() : pools_.begin_step(below(2)); }
   // Steps of two kinds, so that plans are made and dropped.
   void planned_step() {
     const device_planned_arena::step step{planned_};
@@ -726,6 +729,7 @@ class random_program {
                                           [&] { (void)plain_cache_.collect(below(2) == 0); },
                                           [&] { (void)pool_.trim(below(unit)); },
                                           [&] { (void)plain_pool_.trim(); },
+                                          [&] { (void)pools_.trim(); },
                                           [&] { (void)arena_.trim(0); },
                                           [&] { arena_.suspend(), arena_.resume(); }};
     ways[below(std::size(ways))]();
@@ -749,6 +753,7 @@ class random_program {
     if (of == source::plain_cache) return plain_cache_;
     if (of == source::stacked) return stacked_;
     if (of == source::async) return async_;
+    if (of == source::streams) return *pools_.on(stream_);
     return of == source::pool ? pool_ : plain_pool_;
   }
 
@@ -766,6 +771,7 @@ class random_program {
   device_cache plain_cache_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_}, device_};
   device_pool pool_{{.stream = stream_, .max_cached_bytes = 8 * unit}, device_};
   device_pool plain_pool_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_}, device_};
+  device_pools pools_{{.max_cached_bytes = 8 * unit, .plans = true}, device_};
   device_arena arena_{{.reserve = 64 * unit}, gpu::virtual_memory_options{.stream = stream_}, device_};
   device_cache stacked_{{.stream = stream_, .max_cached_bytes = 8 * unit, .upstream = &plain_pool_}, device_};
   device_planned_arena planned_{{.fallback = &pool_}};
