@@ -32,7 +32,10 @@ void run_all() {
     smooth(step);
     (void)scope.push_string("text");
   }
-  std::thread{[] {
+  shared_arena team{{.name = "team"}};
+  (void)team.allocate(40);
+  std::thread{[&team] {
+    (void)team.local().push<int>(3);
     workspace ws{workspace_options{.name = "pictures"}};
     workspace::scope scope{ws};
     (void)scope.acquire<double>(3);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `allocation_observer`: sees the blocks of arenas, workspaces and planned arenas. Owns nothing.
+/// `allocation_observer`: sees the blocks of arenas, shared arenas, workspaces and planned arenas. Owns
+/// nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ namespace tidemark {
 /// (void)step.push_array<float>(32 * MiB);   // throws out_of_memory: 128 MiB; `step` is unchanged
 /// ```
 /// Exactly one of `allocated` and `failed` follows each return of `before_allocate`. The functions must not
-/// use the observed resource, and are called on the thread that uses it. An observer of resources of several
-/// threads must be thread-safe. It must outlive its resources.
+/// use the observed resource, and are called on the thread that uses it. The observer of a shared arena or of
+/// resources of several threads must be thread-safe. It must outlive its resources.
 class allocation_observer {
  public:
   /// Called before an allocation. An exception rejects the allocation; the resource has not changed then.

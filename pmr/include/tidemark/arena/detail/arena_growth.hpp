@@ -16,12 +16,7 @@ namespace tidemark::detail {
 
 template <class AddressSpace>
 arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options)
-    : id_{next_identity()},
-      options_{options},
-      space_{std::move(space)},
-      // Other threads rewind the memory that sets blocks aside.
-      observer_{sets_aside ? observer_pointer{}
-                           : observer_of(options.observer, name_or(options.name, arena_options{}.name))} {
+    : id_{next_identity()}, options_{options}, space_{std::move(space)}, observer_{observer_for(options)} {
   const std::size_t granularity = space_.granularity();
   next_chunk_bytes_ = options_.reserve != 0 ? options_.reserve : space_.chunk_bytes();
   if (options_.name == nullptr) options_.name = arena_options{}.name;
@@ -117,6 +112,7 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   floor_ = cursor_;
   record->finalizer = {finalizers_, observed_block::release, record, position()};
   finalizers_ = &record->finalizer;
+  if constexpr (sets_aside) asides_.observe(*record);
   return block;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tidemark/core/address_space.hpp>
@@ -101,15 +102,19 @@ struct observed_block {
   observed_block(allocation_observer& observed_by, void* first, std::size_t size) noexcept
       : observer{&observed_by}, block{first}, bytes{size} {}
 
+  // Tells the observer, unless it was told before.
+  void tell() noexcept {
+    if (observer != nullptr) std::exchange(observer, nullptr)->released(block, bytes);
+  }
   // Tells the observer, and ends the record.
   static void release(void* ending) noexcept {
     auto* const record = static_cast<observed_block*>(ending);
-    record->observer->released(record->block, record->bytes);
+    record->tell();
     delete record;
   }
 
   arena_finalizer finalizer{};
-  allocation_observer* observer;
+  allocation_observer* observer;  // null: told
   void* block;
   std::size_t bytes;  // as requested
 };
@@ -122,7 +127,8 @@ struct aside_block {
   byte_range range;  // empty once deallocated
   std::size_t bytes;
   aside_block* previous;
-  std::uintptr_t floor;  // the arena's previous floor
+  std::uintptr_t floor;      // the arena's previous floor
+  observed_block* observed;  // right above this record; null: the arena has no observer
 };
 
 /// The set-aside blocks of an arena. Only the memory of a shared arena sets blocks aside
@@ -139,6 +145,7 @@ struct aside_blocks {
 
   template <class Arena>
   void* add(Arena& arena, std::size_t bytes, std::size_t align, space_refusal& refused);
+  void observe(observed_block& record) noexcept;
   template <class Arena>
   void release_range(Arena& arena, aside_block& block) noexcept;
   template <class Arena>

@@ -87,7 +87,7 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
 /// - `position() == chunk.base + (cursor - chunk.begin)`, and bases do not decrease along the used chunks
 /// - bytes at or above `max(cursor, high, dirty)` have not been touched since they were committed
 /// - `end == 0` while a trapped scope is due; `high == chunk.begin` in an arena that traps
-/// - `end == 0` and `floor == cursor` if observed: the fast paths are closed
+/// - `end == closed_end(chunk)` and `floor == cursor` if observed: the fast paths are closed
 template <class AddressSpace>
 class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   static_assert(address_space<AddressSpace>, "an arena's memory must come from an address_space");
@@ -151,19 +151,23 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     dirty_ = chunk.touched;
     set_cursor(chunk, cursor, may_be_closed);
   }
-  // Only place that sets the chunk and its end. An observer or a due trap sets the end to 0: the fast path
-  // then finds no room.
+  // Only place that sets the chunk and its end. An observer or a due trap sets the end to `closed_end`: the
+  // fast path then finds no room.
   void set_cursor(chunk_record& chunk, std::uintptr_t cursor, bool may_be_closed = true) noexcept {
     chunk_ = &chunk;
     cursor_ = cursor;
     end_ = chunk.committed;
     if (!may_be_closed || !is_closed()) return;
-    if (observer_ != nullptr) end_ = 0;
+    if (observer_ != nullptr) end_ = closed_end(chunk);
     if constexpr (can_trap) {
       if (trap_ == nullptr) return;
       high_ = chunk.begin;
       if (trap_->is_due()) end_ = 0;
     }
+  }
+  // A set-aside block then lies behind the end, so `fresh_from` counts it as touched.
+  static std::uintptr_t closed_end(chunk_record const& chunk) noexcept {
+    return sets_aside ? chunk.begin : 0;
   }
   // True for an arena that observes or traps: `allocate_beyond` then continues in no kept chunk.
   bool is_closed() const noexcept { return max_crossing_align_ == 0; }
@@ -229,6 +233,11 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   [[gnu::noinline]] void* allocate_beyond(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept;
+  // The observer of a part of a shared arena belongs to the shared arena.
+  static auto observer_for(arena_options const& options) {
+    if constexpr (sets_aside) return options.observer;
+    else return observer_of(options.observer, name_or(options.name, arena_options{}.name));
+  }
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
   void* find_block(std::size_t bytes, std::size_t align, refusal& refused);
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align, refusal refused) const;
@@ -314,7 +323,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   mutable thread_ownership owner_;         // level 2 only
   arena_options options_;
   AddressSpace space_;
-  observer_pointer observer_;  // null: none
+  std::conditional_t<sets_aside, allocation_observer*, observer_pointer> observer_;  // null: none
   [[no_unique_address]] std::conditional_t<has_gaps, alignment_gaps, no_alignment_gaps> gaps_;
   [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, absent<aside_blocks>> asides_;
   [[no_unique_address]] std::conditional_t<can_trap, trap_pointer, absent<rewind_trap>> trap_;
@@ -391,7 +400,7 @@ void arena_state<AddressSpace>::check_invariants() const noexcept {
     }
   }
   expect(cursor_ <= chunk_->committed, "cursor <= chunk.committed");
-  expect(end_ == (is_due ? 0 : chunk_->committed), "end == chunk.committed");
+  expect(end_ == (is_due ? closed_end(*chunk_) : chunk_->committed), "end == chunk.committed");
   expect(chunk_->begin <= high_ && high_ <= chunk_->committed, "chunk.begin <= high <= chunk.committed");
   expect(cursor_ % block_granule == 0, "cursor % block_granule == 0");
   expect(floor_ % block_granule == 0, "floor % block_granule == 0");

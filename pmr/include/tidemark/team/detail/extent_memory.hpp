@@ -173,7 +173,7 @@ void* aside_blocks::add(Arena& arena, std::size_t bytes, std::size_t align, spac
   }
   void* memory = nullptr;
   try {
-    memory = arena.grow(sizeof(aside_block), alignof(aside_block), refused);
+    memory = arena.find_block(sizeof(aside_block), alignof(aside_block), refused);
   } catch (...) {
     arena.space_.release_aside(range);
     throw;
@@ -195,7 +195,8 @@ void* aside_blocks::add(Arena& arena, std::size_t bytes, std::size_t align, spac
                                     range,
                                     size,
                                     newest,
-                                    arena.floor_});
+                                    arena.floor_,
+                                    nullptr});
   arena.finalizers_ = &record->finalizer;
   arena.floor_ = arena.cursor_;
   newest = record;
@@ -218,23 +219,32 @@ void aside_blocks::release_range(Arena& arena, aside_block& block) noexcept {
   arena.space_.release_aside(std::exchange(block.range, {}));
 }
 
+// Connects the record of an observed block with the block's own record, if the block is set aside.
+inline void aside_blocks::observe(observed_block& record) noexcept {
+  if (newest != nullptr && newest->range.data() == record.block) newest->observed = &record;
+}
+
 // Returns the range of a block at once, in any order. Removes records while the newest record has no block,
 // and no mark or scope is newer than the record.
 template <class Arena>
 void aside_blocks::deallocate(Arena& arena, void const* block) noexcept {
   aside_block* const found = find(address_of(block), max_tried);
   if (found == nullptr || found->range.data() != block) return;
+  if (found->observed != nullptr) found->observed->tell();
   release_range(arena, *found);
   for (aside_block* top = newest; top != nullptr && top->range.empty(); top = newest) {
     const std::size_t end = top->finalizer.end_position;
-    if (arena.finalizers_ != &top->finalizer || end != arena.position() || arena.marked_ == arena.cursor_ ||
+    observed_block* const observed = top->observed;
+    if (arena.finalizers_ != (observed != nullptr ? &observed->finalizer : &top->finalizer) ||
+        end != arena.position() || arena.marked_ == arena.cursor_ ||
         (arena.innermost() != nullptr && arena.scope_floor() >= end))
       return;
     arena.finalizers_ = top->finalizer.previous;
     newest = top->previous;
     const std::uintptr_t floor = top->floor;
     arena.lower_cursor(address_of(top));
-    arena.floor_ = (std::min)(floor, arena.cursor_);
+    arena.floor_ = observed != nullptr ? arena.cursor_ : (std::min)(floor, arena.cursor_);
+    if (observed != nullptr) observed_block::release(observed);
     if (arena.cursor_ == arena.chunk_->begin) arena.return_to_previous_chunk();
   }
 }

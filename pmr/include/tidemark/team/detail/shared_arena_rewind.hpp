@@ -20,7 +20,11 @@ namespace tidemark {
 template <class AddressSpace>
 basic_shared_arena<AddressSpace>::basic_shared_arena(AddressSpace space, arena_options options,
                                                      team_options team)
-    : options_{options}, space_{std::move(space)}, id_{detail::next_identity()} {
+    : options_{options},
+      observer_{detail::observer_of(options.observer, detail::name_or(options.name, arena_options{}.name))},
+      space_{std::move(space)},
+      id_{detail::next_identity()} {
+  options_.observer = observer_ == nullptr ? nullptr : &*observer_;
   if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
   const std::size_t regions = std::max<std::size_t>(1, team.threads);
