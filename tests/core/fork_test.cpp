@@ -517,14 +517,14 @@ TEST_F(fork, a_child_uses_adaptors_that_were_busy) {
   statistics_resource counted{std::pmr::new_delete_resource()};
   tracking_resource tracked{std::pmr::new_delete_resource()};
   test_resource tested{std::pmr::new_delete_resource()};
-  size_histogram sizes_asked;
+  size_histogram requested_sizes;
   expect_of_children(
       [&] {
         counted.push_counters();
         (void)counted.pop_counters();
         tracked.deallocate(tracked.allocate(64), 64);
         tested.deallocate(tested.allocate(64), 64);
-        sizes_asked.record(64);
+        requested_sizes.record(64);
       },
       [&] {
         for (int i = 0; i < 2; ++i) {  // the second time shows whether the first has given locks up
@@ -532,11 +532,11 @@ TEST_F(fork, a_child_uses_adaptors_that_were_busy) {
           (void)counted.pop_counters();
           allocate_each_size(tracked);
           allocate_each_size(tested);
-          sizes_asked.record(64);
+          requested_sizes.record(64);
           (void)tracked.leaks();
           tested.check_guards();
         }
-        return counted.frames() <= 1 && sizes_asked.requests() > 0;
+        return counted.frames() <= 1 && requested_sizes.requests() > 0;
       });
 }
 

@@ -156,7 +156,7 @@ TEST_F(registered_space, keeps_memory_that_cannot_be_deregistered_and_warns) {
       << warnings.reports()[0].message;
   EXPECT_EQ(os.releases, 0u);
   *static_cast<char volatile*>(range.data()) = 1;  // the network may still write there
-  known.forget_all();
+  known.remove_all();
   (void)os.release(range.data(), range.size);
 }
 
@@ -436,7 +436,7 @@ TEST_F(registered_space, keeps_memory_of_a_device_beyond_its_space) {
   }
   EXPECT_TRUE(device.accessible(block.data(), block.size));
   EXPECT_EQ(device.free(block.begin), gpu::status::success);
-  known.forget_all();
+  known.remove_all();
   byte_range range;
   {
     registered_device_memory space{gpu::virtual_memory{stream, device}, recording_registrar<false>{known}};
@@ -446,7 +446,7 @@ TEST_F(registered_space, keeps_memory_of_a_device_beyond_its_space) {
   }
   EXPECT_TRUE(device.accessible(range.data(), range.size));
   EXPECT_EQ(warnings.count(warning_kind::refused_return), 2u);
-  known.forget_all();
+  known.remove_all();
   EXPECT_EQ(device.unmap(range), gpu::status::success);
   EXPECT_EQ(device.free_reservation(range), gpu::status::success);
   EXPECT_EQ(device.release(1), gpu::status::success);  // the first handle of the device

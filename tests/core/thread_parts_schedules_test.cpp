@@ -37,7 +37,7 @@ struct owner {
 
 enum class leaving { first, last };
 template <class Sync>
-program goes_while_threads_end(leaving when) {
+program is_destroyed_while_threads_end(leaving when) {
   const auto object = std::make_shared<owner<Sync>>();
   const auto parts = std::make_shared<std::array<int, 2>>(std::array{1, 2});
   const auto destroy = [=] {
@@ -55,17 +55,19 @@ program goes_while_threads_end(leaving when) {
 }
 
 TEST(thread_parts_schedules, end_no_part_of_a_destroyed_object) {
-  test::expect_every_schedule_passes([] { return goes_while_threads_end<explored_sync>(leaving::first); },
-                                     10);
+  test::expect_every_schedule_passes(
+      [] { return is_destroyed_while_threads_end<explored_sync>(leaving::first); }, 10);
 }
 
 TEST(thread_parts_schedules, call_an_object_in_destruction_if_it_unregisters_late) {
-  test::expect_failure([] { return goes_while_threads_end<explored_sync>(leaving::last); }, "race on shared");
+  test::expect_failure([] { return is_destroyed_while_threads_end<explored_sync>(leaving::last); },
+                       "race on shared");
 }
 
 TEST(thread_parts_schedules, call_a_destroyed_object_without_the_lock) {
   using no_locks = faulty_sync<fault::no_locks>;
-  test::expect_failure([] { return goes_while_threads_end<no_locks>(leaving::first); }, "race on shared");
+  test::expect_failure([] { return is_destroyed_while_threads_end<no_locks>(leaving::first); },
+                       "race on shared");
 }
 
 // E.8

@@ -282,14 +282,14 @@ struct calling_fence {
   std::function<void()> call = [] {};
   std::atomic<bool> is_done{false};
   std::array<std::atomic<int>, 4> calls{};
-  void const* comes_in = nullptr;
+  void const* caller_of_count = nullptr;
 
   reuse_fence make() {
     static constexpr reuse_fence::functions functions{
         .done = [](void* of) noexcept { return self(of).count(0), self(of).is_done.load(); },
         .wait = [](void* of) noexcept { self(of).count(1), self(of).is_done = true; },
         .destroy = [](void* of) noexcept { self(of).count(2); },
-        .order = [](void* of) noexcept { return self(of).count(3), self(of).comes_in; }};
+        .order = [](void* of) noexcept { return self(of).count(3), self(of).caller_of_count; }};
     return {functions, this};
   }
 
@@ -306,7 +306,7 @@ struct fences : user_code {
   void use_in_each_function(void const* order) {
     reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = std::pmr::new_delete_resource()}};
     calling_fence fence;
-    fence.comes_in = order;
+    fence.caller_of_count = order;
     bool is_calling = false;
     fence.call = [&] {
       if (std::exchange(is_calling, true)) return;
@@ -371,7 +371,7 @@ TEST_F(fences, are_queried_by_many_threads_of_one_cache) {
   on_threads([&](std::size_t t) {
     for (std::size_t i = 0; i < 16; ++i) {
       calling_fence& own = all[t * 16 + i];
-      own.comes_in = i % 2 == 0 ? &cache : nullptr;
+      own.caller_of_count = i % 2 == 0 ? &cache : nullptr;
       own.call = [] { std::this_thread::yield(); };
       cache.deallocate_after(cache.allocate(512), 512, 16, own.make());
       cache.deallocate(cache.allocate(512), 512);

@@ -39,7 +39,7 @@ const call_names first_calls{"cuCtxGetDevice", "cuStreamIsCapturing"};
 
 /// Returns the memory that the destructor of an address space could not return. The fake device otherwise
 /// reports a leak. It numbers its handles from 1.
-void give_back_what_was_lost(fake_device& device, byte_range range, std::size_t units) {
+void return_lost_memory(fake_device& device, byte_range range, std::size_t units) {
   for (std::size_t i = 0; i < units; ++i) {
     EXPECT_EQ(device.unmap(units_of(range, i, 1)), status::success);
     EXPECT_EQ(device.release(i + 1), status::success);
@@ -448,7 +448,7 @@ TEST(cuda_virtual_memory_setups, leaked_memory_is_reported_unless_the_driver_has
                 "device memory: 196608 bytes are lost, because the driver did not free them: cuMemUnmap: "
                 "CUDA_ERROR_ILLEGAL_ADDRESS (illegal memory access)");
     }
-    give_back_what_was_lost(device, range, 3);
+    return_lost_memory(device, range, 3);
   }
 }
 
@@ -578,7 +578,7 @@ TEST_F(cuda_virtual_memory_capture, destruction_during_a_capture_is_reported_and
       "their work would invalidate the capture");
   EXPECT_TRUE(device_.accessible(range_.data(), 2 * unit)) << "the graph may use it";
   end_capture();
-  give_back_what_was_lost(device_, range_, 2);
+  return_lost_memory(device_, range_, 2);
 }
 
 // ---- suspend and resume ----

@@ -44,10 +44,11 @@ class pools_of_one_stream {
   gpu::stream_handle stream_;
 };
 
-void give_behind(device_cache& to, void* block, std::size_t bytes, std::size_t align, gpu::stream_handle by) {
+void deallocate_behind(device_cache& to, void* block, std::size_t bytes, std::size_t align,
+                       gpu::stream_handle by) {
   to.deallocate(block, bytes, align, by);
 }
-void give_behind(auto& to, void* block, std::size_t bytes, std::size_t align, gpu::stream_handle by) {
+void deallocate_behind(auto& to, void* block, std::size_t bytes, std::size_t align, gpu::stream_handle by) {
   to.deallocate_after(block, bytes, align, by);
 }
 void return_some(device_cache& from, bool all) { (void)from.collect(all); }
@@ -67,11 +68,11 @@ bool run_program(Resource& memory, fake_device& device, gpu::stream_handle other
   std::vector<held> live;
   std::mt19937 random{11};
   bool all_served = true;
-  const auto give_one = [&](std::size_t i) {
+  const auto deallocate_one = [&](std::size_t i) {
     std::swap(live[i], live.back());
     const held gone = live.back();
     live.pop_back();
-    if (random() % 4 == 0) give_behind(memory, gone.block, gone.bytes, gone.align, other);
+    if (random() % 4 == 0) deallocate_behind(memory, gone.block, gone.bytes, gone.align, other);
     else memory.deallocate(gone.block, gone.bytes, gone.align);
   };
   for (int i = 0; i < 40; ++i) {
@@ -83,11 +84,11 @@ bool run_program(Resource& memory, fake_device& device, gpu::stream_handle other
     } catch (cuda_error const&) {
       all_served = false;
     }
-    if (live.size() > 8) give_one(random() % live.size());
+    if (live.size() > 8) deallocate_one(random() % live.size());
     if (i % 16 == 0) device.run(other);
     if (i % 15 == 7) return_some(memory, i % 2 == 0);
   }
-  while (!live.empty()) give_one(0);
+  while (!live.empty()) deallocate_one(0);
   memory.check_invariants();
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   return all_served;

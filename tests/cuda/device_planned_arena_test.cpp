@@ -119,18 +119,18 @@ TEST_F(device_planned_arena_test, plans_blocks_freed_between_steps_if_planning_s
 }
 
 TEST_F(device_planned_arena_test, allocates_blocks_that_cross_steps_from_the_heap_afterwards) {
-  const auto run_and_leave = [&] {
+  const auto run_and_return_block = [&] {
     const device_planned_arena::step step{memory};
     memory.deallocate(memory.allocate(4 * bytes_of_block), 4 * bytes_of_block);
     return memory.allocate(3 * bytes_of_block);
   };
-  for (int i = 0; i < 3; ++i) memory.deallocate(run_and_leave(), 3 * bytes_of_block);
-  void* const first = run_and_leave();
+  for (int i = 0; i < 3; ++i) memory.deallocate(run_and_return_block(), 3 * bytes_of_block);
+  void* const first = run_and_return_block();
   EXPECT_NE(memory.stats().committed_bytes, 0u) << "the block holds the memory of the plan";
-  void* const second = run_and_leave();
+  void* const second = run_and_return_block();
   memory.deallocate(first, 3 * bytes_of_block);
   memory.deallocate(second, 3 * bytes_of_block);
-  void* const third = run_and_leave();
+  void* const third = run_and_return_block();
   EXPECT_EQ(memory.stats().committed_bytes, 0u);
   EXPECT_EQ(heap.stats().used_bytes, 3 * bytes_of_block);
   memory.deallocate(third, 3 * bytes_of_block);

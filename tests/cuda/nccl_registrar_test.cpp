@@ -163,7 +163,7 @@ TYPED_TEST(nccl_range_of, skips_deregistration_after_driver_shutdown) {
   this->device_.fail_next("cuCtxGetDevice", gpu::status::deinitialized);
   EXPECT_TRUE(this->registrar_.on_decommit(this->range_));
   EXPECT_EQ(this->nccl_.count(this->deregistering), 0u);
-  this->nccl_.forget_registrations();
+  this->nccl_.drop_registrations();
 }
 
 /// A registrar of buffers, whose NCCL a test may change.
@@ -265,7 +265,7 @@ TYPED_TEST(nccl_registrar_of, keeps_memory_that_nccl_does_not_deregister) {
   EXPECT_TRUE(this->has(block, 1000));
   EXPECT_TRUE(this->device_.accessible(block, 1 * MiB));
   EXPECT_EQ(this->device_.budget(0).held_bytes(), 1 * MiB);
-  this->nccl_.forget_registrations();
+  this->nccl_.drop_registrations();
   EXPECT_EQ(this->nccl_.free(reinterpret_cast<std::uintptr_t>(block)), nccl_status::success);
 }
 
@@ -400,7 +400,7 @@ TEST_F(nccl_ranks, fail_the_test_if_their_windows_differ) {
   });
   EXPECT_NE(failures.find("a window of another size than on another rank"), std::string::npos) << failures;
   EXPECT_NE(failures.find("ranks register other windows"), std::string::npos) << failures;
-  nccl_.forget_windows();
+  nccl_.drop_windows();
 }
 
 // ---- the fake itself

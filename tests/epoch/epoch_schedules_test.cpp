@@ -41,7 +41,7 @@ program filter_addresses(unsigned before) {
   constexpr std::uintptr_t address = 4096;  // twice, as two of one hash
   const auto one = std::make_shared<state>();
   for (unsigned i = 0; i < before; ++i) one->filter.insert(address);
-  const auto comes_and_goes = [=] {
+  const auto inserts_and_erases = [=] {
     one->filter.insert(address);
     one->filter.erase(address);
   };
@@ -53,7 +53,7 @@ program filter_addresses(unsigned before) {
     if (one->passed_on.load(std::memory_order_acquire))
       test::require(one->filter.count(address) != 0, "an address that is in the filter is not found");
   };
-  return program{{comes_and_goes, stays, deallocates},
+  return program{{inserts_and_erases, stays, deallocates},
                  [=] { return one->filter.count(address) != 0 ? "" : "an address is lost"; }};
 }
 
@@ -131,7 +131,7 @@ constexpr char const* second_epoch = "second";
 /// A block that an epoch has reclaimed. Its address is allocated again and reclaimed by another epoch, while
 /// a handle on the first block asks for the reclaiming epoch.
 template <class Sync>
-program ask_what_reclaimed_it() {
+program query_reclaimer() {
   const auto block = std::make_shared<basic_tracked_block<Sync>>(4096);
   block->set_owner(group(1), 7, 64, block_state{1, 16, block_status::tracked});
   block->reclaim({first_epoch, 3}, block->load());
@@ -151,14 +151,14 @@ program ask_what_reclaimed_it() {
 }
 
 TEST(epoch_schedules, name_the_reclaiming_epoch_or_no_epoch) {
-  expect_every_schedule_passes(ask_what_reclaimed_it<explored_sync>, 10);
+  expect_every_schedule_passes(query_reclaimer<explored_sync>, 10);
 }
 
 // They did: the name and the depth were relaxed, so that a later one could be read between two equal states.
 TEST(epoch_schedules, are_found_to_name_a_wrong_epoch_without_memory_order) {
   constexpr char const* failure = "another epoch is said to have reclaimed it";
-  expect_failure(ask_what_reclaimed_it<faulty_sync<fault::no_release>>, failure);
-  expect_failure(ask_what_reclaimed_it<faulty_sync<fault::no_acquire>>, failure);
+  expect_failure(query_reclaimer<faulty_sync<fault::no_release>>, failure);
+  expect_failure(query_reclaimer<faulty_sync<fault::no_acquire>>, failure);
 }
 
 enum class checking { with_the_lock, before_the_lock };

@@ -118,7 +118,7 @@ struct change {
     if (how % 4 == 3) std::memcpy(&now, bytes.data() + 16, sizeof now), now += number % (2 * bytes.size());
     std::memcpy(bytes.data() + at * 8, &now, sizeof now);
   }
-  [[nodiscard]] bool comes_later() const { return how >= 128; }
+  [[nodiscard]] bool is_later() const { return how >= 128; }
 };
 
 void write_image(int file, std::vector<std::byte> const& bytes) {
@@ -145,7 +145,7 @@ void read_image(std::string_view text) {
   for (; text.size() >= 10; text.remove_prefix(10)) {
     change next{static_cast<std::uint8_t>(text[0]), static_cast<std::uint8_t>(text[1]), 0};
     std::memcpy(&next.number, text.data() + 2, sizeof next.number);
-    if (next.comes_later()) later.push_back(next);
+    if (next.is_later()) later.push_back(next);
     else next.make_in(bytes);
   }
   const int file = memfd_create("image", MFD_CLOEXEC | MFD_ALLOW_SEALING);

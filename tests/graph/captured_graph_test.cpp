@@ -110,7 +110,7 @@ struct captures : ::testing::Test {
     memory.check_invariants();
     EXPECT_TRUE(violation_recorder::reports().empty()) << violation_recorder::reports().front().message;
   }
-  void expect_nothing_left() {
+  void expect_all_returned() {
     expect_idle();
     EXPECT_EQ(backend.counts().instances, 0);
     EXPECT_EQ(memory.stats().used_blocks, 0u);
@@ -292,7 +292,7 @@ TEST_F(captures, destroy_inputs_and_outputs_before_their_arena) {
     EXPECT_TRUE(graph.arena().owns(graph.outputs().data()));
     EXPECT_EQ(graph.arena().stats().used_blocks, 2u);
   }
-  expect_nothing_left();
+  expect_all_returned();
 }
 
 // S1.18
@@ -363,7 +363,7 @@ TEST_F(captures, keep_upstream_blocks_of_the_body_until_the_graph_ends) {
     graph.launch();
   }
   EXPECT_FALSE(upstream.holds(baked));
-  expect_nothing_left();
+  expect_all_returned();
 }
 
 // S1.14
@@ -381,7 +381,7 @@ TEST_F(captures, keep_earlier_blocks_that_they_free_until_the_graph_ends) {
         nullptr);
     EXPECT_TRUE(upstream.holds(address)) << "each launch may use it";
   }
-  expect_nothing_left();
+  expect_all_returned();
 }
 
 // ---- layouts ----------------------------------------------------------------------------------------------
@@ -438,7 +438,7 @@ TEST_F(captures, throw_layout_mismatch_with_both_layouts_if_not_rehearsed) {
                 0u)
           << error.what();
     }
-    expect_nothing_left();
+    expect_all_returned();
   }
 }
 
@@ -774,13 +774,13 @@ struct failing_captures : captures {
     EXPECT_FALSE(noting.is_capturing());
     EXPECT_EQ(noting.counts().instances, 0);
     before.reset();
-    expect_nothing_left();
+    expect_all_returned();
     noting.begin_throws = noting.end_throws = noting.end_is_null = false;
     {
       auto graph = good_capture();
       graph.launch();
     }
-    expect_nothing_left();
+    expect_all_returned();
   }
 };
 
@@ -846,7 +846,7 @@ TEST_F(failing_captures, nested_in_another_capture_leave_the_outer_capture_uncha
     graph.launch();
   }
   EXPECT_EQ(log, (event_log{"begin", "end", "graph ends", "inputs ends", "outputs ends", "arena ends"}));
-  expect_nothing_left();
+  expect_all_returned();
 }
 
 TEST_F(failing_captures, without_an_arena_do_not_begin) {
@@ -881,7 +881,7 @@ TEST_F(captures, rethrow_the_exception_of_the_body) {
       EXPECT_EQ(&error, object) << "not a copy";
       EXPECT_STREQ(error.what(), "what the body said");
     }
-    expect_nothing_left();
+    expect_all_returned();
   };
   expect_it([&](auto body) { (void)capture_with(backend, &memory, new_arena(), 0, 0, body, nullptr); });
   expect_it([&](auto body) { (void)capture_with(backend, nullptr, new_arena(), 0, 0, body, nullptr); });
@@ -1029,7 +1029,7 @@ TEST_F(host_captures, freeze_the_switch) {
     EXPECT_EQ(graph.arena().stats().allocations, 2u);
     EXPECT_EQ(graph.outputs(), std::vector<int>{2});
   }
-  expect_nothing_left();
+  expect_all_returned();
 }
 
 }  // namespace

@@ -330,7 +330,7 @@ INSTANTIATE_TEST_SUITE_P(policies, bad_deallocations,
 
 using graph_arena_death = graph_arenas;
 
-void give_back_twice() {
+void deallocate_twice() {
   set_violation_handler(nullptr);
   graph_arena arena{byte_range{base, 4 * KiB}};
   void* const block = arena.allocate(1);
@@ -340,7 +340,7 @@ void give_back_twice() {
 
 TEST_F(graph_arena_death, aborts_by_default_on_a_double_deallocation) {
   EXPECT_DEATH(
-      give_back_twice(),
+      deallocate_twice(),
       "graph_arena 'graph_arena': deallocate of 1 bytes at 0x100000000: no block in use begins there");
 }
 

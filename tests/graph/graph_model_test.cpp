@@ -85,7 +85,7 @@ TEST(capture_switch_model, agrees_for_threads_that_exchange_blocks) {
     {
       capture_switch memory{&device};
       std::array<std::atomic<void*>, 128> exchange{};
-      std::latch all_done{storm_threads}, all_given_back{storm_threads};
+      std::latch all_done{storm_threads}, all_deallocated{storm_threads};
       on_threads([&](std::size_t thread) {
         std::mt19937_64 random{seed * storm_threads + thread};
         graph_arena own{byte_range{(thread + 1) << 40, 16 * MiB}};
@@ -115,7 +115,7 @@ TEST(capture_switch_model, agrees_for_threads_that_exchange_blocks) {
         graphs.push_back(memory.unfreeze());
         all_done.arrive_and_wait();
         for (std::size_t i = thread; i < exchange.size(); i += storm_threads) exchange_block(i, nullptr);
-        all_given_back.arrive_and_wait();
+        all_deallocated.arrive_and_wait();
         EXPECT_EQ(own.stats().used_blocks, 0u);
         own.check_invariants();
       });

@@ -265,7 +265,7 @@ TEST(rehearse, is_equal_only_to_itself) {
 }
 
 // Programs do so, although the declaration in the standard library excludes null.
-[[gnu::no_sanitize("undefined")]] void give_null_back(std::pmr::memory_resource& memory, void* null) {
+[[gnu::no_sanitize("undefined")]] void deallocate_null(std::pmr::memory_resource& memory, void* null) {
   memory.deallocate(null, 8);
 }
 
@@ -273,7 +273,7 @@ TEST(rehearse, is_equal_only_to_itself) {
 TEST(rehearse, ignores_null) {
   const test::violation_recorder violations;
   const graph_layout layout =
-      rehearse([](std::pmr::memory_resource& memory) { give_null_back(memory, nullptr); });
+      rehearse([](std::pmr::memory_resource& memory) { deallocate_null(memory, nullptr); });
   EXPECT_EQ(layout, graph_layout{});
   EXPECT_TRUE(violations.reports().empty());
 }

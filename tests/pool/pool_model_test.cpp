@@ -16,9 +16,10 @@ namespace {
 template <class Subject>
 void run_model(bool hits_large_blocks = true) {
   using model = pool_model<Subject>;
-  std::vector<sequence_count<model>> wanted{{"hits", &model::hits, 1000},
-                                            {"stranded", &model::stranded, in_this_length(500)},
-                                            {"trims that gave back", &model::trims_that_gave_back, 100}};
+  std::vector<sequence_count<model>> wanted{
+      {"hits", &model::hits, 1000},
+      {"stranded", &model::stranded, in_this_length(500)},
+      {"trims that gave back", &model::trims_that_returned_memory, 100}};
   if (hits_large_blocks) wanted.push_back({"large hits", &model::large_hits, 100});
   run_for_seeds<model>(
       [](std::uint64_t seed, auto run) {

@@ -203,15 +203,15 @@ template <class Sync>
 program passes_chains() {
   const auto watched = std::make_shared<watched_bin<Sync>>();
   watched->bin.push_chain(chain_of(0, 2));
-  const auto leaves_and_takes = [=] {
+  const auto pushes_and_pops = [=] {
     watched->bin.push_chain(chain_of(2, 1));
     watched->record_popped(watched->bin.pop_chain());
   };
   const auto leaves = [=] { watched->bin.push_chain(chain_of(3, 2)); };
-  const auto takes_two = [=] {
+  const auto pops_two = [=] {
     for (int i = 0; i < 2; ++i) watched->record_popped(watched->bin.pop_chain());
   };
-  return program{{leaves_and_takes, leaves, takes_two}, [=] { return watched->lost(); }};
+  return program{{pushes_and_pops, leaves, pops_two}, [=] { return watched->lost(); }};
 }
 
 // E.8

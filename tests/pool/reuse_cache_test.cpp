@@ -121,10 +121,10 @@ TEST_F(reuse, request_polls_at_most_32_fences_in_rotation) {
     block = cache.allocate(512, 256);
     blocks.push_back(block);
     ++requests;
-    std::size_t asked_now = 0;
-    for (event const& done : events) asked_now += static_cast<std::size_t>(done.asked);
-    EXPECT_LE(asked_now - asked, 32u);
-    asked = asked_now;
+    std::size_t queries_now = 0;
+    for (event const& done : events) queries_now += static_cast<std::size_t>(done.asked);
+    EXPECT_LE(queries_now - asked, 32u);
+    asked = queries_now;
   } while (block != blocks[99] && requests < 100);
   EXPECT_EQ(requests, 4u);  // 32, 64, 96, 100
   for (event& done : events) done.complete();
@@ -143,7 +143,7 @@ struct ordered_fences : test::reuse_test {
   std::vector<void*> blocks = allocate_blocks(cache, 100, 512);
   std::vector<void*> taken;
 
-  void give_in_orders(std::size_t of) {
+  void deallocate_in_orders(std::size_t of) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       events[i].order = &order[i % of];
       cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
@@ -166,7 +166,7 @@ struct ordered_fences : test::reuse_test {
 };
 
 TEST_F(ordered_fences, each_block_of_one_order_is_reused_after_one_query) {
-  give_in_orders(1);
+  deallocate_in_orders(1);
   for (std::size_t i = 0; i < 3; ++i) events[i].complete();
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(request(), blocks[i]);
   EXPECT_EQ(asked(), 3u);
@@ -175,7 +175,7 @@ TEST_F(ordered_fences, each_block_of_one_order_is_reused_after_one_query) {
 }
 
 TEST_F(ordered_fences, request_queries_the_first_fence_of_each_order) {
-  give_in_orders(3);
+  deallocate_in_orders(3);
   events[2].complete();
   EXPECT_EQ(request(), blocks[2]);
   const std::size_t before = asked();
@@ -184,7 +184,7 @@ TEST_F(ordered_fences, request_queries_the_first_fence_of_each_order) {
 }
 
 TEST_F(ordered_fences, request_queries_32_orders_and_the_next_request_the_others) {
-  give_in_orders(orders);
+  deallocate_in_orders(orders);
   (void)request();
   EXPECT_EQ(asked(), 32u);
   (void)request();
@@ -196,7 +196,7 @@ TEST_F(ordered_fences, request_queries_other_sizes_until_its_block_is_ready) {
   void* const other = cache.allocate(64, 256);
   event last;
   last.order = &order[0];
-  give_in_orders(1);
+  deallocate_in_orders(1);
   cache.deallocate_after(other, 64, 256, last.fence());
   for (event& each : events) each.complete();
   last.complete();
@@ -207,7 +207,7 @@ TEST_F(ordered_fences, request_queries_other_sizes_until_its_block_is_ready) {
 }
 
 TEST_F(ordered_fences, a_request_of_a_size_without_pending_blocks_queries_nothing) {
-  give_in_orders(2);
+  deallocate_in_orders(2);
   cache.deallocate(cache.allocate(64, 256), 64, 256);
   EXPECT_EQ(asked(), 0u);
 }
@@ -223,7 +223,7 @@ TEST_F(ordered_fences, pending_fence_does_not_block_other_orders) {
 }
 
 TEST_F(ordered_fences, collect_stops_at_the_first_pending_fence_of_each_order) {
-  give_in_orders(2);
+  deallocate_in_orders(2);
   for (std::size_t i : {0u, 1u, 2u, 4u}) events[i].complete();  // three of one order, one of the other
   EXPECT_EQ(cache.collect(), 4 * 512u);
   EXPECT_EQ(asked(), 6u);
@@ -231,14 +231,14 @@ TEST_F(ordered_fences, collect_stops_at_the_first_pending_fence_of_each_order) {
 }
 
 TEST_F(ordered_fences, collect_with_force_takes_all_without_a_query) {
-  give_in_orders(7);
+  deallocate_in_orders(7);
   EXPECT_EQ(cache.collect(true), 100 * 512u);
   EXPECT_EQ(asked(), 0u);
   for (event const& each : events) EXPECT_EQ(each.waits, 1);
 }
 
 TEST_F(ordered_fences, wrong_order_delays_a_block_and_frees_no_block_early) {
-  give_in_orders(1);
+  deallocate_in_orders(1);
   events[1].complete();
   EXPECT_EQ(std::ranges::count(blocks, request()), 0);
   events[0].complete();

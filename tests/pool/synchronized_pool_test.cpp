@@ -879,7 +879,7 @@ TEST(synchronized_pool, alternating_lists_and_large_blocks_keep_to_the_limit) {
   for (std::size_t bytes = 64; bytes <= 1920; bytes += 64) sizes.push_back(bytes);
   synchronized_pool pool{caching_at_most(8 * MiB, sizes)};
   std::size_t most = 0;
-  const auto give_counting = [&](std::vector<void*> const& held, std::size_t bytes) {
+  const auto deallocate_and_count = [&](std::vector<void*> const& held, std::size_t bytes) {
     for (void* block : held) {
       pool.deallocate(block, bytes);
       most = std::max(most, pool.stats().cached_bytes);
@@ -890,14 +890,14 @@ TEST(synchronized_pool, alternating_lists_and_large_blocks_keep_to_the_limit) {
     for (const std::size_t bytes : sizes) of_class.push_back(allocate_blocks(pool, 120 * KiB / bytes, bytes));
     return of_class;
   };
-  const auto give_small = [&](std::vector<std::vector<void*>> const& of_class) {
-    for (std::size_t i = 0; i < sizes.size(); ++i) give_counting(of_class[i], sizes[i]);
+  const auto deallocate_small = [&](std::vector<std::vector<void*>> const& of_class) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) deallocate_and_count(of_class[i], sizes[i]);
   };
   auto small = allocate_small();
-  give_small(small);
+  deallocate_small(small);
   small = allocate_small();  // from lists, without a check of the cached bytes
-  give_counting(allocate_blocks(pool, 60, 60'000), 60'000);
-  give_small(small);
+  deallocate_and_count(allocate_blocks(pool, 60, 60'000), 60'000);
+  deallocate_small(small);
   std::thread{[&] { (void)pool.trim(); }}.join();  // all cached bytes are then in the cache of this thread
   EXPECT_LE(pool.stats().cached_bytes, 4 * MiB);
   EXPECT_LE(most, 8 * MiB);

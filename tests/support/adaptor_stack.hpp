@@ -122,12 +122,12 @@ class adaptor_stack {
   // lowest layer.
   void check_all() {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const std::size_t asked = bytes_asked_of_upstream(layers_[i]);
+      const std::size_t asked = bytes_requested_of_upstream(layers_[i]);
       if (i == 0) EXPECT_EQ(supply_.outstanding, asked) << stats_of(layers_[i]).name;
       else expect_agreement(layers_[i], stats_of(layers_[i - 1]), asked);
     }
   }
-  static std::size_t bytes_asked_of_upstream(layer const& upper) {
+  static std::size_t bytes_requested_of_upstream(layer const& upper) {
     auto const* const owner = std::get_if<owned<test_resource>>(&upper);
     if (owner == nullptr) return stats_of(upper).used_bytes;
     const std::size_t guard_bytes = (*owner)->options().guard_bytes;

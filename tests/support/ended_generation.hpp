@@ -26,7 +26,7 @@ struct ended_generation {
 
 /// The shape with which `access` calls an `ended_generation`.
 template <class Access>
-std::string asked_by(Access access) {
+std::string message_of_access(Access access) {
   return message_of<ended_generation::ended>(access);
 }
 

@@ -137,7 +137,7 @@ class explorer : public happens_before {
     if (self_ == main_thread) return;
     if (!abandoning_) {
       threads_[self_].next = next;
-      give_way();
+      yield_step();
     }
     // No exception if it would end the process: while the stack unwinds, and in the destructors of locks.
     if (abandoning_ && std::uncaught_exceptions() == 0 && next.what != effect::unlock) throw abandoned{};
@@ -220,7 +220,7 @@ class explorer : public happens_before {
       for (unsigned t = 0; t < made.threads.size(); ++t) {
         if (!fibers_[t]) fibers_[t] = std::make_unique<fiber>([this, t] { return run_threads(t); });
       }
-      give_way();
+      yield_step();
       abandoning_ = !failure_.empty();
       for (unsigned t = 0; t < max_threads; ++t) {
         if (threads_[t].running) resume(t);
@@ -244,7 +244,7 @@ class explorer : public happens_before {
         fail(name_of(t) + " threw what is not a std::exception");
       }
       threads_[t].running = false;
-      give_way();
+      yield_step();
     }
     return fibers_[main_thread].get();
   }
@@ -257,11 +257,11 @@ class explorer : public happens_before {
     run.fail(run.name_of(t) + " called std::terminate");
     run.threads_[t].running = false;
     if (std::current_exception()) abi::__cxa_end_catch();  // frees it
-    run.given_up_.push_back(std::move(run.fibers_[t]));
+    run.abandoned_.push_back(std::move(run.fibers_[t]));
     run.self_ = main_thread;
-    run.given_up_.back()->switch_to(*run.fibers_[main_thread], true);
+    run.abandoned_.back()->switch_to(*run.fibers_[main_thread], true);
   }
-  void give_way() {
+  void yield_step() {
     unsigned const from = self_;
     unsigned const to = next_thread();
     if (from != to) resume(to);
@@ -410,7 +410,7 @@ class explorer : public happens_before {
   exploration_options options_;
   std::terminate_handler outer_terminate_;
   std::array<std::unique_ptr<fiber>, max_threads + 1> fibers_;  // kept for the next run
-  std::vector<std::unique_ptr<fiber>> given_up_;                // of threads that called std::terminate
+  std::vector<std::unique_ptr<fiber>> abandoned_;               // of threads that called std::terminate
   std::vector<decision> decisions_;                             // the path of the search
   std::vector<unsigned> const* replayed_ = nullptr;             // a schedule to replay instead
   bool bounded_ = false, logging_ = false, ending_ = false;

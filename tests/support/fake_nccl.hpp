@@ -88,10 +88,10 @@ class fake_nccl final : public gpu::nccl, public supply {
   /// The flags of the last window.
   [[nodiscard]] gpu::nccl_window_flags last_flags() const { return last_flags_; }
   /// Forgets registrations that would be left without an owner, as after a loss on purpose.
-  void forget_registrations() {
+  void drop_registrations() {
     for (rank& each : ranks_) each.registered.clear();
   }
-  void forget_windows() {
+  void drop_windows() {
     for (rank& each : ranks_) each.windows.clear();
   }
   /// Fails if a rank lacks a registration of the others, because these would wait for it.

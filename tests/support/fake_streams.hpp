@@ -178,10 +178,10 @@ class fake_streams {
   }
   /// Every thread now knows the work of all threads: they have met, by a barrier or a join.
   void threads_meet() {
-    fake_clock all_know;
-    for (auto const& [thread, each] : threads_) all_know.join(each.second);
-    for (auto& [thread, each] : threads_) each.second.join(all_know);
-    met_ = all_know;
+    fake_clock joined_clock;
+    for (auto const& [thread, each] : threads_) joined_clock.join(each.second);
+    for (auto& [thread, each] : threads_) each.second.join(joined_clock);
+    met_ = joined_clock;
   }
 
   /// A record on the stream.

@@ -42,7 +42,7 @@ class graph_arena_model {
     const std::uint64_t what = random_() % 1000;
     if (what < 500) allocate();
     else if (what < 900) deallocate_one();
-    else if (what < 990) give_back_wrongly();
+    else if (what < 990) deallocate_wrongly();
     else if (what < 993) try_reset();
     check();
   }
@@ -99,7 +99,7 @@ class graph_arena_model {
     ++deallocations_;
   }
 
-  void give_back_wrongly() {
+  void deallocate_wrongly() {
     std::uintptr_t address = 0;
     std::size_t bytes = random_() % 2000;
     switch (random_() % 6) {

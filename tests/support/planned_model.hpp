@@ -276,11 +276,11 @@ class planned_model {
     log_line("step.reset();");
     step_.reset();
     ++counts_.steps;
-    const bool asked = next_ != 0, asked_fallback = fallback_.served + fallback_.refused != fallback_in_step_;
+    const bool asked = next_ != 0, used_fallback = fallback_.served + fallback_.refused != fallback_in_step_;
     if constexpr (is_borrowed) {
       counts_.planned_steps = arena_->stats().planned_steps;
       counts_.partly_planned_steps = arena_->stats().partly_planned_steps;
-    } else if (asked && !asked_fallback) {
+    } else if (asked && !used_fallback) {
       ++counts_.planned_steps;
     } else if (has_planned_) {
       ++counts_.partly_planned_steps;

@@ -44,7 +44,7 @@ class pool_model {
 
   void check_contents() const { blocks_.check_all(); }
 
-  std::uint64_t hits = 0, large_hits = 0, stranded = 0, trims_that_gave_back = 0;
+  std::uint64_t hits = 0, large_hits = 0, stranded = 0, trims_that_returned_memory = 0;
 
  private:
   auto& pool() { return subject_.resource(); }
@@ -103,7 +103,7 @@ class pool_model {
     EXPECT_EQ(after.held_bytes, before.held_bytes - returned);
     EXPECT_EQ(after.used_bytes, before.used_bytes);
     stranded += after.stranded_bytes > before.stranded_bytes ? 1 : 0;
-    trims_that_gave_back += returned > 0 ? 1 : 0;
+    trims_that_returned_memory += returned > 0 ? 1 : 0;
   }
 
   void reset() {

@@ -35,7 +35,7 @@ class process_arena_model {
     if (what < 60) allocate();
     else if (what < 80) deallocate();
     else if (what < 97) publish();
-    else if (what < 99) publish_what_lies_elsewhere();
+    else if (what < 99) publish_foreign_object();
     else reset();
     arena_.check_invariants();
   }
@@ -137,7 +137,7 @@ class process_arena_model {
     }
   }
 
-  void publish_what_lies_elsewhere() {
+  void publish_foreign_object() {
     const std::uint64_t before = arena_.generation();
     EXPECT_THROW((void)arena_.publish(before), std::invalid_argument);
     EXPECT_EQ(arena_.generation(), before);

@@ -56,7 +56,7 @@ class registrations : public supply {
     return address + bytes <= begin + size;
   }
   /// Forgets deliberately lost registrations.
-  void forget_all() {
+  void remove_all() {
     lost += ranges_.size();
     ranges_.clear();
   }

@@ -36,13 +36,13 @@ class event {
         .wait =
             [](void* state) noexcept {
               ++of(state).waits;
-              of(state).call_back();
+              of(state).use_cache();
               if (of(state).wait_completes) of(state).complete();
               while (!of(state).completed()) std::this_thread::yield();
             },
         .destroy =
             [](void* state) noexcept {
-              of(state).call_back();
+              of(state).use_cache();
               ++of(state).destroyed;
             },
         .order = [](void* state) noexcept { return of(state).order; }};
@@ -55,12 +55,12 @@ class event {
   /// If true, a wait completes the event, because nothing else can complete it in a test of one thread.
   bool wait_completes = true;
   /// The cache that the fence's functions use, if a test requests this.
-  reuse_cache* calls_back = nullptr;
+  reuse_cache* cache_to_use = nullptr;
 
  private:
   static event& of(void* state) { return *static_cast<event*>(state); }
-  void call_back() const {
-    if (calls_back != nullptr) (void)calls_back->stats();
+  void use_cache() const {
+    if (cache_to_use != nullptr) (void)cache_to_use->stats();
   }
   std::atomic<bool> done_{false};
 };

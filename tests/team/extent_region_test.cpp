@@ -93,7 +93,7 @@ class watched_region {
     for (std::size_t i = first_page(claimed.range); i < last_page(claimed.range); ++i) in_use_[i] = false;
     region_.return_extent(claimed.range);
   }
-  void take_all_back() {
+  void reclaim_all() {
     region_.begin_rewind();
     for (std::size_t i = 0; i < buffer_pages; ++i) {
       if (in_use_[i])
@@ -223,7 +223,7 @@ TEST(extent_region, rejects_one_thread_and_serves_the_other) {
 TEST(extent_region, serves_the_next_step_from_committed_memory_after_a_reset) {
   const operations thread = claims({{1, 2}, {1, 2}});
   const auto next_step = [](watched_region& region) {
-    region.take_all_back();
+    region.reclaim_all();
     if (std::string formula = region.broken(); !formula.empty()) return formula;
     if (region.region().claimed_bytes() != 0) return std::string{"all was taken back"};
     return std::string{region.claim(8, 8).empty() ? "the next step has all of it" : ""};

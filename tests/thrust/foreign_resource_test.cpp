@@ -205,14 +205,14 @@ TEST(foreign_resource_calls, request_of_0_bytes_allocates_1_byte) {
 class careless_source {
  public:
   void* allocate_sync(std::size_t bytes, std::size_t) {
-    if (bytes == 0 || gives_null) return nullptr;
+    if (bytes == 0 || returns_null) return nullptr;
     ++live_blocks;
     return reinterpret_cast<void*>(std::uintptr_t{0x10100});
   }
   void deallocate_sync(void*, std::size_t, std::size_t) noexcept { --live_blocks; }
 
   int live_blocks = 0;
-  bool gives_null = false;
+  bool returns_null = false;
 };
 
 TEST(foreign_resource_gaps, a_block_of_0_bytes_is_not_null) {
@@ -242,7 +242,7 @@ TEST(foreign_resource_gaps, misaligned_block_is_freed_and_rejected) {
 
 TEST(foreign_resource_gaps, null_result_throws_out_of_memory) {
   careless_source source;
-  source.gives_null = true;
+  source.returns_null = true;
   foreign_resource memory{source};
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)memory.allocate(100, 256); });
   EXPECT_NE(std::string{error.what()}.find("null"), std::string::npos) << error.what();

@@ -301,10 +301,10 @@ TEST_F(policies, pass_on_each_failure_of_the_resource_and_leak_nothing) {
 /// A resource of any thread, which knows whether it was asked for memory inside a parallel region.
 struct region_resource {
   region_resource() {
-    heap.on_allocate = [this] { ++(omp_get_level() > 0 ? asked_inside : asked_outside); };
+    heap.on_allocate = [this] { ++(omp_get_level() > 0 ? requests_inside : requests_outside); };
   }
 
-  std::atomic<int> asked_inside{0}, asked_outside{0};
+  std::atomic<int> requests_inside{0}, requests_outside{0};
   calling_upstream heap;
 };
 
@@ -312,8 +312,8 @@ TEST_F(policies, allocate_nothing_from_the_resource_in_a_parallel_region_of_thru
   region_resource memory;
   machine_arena data = make_arena();
   run_all(data, par(memory.heap), 5000);
-  EXPECT_EQ(memory.asked_inside, 0);
-  EXPECT_GT(memory.asked_outside, 0);
+  EXPECT_EQ(memory.requests_inside, 0);
+  EXPECT_GT(memory.requests_outside, 0);
 }
 
 TEST_F(policies, allocate_from_the_resource_in_a_parallel_region_of_the_program) {
@@ -333,7 +333,7 @@ TEST_F(policies, plain_thrust_sort_allocates_temporaries_in_a_parallel_region) {
   region_resource memory;
   thrust::device_vector<int> numbers(5000);
   thrust::sort(thrust::device(thrust_allocator<std::byte>{&memory.heap}), numbers.begin(), numbers.end());
-  EXPECT_GT(memory.asked_inside, 0);
+  EXPECT_GT(memory.requests_inside, 0);
 }
 
 #endif

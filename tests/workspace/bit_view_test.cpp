@@ -162,16 +162,16 @@ TEST(bit_view, converts_to_an_unchecked_view_while_its_memory_is_live) {
 TEST(bit_view, checks_its_generation_before_each_access) {
   std::array<std::uint64_t, 2> words{};
   const bit_view<1, test::ended_generation> bits{words.data(), {100}};
-  EXPECT_EQ(test::asked_by([&] { (void)bits(0); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { (void)bits[0]; }), "bit[100]");
-  EXPECT_EQ((test::asked_by([&] { (void)bits[std::array{0}]; })), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { bits[0] = true; }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { bits.fill(true); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { (void)bits.words(); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { (void)bits.count(); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { (void)bits.any(); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { (void)bits.all(); }), "bit[100]");
-  EXPECT_EQ(test::asked_by([&] { (void)bits.reshape(10, 10)(0, 0); }), "bit[10, 10]");
+  EXPECT_EQ(test::message_of_access([&] { (void)bits(0); }), "bit[100]");
+  EXPECT_EQ(test::message_of_access([&] { (void)bits[0]; }), "bit[100]");
+  EXPECT_EQ((test::message_of_access([&] { (void)bits[std::array{0}]; })), "bit[100]");
+  EXPECT_EQ(test::message_of_access([&] { bits[0] = true; }), "bit[100]");
+  EXPECT_EQ(test::message_of_access([&] { bits.fill(true); }), "bit[100]");
+  EXPECT_EQ(test::message_of_access([&] { (void)bits.words(); }), "bit[100]");
+  EXPECT_EQ(test::message_of_access([&] { (void)bits.count(); }), "bit[100]");
+  EXPECT_EQ(test::message_of_access([&] { (void)bits.any(); }), "bit[100]");
+  EXPECT_EQ(test::message_of_access([&] { (void)bits.all(); }), "bit[100]");
+  EXPECT_EQ(test::message_of_access([&] { (void)bits.reshape(10, 10)(0, 0); }), "bit[10, 10]");
   EXPECT_EQ(words, (std::array<std::uint64_t, 2>{})) << "nothing may be written then";
 }
 

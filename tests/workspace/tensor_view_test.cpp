@@ -227,23 +227,23 @@ using ended_view = tensor_view<double, Rank, row_major, test::ended_generation>;
 TEST(tensor_view, checks_its_generation_before_each_access_to_an_element) {
   double numbers[12] = {};
   const ended_view<2> view{numbers, {3, 4}};
-  EXPECT_EQ(test::asked_by([&] { (void)view(0, 0); }), "float64[3, 4]");
-  EXPECT_EQ((test::asked_by([&] { (void)view[std::array{0, 0}]; })), "float64[3, 4]");
+  EXPECT_EQ(test::message_of_access([&] { (void)view(0, 0); }), "float64[3, 4]");
+  EXPECT_EQ((test::message_of_access([&] { (void)view[std::array{0, 0}]; })), "float64[3, 4]");
   const ended_view<1> line{numbers, {12}};
-  EXPECT_EQ(test::asked_by([&] { (void)line[0]; }), "float64[12]");
+  EXPECT_EQ(test::message_of_access([&] { (void)line[0]; }), "float64[12]");
   const ended_view<0> scalar{numbers, {}};
-  EXPECT_EQ(test::asked_by([&] { (void)scalar(); }), "float64[]");
+  EXPECT_EQ(test::message_of_access([&] { (void)scalar(); }), "float64[]");
 }
 
 TEST(tensor_view, checks_its_generation_before_it_returns_memory) {
   double numbers[12] = {};
   const ended_view<1> view{numbers, {12}};
-  EXPECT_EQ(test::asked_by([&] { (void)view.data(); }), "float64[12]");
-  EXPECT_EQ(test::asked_by([&] { (void)view.data_handle(); }), "float64[12]");
-  EXPECT_EQ(test::asked_by([&] { (void)view.elements(); }), "float64[12]");
-  EXPECT_EQ(test::asked_by([&] { (void)view.begin(); }), "float64[12]");
-  EXPECT_EQ(test::asked_by([&] { (void)view.end(); }), "float64[12]");
-  EXPECT_EQ(test::asked_by([&] { (void)std::span<double>{view}; }), "float64[12]");
+  EXPECT_EQ(test::message_of_access([&] { (void)view.data(); }), "float64[12]");
+  EXPECT_EQ(test::message_of_access([&] { (void)view.data_handle(); }), "float64[12]");
+  EXPECT_EQ(test::message_of_access([&] { (void)view.elements(); }), "float64[12]");
+  EXPECT_EQ(test::message_of_access([&] { (void)view.begin(); }), "float64[12]");
+  EXPECT_EQ(test::message_of_access([&] { (void)view.end(); }), "float64[12]");
+  EXPECT_EQ(test::message_of_access([&] { (void)std::span<double>{view}; }), "float64[12]");
 }
 
 TEST(tensor_view, does_not_check_its_generation_for_its_shape) {
@@ -270,9 +270,9 @@ TEST(tensor_view, converts_to_an_unchecked_view_while_its_memory_is_live) {
 TEST(tensor_view, passes_its_generation_to_derived_views) {
   double numbers[12] = {};
   const ended_view<2> view{numbers, {3, 4}};
-  EXPECT_EQ(test::asked_by([&] { (void)view.reshape(12).data(); }), "float64[12]");
+  EXPECT_EQ(test::message_of_access([&] { (void)view.reshape(12).data(); }), "float64[12]");
   const tensor_view<double const, 2, row_major, test::ended_generation> read = view;
-  EXPECT_EQ(test::asked_by([&] { (void)read(0, 0); }), "float64[3, 4]");
+  EXPECT_EQ(test::message_of_access([&] { (void)read(0, 0); }), "float64[3, 4]");
   const ended_view<2> live{numbers, {3, 4}, test::ended_generation{false}};
   EXPECT_EQ(live.reshape(12).data(), numbers);
   EXPECT_EQ((tensor_view<double const, 2, row_major, test::ended_generation>{live}.data()), numbers);

@@ -507,10 +507,10 @@ TEST(workspace_outer_memory, is_distinguished_after_an_unended_checkpoint) {
   checked_scope inner{ws};
   const auto brief = inner.acquire<double>(3);
   ws.checkpoint();
-  const auto left_behind = ws.acquire<double>(3);
+  const auto acquired_outside = ws.acquire<double>(3);
   EXPECT_NO_THROW((void)inner.returning(kept));
   EXPECT_THROW((void)inner.returning(brief), workspace_escape);
-  EXPECT_THROW((void)inner.returning(left_behind), workspace_escape);
+  EXPECT_THROW((void)inner.returning(acquired_outside), workspace_escape);
   const warning_recorder recorder;
   inner.end();
   EXPECT_EQ(warning_recorder::count(warning_kind::skipped_rewind), 1u);
@@ -534,16 +534,16 @@ concept can_grow = requires(View view) { view.resize(3); } || requires(View view
                    requires(View view) { view.clear(); } || requires(View view) { view.assign(3, 1); } ||
                    requires(View view) { view.reserve(3); } || requires(View view) { view.pop_back(); };
 template <class View>
-concept can_be_given_extents =
+concept accepts_extents =
     requires(View view) { view.extents() = {3}; } || requires(View view) { view.extents()[0] = 3; } ||
     requires(View view) { view.extent(0) = 3; } || requires(View view) { view.size() = 3; } ||
     requires(View view) { view.data() = nullptr; };
 
 static_assert(can_grow<std::vector<int>>, "the test can tell");
-static_assert(can_be_given_extents<dl_tensor> == false);
+static_assert(accepts_extents<dl_tensor> == false);
 template <class View>
 constexpr bool has_fixed_structure =
-    !can_grow<View> && !can_be_given_extents<View> && !std::is_assignable_v<View&, std::size_t>;
+    !can_grow<View> && !accepts_extents<View> && !std::is_assignable_v<View&, std::size_t>;
 static_assert(has_fixed_structure<unchecked_workspace::view<double>>);
 static_assert(has_fixed_structure<checked_workspace::view<double>>);
 static_assert(has_fixed_structure<checked_workspace::view<double, 3, column_major>>);

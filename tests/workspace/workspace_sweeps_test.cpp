@@ -60,7 +60,7 @@ class sweeps : public testing::Test {
   [[nodiscard]] std::size_t slots() const { return ws.stats().slot_count; }
   [[nodiscard]] std::size_t held_bytes() const { return ws.stats().held_bytes; }
   /// Takes one tick. The next tick compacts a wide slot, which was used little in between.
-  void leave_a_slot_to_compact() {
+  void make_a_slot_to_compact() {
     use(1, wide);
     use(1, 1);
     tick_workspace_sweeps();
@@ -150,7 +150,7 @@ TYPED_TEST(sweeps, trims_at_every_third_tick_if_configured) {
 TYPED_TEST(sweeps, each_tick_compacts_and_trim_every_0_never_trims) {
   enable_workspace_sweeps({.interval = TestFixture::never, .trim_every = 0});
   this->use(3);
-  this->leave_a_slot_to_compact();
+  this->make_a_slot_to_compact();
   for (int i = 0; i < 50; ++i) {
     tick_workspace_sweeps();
     this->open_a_scope();
@@ -168,7 +168,7 @@ TYPED_TEST(sweeps, enabling_again_replaces_all_options_and_resets_the_tick_count
   tick_workspace_sweeps();  // the first since then
   this->open_a_scope();
   tick_workspace_sweeps();  // trims: 3 were used
-  this->leave_a_slot_to_compact();
+  this->make_a_slot_to_compact();
   EXPECT_EQ(this->slots(), 3u);
   tick_workspace_sweeps();  // trims
   this->open_a_scope();

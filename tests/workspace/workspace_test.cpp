@@ -26,14 +26,14 @@ class workspaces : public workspace_suite<Workspace> {};
 TYPED_TEST_SUITE(workspaces, both_levels, );
 
 template <class Workspace>
-int leave_by_return(Workspace& ws) {
+int return_from_scope(Workspace& ws) {
   typename Workspace::template scope<> scope{ws};
   return static_cast<int>(take<double>(scope, 8).size());
 }
 
 // S4.4
 TYPED_TEST(workspaces, reclaim_the_acquisitions_of_a_scope_on_every_exit) {
-  EXPECT_EQ(leave_by_return(this->ws), 8);
+  EXPECT_EQ(return_from_scope(this->ws), 8);
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
   for (int i = 0;; ++i) {
     typename TestFixture::template scope<> scope{this->ws};
@@ -127,13 +127,13 @@ TYPED_TEST(workspaces, do_not_access_a_scope_that_another_scope_ended) {
 }
 
 template <class Source, int... Numbers>
-void take_one_of_each(Source& source, std::integer_sequence<int, Numbers...>) {
+void acquire_one_of_each(Source& source, std::integer_sequence<int, Numbers...>) {
   ((void)take<numbered<Numbers>>(source, 1), ...);
 }
 
 // S4.10
 TYPED_TEST(workspaces, save_one_count_for_a_scope_that_uses_1_of_200_types) {
-  take_one_of_each(this->ws, std::make_integer_sequence<int, 200>{});
+  acquire_one_of_each(this->ws, std::make_integer_sequence<int, 200>{});
   EXPECT_EQ(this->ws.stats().types, 200u);
   typename TestFixture::template scope<> scope{this->ws};
   EXPECT_EQ(this->ws.stats().saved_counts, 0u);

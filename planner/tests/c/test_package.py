@@ -257,10 +257,10 @@ def test_progress_reports_lower_plans():
 
 
 def test_progress_exception_ends_the_search_and_passes_through():
-    def give_up(now):
+    def stop(now):
         raise LookupError("enough")
     with pytest.raises(LookupError, match="enough"):
-        plan(**endless(), progress=give_up)
+        plan(**endless(), progress=stop)
     assert threading.active_count() == 1
 
 

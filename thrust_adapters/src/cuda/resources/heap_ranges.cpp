@@ -106,7 +106,7 @@ heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t
 }
 
 heap_range& heap_ranges::free_and_merge(heap_range& live) noexcept {
-  forget_pages(live);
+  remove_pages(live);
   heap_range* merged = &live;
   if (heap_range* const before = live.before; before != nullptr && before->is_free) {
     unlist(*before);
@@ -161,7 +161,7 @@ void heap_ranges::set_slab(heap_range& live, heap_slab& slab) noexcept {
 }
 
 // The page of the range's start may be the last page of an earlier slab.
-void heap_ranges::forget_pages(heap_range& range) noexcept {
+void heap_ranges::remove_pages(heap_range& range) noexcept {
   heap_region& region = *range.region;
   const std::size_t first = region.page_of(range.begin);
   const std::size_t last = range.slab != nullptr ? region.page_of(range.end() - 1) : first;

@@ -234,7 +234,7 @@ class heap_ranges {
   void list(heap_range& range) noexcept;
   void unlist(heap_range& range) noexcept;
   void merge_with_next(heap_range& range) noexcept;
-  void forget_pages(heap_range& range) noexcept;
+  void remove_pages(heap_range& range) noexcept;
 
   std::size_t unit_bytes_ = 2 * MiB;
   std::pmr::deque<heap_range> records_;
