@@ -19,9 +19,9 @@ import tempfile
 # 45,000 lines for <tidemark/arena.hpp>, of which 29,323 are <memory_resource>, and 60 MB of interfaces
 # (decision 98).
 COUNTS = {
-    "tidemark/arena.hpp": {"lines": 37_501, "specializations": 2_956, "instructions": 1_910},
-    "tidemark/pool.hpp": {"lines": 70_879, "specializations": 4_407},
-    "tidemark/tidemark.hpp": {"lines": 100_264, "specializations": 12_085},
+    "tidemark/arena.hpp": {"lines": 37_514, "specializations": 2_991, "instructions": 1_910},
+    "tidemark/pool.hpp": {"lines": 69_468, "specializations": 3_946},
+    "tidemark/tidemark.hpp": {"lines": 98_902, "specializations": 11_215},
 }
 INTERFACE_BYTES = 27_200_000
 MEASURED_WITH = ("22", "12")

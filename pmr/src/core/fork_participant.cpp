@@ -149,6 +149,11 @@ void fork_list::after_in_child() noexcept {
   participants.lock.unlock();
 }
 
+bool sleep_before(fork_clock::time_point deadline) noexcept {
+  std::this_thread::sleep_for(std::chrono::microseconds{20});
+  return fork_clock::now() < deadline;
+}
+
 std::chrono::nanoseconds set_fork_patience(std::chrono::nanoseconds total) noexcept {
   return std::exchange(total_patience, total);
 }

@@ -109,7 +109,7 @@ class TIDEMARK_POINTER bit_view
   /// then.
   constexpr void fill(bool value) const noexcept(!Generation::checks) {
     std::span<word_type> const all_words = words();
-    std::ranges::fill(all_words, value ? ~word_type{0} : word_type{0});
+    for (word_type& word : all_words) word = value ? ~word_type{0} : word_type{0};
     if (value && used_mask() != 0) all_words.back() = used_mask();
   }
 

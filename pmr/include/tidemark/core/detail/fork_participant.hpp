@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include <tidemark/core/detail/brief_lock.hpp>
@@ -19,16 +18,17 @@ namespace tidemark::detail {
 
 using fork_clock = std::chrono::steady_clock;
 
+/// Sleeps for 20 us. In the library, because <thread> makes each source slower to compile.
+/// @return false at or after the deadline
+[[nodiscard]] bool sleep_before(fork_clock::time_point deadline) noexcept;
+
 /// Takes a lock, or stops at the deadline, because its holder may wait for a lock of the fork. Locks
 /// therefore need no common order.
 template <class Mutex>
 [[nodiscard]] bool lock_until(fork_clock::time_point deadline, Mutex& mutex) noexcept {
-  if (mutex.try_lock()) return true;
-  do {
-    std::this_thread::sleep_for(std::chrono::microseconds{20});
-    if (mutex.try_lock()) return true;
-  } while (fork_clock::now() < deadline);
-  return false;
+  for (bool is_early = true; !mutex.try_lock(); is_early = sleep_before(deadline))
+    if (!is_early) return false;
+  return true;
 }
 
 /// Sets how long a fork waits for locks in total before it continues without them; the default is 10 s. For

@@ -61,7 +61,9 @@ class step_recorder {
     return earlier_;
   }
   /// Returns the requests: first those of the fallback, in the order of their births.
-  [[nodiscard]] std::span<recorded_request const> requests() const noexcept { return requests_; }
+  [[nodiscard]] std::span<recorded_request const> requests() const noexcept {
+    return {requests_.data(), requests_.size()};
+  }
   /// Returns the requests in the order of their births; later deaths are not recorded. @throws std::bad_alloc
   /// if the record is incomplete.
   [[nodiscard]] std::span<recorded_request> in_order();

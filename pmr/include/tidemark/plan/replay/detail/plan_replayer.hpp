@@ -115,7 +115,9 @@ class plan_replayer {
   void advance_to(std::size_t request) noexcept { position() = slots_.data() + request; }
 
   /// Returns the slots with bytes of their own, by request.
-  [[nodiscard]] std::span<std::uint32_t const> own_slots() const noexcept { return own_slots_; }
+  [[nodiscard]] std::span<std::uint32_t const> own_slots() const noexcept {
+    return {own_slots_.data(), own_slots_.size()};
+  }
   /// Places `own_slots` at these offsets, and all other slots from `others_begin` on. @pre No slot is live.
   /// All offsets are multiples of the required alignments.
   void lay_out(std::span<std::size_t const> own, std::size_t others_begin) noexcept;
