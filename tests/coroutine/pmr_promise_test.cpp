@@ -498,8 +498,8 @@ TEST_F(outlived_frames, are_forgotten_when_another_frame_reuses_their_memory) {
   std::pmr::monotonic_buffer_resource next{buffer.data(), buffer.size()};
   void* const alive = detail::allocate_recorded(next, 96, 16, {});
   ASSERT_EQ(alive, stale);
-  EXPECT_FALSE(detail::forget_frame(also_stale));
-  EXPECT_TRUE(detail::forget_frame(alive));
+  EXPECT_FALSE(detail::untrack_frame(also_stale));
+  EXPECT_TRUE(detail::untrack_frame(alive));
 }
 
 // The range that the scope frees lies in the frame of the coroutine that has the buffer.

@@ -199,13 +199,13 @@ class workspace_model {
   /// Ends the frame at `i`, a scope or the first frame, and all frames inside it.
   void end_from(std::size_t i) {
     while (i < frames_.size() && frames_[i].is_checkpoint()) {  // at the very end only
-      take_back(frames_.back().held_before);
+      remove_above(frames_.back().held_before);
       if (frames_.back().is_checkpoint()) ws_.rewind();
       frames_.pop_back();
     }
     if (i >= frames_.size()) return;
     if (i + 1 != frames_.size()) ++skipped;
-    take_back(frames_[i].held_before);
+    remove_above(frames_[i].held_before);
     log_line("scopes[", i, "].end();");
     if (frames_[i].plain != nullptr) frames_[i].plain->end();
     else frames_[i].named->end();
@@ -218,10 +218,10 @@ class workspace_model {
     log_line("ws.rewind();  // or not, where nothing is open");
     if (frames_.empty()) {
       if (random_() % 4 != 0) return;
-      take_back(0);
+      remove_above(0);
       ws_.rewind();
     } else {
-      take_back(frames_.back().held_before);
+      remove_above(frames_.back().held_before);
       ws_.rewind();
       if (frames_.back().is_checkpoint()) frames_.pop_back();
     }
@@ -358,7 +358,7 @@ class workspace_model {
 
   // ---- checks ----
 
-  void take_back(std::size_t held_before) {
+  void remove_above(std::size_t held_before) {
     while (held_.size() > held_before) {
       expect_contents(held_.back());
       --slots_[held_.back().type].active;

@@ -137,7 +137,7 @@ void report_lost_blocks(char const* kind, char const* resource, block_ledger con
   }
 #endif
   if (ledger.live().size() <= frames) return;
-  report_leak(kind, resource, ledger, 0, "", by_default::goes_on);
+  report_leak(kind, resource, ledger, 0, "", by_default::continues);
 }
 
 }  // namespace tidemark::detail

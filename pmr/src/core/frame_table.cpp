@@ -27,12 +27,12 @@ std::size_t report_frames_of(std::pmr::memory_resource const& memory, char const
   return frames != nullptr ? frames->report_of(memory, kind, resource) : 0;
 }
 
-void forget_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept {
-  if (frame_table* const frames = table()) frames->forget_in(first, last);
+void untrack_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept {
+  if (frame_table* const frames = table()) frames->untrack_in(first, last);
 }
 
-void forget_frames_of(std::pmr::memory_resource const& memory) noexcept {
-  if (frame_table* const frames = table()) frames->forget_of(memory);
+void untrack_frames_of(std::pmr::memory_resource const& memory) noexcept {
+  if (frame_table* const frames = table()) frames->untrack_of(memory);
 }
 
 }  // namespace tidemark::detail

@@ -64,7 +64,7 @@ void send_violation(late_reports::entry const& found) {
   violation_handler handler = get_violation_handler();
   if (handler == print_and_abort) {
     if (found.then == by_default::is_not_called) return;
-    if (found.then == by_default::goes_on) handler = print;
+    if (found.then == by_default::continues) handler = print;
   }
   handler({static_cast<violation_kind>(found.kind), found.resource, found.message});
 }
@@ -108,7 +108,7 @@ void report_warning(warning_kind kind, char const* resource, char const* format,
   if (get_warning_handler() == nullptr) return;
   std::va_list arguments;
   va_start(arguments, format);
-  report(send_warning, static_cast<int>(kind), by_default::goes_on, resource, format, arguments);
+  report(send_warning, static_cast<int>(kind), by_default::continues, resource, format, arguments);
   va_end(arguments);
 }
 

@@ -58,15 +58,15 @@ struct frame_records final : frame_table {
                         char const* resource) noexcept override {
     return report_each([&](frame_map& map) { return find_of(map, memory); }, kind, resource);
   }
-  void forget_in(std::uintptr_t first, std::uintptr_t last) noexcept override {
+  void untrack_in(std::uintptr_t first, std::uintptr_t last) noexcept override {
     if (live_count.load(std::memory_order_relaxed) == 0) return;
     const std::scoped_lock lock{mutex};
-    forget_each([=](frame_map& map) { return find_in(map, first, last); });
+    untrack_each([=](frame_map& map) { return find_in(map, first, last); });
   }
-  void forget_of(std::pmr::memory_resource const& memory) noexcept override {
+  void untrack_of(std::pmr::memory_resource const& memory) noexcept override {
     if (live_count.load(std::memory_order_relaxed) == 0) return;
     const std::scoped_lock lock{mutex};
-    forget_each([&](frame_map& map) { return find_of(map, memory); });
+    untrack_each([&](frame_map& map) { return find_of(map, memory); });
   }
 
   // Reports without the lock, because the handler may destroy coroutines. `find` returns the next frame.
@@ -91,7 +91,7 @@ struct frame_records final : frame_table {
   }
   // @pre the lock is held, here and in `count_live`.
   template <class Find>
-  void forget_each(Find find) noexcept {
+  void untrack_each(Find find) noexcept {
     for (auto found = find(live); found != live.end(); found = find(live)) live.erase(found);
     count_live();
   }
@@ -120,7 +120,7 @@ void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, st
   try {
     const std::uintptr_t first = address_of(frame), last = first + bytes;
     const std::scoped_lock lock{frames.mutex};
-    frames.forget_each([=](frame_map& live) { return find_in(live, first, last); });
+    frames.untrack_each([=](frame_map& live) { return find_in(live, first, last); });
     frames.live.emplace(first,
                         live_frame{block_here(frame, bytes, align, ++frames.frames, std::nullopt), &memory});
     frames.count_live();
@@ -131,7 +131,7 @@ void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, st
   return frame;
 }
 
-bool forget_frame(void const* frame) noexcept {
+bool untrack_frame(void const* frame) noexcept {
   frame_records& frames = records();
   const std::scoped_lock lock{frames.mutex};
   const bool was_live = frames.live.erase(address_of(frame)) == 1;

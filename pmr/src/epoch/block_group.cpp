@@ -13,7 +13,7 @@ namespace tidemark::detail {
 
 constinit thread_local block_group* open_groups = nullptr;
 
-void block_group::forget_resource() noexcept {
+void block_group::detach_resource() noexcept {
   if (!may_be_inconsistent_) {
     std::pmr::vector<tracked_block*>{log_.get_allocator()}.swap(log_);
     std::pmr::vector<frame>{frames_.get_allocator()}.swap(frames_);
@@ -101,7 +101,7 @@ tracked_block* block_group::find_around(std::uintptr_t address, std::size_t dept
   for (std::size_t i = frames_[depth - 1].first; i < end_of(depth); ++i) {
     tracked_block* const block = log_[i];
     if (block != nullptr && address - block->address < block->bytes.load(std::memory_order_relaxed) &&
-        stands_at(*block, i)) {
+        is_logged_at(*block, i)) {
       return block;
     }
   }
@@ -273,7 +273,7 @@ void block_group::make_room() {
     std::size_t end = innermost_->first;
     for (std::size_t i = end; i < log_.size(); ++i) {
       tracked_block* const block = log_[i];
-      if (block == nullptr || !stands_at(*block, i)) continue;
+      if (block == nullptr || !is_logged_at(*block, i)) continue;
       block->move_to(end);
       log_[end++] = block;
     }
@@ -312,7 +312,7 @@ char const* block_group::broken_invariant() const noexcept {
   if (may_be_inconsistent_) return nullptr;
   std::size_t used_blocks = 0, used_bytes = 0;
   for (std::size_t i = 0; i < log_.size(); ++i) {
-    if (log_[i] == nullptr || !stands_at(*log_[i], i)) continue;
+    if (log_[i] == nullptr || !is_logged_at(*log_[i], i)) continue;
     ++used_blocks;
     used_bytes += log_[i]->bytes.load(std::memory_order_relaxed);
   }

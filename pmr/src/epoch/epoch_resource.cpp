@@ -51,7 +51,7 @@ epoch_resource::~epoch_resource() {
       return_chunks(*group, true);
       if (!is_open) continue;
     }
-    group.release()->forget_resource();  // never freed: a thread's list or a buffer group points to it
+    group.release()->detach_resource();  // never freed: a thread's list or a buffer group points to it
   }
 }
 
@@ -60,7 +60,7 @@ epoch_resource::~epoch_resource() {
 void* epoch_resource::allocate_untracked(std::size_t bytes, std::size_t align) {
   void* const block = allocate_from_upstream(bytes, align);
   if (may_matter(block)) [[unlikely]]
-    forget_previous(block);
+    remove_previous(block);
   return block;
 }
 
@@ -68,7 +68,7 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
                                                    std::size_t align) {
   group.reserve_one();
   void* const block = allocate_from_upstream(bytes, align);
-  forget_reclaimed_small(block);
+  remove_reclaimed_small(block);
   detail::tracked_block* record = nullptr;
   try {
     record = &table_.find_or_add(detail::address_of(block));
@@ -78,7 +78,7 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
   }
   detail::block_state before = record->load();
   if (before.is_held() || epoch_detector()) [[unlikely]] {
-    forget_previous(block);
+    remove_previous(block);
     before = record->load();
   }
   if (!before.is_in_filter()) [[unlikely]]
@@ -193,8 +193,8 @@ void epoch_resource::report_late(void* block, char const* by) const noexcept {
 }
 
 // The upstream has allocated the address again, so the previous generation of the block has ended.
-void epoch_resource::forget_previous(void* block) noexcept {
-  forget_reclaimed_small(block);
+void epoch_resource::remove_previous(void* block) noexcept {
+  remove_reclaimed_small(block);
   if (filter_.count(detail::address_of(block)) == 0) return;
   detail::tracked_block* const record = table_.find(detail::address_of(block));
   if (record == nullptr) return;

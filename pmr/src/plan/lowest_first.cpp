@@ -147,7 +147,7 @@ class skyline {
     return std::min(at == plateaus_.begin() ? unplaced : std::prev(at)->second, std::next(at)->second);
   }
   /// Raises some or all sections of a plateau.
-  void put(section_range sections, std::size_t top) {
+  void set_top(section_range sections, std::size_t top) {
     const auto under = std::prev(plateaus_.upper_bound(sections.begin));
     const auto [end, is_cut] = plateaus_.try_emplace(sections.end, under->second);
     if (is_cut) lowest_.emplace(end->second, end->first);
@@ -175,8 +175,8 @@ std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order c
     for (; !waiting.empty() && waiting.top().first <= level; waiting.pop()) left.insert(waiting.top().second);
     const std::uint32_t rank = left.first_within(plateau, level);
     if (rank == no_rank) {
-      line.put(plateau,
-               std::min(line.level_beside(plateau), waiting.empty() ? unplaced : waiting.top().first));
+      line.set_top(plateau,
+                   std::min(line.level_beside(plateau), waiting.empty() ? unplaced : waiting.top().first));
       continue;
     }
     buffer const& next = problem.buffers[by[rank]];
@@ -187,7 +187,7 @@ std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order c
       continue;
     }
     offsets[by[rank]] = offset;
-    line.put(next.lifespan, offset + next.size);
+    line.set_top(next.lifespan, offset + next.size);
     --n;
   }
   return offsets;

@@ -31,7 +31,7 @@ void move_if(List& from, List& to, Suits suits) noexcept {
 
 // Called by the constructor. From now on, threads, forks and memory pressure may call the pool.
 void synchronized_pool::attach() {
-  if constexpr (check_level >= 2) detail::forget_frames_of(*this);
+  if constexpr (check_level >= 2) detail::untrack_frames_of(*this);
   publish();
   peak_cached_bytes_ = depot_.cached_bytes();
   update_share();

@@ -461,7 +461,7 @@ std::size_t workspace_core::trim_if_idle() noexcept {
 
 void workspace_core::put_behind(std::uint64_t frame, reuse_fence fence) noexcept {
   const outside_use own{*this};
-  forget_fences_that_are_done();
+  remove_done_fences();
   if (fence.done()) return;
   if (beginning_of(frame) == nullptr) return fence.wait();
   try {
@@ -482,10 +482,10 @@ void workspace_core::await(slot& of) noexcept {
   for (auto const& [of_number, fence] : fences_) {
     if (of_number == number) fence.wait();
   }
-  forget_fences_that_are_done();
+  remove_done_fences();
 }
 
-void workspace_core::forget_fences_that_are_done() noexcept {
+void workspace_core::remove_done_fences() noexcept {
   std::erase_if(fences_, [](auto const& one) { return one.second.done(); });
 }
 

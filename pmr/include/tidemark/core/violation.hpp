@@ -105,7 +105,7 @@ namespace detail {
 
 /// Action of the default handler: prints the message and aborts; only prints; or does nothing, because the
 /// caller throws the message.
-enum class by_default { aborts, goes_on, is_not_called };
+enum class by_default { aborts, continues, is_not_called };
 /// The same, for a report after which the default handler may let the program continue.
 [[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(4, 5)]] void report_violation(by_default then,
                                                                            violation_kind kind,

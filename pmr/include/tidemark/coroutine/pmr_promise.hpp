@@ -39,7 +39,7 @@ namespace detail {
                                       std::source_location where);
 /// Removes the record of a frame that is destroyed. @return false without a record, because the memory was
 /// freed
-[[nodiscard]] bool forget_frame(void const* frame) noexcept;
+[[nodiscard]] bool untrack_frame(void const* frame) noexcept;
 
 /// Allocates and frees frames, each followed by its resource. `bytes` is the frame's size.
 template <std::size_t Alignment>
@@ -73,7 +73,7 @@ struct frame_memory {
   }
   static void deallocate(void* frame, std::size_t bytes) noexcept {
     if constexpr (check_level >= 2) {
-      if (!forget_frame(frame)) return;  // its memory was freed and reported
+      if (!untrack_frame(frame)) return;  // its memory was freed and reported
     }
     (*resource_behind(frame, bytes))->deallocate(frame, block_bytes(bytes), Alignment);
   }

@@ -181,10 +181,10 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     return options_.upstream->allocate(bytes, align);
   }
   // Called after the upstream allocates `block`: clears the mark of a small block reclaimed at this address.
-  void forget_reclaimed_small(void const* block) noexcept {
+  void remove_reclaimed_small(void const* block) noexcept {
     if (detail::epoch_slab* const range = find_range(block)) [[unlikely]] {
       if (range->use.load(std::memory_order_acquire) == detail::epoch_slab::range_use::upstreams)
-        range->forget_reclaimed(block);
+        range->remove_reclaimed(block);
     }
   }
   // Deallocates any block, while this thread has an epoch open.
@@ -232,7 +232,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);
   [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align);
-  void forget_previous(void* block) noexcept;
+  void remove_previous(void* block) noexcept;
   [[nodiscard]] bool untrack(void* block) noexcept;
   // Ends a generation of a block, because the block is deallocated or its address is allocated again. Returns
   // false if the generation has ended already.

@@ -185,7 +185,7 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
     return next != nullptr ? plan_->assign_next(*next, bytes, now_) : find_block(bytes, align);
   };
   return allocate_observed(*observer_, bytes, align, allocate,
-                           [&](void* block) { take_back(block, bytes, align); });
+                           [&](void* block) { reclaim_block(block, bytes, align); });
 }
 
 void* planned_core::find_block(std::size_t bytes, std::size_t align) {
@@ -278,10 +278,10 @@ void planned_core::on_conflict(std::size_t request) noexcept {
 void planned_core::deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept {
   if (block == nullptr) return;
   if (observer_ != nullptr) observer_->released(block, bytes);
-  take_back(block, bytes, align);
+  reclaim_block(block, bytes, align);
 }
 
-void planned_core::take_back(void* block, std::size_t bytes, std::size_t align) noexcept {
+void planned_core::reclaim_block(void* block, std::size_t bytes, std::size_t align) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   if (!region_.range().contains(address)) {
     if (is_recorded_ || (is_borrowed_ && last_kind_ != nullptr)) recorder_.on_deallocate(block, bytes, now_);

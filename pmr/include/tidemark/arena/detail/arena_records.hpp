@@ -103,13 +103,13 @@ struct observed_block {
       : observer{&observed_by}, block{first}, bytes{size} {}
 
   // Tells the observer, unless it was told before.
-  void tell() noexcept {
+  void notify() noexcept {
     if (observer != nullptr) std::exchange(observer, nullptr)->released(block, bytes);
   }
   // Tells the observer, and ends the record.
   static void release(void* ending) noexcept {
     auto* const record = static_cast<observed_block*>(ending);
-    record->tell();
+    record->notify();
     delete record;
   }
 

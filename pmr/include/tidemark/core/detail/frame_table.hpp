@@ -24,9 +24,9 @@ class frame_table {
   virtual std::size_t report_of(std::pmr::memory_resource const& memory, char const* kind,
                                 char const* resource) noexcept = 0;
   /// Forgets stale records in memory that a resource has just obtained.
-  virtual void forget_in(std::uintptr_t first, std::uintptr_t last) noexcept = 0;
+  virtual void untrack_in(std::uintptr_t first, std::uintptr_t last) noexcept = 0;
   /// Forgets stale records of an earlier resource at the address of `memory`.
-  virtual void forget_of(std::pmr::memory_resource const& memory) noexcept = 0;
+  virtual void untrack_of(std::pmr::memory_resource const& memory) noexcept = 0;
 
  protected:
   ~frame_table() = default;
@@ -43,12 +43,12 @@ void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kin
 std::size_t report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
                              char const* resource) noexcept;
 /// Forgets stale records in memory that a resource has obtained.
-void forget_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept;
+void untrack_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept;
 /// Forgets stale records of an earlier resource at this address. Called at construction.
-void forget_frames_of(std::pmr::memory_resource const& memory) noexcept;
+void untrack_frames_of(std::pmr::memory_resource const& memory) noexcept;
 /// The range that an address space passes to its arena, without stale records.
 [[nodiscard]] inline byte_range without_stale_frames(byte_range range) noexcept {
-  if constexpr (check_level >= 2) forget_frames_in(range.begin, range.end());
+  if constexpr (check_level >= 2) untrack_frames_in(range.begin, range.end());
   return range;
 }
 

@@ -77,11 +77,11 @@ class address_table {
     if (Record* const found = find(address)) return *found;
     if (2 * (count_ + 1) > index_.load(std::memory_order_relaxed)->mask + 1) grow();
     auto* const record = ::new (memory_.allocate(sizeof(Record), alignof(Record))) Record{address};
-    put(*index_.load(std::memory_order_relaxed), record);
+    store(*index_.load(std::memory_order_relaxed), record);
     ++count_;
     return *record;
   }
-  static void put(index const& in, Record* record) noexcept {
+  static void store(index const& in, Record* record) noexcept {
     std::size_t i = in.home(record->address);
     while (in.places[i & in.mask].load(std::memory_order_relaxed) != nullptr) ++i;
     in.places[i & in.mask].store(record, std::memory_order_release);
@@ -95,7 +95,7 @@ class address_table {
     auto* const after = ::new (memory_.allocate(sizeof(index), alignof(index)))
         index{first, places - 1, 64 - std::countr_zero(std::uint64_t{places})};
     for (std::size_t i = 0; i <= before.mask; ++i) {
-      if (Record* const record = before.places[i].load(std::memory_order_relaxed)) put(*after, record);
+      if (Record* const record = before.places[i].load(std::memory_order_relaxed)) store(*after, record);
     }
     index_.store(after, std::memory_order_release);
   }

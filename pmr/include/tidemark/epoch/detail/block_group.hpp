@@ -72,7 +72,7 @@ class block_group {
   /// Detaches the group from its resource. Called if the resource is destroyed while a thread's list or a
   /// `buffer_group` still points to the group. The group is never freed. Its lists are freed unless the group
   /// may be inconsistent. @pre no frame is open, or the group may be inconsistent
-  void forget_resource() noexcept;
+  void detach_resource() noexcept;
 
   /// Acquires the group for a thread or a `buffer_group`. @return false if the group is in use
   [[nodiscard]] bool try_acquire() noexcept { return !possession_.is_locked() && possession_.try_lock(); }
@@ -228,7 +228,7 @@ class block_group {
     const std::size_t used = held_bytes_.add(bytes) - removed_outside_bytes_.value();
     if (used > peak_bytes_.value()) peak_bytes_.set(used);
   }
-  [[nodiscard]] bool stands_at(tracked_block const& block, std::size_t position) const noexcept {
+  [[nodiscard]] bool is_logged_at(tracked_block const& block, std::size_t position) const noexcept {
     return block.load().is_held() && is_at(block, position);
   }
   [[nodiscard]] bool is_at(tracked_block const& block, std::size_t position) const noexcept {
@@ -278,7 +278,7 @@ class block_group {
   void collect_slabs() noexcept;
   void end_slab(epoch_slab& slab, char const* name, epoch_summary& sum) noexcept;
 
-  std::atomic<epoch_resource const*> resource_;  // atomic: a thread reads its list during `forget_resource`
+  std::atomic<epoch_resource const*> resource_;  // atomic: a thread reads its list during `detach_resource`
   epoch_slab_table& table_;
   brief_lock possession_;             // taken while a thread or buffer_group uses the group
   bool may_be_inconsistent_ = false;  // since a fork

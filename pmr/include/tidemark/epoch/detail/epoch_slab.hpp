@@ -54,7 +54,7 @@ struct epoch_slab {
     return i != none && (word(reclaimed, i / 64) >> i % 64 & 1U) != 0;
   }
   /// Clears the mark of a reclaimed block, because the upstream has allocated its address.
-  void forget_reclaimed(void const* block) noexcept {
+  void remove_reclaimed(void const* block) noexcept {
     if (!was_reclaimed(block)) return;
     const std::size_t i = block_at(block);
     reclaimed[i / 64].fetch_and(~(std::uint64_t{1} << i % 64), std::memory_order_relaxed);

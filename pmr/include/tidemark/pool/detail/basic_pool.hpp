@@ -121,7 +121,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
         max_cached_bytes_{max_cached_bytes},
         trim_times_{max_cached_bytes},
         name_{name_or(name, FreeLists::kind)} {
-    if constexpr (check_level >= 2) forget_frames_of(*this);
+    if constexpr (check_level >= 2) untrack_frames_of(*this);
     update_watermark();
   }
   ~basic_pool() override {

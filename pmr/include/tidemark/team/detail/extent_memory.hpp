@@ -230,7 +230,7 @@ template <class Arena>
 void aside_blocks::deallocate(Arena& arena, void const* block) noexcept {
   aside_block* const found = find(address_of(block), max_tried);
   if (found == nullptr || found->range.data() != block) return;
-  if (found->observed != nullptr) found->observed->tell();
+  if (found->observed != nullptr) found->observed->notify();
   release_range(arena, *found);
   for (aside_block* top = newest; top != nullptr && top->range.empty(); top = newest) {
     const std::size_t end = top->finalizer.end_position;

@@ -313,7 +313,7 @@ class workspace_core {
   void poison(slot_list const& list, slot const& taken) const noexcept;
   TIDEMARK_COLD slot_list& add_other(std::size_t i, element_info const& element);
   void await(slot& of) noexcept;
-  void forget_fences_that_are_done() noexcept;
+  void remove_done_fences() noexcept;
   void show(slot_list const& list, slot const& of) const noexcept;
   [[nodiscard]] std::size_t alignment_of(slot_list const& list) const noexcept;
   [[nodiscard]] bool scopes_are_open() const noexcept;

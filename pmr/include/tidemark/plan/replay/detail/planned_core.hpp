@@ -89,7 +89,7 @@ class planned_core {
   [[nodiscard]] std::size_t find_request(std::size_t bytes) const noexcept;
   void on_conflict(std::size_t request) noexcept;
   void deallocate_out_of_order(void* block, std::size_t bytes, std::size_t align) noexcept;
-  void take_back(void* block, std::size_t bytes, std::size_t align) noexcept;
+  void reclaim_block(void* block, std::size_t bytes, std::size_t align) noexcept;
   TIDEMARK_COLD void deallocate_foreign(void* block, std::size_t bytes) noexcept;
 
   TIDEMARK_COLD void set_plan(plan_replayer& plan) noexcept;
