@@ -52,11 +52,13 @@ class async_resource_subject : public subject_of_a_device {
 };
 
 /// The cache whose blocks only its own stream uses.
-class device_cache_subject : public subject_of_a_device {
+class device_cache_subject : public subject_of_a_device_of<4 * MiB> {
  public:
+  static constexpr std::size_t max_reused_bytes = 40'000;
+  static constexpr std::size_t max_reused_align = 256;
   explicit device_cache_subject(supply_type& supply,
                                 device_cache_options const& limits = {.max_cached_bytes = 1 * GiB})
-      : subject_of_a_device{supply}, cache_{with_stream(limits), device_} {}
+      : subject_of_a_device_of{supply}, cache_{with_stream(limits), device_} {}
 
   device_cache& resource() { return cache_; }
   void recycle() { device_.run(stream_); }
