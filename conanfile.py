@@ -43,7 +43,7 @@ class Tidemark(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self, generator="Ninja")
-        # What Conan did not bring is not taken from the machine by chance.
+        # The build uses no package of the machine that is not from Conan.
         for switch in "BUILD_TESTS", "BUILD_EXAMPLES", "TORCH", "NUMPY", "DLPACK":
             toolchain.cache_variables[f"TIDEMARK_{switch}"] = False
         for switch in "modules", "device", "mpi", "thrust", "planner", "tools":

@@ -49,7 +49,7 @@ def measure(program, names, environment=None, repetitions=3):
     """Returns values of `over_peak` by names such as "pool/footprint/torch_gpt". Omits names that are not
     available.
 
-    There is a value for each run, because an allocator that returns memory after a delay varies slightly.
+    Each run has a value, because results vary slightly if an allocator returns memory after a delay.
     """
     known = [trace["name"] for trace in traces(program, environment) if trace["peak_live_bytes"] > 0]
     pairs = {f"{allocator}/footprint/{trace}": (allocator, trace)

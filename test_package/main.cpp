@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pkg-config, the Debian package and Conan are tried with: a program in one file.
+// A program in one file, built by the tests of pkg-config, the Debian package and Conan.
 #include <cstdio>
 
 #include <tidemark/arena.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: each user function that the library calls makes, uses and ends resources of each kind, uses the
 // resource that calls it, and waits for another thread that does the same. A lock that the library holds
-// meanwhile causes a deadlock, which the alarm ends. docs/core.md has the table of these calls.
+// meanwhile causes a deadlock, which the alarm ends. docs/reference/callbacks.md lists these calls.
 #include <gtest/gtest.h>
 
 #include <unistd.h>

@@ -68,7 +68,7 @@ def expect(holds, what, seen):
 def a_program_that_lists_nothing_fails(place):
     pack = Pack(place, tidemark_gpu_tests="exit 0", tidemark_gpu_rules="exit 139")
     status, text = pack.go("tests", "rules")
-    expect(status == 1 and "failed: tests rules" in text, "neither says what there is", text)
+    expect(status == 1 and "failed: tests rules" in text, "neither program lists a name", text)
     expect("the list of bin/tidemark_gpu_tests" in text, "it is named", text)
 
 
@@ -81,7 +81,7 @@ def counts_a_skipped_test_as_skipped(place):
 def reports_a_missing_device(place):
     pack = Pack(place, tidemark_gpu_device="echo no CUDA device; exit 1")
     status, text = pack.go()
-    expect(status == 0 and "no CUDA device; left out: rules questions" in text, "there is no device, which is no fault", text)
+    expect(status == 0 and "no CUDA device; left out: rules questions" in text, "a missing device is not an error", text)
     status, text = pack.go("--require-gpu")
     expect(status == 1 and "no CUDA device" in text, "a device was required", text)
 
@@ -89,7 +89,7 @@ def reports_a_missing_device(place):
 def names_a_program_that_does_not_load(place):
     status, text = Pack(place, tidemark_gpu_table="#!/no/such/loader").go()
     expect(status == 1 and "bin/tidemark_gpu_table does not load" in text, "one does not load", text)
-    expect("a device" not in text, "nothing is run then", text)
+    expect("a device" not in text, "no program runs then", text)
 
 
 def stops_a_hanging_suite_and_keeps_all_output(place):
@@ -99,31 +99,31 @@ def stops_a_hanging_suite_and_keeps_all_output(place):
     expect("stopped" in text and "tests of hangs.: it took too long" in text, "one was stopped", text)
     expect("tests of thrust_fails.: exit status 1" in text, "one failed", text)
     expect("4 ok" in text and "of 8 suites of tests" in text, "the others were run", text)
-    expect(pack.said("tests/hangs..txt") == "begun\n", "what it said stays", text)
-    expect(pack.said("tests/suite_that_passes..txt") == "passed\n", "each has a file of its own", text)
-    expect(pack.said("questions.txt") == "answers\n", "what comes behind it is run", text)
+    expect(pack.said("tests/hangs..txt") == "begun\n", "its output is kept", text)
+    expect(pack.said("tests/suite_that_passes..txt") == "passed\n", "each has its own file", text)
+    expect(pack.said("questions.txt") == "answers\n", "the next step runs", text)
     expect("stopped" in pack.said("summary.txt"), "the summary has it", pack.said("summary.txt"))
 
 
 def reports_steps_without_time_left(place):
     pack = Pack(place, tidemark_gpu_questions="sleep 60")
     status, text = pack.go("questions", "table", seconds="1")
-    expect(status == 1 and "no time" in text and "failed: questions table" in text, "there was a second in all", text)
+    expect(status == 1 and "no time" in text and "failed: questions table" in text, "all steps together had one second", text)
 
 
 def refuted_rule_counts_as_an_answer(place):
     pack = Pack(place)
     status, text = pack.go("rules")
     expect(status == 0 and "refuted" in text and "rule no" in text, "an answer is no failure", text)
-    expect(pack.said("rules.md").splitlines()[2:] == ["| yes |", "| no |"], "they are one table", pack.said("rules.md"))
+    expect(pack.said("rules.md").splitlines()[2:] == ["| yes |", "| no |"], "all rows are in one table", pack.said("rules.md"))
 
 
 def skips_steps_with_missing_software_and_states_the_reason(place):
     status, text = Pack(place).go("memcheck", "use_after_rewind", "table", "pytorch", "nccl", sanitizer="exit 1")
     (pathlib.Path(place) / "sanitizer").unlink()
-    expect("skipped" in text and "PyTorch's allocator" in text, "there is none", text)
+    expect("skipped" in text and "PyTorch's allocator" in text, "PyTorch is missing", text)
     expect("PyTorch on tidemark's allocator" in text and "training with PyTorch" in text, "they need PyTorch", text)
-    expect("skipped" in text and " nccl" in text, "there is no NCCL", text)
+    expect("skipped" in text and " nccl" in text, "NCCL is missing", text)
 
 
 def requires_the_expected_report_for_each_wrong_use(place):
@@ -133,32 +133,32 @@ def requires_the_expected_report_for_each_wrong_use(place):
     expect(status == 0 and "failed" not in text, "each case is reported as it must be", text)
     other = "echo '========= Program hit CUDA_ERROR_INVALID_CONTEXT (error 201) on CUDA API call to cuStreamCreate'; exit 9"
     status, text = pack.go("use_after_rewind", sanitizer=other)
-    expect(status == 1 and "rewound, annotations read: yes: 1 errors are reported, and each should be: Invalid __global__ read" in text,
+    expect(status == 1 and "rewound, annotations read: yes: 1 errors, and each should be: Invalid __global__ read" in text,
            "another error is reported", text)
     refused = SANITIZER + "\necho '========= Warning: One or more of the parameters is invalid'"
     status, text = pack.go("use_after_rewind", sanitizer=refused)
-    expect(status == 1 and "the tool has refused annotations" in text, "annotations were refused", text)
+    expect(status == 1 and "the tool refused annotations" in text, "annotations were refused", text)
 
 
 def fails_if_a_tool_reports_an_error_in_the_tests(place):
     pack = Pack(place, tidemark_gpu_tests="echo passed")
     status, text = pack.go("memcheck", sanitizer="echo '========= ERROR SUMMARY: 0 errors'")
-    expect(status == 0 and "memcheck of the tests: no error is reported" in text, "nothing is reported", text)
+    expect(status == 0 and "memcheck of the tests: no error\n" in text, "no error is reported", text)
     status, text = pack.go("memcheck", sanitizer="echo '========= Invalid __global__ read of size 4 bytes'; exit 0")
-    expect(status == 1 and "memcheck of the tests: 1 errors are reported" in text, "an error is reported, whatever the status", text)
+    expect(status == 1 and "memcheck of the tests: 1 errors" in text, "an error fails for any exit status", text)
 
 
 def leaves_out_tests_with_false_reports_of_the_tool(place):
     """initcheck runs a program without tidemark first."""
     pack = Pack(place, tidemark_gpu_tests="echo passed")
-    asked = """echo "$*" >>"$(dirname "$0")/asked"
+    recording = """echo "$*" >>"$(dirname "$0")/arguments"
 case "$*" in
   *graph_copy | *reused) echo '========= Uninitialized access at 0x7f0000000000 on access by cudaMemcpy source'; exit 9 ;;
 esac"""
-    status, text = pack.go("initcheck", sanitizer=asked)
+    status, text = pack.go("initcheck", sanitizer=recording)
     expect(status == 0 and "tests of graphs are left out" in text, "the tool reports a copy that is right", text)
-    expect("takes a block at a reused address for uninitialised" in text, "the question is answered", text)
-    expect("--gtest_filter=-graph_gpu.*:plan_gpu.*:thrust_gpu.*captured*" in (pathlib.Path(place) / "asked").read_text(), "they are left out", text)
+    expect("initcheck reports a block at a reused address as uninitialised" in text, "the question is answered", text)
+    expect("--gtest_filter=-graph_gpu.*:plan_gpu.*:thrust_gpu.*captured*" in (pathlib.Path(place) / "arguments").read_text(), "they are left out", text)
 
 
 def writes_the_results_of_a_run_into_the_page(place):
@@ -174,10 +174,10 @@ def writes_the_results_of_a_run_into_the_page(place):
         return done.returncode, done.stdout + done.stderr
 
     status, text = written()
-    expect(status == 1 and "device.txt is missing" in text, "there is no card", text)
+    expect(status == 1 and "device.txt is missing" in text, "the file is missing", text)
     (out / "device.txt").write_text("A card, driver 1.2.3, CUDA 13.0, 2026-11-27, commit abcdef0\n")
     status, text = written()
-    expect(status == 1 and "has no result" in text, "there is nothing to write", text)
+    expect(status == 1 and "has no result" in text, "the run has no results", text)
     (out / "table.txt").write_text("table: a card\n\n## Costs\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
     status, text = written()
     expect(status == 0 and "wrote costs" in text and "rules (rules.md)" in text, "one table was written", text)
@@ -205,11 +205,11 @@ def writes_the_results_of_a_run_into_the_page(place):
 
 
 def bad_option_is_one_sentence(place):
-    for options, said in ((["--fast"], "there is no step '--fast'"), (["--out"], "--out names no folder")):
+    for options, said in ((["--fast"], "unknown step '--fast'"), (["--out"], "--out needs a folder")):
         status, text = Pack(tempfile.mkdtemp(dir=place)).go(*options)
-        expect(status == 2 and text.startswith(f"tidemark: {said}\n"), "that is no option", text)
+        expect(status == 2 and text.startswith(f"tidemark: {said}\n"), "the option is rejected", text)
     status, text = Pack(tempfile.mkdtemp(dir=place)).go(seconds="ten")
-    expect(status == 2 and "which is no number of seconds" in text, "that is no number", text)
+    expect(status == 2 and "must be a number of seconds" in text, "it is not a number", text)
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts sentences of comments, docstrings and pages that are hard to read, and words of pages and class comments.
+"""Counts sentences of comments, docstrings, shell scripts and pages that are hard to read, and words of pages and class comments.
 
     voice.py             fails if a folder, a page of reference or a class comment exceeds a limit below
     voice.py PATH...     lists the candidates in these files or folders, and their counts
@@ -36,6 +36,8 @@ def comment_blocks(path):
     mark, trailing = (r"(?://[/!]?<?|\*)", r"//[/!]?<?") if path.suffix in CODE else ("#", "#")
     blocks, lines = [], []
     for line in path.read_text().split("\n") + [""]:
+        if "SPDX-License" in line or line.startswith("#!"):
+            continue
         if match := re.fullmatch(rf"\s*{mark}\s?(.*)", line):
             lines.append(match[1])
             continue
@@ -44,11 +46,17 @@ def comment_blocks(path):
         lines = []
         if match := re.search(rf"[;,{{}})]\s+{trailing} ?([^\"]*)$", line):  # after a statement or a member
             lines = [match[1]]
-    return [block for block in blocks if "SPDX" not in block]
+    return blocks
 
 
 def is_python(path):
     return path.suffix == ".py" or path.suffix == "" and path.read_bytes()[:40].split(b"\n")[0].endswith(b"python3")
+
+
+def is_shell(path):
+    """Returns true for scripts that a shell runs or that another script sources."""
+    start = path.read_bytes()[:100] if path.suffix == "" else b""
+    return re.match(rb"#!.*sh\n|# SPDX.*\n# shellcheck shell=", start) is not None
 
 
 def docstrings(path):
@@ -90,7 +98,7 @@ def texts_of(path):
 def files_below(path):
     if path.is_file():
         return [path]
-    return sorted(p for p in path.rglob("*") if p.is_file() and (p.suffix in CODE + HASH + (".md",) or is_python(p))
+    return sorted(p for p in path.rglob("*") if p.is_file() and (p.suffix in CODE + HASH + (".md",) or is_python(p) or is_shell(p))
                   and not any(part.startswith((".", "build")) for part in p.relative_to(ROOT).parts))
 
 
@@ -157,8 +165,10 @@ def main(arguments):
         return 0
     failures = []
     folders = sorted(p for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith((".", "build")))
-    for name, path in [(p.name, p) for p in folders] + [(f"docs/reference/{p.name}", p) for p in sorted(REFERENCE.glob("*.md"))]:
-        if pairs := sentences_below([path]):
+    root_files = [p for p in ROOT.iterdir() if p.suffix in HASH + (".md",) or p.is_file() and is_shell(p)]
+    parts = [(p.name, [p]) for p in folders] + [("root", root_files)]
+    for name, paths in parts + [(f"docs/reference/{p.name}", [p]) for p in sorted(REFERENCE.glob("*.md"))]:
+        if pairs := sentences_below(paths):
             print(f"{name:34} {len(pairs):6} sentences {mean_words(pairs):5.1f} words")
             failures += failures_of(name, pairs)
     for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "planner/docs").rglob("*.md")]):

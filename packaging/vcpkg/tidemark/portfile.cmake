@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# An overlay port of the sources that it lies in. Modules are off: the compilers of vcpkg's triplets need not have them.
-# vcpkg looks for changes in this folder alone: call it with --no-binarycaching, or it may restore what other sources were built to.
+# An overlay port, which builds the sources around it. Modules are off, because compilers of vcpkg's triplets may lack them.
+# Use --no-binarycaching. vcpkg only detects changes in this folder, and otherwise may restore a build of other sources.
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS features FEATURES

@@ -5,7 +5,7 @@ from spack.package import *
 class Tidemark(CMakePackage):
     """Scoped memory for numerical C++: arenas, pools, epochs, graph arenas, workspaces and planned arenas."""
 
-    # No address is known here: `spack develop --path CLONE tidemark@0.2.0` says where the sources are.
+    # The recipe has no address of the sources: name them by `spack develop --path CLONE tidemark@0.2.0`.
     license("Apache-2.0")
 
     version("0.2.0")
