@@ -13,8 +13,6 @@ using tidemark::default_plan_alignment;
 using tidemark::lifetime;
 using tidemark::make_plan;
 using tidemark::memory_plan;
-using tidemark::plan_block;
-using tidemark::plan_conflict;
 using tidemark::require_valid;
 
 // Steps that follow plans

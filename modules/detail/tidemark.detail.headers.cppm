@@ -87,9 +87,9 @@ using tidemark::basic_workspace, tidemark::checked_workspace, tidemark::default_
 
 // plan
 using tidemark::default_plan_alignment, tidemark::lifetime, tidemark::make_plan, tidemark::memory_plan,
-    tidemark::plan_block, tidemark::plan_conflict, tidemark::require_valid, tidemark::basic_planned_arena,
-    tidemark::load_step_plan, tidemark::planned_arena, tidemark::planned_arena_options,
-    tidemark::planned_arena_stats, tidemark::planned_block, tidemark::save_plan, tidemark::step_plan;
+    tidemark::require_valid, tidemark::basic_planned_arena, tidemark::load_step_plan, tidemark::planned_arena,
+    tidemark::planned_arena_options, tidemark::planned_arena_stats, tidemark::planned_block,
+    tidemark::save_plan, tidemark::step_plan;
 
 // graph
 using tidemark::bad_deallocate_policy, tidemark::graph_arena, tidemark::graph_arena_options,

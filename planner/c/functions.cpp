@@ -22,6 +22,9 @@
 namespace tidemark {
 namespace {
 
+using planner::plan_block;
+using planner::plan_conflict;
+
 static_assert(sizeof(std::size_t) == sizeof(std::uint64_t), "offsets have 64 bits on both sides");
 
 /// Thrown if `on_progress` ends the search.

@@ -15,7 +15,7 @@
 #include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "hard_steps.hpp"
-#include "plan_checker.hpp"
+#include "conflict_checker.hpp"
 
 namespace tidemark::test {
 namespace {

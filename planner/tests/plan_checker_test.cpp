@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "conflict_checker.hpp"
+
 namespace tidemark::test {
 namespace {
 

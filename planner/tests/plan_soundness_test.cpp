@@ -13,7 +13,7 @@
 
 #include <tidemark/planner.hpp>
 
-#include "plan_checker.hpp"
+#include "conflict_checker.hpp"
 
 namespace tidemark::test {
 namespace {

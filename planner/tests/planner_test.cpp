@@ -32,6 +32,8 @@ namespace {
 
 using std::chrono::hours;
 using blocks = std::vector<lifetime>;
+using planner::plan_block;
+using planner::plan_conflict;
 
 constexpr std::size_t KiB = 1024;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks a plan without knowing how it was made. Sweeps over time once with the occupied bytes, in O(n log
-// n). If conflicts are not given by lifetimes, it checks each conflict.
+// n).
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,13 @@ namespace tidemark::test {
 
 namespace plan_checker_detail {
 
-inline std::string text_of(std::size_t number, lifetime const& block, std::size_t offset) {
-  return "block " + std::to_string(number) + " (" + std::to_string(block.size) + " bytes at " +
-         std::to_string(offset) + ", live in [" + std::to_string(block.lower) + ", " +
-         std::to_string(block.upper) + "))";
-}
-
-inline std::string text_of(std::size_t number, plan_block const& block, std::size_t offset) {
-  return "block " + std::to_string(number) + " (" + std::to_string(block.size) + " bytes at " +
-         std::to_string(offset) + ")";
+template <class Block>
+std::string text_of(std::size_t number, Block const& block, std::size_t offset) {
+  std::string text = "block " + std::to_string(number) + " (" + std::to_string(block.size) + " bytes at " +
+                     std::to_string(offset);
+  if constexpr (requires { block.lower; })
+    text += ", live in [" + std::to_string(block.lower) + ", " + std::to_string(block.upper) + ")";
+  return text + ")";
 }
 
 /// Checks each block by itself, and the height.
@@ -123,29 +121,6 @@ template <class Plan>
   if (made.lower_bound < max_bytes) {
     return "the lower bound is " + std::to_string(made.lower_bound) + ", and " + std::to_string(max_bytes) +
            " bytes are live at once";
-  }
-  return {};
-}
-
-/// The same for given conflicts. Requires only that the lower bound is at least the largest block.
-template <class Plan>
-[[nodiscard]] std::string plan_fault(Plan const& made, std::span<plan_block const> blocks,
-                                     std::span<plan_conflict const> conflicts, std::size_t alignment) {
-  using namespace plan_checker_detail;
-  if (std::string fault = fault_of_each(made, blocks, alignment); !fault.empty()) return fault;
-  for (auto [i, j] : conflicts) {
-    if (i >= blocks.size() || j >= blocks.size()) return "a conflict names a block that is not there";
-    const std::size_t first = made.offsets[i], second = made.offsets[j];
-    const bool have_bytes = blocks[i].size > 0 && blocks[j].size > 0;
-    if (i != j && have_bytes && first < second + blocks[j].size && second < first + blocks[i].size) {
-      return text_of(i, blocks[i], first) + " and " + text_of(j, blocks[j], second) + " share bytes";
-    }
-  }
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (blocks[i].size > made.lower_bound) {
-      return "the lower bound is " + std::to_string(made.lower_bound) + ", below " +
-             text_of(i, blocks[i], made.offsets[i]);
-    }
   }
   return {};
 }

@@ -14,6 +14,8 @@ export namespace tidemark::planner {
 using tidemark::planner::find_plan;
 using tidemark::planner::improve;
 using tidemark::planner::options;
+using tidemark::planner::plan_block;
+using tidemark::planner::plan_conflict;
 using tidemark::planner::progress;
 using tidemark::planner::result;
 using tidemark::planner::stage;

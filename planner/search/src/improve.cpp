@@ -85,7 +85,7 @@ result improve(std::span<lifetime const> blocks, memory_plan const& start, optio
 
 result improve(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
                memory_plan const& start, options const& options) {
-  require_valid(start, blocks, conflicts, options.alignment);
+  require_valid_for_conflicts(start, blocks, conflicts, options.alignment);
   return search_from(start, problem_of(blocks, conflicts, start, options), blocks, options);
 }
 
@@ -122,7 +122,7 @@ result find_plan(std::span<lifetime const> blocks, options const& options) {
 result find_plan(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
                  options const& options) {
   const auto begin = problem::clock::now();
-  const memory_plan start = make_plan(blocks, conflicts, options.alignment);
+  const memory_plan start = plan_of_conflicts(blocks, conflicts, options.alignment);
   problem instance = problem_of(blocks, conflicts, start, options);
   instance.begin = begin;
   return search_from(start, instance, blocks, options);

@@ -117,6 +117,16 @@ template <class Block>
 [[nodiscard]] problem problem_of(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
                                  memory_plan const& start, options const& options);
 
+/// Returns the better plan of two orders: the block with the lowest possible offset next, where ties go to
+/// the largest load, and blocks by falling size.
+/// @throws std::invalid_argument as `make_plan` for each block; if two fixed blocks in conflict share bytes;
+/// if a conflict names a block that does not exist
+[[nodiscard]] memory_plan plan_of_conflicts(std::span<plan_block const> blocks,
+                                            std::span<plan_conflict const> conflicts, std::size_t alignment);
+/// @throws std::invalid_argument as `require_valid`; if a conflict names a block that does not exist
+void require_valid_for_conflicts(memory_plan const& plan, std::span<plan_block const> blocks,
+                                 std::span<plan_conflict const> conflicts, std::size_t alignment);
+
 /// Returns the numbers below `n` sorted by key. Numbers with equal keys are sorted by number.
 template <class KeyOf, class Compare = std::less<>>
 [[nodiscard]] order numbers_by(std::size_t n, KeyOf key_of, Compare compare = {}) {

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order "the next buffer is the buffer with the lowest possible offset".
 //
-// For lifetimes: the skyline is the top of the placed buffers, by section. Plateaus are its longest ranges of
+// The skyline is the top of the placed buffers, by section. Plateaus are its longest ranges of
 // one level. A buffer can have the lowest offset if its sections are all in the lowest plateau. Without such
 // a buffer, the plateau is raised to its lower neighbor, because no buffer can be placed on it. The search
 // for the first buffer of the order within a plateau descends a k-d tree of the buffers' lifespans. It takes
 // O(sqrt n) at worst, usually O(log n). A buffer blocked by a fixed buffer waits until the lowest plateau
 // reaches its offset.
-//
-// In a graph: a queue holds for each buffer the offset at which it was possible when it was last tested.
-// Offsets only grow. A buffer is therefore next if its offset has not changed.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -163,8 +160,10 @@ class skyline {
   lowest_first lowest_;  // by first section of the plateau
 };
 
-std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order const& by) {
-  placed_buffers fixed{problem};
+}  // namespace
+
+std::vector<std::size_t> place_lowest_first(plan_problem const& problem, order const& by) {
+  const placed_buffers fixed{problem};
   std::vector<std::size_t> offsets = fixed.offsets();
   unplaced_buffers left{problem, by};
   skyline line{problem.section_count};
@@ -191,27 +190,6 @@ std::vector<std::size_t> place_by_lifespans(plan_problem const& problem, order c
     --n;
   }
   return offsets;
-}
-
-std::vector<std::size_t> place_by_conflicts(plan_problem const& problem, order const& by) {
-  placed_buffers placed{problem};
-  lowest_first candidates;  // by rank
-  for (std::uint32_t rank = 0; rank < by.size(); ++rank)
-    if (!problem.buffers[by[rank]].is_fixed()) candidates.emplace(0, rank);
-  while (!candidates.empty()) {
-    const auto [known_offset, rank] = candidates.top();
-    const std::size_t offset = placed.lowest_gap(by[rank], known_offset);
-    candidates.pop();
-    if (offset > known_offset) candidates.emplace(offset, rank);
-    else placed.place(by[rank], offset);
-  }
-  return placed.offsets();
-}
-
-}  // namespace
-
-std::vector<std::size_t> place_lowest_first(plan_problem const& problem, order const& by) {
-  return problem.is_graph() ? place_by_conflicts(problem, by) : place_by_lifespans(problem, by);
 }
 
 }  // namespace tidemark::detail::planning

@@ -1,34 +1,131 @@
 // SPDX-License-Identifier: Apache-2.0
-// The better of two quick orders, and the check of an existing plan.
+// The better of two quick orders, and the check of an existing plan. The lower bound is the largest sum of
+// sizes that is live at once, or the end of a fixed block.
 #include <tidemark/plan/make_plan.hpp>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <tidemark/core/detail/align.hpp>
-
 #include "plan_problem.hpp"
 
 namespace tidemark {
+namespace detail::planning {
 namespace {
 
-namespace planning = detail::planning;
+constexpr std::size_t max_bytes = std::size_t{1} << 62;
+
+[[noreturn]] void refuse(std::string const& reason) { throw std::invalid_argument("make_plan: " + reason); }
+
+std::string called(std::size_t block) { return "block " + std::to_string(block); }
+
+/// Checks a block, and adds a buffer if the block has bytes and a lifetime.
+/// @post each offset that an order computes fits: it is below `max_bytes` * 3
+void add_block(plan_problem& problem, std::size_t number, lifetime const& block, std::size_t alignment,
+               std::size_t& bytes_left) {
+  if (block.upper < block.lower) {
+    refuse(called(number) + " ends at " + std::to_string(block.upper) + ", before it begins at " +
+           std::to_string(block.lower));
+  }
+  if (!std::has_single_bit(block.alignment)) {
+    refuse(called(number) + " has alignment " + std::to_string(block.alignment) +
+           ", which is not a power of two");
+  }
+  const std::size_t align = std::max(alignment, block.alignment), offset = block.offset.value_or(0);
+  const auto refuse_offset = [&](std::string const& reason) {
+    refuse(called(number) + " is fixed at offset " + std::to_string(offset) + reason);
+  };
+  if (offset % align != 0)
+    refuse_offset(", which is not a multiple of its alignment " + std::to_string(align));
+  if (block.offset && (offset > max_bytes || block.size > max_bytes - offset))
+    refuse_offset(" and has " + std::to_string(block.size) + " bytes, which end above 2^62");
+  if (block.size > bytes_left || (block.size != 0 && align > bytes_left) ||
+      align_up(block.size, align) > bytes_left) {
+    refuse(called(number) + " of " + std::to_string(block.size) +
+           " bytes makes more than 2^62 bytes of the blocks together, each rounded up to its alignment");
+  }
+  bytes_left -= align_up(block.size, align);
+  const bool is_buffer = block.size != 0 && block.lower != block.upper;
+  // A block without bytes or a lifetime is at its fixed offset, or at 0, within the memory.
+  if (block.offset || !is_buffer)
+    problem.lower_bound = std::max(problem.lower_bound, align_up(offset + block.size, alignment));
+  if (!is_buffer) return;
+  problem.buffers.push_back({.block = number,
+                             .size = align_up(block.size, alignment),
+                             .align = align,
+                             .fixed = block.offset.value_or(unplaced),
+                             .duration = static_cast<double>(block.upper - block.lower)});
+}
+
+/// Numbers the sections, and finds the largest load of each lifespan. The largest load of all is a bound.
+void find_sections(plan_problem& problem, std::span<event const> events) {
+  std::vector<std::pair<std::uint32_t, std::size_t>> peaks;  // sections, each fuller than all later ones
+  std::size_t live = 0;
+  bool died = true;
+  for (event const& e : events) {
+    buffer& at = problem.buffers[e.number];
+    if (e.birth) {
+      if (died) ++problem.section_count;
+      at.lifespan.begin = problem.section_count - 1;
+      live += at.size;
+    } else {
+      if (!died) {  // the section has all of its buffers
+        while (!peaks.empty() && peaks.back().second <= live) peaks.pop_back();
+        peaks.emplace_back(problem.section_count - 1, live);
+        problem.lower_bound = std::max(problem.lower_bound, live);
+      }
+      at.lifespan.end = problem.section_count;
+      at.load = std::ranges::lower_bound(peaks, std::pair{at.lifespan.begin, std::size_t{0}})->second;
+      live -= at.size;
+    }
+    died = !e.birth;
+  }
+}
+
+void require_apart(plan_problem const& problem, std::vector<std::size_t> const& offsets, char const* prefix,
+                   char const* fault) {
+  const auto found =
+      find_overlap(events_of(offsets.size(), [&](std::uint32_t i) { return problem.buffers[i].lifespan; }),
+                   [&](std::uint32_t i) { return problem.buffers[i].bytes_at(offsets[i]); });
+  if (!found) return;
+  auto const [first, second] =
+      std::minmax(problem.buffers[found->first].block, problem.buffers[found->second].block);
+  throw std::invalid_argument{prefix + called(first) + " and " + called(second) + " " + fault};
+}
+
+plan_problem problem_of(std::span<lifetime const> blocks, std::size_t alignment) {
+  if (!std::has_single_bit(alignment))
+    refuse("the alignment of the plan, " + std::to_string(alignment) + ", is not a power of two");
+  if (blocks.size() >= std::numeric_limits<std::uint32_t>::max() / 4)
+    refuse(std::to_string(blocks.size()) + " blocks are more than it can count");
+  plan_problem problem;
+  std::size_t bytes_left = max_bytes;
+  for (std::size_t i = 0; i < blocks.size(); ++i) add_block(problem, i, blocks[i], alignment, bytes_left);
+  find_sections(problem, events_of(problem.buffers.size(), [&](std::uint32_t i) {
+                  lifetime const& life = blocks[problem.buffers[i].block];
+                  return range{life.lower, life.upper};
+                }));
+  require_apart(problem, placed_buffers{problem}.offsets(),
+                "make_plan: ", "are in conflict, and their fixed offsets make them share bytes");
+  return problem;
+}
 
 // "size" takes O(n^2) steps, and one layout of "lowest" O(n log n).
 constexpr std::size_t max_buffers_by_size = 4096;
 
 /// Returns the numbers of buffers by falling keys; ties by number.
 template <class KeyOf>
-planning::order order_by(planning::plan_problem const& problem, KeyOf key_of) {
-  planning::order sorted(problem.buffers.size());
+order order_by(plan_problem const& problem, KeyOf key_of) {
+  order sorted(problem.buffers.size());
   std::iota(sorted.begin(), sorted.end(), 0U);
   std::ranges::sort(sorted, std::greater{},
                     [&](std::uint32_t i) { return std::pair{key_of(problem.buffers[i]), ~i}; });
@@ -36,16 +133,15 @@ planning::order order_by(planning::plan_problem const& problem, KeyOf key_of) {
 }
 
 /// Places buffers in falling size, each in the lowest gap. @return the offset of each buffer
-std::vector<std::size_t> place_by_size(planning::plan_problem const& problem) {
-  planning::placed_buffers placed{problem};
-  for (std::uint32_t i : order_by(problem, [](planning::buffer const& each) { return each.size; }))
+std::vector<std::size_t> place_by_size(plan_problem const& problem) {
+  placed_buffers placed{problem};
+  for (std::uint32_t i : order_by(problem, [](buffer const& each) { return each.size; }))
     if (!problem.buffers[i].is_fixed()) placed.place(i, placed.lowest_gap(i, 0));
   return placed.offsets();
 }
 
 /// Replaces the plan by a layout that is lower.
-void offer(memory_plan& best, planning::plan_problem const& problem,
-           std::vector<std::size_t> const& offsets) {
+void offer(memory_plan& best, plan_problem const& problem, std::vector<std::size_t> const& offsets) {
   std::size_t height = problem.lower_bound;
   for (std::size_t i = 0; i < offsets.size(); ++i)
     height = std::max(height, offsets[i] + problem.buffers[i].size);
@@ -54,23 +150,25 @@ void offer(memory_plan& best, planning::plan_problem const& problem,
   for (std::size_t i = 0; i < offsets.size(); ++i) best.offsets[problem.buffers[i].block] = offsets[i];
 }
 
-template <class Block>
-memory_plan plan_of(planning::plan_problem const& problem, std::span<Block const> blocks) {
-  using planning::buffer;
-  memory_plan best{.offsets = {}, .height = planning::unplaced, .lower_bound = problem.lower_bound};
+}  // namespace
+}  // namespace detail::planning
+
+memory_plan make_plan(std::span<lifetime const> blocks, std::size_t alignment) {
+  using namespace detail::planning;
+  const plan_problem problem = problem_of(blocks, alignment);
+  memory_plan best{.offsets = {}, .height = unplaced, .lower_bound = problem.lower_bound};
   best.offsets.reserve(blocks.size());
-  for (Block const& block : blocks) best.offsets.push_back(block.offset.value_or(0));
+  for (lifetime const& block : blocks) best.offsets.push_back(block.offset.value_or(0));
   // Buffers of one size reach the bound in the order of birth: each level then has a buffer live at the peak.
   const bool are_alike = std::ranges::all_of(problem.buffers, [&](buffer const& each) {
     return each.size == problem.buffers.front().size && !each.is_fixed();
   });
   if (are_alike) {
-    const planning::order by_birth =
-        order_by(problem, [](buffer const& each) { return ~each.lifespan.begin; });
+    const order by_birth = order_by(problem, [](buffer const& each) { return ~each.lifespan.begin; });
     offer(best, problem, place_lowest_first(problem, by_birth));
   }
   if (best.height > problem.lower_bound) {
-    const planning::order by_load = order_by(problem, [](buffer const& each) {
+    const order by_load = order_by(problem, [](buffer const& each) {
       return std::array{static_cast<double>(each.load), each.duration, static_cast<double>(each.size)};
     });
     offer(best, problem, place_lowest_first(problem, by_load));
@@ -80,13 +178,12 @@ memory_plan plan_of(planning::plan_problem const& problem, std::span<Block const
   return best;
 }
 
-[[noreturn]] void refuse(std::string const& reason) {
-  throw std::invalid_argument("require_valid: " + reason);
-}
-
-template <class Block>
-void check_plan(memory_plan const& plan, planning::plan_problem const& problem, std::span<Block const> blocks,
-                std::size_t alignment) {
+void require_valid(memory_plan const& plan, std::span<lifetime const> blocks, std::size_t alignment) {
+  using namespace detail::planning;
+  const plan_problem problem = problem_of(blocks, alignment);
+  const auto refuse = [](std::string const& reason) {
+    throw std::invalid_argument("require_valid: " + reason);
+  };
   if (plan.offsets.size() != blocks.size()) {
     refuse("the plan has " + std::to_string(plan.offsets.size()) + " offsets for " +
            std::to_string(blocks.size()) + " blocks");
@@ -101,28 +198,8 @@ void check_plan(memory_plan const& plan, planning::plan_problem const& problem, 
     if (fault != nullptr) refuse("block " + std::to_string(i) + " is " + fault);
   }
   std::vector<std::size_t> offsets;
-  for (planning::buffer const& each : problem.buffers) offsets.push_back(plan.offsets[each.block]);
+  for (buffer const& each : problem.buffers) offsets.push_back(plan.offsets[each.block]);
   require_apart(problem, offsets, "require_valid: ", "are in conflict and share bytes");
-}
-
-}  // namespace
-
-memory_plan make_plan(std::span<lifetime const> blocks, std::size_t alignment) {
-  return plan_of(planning::problem_of(blocks, alignment), blocks);
-}
-
-memory_plan make_plan(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
-                      std::size_t alignment) {
-  return plan_of(planning::problem_of(blocks, conflicts, alignment), blocks);
-}
-
-void require_valid(memory_plan const& plan, std::span<lifetime const> blocks, std::size_t alignment) {
-  check_plan(plan, planning::problem_of(blocks, alignment), blocks, alignment);
-}
-
-void require_valid(memory_plan const& plan, std::span<plan_block const> blocks,
-                   std::span<plan_conflict const> conflicts, std::size_t alignment) {
-  check_plan(plan, planning::problem_of(blocks, conflicts, alignment), blocks, alignment);
 }
 
 }  // namespace tidemark

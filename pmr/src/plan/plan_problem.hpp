@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/plan/memory_plan.hpp>
+#include <tidemark/core/detail/align.hpp>
 
 namespace tidemark::detail::planning {
 
@@ -86,9 +86,9 @@ struct buffer {
   std::size_t size = 0;                   ///< bytes, a multiple of the plan's alignment
   std::size_t align = 1;                  ///< at least the plan's alignment
   std::size_t fixed = unplaced;           ///< fixed offset, if any
-  range_of<std::uint32_t> lifespan = {};  ///< sections; in a graph: empty
-  double duration = 0;                    ///< duration of the lifetime; in a graph: number of conflicts
-  std::size_t load = 0;  ///< the largest sum of sizes in one of its sections; in a graph: with its neighbors
+  range_of<std::uint32_t> lifespan = {};  ///< sections
+  double duration = 0;                    ///< duration of the lifetime
+  std::size_t load = 0;                   ///< the largest sum of sizes in one of its sections
 
   [[nodiscard]] bool is_fixed() const noexcept { return fixed != unplaced; }
   /// Returns its bytes at an offset; empty if it is not placed.
@@ -101,40 +101,46 @@ struct buffer {
 /// conflict exactly if their lifespans overlap. A problem has at most as many sections as buffers.
 struct plan_problem {
   std::vector<buffer> buffers;
-  std::uint32_t section_count = 0;  ///< 0 in a graph
+  std::uint32_t section_count = 0;
   std::size_t lower_bound = 0;
-  std::vector<order> neighbors;  ///< in a graph: the sorted neighbors of each buffer
-
-  /// Returns true if `neighbors` has the conflicts.
-  [[nodiscard]] bool is_graph() const noexcept { return !neighbors.empty(); }
 };
-
-/// @throws std::invalid_argument as `make_plan` does.
-[[nodiscard]] plan_problem problem_of(std::span<lifetime const> blocks, std::size_t alignment);
-[[nodiscard]] plan_problem problem_of(std::span<plan_block const> blocks,
-                                      std::span<plan_conflict const> conflicts, std::size_t alignment);
-
-/// @param offsets offsets of the buffers @throws std::invalid_argument if two blocks in conflict share bytes.
-/// The text is `prefix`, the two blocks and `fault`.
-void require_apart(plan_problem const& problem, std::vector<std::size_t> const& offsets, char const* prefix,
-                   char const* fault);
 
 /// Offsets of buffers, and the gaps between them.
 class placed_buffers {
  public:
   /// Places the fixed buffers; the others are unplaced.
-  explicit placed_buffers(plan_problem const& problem);
+  explicit placed_buffers(plan_problem const& problem) : problem_{&problem} {
+    for (buffer const& each : problem.buffers) {
+      if (each.is_fixed()) by_offset_.push_back(static_cast<std::uint32_t>(offsets_.size()));
+      offsets_.push_back(each.fixed);
+    }
+    std::ranges::sort(by_offset_, {}, [&](std::uint32_t i) { return offsets_[i]; });
+  }
 
-  void place(std::uint32_t i, std::size_t offset);
+  void place(std::uint32_t i, std::size_t offset) {
+    offsets_[i] = offset;
+    by_offset_.insert(
+        std::ranges::upper_bound(by_offset_, offset, {}, [&](std::uint32_t j) { return offsets_[j]; }), i);
+  }
   /// Returns the lowest offset from `floor` on at which a buffer fits between its conflicting buffers.
-  [[nodiscard]] std::size_t lowest_gap(std::uint32_t i, std::size_t floor);
+  [[nodiscard]] std::size_t lowest_gap(std::uint32_t i, std::size_t floor) const {
+    buffer const& each = problem_->buffers[i];
+    std::size_t offset = align_up(floor, each.align);
+    for (std::uint32_t j : by_offset_) {
+      buffer const& other = problem_->buffers[j];
+      const range bytes = other.bytes_at(offsets_[j]);
+      if (bytes.begin >= offset + each.size) break;
+      if (bytes.end > offset && other.lifespan.overlaps(each.lifespan))
+        offset = align_up(bytes.end, each.align);
+    }
+    return offset;
+  }
   [[nodiscard]] std::vector<std::size_t> const& offsets() const noexcept { return offsets_; }
 
  private:
   plan_problem const* problem_;
   std::vector<std::size_t> offsets_;
-  order by_offset_;            // only for lifetimes
-  std::vector<range> around_;  // working memory of `lowest_gap`
+  order by_offset_;
 };
 
 /// Places next the buffer with the lowest possible offset on the placed buffers; ties go to the first in the

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,19 @@
 #include <tidemark/plan/replay/step_plan.hpp>
 
 namespace tidemark::planner {
+
+/// A block whose conflicts are given as pairs.
+struct plan_block {
+  std::size_t size = 0;                              ///< bytes
+  std::size_t alignment = 1;                         ///< power of two that divides the offset
+  std::optional<std::size_t> offset = std::nullopt;  ///< fixed offset, if any
+};
+
+/// Two blocks that must not share a byte, because both may be live at one moment. Blocks are numbered from 0.
+struct plan_conflict {
+  std::size_t first = 0;   ///< one block
+  std::size_t second = 0;  ///< the other block
+};
 
 /// The progress of a search. Texts are literals.
 struct progress {
@@ -130,7 +144,10 @@ struct result : memory_plan {
 
 /// Calls `improve` with the plan of `make_plan`. The time limit includes both. The plan of `make_plan` is
 /// always completed.
-/// @throws std::invalid_argument as `make_plan` does; otherwise as `improve`.
+///
+/// For conflicts given as pairs, the search starts from the better plan of two orders, as in `make_plan`.
+/// @throws std::invalid_argument as `make_plan` does, and if a conflict names a block that does not exist;
+/// otherwise as `improve`.
 [[nodiscard]] result find_plan(std::span<lifetime const> blocks, options const& options = {});
 [[nodiscard]] result find_plan(std::span<plan_block const> blocks, std::span<plan_conflict const> conflicts,
                                options const& options = {});

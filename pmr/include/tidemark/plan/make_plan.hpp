@@ -38,17 +38,6 @@ inline constexpr std::size_t default_plan_alignment = 256;
 [[nodiscard]] memory_plan make_plan(std::span<lifetime const> blocks,
                                     std::size_t alignment = default_plan_alignment);
 
-/// Places blocks of which any two may be in conflict, such as captures of several streams with a partial
-/// order. Pairs may be repeated. A block is in no conflict with itself.
-///
-/// The lower bound is the weight of the heaviest clique that was found. It may be below the weight of the
-/// heaviest clique that exists. Complexity: O(log m) steps for each time that a block's lowest offset rises,
-/// at worst once for each of its m conflicts. Memory is linear in blocks and conflicts.
-/// @throws as above, and std::invalid_argument if a conflict has a block number that does not exist.
-[[nodiscard]] memory_plan make_plan(std::span<plan_block const> blocks,
-                                    std::span<plan_conflict const> conflicts,
-                                    std::size_t alignment = default_plan_alignment);
-
 /// Checks that a plan is valid for these blocks. O(n log n). Thread-safe.
 /// @param alignment alignment of the plan in bytes
 /// @throws std::invalid_argument as `make_plan` for invalid blocks; if the plan does not have one offset for
@@ -56,10 +45,5 @@ inline constexpr std::size_t default_plan_alignment = 256;
 /// ends above the height; if two blocks in conflict share a byte. std::bad_alloc.
 void require_valid(memory_plan const& plan, std::span<lifetime const> blocks,
                    std::size_t alignment = default_plan_alignment);
-
-/// Checks a plan for blocks with given conflicts. Linear in blocks and conflicts.
-/// @throws as above, and std::invalid_argument if a conflict has a block number that does not exist.
-void require_valid(memory_plan const& plan, std::span<plan_block const> blocks,
-                   std::span<plan_conflict const> conflicts, std::size_t alignment = default_plan_alignment);
 
 }  // namespace tidemark

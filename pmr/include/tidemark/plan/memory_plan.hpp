@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `lifetime`, `plan_block`, `plan_conflict` and `memory_plan`: blocks to place, and their offsets. Owns
-/// offsets only.
+/// `lifetime` and `memory_plan`: blocks to place, and their offsets. Owns offsets only.
 #pragma once
 
 #include <cstddef>
@@ -23,23 +22,6 @@ struct lifetime {
   std::optional<std::size_t> offset = std::nullopt;  ///< fixed offset, if any
 
   friend bool operator==(lifetime const&, lifetime const&) = default;
-};
-
-/// A block whose conflicts are given as pairs.
-struct plan_block {
-  std::size_t size = 0;                              ///< bytes
-  std::size_t alignment = 1;                         ///< power of two that divides the offset
-  std::optional<std::size_t> offset = std::nullopt;  ///< fixed offset, if any
-
-  friend bool operator==(plan_block const&, plan_block const&) = default;
-};
-
-/// Two blocks that must not share a byte, because both may be live at one moment. Blocks are numbered from 0.
-struct plan_conflict {
-  std::size_t first = 0;   ///< one block
-  std::size_t second = 0;  ///< the other block
-
-  friend bool operator==(plan_conflict const&, plan_conflict const&) = default;
 };
 
 /// Offsets of blocks; no two blocks in conflict share a byte.
