@@ -24,11 +24,8 @@ using tidemark::workspace_stats;
 using tidemark::workspace_type_stats;
 
 // Threads and tasks
-using tidemark::lease_workspace;
-using tidemark::release_waiting_workspaces;
 using tidemark::this_thread_workspace;
 using tidemark::workspace_binding;
-using tidemark::workspace_lease;
 
 // Release of memory
 using tidemark::compact_options;

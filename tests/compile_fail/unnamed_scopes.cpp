@@ -33,7 +33,6 @@ void unnamed(arena& a, shared_arena& s, workspace& w, basic_workspace<0>& w0, ba
   expect_resource::allowance{};                     // warns
   quiet.expect_none();                              // warns
   workspace_binding{w};                             // warns
-  lease_workspace();                                // warns
   on_memory_pressure([] {});                        // warns
   pressure_subscription{};                          // warns
   scratch(no_conflicts);                            // warns

@@ -113,7 +113,7 @@ tensor_view<double const, 1> escaping(workspace& ws) {
 }
 #elif CASE == 10  // message: reference to stack memory
 workspace& escaping() {
-  const workspace_lease lease = lease_workspace();
-  return *lease;
+  workspace own;
+  return own;
 }
 #endif

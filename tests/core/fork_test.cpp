@@ -560,7 +560,6 @@ TEST_F(fork, a_child_uses_a_capture_switch_that_was_busy) {
 TEST_F(fork, a_child_uses_workspaces_and_scratch_memory) {
   expect_of_children(
       [] {
-        const workspace_lease lease = lease_workspace();
         set_scratch_options({.name = "scratch"});
         set_default_workspace_options({});
         tick_workspace_sweeps();
@@ -569,10 +568,9 @@ TEST_F(fork, a_child_uses_workspaces_and_scratch_memory) {
         (void)ws.acquire<double>(10);
       },
       [] {
-        const workspace_lease lease = lease_workspace();
-        workspace::scope all{*lease};
-        (void)lease->acquire<double>(10);
-        release_waiting_workspaces();
+        workspace& own = this_thread_workspace();
+        workspace::scope all{own};
+        (void)own.acquire<double>(10);
         set_scratch_options({.name = "scratch"});
         const arena::scope temporary = scratch(no_conflicts);
         tick_workspace_sweeps();

@@ -293,9 +293,9 @@ TEST(module, an_importer_can_use_workspaces) {
                workspace_escape);
   EXPECT_EQ(with_workspace(ws, [](auto& scope) { return scope.trues(70).count(); }), 70u);
   {
-    workspace_lease lease = lease_workspace();
-    workspace_binding bound{*lease};
-    EXPECT_EQ(&this_thread_workspace(), &*lease);
+    workspace own;
+    workspace_binding bound{own};
+    EXPECT_EQ(&this_thread_workspace(), &own);
   }
   tick_workspace_sweeps();
   EXPECT_EQ(ws.trim<packed_bits>().slot_count, 1u);

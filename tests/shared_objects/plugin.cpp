@@ -69,9 +69,10 @@ bool uses_scratch() {
 bool uses_workspaces() {
   tidemark::workspace::scope<> scope{tidemark::this_thread_workspace()};
   scope.acquire<double>(1000)[999] = 1.0;
-  static tidemark::workspace_lease leased = tidemark::lease_workspace();
-  tidemark::workspace_lease waiting = tidemark::lease_workspace();
-  tidemark::workspace::scope<> other{*waiting};
+  static tidemark::workspace kept;
+  const std::scoped_lock lock{one_at_a_time};
+  tidemark::workspace_binding bound{kept};
+  tidemark::workspace::scope<> other{kept};
   other.acquire<double>(10)[9] = 1.0;
   return true;
 }

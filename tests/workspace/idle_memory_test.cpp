@@ -98,16 +98,6 @@ TEST(idle_memory, all_scratch_arenas_of_a_thread_return_memory) {
       });
 }
 
-TEST(idle_memory, unleased_workspaces_return_their_memory) {
-  {
-    const workspace_lease lease = lease_workspace();
-    workspace::scope scope{*lease};
-    (void)scope.acquire<float>(large / sizeof(float));
-  }
-  (void)signal_memory_pressure();
-  EXPECT_EQ(lease_workspace()->stats().held_bytes, 0u);
-}
-
 TEST(idle_memory, open_scope_keeps_its_memory) {
   std::byte* block = nullptr;
   std::latch has_run{1}, goes_on{1};

@@ -164,21 +164,6 @@ TEST(workspace_corners_checked, checks_a_stale_view_while_others_use_its_record)
   others.join();
 }
 
-TEST(workspace_corners, unleased_workspaces_can_be_released) {
-  release_waiting_workspaces();
-  recording_resource upstream;
-  const workspace_options before = default_workspace_options();
-  set_default_workspace_options({.upstream = &upstream});
-  {
-    const workspace_lease lease = lease_workspace();
-    (void)lease->acquire<double>(100);
-  }
-  set_default_workspace_options(before);
-  EXPECT_GE(upstream.outstanding, 800u);
-  release_waiting_workspaces();
-  EXPECT_EQ(upstream.outstanding, 0u);
-}
-
 // ---- settings and fences
 // ---------------------------------------------------------------------------------------
 

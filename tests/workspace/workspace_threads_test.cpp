@@ -30,7 +30,7 @@
 namespace tidemark::test {
 namespace {
 
-/// An upstream that is never destroyed, because idle leased workspaces use it until the process ends.
+/// An upstream that is never destroyed, because workspaces of threads may outlive a test.
 statistics_resource& new_upstream() {
   static auto* const all = new std::deque<statistics_resource>;
   return all->emplace_back();
@@ -183,106 +183,6 @@ TEST_F(this_threads, binding_transfers_the_workspace_at_both_ends) {
   EXPECT_EQ(violation_recorder::reports().size(), 0u);
 }
 
-// Leases.
-
-class leases : public default_workspaces {
- protected:
-  // Leases without waiting: holds the workspaces that other tests have left.
-  leases() {
-    do held_.push_back(lease_workspace());
-    while (held_.back()->upstream_resource() != &upstream);
-  }
-  static bool is_warm(workspace_lease const& lease) { return lease->stats().slot_count > 0; }
-
- private:
-  std::vector<workspace_lease> held_;
-};
-
-// S4.72
-TEST_F(leases, return_warm_workspaces) {
-  void* memory = nullptr;
-  {
-    workspace_lease lease = lease_workspace();
-    EXPECT_FALSE(is_warm(lease));
-    memory = lease->acquire<double>(1000).data();
-  }
-  const std::size_t warm = upstream.stats().allocations;
-  workspace_lease again = lease_workspace();
-  EXPECT_TRUE(is_warm(again));
-  EXPECT_EQ(again->stats().active_slots, 0u) << "and reset";
-  EXPECT_EQ(again->acquire<double>(1000).data(), memory);
-  EXPECT_EQ(upstream.stats().allocations, warm);
-}
-
-// S4.72
-TEST_F(leases, keep_64_ended_workspaces_and_destroy_the_65th) {
-  constexpr std::size_t kept = 64;
-  const std::size_t before = upstream.stats().used_bytes;
-  std::vector<workspace_lease> all;
-  for (std::size_t i = 0; i <= kept; ++i) {
-    all.push_back(lease_workspace());
-    EXPECT_FALSE(is_warm(all.back()));
-    (void)all.back()->acquire<double>(1000);
-  }
-  const std::size_t each = (upstream.stats().used_bytes - before) / (kept + 1);
-  all.clear();
-  EXPECT_EQ(upstream.stats().used_bytes, before + kept * each);
-  for (std::size_t i = 0; i < kept; ++i) {
-    all.push_back(lease_workspace());
-    EXPECT_TRUE(is_warm(all.back())) << i;
-  }
-  EXPECT_FALSE(is_warm(lease_workspace()));
-}
-
-TEST_F(leases, destroy_and_report_a_workspace_returned_with_an_open_scope) {
-  const violation_recorder recorder;
-  // Its destructor never runs, because its workspace no longer exists. It lies in memory that is deallocated
-  // without destruction.
-  alignas(workspace::scope<>) std::byte memory[sizeof(workspace::scope<>)];
-  {
-    workspace_lease lease = lease_workspace();
-    (void)lease->acquire<double>(10);
-    new (memory) workspace::scope<>{*lease};
-  }
-  EXPECT_EQ(violation_recorder::count(violation_kind::scope_outlived), 1u);
-  EXPECT_FALSE(is_warm(lease_workspace()));
-}
-
-// S4.58
-TEST_F(leases, can_be_taken_used_and_ended_on_different_threads) {
-  const violation_recorder recorder;
-  workspace_lease lease;
-  on_another_thread([&] { lease = lease_workspace(); });
-  on_another_thread([&] {
-    workspace_binding bound{*lease};
-    EXPECT_EQ(sum_of_indices(10), 45);
-  });
-  on_another_thread([&] { lease = {}; });
-  on_another_thread([&] {
-    lease = lease_workspace();
-    (void)lease->acquire<double>(10);
-  });
-  EXPECT_TRUE(is_warm(lease));
-  EXPECT_EQ(violation_recorder::reports().size(), 0u);
-}
-
-// S4.55
-TEST_F(leases, are_taken_and_ended_by_many_threads_at_once) {
-  on_threads([&](std::size_t thread) {
-    for (std::size_t i = 0; i < 1000; ++i) {
-      workspace_lease lease = lease_workspace();
-      workspace_binding bound{*lease};
-      workspace::scope scope{*lease};
-      auto mine = scope.acquire<std::size_t>(16);
-      std::ranges::fill(mine, thread);
-      EXPECT_EQ(sum_of_indices(10), 45);
-      EXPECT_EQ(std::ranges::count(mine, thread), 16);
-    }
-  });
-  EXPECT_LE(upstream.stats().allocations, 64u * storm_threads)
-      << "as many workspaces as threads, and few calls for each";
-}
-
 // Coroutines.
 
 /// A coroutine that stops at each `co_yield` until it is resumed.
@@ -327,22 +227,20 @@ steps use_numbers(std::size_t id, std::atomic<int>& wrong) {
 
 /// A task and its memory.
 struct job {
-  workspace_lease memory = lease_workspace();
+  workspace memory;
   steps work;
 
   job(std::size_t id, std::atomic<int>& wrong) : work{use_numbers(id, wrong)} {}
   /// @return true if more work is left
   bool resume() {
-    workspace_binding bound{*memory};
+    workspace_binding bound{memory};
     work.owner.get().resume();
     return !work.owner.get().done();
   }
 };
 
-using coroutines = leases;
-
 // S4.57
-TEST_F(coroutines, keep_their_scopes_when_interleaved_on_one_thread) {
+TEST(coroutines, keep_their_scopes_when_interleaved_on_one_thread) {
   const violation_recorder recorder;
   std::atomic<int> wrong{0};
   std::deque<job> jobs;
@@ -361,31 +259,27 @@ TEST_F(coroutines, keep_their_scopes_when_interleaved_on_one_thread) {
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(turns, 8u * (20 * 5 + 1));
   for (job const& one : jobs) {
-    EXPECT_EQ(one.memory->depth(), 0u);
-    EXPECT_EQ(one.memory->stats().active_slots, 0u);
-    one.memory->check_invariants();
+    EXPECT_EQ(one.memory.depth(), 0u);
+    EXPECT_EQ(one.memory.stats().active_slots, 0u);
+    one.memory.check_invariants();
   }
   EXPECT_EQ(violation_recorder::reports().size(), 0u);
 }
 
 // S4.57
-TEST_F(coroutines, end_their_scopes_when_destroyed_while_suspended) {
+TEST(coroutines, end_their_scopes_when_destroyed_while_suspended) {
   const violation_recorder recorder;
   std::atomic<int> wrong{0};
-  workspace const* memory = nullptr;
   {
     job abandoned{3, wrong};
     for (int i = 0; i < 3; ++i) abandoned.resume();
-    EXPECT_EQ(abandoned.memory->depth(), 3u);
-    memory = &*abandoned.memory;
+    EXPECT_EQ(abandoned.memory.depth(), 3u);
   }
-  workspace_lease again = lease_workspace();
-  EXPECT_EQ(&*again, memory) << "no scope was open when its lease ended";
   EXPECT_EQ(violation_recorder::reports().size(), 0u);
 }
 
 // S4.58
-TEST_F(coroutines, keep_their_workspaces_when_resumed_by_several_threads) {
+TEST(coroutines, keep_their_workspaces_when_resumed_by_several_threads) {
   std::atomic<int> wrong{0};
   std::deque<job> jobs;
   for (std::size_t id = 0; id < 2 * storm_threads; ++id) jobs.emplace_back(id, wrong);
@@ -412,7 +306,7 @@ TEST_F(coroutines, keep_their_workspaces_when_resumed_by_several_threads) {
     }
   });
   EXPECT_EQ(wrong, 0);
-  for (job const& one : jobs) one.memory->check_invariants();
+  for (job const& one : jobs) one.memory.check_invariants();
 }
 
 steps work_on(checked_workspace& ws) {

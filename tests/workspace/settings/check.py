@@ -45,7 +45,6 @@ elif case == "constructor_overrides_program_settings_and_the_environment":
         "set: 7 ways, pooling off",
         "of an upstream: 7 ways, pooling off",
         "of the thread: 7 ways, pooling off",
-        "leased: 7 ways, pooling off",
         f"constructed: 5 ways, {built_pooling}",
         "set again: 3 ways, pooling off",
     ], "set", **{WAYS: "2"})

@@ -43,7 +43,6 @@ int main(int count, char** arguments) {
     show("set", workspace{});
     show("of an upstream", workspace{std::pmr::new_delete_resource()});
     show("of the thread", this_thread_workspace());
-    show("leased", *lease_workspace());
     show("constructed", workspace{{.cache_ways = 5, .pooling = true}});
     set_default_workspace_options({.cache_ways = 3, .pooling = false});
     show("set again", workspace{});

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `this_thread_workspace`, `workspace_binding` and `workspace_lease`: the workspace of a thread or a task.
+/// `this_thread_workspace` and `workspace_binding`: the workspace of a thread or a task.
 #pragma once
 
-#include <memory>
 #include <type_traits>
 
 #include <tidemark/workspace/workspace.hpp>
@@ -62,40 +61,6 @@ class [[nodiscard]] workspace_binding {
   workspace* outer_;  // previous workspace of the thread
 };
 
-/// A workspace for one task, warm if another task has used it before. The lease owns the workspace.
-///
-/// ```cpp
-/// struct task { workspace_lease workspace = lease_workspace(); ... };
-/// ```
-/// Move-only; a moved-from lease is empty. The end of the lease resets the workspace and stores it for the
-/// next lease. It destroys the workspace instead if 64 are stored or if a scope is open. A stored workspace
-/// keeps its memory until `release_waiting_workspaces`. Thread-safe: leases begin and end on any thread.
-class [[nodiscard]] workspace_lease {
- public:
-  workspace_lease() noexcept = default;
-  /// Returns the workspace. @pre The lease was not moved from.
-  [[nodiscard]] workspace& operator*() const noexcept TIDEMARK_LIFETIMEBOUND { return *leased_; }
-  /// Accesses members of the workspace. @pre as `operator*`.
-  [[nodiscard]] workspace* operator->() const noexcept TIDEMARK_LIFETIMEBOUND { return leased_.get(); }
-  [[nodiscard]] explicit operator bool() const noexcept { return leased_ != nullptr; }
-
- private:
-  friend workspace_lease lease_workspace();
-  explicit workspace_lease(workspace* ws) noexcept : leased_{ws, &end} {}
-  static void end(workspace* ws) noexcept;
-
-  std::unique_ptr<workspace, void (*)(workspace*) noexcept> leased_{nullptr, &end};
-};
-
-/// Leases the most recently returned workspace, or a new workspace with `default_workspace_options()`.
-/// Thread-safe, O(1). @throws std::bad_alloc.
-[[nodiscard]] workspace_lease lease_workspace();
-
-/// Destroys the workspaces that are stored for the next leases. Thread-safe.
-void release_waiting_workspaces() noexcept;
-
-static_assert(!std::is_copy_constructible_v<workspace_lease> &&
-              std::is_nothrow_move_constructible_v<workspace_lease>);
 static_assert(!std::is_move_constructible_v<workspace_binding>, "bindings of a thread form a stack");
 
 }  // namespace tidemark
