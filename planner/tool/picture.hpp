@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <tidemark/plan/memory_plan.hpp>
+#include <tidemark/plan/make_plan.hpp>
 
 #include "plan_file.hpp"
 

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include <tidemark/plan/memory_plan.hpp>
+#include <tidemark/plan/make_plan.hpp>
 
 namespace tidemark::test {
 

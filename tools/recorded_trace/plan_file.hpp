@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <tidemark/plan/memory_plan.hpp>
+#include <tidemark/plan/make_plan.hpp>
 
 namespace tidemark::tools {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <tidemark/core/units.hpp>
-#include <tidemark/plan/memory_plan.hpp>
+#include <tidemark/plan/make_plan.hpp>
 
 namespace tidemark::test {
 

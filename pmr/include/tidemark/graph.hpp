@@ -3,10 +3,8 @@
 /// Memory of captured graphs, whose addresses never change.
 #pragma once
 
-#include <tidemark/graph/baked_blocks.hpp>
 #include <tidemark/graph/capture.hpp>
 #include <tidemark/graph/capture_switch.hpp>
-#include <tidemark/graph/captured_graph.hpp>
 #include <tidemark/graph/graph_arena.hpp>
 #include <tidemark/graph/graph_backend.hpp>
 #include <tidemark/graph/graph_errors.hpp>

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <tidemark/plan/make_plan.hpp>
-#include <tidemark/plan/memory_plan.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 #include <tidemark/plan/replay/planned_arena_options.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>

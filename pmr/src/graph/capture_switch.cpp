@@ -2,6 +2,7 @@
 #include <tidemark/graph/capture_switch.hpp>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -17,11 +18,37 @@
 #include "../core/default_upstream.hpp"
 
 namespace tidemark {
+namespace detail {
+
+/// An upstream block that a capture switch holds back.
+struct switched_block {
+  std::size_t bytes = 0;
+  std::size_t align = 0;
+  bool in_use = true;       // false once deallocated
+  std::size_t holders = 0;  // sets of addresses that contain the block
+};
+
+/// Record of a thread that has frozen a switch, or has an arena installed in it.
+struct capture_record {
+  graph_arena* arena = nullptr;               // installed arena; null: none
+  std::unique_ptr<switched_addresses> baked;  // upstream blocks of the capture; null: not frozen
+  switched_addresses waiting;                 // blocks of graphs that ended during the capture
+};
+
+/// Records of a switch.
+struct switch_records {
+  std::map<unsigned long long, capture_record> records;  // by the thread's number
+  std::map<std::uintptr_t, switched_block> held;         // by address: blocks of active captures and graphs
+  std::set<graph_arena*> arenas;                         // known: installed once, and not ended
+};
+
+}  // namespace detail
+
 namespace {
 
 using detail::address_of;
 using detail::switched_block;
-using detail::switched_blocks;
+using switched_blocks = std::map<std::uintptr_t, switched_block>;
 
 void return_to(std::pmr::memory_resource& upstream, switched_blocks const& unused) noexcept {
   for (auto const& [address, block] : unused)
@@ -40,20 +67,21 @@ std::string message(capture_switch const& of, char const* what) {
 
 }  // namespace
 
-capture_switch::capture_switch(capture_switch_options const& options) : options_{completed(options)} {}
+capture_switch::capture_switch(capture_switch_options const& options)
+    : options_{completed(options)}, of_{std::make_unique<detail::switch_records>()} {}
 
 capture_switch::~capture_switch() {
-  std::erase_if(held_, [](auto const& entry) { return entry.second.in_use; });
-  return_to(*options_.upstream, held_);
-  if (std::ranges::any_of(records_, [](auto const& entry) { return entry.second.baked != nullptr; })) {
+  std::erase_if(of_->held, [](auto const& entry) { return entry.second.in_use; });
+  return_to(*options_.upstream, of_->held);
+  if (std::ranges::any_of(of_->records, [](auto const& entry) { return entry.second.baked != nullptr; })) {
     detail::report_violation(violation_kind::scope_outlived, name(),
                              "capture_switch '%s' is destroyed while a thread has frozen it", name());
-  } else if (!held_.empty()) {
+  } else if (!of_->held.empty()) {
     detail::report_violation(violation_kind::scope_outlived, name(),
                              "capture_switch '%s' is destroyed while graphs hold %zu blocks of it", name(),
-                             held_.size());
+                             of_->held.size());
   }
-  for (graph_arena* const arena : arenas_) arena->recognising_switch_ = nullptr;
+  for (graph_arena* const arena : of_->arenas) arena->recognising_switch_ = nullptr;
 }
 
 // ---- blocks ----------------------------------------------------------------------------------------
@@ -104,7 +132,7 @@ void* capture_switch::allocate_baked(detail::switched_addresses& baked, std::siz
   if (check_level >= 2) check_new(block);
   block_node.key() = address_node.value() = address_of(block);
   const std::scoped_lock lock{mutex_};
-  const auto held = held_.insert(std::move(block_node)).position;
+  const auto held = of_->held.insert(std::move(block_node)).position;
   if (baked.insert(std::move(address_node)).inserted) ++held->second.holders;
   count_special();
   return block;
@@ -114,7 +142,7 @@ void capture_switch::check_new(void const* block) const noexcept {
   detail::late_reports late;
   const std::scoped_lock lock{mutex_};
   const std::uintptr_t address = address_of(block);
-  if (!held_.contains(address) && arena_at(address) == nullptr) return;
+  if (!of_->held.contains(address) && arena_at(address) == nullptr) return;
   detail::report_violation(violation_kind::bad_deallocate, name(),
                            "capture_switch '%s': the upstream allocated %p, which a graph still uses: "
                            "it was deallocated past the switch",
@@ -131,7 +159,7 @@ bool capture_switch::deallocate_or_defer(void* block, std::size_t bytes, std::si
   };
   const std::uintptr_t address = address_of(block);
   const std::scoped_lock lock{mutex_};
-  const auto held = held_.find(address);
+  const auto held = of_->held.find(address);
   detail::capture_record* const record = frozen_record();
   if (graph_arena* const arena = arena_at(address)) {
     if (!arena->is_block_in_use(address, bytes)) {
@@ -142,16 +170,17 @@ bool capture_switch::deallocate_or_defer(void* block, std::size_t bytes, std::si
     // Saturating, because a block may be older than the installation of the arena.
     arena->switched_blocks_ -= std::min<std::size_t>(arena->switched_blocks_, 1);
     arena->switched_bytes_ -= std::min(arena->switched_bytes_, bytes);
-  } else if (held != held_.end() || record != nullptr) {
-    if (held != held_.end() && !std::exchange(held->second.in_use, false)) return refuse();
+  } else if (held != of_->held.end() || record != nullptr) {
+    if (held != of_->held.end() && !std::exchange(held->second.in_use, false)) return refuse();
     try {
       // Work captured before, also by an earlier graph, may use the block at each launch.
       if (record != nullptr) {
-        switched_block& later = held_.try_emplace(address, switched_block{bytes, align, false}).first->second;
+        switched_block& later =
+            of_->held.try_emplace(address, switched_block{bytes, align, false}).first->second;
         if (record->baked->insert(address).second) ++later.holders;
       }
     } catch (...) {
-      held_.erase(address);
+      of_->held.erase(address);
       detail::report_violation(
           violation_kind::exhausted, name(),
           "capture_switch '%s': no memory to defer the deallocation of %zu bytes at %p: they are lost",
@@ -172,10 +201,10 @@ void capture_switch::release(detail::switched_addresses& held) noexcept {
     // On a frozen thread, the blocks wait for the end of its capture. Blocks that wait already stay in `held`.
     if (detail::capture_record* const record = frozen_record()) record->waiting.merge(held);
     for (const std::uintptr_t address : held) {
-      const auto block = held_.find(address);
-      if (block == held_.end() || --block->second.holders != 0) continue;
-      if (block->second.in_use) held_.erase(block);
-      else unused.insert(held_.extract(block));
+      const auto block = of_->held.find(address);
+      if (block == of_->held.end() || --block->second.holders != 0) continue;
+      if (block->second.in_use) of_->held.erase(block);
+      else unused.insert(of_->held.extract(block));
     }
     count_special();
   }
@@ -191,7 +220,7 @@ void baked_blocks::releaser::operator()(detail::switched_addresses* blocks) cons
 void capture_switch::freeze() {
   auto baked = std::make_unique<detail::switched_addresses>();
   const std::scoped_lock lock{mutex_};
-  detail::capture_record& own = records_[detail::this_thread_number()];
+  detail::capture_record& own = of_->records[detail::this_thread_number()];
   if (own.baked != nullptr)
     throw std::logic_error{message(*this, "freeze on a thread that has frozen it already")};
   own.baked = std::move(baked);
@@ -228,11 +257,11 @@ void capture_switch::install_arena(graph_arena& arena) {
     refuse("'" + std::string{own->arena->name()} + "' is installed on this thread");
   if (arena.recognising_switch_ != nullptr && arena.recognising_switch_ != this)
     refuse("it is known to capture_switch '" + std::string{arena.recognising_switch_->name()} + "'");
-  if (std::ranges::any_of(records_, [&](auto const& entry) { return entry.second.arena == &arena; }))
+  if (std::ranges::any_of(of_->records, [&](auto const& entry) { return entry.second.arena == &arena; }))
     refuse("another thread has it installed");
   std::set<graph_arena*> added{&arena};
-  records_[detail::this_thread_number()].arena = &arena;
-  arenas_.merge(added);
+  of_->records[detail::this_thread_number()].arena = &arena;
+  of_->arenas.merge(added);
   arena.recognising_switch_ = this;
   count_special();
 }
@@ -254,9 +283,9 @@ bool capture_switch::has_arena() const noexcept {
 
 void capture_switch::forget(graph_arena& arena) noexcept {
   const std::scoped_lock lock{mutex_};
-  arenas_.erase(&arena);
+  of_->arenas.erase(&arena);
   counter_.on_deallocate(arena.switched_bytes_, arena.switched_blocks_);
-  for (auto& [thread, record] : records_) {
+  for (auto& [thread, record] : of_->records) {
     if (record.arena == &arena) record.arena = nullptr;
   }
   end_idle_records();
@@ -265,8 +294,8 @@ void capture_switch::forget(graph_arena& arena) noexcept {
 // ---- records ---------------------------------------------------------------------------------------
 
 detail::capture_record* capture_switch::own_record() const noexcept {
-  const auto found = records_.find(detail::this_thread_number());
-  return found != records_.end() ? &found->second : nullptr;
+  const auto found = of_->records.find(detail::this_thread_number());
+  return found != of_->records.end() ? &found->second : nullptr;
 }
 
 detail::capture_record* capture_switch::frozen_record() const noexcept {
@@ -275,18 +304,18 @@ detail::capture_record* capture_switch::frozen_record() const noexcept {
 }
 
 void capture_switch::end_idle_records() noexcept {
-  std::erase_if(records_, [](auto const& entry) {
+  std::erase_if(of_->records, [](auto const& entry) {
     return entry.second.baked == nullptr && entry.second.arena == nullptr;
   });
   count_special();
 }
 
 graph_arena* capture_switch::arena_at(std::uintptr_t address) const noexcept {
-  if (arenas_.empty()) return nullptr;
+  if (of_->arenas.empty()) return nullptr;
   detail::capture_record const* const own = own_record();
   if (own != nullptr && own->arena != nullptr && own->arena->has_block_at(address)) return own->arena;
   graph_arena* found = nullptr;
-  for (graph_arena* const arena : arenas_) {
+  for (graph_arena* const arena : of_->arenas) {
     if (!arena->range().contains(address)) continue;
     found = arena;
     if (arena->has_block_at(address)) break;
@@ -295,7 +324,7 @@ graph_arena* capture_switch::arena_at(std::uintptr_t address) const noexcept {
 }
 
 void capture_switch::count_special() noexcept {
-  special_.set(records_.size() + held_.size() + arenas_.size());
+  special_.set(of_->records.size() + of_->held.size() + of_->arenas.size());
 }
 
 // ---- statistics and invariants ---------------------------------------------------------------------
@@ -315,24 +344,24 @@ capture_switch_stats capture_switch::stats() const noexcept {
     return static_cast<std::size_t>(
         std::ranges::count_if(entries, [&](auto const& entry) { return holds(entry.second); }));
   };
-  return {counted, count(held_, [](switched_block const& block) { return !block.in_use; }),
-          count(records_, [](detail::capture_record const& record) { return record.baked != nullptr; })};
+  return {counted, count(of_->held, [](switched_block const& block) { return !block.in_use; }),
+          count(of_->records, [](detail::capture_record const& record) { return record.baked != nullptr; })};
 }
 
 char const* capture_switch::broken_invariant() const noexcept {
-  for (auto const& [thread, one] : records_) {
+  for (auto const& [thread, one] : of_->records) {
     if (one.baked == nullptr && one.arena == nullptr) return "a record is frozen or has an arena";
     if (one.baked == nullptr && !one.waiting.empty()) return "blocks wait while frozen";
   }
-  for (auto const& [address, block] : held_) {
+  for (auto const& [address, block] : of_->held) {
     if (arena_at(address) != nullptr) return "held blocks lie in no arena";
     if (block.holders == 0) return "a held block has a holder";
   }
-  for (graph_arena const* const arena : arenas_) {
+  for (graph_arena const* const arena : of_->arenas) {
     if (arena->switched_blocks_ > arena->used_blocks_)
       return "blocks allocated from an arena <= its blocks in use";
   }
-  if (special_.value() != records_.size() + held_.size() + arenas_.size())
+  if (special_.value() != of_->records.size() + of_->held.size() + of_->arenas.size())
     return "special == records + held blocks + arenas";
   return nullptr;
 }

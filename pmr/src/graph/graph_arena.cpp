@@ -2,6 +2,7 @@
 #include <tidemark/graph/graph_arena.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -95,7 +96,8 @@ graph_arena::graph_arena(byte_range range, graph_arena_options const& options)
     : layout_{layout_in(range)},
       // calloc maps large tables as zero pages that are committed only when touched.
       granules_{static_cast<granule_count*>(
-          std::calloc(std::max<std::size_t>(index_of(layout_.end()), 1), sizeof(granule_count)))},
+                    std::calloc(std::max<std::size_t>(index_of(layout_.end()), 1), sizeof(granule_count))),
+                std::free},
       options_{completed(options)} {
   if (granules_ == nullptr) throw std::bad_alloc{};
 }
@@ -218,77 +220,6 @@ void graph_arena::reset() {
   if (planned_ != nullptr) begin_planned();
   peak_bytes_ = peak_blocks_ = 0;
   bad_deallocations_ = 0;
-}
-
-// ---- capturing again ---------------------------------------------------------------------------------
-
-// Excludes other threads, which deallocate through the switch that knows the arena.
-std::unique_lock<detail::fork_safe<>> detail::rewound_arena::locked(graph_arena const& arena) {
-  if (arena.recognising_switch_ == nullptr) return {};
-  return std::unique_lock{arena.recognising_switch_->mutex_};
-}
-
-// Visits blocks in use that were allocated since the mark, by the plan and after the plan.
-template <class Function>
-void detail::rewound_arena::for_each_block_since(graph_arena_mark const& mark, Function function) const {
-  const std::size_t end = arena_->high_water_bytes() / granule_bytes;
-  for (std::size_t i = mark.layout.high_water_bytes() / granule_bytes; i < end; ++i) {
-    const std::size_t granules = arena_->granules_[i];
-    if (granules != 0) function(arena_->layout_.begin() + i * granule_bytes, granules * granule_bytes);
-  }
-  if (arena_->planned_ == nullptr) return;
-  for (plan_replayer::slot const& slot : arena_->planned_->all_slots().subspan(mark.request)) {
-    if (slot.live()) function(slot.address, monotone_layout::block_bytes(slot.bytes));
-  }
-}
-
-detail::graph_arena_mark detail::rewound_arena::mark_of(graph_arena const& arena) noexcept {
-  return {arena.layout_, arena.planned_ != nullptr ? arena.planned_->cursor() : 0};
-}
-
-detail::rewound_arena::rewound_arena(graph_arena& arena, graph_arena_mark const& mark)
-    : arena_{&arena}, mark_{mark}, before_{mark.layout} {
-  const auto lock = locked(arena);
-  std::size_t blocks = 0;
-  if (arena.used_blocks_ != 0) for_each_block_since(mark, [&](auto...) { ++blocks; });
-  if (blocks != 0) {
-    throw allocator_busy{"graph_arena '" + std::string{arena.name()} + "': update of a graph while " +
-                             std::to_string(blocks) + " blocks that its body allocated are in use",
-                         blocks};
-  }
-  before_ = arena.layout_;
-  peak_bytes_before_ = std::exchange(arena.peak_bytes_, arena.used_bytes_);
-  peak_blocks_before_ = std::exchange(arena.peak_blocks_, arena.used_blocks_);
-  arena.layout_ = mark.layout;
-  if (arena.planned_ == nullptr) return;
-  arena.planned_->begin(++arena.now_);
-  arena.planned_->advance_to(mark.request);
-}
-
-void detail::rewound_arena::restore() noexcept {
-  const auto lock = locked(*arena_);
-  monotone_layout restored = before_;
-  for_each_block_since(mark_, [&](std::uintptr_t block, std::size_t bytes) {
-    restored.count_block(block, bytes);
-    restored.skip_to(block + bytes);
-  });
-  arena_->layout_ = restored;
-  arena_->peak_bytes_ = std::max(peak_bytes_before_, arena_->used_bytes_);
-  arena_->peak_blocks_ = std::max(peak_blocks_before_, arena_->used_blocks_);
-  if (arena_->planned_ == nullptr) return;
-  arena_->layout_.close();
-  // The current graph owns the whole plan, so further requests go to the tail.
-  arena_->planned_->advance_to(arena_->planned_->requests());
-}
-
-void detail::rewound_arena::require_no_block_outlives(graph_arena const& arena) {
-  if (!arena.is_shared()) return;
-  const auto lock = locked(arena);
-  if (arena.used_blocks_ == 0) return;
-  throw allocator_busy{"capture: graph_arena '" + std::string{arena.name()} + "': the body left " +
-                           std::to_string(arena.used_blocks_) +
-                           " blocks in use in memory that other graphs overwrite",
-                       arena.used_blocks_};
 }
 
 graph_arena_stats graph_arena::stats() const noexcept {

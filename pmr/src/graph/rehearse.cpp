@@ -6,6 +6,8 @@
 
 #include <tidemark/core/detail/request.hpp>
 
+#include "../plan/replay/step_records.hpp"
+
 namespace tidemark {
 namespace {
 
@@ -15,6 +17,9 @@ constexpr char const* rehearsal_kind = "rehearsal";
 constexpr char const* rehearsal_name = "body";
 
 }  // namespace
+
+rehearsal::rehearsal(std::pmr::memory_resource* memory)
+    : recorder_{std::make_unique<detail::step_recorder>()}, memory_{memory} {}
 
 rehearsal::~rehearsal() {
   if (memory_ == nullptr) return;
@@ -30,7 +35,7 @@ step_plan rehearsal::plan(std::size_t alignment) {
         "rehearsal: a graph arena's blocks are aligned to 256 bytes at least, not to " +
         std::to_string(alignment)};
   }
-  return detail::plan_of(detail::learn(recorder_), {.alignment = alignment});
+  return detail::plan_of(detail::learn(*recorder_), {.alignment = alignment});
 }
 
 void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
@@ -49,14 +54,14 @@ void* rehearsal::do_allocate(std::size_t bytes, std::size_t align) {
     throw;
   }
   layout_ = next;
-  recorder_.on_allocate(block, {.born = now_++, .died = 0, .bytes = bytes, .align = block_align});
+  recorder_->on_allocate(block, {.born = now_++, .died = 0, .bytes = bytes, .align = block_align});
   return block;
 }
 
 void rehearsal::do_deallocate(void* block, std::size_t bytes, std::size_t align) {
   detail::late_reports late;
   if (block == nullptr || !blocks_.remove(rehearsal_kind, rehearsal_name, block, bytes, align)) return;
-  recorder_.on_deallocate(block, bytes, now_);
+  recorder_->on_deallocate(block, bytes, now_);
   if (memory_ != nullptr) memory_->deallocate(block, bytes, monotone_layout::block_alignment(align));
 }
 

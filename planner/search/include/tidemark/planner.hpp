@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <tidemark/plan/make_plan.hpp>
-#include <tidemark/plan/memory_plan.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
 
 namespace tidemark::planner {

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `capture_switch`: the resource of programs that capture graphs. Owns no memory: blocks belong to the
-/// upstream or the graph arena. `special_count`: number of the switch's records, readable without its lock.
+/// upstream or the graph arena. `baked_blocks`: upstream blocks whose addresses a capture has seen. Owns the
+/// blocks that were deallocated.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
 #include <set>
-#include <type_traits>
 
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/std_atomics.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/resource_stats.hpp>
-#include <tidemark/graph/baked_blocks.hpp>
 
 namespace tidemark {
 
@@ -46,17 +44,16 @@ struct capture_switch_stats : resource_stats {
   std::size_t frozen_threads = 0;   ///< threads in a capture
 };
 
+class capture_switch;
 class graph_arena;
 
 namespace detail {
 class rewound_arena;
+struct capture_record;
+struct switch_records;
 
-/// Record of a thread that has frozen a switch, or has an arena installed in it.
-struct capture_record {
-  graph_arena* arena = nullptr;               // installed arena; null: none
-  std::unique_ptr<switched_addresses> baked;  // upstream blocks of the capture; null: not frozen
-  switched_addresses waiting;                 // blocks of graphs that ended during the capture
-};
+/// Addresses of the blocks of a capture or a graph.
+using switched_addresses = std::set<std::uintptr_t>;
 
 /// Number of records, held blocks and known arenas of a switch. Written with the switch's lock, and read
 /// without the lock. A thread learns of a held block or a block of such an arena only after the count was
@@ -76,6 +73,39 @@ class basic_special_count {
 using special_count = basic_special_count<std_atomics>;
 
 }  // namespace detail
+
+/// The upstream blocks whose addresses a graph contains, returned by `capture_switch::unfreeze` to the owner
+/// of the graph. The switch allocated these blocks during the capture without a graph arena, or they were
+/// deallocated during the capture.
+///
+/// The upstream gets none of these blocks back while this object lives, and so cannot reuse them. At the end
+/// of this object, blocks deallocated meanwhile are returned, unless another graph has them too. The other
+/// blocks are returned when they are deallocated. On a thread that has frozen the switch, the return waits
+/// for the end of the capture.
+///
+/// Move-only; a moved-from object is empty. The switch must outlive the object. Thread-safety: one thread at
+/// a time.
+class [[nodiscard]] baked_blocks {
+ public:
+  /// Creates an empty set. Assignment first releases the blocks of the target.
+  baked_blocks() noexcept = default;
+
+  /// Releases the blocks now. O(blocks).
+  void release() noexcept { blocks_.reset(); }
+  /// Number of blocks, in use or deallocated.
+  [[nodiscard]] std::size_t size() const noexcept { return blocks_ != nullptr ? blocks_->size() : 0; }
+
+ private:
+  friend capture_switch;
+  struct releaser {
+    capture_switch* owner;
+    void operator()(detail::switched_addresses* blocks) const noexcept;
+  };
+  baked_blocks(capture_switch& owner, std::unique_ptr<detail::switched_addresses> blocks) noexcept
+      : blocks_{blocks.release(), releaser{&owner}} {}
+
+  std::unique_ptr<detail::switched_addresses, releaser> blocks_;
+};
 
 /// Forwards to its upstream, and during a capture to a graph arena. A program that allocates through a switch
 /// can be captured without changes.
@@ -204,10 +234,8 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   capture_switch_options options_;
   detail::usage_counter counter_;
   detail::special_count special_;      // records, held blocks and known arenas
-  mutable detail::fork_safe<> mutex_;  // guards the members below, and the known arenas
-  mutable std::map<unsigned long long, detail::capture_record> records_;  // by the thread's number
-  detail::switched_blocks held_;                                          // of active captures and of graphs
-  std::set<graph_arena*> arenas_;  // known: installed once, and not ended
+  mutable detail::fork_safe<> mutex_;  // guards the member below, and the known arenas
+  std::unique_ptr<detail::switch_records> of_;
 };
 
 }  // namespace tidemark

@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `graph_arena`: memory whose addresses are baked into a graph. Owns its memory, alone or with other arenas;
-/// a lent range stays the caller's. `rewound_arena`: an arena during the update of a graph.
+/// a lent range stays the caller's.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <memory_resource>
-#include <mutex>
 #include <optional>
 #include <type_traits>
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/unique_block.hpp>
 #include <tidemark/core/violation.hpp>
-#include <tidemark/graph/detail/monotone_layout.hpp>
 #include <tidemark/graph/graph_layout.hpp>
 #include <tidemark/plan/replay/detail/plan_replayer.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
@@ -62,13 +58,7 @@ class capture_switch;
 
 namespace detail {
 class rewound_arena;
-
-/// The state of an arena when a body begins to allocate.
-struct graph_arena_mark {
-  monotone_layout layout;
-  std::size_t request = 0;  // next request of the plan; 0 without a plan
-};
-}  // namespace detail
+}
 
 /// A bump arena over one range that never reuses an address, unless it has a plan. Use it for the temporaries
 /// of a CUDA graph: every replay accesses the addresses of the capture.
@@ -221,9 +211,6 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   friend capture_switch;
   friend class detail::rewound_arena;
   using granule_count = std::uint32_t;
-  struct free_memory {
-    void operator()(granule_count* memory) const noexcept { std::free(memory); }
-  };
 
   void add_plan(step_plan const& rehearsed);
   [[nodiscard]] bool has_block_at(std::uintptr_t address) const noexcept {
@@ -262,7 +249,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   TIDEMARK_COLD void refuse(void* block, std::size_t bytes) noexcept;
 
   detail::monotone_layout layout_;
-  std::unique_ptr<granule_count[], free_memory> granules_;  // size of the block that begins here; 0: none
+  std::unique_ptr<granule_count[], void (*)(void*)> granules_;  // size of the block that begins here; 0: none
   std::size_t used_bytes_ = 0;
   std::size_t peak_bytes_ = 0;
   std::size_t used_blocks_ = 0;
@@ -278,49 +265,4 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   std::size_t switched_blocks_ = 0, switched_bytes_ = 0;  // live blocks that were allocated through it
 };
 
-namespace detail {
-
-/// Rewinds an arena to the mark at which a graph's body began, so that a new body gets the same addresses.
-/// The destructor restores the arena, unless `dismiss` was called.
-///
-/// The rewind reuses addresses, which is safe only here: the new graph replaces the old graph, and its
-/// launches follow all earlier launches. Blocks below the mark stay.
-///
-/// If a switch knows the arena, each step takes the switch's lock, because other threads may deallocate
-/// blocks. Thread-safety: one thread at a time. Complexity: O(bytes above the mark / 256) if blocks are in
-/// use, and O(requests) with a plan.
-class rewound_arena {
- public:
-  /// @throws allocator_busy if blocks of the old body are in use; nothing has changed then
-  [[nodiscard]] rewound_arena(graph_arena& arena, graph_arena_mark const& mark);
-  rewound_arena(rewound_arena const&) = delete;
-  rewound_arena& operator=(rewound_arena const&) = delete;
-  /// Restores counts and layout, unless dismissed. Blocks in use above the mark stay in use. Launches of the
-  /// graph overwrite these blocks, because they overlap the graph's temporaries.
-  ~rewound_arena() {
-    if (arena_ != nullptr) restore();
-  }
-
-  /// Leaves the arena in its current state.
-  void dismiss() noexcept { arena_ = nullptr; }
-
-  /// Returns the current position: later blocks lie after it. O(1).
-  [[nodiscard]] static graph_arena_mark mark_of(graph_arena const& arena) noexcept;
-  /// @throws allocator_busy if the memory is shared and blocks are in use, because other graphs would
-  /// overwrite the blocks
-  static void require_no_block_outlives(graph_arena const& arena);
-
- private:
-  [[nodiscard]] static std::unique_lock<fork_safe<>> locked(graph_arena const& arena);
-  template <class Function>
-  void for_each_block_since(graph_arena_mark const& mark, Function function) const;
-  void restore() noexcept;
-
-  graph_arena* arena_;  // null: dismissed
-  graph_arena_mark mark_;
-  monotone_layout before_;
-  std::size_t peak_bytes_before_ = 0, peak_blocks_before_ = 0;
-};
-
-}  // namespace detail
 }  // namespace tidemark

@@ -5,18 +5,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <utility>
 
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/graph/detail/monotone_layout.hpp>
 #include <tidemark/graph/graph_layout.hpp>
 #include <tidemark/plan/make_plan.hpp>
-#include <tidemark/plan/replay/detail/learned_step.hpp>
 #include <tidemark/plan/replay/step_plan.hpp>
 
 namespace tidemark {
+namespace detail {
+class step_recorder;
+}
 
 /// Stands in for a `graph_arena` of any size. It places blocks as the arena will, but has none of the arena's
 /// memory. Most programs use it through `rehearse`.
@@ -31,7 +33,7 @@ namespace tidemark {
 class rehearsal final : public detail::distinct_resource {
  public:
   /// @param memory source of the blocks; null: blocks have no memory. Must outlive this object.
-  explicit rehearsal(std::pmr::memory_resource* memory = nullptr) noexcept : memory_{memory} {}
+  explicit rehearsal(std::pmr::memory_resource* memory = nullptr);
   ~rehearsal() override;
 
   /// The layout of all blocks so far.
@@ -51,7 +53,7 @@ class rehearsal final : public detail::distinct_resource {
 
   detail::monotone_layout layout_{first_address, first_address + detail::monotone_layout::max_bytes};
   detail::block_ledger blocks_;  // blocks in use
-  detail::step_recorder recorder_;
+  std::unique_ptr<detail::step_recorder> recorder_;
   std::uint64_t now_ = 1;
   std::pmr::memory_resource* memory_;
 };

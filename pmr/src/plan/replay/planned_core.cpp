@@ -20,6 +20,8 @@
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
 
+#include "step_records.hpp"
+
 namespace tidemark::detail {
 namespace {
 
@@ -164,7 +166,9 @@ planned_core::planned_core(planned_region& region, bool host_accessible, planned
       observer_{observer_of(options_.observer, options_.name)},
       host_accessible_{host_accessible},
       is_borrowed_{region.upstream() == options_.fallback},
-      kinds_{options_.max_kinds, !is_borrowed_} {
+      kinds_{std::make_unique<kinds_of_steps>(options_.max_kinds, !is_borrowed_)},
+      foreign_{std::make_unique<foreign_blocks>()},
+      recorder_{std::make_unique<step_recorder>()} {
   if (is_borrowed_) options_.max_slots = 1;  // slots of blocks that outlive a step have no bytes
 }
 
@@ -203,7 +207,7 @@ void* planned_core::find_block(std::size_t bytes, std::size_t align) {
   is_refused_ = true;  // unless the fallback has a block
   void* const block = allocate_from(*options_.fallback, options_.name, bytes, align);
   is_refused_ = false;
-  if (is_recorded_) recorder_.on_allocate(block, {now_, 0, bytes, align, request});
+  if (is_recorded_) recorder_->on_allocate(block, {now_, 0, bytes, align, request});
   ++now_;
   ++fallback_allocations_;
   if (is_borrowed_ && request != no_request && plan_->outlives(static_cast<std::uint32_t>(request)))
@@ -241,7 +245,7 @@ void* planned_core::assign_slot(std::size_t bytes, std::size_t align, std::size_
   if (is_borrowed_ && plan_->outlives(static_cast<std::uint32_t>(found))) return nullptr;
   if (!plan_->fits(found, bytes, align)) return nullptr;
   plan_replayer::slot* const slot = plan_->clear_slot(
-      found, [&](plan_replayer::slot const& one) { return !foreign_.overlap(one.address, one.max_bytes); });
+      found, [&](plan_replayer::slot const& one) { return !foreign_->overlap(one.address, one.max_bytes); });
   if (slot != nullptr) return plan_->assign(*slot, bytes, now_);
   on_conflict(found);
   return nullptr;
@@ -262,7 +266,7 @@ void planned_core::on_conflict(std::size_t request) noexcept {
   const std::span<std::uint32_t const> own = plan_->own_slots_of(request);
   const auto is_occupied = [&](std::uint32_t i) {
     plan_replayer::slot const& slot = plan_->all_slots()[i];
-    foreign_block const* const foreign = foreign_.find(slot.address);
+    foreign_block const* const foreign = foreign_->find(slot.address);
     return slot.live() || (foreign != nullptr && foreign->max_bytes == slot.max_bytes);
   };
   if (own.empty() || own.size() >= options_.max_slots || !std::ranges::all_of(own, is_occupied)) {
@@ -284,7 +288,7 @@ void planned_core::deallocate_out_of_order(void* block, std::size_t bytes, std::
 void planned_core::reclaim_block(void* block, std::size_t bytes, std::size_t align) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   if (!region_.range().contains(address)) {
-    if (is_recorded_ || (is_borrowed_ && last_kind_ != nullptr)) recorder_.on_deallocate(block, bytes, now_);
+    if (is_recorded_ || (is_borrowed_ && last_kind_ != nullptr)) recorder_->on_deallocate(block, bytes, now_);
     has_returned_ = true;
     options_.fallback->deallocate(block, bytes, align);
     return;
@@ -296,7 +300,7 @@ void planned_core::reclaim_block(void* block, std::size_t bytes, std::size_t ali
 
 void planned_core::deallocate_foreign(void* block, std::size_t bytes) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  foreign_block* const found = foreign_.find(address);
+  foreign_block* const found = foreign_->find(address);
   const bool has_other_size =
       found != nullptr ? check_level >= 2 && found->bytes != bytes : plan_->live_at(address) != nullptr;
   if (found == nullptr || has_other_size) {
@@ -310,8 +314,8 @@ void planned_core::deallocate_foreign(void* block, std::size_t bytes) noexcept {
   if (!is_borrowed_ && last_kind_ != nullptr && found->born >= last_begin_ &&
       last_kind_->plan->outlives(found->index))
     last_kind_->plan->set_died(found->index, now_);
-  if (is_recorded_) recorder_.on_deallocate_earlier(found->bytes, now_);
-  foreign_.remove(*found);
+  if (is_recorded_) recorder_->on_deallocate_earlier(found->bytes, now_);
+  foreign_->remove(*found);
   update_fast_path();
 }
 
@@ -326,13 +330,13 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
   begin_ = ++now_;  // later than all deallocations since the last request
   plan_->begin(begin_);
   if (kind_->plan == nullptr) static_cast<void>(must_rest(*kind_));
-  if (is_borrowed_ && last_kind_ == nullptr) recorder_.clear();
+  if (is_borrowed_ && last_kind_ == nullptr) recorder_->clear();
   is_recorded_ = kind_->rest_steps == 0;
   if (!is_recorded_) --kind_->rest_steps;
   is_refused_ = has_missing_slots_ = false;
   misses_in_a_row_ = 0;
   step_unknown_ = step_conflicts_ = step_fallback_ = 0;
-  if (foreign_.live() != 0) foreign_.find_blocking(*plan_);
+  if (foreign_->live() != 0) foreign_->find_blocking(*plan_);
   server_ = server::fallback;
   if (kind_->plan != nullptr) {
     const bool is_committed = region_.committed_bytes() >= plan_->height() &&
@@ -347,19 +351,19 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
 
 // @throws std::bad_alloc; the plan has not changed then
 void planned_core::switch_to(std::uint64_t kind) {
-  kind_of_step* to = kind_ != nullptr && kind_->kind == kind ? kind_ : kinds_.find(kind);
+  kind_of_step* to = kind_ != nullptr && kind_->kind == kind ? kind_ : kinds_->find(kind);
   if (to == nullptr) {
     if (last_kind_ != nullptr && last_kind_->plan == nullptr) learn_from_previous_step();
     detach_plan();
     kind_ = last_kind_ = nullptr;  // `add` may replace the kind
-    to = &kinds_.add(kind);
+    to = &kinds_->add(kind);
   }
   plan_replayer* const plan = to->plan != nullptr ? to->plan.get() : &no_plan_;
   if (plan != plan_) {
     detach_plan();
     set_plan(*plan);
   } else if (!plan_->all_deallocated()) {
-    foreign_.detach_live(*plan_, false);
+    foreign_->detach_live(*plan_, false);
   }
   kind_ = to;
 }
@@ -370,7 +374,7 @@ void planned_core::set_plan(plan_replayer& plan) noexcept {
 }
 
 void planned_core::detach_plan() {
-  foreign_.detach_live(*plan_, true);
+  foreign_->detach_live(*plan_, true);
   plan_->enable_fast_path(false);
   set_plan(no_plan_);
 }
@@ -397,12 +401,12 @@ void planned_core::commit_plan() {
         options_.name, plan_->height(), why[0] != '\0' ? ": " : "", why);
   }
   if (region_.committed_bytes() != 0) plan_->bind(region_.base(), host_accessible_);
-  foreign_.find_blocking(*plan_);
+  foreign_->find_blocking(*plan_);
   update_fast_path();
 }
 
 void planned_core::update_fast_path() noexcept {
-  plan_->enable_fast_path(server_ == server::plan && foreign_.in_way() == 0 && misses_in_a_row_ == 0);
+  plan_->enable_fast_path(server_ == server::plan && foreign_->in_way() == 0 && misses_in_a_row_ == 0);
 }
 
 void planned_core::end_step() noexcept {
@@ -425,8 +429,8 @@ void planned_core::end_step() noexcept {
   }
   last_kind_ = must_learn_later(requests) ? kind_ : nullptr;
   is_recorded_ = false;
-  if (!is_borrowed_ || last_kind_ == nullptr) recorder_.clear();
-  else recorder_.end_step();  // `learn_from_previous_step` reads the record
+  if (!is_borrowed_ || last_kind_ == nullptr) recorder_->clear();
+  else recorder_->end_step();  // `learn_from_previous_step` reads the record
   last_begin_ = begin_;
   // Returns the fallback's free memory, because a plan needs it from now on. Again after the next steps, in
   // which the blocks that outlived the step die.
@@ -455,7 +459,7 @@ bool planned_core::must_learn_later(std::uint64_t requests) const noexcept {
 
 void planned_core::learn_from_step() {
   if (is_borrowed_ && kind_->plan == nullptr) return;  // `learn_from_previous_step` knows more
-  if (kind_->plan == nullptr) plan_anew(*kind_, learn(recorder_), begin_);
+  if (kind_->plan == nullptr) plan_anew(*kind_, learn(*recorder_), begin_);
   else if (server_ == server::plan || server_ == server::plan_dropped) learn_from_replay();
   else return;  // without memory for the plan the fallback needs its own
   if (is_borrowed_ || kind_->plan == nullptr || fallback_bytes_ <= kind_->plan->height() / fallback_share)
@@ -478,16 +482,16 @@ void planned_core::learn_from_replay() {
   }
   for (plan_replayer::slot const& s : plan_->all_slots()) {
     const std::size_t request = plan_->request_of(s.index);
-    if (s.born < begin_ && s.died > begin_) recorder_.on_deallocate_earlier(s.bytes, s.died);
+    if (s.born < begin_ && s.died > begin_) recorder_->on_deallocate_earlier(s.bytes, s.died);
     if (s.born < begin_) continue;
-    recorder_.add({.born = s.born,
-                   .died = s.died > s.born ? s.died : 0,
-                   .bytes = s.bytes,
-                   .align = kind.learned[request].align,
-                   .request = request});
+    recorder_->add({.born = s.born,
+                    .died = s.died > s.born ? s.died : 0,
+                    .bytes = s.bytes,
+                    .align = kind.learned[request].align,
+                    .request = request});
   }
   if (has_too_much || server_ == server::plan_dropped) return plan_again(kind, {});
-  const std::span<recorded_request> step = recorder_.in_order();
+  const std::span<recorded_request> step = recorder_->in_order();
   const std::size_t extra = pair_with_plan(step, kind.learned);
   kind.misses += extra + step_conflicts_;
   if (extra * min_requests_per_miss > step.size()) return plan_again(kind, {});
@@ -505,7 +509,7 @@ void planned_core::learn_from_replay() {
 
 // Makes a plan from the requests of this step. @param before learned requests
 void planned_core::plan_again(kind_of_step& kind, learned_step const& before) {
-  plan_anew(kind, learn(recorder_, before), begin_);
+  plan_anew(kind, learn(*recorder_, before), begin_);
   kind.misses = 0;
 }
 
@@ -527,7 +531,7 @@ void planned_core::learn_from_previous_step() {
   } catch (...) {
     // No memory for a plan: the plan stays.
   }
-  if (is_borrowed_) recorder_.clear();  // this step is recorded next
+  if (is_borrowed_) recorder_->clear();  // this step is recorded next
 }
 
 // @return empty if no block died early
@@ -550,12 +554,12 @@ learned_step planned_core::learn_early_deaths(kind_of_step const& kind) const {
 // first request of the next step. @return empty if nothing changes
 learned_step planned_core::learn_deaths(kind_of_step& kind) {
   const bool is_first = kind.plan == nullptr;
-  learned_step early = is_first ? learn(recorder_) : kind.learned, late = early;
+  learned_step early = is_first ? learn(*recorder_) : kind.learned, late = early;
   const std::size_t requests = early.size();
   bool has_early = false, has_late = false;
   std::size_t position = 0;
   const bool is_exact = begin_ - last_begin_ - 1 == requests;
-  for (recorded_request const& made : recorder_.requests()) {
+  for (recorded_request const& made : recorder_->requests()) {
     const std::size_t n = is_first ? position++ : made.request;
     if (made.died == 0 || n == no_request || (is_first ? !made.outlived : early[n].upper <= requests))
       continue;
@@ -564,7 +568,7 @@ learned_step planned_core::learn_deaths(kind_of_step& kind) {
     late[n].upper = requests + 1;
     has_early = true;
   }
-  for (foreign_block const& block : foreign_.all()) {
+  for (foreign_block const& block : foreign_->all()) {
     if (is_first || !block.live() || block.born < last_begin_) continue;
     late[kind.plan->request_of(block.index)].upper = requests + 1;
     has_late = kind.excludes_outliving = true;
@@ -577,12 +581,14 @@ learned_step planned_core::learn_deaths(kind_of_step& kind) {
   return is_first || has_late ? late : learned_step{};
 }
 
+bool planned_core::is_unused() const noexcept { return foreign_->live() == 0 && plan_->used_blocks() == 0; }
+
 step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step const& kind,
                                     request_time begin) const {
   // Foreign blocks that have outlived a whole step may live long. The plan avoids their bytes.
   std::vector<byte_range> obstacles;
   std::size_t end_before = 0;
-  for (foreign_block const& block : foreign_.all()) {
+  for (foreign_block const& block : foreign_->all()) {
     if (!block.live() || block.born >= begin) continue;
     const std::size_t offset = block.address - region_.base(),
                       block_end = align_up(offset + block.max_bytes, options_.alignment);
@@ -593,7 +599,7 @@ step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step co
   return plan_of(learned, {.alignment = options_.alignment,
                            .replans = std::max<std::size_t>(kind.plans_made, 1) - 1,
                            .obstacles = obstacles,
-                           .prefix_end = kinds_.prefix_end(),
+                           .prefix_end = kinds_->prefix_end(),
                            .max_slots = options_.max_slots});
 }
 
@@ -615,7 +621,7 @@ void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_t
 
 std::size_t planned_core::highest_plan() const noexcept {
   std::size_t highest = 0;
-  for (kind_of_step const& one : kinds_.all())
+  for (kind_of_step const& one : kinds_->all())
     highest = std::max(highest, one.plan != nullptr ? one.plan->height() : 0);
   return highest;
 }
@@ -625,11 +631,11 @@ void planned_core::install_plan(kind_of_step& kind, step_plan made) {
   detach_plan();  // plans are moved, their blocks are not
   last_kind_ = nullptr;
   if (is_borrowed_) {
-    recorder_.clear();  // its requests are those of the previous plan
+    recorder_->clear();  // its requests are those of the previous plan
     trims_due_ = 1;
   }
   kind.plan = std::move(plan);
-  kinds_.lay_out();
+  kinds_->lay_out();
 }
 
 void planned_core::use(step_plan plan, std::uint64_t kind) {
@@ -649,7 +655,7 @@ void planned_core::use(step_plan plan, std::uint64_t kind) {
 
 std::vector<step_plan> planned_core::plans() const {
   std::vector<step_plan> copied;
-  for (kind_of_step const& one : kinds_.all()) {
+  for (kind_of_step const& one : kinds_->all()) {
     if (one.plan != nullptr) copied.emplace_back(one.plan->plan()).kind = one.kind;
   }
   return copied;
@@ -659,7 +665,7 @@ std::vector<step_plan> planned_core::plans() const {
 
 template <class Visit>
 void planned_core::each_block_in_use(Visit visit) const {
-  for (foreign_block const& block : foreign_.all()) {
+  for (foreign_block const& block : foreign_->all()) {
     if (block.live()) visit(block.address, block.address + block.max_bytes);
   }
   for (plan_replayer::slot const& s : plan_->all_slots()) {
@@ -688,7 +694,7 @@ planned_arena_stats planned_core::stats() const noexcept {
   const std::uint64_t begun = steps_ + (step_ != nullptr ? 1 : 0);
   const std::uint64_t planned = now_ - 1 - begun - fallback_allocations_;
   std::size_t plans = 0;
-  for (kind_of_step const& one : kinds_.all()) plans += one.plan != nullptr ? 1 : 0;
+  for (kind_of_step const& one : kinds_->all()) plans += one.plan != nullptr ? 1 : 0;
   return {.name = options_.name,
           .steps = steps_,
           .planned_steps = planned_steps_,
@@ -701,7 +707,7 @@ planned_arena_stats planned_core::stats() const noexcept {
           .misses = misses_,
           .plans_made = plans_made_,
           .plans = plans,
-          .used_blocks = plan_->used_blocks() + foreign_.live(),
+          .used_blocks = plan_->used_blocks() + foreign_->live(),
           .height_bytes = plan_->height(),
           .lower_bound_bytes = std::min(plan_->plan().lower_bound, plan_->height()),
           .committed_bytes = region_.committed_bytes(),
@@ -710,7 +716,7 @@ planned_arena_stats planned_core::stats() const noexcept {
 
 void planned_core::check_invariants() const noexcept {
   const invariant_check require{"planned_arena", options_.name};
-  require(std::ranges::is_sorted(foreign_.all(), {}, &foreign_block::address), "foreign blocks are sorted");
+  require(std::ranges::is_sorted(foreign_->all(), {}, &foreign_block::address), "foreign blocks are sorted");
   std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges;
   each_block_in_use([&](std::uintptr_t begin, std::uintptr_t end) { ranges.emplace_back(begin, end); });
   std::ranges::sort(ranges);
@@ -721,8 +727,8 @@ void planned_core::check_invariants() const noexcept {
         "blocks in use lie in committed memory");
   }
   require(plan_->cursor() <= plan_->requests(), "cursor <= requests");
-  require(kinds_.all().size() <= options_.max_kinds, "kinds <= max_kinds");
-  for (kind_of_step const& one : kinds_.all()) {
+  require(kinds_->all().size() <= options_.max_kinds, "kinds <= max_kinds");
+  for (kind_of_step const& one : kinds_->all()) {
     require(one.plan == nullptr || one.plan->requests() == one.learned.size(),
             "plans are of what was learned");
     require(one.plan.get() == plan_ || one.plan == nullptr || one.plan->used_blocks() == 0,

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step is planned in two parts. Blocks that outlive the step are stacked at the bottom, and `make_plan`
 // places the other blocks above.
-#include <tidemark/plan/replay/detail/learned_step.hpp>
+//
+// The prefix that all plans share is a table of places by size and alignment. Each plan uses the first places
+// of a size. Plans with the same outliving blocks therefore share all of their places.
+#include "step_records.hpp"
 
 #include <exception>
+#include <iterator>
+#include <map>
 #include <new>
 #include <set>
 
@@ -15,6 +20,30 @@ namespace {
 
 // More bytes than any plan may have, and far below the overflow of sums.
 constexpr std::size_t max_plan_bytes = std::size_t{1} << 62;
+
+using shape = std::pair<std::size_t, std::size_t>;  // bytes and alignment of a slot with bytes of its own
+
+// Finds the places of a plan's slots: the n-th slot of a shape has the n-th place of the shape.
+std::vector<std::size_t> find_places(plan_replayer const& plan,
+                                     std::map<shape, std::vector<std::size_t>>& places, std::size_t& end) {
+  std::map<shape, std::size_t> used;
+  std::vector<std::size_t> found(plan.own_slots().size());
+  // Further slots of a request follow the first slots of all requests, whose places stay when slots are
+  // added.
+  for (std::size_t turn = 0; turn < 2 * found.size(); ++turn) {
+    const std::uint32_t i = plan.own_slots()[turn % found.size()];
+    if ((i >= plan.requests()) != (turn >= found.size())) continue;
+    const shape key{plan.all_slots()[i].max_bytes, plan.alignment_of(i)};
+    std::vector<std::size_t>& known = places[key];
+    const std::size_t n = used[key]++;
+    if (n == known.size()) {
+      known.push_back(align_up(end, key.second));
+      end = known.back() + key.first;
+    }
+    found[turn % found.size()] = known[n];
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -140,6 +169,77 @@ step_plan plan_of(learned_step const& step, plan_terms const& terms) {
   made.lower_bound = own_end + placed.lower_bound;
   made.require_valid();
   return made;
+}
+
+// ---- kinds of steps ----------------------------------------------------------------------------------------
+
+kind_of_step* kinds_of_steps::find(std::uint64_t kind) noexcept {
+  const auto found = std::ranges::find(kinds_, kind, &kind_of_step::kind);
+  if (found == kinds_.end()) return nullptr;
+  kinds_.splice(kinds_.begin(), kinds_, found);
+  return &*found;
+}
+
+kind_of_step& kinds_of_steps::add(std::uint64_t kind) {
+  kinds_.emplace_front().kind = kind;
+  if (kinds_.size() > max_kinds_) {
+    kinds_.front().debt = 2 * std::min(kinds_.back().debt, max_debt);
+    kinds_.pop_back();
+  }
+  return kinds_.front();
+}
+
+void kinds_of_steps::lay_out() noexcept {
+  try {
+    std::map<shape, std::vector<std::size_t>> places;
+    std::vector<std::pair<plan_replayer*, std::vector<std::size_t>>> found;
+    std::size_t end = 0, alignment = 1;
+    for (kind_of_step const& one : kinds_) {
+      if (one.plan == nullptr) continue;
+      found.emplace_back(one.plan.get(), has_prefix_
+                                             ? find_places(*one.plan, places, end)
+                                             : std::vector<std::size_t>(one.plan->own_slots().size()));
+      alignment = std::max(alignment, one.plan->alignment());
+    }
+    prefix_end_ = align_up(end, alignment);
+    for (auto const& [plan, offsets] : found) plan->lay_out(offsets, prefix_end_);
+  } catch (std::exception const&) {
+    // Without memory each plan keeps its places. The plans are then in each other's way, and miss.
+  }
+}
+
+// ---- foreign blocks ----------------------------------------------------------------------------------------
+
+void foreign_blocks::detach_live(plan_replayer& plan, bool outliving_too) {
+  if (live_ != blocks_.size())
+    std::erase_if(blocks_, [](foreign_block const& block) { return !block.live(); });
+  blocks_.reserve(blocks_.size() + plan.used_blocks());
+  for (plan_replayer::slot const& s : plan.all_slots()) {
+    if (!s.live() || (plan.outlives(s.index) && !outliving_too)) continue;
+    blocks_.push_back(s);
+    in_way_ += is_in_way(s) ? 1 : 0;
+    plan.set_died(s.index, s.born);
+  }
+  live_ = blocks_.size();
+  std::ranges::sort(blocks_, {}, &foreign_block::address);
+}
+
+void foreign_blocks::find_blocking(plan_replayer const& plan) noexcept {
+  way_begin_ = plan.base() == 0 ? 0 : plan.others_begin();
+  in_way_ = static_cast<std::size_t>(std::ranges::count_if(
+      blocks_, [&](foreign_block const& block) { return block.live() && is_in_way(block); }));
+}
+
+foreign_block* foreign_blocks::find(std::uintptr_t address) noexcept {
+  const auto found = std::ranges::lower_bound(blocks_, address, {}, &foreign_block::address);
+  return found != blocks_.end() && found->address == address && found->live() ? &*found : nullptr;
+}
+
+bool foreign_blocks::overlap(std::uintptr_t begin, std::size_t bytes) const noexcept {
+  auto block = std::ranges::lower_bound(blocks_, begin, {}, &foreign_block::address);
+  if (block != blocks_.begin() && std::prev(block)->address + std::prev(block)->max_bytes > begin) --block;
+  while (block != blocks_.end() && block->address < begin + bytes && !block->live()) ++block;
+  return block != blocks_.end() && block->address < begin + bytes;
 }
 
 }  // namespace tidemark::detail
