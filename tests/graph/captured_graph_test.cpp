@@ -674,15 +674,6 @@ TEST_F(updates, release_blocks_of_the_replaced_graph_after_its_launches) {
 
 TEST_F(updates, require_a_backend_of_the_graph_or_of_the_caller) {
   EXPECT_THROW((void)graph.update(times_on(backend, 3)), std::logic_error);
-  auto own = std::make_unique<replaying_backend>();
-  replaying_backend& recording = *own;
-  graph =
-      capture_with(std::move(own), &memory, new_arena(), floats(4), floats(4), step_on(recording), nullptr);
-  (void)graph.update(times_on(recording, 3));
-  EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
-  EXPECT_THROW((void)capture_with(std::unique_ptr<replaying_backend>{}, &memory, new_arena(), floats(4),
-                                  floats(4), step_on(backend), nullptr),
-               std::invalid_argument);
   const auto moved = std::move(graph);
   EXPECT_THROW((void)graph.update(backend, times_on(backend, 3)), std::logic_error);
 }

@@ -89,19 +89,11 @@ TEST(tensor_view, accepts_indices_of_any_integral_type) {
   EXPECT_EQ(view(std::int64_t{299}, std::uint16_t{0}), 598.0);
 }
 
-TEST(tensor_view, accepts_all_indices_in_one_array) {
-  std::vector<double> numbers(12);
-  const tensor_view<double, 2, column_major> view{numbers.data(), {3, 4}};
-  EXPECT_EQ((&view[std::array{2, 3}]), &view(2, 3));
-  EXPECT_EQ((&view[std::array<std::size_t, 2>{1, 2}]), &view(1, 2));
-}
-
 TEST(tensor_view, rank_0_view_has_one_element) {
   double number = 1;
   const tensor_view<double, 0> view{&number, {}};
   EXPECT_EQ(view.size(), 1u);
   EXPECT_EQ(&view(), &number);
-  EXPECT_EQ((&view[std::array<std::size_t, 0>{}]), &number);
   EXPECT_EQ(view.elements().size(), 1u);
 }
 
@@ -228,7 +220,6 @@ TEST(tensor_view, checks_its_generation_before_each_access_to_an_element) {
   double numbers[12] = {};
   const ended_view<2> view{numbers, {3, 4}};
   EXPECT_EQ(test::message_of_access([&] { (void)view(0, 0); }), "float64[3, 4]");
-  EXPECT_EQ((test::message_of_access([&] { (void)view[std::array{0, 0}]; })), "float64[3, 4]");
   const ended_view<1> line{numbers, {12}};
   EXPECT_EQ(test::message_of_access([&] { (void)line[0]; }), "float64[12]");
   const ended_view<0> scalar{numbers, {}};

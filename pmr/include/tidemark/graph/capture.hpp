@@ -226,21 +226,6 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
   return captured_graph<Inputs, Outputs>::made_by([&] { return &backend; }, memory, arena, inputs, outputs,
                                                   body, stream);
 }
-/// Like the overload above, but the graph owns the backend and `captured_graph::update(body)` uses it.
-/// @throws as above; std::invalid_argument if `backend` is null
-template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
-[[nodiscard]] captured_graph<Inputs, Outputs> capture_with(std::unique_ptr<graph_backend> backend,
-                                                           capture_switch* memory,
-                                                           std::unique_ptr<graph_arena> arena, Inputs inputs,
-                                                           Outputs outputs, Body&& body,
-                                                           graph_stream stream) {
-  const auto given = [&] {
-    if (backend == nullptr) throw std::invalid_argument{"capture: the backend is null"};
-    return std::move(backend);
-  };
-  return captured_graph<Inputs, Outputs>::made_by(given, memory, arena, inputs, outputs, body, stream);
-}
-
 /// Runs the body at once, on the host. `launch` does nothing, and `is_replay_capable()` is false. The graph
 /// owns a new host backend, because these have no state; `update` also runs its body at once.
 /// @throws as `capture_with`

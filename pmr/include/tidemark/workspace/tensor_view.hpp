@@ -70,8 +70,8 @@ using column_major = detail::dense_layout<false>;
 /// table(2, 1) = 5;
 /// std::cout << table.reshape(12)[9] << '\n';  // 5
 /// ```
-/// The interface follows `std::mdspan`, which C++20 lacks. `view(i, j)` and `view[std::array{i, j}]` always
-/// compile; `view[i, j]` needs C++23. A view of rank 1 is also a range and converts to `std::span`.
+/// The interface follows `std::mdspan`, which C++20 lacks. `view(i, j)` always
+/// compiles; `view[i, j]` needs C++23. A view of rank 1 is also a range and converts to `std::span`.
 /// `mdspan()` returns the `std::mdspan` if the standard library has it.
 ///
 /// Constness is as for a pointer: a `tensor_view<double, 1> const` can write its elements, and a

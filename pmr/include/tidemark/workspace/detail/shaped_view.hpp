@@ -251,13 +251,6 @@ class shaped_view {
     return (*this)(index);
   }
 #endif
-  /// Calls `operator()` with the indices of an array. @pre, @throws as `operator()`.
-  template <std::integral Index>
-  [[nodiscard]] constexpr decltype(auto) operator[](std::array<Index, Rank> const& index) const
-      noexcept(!Generation::checks) {
-    return std::apply([this](auto... each) -> decltype(auto) { return (*this)(each...); }, index);
-  }
-
   /// Returns a view of the same elements in the order of memory, with other extents. The layout and the
   /// generation stay the same. The first access of the new view checks the generation.
   ///
