@@ -14,8 +14,8 @@
 
 #include <tidemark/plan/replay/planned_arena.hpp>
 
-#include "hard_steps.hpp"
 #include "conflict_checker.hpp"
+#include "hard_steps.hpp"
 
 namespace tidemark::test {
 namespace {

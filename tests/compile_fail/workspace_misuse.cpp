@@ -15,7 +15,7 @@ struct particle {
 
 void misuse(workspace& ws, workspace::scope<>& scope) {
   (void)ws, (void)scope;
-#if CASE == 1   // message: deleted
+#if CASE == 1  // message: deleted
   workspace::scope<> copy{scope};
 #elif CASE == 2   // message: deleted
   workspace::scope<> moved{std::move(scope)};

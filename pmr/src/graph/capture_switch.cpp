@@ -348,30 +348,23 @@ capture_switch_stats capture_switch::stats() const noexcept {
           count(of_->records, [](detail::capture_record const& record) { return record.baked != nullptr; })};
 }
 
-char const* capture_switch::broken_invariant() const noexcept {
+void capture_switch::check_invariants() const noexcept {
+  detail::late_reports late;
+  const std::scoped_lock lock{mutex_};
+  const detail::invariant_check require{"capture_switch", name()};
   for (auto const& [thread, one] : of_->records) {
-    if (one.baked == nullptr && one.arena == nullptr) return "a record is frozen or has an arena";
-    if (one.baked == nullptr && !one.waiting.empty()) return "blocks wait while frozen";
+    require(one.baked != nullptr || one.arena != nullptr, "a record is frozen or has an arena");
+    require(one.baked != nullptr || one.waiting.empty(), "blocks wait while frozen");
   }
   for (auto const& [address, block] : of_->held) {
-    if (arena_at(address) != nullptr) return "held blocks lie in no arena";
-    if (block.holders == 0) return "a held block has a holder";
+    require(arena_at(address) == nullptr, "held blocks lie in no arena");
+    require(block.holders != 0, "a held block has a holder");
   }
-  for (graph_arena const* const arena : of_->arenas) {
-    if (arena->switched_blocks_ > arena->used_blocks_)
-      return "blocks allocated from an arena <= its blocks in use";
-  }
-  if (special_.value() != of_->records.size() + of_->held.size() + of_->arenas.size())
-    return "special == records + held blocks + arenas";
-  return nullptr;
-}
-
-void capture_switch::check_invariants() const noexcept {
-  char const* const broken = [&] {
-    const std::scoped_lock lock{mutex_};
-    return broken_invariant();
-  }();
-  detail::invariant_check{"capture_switch", name()}.report(broken);
+  for (graph_arena const* const arena : of_->arenas)
+    require(arena->switched_blocks_ <= arena->used_blocks_,
+            "blocks allocated from an arena <= its blocks in use");
+  require(special_.value() == of_->records.size() + of_->held.size() + of_->arenas.size(),
+          "special == records + held blocks + arenas");
 }
 
 }  // namespace tidemark

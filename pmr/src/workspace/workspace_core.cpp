@@ -556,13 +556,10 @@ workspace_stats workspace_core::stats() const noexcept {
   return sum;
 }
 
-char const* workspace_core::broken_invariant() const noexcept {
+void workspace_core::check_invariants() const noexcept {
   const outside_use own{*this};
+  const invariant_check require{"workspace", options_.name};
   std::size_t held_bytes = 0;
-  char const* broken = nullptr;
-  const auto require = [&](bool holds, char const* formula) {
-    if (!holds && broken == nullptr) broken = formula;
-  };
   for_each_list(*this, [&](slot_list const& list) {
     require(list.active <= list.count && list.count <= list.room, "active <= count <= room");
     require(list.items[list.count].limit == 0, "the slot behind the last has limit 0");
@@ -580,7 +577,6 @@ char const* workspace_core::broken_invariant() const noexcept {
   while (entry != log_ && entry[-1].list != nullptr) --entry;
   require(frame() == (entry != log_ ? entry[-1].value : slot_list::outside_frame),
           "frame is the number of the last scope in the log");
-  return broken;
 }
 
 }  // namespace tidemark::detail

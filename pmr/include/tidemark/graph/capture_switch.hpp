@@ -229,7 +229,6 @@ class capture_switch final : public detail::forwarding_resource<capture_switch> 
   // If several arenas contain the address: the thread's own arena, else an arena with a block in use there.
   [[nodiscard]] graph_arena* arena_at(std::uintptr_t address) const noexcept;
   void count_special() noexcept;
-  [[nodiscard]] char const* broken_invariant() const noexcept;
 
   capture_switch_options options_;
   detail::usage_counter counter_;

@@ -166,9 +166,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
   /// Returns the name in messages.
   [[nodiscard]] char const* name() const noexcept { return options().name; }
   /// Reports a violation if an invariant does not hold. O(slots).
-  void check_invariants() const noexcept {
-    detail::invariant_check{"workspace", name()}.report(core_.broken_invariant());
-  }
+  void check_invariants() const noexcept { core_.check_invariants(); }
 
  private:
   friend detail::workspace_access;

@@ -68,7 +68,7 @@ void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookk
 
 /// A stack of slots for each element type, and a log of counts that scopes restore.
 ///
-/// Invariants, checked by `broken_invariant()`:
+/// Invariants, checked by `check_invariants()`:
 /// - the invariants of each `slot_list` and its slots
 /// - `frame_` is the number of the last scope in the log. Without a scope, `frame_` is `outside_frame` while
 ///   the owner has slots outside scopes or is in a call. It is `claimed_frame` during a trim by another
@@ -251,7 +251,7 @@ class workspace_core {
   [[nodiscard]] bool pooling() const noexcept { return pooling_; }
   /// Returns true if the end of a scope has to call `retire`.
   [[nodiscard]] bool retires() const noexcept { return retires_; }
-  [[nodiscard]] char const* broken_invariant() const noexcept;
+  void check_invariants() const noexcept;
 
  private:
   // Values of `frame_` without an open scope: another thread may claim the workspace ...
