@@ -593,7 +593,7 @@ int main(int count, char** arguments) {
   else if (is("arena_virtual_64")) turn(n, [&] { use(resource->allocate(64)); });
   else if (is("shared_arena_handle_64") || is("shared_arena_virtual_64")) {
     shared_arena team{{.reserve = 2 * room}, {.min_extent_bytes = room, .max_extent_bytes = room}};
-    auto local = team.local();
+    local_arena& local = team.local();
     std::pmr::memory_resource* const any = hidden(static_cast<std::pmr::memory_resource*>(&team));
     if (is("shared_arena_virtual_64")) turn(n, [&] { use(any->allocate(64)); });
     else turn(n, [&] { use(local.allocate(64)); });

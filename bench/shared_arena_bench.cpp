@@ -33,7 +33,7 @@ std::size_t size_of(benchmark::State const& state, std::size_t i) {
 
 // Through the handle, whose type the compiler knows.
 void by_handle(benchmark::State& state, shared_arena* team) {
-  auto local = team->local();
+  local_arena& local = team->local();
   for (auto _ : state) {
     local_arena::scope scope{local};
     for (std::size_t i = 0; i < batch; ++i) bench::use(local.allocate(size_of(state, i)));
@@ -44,7 +44,7 @@ void by_handle(benchmark::State& state, shared_arena* team) {
 // Through the team as a memory resource.
 void by_pmr(benchmark::State& state, shared_arena* team) {
   std::pmr::memory_resource* const resource = bench::hidden(team);
-  auto local = team->local();
+  local_arena& local = team->local();
   for (auto _ : state) {
     local_arena::scope scope{local};
     for (std::size_t i = 0; i < batch; ++i) bench::use(resource->allocate(size_of(state, i)));
@@ -78,7 +78,7 @@ constexpr std::size_t step_blocks = 20'000;
 std::barrier meeting{2};
 
 void team_step(benchmark::State& state, shared_arena* team) {
-  auto local = team->local();
+  local_arena& local = team->local();
   for (auto _ : state) {
     for (std::size_t i = 0; i < step_blocks; ++i) bench::use(local.allocate(size_of(state, i)));
     meeting.arrive_and_wait();

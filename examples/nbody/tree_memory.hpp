@@ -72,7 +72,7 @@ class team_memory final : public tree_memory {
   explicit team_memory(tidemark::shared_arena& team) : team_{team} {}
   void begin_step() override { step_.emplace(team_); }
   void on_this_thread(std::function<void(std::pmr::memory_resource&)> const& work) override {
-    auto local = team_.local();
+    tidemark::local_arena& local = team_.local();
     work(local);
   }
   void end_step() override { step_.reset(); }

@@ -135,7 +135,7 @@ TEST_F(arena_misuse, reports_a_destructor_that_resets_its_shared_arena) {
                                         [&] { team.rewind(first); }};
   std::size_t expected = 0;
   for (auto const& back : ways) {
-    auto local = team.local();
+    local_arena& local = team.local();
     local.make<runs_at_end<std::function<void()>>>(back);
     team.rewind(first);
     EXPECT_EQ(rewinds(), ++expected);

@@ -268,7 +268,7 @@ TEST_F(registered_space, registers_the_chunks_of_a_shared_arena_for_all_threads)
   for (int step = 0; step < 3; ++step) {
     std::vector<std::vector<void*>> blocks(2);
     const auto work = [&](std::size_t thread) {
-      auto local = team.local(thread);
+      auto& local = team.local(thread);
       for (int i = 0; i < 1000; ++i) blocks[thread].push_back(local.allocate(1000));
     };
     std::thread other{work, 1};

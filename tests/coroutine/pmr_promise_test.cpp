@@ -175,7 +175,7 @@ TEST(pmr_promise, takes_frames_from_resources_of_every_kind) {
   arena bump;
   upstream_arena on_chunks{&upstream};
   shared_arena team;
-  auto local = team.local();
+  local_arena& local = team.local();
   pool blocks{&upstream};
   synchronized_pool shared_blocks{{}, &upstream};
   epoch_resource epochs{&upstream};
@@ -363,7 +363,7 @@ TEST_F(outlived_frames, are_reported_when_a_shared_arena_is_rewound) {
   shared_arena team{{.name = "team"}};
   {
     shared_arena::scope scope{team};
-    auto local = team.local();
+    local_arena& local = team.local();
     escape(&local);
   }
   expect_report("arena 'team'");

@@ -85,7 +85,7 @@ void run() {
     std::vector<std::jthread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&team] {
-        auto local = team.local();                        // this thread's handle
+        local_arena& local = team.local();                // this thread's part
         std::span<float> x = local.push_array<float>(4096);
         std::pmr::vector<int> indices{&local};            // or {&team}
       });

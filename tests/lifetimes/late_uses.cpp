@@ -142,7 +142,7 @@ int late_13() {
   int* value = nullptr;
   {
     shared_arena::scope scope{team};
-    auto local = team.local();
+    local_arena& local = team.local();
     value = local.push<int>();
   }
   return *value;
@@ -151,7 +151,7 @@ int late_13() {
 #if IS_CASE(14)  // shared_arena | used behind the brace of a thread scope
 int late_14() {
   shared_arena team;
-  auto local = team.local();
+  local_arena& local = team.local();
   int* value = nullptr;
   {
     local_arena::scope scope{local};

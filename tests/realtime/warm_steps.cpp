@@ -73,7 +73,7 @@ std::pair<std::string_view, std::function<void(std::function<void(step const&)> 
      }},
     {"shared_arena_thread_scope", [](auto const& run) {
        shared_arena team;
-       auto local = team.local();
+       local_arena& local = team.local();
        run([&] {
          local_arena::scope scope{local};
          fill(local, 10'000);
@@ -81,7 +81,7 @@ std::pair<std::string_view, std::function<void(std::function<void(step const&)> 
      }},
     {"shared_arena_block_beyond_an_extent", [](auto const& run) {
        shared_arena team;
-       auto local = team.local();
+       local_arena& local = team.local();
        run([&] {
          local_arena::scope scope{local};
          fill(local, 100'000);

@@ -78,7 +78,7 @@ bool uses_workspaces() {
 }
 bool uses_a_team() {
   static tidemark::shared_arena team;
-  auto local = team.local();
+  tidemark::local_arena& local = team.local();
   local.push_array<int>(100)[99] = 1;
   return true;
 }

@@ -257,7 +257,7 @@ class local_arena_subject : public shared_arena_subject {
   local_arena& resource() { return local_; }
 
  private:
-  local_arena local_{shared_arena_subject::resource().local()};
+  local_arena& local_{shared_arena_subject::resource().local()};
 };
 
 /// Each thread has its own region.

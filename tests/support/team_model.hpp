@@ -38,7 +38,7 @@ class team_model {
   /// One call of thread `t`.
   void operate(std::size_t t, choices& random) {
     std::vector<block>& blocks = blocks_[t];
-    auto local = places_ ? team_.local(t) : team_.local();
+    local_arena& local = places_ ? team_.local(t) : team_.local();
     const std::size_t bytes = random() % (random() % 20 == 0 ? 100'000 : 600);
     switch (random() % 8) {
       case 0:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: every interleaving of the operations of two or three threads that claim and release extents,
-// while the region grows, runs out or is rewound in between. Extents in use at once never overlap, extents
-// reported as fresh were never claimed before, and the invariants hold at the end.
+// Strategy: random claims and returns of extents, on one thread and on three, while the region grows, runs
+// out or is rewound in between. Extents in use at once never overlap, extents reported as fresh were never
+// claimed before, and the invariants hold.
 #include <tidemark/team/detail/extent_region.hpp>
 
 #include <gtest/gtest.h>
@@ -10,20 +10,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
+#include <thread>
 #include <vector>
 
-#include "interleavings.hpp"
+#include "choices.hpp"
 
 namespace tidemark::detail {
 namespace {
-
-using test::explore;
-using test::explored;
-using test::explored_sync;
-using test::program;
 
 constexpr std::size_t page = 4 * KiB;
 constexpr std::size_t buffer_pages = 64;
@@ -47,6 +40,8 @@ class scarce_memory {
     const std::size_t free = (pages_ - committed_) * page;
     const std::size_t bytes = part.size <= free ? part.size : least <= free ? least : 0;
     committed_ += bytes / page;
+    std::fill_n(was_used.begin() + (part.begin - reinterpret_cast<std::uintptr_t>(buffer.data())) / page,
+                bytes / page, false);
     return bytes;
   }
   bool decommit(byte_range part) noexcept {
@@ -59,60 +54,50 @@ class scarce_memory {
   static std::size_t chunk_bytes() noexcept { return buffer.size(); }
   static std::size_t granularity() noexcept { return page; }
 
+  std::array<bool, buffer_pages> was_used{};  // since the commit
+
  private:
   std::size_t pages_;
   std::size_t committed_ = 0;
   std::size_t next_ = 0;
 };
 
-using region_type = extent_region<scarce_memory, explored_sync>;
+using region_type = extent_region<scarce_memory>;
 
 /// A region, and which pages of it are in use or were.
 class watched_region {
  public:
-  watched_region(std::size_t pages, std::size_t chunk_pages, std::size_t step_pages = 1, bool growable = true)
-      : options_{.commit_step = step_pages * page, .growable = growable},
-        space_{pages},
-        region_{space_, mutex_, options_, chunk_pages * page, buffer_pages * page} {}
+  watched_region(std::size_t pages, std::size_t chunk_pages, bool growable = true)
+      : space_{pages},
+        region_{space_, mutex_,
+                arena_options{.reserve = chunk_pages * page,
+                              .commit_step = page,
+                              .growable = growable,
+                              .retain = buffer_pages * page}} {}
 
-  extent claim(std::size_t least, std::size_t wanted) {
+  byte_range claim(std::size_t least, std::size_t wanted) {
     space_refusal refused{};
     const extent claimed = region_.claim(least * page, wanted * page, refused);
-    if (claimed.empty()) return claimed;
-    test::require(claimed.range.size >= least * page && claimed.range.size <= std::max(least, wanted) * page,
-                  "a claim is as large as it may be");
+    if (claimed.range.empty()) return {};
+    EXPECT_GE(claimed.range.size, least * page);
+    EXPECT_LE(claimed.range.size, std::max(least, wanted) * page);
     for (std::size_t i = first_page(claimed.range); i < last_page(claimed.range); ++i) {
-      test::require(!in_use_[i], "extents do not overlap");
+      EXPECT_FALSE(in_use_[i]) << "extents do not overlap";
       const bool is_fresh = reinterpret_cast<std::uintptr_t>(buffer.data()) + i * page >= claimed.touched;
-      test::require(!is_fresh || !was_used_[i], "what is fresh was not used before");
-      in_use_[i] = was_used_[i] = true;
+      EXPECT_FALSE(is_fresh && space_.was_used[i]) << "fresh pages were not used before";
+      in_use_[i] = space_.was_used[i] = true;
     }
-    return claimed;
+    return claimed.range;
   }
-  void return_extent(extent claimed) {
-    for (std::size_t i = first_page(claimed.range); i < last_page(claimed.range); ++i) in_use_[i] = false;
-    region_.return_extent(claimed.range);
-  }
-  void reclaim_all() {
-    region_.begin_rewind();
-    for (std::size_t i = 0; i < buffer_pages; ++i) {
-      if (in_use_[i])
-        region_.return_extent({reinterpret_cast<std::uintptr_t>(buffer.data()) + i * page, page});
-      in_use_[i] = false;
-    }
-    region_.end_rewind();
+  void return_extent(byte_range claimed) {
+    for (std::size_t i = first_page(claimed); i < last_page(claimed); ++i) in_use_[i] = false;
+    region_.return_extent(claimed);
   }
   region_type& region() { return region_; }
-  /// For the end of a program: an invariant that does not hold.
-  std::string broken() {
-    char const* const formula = region_.broken_invariant();
-    if (formula != nullptr) return formula;
-    if (region_.claimed_bytes() - region_.free_bytes() != used_pages() * page)
-      return "claimed == in use + free";
-    return "";
-  }
-  std::size_t used_pages() const {
-    return static_cast<std::size_t>(std::count(in_use_.begin(), in_use_.end(), true));
+  void check() {
+    EXPECT_EQ(region_.broken_invariant(), nullptr);
+    const auto used = static_cast<std::size_t>(std::ranges::count(in_use_, true));
+    EXPECT_EQ(region_.claimed_bytes() - region_.free_bytes(), used * page) << "claimed == in use + free";
   }
 
  private:
@@ -121,115 +106,98 @@ class watched_region {
   }
   static std::size_t last_page(byte_range range) { return first_page(range) + range.size / page; }
 
-  arena_options options_;
   scarce_memory space_;
-  explored_sync::mutex mutex_;
+  fork_safe<> mutex_;
   region_type region_;
-  std::vector<bool> in_use_ = std::vector<bool>(buffer_pages);
-  std::vector<bool> was_used_ = std::vector<bool>(buffer_pages);
+  std::array<bool, buffer_pages> in_use_{};
 };
 
-/// Pages of memory, of a chunk and of a step, and whether the region may have further chunks.
-struct region_sizes {
-  std::size_t pages = buffer_pages, chunk_pages = buffer_pages, step_pages = 1;
-  bool growable = true;
-};
-using operations = std::function<void(watched_region&)>;
-
-/// No schedule of the threads breaks a rule, and in the end this many pages are in use; 0: any number.
-void expect_no_failure(
-    region_sizes sizes, operations before, std::vector<operations> threads, std::size_t used_pages,
-    std::size_t least_schedules, test::exploration_options const& how = {},
-    std::function<std::string(watched_region&)> after = [](watched_region&) { return ""; }) {
-  const auto make = [&] {
-    const auto region =
-        std::make_shared<watched_region>(sizes.pages, sizes.chunk_pages, sizes.step_pages, sizes.growable);
-    if (before) before(*region);
-    program made{{}, [=] {
-                   if (used_pages != 0 && region->used_pages() != used_pages)
-                     return std::string{"another number of pages is in use"};
-                   std::string const broken = region->broken();
-                   return broken.empty() ? after(*region) : broken;
-                 }};
-    for (operations const& thread : threads) made.threads.push_back([=] { thread(*region); });
-    return made;
-  };
-  explored const result = explore(make, how);
-  EXPECT_EQ(result.failure, "");
-  EXPECT_TRUE(result.complete);
-  EXPECT_GE(result.schedules, least_schedules);
-  ::testing::Test::RecordProperty("schedules", std::to_string(result.schedules));
-}
-
-operations claims(std::vector<std::array<std::size_t, 2>> sizes) {
-  return [=](watched_region& region) {
-    for (auto const& [least, wanted] : sizes) (void)region.claim(least, wanted);
-  };
-}
-void commit_ahead(watched_region& region) { region.return_extent(region.claim(1, 1)); }
+struct extent_region_sizes : ::testing::TestWithParam<std::size_t> {};
 
 // G.3
-TEST(extent_region, returns_disjoint_extents_while_it_grows) {
-  const operations thread = claims({{1, 1}, {1, 2}});
-  expect_no_failure({.step_pages = 2}, nullptr, {thread, thread}, 6, 20);
+TEST_P(extent_region_sizes, returns_disjoint_extents_while_it_grows_and_takes_extents_back) {
+  watched_region region{48, GetParam()};
+  test::choices random{GetParam()};
+  std::vector<byte_range> extents;
+  for (int round = 0; round < 20'000; ++round) {
+    const std::size_t least = 1 + random() % 4;
+    switch (random() % 8) {
+      case 0:
+        region.region().begin_rewind();
+        for (; extents.size() > random() % 3; extents.pop_back()) region.return_extent(extents.back());
+        region.region().end_rewind();
+        break;
+      case 1:
+        (void)region.region().trim(random() % 8 * page);
+        break;
+      case 2:
+      case 3:
+      case 4:
+        if (extents.empty()) break;
+        std::swap(extents[random() % extents.size()], extents.back());
+        region.return_extent(extents.back());
+        extents.pop_back();
+        break;
+      default:
+        if (const byte_range claimed = region.claim(least, random() % 8); !claimed.empty())
+          extents.push_back(claimed);
+    }
+    region.check();
+  }
+  for (byte_range const& each : extents) region.return_extent(each);
+  region.check();
+  EXPECT_EQ(region.region().claimed_bytes(), 0u);
+  EXPECT_EQ(region.region().free_bytes(), 0u);
 }
+INSTANTIATE_TEST_SUITE_P(chunk_pages, extent_region_sizes, ::testing::Values(4, 7, buffer_pages));
 
 // G.3
-TEST(extent_region, returns_disjoint_extents_under_weak_memory_orders) {
-  const operations thread = claims({{1, 1}, {1, 1}});
-  expect_no_failure({.step_pages = 4}, nullptr, {thread, thread}, 4, 20, {.weak_orders = true});
-}
-
-TEST(extent_region, serves_three_threads_from_committed_memory) {
-  const operations thread = claims({{2, 2}});
-  expect_no_failure({.step_pages = 16}, commit_ahead, {thread, thread, thread}, 6, 50);
-}
-
-TEST(extent_region, chains_chunks_while_threads_claim) {
-  const operations thread = claims({{2, 2}, {3, 3}});
-  expect_no_failure({.chunk_pages = 4, .step_pages = 2}, nullptr, {thread, thread}, 10, 20);
-}
-
-TEST(extent_region, reuses_returned_extents_while_other_threads_claim) {
-  const operations borrower = [](watched_region& region) {
-    const extent first = region.claim(1, 1);
-    const extent second = region.claim(1, 1);
-    region.return_extent(first);
-    region.return_extent(second);
+TEST(extent_region, serves_three_threads_at_once) {
+  scarce_memory space{buffer_pages};
+  fork_safe<> mutex;
+  region_type region{space, mutex, arena_options{.reserve = 8 * page, .commit_step = page}};
+  const auto work = [&](unsigned char fill) {
+    for (int i = 0; i < 2000; ++i) {
+      space_refusal refused{};
+      const extent mine = region.claim(page, 4 * page, refused);
+      ASSERT_FALSE(mine.range.empty());
+      auto* const first = static_cast<unsigned char*>(mine.range.data());
+      unpoison(mine.range.begin, mine.range.size);
+      std::fill_n(first, mine.range.size, fill);
+      EXPECT_EQ(std::count(first, first + mine.range.size, fill),
+                static_cast<std::ptrdiff_t>(mine.range.size));
+      region.return_extent(mine.range);
+    }
   };
-  expect_no_failure({.step_pages = 8}, commit_ahead, {borrower, claims({{1, 1}, {2, 2}})}, 3, 50);
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned char fill = 1; fill <= 3; ++fill) threads.emplace_back(work, fill);
+  }
+  EXPECT_EQ(region.broken_invariant(), nullptr);
+  EXPECT_EQ(region.claimed_bytes(), 0u);
 }
 
 // G.3
-TEST(extent_region, marks_no_returned_page_as_fresh_under_weak_memory_orders) {
-  const operations before = [](watched_region& region) {
-    commit_ahead(region);
-    (void)region.claim(2, 2);
-  };
-  expect_no_failure({.step_pages = 8}, before, {commit_ahead, claims({{2, 2}})}, 4, 20,
-                    {.weak_orders = true});
+TEST(extent_region, rejects_a_claim_without_memory_and_serves_a_smaller_one) {
+  watched_region region{4, buffer_pages};
+  EXPECT_TRUE(region.claim(5, 5).empty());
+  EXPECT_EQ(region.claim(1, 2).size, 2 * page);
+  EXPECT_EQ(region.claim(1, 8).size, 2 * page);
+  EXPECT_TRUE(region.claim(1, 1).empty());
+  region.check();
 }
 
-TEST(extent_region, rejects_one_thread_and_serves_the_other) {
-  const operations large = [](watched_region& region) {
-    test::require(region.claim(5, 5).empty(), "there is no memory for it");
-  };
-  const operations small = [](watched_region& region) {
-    for (int i = 0; i < 2; ++i) test::require(!region.claim(1, 2).empty(), "there is memory for it");
-  };
-  expect_no_failure({.pages = 4}, nullptr, {large, small}, 0, 5);
-}
-
+// G.3
 TEST(extent_region, serves_the_next_step_from_committed_memory_after_a_reset) {
-  const operations thread = claims({{1, 2}, {1, 2}});
-  const auto next_step = [](watched_region& region) {
-    region.reclaim_all();
-    if (std::string formula = region.broken(); !formula.empty()) return formula;
-    if (region.region().claimed_bytes() != 0) return std::string{"all was taken back"};
-    return std::string{region.claim(8, 8).empty() ? "the next step has all of it" : ""};
-  };
-  expect_no_failure({.pages = 8, .chunk_pages = 8, .growable = false}, nullptr, {thread, thread}, 0, 20, {},
-                    next_step);
+  watched_region region{8, 8, false};
+  std::array<byte_range, 4> extents;
+  for (byte_range& each : extents) each = region.claim(1, 2);
+  EXPECT_TRUE(region.claim(1, 1).empty());
+  region.region().begin_rewind();
+  for (byte_range const& each : extents) region.return_extent(each);
+  region.region().end_rewind();
+  EXPECT_EQ(region.region().claimed_bytes(), 0u);
+  EXPECT_EQ(region.claim(8, 8).size, 8 * page);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ TEST(shared_arena_heap, allocates_nothing_in_a_repeated_step) {
     const std::size_t news = test::news, mallocs = test::mallocs;
     {
       shared_arena::scope step{team};
-      auto local = team.local();
+      local_arena& local = team.local();
       for (std::size_t i = 0; i < 10'000; ++i) (void)local.allocate(i % 1000);
       for (std::size_t i = 0; i < 10; ++i) (void)team.allocate(i * 100'000);  // set aside
       shared_arena::scope inner{team};

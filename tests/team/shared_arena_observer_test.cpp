@@ -40,7 +40,7 @@ TEST_F(observed_team, reports_blocks_of_all_threads_until_their_rewind) {
     shared_arena::scope step{team};
     (void)team.allocate(100);
     on_another_thread([&] {
-      auto local = team.local();
+      local_arena& local = team.local();
       (void)local.push_array<char>(200, uninitialized);
       {
         local_arena::scope inner{local};
@@ -89,7 +89,7 @@ TEST_F(observed_team, zeroes_set_aside_memory_that_was_used_before) {
   void* const first = team.allocate(set_aside);
   std::memset(first, 0xff, set_aside);
   team.deallocate(first, set_aside);
-  auto local = team.local();
+  local_arena& local = team.local();
   const std::span<char> second = local.push_array<char>(set_aside);
   EXPECT_EQ(second.data(), first);
   EXPECT_EQ(std::ranges::count(second, '\0'), static_cast<std::ptrdiff_t>(set_aside));
@@ -136,7 +136,7 @@ TEST(shared_arena_observer, counts_blocks_of_threads_that_allocate_at_once) {
   for (int step = 0; step < 3; ++step) {
     shared_arena::scope scope{team};
     at_once([&](int) {
-      auto local = team.local();
+      local_arena& local = team.local();
       for (std::size_t i = 1; i <= 100; ++i) (void)local.allocate(i % 10 == 0 ? set_aside : 8 * i);
     });
     EXPECT_EQ(counted.stats().used_blocks, 400u);
@@ -154,7 +154,7 @@ TEST(shared_arena_observer, limits_the_bytes_of_all_threads_together) {
   shared_arena::scope scope{team};
   std::atomic<std::size_t> granted = 0;
   at_once([&](int) {
-    auto local = team.local();
+    local_arena& local = team.local();
     EXPECT_THROW(
         for (;;) {
           (void)local.allocate(1000);

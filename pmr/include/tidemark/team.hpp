@@ -3,6 +3,5 @@
 /// Arenas that a team of threads shares, and their scopes.
 #pragma once
 
-#include <tidemark/team/local_arena.hpp>
 #include <tidemark/team/shared_arena.hpp>
 #include <tidemark/team/shared_arena_options.hpp>

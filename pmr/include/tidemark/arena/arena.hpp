@@ -32,6 +32,10 @@ namespace tidemark {
 
 template <class AddressSpace>
 class basic_shared_arena;
+namespace detail {
+template <class AddressSpace>
+class extent_region;
+}
 
 /// A bump allocator that can rewind to any earlier position. Use it for allocations that die together: one
 /// step, one request, one frame. It is a `std::pmr::memory_resource`.
@@ -265,6 +269,8 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
   friend class arena_push;
   template <class Space>
   friend class basic_shared_arena;  // rewinds its threads' arenas together
+  template <class Space>
+  friend class detail::extent_region;  // lowers its arena's cursor
   basic_arena& push_target() noexcept { return *this; }
 };
 

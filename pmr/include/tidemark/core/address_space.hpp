@@ -30,7 +30,6 @@ struct space_traits {
   bool seen_by_others = false;                ///< other processes may read freed memory
   bool has_stream = false;                    ///< an `ordered_space` with `stream()`
   bool suspends = false;                      ///< an `ordered_space` with `suspend()`
-  bool sets_aside = false;  ///< `detail::extent_memory` only: large blocks get their own ranges
   std::size_t block_alignment = host_accessible ? 16 : 256;  ///< default alignment of blocks
   std::size_t block_granule = block_alignment;               ///< blocks begin and end at multiples of it
   std::size_t chunk_growth = 1;                              ///< size ratio of a chunk to its predecessor

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `shared_arena`: bump allocation for a team of threads, with one rewind for all of them. The arena owns its
-/// memory until it is destroyed. Its scopes own no memory.
+/// `shared_arena`: bump allocation for a team of threads, with one rewind for all of them. `local_arena`: one
+/// thread's part. The arena owns its memory until it is destroyed. Its scopes own no memory.
 ///
-/// Each thread claims extents of whole pages and bumps inside them without a lock or an atomic operation. The
+/// Each thread claims extents of whole pages under a lock, and bumps inside them without one. The
 /// thread's first touch places the pages near it. At most one extent of each thread and a quarter of the
 /// others are unused (`detail::extent_memory`).
 #pragma once
@@ -30,7 +30,6 @@
 #include <tidemark/diagnose/detail/named_range.hpp>
 #include <tidemark/team/detail/extent_memory.hpp>
 #include <tidemark/team/detail/extent_region.hpp>
-#include <tidemark/team/local_arena.hpp>
 #include <tidemark/team/shared_arena_options.hpp>
 
 namespace tidemark {
@@ -121,6 +120,25 @@ class [[nodiscard]] basic_shared_arena_scope {
   [[no_unique_address]] detail::named_range range_;
 };
 
+/// One thread's part of a shared arena, the result of `shared_arena::local()`: an arena that only this thread
+/// uses, and not during a rewind of the shared arena. Level 2 reports both violations.
+///
+/// ```cpp
+/// local_arena& local = team.local();
+/// std::pmr::vector<int> indices{&local};
+/// {
+///   local_arena::scope scope{local};   // a thread scope: frees what this thread allocates in it
+///   auto row = local.push_array<double>(n);
+/// }
+/// ```
+/// The shared arena's rewinds free its blocks, or this thread's own. A thread scope must end before the
+/// shared arena is rewound to a point before the beginning of the scope. The part stays valid after a rewind,
+/// reset, trim or release of the shared arena. It ends with the shared arena, and another thread may get it
+/// when its thread ends or leaves. Positions, `pop` and `stats` do not count blocks that have their own
+/// extents. `deallocate` does nothing for blocks of other threads.
+template <class AddressSpace>
+using basic_local_arena = basic_arena<detail::extent_memory<AddressSpace>>;
+
 /// An arena on which many threads allocate at once and which one call rewinds for all. Use it for a parallel
 /// step of OpenMP, TBB or std::thread.
 ///
@@ -130,7 +148,7 @@ class [[nodiscard]] basic_shared_arena_scope {
 ///   shared_arena::scope scope{team};                // what all threads allocate below vanishes at the brace
 /// #pragma omp parallel
 ///   {
-///     auto local = team.local();                    // this thread's handle
+///     local_arena& local = team.local();            // this thread's part
 ///     std::span<float> x = local.push_array<float>(4096);
 ///     std::pmr::vector<int> indices{&local};        // or {&team}: a resource for any thread
 ///   }
@@ -192,20 +210,20 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   /// As `basic_arena::deallocate` for the newest block of the calling thread and its recent blocks with their
   /// own extents. Does nothing for blocks of other threads.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
-    if (part_type* const own = threads_.find()) local_type{own->arena}.deallocate(block, bytes, align);
+    if (part_type* const own = threads_.find()) own->arena.deallocate(block, bytes, align);
   }
 
-  /// Returns the calling thread's handle, which is only for this thread. Give `&team` to containers that
-  /// outlive the handle. @throws as `allocate` for a new thread.
-  [[nodiscard]] local_type local(detail::call_site where = std::source_location::current());
-  /// Returns the handle of place `index`, such as `omp_get_thread_num()`. With `team_options::threads` the
+  /// Returns the calling thread's part, which is only for this thread. Give `&team` to containers that
+  /// outlive the thread. @throws as `allocate` for a new thread.
+  [[nodiscard]] local_type& local(detail::call_site where = std::source_location::current());
+  /// Returns the part of place `index`, such as `omp_get_thread_num()`. With `team_options::threads` the
   /// addresses are then the same in each run of a program, in any order of the threads.
   /// @throws std::invalid_argument if `index` is not below `team_options::threads`, or `max_places` without
   /// them; std::logic_error if another thread holds the place, or the calling thread has another place.
   /// Nothing has changed then.
-  [[nodiscard]] local_type local(std::size_t index,
-                                 detail::call_site where = std::source_location::current());
-  /// Ends the calling thread's place, as if the thread ended. Its handles end, its blocks stay, and another
+  [[nodiscard]] local_type& local(std::size_t index,
+                                  detail::call_site where = std::source_location::current());
+  /// Ends the calling thread's place, as if the thread ended. Its blocks stay, and another
   /// thread continues in its extents. Does nothing for a thread without a place. Reports a violation if the
   /// thread holds a thread scope; no other thread gets the place then.
   void leave() noexcept;
@@ -255,7 +273,7 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
     part_type(memory_type memory, arena_options const& options, std::size_t place)
         : arena{memory, options}, index{place} {}
 
-    basic_arena<memory_type> arena;
+    local_type arena;
     std::size_t index;
     bool is_claimed = false;   // by a thread that has neither ended nor left; needs the lock
     bool was_claimed = false;  // at any time
@@ -302,7 +320,7 @@ static_assert(reporting_space<detail::extent_memory<virtual_memory>>);
 
 /// A shared arena on virtual memory; the default choice.
 using shared_arena = basic_shared_arena<virtual_memory>;
-/// A thread's handle on a `shared_arena`.
+/// A thread's part of a `shared_arena`.
 using local_arena = basic_local_arena<virtual_memory>;
 
 }  // namespace tidemark
@@ -311,5 +329,6 @@ using local_arena = basic_local_arena<virtual_memory>;
 
 namespace tidemark {
 extern template class detail::arena_state<detail::extent_memory<virtual_memory>>;
+extern template class detail::arena_state<detail::region_memory<virtual_memory>>;
 extern template class basic_shared_arena<virtual_memory>;
 }  // namespace tidemark

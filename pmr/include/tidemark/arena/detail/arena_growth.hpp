@@ -396,10 +396,9 @@ bool arena_state<AddressSpace>::expand(void* block, std::size_t old_bytes, std::
   return true;
 }
 
+// The largest block that fits in held memory. Counts committed memory only if a commit just failed.
 template <class AddressSpace>
-void arena_state<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align,
-                                                    refusal refused) const {
-  // The largest block that fits in held memory. Counts committed memory only if a commit just failed.
+std::size_t arena_state<AddressSpace>::largest_bytes(std::size_t align, refusal refused) const noexcept {
   const auto room = [=](chunk_record const& chunk, std::uintptr_t from) -> std::size_t {
     const std::uintptr_t end = refused == refusal::memory ? chunk.committed : chunk.end;
     const std::uintptr_t block = place(from, end, 0, align);
@@ -410,6 +409,12 @@ void arena_state<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size
   for (chunk_record const* kept = chunk_->next; kept != nullptr && untried-- > 0; kept = kept->next) {
     largest = max_of(largest, room(*kept, kept->begin));
   }
+  return largest;
+}
+
+template <class AddressSpace>
+void arena_state<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size_t align,
+                                                    refusal refused) const {
   const arena_stats now = stats();
   exhaustion_report report{.resource = name(),
                            .requested_bytes = bytes,
@@ -417,7 +422,7 @@ void arena_state<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size
                            .used_bytes = now.used_bytes,
                            .committed_bytes = now.committed_bytes,
                            .reserved_bytes = now.reserved_bytes,
-                           .largest_bytes = largest};
+                           .largest_bytes = largest_bytes(align, refused)};
   if (refused != refusal::none) report.because = refusal_of(space_);
   if constexpr (reporting_space<AddressSpace>) space_.complete(report);
   const out_of_memory error{report};

@@ -101,7 +101,9 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
   static constexpr std::size_t block_granule = AddressSpace::traits.block_granule;
   static constexpr bool has_gaps = block_granule < default_alignment;
-  static constexpr bool sets_aside = AddressSpace::traits.sets_aside;
+  // True for the arenas inside a shared arena, whose observer belongs to the shared arena.
+  static constexpr bool is_part_of_team = requires { AddressSpace::is_part_of_team; };
+  static constexpr bool sets_aside = requires(AddressSpace& space) { space.min_aside_bytes(); };
   static constexpr bool can_trap = std::same_as<AddressSpace, virtual_memory>;
 
   arena_state(AddressSpace space, arena_options options);
@@ -233,13 +235,13 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   [[gnu::noinline]] void* allocate_beyond(std::size_t bytes, std::size_t align);
   TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
   [[nodiscard]] bool expand(void* block, std::size_t old_bytes, std::size_t new_bytes) noexcept;
-  // The observer of a part of a shared arena belongs to the shared arena.
   static auto observer_for(arena_options const& options) {
-    if constexpr (sets_aside) return options.observer;
+    if constexpr (is_part_of_team) return options.observer;
     else return observer_of(options.observer, name_or(options.name, arena_options{}.name));
   }
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
   void* find_block(std::size_t bytes, std::size_t align, refusal& refused);
+  std::size_t largest_bytes(std::size_t align, refusal refused) const noexcept;
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, std::size_t align, refusal refused) const;
   byte_range reserve_range(std::size_t bytes, std::size_t align);
   chunk_record* add_chunk(std::size_t bytes, std::size_t align);
@@ -323,7 +325,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   mutable thread_ownership owner_;         // level 2 only
   arena_options options_;
   AddressSpace space_;
-  std::conditional_t<sets_aside, allocation_observer*, observer_pointer> observer_;  // null: none
+  std::conditional_t<is_part_of_team, allocation_observer*, observer_pointer> observer_;  // null: none
   [[no_unique_address]] std::conditional_t<has_gaps, alignment_gaps, no_alignment_gaps> gaps_;
   [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, absent<aside_blocks>> asides_;
   [[no_unique_address]] std::conditional_t<can_trap, trap_pointer, absent<rewind_trap>> trap_;
@@ -378,6 +380,8 @@ template <class AddressSpace>
 void arena_state<AddressSpace>::before_deallocate(void const* block, std::size_t bytes) const noexcept {
   before_use("deallocate");
   if (block == nullptr || owns(block)) return;
+  if constexpr (sets_aside)
+    if (space_.may_be_of_another_thread(block)) return;
   report_violation(violation_kind::bad_deallocate, name(),
                    "arena '%s': deallocate of %zu bytes at %p, which it does not hold: the block is foreign, "
                    "or a rewind freed it",

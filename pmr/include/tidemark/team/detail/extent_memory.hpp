@@ -17,6 +17,7 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/thread_ownership.hpp>
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/violation.hpp>
@@ -31,7 +32,7 @@ struct team_state {
   using region_type = extent_region<AddressSpace>;
 
   team_options options;
-  mutable typename region_type::mutex_type mutex;     // protects the slow paths of the regions
+  mutable fork_safe<> mutex;                          // protects the regions
   std::vector<std::unique_ptr<region_type>> regions;  // one region, or one for each of `options.threads`
   // The current rewind, for level 2.
   std::atomic<unsigned long long> rewinding_thread{0};  // 0: there is no rewind
@@ -55,8 +56,9 @@ class extent_memory : public committed_ranges {
                                        .device_accessible = AddressSpace::traits.device_accessible,
                                        .fresh_is_zero = AddressSpace::traits.fresh_is_zero,
                                        .reserves_at_once = false,
-                                       .sets_aside = true,
                                        .block_alignment = AddressSpace::traits.block_alignment};
+
+  static constexpr bool is_part_of_team = true;
 
   /// @param index number of the thread in messages. `team` and `region` must outlive this object.
   extent_memory(team_state<AddressSpace> const& team, region_type& region, std::size_t index) noexcept
@@ -78,30 +80,30 @@ class extent_memory : public committed_ranges {
   [[nodiscard]] std::uintptr_t touched() const noexcept { return touched_; }
   /// Returns true if a block that does not fit the current extent is set aside.
   [[nodiscard]] bool is_set_aside(std::size_t bytes) const noexcept {
-    const std::size_t rounding = align_up(bytes, region_->granule()) - bytes;
+    const std::size_t rounding = align_up(bytes, region_type::page_bytes) - bytes;
     return bytes > next_extent_bytes() / 4 && rounding <= bytes / 4;
   }
   /// Returns the minimum bytes of a block that may be set aside.
   [[nodiscard]] std::size_t min_aside_bytes() const noexcept { return team_->options.min_extent_bytes / 4; }
   /// Reserves an extent for a block that is set aside: the whole pages of the block.
   [[nodiscard]] byte_range reserve_aside(std::size_t bytes, std::size_t align) {
-    const std::size_t slack = align > region_->granule() ? align : 0;
+    const std::size_t slack = align > region_type::page_bytes ? align : 0;
     const byte_range range = claim(bytes + slack, bytes + slack);
     if (slack == 0 || range.empty()) return range;
     const std::uintptr_t block = align_up(range.begin, align);
-    const byte_range kept{block, align_up(bytes, region_->granule())};
-    if (kept.begin > range.begin) release_aside({range.begin, kept.begin - range.begin});
-    if (kept.end() < range.end()) release_aside({kept.end(), range.end() - kept.end()});
+    const byte_range kept{block, align_up(bytes, region_type::page_bytes)};
+    if (kept.begin > range.begin) release_aside({range.begin, kept.begin - range.begin}, false);
+    if (kept.end() < range.end()) release_aside({kept.end(), range.end() - kept.end()}, false);
     return kept;
   }
-  void release_aside(byte_range range) noexcept {
+  void release_aside(byte_range range, bool is_whole = true) noexcept {
     held_bytes_ -= range.size;
-    region_->return_extent(range);
+    region_->return_extent(range, is_whole);
   }
 
   /// Returns the bytes in extents of this thread.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
-  /// Sets the place where the thread's handle was made.
+  /// Sets the place of the thread's last call of `local`.
   void set_place(call_site where) noexcept { place_ = where; }
 
   /// Level 2: reports a use while another thread rewinds.
@@ -119,7 +121,7 @@ class extent_memory : public committed_ranges {
   [[nodiscard]] bool may_be_of_another_thread(void const* block) const noexcept {
     const std::scoped_lock lock{team_->mutex};
     return std::ranges::any_of(team_->regions,
-                               [=](auto const& region) { return region->holds(address_of(block)); });
+                               [=](auto const& region) { return region->holds(block); });
   }
   /// Returns the reason why the region refused the last claim.
   [[nodiscard]] char const* refusal() const noexcept {
@@ -131,8 +133,8 @@ class extent_memory : public committed_ranges {
   void complete(exhaustion_report& report) const noexcept {
     const std::scoped_lock lock{team_->mutex};
     report.used_bytes = region_->claimed_bytes() - region_->free_bytes();
-    report.committed_bytes = region_->committed_bytes();
-    report.reserved_bytes = region_->reserved_bytes();
+    report.committed_bytes = region_->stats().committed_bytes;
+    report.reserved_bytes = region_->stats().reserved_bytes;
     report.largest_bytes = (std::max)(report.largest_bytes, region_->largest_bytes(refused_));
   }
 

@@ -28,16 +28,20 @@ basic_shared_arena<AddressSpace>::basic_shared_arena(AddressSpace space, arena_o
   if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
   const std::size_t regions = std::max<std::size_t>(1, team.threads);
-  const std::size_t granule = (std::max)(region_type::min_granule, space_.granularity());
+  const std::size_t granule = (std::max)(region_type::page_bytes, space_.granularity());
   const std::size_t reserve = options_.reserve != 0 ? options_.reserve : space_.chunk_bytes();
   const std::size_t share = (std::max)(reserve / regions, granule);
   team.min_extent_bytes = detail::align_up(std::clamp(team.min_extent_bytes, granule, share), granule);
   team.max_extent_bytes =
       detail::align_up(std::clamp(team.max_extent_bytes, team.min_extent_bytes, share + granule), granule);
   team_.options = team;
+  arena_options of_region = options_;
+  of_region.reserve = share;
+  of_region.retain /= regions;
+  of_region.trap = {};  // the parts warn
+  of_region.observer = nullptr;
   for (std::size_t i = 0; i < regions; ++i) {
-    team_.regions.push_back(
-        std::make_unique<region_type>(space_, team_.mutex, options_, share, options_.retain / regions));
+    team_.regions.push_back(std::make_unique<region_type>(space_, team_.mutex, of_region));
     if (AddressSpace::traits.reserves_at_once && !team_.regions.back()->reserve())
       throw out_of_memory{{.resource = options_.name,
                            .requested_bytes = share,
@@ -119,14 +123,14 @@ void basic_shared_arena<AddressSpace>::end(part_type& part) noexcept {
 }
 
 template <class AddressSpace>
-auto basic_shared_arena<AddressSpace>::local(detail::call_site where) -> local_type {
-  part_type& part = part_of_this_thread();
-  part.arena.space_.set_place(where);
-  return local_type{part.arena};
+auto basic_shared_arena<AddressSpace>::local(detail::call_site where) -> local_type& {
+  local_type& arena = part_of_this_thread().arena;
+  arena.space_.set_place(where);
+  return arena;
 }
 
 template <class AddressSpace>
-auto basic_shared_arena<AddressSpace>::local(std::size_t index, detail::call_site where) -> local_type {
+auto basic_shared_arena<AddressSpace>::local(std::size_t index, detail::call_site where) -> local_type& {
   part_type* own = threads_.find();
   if (own == nullptr) {
     const std::scoped_lock lock{team_.mutex};
@@ -178,7 +182,7 @@ arena_mark const* basic_shared_arena<AddressSpace>::recorded(live_mark const* ma
 template <class AddressSpace>
 bool basic_shared_arena<AddressSpace>::is_at(live_mark const& mark) const noexcept {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    basic_arena<memory_type> const& arena = parts_[i]->arena;
+    local_type const& arena = parts_[i]->arena;
     arena_mark const* const then = recorded(&mark, i);
     if (then == nullptr ? arena.position() != 0
                         : then->position() != arena.position() || arena.why_not_rewind(*then) != nullptr)
@@ -212,7 +216,7 @@ template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::require_rewindable(live_mark const* mark, char const* operation,
                                                           detail::call_site where) const {
   for (std::unique_ptr<part_type> const& part : parts_) {
-    basic_arena<memory_type> const& arena = part->arena;
+    local_type const& arena = part->arena;
     arena_mark const* const to = recorded(mark, part->index);
     std::string const thread = "thread " + std::to_string(part->index);
     if (arena.innermost_ != nullptr && (to == nullptr || arena.scope_floor() > to->position())) {
@@ -259,7 +263,7 @@ void basic_shared_arena<AddressSpace>::rewind_parts(live_mark const* mark, char 
   run_destructors(mark);
   for (std::unique_ptr<region_type>& region : team_.regions) region->begin_rewind();
   for (std::unique_ptr<part_type>& part : parts_) {
-    basic_arena<memory_type>& arena = part->arena;
+    local_type& arena = part->arena;
     const auto loan = arena.owner_.lend();
     arena_mark const* const to = recorded(mark, part->index);
     if (to != nullptr) arena.rewind_far(*to);
@@ -321,14 +325,18 @@ void basic_shared_arena<AddressSpace>::release(detail::call_site where) {
 
 template <class AddressSpace>
 std::size_t basic_shared_arena<AddressSpace>::trim(std::size_t keep_bytes) noexcept {
+  for (std::unique_ptr<region_type>& region : team_.regions) region->begin_rewind();
   for (std::unique_ptr<part_type>& part : parts_) {
-    basic_arena<memory_type>& arena = part->arena;
+    local_type& arena = part->arena;
     const auto loan = arena.owner_.lend();
     arena.trim();
     if (arena.position() == 0 && arena.innermost_ == nullptr) arena.drop(arena.first_);
   }
   std::size_t returned = 0;
-  for (std::unique_ptr<region_type>& region : team_.regions) returned += region->trim(keep_bytes);
+  for (std::unique_ptr<region_type>& region : team_.regions) {
+    region->end_rewind();
+    returned += region->trim(keep_bytes);
+  }
   return returned;
 }
 
@@ -368,12 +376,12 @@ shared_arena_stats basic_shared_arena<AddressSpace>::stats() const noexcept {
   }
   stats.waste_bytes = held - stats.used_bytes;
   for (std::unique_ptr<region_type> const& region : team_.regions) {
-    stats.waste_bytes += region->lost_bytes();
+    const arena_stats of_region = region->stats();
     stats.free_bytes += region->free_bytes();
-    stats.committed_bytes += region->committed_bytes();
-    stats.reserved_bytes += region->reserved_bytes();
-    stats.chunks += region->chunks();
-    stats.system_calls += region->system_calls();
+    stats.committed_bytes += of_region.committed_bytes;
+    stats.reserved_bytes += of_region.reserved_bytes;
+    stats.chunks += of_region.chunks;
+    stats.system_calls += of_region.system_calls;
   }
   return stats;
 }
@@ -396,7 +404,7 @@ void basic_shared_arena<AddressSpace>::check_invariants() const noexcept {
   }
   for (std::unique_ptr<region_type> const& region : team_.regions) {
     expect.report(region->broken_invariant());
-    claimed += region->claimed_bytes() - region->free_bytes() - region->lost_bytes();
+    claimed += region->claimed_bytes() - region->free_bytes();
   }
   expect(held == claimed, "sum of what threads hold + free == claimed");
 }
