@@ -13,6 +13,7 @@
 #include <nvtx3/nvToolsExtMem.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -21,10 +22,6 @@
 namespace tidemark::detail {
 namespace {
 
-// True once device memory exists, and with it CUDA.
-constinit std::atomic<bool> device_memory_was_seen{false};
-
-// compute-sanitizer crashes at a call of NVTX before CUDA is initialised.
 bool is_compute_sanitizer() noexcept {
   static const bool is = [] {
     char const* const tool = std::getenv("NVTX_INJECTION64_PATH");  // NOLINT(concurrency-mt-unsafe): once
@@ -36,20 +33,13 @@ bool is_compute_sanitizer() noexcept {
 struct tool_domain {
   nvtxDomainHandle_t handle = nvtxDomainCreateA("tidemark");
 
-  tool_domain() noexcept {
-    const auto name = [this](range_kind kind, char const* text) {
-      nvtxDomainNameCategoryA(handle, static_cast<std::uint32_t>(kind), text);
-    };
-    name(range_kind::arena_scope, "arena scope");
-    name(range_kind::workspace_scope, "workspace scope");
-    name(range_kind::epoch, "epoch");
-  }
+  tool_domain() = default;
   tool_domain(tool_domain const&) = delete;
   tool_domain& operator=(tool_domain const&) = delete;
   ~tool_domain() { nvtxDomainDestroy(handle); }
 };
 
-// Never destroyed, because ranges may end in destructors of static objects.
+// Never destroyed, because arenas may end in destructors of static objects.
 nvtxDomainHandle_t domain() noexcept {
   static auto& made = *new until_unload<tool_domain>;
   return made.value.handle;
@@ -95,7 +85,6 @@ class nvtx_tool final : public listening_tool {
  public:
   [[nodiscard]] bool takes_whole_allocations_only() const noexcept override { return is_compute_sanitizer(); }
   heap_id open_heap(std::uintptr_t first, std::size_t bytes, char const* name) noexcept override {
-    device_memory_was_seen.store(true, std::memory_order_relaxed);
     const nvtxMemVirtualRangeDesc_t range = describe(first, bytes);
     auto heap = make_struct<nvtxMemHeapDesc_t>();
     heap.usage = NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR;
@@ -143,22 +132,6 @@ class nvtx_tool final : public listening_tool {
     regions.refElements = references.data();
     nvtxMemRegionsUnregister(domain(), &regions);
   }
-
-  range_id begin_range(range_kind kind, char const* name) noexcept override {
-    if (is_compute_sanitizer() && !device_memory_was_seen.load(std::memory_order_relaxed)) return 0;
-    if (domain() == nullptr) {
-      ranges_are_heard.store(false, std::memory_order_relaxed);
-      return 0;
-    }
-    nvtxEventAttributes_t range{};
-    range.version = NVTX_VERSION;
-    range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-    range.category = static_cast<std::uint32_t>(kind);
-    range.messageType = NVTX_MESSAGE_TYPE_ASCII;
-    range.message.ascii = name;
-    return nvtxDomainRangeStartEx(domain(), &range);
-  }
-  void end_range(range_id range) noexcept override { nvtxDomainRangeEnd(domain(), range); }
 };
 
 constinit nvtx_tool nvtx;
@@ -166,12 +139,9 @@ constinit std::atomic<listening_tool*> tool{&nvtx};
 
 }  // namespace
 
-constinit std::atomic<bool> ranges_are_heard{true};
-
 listening_tool& current_tool() noexcept { return *tool.load(std::memory_order_acquire); }
 
 listening_tool* set_current_tool(listening_tool* replacement) noexcept {
-  ranges_are_heard.store(true, std::memory_order_relaxed);  // the next range checks for a tool again
   return tool.exchange(replacement != nullptr ? replacement : &nvtx, std::memory_order_acq_rel);
 }
 

@@ -12,12 +12,10 @@ epoch::epoch(epoch_resource& resource, char const* name)
     : resource_{resource},
       group_{resource.group_of_this_thread()},
       name_{detail::name_or(name, "epoch")},
-      depth_{group_.open(name_)},  // cannot fail for the first frame
-      range_{detail::range_kind::epoch, name_} {}
+      depth_{group_.open(name_)} {}  // cannot fail for the first frame
 
 epoch_summary epoch::end() noexcept {
   const std::size_t depth = std::exchange(depth_, 0);
-  [[maybe_unused]] const detail::named_range to_the_end_of_this = std::move(range_);
   if (depth == 0) {
     if constexpr (check_level >= 2) {
       detail::report_violation(violation_kind::scope_order, resource_.name(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tool as NVTX loads it, by NVTX_INJECTION64_PATH: prints each call that reaches it. Its handles are of
-// its own making, so that a call with another's is seen. INJECTED_TOOL=memory or =ranges makes it one
+// its own making, so that a call with another's is seen. INJECTED_TOOL=memory or =domains makes it one
 // that knows only these.
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +14,6 @@
 namespace {
 
 constexpr std::uintptr_t domain_handle = 0x11, first_heap_handle = 0x1000;
-constexpr nvtxRangeId_t first_range = 1;
 
 bool knows(char const* what) {
   char const* const only = std::getenv("INJECTED_TOOL");
@@ -34,35 +33,15 @@ void require_header(Descriptor const& descriptor) {
 }
 
 void require_domain(nvtxDomainHandle_t domain) {
-  // A tool that knows no ranges has made no domain.
-  require(number(domain) == (knows("ranges") ? domain_handle : 0), "the domain");
+  // A tool that knows no domains has made none.
+  require(number(domain) == (knows("domains") ? domain_handle : 0), "the domain");
 }
 
-// ---- ranges
+// ---- the domain
 
 nvtxDomainHandle_t create_domain(char const* name) {
   std::printf("domain %s\n", name);
   return reinterpret_cast<nvtxDomainHandle_t>(domain_handle);
-}
-
-void name_category(nvtxDomainHandle_t domain, std::uint32_t category, char const* name) {
-  require_domain(domain);
-  std::printf("category %u is %s\n", static_cast<unsigned>(category), name);
-}
-
-nvtxRangeId_t start_range(nvtxDomainHandle_t domain, nvtxEventAttributes_t const* range) {
-  static nvtxRangeId_t next = first_range;
-  require_domain(domain);
-  require(range->version == NVTX_VERSION && range->size == sizeof *range, "the version of a range");
-  require(range->messageType == NVTX_MESSAGE_TYPE_ASCII, "the kind of a range's name");
-  std::printf("range %d begins: %s of category %u\n", static_cast<int>(next), range->message.ascii,
-              static_cast<unsigned>(range->category));
-  return next++;
-}
-
-void end_range(nvtxDomainHandle_t domain, nvtxRangeId_t range) {
-  require_domain(domain);
-  std::printf("range %d ends\n", static_cast<int>(range));
 }
 
 template <class Function>
@@ -159,16 +138,13 @@ std::intptr_t slot(Function* function) {
 
 EXPORTED int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t export_table);
 EXPORTED int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t export_table) {
-  if (!knows("ranges")) return 0;
+  if (!knows("domains")) return 0;
   auto const* const callbacks =
       static_cast<NvtxExportTableCallbacks const*>(export_table(NVTX_ETID_CALLBACKS));
   NvtxFunctionTable functions = nullptr;
   unsigned n = 0;
   if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &functions, &n) == 0) return 0;
   *functions[NVTX_CBID_CORE2_DomainCreateA] = generic(&create_domain);
-  *functions[NVTX_CBID_CORE2_DomainNameCategoryA] = generic(&name_category);
-  *functions[NVTX_CBID_CORE2_DomainRangeStartEx] = generic(&start_range);
-  *functions[NVTX_CBID_CORE2_DomainRangeEnd] = generic(&end_range);
   return 1;
 }
 

@@ -33,8 +33,6 @@ class counting_tool final : public detail::listening_tool {
   void open_region(heap_id, std::uintptr_t, std::size_t, char const*) noexcept override { ++regions; }
   void resize_region(std::uintptr_t, std::size_t) noexcept override {}
   void close_regions(std::uintptr_t const*, std::size_t n) noexcept override { regions -= n; }
-  range_id begin_range(detail::range_kind, char const*) noexcept override { return 0; }
-  void end_range(range_id) noexcept override {}
 
  private:
   detail::listening_tool* before_;

@@ -1,27 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses an arena of a device, scopes and epochs. The tool prints the reports that reach it:
+// Uses an arena of a device and its scopes. The tool prints the reports that reach it:
 // injected_tool.cpp.
 #include <cstdint>
 #include <cstdio>
 
 #include <tidemark/arena/arena.hpp>
-#include <tidemark/epoch/epoch.hpp>
-#include <tidemark/workspace/workspace.hpp>
 
 namespace {
 
 using namespace tidemark;
 
 constexpr std::uintptr_t device_address = std::uintptr_t{1} << 62;  // it is never touched
-
-void use_ranges() {
-  workspace ws{workspace_options{.name = "solver"}};
-  epoch_resource memory;
-  arena step{{.name = "step"}};
-  const epoch training{memory, "training"};
-  const arena::scope scope{step};
-  const workspace::scope<> temporaries{ws};
-}
 
 void use_device_memory() {
   borrowed_device_arena device{borrowed_device_memory{{device_address, 64 * KiB}}, {.name = "device step"}};
@@ -37,10 +26,4 @@ void use_device_memory() {
 
 }  // namespace
 
-int main() {
-  use_ranges();
-  std::printf("-- device memory\n");
-  use_device_memory();
-  std::printf("-- device memory has been seen\n");
-  use_ranges();
-}
+int main() { use_device_memory(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tool that learns of device memory and ranges, and checks tidemark against the rules of NVTX's header.
+// A tool that learns of device memory, and checks tidemark against the rules of NVTX's header.
 // Regions lie in their heap and do not overlap; resized, closed or reset objects exist; and nothing is left
 // at the end.
 #pragma once
@@ -27,21 +27,15 @@ class strict_tool final : public detail::listening_tool {
     std::string name;
     bool operator==(heap const&) const = default;
   };
-  struct range {
-    detail::range_kind kind;
-    std::string name;
-    bool operator==(range const&) const = default;
-  };
   using regions_type = std::map<std::uintptr_t, std::size_t>;  // bytes, by first address
 
   strict_tool() : before_{detail::set_current_tool(this)} {}
   ~strict_tool() {
     detail::set_current_tool(before_);
     EXPECT_TRUE(heaps_.empty()) << heaps_.size() << " heaps were not closed";
-    EXPECT_TRUE(ranges_.empty()) << ranges_.size() << " ranges were not ended";
   }
 
-  bool watches = true;  ///< otherwise heaps and ranges get no number, as without a tool
+  bool watches = true;  ///< otherwise heaps get no number, as without a tool
   /// Accepts memory as a heap. If set, the tool behaves as compute-sanitizer: it accepts whole allocations
   /// only.
   std::function<bool(std::uintptr_t first, std::size_t bytes)> accepts;
@@ -80,12 +74,6 @@ class strict_tool final : public detail::listening_tool {
       if (one.first < first + bytes && first < one.first + one.bytes) return true;
     }
     return false;
-  }
-  /// Open ranges in the order of their beginning.
-  [[nodiscard]] std::vector<range> ranges() const {
-    std::vector<range> result;
-    for (auto const& [id, one] : ranges_) result.push_back(one);
-    return result;
   }
 
   [[nodiscard]] bool takes_whole_allocations_only() const noexcept override { return accepts != nullptr; }
@@ -129,16 +117,6 @@ class strict_tool final : public detail::listening_tool {
     for (std::size_t i = 0; i < n; ++i)
       EXPECT_EQ(regions_.erase(firsts[i]), 1u) << "closes what is no region";
   }
-  range_id begin_range(detail::range_kind kind, char const* name) noexcept override {
-    calls.emplace_back("begin_range");
-    if (!watches) return 0;
-    ranges_.emplace(++last_id_, range{kind, name});
-    return last_id_;
-  }
-  void end_range(range_id id) noexcept override {
-    calls.emplace_back("end_range");
-    EXPECT_EQ(ranges_.erase(id), 1u) << "ends what is no range";
-  }
 
  private:
   [[nodiscard]] heap const* find(heap_id id) const {
@@ -166,7 +144,6 @@ class strict_tool final : public detail::listening_tool {
   detail::listening_tool* before_;
   std::uint64_t last_id_ = 0;
   std::map<std::uint64_t, heap> heaps_;
-  std::map<std::uint64_t, range> ranges_;
   regions_type regions_;
 };
 

@@ -15,7 +15,6 @@
 #include <tidemark/core/allocation_site.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/violation.hpp>
-#include <tidemark/diagnose/detail/named_range.hpp>
 
 namespace tidemark {
 
@@ -74,7 +73,6 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
       other.end();
       opened_.outer = this;  // a scratch arena must not look idle in between
       arena.close(*this);
-      range_ = {};
       open_inside(outer, arena);
     } else {
       end();
@@ -87,7 +85,6 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   /// Ends the scope now. Does nothing to an inert scope.
   void end() noexcept {
     if (arena_ != nullptr) std::exchange(arena_, nullptr)->close(*this);
-    range_ = {};
   }
 
   /// Ends the scope while work on another stream still uses its memory. The arena's stream waits for `event`,
@@ -147,14 +144,12 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
     arena_ = &arena;
     opened_ = {outer, arena.cursor_, arena.chunk_, arena.floor_};
     arena.floor_ = arena.cursor_;
-    range_ = {detail::range_kind::arena_scope, arena.name()};
   }
 
   void move_from(basic_arena_scope& other) noexcept {
     arena_ = std::exchange(other.arena_, nullptr);
     opened_ = other.opened_;
     where_ = other.where_;
-    range_ = std::move(other.range_);
     if (arena_ == nullptr) return;
     if (arena_->innermost() == &other) return arena_->set_innermost(this);
     basic_arena_scope* inner = arena_->innermost();
@@ -195,7 +190,6 @@ class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<Addr
   arena_type* arena_ = nullptr;  // null: inert
   state opened_;
   [[no_unique_address]] detail::call_site where_;  // level 2 only
-  [[no_unique_address]] detail::named_range range_;
 };
 
 }  // namespace tidemark

@@ -15,7 +15,6 @@
 
 #include <tidemark/core/detail/leads_to_memory.hpp>
 #include <tidemark/core/macros.hpp>
-#include <tidemark/diagnose/detail/named_range.hpp>
 #include <tidemark/epoch/detail/block_group.hpp>
 #include <tidemark/epoch/detail/storage.hpp>
 #include <tidemark/epoch/epoch_resource.hpp>
@@ -141,7 +140,6 @@ class [[nodiscard]] epoch {
   detail::block_group& group_;
   char const* name_;
   std::size_t depth_;  // of this epoch's frame in the group; 0 once ended
-  [[no_unique_address]] detail::named_range range_;
 };
 
 namespace detail {

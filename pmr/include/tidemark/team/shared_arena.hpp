@@ -27,7 +27,6 @@
 #include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/virtual_memory.hpp>
-#include <tidemark/diagnose/detail/named_range.hpp>
 #include <tidemark/team/detail/extent_memory.hpp>
 #include <tidemark/team/detail/extent_region.hpp>
 #include <tidemark/team/shared_arena_options.hpp>
@@ -59,8 +58,7 @@ class [[nodiscard]] basic_shared_arena_scope {
       : arena_{&arena},
         begin_{arena.mark()},
         outer_{std::exchange(arena.innermost_, this)},
-        where_{where},
-        range_{detail::range_kind::arena_scope, arena.name()} {}
+        where_{where} {}
   [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { move_from(other); }
   /// Ends this scope and takes over `other`. `scope = shared_arena::scope{team}` on the arena of an open
   /// `scope` gives a scope with the beginning of the old one.
@@ -73,7 +71,6 @@ class [[nodiscard]] basic_shared_arena_scope {
       arena_ = &arena;  // `begin_` is still its mark
       outer_ = std::exchange(arena.innermost_, this);
       where_ = other.where_;
-      range_ = {detail::range_kind::arena_scope, arena.name()};
     } else {
       end();
       move_from(other);
@@ -85,7 +82,6 @@ class [[nodiscard]] basic_shared_arena_scope {
   /// Ends the scope now. Does nothing for an inert scope.
   void end() noexcept {
     if (arena_ != nullptr) std::exchange(arena_, nullptr)->close(*this);
-    range_ = {};
   }
   /// Returns true if the scope is open.
   [[nodiscard]] explicit operator bool() const noexcept { return arena_ != nullptr; }
@@ -106,7 +102,6 @@ class [[nodiscard]] basic_shared_arena_scope {
     begin_ = other.begin_;
     outer_ = other.outer_;
     where_ = other.where_;
-    range_ = std::move(other.range_);
     if (arena_ == nullptr) return;
     basic_shared_arena_scope** link = &arena_->innermost_;
     while (*link != &other) link = &(*link)->outer_;
@@ -117,7 +112,6 @@ class [[nodiscard]] basic_shared_arena_scope {
   shared_arena_mark begin_;
   basic_shared_arena_scope* outer_ = nullptr;      // previous innermost scope
   [[no_unique_address]] detail::call_site where_;  // level 2 only
-  [[no_unique_address]] detail::named_range range_;
 };
 
 /// One thread's part of a shared arena, the result of `shared_arena::local()`: an arena that only this thread

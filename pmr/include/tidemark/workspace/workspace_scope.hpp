@@ -21,7 +21,6 @@
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/reuse_fence.hpp>
 #include <tidemark/core/violation.hpp>
-#include <tidemark/diagnose/detail/named_range.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/workspace/detail/shaped_view.hpp>
 #include <tidemark/workspace/detail/workspace_core.hpp>
@@ -177,8 +176,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,
       [[maybe_unused]] std::source_location where = std::source_location::current())
       : workspace_{&ws},
-        frame_{ws.template open<Types...>(0, "opening of a scope")},
-        range_{detail::range_kind::workspace_scope, ws.name()} {
+        frame_{ws.template open<Types...>(0, "opening of a scope")} {
     if constexpr (checked) where_ = where;
   }
   scope(scope const&) = delete;
@@ -196,7 +194,6 @@ class [[nodiscard]] basic_workspace<Checks>::scope
     } else {
       ws.core_.template close<false>(frame_, where());
     }
-    range_ = {};
   }
   /// Ends the scope now, while work elsewhere, such as on a device's stream, still uses its memory. The next
   /// use of each of its slots waits for the fence, and so does freeing a slot. Level 1 does not fill this
@@ -276,7 +273,6 @@ class [[nodiscard]] basic_workspace<Checks>::scope
   std::uint64_t frame_;        // number of the scope
   [[no_unique_address]] std::conditional_t<checked, std::source_location, std::monostate>
       where_;  // place of the opening
-  [[no_unique_address]] detail::named_range range_;
 };
 
 /// Calls `body(scope)` or `body()` in a scope and returns its result. Saves the counts of the named element

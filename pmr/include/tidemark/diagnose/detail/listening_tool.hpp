@@ -3,7 +3,6 @@
 /// `listening_tool`: a replaceable table of the reports that tidemark sends to NVTX tools. Owns nothing.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,14 +10,7 @@
 
 namespace tidemark::detail {
 
-/// The object whose lifetime a named range shows. Tools receive it as the range's category.
-enum class range_kind : std::uint32_t {
-  arena_scope = 1,
-  workspace_scope = 2,
-  epoch = 3,
-};
-
-/// Receives reports about memory that the host does not touch, and named time ranges.
+/// Receives reports about memory that the host does not touch.
 ///
 /// A *heap* is committed memory. Only its *regions*, the allocated blocks in it, may be touched. A test may
 /// derive from this class to observe the reports.
@@ -28,8 +20,6 @@ class listening_tool {
  public:
   /// Identifies a heap; 0 if the tool does not watch it.
   using heap_id = std::uintptr_t;
-  /// Identifies a range; 0 if the tool does not watch it.
-  using range_id = std::uint64_t;
 
   listening_tool() = default;
   listening_tool(listening_tool const&) = delete;
@@ -58,11 +48,6 @@ class listening_tool {
   static constexpr std::size_t max_closed = 64;
   virtual void close_regions(std::uintptr_t const* firsts, std::size_t n) noexcept = 0;
 
-  /// Begins a range. The ranges of a thread need not nest, and may end on another thread.
-  [[nodiscard]] virtual range_id begin_range(range_kind kind, char const* name) noexcept = 0;
-  /// Ends a range.
-  virtual void end_range(range_id range) noexcept = 0;
-
  protected:
   // Never deleted through this class. Without a virtual destructor the process's object is never destroyed.
   ~listening_tool() = default;
@@ -73,12 +58,9 @@ class listening_tool {
 /// The current tool: NVTX, until replaced.
 [[nodiscard]] listening_tool& current_tool() noexcept;
 
-/// Replaces the tool; null selects NVTX. @return the previous tool. @pre no heap and no range is open.
+/// Replaces the tool; null selects NVTX. @return the previous tool. @pre no heap is open.
 /// Thread-safe.
 listening_tool* set_current_tool(listening_tool* replacement) noexcept;
-
-/// False once NVTX has shown that no tool listens to ranges. A range then costs a load and a branch.
-extern std::atomic<bool> ranges_are_heard;
 
 #endif
 
