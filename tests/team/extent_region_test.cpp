@@ -77,17 +77,18 @@ class watched_region {
 
   byte_range claim(std::size_t least, std::size_t wanted) {
     space_refusal refused{};
-    const extent claimed = region_.claim(least * page, wanted * page, refused);
-    if (claimed.range.empty()) return {};
-    EXPECT_GE(claimed.range.size, least * page);
-    EXPECT_LE(claimed.range.size, std::max(least, wanted) * page);
-    for (std::size_t i = first_page(claimed.range); i < last_page(claimed.range); ++i) {
+    std::uintptr_t touched = 0;
+    const byte_range claimed = region_.claim(least * page, wanted * page, touched, refused);
+    if (claimed.empty()) return {};
+    EXPECT_GE(claimed.size, least * page);
+    EXPECT_LE(claimed.size, std::max(least, wanted) * page);
+    for (std::size_t i = first_page(claimed); i < last_page(claimed); ++i) {
       EXPECT_FALSE(in_use_[i]) << "extents do not overlap";
-      const bool is_fresh = reinterpret_cast<std::uintptr_t>(buffer.data()) + i * page >= claimed.touched;
+      const bool is_fresh = reinterpret_cast<std::uintptr_t>(buffer.data()) + i * page >= touched;
       EXPECT_FALSE(is_fresh && space_.was_used[i]) << "fresh pages were not used before";
       in_use_[i] = space_.was_used[i] = true;
     }
-    return claimed.range;
+    return claimed;
   }
   void return_extent(byte_range claimed) {
     for (std::size_t i = first_page(claimed); i < last_page(claimed); ++i) in_use_[i] = false;
@@ -159,14 +160,14 @@ TEST(extent_region, serves_three_threads_at_once) {
   const auto work = [&](unsigned char fill) {
     for (int i = 0; i < 2000; ++i) {
       space_refusal refused{};
-      const extent mine = region.claim(page, 4 * page, refused);
-      ASSERT_FALSE(mine.range.empty());
-      auto* const first = static_cast<unsigned char*>(mine.range.data());
-      unpoison(mine.range.begin, mine.range.size);
-      std::fill_n(first, mine.range.size, fill);
-      EXPECT_EQ(std::count(first, first + mine.range.size, fill),
-                static_cast<std::ptrdiff_t>(mine.range.size));
-      region.return_extent(mine.range);
+      std::uintptr_t touched = 0;
+      const byte_range mine = region.claim(page, 4 * page, touched, refused);
+      ASSERT_FALSE(mine.empty());
+      auto* const first = static_cast<unsigned char*>(mine.data());
+      unpoison(mine.begin, mine.size);
+      std::fill_n(first, mine.size, fill);
+      EXPECT_EQ(std::count(first, first + mine.size, fill), static_cast<std::ptrdiff_t>(mine.size));
+      region.return_extent(mine);
     }
   };
   {

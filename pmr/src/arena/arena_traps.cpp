@@ -17,7 +17,6 @@
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/violation.hpp>
 
-#include "../diagnose/call_stack.hpp"
 #include "../diagnose/code_symbols.hpp"
 #include "../diagnose/trap_log.hpp"
 
@@ -80,8 +79,63 @@ class rewind_trap {
   /// True if the next scope is to be trapped.
   [[nodiscard]] bool is_due() const noexcept { return rewinds_until_trap_ == 0; }
   void count_rewind() noexcept { rewinds_until_trap_ -= rewinds_until_trap_ != 0 ? 1 : 0; }
-  [[nodiscard]] void* allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept;
-  void retire_slices(arena_type& arena, chunk_record& newest) noexcept;
+  // Allocates a block in a new slice, which is twice as large as the full slice that it continues. Returns null
+  // without addresses, memory or a record; ordinary memory then serves the scope.
+  void* allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept {
+    const std::size_t size = arena.block_bytes(bytes);
+    const std::size_t least = size + (align > arena.default_alignment ? align : 0);
+    const std::size_t room = arena.remaining_bytes();
+    if (size > room) return nullptr;
+    chunk_record& current = *arena.chunk_;
+    const bool continues_slice = current.is_slice() && !arena.begins_scope();
+    const std::size_t before =
+        continues_slice ? 2 * (current.end - current.begin) : arena.options_.commit_step;
+    if (!continues_slice) {
+      draw();
+      arena.set_cursor(current, arena.cursor_);
+    }
+    const byte_range slice = reserve_slice(arena.space_, std::min(std::max(least, before), room));
+    chunk_record* const chunk = slice.empty() ? nullptr : arena.acquire_chunk_record();
+    if (chunk != nullptr) {
+      chunk->begin = chunk->committed = chunk->touched = slice.begin;
+      chunk->end = slice.begin + std::min(slice.size, room);
+      chunk->begins_scope = !continues_slice;
+      chunk->insert_after(current);
+      const std::uintptr_t block = place(chunk->begin, chunk->end, size, align);
+      if (block != 0 && arena.commit_up_to(*chunk, block + size)) {
+        arena.enter(*chunk);
+        return arena.bump(block, bytes);
+      }
+      chunk->unlink();
+      arena.recycle_chunk_record(*chunk);
+    }
+    if (!slice.empty()) {
+      --slices_;
+      next_ = slice.begin;
+    }
+    if (continues_slice) mark_untrapped(current);
+    else ++untrapped_;
+    return nullptr;
+  }
+  // Retires all slices between `newest` and the current chunk, to which the arena has rewound.
+  void retire_slices(arena_type& arena, chunk_record& newest) noexcept {
+    chunk_record& current = *arena.chunk_;
+    for (chunk_record* left = &newest; left != &current;) {
+      chunk_record* const before = left->previous;
+      if (left->is_slice()) {
+        const std::size_t bytes = left->committed - left->begin;
+        arena.committed_bytes_ -= bytes;
+        left->marks.on_decommit(left->begin, left->committed);
+        if (!retire(arena.space_, *left)) mark_untrapped(*left);
+        if (left->begins_scope) ++(left->is_untrapped ? untrapped_ : trapped_);
+        poison(left->begin, bytes);  // a sanitizer's report says more than a fault
+        left->unlink();
+        arena.recycle_chunk_record(*left);
+      }
+      left = before;
+    }
+    arena.set_cursor(current, arena.cursor_);
+  }
 
   /// Reserves the region from a space. On failure no scope is trapped.
   void reserve(virtual_memory& space) noexcept {
@@ -124,10 +178,60 @@ class rewind_trap {
     if (options.handle_signals) handle_faults();
     return acquire_trap_log(name);
   }
-  void draw() noexcept;
-  [[nodiscard]] byte_range reserve_slice(virtual_memory& space, std::size_t bytes) noexcept;
-  [[nodiscard]] bool retire(virtual_memory& space, chunk_record const& slice) noexcept;
-  [[nodiscard]] rewind_place calls_of(call_stack const& stack) noexcept;
+  // Draws the number of rewinds until the next trapped scope: uniform in [1, 2 n - 1], so n on average. Uses
+  // SplitMix64 (Steele, Lea, Flood 2014). The process id makes the numbers differ between a parent and its
+  // forked children.
+  void draw() noexcept {
+    if (options_.one_in <= 1) return;
+    std::uint64_t mixed = random_ += 0x9e3779b97f4a7c15;
+    mixed ^= static_cast<std::uint64_t>(::getpid()) << 32;
+    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+    mixed ^= mixed >> 31;
+    rewinds_until_trap_ = 1 + mixed % (2 * std::uint64_t{options_.one_in} - 1);
+  }
+  // Takes whole pages of addresses without memory; an empty range if no addresses are left.
+  byte_range reserve_slice(virtual_memory& space, std::size_t bytes) noexcept {
+    if (bytes > region_.size) return {};
+    const std::size_t size = align_up(bytes, space.granularity());
+    if (size > region_.end() - next_) {
+      if (slices_ != 0) return {};
+      next_ = region_.begin;
+      ++reuses_;
+    }
+    const byte_range slice{next_, size};
+    next_ = slice.end();
+    highest_ = std::max(highest_, next_);
+    ++slices_;
+    return slice;
+  }
+  rewind_place calls_of(call_stack const& stack) noexcept {
+    const std::span<stack_frame const> frames = owners_.calls_of_program(stack.frames());
+    rewind_place calls{};
+    std::ranges::transform(frames.first(std::min(frames.size(), calls.size())), calls.begin(),
+                           &stack_frame::call);
+    return calls;
+  }
+  // Retires a slice that was rewound over: records the caller and makes the memory inaccessible. On success it
+  // stays inaccessible.
+  bool retire(virtual_memory& space, chunk_record const& slice) noexcept {
+    const std::size_t granularity = space.granularity();  // a bounded slice may end inside a page
+    const std::uintptr_t last = align_up(std::min(slice.touched, slice.committed), granularity);
+    const std::size_t bytes = slice.committed - slice.begin;
+    ++system_calls_;
+    if (!space.decommit({slice.begin, align_up(bytes, granularity)})) {
+      lost_bytes_ += bytes;
+      return false;  // the slice stays in use, because its bytes are not zero
+    }
+    --slices_;
+    if (next_ == align_up(slice.end, granularity))
+      next_ = last;  // the newest slice: its untouched part is still fresh
+    const call_stack stack{__builtin_return_address(0), 2 * std::tuple_size_v<rewind_place>};
+    log_->rewinds.add(slice.begin, last, calls_of(stack));
+    // Reinstalls the handler: a fault other than a late use restores the earlier action.
+    if (options_.handle_signals) handle_faults();
+    return true;
+  }
   // Marks a scope that is trapped only in part. It is counted once, when its first slice ends.
   static void mark_untrapped(chunk_record& slice) noexcept {
     chunk_record* first = &slice;
@@ -155,122 +259,6 @@ void trap_pointer::make(trap_options const& options, char const* name) {
   trap_ = new rewind_trap{options, name};
 }
 trap_pointer::~trap_pointer() { delete trap_; }
-
-// Draws the number of rewinds until the next trapped scope: uniform in [1, 2 n - 1], so n on average. Uses
-// SplitMix64 (Steele, Lea, Flood 2014). The process id makes the numbers differ between a parent and its
-// forked children.
-void rewind_trap::draw() noexcept {
-  if (options_.one_in <= 1) return;
-  std::uint64_t mixed = random_ += 0x9e3779b97f4a7c15;
-  mixed ^= static_cast<std::uint64_t>(::getpid()) << 32;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  mixed ^= mixed >> 31;
-  rewinds_until_trap_ = 1 + mixed % (2 * std::uint64_t{options_.one_in} - 1);
-}
-
-// Takes whole pages of addresses without memory; an empty range if no addresses are left.
-byte_range rewind_trap::reserve_slice(virtual_memory& space, std::size_t bytes) noexcept {
-  if (bytes > region_.size) return {};
-  const std::size_t size = align_up(bytes, space.granularity());
-  if (size > region_.end() - next_) {
-    if (slices_ != 0) return {};
-    next_ = region_.begin;
-    ++reuses_;
-  }
-  const byte_range slice{next_, size};
-  next_ = slice.end();
-  highest_ = std::max(highest_, next_);
-  ++slices_;
-  return slice;
-}
-
-rewind_place rewind_trap::calls_of(call_stack const& stack) noexcept {
-  const std::span<stack_frame const> frames = owners_.calls_of_program(stack.frames());
-  rewind_place calls{};
-  std::ranges::transform(frames.first(std::min(frames.size(), calls.size())), calls.begin(),
-                         &stack_frame::call);
-  return calls;
-}
-
-// Retires a slice that was rewound over: records the caller and makes the memory inaccessible. On success it
-// stays inaccessible.
-bool rewind_trap::retire(virtual_memory& space, chunk_record const& slice) noexcept {
-  const std::size_t granularity = space.granularity();  // a bounded slice may end inside a page
-  const std::uintptr_t last = align_up(std::min(slice.touched, slice.committed), granularity);
-  const std::size_t bytes = slice.committed - slice.begin;
-  ++system_calls_;
-  if (!space.decommit({slice.begin, align_up(bytes, granularity)})) {
-    lost_bytes_ += bytes;
-    return false;  // the slice stays in use, because its bytes are not zero
-  }
-  --slices_;
-  if (next_ == align_up(slice.end, granularity))
-    next_ = last;  // the newest slice: its untouched part is still fresh
-  const call_stack stack{__builtin_return_address(0), 2 * std::tuple_size_v<rewind_place>};
-  log_->rewinds.add(slice.begin, last, calls_of(stack));
-  // Reinstalls the handler: a fault other than a late use restores the earlier action.
-  if (options_.handle_signals) handle_faults();
-  return true;
-}
-
-// Allocates a block in a new slice, which is twice as large as the full slice that it continues. Returns null
-// without addresses, memory or a record; ordinary memory then serves the scope.
-void* rewind_trap::allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept {
-  const std::size_t size = arena.block_bytes(bytes);
-  const std::size_t least = size + (align > arena.default_alignment ? align : 0);
-  const std::size_t room = arena.remaining_bytes();
-  if (size > room) return nullptr;
-  chunk_record& current = *arena.chunk_;
-  const bool continues_slice = current.is_slice() && !arena.begins_scope();
-  const std::size_t before = continues_slice ? 2 * (current.end - current.begin) : arena.options_.commit_step;
-  if (!continues_slice) {
-    draw();
-    arena.set_cursor(current, arena.cursor_);
-  }
-  const byte_range slice = reserve_slice(arena.space_, std::min(std::max(least, before), room));
-  chunk_record* const chunk = slice.empty() ? nullptr : arena.acquire_chunk_record();
-  if (chunk != nullptr) {
-    chunk->begin = chunk->committed = chunk->touched = slice.begin;
-    chunk->end = slice.begin + std::min(slice.size, room);
-    chunk->begins_scope = !continues_slice;
-    chunk->insert_after(current);
-    const std::uintptr_t block = place(chunk->begin, chunk->end, size, align);
-    if (block != 0 && arena.commit_up_to(*chunk, block + size)) {
-      arena.enter(*chunk);
-      return arena.bump(block, bytes);
-    }
-    chunk->unlink();
-    arena.recycle_chunk_record(*chunk);
-  }
-  if (!slice.empty()) {
-    --slices_;
-    next_ = slice.begin;
-  }
-  if (continues_slice) mark_untrapped(current);
-  else ++untrapped_;
-  return nullptr;
-}
-
-// Retires all slices between `newest` and the current chunk, to which the arena has rewound.
-void rewind_trap::retire_slices(arena_type& arena, chunk_record& newest) noexcept {
-  chunk_record& current = *arena.chunk_;
-  for (chunk_record* left = &newest; left != &current;) {
-    chunk_record* const before = left->previous;
-    if (left->is_slice()) {
-      const std::size_t bytes = left->committed - left->begin;
-      arena.committed_bytes_ -= bytes;
-      left->marks.on_decommit(left->begin, left->committed);
-      if (!retire(arena.space_, *left)) mark_untrapped(*left);
-      if (left->begins_scope) ++(left->is_untrapped ? untrapped_ : trapped_);
-      poison(left->begin, bytes);  // a sanitizer's report says more than a fault
-      left->unlink();
-      arena.recycle_chunk_record(*left);
-    }
-    left = before;
-  }
-  arena.set_cursor(current, arena.cursor_);
-}
 
 }  // namespace tidemark::detail
 

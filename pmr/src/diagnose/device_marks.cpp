@@ -30,7 +30,7 @@ void device_marks::on_commit(std::uintptr_t first, std::uintptr_t last, char con
   heap_ = current_tool().open_heap(begin_, end_ - begin_, name);
   if (heap_ == 0) return;
   heard_ = true;
-  for (block_record const& known : blocks_) current_tool().open_region(heap_, known.first, known.bytes, name);
+  for (byte_range const& known : blocks_) current_tool().open_region(heap_, known.begin, known.size, name);
 }
 
 void device_marks::on_decommit(std::uintptr_t from, std::uintptr_t) noexcept {
@@ -45,33 +45,33 @@ void device_marks::open(std::uintptr_t first, std::size_t bytes) noexcept {
 }
 
 void device_marks::on_resize(std::uintptr_t block, std::size_t bytes, std::size_t) noexcept {
-  const bool had_bytes = !blocks_.empty() && blocks_.back().first == block;
+  const bool had_bytes = !blocks_.empty() && blocks_.back().begin == block;
   if (!had_bytes) return on_allocate(block, bytes);
   resize(blocks_.back(), bytes);
   if (bytes == 0) blocks_.pop_back();
 }
 
-void device_marks::resize(block_record& known, std::size_t bytes) noexcept {
-  const std::size_t before = std::exchange(known.bytes, bytes);
+void device_marks::resize(byte_range& known, std::size_t bytes) noexcept {
+  const std::size_t before = std::exchange(known.size, bytes);
   if (heap_ == 0 || before == bytes) return;
-  if (before == 0) current_tool().open_region(heap_, known.first, bytes, name_);
-  else if (bytes == 0) current_tool().close_regions(&known.first, 1);
-  else current_tool().resize_region(known.first, bytes);
+  if (before == 0) current_tool().open_region(heap_, known.begin, bytes, name_);
+  else if (bytes == 0) current_tool().close_regions(&known.begin, 1);
+  else current_tool().resize_region(known.begin, bytes);
 }
 
 // Resets a heap that becomes empty, which takes one call for any number of regions.
 void device_marks::close(std::uintptr_t from) noexcept {
-  const auto gone = std::ranges::lower_bound(blocks_, from, {}, &block_record::first);
+  const auto gone = std::ranges::lower_bound(blocks_, from, {}, &byte_range::begin);
   if (gone != blocks_.begin()) {
-    block_record& kept = *std::prev(gone);
-    if (kept.first + kept.bytes > from) resize(kept, from - kept.first);
+    byte_range& kept = *std::prev(gone);
+    if (kept.end() > from) resize(kept, from - kept.begin);
   } else if (heap_ != 0) {
     current_tool().reset_heap(heap_);
   }
   std::array<std::uintptr_t, listening_tool::max_closed> regions{};
   for (auto block = gone; heap_ != 0 && gone != blocks_.begin() && block != blocks_.end();) {
     std::size_t n = 0;
-    while (block != blocks_.end() && n < regions.size()) regions[n++] = (block++)->first;
+    while (block != blocks_.end() && n < regions.size()) regions[n++] = (block++)->begin;
     current_tool().close_regions(regions.data(), n);
   }
   blocks_.erase(gone, blocks_.end());

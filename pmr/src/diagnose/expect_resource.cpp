@@ -23,9 +23,7 @@
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/violation.hpp>
-#include <tidemark/diagnose/detail/new_watch.hpp>
 
-#include "call_stack.hpp"
 #include "code_symbols.hpp"
 
 namespace tidemark {

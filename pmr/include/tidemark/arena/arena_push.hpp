@@ -282,14 +282,13 @@ class arena_push {
   std::span<T> construct_array(std::size_t n, Construct const& construct) {
     rollback undo{target()};
     T* const first = allocate_array<T>(*undo.arena, n);
-    struct elements {
-      ~elements() {
-        while (last != first) (--last)->~T();
-      }
-      T *first, *last;
-    } built{first, first};
-    for (; built.last != first + n; ++built.last) construct(built.last);
-    built.first = built.last;
+    T* built = first;
+    try {
+      for (; built != first + n; ++built) construct(built);
+    } catch (...) {
+      while (built != first) (--built)->~T();
+      throw;
+    }
     undo.arena = nullptr;
     return {first, n};
   }

@@ -28,10 +28,19 @@
 #include <string>
 #include <type_traits>
 
+#include <tidemark/core/macros.hpp>
+
 namespace tidemark {
 
 namespace detail {
 class missed_blocks;
+
+/// The calling thread's innermost open scope, or null.
+extern constinit thread_local missed_blocks* innermost_scope;
+
+/// Counts a block of `operator new` in the open scopes. @param caller return address of `operator new`
+TIDEMARK_COLD void on_operator_new(std::size_t bytes, void const* caller) noexcept;
+
 }  // namespace detail
 
 /// Detects blocks of this thread that should have come from one resource: from a container without an

@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <new>
 
-#include <tidemark/diagnose/detail/new_watch.hpp>
+#include <tidemark/diagnose/expect_resource.hpp>
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)

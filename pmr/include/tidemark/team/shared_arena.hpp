@@ -45,7 +45,7 @@ namespace tidemark {
 /// memory until the inner scope ends. It also reports an end while a thread holds a newer thread scope or has
 /// rewound to a point before the beginning. It then keeps the memory until its next rewind to such a point.
 ///
-/// The arena must outlive the scope. Move-only; a moved-from or ended scope is inert. O(threads + extents
+/// The arena must outlive the scope. It can be moved, but not assigned; a moved-from or ended scope is inert. O(threads + extents
 /// freed).
 template <class AddressSpace>
 class [[nodiscard]] basic_shared_arena_scope {
@@ -55,28 +55,18 @@ class [[nodiscard]] basic_shared_arena_scope {
   /// Opens a scope on `arena`. @throws std::bad_alloc if the position cannot be recorded.
   [[nodiscard]] explicit basic_shared_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
                                                   detail::call_site where = std::source_location::current())
-      : arena_{&arena},
-        begin_{arena.mark()},
-        outer_{std::exchange(arena.innermost_, this)},
-        where_{where} {}
-  [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept { move_from(other); }
-  /// Ends this scope and takes over `other`. `scope = shared_arena::scope{team}` on the arena of an open
-  /// `scope` gives a scope with the beginning of the old one.
-  basic_shared_arena_scope& operator=(basic_shared_arena_scope&& other) noexcept {
-    if (this == &other) return *this;
-    if (arena_ != nullptr && other.outer_ == this && arena_->innermost_ == &other && other.is_empty()) {
-      arena_type& arena = *arena_;
-      other.end();
-      end();
-      arena_ = &arena;  // `begin_` is still its mark
-      outer_ = std::exchange(arena.innermost_, this);
-      where_ = other.where_;
-    } else {
-      end();
-      move_from(other);
-    }
-    return *this;
+      : arena_{&arena}, begin_{arena.mark()}, outer_{std::exchange(arena.innermost_, this)}, where_{where} {}
+  [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept
+      : arena_{std::exchange(other.arena_, nullptr)},
+        begin_{other.begin_},
+        outer_{other.outer_},
+        where_{other.where_} {
+    if (arena_ == nullptr) return;
+    basic_shared_arena_scope** link = &arena_->innermost_;
+    while (*link != &other) link = &(*link)->outer_;
+    *link = this;
   }
+  basic_shared_arena_scope& operator=(basic_shared_arena_scope const&) = delete;
   ~basic_shared_arena_scope() { end(); }
 
   /// Ends the scope now. Does nothing for an inert scope.
@@ -95,18 +85,6 @@ class [[nodiscard]] basic_shared_arena_scope {
 
  private:
   friend arena_type;
-
-  bool is_empty() const noexcept { return arena_->is_at(arena_->marks_[begin_.index_]); }
-  void move_from(basic_shared_arena_scope& other) noexcept {
-    arena_ = std::exchange(other.arena_, nullptr);
-    begin_ = other.begin_;
-    outer_ = other.outer_;
-    where_ = other.where_;
-    if (arena_ == nullptr) return;
-    basic_shared_arena_scope** link = &arena_->innermost_;
-    while (*link != &other) link = &(*link)->outer_;
-    *link = this;
-  }
 
   arena_type* arena_ = nullptr;  // null: inert
   shared_arena_mark begin_;
@@ -248,8 +226,6 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
 
   /// Returns a snapshot in numbers. At a quiescent point. O(threads + chunks).
   [[nodiscard]] shared_arena_stats stats() const noexcept;
-  /// Returns the statistics of each thread: element `i` is of place `i`. O(threads). @throws std::bad_alloc.
-  [[nodiscard]] std::vector<arena_stats> thread_stats() const;
   /// Returns the name in messages.
   [[nodiscard]] char const* name() const noexcept { return options_.name; }
   /// Returns the address space. At a quiescent point.

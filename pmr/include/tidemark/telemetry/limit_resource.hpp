@@ -73,14 +73,9 @@ class limit_resource final : public detail::observing_adaptor<limit_resource> {
   /// Returns a block to the upstream. Ignores null.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) return;
-    if (detail::std_atomics::is_single_threaded()) {
-      released(block, bytes);
-      upstream_resource()->deallocate(block, bytes, align);
-    } else {
-      counter_.on_deallocate(bytes);
-      upstream_resource()->deallocate(block, bytes, align);
-      unclaim(bytes);  // last: another thread may claim the bytes only after the upstream has the block
-    }
+    counter_.on_deallocate(bytes);
+    upstream_resource()->deallocate(block, bytes, align);
+    unclaim(bytes);  // last: another thread may claim the bytes only after the upstream has the block
   }
 
   /// Maximum bytes in use.

@@ -37,8 +37,7 @@ class test_resource;
 ///
 /// A std::bad_alloc from `body` in a run with a failure is ignored; every other exception passes through. If
 /// more blocks are live after a run than before the first, one `violation_kind::leak` with the number of the
-/// run is reported. If an exception passes through, the report comes first and includes the exception's text,
-/// because a handler that aborts would hide the exception.
+/// run is reported.
 /// @param body copyable. It must do the same each time and be the only user of `resource` meanwhile. It must
 /// not call `fail_allocation`, `fail_allocations_from`, `stop_failing` or this function.
 /// @param max_runs maximum runs of `body`.

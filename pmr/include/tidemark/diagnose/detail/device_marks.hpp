@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tidemark/core/byte_range.hpp>
 #include <tidemark/diagnose/detail/listening_tool.hpp>
 
 namespace tidemark::detail {
@@ -45,23 +46,19 @@ class device_marks {
   void on_resize(std::uintptr_t block, std::size_t bytes, std::size_t = 0) noexcept;
   /// Frees everything allocated at or above `from`. A block that extends below `from` is shortened.
   void on_free(std::uintptr_t from, std::uintptr_t = 0) noexcept {
-    if (!blocks_.empty() && blocks_.back().first + blocks_.back().bytes > from) close(from);
+    if (!blocks_.empty() && blocks_.back().end() > from) close(from);
   }
 
  private:
-  struct block_record {
-    std::uintptr_t first;
-    std::size_t bytes;
-  };
   void open(std::uintptr_t first, std::size_t bytes) noexcept;
   void close(std::uintptr_t from) noexcept;
-  void resize(block_record& known, std::size_t bytes) noexcept;
+  void resize(byte_range& known, std::size_t bytes) noexcept;
 
   bool heard_ = false;  // a tool has accepted a heap; blocks are recorded even while decommitted
   listening_tool::heap_id heap_ = 0;    // 0: no tool has accepted the memory
   std::uintptr_t begin_ = 0, end_ = 0;  // of the heap
   char const* name_ = "";               // name of the resource
-  std::vector<block_record> blocks_;
+  std::vector<byte_range> blocks_;
 };
 
 }  // namespace tidemark::detail

@@ -120,8 +120,7 @@ class extent_memory : public committed_ranges {
   /// block.
   [[nodiscard]] bool may_be_of_another_thread(void const* block) const noexcept {
     const std::scoped_lock lock{team_->mutex};
-    return std::ranges::any_of(team_->regions,
-                               [=](auto const& region) { return region->holds(block); });
+    return std::ranges::any_of(team_->regions, [=](auto const& region) { return region->holds(block); });
   }
   /// Returns the reason why the region refused the last claim.
   [[nodiscard]] char const* refusal() const noexcept {
@@ -144,10 +143,9 @@ class extent_memory : public committed_ranges {
   }
   byte_range claim(std::size_t least, std::size_t wanted) {
     refused_ = {};
-    const extent claimed = region_->claim(least, wanted, refused_);
-    touched_ = claimed.touched;
-    held_bytes_ += claimed.range.size;
-    return claimed.range;
+    const byte_range range = region_->claim(least, wanted, touched_, refused_);
+    held_bytes_ += range.size;
+    return range;
   }
 
   team_state<AddressSpace> const* team_;

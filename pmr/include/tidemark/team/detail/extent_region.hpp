@@ -55,13 +55,8 @@ class region_memory {
   AddressSpace* space_;
 };
 
-/// An extent that one thread has claimed: whole pages for its use alone.
-struct extent {
-  byte_range range;
-  std::uintptr_t touched = 0;  // bytes at or above this address are untouched since their commit
-};
-
-/// A region from which any number of threads claim extents, and into which they return extents.
+/// A region from which any number of threads claim extents, whole pages for their use alone, and into which
+/// they return extents.
 ///
 /// Extents are blocks of an arena. The arena's cursor is lowered over returned extents below it; all other
 /// returned extents are free, and claimed first.
@@ -84,9 +79,11 @@ class extent_region {
       : space_{&space}, mutex_{&mutex}, arena_{memory_type{space}, options} {}
 
   /// Claims at least `least` and at best `wanted` bytes, rounded up to whole pages.
-  /// @return an empty extent if there is no memory; nothing has changed then. @throws the exceptions of the
+  /// @param touched set to the address from which the extent's bytes are untouched since their commit
+  /// @return an empty range if there is no memory; nothing has changed then. @throws the exceptions of the
   /// space; std::bad_alloc.
-  [[nodiscard]] extent claim(std::size_t least, std::size_t wanted, space_refusal& refused) {
+  [[nodiscard]] byte_range claim(std::size_t least, std::size_t wanted, std::uintptr_t& touched,
+                                 space_refusal& refused) {
     const std::size_t pages = pages_of(least), wanted_pages = (std::max)(pages, pages_of(wanted));
     late_reports late;
     const std::scoped_lock lock{*mutex_};
@@ -97,7 +94,8 @@ class extent_region {
       const byte_range taken{found->begin, (std::min)(found->size, wanted_pages * page_bytes)};
       cut(found, taken);
       ++claimed_;
-      return {taken, taken.end()};
+      touched = taken.end();
+      return taken;
     }
     const byte_range range = reserve_by_halves(pages, wanted_pages, [&](std::size_t tried) {
       refused = {};
@@ -106,7 +104,8 @@ class extent_region {
     });
     if (range.empty()) return {};
     ++claimed_;
-    return {range, std::clamp(arena_.fresh_from(range.begin), range.begin, range.end())};
+    touched = std::clamp(arena_.fresh_from(range.begin), range.begin, range.end());
+    return range;
   }
 
   /// Returns an extent, or whole pages at its ends, to the region. Any thread may claim them. Do not access

@@ -387,14 +387,6 @@ shared_arena_stats basic_shared_arena<AddressSpace>::stats() const noexcept {
 }
 
 template <class AddressSpace>
-std::vector<arena_stats> basic_shared_arena<AddressSpace>::thread_stats() const {
-  const std::scoped_lock lock{team_.mutex};
-  std::vector<arena_stats> stats;
-  for (std::unique_ptr<part_type> const& part : parts_) stats.push_back(part->arena.stats());
-  return stats;
-}
-
-template <class AddressSpace>
 void basic_shared_arena<AddressSpace>::check_invariants() const noexcept {
   const detail::invariant_check expect{"shared_arena", name()};
   std::size_t held = 0, claimed = 0;

@@ -28,17 +28,10 @@ namespace tidemark::detail {
 /// Base of the resources that forward requests to an upstream.
 ///
 /// Upstream and name must outlive it. Thread-safe if the upstream is.
-/// @tparam Adaptor the derived class, which has its own `allocate`, and its own `deallocate` if it needs one
+/// @tparam Adaptor the derived class, which has `allocate` and `deallocate`
 template <class Adaptor>
 class resource_adaptor : public forwarding_resource<Adaptor> {
  public:
-  /// Returns a block to the upstream. Ignores null.
-  void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
-    if (block == nullptr) return;
-    counter_.on_deallocate(bytes);
-    upstream_->deallocate(block, bytes, align);
-  }
-
   /// The upstream, never null.
   [[nodiscard]] std::pmr::memory_resource* upstream_resource() const noexcept { return upstream_; }
   /// The name in messages and statistics.
