@@ -52,7 +52,7 @@ void misuse(arena& step, borrowed_device_arena& device, arena::scope& scope, pro
   (void)scope.push_array<std::string>(3);
 #elif CASE == 20  // message: T has no constructor for these arguments
   step.make<std::string>(&step, &scope, 3);
-#elif CASE == 21  // message: (constraints not satisfied|no matching)
+#elif CASE == 21  // message: write make<T>\(\.\.\.\), or push<T>\(no_destructor, \.\.\.\)
   (void)local.push<std::string>();
 #elif CASE == 22  // message: write arena a\{\{\.reserve = 64 \* MiB\}\}
   arena sized{4096};
