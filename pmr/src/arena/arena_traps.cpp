@@ -79,8 +79,8 @@ class rewind_trap {
   /// True if the next scope is to be trapped.
   [[nodiscard]] bool is_due() const noexcept { return rewinds_until_trap_ == 0; }
   void count_rewind() noexcept { rewinds_until_trap_ -= rewinds_until_trap_ != 0 ? 1 : 0; }
-  // Allocates a block in a new slice, which is twice as large as the full slice that it continues. Returns null
-  // without addresses, memory or a record; ordinary memory then serves the scope.
+  // Allocates a block in a new slice, which is twice as large as the full slice that it continues. Returns
+  // null without addresses, memory or a record; ordinary memory then serves the scope.
   void* allocate_in_slice(arena_type& arena, std::size_t bytes, std::size_t align) noexcept {
     const std::size_t size = arena.block_bytes(bytes);
     const std::size_t least = size + (align > arena.default_alignment ? align : 0);
@@ -212,8 +212,8 @@ class rewind_trap {
                            &stack_frame::call);
     return calls;
   }
-  // Retires a slice that was rewound over: records the caller and makes the memory inaccessible. On success it
-  // stays inaccessible.
+  // Retires a slice that was rewound over: records the caller and makes the memory inaccessible. On success
+  // it stays inaccessible.
   bool retire(virtual_memory& space, chunk_record const& slice) noexcept {
     const std::size_t granularity = space.granularity();  // a bounded slice may end inside a page
     const std::uintptr_t last = align_up(std::min(slice.touched, slice.committed), granularity);

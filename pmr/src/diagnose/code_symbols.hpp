@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `call_stack`: the calling functions of a thread. `find_code`: function names from the symbol tables of loaded files. `owner_of`: the owner of a function.
+/// `call_stack`: the calling functions of a thread. `find_code`: function names from the symbol tables of
+/// loaded files. `owner_of`: the owner of a function.
 /// `code_owner_cache`: owners that were looked up. They own nothing.
 #pragma once
 
@@ -89,7 +90,8 @@ class code_owner_cache {
     if (known.address != address) known = {address, owner_of(address)};
     return known.owner;
   }
-  /// The calls on a stack from the innermost function of the program on; all calls if no function is of the program.
+  /// The calls on a stack from the innermost function of the program on; all calls if no function is of the
+  /// program.
   [[nodiscard]] std::span<stack_frame const> calls_of_program(std::span<stack_frame const> frames) noexcept {
     const auto first = std::ranges::find_if(frames, [this](stack_frame const& frame) {
       const code_owner owner = owner_at(frame.call);

@@ -45,8 +45,8 @@ namespace tidemark {
 /// memory until the inner scope ends. It also reports an end while a thread holds a newer thread scope or has
 /// rewound to a point before the beginning. It then keeps the memory until its next rewind to such a point.
 ///
-/// The arena must outlive the scope. It can be moved, but not assigned; a moved-from or ended scope is inert. O(threads + extents
-/// freed).
+/// The arena must outlive the scope. It can be moved, but not assigned; a moved-from or ended scope is inert.
+/// O(threads + extents freed).
 template <class AddressSpace>
 class [[nodiscard]] basic_shared_arena_scope {
  public:

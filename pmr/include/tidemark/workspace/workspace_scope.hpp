@@ -175,8 +175,7 @@ class [[nodiscard]] basic_workspace<Checks>::scope
   [[nodiscard, gnu::always_inline]] explicit scope(
       workspace_type& ws TIDEMARK_LIFETIMEBOUND,
       [[maybe_unused]] std::source_location where = std::source_location::current())
-      : workspace_{&ws},
-        frame_{ws.template open<Types...>(0, "opening of a scope")} {
+      : workspace_{&ws}, frame_{ws.template open<Types...>(0, "opening of a scope")} {
     if constexpr (checked) where_ = where;
   }
   scope(scope const&) = delete;

@@ -178,8 +178,8 @@ class extent_region {
     return bytes / page_bytes + (bytes % page_bytes != 0 ? 1 : 0);
   }
 
-  // Makes room in the free list. An extent is returned in up to three parts, and an extent that spans adjacent
-  // chunks is divided.
+  // Makes room in the free list. An extent is returned in up to three parts, and an extent that spans
+  // adjacent chunks is divided.
   void reserve_room() {
     const std::size_t room = free_.size() + arena_.chunks_ + 3 * (claimed_ + 1);
     if (room > free_.capacity()) free_.reserve(2 * room);
