@@ -244,7 +244,7 @@ class headers:
             rows.append(f"- {names}: {self.one_line(item.find('parameterdescription'), path)}")
         return [f"*{title}*\n\n" + "\n".join(rows)]
 
-    def note(self, element, path):
+    def labelled_paragraph(self, element, path):
         title = {"return": "Returns", "pre": "Requires", "post": "Afterwards", "see": "See also"}
         kind = element.get("kind")
         return [f"*{title.get(kind, kind.capitalize())}*: {self.one_line(element, path)}"]
@@ -256,7 +256,7 @@ class headers:
 
 
 BLOCKS = {"programlisting": headers.listing, "itemizedlist": headers.items, "orderedlist": headers.items,
-          "parameterlist": headers.parameters, "simplesect": headers.note, "table": headers.markdown_table}
+          "parameterlist": headers.parameters, "simplesect": headers.labelled_paragraph, "table": headers.markdown_table}
 
 
 def xml_root(path):

@@ -71,17 +71,17 @@ event_list reversed_releases(event_list allocations) {
 
 TEST_F(observed_arena, reports_each_form_of_push_in_the_arena_and_in_a_scope) {
   push_each_form(memory);
-  EXPECT_EQ(seen.take(), events_of_each_form());
+  EXPECT_EQ(seen.drain(), events_of_each_form());
   {
     arena::scope scope{memory};
     push_each_form(scope);
-    EXPECT_EQ(seen.take(), events_of_each_form());
+    EXPECT_EQ(seen.drain(), events_of_each_form());
   }
-  EXPECT_EQ(seen.take(), reversed_releases(events_of_each_form()));
+  EXPECT_EQ(seen.drain(), reversed_releases(events_of_each_form()));
   (void)memory.try_allocate(12);
   std::pmr::memory_resource& as_pmr = memory;
   (void)as_pmr.allocate(13);
-  EXPECT_EQ(seen.take(), (event_list{"+12", "+13"}));
+  EXPECT_EQ(seen.drain(), (event_list{"+12", "+13"}));
   memory.reset();
   EXPECT_TRUE(seen.live.empty());
 }
@@ -89,24 +89,24 @@ TEST_F(observed_arena, reports_each_form_of_push_in_the_arena_and_in_a_scope) {
 TEST_F(observed_arena, every_way_to_free_memory_releases_the_newest_block_first) {
   const auto push_three = [&] {
     for (std::size_t bytes : {10u, 20u, 30u}) (void)memory.push_bytes(bytes);
-    seen.take();
+    seen.drain();
   };
   const event_list all{"-30", "-20", "-10"};
   const arena_mark mark = memory.mark();
   push_three();
   memory.rewind(mark);
-  EXPECT_EQ(seen.take(), all);
+  EXPECT_EQ(seen.drain(), all);
   push_three();
   memory.pop(32);
-  EXPECT_EQ(seen.take(), event_list{"-30"});
+  EXPECT_EQ(seen.drain(), event_list{"-30"});
   memory.pop(1000);
-  EXPECT_EQ(seen.take(), (event_list{"-20", "-10"}));
+  EXPECT_EQ(seen.drain(), (event_list{"-20", "-10"}));
   push_three();
   memory.reset();
-  EXPECT_EQ(seen.take(), all);
+  EXPECT_EQ(seen.drain(), all);
   push_three();
   memory.release();
-  EXPECT_EQ(seen.take(), all);
+  EXPECT_EQ(seen.drain(), all);
   {
     arena::scope outer{memory};
     (void)outer.push_bytes(1);
@@ -116,15 +116,15 @@ TEST_F(observed_arena, every_way_to_free_memory_releases_the_newest_block_first)
       arena::scope innermost{memory};
       (void)innermost.push_bytes(3);
     }
-    EXPECT_EQ(seen.take(), (event_list{"+1", "+2", "+3", "-3", "-2"}));
+    EXPECT_EQ(seen.drain(), (event_list{"+1", "+2", "+3", "-3", "-2"}));
   }
-  EXPECT_EQ(seen.take(), event_list{"-1"});
+  EXPECT_EQ(seen.drain(), event_list{"-1"});
   {
     arena ends{{.observer = &seen}};
     (void)ends.push_bytes(5);
     (void)ends.push_bytes(6);
   }
-  EXPECT_EQ(seen.take(), (event_list{"+5", "+6", "-6", "-5"}));
+  EXPECT_EQ(seen.drain(), (event_list{"+5", "+6", "-6", "-5"}));
   EXPECT_EQ(seen.detached_times, 1u);
 }
 
@@ -135,13 +135,13 @@ TEST_F(observed_arena, an_object_is_destroyed_before_its_block_is_released) {
     (void)scope.push_bytes(100);
   }
   const std::string record = std::to_string(record_bytes), object = std::to_string(sizeof(logs_its_end));
-  EXPECT_EQ(seen.take(),
+  EXPECT_EQ(seen.drain(),
             (event_list{"+" + record, "+" + object, "+100", "-100", "~", "-" + object, "-" + record}));
 }
 
 TEST_F(observed_arena, an_object_that_throws_when_made_leaves_no_block) {
   EXPECT_THROW((void)memory.push<throws_when_made>(no_destructor), std::runtime_error);
-  EXPECT_EQ(seen.take(), (event_list{"+24", "-24"}));
+  EXPECT_EQ(seen.drain(), (event_list{"+24", "-24"}));
   EXPECT_THROW((void)memory.make<throws_when_made>(), std::runtime_error);
   EXPECT_EQ(memory.position(), 0u);
   EXPECT_TRUE(seen.live.empty());
@@ -150,40 +150,40 @@ TEST_F(observed_arena, an_object_that_throws_when_made_leaves_no_block) {
 TEST_F(observed_arena, a_rejected_allocation_changes_nothing) {
   (void)memory.push_bytes(64);
   const std::size_t before = memory.position();
-  seen.take();
+  seen.drain();
   seen.rejects_next = true;
   EXPECT_THROW((void)memory.push_array<int>(10), std::bad_alloc);
   EXPECT_EQ(memory.position(), before);
-  EXPECT_TRUE(seen.take().empty());
+  EXPECT_TRUE(seen.drain().empty());
   seen.fails_next = true;
   EXPECT_THROW((void)memory.push_array<int>(10), std::bad_alloc);
   EXPECT_EQ(memory.position(), before);
-  EXPECT_EQ(seen.take(), event_list{"!40"});
+  EXPECT_EQ(seen.drain(), event_list{"!40"});
   seen.fails_next = true;
   EXPECT_EQ(memory.try_allocate(8), nullptr);
-  EXPECT_EQ(seen.take(), event_list{"!8"});
+  EXPECT_EQ(seen.drain(), event_list{"!8"});
   memory.check_invariants();
   (void)memory.push_bytes(1);
-  EXPECT_EQ(seen.take(), event_list{"+1"});
+  EXPECT_EQ(seen.drain(), event_list{"+1"});
 }
 
 TEST_F(observed_arena, an_exhausted_arena_reports_the_failure) {
   arena small{{.reserve = 64 * KiB, .growable = false, .observer = &seen}};
   EXPECT_THROW((void)small.push_bytes(1 * MiB), out_of_memory);
   EXPECT_EQ(small.try_allocate(65 * KiB), nullptr);
-  EXPECT_EQ(seen.take(), (event_list{"!1048576", "!66560"}));
+  EXPECT_EQ(seen.drain(), (event_list{"!1048576", "!66560"}));
 }
 
 TEST_F(observed_arena, deallocate_releases_only_freed_blocks) {
   void* const first = memory.allocate(16);
   void* const second = memory.allocate(32);
-  seen.take();
+  seen.drain();
   memory.deallocate(first, 16);  // not the newest
-  EXPECT_TRUE(seen.take().empty());
+  EXPECT_TRUE(seen.drain().empty());
   const std::size_t before = memory.position();
   memory.deallocate(second, 32);
   EXPECT_EQ(memory.position(), before - 32);
-  EXPECT_EQ(seen.take(), event_list{"-32"});
+  EXPECT_EQ(seen.drain(), event_list{"-32"});
 
   void* const below_mark = memory.allocate(48);
   (void)memory.mark();
@@ -193,9 +193,9 @@ TEST_F(observed_arena, deallocate_releases_only_freed_blocks) {
     arena::scope scope{memory};
     memory.deallocate(below_scope, 64);
   }
-  EXPECT_EQ(seen.take(), (event_list{"+48", "+64"}));
+  EXPECT_EQ(seen.drain(), (event_list{"+48", "+64"}));
   memory.deallocate(below_scope, 64);  // the scope has ended
-  EXPECT_EQ(seen.take(), event_list{"-64"});
+  EXPECT_EQ(seen.drain(), event_list{"-64"});
 }
 
 TEST_F(observed_arena, a_container_that_grows_releases_its_former_block) {
@@ -205,7 +205,7 @@ TEST_F(observed_arena, a_container_that_grows_releases_its_former_block) {
     grows.reserve(10);
     grows.reserve(100);
   }
-  EXPECT_EQ(seen.take(), (event_list{"+10", "+100", "-100"}));  // the block of 10 was not the newest
+  EXPECT_EQ(seen.drain(), (event_list{"+10", "+100", "-100"}));  // the block of 10 was not the newest
 }
 
 TEST_F(observed_arena, sees_each_block_when_chunks_are_used_again) {
@@ -249,9 +249,9 @@ TEST_F(observed_arena, works_with_traps) {
   arena traps_too{{.trap = {.one_in = 1, .reserve = 64 * MiB}, .observer = &seen}};
   for (int i = 0; i < 3; ++i) {
     arena::scope scope{traps_too};
-    seen.take();
+    seen.drain();
     push_each_form(scope);
-    EXPECT_EQ(seen.take(), events_of_each_form());
+    EXPECT_EQ(seen.drain(), events_of_each_form());
   }
   EXPECT_TRUE(seen.live.empty());
   EXPECT_EQ(traps_too.stats().trapped_scopes, 3u);

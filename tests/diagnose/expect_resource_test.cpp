@@ -140,7 +140,7 @@ TEST_F(missed, counts_blocks_taken_by_other_resources_of_the_program) {
     EXPECT_EQ(expected.missed_blocks(), is_expected ? 0u : 1u);
     EXPECT_EQ(contains(expected.report(), "users_own_resource"), !is_expected) << expected.report();
   }
-  EXPECT_EQ(own.taken, 2);
+  EXPECT_EQ(own.allocations, 2);
 }
 
 TEST_F(missed, counts_blocks_taken_by_callbacks_that_the_library_runs) {

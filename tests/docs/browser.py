@@ -42,9 +42,9 @@ function wide(document) {
     .filter(e => !e.closest("pre, .md-typeset__scrollwrap, .md-typeset__table, .md-sidebar--primary, .tabbed-labels")).pop();
   return `${document.documentElement.scrollWidth} pixels wide` + (widest ? `: ${widest.outerHTML.slice(0, 120)}` : "");
 }
-let looked = 0;
-async function look(page, frame) {
-  const order = looked % 2 ? widths : widths.toReversed();  // as wide as it is loaded, and as it is made then
+let checked = 0;
+async function check(page, frame) {
+  const order = checked % 2 ? widths : widths.toReversed();  // as wide as it is loaded, and as it is made then
   frame.style.width = order[0] + "px";
   await new Promise(done => { frame.onload = done; frame.src = "/" + page; });
   const inner = frame.contentWindow;
@@ -57,7 +57,7 @@ async function look(page, frame) {
       for (const chart of inner.document.querySelectorAll('img[src*="benchmarks/"]'))
         if (chart.clientWidth < 500)
           found.push(`${page}, ${width} pixels, ${scheme}: ${chart.src} is ${chart.clientWidth} pixels wide`);
-      ++looked;
+      ++checked;
     }
     await new Promise(done => setTimeout(done, 0));
   }
@@ -67,8 +67,8 @@ async function look(page, frame) {
 (async () => {
   const frame = document.body.appendChild(document.createElement("iframe"));
   frame.style.height = "900px";
-  for (const page of pages) await look(page, frame);
-  await fetch("/found", {method: "POST", body: JSON.stringify({looked, found})});
+  for (const page of pages) await check(page, frame);
+  await fetch("/found", {method: "POST", body: JSON.stringify({checked, found})});
 })();
 </script>"""
 
@@ -143,7 +143,7 @@ def inspect(site, pages):
         server.shutdown()
         if not ended:
             sys.exit(f"{program} did not look at all pages within {TIMEOUT_SECONDS} s")
-        return server.result["looked"], server.result["found"]
+        return server.result["checked"], server.result["found"]
 
 
 def representative(site, files):
@@ -166,9 +166,9 @@ def main():
     pages = [str(page.relative_to(site)) for page in files]
     if not pages:
         sys.exit(f"there are no pages in {site}")
-    looked, faults = inspect(site, pages)
-    print(f"{len(pages)} pages, looked at {looked} times, {len(faults)} faults", *faults, sep="\n")
-    sys.exit(1 if faults or looked != len(pages) * len(WIDTHS) * len(SCHEMES) else 0)
+    checked, faults = inspect(site, pages)
+    print(f"{len(pages)} pages, checked at {checked} times, {len(faults)} faults", *faults, sep="\n")
+    sys.exit(1 if faults or checked != len(pages) * len(WIDTHS) * len(SCHEMES) else 0)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ gpu::stream_handle blocking_stream() {
 answer executable_destroyed(bool is_relaxed) {
   small_graph graph;
   gpu::stream captured;
-  const in_capture got = ask_beside_capture(captured, capture_mode::global, [&] {
+  const in_capture got = call_beside_capture(captured, capture_mode::global, [&] {
     if (!is_relaxed) return graph.destroy();
     const relaxed_mode relaxed{driver()};
     return graph.destroy();
@@ -67,8 +67,8 @@ answer executable_destroyed(bool is_relaxed) {
 answer graph_launched() {
   small_graph graph;
   gpu::stream captured;
-  const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed,
-                                            [&] { return driver().launch(graph.get(), captured); });
+  const in_capture got = call_in_own_capture(captured, capture_mode::relaxed,
+                                             [&] { return driver().launch(graph.get(), captured); });
   return {got.result == status::capture_unsupported, got.seen()};
 }
 
@@ -76,8 +76,8 @@ answer graph_launched() {
 template <class Call>
 answer ends_a_foreign_capture(Call call) {
   gpu::stream captured;
-  const in_capture plain = ask_beside_capture(captured, capture_mode::global, call);
-  const in_capture relaxed = ask_beside_capture(captured, capture_mode::global, [&] {
+  const in_capture plain = call_beside_capture(captured, capture_mode::global, call);
+  const in_capture relaxed = call_beside_capture(captured, capture_mode::global, [&] {
     const relaxed_mode mode{driver()};
     return call();
   });
@@ -115,13 +115,14 @@ void check_unsafe(char const* name, answer& all, Call call) {
   };
   gpu::stream captured;
   using enum capture_mode;
-  expect("thread-local, own", true, ask_in_own_capture(captured, thread_local_, call));
-  expect("thread-local, another thread", false, ask_beside_capture(captured, thread_local_, call));
-  expect("global, own", true, ask_in_own_capture(captured, global, call));
-  expect("global, another thread", true, ask_beside_capture(captured, global, call));
-  expect("relaxed", false, ask_in_own_capture(captured, relaxed, call));
-  expect("global, own, relaxed inside", false, ask_in_own_capture(captured, global, call_relaxed));
-  expect("global, another thread that is relaxed", false, ask_beside_capture(captured, global, call_relaxed));
+  expect("thread-local, own", true, call_in_own_capture(captured, thread_local_, call));
+  expect("thread-local, another thread", false, call_beside_capture(captured, thread_local_, call));
+  expect("global, own", true, call_in_own_capture(captured, global, call));
+  expect("global, another thread", true, call_beside_capture(captured, global, call));
+  expect("relaxed", false, call_in_own_capture(captured, relaxed, call));
+  expect("global, own, relaxed inside", false, call_in_own_capture(captured, global, call_relaxed));
+  expect("global, another thread that is relaxed", false,
+         call_beside_capture(captured, global, call_relaxed));
 }
 
 answer unsafe_calls() {
@@ -169,7 +170,7 @@ answer context_synchronized() {
   using enum capture_mode;
   for (const capture_mode mode : {global, thread_local_, relaxed}) {
     for (const in_capture got :
-         {ask_in_own_capture(captured, mode, call), ask_beside_capture(captured, mode, call)}) {
+         {call_in_own_capture(captured, mode, call), call_beside_capture(captured, mode, call)}) {
       all.is_confirmed = all.is_confirmed && got.result != status::success && !got.survives;
       all.seen += (all.seen.empty() ? "" : "; ") + got.seen();
     }
@@ -181,7 +182,7 @@ answer captured_event_asked() {
   gpu::stream captured;
   const gpu::event point;
   const auto recorded = [&](auto call) {
-    return ask_in_own_capture(captured, capture_mode::relaxed, [&] {
+    return call_in_own_capture(captured, capture_mode::relaxed, [&] {
       gpu::require_success(driver(), "cuEventRecord", driver().record(point, captured));
       return call();
     });
@@ -197,7 +198,7 @@ answer waiting_stream_drawn_in() {
   gpu::stream captured, other;
   const gpu::event point, joined;
   bool is_drawn_in = false;
-  const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed, [&] {
+  const in_capture got = call_in_own_capture(captured, capture_mode::relaxed, [&] {
     gpu::require_success(driver(), "cuEventRecord", driver().record(point, captured));
     gpu::require_success(driver(), "cuStreamWaitEvent", driver().wait(other, point));
     gpu::require_success(driver(), "cuStreamIsCapturing", driver().is_capturing(other, is_drawn_in));
@@ -218,11 +219,11 @@ answer legacy_stream_used() {
                        driver().allocate_async(1000, pool, nullptr, block));
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   bool capturing = false;
-  const auto ask = [&](auto call) { return ask_in_own_capture(captured, capture_mode::relaxed, call); };
-  const in_capture asked = ask([&] { return driver().is_capturing(nullptr, capturing); });
-  const in_capture recorded = ask([&] { return driver().record(point, nullptr); });
-  const in_capture waited = ask([&] { return driver().wait(gpu::legacy_stream, point); });
-  const in_capture freed = ask([&] { return driver().free_async(block, nullptr); });
+  const auto run = [&](auto call) { return call_in_own_capture(captured, capture_mode::relaxed, call); };
+  const in_capture queried = run([&] { return driver().is_capturing(nullptr, capturing); });
+  const in_capture recorded = run([&] { return driver().record(point, nullptr); });
+  const in_capture waited = run([&] { return driver().wait(gpu::legacy_stream, point); });
+  const in_capture freed = run([&] { return driver().free_async(block, nullptr); });
   if (freed.result != status::success) (void)driver().free_async(block, nullptr);
   (void)cudaDeviceSynchronize();
   (void)driver().destroy_pool(pool);
@@ -230,9 +231,9 @@ answer legacy_stream_used() {
   const auto ends = [](in_capture const& got) {
     return got.result == status::capture_implicit && !got.survives;
   };
-  return {asked.result == status::capture_implicit && asked.survives && ends(recorded) && ends(waited) &&
+  return {queried.result == status::capture_implicit && queried.survives && ends(recorded) && ends(waited) &&
               ends(freed),
-          "cuStreamIsCapturing: " + asked.seen() + "; record: " + recorded.seen() +
+          "cuStreamIsCapturing: " + queried.seen() + "; record: " + recorded.seen() +
               "; wait: " + waited.seen() + "; cuMemFreeAsync: " + freed.seen()};
 }
 
@@ -291,8 +292,8 @@ answer block_from_before_freed() {
   gpu::require_success(driver(), "cuMemAllocFromPoolAsync",
                        driver().allocate_async(1000, pool, captured, block));
   captured.synchronize();
-  const in_capture got = ask_in_own_capture(captured, capture_mode::relaxed,
-                                            [&] { return driver().free_async(block, captured); });
+  const in_capture got = call_in_own_capture(captured, capture_mode::relaxed,
+                                             [&] { return driver().free_async(block, captured); });
   (void)driver().free_async(block, captured);
   captured.synchronize();
   (void)driver().destroy_pool(pool);

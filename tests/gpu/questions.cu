@@ -127,7 +127,7 @@ status gone(status result, Thing& thing) {
 
 struct question {
   char const* call;
-  status (*ask)(prepared&);
+  status (*run)(prepared&);
 };
 
 constexpr question questions[] = {
@@ -168,28 +168,28 @@ constexpr question questions[] = {
 };
 
 /// Returns the result of a call while a stream captures, and whether the capture survives.
-std::string answer_in_capture(question const& asked, gpu::capture_mode mode, bool by_another_thread) {
+std::string answer_in_capture(question const& tested, gpu::capture_mode mode, bool by_another_thread) {
   prepared things;
   gpu::stream stream;
   status result = status::success;
-  std::promise<bool> may_ask;  // false: no capture exists
+  std::promise<bool> may_call;  // false: no capture exists
   std::promise<status> is_ready;
   std::thread another;
   if (by_another_thread) {
     // Its device is current before the capture begins, so that the call in question is its first in it.
-    another = std::thread{[&, go = may_ask.get_future()]() mutable {
+    another = std::thread{[&, go = may_call.get_future()]() mutable {
       is_ready.set_value(driver().make_current(0));
-      if (go.get()) result = asked.ask(things);
+      if (go.get()) result = tested.run(things);
     }};
   }
   status begun = by_another_thread ? is_ready.get_future().get() : status::success;
   if (begun == status::success) begun = driver().begin_capture(stream, mode);
   if (by_another_thread) {
-    may_ask.set_value(begun == status::success);
+    may_call.set_value(begun == status::success);
     another.join();
   }
   gpu::require_success(driver(), "cuStreamBeginCapture", begun);
-  if (!by_another_thread) result = asked.ask(things);
+  if (!by_another_thread) result = tested.run(things);
   gpu::graph_handle graph = nullptr;
   const status ended = driver().end_capture(stream, graph);
   if (ended == status::success) (void)driver().destroy_graph(graph);
@@ -206,13 +206,13 @@ void which_calls_each_mode_refuses() {
       "| call | global | global, another thread | thread-local | thread-local, another thread | relaxed |");
   std::puts("|---|---|---|---|---|---|");
   using enum gpu::capture_mode;
-  for (question const& asked : questions) {
-    std::printf("| `%s` | %s | %s | %s | %s | %s |\n", asked.call,
-                answer_in_capture(asked, global, false).c_str(),
-                answer_in_capture(asked, global, true).c_str(),
-                answer_in_capture(asked, thread_local_, false).c_str(),
-                answer_in_capture(asked, thread_local_, true).c_str(),
-                answer_in_capture(asked, relaxed, false).c_str());
+  for (question const& tested : questions) {
+    std::printf("| `%s` | %s | %s | %s | %s | %s |\n", tested.call,
+                answer_in_capture(tested, global, false).c_str(),
+                answer_in_capture(tested, global, true).c_str(),
+                answer_in_capture(tested, thread_local_, false).c_str(),
+                answer_in_capture(tested, thread_local_, true).c_str(),
+                answer_in_capture(tested, relaxed, false).c_str());
   }
   std::puts("");
 }
@@ -289,8 +289,8 @@ void whether_unmapping_waits_for_the_device() {
   std::puts("## Does cuMemUnmap wait for work that does not use the memory?\n");
   std::puts("| | device idle, ms | another stream busy for about 500 ms, ms | waits for it |");
   std::puts("|---|---|---|---|");
-  const auto row = [](char const* what, unmapping (*ask)(bool)) {
-    const unmapping idle = ask(false), busy = ask(true);
+  const auto row = [](char const* what, unmapping (*measure)(bool)) {
+    const unmapping idle = measure(false), busy = measure(true);
     std::printf("| %s | %.3f | %.3f | %s |\n", what, idle.taken_ms, busy.taken_ms,
                 busy.waited ? "yes" : "no");
   };
@@ -475,11 +475,11 @@ void whether_updates_leave_launches_alone() {
 int main() {
   if (!test::found_device("questions")) return test::skipped;
   int failed = 0;
-  for (void (*const ask)() : {which_calls_each_mode_refuses, whether_unmapping_waits_for_the_device,
-                              whether_a_graph_survives_suspension, whether_clones_share_the_arena_safely,
-                              whether_updates_leave_launches_alone}) {
+  for (void (*const answer)() : {which_calls_each_mode_refuses, whether_unmapping_waits_for_the_device,
+                                 whether_a_graph_survives_suspension, whether_clones_share_the_arena_safely,
+                                 whether_updates_leave_launches_alone}) {
     try {
-      ask();
+      answer();
     } catch (std::exception const& error) {
       std::printf("no answer: %s\n\n", error.what());
       ++failed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assumptions of the library and its fake driver about real drivers, as programs that confirm or refute them.
-// `tidemark_gpu_rules` asks one rule per process, because some rules end the context.
+// `tidemark_gpu_rules` tests one rule per process, because some rules end the context.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,7 +27,7 @@ struct answer {
 struct rule {
   char const* name;
   char const* says;
-  answer (*ask)();  ///< throws if a call outside of the question fails
+  answer (*run)();  ///< throws if a call fails that is not part of the question
 };
 
 std::span<rule const> rules_of_captures();
@@ -108,7 +108,7 @@ struct in_capture {
   [[nodiscard]] std::string seen() const { return text(result) + (survives ? "" : ", and ends the capture"); }
 };
 template <class Call>
-in_capture ask_in_own_capture(gpu::stream_handle captured, gpu::capture_mode mode, Call call) {
+in_capture call_in_own_capture(gpu::stream_handle captured, gpu::capture_mode mode, Call call) {
   gpu::status result = driver().begin_capture(captured, mode);
   if (result != gpu::status::success) throw std::runtime_error{"cuStreamBeginCapture: " + text(result)};
   result = call();
@@ -119,7 +119,7 @@ in_capture ask_in_own_capture(gpu::stream_handle captured, gpu::capture_mode mod
   return {result, ended == gpu::status::success};
 }
 template <class Call>
-in_capture ask_beside_capture(gpu::stream_handle captured, gpu::capture_mode mode, Call call) {
+in_capture call_beside_capture(gpu::stream_handle captured, gpu::capture_mode mode, Call call) {
   capture_in_a_thread other{captured, mode};
   const gpu::status result = call();
   return {result, other.end()};

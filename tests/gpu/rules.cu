@@ -33,14 +33,14 @@ void for_each_rule(Do what) {
   }
 }
 
-int ask(rule const& asked) {
+int run(rule const& tested) {
   try {
-    const answer got = asked.ask();
-    std::printf("| `%s` | %s | %s | %s |\n", asked.name, asked.says,
+    const answer got = tested.run();
+    std::printf("| `%s` | %s | %s | %s |\n", tested.name, tested.says,
                 got.is_confirmed ? "confirmed" : "**refuted**", got.seen.c_str());
     return got.is_confirmed ? 0 : 3;
   } catch (std::exception const& error) {
-    std::printf("| `%s` | %s | no answer | %s |\n", asked.name, asked.says, error.what());
+    std::printf("| `%s` | %s | no answer | %s |\n", tested.name, tested.says, error.what());
     return 1;
   }
 }
@@ -63,12 +63,12 @@ int main(int argc, char** argv) {
     if (std::strcmp(each.name, argv[1]) == 0) wanted = &each;
   });
   if (wanted == nullptr) {
-    std::fprintf(stderr, "rules: there is no rule '%s'; 'rules list' names them\n", argv[1]);
+    std::fprintf(stderr, "rules: unknown rule '%s'; 'rules list' names all rules\n", argv[1]);
     return 2;
   }
   if (const this_device device = find_device(); !device.found) {
     std::printf("rules: skipped: %s\n", device.text.c_str());
     return skipped;
   }
-  return ask(*wanted);
+  return run(*wanted);
 }

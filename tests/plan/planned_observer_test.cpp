@@ -37,16 +37,16 @@ TEST(planned_observer, reports_recorded_and_planned_steps_alike) {
   planned_arena memory{planned_arena_options{.observer = &seen}};
   for (int i = 0; i < 6; ++i) {
     void* const third = observed_step(memory);
-    EXPECT_EQ(seen.take(), (event_list{"step 7", "+100", "+200", "-100", "+300", "-200", "end"}));
+    EXPECT_EQ(seen.drain(), (event_list{"step 7", "+100", "+200", "-100", "+300", "-200", "end"}));
     memory.deallocate(third, 300);
-    EXPECT_EQ(seen.take(), event_list{"-300"});
+    EXPECT_EQ(seen.drain(), event_list{"-300"});
   }
   void* const third = observed_step(memory, 5000);
-  EXPECT_EQ(seen.take(),
+  EXPECT_EQ(seen.drain(),
             (event_list{"step 7", "+100", "+200", "+5000", "-5000", "-100", "+300", "-200", "end"}));
   memory.deallocate(third, 300);
   memory.deallocate(memory.allocate(10), 10);
-  EXPECT_EQ(seen.take(), (event_list{"-300", "+10", "-10"}));
+  EXPECT_EQ(seen.drain(), (event_list{"-300", "+10", "-10"}));
   EXPECT_GE(memory.stats().planned_steps, 4u);
   memory.check_invariants();
 }
@@ -76,10 +76,10 @@ TEST(planned_observer, a_rejected_request_gets_no_block) {
     planned_arena::step step{memory, 7};
     seen.rejects_next = true;
     EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
-    seen.take();
+    seen.drain();
     seen.fails_next = true;
     EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
-    EXPECT_EQ(seen.take(), event_list{"!100"});
+    EXPECT_EQ(seen.drain(), event_list{"!100"});
     EXPECT_EQ(memory.stats().used_blocks, 0u);
   }
   memory.check_invariants();

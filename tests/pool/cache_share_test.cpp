@@ -71,7 +71,7 @@ TEST(cache_share, agrees_with_its_model) {
   }
 }
 
-std::vector<void*> take(synchronized_pool& pool, std::size_t count, std::size_t bytes) {
+std::vector<void*> allocate_many(synchronized_pool& pool, std::size_t count, std::size_t bytes) {
   std::vector<void*> blocks(count);
   for (void*& each : blocks) each = pool.allocate(bytes);
   return blocks;
@@ -81,7 +81,7 @@ std::vector<void*> take(synchronized_pool& pool, std::size_t count, std::size_t 
 void expect_hits_of_another_thread(synchronized_pool& pool, std::size_t bytes) {
   std::thread{[&] {
     const std::uint64_t misses = pool.stats().misses;
-    for (void* each : take(pool, (3 * MiB - cache_share::start_bytes) / bytes, bytes))
+    for (void* each : allocate_many(pool, (3 * MiB - cache_share::start_bytes) / bytes, bytes))
       pool.deallocate(each, bytes);
     EXPECT_EQ(pool.stats().misses, misses) << "in blocks of " << bytes;
   }}.join();
@@ -90,7 +90,7 @@ void expect_hits_of_another_thread(synchronized_pool& pool, std::size_t bytes) {
 TEST(cache_share, shares_blocks_of_other_threads_that_a_thread_frees) {
   for (const std::size_t bytes : {64u, 1000u, 16'384u}) {
     synchronized_pool pool;
-    std::vector<void*> const blocks = take(pool, 3 * MiB / bytes, bytes);
+    std::vector<void*> const blocks = allocate_many(pool, 3 * MiB / bytes, bytes);
     std::thread{[&] {
       for (void* each : blocks) pool.deallocate(each, bytes);
       expect_hits_of_another_thread(pool, bytes);
@@ -102,10 +102,10 @@ TEST(cache_share, shares_blocks_of_other_threads_that_a_thread_frees) {
 TEST(cache_share, restarts_when_the_pool_is_released) {
   constexpr std::size_t bytes = 1000;
   synchronized_pool pool;
-  (void)take(pool, 4 * MiB / bytes, bytes);  // the share of this thread is full
+  (void)allocate_many(pool, 4 * MiB / bytes, bytes);  // the share of this thread is full
   pool.release();
   std::vector<void*> blocks;
-  std::thread{[&] { blocks = take(pool, 3 * MiB / bytes, bytes); }}.join();
+  std::thread{[&] { blocks = allocate_many(pool, 3 * MiB / bytes, bytes); }}.join();
   for (void* each : blocks) pool.deallocate(each, bytes);
   expect_hits_of_another_thread(pool, bytes);
 }

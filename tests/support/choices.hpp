@@ -37,13 +37,13 @@ class choices {
   std::span<std::uint8_t const>* input_ = nullptr;
 };
 
-/// Element `i`, which the last one replaces.
+/// Removes element `i`, moves the last element to its place, and returns the removed element.
 template <class Element>
-Element take_out(std::vector<Element>& from, std::size_t i) {
+Element remove_at(std::vector<Element>& from, std::size_t i) {
   std::swap(from[i], from.back());
-  Element const taken = from.back();
+  Element const removed = from.back();
   from.pop_back();
-  return taken;
+  return removed;
 }
 
 }  // namespace tidemark::test

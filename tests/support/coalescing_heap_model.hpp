@@ -84,7 +84,7 @@ class coalescing_heap_model {
     held_.push_back({block, bytes});
   }
   void free_one(std::size_t i) {
-    const block chosen = take_out(held_, i);
+    const block chosen = remove_at(held_, i);
     blocks_.remove(chosen.first);
     log_line("heap.deallocate(", block_at{chosen.first}, ", ", chosen.bytes, ");");
     heap_.deallocate(chosen.first, chosen.bytes);

@@ -131,7 +131,7 @@ class device_cache_model {
   }
 
   void free_one(std::size_t i) {
-    const held_block gone = take_out(held_, i);
+    const held_block gone = remove_at(held_, i);
     const std::uint64_t how = random_() % 4;
     if (how < 2) {
       log_line("use(", block_at{gone.first}, ", streams[", how, "]); cache.deallocate(", block_at{gone.first},
@@ -226,7 +226,7 @@ class pool_behind_events {
     }
   }
   void free_one(std::size_t i) {
-    const held_block gone = take_out(held_, i);
+    const held_block gone = remove_at(held_, i);
     if (random_() % 2 == 0) {
       log_line("use(", block_at{gone.first}, ", other); pool.deallocate_after(", block_at{gone.first}, ", ",
                gone.bytes, ", ", gone.align, ", gpu::event{other});");

@@ -69,7 +69,7 @@ class epoch_slabs_model {
     allocations_ += epochs_.empty() ? 0 : 1;
   }
   void free_one(std::size_t i) {
-    const block chosen = take_out(held_, i);
+    const block chosen = remove_at(held_, i);
     blocks_.remove(chosen.first);
     log_deallocate("memory", memory_, chosen.first, chosen.bytes, chosen.align);
     freed_when_kept += chosen.depth == 0 ? 1 : 0;

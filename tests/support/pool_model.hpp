@@ -86,7 +86,7 @@ class pool_model {
   }
 
   void free_one(std::size_t i) {
-    const block chosen = take_out(held_, i);
+    const block chosen = remove_at(held_, i);
     blocks_.remove(chosen.first);
     log_deallocate("memory", pool(), chosen.first, chosen.bytes, chosen.align);
     ++deallocations_;

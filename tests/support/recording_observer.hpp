@@ -52,8 +52,8 @@ class recording_observer final : public allocation_observer {
   void step_ended() noexcept override { events.emplace_back("end"); }
   void detached() noexcept override { ++detached_times; }
 
-  /// The events since the last call.
-  std::vector<std::string> take() { return std::exchange(events, {}); }
+  /// Returns and clears the events since the last call.
+  std::vector<std::string> drain() { return std::exchange(events, {}); }
 
   bool rejects_next = false;  // `before_allocate` throws once
   bool fails_next = false;    // `allocated` throws once

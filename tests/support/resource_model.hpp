@@ -72,7 +72,7 @@ class resource_model {
   }
 
   void free_one(std::size_t i) {
-    const held_block chosen = take_out(held_, i);
+    const held_block chosen = remove_at(held_, i);
     blocks_.remove(chosen.first);
     resource().deallocate(chosen.first, chosen.bytes, chosen.align);
     ++freed;

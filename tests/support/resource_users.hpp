@@ -9,20 +9,20 @@
 
 #include <tidemark/tidemark.hpp>
 
-/// Takes everything from the default resource, in a function that it calls.
+/// Allocates all blocks from the default resource, in a separate function.
 class users_own_resource final : public std::pmr::memory_resource {
  public:
-  int taken = 0;
+  int allocations = 0;
 
  private:
-  [[gnu::noinline]] void* take(std::size_t bytes, std::size_t align) {
-    ++taken;
+  [[gnu::noinline]] void* allocate_from_default(std::size_t bytes, std::size_t align) {
+    ++allocations;
     void* const block = std::pmr::get_default_resource()->allocate(bytes, align);
     return block;
   }
   void* do_allocate(std::size_t bytes, std::size_t align) override {
-    void* const block = take(bytes, align);
-    return taken > 0 ? block : nullptr;
+    void* const block = allocate_from_default(bytes, align);
+    return allocations > 0 ? block : nullptr;
   }
   void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
     std::pmr::get_default_resource()->deallocate(block, bytes, align);

@@ -99,7 +99,7 @@ class reuse_model {
   }
 
   void free_one(std::size_t i) {
-    const block chosen = take_out(held_, i);
+    const block chosen = remove_at(held_, i);
     kept_block& kept = kept_[chosen.first] = {chosen.bytes, chosen.align, nullptr, ++deallocations_};
     if (random_() % 3 == 0) {
       blocks_.remove(chosen.first);

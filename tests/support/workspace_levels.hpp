@@ -45,7 +45,7 @@ template <class Workspace>
 
 /// Calls `source.acquire<T>(extents...)` for a source of dependent type.
 template <class T, class Source, class... Extents>
-[[nodiscard]] auto take(Source& source, Extents... extents) {
+[[nodiscard]] auto acquire_from(Source& source, Extents... extents) {
   return source.template acquire<T>(extents...);
 }
 

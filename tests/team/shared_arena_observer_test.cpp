@@ -48,9 +48,9 @@ TEST_F(observed_team, reports_blocks_of_all_threads_until_their_rewind) {
       }
       team.deallocate(team.allocate(300), 300);
     });
-    EXPECT_EQ(seen.take(), (event_list{"+100", "+200", "+4", "-4", "+300", "-300"}));
+    EXPECT_EQ(seen.drain(), (event_list{"+100", "+200", "+4", "-4", "+300", "-300"}));
   }
-  EXPECT_EQ(seen.take(), (event_list{"-100", "-200"}));
+  EXPECT_EQ(seen.drain(), (event_list{"-100", "-200"}));
   team.check_invariants();
 }
 
@@ -61,12 +61,12 @@ TEST_F(observed_team, reports_a_set_aside_block_once) {
   void* const third = team.allocate(set_aside + 2);
   team.deallocate(first, set_aside);
   team.deallocate(third, set_aside + 2);
-  EXPECT_EQ(seen.take(), (event_list{"+307200", "+307201", "+307202", "-307200", "-307202"}));
+  EXPECT_EQ(seen.drain(), (event_list{"+307200", "+307201", "+307202", "-307200", "-307202"}));
   EXPECT_EQ(seen.live.size(), 1u);
   EXPECT_EQ(seen.live.begin()->first, second);
   team.check_invariants();
   step.end();
-  EXPECT_EQ(seen.take(), event_list{"-307201"});
+  EXPECT_EQ(seen.drain(), event_list{"-307201"});
   EXPECT_EQ(team.stats().used_bytes, 0u);
   team.check_invariants();
 }
@@ -97,15 +97,15 @@ TEST_F(observed_team, zeroes_set_aside_memory_that_was_used_before) {
 
 TEST_F(observed_team, a_rejected_block_changes_nothing) {
   (void)team.allocate(100);
-  seen.take();
+  seen.drain();
   for (std::size_t bytes : {std::size_t{64}, set_aside}) {
     const std::size_t used_bytes = team.stats().used_bytes;
     seen.rejects_next = true;
     EXPECT_THROW((void)team.allocate(bytes), std::bad_alloc);
-    EXPECT_TRUE(seen.take().empty());
+    EXPECT_TRUE(seen.drain().empty());
     seen.fails_next = true;
     EXPECT_THROW((void)team.allocate(bytes), std::bad_alloc);
-    EXPECT_EQ(seen.take(), event_list{'!' + std::to_string(bytes)});
+    EXPECT_EQ(seen.drain(), event_list{'!' + std::to_string(bytes)});
     EXPECT_EQ(team.stats().used_bytes, used_bytes);
     team.check_invariants();
   }

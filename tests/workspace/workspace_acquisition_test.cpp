@@ -70,16 +70,16 @@ static_assert(fixed_elements::place<std::uint64_t> == 8 && fixed_elements::place
 // S4.11
 TYPED_TEST(acquisitions, have_separate_slots_for_each_type) {
   typename TypeParam::template scope<> scope{this->ws};
-  (void)take<double>(scope, 1);
-  (void)take<float>(scope, 1);
-  (void)take<std::int64_t>(scope, 1);
-  (void)take<std::int32_t>(scope, 1);
-  (void)take<std::complex<float>>(scope, 1);
-  (void)take<std::complex<double>>(scope, 1);
-  (void)take<bool>(scope, 1);
+  (void)acquire_from<double>(scope, 1);
+  (void)acquire_from<float>(scope, 1);
+  (void)acquire_from<std::int64_t>(scope, 1);
+  (void)acquire_from<std::int32_t>(scope, 1);
+  (void)acquire_from<std::complex<float>>(scope, 1);
+  (void)acquire_from<std::complex<double>>(scope, 1);
+  (void)acquire_from<bool>(scope, 1);
   (void)scope.bits(1);
-  (void)take<std::uint64_t>(scope, 1);
-  (void)take<std::int16_t>(scope, 1);
+  (void)acquire_from<std::uint64_t>(scope, 1);
+  (void)acquire_from<std::int16_t>(scope, 1);
   std::vector<std::string> elements;
   this->ws.for_each_type([&](workspace_type_stats const& one) {
     elements.emplace_back(one.element);
@@ -110,10 +110,10 @@ TYPED_TEST(acquisitions, support_half_precision_elements) {
 
 // S4.14
 TYPED_TEST(acquisitions, empty_acquisitions_use_a_slot_and_no_memory) {
-  auto none = take<double>(this->ws, 0);
+  auto none = acquire_from<double>(this->ws, 0);
   EXPECT_EQ(none.size(), 0u);
   EXPECT_TRUE(none.empty());
-  EXPECT_TRUE(take<float>(this->ws, huge, 0, huge).empty());
+  EXPECT_TRUE(acquire_from<float>(this->ws, huge, 0, huge).empty());
   EXPECT_TRUE(this->ws.bits(0).empty());
   EXPECT_TRUE(this->ws.zeros(0).empty());
   EXPECT_TRUE(this->ws.trues(0, 7).empty());
@@ -124,14 +124,14 @@ TYPED_TEST(acquisitions, empty_acquisitions_use_a_slot_and_no_memory) {
 // ---- impossible requests ----
 
 /// Requests too much, with some idle memory and some in use, and expects that nothing has changed.
-template <class Workspace, class Ask>
-void expect_refused(Workspace& ws, char const* what, Ask ask) {
+template <class Workspace, class Acquire>
+void expect_refused(Workspace& ws, char const* what, Acquire acquire) {
   typename Workspace::template scope<> scope{ws};
-  (void)take<double>(scope, 10);
+  (void)acquire_from<double>(scope, 10);
   (void)scope.bits(10);
   const workspace_stats before = ws.stats();
   try {
-    ask(scope);
+    acquire(scope);
     FAIL() << what << ": was served";
   } catch (out_of_memory const& thrown) {
     EXPECT_EQ(thrown.report().requested_bytes, huge) << what;
@@ -152,18 +152,19 @@ TYPED_TEST(acquisitions, reject_sizes_that_overflow_at_every_rank) {
   {
     typename TypeParam::template scope<> scope{ws};
     for (int i = 0; i < 3; ++i)
-      (void)take<double>(scope, 10), (void)scope.bits(10), (void)take<float>(scope, 10);
+      (void)acquire_from<double>(scope, 10), (void)scope.bits(10), (void)acquire_from<float>(scope, 10);
   }
   constexpr std::size_t root = std::size_t{1} << 32, third = std::size_t{1} << 22,
                         fourth = std::size_t{1} << 16;
-  expect_refused(ws, "1", [](auto& s) { (void)take<double>(s, huge); });
-  expect_refused(ws, "1, its bytes", [](auto& s) { (void)take<double>(s, huge / 8 / 2 + 1); });
-  expect_refused(ws, "2", [](auto& s) { (void)take<double>(s, root, root); });
-  expect_refused(ws, "2, by one", [](auto& s) { (void)take<char>(s, huge / 3 + 1, 3); });
-  expect_refused(ws, "2, of signed extents", [](auto& s) { (void)take<float>(s, PTRDIFF_MAX, PTRDIFF_MAX); });
-  expect_refused(ws, "3", [](auto& s) { (void)take<double>(s, third, third, third); });
-  expect_refused(ws, "4", [](auto& s) { (void)take<double>(s, fourth, fourth, fourth, fourth); });
-  expect_refused(ws, "5", [](auto& s) { (void)take<double>(s, 1, root, 1, 2, root); });
+  expect_refused(ws, "1", [](auto& s) { (void)acquire_from<double>(s, huge); });
+  expect_refused(ws, "1, its bytes", [](auto& s) { (void)acquire_from<double>(s, huge / 8 / 2 + 1); });
+  expect_refused(ws, "2", [](auto& s) { (void)acquire_from<double>(s, root, root); });
+  expect_refused(ws, "2, by one", [](auto& s) { (void)acquire_from<char>(s, huge / 3 + 1, 3); });
+  expect_refused(ws, "2, of signed extents",
+                 [](auto& s) { (void)acquire_from<float>(s, PTRDIFF_MAX, PTRDIFF_MAX); });
+  expect_refused(ws, "3", [](auto& s) { (void)acquire_from<double>(s, third, third, third); });
+  expect_refused(ws, "4", [](auto& s) { (void)acquire_from<double>(s, fourth, fourth, fourth, fourth); });
+  expect_refused(ws, "5", [](auto& s) { (void)acquire_from<double>(s, 1, root, 1, 2, root); });
   expect_refused(ws, "array",
                  [](auto& s) { (void)s.template acquire<float>(std::array<std::size_t, 3>{root, root, 1}); });
   expect_refused(ws, "zeros", [](auto& s) { (void)s.template zeros<float>(root, root); });
@@ -179,17 +180,17 @@ TYPED_TEST(acquisitions, reject_sizes_that_overflow_at_every_rank) {
   expect_refused(ws, "tensor", [](auto& s) { (void)acquire_tensor<double>(s, root, root); });
 }
 
-template <class Ask>
-std::string refused_text(Ask ask) {
-  return test::message_of<std::invalid_argument>(ask);
+template <class Call>
+std::string refused_text(Call call) {
+  return test::message_of<std::invalid_argument>(call);
 }
 
 // S4.14
 TYPED_TEST(acquisitions, reject_negative_extents) {
   typename TypeParam::template scope<> scope{this->ws};
-  EXPECT_EQ(refused_text([&] { (void)take<double>(scope, -1); }), "extent -1 is negative");
-  EXPECT_EQ(refused_text([&] { (void)take<double>(scope, 3, -2); }), "extent -2 is negative");
-  EXPECT_EQ(refused_text([&] { (void)take<double>(scope, 0, 3, INT64_MIN); }),
+  EXPECT_EQ(refused_text([&] { (void)acquire_from<double>(scope, -1); }), "extent -1 is negative");
+  EXPECT_EQ(refused_text([&] { (void)acquire_from<double>(scope, 3, -2); }), "extent -2 is negative");
+  EXPECT_EQ(refused_text([&] { (void)acquire_from<double>(scope, 0, 3, INT64_MIN); }),
             "extent -9223372036854775808 is negative");
   EXPECT_EQ(refused_text([&] { (void)scope.zeros(-3); }), "extent -3 is negative");
   EXPECT_EQ(refused_text([&] { (void)scope.bits(8, -4); }), "extent -4 is negative");
@@ -207,8 +208,8 @@ TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
   std::vector<std::size_t> warned_at;
   for (std::size_t n = 1; n <= 3000; ++n) {
     const std::size_t before = warnings.reports().size();
-    (void)take<float>(this->ws, 1);
-    (void)take<double>(this->ws, 0);
+    (void)acquire_from<float>(this->ws, 1);
+    (void)acquire_from<double>(this->ws, 0);
     if (n < 512) this->ws.template reset<double>();
     if (warnings.reports().size() != before) warned_at.push_back(n);
   }
@@ -219,7 +220,7 @@ TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
   EXPECT_EQ(warnings.reports()[4].message,
             "workspace 'test': 2048 slots of float32; is a scope missing around a loop that acquires them?");
   this->ws.reset();
-  for (int i = 0; i < 600; ++i) (void)take<float>(this->ws, 1);
+  for (int i = 0; i < 600; ++i) (void)acquire_from<float>(this->ws, 1);
   EXPECT_EQ(warnings.reports().size(), 6u) << "these slots were there";
 }
 
@@ -227,13 +228,13 @@ TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
 
 // S4.16
 TYPED_TEST(acquisitions, accept_extents_in_every_form) {
-  auto view = take<double>(this->ws, 12);
+  auto view = acquire_from<double>(this->ws, 12);
   static_assert(std::is_same_v<typename decltype(view)::layout_type, row_major>);
   static_assert(view.rank() == 1);
   const std::span<double> elements = view;
   EXPECT_EQ(elements.data(), view.data());
   EXPECT_EQ(elements.size(), 12u);
-  auto block = take<float>(this->ws, 2u, std::int8_t{3}, std::size_t{4}, 5L);
+  auto block = acquire_from<float>(this->ws, 2u, std::int8_t{3}, std::size_t{4}, 5L);
   EXPECT_EQ(block.extents(), (std::array<std::size_t, 4>{2, 3, 4, 5}));
   auto in_array = this->ws.template acquire<double>(std::array<std::size_t, 3>{2, 3, 4});
   EXPECT_EQ(in_array.extents(), (std::array<std::size_t, 3>{2, 3, 4}));
@@ -322,7 +323,7 @@ TYPED_TEST(acquisitions, never_change_the_state_of_std_rand) {
     typename TypeParam::template scope<> scope{this->ws};
     this->spoil(10);
     this->ws.checkpoint();
-    (void)take<numbered<8>>(this->ws, 100);
+    (void)acquire_from<numbered<8>>(this->ws, 100);
     this->ws.rewind();
     (void)scope.zeros(10);
   }
@@ -355,11 +356,11 @@ TYPED_TEST(acquisitions, appear_in_report_and_describe) {
   EXPECT_EQ(this->ws.report(), "workspace 'test': checks " + level + ", 0 types, 0 slots (0 active), 0 B");
   {
     typename TypeParam::template scope<> scope{this->ws};
-    (void)take<float>(scope, 1024);
+    (void)acquire_from<float>(scope, 1024);
   }
-  (void)take<double>(this->ws, 1);
-  (void)take<double>(this->ws, 3, 64);
-  (void)take<std::uint16_t>(this->ws, 3);
+  (void)acquire_from<double>(this->ws, 1);
+  (void)acquire_from<double>(this->ws, 3, 64);
+  (void)acquire_from<std::uint16_t>(this->ws, 3);
   const std::string line = "workspace 'test': checks " + level + ", 3 types, 4 slots (3 active), 5.5 KiB";
   EXPECT_EQ(this->ws.describe(), line);
   EXPECT_EQ(this->ws.report(), line +
@@ -386,11 +387,11 @@ TYPED_TEST(acquisitions, appear_in_the_report_of_an_unpooled_workspace) {
 
 // S4.66
 TYPED_TEST(acquisitions, are_summed_in_the_statistics) {
-  (void)take<double>(this->ws, 10);
+  (void)acquire_from<double>(this->ws, 10);
   {
     typename TypeParam::template scope<> scope{this->ws};
-    (void)take<double>(scope, 20);
-    (void)take<float>(scope, 5);
+    (void)acquire_from<double>(scope, 20);
+    (void)acquire_from<float>(scope, 5);
     (void)scope.bits(65);
     const workspace_stats now = this->ws.stats();
     EXPECT_STREQ(now.name, "test");

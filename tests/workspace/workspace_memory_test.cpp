@@ -37,7 +37,7 @@ template <class T, class Workspace>
 void make_wide(Workspace& ws, std::size_t capacity, std::size_t used) {
   for (const std::size_t n : {capacity, used}) {
     typename Workspace::template scope<> scope{ws};
-    (void)take<T>(scope, n);
+    (void)acquire_from<T>(scope, n);
   }
 }
 
@@ -69,8 +69,8 @@ TYPED_TEST(workspace_memory, is_entirely_freed_by_release) {
   recording_resource records;
   TypeParam ws{workspace_options{.bookkeeping = &records, .upstream = &this->upstream}};
   for (int pass = 0; pass < 2; ++pass) {
-    (void)take<double>(ws, 10);
-    (void)take<numbered<3>>(ws, 10);
+    (void)acquire_from<double>(ws, 10);
+    (void)acquire_from<numbered<3>>(ws, 10);
     (void)ws.bits(100);
     (void)acquire_tensor<float>(ws, 3, 4);
     ws.checkpoint();
@@ -168,7 +168,7 @@ TYPED_TEST(workspace_memory, survives_compaction_with_any_options) {
         for (const std::size_t used : {0u, 1u, 100u, 1000u}) {
           make_wide<double>(ws, 1000, used);
           typename TypeParam::template scope<> scope{ws};
-          (void)take<float>(scope, used);
+          (void)acquire_from<float>(scope, used);
           const std::size_t before = ws.stats().held_bytes;
           const compact_summary summary =
               ws.compact({.factor = factor, .least_bytes = least_bytes, .headroom = headroom});
@@ -184,7 +184,7 @@ TYPED_TEST(workspace_memory, survives_compaction_with_any_options) {
             // that used 0 bytes.
             if (used > 0 || least_bytes == SIZE_MAX) EXPECT_EQ(summary.bytes, 0u);
           }
-          (void)take<double>(scope, 1000);
+          (void)acquire_from<double>(scope, 1000);
         }
       }
     }
@@ -201,7 +201,7 @@ TYPED_TEST(workspace_memory, is_neither_read_nor_written_by_compaction) {
   for (const std::size_t n : {2'000'000u, 1000u}) {
     typename TypeParam::template scope<> scope{ws};
     (void)scope.bits(n * 64);
-    ASSERT_TRUE(made_up_memory::is_made_up(take<float>(scope, n).data()));
+    ASSERT_TRUE(made_up_memory::is_made_up(acquire_from<float>(scope, n).data()));
   }
   EXPECT_EQ(ws.compact().slot_count, 4u);
   EXPECT_EQ(ws.trim().slot_count, 4u);
@@ -216,7 +216,7 @@ TYPED_TEST(workspace_memory, requests_growing_by_one_element_make_few_upstream_c
   constexpr std::size_t n_max = 100'000;
   for (std::size_t n = 1; n <= n_max; ++n) {
     typename TypeParam::template scope<> scope{ws};
-    (void)take<std::int32_t>(scope, n);
+    (void)acquire_from<std::int32_t>(scope, n);
   }
   const auto doublings = static_cast<std::uint64_t>(std::log2(n_max));
   EXPECT_LE(counted.stats().allocations, 2 * doublings) << "log to the base of one and a half, at most";
@@ -238,14 +238,14 @@ TYPED_TEST(workspace_memory, follows_the_alignment_option) {
   for (std::size_t align = 8; align <= 4096; align *= 2) {
     TypeParam ws{workspace_options{.alignment = align, .upstream = &this->upstream}};
     for (int i = 0; i < 3; ++i) {
-      for (void* each :
-           {static_cast<void*>(take<double>(ws, 3).data()), static_cast<void*>(take<bool>(ws, 1).data()),
-            static_cast<void*>(ws.bits(3).words().data()),
-            static_cast<void*>(take<numbered<0>>(ws, 5).data()),
-            static_cast<void*>(take<over_aligned>(ws, 2).data())}) {
+      for (void* each : {static_cast<void*>(acquire_from<double>(ws, 3).data()),
+                         static_cast<void*>(acquire_from<bool>(ws, 1).data()),
+                         static_cast<void*>(ws.bits(3).words().data()),
+                         static_cast<void*>(acquire_from<numbered<0>>(ws, 5).data()),
+                         static_cast<void*>(acquire_from<over_aligned>(ws, 2).data())}) {
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(each) % align, 0u) << align;
       }
-      auto const* const wanted = take<over_aligned>(ws, 3).data();
+      auto const* const wanted = acquire_from<over_aligned>(ws, 3).data();
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wanted) % alignof(over_aligned), 0u) << align;
     }
   }
@@ -339,25 +339,25 @@ class fallible_run {
     attempt([&] { scope.emplace(ws_); });
     std::optional<decltype(scope->zeros(n))> mine;
     attempt([&] { mine.emplace(scope->fill(static_cast<double>(level), n)); });
-    attempt([&] { (void)take<float>(*scope, n); });
+    attempt([&] { (void)acquire_from<float>(*scope, n); });
     attempt([&] { (void)scope->trues(64 * n); });
-    attempt([&] { (void)take<numbered<3>>(ws_, n); });
+    attempt([&] { (void)acquire_from<numbered<3>>(ws_, n); });
     attempt([&] { (void)acquire_tensor<std::int32_t>(*scope, n, 2); });
     attempt([&] { ws_.template checkpoint<std::int64_t, numbered<4>>(); });
-    attempt([&] { (void)take<std::int64_t>(ws_, n); });
+    attempt([&] { (void)acquire_from<std::int64_t>(ws_, n); });
     ws_.rewind();
     nest(level + 1, pass);
     for (const double x : *mine) ASSERT_EQ(x, level);
   }
 
   void outside() {
-    for (int i = 0; i < 20; ++i) attempt([&] { (void)take<numbered<5>>(ws_, i); });
+    for (int i = 0; i < 20; ++i) attempt([&] { (void)acquire_from<numbered<5>>(ws_, i); });
     EXPECT_EQ(ws_.stats().active_slots, 20u);
     workspace_options options = ws_.options();
     options.pooling = false;
     Workspace unpooled{options};
     attempt([&] { unpooled.checkpoint(); });
-    attempt([&] { (void)take<double>(unpooled, 3); });
+    attempt([&] { (void)acquire_from<double>(unpooled, 3); });
     EXPECT_EQ(unpooled.stats().active_slots, 1u);
     unpooled.rewind();
     ws_.reset();

@@ -40,19 +40,19 @@ TYPED_TEST(observed_workspace, reports_acquisitions_and_the_ends_of_scopes) {
         (void)inner.template acquire<float>(5);
         (void)inner.template zeros<double>(1);
         (void)inner.bits(65);
-        EXPECT_EQ(this->seen.take(), (event_list{"+80", "+160", "+20", "+8", "+16"}));
+        EXPECT_EQ(this->seen.drain(), (event_list{"+80", "+160", "+20", "+8", "+16"}));
       }
-      event_list ended = this->seen.take();
+      event_list ended = this->seen.drain();
       EXPECT_EQ(ended.size(), 3u);
       EXPECT_EQ(this->seen.used_bytes, 240u);
       (void)outer.template acquire<double>(0);
-      EXPECT_TRUE(this->seen.take().empty()) << "no elements, no event";
+      EXPECT_TRUE(this->seen.drain().empty()) << "no elements, no event";
     }
-    EXPECT_EQ(this->seen.take(), (event_list{"-160", "-80"}));
+    EXPECT_EQ(this->seen.drain(), (event_list{"-160", "-80"}));
   }
   (void)this->ws.template acquire<int>(4);
   this->ws.reset();
-  EXPECT_EQ(this->seen.take(), (event_list{"+16", "-16"}));
+  EXPECT_EQ(this->seen.drain(), (event_list{"+16", "-16"}));
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
 }
 
@@ -60,15 +60,15 @@ TYPED_TEST(observed_workspace, a_rejected_acquisition_changes_nothing) {
   typename TypeParam::template scope<> scope{this->ws};
   (void)scope.template acquire<double>(4);
   const std::size_t held = this->ws.stats().held_bytes;
-  this->seen.take();
+  this->seen.drain();
   this->seen.rejects_next = true;
   EXPECT_THROW((void)scope.template acquire<double>(100), std::bad_alloc);
-  EXPECT_TRUE(this->seen.take().empty());
+  EXPECT_TRUE(this->seen.drain().empty());
   EXPECT_EQ(this->ws.stats().held_bytes, held);
   EXPECT_EQ(this->ws.stats().active_slots, 1u);
   this->seen.fails_next = true;
   EXPECT_THROW((void)scope.template acquire<double>(8), std::bad_alloc);
-  EXPECT_EQ(this->seen.take(), event_list{"!64"});
+  EXPECT_EQ(this->seen.drain(), event_list{"!64"});
   EXPECT_EQ(this->ws.stats().active_slots, 1u);
   this->ws.check_invariants();
 }
@@ -78,7 +78,7 @@ TYPED_TEST(observed_workspace, the_end_of_the_workspace_releases_all) {
     TypeParam ends{workspace_options{.observer = &this->seen}};
     (void)ends.template acquire<double>(2);
   }
-  EXPECT_EQ(this->seen.take(), (event_list{"+16", "-16"}));
+  EXPECT_EQ(this->seen.drain(), (event_list{"+16", "-16"}));
   EXPECT_EQ(this->seen.detached_times, 1u);
 }
 

@@ -28,7 +28,7 @@ TYPED_TEST_SUITE(workspaces, both_levels, );
 template <class Workspace>
 int return_from_scope(Workspace& ws) {
   typename Workspace::template scope<> scope{ws};
-  return static_cast<int>(take<double>(scope, 8).size());
+  return static_cast<int>(acquire_from<double>(scope, 8).size());
 }
 
 // S4.4
@@ -37,14 +37,14 @@ TYPED_TEST(workspaces, reclaim_the_acquisitions_of_a_scope_on_every_exit) {
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
   for (int i = 0;; ++i) {
     typename TestFixture::template scope<> scope{this->ws};
-    (void)take<double>(scope, 8);
+    (void)acquire_from<double>(scope, 8);
     EXPECT_EQ(this->ws.stats().active_slots, 1u);
     if (i < 2) continue;
     break;
   }
   const auto fail = [&] {
     typename TestFixture::template scope<double> scope{this->ws};
-    (void)take<double>(scope, 8);
+    (void)acquire_from<double>(scope, 8);
     throw std::runtime_error{"as planned"};
   };
   EXPECT_THROW(fail(), std::runtime_error);
@@ -70,11 +70,11 @@ TYPED_TEST(workspaces, end_open_checkpoints_with_their_scope) {
   const unsigned line = __LINE__ + 2;
   {
     typename TestFixture::template scope<> scope{this->ws};
-    (void)take<double>(scope, 8);
+    (void)acquire_from<double>(scope, 8);
     this->ws.checkpoint();
-    (void)take<double>(this->ws, 8);
+    (void)acquire_from<double>(this->ws, 8);
     this->ws.template checkpoint<float>();
-    (void)take<float>(this->ws, 8);
+    (void)acquire_from<float>(this->ws, 8);
   }
   EXPECT_EQ(this->ws.depth(), 0u);
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
@@ -88,17 +88,17 @@ TYPED_TEST(workspaces, end_inner_scopes_with_their_outer_scope) {
   const warning_recorder warnings;
   const unsigned line = __LINE__ + 1;
   typename TestFixture::template scope<> outer{this->ws};
-  (void)take<double>(outer, 8);
+  (void)acquire_from<double>(outer, 8);
   typename TestFixture::template scope<> inner{this->ws};
-  (void)take<double>(inner, 8);
-  (void)take<float>(inner, 8);
+  (void)acquire_from<double>(inner, 8);
+  (void)acquire_from<float>(inner, 8);
   outer.end();
   EXPECT_EQ(this->ws.depth(), 0u);
   EXPECT_EQ(this->ws.stats().active_slots, 0u);
   ASSERT_EQ(warnings.reports().size(), 1u);
   EXPECT_EQ(warnings.reports()[0].message, skipped<TypeParam>(line, 1));
   typename TestFixture::template scope<> next{this->ws};  // at the outer scope's place in the log
-  (void)take<double>(next, 8);
+  (void)acquire_from<double>(next, 8);
   inner.end();
   EXPECT_EQ(this->ws.depth(), 1u);
   EXPECT_EQ(this->ws.stats().active_slots, 1u);
@@ -109,15 +109,15 @@ TYPED_TEST(workspaces, end_inner_scopes_with_their_outer_scope) {
 TYPED_TEST(workspaces, do_not_access_a_scope_that_another_scope_ended) {
   const warning_recorder warnings;
   typename TestFixture::template scope<> outer{this->ws};
-  (void)take<float>(outer, 8);
+  (void)acquire_from<float>(outer, 8);
   typename TestFixture::template scope<> inner{this->ws};
-  (void)take<double>(inner, 8);
+  (void)acquire_from<double>(inner, 8);
   outer.end();
   {
     typename TestFixture::template scope<double, float, bool> next{
         this->ws};  // with the log at the inner scope's place
-    auto view = take<double>(next, 8);
-    (void)take<bool>(next, 8);
+    auto view = acquire_from<double>(next, 8);
+    (void)acquire_from<bool>(next, 8);
     EXPECT_NO_THROW((void)inner.returning(view.data())) << "which is not the inner one's";
   }
   this->ws.release();
@@ -128,7 +128,7 @@ TYPED_TEST(workspaces, do_not_access_a_scope_that_another_scope_ended) {
 
 template <class Source, int... Numbers>
 void acquire_one_of_each(Source& source, std::integer_sequence<int, Numbers...>) {
-  ((void)take<numbered<Numbers>>(source, 1), ...);
+  ((void)acquire_from<numbered<Numbers>>(source, 1), ...);
 }
 
 // S4.10
@@ -137,7 +137,7 @@ TYPED_TEST(workspaces, save_one_count_for_a_scope_that_uses_1_of_200_types) {
   EXPECT_EQ(this->ws.stats().types, 200u);
   typename TestFixture::template scope<> scope{this->ws};
   EXPECT_EQ(this->ws.stats().saved_counts, 0u);
-  (void)take<numbered<117>>(scope, 1);
+  (void)acquire_from<numbered<117>>(scope, 1);
   EXPECT_EQ(this->ws.stats().saved_counts, 1u);
   EXPECT_EQ(this->ws.stats().active_slots, 201u);
   scope.end();
