@@ -105,7 +105,7 @@ def every_allocator_plays_every_recorded_trace():
     expect("status and errors", (status, errors), (0, ""))
     allocators = output.split()
     expect("ours", allocators[:3], OURS)
-    expect("those that are always there", {"malloc", "std_pool", "std_synchronized_pool"} <= set(allocators), True)
+    expect("allocators that are always present", {"malloc", "std_pool", "std_synchronized_pool"} <= set(allocators), True)
     names = bench_names()
     expect("on one thread", sorted(name for name in names if "threads:" not in name),
            sorted([f"{allocator}/trace/{trace}" for trace in RECORDED for allocator in allocators] +
@@ -175,20 +175,20 @@ def a_malformed_trace_is_one_sentence_with_file_and_line():
         path = write(text, "bad.csv")
         for allocator in ("pool", "fitted_pool"):
             for name, paths in ((path, ()), ("bad", (path,))):
-                expect("what trace_footprint says", run(FOOTPRINT, allocator, name, paths=paths),
+                expect("message of trace_footprint", run(FOOTPRINT, allocator, name, paths=paths),
                        (2, "", f"trace_footprint: {path}{reason}\n"))
         for suffix in ("$", "/threads:own"):
             only = "--benchmark_filter=^synchronized_pool/trace/bad" + suffix
             status, output, errors = run(BENCH, only, paths=[path])
-            expect("what tidemark_bench says", (status, lines_about("tidemark_bench", errors)),
+            expect("message of tidemark_bench", (status, lines_about("tidemark_bench", errors)),
                    (2, [f"tidemark_bench: {path}{reason}"]))
         status, _, errors = run(FOOTPRINT, "--traces", paths=[path])
-        expect("what is said of the list", (status, errors), (2, f"trace_footprint: {path}{reason}\n"))
+        expect("message for the list", (status, errors), (2, f"trace_footprint: {path}{reason}\n"))
         try:
             footprint.measure(FOOTPRINT, ["pool/footprint/bad"], environment(path))
             sys.exit("footprint.measure takes a malformed trace")
         except RuntimeError as error:
-            expect("what footprint.py says", str(error), f"trace_footprint: {path}{reason}")
+            expect("message of footprint.py", str(error), f"trace_footprint: {path}{reason}")
 
 
 def other_traces_are_played_after_a_malformed_trace():
@@ -201,12 +201,12 @@ def other_traces_are_played_after_a_malformed_trace():
 
 def reports_a_file_that_cannot_be_read():
     for path, reason in ((folder / "none.csv", "No such file or directory"), (folder, "Is a directory")):
-        expect("what is said", run(FOOTPRINT, "pool", path), (2, "", f"trace_footprint: {path}: {reason}\n"))
+        expect("message", run(FOOTPRINT, "pool", path), (2, "", f"trace_footprint: {path}: {reason}\n"))
 
 
 def rejects_an_unknown_allocator_and_lists_the_known_ones():
     names = run(FOOTPRINT, "--list")[1].split()
-    expect("what is said", run(FOOTPRINT, "pol", "torch_mlp"),
+    expect("message", run(FOOTPRINT, "pol", "torch_mlp"),
            (2, "", f"trace_footprint: there is no allocator 'pol'; there are {' '.join(names)}\n"))
 
 
@@ -214,7 +214,7 @@ def wrong_options_are_answered_with_the_usage():
     usage = run(FOOTPRINT, "--help")[1]
     expect("its begin", usage.startswith("usage: trace_footprint ALLOCATOR TRACE\n"), True)
     for arguments in ((), ("pool",), ("pool", "torch_mlp", "more"), ("--lists",)):
-        expect(f"what is said of {arguments}", run(FOOTPRINT, *arguments), (2, "", usage))
+        expect(f"message for {arguments}", run(FOOTPRINT, *arguments), (2, "", usage))
 
 
 def rejects_traces_larger_than_memory():
@@ -258,10 +258,10 @@ def compared(*options):
 
 def runner_reports_a_malformed_trace_before_any_run():
     good, bad = write(events([("a", 0, 10)]), "good.csv"), write(HEADER + "a,0,8,0\na,0,8,0\n", "bad.csv")
-    expect("what is said", compared("--trace", good, "--trace", bad),
+    expect("message", compared("--trace", good, "--trace", bad),
            (2, "", f"trace_footprint: {bad.resolve()}:3: block 0 is allocated twice; first by event 0\n"))
     with_colon = write(events([]), "a:b.csv")
-    expect("what is said of a colon", compared("--trace", with_colon),
+    expect("message for a colon", compared("--trace", with_colon),
            (2, "", f"--trace {with_colon}: there may be no colon in its path, {with_colon.resolve()}\n"))
 
 
@@ -309,7 +309,7 @@ def memory_without_reuse_takes_all_requested_bytes():
     rows = random_events(random.Random(2), 1500, lambda c: c.randint(1, 4 * PAGE))
     asked = sum(size for op, _, size in rows if op == "a")
     result = measured("no_reuse", rows)
-    expect("it is more than what is live", asked > 1.5 * most_live(rows), True)
+    expect("more than the live bytes", asked > 1.5 * most_live(rows), True)
     expect_between("footprint", result["peak_footprint_bytes"], asked * 0.99, asked * 1.02 + NOISE)
 
 

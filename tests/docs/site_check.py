@@ -58,7 +58,7 @@ def finds_errors_of_scripts():
     page('<script>console.error("one"); throw new Error("two");</script><img src="/gone.png">')
     looked, faults = browser.inspect(site, ["index.html"])
     told = "\n".join(faults)
-    expect("what is told", [word in told for word in ("one", "two", "gone.png does not load")], [True] * 3)
+    expect("messages", [word in told for word in ("one", "two", "gone.png does not load")], [True] * 3)
 
 
 def passes_a_page_that_is_right():

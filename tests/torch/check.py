@@ -79,7 +79,7 @@ def stand_in(setters=SETTERS, has_allocators=True):
 
     class MemPool:
         def __init__(self, allocator=None):
-            expect("what a pool is made of", type(allocator), inner_allocator)
+            expect("type of the pool's allocator", type(allocator), inner_allocator)
             self.allocator = allocator
 
     def change_current_allocator(allocator):
@@ -108,7 +108,7 @@ def module():
 
 def exports_only_its_functions():
     symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
-    expect("what is exported", {line.split()[-1] for line in symbols.splitlines()}, FUNCTIONS)
+    expect("exported symbols", {line.split()[-1] for line in symbols.splitlines()}, FUNCTIONS)
 
 
 def sets_each_function_of_the_allocator():

@@ -29,7 +29,7 @@ def exports_exactly_the_declarations_of_its_header(library, header):
     declared = set(re.findall(r"^TIDEMARK_PLAN_API [^;]*?\b(tidemark_plan_\w+)\(", pathlib.Path(header).read_text(), re.M))
     expect("functions", declared, {"tidemark_plan_make", "tidemark_plan_abi_version", "tidemark_plan_version"})
     symbols = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()]
-    expect("what is exported", set(symbols), {f"{name}@@tidemark_plan_1" for name in declared} | {"tidemark_plan_1"})
+    expect("exported symbols", set(symbols), {f"{name}@@tidemark_plan_1" for name in declared} | {"tidemark_plan_1"})
 
 
 def needs_no_library_of_tidemark(library):
@@ -50,7 +50,7 @@ def header_compiles_in_c_and_cpp(header, c_compiler, cxx_compiler):
 
 def documented_code_prints_the_documented_output(page, library, header, c_compiler):
     found = re.findall(r"^```c\n(.*?)^```\n\nprints\n\n```\n(.*?)^```$", pathlib.Path(page).read_text(), re.M | re.S)
-    expect("there is code in C, with what it prints", len(found) > 0, True)
+    expect("has code in C with its output", len(found) > 0, True)
     library = pathlib.Path(library)
     with tempfile.TemporaryDirectory() as folder:
         for code, wanted in found:
@@ -58,7 +58,7 @@ def documented_code_prints_the_documented_output(page, library, header, c_compil
             source.write_text(code)
             run(c_compiler, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{pathlib.Path(header).parent}", source,
                 library, f"-Wl,-rpath,{library.parent}", "-o", program)
-            expect(f"what is printed by\n{code}", run(program), wanted)
+            expect(f"output of\n{code}", run(program), wanted)
 
 
 def wheel_of(folder):
@@ -75,7 +75,7 @@ def wheel_lists_its_files(folder):
         expect("the first bad file", wheel.testzip(), None)
         names = wheel.namelist()
         rows = [line.rsplit(",", 2) for line in wheel.read(f"{info}/RECORD").decode().splitlines()]
-        expect("what is listed", sorted(name for name, _, _ in rows), sorted(names))
+        expect("list", sorted(name for name, _, _ in rows), sorted(names))
         for name, digest, length in rows:
             if name == f"{info}/RECORD":
                 expect("the list of itself", (digest, length), ("", ""))
@@ -95,7 +95,7 @@ def wheel_is_installed_by_pip(folder, target, python):
         "--target", target, wheel_of(folder))
     wanted = re.match(r"tidemark_plan-([\d.]+)-", wheel_of(folder).name)[1]
     code = "import tidemark_plan; print(tidemark_plan.version(), tidemark_plan.plan([0, 1], [2, 3], [4, 5]).height)"
-    expect("what it says", run(python, "-c", code, env={"PYTHONPATH": target}), f"{wanted} 9\n")
+    expect("output", run(python, "-c", code, env={"PYTHONPATH": target}), f"{wanted} 9\n")
 
 
 globals()[case](*arguments)

@@ -138,7 +138,7 @@ def hard_to_prove():
 
 def expect_refusal(content, line, reason, *options):
     blocks = write(content)
-    expect(f"what is said of {content[:80]!r}", run(blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg",
+    expect(f"message for {content[:80]!r}", run(blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg",
                                                     *options), (2, "", f"tidemark-plan: {blocks}:{line}: {reason}\n"))
     expect("the files there", sorted(os.listdir(folder)), ["blocks.csv"])
 
@@ -176,7 +176,7 @@ def rejects_a_row_with_too_few_or_too_many_fields():
 def rejects_a_line_that_is_too_long():
     reason = "the line has more than 2^20 bytes"
     for text, line in ((b"\0" * (2**20 + 1), 1), ((HEADER + "0,0,2,10\n").encode() + b"1" * 2**22, 3)):
-        expect("what is said", run("/dev/stdin", "--out", folder / "out.csv", input=text),
+        expect("message", run("/dev/stdin", "--out", folder / "out.csv", input=text),
                (2, "", f"tidemark-plan: /dev/stdin:{line}: {reason}\n"))
         expect("the files there", os.listdir(folder), [])
     longest = "x" * (2**20 - len(",0,2,10")) + ",0,2,10"
@@ -305,7 +305,7 @@ def answers_a_wrong_option_with_one_sentence():
               for text in ("x", "-1", "nan", "inf", "1s", "0x1", " 1", "1,5")),
             ((blocks, "--colour"), "The following argument was not expected: --colour"),
             ((blocks, "another.csv"), "The following argument was not expected: another.csv")):
-        expect(f"what is said of {arguments}", run(*arguments), (2, "", f"tidemark-plan: {sentence}; see --help\n"))
+        expect(f"message for {arguments}", run(*arguments), (2, "", f"tidemark-plan: {sentence}; see --help\n"))
 
 
 def help_names_every_option():
@@ -374,7 +374,7 @@ def accepts_any_line_ends_and_order_of_columns():
     _, rows = plan(SMALL)
     for text in (SMALL.replace("\n", "\r\n"), SMALL[:-1], SMALL.replace("\n", "\r\n")[:-2]):
         expect("offsets", [b.offset for b in plan(text)[1]], [b.offset for b in rows])
-        expect("what is written", (folder / "out.csv").read_text().startswith("id,lower,upper,size,offset\n0,0,2,10,"), True)
+        expect("file", (folder / "out.csv").read_text().startswith("id,lower,upper,size,offset\n0,0,2,10,"), True)
     _, turned = plan("size,upper,lower,id\n10,2,0,0\n20,3,1,1\n30,4,2,2\n")
     expect("offsets", [b.offset for b in turned], [b.offset for b in rows])
 
@@ -474,8 +474,8 @@ def returns_the_same_plan_for_the_same_node_limit():
         first, _ = plan(text, "--node-limit", 20000, "--seed", seed)
         written = (folder / "out.csv").read_text()
         again, _ = plan(text, "--node-limit", 20000, "--seed", seed)
-        expect("what is printed", (again["height"], again["stages"]), (first["height"], first["stages"]))
-        expect("what is written", (folder / "out.csv").read_text() == written, True)
+        expect("output", (again["height"], again["stages"]), (first["height"], first["stages"]))
+        expect("file", (folder / "out.csv").read_text() == written, True)
         expect("more nodes are no worse", plan(text, "--node-limit", 40000, "--seed", seed)[0]["height"] <= first["height"],
                True)
 
@@ -502,9 +502,9 @@ def proves_the_lowest_plan_above_the_bound():
 
 def succeeds_if_the_capacity_is_met():
     said, rows = plan((DATA / "plans/minimalloc_A.csv").read_text(), "--capacity", 1400000)
-    expect("it fits", (said["height"] <= 1400000, expect_sound(rows)[0]), (True, said["height"]))
+    expect("fits", (said["height"] <= 1400000, expect_sound(rows)[0]), (True, said["height"]))
     hard = (DATA / "plans/minimalloc_C.csv").read_text()
-    expect("it fits after a while", plan(hard, "--capacity", 1048576)[0]["height"] <= 1048576, True)
+    expect("fits within the time", plan(hard, "--capacity", 1048576)[0]["height"] <= 1048576, True)
     for options in ((), ("--no-exact",), ("--node-limit", 0), ("--time-limit", 0)):
         expect("exactly", plan(SMALL, "--capacity", 50, *options)[0]["height"], 50)
 
@@ -513,27 +513,27 @@ def writes_the_lowest_plan_if_the_capacity_is_not_met():
     hard = write((DATA / "plans/minimalloc_A.csv").read_text())
     status, output, errors = run(hard, "--capacity", 1048576, "--time-limit", 0, "--out", folder / "out.csv")
     expect("status", status, 1)
-    expect("what is said", errors, "tidemark-plan: the blocks were not fitted into 1,048,576 bytes: the lowest plan that "
+    expect("message", errors, "tidemark-plan: the blocks were not fitted into 1,048,576 bytes: the lowest plan that "
            f"was found has {printed(output)['height']:,}\n")
-    expect("what is written", expect_sound(rows_of((folder / "out.csv").read_text()))[0], printed(output)["height"])
+    expect("file", expect_sound(rows_of((folder / "out.csv").read_text()))[0], printed(output)["height"])
     # The search ends soon if the capacity is below the bound.
     status, output, errors = run(hard, "--capacity", 1048575, "--no-exact")
-    expect("what is said", (status, errors),
+    expect("message", (status, errors),
            (1, "tidemark-plan: the blocks were not fitted into 1,048,575 bytes: no plan is lower than 1,048,576\n"))
     status, _, errors = run(write(SMALL), "--capacity", 49)
-    expect("what is said", (status, errors),
+    expect("message", (status, errors),
            (1, "tidemark-plan: the blocks were not fitted into 49 bytes: no plan is lower than 50\n"))
     # It also ends after an exact search has refuted the capacity.
     blocks = write(hard_to_prove())
     bound = printed(run(blocks, "--time-limit", 0)[1])["bound"]
     status, output, errors = run(blocks, "--capacity", bound)
     lowest = printed(output)["height"]
-    expect("what is said", (status, errors, lowest > bound),
+    expect("message", (status, errors, lowest > bound),
            (1, f"tidemark-plan: the blocks were not fitted into {bound} bytes: no plan is lower than {lowest}\n", True))
     # It also ends if the capacity is refuted while the lowest plan is unknown.
     rows = "id,lower,upper,size,alignment\n" + "\n".join(HARDLY_LOWEST.split())
     status, _, errors = run(write(rows), "--capacity", 352)
-    expect("what is said", (status, errors),
+    expect("message", (status, errors),
            (1, "tidemark-plan: the blocks were not fitted into 352 bytes: no plan is lower than 353\n"))
     # With a node limit the clock does not end the search, so the plan is always the same.
     first, second = (printed(run(write(rows), "--capacity", 352, "--node-limit", 5_000_000)[1]) for _ in range(2))
@@ -610,7 +610,7 @@ def ends_a_proof_with_a_capacity_below_the_bound():
     text = random_blocks(random.Random(5), 45, (1, 2, 64))
     status, output, _ = run(write(text), "--capacity", 1, "--prove", folder / "proof.txt")
     expect("status", status, 1)
-    expect("there is a plan", "height" in printed(output), True)
+    expect("has a plan", "height" in printed(output), True)
 
 
 def independent_checker_rejects_a_changed_proof():
@@ -618,7 +618,7 @@ def independent_checker_rejects_a_changed_proof():
     said, _, log = prove(text)
     rows, height = dictionaries_of(text), said["height"]
     expect("fault", proof_checker.fault(rows, log, height), "")
-    expect("whether it proves more", proof_checker.fault(rows, log.replace(f"lowest {height}", f"lowest {height + 1}"), height + 1) != "",
+    expect("rejects a higher claim", proof_checker.fault(rows, log.replace(f"lowest {height}", f"lowest {height + 1}"), height + 1) != "",
            True)
     for what, changed in (
             ("a lower height", log.replace(f"lowest {height}", f"lowest {height - 1}")),
@@ -630,9 +630,9 @@ def independent_checker_rejects_a_changed_proof():
             ("another step", log.replace("contradiction", "it is obvious", 1)),
             ("another file", log.replace("proof 1", "proof 2")),
             ("a line cut off", log[:-1])):
-        expect(f"whether a fault is found: {what}", proof_checker.fault(rows, changed, height) != "", True)
+        expect(f"finds a fault: {what}", proof_checker.fault(rows, changed, height) != "", True)
     smaller = [dict(row, size="1") for row in rows]
-    expect("whether a fault is found for other blocks", proof_checker.fault(smaller, log, height) != "", True)
+    expect("finds a fault for other blocks", proof_checker.fault(smaller, log, height) != "", True)
 
 
 def proof_search_finds_a_lower_plan_if_one_exists():
@@ -667,7 +667,7 @@ def writes_no_proof_when_a_limit_ends_it():
     status, output, errors = run(blocks, "--prove", proof, "--node-limit", 20)
     expect("status and errors", (status, errors),
            (1, f"tidemark-plan: {proof} was not written: there is no proof within the limits\n"))
-    expect("what is said of it", "proof   none, 20 cases" in output.splitlines(), True)
+    expect("message", "proof   none, 20 cases" in output.splitlines(), True)
     expect("the files there", os.listdir(folder), ["blocks.csv"])
 
 
@@ -679,12 +679,12 @@ def proves_more_than_256_blocks_only_at_the_bound():
     expect("fault of the proof", proof_checker.fault(dictionaries_of(text), log, said["height"]), "")
     status, output, errors = run(write(text), "--capacity", 299 * 64)
     expect("status", status, 1)
-    expect("whether it says that none fits", "no plan is lower than 19,137" in errors, True)
+    expect("message without a fit", "no plan is lower than 19,137" in errors, True)
     blocks, proof = write(random_blocks(random.Random(8), 300, (1, 64))), folder / "proof.txt"
     status, output, errors = run(blocks, "--prove", proof, "--time-limit", 0)
     expect("status and errors", (status, errors),
            (1, f"tidemark-plan: {proof} was not written: more than 256 blocks have a proof only if the plan is at the bound\n"))
-    expect("what is said of it", "proof   none, 0 cases" in output.splitlines(), True)
+    expect("message", "proof   none, 0 cases" in output.splitlines(), True)
 
 
 # ---- traces --------------------------------------------------------------------------------------------------------
@@ -699,7 +699,7 @@ def returns_the_shared_lifetimes_of_a_recorded_step():
     out = (folder / "out.csv").read_text()
     expect("the rows", [line.rpartition(",")[0] for line in out.splitlines()] == shared.splitlines(), True)
     expect("end and live bytes", expect_sound(rows_of(out)), (38784684, 38784684))
-    expect("what is said", output.splitlines()[:2],
+    expect("message", output.splitlines()[:2],
            ["blocks  937", "        left out: 4 that outlive the step, and 4 from before that are freed in it"])
     expect("the picture's title", svg(folder / "out.svg").find(f"{SVG}title").text, "torch_gpt.csv, step 3")
 
@@ -711,7 +711,7 @@ def keeps_the_ids_of_a_trace():
     status, output, errors = run("--from-trace", trace, "--steps", steps, "--step", 1, "--lifetimes", folder / "l.csv")
     expect("status and errors", (status, errors), (0, ""))
     expect("the lifetimes", (folder / "l.csv").read_text(), HEADER + "70,1,3,6\n60,5,6,0\n")
-    expect("what is said", output.splitlines()[1],
+    expect("message", output.splitlines()[1],
            "        left out: 1 that outlive the step, and 1 from before that are freed in it")
     expect("a step without any", run("--from-trace", trace, "--steps", steps, "--step", 0)[1].splitlines()[:2],
            ["blocks  0", "        left out: 1 that outlive the step, and 0 from before that are freed in it"])
@@ -743,7 +743,7 @@ def rectangles(path):
     """Returns (tooltip, left, bottom, right, top) of each rectangle, in picture units and file order."""
     blocks = svg(path).find(f".//{SVG}g[@id='blocks']")
     a, b, c, d, e, f = map(float, re.fullmatch(r"matrix\((.*)\)", blocks.get("transform"))[1].split())
-    expect("what would turn the picture", (b, c), (0, 0))
+    expect("no rotation", (b, c), (0, 0))
     found = []
     for rect in blocks.iter(f"{SVG}rect"):
         x, y, width, height = (float(rect.get(name)) for name in ("x", "y", "width", "height"))
@@ -807,7 +807,7 @@ def describes_a_picture_in_words():
     picture = svg(folder / "out.svg")
     expect("role", picture.get("role"), "img")
     named = {element.get("id"): element for element in picture.iter() if element.get("id")}
-    expect("what names it", [id in named for id in picture.get("aria-labelledby").split()], [True, True])
+    expect("ids of its labels", [id in named for id in picture.get("aria-labelledby").split()], [True, True])
     texts = [text.text for text in picture.iter(f"{SVG}text")]
     for wanted in ("blocks.csv", "bound", "1.0 MiB", "address (MiB)",
                    "time: one step for each moment at which a block begins or ends, labelled with the moment"):
@@ -819,7 +819,7 @@ def describes_a_picture_in_words():
 def draws_pictures_that_load_nothing_in_light_and_dark():
     plan(SMALL, "--picture", folder / "out.svg")
     text = (folder / "out.svg").read_text()
-    expect("what it loads", re.findall(r"(?:href|src|url|@import|<script|<image|<foreignObject)", text), [])
+    expect("references of the picture", re.findall(r"(?:href|src|url|@import|<script|<image|<foreignObject)", text), [])
     expect("addresses", re.findall(r"https?://[^\"' ]*", text), ["http://www.w3.org/2000/svg"])
     expect("dark colours", "prefers-color-scheme: dark" in text, True)
 
@@ -860,14 +860,14 @@ def imported(text, form, *options):
 
 def expect_import_refusal(text, form, line, reason, *options):
     path = write(text, "text")
-    expect("what is said", run("--from", form, path, "--out", folder / "out.csv", *options),
+    expect("message", run("--from", form, path, "--out", folder / "out.csv", *options),
            (2, "", f"tidemark-plan: {path}:{line}: {reason}\n"))
 
 
 def reads_a_ggml_log():
     output, blocks = imported(GGML, "ggml", "--out", folder / "out.csv")
     expect("blocks", blocks, [("x", 2, 11, 1024), ("w;1 (view)", 3, 6, 512), ("out", 10, 13, 256)])
-    expect("what is printed", output.splitlines()[:4],
+    expect("output", output.splitlines()[:4],
            ["blocks  3", "before  1,536 B (1.5 KiB)", "bound   1,536 B (1.5 KiB)", "height  1,536 B (1.5 KiB)"])
     rows = rows_of((folder / "out.csv").read_text())
     expect("end and live bytes", expect_sound(rows), (1536, 1536))
@@ -882,7 +882,7 @@ def reports_facts_missing_from_a_ggml_log():
                         "offset 256, chunk 1\nggml_gallocr_free_node: freeing y")
     output, blocks = imported(text, "ggml")
     expect("the size stays", blocks[0][3], 1024)
-    expect("what is printed", output.splitlines()[1:3], [
+    expect("output", output.splitlines()[1:3], [
         "        left out: the limits of ggml's 2 chunks, and 1 tails that ggml frees before their blocks",
         "before  2,048 B (2.0 KiB)"])
 
@@ -977,7 +977,7 @@ def reads_an_xla_dump():
     wanted = [("fusion.2{0}", 1, 6, 600), ("add.4{}", 7, 9, 600), ("fusion.2{1}", 1, 5, 200), ("copy.5{}", 4, 8, 100)]
     output, blocks = imported(XLA_ASSIGNMENT + XLA_RANGES, "xla")
     expect("blocks: what a loop carries is one", blocks, wanted)
-    expect("what is printed", output.splitlines()[:5], [
+    expect("output", output.splitlines()[:5], [
         "blocks  4", "        left out: 2 allocations other than 1", "before  900 B", "bound   900 B", "height  900 B"])
     expect("of another allocation", imported(XLA_ASSIGNMENT + XLA_RANGES.replace("  Live", "    other.6{}:0-0\n  Live"), "xla",
                                              "--allocation", 2)[1], [("other.6{}", 0, 1, 100)])
@@ -986,7 +986,7 @@ def reads_an_xla_dump():
 def bounds_an_xla_dump_in_any_order_of_its_instructions():
     # add.4 reads copy.5 twice and is larger: 700 B. copy.5 may reuse its operand's memory: 200 B.
     output, _ = imported(XLA_ASSIGNMENT + XLA_USES + XLA_RANGES, "xla")
-    expect("what is printed", output.splitlines()[3:6],
+    expect("output", output.splitlines()[3:6],
            ["bound   900 B", "        700 B in any order of the operations", "height  900 B"])
 
 
@@ -1026,7 +1026,7 @@ def names_a_file_that_cannot_be_written_and_leaves_nothing():
         for path, reason in ((folder / "none/out", "No such file or directory"), (folder, "Is a directory"),
                              ("/dev/full", "No space left on device"), (blocks, "the output would overwrite an input"),
                              (f"{folder}/./blocks.csv", "the output would overwrite an input")):
-            expect(f"what is said of {path}", run(blocks, option, path), (2, "", f"tidemark-plan: {path}: {reason}\n"))
+            expect(f"message for {path}", run(blocks, option, path), (2, "", f"tidemark-plan: {path}: {reason}\n"))
     expect("/dev/full is what it was", stat.S_ISCHR(os.stat("/dev/full").st_mode), True)
     expect("two of one name", run(blocks, "--out", folder / "x", "--picture", f"{folder}/./x"),
            (2, "", f"tidemark-plan: {folder}/./x: two outputs have this name\n"))
@@ -1037,14 +1037,14 @@ def names_a_file_that_cannot_be_written_and_leaves_nothing():
     limited = subprocess.run(["bash", "-c", 'ulimit -f 8; exec "$0" "$@"', PROGRAM, text, "--out", folder / "out.csv",
                               "--picture", folder / "out.svg", "--time-limit", "0"],
                              capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    expect("what is said of a full disk", (limited.returncode, limited.stdout, limited.stderr),
+    expect("message for a full disk", (limited.returncode, limited.stdout, limited.stderr),
            (2, "", f"tidemark-plan: {folder}/out.csv: File too large\n"))
     expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
     expect("the file of before", (folder / "out.csv").read_text(), "before")
     # A picture that cannot be written prevents the rows from appearing.
     limited = subprocess.run(["bash", "-c", 'ulimit -f 1; exec "$0" "$@"', PROGRAM, write(SMALL), "--out", folder / "out.csv",
                               "--picture", folder / "out.svg"], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    expect("what is said of a full disk", (limited.returncode, limited.stdout, limited.stderr),
+    expect("message for a full disk", (limited.returncode, limited.stdout, limited.stderr),
            (2, "", f"tidemark-plan: {folder}/out.svg: File too large\n"))
     expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
     expect("the file of before", (folder / "out.csv").read_text(), "before")
@@ -1058,7 +1058,7 @@ def leaves_no_file_after_a_late_failure():
     blocks = write(SMALL)
     write("before", "out.csv")
     for option, other in (("--out", "--picture"), ("--picture", "--out")):
-        expect("what is said", run(blocks, option, folder / "out.csv", other, "/dev/full"),
+        expect("message", run(blocks, option, folder / "out.csv", other, "/dev/full"),
                (2, "", "tidemark-plan: /dev/full: No space left on device\n"))
         expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
         expect("the file of before", (folder / "out.csv").read_text(), "before")
@@ -1069,7 +1069,7 @@ def leaves_no_file_after_a_late_failure():
         done = subprocess.run([PROGRAM, blocks, "--out", folder / "out.csv", "--picture", folder / "out.svg"], stdout=output,
                               stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
         os.close(output)
-        expect("what is said", (done.returncode, done.stderr), (2, f"tidemark-plan: standard output: {reason}\n"))
+        expect("message", (done.returncode, done.stderr), (2, f"tidemark-plan: standard output: {reason}\n"))
         expect("the files there", sorted(os.listdir(folder)), ["blocks.csv", "out.csv"])
         expect("the file of before", (folder / "out.csv").read_text(), "before")
 
@@ -1090,7 +1090,7 @@ def keeps_permissions_and_follows_links():
 def reads_and_writes_pipes():
     status, output, errors = run("/dev/stdin", "--out", "/dev/stdout", input=SMALL.encode())
     expect("status and errors", (status, errors), (0, ""))
-    expect("what comes out", output.startswith("id,lower,upper,size,offset\n0,0,2,10,"), True)
+    expect("output", output.startswith("id,lower,upper,size,offset\n0,0,2,10,"), True)
 
 
 # ---- progress ------------------------------------------------------------------------------------------------------
@@ -1109,7 +1109,7 @@ def returns_the_lowest_plan_on_an_interrupt():
         search.send_signal(signal.SIGINT)
         output, _ = search.communicate(timeout=TIMEOUT_SECONDS)
     expect("status", search.returncode, 0)
-    expect("whether it says so", printed(output)["time"].endswith(", interrupted"), True)
+    expect("reports the interruption", printed(output)["time"].endswith(", interrupted"), True)
     height, live = expect_sound(rows_of(out.read_text()))
     expect("height and bound", (printed(output)["height"] >= height, printed(output)["bound"] >= live), (True, True))
 
@@ -1174,7 +1174,7 @@ def plans_or_rejects_mutated_files():
 def prints_the_documented_sessions():
     """Runs the lines behind `$ ` in planner/docs/use.md and compares their output, except times."""
     sessions = re.findall(r"^```console\n(.*?)^```", (pathlib.Path(SOURCES) / "planner/docs/use.md").read_text(), re.S | re.M)
-    expect("there are some", len(sessions) > 0, True)
+    expect("finds sessions", len(sessions) > 0, True)
     place = pathlib.Path(folder)
     for name in os.listdir(SOURCES):
         if not name.startswith("."):
@@ -1188,7 +1188,7 @@ def prints_the_documented_sessions():
             done = subprocess.run([PROGRAM, *arguments], cwd=place, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
             expect(f"status and errors of '{command}'", (done.returncode, done.stderr), (0, ""))
             without_times = [re.sub(r" +[\d.]+ m?s\b", " T", text) for text in (done.stdout, wanted)]
-            expect(f"what '{command}' prints", without_times[0], without_times[1])
+            expect(f"output of '{command}'", without_times[0], without_times[1])
     expect("commands", commands > 0, True)
     pictures = [(place / "plan.svg").read_text(), (place / "docs/plan.svg").read_text()]
     expect("the picture in docs/plan.md is the one that is drawn", pictures[0] == pictures[1], True)

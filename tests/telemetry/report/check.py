@@ -57,7 +57,7 @@ def needs_matplotlib():
 def expect_refusal(content, line, reason):
     trace, page = folder / "trace.csv", folder / "report.html"
     trace.write_bytes(content if isinstance(content, bytes) else content.encode())
-    expect(f"what is said of {content[:80]!r}", run(trace, "-o", page),
+    expect(f"message for {content[:80]!r}", run(trace, "-o", page),
            (2, "", f"tidemark-report: {trace}:{line}: {reason}\n"))
     expect("the files there", sorted(os.listdir(folder)), ["trace.csv"])
 
@@ -126,7 +126,7 @@ def answers_a_wrong_option_with_one_sentence():
             (("trace.csv", "-o", "x", "--colour"), "unrecognized arguments: --colour"),
             (("trace.csv", "-o", "x", "\x1b[31m"), "unrecognized arguments: ?[31m"),
             (("trace.csv", "-o"), "argument -o/--output: expected one argument")):
-        expect(f"what is said of {arguments}", run(*arguments), (2, "", f"tidemark-report: {sentence}; see --help\n"))
+        expect(f"message for {arguments}", run(*arguments), (2, "", f"tidemark-report: {sentence}; see --help\n"))
 
 
 def help_names_every_option():
@@ -147,13 +147,13 @@ def names_a_page_that_cannot_be_written_and_leaves_nothing():
     for page, reason in (
             (folder / "none/report.html", "No such file or directory"), (folder, "Is a directory"),
             ("/dev/full", "No space left on device"), (trace, "it would replace the trace")):
-        expect(f"what is said of {page}", run(trace, "-o", page), (2, "", f"tidemark-report: {page}: {reason}\n"))
+        expect(f"message for {page}", run(trace, "-o", page), (2, "", f"tidemark-report: {page}: {reason}\n"))
     expect("/dev/full is what it was", stat.S_ISCHR(os.stat("/dev/full").st_mode), True)
     # A disk that fills up while the page is written: the page of before stays.
     (folder / "report.html").write_text("before")
     limited = subprocess.run(["bash", "-c", 'ulimit -f 8; exec "$0" "$@"', PROGRAM, trace, "-o", folder / "report.html"],
                              capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    expect("what is said of a full disk", (limited.returncode, limited.stderr),
+    expect("message for a full disk", (limited.returncode, limited.stderr),
            (2, f"tidemark-report: {folder}/report.html: File too large\n"))
     expect("the files there", sorted(os.listdir(folder)), ["report.html", "trace.csv"])
     expect("the page of before", (folder / "report.html").read_text(), "before")
@@ -210,7 +210,7 @@ def writes_a_page_into_a_pipe():
     (folder / "trace.csv").write_text("op,id,bytes,thread\na,0,64,0\n")
     status, output, errors = run(folder / "trace.csv", "-o", "/dev/stdout")
     expect("status and errors", (status, errors), (0, ""))
-    expect("what comes out", (output.startswith("<!DOCTYPE html>"), output.rstrip().endswith("</html>")), (True, True))
+    expect("output", (output.startswith("<!DOCTYPE html>"), output.rstrip().endswith("</html>")), (True, True))
 
 
 def shows_the_numbers_of_a_small_trace():
@@ -304,7 +304,7 @@ def writes_an_accessible_page_and_escapes_text():
     expect("scripts", page.count("<script"), 0)
     expect("language", '<html lang="en">' in page, True)
     expect("captions", len(tables_of(page).captions), 3)
-    expect("what the curve shows", re.search(r'<desc id="curve-desc">(.*?)</desc>', page)[1],
+    expect("description of the curve", re.search(r'<desc id="curve-desc">(.*?)</desc>', page)[1],
            "Bytes live after each of 8 events. The peak, 2,149 B (2.1 KiB), is after event 3. At the end 1 B are live.")
     expect("row heads without scope", re.findall(r"<th(?! scope=)[ >]", page), [])
 
@@ -413,7 +413,7 @@ def writes_row_and_thread_of_each_block_as_its_stack():
     expect("a stack with names", [frame["name"] for frame in snapshot_of(NAMED)["device_traces"][0][1]["frames"]],
            ["block 1", "train() at run(+0x12)", "<pool>", "thread 0"])
     (folder / "trace.csv").write_text(SMALL)
-    expect("that row of the trace", (folder / "trace.csv").read_text().split("\n")[3], "a,1,2048,1")
+    expect("row of the trace", (folder / "trace.csv").read_text().split("\n")[3], "a,1,2048,1")
 
 
 def message_of(data):
@@ -486,7 +486,7 @@ def writes_a_profile_that_pprof_reads():
     types, default, samples = profile_of(SMALL)
     expect("types", types, [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"),
                             ("inuse_space", "bytes")])
-    expect("what is shown first", default, "inuse_space")
+    expect("default sample type", default, "inuse_space")
     expect("samples", samples, [
         (["blocks of 100 B", "thread 0"], [1, 100, 1, 100], ("bytes", 100)),
         (["blocks of 0 B", "thread 0"], [1, 0, 1, 0], ("bytes", 0)),
@@ -613,7 +613,7 @@ def fills_the_frame_with_the_curve_in_a_browser():
     peak_x, peak_y = seen["peak"]
     # The peak is after event 6,035 of 9,834 and the highest that the curve gets; its line has a width.
     expect(f"the peak's place, {seen}", abs((peak_x - x) / width - 6035 / 9833) < 0.01 and abs(peak_y - y) < 3, True)
-    expect("what the page loads", seen["loaded"], 0)
+    expect("requests of the page", seen["loaded"], 0)
     expect("the page is as wide as the window", seen["scroll"], seen["width"])
 
 

@@ -29,7 +29,7 @@ def rows_of(path):
 
 
 def traces_every_resource_of_a_program():
-    expect("what the program says", run(folder / "run.csv"), (0, "done\n", ""))
+    expect("output of the program", run(folder / "run.csv"), (0, "done\n", ""))
     rows = rows_of(folder / "run.csv")
     names, current, sizes, places = {}, "", {}, {}
     for op, id, text, _ in rows:
@@ -53,12 +53,12 @@ def traces_every_resource_of_a_program():
 def report_shows_the_names():
     run(folder / "run.csv")
     done = subprocess.run([REPORT, folder / "run.csv", "--pprof", folder / "run.pb.gz"], capture_output=True, text=True)
-    expect("what the report says", (done.returncode, done.stderr), (0, ""))
+    expect("output of the report", (done.returncode, done.stderr), (0, ""))
 
 
 def writes_nothing_without_the_variable():
     for value in (None, ""):
-        expect("what the program says", run(value), (0, "done\n", ""))
+        expect("output of the program", run(value), (0, "done\n", ""))
     expect("files", os.listdir(folder), [])
 
 
@@ -78,9 +78,9 @@ def has_the_process_id_for_p():
 
 
 def a_forked_child_writes_nothing():
-    expect("what the program says", run(folder / "run.csv"), (0, "done\n", ""))
+    expect("output of the program", run(folder / "run.csv"), (0, "done\n", ""))
     without = [row[:3] for row in rows_of(folder / "run.csv") if row[0] in "af"]
-    expect("what the forking program says", run(folder / "forked.csv", "fork"), (0, "", ""))
+    expect("output of the forking program", run(folder / "forked.csv", "fork"), (0, "", ""))
     expect("its events", [row[:3] for row in rows_of(folder / "forked.csv") if row[0] in "af"], without)
 
 

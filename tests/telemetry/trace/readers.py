@@ -55,7 +55,7 @@ def results_of_both(contents):
         paths[-1].write_bytes(content if isinstance(content, bytes) else content.encode())
     said = []
     for path, content, cpp in zip(paths, contents, results_in_cpp(paths), strict=True):
-        expect(f"what C++ says of {content[:200]!r}", cpp, results_in_python(path))
+        expect(f"result in C++ for {content[:200]!r}", cpp, results_in_python(path))
         said.append(cpp.removeprefix(str(path)))
     return said
 
@@ -84,7 +84,7 @@ def both_readers_take_every_good_file():
         HEADER + f"a,0,{largest},0\nf,0,0,0\na,1,{largest},0\nf,1,0,0\n":
             f"4 events, 2 blocks, 1 threads, peak {largest}, 0 bytes in 0 blocks left",
     }
-    expect("what they say", results_of_both(list(good)), list(good.values()))
+    expect("results of both readers", results_of_both(list(good)), list(good.values()))
 
 
 def both_readers_refuse_every_bad_file_alike():
@@ -134,9 +134,9 @@ def both_readers_refuse_every_bad_file_alike():
         for field in (str(2**64), "0" * 20 + "1"):
             bad[HEADER + numbers.format(field) + "\n"] = f":2: {name} is '{field}', more than 2^64 - 1"
         bad[HEADER + numbers.format("9" * 9000) + "\n"] = f":2: {name} is '{'9' * 40}...', more than 2^64 - 1"
-    expect("what they say", results_of_both(list(bad)), list(bad.values()))
+    expect("results of both readers", results_of_both(list(bad)), list(bad.values()))
     bytes_in_it = HEADER.encode() + b"a,0,1,0\na,1,\xff\xfe,0\n"
-    expect("what they say", results_of_both([bytes_in_it]), [":3: bytes is '??', not a whole number"])
+    expect("results of both readers", results_of_both([bytes_in_it]), [":3: bytes is '??', not a whole number"])
 
 
 def both_readers_agree_on_files_that_were_tampered_with():
@@ -156,13 +156,13 @@ def both_readers_agree_on_files_that_were_tampered_with():
 def both_readers_agree_on_the_recorded_traces():
     paths = sorted(path for path in pathlib.Path(TRACES).glob("*.csv") if not path.stem.endswith(("_steps", "_lifetimes")))
     expect("traces", len(paths), 4)
-    expect("what C++ says", results_in_cpp(paths), [results_in_python(path) for path in paths])
+    expect("result in C++", results_in_cpp(paths), [results_in_python(path) for path in paths])
 
 
 def both_readers_say_why_a_file_cannot_be_read():
     for path, reason in ((folder / "none.csv", "No such file or directory"), (folder, "Is a directory")):
-        expect("what C++ says", results_in_cpp([path]), [f"{path}: {reason}"])
-        expect("what Python says", results_in_python(path), f"{path}: {reason}")
+        expect("result in C++", results_in_cpp([path]), [f"{path}: {reason}"])
+        expect("result in Python", results_in_python(path), f"{path}: {reason}")
 
 
 with tempfile.TemporaryDirectory(prefix="tidemark-readers-test-") as name:
