@@ -252,7 +252,7 @@ TEST(arena, push_array_whose_size_overflows_is_an_error_and_allocates_nothing) {
     EXPECT_EQ(after.chunks, before.chunks);
     EXPECT_EQ(after.system_calls, before.system_calls);
     EXPECT_EQ(after.allocations, before.allocations);
-    EXPECT_EQ(of.template push_array<double>(8).data(), newest + 8) << "and the next block is where it was";
+    EXPECT_EQ(of.template push_array<double>(8).data(), newest + 8) << "the next block has the same address";
   };
   expect_nothing_allocated(a);
   expect_nothing_allocated(in_upstream);
@@ -543,7 +543,7 @@ TEST(arena, reenters_a_kept_chunk_like_a_new_chunk) {
   a.reset();
   (void)a.allocate(64 * KiB);
   const arena_mark second = a.mark();
-  EXPECT_TRUE(all_bytes_are(a.push_bytes(40 * KiB), 40 * KiB, 0)) << "what was written there is gone";
+  EXPECT_TRUE(all_bytes_are(a.push_bytes(40 * KiB), 40 * KiB, 0)) << "the old contents are cleared";
   void* const x = a.allocate(24 * KiB);
   void* const y = a.allocate(24 * KiB);  // in the third chunk
   a.deallocate(y, 24 * KiB);
@@ -715,7 +715,7 @@ TEST(arena, trim_counts_kept_chunks_as_memory_above_the_position) {
   EXPECT_EQ(a.trim(200 * KiB), 3 * 64 * KiB)
       << "64 KiB of the current chunk and two whole chunks fit in 200 KiB";
   EXPECT_EQ(a.stats().committed_bytes, 3 * 64 * KiB);
-  EXPECT_EQ(a.stats().system_calls, calls + 3) << "one for each chunk released";
+  EXPECT_EQ(a.stats().system_calls, calls + 3) << "one call for each released chunk";
 }
 
 // S0.30

@@ -207,8 +207,9 @@ std::size_t served_bytes(trap_options const& trap, std::size_t block_bytes) {
 TEST(arena_trap, serves_the_same_bytes_in_a_fixed_arena_as_without_traps) {
   for (std::size_t block_bytes : {std::size_t{16}, 1 * KiB, 10 * KiB, 24'560 * std::size_t{1}, 300 * KiB}) {
     const std::size_t without = served_bytes({}, block_bytes);
-    EXPECT_EQ(served_bytes({.one_in = 1}, block_bytes), without) << "of many addresses";
-    EXPECT_EQ(served_bytes({.one_in = 1, .reserve = 128 * KiB}, block_bytes), without) << "of few";
+    EXPECT_EQ(served_bytes({.one_in = 1}, block_bytes), without) << "with many addresses";
+    EXPECT_EQ(served_bytes({.one_in = 1, .reserve = 128 * KiB}, block_bytes), without)
+        << "with few addresses";
   }
 }
 

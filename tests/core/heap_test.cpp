@@ -171,7 +171,7 @@ TEST(heap, thread_frees_blocks_without_memory_for_its_cache) {
   EXPECT_EQ(after.used_bytes, 1024u) << "blocks[1]";
   EXPECT_EQ(after.requested_bytes, 1000u);
   EXPECT_LE(after.cached_bytes, 36 * KiB) << "32 KiB, and this thread's page";
-  EXPECT_GE(after.peak_cached_bytes, 28 * KiB) << "what is gone now was cached as well";
+  EXPECT_GE(after.peak_cached_bytes, 28 * KiB) << "the returned memory was cached too";
   memory.check_invariants();
   memory.deallocate(blocks[1], 1000);
 }

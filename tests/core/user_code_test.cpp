@@ -124,7 +124,7 @@ TEST_F(pressure_callbacks, end_their_own_subscription) {
   subscription = on_memory_pressure([&, alive] {
     ++calls;
     subscription = {};
-    EXPECT_EQ(*alive, 7) << "what the callback owns lives until it returns";
+    EXPECT_EQ(*alive, 7) << "objects of the callback live until it returns";
   });
   (void)signal_memory_pressure();
   (void)signal_memory_pressure();
@@ -329,7 +329,7 @@ struct fences : user_code {
     cache.check_invariants();
     EXPECT_GT(fence.calls[0], 0);
     EXPECT_EQ(fence.calls[2], 1);
-    EXPECT_EQ(fence.calls[3], 1) << "the order is asked once, without the lock";
+    EXPECT_EQ(fence.calls[3], 1) << "the order is queried once, without the lock";
     EXPECT_EQ(cache.stats().held_bytes, 0u);
   }
 };
@@ -358,7 +358,7 @@ TEST_F(fences, are_queried_by_one_thread_at_a_time) {
   is_calling = false;
   void* const block = cache.allocate(512);
   EXPECT_EQ(pending, 512u);
-  EXPECT_EQ(collected, 0u) << "the block whose fence is asked stays";
+  EXPECT_EQ(collected, 0u) << "the block of a queried fence stays";
   EXPECT_EQ(fence.calls[0], 1);
   cache.deallocate(block, 512);
   cache.check_invariants();

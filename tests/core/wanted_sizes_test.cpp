@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wanted size is a wish: if a source has less, the size is halved down to the needed size, and nearly all
-// of a source's memory can be used. Sources of given sizes represent systems and devices.
+// If a source refuses a wanted size, the size is halved down to the needed size. A resource can thus use nearly
+// all memory of a source. Sources of given sizes represent systems and devices.
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ TEST(reserve_by_halves, tries_the_wanted_size_and_halves_down_to_the_needed_one)
   EXPECT_EQ(tried, (std::vector<std::size_t>{1000, 500, 250, 125, 100}));
   tried.clear();
   EXPECT_TRUE(detail::reserve_by_halves(100, 7, refuse).empty());
-  EXPECT_EQ(tried, (std::vector<std::size_t>{100})) << "a wish below the need";
+  EXPECT_EQ(tried, (std::vector<std::size_t>{100})) << "a wanted size below the need";
 }
 
 TEST(reserve_by_halves, stops_at_the_first_size_that_is_served) {

@@ -196,7 +196,7 @@ TEST(cuda_pinned_resource, returns_uninitialised_host_blocks_aligned_to_64) {
     EXPECT_EQ(staged[999], 1.5f);
   }
   auto* const block = static_cast<unsigned char*>(memory.allocate(1000));
-  EXPECT_EQ(block[500], 0xEE) << "what the fake device fills it with";
+  EXPECT_EQ(block[500], 0xEE) << "the fake device's fill value";
   memory.deallocate(block, 1000);
 }
 
@@ -249,7 +249,7 @@ TYPED_TEST(cuda_block_memory, allocates_its_block_from_one_device) {
   ASSERT_EQ(device.make_current(0), status::success);
   const byte_range block = space.reserve(1, 1000);
   EXPECT_EQ(device.count("cudaSetDevice"), 3u) << "there, besides those of the test";
-  EXPECT_EQ(device.count("cuCtxSetCurrent"), 1u) << "and back";
+  EXPECT_EQ(device.count("cuCtxSetCurrent"), 1u) << "restores the context";
   space.release(block);
 }
 

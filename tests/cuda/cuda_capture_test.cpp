@@ -257,7 +257,7 @@ TEST_F(cuda_capture, update_with_the_same_nodes_changes_the_executable_in_place)
   EXPECT_EQ(device_.count("cuGraphExecUpdate"), 1u);
   EXPECT_EQ(device_.count("cuGraphInstantiate"), instantiated);
   EXPECT_EQ(works_.back()->tens, temporary);
-  EXPECT_EQ(device_.count("cuGraphDestroy"), 2u) << "of both graphs nothing but the executable is left";
+  EXPECT_EQ(device_.count("cuGraphDestroy"), 2u) << "both graphs are destroyed, and the executable stays";
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
 }
 
@@ -269,7 +269,7 @@ TEST_F(cuda_capture, update_with_different_nodes_replaces_the_executable) {
   EXPECT_EQ(device_.count("cuGraphInstantiate"), instantiated + 1);
   EXPECT_EQ(device_.count("cuGraphExecDestroy"), 1u);
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
-  EXPECT_TRUE(graph.update(step(100, 2))) << "of the new one's nodes";
+  EXPECT_TRUE(graph.update(step(100, 2))) << "the body has the nodes of the previous update";
   EXPECT_EQ(replayed(graph, {1, 2, 3, 4}), (std::vector<int>{101, 202, 303, 404}));
 }
 

@@ -280,7 +280,7 @@ TEST_F(cuda_event, errors_name_the_failed_call_and_leak_nothing) {
 
   gpu::event point{device};
   expect_named("cuEventRecord", [&] { point.record(queue); });
-  EXPECT_TRUE(point.done()) << "where it was";
+  EXPECT_TRUE(point.done()) << "at the old position";
   expect_named("cuEventSynchronize", [&] { point.wait(); });
 }
 

@@ -53,7 +53,7 @@ TEST(memory_pool, move_assignment_updates_the_pools_counted_in_the_budget) {
   EXPECT_EQ(device.budget(0).find_pool(replaced), nullptr);
   EXPECT_NE(device.budget(0).find_pool(kept), nullptr);
   EXPECT_EQ(device.budget(0).held_bytes(), 0u);
-  EXPECT_EQ(device.count("cuMemPoolGetAttribute"), 1u) << "no pool that was destroyed is asked";
+  EXPECT_EQ(device.count("cuMemPoolGetAttribute"), 1u) << "destroyed pools are not queried";
 }
 
 TEST(memory_pool, trim_frees_unused_memory) {
@@ -189,7 +189,7 @@ TEST(async_resource, uses_its_own_device_if_another_device_is_current) {
   EXPECT_TRUE(device.accessible(block, 1 * MiB, 1));
   memory.deallocate(block, 1 * MiB);
   EXPECT_EQ(device.current_now(), 0);
-  EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0";
+  EXPECT_EQ(device.pending(nullptr), 0u) << "work of device 0";
   ASSERT_EQ(device.make_current(1), gpu::status::success);
   EXPECT_EQ(device.pending(nullptr), 1u);
 }

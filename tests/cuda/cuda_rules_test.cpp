@@ -51,7 +51,7 @@ struct cuda_rules : ::testing::Test {
     body();
     thread.run([&] {
       gpu::graph_handle graph = nullptr;
-      EXPECT_EQ(device.end_capture(foreign, graph), status::success) << "it was invalidated";
+      EXPECT_EQ(device.end_capture(foreign, graph), status::success) << "the capture was invalidated";
       if (graph != nullptr) EXPECT_EQ(device.destroy_graph(graph), status::success);
     });
   }
@@ -79,7 +79,7 @@ TEST_F(cuda_rules, graph_ended_during_a_foreign_capture_is_destroyed_after_the_c
   gpu::capture_backend own{other, {.mode = capture_mode::global, .driver = &device}};
   own.begin();
   graph.reset();
-  EXPECT_EQ(device.count("cuGraphExecDestroy"), 0u) << "it would have invalidated the capture";
+  EXPECT_EQ(device.count("cuGraphExecDestroy"), 0u) << "the call would have invalidated the capture";
   EXPECT_EQ(device.retired().size(), 1u);
   EXPECT_EQ(device.launch_kernel(other, {.name = "k", .reads = {}, .writes = {}}), status::success);
   const std::unique_ptr<graph_instance> made = own.end();
@@ -93,7 +93,7 @@ TEST_F(cuda_rules_of_a_stricter_driver, retries_an_executable_whose_destruction_
   EXPECT_EQ(device.begin_capture(foreign, capture_mode::global), status::success);
   first.reset();
   EXPECT_EQ(device.end_capture(foreign, graph), status::capture_invalidated)
-      << "no call tells of captures of others";
+      << "no call reports captures of other threads";
   EXPECT_EQ(device.retired().size(), 1u);
   second.reset();
   EXPECT_EQ(device.retired().size(), 0u);
@@ -254,7 +254,7 @@ TEST_F(cuda_rules, graphs_on_shared_memory_must_be_launched_in_order) {
                    {.driver = &device});
   };
   auto first = graph_on(stream), second = graph_on(other);
-  EXPECT_EQ(plain.stats().used_bytes, unit) << "of both";
+  EXPECT_EQ(plain.stats().used_bytes, unit) << "both graphs have one block";
   shared.reset();
   first.launch();
   second.launch(stream);  // one stream
@@ -263,7 +263,7 @@ TEST_F(cuda_rules, graphs_on_shared_memory_must_be_launched_in_order) {
   second.launch();
   const std::string race = failures_of([&] { first.launch(); });
   EXPECT_NE(race.find("race: 'of the graph' writes"), std::string::npos)
-      << "of the stream alone nothing orders it";
+      << "the stream alone does not order the work";
 }
 
 TEST_F(cuda_rules, single_stream_resources_reject_the_per_thread_stream) {
@@ -375,7 +375,7 @@ TEST(cuda_contexts, thread_without_a_chosen_device_gets_no_context_of_device_0) 
       arena.release_thread_ownership();
       gpu::context_handle context = nullptr;
       EXPECT_EQ(device.current_context(context), status::success);
-      EXPECT_EQ(context, nullptr) << "as it was";
+      EXPECT_EQ(context, nullptr) << "the context is unchanged";
     }}.join();
   }
   EXPECT_EQ(device.contexts(), (std::set<gpu::device_number>{1}));
@@ -404,7 +404,7 @@ TEST_F(cuda_rules, legacy_stream_resources_keep_a_blocking_streams_capture_valid
       EXPECT_THROW(arena.suspend(), cuda_error);
       EXPECT_NE(gpu::put_behind(device, other, nullptr), status::success);
       async.deallocate(of_driver, 1000);
-      EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u) << "that free cannot wait";
+      EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u) << "the free cannot wait";
     });
     EXPECT_EQ(device.free_async(reinterpret_cast<std::uintptr_t>(of_driver), nullptr), status::success);
   }

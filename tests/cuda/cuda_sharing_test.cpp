@@ -229,7 +229,7 @@ TEST(cuda_peers, failed_pool_construction_leaves_no_pool) {
       return true;
     } catch (std::exception const&) {
       EXPECT_EQ(machine.count("cuMemPoolCreate") - machine.count("cuMemPoolDestroy"), n == 2 ? 1u : 0u)
-          << "one was not made";
+          << "one object was not made";
       return false;
     }
   });
@@ -277,7 +277,7 @@ TEST_F(cuda_export, returns_the_handles_of_a_range_and_its_offset) {
     next += each.size;
   }
   EXPECT_EQ(next, 40 * unit);
-  EXPECT_TRUE(machine.accessible(range.data(), 40 * unit)) << "it stays mapped here";
+  EXPECT_TRUE(machine.accessible(range.data(), 40 * unit)) << "the memory stays mapped here";
 }
 
 TEST_F(cuda_export, opens_no_file_for_fabric_handles) {
@@ -381,7 +381,7 @@ TEST_F(cuda_import, maps_the_same_memory_at_other_addresses) {
       there[at] = 77;
       EXPECT_EQ(here[at], 77);
     }
-    EXPECT_EQ(from.machine.physical_bytes(), 40 * unit) << "no memory of its own";
+    EXPECT_EQ(from.machine.physical_bytes(), 40 * unit) << "the importer has no own memory";
   }
 }
 
@@ -407,7 +407,7 @@ TEST_F(cuda_import, keeps_the_memory_after_the_exporter_frees_it) {
   EXPECT_EQ(from.machine.physical_bytes(), 40 * unit);
   EXPECT_EQ(there[5], 55);
   ASSERT_TRUE(from.space->commit(part));
-  EXPECT_EQ(from.machine.physical_bytes(), 48 * unit) << "which is other memory";
+  EXPECT_EQ(from.machine.physical_bytes(), 48 * unit) << "the part has new memory";
   static_cast<unsigned char volatile*>(part.data())[5] = 1;
   EXPECT_EQ(there[5], 55);
   from.space.reset();

@@ -125,7 +125,7 @@ TEST_F(stream_order, each_failed_call_is_reported_and_leaks_no_event) {
   const std::size_t begun = device_.calls;
   ASSERT_EQ(put_behind(device_, later_, earlier_), status::success);
   const std::size_t calls = device_.calls - begun;
-  EXPECT_EQ(calls, 7u) << "whether each is captured, the contexts, an event, its record, the wait";
+  EXPECT_EQ(calls, 7u) << "two capture queries, the contexts, an event, its record, the wait";
   for (std::size_t i = 0; i < calls; ++i) {
     SCOPED_TRACE(::testing::Message() << "call " << i << " fails");
     device_.fail_from = device_.calls + i;
@@ -135,7 +135,7 @@ TEST_F(stream_order, each_failed_call_is_reported_and_leaks_no_event) {
     device_.run_all();
     EXPECT_EQ(device_.pending(later_), 0u);
   }
-  EXPECT_EQ(device_.count("cuEventCreate"), device_.count("cuEventDestroy") + 1) << "one was not made";
+  EXPECT_EQ(device_.count("cuEventCreate"), device_.count("cuEventDestroy") + 1) << "one event was not made";
   EXPECT_EQ(put_behind(device_, later_, earlier_), status::success);
 }
 
@@ -160,7 +160,7 @@ TEST_F(stream_order, order_across_a_capture_boundary_fails_and_keeps_the_capture
     begin_capture(captured);
     turns_.put_on(captured, "captured");
     EXPECT_EQ(put_behind(device_, later, earlier), status::capture_isolation);
-    EXPECT_EQ(is_captured(later), later == captured) << "it is not added to the capture";
+    EXPECT_EQ(is_captured(later), later == captured) << "the work is not added to the capture";
     EXPECT_EQ(device_.count("cuEventCreate"), 0u);
     expect_lives_on(captured, 1);
   }

@@ -74,7 +74,7 @@ TEST(cuda_virtual_memory_setups, context_creation_without_memory_throws_out_of_m
     device.fail_from = n;
     try {
       const gpu::virtual_memory space{{}, device};
-      EXPECT_EQ(n, 4u) << "which device, twice, its granularity and its memory";
+      EXPECT_EQ(n, 4u) << "device twice, granularity, memory";
       break;
     } catch (out_of_memory const& error) {
       EXPECT_STREQ(error.report().resource, "device memory");
@@ -149,7 +149,7 @@ TEST_F(cuda_virtual_memory, handles_are_aligned_to_their_size_and_end_with_the_c
   const byte_range range = space.reserve(1, 64 * unit);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 33, 13))); }),
             joined({first_calls, times(1 + 1 + 1 + 1 + 1, {"cuMemCreate", "cuMemMap"}), {"cuMemSetAccess"}}))
-      << "of 1, 2, 4, 4 and 2 units";
+      << "handles of 1, 2, 4, 4 and 2 units";
   EXPECT_EQ(device.physical_bytes(), 13 * unit);
 }
 
@@ -161,7 +161,7 @@ TEST_F(cuda_virtual_memory, tries_smaller_handles_if_a_large_handle_fails) {
                     {"cuMemCreate", "cuMemCreate"},
                     times(3, {"cuMemCreate", "cuMemMap"}),
                     {"cuMemSetAccess"}}))
-      << "not of 8 and of 4 units, but of 2, 2 and 4";
+      << "handles of 2, 2 and 4 units, not of 8 and 4";
   EXPECT_TRUE(device.accessible(units_of(range, 32, 8).data(), 8 * unit));
 
   device.fail_next("cuMemCreate", status::unknown);
@@ -201,7 +201,7 @@ TEST_F(cuda_virtual_memory, keeps_a_partly_decommitted_handle_and_recommits_with
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.commit(units_of(range, 34, 4))); }), first_calls);
   EXPECT_EQ(calls_of(device, [&] { EXPECT_TRUE(space.decommit(units_of(range, 32, 6))); }),
             joined({first_calls, {"cuStreamSynchronize", "cuMemUnmap", "cuMemRelease"}}))
-      << "none of it is committed any more";
+      << "the whole part is decommitted";
   EXPECT_EQ(space.held_bytes(), 32 * unit);
   EXPECT_EQ(device.physical_bytes(), 32 * unit);
 }
@@ -235,7 +235,7 @@ TEST(cuda_virtual_memory_setups, partial_commit_commits_all_if_the_device_has_me
   gpu::virtual_memory space{{}, device};
   const byte_range range = space.reserve(1, 64 * unit);
   EXPECT_EQ(space.commit(units_of(range, 0, 32), unit), 32 * unit);
-  EXPECT_EQ(space.commit(units_of(range, 32, 20), 12 * unit), 0u) << "which is more than there is";
+  EXPECT_EQ(space.commit(units_of(range, 32, 20), 12 * unit), 0u) << "more than the free memory";
   EXPECT_STREQ(space.refusal(),
                "the device memory is exhausted: free some, or return the part that caches keep (relieve)");
   EXPECT_EQ(device.physical_bytes(), 32 * unit);
@@ -389,7 +389,7 @@ TEST(cuda_virtual_memory_setups, resume_maps_memory_that_a_failed_decommit_could
     EXPECT_FALSE(space.commit(units_of(range, 4, 1)));
     const std::size_t created = device.count("cuMemCreate");
     space.resume();
-    EXPECT_EQ(device.count("cuMemCreate"), created) << "it was held all the time";
+    EXPECT_EQ(device.count("cuMemCreate"), created) << "the handle was retained";
     EXPECT_TRUE(device.accessible(range.data(), 4 * unit));
     space.release(range);
     EXPECT_EQ(device.outstanding, 0u);

@@ -66,7 +66,7 @@ TEST(device_arena, constructors_take_arena_options_and_memory_options) {
   device_arena in_two_parts{gpu::virtual_memory{{.stream = stream}, device}, {.reserve = 2 * unit}};
   EXPECT_STREQ(on_stream.name(), "step");
   EXPECT_EQ(on_stream.stats().reserved_bytes, 4 * unit);
-  EXPECT_EQ(plain.stats().reserved_bytes, 64 * unit) << "as much as the device has";
+  EXPECT_EQ(plain.stats().reserved_bytes, 64 * unit) << "all memory of the device";
   (void)in_large_pieces.allocate(1);
   EXPECT_EQ(in_large_pieces.stats().committed_bytes, unit);
   EXPECT_EQ(in_two_parts.stats().reserved_bytes, 2 * unit);
@@ -164,7 +164,7 @@ TEST_F(small_device_arena, reuse_does_not_wait_and_trim_waits_for_the_stream) {
   const test::noting_work user{device, stream, {address(block), 8 * unit}};
   step.reset();
   EXPECT_EQ(step.allocate(unit), block);
-  EXPECT_FALSE(user.has_run) << "what comes next on the stream comes behind it";
+  EXPECT_FALSE(user.has_run) << "later work of the stream waits";
   EXPECT_EQ(step.trim(), 7 * unit);
   EXPECT_TRUE(user.had_memory);
   EXPECT_EQ(device.physical_bytes(), unit);
@@ -261,7 +261,7 @@ TEST_F(small_device_arena, end_after_an_event_ends_the_scope) {
     inner.end_after(done.get());
     EXPECT_EQ(step.position(), 256u);
     inner.end_after(done.get());
-    EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u) << "it has ended already";
+    EXPECT_EQ(device.count("cuStreamWaitEvent"), 1u) << "the work has already ended";
   }
   device_arena::scope inner{step};
   outer.end_after(done);
@@ -353,7 +353,8 @@ TEST(pinned_arena, consists_of_one_block_of_the_driver) {
   EXPECT_EQ(calls_of(device,
                      [&] {
                        (void)staging.allocate(unit);
-                       EXPECT_THROW((void)staging.allocate(2 * unit), out_of_memory) << "of fixed size";
+                       EXPECT_THROW((void)staging.allocate(2 * unit), out_of_memory)
+                           << "the arena has a fixed size";
                        staging.release();
                        (void)staging.allocate(unit);
                      }),

@@ -64,14 +64,14 @@ TEST_F(device_budget_of_a_pool, counts_the_memory_of_every_resource_until_it_is_
     }
   }
   void* const pooled = async.allocate(1000);
-  EXPECT_EQ(budget.held_bytes(), 1024u) << "what the driver's pool rounds up is held";
+  EXPECT_EQ(budget.held_bytes(), 1024u) << "the driver's rounding counts as held";
   async.deallocate(pooled, 1000);
   EXPECT_EQ(budget.held_bytes(), 1024u) << "the driver's pool retains it";
   stream.synchronize();
   pool.trim();
   EXPECT_EQ(budget.held_bytes(), 0u);
   void* const of_the_host = pinned.allocate(1000);
-  EXPECT_EQ(budget.held_bytes(), 0u) << "that is the host's";
+  EXPECT_EQ(budget.held_bytes(), 0u) << "host memory does not count";
   pinned.deallocate(of_the_host, 1000);
   {
     const managed_arena shared{{.reserve = unit}, unit, device};
@@ -100,7 +100,7 @@ TEST_F(device_budget_test, all_resources_share_the_limit_and_errors_name_it) {
     const std::string said = refusal_of(request);
     EXPECT_NE(said.find("the limit of its device is reached"), std::string::npos) << said;
   }
-  EXPECT_EQ(device.count("cuMemAlloc"), calls) << "the driver is not asked";
+  EXPECT_EQ(device.count("cuMemAlloc"), calls) << "the driver is not called";
   budget.set_limit(3 * unit);
   EXPECT_FALSE(budget.has_room(0));
   EXPECT_NE(refusal_of([&] { (void)plain.allocate(1); }), "");
@@ -163,12 +163,12 @@ TEST_F(device_budget_test, pool_returns_idle_memory_in_its_next_call) {
   keeps.deallocate(keeps.allocate(unit), unit);
   const std::size_t held = keeps.stats().held_bytes;
   EXPECT_EQ(held, 3 * unit);
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(62 * unit); }), "") << "it belongs to another thread";
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(62 * unit); }), "") << "the pool belongs to another thread";
   EXPECT_EQ(keeps.stats().held_bytes, held);
   keeps.deallocate(lives, 2 * unit);
   EXPECT_EQ(keeps.stats().held_bytes, 0u) << "all of it was free then";
   void* const next = keeps.allocate(2 * unit);
-  EXPECT_EQ(keeps.stats().held_bytes, 2 * unit) << "and from then on it works as before";
+  EXPECT_EQ(keeps.stats().held_bytes, 2 * unit) << "the pool works as before";
   keeps.deallocate(next, 2 * unit);
   keeps.check_invariants();
 }
@@ -204,7 +204,7 @@ TEST_F(device_budget_test, callback_runs_last_and_its_freed_memory_is_used) {
   });
   void* const block = plain.allocate(40 * unit);
   EXPECT_EQ(asked, 1);
-  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "") << "it has freed nothing";
+  EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "") << "the callback freed nothing";
   EXPECT_EQ(asked, 2);
   asks.reset();
   EXPECT_NE(refusal_of([&] { (void)plain.allocate(40 * unit); }), "");

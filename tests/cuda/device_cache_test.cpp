@@ -101,8 +101,7 @@ TEST_F(device_cache_test, workload_of_many_shapes_stays_within_a_constant_bound)
     most = std::max(most, device.outstanding);
   }
   EXPECT_GT(limited.stats().peak_cached_bytes, limit - 60'000) << "a limit that is not reached shows nothing";
-  EXPECT_LE(most_in_second_half, most_in_first_half + most_in_first_half / 20)
-      << "what the device holds grows";
+  EXPECT_LE(most_in_second_half, most_in_first_half + most_in_first_half / 20) << "the held memory grows";
   for (auto const& [block, bytes] : live) limited.deallocate(block, bytes);
   limited.check_invariants();
 }
@@ -230,7 +229,7 @@ TEST_F(device_cache_test, events_of_different_streams_have_different_orders) {
   }
   EXPECT_EQ(fences[0].order(), fences[1].order());
   EXPECT_NE(fences[0].order(), fences[2].order());
-  EXPECT_NE(fences[2].order(), nullptr) << "of the default stream";
+  EXPECT_NE(fences[2].order(), nullptr) << "order of the default stream";
   EXPECT_NE(fences[2].order(), fences[3].order());
 }
 
@@ -260,7 +259,7 @@ TEST_F(device_cache_test, event_stock_returns_no_fence_and_leaks_no_event_withou
   EXPECT_EQ(device.count("cuEventDestroy"), 1u);
   EXPECT_LT(fences.size(), 1000u) << "the records need no memory at all";
   fences.clear();
-  EXPECT_TRUE(stock.record(other)) << "those that there are serve again";
+  EXPECT_TRUE(stock.record(other)) << "existing events are reused";
 }
 
 TEST_F(device_cache_test, block_whose_work_cannot_be_awaited_stays_live) {
@@ -274,7 +273,7 @@ TEST_F(device_cache_test, block_whose_work_cannot_be_awaited_stays_live) {
   EXPECT_EQ(warnings.count(warning_kind::refused_return), 1u);
   EXPECT_EQ(users.stats().used_bytes, 4096u);
   EXPECT_EQ(users.collect(true), 0u);
-  EXPECT_EQ(device.count("cuCtxSynchronize"), 0u) << "which would invalidate any capture";
+  EXPECT_EQ(device.count("cuCtxSynchronize"), 0u) << "the call would invalidate any capture";
   users.deallocate(block, 4096);
 }
 
@@ -296,7 +295,7 @@ TEST_F(device_cache_test, cache_records_no_event_on_a_capturing_stream) {
     cache.deallocate(cache.allocate(4096), 4096);  // which would query an event
   }
   EXPECT_EQ(device.count("cuEventRecord"), 0u);
-  EXPECT_EQ(cache.collect(true), 4096u) << "of the block that the capture has not seen";
+  EXPECT_EQ(cache.collect(true), 4096u) << "only the block from before the capture";
   EXPECT_EQ(cache.release_captured(), 4096u);
   EXPECT_EQ(cache.collect(true), 4096u);
 }
@@ -327,7 +326,7 @@ TEST(device_cache_elsewhere, polls_and_awaits_events_with_its_own_device_current
     EXPECT_EQ(polled.on, 1);
     device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
     fence->wait();  // the default stream waits instead
-    EXPECT_EQ(device.pending(nullptr), 0u) << "of device 0, which is current again";
+    EXPECT_EQ(device.pending(nullptr), 0u) << "work of device 0, which is current again";
   }
   EXPECT_EQ(device.make_current(1), gpu::status::success);
   EXPECT_EQ(device.pending(nullptr), 1u);
@@ -479,7 +478,7 @@ TEST_F(device_cache_capture, polls_no_events_during_the_capture) {
   device.run(other);
   begin();
   void* const mapped = cache.allocate(1000);
-  EXPECT_NE(mapped, block) << "which another stream uses";
+  EXPECT_NE(mapped, block) << "another stream uses the old block";
   cache.deallocate(small, 500);  // checks pending blocks
   EXPECT_EQ(cache.collect(true), 0u);
   EXPECT_EQ(device.count("cuEventQuery"), 0u);

@@ -389,13 +389,13 @@ TEST_F(fake_addresses, remapped_memory_needs_a_new_access_grant) {
 TEST_F(fake_addresses, each_call_has_a_modelled_cost) {
   const double before_us = device.modelled_us();
   const byte_range range = reserved(unit);
-  EXPECT_EQ(device.modelled_us() - before_us, 1) << "one that is not in the table";
+  EXPECT_EQ(device.modelled_us() - before_us, 1) << "a call outside the table";
   map(range);
   EXPECT_EQ(device.allow_access(range, 0), status::success);
   EXPECT_NEAR(device.modelled_us() - before_us, 80, 25) << "a handle that is mapped and accessible";
   const double mapped_us = device.modelled_us();
   EXPECT_EQ(device.unmap({range.begin, 0}), status::invalid_value);
-  EXPECT_GT(device.modelled_us(), mapped_us) << "one that fails, too";
+  EXPECT_GT(device.modelled_us(), mapped_us) << "also a failed call";
   unmap_and_free(range);
 }
 
@@ -764,7 +764,8 @@ TEST_F(fake_graph, memory_allocated_and_freed_in_a_graph_makes_two_nodes) {
   EXPECT_EQ(device.free_async(inside, queue), status::invalid_value);
 
   gpu::executable_handle executable = instantiated(graph), second = nullptr;
-  EXPECT_EQ(device.instantiate(graph, second), status::invalid_value) << "one at a time, since it allocates";
+  EXPECT_EQ(device.instantiate(graph, second), status::invalid_value)
+      << "the graph allocates, so one executable at a time";
   for (int i = 0; i < 3; ++i) EXPECT_EQ(device.launch(executable, queue), status::success);
   queue.synchronize();
   destroy(executable);

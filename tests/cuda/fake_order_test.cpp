@@ -216,7 +216,7 @@ TEST_F(fake_order, blocking_stream_and_legacy_stream_wait_for_each_other) {
   write(blocking, part(0, 100));
   write(nullptr, part(0, 100));
   write(blocking, part(0, 100));
-  EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "that one does not";
+  EXPECT_TRUE(races([&] { write(one, part(0, 100)); })) << "the other stream does not wait";
   EXPECT_EQ(device.synchronize(), status::success);
   EXPECT_EQ(device.destroy_stream(blocking), status::success);
 }
@@ -282,7 +282,8 @@ TEST_F(fake_order, each_launch_of_a_graph_is_ordered_like_a_kernel) {
   EXPECT_EQ(device.launch(executable, other), status::success) << "launches of one are ordered";
   EXPECT_EQ(device.synchronize(), status::success);
   EXPECT_EQ(device.launch(executable, one), status::success);
-  EXPECT_NE(failures_of([&] { EXPECT_EQ(device.free(address), status::success); }), "") << "it still runs";
+  EXPECT_NE(failures_of([&] { EXPECT_EQ(device.free(address), status::success); }), "")
+      << "the work still runs";
   address = 0;
   EXPECT_NE(failures_of([&] { device.run_all(); }), "");
   device.recover();
@@ -319,7 +320,7 @@ TEST(fake_contexts, context_is_created_by_make_current_or_a_call_that_needs_a_co
   EXPECT_EQ(context, nullptr);
   EXPECT_EQ(device.current_device(current), status::success);
   EXPECT_EQ(current, 0);
-  EXPECT_EQ(device.contexts(), (std::set<gpu::device_number>{})) << "to ask makes none";
+  EXPECT_EQ(device.contexts(), (std::set<gpu::device_number>{})) << "a query makes no context";
   EXPECT_EQ(device.make_current(2), status::success);
   EXPECT_EQ(device.current_context(context), status::success);
   EXPECT_NE(context, nullptr);

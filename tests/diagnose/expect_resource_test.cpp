@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategy: code that forgets its resource, in functions whose names the reports must contain, and code that
-// does not forget it, on every kind of resource. operator new is not replaced here; telemetry/watched_new
+// does not forget it, on every kind of resource. operator new is not replaced here; diagnose/watched_new
 // does that. The tests are outside of namespace tidemark, because code inside it is not counted.
 #include <tidemark/diagnose/expect_resource.hpp>
 

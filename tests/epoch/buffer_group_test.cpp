@@ -89,7 +89,7 @@ TEST_F(buffer_groups, registered_buffer_leaves_an_outer_epoch) {
   EXPECT_EQ(outer.keep(a), 1u);
   epoch inner{memory};
   EXPECT_EQ(tape.add(a), 1u);
-  EXPECT_EQ(outer.keep(a), 0u) << "it is the epoch's no more";
+  EXPECT_EQ(outer.keep(a), 0u) << "the block no longer belongs to the epoch";
   EXPECT_EQ(inner.end().reclaimed, 0u);
   const epoch_summary end = outer.end();
   EXPECT_EQ(end.promoted + end.reclaimed, 0u);
@@ -155,7 +155,7 @@ TEST_F(buffer_groups, a_reclaimed_handle_does_not_register_the_successor_of_its_
   }
   epoch e{memory};
   const buffer<int> successor = made();
-  ASSERT_EQ(successor.storage().address, gone.storage().address) << "not a test otherwise";
+  ASSERT_EQ(successor.storage().address, gone.storage().address) << "the test needs the same address";
   EXPECT_EQ(tape.add(gone), 0u);
   EXPECT_EQ(e.end().reclaimed, 1u);
 }
@@ -227,7 +227,7 @@ TEST_F(buffer_groups, move_a_buffer_from_one_group_to_another) {
   EXPECT_EQ(backward.size(), 1u);
   EXPECT_EQ(forward.close().reclaimed, 0u);
   EXPECT_TRUE(a.is_live());
-  EXPECT_EQ(forward.add(a), 1u) << "and back";
+  EXPECT_EQ(forward.add(a), 1u) << "moves back";
   EXPECT_EQ(backward.close().reclaimed, 0u);
   EXPECT_EQ(forward.close().reclaimed, 1u);
 }

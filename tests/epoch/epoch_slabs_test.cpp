@@ -57,7 +57,7 @@ TEST_F(epoch_slabs, hold_every_raw_block_of_at_most_1_kib) {
   (void)allocate_blocks(10, 1025);
   EXPECT_EQ(upstream.calls, calls + 10) << "each a block of the upstream";
   const buffer<std::byte> b{memory, 64};
-  EXPECT_EQ(upstream.calls, calls + 11) << "and those of buffers";
+  EXPECT_EQ(upstream.calls, calls + 11) << "and blocks of buffers";
   memory.check_invariants();
   const epoch_summary end = e.end();
   EXPECT_EQ(end.reclaimed, 1000 + 10 + 10 + 1u);
@@ -106,7 +106,7 @@ TEST_F(epoch_slabs, keep_kept_blocks_at_their_addresses) {
       std::memset(blocks[i], static_cast<int>(i / 100), 100);
       kept.push_back(blocks[i]);
       EXPECT_EQ(e.keep(blocks[i]), 1u);
-      EXPECT_EQ(e.keep(blocks[i]), 0u) << "it is kept already";
+      EXPECT_EQ(e.keep(blocks[i]), 0u) << "the block is kept already";
     }
     const epoch_summary end = e.end();
     EXPECT_EQ(end.promoted, 10u);
@@ -137,7 +137,7 @@ TEST_F(epoch_slabs, move_to_the_outer_epoch_with_their_kept_blocks) {
     epoch inner{memory, "inner"};
     const std::vector<void*> blocks = allocate_blocks(500, 64);
     result = blocks[300];
-    EXPECT_EQ(outer.keep(result), 0u) << "it is the inner epoch's";
+    EXPECT_EQ(outer.keep(result), 0u) << "the block belongs to the inner epoch";
     EXPECT_EQ(inner.keep(static_cast<std::byte*>(result) + 63), 1u) << "an address inside";
     EXPECT_EQ(inner.end().promoted, 1u);
   }
@@ -300,7 +300,7 @@ TEST_F(epoch_slabs, survive_bookkeeping_failures) {
     }
   }
   EXPECT_GT(served, 200u);
-  EXPECT_LT(served, 300u) << "not one call failed";
+  EXPECT_LT(served, 300u) << "no call failed";
   EXPECT_EQ(there.stats().used_blocks, served);
   there.check_invariants();
 }
@@ -317,7 +317,7 @@ TEST_F(epoch_slabs, accept_deallocations_from_other_threads) {
   EXPECT_EQ(memory.stats().used_bytes, 0u);
   memory.check_invariants();
   (void)allocate_blocks(1900, 64);
-  EXPECT_EQ(upstream.outstanding, outstanding) << "they are used again";
+  EXPECT_EQ(upstream.outstanding, outstanding) << "the chunks are reused";
   memory.check_invariants();
   EXPECT_EQ(e.end().reclaimed, 1900u);
   EXPECT_EQ(upstream.outstanding, 0u);

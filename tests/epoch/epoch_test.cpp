@@ -220,7 +220,7 @@ TYPED_TEST(epochs, keeping_a_foreign_buffer_does_nothing) {
   EXPECT_EQ(inner.keep(of_outer, untracked, nothing, released, of_other, raw_untracked, &local), 0u);
   EXPECT_EQ(inner.keep(static_cast<void*>(nullptr)), 0u);
   EXPECT_EQ(inner.keep(of_outer.storage().address), 0u);
-  EXPECT_EQ(outer.keep(mine), 0u) << "it is of the epoch inside";
+  EXPECT_EQ(outer.keep(mine), 0u) << "the block belongs to the inner epoch";
   EXPECT_EQ(inner.keep(mine, mine), 1u);
   EXPECT_EQ(inner.keep(mine), 0u) << "twice is once";
   inner.end();
@@ -345,7 +345,7 @@ TYPED_TEST(epochs, several_can_end_out_of_order) {
   EXPECT_EQ(violation_recorder::reports().size(), 2u);
   EXPECT_EQ(third.end().promoted, 1u);
   EXPECT_EQ(this->memory.depth(), 0u);
-  EXPECT_FALSE(of_third.is_live()) << "it could not be kept again";
+  EXPECT_FALSE(of_third.is_live()) << "the block was not kept again";
 }
 
 // S3.12
@@ -416,7 +416,7 @@ TYPED_TEST(epochs, keep_the_storage_of_views_pointers_and_spans) {
     EXPECT_EQ(e.keep(std::array<int const volatile*, 2>{nullptr, by_array_of_pointers.data() + 1}), 1u);
     EXPECT_EQ(e.keep(std::vector{by_array_of_views.view(50, 1)}), 1u);
     EXPECT_EQ(e.keep(std::array{by_array_of_spans.span()}), 1u);
-    EXPECT_EQ(e.keep(not_kept.data() + 100), 0u) << "one behind its end";
+    EXPECT_EQ(e.keep(not_kept.data() + 100), 0u) << "one byte past its end";
     EXPECT_EQ(e.end().promoted, 7u);
   }
   for (buffer<int>* b : {&by_view, &by_pointer, &by_interior_pointer, &by_span, &by_array_of_pointers,
@@ -484,7 +484,7 @@ TYPED_TEST(epochs, release_returns_true_only_once) {
   EXPECT_FALSE(scratch.release());
   buffer<float> kept{this->memory, 8};
   e.keep(kept);
-  EXPECT_TRUE(kept.release()) << "of a kept one as well";
+  EXPECT_TRUE(kept.release()) << "also for a kept block";
   buffer<float> temporary{this->memory, 8};
   const buffer<float> result = release_then(temporary, buffer<float>{this->memory, 4});
   EXPECT_FALSE(temporary.is_live());
@@ -521,7 +521,7 @@ TYPED_TEST(epochs, lose_no_block_if_there_is_no_memory_for_records) {
     all_refused += refused;
     EXPECT_EQ(this->source.upstream.outstanding, 0u);
   }
-  EXPECT_GE(all_refused, 6u) << "not a test of failures otherwise";
+  EXPECT_GE(all_refused, 6u) << "the test needs several failures";
 }
 
 // ---- with_epoch -------------------------------------------------------------------------------------------

@@ -76,7 +76,8 @@ TEST_F(epoch_threads, have_separate_epochs_at_the_same_time) {
     EXPECT_EQ(memory.depth(), 0u);
     for (buffer<int> const& b : mine) EXPECT_FALSE(b.is_live());
   });
-  for (std::size_t t = 0; t < storm_threads; ++t) EXPECT_EQ(ends[t].reclaimed, t + 1) << "of its own only";
+  for (std::size_t t = 0; t < storm_threads; ++t)
+    EXPECT_EQ(ends[t].reclaimed, t + 1) << "only its own blocks";
   EXPECT_EQ(memory.stats().reclaimed, 1u + 2 + 3 + 4);
   memory.check_invariants();
 }
@@ -154,7 +155,7 @@ TEST_F(epoch_threads, block_moved_to_another_threads_epoch_ends_with_that_epoch)
     epoch theirs{memory};
     (void)a.release();
     const buffer<int> successor{memory, 100};
-    EXPECT_EQ(successor.storage().address, where) << "not a test otherwise";
+    EXPECT_EQ(successor.storage().address, where) << "the test needs the same address";
     is_there = true;
     while (!is_over) std::this_thread::yield();
     EXPECT_TRUE(successor.is_live());

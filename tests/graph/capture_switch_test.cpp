@@ -118,7 +118,7 @@ TEST_F(capture_switches, reset_their_counts_only_without_blocks_in_use) {
   memory.reset();
   EXPECT_EQ(memory.stats().refused, 0u);
   EXPECT_EQ(state(memory), (std::vector<std::uint64_t>{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0}))
-      << "it is frozen still";
+      << "the switch is still frozen";
   memory.unfreeze().release();
   EXPECT_FALSE(memory.is_frozen());
 }
@@ -354,12 +354,12 @@ TEST_F(capture_switches, never_reuse_a_baked_block_while_the_graph_lives) {
   for (void* const block : others) cached.deallocate(block, 1000, 256);
   baked_blocks graph = cached.unfreeze();
   EXPECT_EQ(graph.size(), 11u);
-  EXPECT_EQ(cache.stats().cached_bytes, 0u) << "none is in the free list";
+  EXPECT_EQ(cache.stats().cached_bytes, 0u) << "no block is in the free list";
   void* const after = cached.allocate(1000, 256);
   EXPECT_NE(after, baked);
   for (void* const block : others) EXPECT_NE(after, block);
   graph.release();
-  EXPECT_EQ(cache.stats().cached_bytes, 11'000u) << "and now they all are";
+  EXPECT_EQ(cache.stats().cached_bytes, 11'000u) << "all blocks are in the free list now";
   cached.deallocate(after, 1000, 256);
 }
 
@@ -411,7 +411,7 @@ TEST_F(capture_switches, return_each_baked_block_to_one_holder) {
   EXPECT_EQ(first.size(), 0u);
   EXPECT_EQ(moved.size(), 1u);
   first.release();
-  EXPECT_EQ(upstream.outstanding, 600u) << "what was moved from holds nothing";
+  EXPECT_EQ(upstream.outstanding, 600u) << "the moved-from object holds no block";
   baked_blocks& same = moved;
   moved = std::move(same);
   EXPECT_EQ(moved.size(), 1u);
@@ -548,7 +548,7 @@ TEST_F(capture_switches, serve_two_concurrent_captures_with_separate_arenas) {
     EXPECT_EQ(memory.stats().frozen_threads, 2u);
     for (std::uintptr_t i = 0; i < 100; ++i) {
       void* const block = memory.allocate(200);
-      EXPECT_EQ(address_of(block), begin + i * 256) << "as if it were alone";
+      EXPECT_EQ(address_of(block), begin + i * 256) << "as without other threads";
       memory.deallocate(block, 200);
     }
     both_done.arrive_and_wait();

@@ -191,7 +191,7 @@ TEST_F(captures, allocate_temporaries_only_from_the_arena) {
                             step_on(backend), nullptr);
   EXPECT_EQ(upstream.calls, calls);
   EXPECT_EQ(graph.arena().stats().allocations, 2u);
-  EXPECT_EQ(memory.stats().allocations, 2u) << "of a switch's arena by way of the switch";
+  EXPECT_EQ(memory.stats().allocations, 2u) << "a switch's arena allocates through the switch";
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   expect_idle();
 }
@@ -216,7 +216,7 @@ TEST_F(captures, do_not_count_a_launch_that_throws) {
   EXPECT_EQ(graph.launch_count(), 1u);
   backend.counts().launch_throws = false;
   graph.launch();
-  EXPECT_EQ(graph.launch_count(), 2u) << "and it can be tried again";
+  EXPECT_EQ(graph.launch_count(), 2u) << "the launch can be repeated";
 }
 
 // S1.20
@@ -540,7 +540,7 @@ TEST_F(updates, replay_the_new_body_at_the_same_addresses) {
               in_place);
     EXPECT_EQ(first, graph.inputs().data());
     EXPECT_EQ(get(graph.outputs())[0], in_place ? 3 : 11) << "an update records, and runs nothing";
-    EXPECT_EQ(graph.arena().high_water_bytes(), 256u) << "one temporary, where the first one was";
+    EXPECT_EQ(graph.arena().high_water_bytes(), 256u) << "one temporary, at the address of the first";
     EXPECT_EQ(graph.arena().stats().allocations, 1u);
     EXPECT_EQ(graph.arena().stats().peak_blocks, 1u);
     EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
@@ -994,7 +994,7 @@ TEST_F(host_captures, run_the_body_immediately_and_launches_do_nothing) {
   graph.launch(stream_number(8));
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(graph.outputs(), (std::vector<int>{2, 4, 6}));
-  EXPECT_EQ(graph.launch_count(), 2u) << "which is counted all the same";
+  EXPECT_EQ(graph.launch_count(), 2u) << "launches without work count too";
 }
 
 TEST_F(host_captures, run_the_body_of_an_update_immediately) {

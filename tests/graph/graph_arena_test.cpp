@@ -119,7 +119,7 @@ TEST_F(graph_arenas, an_exact_fill_succeeds_and_a_byte_more_fails) {
   const std::vector<std::uint64_t> before = state(more);
   EXPECT_THROW((void)more.allocate(1025), out_of_memory);
   EXPECT_EQ(state(more), before);
-  EXPECT_EQ(address_of(more.allocate(1024)), base) << "and is as good as before";
+  EXPECT_EQ(address_of(more.allocate(1024)), base) << "the arena works as before";
 
   graph_arena pieces{byte_range{base, 1024}};
   for (int i = 0; i < 4; ++i) (void)pieces.allocate(1);
@@ -144,7 +144,7 @@ TEST_F(graph_arenas, throw_an_error_with_the_request_and_the_free_bytes) {
   EXPECT_EQ(error.report().reserved_bytes, 4096u);
   EXPECT_EQ(error.report().largest_bytes, 3072u) << "from the next multiple of 512 on";
   EXPECT_NE(std::string{error.what()}.find("4000 bytes"), std::string::npos) << error.what();
-  EXPECT_EQ(address_of(arena.allocate(3072, 512)), base + 1024) << "what it said would fit fits";
+  EXPECT_EQ(address_of(arena.allocate(3072, 512)), base + 1024) << "the reported free bytes fit";
 }
 
 // S1.7
@@ -383,7 +383,7 @@ TEST_F(graph_arenas, arena_for_a_layout_has_its_size_and_alignment_and_expects_i
   EXPECT_EQ(arena.range().size, 8448u);
   EXPECT_EQ(arena.range().begin % 4096, 0u);
   EXPECT_EQ(arena.expected(), layout);
-  EXPECT_EQ(arena.layout(), graph_layout{}) << "what it has is another matter";
+  EXPECT_EQ(arena.layout(), graph_layout{}) << "no block was allocated yet";
 }  // the upstream checks size and alignment of returned blocks
 
 TEST_F(graph_arenas, layout_with_an_alignment_below_256_gets_blocks_aligned_to_256) {

@@ -154,7 +154,7 @@ TEST(rehearse, returns_distinct_aligned_addresses_outside_every_process) {
 
 TEST(rehearse, throws_out_of_memory_for_requests_beyond_every_arena) {
   constexpr std::size_t max_bytes = graph_arena::max_bytes;
-  EXPECT_EQ(layout_of({{max_bytes, 8}}).bytes, max_bytes) << "as much as one can have";
+  EXPECT_EQ(layout_of({{max_bytes, 8}}).bytes, max_bytes) << "the maximum";
   for (requests const& wanted :
        {requests{{max_bytes + 1, 8}}, requests{{max_size, 8}}, requests{{max_size - 255, 4096}},
         requests{{1, 8}, {max_bytes, 8}}, requests{{max_bytes, 8}, {0, 8}},
@@ -216,7 +216,7 @@ TEST(rehearse, body_can_use_memory_of_an_upstream) {
   EXPECT_EQ(upstream.outstanding, 0u);
   graph_arena arena{layout, &upstream};
   body(arena);
-  EXPECT_EQ(arena.layout(), layout) << "whether it had memory makes no difference";
+  EXPECT_EQ(arena.layout(), layout) << "the layout is the same with and without memory";
 }
 
 TEST(rehearse, destructor_deallocates_blocks_in_use) {

@@ -16,7 +16,7 @@ namespace {
 
 // P.37
 TEST(planned_arena_calls, from_two_threads_at_once_are_reported) {
-  if (check_level < 2) GTEST_SKIP() << "which only level 2 looks at";
+  if (check_level < 2) GTEST_SKIP() << "only level 2 checks this";
   for (const bool frees : {false, true}) {
     const violation_recorder violations;
     calling_upstream fallback;

@@ -71,7 +71,7 @@ TEST_F(planned_arena_plans, give_a_request_at_most_max_slots) {
   EXPECT_EQ(slots(1), memory_.options().max_slots);
   EXPECT_EQ(slots(0), 1u);
   EXPECT_EQ(std::accumulate(counted.end() - 6, counted.end(), std::uint64_t{0}), 2u)
-      << "of 6 that are live at once";
+      << "6 blocks are live at once, and 2 of them have no slot";
 }
 
 TEST(planned_arena_options, max_slots_of_1_gives_each_request_one_slot) {
@@ -156,7 +156,7 @@ TEST(planned_arena_options, drops_the_least_recently_used_kind) {
   EXPECT_EQ(steps.step("c=10000 -c", 3), 0u);
   EXPECT_EQ(memory.plans()[0].blocks[0].life.size, 10'000u) << "used last";
   EXPECT_EQ(memory.plans()[1].blocks[0].life.size, 100u);
-  EXPECT_EQ(steps.step("b=1000 -b", 2), 1u) << "which is recorded again";
+  EXPECT_EQ(steps.step("b=1000 -b", 2), 1u) << "the step is recorded again";
 }
 
 TEST(planned_arena_options, keeps_blocks_of_a_kind_that_is_dropped) {
@@ -295,8 +295,7 @@ TEST_F(planned_arena_plans, with_skipped_requests_are_searched_once_per_place) {
     if (&block == &blocks.back()) memory.deallocate(std::exchange(blocks.front(), nullptr), 512);
     block = memory.allocate(512);
   }
-  EXPECT_EQ(memory.stats().misses, requests - 2)
-      << "as long as the first one is there, which is below them all";
+  EXPECT_EQ(memory.stats().misses, requests - 2) << "while the first block, below all others, is live";
   for (void* const block : blocks) memory.deallocate(block, 512);
 }
 

@@ -151,7 +151,7 @@ TEST_F(planned_arena_safety, reports_a_pointer_to_uncommitted_planned_addresses)
 
 // P.25
 TEST_F(planned_arena_safety, reports_a_wrong_size_and_keeps_the_block) {
-  if (check_level < 2) GTEST_SKIP() << "which only level 2 looks at";
+  if (check_level < 2) GTEST_SKIP() << "only level 2 checks this";
   step("a=1000 -a");
   step("a=900");
   memory_.deallocate(steps_.at("a"), 1000, 8);
@@ -171,7 +171,7 @@ TEST_F(planned_arena_safety, trim_between_steps_returns_all_memory) {
   EXPECT_GT(committed, 100'000u);
   EXPECT_EQ(memory_.trim(), committed);
   EXPECT_EQ(stats().committed_bytes, 0u);
-  EXPECT_EQ(step(text), 0u) << "it comes again with the next step";
+  EXPECT_EQ(step(text), 0u) << "the next step makes the request again";
 }
 
 TEST_F(planned_arena_safety, trim_leaves_blocks_in_use_their_memory) {
@@ -221,7 +221,7 @@ TEST(planned_arena_memory, serves_one_kind_of_step_after_failing_for_another) {
   EXPECT_EQ(steps.step(large, 2), 2u);
   EXPECT_EQ(steps.step(small, 1), 0u);
   os.commit_limit_bytes = supply::never;
-  EXPECT_EQ(steps.step(large, 2), 0u) << "as soon as there is some";
+  EXPECT_EQ(steps.step(large, 2), 0u) << "as soon as memory is free";
 }
 
 TEST(planned_arena_memory, is_never_allocated_above_the_height_of_a_plan) {

@@ -207,7 +207,7 @@ TEST(planned_arena, refuses_an_alignment_that_is_no_power_of_two) {
     }
     memory.deallocate(memory.allocate(100), 100);
   }
-  EXPECT_EQ(memory.stats().planned_steps, 1u) << "what was refused was no request";
+  EXPECT_EQ(memory.stats().planned_steps, 1u) << "a refused request does not count";
 }
 
 TEST(planned_arena, ignores_null) {
@@ -242,7 +242,7 @@ TEST(planned_arena, takes_memory_from_an_upstream) {
     EXPECT_GE(committed, memory.stats().height_bytes);
     EXPECT_LE(committed, upstream.outstanding);
     EXPECT_EQ(memory.trim(), committed);
-    EXPECT_EQ(upstream.outstanding, 0u) << "it has it back";
+    EXPECT_EQ(upstream.outstanding, 0u) << "the upstream has its memory back";
     EXPECT_EQ(steps.step(text), 0u);
   }
   EXPECT_EQ(upstream.outstanding, 0u);

@@ -260,7 +260,7 @@ TEST_F(step_plan_file, is_unchanged_if_it_cannot_be_written) {
   // In the way of the unfinished one.
   std::filesystem::create_directory(path("step.csv.unfinished"));
   EXPECT_EQ(refused(small_plan(), path()), path() + ": Is a directory");
-  EXPECT_TRUE(std::filesystem::exists(path("step.csv.unfinished"))) << "which is not ours";
+  EXPECT_TRUE(std::filesystem::exists(path("step.csv.unfinished"))) << "the file belongs to another program";
   EXPECT_EQ(text(), "as it was");
 }
 

@@ -79,7 +79,7 @@ TEST(memory_pressure, reaches_large_requests_too) {
   EXPECT_EQ(memory.stats().cached_bytes, 0u) << "the block of 1 MiB went back too";
   (void)signal_memory_pressure();
   memory.deallocate(block, 2 * MiB);
-  EXPECT_GE(memory.stats().cached_bytes, 2 * MiB) << "it came back after the trim";
+  EXPECT_GE(memory.stats().cached_bytes, 2 * MiB) << "the block came back after the trim";
 }
 
 TEST(memory_pressure, is_forgotten_with_the_pool) {
@@ -180,7 +180,7 @@ TEST_F(pressure_files, a_file_that_vanishes_is_no_pressure) {
   std::filesystem::remove(folder_ / "memory");
   EXPECT_FALSE(monitor.poll());
   write_psi(2'000'000);
-  EXPECT_TRUE(monitor.poll()) << "it counts from where it was";
+  EXPECT_TRUE(monitor.poll()) << "the monitor counts from its last state";
 }
 
 TEST(pressure_monitor, starts_on_this_kernel_and_stops) {

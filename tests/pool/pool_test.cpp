@@ -274,7 +274,7 @@ TEST_F(pool_over_upstream, returns_the_smallest_sufficient_large_block_over_the_
   const std::size_t all_bytes = memory.stats().cached_bytes;
   EXPECT_GE(all_bytes, 300'000u) << "all three just fit";
   memory.deallocate(beyond, 310'001);
-  EXPECT_EQ(memory.stats().cached_bytes, all_bytes) << "what is more than the limit drives nothing out";
+  EXPECT_EQ(memory.stats().cached_bytes, all_bytes) << "a block above the limit evicts no block";
   {
     const blocks more{memory, 200, 64};
   }
@@ -459,7 +459,7 @@ TEST(pool, takes_no_more_at_the_start_than_it_may_cache) {
 TYPED_TEST(either_pool, reuses_the_block_freed_last) {
   TypeParam memory{pool_options::tensor_classes()};
   void* first = memory.allocate(64);
-  EXPECT_EQ(memory.stats().hits, 1u) << "as the first allocation is";
+  EXPECT_EQ(memory.stats().hits, 1u) << "the first allocation is a hit too";
   memory.deallocate(first, 64);
   void* second = memory.allocate(50);
   EXPECT_EQ(second, first) << "last in, first out";
@@ -560,7 +560,7 @@ TEST_F(pool_over_upstream, trim_frees_cached_memory_down_to_its_target) {
   EXPECT_GT(returned, 500'000u);
   EXPECT_EQ(upstream.outstanding, outstanding - returned);
   EXPECT_LE(memory.stats().cached_bytes, 100'000u);
-  EXPECT_GT(memory.stats().cached_bytes, 50'000u) << "no more than it was told, but for a slab";
+  EXPECT_GT(memory.stats().cached_bytes, 50'000u) << "no more than the target, except for a slab";
   EXPECT_EQ(memory.trim(100'000), 0u);
   memory.trim();
   EXPECT_EQ(memory.stats().cached_bytes, 0u);

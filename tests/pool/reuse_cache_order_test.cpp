@@ -198,7 +198,7 @@ TEST_F(reuse_cache_order, relief_replaces_both_collections_before_one_retry) {
   void* const block = cache.allocate(600, 256);
   EXPECT_EQ(room.calls, 1);
   EXPECT_EQ(budget.stats().refused, refused + 1);
-  EXPECT_EQ(done.waits, 1) << "all was drained before it was asked again";
+  EXPECT_EQ(done.waits, 1) << "all blocks were drained before the second call";
   EXPECT_EQ(cache.stats().held_bytes, 600u);
   cache.deallocate(block, 600, 256);
 }
@@ -212,7 +212,8 @@ TEST_F(reuse_cache_order, rejects_the_request_if_relief_fails) {
     room.cache = &cache;
     EXPECT_THROW((void)cache.allocate(1001, 256), out_of_memory);
     EXPECT_EQ(room.calls, 1);
-    EXPECT_EQ(budget.stats().refused, of_use ? 2u : 1u) << "it is called again if that is of any use";
+    EXPECT_EQ(budget.stats().refused, of_use ? 2u : 1u)
+        << "the upstream is called again only if the relief returns true";
     EXPECT_EQ(cache.stats().refused, 1u);
     cache.check_invariants();
   }

@@ -385,7 +385,7 @@ TEST(synchronized_pool, keeps_a_cache_for_each_of_many_pools_that_a_thread_uses_
       for (std::size_t i = 0; i < pools.size(); i += 8) {
         void* const block = pools[i]->allocate(64);
         pools[i]->deallocate(block, 64);
-        ASSERT_EQ(pools[i]->allocate(64), block) << "of the thread's own cache";
+        ASSERT_EQ(pools[i]->allocate(64), block) << "from the thread's own cache";
         pools[i]->deallocate(block, 64);
       }
     }
@@ -549,7 +549,7 @@ TEST(synchronized_pool, pressure_without_threads_reaches_the_next_thread) {
   EXPECT_EQ(pool.stats().cached_bytes, 0u);
   std::thread{[&] { deallocate_blocks(pool, allocate_blocks(pool, 1000, 64), 64); }}.join();
   std::thread{[&] { call(pool); }}.join();
-  EXPECT_GT(pool.stats().cached_bytes, 60'000u) << "that was all";
+  EXPECT_GT(pool.stats().cached_bytes, 60'000u) << "the trim applies once";
 }
 
 TEST(synchronized_pool, trim_target_applies_to_caches_of_other_threads) {
@@ -559,7 +559,7 @@ TEST(synchronized_pool, trim_target_applies_to_caches_of_other_threads) {
   (void)pool.trim(200'000);
   other.run([&] { call(pool); });
   EXPECT_LE(pool.stats().cached_bytes, 200'000u);
-  EXPECT_GT(pool.stats().cached_bytes, 130'000u) << "and no less, but for a slab";
+  EXPECT_GT(pool.stats().cached_bytes, 130'000u) << "no less, except for a slab";
 }
 
 TEST(synchronized_pool, returns_slabs_when_the_last_live_block_is_freed) {
@@ -622,7 +622,7 @@ TEST(synchronized_pool, serves_calls_after_the_thread_cache_has_ended) {
   }}.join();
   pthread_key_delete(user.key);
   EXPECT_EQ(user.rounds, 2);
-  EXPECT_EQ(pool.thread_count(), 1u) << "this one";
+  EXPECT_EQ(pool.thread_count(), 1u) << "this thread";
   EXPECT_EQ(pool.stats().deallocations, 2u);
   EXPECT_EQ(pool.stats().requested_bytes, 0u);
   pool.check_invariants();
@@ -736,7 +736,7 @@ TEST_F(synchronized_pool_over_upstream, keeps_large_blocks_up_to_half_of_a_small
   deallocate_blocks(pool, allocate_blocks(pool, 2, 50'000), 50'000);
   EXPECT_EQ(upstream.calls, calls);
   pool.deallocate(pool.allocate(200'001), 200'001);
-  EXPECT_EQ(pool.stats().cached_bytes, cached) << "what is more than the limit drives nothing out";
+  EXPECT_EQ(pool.stats().cached_bytes, cached) << "a block above the limit evicts no block";
   EXPECT_GE(pool.trim(60'000), cached - 60'000);
   pool.check_invariants();
   pool.clear();
@@ -770,7 +770,7 @@ TEST(synchronized_pool, small_blocks_evict_only_as_many_large_blocks_as_needed) 
   std::thread{[&] {
     deallocate_blocks(pool, allocate_blocks(pool, 19, 105'000), 105'000);
   }}.join();  // so that no cache has them
-  EXPECT_GT(pool.stats().cached_bytes, 1'990'000u) << "of 2 MiB";
+  EXPECT_GT(pool.stats().cached_bytes, 1'990'000u) << "19 blocks of 105,000 bytes";
   std::thread{[&] { deallocate_blocks(pool, allocate_blocks(pool, 3000, 64), 64); }}.join();
   EXPECT_GT(pool.stats().cached_bytes, 1'800'000u);
   EXPECT_LE(pool.stats().cached_bytes, 2 * MiB);
@@ -928,7 +928,7 @@ TEST_F(synchronized_pool_over_upstream, keeps_large_blocks_in_a_thread_cache_unt
   EXPECT_EQ(pool.stats().used_bytes, 200'064u);
   EXPECT_EQ(pool.stats().cached_bytes, 200'064u);
   pool.deallocate(block, 200'000);
-  EXPECT_EQ(pool.trim(), 200'064u) << "of this thread";
+  EXPECT_EQ(pool.trim(), 200'064u) << "bytes of this thread";
   EXPECT_EQ(pool.stats().held_bytes, 200'064u);
   other.run([&] { call(pool); });
   EXPECT_EQ(pool.stats().held_bytes, 0u);
@@ -948,7 +948,7 @@ TEST(synchronized_pool, reuses_large_blocks_of_more_sizes_than_cache_places) {
     EXPECT_EQ(pool.stats().used_bytes, 0u);
     pool.check_invariants();
   }
-  EXPECT_EQ(pool.stats().misses, misses) << "the upstream is not asked again for the same sizes";
+  EXPECT_EQ(pool.stats().misses, misses) << "the upstream is not called again for the same sizes";
   pool.clear();
   EXPECT_EQ(pool.stats().held_bytes, 0u);
 }

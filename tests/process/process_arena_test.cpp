@@ -420,7 +420,7 @@ TEST(process_arena, leaves_whole_generations_when_its_writer_is_killed_at_random
       EXPECT_EQ(view.root<catalogue>().wrong(), "");
     }
     EXPECT_EQ(reader.result(), "") << "turn " << i;
-    EXPECT_THROW(process_view{path}, std::system_error) << "a name of a writer that has ended leads nowhere";
+    EXPECT_THROW(process_view{path}, std::system_error) << "the name of an ended writer leads to no file";
   }
   ::unlink(path.c_str());
 }
@@ -762,7 +762,7 @@ TEST(process_view, leaks_nothing_when_any_call_fails) {
     } catch (std::system_error const& error) {
       EXPECT_EQ(error.code().value(), ENOMEM);
     } catch (shared_memory_error const& error) {
-      EXPECT_EQ(error.reason(), not_sealed) << "whether it is sealed is not known";
+      EXPECT_EQ(error.reason(), not_sealed) << "the seals are unknown";
     }
     EXPECT_EQ(open_files(), files) << faults.last_failed;
     EXPECT_EQ(mapped_files(), 0) << faults.last_failed;

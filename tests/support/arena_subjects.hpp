@@ -159,7 +159,8 @@ class registered_arena_subject : public arena_subject<basic_arena<registered_vir
         known_{supply.known} {}
   void check() const {
     arena_subject::check();
-    EXPECT_EQ(known_.registered - known_.deregistered, arena_subject::state()[4]) << "as many as chunks";
+    EXPECT_EQ(known_.registered - known_.deregistered, arena_subject::state()[4])
+        << "one registration per chunk";
   }
 
  private:

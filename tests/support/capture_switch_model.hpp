@@ -174,7 +174,8 @@ class switch_model {
       ++deferred;
     }
     EXPECT_EQ(device_.returned, returned + (is_returned_at_once ? 1 : 0));
-    if (of.arena == nullptr && !is_returned_at_once) EXPECT_TRUE(device_.memory.holds(first)) << "it waits";
+    if (of.arena == nullptr && !is_returned_at_once)
+      EXPECT_TRUE(device_.memory.holds(first)) << "the block is deferred";
   }
 
   void install() {

@@ -125,7 +125,7 @@ class device_cache_model {
       ++refused;
       EXPECT_EQ(cache_.stats().used_bytes, before.used_bytes);
       EXPECT_EQ(cache_.stats().cached_bytes + cache_.stats().pending_bytes, 0u) << "all was drained before";
-      EXPECT_EQ(works_.pending(), 0u) << "and waited for";
+      EXPECT_EQ(works_.pending(), 0u) << "the work was awaited";
       while (held_.size() > 4) free_one(0);
     }
   }
@@ -151,7 +151,7 @@ class device_cache_model {
     log_line("cache.collect(", force ? "true" : "false", ");");
     (void)cache_.collect(force);
     EXPECT_EQ(cache_.stats().cached_bytes, 0u);
-    if (force) EXPECT_EQ(works_.pending(), 0u) << "they were waited for";
+    if (force) EXPECT_EQ(works_.pending(), 0u) << "the work was awaited";
   }
 
   void check() {

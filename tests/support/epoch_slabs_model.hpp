@@ -28,7 +28,7 @@ class epoch_slabs_model {
   ~epoch_slabs_model() {
     while (!epochs_.empty()) end_epoch();
     while (!held_.empty()) free_one(held_.size() - 1);
-    EXPECT_EQ(upstream_.outstanding, 0u) << "of slabs without a live block";
+    EXPECT_EQ(upstream_.outstanding, 0u) << "slabs without a live block are returned";
   }
 
   void step() {

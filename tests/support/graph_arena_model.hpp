@@ -71,7 +71,7 @@ class graph_arena_model {
       ++allocations_;
       (void)rehearsal_->allocate(bytes, align);
     } catch (out_of_memory const& error) {
-      EXPECT_GT(place + rounded_to_granules(bytes), base + size) << "what fits is served";
+      EXPECT_GT(place + rounded_to_granules(bytes), base + size) << "a request that fits is served";
       EXPECT_EQ(error.report().requested_bytes, bytes);
       EXPECT_EQ(error.report().largest_bytes, place < base + size ? base + size - place : 0);
       ++refused;

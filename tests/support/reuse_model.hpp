@@ -74,7 +74,7 @@ class reuse_model {
     if (cache_.stats().hits > before.hits) {
       const auto found = kept_.find(first);
       ASSERT_NE(found, kept_.end()) << "a hit is a block that was deallocated";
-      EXPECT_TRUE(fits(*found)) << "of exactly this size and alignment";
+      EXPECT_TRUE(fits(*found)) << "the block has exactly this size and alignment";
       if (event const* const fence = found->second.fence.get()) {
         EXPECT_TRUE(fence->completed());
         EXPECT_EQ(fence->destroyed, 1);
@@ -91,7 +91,7 @@ class reuse_model {
       if (unfinished <= 32) {  // which is the number of them that one request queries
         EXPECT_TRUE(std::ranges::none_of(kept_, [&](auto const& entry) {
           return fits(entry) && (entry.second.fence == nullptr || entry.second.fence->completed());
-        })) << "what could be used again is used";
+        })) << "a reusable block is reused";
       }
     }
     blocks_.add(first, bytes, align);
@@ -177,7 +177,7 @@ class reuse_model {
       not_done += one.fence != nullptr && !one.fence->completed() ? one.bytes : 0;
     }
     EXPECT_EQ(now.cached_bytes + now.pending_bytes, kept);
-    EXPECT_GE(now.pending_bytes, not_done) << "what is not done is never ready";
+    EXPECT_GE(now.pending_bytes, not_done) << "a block with unfinished work is never ready";
     const std::size_t limit = cache_.options().max_cached_bytes;
     if (limit != 0) EXPECT_LE(now.cached_bytes, limit);
   }

@@ -362,7 +362,7 @@ TEST_F(test_failing, reports_the_injected_failure_with_its_request_number) {
         error.what(),
         "test_resource 't' was configured to fail request 3: 48 bytes aligned to 32 requested, 100 used");
     EXPECT_EQ(error.report().injected_failure, 3u);
-    EXPECT_EQ(upstream.calls, 2u) << "and not for this one";
+    EXPECT_EQ(upstream.calls, 2u) << "no call for this block";
   }
   {
     const out_of_memory error = test::caught<out_of_memory>(

@@ -132,7 +132,7 @@ TEST_F(cuda_resource_of_the_host, a_ref_allocates_and_frees_memory) {
   deallocate_of(ref, block, 1000, 64);
   EXPECT_EQ(pool_.stats().used_blocks, 0u);
   void* const again = allocate_of(ref, 1000, 64);
-  EXPECT_EQ(again, block) << "it came back to the pool";
+  EXPECT_EQ(again, block) << "the block came back to the pool";
   deallocate_of(ref, again, 1000, 64);
 }
 
@@ -180,8 +180,8 @@ TEST(cuda_resource_alignment, is_the_requested_alignment_in_host_only_memory) {
   arena step;
   cuda_resource memory{step};
   auto* const first = static_cast<std::byte*>(memory.allocate_sync(4, 4));
-  EXPECT_EQ(memory.allocate_sync(4, 4), first + 16) << "as close as the arena puts blocks";
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.allocate_sync(4)) % 256, 0u) << "where none is asked for";
+  EXPECT_EQ(memory.allocate_sync(4, 4), first + 16) << "the arena's own spacing";
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.allocate_sync(4)) % 256, 0u) << "the default alignment";
 }
 
 TEST(cuda_resource_alignment, blocks_are_freed_with_the_alignment_of_their_allocation) {
@@ -283,7 +283,7 @@ TEST_F(cuda_resource_streams, resource_stream_waits_for_the_work_of_the_freeing_
   void* const block = memory().allocate(other_.get(), 512);
   put_on(other_, "uses the block");
   memory().deallocate(other_.get(), block, 512);
-  EXPECT_EQ(pool_.allocate(512), block) << "it may be handed out at once";
+  EXPECT_EQ(pool_.allocate(512), block) << "the block may be reused at once";
   put_on(own_, "uses it next");
   device_.run(own_);
   expect_order({"uses the block", "uses it next"});
@@ -310,11 +310,11 @@ TEST_F(cuda_resource_streams, cache_delays_reuse_without_a_wait_of_its_stream) {
   memory.deallocate(other_.get(), block, 512);
   put_on(own_, "uses another");
   void* const another = tensors.allocate(512);
-  EXPECT_NE(another, block) << "which is in use";
+  EXPECT_NE(another, block) << "the old block is in use";
   device_.run(own_);
   expect_order({"uses another"});
   device_.run(other_);
-  EXPECT_EQ(tensors.allocate(512), block) << "which is free now";
+  EXPECT_EQ(tensors.allocate(512), block) << "the old block is free now";
   tensors.deallocate(block, 512);
   tensors.deallocate(another, 512);
 }

@@ -151,7 +151,7 @@ TEST_F(thrust_faults, moves_leave_memory_with_a_foreign_allocator) {
     EXPECT_EQ(a.size(), 4u);
   }
   EXPECT_EQ(one_.foreign, 1u);
-  EXPECT_EQ(other_.blocks.size(), 1u) << "and the resource that it is of never gets it";
+  EXPECT_EQ(other_.blocks.size(), 1u) << "the block's own resource never gets it";
 }
 
 // Copy assignment that propagates an allocator forgets how many elements it has destroyed, and destroys them

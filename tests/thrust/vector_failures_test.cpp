@@ -206,7 +206,7 @@ TYPED_TEST(vector_failures, in_allocation_leave_vectors_unchanged_and_lose_no_me
   EXPECT_GE(failures, 7u);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   EXPECT_TRUE(violation_recorder::reports().empty()) << violation_recorder::reports().front().message;
-  EXPECT_EQ(counted_element::living(), 1u) << "of elements only the value is left";
+  EXPECT_EQ(counted_element::living(), 1u) << "only the value is left";
   EXPECT_EQ(counted_element::destroyed_unborn(), 0u);
 }
 

@@ -221,7 +221,7 @@ TYPED_TEST(acquisitions, warn_at_512_slots_of_a_type_and_at_each_doubling) {
             "workspace 'test': 2048 slots of float32; is a scope missing around a loop that acquires them?");
   this->ws.reset();
   for (int i = 0; i < 600; ++i) (void)acquire_from<float>(this->ws, 1);
-  EXPECT_EQ(warnings.reports().size(), 6u) << "these slots were there";
+  EXPECT_EQ(warnings.reports().size(), 6u) << "these slots existed";
 }
 
 // ---- forms ----
@@ -311,7 +311,7 @@ TYPED_TEST(acquisitions, random_numbers_match_the_standard_distributions) {
   auto doubles = acquire_normal(scope, random, 3, 5, 7);
   EXPECT_TRUE(
       std::ranges::equal(doubles.elements(), drawn<double>(std::normal_distribution<double>{}, same, 105)));
-  EXPECT_EQ(random, same) << "and nothing else was drawn";
+  EXPECT_EQ(random, same) << "no other number was drawn";
 }
 
 // S4.24

@@ -362,7 +362,7 @@ TYPED_TEST(device_workspace, waits_immediately_if_the_fence_cannot_be_stored) {
   (void)this->use(1);
   this->bookkeeping.fail_from = this->bookkeeping.calls;
   work& launched = this->launch_on(1);
-  EXPECT_EQ(this->bookkeeping.calls, this->bookkeeping.fail_from + 1) << "it was asked, and refused";
+  EXPECT_EQ(this->bookkeeping.calls, this->bookkeeping.fail_from + 1) << "the request was made and refused";
   EXPECT_EQ(launched.waits, 1);
   EXPECT_EQ(launched.destroyed, 1);
 }

@@ -262,7 +262,7 @@ TYPED_TEST(workspace_memory, requests_beyond_the_limit_throw_with_the_numbers) {
             "small: out of memory: 6008 bytes aligned to 64 requested, 4000 used of 4000 committed and 10000 "
             "reserved; the largest that would fit is 6000 bytes");
   EXPECT_EQ(ws.stats().active_slots, 1u);
-  EXPECT_EQ(ws.stats().held_bytes, 4000u) << "what was idle has gone";
+  EXPECT_EQ(ws.stats().held_bytes, 4000u) << "idle memory was returned";
   EXPECT_EQ(kept[499], 1.5);
   (void)ws.ones(750);
   EXPECT_EQ(ws.stats().held_bytes, 10'000u);
@@ -325,7 +325,7 @@ class fallible_run {
       EXPECT_EQ(after.elements, before.elements);
       EXPECT_EQ(after.used_bytes, before.used_bytes);
       EXPECT_EQ(after.depth, before.depth);
-      EXPECT_LE(after.saved_counts, before.saved_counts + 1) << "of the type that was asked for";
+      EXPECT_LE(after.saved_counts, before.saved_counts + 1) << "only the count of the requested type";
       EXPECT_EQ(after.held_bytes, upstream_.stats().used_bytes);
       ws_.check_invariants();
       step();

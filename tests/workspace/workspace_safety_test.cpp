@@ -169,7 +169,7 @@ TEST(workspace_poison_of, a_slot_covers_its_newest_request) {
   write_unseen(bytes, beyond, 1);
   with_workspace(ws, [&](checked_scope& scope) { ASSERT_EQ(scope.acquire<particle>(10).data(), late); });
   EXPECT_EQ(read_unseen(bytes, beyond - 1), detail::freed_fill);
-  EXPECT_EQ(read_unseen(bytes, beyond), 1) << "that was not allocated since";
+  EXPECT_EQ(read_unseen(bytes, beyond), 1) << "memory that was not allocated again";
 }
 
 // Views that outlive their memory.
@@ -610,7 +610,8 @@ TEST(workspace_owner_thread, changes_after_a_release) {
   on_another_thread([&] { (void)ws.acquire<double>(3); });
   EXPECT_TRUE(violation_recorder::reports().empty());
   (void)ws.acquire<double>(3);
-  EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), 1u) << "it is the other's now";
+  EXPECT_EQ(violation_recorder::count(violation_kind::wrong_thread), 1u)
+      << "the other thread owns the workspace now";
 }
 
 // Scopes that are used, or end, out of turn.

@@ -156,7 +156,7 @@ TYPED_TEST(sweeps, each_tick_compacts_and_trim_every_0_never_trims) {
     this->open_a_scope();
   }
   EXPECT_EQ(this->slots(), 3u);
-  EXPECT_LT(this->held_bytes(), TestFixture::wide) << "and compacts all the same";
+  EXPECT_LT(this->held_bytes(), TestFixture::wide) << "compacts nevertheless";
 }
 
 TYPED_TEST(sweeps, enabling_again_replaces_all_options_and_resets_the_tick_count) {

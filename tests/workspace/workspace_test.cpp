@@ -118,7 +118,7 @@ TYPED_TEST(workspaces, do_not_access_a_scope_that_another_scope_ended) {
         this->ws};  // with the log at the inner scope's place
     auto view = acquire_from<double>(next, 8);
     (void)acquire_from<bool>(next, 8);
-    EXPECT_NO_THROW((void)inner.returning(view.data())) << "which is not the inner one's";
+    EXPECT_NO_THROW((void)inner.returning(view.data())) << "the memory is not the inner scope's";
   }
   this->ws.release();
   EXPECT_EQ(inner.returning(5), 5);
@@ -219,7 +219,7 @@ TYPED_TEST(workspaces, return_the_same_results_for_every_way_to_open_a_scope) {
     expect_clean("with_workspace of named types, pooling off",
                  with_workspace<double, std::int32_t>(unpooled, body));
   }
-  EXPECT_EQ(ws.stats().slot_count, 5u) << "one of each type, whatever opened the scope";
+  EXPECT_EQ(ws.stats().slot_count, 5u) << "one slot of each type";
 }
 
 }  // namespace

@@ -40,8 +40,8 @@ namespace tidemark {
 /// std::vector<std::jthread> threads = ...;   // allocate on `team`
 /// threads.clear();                           // they have ended before the brace
 /// ```
-/// Open and end the scope at a quiescent point, at which no other thread uses the arena. Scopes on one arena
-/// end in the reverse order of their opening. The arena reports an outer scope that ends first, and keeps its
+/// Open and end the scope at a quiescent point: no other thread uses the arena then. Scopes of an arena end in
+/// the reverse order of their opening. The arena reports an outer scope that ends first, and keeps its
 /// memory until the inner scope ends. It also reports an end while a thread holds a newer thread scope or has
 /// rewound to a point before the beginning. It then keeps the memory until its next rewind to such a point.
 ///
