@@ -45,7 +45,7 @@ std::span<int> returned_2() {
 }
 int late_2() { return returned_2()[50]; }
 #endif
-#if IS_CASE(3)  // arena::scope | used behind the brace
+#if IS_CASE(3)  // arena::scope | used after the brace
 int late_3() {
   std::span<int> values;
   {
@@ -69,7 +69,7 @@ int late_5() {
   return *value;
 }
 #endif
-#if IS_CASE(6)  // arena::scope | kept by an object that is there longer
+#if IS_CASE(6)  // arena::scope | kept by an object that lives longer
 struct holder_6 {
   int* kept = nullptr;
 };
@@ -102,7 +102,7 @@ int* returned_8() {
 }
 int late_8() { return *returned_8(); }
 #endif
-#if IS_CASE(9)  // arena | used behind the brace
+#if IS_CASE(9)  // arena | used after the brace
 int late_9() {
   int* value = nullptr;
   {
@@ -136,7 +136,7 @@ std::span<int> returned_12() {
 }
 int late_12() { return returned_12()[50]; }
 #endif
-#if IS_CASE(13)  // shared_arena | used behind the brace of a scope
+#if IS_CASE(13)  // shared_arena | used after the brace of a scope
 int late_13() {
   shared_arena team;
   int* value = nullptr;
@@ -148,7 +148,7 @@ int late_13() {
   return *value;
 }
 #endif
-#if IS_CASE(14)  // shared_arena | used behind the brace of a thread scope
+#if IS_CASE(14)  // shared_arena | used after the brace of a thread scope
 int late_14() {
   shared_arena team;
   local_arena& local = team.local();
@@ -160,7 +160,7 @@ int late_14() {
   return *value;
 }
 #endif
-#if IS_CASE(15)  // pool | used behind the brace
+#if IS_CASE(15)  // pool | used after the brace
 int late_15() {
   int* value = nullptr;
   {
@@ -178,7 +178,7 @@ int late_16() {
   return *value;
 }
 #endif
-#if IS_CASE(17)  // planned_arena | used behind the brace
+#if IS_CASE(17)  // planned_arena | used after the brace
 int late_17() {
   int* value = nullptr;
   {
@@ -190,7 +190,7 @@ int late_17() {
   return *value;
 }
 #endif
-#if IS_CASE(18)  // graph_arena | used behind the brace
+#if IS_CASE(18)  // graph_arena | used after the brace
 int late_18() {
   int* value = nullptr;
   {
@@ -211,7 +211,7 @@ int late_19() {
   return *returned_19(memory);
 }
 #endif
-#if IS_CASE(20)  // buffer | used behind the brace
+#if IS_CASE(20)  // buffer | used after the brace
 int late_20() {
   epoch_resource memory{&blocks};
   std::span<int> values;
@@ -222,7 +222,7 @@ int late_20() {
   return values[50];
 }
 #endif
-#if IS_CASE(21)  // buffer | used behind the brace of its epoch
+#if IS_CASE(21)  // buffer | used after the brace of its epoch
 int late_21() {
   epoch_resource memory{&blocks};
   buffer<int> values;
@@ -245,7 +245,7 @@ int late_22() {
   return *returned_22(memory).data();
 }
 #endif
-#if IS_CASE(23)  // epoch | a block of its resource, used behind the brace
+#if IS_CASE(23)  // epoch | a block of its resource, used after the brace
 int late_23() {
   epoch_resource memory{&blocks};
   int* value = nullptr;
@@ -264,7 +264,7 @@ void* returned_24() {
 }
 int late_24() { return *static_cast<int*>(returned_24()); }
 #endif
-#if IS_CASE(25)  // unique_block | used behind the brace
+#if IS_CASE(25)  // unique_block | used after the brace
 int late_25() {
   std::span<int> values;
   {
@@ -284,7 +284,7 @@ int late_26() {
   return returned_26(ws)[50];
 }
 #endif
-#if IS_CASE(27)  // workspace::scope | used behind the brace
+#if IS_CASE(27)  // workspace::scope | used after the brace
 int late_27() {
   workspace ws;
   std::span<int> values;
@@ -295,7 +295,7 @@ int late_27() {
   return values[50];
 }
 #endif
-#if IS_CASE(28)  // workspace | used behind the brace
+#if IS_CASE(28)  // workspace | used after the brace
 int late_28() {
   std::span<int> values;
   {
@@ -337,7 +337,7 @@ number_source numbers(std::allocator_arg_t, frame_resource) {
 }
 int late_29() { return returned_29().next(); }
 #endif
-#if IS_CASE(30)  // pmr_promise | resumed behind the brace of its scope
+#if IS_CASE(30)  // pmr_promise | resumed after the brace of its scope
 int late_30() {
   number_source source;
   {
@@ -373,7 +373,7 @@ int late_33() {
   return *value;
 }
 #endif
-#if IS_CASE(34)  // upstream_arena | used behind the brace
+#if IS_CASE(34)  // upstream_arena | used after the brace
 int late_34() {
   int* value = nullptr;
   {
