@@ -18,25 +18,23 @@ namespace {
 constexpr std::chrono::nanoseconds usual_time_limit = std::chrono::seconds{1};
 
 constexpr char const* description =
-    "Places blocks whose lifetimes are known in as little memory as is found: reads\n"
-    "id,lower,upper,size[,alignment][,offset], or a recorded trace or a step of it.";
+    "Places blocks with known lifetimes in as little memory as it finds. Reads a file of lifetimes\n"
+    "(id,lower,upper,size[,alignment][,offset]), a recorded trace, or a step of a trace.";
 
 constexpr char const* closing =
-    "A block is live from the moment `lower` until the moment `upper`, and two that are live at one moment\n"
-    "share no byte. A block whose row has an offset stays there, unless --replan is given. Rows are\n"
-    "described in planner/docs/formats.md, traces in docs/traces.md of tidemark.\n"
-    "An interrupt (SIGINT, Ctrl-C) ends the search, with the lowest plan so far; a second one ends the "
-    "program.\n"
-    "In the picture time goes across and addresses go up. Each moment at which a block begins or ends is "
-    "one\n"
-    "step of the time axis, so that idle stretches take no space; its labels are the\n"
-    "file's own numbers.\n"
-    "Exit status: 0 if a plan was made, and fits where --capacity is given; 1 if none was found that fits "
-    "(the\n"
-    "lowest one is written all the same), or no proof; 2, with a sentence and no file written, if the input, "
-    "an option or "
-    "a\n"
-    "file to write is wrong. Nothing is undone that a device or a pipe got by then.";
+    "A block is live from `lower` to `upper`. Two blocks that are live at the same time share no byte. A "
+    "block\n"
+    "with an offset keeps it, unless --replan is set. planner/docs/formats.md describes files of lifetimes,\n"
+    "and docs/traces.md describes traces.\n"
+    "The first interrupt (SIGINT, Ctrl-C) ends the search and writes the lowest plan so far. The second "
+    "ends\n"
+    "the program.\n"
+    "The picture has time across and addresses upwards. Each time at which a block begins or ends is one "
+    "step\n"
+    "of the time axis. Labels are the numbers of the file.\n"
+    "Exit status: 0 with a plan, which fits into --capacity if set; 1 if no plan fits (the lowest plan is\n"
+    "still written), or without a proof; 2 with a sentence if the input, an option or an output file is\n"
+    "invalid. No file is then written, but a device or a pipe may have received a part.";
 
 CLI::Option* add_number(CLI::App& app, std::string const& name, std::size_t& value, std::string const& help) {
   const auto read = [&value, name](std::string const& text) {
@@ -96,52 +94,50 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
   CLI::App app{description, "tidemark-plan"};
   app.footer(closing);
   app.add_option("FILE", command.file, "the lifetimes")->type_name(".csv");
-  app.add_option("--from", command.form, "what printed FILE: ggml's graph allocator, or XLA")
+  app.add_option("--from", command.form, "the program that printed FILE: ggml's graph allocator, or XLA")
       ->type_name("ggml|xla");
   std::size_t allocation = 0;
   CLI::Option* const allocations =
-      add_number(app, "--allocation", allocation, "of XLA's, by number (default: the largest temporary one)");
+      add_number(app, "--allocation", allocation,
+                 "number of XLA's allocation (default: the largest temporary allocation)");
   allocations->type_name("N");
   app.add_option("--from-trace", command.trace, "a recorded trace, instead of FILE")->type_name("TRACE");
-  app.add_option("--steps", command.steps, "its steps (default: those that the trace has)")
+  app.add_option("--steps", command.steps, "the steps of the trace (default: the steps in the trace itself)")
       ->type_name("STEPS");
   std::size_t step_number = 0;
   CLI::Option* const step =
-      add_number(app, "--step", step_number, "which of them, counted from 0 (default: the whole trace)");
+      add_number(app, "--step", step_number, "number of the step, from 0 (default: the whole trace)");
   step->type_name("K");
-  app.add_option("--lifetimes", command.lifetimes, "writes the lifetimes that were read")
-      ->type_name("OUT.csv");
-  app.add_option("--out", command.out, "writes the rows with a last column `offset`, or that column filled")
+  app.add_option("--lifetimes", command.lifetimes, "writes the lifetimes")->type_name("OUT.csv");
+  app.add_option("--out", command.out, "writes the rows with their offsets in the column `offset`")
       ->type_name("OUT.csv");
   app.add_option("--picture", command.picture, "draws the plan")->type_name("OUT.svg");
   app.add_option("--prove", command.proof,
-                 "after the search, for as long again: proves that no plan is lower, case by case, or\n"
-                 "finds a lower one")
+                 "searches for a proof that no plan is lower, after the search and for the same time; may\n"
+                 "find a lower plan")
       ->type_name("OUT.txt");
-  app.add_flag("--replan", command.replans,
-               "ignores the file's offsets: places anew what a saved plan has placed");
+  app.add_flag("--replan", command.replans, "ignores the file's offsets, such as those of a saved plan");
   std::optional<std::chrono::nanoseconds> time_limit;
   app.add_option_function<std::string>(
          "--time-limit", [&](std::string const& text) { time_limit = duration(text); },
-         "ends the search; fractions are fine (default: 1; none with --capacity or --node-limit)")
+         "time of the search, also a fraction (default: 1; no limit with --capacity or --node-limit)")
       ->type_name("SECONDS");
   std::size_t nodes = 0, seed = 0;
   CLI::Option* const node_limit = add_number(
-      app, "--node-limit", nodes, "ends the search when it has placed N blocks: always with the same plan");
+      app, "--node-limit", nodes, "ends the search after N placed blocks; the same N gives the same plan");
   node_limit->type_name("N");
-  add_number(
-      app, "--alignment", command.options.alignment,
-      "of every offset, beside that of its row (default: 1, as MiniMalloc reads such files; planned_arena\n"
-      "has 256)")
+  add_number(app, "--alignment", command.options.alignment,
+             "alignment of each offset, besides the alignment of its row (default: 1, as in MiniMalloc;\n"
+             "planned_arena has 256)")
       ->type_name("BYTES");
   CLI::Option* const capacity =
       add_number(app, "--capacity", command.options.capacity, "searches until the plan fits into BYTES");
   capacity->type_name("BYTES");
-  add_number(app, "--seed", seed, "of the random choices of the search (default: 0)")->type_name("N");
+  add_number(app, "--seed", seed, "seed of the search (default: 0)")->type_name("N");
   bool leaves_out_exact = false;
-  app.add_flag("--no-exact", leaves_out_exact, "leaves out the exact search, and goes on with quick ones");
+  app.add_flag("--no-exact", leaves_out_exact, "leaves out the exact search");
   app.add_flag("--progress", command.shows_progress,
-               "shows on standard error how far the search is, also where that is no terminal");
+               "prints the progress of the search to standard error, also if it is not a terminal");
   const auto fault_of_name = [](std::string const& file) -> std::string {
     if (file.empty()) return "names no file";
     return {};
