@@ -58,12 +58,12 @@ def read_options():
     parser.add_argument("--repetitions", type=int, default=9, help="runs of each benchmark (default 9)")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of a run (default 0.1)")
     parser.add_argument("--trace", type=pathlib.Path, action="append", default=[],
-                        help="one more recorded trace for topic traces (docs/traces.md has the form); may be repeated")
+                        help="a further recorded trace for topic traces (format: docs/traces.md); may be repeated")
     parser.add_argument("--plan-seconds", type=float, default=60, metavar="SECONDS",
-                        help="how long topic plan searches at most for a plan of each hard step, and of 60,000 blocks (default 60)")
+                        help="maximum search time of topic plan for each hard step, and for 60,000 blocks (default 60)")
     parser.add_argument("--steps", type=pathlib.Path, action="append", default=[],
-                        help="the steps of that trace (docs/traces.md), for a planned arena; with several traces one for each")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met (undecided is no error)")
+                        help="the steps of this trace (docs/traces.md), for a planned arena; one for each trace")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met (undecided is not an error)")
     parser.add_argument("--document", action="store_true",
                         help="write docs/benchmarks.md and its charts; with --all, docs/benchmarks/all_rows.csv")
     options = parser.parse_args()

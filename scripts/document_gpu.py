@@ -97,7 +97,7 @@ def main(out, page):
     print(f"document_gpu: wrote {', '.join(found)} into {page}")
     missing = [f"{name} ({RESULTS[name]})" for name in RESULTS if name not in found]
     if missing:
-        print(f"document_gpu: left as they were, because {out} has no result: {', '.join(missing)}")
+        print(f"document_gpu: unchanged, because {out} has no result: {', '.join(missing)}")
 
 
 if __name__ == "__main__":

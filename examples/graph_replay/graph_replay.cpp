@@ -222,10 +222,11 @@ constexpr option known_options[] = {{"epochs", 1, nullptr, 'e'}, {"batch", 1, nu
                                     {"help", 0, nullptr, 'h'},   {nullptr, 0, nullptr, 0}};
 constexpr char const* help_text =
     "usage: graph_replay [options]\n\n"
-    "Trains a network, captures its inference once, and replays it on images that it does not know.\n\n"
+    "Trains a network, captures its inference once, and replays it on images outside the training set.\n\n"
     "  --epochs N   passes over the training images, 1 to 1000 (default 20)\n"
-    "  --batch N    images that the captured step takes, 1 to 10000 (default 32)\n"
-    "  --seed N     of the training: a whole number (default 1), or 'random' for a seed from the system\n"
+    "  --batch N    images of a captured step, 1 to 10000 (default 32)\n"
+    "  --seed N     seed of the training: a whole number (default 1), or 'random' for a seed from the "
+    "system\n"
     "  --data FILE  other images: on each line 64 pixels 0..16 and a label 0..9\n"
     "  --help       print this";
 

@@ -264,14 +264,13 @@ options parse_options(int argc, char** argv) {
 
 constexpr char const* help_text =
     "usage: nbody [options]\n\n"
-    "Moves a star cluster, with an octree that threads build anew in each step: in a shared arena, and in\n"
-    "other memory.\n\n"
-    "  --bodies N      of the cluster, 2 to 10000000 (default 20000)\n"
-    "  --steps N       of time, 1 to 100000 (default 10)\n"
-    "  --threads N     1 to 256 (default: as OpenMP chooses, see OMP_NUM_THREADS)\n"
+    "Moves a star cluster. Threads build an octree in each step, in a shared arena and in other memory.\n\n"
+    "  --bodies N      bodies of the cluster, 2 to 10000000 (default 20000)\n"
+    "  --steps N       time steps, 1 to 100000 (default 10)\n"
+    "  --threads N     threads, 1 to 256 (default: chosen by OpenMP, see OMP_NUM_THREADS)\n"
     "  --picture FILE  write the bodies at the end as SVG\n"
     "  --help          print this\n\n"
-    "jemalloc may need GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384 in the environment to be loaded.";
+    "jemalloc may load only with GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384 in the environment.";
 
 void print_row(std::string const& name, outcome const& told) {
   std::printf("%-21s %6.2f ms %6.2f ms %6.2f ms %6.2f ms %7.2f ms %7.1f MiB   %016llx\n", name.c_str(),

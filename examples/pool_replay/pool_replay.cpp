@@ -149,8 +149,8 @@ int main(int count, char** arguments) {
   std::vector<std::string> paths(arguments + 1, arguments + count);
   if (std::ranges::find(paths, "--help") != paths.end()) {
     std::puts(
-        "usage: pool_replay [TRACE.csv...]\n\nPlays traces again through pools and malloc; by default the "
-        "four recorded ones.");
+        "usage: pool_replay [TRACE.csv...]\n\nReplays traces on pools and malloc; by default the "
+        "four recorded traces.");
     return 0;
   }
   if (paths.empty()) {

@@ -259,10 +259,10 @@ options parse_options(int argc, char** argv) {
 
 constexpr char const* help_text =
     "usage: stencil [options]\n\n"
-    "Solves a linear system on a square grid, with temporaries from a workspace and from two other "
-    "places.\n\n"
+    "Solves a linear system on a square grid, with temporaries from a workspace, from vectors "
+    "and from a monotonic resource.\n\n"
     "  --size N         rows and columns of the grid, 2 to 4096 (default 512)\n"
-    "  --iterations N   of the conjugate gradient method, 2 to 100000 (default 200)\n"
+    "  --iterations N   iterations of the conjugate gradient method, 2 to 100000 (default 200)\n"
     "  --help           print this";
 
 int run(int argc, char** argv) {

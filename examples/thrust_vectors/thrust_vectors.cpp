@@ -65,10 +65,10 @@ constexpr option known_options[] = {{"clusters", 1, nullptr, 'c'}, {"iterations"
                                     {"help", 0, nullptr, 'h'},     {nullptr, 0, nullptr, 0}};
 constexpr char const* help_text =
     "usage: thrust_vectors [options]\n\n"
-    "Finds clusters of images that look alike, with Thrust alone and with memory of tidemark.\n\n"
-    "  --clusters N    to find, 1 to 1000 (default 10)\n"
-    "  --iterations N  of k-means at most, 2 to 10000 (default 100)\n"
-    "  --seed N        of the choice of the first centroids: a whole number (default 1), or 'random' for a\n"
+    "Finds clusters of similar images, with Thrust's own memory and with tidemark's.\n\n"
+    "  --clusters N    clusters to find, 1 to 1000 (default 10)\n"
+    "  --iterations N  maximum iterations of k-means, 2 to 10000 (default 100)\n"
+    "  --seed N        seed of the first centroids: a whole number (default 1), or 'random' for a\n"
     "                  seed from the system\n"
     "  --data FILE     other images: on each line 64 pixels 0..16 and a label 0..9\n"
     "  --help          print this";
